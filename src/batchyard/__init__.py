@@ -1,0 +1,29 @@
+"""batchyard: a list of commands, done: on this machine now, on AWS Batch when one machine is not enough.
+
+The public Python interface is what ``__all__`` lists; everything else may change between releases.
+Names are resolved on first use, so that ``batchyard --version`` does not import the engine.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from batchyard.api import Pipeline, Run
+    from batchyard.errors import BatchyardError
+
+__all__ = ["BatchyardError", "Pipeline", "Run", "__version__"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("Pipeline", "Run"):
+        from batchyard import api
+
+        return getattr(api, name)
+    if name == "BatchyardError":
+        from batchyard.errors import BatchyardError
+
+        return BatchyardError
+    raise AttributeError(f"module 'batchyard' has no attribute {name!r}")
