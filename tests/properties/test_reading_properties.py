@@ -1,0 +1,211 @@
+"""The reader with files nobody thought of: right ones come back as they were, all others are told about."""
+
+from __future__ import annotations
+
+import json
+import re
+import string
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from batchyard import pipeline
+from batchyard.errors import PipelineMistakes
+from batchyard.pipeline import ExitRule, Need, Pipeline
+from batchyard.pipeline_file import file_keys, reading
+
+SCHEMA = json.loads((Path(pipeline.__file__).parent / "pipeline.schema.json").read_text())
+
+# -- right files --------------------------------------------------------------------------------------------
+
+names = st.from_regex(r"[a-z][a-z0-9-]{0,9}", fullmatch=True)
+printable = st.characters(
+    exclude_categories=("Cs", "Cc", "Zl", "Zp"), exclude_characters="\ufeff\ufffe\uffff"
+)
+line = st.text(printable, min_size=1, max_size=20).map(str.strip).filter(bool)
+commands = line.filter(lambda command: "${params." not in command)
+words = st.text(string.ascii_letters, min_size=1, max_size=8)
+env_names = st.from_regex(r"X_[A-Za-z0-9_]{0,8}", fullmatch=True)
+tables = st.dictionaries(env_names, line, max_size=3)
+globs = st.lists(words.map(lambda word: f"{word}/**"), max_size=3)
+codes = st.integers(1, 255)
+rules = st.one_of(
+    st.sampled_from(pipeline.RETRY_WORDS),
+    codes,
+    st.tuples(codes, codes).map(lambda ends: f"{min(ends)}-{max(ends)}"),
+)
+optional_keys: dict[str, st.SearchStrategy[Any]] = {
+    "cpus": st.integers(*file_keys.LIMITS["cpus"]),
+    "gpus": st.integers(*file_keys.LIMITS["gpus"]),
+    "memory": st.integers(4, 2**20).map(lambda mib: f"{mib}MiB"),
+    "timeout": st.integers(60, 10**6).map(lambda s: f"{s}s"),
+    "retries": st.integers(*file_keys.LIMITS["retries"]),
+    "retry_on": st.lists(rules, min_size=1, max_size=3),
+    "fail_on": st.lists(rules, max_size=3),
+    "max_running": st.integers(*file_keys.LIMITS["max_running"]),
+    "keep_going": st.booleans(),
+    "image": words,
+    "queue": words,
+    "share": words,
+    "priority": st.integers(*file_keys.LIMITS["priority"]),
+    "shm": st.integers(4, 2**20).map(lambda mib: f"{mib}MiB"),
+}
+
+
+@st.composite
+def steps(draw: st.DrawFn) -> list[dict[str, Any]]:
+    written: list[dict[str, Any]] = []
+    for name in draw(st.lists(names, min_size=1, max_size=5, unique=True)):
+        work = st.fixed_dictionaries({"command": commands}) | st.fixed_dictionaries(
+            {"commands": st.lists(commands, min_size=1, max_size=4)}
+        )
+        extra = {**optional_keys, "env": tables, "inputs": globs, "outputs": globs, "checkpoint": globs}
+        step = {"name": name, **draw(work), **draw(st.fixed_dictionaries({}, optional=extra))}
+        if draw(st.booleans()):
+            step["array"] = draw(st.integers(1, 4))
+        needed = draw(st.lists(st.sampled_from(written), unique_by=lambda s: s["name"])) if written else []
+        for other in needed:
+            each = other.get("array", 1) == step.get("array", 1) and draw(st.booleans())
+            step.setdefault("needs", []).append(
+                {"step": other["name"], "each": True} if each else other["name"]
+            )
+        written.append(step)
+    return draw(st.permutations(written))
+
+
+files = st.fixed_dictionaries(
+    {"name": names, "steps": steps()},
+    optional={
+        "env": tables,
+        "image": words,
+        "workspace": words,
+        "fail_fast": st.booleans(),
+        "defaults": st.fixed_dictionaries({}, optional=optional_keys),
+    },
+)
+
+
+def rule(written: str | int) -> ExitRule:
+    if written in pipeline.RETRY_WORDS:
+        return ExitRule(word=str(written))
+    first, _, last = str(written).partition("-")
+    return ExitRule(first=int(first), last=int(last or first))
+
+
+def expected_fields(file: dict[str, Any], step: dict[str, Any]) -> dict[str, Any]:
+    said = {"image": file.get("image"), **file.get("defaults", {}), **step}
+    sizes = {other["name"]: other.get("array", 1) for other in file["steps"]}
+    mib = {key: int(said[key].removesuffix("MiB")) for key in ("memory", "shm") if key in said}
+    needs = [need if isinstance(need, dict) else {"step": need} for need in step.get("needs", ())]
+    return {
+        "name": step["name"],
+        "command": step.get("command"),
+        "commands": tuple(step["commands"]) if "commands" in step else None,
+        "array": step.get("array"),
+        "needs": tuple(Need(n["step"], n.get("each", False) and sizes[n["step"]] > 1) for n in needs),
+        **{key: tuple(step.get(key, ())) for key in ("inputs", "outputs", "checkpoint")},
+        **{key: said.get(key, 1 if key == "cpus" else 0) for key in ("cpus", "gpus", "retries")},
+        "memory_mib": mib.get("memory", 512),
+        "shm_mib": mib.get("shm"),
+        "timeout_s": int(said["timeout"].removesuffix("s")) if "timeout" in said else None,
+        "retry_on": tuple(map(rule, said.get("retry_on", ["any"]))),
+        "fail_on": tuple(map(rule, said.get("fail_on", []))),
+        "keep_going": said.get("keep_going", False),
+        **{key: said.get(key) for key in ("image", "max_running", "queue", "share", "priority")},
+        "env": {**file.get("env", {}), **step.get("env", {})},
+        "secrets": {},
+    }
+
+
+def fields(step: pipeline.Step) -> dict[str, Any]:
+    return {name: getattr(step, name) for name in pipeline.Step.__dataclass_fields__}
+
+
+def check(text: str, name: str, file: dict[str, Any]) -> Pipeline:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / name
+        path.write_bytes(text.encode())
+        loaded = reading.load(path)
+    assert [fields(step) for step in loaded.steps] == [expected_fields(file, step) for step in file["steps"]]
+    assert loaded.name == file["name"]
+    assert (loaded.workspace, loaded.fail_fast) == (file.get("workspace"), file.get("fail_fast", False))
+    return loaded
+
+
+@settings(deadline=None)
+@given(files, st.booleans(), st.booleans())
+def test_a_right_file_comes_back_as_it_was_written(file: dict[str, Any], flow: bool, wide: bool) -> None:
+    text = yaml.safe_dump(file, default_flow_style=flow, allow_unicode=wide, sort_keys=False)
+    loaded = check(text, "p.yaml", file)
+    assert [step.name for step in pipeline.in_order(loaded.steps)]
+    jsonschema.Draft202012Validator(SCHEMA).validate(file)
+
+
+@settings(deadline=None)
+@given(files, st.booleans())
+def test_a_right_file_may_be_json(file: dict[str, Any], ascii_only: bool) -> None:
+    check(json.dumps(file, ensure_ascii=ascii_only), "p.json", file)
+
+
+# -- any file -----------------------------------------------------------------------------------------------
+
+#: pieces that a reader of YAML has to decide something about
+pieces = st.sampled_from(
+    (
+        "name: p|steps:|\n|\r\n|- |  |{|}|[|]|,|: |'|\"|a|b|needs: |command: |commands: |array: |1|-1|*a|"
+        "&a |!!str |!x |!!python/object/apply:os.system |<<: |? |---|...|%YAML 1.1|#|\t|>|\\|x|\\ud800|"
+        "\\x00|~|yes|1.5|2GiB|${params.x}|env: |defaults: |retry_on: |commands_file: |list.txt|é|\x85|"
+        "\u2028|\x00|\ufeff|@|`"
+    ).split("|")
+)
+anything = st.one_of(
+    st.binary(max_size=200),
+    st.text(max_size=200).map(lambda text: text.encode("utf-8", "surrogatepass")),
+    st.lists(pieces, max_size=40).map(lambda parts: "".join(parts).encode()),
+    st.lists(pieces, max_size=30).map(lambda parts: ("name: p\nsteps:\n- " + "".join(parts)).encode()),
+)
+
+
+def lines_in(content: bytes) -> int:
+    """As YAML counts them."""
+    return len(re.split("\r\n|[\r\n\x85\u2028\u2029]", content.decode("utf-8", "replace")))
+
+
+@settings(deadline=None, max_examples=500)
+@given(anything, st.sampled_from(["p.yaml", "p.json"]))
+def test_any_bytes_load_or_have_mistakes_at_lines_of_the_file(content: bytes, name: str) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / name
+        path.write_bytes(content)
+        try:
+            noted = reading.load(path).warnings
+        except PipelineMistakes as exc:
+            noted = exc.mistakes
+            assert any(not mistake.is_warning for mistake in noted)
+        for mistake in noted:
+            assert 0 <= mistake.line <= lines_in(content)
+            assert (mistake.line == 0) == (mistake.column == 0)
+            assert mistake.what and "\n" not in str(mistake)
+
+
+@settings(deadline=None, max_examples=300)
+@given(anything)
+def test_any_bytes_are_a_list_of_commands_or_have_mistakes(content: bytes) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "list.txt"
+        path.write_bytes(content)
+        try:
+            loaded = reading.load_list(path)
+        except PipelineMistakes as exc:
+            assert all(0 <= mistake.line <= lines_in(content) for mistake in exc.mistakes)
+            return
+        # What was read can be kept as lines, and read again.
+        listed = loaded.steps[0].commands
+        assert listed
+        path.write_bytes("\n".join(listed).encode())
+        assert reading.load_list(path).steps == loaded.steps
