@@ -1,0 +1,141 @@
+"""The vocabulary: jobs, states, dependencies, retry strategies, outcomes. AWS Batch's words, nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, StrEnum
+
+
+class JobState(StrEnum):
+    """Where a job or an array's child is in its life; declared in the order in which a job passes through."""
+
+    #: accepted; the scheduler has not looked at it yet
+    SUBMITTED = "SUBMITTED"
+    #: waits for its dependencies; an array's parent is PENDING for nearly its whole life
+    PENDING = "PENDING"
+    #: could start; waits for capacity
+    RUNNABLE = "RUNNABLE"
+    #: placed; its process or container is being made
+    STARTING = "STARTING"
+    #: executes; the timeout's clock runs from here
+    RUNNING = "RUNNING"
+    #: ended with exit code 0
+    SUCCEEDED = "SUCCEEDED"
+    #: ended otherwise, with no attempt left
+    FAILED = "FAILED"
+
+    @property
+    def is_terminal(self) -> bool:
+        return self in TERMINAL
+
+
+TERMINAL = frozenset({JobState.SUCCEEDED, JobState.FAILED})
+
+
+class StatusReason:
+    """The texts that AWS Batch puts into statusReason (facts, 1.8)."""
+
+    EXITED = "Essential container in task exited"
+    NOT_STARTED = "Task failed to start"
+    TIMEOUT = "Job attempt duration exceeded timeout"
+    DEPENDENCY_FAILED = "Dependent Job failed"
+    CHILD_FAILED = "Array Child Job failed"
+
+
+#: container.reason of an attempt that the kernel ended for its memory
+OUT_OF_MEMORY = "OutOfMemoryError: Container killed due to memory usage"
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """What a child asks for, or what a compute environment has."""
+
+    vcpus: int
+    memory_mib: int
+    gpus: int = 0
+
+    def __str__(self) -> str:
+        parts = [f"{self.vcpus} vCPU{'s' * (self.vcpus != 1)}", f"{self.memory_mib} MiB"]
+        if self.gpus:
+            parts.append(f"{self.gpus} GPU{'s' * (self.gpus != 1)}")
+        return ", ".join(parts)
+
+    def fits_in(self, room: Resources) -> bool:
+        return self.vcpus <= room.vcpus and self.memory_mib <= room.memory_mib and self.gpus <= room.gpus
+
+
+class DependencyType(Enum):
+    #: the whole job, all children of an array included (no `type` in SubmitJob)
+    WHOLE = None
+    #: child i of this array waits for child i of that array
+    N_TO_N = "N_TO_N"
+    #: child i of this array waits for its own child i-1
+    SEQUENTIAL = "SEQUENTIAL"
+
+
+@dataclass(frozen=True, slots=True)
+class Dependency:
+    #: a job's id, or one child's `<id>:<index>`; None only with SEQUENTIAL
+    job_id: str | None = None
+    type: DependencyType = DependencyType.WHOLE
+
+
+class Action(Enum):
+    RETRY = "retry"
+    EXIT = "exit"
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluateOnExit:
+    """One rule of a retry strategy. The conditions that are given must all match; a final * is a prefix match."""
+
+    action: Action
+    on_status_reason: str | None = None
+    on_reason: str | None = None
+    on_exit_code: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RetryStrategy:
+    #: how often a child is tried in all, 1 to 10
+    attempts: int = 1
+    evaluate_on_exit: tuple[EvaluateOnExit, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How one attempt ended."""
+
+    #: None where no process exited: the host was lost, the container never started
+    exit_code: int | None
+    status_reason: str = StatusReason.EXITED
+    #: container.reason: why the container, not the job, ended; empty for an ordinary exit
+    reason: str = ""
+
+    @property
+    def succeeded(self) -> bool:
+        return self.exit_code == 0
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What SubmitJob was asked for, as far as the scheduler cares: when it may run, where, how often, how long."""
+
+    id: str
+    name: str
+    queue: str
+    resources: Resources
+    #: number of children; None for a job that is not an array
+    array_size: int | None = None
+    depends_on: tuple[Dependency, ...] = ()
+    retry: RetryStrategy = RetryStrategy()
+    timeout_s: int | None = None
+    #: (consumable resource, quantity) that each child holds while it runs
+    consumables: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def size(self) -> int:
+        return self.array_size if self.array_size is not None else 1
+
+    def child_id(self, index: int) -> str:
+        return self.id if self.array_size is None else f"{self.id}:{index}"

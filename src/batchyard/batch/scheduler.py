@@ -1,0 +1,476 @@
+"""The scheduler: events in, changes out. AWS Batch's life of a job (facts, 1, 2 and 7), and nothing else.
+
+It knows no process, no disk and no clock: times come in with the events. An engine's loop tells it what happened
+(``submit``, ``started``, ``ended``, ``terminate``, ``tick``), asks it what to start (``place``), and performs what it
+answers. The same events in the same order always give the same answers, which is what makes a run resumable.
+"""
+
+from __future__ import annotations
+
+import heapq
+from bisect import insort
+from collections import deque
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from batchyard.batch import retry
+from batchyard.batch.capacity import Consumables, Room
+from batchyard.batch.jobs import Action, DependencyType, Job, JobState, Outcome, Resources, StatusReason
+from batchyard.batch.queues import ComputeEnvironment, Queue
+from batchyard.batch.tracking import (
+    FAILED,
+    RUNNABLE,
+    RUNNING,
+    STARTING,
+    STATES,
+    SUCCEEDED,
+    Placement,
+    TrackedJob,
+)
+
+
+class Start(NamedTuple):
+    """Start this attempt now; the capacity is already taken."""
+
+    job_id: str
+    index: int
+    attempt: int
+    gpus: tuple[int, ...]
+    environment: str
+
+
+class Stop(NamedTuple):
+    """End this running child: SIGTERM, then SIGKILL. Its ``ended`` is still to come."""
+
+    job_id: str
+    index: int
+
+
+class Settled(NamedTuple):
+    """A child has reached its final state. Attempt 0: it never started."""
+
+    job_id: str
+    index: int
+    attempt: int
+    state: JobState
+    status_reason: str
+
+
+class Requeued(NamedTuple):
+    """An attempt failed and another will follow."""
+
+    job_id: str
+    index: int
+    attempt: int
+
+
+class RestFailed(NamedTuple):
+    """Every child of the job that had not been placed has failed for this reason: one record for a million."""
+
+    job_id: str
+    status_reason: str
+
+
+class JobSettled(NamedTuple):
+    """All children of the job have ended."""
+
+    job_id: str
+    state: JobState
+    status_reason: str
+
+
+Change = Stop | Settled | Requeued | RestFailed | JobSettled
+
+
+class JobSummary(NamedTuple):
+    job_id: str
+    state: JobState
+    #: number of children in each state, in JobState's order
+    counts: tuple[int, ...]
+
+
+class InvalidJob(ValueError):
+    """The job cannot be accepted: the message says why."""
+
+
+class _Line:
+    """A queue's waiting line."""
+
+    __slots__ = ("front", "jobs", "queue", "rooms")
+
+    def __init__(self, queue: Queue, rooms: list[Room]) -> None:
+        self.queue = queue
+        self.rooms = rooms
+        #: children to be tried again, ahead of everything else
+        self.front: deque[tuple[TrackedJob, int]] = deque()
+        #: jobs with RUNNABLE children, in the order of their submission
+        self.jobs: list[TrackedJob] = []
+
+    def add(self, tracked: TrackedJob) -> None:
+        if not tracked.is_in_line:
+            tracked.is_in_line = True
+            insort(self.jobs, tracked, key=lambda waiting: waiting.number)
+
+
+class Scheduler:
+    def __init__(
+        self,
+        queues: Iterable[Queue],
+        environments: Iterable[ComputeEnvironment],
+        consumables: Mapping[str, int] | None = None,
+        *,
+        fail_fast: bool = False,
+    ) -> None:
+        rooms = {environment.name: Room(environment) for environment in environments}
+        ordered = sorted(queues, key=lambda queue: -queue.priority)
+        self._lines = {q.name: _Line(q, [rooms[name] for name in q.environments]) for q in ordered}
+        self._consumables = Consumables(dict(consumables or {}))
+        self._jobs: dict[str, TrackedJob] = {}
+        self._unsettled = 0
+        self._fail_fast = fail_fast
+        #: (job that waited, whether what it waited for succeeded): spread by a loop, as a chain of jobs can be long
+        self._news: deque[tuple[TrackedJob, bool]] = deque()
+        #: (when it is due, job, child, attempt)
+        self._deadlines: list[tuple[int, str, int, int]] = []
+
+    # -- events ---------------------------------------------------------------------------------------------
+
+    def submit(self, job: Job) -> list[Change]:
+        """A new job. It may depend on jobs that were submitted before it, whatever their state now."""
+        line = self._lines.get(job.queue)
+        if line is None:
+            raise InvalidJob(f"no queue is named {job.queue!r}")
+        if not line.queue.is_enabled:
+            raise InvalidJob(f"queue {job.queue!r} is disabled")
+        if job.id in self._jobs:
+            raise InvalidJob(f"job {job.id} was submitted before")
+        targets = [self._dependency_target(job, dep.job_id, dep.type) for dep in job.depends_on]
+        tracked = TrackedJob(job, number=len(self._jobs))
+        self._jobs[job.id] = tracked
+        self._unsettled += 1
+        changes: list[Change] = []
+        is_doomed = False
+        for dependency, target in zip(job.depends_on, targets, strict=True):
+            if target is None:
+                tracked.is_sequential = True
+                for index in range(1, job.size):
+                    tracked.block(index)
+            elif dependency.type is DependencyType.N_TO_N:
+                self._pair(tracked, target[0], changes)
+            else:
+                is_doomed |= self._wait_for(tracked, *target)
+        if is_doomed:
+            self._fail_all(tracked, StatusReason.DEPENDENCY_FAILED, changes)
+        elif not tracked.unmet and tracked.release():
+            line.add(tracked)
+        return self._spread_news(changes)
+
+    def started(self, job_id: str, index: int, now_ms: int) -> None:
+        """The attempt's process or container runs: its timeout counts from here."""
+        tracked = self._jobs[job_id]
+        tracked.move(index, RUNNING)
+        if tracked.job.timeout_s is not None:
+            due_ms = now_ms + tracked.job.timeout_s * 1000
+            heapq.heappush(self._deadlines, (due_ms, job_id, index, tracked.attempts[index]))
+
+    def ended(self, job_id: str, index: int, outcome: Outcome) -> list[Change]:
+        """A placed attempt is over, however: it exited, was stopped, or never came to run."""
+        tracked = self._jobs[job_id]
+        attempt = tracked.attempts[index]
+        placement = tracked.placed.pop(index)
+        placement.room.give_back(tracked.job.resources, placement.gpus)
+        if tracked.job.consumables:
+            self._consumables.give_back(tracked.job.consumables)
+        stop_reason = tracked.stopping.pop(index, None)
+        changes: list[Change] = []
+        if stop_reason is not None:
+            # Stopped and timed-out children are never retried, and have failed even if they managed an exit 0.
+            self._settle(tracked, index, FAILED, stop_reason, attempt, changes)
+        elif outcome.exit_code == 0:
+            self._settle(tracked, index, SUCCEEDED, outcome.status_reason, attempt, changes)
+        elif retry.decide(tracked.job.retry, attempt, outcome) is Action.RETRY:
+            tracked.move(index, RUNNABLE)
+            self._lines[tracked.job.queue].front.append((tracked, index))
+            changes.append(Requeued(job_id, index, attempt))
+        else:
+            self._settle(tracked, index, FAILED, outcome.status_reason, attempt, changes)
+        return self._spread_news(changes)
+
+    def terminate(self, job_id: str, reason: str, index: int | None = None) -> list[Change]:
+        """TerminateJob on a job, an array with all its children, or one child. What is over stays as it is."""
+        tracked = self._jobs[job_id]
+        changes: list[Change] = []
+        if index is None:
+            self._fail_all(tracked, reason, changes)
+        elif tracked.codes[index] <= RUNNABLE:
+            self._settle(tracked, index, FAILED, reason, 0, changes)
+        elif index in tracked.placed and index not in tracked.stopping:
+            tracked.stopping[index] = reason
+            changes.append(Stop(job_id, index))
+        return self._spread_news(changes)
+
+    def tick(self, now_ms: int) -> list[Change]:
+        """Time has passed: children that ran longer than their timeout are stopped."""
+        changes: list[Change] = []
+        while self._deadlines and self._deadlines[0][0] <= now_ms:
+            _, job_id, index, attempt = heapq.heappop(self._deadlines)
+            tracked = self._jobs[job_id]
+            is_same_attempt = index in tracked.placed and tracked.attempts[index] == attempt
+            if is_same_attempt and index not in tracked.stopping:
+                tracked.stopping[index] = StatusReason.TIMEOUT
+                changes.append(Stop(job_id, index))
+        return changes
+
+    def restore(self, job_id: str, index: int, attempts: int, state: JobState | None, reason: str) -> None:
+        """What an earlier process recorded of a child; call it after the submits and before the first ``place``.
+
+        ``state`` None: its attempts so far have failed and it is to be tried again.
+        """
+        tracked = self._jobs[job_id]
+        tracked.attempts[index] = max(tracked.attempts[index], attempts)
+        if state is not None:
+            code = SUCCEEDED if state is JobState.SUCCEEDED else FAILED
+            self._settle(tracked, index, code, reason, attempts, [])
+            self._spread_news([])
+
+    # -- what to do next ------------------------------------------------------------------------------------
+
+    def place(self) -> list[Start]:
+        """What to start now, best first. The capacity counts as taken from here on."""
+        starts: list[Start] = []
+        for line in self._lines.values():
+            if line.front or line.jobs:
+                _Pass(line, self._consumables, starts).run()
+        return starts
+
+    @property
+    def next_deadline_ms(self) -> int | None:
+        return self._deadlines[0][0] if self._deadlines else None
+
+    # -- what is so -----------------------------------------------------------------------------------------
+
+    @property
+    def is_over(self) -> bool:
+        return self._unsettled == 0
+
+    def summary(self, job_id: str) -> JobSummary:
+        tracked = self._jobs[job_id]
+        return JobSummary(job_id, tracked.state, tuple(tracked.counts))
+
+    def child_state(self, job_id: str, index: int) -> JobState:
+        return STATES[self._jobs[job_id].codes[index]]
+
+    def has_started(self, job_id: str) -> bool:
+        return any(self._jobs[job_id].attempts)
+
+    def free(self, environment: str) -> Resources:
+        room = next(r for line in self._lines.values() for r in line.rooms if r.environment.name == environment)
+        return Resources(room.free_vcpus, room.free_memory_mib, len(room.free_gpus))
+
+    def placed(self) -> list[tuple[str, int]]:
+        """The children that hold capacity now."""
+        return [(job_id, index) for job_id, tracked in self._jobs.items() for index in tracked.placed]
+
+    # -- dependencies ---------------------------------------------------------------------------------------
+
+    def _dependency_target(
+        self, job: Job, dependency_id: str | None, kind: DependencyType
+    ) -> tuple[TrackedJob, int | None] | None:
+        """The job, and the child where one is named; None for SEQUENTIAL, which is about the job itself."""
+        if kind is not DependencyType.WHOLE and job.array_size is None:
+            raise InvalidJob(f"{kind.value} is for array jobs, and {job.name!r} is none")
+        if kind is DependencyType.SEQUENTIAL:
+            if dependency_id is not None:
+                raise InvalidJob("a SEQUENTIAL dependency names no job: it is about the array itself")
+            return None
+        if dependency_id is None:
+            raise InvalidJob("a dependency must name a job")
+        parent_id, _, child = dependency_id.partition(":")
+        target = self._jobs.get(parent_id)
+        if target is None or (child and not (child.isdigit() and int(child) < target.job.size)):
+            raise InvalidJob(f"no job has the id {dependency_id}")
+        if kind is DependencyType.N_TO_N and target.job.array_size != job.array_size:
+            raise InvalidJob(
+                f"N_TO_N needs two arrays of one size: {job.name!r} has {job.array_size} children, "
+                f"{target.job.name!r} has {target.job.array_size or 'none'}"
+            )
+        return target, int(child) if child else None
+
+    def _wait_for(self, tracked: TrackedJob, target: TrackedJob, child: int | None) -> bool:
+        """Makes the whole job wait for the target; True if the target has failed already."""
+        state = target.state if child is None else STATES[target.codes[child]]
+        if state is JobState.FAILED:
+            return True
+        if state is not JobState.SUCCEEDED:
+            tracked.unmet += 1
+            if child is None:
+                target.followers.append(tracked)
+            else:
+                target.child_followers.setdefault(child, []).append(tracked)
+        return False
+
+    def _pair(self, tracked: TrackedJob, target: TrackedJob, changes: list[Change]) -> None:
+        target.pair_followers.append(tracked)
+        for index, code in enumerate(target.codes):
+            if code == FAILED:
+                self._settle(tracked, index, FAILED, StatusReason.DEPENDENCY_FAILED, 0, changes)
+            elif code != SUCCEEDED:
+                tracked.block(index)
+
+    # -- endings and what follows from them -----------------------------------------------------------------
+
+    def _settle(
+        self, tracked: TrackedJob, index: int, code: int, reason: str, attempt: int, changes: list[Change]
+    ) -> None:
+        """Ends one child, and whatever follows from that; a work list, since a cascade can be 10,000 long."""
+        todo = [(tracked, index, code, reason, attempt)]
+        while todo:
+            job, child, code, reason, attempt = todo.pop()
+            if job.codes[child] >= SUCCEEDED:
+                continue
+            job.move(child, code)
+            changes.append(Settled(job.job.id, child, attempt, STATES[code], reason))
+            waiting = [(follower, child) for follower in job.pair_followers]
+            if job.is_sequential and child + 1 < job.job.size:
+                waiting.append((job, child + 1))
+            for follower, its_child in waiting:
+                if code == FAILED:
+                    todo.append((follower, its_child, FAILED, StatusReason.DEPENDENCY_FAILED, 0))
+                elif follower.unblock(its_child):
+                    self._lines[follower.job.queue].add(follower)
+            for follower in job.child_followers.pop(child, ()):
+                self._news.append((follower, code == SUCCEEDED))
+            if job.is_over:
+                self._settle_job(job, reason, changes)
+            if code == FAILED and self._fail_fast:
+                self._fail_fast = False
+                self._fail_everything(f"fail_fast: {job.job.name} failed", changes)
+
+    def _settle_job(self, tracked: TrackedJob, child_reason: str, changes: list[Change]) -> None:
+        if tracked.settled:
+            return
+        tracked.settled = True
+        self._unsettled -= 1
+        state = tracked.state
+        changes.append(JobSettled(tracked.job.id, state, tracked.status_reason(child_reason)))
+        self._news.extend((follower, state is JobState.SUCCEEDED) for follower in tracked.followers)
+
+    def _spread_news(self, changes: list[Change]) -> list[Change]:
+        while self._news:
+            follower, succeeded = self._news.popleft()
+            if not succeeded:
+                self._fail_all(follower, StatusReason.DEPENDENCY_FAILED, changes)
+                continue
+            follower.unmet -= 1
+            if not follower.unmet and not follower.settled and follower.release():
+                self._lines[follower.job.queue].add(follower)
+        return changes
+
+    def _fail_all(self, tracked: TrackedJob, reason: str, changes: list[Change]) -> None:
+        """Fails what has not been placed, and stops what has."""
+        if tracked.settled:
+            return
+        tracked.reason = tracked.reason or reason
+        unplaced = tracked.fail_unplaced()
+        changes.append(RestFailed(tracked.job.id, reason))
+        for index in tracked.placed:
+            if index not in tracked.stopping:
+                tracked.stopping[index] = reason
+                changes.append(Stop(tracked.job.id, index))
+        for follower in tracked.pair_followers:
+            for index in unplaced:
+                self._settle(follower, index, FAILED, StatusReason.DEPENDENCY_FAILED, 0, changes)
+        if tracked.is_over:
+            self._settle_job(tracked, reason, changes)
+
+    def _fail_everything(self, reason: str, changes: list[Change]) -> None:
+        # Last submitted first: a follower then fails for this reason and not for its dependency's failure.
+        for tracked in reversed(list(self._jobs.values())):
+            self._fail_all(tracked, reason, changes)
+
+
+class _Pass:
+    """One walk along a queue's line.
+
+    A child that does not fit keeps what it waits for: behind one that lacks vCPUs or memory nothing starts, so that
+    a large child is never starved by small ones; behind one that lacks only GPUs, children without GPUs may pass.
+    A child that waits for a consumable resource holds up only its own job.
+    """
+
+    __slots__ = ("consumables", "gpus_are_held", "line", "starts")
+
+    def __init__(self, line: _Line, consumables: Consumables, starts: list[Start]) -> None:
+        self.line = line
+        self.consumables = consumables
+        self.starts = starts
+        self.gpus_are_held = False
+
+    def run(self) -> None:
+        if self.line.front and not self._retries():
+            return
+        emptied = False
+        for tracked in self.line.jobs:
+            ready = tracked.ready
+            while ready:
+                if tracked.codes[ready[0]] != RUNNABLE:
+                    ready.popleft()
+                    continue
+                room = self._room(tracked.job)
+                if room is None:
+                    break
+                self._start(tracked, ready.popleft(), room)
+            if not ready:
+                tracked.is_in_line = False
+                emptied = True
+            elif self._is_closed(tracked.job):
+                break
+        if emptied:
+            self.line.jobs = [tracked for tracked in self.line.jobs if tracked.is_in_line]
+
+    def _retries(self) -> bool:
+        """The children at the front; False where one of them closes the line."""
+        front, self.line.front = self.line.front, deque()
+        while front:
+            tracked, index = front.popleft()
+            if tracked.codes[index] != RUNNABLE:
+                continue
+            room = self._room(tracked.job)
+            if room is not None:
+                self._start(tracked, index, room)
+                continue
+            self.line.front.append((tracked, index))
+            if self._is_closed(tracked.job):
+                self.line.front.extend(front)
+                return False
+        return True
+
+    def _room(self, job: Job) -> Room | None:
+        wanted = job.resources
+        if wanted.gpus and self.gpus_are_held:
+            return None
+        if job.consumables and not self.consumables.have(job.consumables):
+            return None
+        for room in self.line.rooms:
+            if room.has_room(wanted):
+                return room
+        return None
+
+    def _is_closed(self, job: Job) -> bool:
+        """After a child found no room: may nothing behind it start either?"""
+        if job.consumables and not self.consumables.have(job.consumables):
+            return False
+        if job.resources.gpus:
+            self.gpus_are_held = True
+            return not any(room.has_room_but_for_gpus(job.resources) for room in self.line.rooms)
+        return True
+
+    def _start(self, tracked: TrackedJob, index: int, room: Room) -> None:
+        job = tracked.job
+        gpus = room.take(job.resources)
+        if job.consumables:
+            self.consumables.take(job.consumables)
+        tracked.placed[index] = Placement(room, gpus)
+        tracked.move(index, STARTING)
+        tracked.attempts[index] += 1
+        name = room.environment.name
+        self.starts.append(Start(job.id, index, tracked.attempts[index], gpus, name))
