@@ -1,0 +1,1 @@
+"""The embedded engine: the scheduler, SQLite, and processes or containers on this machine."""

@@ -1,0 +1,118 @@
+"""What a child is told: its commands and its environment, the same names as on AWS Batch. Pure."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from batchyard.batch.scheduler import Start
+from batchyard.engines.local.runner import Task
+from batchyard.folder import RunFolder
+from batchyard.plan import PlannedJob
+from batchyard.shard import Turn
+
+QUEUE_NAME = "local"
+ENVIRONMENT_NAME = "this-machine"
+
+#: whatever of these the engine's own environment has is about another job
+_FOREIGN = (
+    "AWS_BATCH_",
+    "BATCHYARD_RUN",
+    "BATCHYARD_STEP",
+    "BATCHYARD_WORKSPACE",
+    "BATCHYARD_DEVICE",
+    "BATCHYARD_TOKEN",
+)
+
+
+@dataclass(slots=True)
+class JobTasks:
+    """Makes the tasks of one job. The parts that all children share are made once."""
+
+    number: int
+    id: str
+    job: PlannedJob
+    #: the step's list, loaded when the first child starts
+    load_list: Callable[[], Sequence[str]]
+    #: in every child's environment
+    shared: dict[str, str]
+    base_environ: dict[bytes, bytes]
+    token: str
+    #: slot -> the GPU's number as the driver knows it
+    gpu_numbers: tuple[int, ...] = ()
+    #: commands that have succeeded in an earlier attempt or run
+    done: set[int] = field(default_factory=set)
+    _list: Sequence[str] | None = None
+
+    def task(self, start: Start) -> Task:
+        job = self.job
+        index = job.index_in_step(start.index)
+        own = {
+            "AWS_BATCH_JOB_ID": f"{self.id}:{start.index}" if job.size > 1 else self.id,
+            "AWS_BATCH_JOB_ATTEMPT": str(start.attempt),
+            "BATCHYARD_TOKEN": f"{self.token}.{self.number}.{start.index}.{start.attempt}.",
+        }
+        if job.is_array:
+            own["AWS_BATCH_JOB_ARRAY_INDEX"] = str(index)
+        if start.gpus:
+            gpus = ",".join(str(self.gpu_numbers[slot]) for slot in start.gpus)
+            own["CUDA_VISIBLE_DEVICES"] = own["NVIDIA_VISIBLE_DEVICES"] = gpus
+        environ = self.base_environ.copy()
+        for name, value in own.items():
+            environ[name.encode()] = value.encode()
+        commands = job.commands_of(start.index)
+        return Task(
+            job_number=self.number,
+            job_id=self.id,
+            step=job.step,
+            child=start.index,
+            index_in_step=index,
+            attempt=start.attempt,
+            turn=Turn(commands, self.done, keep_going=job.keep_going),
+            command=self._command,
+            environ=environ,
+            own_environ=self.shared | own,
+            resources=job.resources,
+            gpus=start.gpus,
+            image=job.image,
+            shm_mib=job.shm_mib,
+            mark=own["BATCHYARD_TOKEN"].encode(),
+            has_several=len(commands) > 1,
+        )
+
+    def _command(self, number: int) -> str:
+        if self.job.command is not None:
+            return self.job.command
+        if self._list is None:
+            self._list = self.load_list()
+        return self._list[number]
+
+
+def shared_environment(job: PlannedJob, folder: RunFolder, workspace: Path) -> dict[str, str]:
+    """What every child of the job is told, the user's own env included."""
+    # A child that was given no GPU must not find one that another child was given.
+    hidden = {} if job.resources.gpus else {"CUDA_VISIBLE_DEVICES": ""}
+    told = {
+        **hidden,
+        **job.env,
+        "AWS_BATCH_JQ_NAME": QUEUE_NAME,
+        "AWS_BATCH_CE_NAME": ENVIRONMENT_NAME,
+        "ARRAY_SIZE": str(job.step_size),
+        "BATCHYARD_RUN": folder.run_id,
+        "BATCHYARD_STEP": job.step,
+        "BATCHYARD_WORKSPACE": str(workspace),
+        "BATCHYARD_DEVICE": job.device,
+    }
+    if job.is_array:
+        told["AWS_BATCH_JOB_ARRAY_SIZE"] = str(job.step_size)
+    if job.has_list:
+        told["LIST_FILE_S3_PATH"] = folder.list_of(job.step).absolute().as_uri()
+    return told
+
+
+def base_environ(environ: Mapping[str, str], shared: Mapping[str, str]) -> dict[bytes, bytes]:
+    """The environment of a process here: the engine's own, cleared of other jobs' variables, and what the job says."""
+    kept = {name: value for name, value in environ.items() if not name.startswith(_FOREIGN)}
+    return {os.fsencode(name): os.fsencode(value) for name, value in (kept | dict(shared)).items()}

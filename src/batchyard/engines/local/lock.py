@@ -1,0 +1,75 @@
+"""Who executes a run: at most one process at a time, and everybody can see which."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import socket
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+from batchyard.errors import RunIsHeld, from_os_error
+
+
+class Holder(NamedTuple):
+    pid: int
+    host: str
+    since: float
+
+    def __str__(self) -> str:
+        since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(self.since))
+        return f"process {self.pid} on {self.host}, since {since}"
+
+
+class RunLock:
+    """Held from construction to ``release``; the system lets go of it when the process dies, however it dies."""
+
+    def __init__(self, path: Path) -> None:
+        try:
+            self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as exc:
+            raise from_os_error(exc, "open", path) from exc
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = _written_in(self._fd)
+            os.close(self._fd)
+            who = f"by {holder}" if holder else "by another process"
+            raise RunIsHeld(
+                f"run {path.parent.name} is being executed {who}",
+                hint=f"watch it with `batchyard status {path.parent.name} --watch`, end it with `batchyard stop "
+                f"{path.parent.name}`",
+            ) from None
+        note = {"pid": os.getpid(), "host": socket.gethostname(), "since": time.time()}
+        try:
+            os.ftruncate(self._fd, 0)
+            os.pwrite(self._fd, json.dumps(note).encode(), 0)
+        except OSError as exc:
+            raise from_os_error(exc, "write", path) from exc
+
+    def release(self) -> None:
+        os.close(self._fd)
+
+
+def holder_of(path: Path) -> Holder | None:
+    """Who holds the lock now; None if nobody does."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        return None
+    except BlockingIOError:
+        return _written_in(fd) or Holder(0, "?", 0.0)
+    finally:
+        os.close(fd)
+
+
+def _written_in(fd: int) -> Holder | None:
+    try:
+        return Holder(**json.loads(os.pread(fd, 4096, 0)))
+    except (ValueError, TypeError):
+        return None

@@ -1,0 +1,77 @@
+"""What this machine has: vCPUs, memory, GPUs. Reading and understanding are apart, so that recorded text is enough."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from batchyard.batch.jobs import Resources
+
+_NVIDIA_SMI = (
+    "nvidia-smi",
+    "--query-gpu=index,name,memory.total,driver_version",
+    "--format=csv,noheader,nounits",
+)
+_NVIDIA_SMI_TIMEOUT_S = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    index: int
+    name: str
+    memory_mib: int
+    driver: str
+
+
+def capacity(gpu_count: int) -> Resources:
+    return Resources(vcpu_count(), memory_mib(Path("/proc/meminfo").read_text()), gpu_count)
+
+
+def vcpu_count() -> int:
+    return len(os.sched_getaffinity(0))
+
+
+def memory_mib(meminfo: str) -> int:
+    """MemTotal of /proc/meminfo's text."""
+    for line in meminfo.splitlines():
+        if line.startswith("MemTotal:"):
+            return int(line.split()[1]) // 1024
+    raise ValueError("/proc/meminfo has no MemTotal line")
+
+
+def find_gpus(command: Sequence[str] = _NVIDIA_SMI) -> tuple[Gpu, ...]:
+    """The GPUs that the driver knows, narrowed to CUDA_VISIBLE_DEVICES where it is set; none where it has no driver."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_NVIDIA_SMI_TIMEOUT_S, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return ()
+    gpus = parse_nvidia_smi(done.stdout) if done.returncode == 0 else ()
+    return visible(gpus, os.environ.get("CUDA_VISIBLE_DEVICES"))
+
+
+def parse_nvidia_smi(text: str) -> tuple[Gpu, ...]:
+    """The lines of nvidia-smi's CSV; anything else it prints (warnings, "No devices were found") is passed over."""
+    gpus = []
+    for line in text.splitlines():
+        fields = [field.strip() for field in line.split(",")]
+        if len(fields) == 4 and fields[0].isdigit():
+            memory = int(fields[2]) if fields[2].isdigit() else 0
+            gpus.append(Gpu(int(fields[0]), fields[1], memory, fields[3]))
+    return tuple(gpus)
+
+
+def visible(gpus: tuple[Gpu, ...], setting: str | None) -> tuple[Gpu, ...]:
+    """What CUDA_VISIBLE_DEVICES leaves. Like CUDA, it stops at the first entry that names no GPU."""
+    if setting is None:
+        return gpus
+    by_index = {str(gpu.index): gpu for gpu in gpus}
+    chosen = []
+    for entry in setting.split(","):
+        gpu = by_index.get(entry.strip())
+        if gpu is None:
+            break
+        chosen.append(gpu)
+    return tuple(chosen)

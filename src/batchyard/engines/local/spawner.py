@@ -1,0 +1,242 @@
+"""Starts processes, collects their output, and tells when they end. Knows nothing of jobs.
+
+One epoll over pidfds and pipes. A process is started with posix_spawn, which does not copy this process; its pipe is
+watched only once it has lived for a tick, so that a short child costs no more than it must.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import select
+import signal
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import NamedTuple
+
+from batchyard.engines.local import proc
+from batchyard.engines.local.logbook import LogBook
+
+_READ_SIZE = 1 << 20
+#: what a pipe that is watched may hold; a chatty child then wakes us less often
+_WATCHED_PIPE_SIZE = 1 << 20
+#: Python ignores these, and a child would inherit that
+_RESET_SIGNALS = (signal.SIGPIPE, signal.SIGXFSZ)
+#: the variable that carries the mark
+_MARK_NAME = b"BATCHYARD_TOKEN="
+#: a blocked signal mask would be inherited as well
+_NO_SIGNALS: tuple[int, ...] = ()
+
+
+class Exit(NamedTuple):
+    """A process has ended, and has been reaped."""
+
+    process: Process
+    #: 128 + n where signal n ended it
+    exit_code: int
+    user_s: float
+    system_s: float
+    max_rss_kib: int
+
+
+class Output:
+    """One attempt's output: a pipe, and the file it goes to once somebody looks."""
+
+    __slots__ = ("file", "is_watched", "length", "mark", "name", "read_end", "tail", "write_end")
+
+    def __init__(self, name: tuple[str, int, int], mark: bytes) -> None:
+        #: step, child, attempt: names the file
+        self.name = name
+        #: what stands in the environment of everything that the attempt starts
+        self.mark = mark
+        self.read_end, self.write_end = os.pipe2(os.O_CLOEXEC)
+        os.set_blocking(self.read_end, False)
+        self.file: int | None = None
+        self.is_watched = False
+        self.length = 0
+        #: what was read while there was no file
+        self.tail = b""
+
+
+class Process:
+    __slots__ = ("output", "owner", "pid", "pidfd")
+
+    def __init__(self, pid: int, pidfd: int, output: Output, owner: object) -> None:
+        self.pid = pid
+        self.pidfd = pidfd
+        self.output = output
+        #: whatever the caller wants to find it by
+        self.owner = owner
+
+
+class Spawner:
+    def __init__(self, logs: LogBook) -> None:
+        self._logs = logs
+        self._epoll = select.epoll()
+        self._null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        self._processes: dict[int, Process] = {}
+        self._watched: dict[int, Output] = {}
+        self._wake_read, self._wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self._epoll.register(self._wake_read, select.EPOLLIN)
+        self._own_pids: set[int] = set()
+        #: marks of the attempts that are under way
+        self._marks: set[bytes] = set()
+        proc.adopt_orphans()
+
+    @property
+    def wake_fd(self) -> int:
+        """A byte written here ends a ``wait``: for signal.set_wakeup_fd."""
+        return self._wake_write
+
+    # -- processes ------------------------------------------------------------------------------------------
+
+    def spawn(
+        self, program: str, argv: tuple[str, ...], environ: dict[bytes, bytes], output: Output, owner: object
+    ) -> Process:
+        """Starts it as the leader of a session of its own, its stdout and stderr one pipe. Raises OSError."""
+        write_end = output.write_end
+        pid = os.posix_spawn(
+            program,
+            argv,
+            environ,
+            file_actions=(
+                (os.POSIX_SPAWN_DUP2, self._null, 0),
+                (os.POSIX_SPAWN_DUP2, write_end, 1),
+                (os.POSIX_SPAWN_DUP2, write_end, 2),
+            ),
+            setsid=True,
+            setsigmask=_NO_SIGNALS,
+            setsigdef=_RESET_SIGNALS,
+        )
+        pidfd = os.pidfd_open(pid)
+        process = Process(pid, pidfd, output, owner)
+        self._epoll.register(pidfd, select.EPOLLIN)
+        self._processes[pidfd] = process
+        self._own_pids.add(pid)
+        return process
+
+    def wait(self, timeout_s: float) -> list[Exit]:
+        exits = []
+        for fd, _ in self._epoll.poll(timeout_s):
+            process = self._processes.get(fd)
+            if process is not None:
+                exits.append(self._reap(process))
+            elif fd in self._watched:
+                self._drain(self._watched[fd], at_most=_READ_SIZE)
+            elif fd == self._wake_read:
+                with suppress(BlockingIOError):
+                    os.read(fd, 4096)
+        return exits
+
+    def signal(self, processes: Iterable[Process], signum: int) -> None:
+        """To their process groups, and to whatever of their trees has left the group."""
+        leaders = [process.pid for process in processes]
+        for pid in proc.with_descendants(leaders):
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signum)
+        # A group member whose parent is gone is nobody's descendant any more, but still in the group. Not a second
+        # SIGTERM for the rest: many programs take that for impatience.
+        if signum == signal.SIGKILL:
+            for pid in leaders:
+                with suppress(ProcessLookupError, PermissionError):
+                    os.killpg(pid, signum)
+
+    def tick(self) -> None:
+        for process in self._processes.values():
+            if not process.output.is_watched:
+                self._watch(process.output)
+        self._end_orphans()
+
+    def close(self) -> None:
+        processes = list(self._processes.values())
+        if processes:
+            self.signal(processes, signal.SIGKILL)
+        for process in processes:
+            self._reap(process)
+        self._marks.clear()
+        self._end_orphans()
+        for fd in (self._null, self._wake_read, self._wake_write):
+            os.close(fd)
+        self._epoll.close()
+
+    def _reap(self, process: Process) -> Exit:
+        # The zombie keeps its number, so the group cannot be anybody else's yet.
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+        _, status, usage = os.wait4(process.pid, 0)
+        del self._processes[process.pidfd]
+        self._own_pids.discard(process.pid)
+        os.close(process.pidfd)  # which takes it out of the epoll as well
+        code = os.waitstatus_to_exitcode(status)
+        exit_code = code if code >= 0 else 128 - code
+        return Exit(process, exit_code, usage.ru_utime, usage.ru_stime, usage.ru_maxrss)
+
+    def _end_orphans(self) -> None:
+        """What an ended attempt left behind has become our child: ends it, as the end of a container would.
+
+        What an attempt under way has sent to the background stays: the attempt may mean to use it.
+        """
+        for pid in proc.children_of_this_process():
+            if pid in self._own_pids:
+                continue
+            if not self._is_wanted(pid):
+                with suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, signal.SIGKILL)
+            with suppress(ChildProcessError):
+                os.waitpid(pid, os.WNOHANG)
+
+    def _is_wanted(self, orphan: int) -> bool:
+        if not self._marks:
+            return False
+        environ = proc.environ_of(orphan)
+        if any(mark in environ for mark in self._marks):
+            return True
+        # Without a mark it has cleaned its environment: it may still be in the session of the one that started it.
+        return _MARK_NAME not in environ and proc.session_of(orphan) in self._own_pids
+
+    # -- output ---------------------------------------------------------------------------------------------
+
+    def open_output(self, name: tuple[str, int, int], mark: bytes) -> Output:
+        self._marks.add(mark)
+        return Output(name, mark)
+
+    def finish(self, output: Output) -> tuple[int | None, int]:
+        """The attempt is over: keeps what is left in the pipe. Returns (offset in short.log or None, length)."""
+        # Bounded: a process that got away could write for ever.
+        self._drain(output, at_most=2 * _WATCHED_PIPE_SIZE)
+        if output.is_watched:
+            self._watched.pop(output.read_end, None)
+        self._marks.discard(output.mark)
+        os.close(output.read_end)
+        os.close(output.write_end)
+        if output.file is not None:
+            os.close(output.file)
+            return None, output.length
+        return self._logs.add_short(output.tail), output.length
+
+    def _watch(self, output: Output) -> None:
+        output.is_watched = True
+        # Unprivileged users have a budget for this; without it the pipe stays as it is.
+        with suppress(OSError):
+            fcntl.fcntl(output.read_end, fcntl.F_SETPIPE_SZ, _WATCHED_PIPE_SIZE)
+        self._epoll.register(output.read_end, select.EPOLLIN)
+        self._watched[output.read_end] = output
+
+    def _drain(self, output: Output, at_most: int) -> None:
+        while at_most > 0:
+            try:
+                data = os.read(output.read_end, _READ_SIZE)
+            except BlockingIOError:
+                return
+            if not data:
+                if self._watched.pop(output.read_end, None):
+                    self._epoll.unregister(output.read_end)
+                return
+            at_most -= len(data)
+            output.length += len(data)
+            if output.is_watched:
+                if output.file is None:
+                    output.file = self._logs.open_own(*output.name)
+                self._logs.write(output.file, data)
+            else:
+                output.tail += data

@@ -1,0 +1,217 @@
+"""The embedded engine's state on disk: one SQLite file a run. Knows SQL, and nothing of processes or scheduling.
+
+Rows are added in batches, each batch one commit with synchronous=FULL: what a commit has returned for survives a
+power cut. An attempt has a row once it has ended, never before, so that nothing is recorded that did not happen.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from batchyard.batch.jobs import JobState
+from batchyard.errors import StoreIsBroken, StoreIsNewer, Surroundings
+
+SCHEMA_VERSION = 1
+
+_SCHEMA = """
+CREATE TABLE job (
+  number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, step TEXT NOT NULL, size INTEGER NOT NULL,
+  state TEXT NOT NULL, status_reason TEXT NOT NULL, counts TEXT NOT NULL, attempts INTEGER NOT NULL,
+  created_ms INTEGER NOT NULL, started_ms INTEGER, ended_ms INTEGER,
+  -- why the children without a row of their own have failed; NULL while none has
+  rest_reason TEXT
+);
+CREATE TABLE attempt (
+  job INTEGER NOT NULL, child INTEGER NOT NULL, attempt INTEGER NOT NULL,
+  state TEXT,  -- SUCCEEDED, FAILED, or NULL where another attempt follows
+  exit_code INTEGER, reason TEXT NOT NULL, status_reason TEXT NOT NULL,
+  started_ms INTEGER, ended_ms INTEGER NOT NULL,
+  user_s REAL NOT NULL, system_s REAL NOT NULL, max_rss_kib INTEGER NOT NULL, gpus TEXT NOT NULL,
+  -- where its output is in short.log; NULL where it has a file of its own
+  log_offset INTEGER, log_length INTEGER,
+  PRIMARY KEY (job, child, attempt)
+) WITHOUT ROWID;
+CREATE INDEX attempt_failed ON attempt (job, child) WHERE state = 'FAILED';
+-- commands that have succeeded, of children that have several
+CREATE TABLE command (job INTEGER NOT NULL, number INTEGER NOT NULL, PRIMARY KEY (job, number)) WITHOUT ROWID;
+CREATE TABLE stop_request (
+  id INTEGER PRIMARY KEY, job_ids TEXT NOT NULL, reason TEXT NOT NULL, grace_s REAL NOT NULL
+);
+CREATE TABLE run (key TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID;
+"""
+
+
+class JobRow(NamedTuple):
+    number: int
+    id: str
+    step: str
+    size: int
+    state: str
+    status_reason: str
+    counts: tuple[int, ...]
+    attempts: int
+    created_ms: int
+    started_ms: int | None = None
+    ended_ms: int | None = None
+    rest_reason: str | None = None
+
+
+class AttemptRow(NamedTuple):
+    job: int
+    child: int
+    attempt: int
+    state: str | None
+    exit_code: int | None
+    reason: str
+    status_reason: str
+    started_ms: int | None
+    ended_ms: int
+    user_s: float = 0.0
+    system_s: float = 0.0
+    max_rss_kib: int = 0
+    gpus: str = ""
+    log_offset: int | None = None
+    log_length: int | None = None
+
+
+class StopRequest(NamedTuple):
+    id: int
+    job_ids: tuple[str, ...]
+    reason: str
+    grace_s: float
+
+
+class Store:
+    def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
+        self._db = connection
+        self._path = path
+
+    @classmethod
+    def open(cls, path: Path, *, create: bool = False) -> Store:
+        if not create and not path.exists():
+            raise StoreIsBroken(f"{path} is missing: this run has no state", hint="start it anew with `batchyard run`")
+        with _mapped_errors(path):
+            # Autocommit mode: transactions are begun and ended by name, in `commit` alone.
+            db = sqlite3.connect(path, timeout=30, isolation_level=None, check_same_thread=False)
+            version = db.execute("PRAGMA user_version").fetchone()[0]
+            if version > SCHEMA_VERSION:
+                db.close()
+                raise StoreIsNewer(
+                    f"{path} was written by a newer batchyard (format {version}; this one knows {SCHEMA_VERSION})",
+                    hint="upgrade batchyard, or use the version that made the run",
+                )
+            db.execute("PRAGMA journal_mode=WAL")
+            db.execute("PRAGMA synchronous=FULL")
+            if version < SCHEMA_VERSION:
+                if not create:
+                    db.close()
+                    raise StoreIsBroken(f"{path} is not a batchyard state, or was never finished")
+                db.executescript(f"BEGIN; {_SCHEMA} PRAGMA user_version={SCHEMA_VERSION}; COMMIT;")
+            return cls(db, path)
+
+    def close(self) -> None:
+        self._db.close()
+
+    # -- writing --------------------------------------------------------------------------------------------
+
+    def commit(
+        self,
+        *,
+        new_jobs: Iterable[JobRow] = (),
+        jobs: Iterable[JobRow] = (),
+        attempts: Iterable[AttemptRow] = (),
+        commands: Iterable[tuple[int, int]] = (),
+        values: Iterable[tuple[str, str]] = (),
+    ) -> None:
+        """Everything in one transaction: all of it is on disk on return, or none of it."""
+        with _mapped_errors(self._path), self._transaction():
+            db = self._db
+            db.executemany(f"INSERT INTO job VALUES ({_marks(12)})", map(_flat, new_jobs))
+            db.executemany(f"INSERT OR REPLACE INTO attempt VALUES ({_marks(15)})", attempts)
+            db.executemany("INSERT OR IGNORE INTO command VALUES (?, ?)", commands)
+            db.executemany(f"INSERT OR REPLACE INTO job VALUES ({_marks(12)})", map(_flat, jobs))
+            db.executemany("INSERT OR REPLACE INTO run VALUES (?, ?)", values)
+
+    def request_stop(self, job_ids: Sequence[str], reason: str, grace_s: float) -> None:
+        with _mapped_errors(self._path):
+            self._db.execute(
+                "INSERT INTO stop_request (job_ids, reason, grace_s) VALUES (?, ?, ?)",
+                (json.dumps(list(job_ids)), reason, grace_s),
+            )
+
+    # -- reading --------------------------------------------------------------------------------------------
+
+    def jobs(self) -> list[JobRow]:
+        with _mapped_errors(self._path):
+            rows = self._db.execute("SELECT * FROM job ORDER BY number").fetchall()
+        return [JobRow._make((*row[:6], tuple(json.loads(row[6])), *row[7:])) for row in rows]
+
+    def attempts(self, job: int, *, child: int | None = None, state: JobState | None = None) -> Iterator[AttemptRow]:
+        sql, values = "SELECT * FROM attempt WHERE job = ?", [job]
+        if child is not None:
+            sql, values = sql + " AND child = ?", [*values, child]
+        if state is not None:
+            sql += f" AND state = '{state.value}'"
+        with _mapped_errors(self._path):
+            for row in self._db.execute(sql + " ORDER BY child, attempt", values):
+                yield AttemptRow(*row)
+
+    def commands(self, job: int) -> list[int]:
+        with _mapped_errors(self._path):
+            rows = self._db.execute("SELECT number FROM command WHERE job = ? ORDER BY number", (job,))
+            return [number for (number,) in rows]
+
+    def stop_requests(self, after: int) -> list[StopRequest]:
+        with _mapped_errors(self._path):
+            rows = self._db.execute("SELECT * FROM stop_request WHERE id > ? ORDER BY id", (after,)).fetchall()
+        return [StopRequest(row[0], tuple(json.loads(row[1])), row[2], row[3]) for row in rows]
+
+    def value(self, key: str) -> str | None:
+        with _mapped_errors(self._path):
+            row = self._db.execute("SELECT value FROM run WHERE key = ?", (key,)).fetchone()
+        return None if row is None else str(row[0])
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            self._db.execute("COMMIT")
+        except BaseException:
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+            raise
+
+
+def _marks(count: int) -> str:
+    return ", ".join("?" * count)
+
+
+def _flat(row: JobRow) -> tuple[object, ...]:
+    return (*row[:6], json.dumps(row.counts), *row[7:])
+
+
+@contextmanager
+def _mapped_errors(path: Path) -> Iterator[None]:
+    """SQLite's errors end here."""
+    try:
+        yield
+    except sqlite3.OperationalError as exc:
+        code = exc.sqlite_errorcode & 0xFF if hasattr(exc, "sqlite_errorcode") else 0
+        hints = {
+            sqlite3.SQLITE_FULL: "free some space on that disk, then `batchyard resume` goes on",
+            sqlite3.SQLITE_READONLY: "give yourself write permission there",
+            sqlite3.SQLITE_CANTOPEN: "check that the folder exists and that you may write in it",
+            sqlite3.SQLITE_IOERR: "check the disk (full, or unmounted?), then `batchyard resume` goes on",
+            sqlite3.SQLITE_BUSY: "another process keeps the file locked; try again",
+        }
+        raise Surroundings(f"could not use {path}: {exc}", hint=hints.get(code, "")) from exc
+    except sqlite3.DatabaseError as exc:
+        raise StoreIsBroken(
+            f"{path} cannot be read: {exc}", hint="what ran is in the logs beside it; start the run anew"
+        ) from exc

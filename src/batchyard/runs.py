@@ -1,0 +1,197 @@
+"""What was run where: the record from which status, logs, stop, retry, resume and report start.
+
+A record is written once, whole, before anything is submitted: the folder is made under another name and renamed, so
+that a half-written run is never seen. What happened since is asked of the engine.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import secrets
+import shutil
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from batchyard import plan as planning
+from batchyard.batch.jobs import Resources
+from batchyard.engines.local.engine import LocalEngine, Setting
+from batchyard.errors import BadInput, NoSuchRun, StoreIsBroken, StoreIsNewer, from_os_error
+from batchyard.folder import HOME_NAME, RunFolder, runs_in
+from batchyard.plan import Plan
+
+RECORD_FORMAT = 1
+_RUN_ID = re.compile(r"[a-z][a-z0-9-]*-\d{8}-[0-9a-f]{6}")
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One run, as it was begun."""
+
+    folder: RunFolder
+    plan: Plan
+    setting: Setting
+    engine: str
+    created_ms: int
+    #: the pipeline file; None where the pipeline was made in Python
+    file: str | None = None
+    #: the run whose unfinished part this is
+    retry_of: str | None = None
+
+    @property
+    def run_id(self) -> str:
+        return self.folder.run_id
+
+    def open_engine(self) -> LocalEngine:
+        return LocalEngine(self.folder, self.plan)
+
+
+def find_home(start: Path, given: str | None = None) -> Path:
+    """`.batchyard/`: the one that was given, or the nearest from ``start`` upward, or the one to be made in it."""
+    if given:
+        return Path(given).absolute()
+    start = start.absolute()
+    for folder in (start, *start.parents):
+        if (folder / HOME_NAME).is_dir():
+            return folder / HOME_NAME
+    return start / HOME_NAME
+
+
+def begin(
+    home: Path,
+    plan: Plan,
+    setting: Setting,
+    *,
+    file: Path | None = None,
+    retry_of: str | None = None,
+    done: Mapping[str, Sequence[int]] | None = None,
+) -> Record:
+    """Records a new run and submits its jobs; nothing executes yet. ``done``: commands that need not run again."""
+    run_id = f"{plan.pipeline}-{time.strftime('%Y%m%d')}-{secrets.token_hex(3)}"
+    folder = RunFolder(runs_in(home) / run_id)
+    where = str(file.absolute()) if file else None
+    record = Record(folder, plan, setting, LocalEngine.name, int(time.time() * 1000), where, retry_of)
+    draft = RunFolder(runs_in(home) / f".new-{run_id}")
+    try:
+        draft.lists.mkdir(parents=True)
+        for step, commands in plan.lists.items():
+            _write_synced(draft.list_of(step), "".join(f"{command}\n" for command in commands))
+        _write_synced(draft.record, json.dumps(_to_json(record), indent=1))
+        engine = LocalEngine(draft, plan)
+        engine.submit(plan, done)
+        engine.close()
+        os.rename(draft.path, folder.path)
+    except OSError as exc:
+        raise from_os_error(exc, "record the run in", home) from exc
+    finally:
+        if draft.path.exists():
+            shutil.rmtree(draft.path, ignore_errors=True)
+    return record
+
+
+def load(home: Path, name: str) -> Record:
+    """The run called ``name``: an id, the beginning of one, or `last`."""
+    return read(RunFolder(runs_in(home) / _resolved(home, name)))
+
+
+def read(folder: RunFolder) -> Record:
+    try:
+        fields = json.loads(folder.record.read_text(encoding="utf-8"))
+        if fields["format"] > RECORD_FORMAT:
+            raise StoreIsNewer(f"{folder.record} was written by a newer batchyard", hint="upgrade batchyard")
+        plan = planning.from_json(fields["plan"])
+        setting = {**fields["setting"], "workspace": Path(fields["setting"]["workspace"])}
+        setting["capacity"] = Resources(**setting["capacity"])
+        setting["gpu_numbers"] = tuple(setting["gpu_numbers"])
+        return Record(
+            folder,
+            plan,
+            Setting(**setting),
+            fields["engine"],
+            fields["created_ms"],
+            fields["file"],
+            fields["retry_of"],
+        )
+    except (ValueError, KeyError, TypeError) as exc:
+        raise StoreIsBroken(f"{folder.record} cannot be read: {exc}", hint="remove the folder, or restore it") from exc
+    except OSError as exc:
+        raise from_os_error(exc, "read", folder.record) from exc
+
+
+def names(home: Path) -> list[str]:
+    """The ids of the runs, newest first."""
+    try:
+        with os.scandir(runs_in(home)) as entries:
+            found = [(entry.stat().st_ctime_ns, entry.name) for entry in entries if _RUN_ID.fullmatch(entry.name)]
+    except FileNotFoundError:
+        return []
+    except OSError as exc:
+        raise from_os_error(exc, "list the runs in", home) from exc
+    by_creation = [
+        (_created_ms(runs_in(home) / name) or changed_ns // 1_000_000, changed_ns, name) for changed_ns, name in found
+    ]
+    return [name for _, _, name in sorted(by_creation, reverse=True)]
+
+
+def delete(record: Record) -> None:
+    """The run with its logs. Renamed first, so that an interrupted delete leaves no half of a run to be seen."""
+    gone = record.folder.path.with_name(f".old-{record.run_id}")
+    try:
+        os.rename(record.folder.path, gone)
+        shutil.rmtree(gone)
+    except OSError as exc:
+        raise from_os_error(exc, "delete", record.folder.path) from exc
+
+
+def _resolved(home: Path, name: str) -> str:
+    known = names(home)
+    if not known:
+        raise NoSuchRun(f"there are no runs in {home}", hint="start one with `batchyard run FILE`, or give --home")
+    if name == "last":
+        return known[0]
+    if name in known:
+        return name
+    matches = [run_id for run_id in known if run_id.startswith(name)]
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        raise BadInput(
+            f"{name!r} could be any of {len(matches)} runs: {', '.join(matches[:5])}", hint="write more of it"
+        )
+    raise NoSuchRun(f"no run begins with {name!r} in {home}", hint="`batchyard runs` lists them")
+
+
+def _created_ms(path: Path) -> int:
+    """From the record's head, without reading all of it: `runs` and `last` look at every run. 0: not to be read."""
+    try:
+        with (path / "run.json").open("rb") as file:
+            found = re.search(rb'"created_ms": (\d+),', file.read(1024))
+        return int(found.group(1)) if found else 0
+    except OSError:
+        return 0
+
+
+def _to_json(record: Record) -> dict[str, Any]:
+    setting = asdict(record.setting)
+    setting["workspace"] = str(record.setting.workspace)
+    return {
+        "format": RECORD_FORMAT,
+        "created_ms": record.created_ms,
+        "run": record.run_id,
+        "engine": record.engine,
+        "file": record.file,
+        "retry_of": record.retry_of,
+        "setting": setting,
+        "plan": planning.to_json(record.plan),
+    }
+
+
+def _write_synced(path: Path, text: str) -> None:
+    with path.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())

@@ -1,0 +1,180 @@
+"""What a run looks like from outside: jobs rolled up to steps, steps to a run. Pure, but for asking the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from batchyard.batch.jobs import JobState
+from batchyard.engines.base import AttemptDetail, JobDetail, RunState
+from batchyard.runs import Record
+
+#: how many failed children are shown in full
+MAX_FAILURES = 5
+TAIL_LINES = 10
+
+_ACTIVE = (JobState.STARTING, JobState.RUNNING)
+_WAITING = (JobState.SUBMITTED, JobState.PENDING, JobState.RUNNABLE)
+
+
+@dataclass(frozen=True, slots=True)
+class StepStatus:
+    name: str
+    state: JobState
+    size: int
+    succeeded: int
+    failed: int
+    running: int
+    waiting: int
+    #: attempts that have ended
+    attempts: int
+    reason: str
+    started_ms: int | None
+    ended_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A child that failed for good, with the end of its output."""
+
+    attempt: AttemptDetail
+    log_tail: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RunStatus:
+    run: str
+    pipeline: str
+    engine: str
+    state: RunState
+    started_ms: int | None
+    ended_ms: int | None
+    steps: tuple[StepStatus, ...]
+    failures: tuple[Failure, ...] = ()
+    #: not over, and no process is at it
+    is_interrupted: bool = False
+
+
+def of_run(record: Record, *, max_failures: int = MAX_FAILURES) -> RunStatus:
+    engine = record.open_engine()
+    try:
+        holder = engine.holder
+        state = engine.run_state
+        details = engine.describe(engine.job_ids)
+        failures = []
+        if max_failures and any(detail.count(JobState.FAILED) for detail in details):
+            for attempt in engine.attempts(engine.job_ids, failed_only=True):
+                if attempt.attempt:
+                    failures.append(Failure(attempt, tuple(engine.log_reader.tail(attempt, TAIL_LINES))))
+                if len(failures) >= max_failures:
+                    break
+        return RunStatus(
+            run=record.run_id,
+            pipeline=record.plan.pipeline,
+            engine=record.engine,
+            state=state,
+            started_ms=engine.started_ms or record.created_ms,
+            ended_ms=engine.ended_ms,
+            steps=tuple(step_status([detail]) for detail in details),
+            failures=tuple(failures),
+            is_interrupted=state is RunState.RUNNING and holder is None,
+        )
+    finally:
+        engine.close()
+
+
+def step_status(jobs: Sequence[JobDetail]) -> StepStatus:
+    """One step from its jobs: one here, several where AWS's limits split an array."""
+    counts = [sum(column) for column in zip(*(job.counts for job in jobs), strict=True)]
+    by_state = dict(zip(JobState, counts, strict=True))
+    started = [job.started_ms for job in jobs if job.started_ms is not None]
+    ended = [job.ended_ms for job in jobs if job.ended_ms is not None]
+    return StepStatus(
+        name=jobs[0].step,
+        state=rolled_up(by_state),
+        size=sum(job.size for job in jobs),
+        succeeded=by_state[JobState.SUCCEEDED],
+        failed=by_state[JobState.FAILED],
+        running=sum(by_state[state] for state in _ACTIVE),
+        waiting=sum(by_state[state] for state in _WAITING),
+        attempts=sum(job.attempts for job in jobs),
+        reason=next((job.status_reason for job in jobs if job.state is JobState.FAILED), ""),
+        started_ms=min(started, default=None),
+        ended_ms=max(ended) if len(ended) == len(jobs) else None,
+    )
+
+
+def rolled_up(counts: dict[JobState, int]) -> JobState:
+    """RUNNING as soon as one child is, else the least advanced; FAILED once all have ended and one failed."""
+    if counts[JobState.RUNNING]:
+        return JobState.RUNNING
+    for state in JobState:
+        if counts[state] and not state.is_terminal:
+            return state
+    return JobState.FAILED if counts[JobState.FAILED] else JobState.SUCCEEDED
+
+
+def to_json(status: RunStatus) -> dict[str, Any]:
+    """The documented shape of ``status --json`` and ``run --json``."""
+    return {
+        "run": status.run,
+        "pipeline": status.pipeline,
+        "engine": status.engine,
+        "state": status.state.value,
+        "started": iso(status.started_ms),
+        "ended": iso(status.ended_ms),
+        "interrupted": status.is_interrupted,
+        "steps": [
+            {
+                "name": step.name,
+                "state": step.state.value,
+                "size": step.size,
+                "succeeded": step.succeeded,
+                "failed": step.failed,
+                "running": step.running,
+                "waiting": step.waiting,
+                "attempts": step.attempts,
+                "reason": step.reason,
+            }
+            for step in status.steps
+        ],
+        "failures": [
+            {
+                "step": failure.attempt.step,
+                "index": failure.attempt.index,
+                "attempt": failure.attempt.attempt,
+                "exit_code": failure.attempt.exit_code,
+                "reason": explained(failure.attempt),
+                "log_tail": list(failure.log_tail),
+            }
+            for failure in status.failures
+        ],
+    }
+
+
+#: what the codes that shells and kernels use mean to a person
+_EXIT_CODES = {
+    126: "the program was found but could not be executed: check its permissions and its `#!` line",
+    127: "the program was not found: check its name and PATH",
+    137: "killed (SIGKILL)",
+    139: "crashed (segmentation fault)",
+    143: "ended by SIGTERM",
+}
+
+
+def explained(attempt: AttemptDetail) -> str:
+    """Why an attempt failed, in one line."""
+    if attempt.reason:
+        return attempt.reason
+    if attempt.exit_code is None or attempt.status_reason != "Essential container in task exited":
+        return attempt.status_reason
+    meaning = _EXIT_CODES.get(attempt.exit_code)
+    return f"exit code {attempt.exit_code}" + (f": {meaning}" if meaning else "")
+
+
+def iso(at_ms: int | None) -> str | None:
+    if at_ms is None:
+        return None
+    return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
