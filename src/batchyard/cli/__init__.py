@@ -1,0 +1,1 @@
+"""The command line: one file a command; flags in, one call, what came of it printed."""

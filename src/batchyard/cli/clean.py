@@ -1,0 +1,44 @@
+"""`batchyard clean`."""
+
+from __future__ import annotations
+
+import time
+
+import click
+
+from batchyard import runs, status
+from batchyard.cli.options import duration, example, home_of, home_option
+from batchyard.engines.base import RunState
+from batchyard.errors import BadInput, BatchyardError
+
+
+@click.command(epilog=example("batchyard clean --older-than 30d", "batchyard clean --keep 10"))
+@click.option("--older-than", callback=duration, metavar="TIME", help="Delete runs that began longer ago, like 30d.")
+@click.option("--keep", type=click.IntRange(0), help="Keep so many of the newest runs.")
+@home_option
+def command(older_than: int | None, keep: int | None, home: str | None) -> int:
+    """Delete old runs with their logs. With both flags, a run must be old and beyond the newest to be deleted.
+
+    A run that is not over is never deleted.
+    """
+    if older_than is None and keep is None:
+        raise BadInput("nothing says which runs are old", hint="give --older-than 30d, --keep 10, or both")
+    where = home_of(home)
+    now_ms = time.time() * 1000
+    deleted = 0
+    for place, name in enumerate(runs.names(where)):
+        try:
+            record = runs.load(where, name)
+            is_old = older_than is None or now_ms - record.created_ms > older_than * 1000
+            is_beyond = keep is None or place >= keep
+            if not (is_old and is_beyond):
+                continue
+            if status.of_run(record, max_failures=0).state is RunState.RUNNING:
+                click.echo(f"{name} is not over: kept", err=True)
+                continue
+            runs.delete(record)
+            deleted += 1
+        except BatchyardError as exc:
+            click.echo(f"{name}: {exc.message}", err=True)
+    click.echo(f"{deleted} runs deleted")
+    return 0

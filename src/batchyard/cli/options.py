@@ -1,0 +1,86 @@
+"""What several commands have in common: flags, the RUN argument, and how input is read from them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from batchyard.errors import BadInput
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def home_option(function: F) -> F:
+    return click.option(
+        "--home",
+        envvar="BATCHYARD_HOME",
+        metavar="DIR",
+        help="Where runs are kept, instead of the nearest .batchyard.",
+    )(function)
+
+
+def json_option(function: F) -> F:
+    return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(function)
+
+
+def run_argument(function: F) -> F:
+    return click.argument("run", metavar="RUN", shell_complete=_complete_run)(function)
+
+
+def example(*lines: str) -> str:
+    """An epilog that click does not re-wrap."""
+    return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
+
+
+def home_of(given: str | None) -> Path:
+    """For the commands about runs: from the current folder upward."""
+    from batchyard import runs
+
+    return runs.find_home(Path.cwd(), given)
+
+
+def print_json(value: Any) -> None:
+    click.echo(json.dumps(value, indent=2))
+
+
+def pairs(values: tuple[str, ...]) -> dict[str, str]:
+    """`--set k=v`, as often as given."""
+    found = {}
+    for value in values:
+        name, equals, text = value.partition("=")
+        if not equals or not name:
+            raise BadInput(f"--set {value!r} is not of the form NAME=VALUE", hint="for example --set slices=128")
+        found[name] = text
+    return found
+
+
+def memory(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
+    """A flag's callback: "2GiB" -> MiB."""
+    return _amount(value, "memory_mib")
+
+
+def duration(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
+    """A flag's callback: "30m" -> seconds."""
+    return _amount(value, "seconds")
+
+
+def _amount(value: str | None, kind: str) -> int | None:
+    from batchyard import units
+
+    if value is None:
+        return None
+    try:
+        return units.memory_mib(value) if kind == "memory_mib" else units.seconds(value)
+    except ValueError as exc:
+        raise click.BadParameter(str(exc)) from None
+
+
+def _complete_run(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    from batchyard import runs
+
+    known = ["last", *runs.names(home_of(ctx.params.get("home")))]
+    return [name for name in known if name.startswith(incomplete)]

@@ -1,0 +1,116 @@
+"""What people read: plans, statuses and failures as plain text. Pure: values in, lines out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+
+from batchyard.batch.jobs import JobState
+from batchyard.engines.base import RunState
+from batchyard.plan import Plan, PlannedJob
+from batchyard.status import RunStatus, StepStatus, explained
+from batchyard.units import show_duration, show_memory
+
+_COLOURS = {
+    "SUCCEEDED": "green",
+    "FAILED": "red",
+    "STOPPED": "yellow",
+    "RUNNING": "cyan",
+    "STARTING": "cyan",
+}
+
+
+def coloured(state: str) -> str:
+    """click drops the colours where the output is not a terminal."""
+    return click.style(state, fg=_COLOURS.get(state))
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]], right: frozenset[int] = frozenset()) -> list[str]:
+    """Columns as wide as their widest cell; those in ``right`` flush right."""
+    widths = [max(len(click.unstyle(row[i])) for row in [head, *rows]) for i in range(len(head))]
+    lines = []
+    for row in [head, *rows]:
+        cells = []
+        for i, cell in enumerate(row):
+            space = " " * (widths[i] - len(click.unstyle(cell)))
+            cells.append(space + cell if i in right else cell + space)
+        lines.append("  ".join(cells).rstrip())
+    return lines
+
+
+def status_lines(status: RunStatus, now_ms: int) -> list[str]:
+    lines = [headline(status, now_ms), ""]
+    head = ("step", "state", "children", "succeeded", "failed", "running", "waiting", "attempts", "time")
+    rows = [_step_row(step, now_ms) for step in status.steps]
+    lines += table(head, rows, right=frozenset(range(2, 9)))
+    for failure in status.failures:
+        attempt = failure.attempt
+        tries = f" (attempt {attempt.attempt})" if attempt.attempt > 1 else ""
+        lines += ["", click.style(f"{attempt.step}:{attempt.index}{tries}: {explained(attempt)}", fg="red")]
+        lines += [f"  | {line}" for line in failure.log_tail] or ["  | (no output)"]
+    lines += _what_next(status)
+    return lines
+
+
+def headline(status: RunStatus, now_ms: int) -> str:
+    took = ""
+    if status.started_ms is not None:
+        took = f" after {_span(status.started_ms, status.ended_ms or now_ms)}"
+    if status.is_interrupted:
+        return f"run {status.run}: {click.style('INTERRUPTED', fg='yellow')}: its process died"
+    if status.state is RunState.RUNNING:
+        took = took.replace(" after ", " for ")
+    return f"run {status.run}: {coloured(status.state.value)}{took}"
+
+
+def plan_lines(plan: Plan) -> list[str]:
+    head = ("step", "children", "commands", "cpus", "memory", "gpus", "attempts", "timeout", "after")
+    rows = [_plan_row(job) for job in plan.jobs]
+    children = sum(job.size for job in plan.jobs)
+    title = f"pipeline {plan.pipeline}: {len(plan.jobs)} steps, {children} children"
+    return [title, "", *table(head, rows, right=frozenset(range(1, 8)))]
+
+
+def _step_row(step: StepStatus, now_ms: int) -> tuple[str, ...]:
+    took = "" if step.started_ms is None else _span(step.started_ms, step.ended_ms or now_ms)
+    numbers = (step.size, step.succeeded, step.failed, step.running, step.waiting, step.attempts)
+    return (step.name, coloured(step.state.value), *map(str, numbers), took)
+
+
+def _plan_row(job: PlannedJob) -> tuple[str, ...]:
+    needs = ", ".join(f"{need.step} (each)" if need.each else need.step for need in job.needs)
+    return (
+        job.step,
+        str(job.size),
+        _commands(job),
+        str(job.resources.vcpus),
+        show_memory(job.resources.memory_mib),
+        str(job.resources.gpus or "-"),
+        str(job.retry.attempts),
+        "-" if job.timeout_s is None else show_duration(job.timeout_s),
+        needs or "-",
+    )
+
+
+def _commands(job: PlannedJob) -> str:
+    """How many in all, and how many a child has."""
+    counts = sorted({len(job.commands_of(child)) for child in {0, job.size // 2, job.size - 1}})
+    each = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]}-{counts[-1]}"
+    return f"{job.command_count} ({each} a child)" if job.size > 1 else str(job.command_count)
+
+
+def _what_next(status: RunStatus) -> list[str]:
+    if status.is_interrupted:
+        return ["", f"go on with it: batchyard resume {status.run}"]
+    if status.state in (RunState.FAILED, RunState.STOPPED):
+        hidden = sum(step.failed for step in status.steps) - len(status.failures)
+        ran = [step for step in status.steps if step.failed and step.state is JobState.FAILED]
+        more = [f"all failed output: batchyard logs {status.run} --failed"] if hidden > 0 and ran else []
+        return ["", *more, f"run what is left: batchyard retry {status.run}"]
+    return []
+
+
+def _span(start_ms: int, end_ms: int) -> str:
+    seconds = max(0.0, (end_ms - start_ms) / 1000)
+    return f"{seconds:.1f} s" if seconds < 60 else show_duration(int(seconds))

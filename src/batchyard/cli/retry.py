@@ -1,0 +1,31 @@
+"""`batchyard retry`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import click
+
+from batchyard import launch, runs
+from batchyard.cli.options import example, home_of, home_option, json_option, run_argument
+from batchyard.cli.run import go
+
+
+@click.command(epilog=example("batchyard retry last", "batchyard retry last --detach"))
+@run_argument
+@click.option("--detach", is_flag=True, help="Return at once and print the new run's id.")
+@home_option
+@json_option
+def command(run: str, detach: bool, home: str | None, as_json: bool) -> int:
+    """Start a new run of only what failed or never ran; what succeeded is not run again.
+
+    The commands are those of the first run, also if their file has changed since; each child keeps its number.
+    """
+    where = home_of(home)
+    old = runs.load(where, run)
+    plan, done = launch.unfinished_part(old)
+    setting = replace(old.setting, token=launch.new_token())
+    file = Path(old.file) if old.file else None
+    record = runs.begin(where, plan, setting, file=file, retry_of=old.run_id, done=done)
+    return go(record, detach=detach, as_json=as_json)

@@ -1,0 +1,80 @@
+"""`batchyard stop`."""
+
+from __future__ import annotations
+
+import time
+
+import click
+
+from batchyard import launch, runs
+from batchyard.cli.options import example, home_of, home_option, run_argument
+from batchyard.cli.progress import Silent
+from batchyard.engines.base import RunState
+from batchyard.engines.local.engine import LocalEngine
+from batchyard.errors import BadInput, RunIsHeld, Surroundings
+from batchyard.runs import Record
+
+_POLL_S = 0.1
+#: beyond the grace, for a busy machine
+_PATIENCE_S = 30.0
+
+
+@click.command(
+    epilog=example("batchyard stop last", "batchyard stop last reconstruct", "batchyard stop last --grace 5")
+)
+@run_argument
+@click.argument("step", required=False)
+@click.option(
+    "--grace",
+    type=click.FloatRange(0),
+    default=30.0,
+    show_default=True,
+    help="Seconds from SIGTERM to SIGKILL.",
+)
+@home_option
+def command(run: str, step: str | None, grace: float, home: str | None) -> int:
+    """Stop a run, or one step of it, from any terminal: SIGTERM, the grace, SIGKILL, the whole process tree.
+
+    Returns when it has stopped. What depends on a stopped step fails with it. Stopping twice is the same as once.
+    """
+    record = runs.load(home_of(home), run)
+    steps = [job.step for job in record.plan.jobs]
+    if step is not None and step not in steps:
+        raise BadInput(f"the run has no step {step!r}", hint=f"its steps are: {', '.join(steps)}")
+    engine = record.open_engine()
+    try:
+        if engine.run_state is not RunState.RUNNING:
+            click.echo(f"run {record.run_id} is over already: {engine.run_state.value}")
+            return 0
+        ids = [detail.id for detail in engine.describe(engine.job_ids) if step in (None, detail.step)]
+        engine.stop(ids, "stopped by the user", grace)
+        if engine.holder is None:
+            _stop_abandoned(record)
+        _wait(engine, ids, grace + _PATIENCE_S)
+        click.echo(f"run {record.run_id}: {step or 'all'} stopped")
+    finally:
+        engine.close()
+    return 0
+
+
+def _stop_abandoned(record: Record) -> None:
+    """Nobody executes the run: this process does, for as long as it takes to end it."""
+    try:
+        launch.execute(record, Silent(), carry_out_old_stops=True)
+    except RunIsHeld:
+        return  # somebody has resumed it in this moment, and will see the request
+
+
+def _wait(engine: LocalEngine, job_ids: list[str], seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while any(not detail.state.is_terminal for detail in engine.describe(job_ids)):
+        if time.monotonic() > deadline:
+            raise Surroundings(
+                f"it has not stopped within {seconds:.0f} s", hint="`batchyard status` shows what is left"
+            )
+        time.sleep(_POLL_S)
+    # The run itself is over a moment after its last job.
+    while engine.run_state is RunState.RUNNING and engine.holder and time.monotonic() < deadline:
+        if any(not detail.state.is_terminal for detail in engine.describe(engine.job_ids)):
+            return
+        time.sleep(_POLL_S)

@@ -1,0 +1,30 @@
+"""`batchyard validate`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from batchyard.cli.options import example, pairs
+from batchyard.cli.pipelines import show_warnings
+from batchyard.pipeline_file import reading
+
+
+@click.command(epilog=example("batchyard validate pipeline.yaml", "batchyard validate commands.txt"))
+@click.argument("file", type=click.Path())
+@click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="Override one of the file's params.")
+def command(file: str, settings: tuple[str, ...]) -> int:
+    """Show every mistake in a pipeline file at once, as file:line:column: what; what to write instead.
+
+    Exit codes: 0 the file is right (there may be warnings), 2 it has mistakes.
+    """
+    path = Path(file)
+    if reading.is_command_list(path):
+        pipeline = reading.load_list(path)
+    else:
+        pipeline = reading.load(path, pairs(settings))
+    show_warnings(pipeline)
+    children = sum(step.size for step in pipeline.steps)
+    click.echo(f"{file}: right: {len(pipeline.steps)} steps, {children} children")
+    return 0

@@ -1,0 +1,164 @@
+"""From a pipeline to a run under way: what this machine offers, whether the plan fits, who executes it."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from batchyard import plan as planning
+from batchyard.batch.jobs import Resources
+from batchyard.engines.base import RunState
+from batchyard.engines.local import machine
+from batchyard.engines.local.engine import Setting
+from batchyard.engines.local.loop import Watcher
+from batchyard.errors import BadInput, Surroundings
+from batchyard.pipeline import Pipeline
+from batchyard.plan import Plan
+from batchyard.runs import Record
+
+_DETACH_TIMEOUT_S = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What the user lets a run have; None: all that the machine has."""
+
+    cpus: int | None = None
+    memory_mib: int | None = None
+    gpus: int | None = None
+    use_gpus: bool = True
+    runner: str = "process"
+    workspace: str | None = None
+
+
+def fit(plan: Plan, pipeline: Pipeline, offer: Offer) -> tuple[Plan, Setting, list[str]]:
+    """The plan as it can run here, where that is, and what the user should know. Raises BadInput if it never could."""
+    notes: list[str] = []
+    gpu_steps = [job.step for job in plan.jobs if job.resources.gpus]
+    gpu_numbers: tuple[int, ...] = ()
+    if gpu_steps and not offer.use_gpus:
+        plan = planning.without_gpus(plan)
+        notes.append(f"no GPU is used: {', '.join(gpu_steps)} will run with BATCHYARD_DEVICE=cpu")
+    elif gpu_steps:
+        gpu_numbers = _gpu_numbers(offer.gpus, gpu_steps, notes)
+    found = machine.capacity(len(gpu_numbers))
+    capacity = Resources(offer.cpus or found.vcpus, offer.memory_mib or found.memory_mib, found.gpus)
+    too_large = planning.misfits(plan, capacity)
+    if too_large:
+        raise BadInput(
+            "this machine can never run the pipeline:\n  " + "\n  ".join(too_large),
+            hint="ask for less in the file, or say with --cpus, --memory, --gpus what may be used",
+        )
+    if offer.runner == "docker":
+        _require_images(plan)
+    setting = Setting(
+        workspace=workspace_of(pipeline, offer.workspace),
+        capacity=capacity,
+        gpu_numbers=gpu_numbers,
+        runner=offer.runner,
+        token=new_token(),
+    )
+    return plan, setting, notes
+
+
+def new_token() -> str:
+    """What marks everything that one run starts."""
+    return f"by{secrets.token_hex(16)}"
+
+
+def workspace_of(pipeline: Pipeline, given: str | None) -> Path:
+    """--workspace, else what the file says, else the file's folder."""
+    if given is not None:
+        path = Path(given).absolute()
+    elif pipeline.workspace is not None:
+        path = (pipeline.folder / pipeline.workspace).absolute()
+    else:
+        path = pipeline.folder
+    if not path.is_dir():
+        raise BadInput(f"the workspace {path} is not a folder", hint="make it, or name another with --workspace")
+    return path
+
+
+def unfinished_part(record: Record) -> tuple[Plan, dict[str, list[int]]]:
+    """What `retry` runs: the plan of all that has no success record, and the commands of it that have one."""
+    engine = record.open_engine()
+    try:
+        if engine.run_state is RunState.RUNNING:
+            doing = "is still running" if engine.holder else "is not over: its process died"
+            command = "stop" if engine.holder else "resume"
+            raise BadInput(f"run {record.run_id} {doing}", hint=f"`batchyard {command} {record.run_id}` first")
+        children_left, commands_done = engine.unfinished()
+    finally:
+        engine.close()
+    if not any(children_left.values()):
+        raise BadInput(f"run {record.run_id} has nothing to retry: everything in it succeeded")
+    lists = {
+        job.step: record.folder.list_of(job.step).read_text(encoding="utf-8").removesuffix("\n").split("\n")
+        for job in record.plan.jobs
+        if job.has_list and children_left.get(job.step)
+    }
+    left = planning.only_unfinished(record.plan, children_left)
+    return replace(left, lists=lists), commands_done
+
+
+def execute(record: Record, watcher: Watcher, *, carry_out_old_stops: bool = False) -> RunState:
+    """Executes the run in this process, to its end."""
+    engine = record.open_engine()
+    try:
+        return engine.execute(record.setting, os.environ, watcher, carry_out_old_stops=carry_out_old_stops)
+    finally:
+        engine.close()
+
+
+def execute_detached(record: Record, timeout_s: float = _DETACH_TIMEOUT_S) -> None:
+    """Executes the run in a process of its own that outlives this one; returns once it holds the run."""
+    command = [sys.executable, "-m", "batchyard", "execute", str(record.folder.path)]
+    with record.folder.engine_log.open("ab") as log:
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, cwd="/"
+        )
+    deadline = time.monotonic() + timeout_s
+    engine = record.open_engine()
+    try:
+        while engine.holder is None and engine.run_state is RunState.RUNNING:
+            if process.poll() is not None and engine.run_state is RunState.RUNNING:
+                said = record.folder.engine_log.read_text(errors="replace").strip()
+                raise Surroundings(f"the engine of run {record.run_id} did not start: {said or process.returncode}")
+            if time.monotonic() > deadline:
+                raise Surroundings(f"the engine of run {record.run_id} did not start within {timeout_s:.0f} s")
+            time.sleep(0.01)
+    finally:
+        engine.close()
+    # It is nobody's business to wait for it: the warning that it still runs would be noise.
+    process.returncode = 0
+
+
+def _gpu_numbers(wanted: int | None, steps: Sequence[str], notes: list[str]) -> tuple[int, ...]:
+    found = machine.find_gpus()
+    names = ", ".join(steps)
+    if wanted is None:
+        if not found:
+            raise BadInput(
+                f"this machine has no GPU (nvidia-smi shows none), and {names} asks for one",
+                hint="run it on a machine with a GPU, or on the CPU with --no-gpu",
+            )
+        return tuple(gpu.index for gpu in found)
+    if wanted > len(found):
+        notes.append(f"--gpus {wanted}, but this machine shows {len(found)}: the rest are pretended")
+    known = [gpu.index for gpu in found[:wanted]]
+    return (*known, *range(max(known, default=-1) + 1, max(known, default=-1) + 1 + wanted - len(known)))
+
+
+def _require_images(plan: Plan) -> None:
+    missing = [job.step for job in plan.jobs if not job.image]
+    if missing:
+        raise BadInput(
+            f"--runner docker needs an image, and {', '.join(missing)} has none",
+            hint="add `image: NAME:TAG` to the step, or to the file for all steps",
+        )
