@@ -1,0 +1,280 @@
+"""Faults on purpose: kill -9, a full disk, a second process, children that misbehave."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import sqlite3
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from conftest import Yard
+
+KILLS = 30
+
+#: each command holds a lock while it runs, which the system frees when it dies: finding it taken means two at once
+CHECKED = """\
+#!/bin/sh
+exec 9> locks/$1 || exit 1
+flock -n 9 || { echo "$1" >> overlaps; exit 1; }
+sleep 0.01
+echo x >> done/$1
+"""
+
+
+@pytest.mark.slow
+def test_sigkill_at_thirty_random_moments(yard: Yard) -> None:
+    """Every command runs, none is recorded as succeeded that did not run, none runs twice at the same time."""
+    for folder in ("locks", "done"):
+        (yard.folder / folder).mkdir()
+    yard.write("one.sh", CHECKED)
+    yard.write("wide.txt", "".join(f"sh one.sh wide-{n}\n" for n in range(600)))
+    yard.write(
+        "p.yaml",
+        """\
+name: p
+steps:
+  - {name: wide, commands_file: wide.txt, array: 300}
+  - {name: pairs, needs: [{step: wide, each: true}], array: 300,
+     command: test -e done/wide-$((AWS_BATCH_JOB_ARRAY_INDEX * 2)) && sh one.sh pairs-$AWS_BATCH_JOB_ARRAY_INDEX}
+  - {name: tail, needs: [pairs], array: 399, command: sh one.sh tail-$AWS_BATCH_JOB_ARRAY_INDEX}
+  - {name: end, needs: [tail], command: sh one.sh end}
+""",
+    )
+    moments = random.Random(20261115)
+    killed_while_running = 0
+    for _ in range(KILLS):
+        has_run = bool(yard.json("runs"))
+        process = yard.start("resume", "last") if has_run else yard.start("run", "p.yaml")
+        time.sleep(moments.uniform(0.05, 0.75))
+        process.send_signal(signal.SIGKILL)
+        killed_while_running += process.wait() == -signal.SIGKILL
+        _no_success_without_its_work(yard)
+    assert killed_while_running >= KILLS - 5, "the run was over too soon for the kills to mean anything"
+    yard("resume", "last", code=None)
+    status = yard.json("status", "last")
+    assert status["state"] == "SUCCEEDED", status
+    expected = {f"wide-{n}" for n in range(600)} | {f"pairs-{n}" for n in range(300)}
+    expected |= {f"tail-{n}" for n in range(399)} | {"end"}
+    assert {path.name for path in (yard.folder / "done").iterdir()} == expected
+    assert not (yard.folder / "overlaps").exists()
+
+
+def _no_success_without_its_work(yard: Yard) -> None:
+    done = {path.name for path in (yard.folder / "done").iterdir()}
+    for database in yard.folder.glob(".batchyard/runs/*/state.db"):
+        with closing(sqlite3.connect(database)) as db:
+            commands = db.execute("SELECT number FROM command WHERE job = 0").fetchall()
+            rows = db.execute("SELECT job, child FROM attempt WHERE state = 'SUCCEEDED'").fetchall()
+        assert {f"wide-{number}" for (number,) in commands} <= done
+        named = {1: "pairs-{}", 2: "tail-{}", 3: "end"}
+        assert {named[job].format(child) for job, child in rows if job in named} <= done
+
+
+def test_resume_ends_what_the_dead_engine_left_running(yard: Yard) -> None:
+    # The second attempt finds no sleeper of the first: nohup, setsid and a cleaned environment do not save it.
+    yard.write(
+        "list.txt",
+        "test -e second && exit 0; touch second; "
+        "(exec setsid sleep 1234.5 &) ; env -i sleep 1234.6 & nohup sleep 1234.7\n",
+    )
+    process = yard.start("run", "list.txt")
+    yard.wait_for(lambda: len(_sleepers()) == 3)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert len(_sleepers()) == 3
+    assert "INTERRUPTED" in yard("status", "last").stdout
+    yard("resume", "last")
+    assert _sleepers() == []
+
+
+def _sleepers() -> list[str]:
+    found = subprocess.run(["ps", "-eo", "stat,args"], capture_output=True, text=True, check=True).stdout
+    return [line for line in found.splitlines() if "sleep 1234." in line and "Z" not in line and "sh -c" not in line]
+
+
+def test_a_second_process_is_told_who_holds_the_run(yard: Yard) -> None:
+    yard.write("list.txt", "touch on; sleep 60\n")
+    process = yard.start("run", "list.txt")
+    yard.wait_for((yard.folder / "on").exists)
+    said = yard("resume", "last", code=3).stderr
+    assert f"process {process.pid}" in said
+    assert "is still running" in yard("retry", "last", code=2).stderr
+    yard("stop", "last", "--grace", "1")
+    assert process.wait(30) == 130
+
+
+def test_stop_ends_the_whole_tree_even_of_what_ignores_sigterm(yard: Yard) -> None:
+    yard.write("stubborn.sh", "trap '' TERM\nsetsid sh -c 'trap \"\" TERM; sleep 1234.8; sleep 1234.8' &\n"
+               "touch on\nsleep 1234.9; sleep 1234.9; sleep 1234.9\n")  # fmt: skip
+    yard.write("list.txt", "sh stubborn.sh\n")
+    process = yard.start("run", "list.txt")
+    yard.wait_for((yard.folder / "on").exists)
+    yard("stop", "last", "--grace", "0.5")
+    assert process.wait(30) == 130
+    yard.wait_for(lambda: _sleepers() == [], seconds=5)
+    status = yard.json("status", "last")
+    assert status["state"] == "STOPPED"
+    assert status["failures"][0]["exit_code"] == 137
+    assert status["failures"][0]["reason"] == "stopped by the user"
+
+
+def test_stop_gives_sigterm_a_chance(yard: Yard) -> None:
+    yard.write("polite.sh", "trap 'touch tidied; exit 5' TERM\ntouch on\nwhile :; do sleep 0.05; done\n")
+    yard.write("list.txt", "sh polite.sh\n")
+    process = yard.start("run", "list.txt")
+    yard.wait_for((yard.folder / "on").exists)
+    yard("stop", "last")
+    assert process.wait(30) == 130
+    assert (yard.folder / "tidied").exists()
+    assert "is over already: STOPPED" in yard("stop", "last").stdout
+
+
+def test_stop_of_one_step_fails_what_depends_on_it_and_nothing_else(yard: Yard) -> None:
+    yard.write(
+        "p.yaml",
+        """\
+name: p
+steps:
+  - {name: long, command: touch on; sleep 60}
+  - {name: after, needs: [long], command: touch never}
+  - {name: other, command: "until test -e go; do sleep 0.05; done"}
+""",
+    )
+    process = yard.start("run", "p.yaml", "--cpus", "2")
+    yard.wait_for((yard.folder / "on").exists)
+    yard("stop", "last", "long", "--grace", "1")
+    (yard.folder / "go").touch()
+    assert process.wait(30) == 1
+    status = yard.json("status", "last")
+    assert [step["state"] for step in status["steps"]] == ["FAILED", "FAILED", "SUCCEEDED"]
+    assert [step["reason"] for step in status["steps"][:2]] == ["stopped by the user", "Dependent Job failed"]
+
+
+def test_stop_of_a_run_whose_process_died(yard: Yard) -> None:
+    yard.write("list.txt", "touch on; sleep 1234.1\n" * 3)
+    process = yard.start("run", "list.txt", "--array", "3")
+    yard.wait_for((yard.folder / "on").exists)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    yard("stop", "last")
+    assert yard.json("status", "last")["state"] == "STOPPED"
+    yard.wait_for(lambda: _sleepers() == [], seconds=5)
+    assert "is over" in yard("resume", "last", code=2).stderr
+
+
+def test_ctrl_c_stops_the_run(yard: Yard) -> None:
+    yard.write("list.txt", "touch on; sleep 60\n" * 10)
+    process = yard.start("run", "list.txt", "--array", "10")
+    yard.wait_for((yard.folder / "on").exists)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(30) == 130
+    status = yard.json("status", "last")
+    assert status["state"] == "STOPPED" and status["steps"][0]["failed"] == 10
+
+
+def test_a_daemon_ends_with_its_child_but_not_before(yard: Yard) -> None:
+    daemon = "setsid sh -c 'sleep 1234.2' > /dev/null 2>&1 & "
+    yard.write("list.txt", f"{daemon} sleep 0.5; pgrep -f 'sleep 1234[.]2' > seen\ntrue\n")
+    yard("run", "list.txt")
+    assert (yard.folder / "seen").read_text().strip()
+    assert _sleepers() == []
+
+
+def test_a_gigabyte_on_stdout(yard: Yard) -> None:
+    yard.write("list.txt", "head -c 1000000000 /dev/zero\n")
+    yard("run", "list.txt")
+    (log,) = yard.folder.glob(".batchyard/runs/*/logs/list/0-1.log")
+    assert log.stat().st_size == 1_000_000_000
+    log.unlink()
+
+
+def test_a_state_from_a_newer_version(yard: Yard) -> None:
+    yard.write("list.txt", "true\n")
+    yard("run", "list.txt")
+    (database,) = yard.folder.glob(".batchyard/runs/*/state.db")
+    with closing(sqlite3.connect(database)) as db:
+        db.execute("PRAGMA user_version=99")
+    said = yard("status", "last", code=3).stderr
+    assert "newer batchyard" in said and "upgrade" in said
+    assert yard("runs").returncode == 0
+
+
+def test_half_written_and_damaged_files(yard: Yard) -> None:
+    yard.write("list.txt", "true\n")
+    good = yard.json("run", "list.txt")["run"]
+    bad = yard.json("run", "list.txt")["run"]
+    folder = yard.folder / ".batchyard" / "runs"
+    (folder / ".new-list-20260101-abcdef").mkdir()
+    record = folder / bad / "run.json"
+    record.write_bytes(record.read_bytes()[:40])
+    said = yard("status", "last", code=3).stderr
+    assert "run.json cannot be read" in said
+    (folder / good / "state.db").write_bytes(b"not a database at all, but long enough to be looked at" * 40)
+    assert "cannot be read" in yard("status", good, code=3).stderr
+    assert yard.json("runs") == []
+
+
+def test_an_unusable_home(yard: Yard) -> None:
+    yard.write("list.txt", "true\n")
+    yard.write("file", "")
+    said = yard("run", "list.txt", "--home", "file/home", code=3).stderr
+    assert "could not record the run in" in said
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 2 MiB."""
+    where = tmp_path / "small"
+    where.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(where)], capture_output=True)
+    if mounted.returncode:
+        pytest.skip("mounting a small file system needs root")
+    yield where
+    subprocess.run(["umount", "-l", str(where)], check=True)
+
+
+def test_a_full_disk_loses_nothing(yard: Yard, small_disk: Path) -> None:
+    yard.write("list.txt", "".join(f"echo {n} >> ran; head -c 100000 /dev/zero\n" for n in range(60)))
+    said = yard("run", "list.txt", "--array", "60", "--home", str(small_disk), code=3)
+    assert "No space left" in said.stderr or "full" in said.stderr
+    assert "resume" in said.stderr
+    before = yard.json("status", "last", "--home", str(small_disk))["steps"][0]["succeeded"]
+    subprocess.run(["mount", "-o", "remount,size=32m", str(small_disk)], check=True)
+    status = yard.json("resume", "last", "--home", str(small_disk))
+    assert status["state"] == "SUCCEEDED"
+    ran = (yard.folder / "ran").read_text().split()
+    assert set(ran) == {str(n) for n in range(60)}
+    # What had been recorded was not run again.
+    assert len(ran) - 60 <= 60 - before
+
+
+def test_an_unwritable_home(yard: Yard, small_disk: Path) -> None:
+    yard.write("list.txt", "true\n")
+    subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
+    said = yard("run", "list.txt", "--home", str(small_disk), code=3).stderr
+    assert "read-only" in said.lower() and "--home" in said
+
+
+def test_the_record_is_there_before_anything_runs(yard: Yard) -> None:
+    yard.write("list.txt", "cp .batchyard/runs/$BATCHYARD_RUN/run.json copy.json\n")
+    run = yard.json("run", "list.txt")["run"]
+    assert json.loads((yard.folder / "copy.json").read_text())["run"] == run
+
+
+def test_the_environment_of_another_run_does_not_leak(yard: Yard) -> None:
+    yard.write("list.txt", "env | grep -c STALE\n")
+    stale = {
+        "AWS_BATCH_JOB_ARRAY_INDEX": "STALE",
+        "BATCHYARD_RUN": "STALE",
+        "AWS_BATCH_JOB_NODE_INDEX": "STALE",
+    }
+    yard("run", "list.txt", code=1, env=os.environ | stale)
+    assert yard("logs", "last").stdout == "0\n"
