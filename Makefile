@@ -1,0 +1,38 @@
+# Everything a developer runs, and everything CI runs. Each target does its own set-up.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+DEMO := .cache/demo
+
+.PHONY: demo test lint types check bench clean
+
+demo: $(STAMP)  ## run the example to its picture
+	@rm -rf $(DEMO) && mkdir -p $(DEMO)
+	@cp -r examples/reconstruction/. $(DEMO)/
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/batchyard run $(DEMO)/pipeline.yaml --no-gpu
+	@echo "the picture: $(DEMO)/work/figure/reconstruction.png"
+
+test: $(STAMP)  ## all tests; those that need a Docker engine say so where none answers
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(STAMP)
+	$(BIN)/mypy
+
+check: lint types test
+
+bench: $(STAMP)  ## ours beside the peers, ratios printed
+	$(BIN)/python benchmarks/dispatch.py $(BENCH_ARGS)
+
+$(STAMP): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit("batchyard needs Python 3.11 or newer; say which with make PYTHON=...") if sys.version_info < (3, 11) else None'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@touch $(STAMP)
+
+clean:
+	rm -rf $(VENV) .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis
