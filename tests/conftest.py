@@ -83,3 +83,17 @@ def yard(tmp_path: Path) -> Iterator[Yard]:
         if process.poll() is None:
             process.send_signal(signal.SIGKILL)
         process.wait()
+
+
+@pytest.fixture(scope="session")
+def docker_engine() -> None:
+    """A Docker engine that answers. Where none does the test is skipped, unless the environment requires one."""
+    try:
+        answer = subprocess.run(["docker", "info"], capture_output=True, text=True, timeout=60)
+        problem = "" if answer.returncode == 0 else (answer.stderr.strip().splitlines() or ["no answer"])[-1]
+    except (OSError, subprocess.TimeoutExpired) as exc:
+        problem = str(exc)
+    if problem and os.environ.get("BATCHYARD_REQUIRE_DOCKER"):
+        pytest.fail(f"a Docker engine is required, and none answers: {problem}")
+    if problem:
+        pytest.skip(f"no Docker engine answers: {problem}")

@@ -110,6 +110,14 @@ def misfits(plan: Plan, capacity: Resources) -> list[str]:
     return sentences
 
 
+def most_at_once(plan: Plan, capacity: Resources) -> int:
+    """How many children could ever run at the same time."""
+    return min(
+        sum(min(job.size, job.max_running or job.size) for job in plan.jobs),
+        capacity.vcpus // min(job.resources.vcpus for job in plan.jobs),
+    )
+
+
 def only_unfinished(plan: Plan, unfinished: Mapping[str, Sequence[int]]) -> Plan:
     """A plan of the children that have not succeeded, as compact arrays that keep their numbers.
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import click
 
 import batchyard
-from batchyard.errors import BatchyardError
+from batchyard.errors import BatchyardError, PipelineMistakes
 
 #: command -> its module in this folder, in the order of `--help`
 COMMANDS = {
@@ -90,6 +90,7 @@ def cli(ctx: click.Context, verbose: bool) -> None:
 def main(args: Sequence[str] | None = None) -> None:
     """Runs the command and exits with its code: the one place where errors become sentences."""
     arguments = list(sys.argv[1:] if args is None else args)
+    is_verbose = arguments[:1] in (["-v"], ["--verbose"])
     try:
         code = cli.main(arguments, prog_name="batchyard", standalone_mode=False)
     except click.ClickException as exc:
@@ -98,7 +99,7 @@ def main(args: Sequence[str] | None = None) -> None:
     except click.exceptions.Abort:
         sys.exit(130)
     except BatchyardError as exc:
-        _show(exc, is_verbose=arguments[:1] in (["-v"], ["--verbose"]))
+        _show(exc, is_verbose)
         sys.exit(exc.exit_code)
     except BrokenPipeError:
         # Whoever read our output has seen enough, as `| head` does. Python must not complain again on exit.
@@ -106,6 +107,13 @@ def main(args: Sequence[str] | None = None) -> None:
         sys.exit(0)
     except KeyboardInterrupt:
         sys.exit(130)
+    except Exception as exc:
+        # Nobody should meet this; whoever does gets a sentence, and the traceback for the asking.
+        if is_verbose:
+            raise
+        print(f"batchyard: a bug in batchyard: {type(exc).__name__}: {exc}", file=sys.stderr)
+        print("  please report it with what `batchyard -v ...` prints; nothing recorded is lost", file=sys.stderr)
+        sys.exit(3)
     try:
         sys.stdout.flush()
     except BrokenPipeError:
@@ -118,7 +126,9 @@ def _show(exc: BatchyardError, is_verbose: bool) -> None:
         import traceback
 
         traceback.print_exception(exc)
-    print(f"batchyard: {exc.message}" if "\n" not in exc.message else exc.message, file=sys.stderr)
+    # A mistake begins with its place, so that editors can jump to it.
+    head = "" if isinstance(exc, PipelineMistakes) else "batchyard: "
+    print(f"{head}{exc.message}", file=sys.stderr)
     if exc.hint:
         print(f"  {exc.hint}", file=sys.stderr)
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
+from batchyard import plan as planning
 from batchyard.batch.jobs import Dependency, DependencyType, Job, JobState, Resources
 from batchyard.batch.queues import ComputeEnvironment, Queue
 from batchyard.batch.scheduler import Scheduler
@@ -173,7 +174,7 @@ class LocalEngine:
             os.chdir(setting.workspace)
         except OSError as exc:
             raise from_os_error(exc, "enter the workspace", setting.workspace) from exc
-        _allow_open_files(setting.capacity.vcpus * _FILES_PER_CHILD + _SPARE_FILES)
+        _allow_open_files(planning.most_at_once(self._plan, setting.capacity) * _FILES_PER_CHILD + _SPARE_FILES)
         logs = LogBook(self._folder)
         spawner = Spawner(logs)
         runner = _runner(setting, spawner)

@@ -1,0 +1,224 @@
+"""The engine contract (engines/base.py), the same for every engine.
+
+An engine is a lab here: it takes a plan to a run under way, and says when that is over. What differs between engines
+is in the labs, never in the tests.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from batchyard import launch, runs
+from batchyard import plan as planning
+from batchyard.batch.jobs import JobState
+from batchyard.engines.base import AttemptDetail, Engine
+from batchyard.engines.local.engine import LocalEngine
+from batchyard.launch import Offer
+from batchyard.pipeline import ExitRule, Need, Pipeline, Step
+from batchyard.runs import Record
+
+TEST_IMAGE = "batchyard-test:latest"
+
+
+class LocalLab:
+    """The embedded engine, in a process of its own as `run --detach` has it."""
+
+    def __init__(self, folder: Path, runner: str) -> None:
+        self.folder = folder
+        self.runner = runner
+        self.record: Record | None = None
+
+    def begin(self, *steps: Step) -> LocalEngine:
+        pipeline = Pipeline("contract", steps)
+        plan = planning.make(pipeline)
+        offer = Offer(cpus=4, memory_mib=4096, runner=self.runner, workspace=str(self.folder))
+        plan, setting, _ = launch.fit(plan, pipeline, offer)
+        self.record = runs.begin(self.folder / ".batchyard", plan, setting)
+        launch.execute_detached(self.record)
+        return self.record.open_engine()
+
+    def step(self, name: str, **fields: object) -> Step:
+        image = TEST_IMAGE if self.runner == "docker" else None
+        return Step(name, image=image, memory_mib=64, **fields)  # type: ignore[arg-type]
+
+
+@pytest.fixture(params=["process", pytest.param("docker", marks=pytest.mark.docker)])
+def lab(request: pytest.FixtureRequest, tmp_path: Path) -> LocalLab:
+    if request.param == "docker":
+        request.getfixturevalue("docker_engine")
+    return LocalLab(tmp_path, request.param)
+
+
+def wait(engine: Engine, ids: list[str], seconds: float = 120) -> None:
+    until(lambda: all(detail.state.is_terminal for detail in engine.describe(ids)), seconds)
+
+
+def until(condition: Callable[[], bool], seconds: float = 60) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.05)
+
+
+def ends(engine: Engine, ids: list[str]) -> list[tuple[str, int, int, str | None, int | None]]:
+    found = engine.attempts(ids)
+    return [(a.step, a.index, a.attempt, a.state and a.state.value, a.exit_code) for a in found]
+
+
+def text_of(engine: Engine, step: str, index: int) -> bytes:
+    return b"".join(chunk.data for chunk in engine.logs(step, index))
+
+
+def test_jobs_come_back_in_the_order_asked_for_and_unknown_ids_are_left_out(lab: LocalLab) -> None:
+    engine = lab.begin(lab.step("a", command="true"), lab.step("b", command="true"))
+    first, second = engine.job_ids
+    details = engine.describe([second, "00000000-0000-0000-0000-000000000000", first])
+    assert [detail.id for detail in details] == [second, first]
+    assert [detail.step for detail in details] == ["b", "a"]
+    wait(engine, [first, second])
+
+
+def test_submitting_again_adds_nothing(lab: LocalLab) -> None:
+    engine = lab.begin(lab.step("a", command="true"))
+    ids = engine.job_ids
+    assert lab.record is not None
+    assert engine.submit(lab.record.plan) == ids == engine.job_ids
+    wait(engine, ids)
+
+
+def test_an_array_counts_its_children_and_is_pending_until_all_have_ended(lab: LocalLab) -> None:
+    engine = lab.begin(lab.step("a", command="test -e go || sleep 0.1; until test -e go; do sleep 0.1; done", array=3))
+    (job_id,) = engine.job_ids
+    until(lambda: engine.describe([job_id])[0].count(JobState.RUNNING) == 3)
+    (detail,) = engine.describe([job_id])
+    assert detail.state is JobState.PENDING and detail.size == 3 and detail.ended_ms is None
+    (lab.folder / "go").touch()
+    wait(engine, [job_id])
+    (detail,) = engine.describe([job_id])
+    assert detail.state is JobState.SUCCEEDED and detail.count(JobState.SUCCEEDED) == 3
+    assert detail.started_ms is not None and detail.ended_ms is not None and detail.attempts == 3
+
+
+def test_attempts_say_how_each_try_ended(lab: LocalLab) -> None:
+    command = "exit $((AWS_BATCH_JOB_ARRAY_INDEX * 3))"
+    engine = lab.begin(
+        lab.step("a", command=command, array=2, retries=1), lab.step("b", needs=(Need("a"),), command="true")
+    )
+    ids = engine.job_ids
+    wait(engine, ids)
+    assert ends(engine, ids) == [("a", 0, 1, "SUCCEEDED", 0), ("a", 1, 1, None, 3), ("a", 1, 2, "FAILED", 3)]
+    failed: list[AttemptDetail] = list(engine.attempts(ids, failed_only=True))
+    assert [(a.index, a.attempt) for a in failed] == [(1, 2)]
+    parent, follower = engine.describe(ids)
+    assert (parent.state, parent.status_reason) == (JobState.FAILED, "Array Child Job failed")
+    assert (follower.state, follower.status_reason) == (JobState.FAILED, "Dependent Job failed")
+    assert follower.attempts == 0 and follower.started_ms is None
+
+
+def test_exit_rules(lab: LocalLab) -> None:
+    rules = {"retries": 3, "retry_on": (ExitRule(first=64, last=78),), "fail_on": (ExitRule(first=70, last=70),)}
+    engine = lab.begin(
+        lab.step("again", command="exit 75", **rules),
+        lab.step("fatal", command="exit 70", **rules),
+        lab.step("other", command="exit 1", **rules),
+    )
+    wait(engine, engine.job_ids)
+    assert [detail.attempts for detail in engine.describe(engine.job_ids)] == [4, 1, 1]
+
+
+def test_pairs_wait_for_their_own_child_only(lab: LocalLab) -> None:
+    slow = "test $AWS_BATCH_JOB_ARRAY_INDEX = 0 || until test -e seen-0; do sleep 0.05; done"
+    engine = lab.begin(
+        lab.step("a", command=slow, array=2),
+        lab.step("b", needs=(Need("a", each=True),), command="touch seen-$AWS_BATCH_JOB_ARRAY_INDEX", array=2),
+    )
+    wait(engine, engine.job_ids)
+    assert [detail.state for detail in engine.describe(engine.job_ids)] == [JobState.SUCCEEDED] * 2
+
+
+def test_a_list_is_shared_out_and_every_command_runs_once(lab: LocalLab) -> None:
+    commands = tuple(f"echo {n} >> ran-{n}; echo {n}" for n in range(10))
+    engine = lab.begin(lab.step("a", commands=commands, array=3))
+    wait(engine, engine.job_ids)
+    assert sorted(path.read_text() for path in lab.folder.glob("ran-*")) == sorted(f"{n}\n" for n in range(10))
+    assert [text_of(engine, "a", i) for i in range(3)] == [b"0\n1\n2\n", b"3\n4\n5\n", b"6\n7\n8\n9\n"]
+
+
+def test_what_a_child_is_told(lab: LocalLab) -> None:
+    engine = lab.begin(lab.step("a", command="env", array=2, env={"OWN": "a b\nc"}))
+    wait(engine, engine.job_ids)
+    told = text_of(engine, "a", 1).decode()
+    (job_id,) = engine.job_ids
+    lines = set(told.splitlines())
+    assert {
+        f"AWS_BATCH_JOB_ID={job_id}:1",
+        "AWS_BATCH_JOB_ATTEMPT=1",
+        "AWS_BATCH_JOB_ARRAY_INDEX=1",
+        "AWS_BATCH_JOB_ARRAY_SIZE=2",
+        "ARRAY_SIZE=2",
+        "BATCHYARD_STEP=a",
+        "BATCHYARD_DEVICE=cpu",
+        f"BATCHYARD_WORKSPACE={lab.folder}",
+    } <= lines
+    assert "OWN=a b\nc\n" in told
+
+
+def test_logs_are_byte_for_byte_and_can_be_read_while_it_runs(lab: LocalLab) -> None:
+    engine = lab.begin(
+        lab.step("a", command=r"printf '\377\000out\r\n'; printf err >&2; until test -e go; do sleep 0.05; done")
+    )
+    until(lambda: b"".join(chunk.data for chunk in lab_logs(lab)) == b"\xff\x00out\r\nerr")
+    (lab.folder / "go").touch()
+    wait(engine, engine.job_ids)
+    assert text_of(engine, "a", 0) == b"\xff\x00out\r\nerr"
+
+
+def lab_logs(lab: LocalLab) -> list[object]:
+    assert lab.record is not None
+    engine = lab.record.open_engine()
+    chunks = list(engine.logs("a", 0))
+    engine.close()
+    return list(chunks)
+
+
+def test_stop_ends_jobs_with_the_reason_and_stopping_twice_is_the_same(lab: LocalLab) -> None:
+    engine = lab.begin(
+        lab.step("a", command="touch on; sleep 600"),
+        lab.step("b", needs=(Need("a"),), command="touch never"),
+        lab.step("c", command="true"),
+    )
+    ids = engine.job_ids
+    until((lab.folder / "on").exists)
+    until(lambda: engine.describe(ids)[2].state is JobState.SUCCEEDED)
+    engine.stop(ids, "enough", grace_s=1)
+    engine.stop(ids, "enough", grace_s=1)
+    wait(engine, ids)
+    details = engine.describe(ids)
+    assert [detail.state for detail in details] == [JobState.FAILED, JobState.FAILED, JobState.SUCCEEDED]
+    assert [detail.status_reason for detail in details[:2]] == ["enough", "enough"]
+    assert not (lab.folder / "never").exists()
+    engine.stop(ids, "again", grace_s=1)
+
+
+def test_a_timeout_is_not_retried(lab: LocalLab) -> None:
+    engine = lab.begin(lab.step("a", command="sleep 600", timeout_s=1, retries=3))
+    wait(engine, engine.job_ids)
+    (attempt,) = engine.attempts(engine.job_ids)
+    assert attempt.status_reason == "Job attempt duration exceeded timeout"
+
+
+def test_the_record_names_no_secret_of_the_environment(lab: LocalLab) -> None:
+    os.environ["VERY_SECRET"] = "hunter2"
+    try:
+        engine = lab.begin(lab.step("a", command="true"))
+        wait(engine, engine.job_ids)
+    finally:
+        del os.environ["VERY_SECRET"]
+    assert lab.record is not None
+    assert "hunter2" not in json.dumps(lab.record.folder.record.read_text())
