@@ -163,7 +163,7 @@ def live_table(steps: list[StepStatus], now_ms: int) -> Any:
 
 def _rate(step: StepStatus, done: int, now_ms: int) -> tuple[str, str]:
     """Children a second, and the time that the rest will take at that rate."""
-    if step.started_ms is None or not done:
+    if step.started_ms is None or not done or step.size == 1:
         return "", ""
     seconds = max(0.001, ((step.ended_ms or now_ms) - step.started_ms) / 1000)
     rate = done / seconds
