@@ -278,3 +278,10 @@ def test_the_environment_of_another_run_does_not_leak(yard: Yard) -> None:
     }
     yard("run", "list.txt", code=1, env=os.environ | stale)
     assert yard("logs", "last").stdout == "0\n"
+
+
+def test_many_short_children_at_once_are_never_mistaken_for_one_another(yard: Yard) -> None:
+    # Files of ended children that a new one still has open must not speak for whoever gets their numbers next.
+    yard.write("p.yaml", "name: p\nsteps:\n  - {name: s, command: /bin/true, array: 3000}\n")
+    status = yard.json("run", "p.yaml", "--cpus", "8", "--memory", "8GiB")
+    assert status["steps"][0]["succeeded"] == status["steps"][0]["attempts"] == 3000

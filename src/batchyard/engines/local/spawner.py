@@ -166,7 +166,10 @@ class Spawner:
         _, status, usage = os.wait4(process.pid, 0)
         del self._processes[process.pidfd]
         self._own_pids.discard(process.pid)
-        os.close(process.pidfd)  # which takes it out of the epoll as well
+        # Closing is not enough: a child that is between fork and exec still has the file open, so that its entry would
+        # live on and speak for whichever process gets the same number next.
+        self._epoll.unregister(process.pidfd)
+        os.close(process.pidfd)
         code = os.waitstatus_to_exitcode(status)
         exit_code = code if code >= 0 else 128 - code
         return Exit(process, exit_code, usage.ru_utime, usage.ru_stime, usage.ru_maxrss)
@@ -204,8 +207,8 @@ class Spawner:
         """The attempt is over: keeps what is left in the pipe. Returns (offset in short.log or None, length)."""
         # Bounded: a process that got away could write for ever.
         self._drain(output, at_most=2 * _WATCHED_PIPE_SIZE)
-        if output.is_watched:
-            self._watched.pop(output.read_end, None)
+        if self._watched.pop(output.read_end, None):
+            self._epoll.unregister(output.read_end)
         self._marks.discard(output.mark)
         os.close(output.read_end)
         os.close(output.write_end)
