@@ -1,0 +1,44 @@
+"""`batchyard report`."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import click
+
+from batchyard import report, runs
+from batchyard.cli.options import example, home_of, home_option, run_argument
+from batchyard.errors import from_os_error
+
+
+@click.command(
+    epilog=example(
+        "batchyard report last",
+        "batchyard report last --out report.html",
+        "batchyard report demo-20250131-4f1c2a --out - | ssh host 'cat > report.html'",
+    )
+)
+@run_argument
+@click.option("--out", metavar="FILE", help="Where to write the page instead of RUN.html here; `-` is stdout.")
+@home_option
+def command(run: str, out: str | None, home: str | None) -> None:
+    """Write one HTML page about a run: steps, timeline, durations, failures.
+
+    The page needs nothing but itself: it can be mailed, archived, opened without a network. A run that
+    is not over is shown as far as it has come. Prints the page's path.
+    """
+    record = runs.load(home_of(home), run)
+    page = report.of_run(record, int(time.time() * 1000)).encode()
+    if out == "-":
+        click.echo(page, nl=False)
+        return
+    path = f"{record.run_id}.html" if out is None else out
+    try:
+        Path(path).write_bytes(page)
+    except OSError as exc:
+        error = from_os_error(exc, "write the report", path)
+        error.hint = "name another file with --out"
+        raise error from exc
+    click.echo(os.fsencode(path))
