@@ -50,6 +50,7 @@ class ProgressLines(Watcher):
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         self._states: dict[str, JobState] = {}
+        self._begun: set[str] = set()
         self._failures: Counter[str] = Counter()
         self._next_news = time.monotonic() + _PLAIN_EVERY_S
 
@@ -91,7 +92,8 @@ class ProgressLines(Watcher):
         if step.state.is_terminal:
             reason = f": {step.reason}" if step.state is JobState.FAILED and step.reason else ""
             self.say(f"{step.name}: {step.state.value} {_counts(step)}{reason}")
-        elif step.state is JobState.RUNNING and before in (JobState.PENDING, JobState.RUNNABLE):
+        elif step.state is JobState.RUNNING and step.name not in self._begun:
+            self._begun.add(step.name)
             self.say(f"{step.name}: started, {step.size} {'child' if step.size == 1 else 'children'}")
 
 
