@@ -1,0 +1,85 @@
+"""The spawner alone: real processes, no jobs."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from batchyard.engines.local.logbook import LogBook
+from batchyard.engines.local.spawner import Exit, Process, Spawner
+from batchyard.folder import RunFolder
+
+ENVIRON = {b"PATH": os.environb[b"PATH"], b"BATCHYARD_TOKEN": b"test.0.0.1."}
+
+
+@pytest.fixture
+def spawner(tmp_path: Path) -> Iterator[Spawner]:
+    logs = LogBook(RunFolder(tmp_path))
+    it = Spawner(logs)
+    yield it
+    it.close()
+    logs.close()
+
+
+def spawn(spawner: Spawner, command: str) -> Process:
+    output = spawner.open_output(("step", 0, 1), b"test.0.0.1.")
+    return spawner.spawn("/bin/sh", ("sh", "-c", command), ENVIRON, output, None)
+
+
+def exits(spawner: Spawner, seconds: float) -> list[Exit]:
+    """What ends within so many seconds, or the first that does."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        found = spawner.wait(0.05)
+        if found:
+            return found
+    return []
+
+
+def test_an_exit_code_and_a_signal(spawner: Spawner) -> None:
+    spawn(spawner, "exit 7")
+    assert [one.exit_code for one in exits(spawner, 10)] == [7]
+    spawn(spawner, "kill -SEGV $$")
+    assert [one.exit_code for one in exits(spawner, 10)] == [128 + signal.SIGSEGV]
+
+
+def test_a_file_that_somebody_still_has_open_does_not_speak_for_the_next_process(spawner: Spawner) -> None:
+    # A process between fork and exec still has its parent's files: here it is a copy that we keep.
+    first = spawn(spawner, "exit 0")
+    number = first.pidfd
+    copy = os.dup(number)
+    try:
+        assert [one.process for one in exits(spawner, 10)] == [first]
+        spawner.finish(first.output)
+        second = spawn(spawner, "sleep 60")
+        assert second.pidfd == number, "the test needs the number to be used again"
+        assert exits(spawner, 0.3) == []
+    finally:
+        os.close(copy)
+
+
+def test_the_same_for_a_pipe_that_is_watched(spawner: Spawner) -> None:
+    first = spawn(spawner, "echo out; sleep 0.2")
+    spawner.tick()
+    copy = os.dup(first.output.read_end)
+    try:
+        assert [one.process for one in exits(spawner, 10)] == [first]
+        assert spawner.finish(first.output) == (None, 4)
+        assert exits(spawner, 0.2) == []
+        second = spawn(spawner, "sleep 60")
+        assert exits(spawner, 0.2) == [] and second.output.length == 0
+    finally:
+        os.close(copy)
+
+
+def test_a_child_does_not_inherit_ignored_signals(spawner: Spawner) -> None:
+    # Python ignores SIGPIPE; with that inherited, `yes | head` would complain.
+    output = spawn(spawner, "yes | head -1").output
+    assert [one.exit_code for one in exits(spawner, 10)] == [0]
+    offset, length = spawner.finish(output)
+    assert length == 2
