@@ -97,11 +97,11 @@ def misfits(plan: Plan, capacity: Resources) -> list[str]:
     for job in plan.jobs:
         asked, has = job.resources, capacity
         short = [
-            f"{want} {unit} and there {'is' if have == 1 else 'are'} {have}"
-            for want, have, unit in (
-                (asked.vcpus, has.vcpus, "vCPUs"),
-                (asked.memory_mib, has.memory_mib, "MiB of memory"),
-                (asked.gpus, has.gpus, "GPUs"),
+            f"{want} {unit if want == 1 else units} and there {'is' if have == 1 else 'are'} {have}"
+            for want, have, unit, units in (
+                (asked.vcpus, has.vcpus, "vCPU", "vCPUs"),
+                (asked.memory_mib, has.memory_mib, "MiB of memory", "MiB of memory"),
+                (asked.gpus, has.gpus, "GPU", "GPUs"),
             )
             if want > have
         ]
@@ -196,6 +196,8 @@ def _selected(pipeline: Pipeline, only: str | None, start_from: str | None) -> l
             near = get_close_matches(chosen, names, 1)
             hint = f"did you mean {near[0]!r}?" if near else f"the steps are: {', '.join(names)}"
             raise BadInput(f"no step is named {chosen!r}", hint=hint)
+    if only is not None and start_from is not None:
+        raise BadInput("--only and --from exclude each other", hint="give one of them")
     if only is not None:
         return [pipeline.step(only)]
     if start_from is None:

@@ -24,9 +24,7 @@ SCHEMA = json.loads((Path(pipeline.__file__).parent / "pipeline.schema.json").re
 # -- right files --------------------------------------------------------------------------------------------
 
 names = st.from_regex(r"[a-z][a-z0-9-]{0,9}", fullmatch=True)
-printable = st.characters(
-    exclude_categories=("Cs", "Cc", "Zl", "Zp"), exclude_characters="\ufeff\ufffe\uffff"
-)
+printable = st.characters(exclude_categories=("Cs", "Cc", "Zl", "Zp"), exclude_characters="\ufeff\ufffe\uffff")
 line = st.text(printable, min_size=1, max_size=20).map(str.strip).filter(bool)
 commands = line.filter(lambda command: "${params." not in command)
 words = st.text(string.ascii_letters, min_size=1, max_size=8)
@@ -71,9 +69,7 @@ def steps(draw: st.DrawFn) -> list[dict[str, Any]]:
         needed = draw(st.lists(st.sampled_from(written), unique_by=lambda s: s["name"])) if written else []
         for other in needed:
             each = other.get("array", 1) == step.get("array", 1) and draw(st.booleans())
-            step.setdefault("needs", []).append(
-                {"step": other["name"], "each": True} if each else other["name"]
-            )
+            step.setdefault("needs", []).append({"step": other["name"], "each": True} if each else other["name"])
         written.append(step)
     return draw(st.permutations(written))
 

@@ -144,18 +144,23 @@ class Scheduler:
             raise InvalidJob(f"queue {job.queue!r} is disabled")
         if job.id in self._jobs:
             raise InvalidJob(f"job {job.id} was submitted before")
+        if job.size < 1:
+            raise InvalidJob(f"{job.name!r} has {job.size} children, and a job needs at least one")
         targets = [self._dependency_target(job, dep.job_id, dep.type) for dep in job.depends_on]
         tracked = TrackedJob(job, number=len(self._jobs))
         self._jobs[job.id] = tracked
         self._unsettled += 1
         changes: list[Change] = []
         is_doomed = False
+        # Before all others: a child that one of them fails at once takes those after it along.
+        if None in targets:
+            tracked.is_sequential = True
+            for index in range(1, job.size):
+                tracked.block(index)
         for dependency, target in zip(job.depends_on, targets, strict=True):
             if target is None:
-                tracked.is_sequential = True
-                for index in range(1, job.size):
-                    tracked.block(index)
-            elif dependency.type is DependencyType.N_TO_N:
+                continue
+            if dependency.type is DependencyType.N_TO_N:
                 self._pair(tracked, target[0], changes)
             else:
                 is_doomed |= self._wait_for(tracked, *target)
@@ -230,8 +235,11 @@ class Scheduler:
         tracked.attempts[index] = max(tracked.attempts[index], attempts)
         if state is not None:
             code = SUCCEEDED if state is JobState.SUCCEEDED else FAILED
+            # What fail_fast failed has records of its own; failing it here would forget successes yet to be restored.
+            fail_fast, self._fail_fast = self._fail_fast, False
             self._settle(tracked, index, code, reason, attempts, [])
             self._spread_news([])
+            self._fail_fast = fail_fast
 
     # -- what to do next ------------------------------------------------------------------------------------
 
@@ -285,10 +293,12 @@ class Scheduler:
             return None
         if dependency_id is None:
             raise InvalidJob("a dependency must name a job")
-        parent_id, _, child = dependency_id.partition(":")
+        parent_id, colon, child = dependency_id.partition(":")
         target = self._jobs.get(parent_id)
-        if target is None or (child and not (child.isdigit() and int(child) < target.job.size)):
+        if target is None or (colon and not _is_child_of(target.job, child)):
             raise InvalidJob(f"no job has the id {dependency_id}")
+        if kind is DependencyType.N_TO_N and child:
+            raise InvalidJob(f"N_TO_N is about a whole array, and {dependency_id} is one child")
         if kind is DependencyType.N_TO_N and target.job.array_size != job.array_size:
             raise InvalidJob(
                 f"N_TO_N needs two arrays of one size: {job.name!r} has {job.array_size} children, "
@@ -367,10 +377,10 @@ class Scheduler:
         return changes
 
     def _fail_all(self, tracked: TrackedJob, reason: str, changes: list[Change]) -> None:
-        """Fails what has not been placed, and stops what has."""
-        if tracked.settled:
+        """Fails what has not been placed, and stops what has; the second time there is nothing left to do."""
+        if tracked.settled or tracked.reason:
             return
-        tracked.reason = tracked.reason or reason
+        tracked.reason = reason
         unplaced = tracked.fail_unplaced()
         changes.append(RestFailed(tracked.job.id, reason))
         for index in tracked.placed:
@@ -380,6 +390,8 @@ class Scheduler:
         for follower in tracked.pair_followers:
             for index in unplaced:
                 self._settle(follower, index, FAILED, StatusReason.DEPENDENCY_FAILED, 0, changes)
+        for index in [index for index in tracked.child_followers if tracked.codes[index] == FAILED]:
+            self._news.extend((follower, False) for follower in tracked.child_followers.pop(index))
         if tracked.is_over:
             self._settle_job(tracked, reason, changes)
 
@@ -387,6 +399,11 @@ class Scheduler:
         # Last submitted first: a follower then fails for this reason and not for its dependency's failure.
         for tracked in reversed(list(self._jobs.values())):
             self._fail_all(tracked, reason, changes)
+
+
+def _is_child_of(job: Job, child: str) -> bool:
+    is_number = child.isascii() and child.isdigit()
+    return job.array_size is not None and is_number and int(child) < job.size
 
 
 class _Pass:

@@ -5,6 +5,7 @@ Internal to ``scheduler.py``. Times and reasons of ended children are the store'
 
 from __future__ import annotations
 
+from array import array
 from collections import deque
 from typing import NamedTuple
 
@@ -63,7 +64,7 @@ class TrackedJob:
         #: dependencies of the whole job that have not succeeded yet
         self.unmet = 0
         #: per child, how many other children it still waits for; None where no child waits for one
-        self.blockers: bytearray | None = None
+        self.blockers: array[int] | None = None
         self.is_sequential = False
         #: jobs that wait for all of this one
         self.followers: list[TrackedJob] = []
@@ -83,7 +84,7 @@ class TrackedJob:
 
     def block(self, index: int) -> None:
         if self.blockers is None:
-            self.blockers = bytearray(self.job.size)
+            self.blockers = array("L", [0]) * self.job.size
         self.blockers[index] += 1
 
     def release(self) -> bool:

@@ -18,9 +18,10 @@ _WORD = re.compile(r"[\w@%+=:,./-]+", re.ASCII)
 
 #: first words that only a shell can carry out, or that a program of that name does differently
 _SHELL_WORDS = frozenset(
-    ". : alias bg break case cd command continue do done elif else esac eval exec exit export fc fg fi for function "
-    "getopts hash if in jobs kill local printf pwd read readonly return set shift source test then time times trap "
-    "type ulimit umask unalias unset until wait while".split()
+    ". : alias bg break builtin case cd chdir command continue declare do done elif else enable esac eval exec exit "
+    "export fc fg fi for function getopts hash help history if in jobs kill let local popd printf pushd pwd read "
+    "readonly return select set shift source test then time times trap type typeset ulimit umask unalias unset until "
+    "wait while".split()
 )
 
 
@@ -47,8 +48,8 @@ def plain_words(command: str) -> tuple[str, ...]:
     words = [word for word in words if word]
     if not words or words[0] in _SHELL_WORDS or "=" in words[0]:
         return ()
-    # The shell's own echo and the program differ in options.
-    if words[0] == "echo" and any(word.startswith("-") for word in words[1:]):
+    # The shell's own and the programs of that name differ in options.
+    if words[0] in ("echo", "true", "false") and any(word.startswith("-") for word in words[1:]):
         return ()
     return tuple(words)
 
