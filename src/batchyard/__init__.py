@@ -13,12 +13,13 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from batchyard.api import Pipeline, Run
     from batchyard.errors import BatchyardError
+    from batchyard.launch import Offer
 
-__all__ = ["BatchyardError", "Pipeline", "Run", "__version__"]
+__all__ = ["BatchyardError", "Offer", "Pipeline", "Run", "__version__"]
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("Pipeline", "Run"):
+    if name in ("Offer", "Pipeline", "Run"):
         from batchyard import api
 
         return getattr(api, name)

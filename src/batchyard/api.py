@@ -21,7 +21,7 @@ from typing import Any
 from batchyard import launch, runs, status
 from batchyard import plan as planning
 from batchyard.engines.base import LogChunk, RunState
-from batchyard.errors import Surroundings
+from batchyard.errors import BadInput, Surroundings
 from batchyard.launch import Offer
 from batchyard.pipeline import Pipeline as Model
 from batchyard.pipeline_file import reading
@@ -36,12 +36,12 @@ class Pipeline:
         self.model = model
 
     @classmethod
-    def load(cls, path: str | Path, params: Mapping[str, str] | None = None) -> Pipeline:
+    def load(cls, path: str | Path, params: Mapping[str, object] | None = None) -> Pipeline:
         """Reads a pipeline file, or a plain list of commands. Raises PipelineMistakes, with all mistakes at once."""
         path = Path(path)
         if reading.is_command_list(path):
             return cls(reading.load_list(path))
-        return cls(reading.load(path, params))
+        return cls(reading.load(path, {name: str(value) for name, value in (params or {}).items()}))
 
     @property
     def name(self) -> str:
@@ -62,7 +62,7 @@ class Pipeline:
         """Begins a run and returns at once. ``offer``: what of the machine it may use."""
         plan = planning.make(self.model, only=only, start_from=start_from)
         plan, setting, _ = launch.fit(plan, self.model, offer or Offer())
-        where = runs.find_home(self.model.folder, str(home) if home else None)
+        where = runs.home_beside(self.model.folder, str(home) if home else None)
         record = runs.begin(where, plan, setting, file=self.model.path)
         launch.execute_detached(record)
         return Run(record)
@@ -102,6 +102,9 @@ class Run:
 
     def logs(self, step: str | None = None, index: int | None = None, *, failed: bool = False) -> Iterator[LogChunk]:
         """What the children have written so far."""
+        steps = [job.step for job in self._record.plan.jobs]
+        if step is not None and step not in steps:
+            raise BadInput(f"the run has no step {step!r}", hint=f"its steps are: {', '.join(steps)}")
         engine = self._record.open_engine()
         try:
             yield from engine.logs(step, index, failed_only=failed)
@@ -118,6 +121,9 @@ class Run:
 
     def resume(self) -> None:
         """Goes on with a run whose process died."""
+        state = self.status()["state"]
+        if state != RunState.RUNNING:
+            raise BadInput(f"run {self.id} is over: {state}")
         launch.execute_detached(self._record)
 
     def retry(self) -> Run:

@@ -49,14 +49,12 @@ def fit(plan: Plan, pipeline: Pipeline, offer: Offer) -> tuple[Plan, Setting, li
         gpu_numbers = _gpu_numbers(offer.gpus, gpu_steps, notes)
     found = machine.capacity(len(gpu_numbers))
     capacity = Resources(offer.cpus or found.vcpus, offer.memory_mib or found.memory_mib, found.gpus)
-    too_large = planning.misfits(plan, capacity)
-    if too_large:
-        raise BadInput(
-            "this machine can never run the pipeline:\n  " + "\n  ".join(too_large),
-            hint="ask for less in the file, or say with --cpus, --memory, --gpus what may be used",
-        )
+    _require_fit(plan, capacity)
     if offer.runner == "docker":
+        from batchyard.engines.local import docker
+
         _require_images(plan)
+        docker.require_engine()
     setting = Setting(
         workspace=workspace_of(pipeline, offer.workspace),
         capacity=capacity,
@@ -65,6 +63,14 @@ def fit(plan: Plan, pipeline: Pipeline, offer: Offer) -> tuple[Plan, Setting, li
         token=new_token(),
     )
     return plan, setting, notes
+
+
+def with_capacity(setting: Setting, plan: Plan, cpus: int | None, memory_mib: int | None) -> Setting:
+    """The setting with other limits; raises BadInput where a child would no longer fit."""
+    before = setting.capacity
+    capacity = replace(before, vcpus=cpus or before.vcpus, memory_mib=memory_mib or before.memory_mib)
+    _require_fit(plan, capacity)
+    return replace(setting, capacity=capacity)
 
 
 def new_token() -> str:
@@ -76,6 +82,10 @@ def workspace_of(pipeline: Pipeline, given: str | None) -> Path:
     """--workspace, else what the file says, else the file's folder."""
     if given is not None:
         path = Path(given).absolute()
+    elif pipeline.workspace is not None and pipeline.workspace.startswith("s3://"):
+        raise BadInput(
+            f"the workspace {pipeline.workspace} is not on this machine", hint="name a folder with --workspace DIR"
+        )
     elif pipeline.workspace is not None:
         path = (pipeline.folder / pipeline.workspace).absolute()
     else:
@@ -137,6 +147,15 @@ def execute_detached(record: Record, timeout_s: float = _DETACH_TIMEOUT_S) -> No
         engine.close()
     # It is nobody's business to wait for it: the warning that it still runs would be noise.
     process.returncode = 0
+
+
+def _require_fit(plan: Plan, capacity: Resources) -> None:
+    too_large = planning.misfits(plan, capacity)
+    if too_large:
+        raise BadInput(
+            f"the pipeline can never run with {capacity}:\n  " + "\n  ".join(too_large),
+            hint="ask for less for a child, or let the run use more: --cpus, --memory and --gpus of a pipeline",
+        )
 
 
 def _gpu_numbers(wanted: int | None, steps: Sequence[str], notes: list[str]) -> tuple[int, ...]:

@@ -61,6 +61,11 @@ def find_home(start: Path, given: str | None = None) -> Path:
     return start / HOME_NAME
 
 
+def home_beside(folder: Path, given: str | None = None) -> Path:
+    """Where a new run is kept: beside its pipeline file, unless another place was given."""
+    return Path(given).absolute() if given else folder.absolute() / HOME_NAME
+
+
 def begin(
     home: Path,
     plan: Plan,

@@ -55,6 +55,8 @@ class RunStatus:
     failures: tuple[Failure, ...] = ()
     #: not over, and no process is at it
     is_interrupted: bool = False
+    #: the run whose unfinished part this is
+    retry_of: str | None = None
 
 
 def of_run(record: Record, *, max_failures: int = MAX_FAILURES) -> RunStatus:
@@ -80,6 +82,7 @@ def of_run(record: Record, *, max_failures: int = MAX_FAILURES) -> RunStatus:
             steps=tuple(step_status([detail]) for detail in details),
             failures=tuple(failures),
             is_interrupted=state is RunState.RUNNING and holder is None,
+            retry_of=record.retry_of,
         )
     finally:
         engine.close()
@@ -126,6 +129,7 @@ def to_json(status: RunStatus) -> dict[str, Any]:
         "started": iso(status.started_ms),
         "ended": iso(status.ended_ms),
         "interrupted": status.is_interrupted,
+        "retry_of": status.retry_of,
         "steps": [
             {
                 "name": step.name,

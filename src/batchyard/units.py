@@ -98,6 +98,11 @@ def show_duration(duration_s: float) -> str:
     return "".join(parts)
 
 
+def counted(number: int, noun: str, plural: str = "") -> str:
+    """ "1 step", "2 steps"."""
+    return f"{number} {noun if number == 1 else plural or noun + 's'}"
+
+
 def quoted(text: str, at_most: int = 60) -> str:
     """In quotes, on one line, shortened, with whatever a terminal might obey made visible."""
     if len(text) > at_most:

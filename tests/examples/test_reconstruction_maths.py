@@ -30,9 +30,7 @@ def recon() -> Iterator[SimpleNamespace]:
     """The example's modules; the import path and sys.modules are as before afterwards."""
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(EXAMPLE))
-        yield SimpleNamespace(
-            **{name.strip("_"): importlib.import_module(f"recon.{name}") for name in MODULES}
-        )
+        yield SimpleNamespace(**{name.strip("_"): importlib.import_module(f"recon.{name}") for name in MODULES})
     for name in [name for name in sys.modules if name == "recon" or name.startswith("recon.")]:
         del sys.modules[name]
 
@@ -94,9 +92,7 @@ def test_bad_pixels_are_found_exactly(recon: SimpleNamespace, small: SimpleNames
 
 
 def test_bad_pixels_are_repaired_from_good_neighbours(recon: SimpleNamespace) -> None:
-    images = np.arange(2 * 4 * 5, dtype=float).reshape(
-        2, 4, 5
-    )  # a slope: a neighbourhood's mean is its middle
+    images = np.arange(2 * 4 * 5, dtype=float).reshape(2, 4, 5)  # a slope: a neighbourhood's mean is its middle
     bad = np.zeros((4, 5), dtype=bool)
     bad[1, 2] = bad[3, 0] = bad[3, 1] = True
     broken = images.copy()
@@ -169,9 +165,7 @@ def test_centre_is_found_through_the_noise(recon: SimpleNamespace, small: Simple
 # Back-projection.
 
 
-def test_reconstruction_is_right_with_the_right_centre_only(
-    recon: SimpleNamespace, small: SimpleNamespace
-) -> None:
+def test_reconstruction_is_right_with_the_right_centre_only(recon: SimpleNamespace, small: SimpleNamespace) -> None:
     xp, scan = recon.arrays.on_numpy(), small.scan
     centre_px = recon.centre.find(small.integrals, scan.angles_rad).centre_px
     right = recon.backproject.backproject(xp, small.filtered, scan, centre_px)
@@ -361,9 +355,7 @@ def test_same_bytes_however_the_work_is_cut_and_repeated(
     assert [path for path in files if (once / path).read_bytes() != (again / path).read_bytes()] == []
 
 
-def test_figure_says_how_good_it_is(
-    recon: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_figure_says_how_good_it_is(recon: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     picture = pytest.importorskip("matplotlib.image")
     monkeypatch.delenv("BATCHYARD_DEVICE", raising=False)
     run_all(recon, tmp_path, parts=2)

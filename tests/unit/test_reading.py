@@ -18,9 +18,7 @@ from batchyard.pipeline_file import reading
 HEAD = "name: p\nsteps:\n"
 
 
-def load(
-    folder: Path, text: str | bytes, params: dict[str, str] | None = None, name: str = "p.yaml"
-) -> Pipeline:
+def load(folder: Path, text: str | bytes, params: dict[str, str] | None = None, name: str = "p.yaml") -> Pipeline:
     path = folder / name
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     return reading.load(path, params)
@@ -127,9 +125,7 @@ steps:
 
 def test_values_of_env_and_params_are_the_text_that_was_written(tmp_path: Path) -> None:
     text = (
-        "env: {A: yes, B: 1, C: 0.10, D: 1_000, E: '', F: 2001-01-01, G: 0o7}\n"
-        + HEAD
-        + "- {name: a, command: 'true'}"
+        "env: {A: yes, B: 1, C: 0.10, D: 1_000, E: '', F: 2001-01-01, G: 0o7}\n" + HEAD + "- {name: a, command: 'true'}"
     )
     env = load(tmp_path, text).steps[0].env
     assert env == {"A": "yes", "B": "1", "C": "0.10", "D": "1_000", "E": "", "F": "2001-01-01", "G": "0o7"}
@@ -166,9 +162,7 @@ def test_anchors_aliases_and_merges_work(tmp_path: Path) -> None:
 
 def test_steps_are_put_in_order_with_ties_as_written(tmp_path: Path) -> None:
     names = {"d": "[b, c]", "c": "[a]", "b": "[a]", "a": "[]", "z": "[]"}
-    text = HEAD + "".join(
-        f"- {{name: {name}, command: x, needs: {needs}}}\n" for name, needs in names.items()
-    )
+    text = HEAD + "".join(f"- {{name: {name}, command: x, needs: {needs}}}\n" for name, needs in names.items())
     assert [step.name for step in in_order(load(tmp_path, text).steps)] == ["a", "c", "b", "d", "z"]
     with pytest.raises(ValueError, match="cycle among steps: a, b"):
         in_order([Step("a", needs=(Need("b"),)), Step("b", needs=(Need("a"),)), Step("c")])
@@ -295,9 +289,7 @@ def test_commands_files_skip_blanks_and_comments(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_is_wrong_in_a_commands_file_is_told_with_its_line(
-    content: bytes, expected: str, tmp_path: Path
-) -> None:
+def test_what_is_wrong_in_a_commands_file_is_told_with_its_line(content: bytes, expected: str, tmp_path: Path) -> None:
     (tmp_path / "list.txt").write_bytes(content)
     assert mistakes(tmp_path, WITH_LIST) == [expected]
 
@@ -416,7 +408,8 @@ def test_a_million_commands_take_about_a_second(tmp_path: Path) -> None:
 
 
 def test_importing_the_reader_imports_no_yaml() -> None:
-    code = "import sys, batchyard.pipeline_file.reading; print(sorted({'yaml', 'difflib', 'jsonschema'} & set(sys.modules)))"
+    slow = "{'yaml', 'difflib', 'jsonschema'}"
+    code = f"import sys, batchyard.pipeline_file.reading; print(sorted({slow} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
 
@@ -492,8 +485,7 @@ def test_a_plain_list_has_more_children_than_commands(tmp_path: Path) -> None:
     path.write_text("one\n")
     (warning,) = reading.load_list(path, array=1000).warnings
     assert str(warning) == (
-        f"{path}: warning: array is 1,000 for 1 command: 999 children will have nothing to do;"
-        " write at most 1"
+        f"{path}: warning: array is 1,000 for 1 command: 999 children will have nothing to do; write at most 1"
     )
 
 

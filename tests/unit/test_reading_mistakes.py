@@ -67,9 +67,7 @@ MISTAKES = [
     (
         "a colon too many",
         "name: p\nsteps:\n- name: a\n  command: echo a: b\n",
-        [
-            '4:18: not YAML: a key cannot stand here; put text that holds ": " in quotes, or check the indentation'
-        ],
+        ['4:18: not YAML: a key cannot stand here; put text that holds ": " in quotes, or check the indentation'],
     ),
     (
         "crooked indentation",
@@ -214,10 +212,7 @@ MISTAKES = [
     ),
     (
         "a need twice",
-        "name: p\n"
-        "steps:\n"
-        "- {name: a, command: x}\n"
-        "- {name: b, command: x, needs: [a, {step: a, each: true}]}\n",
+        "name: p\nsteps:\n- {name: a, command: x}\n- {name: b, command: x, needs: [a, {step: a, each: true}]}\n",
         ['4:43: step "b" needs "a" twice; keep one of them'],
     ),
     (
@@ -308,9 +303,7 @@ MISTAKES = [
     (
         "timeouts",
         step("timeout: soon"),
-        [
-            '5:12: timeout: "soon" is not a length of time; write a number with a unit, like 90s, 30m, 1h30m or 2d'
-        ],
+        ['5:12: timeout: "soon" is not a length of time; write a number with a unit, like 90s, 30m, 1h30m or 2d'],
     ),
     ("no timeout at all", step("timeout: 0"), ['5:12: timeout: "0" is no time at all; write at least 1s']),
     (
@@ -516,9 +509,7 @@ MISTAKES = [
 
 
 @pytest.mark.parametrize(("text", "expected"), [pytest.param(t, e, id=i) for i, t, e in MISTAKES])
-def test_a_mistake_is_told_with_its_place_and_what_to_write(
-    text: str, expected: list[str], tmp_path: Path
-) -> None:
+def test_a_mistake_is_told_with_its_place_and_what_to_write(text: str, expected: list[str], tmp_path: Path) -> None:
     folder = tmp_path / "my-folder"
     folder.mkdir()
     (folder / "commands.txt").write_text("true\n")

@@ -10,10 +10,18 @@ from batchyard import runs, status
 from batchyard.cli.options import duration, example, home_of, home_option
 from batchyard.engines.base import RunState
 from batchyard.errors import BadInput, BatchyardError
+from batchyard.units import counted
+
+
+def _age(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
+    # Elsewhere a bare number is seconds; here somebody who means days would lose all runs.
+    if value is not None and value.strip().isdigit():
+        raise click.BadParameter(f"{value!r} has no unit; write {value}d for days, or {value}h for hours")
+    return duration(ctx, param, value)
 
 
 @click.command(epilog=example("batchyard clean --older-than 30d", "batchyard clean --keep 10"))
-@click.option("--older-than", callback=duration, metavar="TIME", help="Delete runs that began longer ago, like 30d.")
+@click.option("--older-than", callback=_age, metavar="TIME", help="Delete runs that began longer ago, like 30d.")
 @click.option("--keep", type=click.IntRange(0), help="Keep so many of the newest runs.")
 @home_option
 def command(older_than: int | None, keep: int | None, home: str | None) -> int:
@@ -34,11 +42,11 @@ def command(older_than: int | None, keep: int | None, home: str | None) -> int:
             if not (is_old and is_beyond):
                 continue
             if status.of_run(record, max_failures=0).state is RunState.RUNNING:
-                click.echo(f"{name} is not over: kept", err=True)
+                click.echo(f"{name} is not over, so it is kept: `batchyard stop {name}` first", err=True)
                 continue
             runs.delete(record)
             deleted += 1
         except BatchyardError as exc:
             click.echo(f"{name}: {exc.message}", err=True)
-    click.echo(f"{deleted} runs deleted")
+    click.echo(f"{counted(deleted, 'run')} deleted")
     return 0

@@ -12,7 +12,6 @@ from batchyard.errors import BadInput, from_os_error
 
 _PIPELINE = """\
 # A pipeline: steps in order of what they need. Try: batchyard run pipeline.yaml
-# yaml-language-server: $schema={schema}
 name: {name}
 params: {{rounds: 20000}}            # ${{params.rounds}} below; --set rounds=1000 overrides
 defaults: {{cpus: 1, memory: 256MiB, timeout: 10m}}
@@ -64,8 +63,7 @@ def command(folder: str) -> int:
 def _pipeline(folder: Path) -> str:
     words = re.sub(r"[^a-z0-9]+", "-", folder.absolute().name.lower()).strip("-")
     name = words[:40].rstrip("-") if re.match(r"[a-z]", words) else f"p-{words}"[:40].rstrip("-")
-    schema = Path(__file__).parents[1] / "pipeline.schema.json"
-    return _PIPELINE.format(name=name, schema=schema.as_uri())
+    return _PIPELINE.format(name=name)
 
 
 def _command(number: int) -> str:

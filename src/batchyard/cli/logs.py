@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import click
 
 from batchyard import runs
 from batchyard.cli.options import example, home_of, home_option, run_argument
+from batchyard.cli.render import child_name
 from batchyard.engines.base import LogChunk, RunState
-from batchyard.engines.local.engine import LocalEngine
 from batchyard.errors import BadInput
 from batchyard.plan import Plan
 
@@ -39,7 +39,8 @@ def command(run: str, child: str | None, failed: bool, follow: bool, home: str |
     record = runs.load(home_of(home), run)
     step, index = _parsed(child, record.plan)
     engine = record.open_engine()
-    printer = _Printer(with_headings=index is None and sum(job.size for job in record.plan.jobs) > 1)
+    sizes = {job.step: job.step_size for job in record.plan.jobs}
+    printer = _Printer(sizes, with_headings=index is None and sum(sizes.values()) > 1)
     try:
         while True:
             is_over = engine.run_state is not RunState.RUNNING or engine.holder is None
@@ -49,13 +50,16 @@ def command(run: str, child: str | None, failed: bool, follow: bool, home: str |
             time.sleep(_FOLLOW_EVERY_S)
     finally:
         engine.close()
-    if not printer.has_shown and not failed:
-        _explain_silence(engine, step, index)
+    if not printer.has_shown:
+        what = child or "the run"
+        said = f"no failed child of {what} has" if failed else f"{what} has"
+        click.echo(f"{said} written anything", err=True)
     return 0
 
 
 class _Printer:
-    def __init__(self, *, with_headings: bool) -> None:
+    def __init__(self, sizes: Mapping[str, int], *, with_headings: bool) -> None:
+        self._sizes = sizes
         self._with_headings = with_headings
         self._last: tuple[str, int, int] | None = None
         self._at_line_start = True
@@ -69,7 +73,8 @@ class _Printer:
             if self._with_headings and key != self._last:
                 attempt = f" (attempt {chunk.attempt})" if chunk.attempt > 1 else ""
                 gap = "" if self._at_line_start else "\n"
-                out.write(f"{gap}==> {chunk.step}:{chunk.index}{attempt} <==\n".encode())
+                name = child_name(chunk.step, chunk.index, self._sizes[chunk.step])
+                out.write(f"{gap}==> {name}{attempt} <==\n".encode())
             self._last = key
             out.write(chunk.data)
             self._at_line_start = chunk.data.endswith(b"\n")
@@ -93,8 +98,3 @@ def _parsed(child: str | None, plan: Plan) -> tuple[str | None, int | None]:
             hint=f"its children are {known[0]} to {known[-1]}",
         )
     return step, int(index)
-
-
-def _explain_silence(engine: LocalEngine, step: str | None, index: int | None) -> None:
-    what = "the run" if step is None else step if index is None else f"{step}:{index}"
-    click.echo(f"{what} has written nothing", err=True)

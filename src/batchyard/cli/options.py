@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from batchyard.errors import BadInput
+
+if TYPE_CHECKING:
+    from batchyard.runs import Record
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -27,6 +31,16 @@ def json_option(function: F) -> F:
     return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(function)
 
 
+def capacity_options(function: F) -> F:
+    """What the rest of a run may use, where that is not what it began with."""
+    for option in (
+        click.option("--memory", callback=memory, metavar="AMOUNT", help="Memory to use at most from now on."),
+        click.option("--cpus", type=click.IntRange(1), help="vCPUs to use at most from now on."),
+    ):
+        function = option(function)
+    return function
+
+
 def run_argument(function: F) -> F:
     return click.argument("run", metavar="RUN", shell_complete=_complete_run)(function)
 
@@ -41,6 +55,14 @@ def home_of(given: str | None) -> Path:
     from batchyard import runs
 
     return runs.find_home(Path.cwd(), given)
+
+
+def home_flag(record: Record, folder: Path) -> str:
+    """What a command in this folder must be given to find the run; nothing where it finds it by itself."""
+    from batchyard import runs
+
+    home = record.folder.path.parents[1]
+    return "" if runs.find_home(folder) == home else f" --home {shlex.quote(str(home))}"
 
 
 def print_json(value: Any) -> None:

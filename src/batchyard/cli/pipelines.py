@@ -39,8 +39,12 @@ _LIST_FLAGS = [
         "--timeout", callback=duration, metavar="TIME", help="List only: an attempt's longest time, like 30m."
     ),
     click.option("--max-running", type=click.IntRange(1), help="List only: at most so many children at once."),
+    click.option("--keep-going", is_flag=True, default=None, help="List only: go on after a command failed."),
     click.option("--image", help="List only: the image for --runner docker."),
 ]
+
+
+_LIST_ONLY = ("array", "retries", "timeout", "max_running", "keep_going", "image")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +65,7 @@ def chosen(file: str, flags: Mapping[str, Any]) -> Chosen:
 
     path = Path(file)
     if not reading.is_command_list(path):
-        given = [name for name in ("array", "retries", "timeout", "max_running", "image") if flags[name] is not None]
+        given = [name for name in _LIST_ONLY if flags[name] is not None]
         if given:
             names = ", ".join("--" + name.replace("_", "-") for name in given)
             raise BadInput(f"{names} goes with a list of commands; {file} is a pipeline", hint="say it in the file")
@@ -79,6 +83,7 @@ def chosen(file: str, flags: Mapping[str, Any]) -> Chosen:
             retries=flags["retries"],
             timeout_s=flags["timeout"],
             max_running=flags["max_running"],
+            keep_going=flags["keep_going"],
             image=flags["image"],
         )
         offer = Offer()

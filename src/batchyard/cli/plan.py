@@ -10,7 +10,7 @@ from batchyard import launch
 from batchyard import plan as planning
 from batchyard.cli import pipelines, render
 from batchyard.cli.options import example, json_option, print_json
-from batchyard.errors import BadInput
+from batchyard.errors import BatchyardError
 
 
 @click.command(
@@ -30,7 +30,7 @@ def command(file: str, as_json: bool, **flags: Any) -> int:
     plan = planning.make(chosen.pipeline, only=flags["only"], start_from=flags["start_from"])
     try:
         plan, _, notes = launch.fit(plan, chosen.pipeline, chosen.offer)
-    except BadInput as exc:
+    except BatchyardError as exc:
         # A plan is worth seeing also where this machine is not the one to run it.
         notes = [exc.message, *([exc.hint] if exc.hint else [])]
     if as_json:

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import click
 
-from batchyard.batch.jobs import JobState
+from batchyard.batch.jobs import JobState, StatusReason
 from batchyard.engines.base import RunState
 from batchyard.plan import Plan, PlannedJob
-from batchyard.status import RunStatus, StepStatus, explained
-from batchyard.units import show_duration, show_memory
+from batchyard.status import MAX_FAILURES, RunStatus, StepStatus, explained
+from batchyard.units import counted, show_duration, show_memory
 
 _COLOURS = {
     "SUCCEEDED": "green",
@@ -39,18 +39,26 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], right: frozenset[i
     return lines
 
 
-def status_lines(status: RunStatus, now_ms: int) -> list[str]:
+def status_lines(status: RunStatus, now_ms: int, flags: str = "") -> list[str]:
+    """``flags``: what the commands that are suggested need to find the run again."""
     lines = [headline(status, now_ms), ""]
-    head = ("step", "state", "children", "succeeded", "failed", "running", "waiting", "attempts", "time")
+    head = ("step", "state", "children", "succeeded", "failed", "running", "waiting", "attempts", "time", "")
     rows = [_step_row(step, now_ms) for step in status.steps]
     lines += table(head, rows, right=frozenset(range(2, 9)))
+    sizes = {step.name: step.size for step in status.steps}
     for failure in status.failures:
         attempt = failure.attempt
         tries = f" (attempt {attempt.attempt})" if attempt.attempt > 1 else ""
-        lines += ["", click.style(f"{attempt.step}:{attempt.index}{tries}: {explained(attempt)}", fg="red")]
+        name = child_name(attempt.step, attempt.index, sizes[attempt.step])
+        lines += ["", click.style(f"{name}{tries}: {explained(attempt)}", fg="red")]
         lines += [f"  | {line}" for line in failure.log_tail] or ["  | (no output)"]
-    lines += _what_next(status)
+    lines += _what_next(status, flags)
     return lines
+
+
+def child_name(step: str, index: int, size: int) -> str:
+    """`step:index`, or just the step where it has but one child."""
+    return f"{step}:{index}" if size > 1 or index else step
 
 
 def headline(status: RunStatus, now_ms: int) -> str:
@@ -58,7 +66,9 @@ def headline(status: RunStatus, now_ms: int) -> str:
     if status.started_ms is not None:
         took = f" after {_span(status.started_ms, status.ended_ms or now_ms)}"
     if status.is_interrupted:
-        return f"run {status.run}: {click.style('INTERRUPTED', fg='yellow')}: its process died"
+        return (
+            f"run {status.run}: {click.style('INTERRUPTED', fg='yellow')}: its process died; its children may still run"
+        )
     if status.state is RunState.RUNNING:
         took = took.replace(" after ", " for ")
     return f"run {status.run}: {coloured(status.state.value)}{took}"
@@ -68,14 +78,20 @@ def plan_lines(plan: Plan) -> list[str]:
     head = ("step", "children", "commands", "cpus", "memory", "gpus", "attempts", "timeout", "after")
     rows = [_plan_row(job) for job in plan.jobs]
     children = sum(job.size for job in plan.jobs)
-    title = f"pipeline {plan.pipeline}: {len(plan.jobs)} steps, {children} children"
+    title = f"pipeline {plan.pipeline}: {counted(len(plan.jobs), 'step')}, {counted(children, 'child', 'children')}"
     return [title, "", *table(head, rows, right=frozenset(range(1, 8)))]
 
 
 def _step_row(step: StepStatus, now_ms: int) -> tuple[str, ...]:
     took = "" if step.started_ms is None else _span(step.started_ms, step.ended_ms or now_ms)
     numbers = (step.size, step.succeeded, step.failed, step.running, step.waiting, step.attempts)
-    return (step.name, coloured(step.state.value), *map(str, numbers), took)
+    return (step.name, coloured(step.state.value), *map(str, numbers), took, _why(step))
+
+
+def _why(step: StepStatus) -> str:
+    """The step's reason, where it says more than that a child failed."""
+    is_plain = step.reason in (StatusReason.CHILD_FAILED, StatusReason.EXITED)
+    return step.reason if step.state is JobState.FAILED and not is_plain else ""
 
 
 def _plan_row(job: PlannedJob) -> tuple[str, ...]:
@@ -100,14 +116,13 @@ def _commands(job: PlannedJob) -> str:
     return f"{job.command_count} ({each} a child)" if job.size > 1 else str(job.command_count)
 
 
-def _what_next(status: RunStatus) -> list[str]:
+def _what_next(status: RunStatus, flags: str) -> list[str]:
+    name = f"{status.run}{flags}"
     if status.is_interrupted:
-        return ["", f"go on with it: batchyard resume {status.run}"]
+        return ["", f"go on with it: batchyard resume {name}"]
     if status.state in (RunState.FAILED, RunState.STOPPED):
-        hidden = sum(step.failed for step in status.steps) - len(status.failures)
-        ran = [step for step in status.steps if step.failed and step.state is JobState.FAILED]
-        more = [f"all failed output: batchyard logs {status.run} --failed"] if hidden > 0 and ran else []
-        return ["", *more, f"run what is left: batchyard retry {status.run}"]
+        more = [f"all failed output: batchyard logs {name} --failed"] if len(status.failures) >= MAX_FAILURES else []
+        return ["", *more, f"run what is left: batchyard retry {name}"]
     return []
 
 

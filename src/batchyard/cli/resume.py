@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import click
 
-from batchyard import runs
-from batchyard.cli.options import example, home_of, home_option, json_option, run_argument
+from batchyard import launch, runs
+from batchyard.cli.options import capacity_options, example, home_of, home_option, json_option, run_argument
 from batchyard.cli.run import go
 from batchyard.engines.base import RunState
 from batchyard.errors import BadInput, RunIsHeld
@@ -14,9 +16,10 @@ from batchyard.errors import BadInput, RunIsHeld
 @click.command(epilog=example("batchyard resume last", "batchyard resume last --detach"))
 @run_argument
 @click.option("--detach", is_flag=True, help="Return at once and print the run's id.")
+@capacity_options
 @home_option
 @json_option
-def command(run: str, detach: bool, home: str | None, as_json: bool) -> int:
+def command(run: str, detach: bool, cpus: int | None, memory: int | None, home: str | None, as_json: bool) -> int:
     """Go on with a run whose process died: what succeeded is not run again, what it left running is ended first."""
     record = runs.load(home_of(home), run)
     engine = record.open_engine()
@@ -29,4 +32,7 @@ def command(run: str, detach: bool, home: str | None, as_json: bool) -> int:
     if state is not RunState.RUNNING:
         hint = "" if state is RunState.SUCCEEDED else f"`batchyard retry {record.run_id}` runs what is left"
         raise BadInput(f"run {record.run_id} is over: {state.value}", hint=hint)
-    return go(record, detach=detach, as_json=as_json)
+    setting = launch.with_capacity(record.setting, record.plan, cpus, memory)
+    if detach and setting != record.setting:
+        raise BadInput("--cpus and --memory go with a resume in the foreground", hint="leave --detach out")
+    return go(replace(record, setting=setting), detach=detach, as_json=as_json)

@@ -12,7 +12,7 @@ import click
 from batchyard import launch, runs, status
 from batchyard import plan as planning
 from batchyard.cli import pipelines, progress, render
-from batchyard.cli.options import example, home_option, json_option, print_json
+from batchyard.cli.options import example, home_flag, home_option, json_option, print_json
 from batchyard.engines.base import RunState
 from batchyard.runs import Record
 
@@ -43,12 +43,13 @@ def command(file: str, detach: bool, home: str | None, as_json: bool, **flags: A
     plan, setting, notes = launch.fit(plan, chosen.pipeline, chosen.offer)
     for note in notes:
         click.echo(f"note: {note}", err=True)
-    record = runs.begin(runs.find_home(chosen.pipeline.folder, home), plan, setting, file=Path(file))
+    record = runs.begin(runs.home_beside(chosen.pipeline.folder, home), plan, setting, file=Path(file))
     return go(record, detach=detach, as_json=as_json)
 
 
 def go(record: Record, *, detach: bool, as_json: bool) -> int:
     """Executes a recorded run here, or in a process of its own; the exit code says how it ended."""
+    here = Path.cwd()  # executing goes to the workspace
     if detach:
         launch.execute_detached(record)
         if as_json:
@@ -70,5 +71,5 @@ def go(record: Record, *, detach: bool, as_json: bool) -> int:
         if as_json:
             print_json(status.to_json(shown))
         else:
-            click.echo("\n".join(render.status_lines(shown, int(time.time() * 1000))))
+            click.echo("\n".join(render.status_lines(shown, int(time.time() * 1000), home_flag(record, here))))
     return EXIT_CODES[state]

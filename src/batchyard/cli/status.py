@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 import time
+from pathlib import Path
 
 import click
 
 from batchyard import runs, status
 from batchyard.cli import render
-from batchyard.cli.options import example, home_of, home_option, json_option, print_json, run_argument
+from batchyard.cli.options import example, home_flag, home_of, home_option, json_option, print_json, run_argument
 from batchyard.cli.run import EXIT_CODES
 from batchyard.engines.base import RunState
 from batchyard.runs import Record
@@ -33,7 +34,7 @@ def command(run: str, watch: bool, home: str | None, as_json: bool) -> int:
     if as_json:
         print_json(status.to_json(shown))
     else:
-        click.echo("\n".join(render.status_lines(shown, int(time.time() * 1000))))
+        click.echo("\n".join(render.status_lines(shown, int(time.time() * 1000), home_flag(record, Path.cwd()))))
     if not watch:
         return 0
     return 3 if shown.is_interrupted else EXIT_CODES[shown.state]

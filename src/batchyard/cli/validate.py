@@ -8,7 +8,9 @@ import click
 
 from batchyard.cli.options import example, pairs
 from batchyard.cli.pipelines import show_warnings
+from batchyard.errors import BadInput
 from batchyard.pipeline_file import reading
+from batchyard.units import counted
 
 
 @click.command(epilog=example("batchyard validate pipeline.yaml", "batchyard validate commands.txt"))
@@ -21,10 +23,12 @@ def command(file: str, settings: tuple[str, ...]) -> int:
     """
     path = Path(file)
     if reading.is_command_list(path):
+        if settings:
+            raise BadInput(f"--set goes with a pipeline; {file} is a list of commands", hint="a list has no params")
         pipeline = reading.load_list(path)
     else:
         pipeline = reading.load(path, pairs(settings))
     show_warnings(pipeline)
     children = sum(step.size for step in pipeline.steps)
-    click.echo(f"{file}: right: {len(pipeline.steps)} steps, {children} children")
+    click.echo(f"{file}: right: {counted(len(pipeline.steps), 'step')}, {counted(children, 'child', 'children')}")
     return 0

@@ -92,7 +92,12 @@ def load_list(path: Path, **settings: Unpack[ListSettings]) -> Pipeline:
     commands = None
     try:
         text = command_lists.read_text(path, notes, command_lists.MAX_FILE_BYTES)
-        commands = command_lists.commands_in(text, params, notes) if text is not None else None
+        if text is not None and text.startswith("#!"):
+            notes.wrong(
+                Place(1, 1), "this is a script, not a list of commands", "run a list that calls it, on one line"
+            )
+        elif text is not None:
+            commands = command_lists.commands_in(text, params, notes)
     except OSError as exc:
         notes.wrong(WHOLE_FILE, *command_lists.why_unreadable(path, exc, notes))
     _warn_of_idle_children(given.get("array"), commands, WHOLE_FILE, notes)

@@ -19,6 +19,8 @@ ENVIRONMENT_NAME = "this-machine"
 #: whatever of these the engine's own environment has is about another job
 _FOREIGN = (
     "AWS_BATCH_",
+    "ARRAY_SIZE",
+    "LIST_FILE_S3_PATH",
     "BATCHYARD_RUN",
     "BATCHYARD_STEP",
     "BATCHYARD_WORKSPACE",
@@ -59,6 +61,8 @@ class JobTasks:
         if start.gpus:
             gpus = ",".join(str(self.gpu_numbers[slot]) for slot in start.gpus)
             own["CUDA_VISIBLE_DEVICES"] = own["NVIDIA_VISIBLE_DEVICES"] = gpus
+            # The driver's numbers, which CUDA counts otherwise where the GPUs are not all of one kind.
+            own["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
         environ = self.base_environ.copy()
         for name, value in own.items():
             environ[name.encode()] = value.encode()

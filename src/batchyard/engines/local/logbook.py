@@ -46,8 +46,8 @@ class LogBook:
             if step not in self._made:
                 path.parent.mkdir(exist_ok=True)
                 self._made.add(step)
-            # An attempt whose engine died begins anew, and so does its log.
-            return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, 0o644)
+            # An attempt whose engine died may have done some of its commands: what they wrote stays.
+            return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
         except OSError as exc:
             raise from_os_error(exc, "write the log", path) from exc
 

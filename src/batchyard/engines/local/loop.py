@@ -72,7 +72,6 @@ class Loop:
         self._attempts_of = {job.id: row.attempts for job, _, row in jobs}
         # Requests from before this process began were the business of the one before it.
         self._last_request = max((request.id for request in store.stop_requests(0)), default=0)
-        self._grace_s = DEFAULT_GRACE_S
         self._interrupts = 0
         #: whether somebody asked for the end of the whole run
         self.was_stopped = store.value("was_stopped") is not None
@@ -84,11 +83,10 @@ class Loop:
         self._interrupts += 1
 
     def stop(self, job_ids: Iterable[str], reason: str, grace_s: float) -> None:
-        self._grace_s = grace_s
         # Last first: what depends on another stopped job then fails for this reason, and not for that one's failure.
         for job_id in reversed(list(job_ids)):
             if job_id in self._jobs:
-                self._perform(self._scheduler.terminate(job_id, reason))
+                self._perform(self._scheduler.terminate(job_id, reason), grace_s)
 
     def obey_requests(self, after: int) -> None:
         """Stops what other processes have asked to stop, since request number ``after``."""
@@ -168,6 +166,7 @@ class Loop:
             job_row = self._rows[task.job_id]
             if job_row.started_ms is None:
                 self._rows[task.job_id] = job_row._replace(started_ms=event.at_ms)
+            self._changed.add(task.job_id)
             return
         del self._running[task.job_id, task.child]
         self._take_commands(task)
@@ -200,7 +199,7 @@ class Loop:
             self._watcher.on_failure(task, row)
         self._perform(changes[1:])
 
-    def _perform(self, changes: Iterable[Change]) -> None:
+    def _perform(self, changes: Iterable[Change], grace_s: float = DEFAULT_GRACE_S) -> None:
         to_stop: list[Task] = []
         for change in changes:
             self._changed.add(change.job_id)
@@ -219,7 +218,7 @@ class Loop:
                 )
         if to_stop:
             self._runner.signal(to_stop, signal.SIGTERM)
-            kill_at = self._clock() + self._grace_s
+            kill_at = self._clock() + grace_s
             for task in to_stop:
                 heapq.heappush(self._kills, (kill_at, id(task), task))
 

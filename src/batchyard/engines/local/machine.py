@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,8 +26,21 @@ class Gpu:
     driver: str
 
 
+#: where a cgroup that we are in (a container's, say) says how much memory it may have: version 2, version 1
+_CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+
+
 def capacity(gpu_count: int) -> Resources:
-    return Resources(vcpu_count(), memory_mib(Path("/proc/meminfo").read_text()), gpu_count)
+    memory = memory_mib(Path("/proc/meminfo").read_text())
+    for path in map(Path, _CGROUP_LIMITS):
+        if path.exists():
+            memory = min(memory, cgroup_limit_mib(path.read_text()) or memory)
+    return Resources(vcpu_count(), memory, gpu_count)
+
+
+def cgroup_limit_mib(text: str) -> int | None:
+    """None where the limit's file says there is none."""
+    return int(text) // 2**20 if text.strip().isdigit() else None
 
 
 def vcpu_count() -> int:
@@ -42,14 +55,14 @@ def memory_mib(meminfo: str) -> int:
     raise ValueError("/proc/meminfo has no MemTotal line")
 
 
-def find_gpus(command: Sequence[str] = _NVIDIA_SMI) -> tuple[Gpu, ...]:
+def find_gpus(command: Sequence[str] = _NVIDIA_SMI, environ: Mapping[str, str] = os.environ) -> tuple[Gpu, ...]:
     """The GPUs that the driver knows, narrowed to CUDA_VISIBLE_DEVICES where it is set; none where it has no driver."""
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_NVIDIA_SMI_TIMEOUT_S, check=False)
+        done = subprocess.run(command, capture_output=True, timeout=_NVIDIA_SMI_TIMEOUT_S, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return ()
-    gpus = parse_nvidia_smi(done.stdout) if done.returncode == 0 else ()
-    return visible(gpus, os.environ.get("CUDA_VISIBLE_DEVICES"))
+    gpus = parse_nvidia_smi(done.stdout.decode(errors="replace")) if done.returncode == 0 else ()
+    return visible(gpus, environ.get("CUDA_VISIBLE_DEVICES"))
 
 
 def parse_nvidia_smi(text: str) -> tuple[Gpu, ...]:
@@ -64,7 +77,8 @@ def parse_nvidia_smi(text: str) -> tuple[Gpu, ...]:
 
 
 def visible(gpus: tuple[Gpu, ...], setting: str | None) -> tuple[Gpu, ...]:
-    """What CUDA_VISIBLE_DEVICES leaves. Like CUDA, it stops at the first entry that names no GPU."""
+    """What CUDA_VISIBLE_DEVICES leaves. Like CUDA, it stops at the first entry that names no GPU, and knows none at all
+    where one is named twice."""
     if setting is None:
         return gpus
     by_index = {str(gpu.index): gpu for gpu in gpus}
@@ -73,5 +87,7 @@ def visible(gpus: tuple[Gpu, ...], setting: str | None) -> tuple[Gpu, ...]:
         gpu = by_index.get(entry.strip())
         if gpu is None:
             break
+        if gpu in chosen:
+            return ()
         chosen.append(gpu)
     return tuple(chosen)

@@ -106,9 +106,9 @@ class LogReader:
                     yield from self._read_file(key)
 
     def _read_ended(self, key: tuple[str, int, int], row: AttemptRow) -> Iterator[LogChunk]:
-        if row.log_offset is None:
-            yield from self._read_file(key)
-        elif row.log_length:
+        # A file of its own is there as well where the engine died during the attempt.
+        yield from self._read_file(key)
+        if row.log_offset is not None and row.log_length:
             yield LogChunk(*key, _slice(self._folder.short_log, row.log_offset, row.log_length))
         self._given[key] = -1
 
