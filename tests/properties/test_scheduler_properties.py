@@ -213,7 +213,7 @@ class Simulation:
             self.trace.append(start)
             self.check_start(start)
             self.commit_before(start)
-            child = (start.job_id, start.index)
+            child = (start.job_id, start.child)
             self.attempts[child] += 1
             self.under_way[child] = start
         self.check_capacity()
@@ -248,7 +248,7 @@ class Simulation:
     def commit_before(self, start: Start) -> None:
         """As the loop does: an ending is on disk before anything that depends on it starts."""
         job = self.world.job(start.job_id)
-        waited_for = {parent for parent, _ in needs_of(self.world, job, start.index)}
+        waited_for = {parent for parent, _ in needs_of(self.world, job, start.child)}
         if any(id in waited_for for id, _, _ in self.unwritten.attempts):
             self.commit()
 
@@ -284,13 +284,13 @@ class Simulation:
         self.trace += changes
         for change in changes:
             if isinstance(change, Stop):
-                child = (change.job_id, change.index)
+                child = (change.job_id, change.child)
                 assert child in self.under_way and child not in self.stopping, "only what runs is stopped, once"
                 self.stopping.add(child)
             elif isinstance(change, Requeued):
                 self.unwritten.attempts[change] = None
             elif isinstance(change, Settled):
-                child = (change.job_id, change.index)
+                child = (change.job_id, change.child)
                 assert child not in self.states, "a child is settled once"
                 assert child not in self.under_way, "nothing is settled that still runs"
                 self.states[child] = change.state
@@ -308,10 +308,10 @@ class Simulation:
     # -- what must hold -------------------------------------------------------------------------------------
 
     def check_start(self, start: Start) -> None:
-        child = (start.job_id, start.index)
+        child = (start.job_id, start.child)
         job = self.world.job(start.job_id)
         assert child not in self.states and child not in self.under_way
-        for needed in needs_of(self.world, job, start.index):
+        for needed in needs_of(self.world, job, start.child):
             assert self.states.get(needed) is SUCCEEDED, f"{child} started before {needed} had succeeded"
         assert start.attempt == self.attempts[child] + 1 <= job.retry.attempts
         queue = next(queue for queue in self.world.queues if queue.name == job.queue)
@@ -339,7 +339,7 @@ class Simulation:
 
     def check_verdict(self, start: Start, outcome: Outcome, changes: list[Change]) -> None:
         """The loop relies on it: the first change is about the child that ended, and no other is."""
-        child = (start.job_id, start.index)
+        child = (start.job_id, start.child)
         verdict = changes[0]
         assert isinstance(verdict, Settled | Requeued)
         assert verdict[:3] == (*child, start.attempt)

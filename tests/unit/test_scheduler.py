@@ -86,8 +86,8 @@ def begin(scheduler: Scheduler, now_ms: int = 0) -> list[tuple[str, int]]:
     """Starts what can start now, and says which children that is."""
     starts = scheduler.place()
     for start in starts:
-        scheduler.started(start.job_id, start.index, now_ms)
-    return [(start.job_id, start.index) for start in starts]
+        scheduler.started(start.job_id, start.child, now_ms)
+    return [(start.job_id, start.child) for start in starts]
 
 
 def finish(
@@ -98,11 +98,11 @@ def finish(
     under_way = {(job_id, index): Start(job_id, index, 1, (), "") for job_id, index in scheduler.placed()}
     while not scheduler.is_over and steps:
         for start in scheduler.place():
-            scheduler.started(start.job_id, start.index, 0)
-            under_way[start.job_id, start.index] = start
+            scheduler.started(start.job_id, start.child, 0)
+            under_way[start.job_id, start.child] = start
         assert under_way, "nothing runs, nothing can start, and it is not over"
         start = under_way.pop(next(iter(under_way)))
-        changes += scheduler.ended(start.job_id, start.index, outcome_of(start))
+        changes += scheduler.ended(start.job_id, start.child, outcome_of(start))
         steps -= 1
     return changes
 
@@ -194,16 +194,16 @@ def test_a_parent_fails_only_once_all_its_children_are_over() -> None:
 def test_a_failed_child_leaves_its_siblings_alone() -> None:
     one = job("a", 5)
     scheduler = submitted(of(vcpus=1), one)
-    finish(scheduler, lambda start: BAD if start.index == 1 else OK)
+    finish(scheduler, lambda start: BAD if start.child == 1 else OK)
     assert states(scheduler, one) == [SUCCEEDED, FAILED, SUCCEEDED, SUCCEEDED, SUCCEEDED]
 
 
 def test_a_summary_counts_the_children_by_state() -> None:
     scheduler = submitted(of(vcpus=3), job("a", 6))
     starts = scheduler.place()
-    scheduler.started("a", starts[0].index, 0)
-    scheduler.started("a", starts[1].index, 0)
-    scheduler.ended("a", starts[1].index, OK)
+    scheduler.started("a", starts[0].child, 0)
+    scheduler.started("a", starts[1].child, 0)
+    scheduler.ended("a", starts[1].child, OK)
     # SUBMITTED, PENDING, RUNNABLE, STARTING, RUNNING, SUCCEEDED, FAILED
     assert scheduler.summary("a").counts == (0, 0, 3, 1, 1, 1, 0)
 
@@ -259,7 +259,7 @@ def test_sequential_runs_one_child_after_the_other() -> None:
 def test_a_failed_child_of_a_sequential_array_fails_all_that_come_after_it() -> None:
     one = job("a", 4, SEQUENTIAL)
     scheduler = submitted(of(), one)
-    changes = finish(scheduler, lambda start: BAD if start.index == 1 else OK)
+    changes = finish(scheduler, lambda start: BAD if start.child == 1 else OK)
     assert states(scheduler, one) == [SUCCEEDED, FAILED, FAILED, FAILED]
     assert Settled("a", 3, 0, FAILED, DEPENDENT) in changes
     assert changes[-1] == JobSettled("a", FAILED, StatusReason.CHILD_FAILED)
@@ -424,7 +424,7 @@ def test_a_dependency_that_has_succeeded_is_met_at_submit() -> None:
 
 def test_a_dependency_that_has_failed_fails_the_job_at_submit() -> None:
     scheduler = submitted(of(), job("a", 2))
-    finish(scheduler, lambda start: BAD if start.index else OK)
+    finish(scheduler, lambda start: BAD if start.child else OK)
     changes = [RestFailed("b", DEPENDENT), JobSettled("b", FAILED, DEPENDENT)]
     assert scheduler.submit(job("b", None, whole("a"))) == changes
     assert settled_jobs(scheduler.submit(job("c", None, whole("a:1")))) == {"c": (FAILED, DEPENDENT)}
@@ -453,7 +453,7 @@ def test_a_sequential_array_whose_counterpart_had_failed_ends_in_either_order(
 ) -> None:
     b = job("b", 4, *depends_on)
     scheduler = submitted(of(), job("a", 4))
-    finish(scheduler, lambda start: BAD if start.index == 1 else OK)
+    finish(scheduler, lambda start: BAD if start.child == 1 else OK)
     scheduler.submit(b)
     assert begin(scheduler) == [("b", 0)]
     scheduler.ended("b", 0, OK)
@@ -805,7 +805,7 @@ def test_terminating_a_child_lets_its_siblings_go_on_and_condemns_the_parent(whe
     if when == "STARTING":
         assert scheduler.terminate("a", "not this one", 1) == [Stop("a", 1)]
     for start in starts:
-        scheduler.started("a", start.index, 0)
+        scheduler.started("a", start.child, 0)
     if when == "RUNNING":
         assert scheduler.terminate("a", "not this one", 1) == [Stop("a", 1)]
         assert scheduler.terminate("a", "not this one", 1) == []
@@ -1126,7 +1126,7 @@ FAILURES = {("a", 2, 1), ("a", 3, 1), ("a", 3, 2), ("d", 1, 1), ("g", 0, 1), ("g
 
 
 def outcome_of(start: Start) -> Outcome:
-    return BAD if (start.job_id, start.index, start.attempt) in FAILURES else OK
+    return BAD if (start.job_id, start.child, start.attempt) in FAILURES else OK
 
 
 def restored(scheduler: Scheduler, jobs: list[Job], changes: list[Change]) -> Scheduler:
@@ -1134,11 +1134,11 @@ def restored(scheduler: Scheduler, jobs: list[Job], changes: list[Change]) -> Sc
     submitted(scheduler, *jobs)
     for one in jobs:
         records = [c for c in changes if isinstance(c, Settled | Requeued) and c.job_id == one.id]
-        for record in sorted(records, key=lambda record: (record.index, record.attempt)):
+        for record in sorted(records, key=lambda record: (record.child, record.attempt)):
             is_over = isinstance(record, Settled)
             end = record.state if is_over else None
             reason = record.status_reason if is_over else ""
-            scheduler.restore(one.id, record.index, record.attempt, end, reason)
+            scheduler.restore(one.id, record.child, record.attempt, end, reason)
         for change in changes:
             if isinstance(change, RestFailed) and change.job_id == one.id:
                 scheduler.terminate(one.id, change.status_reason)
@@ -1157,8 +1157,8 @@ def test_any_prefix_of_a_run_restored_comes_to_the_same_end() -> None:
         resumed = restored(of(vcpus=3), jobs, changes)
         ran = [start for start in _starts(resumed, outcome_of)]
         assert {one.id: states(resumed, one) for one in jobs} == expected
-        over = {(c.job_id, c.index) for c in changes if isinstance(c, Settled)}
-        assert over.isdisjoint((start.job_id, start.index) for start in ran)
+        over = {(c.job_id, c.child) for c in changes if isinstance(c, Settled)}
+        assert over.isdisjoint((start.job_id, start.child) for start in ran)
 
 
 def _starts(scheduler: Scheduler, outcome_of: Callable[[Start], Outcome]) -> list[Start]:

@@ -33,7 +33,7 @@ class Start(NamedTuple):
     """Start this attempt now; the capacity is already taken."""
 
     job_id: str
-    index: int
+    child: int
     attempt: int
     gpus: tuple[int, ...]
     environment: str
@@ -43,14 +43,14 @@ class Stop(NamedTuple):
     """End this running child: SIGTERM, then SIGKILL. Its ``ended`` is still to come."""
 
     job_id: str
-    index: int
+    child: int
 
 
 class Settled(NamedTuple):
     """A child has reached its final state. Attempt 0: it never started."""
 
     job_id: str
-    index: int
+    child: int
     attempt: int
     state: JobState
     status_reason: str
@@ -60,7 +60,7 @@ class Requeued(NamedTuple):
     """An attempt failed and another will follow."""
 
     job_id: str
-    index: int
+    child: int
     attempt: int
 
 

@@ -50,11 +50,11 @@ class JobTasks:
 
     def task(self, start: Start) -> Task:
         job = self.job
-        index = job.index_in_step(start.index)
+        index = job.index_in_step(start.child)
         own = {
-            "AWS_BATCH_JOB_ID": f"{self.id}:{start.index}" if job.size > 1 else self.id,
+            "AWS_BATCH_JOB_ID": f"{self.id}:{start.child}" if job.size > 1 else self.id,
             "AWS_BATCH_JOB_ATTEMPT": str(start.attempt),
-            "BATCHYARD_TOKEN": f"{self.token}.{self.number}.{start.index}.{start.attempt}.",
+            "BATCHYARD_TOKEN": f"{self.token}.{self.number}.{start.child}.{start.attempt}.",
         }
         if job.is_array:
             own["AWS_BATCH_JOB_ARRAY_INDEX"] = str(index)
@@ -66,12 +66,12 @@ class JobTasks:
         environ = self.base_environ.copy()
         for name, value in own.items():
             environ[name.encode()] = value.encode()
-        commands = job.commands_of(start.index)
+        commands = job.commands_of(start.child)
         return Task(
             job_number=self.number,
             job_id=self.id,
             step=job.step,
-            child=start.index,
+            child=start.child,
             index_in_step=index,
             attempt=start.attempt,
             turn=Turn(commands, self.done, keep_going=job.keep_going),

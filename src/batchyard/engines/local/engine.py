@@ -32,7 +32,8 @@ from batchyard.plan import Plan, PlannedJob
 
 #: open files that the engine needs beside those of its children
 _SPARE_FILES = 64
-_FILES_PER_CHILD = 4
+#: an output's pipe and file, a process; with docker also a conversation's two ends
+_FILES_PER_CHILD = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +178,7 @@ class LocalEngine:
         _allow_open_files(planning.most_at_once(self._plan, setting.capacity) * _FILES_PER_CHILD + _SPARE_FILES)
         logs = LogBook(self._folder)
         spawner = Spawner(logs)
-        runner = _runner(setting, spawner)
+        runner = _runner(setting, spawner, self._folder, environ)
         try:
             runner.end_leftovers(setting.token)
             if store.value("started_ms") is None:
@@ -266,11 +267,12 @@ def _core_job(planned: PlannedJob, ids: Mapping[str, str]) -> Job:
     )
 
 
-def _runner(setting: Setting, spawner: Spawner) -> Runner:
+def _runner(setting: Setting, spawner: Spawner, folder: RunFolder, environ: Mapping[str, str]) -> Runner:
     if setting.runner == "docker":
-        from batchyard.engines.local.containers import ContainerRunner
+        from batchyard.engines.local import containers, docker
 
-        return ContainerRunner(spawner, setting.workspace)
+        place = docker.Place(folder.run_id, setting.token, setting.workspace, folder.lists.absolute())
+        return containers.ContainerRunner(spawner, place, environ)
     return ProcessRunner(spawner)
 
 

@@ -155,7 +155,7 @@ class Loop:
             if self._uncommitted and not self._uncommitted.isdisjoint(self._depends_on[start.job_id]):
                 self.commit()
             task = self._tasks[start.job_id].task(start)
-            self._running[start.job_id, start.index] = task
+            self._running[start.job_id, start.child] = task
             self._runner.start(task)
             self._changed.add(start.job_id)
 
@@ -204,7 +204,7 @@ class Loop:
         for change in changes:
             self._changed.add(change.job_id)
             if isinstance(change, Stop):
-                to_stop.append(self._running[change.job_id, change.index])
+                to_stop.append(self._running[change.job_id, change.child])
             elif isinstance(change, Settled):
                 self._attempt_rows.append(self._never_started(change))
                 self._uncommitted.add(change.job_id)
@@ -232,7 +232,7 @@ class Loop:
         number = self._rows[change.job_id].number
         now_ms = int(self._clock() * 1000)
         state = change.state.value
-        return AttemptRow(number, change.index, 0, state, None, "", change.status_reason, None, now_ms)
+        return AttemptRow(number, change.child, 0, state, None, "", change.status_reason, None, now_ms)
 
     def _take_commands(self, task: Task) -> None:
         if task.unrecorded:

@@ -98,20 +98,11 @@ class Store:
         with _mapped_errors(path):
             # Autocommit mode: transactions are begun and ended by name, in `commit` alone.
             db = sqlite3.connect(path, timeout=30, isolation_level=None, check_same_thread=False)
-            version = db.execute("PRAGMA user_version").fetchone()[0]
-            if version > SCHEMA_VERSION:
+            try:
+                _prepare(db, path, create)
+            except BaseException:
                 db.close()
-                raise StoreIsNewer(
-                    f"{path} was written by a newer batchyard (format {version}; this one knows {SCHEMA_VERSION})",
-                    hint="upgrade batchyard, or use the version that made the run",
-                )
-            db.execute("PRAGMA journal_mode=WAL")
-            db.execute("PRAGMA synchronous=FULL")
-            if version < SCHEMA_VERSION:
-                if not create:
-                    db.close()
-                    raise StoreIsBroken(f"{path} is not a batchyard state, or was never finished")
-                db.executescript(f"BEGIN; {_SCHEMA} PRAGMA user_version={SCHEMA_VERSION}; COMMIT;")
+                raise
             return cls(db, path)
 
     def close(self) -> None:
@@ -186,6 +177,22 @@ class Store:
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
             raise
+
+
+def _prepare(db: sqlite3.Connection, path: Path, create: bool) -> None:
+    """Changes nothing in a file that turns out not to be ours."""
+    version = db.execute("PRAGMA user_version").fetchone()[0]
+    if version > SCHEMA_VERSION:
+        raise StoreIsNewer(
+            f"{path} was written by a newer batchyard (format {version}; this one knows {SCHEMA_VERSION})",
+            hint="upgrade batchyard, or use the version that made the run",
+        )
+    if version < SCHEMA_VERSION and not create:
+        raise StoreIsBroken(f"{path} is not a batchyard state, or was never finished")
+    db.execute("PRAGMA journal_mode=WAL")
+    db.execute("PRAGMA synchronous=FULL")
+    if version < SCHEMA_VERSION:
+        db.executescript(f"BEGIN; {_SCHEMA} PRAGMA user_version={SCHEMA_VERSION}; COMMIT;")
 
 
 def _marks(count: int) -> str:
