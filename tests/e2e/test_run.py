@@ -234,11 +234,11 @@ def test_logs_of_failed_children_only(yard: Yard) -> None:
 
 
 def test_a_detached_run_goes_on_by_itself(yard: Yard) -> None:
-    yard.write("list.txt", "sleep 0.5; touch done\n")
+    yard.write("list.txt", "until test -e go; do sleep 0.05; done; touch done\n")
     run = yard("run", "list.txt", "--detach").stdout.strip()
-    assert not (yard.folder / "done").exists()
     assert yard.json("status", run)["state"] == "RUNNING"
     assert "executed by process" in yard("resume", run, code=3).stderr
+    (yard.folder / "go").touch()
     assert yard.json("status", run[:-3], "--watch")["state"] == "SUCCEEDED"
     assert (yard.folder / "done").exists()
 
