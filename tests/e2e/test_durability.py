@@ -278,3 +278,18 @@ def test_the_environment_of_another_run_does_not_leak(yard: Yard) -> None:
     }
     yard("run", "list.txt", code=1, env=os.environ | stale)
     assert yard("logs", "last").stdout == "0\n"
+
+
+def test_an_engine_that_dies_while_it_stops_a_run_leaves_nothing_untold(yard: Yard) -> None:
+    yard.write("p.yaml", "name: p\nsteps:\n  - {name: a, command: trap '' TERM; touch on; sleep 60; sleep 60}\n"
+               "  - {name: b, needs: [a], command: 'true'}\n")  # fmt: skip
+    process = yard.start("run", "p.yaml")
+    yard.wait_for((yard.folder / "on").exists)
+    process.send_signal(signal.SIGINT)  # SIGTERM to the child, which ignores it
+    yard.wait_for(lambda: yard.json("status", "last")["steps"][1]["state"] == "FAILED")
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    yard("resume", "last", code=130)
+    status = yard.json("status", "last")
+    assert status["state"] == "STOPPED"
+    assert [step["reason"] for step in status["steps"]] == ["stopped by the user"] * 2

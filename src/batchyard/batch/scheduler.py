@@ -226,10 +226,13 @@ class Scheduler:
                 changes.append(Stop(job_id, index))
         return changes
 
-    def restore(self, job_id: str, index: int, attempts: int, state: JobState | None, reason: str) -> None:
+    def restore(
+        self, job_id: str, index: int, attempts: int, state: JobState | None, reason: str
+    ) -> list[Change]:
         """What an earlier process recorded of a child; call it after the submits and before the first ``place``.
 
-        ``state`` None: its attempts so far have failed and it is to be tried again.
+        ``state`` None: its attempts so far have failed and it is to be tried again. Returns what follows from it, some
+        of which the earlier process may have had no time to record.
         """
         tracked = self._jobs[job_id]
         tracked.attempts[index] = max(tracked.attempts[index], attempts)
@@ -237,9 +240,12 @@ class Scheduler:
             code = SUCCEEDED if state is JobState.SUCCEEDED else FAILED
             # What fail_fast failed has records of its own; failing it here would forget successes yet to be restored.
             fail_fast, self._fail_fast = self._fail_fast, False
-            self._settle(tracked, index, code, reason, attempts, [])
-            self._spread_news([])
+            changes: list[Change] = []
+            self._settle(tracked, index, code, reason, attempts, changes)
+            self._spread_news(changes)
             self._fail_fast = fail_fast
+            return changes[1:]
+        return []
 
     # -- what to do next ------------------------------------------------------------------------------------
 

@@ -100,6 +100,8 @@ def shared_environment(job: PlannedJob, folder: RunFolder, workspace: Path) -> d
     hidden = {} if job.resources.gpus else {"CUDA_VISIBLE_DEVICES": ""}
     told = {
         **hidden,
+        # Commands start in the workspace, and a shell would say so.
+        "PWD": str(workspace),
         **job.env,
         "AWS_BATCH_JQ_NAME": QUEUE_NAME,
         "AWS_BATCH_CE_NAME": ENVIRONMENT_NAME,

@@ -16,7 +16,7 @@ from types import FrameType
 from batchyard import plan as planning
 from batchyard.batch.jobs import Dependency, DependencyType, Job, JobState, Resources
 from batchyard.batch.queues import ComputeEnvironment, Queue
-from batchyard.batch.scheduler import Scheduler
+from batchyard.batch.scheduler import Change, Scheduler
 from batchyard.engines.base import AttemptDetail, JobDetail, LogChunk, RunState
 from batchyard.engines.local import children, reading
 from batchyard.engines.local.lock import Holder, RunLock, holder_of
@@ -183,8 +183,9 @@ class LocalEngine:
             runner.end_leftovers(setting.token)
             if store.value("started_ms") is None:
                 store.commit(values=[("started_ms", str(int(self._clock() * 1000)))])
-            scheduler, jobs = self._restored(setting, environ)
+            scheduler, jobs, changes = self._restored(setting, environ)
             loop = Loop(scheduler, runner, store, logs, jobs, watcher, self._clock)
+            loop.catch_up(changes)
             if carry_out_old_stops:
                 loop.obey_requests(after=0)
             with _signals_to(loop, spawner.wake_fd):
@@ -200,7 +201,7 @@ class LocalEngine:
 
     def _restored(
         self, setting: Setting, environ: Mapping[str, str]
-    ) -> tuple[Scheduler, list[tuple[Job, children.JobTasks, JobRow]]]:
+    ) -> tuple[Scheduler, list[tuple[Job, children.JobTasks, JobRow]], list[Change]]:
         """The scheduler as it was when the last process stopped, from the rows it left."""
         rows = self._store.jobs()
         ids = {row.step: row.id for row in rows}
@@ -216,13 +217,14 @@ class LocalEngine:
             job = _core_job(planned, ids)
             scheduler.submit(job)
             jobs.append((job, self._tasks(row, planned, setting, environ), row))
+        changes: list[Change] = []
         for row in rows:
             for attempt in self._store.attempts(row.number):
                 state = None if attempt.state is None else JobState(attempt.state)
-                scheduler.restore(row.id, attempt.child, attempt.attempt, state, attempt.status_reason)
+                changes += scheduler.restore(row.id, attempt.child, attempt.attempt, state, attempt.status_reason)
             if row.rest_reason is not None:
-                scheduler.terminate(row.id, row.rest_reason)
-        return scheduler, jobs
+                changes += scheduler.terminate(row.id, row.rest_reason)
+        return scheduler, jobs, changes
 
     def _tasks(
         self, row: JobRow, planned: PlannedJob, setting: Setting, environ: Mapping[str, str]

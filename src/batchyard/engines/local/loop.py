@@ -88,6 +88,10 @@ class Loop:
             if job_id in self._jobs:
                 self._perform(self._scheduler.terminate(job_id, reason), grace_s)
 
+    def catch_up(self, changes: Iterable[Change]) -> None:
+        """Records what follows from what an earlier process recorded, and it had no time to."""
+        self._perform(changes)
+
     def obey_requests(self, after: int) -> None:
         """Stops what other processes have asked to stop, since request number ``after``."""
         for request in self._store.stop_requests(after):
@@ -213,9 +217,10 @@ class Loop:
                 self._rows[change.job_id] = row._replace(rest_reason=change.status_reason)
             elif isinstance(change, JobSettled):
                 row = self._rows[change.job_id]
-                self._rows[change.job_id] = row._replace(
-                    status_reason=change.status_reason, ended_ms=int(self._clock() * 1000)
-                )
+                if row.ended_ms is None:  # else it is told again, after a resume
+                    self._rows[change.job_id] = row._replace(
+                        status_reason=change.status_reason, ended_ms=int(self._clock() * 1000)
+                    )
         if to_stop:
             self._runner.signal(to_stop, signal.SIGTERM)
             kill_at = self._clock() + grace_s

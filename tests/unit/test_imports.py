@@ -1,0 +1,146 @@
+"""The direction of imports, held by walking them: docs/design.md, "The rooms"."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import cache
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+import batchyard
+
+ROOT = Path(batchyard.__file__).parent
+
+#: the user's side: values, and functions of them
+PURE = ("errors", "units", "pipeline", "pipeline_file", "plan", "shard", "folder")
+#: room -> the rooms and modules of ours that it may import; itself is understood
+MAY_IMPORT = {
+    **dict.fromkeys(PURE, (*PURE, "batch.jobs")),
+    "errors": (),
+    "batch": ("errors",),
+    "engines": ("batch", *PURE),
+    "runs": ("engines", "batch", *PURE),
+    "status": ("runs", "engines", "batch", *PURE),
+    "launch": ("status", "runs", "engines", "batch", *PURE),
+    "report": ("status", "runs", "engines", "batch", *PURE),
+}
+#: library -> the only rooms that may import it
+LIBRARIES = {
+    "boto3": ("aws", "worker", "emulator"),
+    "botocore": ("aws", "worker", "emulator"),
+    "click": ("cli",),
+    "rich": ("cli",),
+    "yaml": ("pipeline_file",),
+    "sqlite3": ("engines",),
+}
+
+
+def name_of(path: Path) -> str:
+    parts = ("batchyard", *path.relative_to(ROOT).with_suffix("").parts)
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {name_of(path): path for path in sorted(ROOT.rglob("*.py"))}
+
+
+@cache
+def tree_of(module: str) -> ast.Module:
+    return ast.parse(MODULES[module].read_text(encoding="utf-8"))
+
+
+def imports(module: str, nodes: Iterator[ast.AST] | None = None) -> set[str]:
+    """The full names of the modules that it imports, wherever the statement stands."""
+    found: set[str] = set()
+    for node in nodes or ast.walk(tree_of(module)):
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert not node.level, f"{module} has a relative import, which this test cannot follow"
+            assert node.module is not None
+            # `from batchyard import plan` imports a module, `from batchyard.plan import Plan` a name in one.
+            names = {f"{node.module}.{alias.name}" for alias in node.names}
+            found |= {name if name in MODULES else node.module for name in names}
+    return found
+
+
+def imports_at_once(module: str) -> set[str]:
+    """Those of its own top level: what happens when the module is imported."""
+    return imports(module, iter(tree_of(module).body))
+
+
+def room_of(module: str) -> str:
+    return [*module.split("."), ""][1]
+
+
+def is_in(module: str, room: str) -> bool:
+    return f"{module}.".startswith(f"batchyard.{room}.")
+
+
+def test_the_walk_finds_what_is_imported() -> None:
+    assert "batchyard.batch.jobs" in imports("batchyard.plan")
+    assert "batchyard.shard" in imports("batchyard.plan")  # from batchyard import shard
+    assert "click" in imports("batchyard.cli.main")
+
+
+def test_every_room_of_the_table_is_there() -> None:
+    assert set(MAY_IMPORT) <= {room_of(module) for module in MODULES}
+
+
+@pytest.mark.parametrize("room", MAY_IMPORT)
+def test_a_room_imports_only_what_is_below_it(room: str) -> None:
+    wrong = [
+        f"{module} imports {imported}"
+        for module in MODULES
+        if is_in(module, room)
+        for imported in sorted(imports(module))
+        if imported.startswith("batchyard.")  # the package itself has only its version
+        if not any(is_in(imported, allowed) for allowed in (room, *MAY_IMPORT[room]))
+    ]
+    assert wrong == []
+
+
+def test_nothing_below_it_imports_the_command_line() -> None:
+    importers = [module for module in MODULES if any(is_in(name, "cli") for name in imports(module))]
+    assert [module for module in importers if room_of(module) not in ("cli", "__main__")] == []
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_a_library_is_imported_only_in_its_rooms(library: str) -> None:
+    importers = [m for m in MODULES if any(name.split(".")[0] == library for name in imports(m))]
+    assert [module for module in importers if room_of(module) not in LIBRARIES[library]] == []
+
+
+def test_no_module_imports_itself_in_a_ring() -> None:
+    graph = {module: imports_at_once(module) & set(MODULES) - {module} for module in MODULES}
+    assert len(list(TopologicalSorter(graph).static_order())) == len(MODULES)
+
+
+# -- what is loaded -------------------------------------------------------------------------------------------
+
+
+def loaded_by(statement: str) -> set[str]:
+    """The modules that a fresh interpreter has loaded after the statement."""
+    script = f"{statement}\nimport sys\nprint(*sys.modules, sep='\\n')"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    return set(done.stdout.split())
+
+
+def test_the_command_starts_without_yaml_sqlite_rich_or_an_engine() -> None:
+    loaded = loaded_by("import batchyard.cli.main")
+    assert "batchyard.cli.main" in loaded
+    assert loaded.isdisjoint({"yaml", "sqlite3", "rich", "boto3", "asyncio"})
+    assert [name for name in loaded if is_in(name, "engines") or is_in(name, "batch")] == []
+
+
+def test_the_package_itself_loads_nothing_of_ours() -> None:
+    assert {name for name in loaded_by("import batchyard") if name.startswith("batchyard")} == {"batchyard"}
+
+
+def test_the_rules_of_batch_load_no_library_and_nothing_that_could_act() -> None:
+    loaded = loaded_by("import batchyard.batch.scheduler")
+    assert loaded.isdisjoint({"sqlite3", "subprocess", "socket", "yaml", "click", "asyncio"})
