@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from batchyard.batch import retry
+from batchyard.batch.changes import Change, JobSettled, Requeued, RestFailed, Settled, Start, Stop
 from batchyard.batch.jobs import (
     OUT_OF_MEMORY,
     Action,
@@ -29,7 +30,7 @@ from batchyard.batch.jobs import (
     StatusReason,
 )
 from batchyard.batch.queues import ComputeEnvironment, Queue
-from batchyard.batch.scheduler import Change, JobSettled, Requeued, RestFailed, Scheduler, Settled, Start, Stop
+from batchyard.batch.scheduler import Scheduler
 
 SUCCEEDED, FAILED = JobState.SUCCEEDED, JobState.FAILED
 Child = tuple[str, int]

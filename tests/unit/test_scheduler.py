@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from batchyard.batch.changes import Change, JobSettled, Requeued, RestFailed, Settled, Start, Stop
 from batchyard.batch.jobs import (
     Action,
     Dependency,
@@ -21,17 +22,7 @@ from batchyard.batch.jobs import (
     StatusReason,
 )
 from batchyard.batch.queues import ComputeEnvironment, Queue
-from batchyard.batch.scheduler import (
-    Change,
-    InvalidJob,
-    JobSettled,
-    Requeued,
-    RestFailed,
-    Scheduler,
-    Settled,
-    Start,
-    Stop,
-)
+from batchyard.batch.scheduler import InvalidJob, Scheduler
 
 SUBMITTED, PENDING, RUNNABLE, STARTING, RUNNING, SUCCEEDED, FAILED = JobState
 OK = Outcome(0)

@@ -8,108 +8,20 @@ answers. The same events in the same order always give the same answers, which i
 from __future__ import annotations
 
 import heapq
-from bisect import insort
 from collections import deque
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
 
 from batchyard.batch import retry
 from batchyard.batch.capacity import Consumables, Room
+from batchyard.batch.changes import Change, JobSettled, JobSummary, Requeued, RestFailed, Settled, Start, Stop
 from batchyard.batch.jobs import Action, DependencyType, Job, JobState, Outcome, Resources, StatusReason
+from batchyard.batch.lines import Line, Pass
 from batchyard.batch.queues import ComputeEnvironment, Queue
-from batchyard.batch.tracking import (
-    FAILED,
-    RUNNABLE,
-    RUNNING,
-    STARTING,
-    STATES,
-    SUCCEEDED,
-    Placement,
-    TrackedJob,
-)
-
-
-class Start(NamedTuple):
-    """Start this attempt now; the capacity is already taken."""
-
-    job_id: str
-    child: int
-    attempt: int
-    gpus: tuple[int, ...]
-    environment: str
-
-
-class Stop(NamedTuple):
-    """End this running child: SIGTERM, then SIGKILL. Its ``ended`` is still to come."""
-
-    job_id: str
-    child: int
-
-
-class Settled(NamedTuple):
-    """A child has reached its final state. Attempt 0: it never started."""
-
-    job_id: str
-    child: int
-    attempt: int
-    state: JobState
-    status_reason: str
-
-
-class Requeued(NamedTuple):
-    """An attempt failed and another will follow."""
-
-    job_id: str
-    child: int
-    attempt: int
-
-
-class RestFailed(NamedTuple):
-    """Every child of the job that had not been placed has failed for this reason: one record for a million."""
-
-    job_id: str
-    status_reason: str
-
-
-class JobSettled(NamedTuple):
-    """All children of the job have ended."""
-
-    job_id: str
-    state: JobState
-    status_reason: str
-
-
-Change = Stop | Settled | Requeued | RestFailed | JobSettled
-
-
-class JobSummary(NamedTuple):
-    job_id: str
-    state: JobState
-    #: number of children in each state, in JobState's order
-    counts: tuple[int, ...]
+from batchyard.batch.tracking import FAILED, RUNNABLE, RUNNING, STATES, SUCCEEDED, TrackedJob
 
 
 class InvalidJob(ValueError):
     """The job cannot be accepted: the message says why."""
-
-
-class _Line:
-    """A queue's waiting line."""
-
-    __slots__ = ("front", "jobs", "queue", "rooms")
-
-    def __init__(self, queue: Queue, rooms: list[Room]) -> None:
-        self.queue = queue
-        self.rooms = rooms
-        #: children to be tried again, ahead of everything else
-        self.front: deque[tuple[TrackedJob, int]] = deque()
-        #: jobs with RUNNABLE children, in the order of their submission
-        self.jobs: list[TrackedJob] = []
-
-    def add(self, tracked: TrackedJob) -> None:
-        if not tracked.is_in_line:
-            tracked.is_in_line = True
-            insort(self.jobs, tracked, key=lambda waiting: waiting.number)
 
 
 class Scheduler:
@@ -123,7 +35,7 @@ class Scheduler:
     ) -> None:
         rooms = {environment.name: Room(environment) for environment in environments}
         ordered = sorted(queues, key=lambda queue: -queue.priority)
-        self._lines = {q.name: _Line(q, [rooms[name] for name in q.environments]) for q in ordered}
+        self._lines = {q.name: Line(q, [rooms[name] for name in q.environments]) for q in ordered}
         self._consumables = Consumables(dict(consumables or {}))
         self._jobs: dict[str, TrackedJob] = {}
         self._unsettled = 0
@@ -226,9 +138,7 @@ class Scheduler:
                 changes.append(Stop(job_id, index))
         return changes
 
-    def restore(
-        self, job_id: str, index: int, attempts: int, state: JobState | None, reason: str
-    ) -> list[Change]:
+    def restore(self, job_id: str, index: int, attempts: int, state: JobState | None, reason: str) -> list[Change]:
         """What an earlier process recorded of a child; call it after the submits and before the first ``place``.
 
         ``state`` None: its attempts so far have failed and it is to be tried again. Returns what follows from it, some
@@ -254,7 +164,7 @@ class Scheduler:
         starts: list[Start] = []
         for line in self._lines.values():
             if line.front or line.jobs:
-                _Pass(line, self._consumables, starts).run()
+                Pass(line, self._consumables, starts).run()
         return starts
 
     @property
@@ -410,90 +320,3 @@ class Scheduler:
 def _is_child_of(job: Job, child: str) -> bool:
     is_number = child.isascii() and child.isdigit()
     return job.array_size is not None and is_number and int(child) < job.size
-
-
-class _Pass:
-    """One walk along a queue's line.
-
-    A child that does not fit keeps what it waits for: behind one that lacks vCPUs or memory nothing starts, so that
-    a large child is never starved by small ones; behind one that lacks only GPUs, children without GPUs may pass.
-    A child that waits for a consumable resource holds up only its own job.
-    """
-
-    __slots__ = ("consumables", "gpus_are_held", "line", "starts")
-
-    def __init__(self, line: _Line, consumables: Consumables, starts: list[Start]) -> None:
-        self.line = line
-        self.consumables = consumables
-        self.starts = starts
-        self.gpus_are_held = False
-
-    def run(self) -> None:
-        if self.line.front and not self._retries():
-            return
-        emptied = False
-        for tracked in self.line.jobs:
-            ready = tracked.ready
-            while ready:
-                if tracked.codes[ready[0]] != RUNNABLE:
-                    ready.popleft()
-                    continue
-                room = self._room(tracked.job)
-                if room is None:
-                    break
-                self._start(tracked, ready.popleft(), room)
-            if not ready:
-                tracked.is_in_line = False
-                emptied = True
-            elif self._is_closed(tracked.job):
-                break
-        if emptied:
-            self.line.jobs = [tracked for tracked in self.line.jobs if tracked.is_in_line]
-
-    def _retries(self) -> bool:
-        """The children at the front; False where one of them closes the line."""
-        front, self.line.front = self.line.front, deque()
-        while front:
-            tracked, index = front.popleft()
-            if tracked.codes[index] != RUNNABLE:
-                continue
-            room = self._room(tracked.job)
-            if room is not None:
-                self._start(tracked, index, room)
-                continue
-            self.line.front.append((tracked, index))
-            if self._is_closed(tracked.job):
-                self.line.front.extend(front)
-                return False
-        return True
-
-    def _room(self, job: Job) -> Room | None:
-        wanted = job.resources
-        if wanted.gpus and self.gpus_are_held:
-            return None
-        if job.consumables and not self.consumables.have(job.consumables):
-            return None
-        for room in self.line.rooms:
-            if room.has_room(wanted):
-                return room
-        return None
-
-    def _is_closed(self, job: Job) -> bool:
-        """After a child found no room: may nothing behind it start either?"""
-        if job.consumables and not self.consumables.have(job.consumables):
-            return False
-        if job.resources.gpus:
-            self.gpus_are_held = True
-            return not any(room.has_room_but_for_gpus(job.resources) for room in self.line.rooms)
-        return True
-
-    def _start(self, tracked: TrackedJob, index: int, room: Room) -> None:
-        job = tracked.job
-        gpus = room.take(job.resources)
-        if job.consumables:
-            self.consumables.take(job.consumables)
-        tracked.placed[index] = Placement(room, gpus)
-        tracked.move(index, STARTING)
-        tracked.attempts[index] += 1
-        name = room.environment.name
-        self.starts.append(Start(job.id, index, tracked.attempts[index], gpus, name))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from batchyard.batch.scheduler import Start
+from batchyard.batch.changes import Start
 from batchyard.engines.local.runner import Task
 from batchyard.folder import RunFolder
 from batchyard.plan import PlannedJob

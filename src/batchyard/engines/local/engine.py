@@ -14,9 +14,10 @@ from pathlib import Path
 from types import FrameType
 
 from batchyard import plan as planning
+from batchyard.batch.changes import Change
 from batchyard.batch.jobs import Dependency, DependencyType, Job, JobState, Resources
 from batchyard.batch.queues import ComputeEnvironment, Queue
-from batchyard.batch.scheduler import Change, Scheduler
+from batchyard.batch.scheduler import Scheduler
 from batchyard.engines.base import AttemptDetail, JobDetail, LogChunk, RunState
 from batchyard.engines.local import children, reading
 from batchyard.engines.local.lock import Holder, RunLock, holder_of

@@ -12,16 +12,9 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
+from batchyard.batch.changes import Change, JobSettled, RestFailed, Settled, Start, Stop
 from batchyard.batch.jobs import DependencyType, Job, JobState
-from batchyard.batch.scheduler import (
-    Change,
-    JobSettled,
-    RestFailed,
-    Scheduler,
-    Settled,
-    Start,
-    Stop,
-)
+from batchyard.batch.scheduler import Scheduler
 from batchyard.engines.local.children import JobTasks
 from batchyard.engines.local.logbook import LogBook
 from batchyard.engines.local.runner import Ended, Runner, Started, Task
