@@ -1,0 +1,131 @@
+"""What is said to docker and what its answers mean, without docker; the answers are recorded ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from batchyard.batch.jobs import Resources
+from batchyard.engines.local import docker
+from batchyard.engines.local.docker import Place, User
+from batchyard.engines.local.runner import Task
+from batchyard.shard import Turn
+
+PLACE = Place("p-20261116-0123ab", "by00", Path("/data/a, b"), Path("/data/a, b/.batchyard/runs/p/lists"))
+ROOT = User((), "root")
+ANN = User(("--user", "1000:100"), "ann")
+
+
+def task(**fields: Any) -> Task:
+    given: dict[str, Any] = {"own_environ": {"AWS_BATCH_JOB_ID": "x"}, "resources": Resources(2, 512), **fields}
+    return Task(0, "x", "s", 0, 0, 1, Turn(range(1)), str, {}, image="im:1", **given)
+
+
+def argv(one: Task, place: Place = PLACE, user: User = ROOT) -> list[str]:
+    return docker.create_argv(one, "n", place, user, docker.environ_of(one, user))
+
+
+def after(words: list[str], flag: str) -> list[str]:
+    return [words[n + 1] for n, word in enumerate(words) if word == flag]
+
+
+def test_limits() -> None:
+    words = argv(task(shm_mib=64))
+    assert words[0] == "create"
+    assert words[-1] == "im:1"
+    assert after(words, "--cpu-shares") == ["2048"]
+    assert after(words, "--memory") == after(words, "--memory-swap") == ["512m"]
+    assert after(words, "--shm-size") == ["64m"]
+    assert after(words, "--network") == ["host"]
+    assert "--gpus" not in words
+    assert "--interactive" not in words
+    assert "--interactive" in argv(task(has_several=True))
+    assert after(argv(task(resources=Resources(1000, 512))), "--cpu-shares") == ["262144"]
+
+
+def test_gpus_are_the_drivers_outside_and_counted_from_0_inside() -> None:
+    told = {"CUDA_VISIBLE_DEVICES": "2,5", "NVIDIA_VISIBLE_DEVICES": "2,5"}
+    one = task(own_environ=told, resources=Resources(1, 512, 2), gpus=(0, 1))
+    assert after(argv(one), "--gpus") == ['"device=2,5"']
+    assert docker.environ_of(one, ROOT) == {"CUDA_VISIBLE_DEVICES": "0,1", "NVIDIA_VISIBLE_DEVICES": "2,5"}
+
+
+def test_mounts() -> None:
+    (workspace,) = after(argv(task()), "--mount")
+    assert workspace == 'type=bind,"source=/data/a, b","target=/data/a, b"'
+    elsewhere = Place("p", "by00", Path("/w"), Path("/home/lists"))
+    assert after(argv(task(), elsewhere), "--mount") == [
+        "type=bind,source=/w,target=/w",
+        "type=bind,source=/home/lists,target=/home/lists,readonly",
+    ]
+
+
+def test_values_go_by_the_clients_environment_unless_they_would_change_the_client() -> None:
+    own = {"SECRET": "s", "PATH": "/opt/bin", "DOCKER_HOST": "tcp://x", "LD_PRELOAD": "y.so"}
+    one = task(own_environ=own)
+    told = after(argv(one), "--env")
+    assert told[1:] == ["SECRET", "PATH=/opt/bin", "DOCKER_HOST=tcp://x", "LD_PRELOAD=y.so"]
+    base = {b"PATH": b"/bin"}
+    assert docker.client_environ(base, own) == {b"PATH": b"/bin", b"SECRET": b"s"}
+
+
+def test_whom_a_container_runs_as() -> None:
+    assert docker.user_flags(0, 0, [0, 4], is_rootless=False) == ()
+    assert docker.user_flags(1000, 100, [100, 27], is_rootless=False) == ("--user", "1000:100", "--group-add=27")
+    assert docker.user_flags(1000, 100, [100, 27], is_rootless=True) == ()
+    assert docker.environ_of(task(), ROOT) == {"AWS_BATCH_JOB_ID": "x"}
+    assert docker.environ_of(task(), ANN) == {"HOME": "/tmp", "USER": "ann", "AWS_BATCH_JOB_ID": "x"}
+    assert docker.environ_of(task(own_environ={"HOME": "/h"}), ANN)["HOME"] == "/h"
+
+
+PULL_28 = """\
+Unable to find image 'nobody/nothing:1' locally
+1: Pulling from nobody/nothing
+docker: Error response from daemon: pull access denied for nobody/nothing, repository does not exist or may require \
+'docker login': denied: requested access to the resource is denied
+
+Run 'docker create --help' for more information
+"""
+PULLED_THEN_REFUSED = """\
+Unable to find image 'debian:12' locally
+12: Pulling from library/debian
+Digest: sha256:0123
+Status: Downloaded newer image for debian:12
+Error response from daemon: Minimum memory limit allowed is 6MB
+"""
+
+
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        (
+            PULL_28,
+            "CannotPullContainerError: Error response from daemon: pull access denied for nobody/nothing, repository "
+            "does not exist or may require 'docker login': denied: requested access to the resource is denied",
+        ),
+        (
+            PULLED_THEN_REFUSED,
+            "CannotCreateContainerError: Error response from daemon: Minimum memory limit allowed is 6MB",
+        ),
+        ("invalid reference format\n", "CannotCreateContainerError: invalid reference format"),
+        ("", "CannotCreateContainerError: "),
+    ],
+)
+def test_why_a_container_was_not_made(said: str, reason: str) -> None:
+    assert docker.why_not_created(said) == reason
+
+
+def test_a_reason_is_no_longer_than_aws_allows() -> None:
+    assert len(docker.reason("CannotStartContainerError", "x" * 1000)) == 255
+
+
+def test_states() -> None:
+    text = '{"Status":"%s","Running":false,"OOMKilled":%s,"ExitCode":%d,"Error":"%s"}'
+    refused = docker.parse_state(text % ("created", "false", 128, "could not select device driver"))
+    assert refused.never_started
+    assert refused.error == "could not select device driver"
+    killed = docker.parse_state(text % ("exited", "true", 137, ""))
+    assert (killed.is_over, killed.never_started, killed.was_out_of_memory) == (True, False, True)
+    assert not docker.parse_state(text % ("running", "false", 0, "")).is_over
