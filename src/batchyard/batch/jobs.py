@@ -130,6 +130,10 @@ class Job:
     depends_on: tuple[Dependency, ...] = ()
     retry: RetryStrategy = RetryStrategy()
     timeout_s: int | None = None
+    #: who it is for, in a queue with a fair-share policy
+    share: str = ""
+    #: within its share the higher goes first
+    priority: int = 0
     #: (consumable resource, quantity) that each child holds while it runs
     consumables: tuple[tuple[str, int], ...] = ()
 

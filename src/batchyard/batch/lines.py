@@ -4,22 +4,39 @@ from __future__ import annotations
 
 from bisect import insort
 from collections import deque
+from collections.abc import Iterator
+from typing import NamedTuple
 
+from batchyard.batch import blocked
 from batchyard.batch.capacity import Consumables, Room
 from batchyard.batch.changes import Start
-from batchyard.batch.jobs import Job
-from batchyard.batch.queues import Queue
+from batchyard.batch.jobs import Job, Resources
+from batchyard.batch.queues import FairShare, Queue
+from batchyard.batch.shares import ShareUse
 from batchyard.batch.tracking import RUNNABLE, STARTING, Placement, TrackedJob
+
+
+class Blocked(NamedTuple):
+    """A child at the head of a line that can never start."""
+
+    tracked: TrackedJob
+    child: int
+    reason: str
+    since_ms: int
 
 
 class Line:
     """A queue's waiting line."""
 
-    __slots__ = ("front", "jobs", "queue", "rooms")
+    __slots__ = ("blocked", "front", "jobs", "queue", "rooms", "use")
 
     def __init__(self, queue: Queue, rooms: list[Room]) -> None:
         self.queue = queue
         self.rooms = rooms
+        #: what its shares have used, where it has a policy
+        self.use = ShareUse(queue.fair_share.decay_s) if queue.fair_share else None
+        #: the head, where it can never start
+        self.blocked: Blocked | None = None
         #: children to be tried again, ahead of everything else
         self.front: deque[tuple[TrackedJob, int]] = deque()
         #: jobs with RUNNABLE children, in the order of their submission
@@ -30,6 +47,34 @@ class Line:
             tracked.is_in_line = True
             insort(self.jobs, tracked, key=lambda waiting: waiting.number)
 
+    def waiting(self) -> Iterator[tuple[TrackedJob, int]]:
+        """The RUNNABLE children, in the order in which they came, those to be tried again first."""
+        for tracked, index in self.front:
+            if tracked.codes[index] == RUNNABLE:
+                yield tracked, index
+        for tracked in self.jobs:
+            for index in tracked.ready:
+                if tracked.codes[index] == RUNNABLE:
+                    yield tracked, index
+
+    def look_at_head(self, machine: Resources | None, now_ms: int) -> Blocked | None:
+        """Notes whether the first child can ever start; returns it if that has lasted longer than the queue allows."""
+        tracked, index = next(self.waiting(), (None, 0))
+        environments = [room.environment for room in self.rooms]
+        reason = blocked.reason(tracked.job.resources, environments, machine) if tracked else ""
+        if tracked is None or not reason:
+            self.blocked = None
+            return None
+        before, self.blocked = self.blocked, Blocked(tracked, index, reason, now_ms)
+        if before is not None and before[:3] == self.blocked[:3]:
+            self.blocked = before
+        lasted_ms = now_ms - self.blocked.since_ms
+        for limit in self.queue.time_limits:
+            if limit.reason == blocked.code(reason) and lasted_ms >= limit.max_time_s * 1000:
+                expired, self.blocked = self.blocked, None
+                return expired
+        return None
+
 
 class Pass:
     """One walk along a queue's line.
@@ -39,10 +84,11 @@ class Pass:
     A child that waits for a consumable resource holds up only its own job.
     """
 
-    __slots__ = ("consumables", "gpus_are_held", "line", "starts")
+    __slots__ = ("consumables", "gpus_are_held", "line", "now_ms", "starts")
 
-    def __init__(self, line: Line, consumables: Consumables, starts: list[Start]) -> None:
+    def __init__(self, line: Line, consumables: Consumables, starts: list[Start], now_ms: int) -> None:
         self.line = line
+        self.now_ms = now_ms
         self.consumables = consumables
         self.starts = starts
         self.gpus_are_held = False
@@ -50,24 +96,47 @@ class Pass:
     def run(self) -> None:
         if self.line.front and not self._retries():
             return
-        emptied = False
+        if self.line.queue.fair_share is None:
+            self._in_order()
+        else:
+            self._by_share(self.line.queue.fair_share)
+        if any(not tracked.is_in_line for tracked in self.line.jobs):
+            self.line.jobs = [tracked for tracked in self.line.jobs if tracked.is_in_line]
+
+    def _in_order(self) -> None:
         for tracked in self.line.jobs:
-            ready = tracked.ready
-            while ready:
-                if tracked.codes[ready[0]] != RUNNABLE:
-                    ready.popleft()
-                    continue
+            while (index := _next_ready(tracked)) is not None:
                 room = self._room(tracked.job)
                 if room is None:
                     break
-                self._start(tracked, ready.popleft(), room)
-            if not ready:
-                tracked.is_in_line = False
-                emptied = True
-            elif self._is_closed(tracked.job):
+                tracked.ready.popleft()
+                self._start(tracked, index, room)
+            if tracked.is_in_line and self._is_closed(tracked.job):
                 break
-        if emptied:
-            self.line.jobs = [tracked for tracked in self.line.jobs if tracked.is_in_line]
+
+    def _by_share(self, policy: FairShare) -> None:
+        """Child by child: the share that has used least, in it the highest priority, then who came first."""
+        assert self.line.use is not None
+        use = self.line.use
+        waiting = sorted(self.line.jobs, key=lambda t: (-t.job.priority, t.number))
+        waiting = [tracked for tracked in waiting if _next_ready(tracked) is not None]
+        active = {tracked.job.share for tracked in waiting} | use.lately(self.now_ms)
+        held_back = policy.reserved(len(active))
+        while waiting:
+            # min takes the first of equals, and within a share the list is in order.
+            tracked = min(waiting, key=lambda t: _weighted(t.job.share, use, policy, self.now_ms))
+            index = _next_ready(tracked)
+            if index is None:
+                waiting.remove(tracked)
+                continue
+            room = self._room(tracked.job, held_back)
+            if room is not None:
+                tracked.ready.popleft()
+                self._start(tracked, index, room)
+            elif self._is_closed(tracked.job):
+                return
+            else:
+                waiting.remove(tracked)
 
     def _retries(self) -> bool:
         """The children at the front; False where one of them closes the line."""
@@ -86,14 +155,16 @@ class Pass:
                 return False
         return True
 
-    def _room(self, job: Job) -> Room | None:
+    def _room(self, job: Job, held_back: float = 0.0) -> Room | None:
+        """``held_back``: the part of each environment's vCPUs that must stay free."""
         wanted = job.resources
         if wanted.gpus and self.gpus_are_held:
             return None
         if job.consumables and not self.consumables.have(job.consumables):
             return None
         for room in self.line.rooms:
-            if room.has_room(wanted):
+            spared = held_back * room.environment.capacity.vcpus
+            if room.has_room(wanted) and room.free_vcpus - wanted.vcpus >= spared:
                 return room
         return None
 
@@ -112,7 +183,24 @@ class Pass:
         if job.consumables:
             self.consumables.take(job.consumables)
         tracked.placed[index] = Placement(room, gpus)
+        if self.line.use is not None:
+            self.line.use.change(job.share, job.resources.vcpus, self.now_ms)
         tracked.move(index, STARTING)
         tracked.attempts[index] += 1
         name = room.environment.name
         self.starts.append(Start(job.id, index, tracked.attempts[index], gpus, name))
+
+
+def _next_ready(tracked: TrackedJob) -> int | None:
+    """The job's next RUNNABLE child; where it has none it leaves the line."""
+    ready = tracked.ready
+    while ready and tracked.codes[ready[0]] != RUNNABLE:
+        ready.popleft()
+    if ready:
+        return ready[0]
+    tracked.is_in_line = False
+    return None
+
+
+def _weighted(share: str, use: ShareUse, policy: FairShare, now_ms: int) -> float:
+    return use.recent(share, now_ms) * policy.weight_of(share)

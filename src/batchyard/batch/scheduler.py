@@ -10,13 +10,15 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from itertools import islice
 
-from batchyard.batch import retry
+from batchyard.batch import blocked, retry
 from batchyard.batch.capacity import Consumables, Room
 from batchyard.batch.changes import Change, JobSettled, JobSummary, Requeued, RestFailed, Settled, Start, Stop
 from batchyard.batch.jobs import Action, DependencyType, Job, JobState, Outcome, Resources, StatusReason
 from batchyard.batch.lines import Line, Pass
-from batchyard.batch.queues import ComputeEnvironment, Queue
+from batchyard.batch.queues import QUEUE_DELETED, TIME_LIMIT, ComputeEnvironment, Queue
 from batchyard.batch.tracking import FAILED, RUNNABLE, RUNNING, STATES, SUCCEEDED, TrackedJob
 
 
@@ -31,11 +33,19 @@ class Scheduler:
         environments: Iterable[ComputeEnvironment],
         consumables: Mapping[str, int] | None = None,
         *,
+        machine: Resources | None = None,
         fail_fast: bool = False,
     ) -> None:
-        rooms = {environment.name: Room(environment) for environment in environments}
-        ordered = sorted(queues, key=lambda queue: -queue.priority)
-        self._lines = {q.name: Line(q, [rooms[name] for name in q.environments]) for q in ordered}
+        """``machine``: what all environments share, where they are pretended on one."""
+        self._machine = Room(ComputeEnvironment("machine", machine)) if machine else None
+        self._rooms: dict[str, Room] = {}
+        self._lines: dict[str, Line] = {}
+        #: the latest time that an event came with
+        self._now_ms = 0
+        for environment in environments:
+            self.set_environment(environment)
+        for queue in queues:
+            self.set_queue(queue)
         self._consumables = Consumables(dict(consumables or {}))
         self._jobs: dict[str, TrackedJob] = {}
         self._unsettled = 0
@@ -98,6 +108,9 @@ class Scheduler:
         placement.room.give_back(tracked.job.resources, placement.gpus)
         if tracked.job.consumables:
             self._consumables.give_back(tracked.job.consumables)
+        use = self._lines[tracked.job.queue].use
+        if use is not None:
+            use.change(tracked.job.share, -tracked.job.resources.vcpus, self._now_ms)
         stop_reason = tracked.stopping.pop(index, None)
         changes: list[Change] = []
         if stop_reason is not None:
@@ -126,9 +139,57 @@ class Scheduler:
             changes.append(Stop(job_id, index))
         return self._spread_news(changes)
 
-    def tick(self, now_ms: int) -> list[Change]:
-        """Time has passed: children that ran longer than their timeout are stopped."""
+    def cancel(self, job_id: str, reason: str, index: int | None = None) -> list[Change]:
+        """CancelJob: what waits for capacity fails now, what waits for other jobs fails when they have ended, what runs
+        goes on."""
+        tracked = self._jobs[job_id]
+        tracked.cancelled.setdefault(index, reason)
         changes: list[Change] = []
+        for child in range(tracked.job.size) if index is None else [index]:
+            if tracked.codes[child] == RUNNABLE:
+                self._settle(tracked, child, FAILED, reason, 0, changes)
+        return self._spread_news(changes)
+
+    def set_environment(self, environment: ComputeEnvironment) -> None:
+        """A new compute environment, or an old one as it is to be from now on."""
+        room = self._rooms.get(environment.name)
+        if room is None:
+            self._rooms[environment.name] = Room(environment, self._machine)
+        else:
+            room.resize(environment)
+
+    def set_queue(self, queue: Queue) -> None:
+        """A new queue, or an old one as it is to be from now on; its environments must be there."""
+        line = self._lines.get(queue.name)
+        rooms = [self._rooms[name] for name in queue.environments]
+        if line is None:
+            self._lines[queue.name] = Line(queue, rooms)
+        else:
+            line.queue, line.rooms = queue, rooms
+        self._lines = dict(sorted(self._lines.items(), key=lambda item: -item[1].queue.priority))
+
+    def delete_queue(self, name: str) -> list[Change]:
+        """What is in the queue fails; the queue takes nothing more."""
+        line = self._lines[name]
+        line.queue = replace(line.queue, is_enabled=False)
+        changes: list[Change] = []
+        for tracked in list(self._jobs.values()):
+            if tracked.job.queue == name:
+                self._fail_all(tracked, QUEUE_DELETED, changes)
+        return self._spread_news(changes)
+
+    def tick(self, now_ms: int) -> list[Change]:
+        """Time has passed: children that ran longer than their timeout are stopped, and jobs that have been blocked at
+        the head of a queue for longer than it allows are cancelled."""
+        self._now_ms = now_ms
+        changes: list[Change] = []
+        machine = self._machine.environment.capacity if self._machine else None
+        for line in self._lines.values():
+            expired = line.look_at_head(machine, now_ms)
+            if expired is not None:
+                self._settle(
+                    expired.tracked, expired.child, FAILED, TIME_LIMIT + blocked.code(expired.reason), 0, changes
+                )
         while self._deadlines and self._deadlines[0][0] <= now_ms:
             _, job_id, index, attempt = heapq.heappop(self._deadlines)
             tracked = self._jobs[job_id]
@@ -136,7 +197,7 @@ class Scheduler:
             if is_same_attempt and index not in tracked.stopping:
                 tracked.stopping[index] = StatusReason.TIMEOUT
                 changes.append(Stop(job_id, index))
-        return changes
+        return self._spread_news(changes)
 
     def restore(self, job_id: str, index: int, attempts: int, state: JobState | None, reason: str) -> list[Change]:
         """What an earlier process recorded of a child; call it after the submits and before the first ``place``.
@@ -164,7 +225,7 @@ class Scheduler:
         starts: list[Start] = []
         for line in self._lines.values():
             if line.front or line.jobs:
-                Pass(line, self._consumables, starts).run()
+                Pass(line, self._consumables, starts, self._now_ms).run()
         return starts
 
     @property
@@ -188,8 +249,23 @@ class Scheduler:
         return any(self._jobs[job_id].attempts)
 
     def free(self, environment: str) -> Resources:
-        room = next(r for line in self._lines.values() for r in line.rooms if r.environment.name == environment)
+        room = self._rooms[environment]
         return Resources(room.free_vcpus, room.free_memory_mib, len(room.free_gpus))
+
+    def blocked_head(self, queue: str) -> tuple[str, int, str] | None:
+        """(job, child, AWS's reason) of the child that blocks the queue, as of the last tick."""
+        found = self._lines[queue].blocked
+        return None if found is None else (found.tracked.job.id, found.child, found.reason)
+
+    def front_of(self, queue: str, at_most: int) -> list[tuple[str, int]]:
+        """The RUNNABLE children that are next, in the order in which they came."""
+        return [(tracked.job.id, index) for tracked, index in islice(self._lines[queue].waiting(), at_most)]
+
+    def change_consumable(self, name: str, by: int, *, is_replenishable: bool = True) -> None:
+        self._consumables.change(name, by, is_replenishable=is_replenishable)
+
+    def free_consumable(self, name: str) -> int:
+        return self._consumables.free(name)
 
     def placed(self) -> list[tuple[str, int]]:
         """The children that hold capacity now."""
@@ -263,7 +339,11 @@ class Scheduler:
                 if code == FAILED:
                     todo.append((follower, its_child, FAILED, StatusReason.DEPENDENCY_FAILED, 0))
                 elif follower.unblock(its_child):
-                    self._lines[follower.job.queue].add(follower)
+                    reason_to_fail = follower.cancellation(its_child)
+                    if reason_to_fail is None:
+                        self._lines[follower.job.queue].add(follower)
+                    else:
+                        todo.append((follower, its_child, FAILED, reason_to_fail, 0))
             for follower in job.child_followers.pop(child, ()):
                 self._news.append((follower, code == SUCCEEDED))
             if job.is_over:
@@ -290,7 +370,16 @@ class Scheduler:
             follower.unmet -= 1
             if not follower.unmet and not follower.settled and follower.release():
                 self._lines[follower.job.queue].add(follower)
+                self._fail_cancelled(follower, changes)
         return changes
+
+    def _fail_cancelled(self, tracked: TrackedJob, changes: list[Change]) -> None:
+        """Of a job whose dependencies have just been met: what was cancelled while it waited for them."""
+        if tracked.cancelled:
+            for index in [index for index in tracked.ready if tracked.codes[index] == RUNNABLE]:
+                reason = tracked.cancellation(index)
+                if reason is not None:
+                    self._settle(tracked, index, FAILED, reason, 0, changes)
 
     def _fail_all(self, tracked: TrackedJob, reason: str, changes: list[Change]) -> None:
         """Fails what has not been placed, and stops what has; the second time there is nothing left to do."""

@@ -29,6 +29,7 @@ class TrackedJob:
     __slots__ = (
         "attempts",
         "blockers",
+        "cancelled",
         "child_followers",
         "codes",
         "counts",
@@ -74,6 +75,8 @@ class TrackedJob:
         self.pair_followers: list[TrackedJob] = []
         #: why the whole job failed, where that is not just a failed child
         self.reason = ""
+        #: why waiting children (None: all of them) fail once what they wait for has ended
+        self.cancelled: dict[int | None, str] = {}
         #: set once its end has been announced
         self.settled = False
 
@@ -120,6 +123,9 @@ class TrackedJob:
         self.codes = bytearray(self.codes.translate(_FAIL_UNPLACED))
         self.ready.clear()
         return unplaced
+
+    def cancellation(self, index: int) -> str | None:
+        return self.cancelled.get(index, self.cancelled.get(None))
 
     @property
     def is_over(self) -> bool:
