@@ -1,4 +1,4 @@
-"""Queues, compute environments and shares: who goes first, who is cancelled, what can never start (facts, 1.6, 7, 9.1)."""
+"""Queues, compute environments and shares: who goes first, who is cancelled, what can never start."""
 
 from __future__ import annotations
 
@@ -15,12 +15,11 @@ from batchyard.batch.scheduler import InvalidJob, Scheduler
 from batchyard.batch.shares import ShareUse
 
 OK, BAD = Outcome(0), Outcome(1)
+ONE = Resources(1, 1)
 LARGE = Resources(1000, 1_000_000, 100)
 
 
-def job(
-    id: str, array: int | None = None, *, queue: str = "q", asks: Resources = Resources(1, 1), **fields: Any
-) -> Job:
+def job(id: str, array: int | None = None, *, queue: str = "q", asks: Resources = ONE, **fields: Any) -> Job:
     return Job(id=id, name=id, queue=queue, resources=asks, array_size=array, **fields)
 
 
