@@ -130,11 +130,7 @@ def _check_params_of_file(text: str, commands: str, params: Mapping[str, str], n
 
 def _problem(name: str, params: Mapping[str, str], notes: Notes, in_list: bool) -> tuple[str, str] | None:
     if name not in params:
-        known = (
-            "the parameters are " + ", ".join(list(params)[:20])
-            if params
-            else "write it under params"
-        )
+        known = "the parameters are " + ", ".join(list(params)[:20]) if params else "write it under params"
         return f"there is no parameter {quoted(name)}", notes.did_you_mean(name, params, otherwise=known)
     if in_list and ("\n" in params[name] or "\r" in params[name]):
         return f"the parameter {quoted(name)} has several lines", "write it as one line to use it in a list"
