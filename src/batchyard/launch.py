@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
-import subprocess
 import sys
 import time
 from collections.abc import Sequence
@@ -75,7 +73,7 @@ def with_capacity(setting: Setting, plan: Plan, cpus: int | None, memory_mib: in
 
 def new_token() -> str:
     """What marks everything that one run starts."""
-    return f"by{secrets.token_hex(16)}"
+    return f"by{os.urandom(16).hex()}"
 
 
 def workspace_of(pipeline: Pipeline, given: str | None) -> Path:
@@ -128,6 +126,8 @@ def execute(record: Record, watcher: Watcher, *, carry_out_old_stops: bool = Fal
 
 def execute_detached(record: Record, timeout_s: float = _DETACH_TIMEOUT_S) -> None:
     """Executes the run in a process of its own that outlives this one; returns once it holds the run."""
+    import subprocess  # slow to import, and most runs start none
+
     command = [sys.executable, "-m", "batchyard", "execute", str(record.folder.path)]
     with record.folder.engine_log.open("ab") as log:
         process = subprocess.Popen(

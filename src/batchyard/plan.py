@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from difflib import get_close_matches
 from itertools import groupby
 from typing import Any
 
@@ -193,6 +192,8 @@ def _selected(pipeline: Pipeline, only: str | None, start_from: str | None) -> l
     names = [step.name for step in pipeline.steps]
     for chosen in (only, start_from):
         if chosen is not None and chosen not in names:
+            from difflib import get_close_matches
+
             near = get_close_matches(chosen, names, 1)
             hint = f"did you mean {near[0]!r}?" if near else f"the steps are: {', '.join(names)}"
             raise BadInput(f"no step is named {chosen!r}", hint=hint)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import secrets
 import shutil
 import time
 from collections.abc import Mapping, Sequence
@@ -76,7 +75,7 @@ def begin(
     done: Mapping[str, Sequence[int]] | None = None,
 ) -> Record:
     """Records a new run and submits its jobs; nothing executes yet. ``done``: commands that need not run again."""
-    run_id = f"{plan.pipeline}-{time.strftime('%Y%m%d')}-{secrets.token_hex(3)}"
+    run_id = f"{plan.pipeline}-{time.strftime('%Y%m%d')}-{os.urandom(3).hex()}"
     folder = RunFolder(runs_in(home) / run_id)
     where = str(file.absolute()) if file else None
     record = Record(folder, plan, setting, LocalEngine.name, int(time.time() * 1000), where, retry_of)

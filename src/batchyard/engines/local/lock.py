@@ -5,7 +5,6 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import socket
 import time
 from pathlib import Path
 from typing import NamedTuple
@@ -42,7 +41,7 @@ class RunLock:
                 hint=f"watch it with `batchyard status {path.parent.name} --watch`, end it with `batchyard stop "
                 f"{path.parent.name}`",
             ) from None
-        note = {"pid": os.getpid(), "host": socket.gethostname(), "since": time.time()}
+        note = {"pid": os.getpid(), "host": os.uname().nodename, "since": time.time()}
         try:
             os.ftruncate(self._fd, 0)
             os.pwrite(self._fd, json.dumps(note).encode(), 0)

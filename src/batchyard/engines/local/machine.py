@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,6 +56,8 @@ def memory_mib(meminfo: str) -> int:
 
 def find_gpus(command: Sequence[str] = _NVIDIA_SMI, environ: Mapping[str, str] = os.environ) -> tuple[Gpu, ...]:
     """The GPUs that the driver knows, narrowed to CUDA_VISIBLE_DEVICES where it is set; none where it has no driver."""
+    import subprocess  # slow to import, and only pipelines with GPUs need it
+
     try:
         done = subprocess.run(command, capture_output=True, timeout=_NVIDIA_SMI_TIMEOUT_S, check=False)
     except (OSError, subprocess.TimeoutExpired):
