@@ -21,7 +21,7 @@ from typing import Any
 from batchyard import launch, runs, status
 from batchyard import plan as planning
 from batchyard.engines.base import LogChunk, RunState
-from batchyard.errors import BadInput, Surroundings
+from batchyard.errors import BadInput, RunIsHeld, Surroundings
 from batchyard.launch import Offer
 from batchyard.pipeline import Pipeline as Model
 from batchyard.pipeline_file import reading
@@ -124,6 +124,11 @@ class Run:
         state = self.status()["state"]
         if state != RunState.RUNNING:
             raise BadInput(f"run {self.id} is over: {state}")
+        engine = self._record.open_engine()
+        holder = engine.holder
+        engine.close()
+        if holder is not None:
+            raise RunIsHeld(f"run {self.id} is being executed by {holder}", hint="there is nothing to resume")
         launch.execute_detached(self._record)
 
     def retry(self) -> Run:

@@ -1,7 +1,7 @@
 """Where everything lies in `.batchyard/`: the one module that makes these paths. Touches no disk.
 
 .batchyard/
-  runs/<run>/run.json           the record: plan, job ids, options; written once
+  runs/<run>/run.json           the record: plan and setting; written once
              state.db           the embedded engine's own state
              lock               held by the process that executes the run
              lists/<step>.txt   the commands as they were when the run began, one a line

@@ -15,6 +15,7 @@ from batchyard.engines.base import RunState
 from batchyard.engines.local import machine
 from batchyard.engines.local.engine import Setting
 from batchyard.engines.local.loop import Watcher
+from batchyard.engines.local.reading import load_list
 from batchyard.errors import BadInput, Surroundings
 from batchyard.pipeline import Pipeline
 from batchyard.plan import Plan
@@ -107,7 +108,7 @@ def unfinished_part(record: Record) -> tuple[Plan, dict[str, list[int]]]:
     if not any(children_left.values()):
         raise BadInput(f"run {record.run_id} has nothing to retry: everything in it succeeded")
     lists = {
-        job.step: record.folder.list_of(job.step).read_text(encoding="utf-8").removesuffix("\n").split("\n")
+        job.step: load_list(record.folder.list_of(job.step))
         for job in record.plan.jobs
         if job.has_list and children_left.get(job.step)
     }
@@ -129,6 +130,7 @@ def execute_detached(record: Record, timeout_s: float = _DETACH_TIMEOUT_S) -> No
     import subprocess  # slow to import, and most runs start none
 
     command = [sys.executable, "-m", "batchyard", "execute", str(record.folder.path)]
+    log_begins = record.folder.engine_log.stat().st_size if record.folder.engine_log.exists() else 0
     with record.folder.engine_log.open("ab") as log:
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, cwd="/"
@@ -136,9 +138,9 @@ def execute_detached(record: Record, timeout_s: float = _DETACH_TIMEOUT_S) -> No
     deadline = time.monotonic() + timeout_s
     engine = record.open_engine()
     try:
-        while engine.holder is None and engine.run_state is RunState.RUNNING:
+        while engine.executed_by != process.pid and engine.run_state is RunState.RUNNING:
             if process.poll() is not None and engine.run_state is RunState.RUNNING:
-                said = record.folder.engine_log.read_text(errors="replace").strip()
+                said = record.folder.engine_log.read_bytes()[log_begins:].decode(errors="replace").strip()
                 raise Surroundings(f"the engine of run {record.run_id} did not start: {said or process.returncode}")
             if time.monotonic() > deadline:
                 raise Surroundings(f"the engine of run {record.run_id} did not start within {timeout_s:.0f} s")

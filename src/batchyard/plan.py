@@ -67,9 +67,13 @@ class Plan:
     fail_fast: bool = False
     #: step -> its list of commands; not part of the JSON
     lists: Mapping[str, Sequence[str]] = field(default_factory=dict, compare=False)
+    _by_step: Mapping[str, PlannedJob] = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_by_step", {job.step: job for job in self.jobs})
 
     def job(self, step: str) -> PlannedJob:
-        return next(job for job in self.jobs if job.step == step)
+        return self._by_step[step]
 
 
 def make(pipeline: Pipeline, *, only: str | None = None, start_from: str | None = None) -> Plan:

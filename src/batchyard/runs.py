@@ -24,6 +24,7 @@ from batchyard.folder import HOME_NAME, RunFolder, runs_in
 from batchyard.plan import Plan
 
 RECORD_FORMAT = 1
+_HALF_AGE_S = 86_400
 _RUN_ID = re.compile(r"[a-z][a-z0-9-]*-\d{8}-[0-9a-f]{6}")
 
 
@@ -130,15 +131,24 @@ def names(home: Path) -> list[str]:
     """The ids of the runs, newest first."""
     try:
         with os.scandir(runs_in(home)) as entries:
-            found = [(entry.stat().st_ctime_ns, entry.name) for entry in entries if _RUN_ID.fullmatch(entry.name)]
+            found = [entry.name for entry in entries if _RUN_ID.fullmatch(entry.name)]
     except FileNotFoundError:
         return []
     except OSError as exc:
         raise from_os_error(exc, "list the runs in", home) from exc
-    by_creation = [
-        (_created_ms(runs_in(home) / name) or changed_ns // 1_000_000, changed_ns, name) for changed_ns, name in found
-    ]
-    return [name for _, _, name in sorted(by_creation, reverse=True)]
+    by_creation = [(_created_ms(runs_in(home) / name), name) for name in found]
+    return [name for _, name in sorted(by_creation, reverse=True)]
+
+
+def delete_halves(home: Path) -> None:
+    """What an interrupted `run` or `clean` has left of a run, if it is not of today: nobody can be at it any more."""
+    for half in (*runs_in(home).glob(".new-*"), *runs_in(home).glob(".old-*")):
+        try:
+            is_old = time.time() - half.stat().st_mtime > _HALF_AGE_S
+        except OSError:
+            continue
+        if is_old:
+            shutil.rmtree(half, ignore_errors=True)
 
 
 def delete(record: Record) -> None:
@@ -170,11 +180,12 @@ def _resolved(home: Path, name: str) -> str:
 
 
 def _created_ms(path: Path) -> int:
-    """From the record's head, without reading all of it: `runs` and `last` look at every run. 0: not to be read."""
+    """From the record's head, without reading all of it: `runs` and `last` look at every run."""
     try:
         with (path / "run.json").open("rb") as file:
             found = re.search(rb'"created_ms": (\d+),', file.read(1024))
-        return int(found.group(1)) if found else 0
+        # A record that cannot be read is as old as its folder.
+        return int(found.group(1)) if found else int(path.stat().st_ctime * 1000)
     except OSError:
         return 0
 

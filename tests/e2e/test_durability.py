@@ -293,3 +293,79 @@ def test_an_engine_that_dies_while_it_stops_a_run_leaves_nothing_untold(yard: Ya
     status = yard.json("status", "last")
     assert status["state"] == "STOPPED"
     assert [step["reason"] for step in status["steps"]] == ["stopped by the user"] * 2
+
+
+def test_two_signals_in_one_turn_stop_the_run_and_record_no_success(yard: Yard) -> None:
+    yard.write("list.txt", "kill -TERM $PPID; kill -HUP $PPID; exit 0\necho second\n")
+    for _ in range(5):
+        yard("run", "list.txt", code=130)
+        assert yard.json("status", "last")["state"] == "STOPPED"
+
+
+def test_a_stop_that_comes_while_the_engine_starts_is_heard(yard: Yard) -> None:
+    yard.write("list.txt", "sleep 600\n")
+    for _ in range(5):
+        run = yard("run", "list.txt", "--detach").stdout.strip()
+        yard("stop", run, "--grace", "1")
+        assert yard.json("status", run)["state"] == "STOPPED"
+
+
+def test_what_was_running_before_the_engine_is_left_alone(yard: Yard) -> None:
+    yard.write("list.txt", "sleep 0.3\ntrue\n")
+    command = " ".join(f"'{word}'" for word in yard.command("run", "list.txt"))
+    script = f"sleep 600 > /dev/null 2>&1 & echo $! > pid; exec {command}"
+    subprocess.run(["sh", "-c", script], cwd=yard.folder, check=True, capture_output=True)
+    pid = int((yard.folder / "pid").read_text())
+    os.kill(pid, signal.SIGKILL)  # raises if it is gone
+
+
+def test_a_daemon_s_whole_family_ends_with_the_run(yard: Yard) -> None:
+    yard.write("one.sh", "sh two.sh; true\n")
+    yard.write("two.sh", "sh three.sh; true\n")
+    yard.write("three.sh", "sleep 1234.4; true\n")
+    yard.write("list.txt", "setsid sh one.sh > /dev/null 2>&1 & sleep 0.3\n")
+    yard("run", "list.txt")
+    assert _sleepers() == []
+
+
+def test_a_second_stop_can_be_less_patient(yard: Yard) -> None:
+    yard.write("list.txt", "trap '' TERM; touch on; sleep 600; sleep 600\n")
+    process = yard.start("run", "list.txt")
+    yard.wait_for((yard.folder / "on").exists)
+    patient = yard.start("stop", "last", "--grace", "500")
+    yard("stop", "last", "--grace", "0.2")
+    assert process.wait(30) == 130 and patient.wait(30) == 0
+
+
+def test_closed_streams_and_an_odd_path(yard: Yard) -> None:
+    yard.write("list.txt", "echo hello\n")
+    command = " ".join(f"'{word}'" for word in yard.command("run", "list.txt"))
+    for closed in ("2>&-", ">&-", "0<&- >&- 2>&-"):
+        subprocess.run(["sh", "-c", f"{command} {closed}"], cwd=yard.folder, check=True, stdout=subprocess.DEVNULL)
+        assert yard.json("status", "last")["state"] == "SUCCEEDED"
+        assert yard("logs", "last").stdout == "hello\n"
+    odd = os.environb | {b"PATH": os.environb[b"PATH"] + b":/caf\xe9"}
+    yard("run", "list.txt", env=odd)
+
+
+def test_output_larger_than_a_pipe_does_not_wait_for_a_tick(yard: Yard) -> None:
+    yard.write("list.txt", "seq 50000\n" * 4)
+    yard("run", "list.txt", "--array", "4")
+    numbers = "".join(f"{n}\n" for n in range(1, 50001))
+    assert yard("logs", "last", "list:3").stdout == numbers
+
+
+def test_one_of_several_commands_that_cannot_be_started_is_one_that_failed(yard: Yard) -> None:
+    long = "echo " + "x" * 200_000 + " > /dev/null"
+    yard.write("list.txt", f"{long}\necho after\n")
+    status = yard.json("run", "list.txt", "--keep-going", code=1)
+    assert status["failures"][0]["exit_code"] == 126
+    assert "after\n" in yard("logs", "last").stdout
+
+
+def test_a_run_on_a_read_only_disk_can_be_read(yard: Yard, small_disk: Path) -> None:
+    yard.write("list.txt", "echo hello\n")
+    yard("run", "list.txt", "--home", str(small_disk))
+    subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
+    assert yard.json("status", "last", "--home", str(small_disk))["state"] == "SUCCEEDED"
+    assert yard("logs", "last", "--home", str(small_disk)).stdout == "hello\n"

@@ -54,6 +54,8 @@ class Scheduler:
         self._news: deque[tuple[TrackedJob, bool]] = deque()
         #: (when it is due, job, child, attempt)
         self._deadlines: list[tuple[int, str, int, int]] = []
+        #: at more than this it is looked through
+        self._deadlines_bound = 1000
 
     # -- events ---------------------------------------------------------------------------------------------
 
@@ -99,6 +101,19 @@ class Scheduler:
         if tracked.job.timeout_s is not None:
             due_ms = now_ms + tracked.job.timeout_s * 1000
             heapq.heappush(self._deadlines, (due_ms, job_id, index, tracked.attempts[index]))
+            if len(self._deadlines) > self._deadlines_bound:
+                self._drop_past_deadlines()
+
+    def _drop_past_deadlines(self) -> None:
+        """Those of attempts that have ended since: an array of a million would leave a million of them."""
+        kept = [entry for entry in self._deadlines if self._is_under_way(*entry[1:])]
+        heapq.heapify(kept)
+        self._deadlines = kept
+        self._deadlines_bound = max(1000, 2 * len(kept))
+
+    def _is_under_way(self, job_id: str, index: int, attempt: int) -> bool:
+        tracked = self._jobs[job_id]
+        return index in tracked.placed and tracked.attempts[index] == attempt
 
     def ended(self, job_id: str, index: int, outcome: Outcome) -> list[Change]:
         """A placed attempt is over, however: it exited, was stopped, or never came to run."""
@@ -193,8 +208,7 @@ class Scheduler:
         while self._deadlines and self._deadlines[0][0] <= now_ms:
             _, job_id, index, attempt = heapq.heappop(self._deadlines)
             tracked = self._jobs[job_id]
-            is_same_attempt = index in tracked.placed and tracked.attempts[index] == attempt
-            if is_same_attempt and index not in tracked.stopping:
+            if self._is_under_way(job_id, index, attempt) and index not in tracked.stopping:
                 tracked.stopping[index] = StatusReason.TIMEOUT
                 changes.append(Stop(job_id, index))
         return self._spread_news(changes)
@@ -228,10 +242,6 @@ class Scheduler:
                 Pass(line, self._consumables, starts, self._now_ms).run()
         return starts
 
-    @property
-    def next_deadline_ms(self) -> int | None:
-        return self._deadlines[0][0] if self._deadlines else None
-
     # -- what is so -----------------------------------------------------------------------------------------
 
     @property
@@ -244,9 +254,6 @@ class Scheduler:
 
     def child_state(self, job_id: str, index: int) -> JobState:
         return STATES[self._jobs[job_id].codes[index]]
-
-    def has_started(self, job_id: str) -> bool:
-        return any(self._jobs[job_id].attempts)
 
     def free(self, environment: str) -> Resources:
         room = self._rooms[environment]

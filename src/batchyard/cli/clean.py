@@ -10,6 +10,7 @@ from batchyard import runs, status
 from batchyard.cli.options import duration, example, home_of, home_option
 from batchyard.engines.base import RunState
 from batchyard.errors import BadInput, BatchyardError
+from batchyard.folder import RunFolder, runs_in
 from batchyard.units import counted
 
 
@@ -34,9 +35,10 @@ def command(older_than: int | None, keep: int | None, home: str | None) -> int:
     where = home_of(home)
     now_ms = time.time() * 1000
     deleted = 0
+    runs.delete_halves(where)
     for place, name in enumerate(runs.names(where)):
         try:
-            record = runs.load(where, name)
+            record = runs.read(RunFolder(runs_in(where) / name))
             is_old = older_than is None or now_ms - record.created_ms > older_than * 1000
             is_beyond = keep is None or place >= keep
             if not (is_old and is_beyond):

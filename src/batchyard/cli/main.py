@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from collections.abc import Sequence
 
@@ -89,6 +90,7 @@ def cli(ctx: click.Context, verbose: bool) -> None:
 
 def main(args: Sequence[str] | None = None) -> None:
     """Runs the command and exits with its code: the one place where errors become sentences."""
+    _open_closed_streams()
     arguments = list(sys.argv[1:] if args is None else args)
     is_verbose = arguments[:1] in (["-v"], ["--verbose"])
     try:
@@ -133,7 +135,15 @@ def _show(exc: BatchyardError, is_verbose: bool) -> None:
         print(f"  {exc.hint}", file=sys.stderr)
 
 
-def _quiet_stdout() -> None:
-    import os
+def _open_closed_streams() -> None:
+    """`2>&-` closes stderr: the next file that is opened would take its number, and our words for its content."""
+    while (fd := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass
+    os.close(fd)
+    sys.stdin = sys.stdin or open(0)
+    sys.stdout = sys.stdout or open(1, "w")
+    sys.stderr = sys.stderr or open(2, "w")
 
+
+def _quiet_stdout() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -26,6 +26,7 @@ _LIVE_AFTER_S = 0.3
 _REFRESH_S = 0.2
 _PLAIN_EVERY_S = 10.0
 _FAILURES_SHOWN = 5
+_STEPS_SHOWN = 30
 
 
 def watcher_for(plan: Plan, *, quiet: bool = False) -> ProgressLines | LiveTable | Silent:
@@ -37,7 +38,7 @@ def watcher_for(plan: Plan, *, quiet: bool = False) -> ProgressLines | LiveTable
 class Silent(Watcher):
     """For --json, and for an engine of its own process."""
 
-    def on_tick(self, jobs: list[JobRow]) -> None: ...
+    def on_tick(self, changed: list[JobRow]) -> None: ...
 
     def on_failure(self, task: Task, row: AttemptRow) -> None: ...
 
@@ -49,18 +50,19 @@ class ProgressLines(Watcher):
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
+        self._steps: dict[str, StepStatus] = {}
         self._states: dict[str, JobState] = {}
         self._begun: set[str] = set()
         self._failures: Counter[str] = Counter()
         self._next_news = time.monotonic() + _PLAIN_EVERY_S
 
-    def on_tick(self, jobs: list[JobRow]) -> None:
-        steps = [step_status([job_detail(row)]) for row in jobs]
-        for step in steps:
+    def on_tick(self, changed: list[JobRow]) -> None:
+        for row in changed:
+            step = self._steps[row.step] = step_status([job_detail(row)])
             self._tell_change(step)
         if time.monotonic() >= self._next_news:
             self._next_news = time.monotonic() + _PLAIN_EVERY_S
-            for step in steps:
+            for step in self._steps.values():
                 if step.running:
                     self.say(f"{step.name}: {_counts(step)}")
 
@@ -107,9 +109,11 @@ class LiveTable(ProgressLines):
         self._live: Live | None = None
         self._waiting_lines: list[str] = []
 
-    def on_tick(self, jobs: list[JobRow]) -> None:
+    def on_tick(self, changed: list[JobRow]) -> None:
+        for row in changed:
+            self._steps[row.step] = step_status([job_detail(row)])
         now = time.monotonic()
-        is_over = all(row.ended_ms is not None for row in jobs)
+        is_over = all(step.ended_ms is not None for step in self._steps.values())
         if now < self._next_draw and not (is_over and self._live):
             return
         self._next_draw = now + _REFRESH_S
@@ -122,8 +126,7 @@ class LiveTable(ProgressLines):
             for line in self._waiting_lines:
                 self.say(line)
         if self._live is not None:
-            steps = [step_status([job_detail(row)]) for row in jobs]
-            self._live.update(live_table(steps, int(time.time() * 1000)), refresh=True)
+            self._live.update(live_table(list(self._steps.values()), int(time.time() * 1000)), refresh=True)
 
     def say(self, line: str) -> None:
         if self._live is None:
@@ -135,7 +138,8 @@ class LiveTable(ProgressLines):
 
     def close(self) -> None:
         if self._live is not None:
-            self._live.stop()
+            with suppress(OSError):  # the terminal may be gone
+                self._live.stop()
         else:
             for line in self._waiting_lines:
                 super().say(line)
@@ -144,6 +148,10 @@ class LiveTable(ProgressLines):
 def live_table(steps: list[StepStatus], now_ms: int) -> Any:
     from rich.progress_bar import ProgressBar
     from rich.table import Table
+
+    if len(steps) > _STEPS_SHOWN:
+        # Of many steps, those where something happens.
+        steps = [step for step in steps if step.running or step.failed][:_STEPS_SHOWN]
 
     grid = Table(box=None, pad_edge=False, header_style="dim")
     for name in ("step", "", "done", "failed", "running", "rate", "left"):

@@ -67,7 +67,7 @@ def go(record: Record, *, detach: bool, as_json: bool) -> int:
         watcher.close()
     shown = status.of_run(record)
     # The run's end is what the exit code tells, also where nobody reads the text any more.
-    with suppress(BrokenPipeError):
+    with suppress(OSError):
         if as_json:
             print_json(status.to_json(shown))
         else:

@@ -10,6 +10,7 @@ from batchyard import runs, status
 from batchyard.cli.options import example, home_of, home_option, json_option, print_json
 from batchyard.cli.render import coloured, table
 from batchyard.errors import BatchyardError
+from batchyard.folder import RunFolder, runs_in
 from batchyard.status import RunStatus
 
 
@@ -22,7 +23,7 @@ def command(home: str | None, as_json: bool) -> int:
     found = []
     for name in runs.names(where):
         try:
-            found.append(status.of_run(runs.load(where, name), max_failures=0))
+            found.append(status.of_run(runs.read(RunFolder(runs_in(where) / name)), max_failures=0))
         except BatchyardError as exc:
             # One broken run must not hide the others.
             click.echo(f"{name}: {exc.message}", err=True)

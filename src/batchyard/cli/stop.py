@@ -46,23 +46,29 @@ def command(run: str, step: str | None, grace: float, home: str | None) -> int:
         if engine.run_state is not RunState.RUNNING:
             click.echo(f"run {record.run_id} is over already: {engine.run_state.value}")
             return 0
+        if step is not None and engine.holder is None:
+            raise BadInput(
+                f"run {record.run_id} is interrupted: nothing of it runs",
+                hint=f"`batchyard resume {record.run_id}` goes on, `batchyard stop {record.run_id}` ends it all",
+            )
         ids = [detail.id for detail in engine.describe(engine.job_ids) if step in (None, detail.step)]
         engine.stop(ids, "stopped by the user", grace)
         if engine.holder is None:
-            _stop_abandoned(record)
+            _stop_abandoned(record, engine, ids, grace)
         _wait(engine, ids, grace + _PATIENCE_S)
-        click.echo(f"run {record.run_id}: {step or 'all'} stopped")
+        click.echo(f"run {record.run_id}: " + (f"{step} is stopped" if step else engine.run_state.value))
     finally:
         engine.close()
     return 0
 
 
-def _stop_abandoned(record: Record) -> None:
+def _stop_abandoned(record: Record, engine: LocalEngine, ids: list[str], grace: float) -> None:
     """Nobody executes the run: this process does, for as long as it takes to end it."""
     try:
         launch.execute(record, Silent(), carry_out_old_stops=True)
     except RunIsHeld:
-        return  # somebody has resumed it in this moment, and will see the request
+        # Somebody has resumed it in this moment, and may have begun before the request was there.
+        engine.stop(ids, "stopped by the user", grace)
 
 
 def _wait(engine: LocalEngine, job_ids: list[str], seconds: float) -> None:

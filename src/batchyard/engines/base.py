@@ -93,7 +93,8 @@ class Engine(Protocol):
         """The jobs, in the order asked for; an id that nobody knows is left out."""
 
     def attempts(self, job_ids: Sequence[str], *, failed_only: bool = False) -> Iterator[AttemptDetail]:
-        """The ended attempts, by job, child and attempt; ``failed_only``: each failed child's last one."""
+        """The ended attempts, by job, child and attempt; ``failed_only``: the last one of each child that failed, if it
+        ever started."""
 
     def stop(self, job_ids: Sequence[str], reason: str, grace_s: float = 30.0) -> None:
         """Asks for the end of the jobs: SIGTERM, ``grace_s`` seconds, SIGKILL. Returns at once; the jobs end as

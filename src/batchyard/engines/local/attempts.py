@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Callable, Iterable
 from typing import Generic, TypeVar
@@ -26,6 +27,7 @@ class Attempt:
         "system_s",
         "task",
         "user_s",
+        "was_cut_short",
         "was_out_of_memory",
     )
 
@@ -38,13 +40,18 @@ class Attempt:
         self.number = -1
         self.is_stopping = False
         self.was_out_of_memory = False
+        #: stopped with commands left to run
+        self.was_cut_short = False
         self.user_s = 0.0
         self.system_s = 0.0
         self.max_rss_kib = 0
 
     def next_command(self) -> int | None:
         """The number of the command to run now, or None when there is nothing left to do."""
-        number = None if self.is_stopping else self.task.turn.next()
+        number = self.task.turn.next()
+        if number is not None and self.is_stopping:
+            self.was_cut_short = True
+            return None
         if number is not None:
             self.number = number
         return number
@@ -58,6 +65,8 @@ class Attempt:
     def outcome(self) -> Outcome:
         """What its commands have come to."""
         code = self.task.turn.exit_code
+        if self.was_cut_short and code == 0:
+            return _EXITED[128 + signal.SIGTERM]
         if self.was_out_of_memory:
             return Outcome(code, reason=OUT_OF_MEMORY)
         return _EXITED[code]

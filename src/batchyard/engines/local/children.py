@@ -17,16 +17,18 @@ QUEUE_NAME = "local"
 ENVIRONMENT_NAME = "this-machine"
 
 #: whatever of these the engine's own environment has is about another job
-_FOREIGN = (
-    "AWS_BATCH_",
-    "ARRAY_SIZE",
-    "LIST_FILE_S3_PATH",
-    "BATCHYARD_RUN",
-    "BATCHYARD_STEP",
-    "BATCHYARD_WORKSPACE",
-    "BATCHYARD_DEVICE",
-    "BATCHYARD_TOKEN",
+_FOREIGN = frozenset(
+    [
+        "ARRAY_SIZE",
+        "LIST_FILE_S3_PATH",
+        "BATCHYARD_RUN",
+        "BATCHYARD_STEP",
+        "BATCHYARD_WORKSPACE",
+        "BATCHYARD_DEVICE",
+        "BATCHYARD_TOKEN",
+    ]
 )
+_FOREIGN_PREFIX = "AWS_BATCH_"
 
 
 @dataclass(slots=True)
@@ -120,5 +122,7 @@ def shared_environment(job: PlannedJob, folder: RunFolder, workspace: Path) -> d
 
 def base_environ(environ: Mapping[str, str], shared: Mapping[str, str]) -> dict[bytes, bytes]:
     """The environment of a process here: the engine's own, cleared of other jobs' variables, and what the job says."""
-    kept = {name: value for name, value in environ.items() if not name.startswith(_FOREIGN)}
+    kept = {
+        name: value for name, value in environ.items() if name not in _FOREIGN and not name.startswith(_FOREIGN_PREFIX)
+    }
     return {os.fsencode(name): os.fsencode(value) for name, value in (kept | dict(shared)).items()}

@@ -89,7 +89,7 @@ class LocalEngine:
         for row in self._store.jobs():
             if row.id in job_ids:
                 planned = self._plan.job(row.step)
-                for attempt in self._store.attempts(row.number, state=state):
+                for attempt in self._store.attempts(row.number, state=state, started_only=failed_only):
                     yield reading.attempt_detail(attempt, row, planned)
 
     def stop(self, job_ids: Sequence[str], reason: str, grace_s: float = DEFAULT_GRACE_S) -> None:
@@ -121,6 +121,12 @@ class LocalEngine:
     def holder(self) -> Holder | None:
         """The process that executes the run now."""
         return holder_of(self._folder.lock)
+
+    @property
+    def executed_by(self) -> int | None:
+        """The process that last came so far as to execute the run."""
+        value = self._store.value("executed_by")
+        return None if value is None else int(value)
 
     @property
     def run_state(self) -> RunState:
@@ -160,35 +166,39 @@ class LocalEngine:
 
         ``carry_out_old_stops``: also the stops that were asked for while nobody executed the run.
         """
+        # Before the lock is seen to be held: from then on others expect that their requests are read.
+        last_request = 0 if carry_out_old_stops else self._store.last_stop_request()
         lock = RunLock(self._folder.lock)
         try:
             if self.run_state is not RunState.RUNNING:
                 return self.run_state
-            return self._execute(setting, environ, watcher, carry_out_old_stops)
+            return self._execute(setting, environ, watcher, last_request, must_start=not carry_out_old_stops)
         finally:
             lock.release()
 
     def _execute(
-        self, setting: Setting, environ: Mapping[str, str], watcher: Watcher, carry_out_old_stops: bool
+        self,
+        setting: Setting,
+        environ: Mapping[str, str],
+        watcher: Watcher,
+        last_request: int,
+        must_start: bool,
     ) -> RunState:
         store = self._store
-        try:
-            os.chdir(setting.workspace)
-        except OSError as exc:
-            raise from_os_error(exc, "enter the workspace", setting.workspace) from exc
         _allow_open_files(planning.most_at_once(self._plan, setting.capacity) * _FILES_PER_CHILD + _SPARE_FILES)
         logs = LogBook(self._folder)
         spawner = Spawner(logs)
         runner = _runner(setting, spawner, self._folder, environ)
         try:
             runner.end_leftovers(setting.token)
+            _enter(setting.workspace, must_start)
             if store.value("started_ms") is None:
                 store.commit(values=[("started_ms", str(int(self._clock() * 1000)))])
             scheduler, jobs, changes = self._restored(setting, environ)
-            loop = Loop(scheduler, runner, store, logs, jobs, watcher, self._clock)
+            loop = Loop(scheduler, runner, store, logs, jobs, watcher, last_request=last_request, clock=self._clock)
             loop.catch_up(changes)
-            if carry_out_old_stops:
-                loop.obey_requests(after=0)
+            loop.obey_requests()
+            store.commit(values=[("executed_by", str(os.getpid()))])
             with _signals_to(loop, spawner.wake_fd):
                 loop.run()
             state = _run_state(store.jobs(), loop.was_stopped)
@@ -223,6 +233,8 @@ class LocalEngine:
             for attempt in self._store.attempts(row.number):
                 state = None if attempt.state is None else JobState(attempt.state)
                 changes += scheduler.restore(row.id, attempt.child, attempt.attempt, state, attempt.status_reason)
+        # Last first, as when they were stopped: a follower then keeps its own reason.
+        for row in reversed(rows):
             if row.rest_reason is not None:
                 changes += scheduler.terminate(row.id, row.rest_reason)
         return scheduler, jobs, changes
@@ -249,6 +261,14 @@ class LocalEngine:
         if self._opened is None:
             self._opened = Store.open(self._folder.database)
         return self._opened
+
+
+def _enter(workspace: Path, must: bool) -> None:
+    try:
+        os.chdir(workspace)
+    except OSError as exc:
+        if must:  # where a run is only to be ended, no command will miss it
+            raise from_os_error(exc, "enter the workspace", workspace) from exc
 
 
 def _core_job(planned: PlannedJob, ids: Mapping[str, str]) -> Job:

@@ -11,6 +11,8 @@ from typing import NamedTuple
 
 from batchyard.errors import RunIsHeld, from_os_error
 
+_LOOK_S = 0.2
+
 
 class Holder(NamedTuple):
     pid: int
@@ -31,7 +33,7 @@ class RunLock:
         except OSError as exc:
             raise from_os_error(exc, "open", path) from exc
         try:
-            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._take()
         except BlockingIOError:
             holder = _written_in(self._fd)
             os.close(self._fd)
@@ -47,6 +49,17 @@ class RunLock:
             os.pwrite(self._fd, json.dumps(note).encode(), 0)
         except OSError as exc:
             raise from_os_error(exc, "write", path) from exc
+
+    def _take(self) -> None:
+        deadline = time.monotonic() + _LOOK_S
+        while True:
+            try:
+                return fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                # Somebody who only looks who holds it has it for a moment too.
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.005)
 
     def release(self) -> None:
         os.close(self._fd)

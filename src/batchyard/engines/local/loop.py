@@ -10,6 +10,7 @@ import heapq
 import signal
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Protocol
 
 from batchyard.batch.changes import Change, JobSettled, RestFailed, Settled, Start, Stop
@@ -27,7 +28,8 @@ DEFAULT_GRACE_S = 30.0
 class Watcher(Protocol):
     """Whoever looks on: a terminal, or nobody."""
 
-    def on_tick(self, jobs: list[JobRow]) -> None: ...
+    def on_tick(self, changed: list[JobRow]) -> None:
+        """Called ten times a second, with the jobs that have changed; the first time with all of them."""
 
     def on_failure(self, task: Task, row: AttemptRow) -> None: ...
 
@@ -41,14 +43,20 @@ class Loop:
         logs: LogBook,
         jobs: list[tuple[Job, JobTasks, JobRow]],
         watcher: Watcher,
+        *,
+        last_request: int = 0,
         clock: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
+        """``last_request``: stop requests up to this one were the business of an earlier process. ``clock`` is for what
+        is recorded, ``monotonic`` for what is waited for."""
         self._scheduler = scheduler
         self._runner = runner
         self._store = store
         self._logs = logs
         self._watcher = watcher
         self._clock = clock
+        self._monotonic = monotonic
         self._jobs = {job.id: job for job, _, _ in jobs}
         self._tasks = {job.id: tasks for job, tasks, _ in jobs}
         self._rows = {job.id: row for job, _, row in jobs}
@@ -63,8 +71,9 @@ class Loop:
         self._uncommitted: set[str] = set()
         self._changed: set[str] = set(self._rows)
         self._attempts_of = {job.id: row.attempts for job, _, row in jobs}
-        # Requests from before this process began were the business of the one before it.
-        self._last_request = max((request.id for request in store.stop_requests(0)), default=0)
+        #: rows that the watcher has not been told yet
+        self._untold: dict[str, JobRow] = {}
+        self._last_request = last_request
         self._interrupts = 0
         #: whether somebody asked for the end of the whole run
         self.was_stopped = store.value("was_stopped") is not None
@@ -77,17 +86,19 @@ class Loop:
 
     def stop(self, job_ids: Iterable[str], reason: str, grace_s: float) -> None:
         # Last first: what depends on another stopped job then fails for this reason, and not for that one's failure.
-        for job_id in reversed(list(job_ids)):
-            if job_id in self._jobs:
-                self._perform(self._scheduler.terminate(job_id, reason), grace_s)
+        wanted = [job_id for job_id in job_ids if job_id in self._jobs]
+        for job_id in reversed(wanted):
+            self._perform(self._scheduler.terminate(job_id, reason), grace_s)
+        # What was being stopped already may have less time now.
+        self._kill_after(grace_s, [task for task in self._running.values() if task.job_id in set(wanted)])
 
     def catch_up(self, changes: Iterable[Change]) -> None:
         """Records what follows from what an earlier process recorded, and it had no time to."""
         self._perform(changes)
 
-    def obey_requests(self, after: int) -> None:
-        """Stops what other processes have asked to stop, since request number ``after``."""
-        for request in self._store.stop_requests(after):
+    def obey_requests(self) -> None:
+        """Stops what other processes have asked to stop."""
+        for request in self._store.stop_requests(self._last_request):
             self._last_request = request.id
             self.was_stopped |= set(request.job_ids) >= set(self._jobs)
             self.stop(request.job_ids, request.reason, request.grace_s)
@@ -95,28 +106,27 @@ class Loop:
     # -- the loop -------------------------------------------------------------------------------------------
 
     def run(self) -> None:
-        next_tick = self._clock()
+        next_tick = self._monotonic()
         interrupts_seen = 0
         while not self._scheduler.is_over:
             self._start(self._scheduler.place())
-            now = self._clock()
-            for event in self._runner.wait(max(0.0, min(next_tick - now, TICK_S))):
+            for event in self._runner.wait(max(0.0, next_tick - self._monotonic())):
                 self._happened(event)
-            now = self._clock()
-            if now >= next_tick:
-                next_tick = now + TICK_S
-                self._tick(now)
+            if self._monotonic() >= next_tick:
+                self._tick(self._monotonic())
+                next_tick = self._monotonic() + TICK_S
             if self._interrupts > interrupts_seen:
                 interrupts_seen = self._interrupts
-                self._interrupted(is_first=interrupts_seen == 1)
+                self._interrupted()
         self._runner.tick()
         self.commit()
-        self._watcher.on_tick(list(self._rows.values()))
+        self._tell_watcher()
 
     def commit(self) -> None:
         self._logs.flush()
         changed = [self._summarised(self._rows[job_id]) for job_id in self._changed]
         self._rows.update((row.id, row) for row in changed)
+        self._untold.update((row.id, row) for row in changed)
         for task in self._running.values():
             self._take_commands(task)
         values = [("was_stopped", "yes")] if self.was_stopped else ()
@@ -135,14 +145,20 @@ class Loop:
         self._runner.tick()
         if self._changed or self._attempt_rows or any(task.unrecorded for task in self._running.values()):
             self.commit()
-        self.obey_requests(self._last_request)
-        self._watcher.on_tick(list(self._rows.values()))
+        self.obey_requests()
+        self._tell_watcher()
 
-    def _interrupted(self, is_first: bool) -> None:
+    def _tell_watcher(self) -> None:
+        rows, self._untold = list(self._untold.values()), {}
+        # Whoever watched may have gone, a terminal that was closed: the run goes on without.
+        with suppress(OSError):
+            self._watcher.on_tick(rows)
+
+    def _interrupted(self) -> None:
         self.was_stopped = True
-        if is_first:
-            self.stop(list(self._jobs), "stopped by the user", DEFAULT_GRACE_S)
-        else:
+        # Two signals can come in one turn: the first one's work is done in any case.
+        self.stop(list(self._jobs), "stopped by the user", DEFAULT_GRACE_S)
+        if self._interrupts > 1:
             self._runner.signal(list(self._running.values()), signal.SIGKILL)
 
     # -- what to do -----------------------------------------------------------------------------------------
@@ -159,7 +175,7 @@ class Loop:
     def _happened(self, event: Started | Ended) -> None:
         task = event.task
         if isinstance(event, Started):
-            self._scheduler.started(task.job_id, task.child, event.at_ms)
+            self._scheduler.started(task.job_id, task.child, int(self._monotonic() * 1000))
             job_row = self._rows[task.job_id]
             if job_row.started_ms is None:
                 self._rows[task.job_id] = job_row._replace(started_ms=event.at_ms)
@@ -193,7 +209,8 @@ class Loop:
         self._uncommitted.add(task.job_id)
         self._changed.add(task.job_id)
         if row.state != JobState.SUCCEEDED:
-            self._watcher.on_failure(task, row)
+            with suppress(OSError):
+                self._watcher.on_failure(task, row)
         self._perform(changes[1:])
 
     def _perform(self, changes: Iterable[Change], grace_s: float = DEFAULT_GRACE_S) -> None:
@@ -216,9 +233,12 @@ class Loop:
                     )
         if to_stop:
             self._runner.signal(to_stop, signal.SIGTERM)
-            kill_at = self._clock() + grace_s
-            for task in to_stop:
-                heapq.heappush(self._kills, (kill_at, id(task), task))
+            self._kill_after(grace_s, to_stop)
+
+    def _kill_after(self, grace_s: float, tasks: Iterable[Task]) -> None:
+        kill_at = self._monotonic() + grace_s
+        for task in tasks:
+            heapq.heappush(self._kills, (kill_at, id(task), task))
 
     # -- rows -----------------------------------------------------------------------------------------------
 
@@ -234,10 +254,9 @@ class Loop:
 
     def _take_commands(self, task: Task) -> None:
         if task.unrecorded:
-            done = self._tasks[task.job_id].done
-            done.update(task.unrecorded)
             # A child with one command has no other record than its own.
             if task.has_several:
+                self._tasks[task.job_id].done.update(task.unrecorded)
                 self._command_rows += [(task.job_number, number) for number in task.unrecorded]
             task.unrecorded.clear()
 

@@ -10,6 +10,8 @@ from collections import defaultdict
 from collections.abc import Iterable
 from contextlib import suppress
 
+from batchyard.errors import Surroundings
+
 _PR_SET_CHILD_SUBREAPER = 36
 
 
@@ -47,6 +49,21 @@ def with_token(token: str) -> list[int]:
     sessions = {session_of(pid) for pid in carriers} - {None, os.getsid(0)}
     members = [pid for pid in all_pids() if pid not in carriers and session_of(pid) in sessions]
     return with_descendants(carriers + members)
+
+
+def end_carriers(token: str, wait_s: float = 30.0) -> int:
+    """Ends all that ``with_token`` finds, again and again while some fork faster than they are found; says how many."""
+    deadline = time.monotonic() + wait_s
+    count = 0
+    while found := [pid for pid in with_token(token) if _is_alive(pid)]:
+        if time.monotonic() > deadline:
+            raise Surroundings(
+                f"{len(found)} processes that an earlier engine left running do not end: {found[:5]}",
+                hint="end them by hand, then try again",
+            )
+        count += len(found)
+        kill_all(found)
+    return count
 
 
 def kill_all(pids: Iterable[int], wait_s: float = 10.0) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import signal
 from collections.abc import Callable, Iterable
 
@@ -10,8 +12,11 @@ from batchyard.engines.local import proc, shell
 from batchyard.engines.local.attempts import Attempt, Attempts, wall_clock_ms
 from batchyard.engines.local.runner import Ended, Started, Task
 from batchyard.engines.local.spawner import Exit, Output, Process, Spawner
+from batchyard.errors import from_os_error
 
 _KILLED = 128 + signal.SIGKILL
+_CANNOT_EXECUTE = 126
+_MACHINE_IS_FULL = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
 
 
 class _ProcessAttempt(Attempt):
@@ -51,9 +56,7 @@ class ProcessRunner:
         self._spawner.tick()
 
     def end_leftovers(self, token: str) -> int:
-        leftovers = proc.with_token(token)
-        proc.kill_all(leftovers)
-        return len(leftovers)
+        return proc.end_carriers(token)
 
     def close(self) -> None:
         self._spawner.close()
@@ -66,7 +69,7 @@ class ProcessRunner:
         task = attempt.task
         command = task.command(number)
         path = task.environ.get(b"PATH")
-        program, argv = shell.program_of(command, path.decode() if path else None)
+        program, argv = shell.program_of(command, os.fsdecode(path) if path else None)
         try:
             try:
                 attempt.process = self._spawner.spawn(program, argv, task.environ, attempt.output, attempt)
@@ -75,8 +78,20 @@ class ProcessRunner:
                 program, argv = shell.through_shell(command)
                 attempt.process = self._spawner.spawn(program, argv, task.environ, attempt.output, attempt)
         except (OSError, ValueError) as exc:
-            reason = f"CannotStartContainerError: {exc}"[:255]
-            self._attempts.ended(attempt, Outcome(None, StatusReason.NOT_STARTED, reason))
+            self._could_not_start(attempt, exc)
+
+    def _could_not_start(self, attempt: _ProcessAttempt, exc: OSError | ValueError) -> None:
+        if isinstance(exc, OSError) and exc.errno in _MACHINE_IS_FULL:
+            # No fault of this child, nor of the thousands after it: the run ends here, and can be resumed.
+            raise from_os_error(exc, "start a process") from exc
+        if attempt.task.has_several:
+            # One command of several that cannot be started is one that failed, as with a shell.
+            self._spawner.note(attempt.output, f"batchyard: cannot start: {exc}\n".encode())
+            attempt.command_ended(_CANNOT_EXECUTE)
+            self._run_next(attempt)
+            return
+        reason = f"CannotStartContainerError: {exc}"[:255]
+        self._attempts.ended(attempt, Outcome(None, StatusReason.NOT_STARTED, reason))
 
     def _command_ended(self, exit: Exit) -> None:
         attempt = exit.process.owner

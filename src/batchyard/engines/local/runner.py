@@ -70,7 +70,7 @@ class Runner(Protocol):
         """Begins the attempt. Never raises for what the task does wrong: that comes back as ``Ended``."""
 
     def wait(self, timeout_s: float) -> list[Started | Ended]:
-        """What has happened; returns at once if something has, or when ``wake`` was called."""
+        """What has happened; returns at once if something has, or when a signal came."""
 
     def signal(self, tasks: Iterable[Task], signum: int) -> None:
         """Sends the signal to everything the tasks have running; SIGKILL leaves nothing of them. A task that is over

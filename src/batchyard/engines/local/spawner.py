@@ -10,14 +10,21 @@ import fcntl
 import os
 import select
 import signal
+import time
 from collections.abc import Iterable
 from contextlib import suppress
 from typing import NamedTuple
 
 from batchyard.engines.local import proc
 from batchyard.engines.local.logbook import LogBook
+from batchyard.errors import from_os_error
 
 _READ_SIZE = 1 << 20
+#: nothing has happened for so long: time to look at pipes
+_IDLE_S = 0.004
+#: more than this is not kept in memory, and gets a file
+_SHORT_OUTPUT = 1 << 18
+_CLOSE_PATIENCE_S = 10.0
 #: what a pipe that is watched may hold; a chatty child then wakes us less often
 _WATCHED_PIPE_SIZE = 1 << 20
 #: Python ignores these, and a child would inherit that
@@ -42,7 +49,7 @@ class Exit(NamedTuple):
 class Output:
     """One attempt's output: a pipe, and the file it goes to once somebody looks."""
 
-    __slots__ = ("file", "is_watched", "length", "mark", "name", "read_end", "tail", "write_end")
+    __slots__ = ("file", "is_long", "is_watched", "length", "mark", "name", "read_end", "tail", "write_end")
 
     def __init__(self, name: tuple[str, int, int], mark: bytes) -> None:
         #: step, child, attempt: names the file
@@ -52,7 +59,10 @@ class Output:
         self.read_end, self.write_end = os.pipe2(os.O_CLOEXEC)
         os.set_blocking(self.read_end, False)
         self.file: int | None = None
+        #: whether the pipe is in the epoll
         self.is_watched = False
+        #: whether it has run for a tick, and so has a file as soon as it writes
+        self.is_long = False
         self.length = 0
         #: what was read while there was no file
         self.tail = b""
@@ -79,6 +89,9 @@ class Spawner:
         self._wake_read, self._wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._epoll.register(self._wake_read, select.EPOLLIN)
         self._own_pids: set[int] = set()
+        #: what was this process's child before it was an engine, and the sessions that such are in
+        self._foreign = set(proc.children_of_this_process())
+        self._foreign_sessions = {proc.session_of(pid) for pid in self._foreign} | {os.getsid(0)}
         #: marks of the attempts that are under way
         self._marks: set[bytes] = set()
         proc.adopt_orphans()
@@ -108,16 +121,30 @@ class Spawner:
             setsigmask=_NO_SIGNALS,
             setsigdef=_RESET_SIGNALS,
         )
-        pidfd = os.pidfd_open(pid)
-        process = Process(pid, pidfd, output, owner)
-        self._epoll.register(pidfd, select.EPOLLIN)
-        self._processes[pidfd] = process
+        process = Process(pid, self._watched_pidfd(pid), output, owner)
+        self._processes[process.pidfd] = process
         self._own_pids.add(pid)
         return process
 
+    def _watched_pidfd(self, pid: int) -> int:
+        try:
+            pidfd = os.pidfd_open(pid)
+            self._epoll.register(pidfd, select.EPOLLIN)
+        except OSError as exc:
+            # It runs, and nobody would notice its end: not an OSError, which would mean that it never started.
+            os.killpg(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+            raise from_os_error(exc, "watch a process") from exc
+        return pidfd
+
     def wait(self, timeout_s: float) -> list[Exit]:
         exits = []
-        for fd, _ in self._epoll.poll(timeout_s):
+        events = self._epoll.poll(min(timeout_s, _IDLE_S))
+        if not events and timeout_s > _IDLE_S:
+            # Nobody is in a hurry: now the pipes of what runs longer are worth a look, lest a full one hold it up.
+            self._watch_all()
+            events = self._epoll.poll(timeout_s - _IDLE_S)
+        for fd, _ in events:
             process = self._processes.get(fd)
             if process is not None:
                 exits.append(self._reap(process))
@@ -142,9 +169,9 @@ class Spawner:
                     os.killpg(pid, signum)
 
     def tick(self) -> None:
+        self._watch_all()
         for process in self._processes.values():
-            if not process.output.is_watched:
-                self._watch(process.output)
+            self._give_file(process.output)
         self._end_orphans()
 
     def close(self) -> None:
@@ -154,7 +181,10 @@ class Spawner:
         for process in processes:
             self._reap(process)
         self._marks.clear()
-        self._end_orphans()
+        # What ends one generation makes the next one ours.
+        deadline = time.monotonic() + _CLOSE_PATIENCE_S
+        while self._end_orphans() and time.monotonic() < deadline:
+            time.sleep(0.002)
         for fd in (self._null, self._wake_read, self._wake_write):
             os.close(fd)
         self._epoll.close()
@@ -174,21 +204,26 @@ class Spawner:
         exit_code = code if code >= 0 else 128 - code
         return Exit(process, exit_code, usage.ru_utime, usage.ru_stime, usage.ru_maxrss)
 
-    def _end_orphans(self) -> None:
+    def _end_orphans(self) -> bool:
         """What an ended attempt left behind has become our child: ends it, as the end of a container would.
 
-        What an attempt under way has sent to the background stays: the attempt may mean to use it.
+        What an attempt under way has sent to the background stays: the attempt may mean to use it. So does what never
+        was ours: `server & exec batchyard run ...` makes the server a child of this process. True if some are left.
         """
-        for pid in proc.children_of_this_process():
-            if pid in self._own_pids:
-                continue
-            if not self._is_wanted(pid):
-                with suppress(ProcessLookupError, PermissionError):
-                    os.kill(pid, signal.SIGKILL)
+        found = [pid for pid in proc.children_of_this_process() if pid not in self._own_pids]
+        orphans = [pid for pid in found if pid not in self._foreign]
+        unwanted = [pid for pid in orphans if not self._is_wanted(pid)]
+        for pid in proc.with_descendants(unwanted) if unwanted else ():
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        for pid in orphans:
             with suppress(ChildProcessError):
                 os.waitpid(pid, os.WNOHANG)
+        return bool(unwanted)
 
     def _is_wanted(self, orphan: int) -> bool:
+        if proc.session_of(orphan) in self._foreign_sessions:
+            return True
         if not self._marks:
             return False
         environ = proc.environ_of(orphan)
@@ -217,6 +252,16 @@ class Spawner:
             return None, output.length
         return self._logs.add_short(output.tail), output.length
 
+    def note(self, output: Output, data: bytes) -> None:
+        """Adds something of our own to an output."""
+        self._drain(output, at_most=_READ_SIZE)
+        self._keep(output, data)
+
+    def _watch_all(self) -> None:
+        for process in self._processes.values():
+            if not process.output.is_watched:
+                self._watch(process.output)
+
     def _watch(self, output: Output) -> None:
         output.is_watched = True
         # Unprivileged users have a budget for this; without it the pipe stays as it is.
@@ -236,10 +281,22 @@ class Spawner:
                     self._epoll.unregister(output.read_end)
                 return
             at_most -= len(data)
-            output.length += len(data)
-            if output.is_watched:
-                if output.file is None:
-                    output.file = self._logs.open_own(*output.name)
-                self._logs.write(output.file, data)
-            else:
-                output.tail += data
+            self._keep(output, data)
+
+    def _keep(self, output: Output, data: bytes) -> None:
+        output.length += len(data)
+        if output.file is None and not output.is_long and len(output.tail) + len(data) <= _SHORT_OUTPUT:
+            output.tail += data
+            return
+        if output.file is None:
+            output.file = self._logs.open_own(*output.name)
+            data, output.tail = output.tail + data, b""
+        self._logs.write(output.file, data)
+
+    def _give_file(self, output: Output) -> None:
+        """It has run for a tick: what it has written and will write can be followed from now on."""
+        output.is_long = True
+        if output.tail:
+            output.length -= len(output.tail)
+            data, output.tail = output.tail, b""
+            self._keep(output, data)

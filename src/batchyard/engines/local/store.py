@@ -7,6 +7,7 @@ power cut. An attempt has a row once it has ended, never before, so that nothing
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -96,10 +97,13 @@ class Store:
         if not create and not path.exists():
             raise StoreIsBroken(f"{path} is missing: this run has no state", hint="start it anew with `batchyard run`")
         with _mapped_errors(path):
+            is_read_only = not create and not os.access(path.parent, os.W_OK)
+            # Where nobody can write, SQLite must be told, as its log beside the file would need to be written too.
+            name = f"{path.absolute().as_uri()}?immutable=1" if is_read_only else str(path)
             # Autocommit mode: transactions are begun and ended by name, in `commit` alone.
-            db = sqlite3.connect(path, timeout=30, isolation_level=None, check_same_thread=False)
+            db = sqlite3.connect(name, timeout=30, isolation_level=None, check_same_thread=False, uri=is_read_only)
             try:
-                _prepare(db, path, create)
+                _prepare(db, path, create, is_read_only)
             except BaseException:
                 db.close()
                 raise
@@ -142,12 +146,21 @@ class Store:
             rows = self._db.execute("SELECT * FROM job ORDER BY number").fetchall()
         return [JobRow._make((*row[:6], tuple(json.loads(row[6])), *row[7:])) for row in rows]
 
-    def attempts(self, job: int, *, child: int | None = None, state: JobState | None = None) -> Iterator[AttemptRow]:
+    def attempts(
+        self,
+        job: int,
+        *,
+        child: int | None = None,
+        state: JobState | None = None,
+        started_only: bool = False,
+    ) -> Iterator[AttemptRow]:
         sql, values = "SELECT * FROM attempt WHERE job = ?", [job]
         if child is not None:
             sql, values = sql + " AND child = ?", [*values, child]
         if state is not None:
             sql += f" AND state = '{state.value}'"
+        if started_only:
+            sql += " AND attempt > 0"
         with _mapped_errors(self._path):
             for row in self._db.execute(sql + " ORDER BY child, attempt", values):
                 yield AttemptRow(*row)
@@ -161,6 +174,10 @@ class Store:
         with _mapped_errors(self._path):
             rows = self._db.execute("SELECT * FROM stop_request WHERE id > ? ORDER BY id", (after,)).fetchall()
         return [StopRequest(row[0], tuple(json.loads(row[1])), row[2], row[3]) for row in rows]
+
+    def last_stop_request(self) -> int:
+        with _mapped_errors(self._path):
+            return int(self._db.execute("SELECT coalesce(max(id), 0) FROM stop_request").fetchone()[0])
 
     def value(self, key: str) -> str | None:
         with _mapped_errors(self._path):
@@ -179,7 +196,7 @@ class Store:
             raise
 
 
-def _prepare(db: sqlite3.Connection, path: Path, create: bool) -> None:
+def _prepare(db: sqlite3.Connection, path: Path, create: bool, is_read_only: bool) -> None:
     """Changes nothing in a file that turns out not to be ours."""
     version = db.execute("PRAGMA user_version").fetchone()[0]
     if version > SCHEMA_VERSION:
@@ -189,6 +206,8 @@ def _prepare(db: sqlite3.Connection, path: Path, create: bool) -> None:
         )
     if version < SCHEMA_VERSION and not create:
         raise StoreIsBroken(f"{path} is not a batchyard state, or was never finished")
+    if is_read_only:
+        return
     db.execute("PRAGMA journal_mode=WAL")
     db.execute("PRAGMA synchronous=FULL")
     if version < SCHEMA_VERSION:
