@@ -19,8 +19,10 @@ ANN = User(("--user", "1000:100"), "ann")
 
 
 def task(**fields: Any) -> Task:
-    given: dict[str, Any] = {"own_environ": {"AWS_BATCH_JOB_ID": "x"}, "resources": Resources(2, 512), **fields}
-    return Task(0, "x", "s", 0, 0, 1, Turn(range(1)), str, {}, image="im:1", **given)
+    own = fields.pop("own_environ", {"AWS_BATCH_JOB_ID": "x"})
+    environ = {name.encode(): value.encode() for name, value in own.items()}
+    given: dict[str, Any] = {"told": tuple(environ), "resources": Resources(2, 512), **fields}
+    return Task(0, "x", "s", 0, 0, 1, Turn(range(1)), str, environ, image="im:1", **given)
 
 
 def argv(one: Task, place: Place = PLACE, user: User = ROOT) -> list[str]:

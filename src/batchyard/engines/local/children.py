@@ -29,6 +29,14 @@ _FOREIGN = frozenset(
     ]
 )
 _FOREIGN_PREFIX = "AWS_BATCH_"
+#: what differs from child to child
+_OWN_NAMES = (
+    "AWS_BATCH_JOB_ID",
+    "AWS_BATCH_JOB_ATTEMPT",
+    "AWS_BATCH_JOB_ARRAY_INDEX",
+    "BATCHYARD_TOKEN",
+)
+_GPU_NAMES = ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER")
 
 
 @dataclass(slots=True)
@@ -40,8 +48,8 @@ class JobTasks:
     job: PlannedJob
     #: the step's list, loaded when the first child starts
     load_list: Callable[[], Sequence[str]]
-    #: in every child's environment
-    shared: dict[str, str]
+    #: names of the variables that the engine sets: all that a container gets
+    told: tuple[bytes, ...]
     base_environ: dict[bytes, bytes]
     token: str
     #: slot -> the GPU's number as the driver knows it
@@ -53,21 +61,18 @@ class JobTasks:
     def task(self, start: Start) -> Task:
         job = self.job
         index = job.index_in_step(start.child)
-        own = {
-            "AWS_BATCH_JOB_ID": f"{self.id}:{start.child}" if job.size > 1 else self.id,
-            "AWS_BATCH_JOB_ATTEMPT": str(start.attempt),
-            "BATCHYARD_TOKEN": f"{self.token}.{self.number}.{start.child}.{start.attempt}.",
-        }
-        if job.is_array:
-            own["AWS_BATCH_JOB_ARRAY_INDEX"] = str(index)
-        if start.gpus:
-            gpus = ",".join(str(self.gpu_numbers[slot]) for slot in start.gpus)
-            own["CUDA_VISIBLE_DEVICES"] = own["NVIDIA_VISIBLE_DEVICES"] = gpus
-            # The driver's numbers, which CUDA counts otherwise where the GPUs are not all of one kind.
-            own["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
         environ = self.base_environ.copy()
-        for name, value in own.items():
-            environ[name.encode()] = value.encode()
+        environ[b"AWS_BATCH_JOB_ID"] = (f"{self.id}:{start.child}" if job.size > 1 else self.id).encode()
+        environ[b"AWS_BATCH_JOB_ATTEMPT"] = b"%d" % start.attempt
+        mark = f"{self.token}.{self.number}.{start.child}.{start.attempt}.".encode()
+        environ[b"BATCHYARD_TOKEN"] = mark
+        if job.is_array:
+            environ[b"AWS_BATCH_JOB_ARRAY_INDEX"] = b"%d" % index
+        if start.gpus:
+            gpus = ",".join(str(self.gpu_numbers[slot]) for slot in start.gpus).encode()
+            environ[b"CUDA_VISIBLE_DEVICES"] = environ[b"NVIDIA_VISIBLE_DEVICES"] = gpus
+            # The driver's numbers, which CUDA counts otherwise where the GPUs are not all of one kind.
+            environ[b"CUDA_DEVICE_ORDER"] = b"PCI_BUS_ID"
         commands = job.commands_of(start.child)
         return Task(
             job_number=self.number,
@@ -79,12 +84,12 @@ class JobTasks:
             turn=Turn(commands, self.done, keep_going=job.keep_going),
             command=self._command,
             environ=environ,
-            own_environ=self.shared | own,
+            told=self.told,
             resources=job.resources,
             gpus=start.gpus,
             image=job.image,
             shm_mib=job.shm_mib,
-            mark=own["BATCHYARD_TOKEN"].encode(),
+            mark=mark,
             has_several=len(commands) > 1,
         )
 
@@ -118,6 +123,12 @@ def shared_environment(job: PlannedJob, folder: RunFolder, workspace: Path) -> d
     if job.has_list:
         told["LIST_FILE_S3_PATH"] = folder.list_of(job.step).absolute().as_uri()
     return told
+
+
+def names_told(job: PlannedJob, shared: Mapping[str, str]) -> tuple[bytes, ...]:
+    """The names that the engine sets: those that all children of the job share, and each one's own."""
+    own = _OWN_NAMES + _GPU_NAMES if job.resources.gpus else _OWN_NAMES
+    return tuple(dict.fromkeys(os.fsencode(name) for name in (*shared, *own)))
 
 
 def base_environ(environ: Mapping[str, str], shared: Mapping[str, str]) -> dict[bytes, bytes]:

@@ -249,7 +249,7 @@ class LocalEngine:
             id=row.id,
             job=planned,
             load_list=lambda: reading.load_list(path),
-            shared=shared,
+            told=children.names_told(planned, shared),
             base_environ=children.base_environ(environ, shared),
             token=setting.token,
             gpu_numbers=setting.gpu_numbers,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
@@ -26,8 +27,8 @@ class Task:
     command: Callable[[int], str]
     #: the whole environment of a process on this machine
     environ: dict[bytes, bytes]
-    #: what the engine itself says in it: all that a container gets
-    own_environ: dict[str, str]
+    #: names in it of what the engine itself says: all that a container gets
+    told: tuple[bytes, ...]
     resources: Resources
     gpus: tuple[int, ...] = ()
     image: str | None = None
@@ -38,6 +39,11 @@ class Task:
     has_several: bool = False
     #: numbers of the commands that have succeeded and are not recorded yet
     unrecorded: list[int] = field(default_factory=list)
+
+    @property
+    def own_environ(self) -> dict[str, str]:
+        """What the engine itself says in the environment."""
+        return {os.fsdecode(name): os.fsdecode(self.environ[name]) for name in self.told if name in self.environ}
 
 
 class Ended(NamedTuple):

@@ -14,7 +14,7 @@ from functools import lru_cache
 SHELL = "/bin/sh"
 
 #: words that mean themselves to every shell
-_WORD = re.compile(r"[\w@%+=:,./-]+", re.ASCII)
+_PLAIN = re.compile(r"[\w@%+=:,./ -]+", re.ASCII)
 
 #: first words that only a shell can carry out, or that a program of that name does differently
 _SHELL_WORDS = frozenset(
@@ -42,10 +42,9 @@ def through_shell(command: str) -> tuple[str, tuple[str, ...]]:
 
 def plain_words(command: str) -> tuple[str, ...]:
     """The command's words if no shell is needed to make them out, else nothing."""
-    words = command.split(" ")
-    if not all(map(_WORD.fullmatch, filter(None, words))):
+    if not _PLAIN.fullmatch(command):
         return ()
-    words = [word for word in words if word]
+    words = [word for word in command.split(" ") if word]
     if not words or words[0] in _SHELL_WORDS or "=" in words[0]:
         return ()
     # The shell's own and the programs of that name differ in options.

@@ -25,6 +25,8 @@ _IDLE_S = 0.004
 #: more than this is not kept in memory, and gets a file
 _SHORT_OUTPUT = 1 << 18
 _CLOSE_PATIENCE_S = 10.0
+#: what a pipe holds as it is made
+_PIPE_SIZE = 1 << 16
 #: what a pipe that is watched may hold; a chatty child then wakes us less often
 _WATCHED_PIPE_SIZE = 1 << 20
 #: Python ignores these, and a child would inherit that
@@ -240,13 +242,13 @@ class Spawner:
 
     def finish(self, output: Output) -> tuple[int | None, int]:
         """The attempt is over: keeps what is left in the pipe. Returns (offset in short.log or None, length)."""
+        os.close(output.write_end)  # so that an empty pipe is at its end, and not just empty for now
         # Bounded: a process that got away could write for ever.
         self._drain(output, at_most=2 * _WATCHED_PIPE_SIZE)
         if self._watched.pop(output.read_end, None):
             self._epoll.unregister(output.read_end)
         self._marks.discard(output.mark)
         os.close(output.read_end)
-        os.close(output.write_end)
         if output.file is not None:
             os.close(output.file)
             return None, output.length
@@ -271,9 +273,11 @@ class Spawner:
         self._watched[output.read_end] = output
 
     def _drain(self, output: Output, at_most: int) -> None:
+        # A read sets aside as much as it asks for: a small one is cheaper where the pipe cannot hold more.
+        size = _READ_SIZE if output.is_watched else _PIPE_SIZE
         while at_most > 0:
             try:
-                data = os.read(output.read_end, _READ_SIZE)
+                data = os.read(output.read_end, size)
             except BlockingIOError:
                 return
             if not data:
