@@ -1,7 +1,7 @@
 """Children's output on disk, byte for byte.
 
-A child that ends before anybody looked at it writes into one shared file, short.log, since creating a file costs more
-than starting a process; its row says where. All others have a file of their own, which can be followed while they
+A child that ends before anybody looked at it writes into one shared file, short.log, since creating a file costs a
+tenth of a millisecond; its row says where. All others have a file of their own, which can be followed while they
 run. Children write to a pipe, never to the file: `> /dev/stderr` in a script would truncate a file, its own log.
 """
 
