@@ -14,14 +14,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from batchyard import launch, runs, status
 from batchyard import plan as planning
 from batchyard.engines.base import LogChunk, RunState
-from batchyard.errors import BadInput, RunIsHeld, Surroundings
+from batchyard.errors import BadInput, Surroundings
 from batchyard.launch import Offer
 from batchyard.pipeline import Pipeline as Model
 from batchyard.pipeline_file import reading
@@ -121,22 +120,11 @@ class Run:
 
     def resume(self) -> None:
         """Goes on with a run whose process died."""
-        state = self.status()["state"]
-        if state != RunState.RUNNING:
-            raise BadInput(f"run {self.id} is over: {state}")
-        engine = self._record.open_engine()
-        holder = engine.holder
-        engine.close()
-        if holder is not None:
-            raise RunIsHeld(f"run {self.id} is being executed by {holder}", hint="there is nothing to resume")
+        launch.require_resumable(self._record)
         launch.execute_detached(self._record)
 
     def retry(self) -> Run:
         """A new run of only what failed or never ran."""
-        plan, done = launch.unfinished_part(self._record)
-        setting = replace(self._record.setting, token=launch.new_token())
-        home = self._record.folder.path.parents[1]
-        file = Path(self._record.file) if self._record.file else None
-        record = runs.begin(home, plan, setting, file=file, retry_of=self.id, done=done)
+        record = launch.begin_retry(self._record)
         launch.execute_detached(record)
         return Run(record)

@@ -10,13 +10,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from batchyard import plan as planning
+from batchyard import runs
 from batchyard.batch.jobs import Resources
 from batchyard.engines.base import RunState
 from batchyard.engines.local import machine
 from batchyard.engines.local.engine import Setting
 from batchyard.engines.local.loop import Watcher
 from batchyard.engines.local.reading import load_list
-from batchyard.errors import BadInput, Surroundings
+from batchyard.errors import BadInput, RunIsHeld, Surroundings
 from batchyard.pipeline import Pipeline
 from batchyard.plan import Plan
 from batchyard.runs import Record
@@ -114,6 +115,29 @@ def unfinished_part(record: Record) -> tuple[Plan, dict[str, list[int]]]:
     }
     left = planning.only_unfinished(record.plan, children_left)
     return replace(left, lists=lists), commands_done
+
+
+def begin_retry(old: Record, cpus: int | None = None, memory_mib: int | None = None) -> Record:
+    """Records a new run, beside the old one, of only what failed or never ran in it; nothing executes yet."""
+    plan, done = unfinished_part(old)
+    setting = with_capacity(replace(old.setting, token=new_token()), plan, cpus, memory_mib)
+    home = old.folder.path.parents[1]
+    file = Path(old.file) if old.file else None
+    return runs.begin(home, plan, setting, file=file, retry_of=old.run_id, done=done)
+
+
+def require_resumable(record: Record) -> None:
+    """Raises unless the run is not over and nobody executes it."""
+    engine = record.open_engine()
+    try:
+        state, holder = engine.run_state, engine.holder
+    finally:
+        engine.close()
+    if holder is not None:
+        raise RunIsHeld(f"run {record.run_id} is being executed by {holder}", hint="there is nothing to resume")
+    if state is not RunState.RUNNING:
+        hint = "" if state is RunState.SUCCEEDED else f"`batchyard retry {record.run_id}` runs what is left"
+        raise BadInput(f"run {record.run_id} is over: {state.value}", hint=hint)
 
 
 def execute(record: Record, watcher: Watcher, *, carry_out_old_stops: bool = False) -> RunState:

@@ -13,17 +13,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from itertools import islice
 
-from batchyard.batch import blocked, retry
+from batchyard.batch import blocked, dependencies, retry
 from batchyard.batch.capacity import Consumables, Room
 from batchyard.batch.changes import Change, JobSettled, JobSummary, Requeued, RestFailed, Settled, Start, Stop
+from batchyard.batch.dependencies import InvalidJob
 from batchyard.batch.jobs import Action, DependencyType, Job, JobState, Outcome, Resources, StatusReason
 from batchyard.batch.lines import Line, Pass
 from batchyard.batch.queues import QUEUE_DELETED, TIME_LIMIT, ComputeEnvironment, Queue
 from batchyard.batch.tracking import FAILED, RUNNABLE, RUNNING, STATES, SUCCEEDED, TrackedJob
-
-
-class InvalidJob(ValueError):
-    """The job cannot be accepted: the message says why."""
 
 
 class Scheduler:
@@ -70,7 +67,7 @@ class Scheduler:
             raise InvalidJob(f"job {job.id} was submitted before")
         if job.size < 1:
             raise InvalidJob(f"{job.name!r} has {job.size} children, and a job needs at least one")
-        targets = [self._dependency_target(job, dep.job_id, dep.type) for dep in job.depends_on]
+        targets = [dependencies.target(self._jobs, job, dep) for dep in job.depends_on]
         tracked = TrackedJob(job, number=len(self._jobs))
         self._jobs[job.id] = tracked
         self._unsettled += 1
@@ -280,31 +277,6 @@ class Scheduler:
 
     # -- dependencies ---------------------------------------------------------------------------------------
 
-    def _dependency_target(
-        self, job: Job, dependency_id: str | None, kind: DependencyType
-    ) -> tuple[TrackedJob, int | None] | None:
-        """The job, and the child where one is named; None for SEQUENTIAL, which is about the job itself."""
-        if kind is not DependencyType.WHOLE and job.array_size is None:
-            raise InvalidJob(f"{kind.value} is for array jobs, and {job.name!r} is none")
-        if kind is DependencyType.SEQUENTIAL:
-            if dependency_id is not None:
-                raise InvalidJob("a SEQUENTIAL dependency names no job: it is about the array itself")
-            return None
-        if dependency_id is None:
-            raise InvalidJob("a dependency must name a job")
-        parent_id, colon, child = dependency_id.partition(":")
-        target = self._jobs.get(parent_id)
-        if target is None or (colon and not _is_child_of(target.job, child)):
-            raise InvalidJob(f"no job has the id {dependency_id}")
-        if kind is DependencyType.N_TO_N and child:
-            raise InvalidJob(f"N_TO_N is about a whole array, and {dependency_id} is one child")
-        if kind is DependencyType.N_TO_N and target.job.array_size != job.array_size:
-            raise InvalidJob(
-                f"N_TO_N needs two arrays of one size: {job.name!r} has {job.array_size} children, "
-                f"{target.job.name!r} has {target.job.array_size or 'none'}"
-            )
-        return target, int(child) if child else None
-
     def _wait_for(self, tracked: TrackedJob, target: TrackedJob, child: int | None) -> bool:
         """Makes the whole job wait for the target; True if the target has failed already."""
         state = target.state if child is None else STATES[target.codes[child]]
@@ -411,8 +383,3 @@ class Scheduler:
         # Last submitted first: a follower then fails for this reason and not for its dependency's failure.
         for tracked in reversed(list(self._jobs.values())):
             self._fail_all(tracked, reason, changes)
-
-
-def _is_child_of(job: Job, child: str) -> bool:
-    is_number = child.isascii() and child.isdigit()
-    return job.array_size is not None and is_number and int(child) < job.size

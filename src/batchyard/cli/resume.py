@@ -9,8 +9,7 @@ import click
 from batchyard import launch, runs
 from batchyard.cli.options import capacity_options, example, home_of, home_option, json_option, run_argument
 from batchyard.cli.run import go
-from batchyard.engines.base import RunState
-from batchyard.errors import BadInput, RunIsHeld
+from batchyard.errors import BadInput
 
 
 @click.command(epilog=example("batchyard resume last", "batchyard resume last --detach"))
@@ -22,16 +21,7 @@ from batchyard.errors import BadInput, RunIsHeld
 def command(run: str, detach: bool, cpus: int | None, memory: int | None, home: str | None, as_json: bool) -> int:
     """Go on with a run whose process died: what succeeded is not run again, what it left running is ended first."""
     record = runs.load(home_of(home), run)
-    engine = record.open_engine()
-    try:
-        state, holder = engine.run_state, engine.holder
-    finally:
-        engine.close()
-    if holder is not None:
-        raise RunIsHeld(f"run {record.run_id} is being executed by {holder}", hint="there is nothing to resume")
-    if state is not RunState.RUNNING:
-        hint = "" if state is RunState.SUCCEEDED else f"`batchyard retry {record.run_id}` runs what is left"
-        raise BadInput(f"run {record.run_id} is over: {state.value}", hint=hint)
+    launch.require_resumable(record)
     setting = launch.with_capacity(record.setting, record.plan, cpus, memory)
     if detach and setting != record.setting:
         raise BadInput("--cpus and --memory go with a resume in the foreground", hint="leave --detach out")

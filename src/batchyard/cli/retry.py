@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from pathlib import Path
-
 import click
 
 from batchyard import launch, runs
@@ -23,10 +20,5 @@ def command(run: str, detach: bool, cpus: int | None, memory: int | None, home: 
 
     The commands are those of the first run, also if their file has changed since; each child keeps its number.
     """
-    where = home_of(home)
-    old = runs.load(where, run)
-    plan, done = launch.unfinished_part(old)
-    setting = launch.with_capacity(replace(old.setting, token=launch.new_token()), plan, cpus, memory)
-    file = Path(old.file) if old.file else None
-    record = runs.begin(where, plan, setting, file=file, retry_of=old.run_id, done=done)
+    record = launch.begin_retry(runs.load(home_of(home), run), cpus, memory)
     return go(record, detach=detach, as_json=as_json)
