@@ -21,7 +21,8 @@ ENVIRON = {b"PATH": os.environb[b"PATH"], b"BATCHYARD_TOKEN": b"test.0.0.1."}
 def spawner(tmp_path: Path) -> Iterator[Spawner]:
     logs = LogBook(RunFolder(tmp_path))
     it = Spawner(logs)
-    yield it
+    with it.lock:
+        yield it
     it.close()
     logs.close()
 

@@ -56,8 +56,8 @@ class Scheduler:
 
     # -- events ---------------------------------------------------------------------------------------------
 
-    def submit(self, job: Job) -> list[Change]:
-        """A new job. It may depend on jobs that were submitted before it, whatever their state now."""
+    def check(self, job: Job) -> list[tuple[TrackedJob, int | None] | None]:
+        """Raises InvalidJob where ``submit`` would; else what its dependencies are about."""
         line = self._lines.get(job.queue)
         if line is None:
             raise InvalidJob(f"no queue is named {job.queue!r}")
@@ -67,7 +67,11 @@ class Scheduler:
             raise InvalidJob(f"job {job.id} was submitted before")
         if job.size < 1:
             raise InvalidJob(f"{job.name!r} has {job.size} children, and a job needs at least one")
-        targets = [dependencies.target(self._jobs, job, dep) for dep in job.depends_on]
+        return [dependencies.target(self._jobs, job, dep) for dep in job.depends_on]
+
+    def submit(self, job: Job) -> list[Change]:
+        """A new job. It may depend on jobs that were submitted before it, whatever their state now."""
+        targets = self.check(job)
         tracked = TrackedJob(job, number=len(self._jobs))
         self._jobs[job.id] = tracked
         self._unsettled += 1
@@ -88,7 +92,7 @@ class Scheduler:
         if is_doomed:
             self._fail_all(tracked, StatusReason.DEPENDENCY_FAILED, changes)
         elif not tracked.unmet and tracked.release():
-            line.add(tracked)
+            self._lines[job.queue].add(tracked)
         return self._spread_news(changes)
 
     def started(self, job_id: str, index: int, now_ms: int) -> None:

@@ -58,6 +58,7 @@ class ContainerRunner:
     ) -> None:
         """Raises NoContainerEngine."""
         self._spawner = spawner
+        self.lock = spawner.lock
         self._place = place
         self._client = docker.require_engine(environ)
         # By this token the next engine of the run finds what this one has begun.
@@ -84,20 +85,28 @@ class ContainerRunner:
             return
         environ = docker.environ_of(task, self._user)
         argv = docker.create_argv(task, container.name, self._place, self._user, environ)
-        argv += SHELL_ARGV if task.has_several else ("sh", "-c", docker.RUN_ONE, task.command(number))
+        argv += SHELL_ARGV if task.has_several else docker.command_argv(task.command(number))
         client_environ = docker.client_environ(self._calls.environ, environ)
         try:
             container.creation = self._calls.call(argv, partial(self._created, container), client_environ)
         except (OSError, ValueError) as exc:
             self._never_ran(container, docker.reason("CannotCreateContainerError", str(exc)))
 
-    def wait(self, timeout_s: float) -> list[Started | Ended]:
+    def listen(self, turn: Callable[[], None]) -> None:
+        """All that happens, happens in ``wait``: whoever waits looks for news by itself."""
+
+    def wake(self) -> None:
+        self._spawner.wake()
+
+    def wait(self, timeout_s: float) -> None:
         for exit in self._spawner.wait(0 if self._attempts.has_news else timeout_s):
             ended = exit.process.owner
             assert callable(ended)
             ended(exit)
         for container in self._talking:
             self._listen(container)
+
+    def news(self) -> list[Started | Ended]:
         return self._attempts.take_news()
 
     def signal(self, tasks: Iterable[Task], signum: int) -> None:
@@ -233,7 +242,9 @@ class ContainerRunner:
                 container.is_busy = False
                 conversation.end()
             else:
-                conversation.say(container.task.command(number))
+                command = container.task.command(number)
+                assert isinstance(command, str)
+                conversation.say(command)
 
     def _end_conversation(self, container: _Container) -> None:
         self._talking.remove(container)

@@ -93,12 +93,16 @@ def create_argv(task: Task, name: str, place: Place, user: User, environ: Mappin
     """`docker create` for the task, up to and with the image. ``environ``: of the container, see ``environ_of``."""
     memory = f"{task.resources.memory_mib}m"
     shares = min(_SHARES_PER_VCPU * task.resources.vcpus, _MOST_SHARES)
-    argv = ["create", "--name", name, "--init", "--network", "host", "--log-driver", "none"]
+    argv = ["create", "--name", name, "--network", "host", "--log-driver", "none"]
     argv += ["--label", f"{TOKEN_LABEL}={place.token}", "--label", f"batchyard.run={place.run_id}"]
     argv += ["--cpu-shares", str(shares), "--memory", memory, "--memory-swap", memory]
-    argv += ["--workdir", str(place.workspace), *_mount(place.workspace), *user.flags]
-    if not place.lists.is_relative_to(place.workspace):
-        argv += _mount(place.lists, "readonly")
+    if task.container_flags is None:
+        argv += ["--init", "--workdir", str(place.workspace), *_mount(place.workspace), *user.flags]
+        argv += ["--env", f"{GROUP_SIGNALS}=1"]
+        if not place.lists.is_relative_to(place.workspace):
+            argv += _mount(place.lists, "readonly")
+    else:
+        argv += task.container_flags
     if task.shm_mib:
         argv += ["--shm-size", f"{task.shm_mib}m"]
     if task.gpus:
@@ -106,16 +110,20 @@ def create_argv(task: Task, name: str, place: Place, user: User, environ: Mappin
         argv += ["--gpus", f'"device={environ["NVIDIA_VISIBLE_DEVICES"]}"']
     if task.has_several:
         argv.append("--interactive")
-    argv += ["--env", f"{GROUP_SIGNALS}=1"]
     for variable, value in environ.items():
         # By its name alone, with the value in the docker command's environment: `ps` shows arguments to everybody.
         argv += ["--env", f"{variable}={value}" if _is_clients(variable) else variable]
     return [*argv, task.image or ""]
 
 
+def command_argv(command: str | tuple[str, ...]) -> tuple[str, ...]:
+    """What follows the image: a text is for the shell, a program with its arguments is the image's to run."""
+    return ("sh", "-c", RUN_ONE, command) if isinstance(command, str) else command
+
+
 def environ_of(task: Task, user: User) -> dict[str, str]:
     """The environment of the task's container, beside what its image sets."""
-    environ = {"HOME": "/tmp", "USER": user.name} if user.flags else {}
+    environ = {"HOME": "/tmp", "USER": user.name} if user.flags and task.container_flags is None else {}
     environ |= task.own_environ
     if task.gpus:
         # A container sees only its own GPUs, and counts them from 0.

@@ -195,8 +195,11 @@ class LocalEngine:
             if store.value("started_ms") is None:
                 store.commit(values=[("started_ms", str(int(self._clock() * 1000)))])
             scheduler, jobs, changes = self._restored(setting, environ)
-            loop = Loop(scheduler, runner, store, logs, jobs, watcher, last_request=last_request, clock=self._clock)
-            loop.catch_up(changes)
+            loop = Loop(scheduler, runner, store, logs, watcher, last_request=last_request, clock=self._clock)
+            for job in jobs:
+                loop.add(*job)
+            # What follows from what an earlier process recorded, and it had no time to record.
+            loop.perform(changes)
             loop.obey_requests()
             store.commit(values=[("executed_by", str(os.getpid()))])
             with _signals_to(loop, spawner.wake_fd):

@@ -1,7 +1,8 @@
 """The loop: tells the scheduler what happened, and performs what it answers. Decides nothing itself.
 
 Order within one turn: what ended is told and put on the list of rows; before a child starts whose dependency is on
-that list, the list is committed; in any case it is committed every 100 ms.
+that list, the list is committed; in any case it is committed every 100 ms. One turn at a time, by whichever thread
+has the runner's lock: the one that called ``run``, one of the runner's whose child has ended, one that uses ``call``.
 """
 
 from __future__ import annotations
@@ -11,15 +12,16 @@ import signal
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from batchyard.batch.changes import Change, JobSettled, RestFailed, Settled, Start, Stop
-from batchyard.batch.jobs import DependencyType, Job, JobState
+from batchyard.batch.jobs import DependencyType, Job, JobState, Outcome
 from batchyard.batch.scheduler import Scheduler
-from batchyard.engines.local.children import JobTasks
 from batchyard.engines.local.logbook import LogBook
 from batchyard.engines.local.runner import Ended, Runner, Started, Task
 from batchyard.engines.local.store import AttemptRow, JobRow, Store
+
+T = TypeVar("T")
 
 TICK_S = 0.1
 DEFAULT_GRACE_S = 30.0
@@ -34,6 +36,19 @@ class Watcher(Protocol):
     def on_failure(self, task: Task, row: AttemptRow) -> None: ...
 
 
+class TaskMaker(Protocol):
+    """One job, as far as what its children are told is concerned."""
+
+    #: commands that have succeeded, where a child has several
+    done: set[int]
+
+    def task(self, start: Start) -> Task: ...
+
+
+class LoopIsOver(RuntimeError):
+    """Nothing is done any more."""
+
+
 class Loop:
     def __init__(
         self,
@@ -41,7 +56,6 @@ class Loop:
         runner: Runner,
         store: Store,
         logs: LogBook,
-        jobs: list[tuple[Job, JobTasks, JobRow]],
         watcher: Watcher,
         *,
         last_request: int = 0,
@@ -57,20 +71,24 @@ class Loop:
         self._watcher = watcher
         self._clock = clock
         self._monotonic = monotonic
-        self._jobs = {job.id: job for job, _, _ in jobs}
-        self._tasks = {job.id: tasks for job, tasks, _ in jobs}
-        self._rows = {job.id: row for job, _, row in jobs}
-        self._depends_on = {job.id: _dependencies(job) for job, _, _ in jobs}
+        self._is_over: Callable[[], bool] = lambda: True
+        #: what went wrong in somebody else's thread, for ``run`` to raise
+        self._failure: BaseException | None = None
+        self._tasks: dict[str, TaskMaker] = {}
+        self._rows: dict[str, JobRow] = {}
+        self._depends_on: dict[str, frozenset[str]] = {}
         #: attempts under way
         self._running: dict[tuple[str, int], Task] = {}
+        #: why attempts under way are lost, with the host that they pretend to be on
+        self._lost: dict[Task, str] = {}
         #: (when to send SIGKILL, order, task)
         self._kills: list[tuple[float, int, Task]] = []
         self._attempt_rows: list[AttemptRow] = []
         self._command_rows: list[tuple[int, int]] = []
         #: jobs with children that ended since the last commit
         self._uncommitted: set[str] = set()
-        self._changed: set[str] = set(self._rows)
-        self._attempts_of = {job.id: row.attempts for job, _, row in jobs}
+        self._changed: set[str] = set()
+        self._attempts_of: dict[str, int] = {}
         #: rows that the watcher has not been told yet
         self._untold: dict[str, JobRow] = {}
         self._last_request = last_request
@@ -80,47 +98,119 @@ class Loop:
 
     # -- from outside ---------------------------------------------------------------------------------------
 
+    def add(self, job: Job, tasks: TaskMaker, row: JobRow) -> None:
+        """A job that the scheduler has accepted and the store has recorded."""
+        self._tasks[job.id] = tasks
+        self._rows[job.id] = row
+        self._depends_on[job.id] = _dependencies(job)
+        self._attempts_of[job.id] = row.attempts
+        self._changed.add(job.id)
+
+    def call(self, action: Callable[[], T]) -> T:
+        """From another thread, while ``run`` runs: does it between two turns, and starts what follows from it."""
+        with self._runner.lock:
+            if self._failure is not None or self._is_over():
+                raise LoopIsOver
+            result = action()
+            self._guarded_turn()
+        return result
+
+    def perform(self, changes: Iterable[Change], grace_s: float = DEFAULT_GRACE_S) -> None:
+        """Does and records what the scheduler has answered to somebody else than the loop."""
+        self._perform(changes, grace_s)
+
+    def record(self, job_ids: Iterable[str]) -> None:
+        """Sees to it that what is known of the jobs is on disk."""
+        if not self._uncommitted.isdisjoint(job_ids):
+            self.commit()
+
+    def row(self, job_id: str) -> JobRow:
+        return self._rows[job_id]
+
+    def running(self, job_id: str, child: int) -> Task | None:
+        """The attempt that is under way."""
+        return self._running.get((job_id, child))
+
+    def lose(self, job_id: str, child: int, status_reason: str) -> bool:
+        """Takes away the host of an attempt under way: it ends now, with no exit code. False where none is."""
+        task = self._running.get((job_id, child))
+        if task is None:
+            return False
+        self._lost[task] = status_reason
+        self._runner.signal([task], signal.SIGKILL)
+        return True
+
     def interrupt(self) -> None:
         """Ctrl-C or SIGTERM: stops the run; the second time, at once. Safe in a signal handler: it only counts."""
         self._interrupts += 1
 
     def stop(self, job_ids: Iterable[str], reason: str, grace_s: float) -> None:
         # Last first: what depends on another stopped job then fails for this reason, and not for that one's failure.
-        wanted = [job_id for job_id in job_ids if job_id in self._jobs]
+        wanted = [job_id for job_id in job_ids if job_id in self._rows]
         for job_id in reversed(wanted):
             self._perform(self._scheduler.terminate(job_id, reason), grace_s)
         # What was being stopped already may have less time now.
         self._kill_after(grace_s, [task for task in self._running.values() if task.job_id in set(wanted)])
 
-    def catch_up(self, changes: Iterable[Change]) -> None:
-        """Records what follows from what an earlier process recorded, and it had no time to."""
-        self._perform(changes)
-
     def obey_requests(self) -> None:
         """Stops what other processes have asked to stop."""
         for request in self._store.stop_requests(self._last_request):
             self._last_request = request.id
-            self.was_stopped |= set(request.job_ids) >= set(self._jobs)
+            self.was_stopped |= set(request.job_ids) >= set(self._rows)
             self.stop(request.job_ids, request.reason, request.grace_s)
 
     # -- the loop -------------------------------------------------------------------------------------------
 
-    def run(self) -> None:
+    def run(self, is_over: Callable[[], bool] | None = None) -> None:
+        """Until all jobs are over, or as long as the caller says."""
+        with self._runner.lock:
+            self._is_over = is_over or (lambda: self._scheduler.is_over)
+            self._runner.listen(self._guarded_turn)
+            try:
+                self._run()
+            finally:
+                self._is_over = lambda: True
+            self._runner.tick()
+            self.commit()
+            self._tell_watcher()
+
+    def _run(self) -> None:
         next_tick = self._monotonic()
         interrupts_seen = 0
-        while not self._scheduler.is_over:
-            self._start(self._scheduler.place())
-            for event in self._runner.wait(max(0.0, next_tick - self._monotonic())):
-                self._happened(event)
+        while not self._is_over():
+            self._turn()
+            self._runner.wait(max(0.0, next_tick - self._monotonic()))
+            if self._failure is not None:
+                raise self._failure
+            self._turn()
             if self._monotonic() >= next_tick:
                 self._tick(self._monotonic())
                 next_tick = self._monotonic() + TICK_S
             if self._interrupts > interrupts_seen:
                 interrupts_seen = self._interrupts
                 self._interrupted()
-        self._runner.tick()
-        self.commit()
-        self._tell_watcher()
+
+    def _turn(self) -> None:
+        """Tells the scheduler what has happened, and starts what it places."""
+        self._take_news()
+        while starts := self._scheduler.place():
+            self._start(starts)
+            self._take_news()
+
+    def _take_news(self) -> None:
+        for event in self._runner.news():
+            self._happened(event)
+
+    def _guarded_turn(self) -> None:
+        """A turn of another thread than that of ``run``, to which it leaves whatever goes wrong."""
+        if self._is_over():
+            return
+        try:
+            self._turn()
+        except BaseException as exc:
+            self._failure = exc
+        if self._failure is not None or self._is_over():
+            self._runner.wake()
 
     def commit(self) -> None:
         self._logs.flush()
@@ -157,7 +247,7 @@ class Loop:
     def _interrupted(self) -> None:
         self.was_stopped = True
         # Two signals can come in one turn: the first one's work is done in any case.
-        self.stop(list(self._jobs), "stopped by the user", DEFAULT_GRACE_S)
+        self.stop(list(self._rows), "stopped by the user", DEFAULT_GRACE_S)
         if self._interrupts > 1:
             self._runner.signal(list(self._running.values()), signal.SIGKILL)
 
@@ -169,12 +259,17 @@ class Loop:
                 self.commit()
             task = self._tasks[start.job_id].task(start)
             self._running[start.job_id, start.child] = task
-            self._runner.start(task)
             self._changed.add(start.job_id)
+            if task.refused is None:
+                self._runner.start(task)
+            else:
+                now_ms = int(self._clock() * 1000)
+                self._happened(Ended(task, task.refused, None, now_ms, 0.0, 0.0, 0, None, None))
 
     def _happened(self, event: Started | Ended) -> None:
         task = event.task
         if isinstance(event, Started):
+            task.started_ms = event.at_ms
             self._scheduler.started(task.job_id, task.child, int(self._monotonic() * 1000))
             job_row = self._rows[task.job_id]
             if job_row.started_ms is None:
@@ -183,7 +278,10 @@ class Loop:
             return
         del self._running[task.job_id, task.child]
         self._take_commands(task)
-        changes = self._scheduler.ended(task.job_id, task.child, event.outcome)
+        outcome = event.outcome
+        if self._lost and (lost_reason := self._lost.pop(task, None)) is not None:
+            outcome = Outcome(None, lost_reason)
+        changes = self._scheduler.ended(task.job_id, task.child, outcome)
         # The first change is about this very child: settled, or to be tried again.
         verdict = changes[0]
         settled = verdict if isinstance(verdict, Settled) else None
@@ -192,9 +290,9 @@ class Loop:
             task.child,
             task.attempt,
             settled.state.value if settled else None,
-            event.outcome.exit_code,
-            event.outcome.reason,
-            settled.status_reason if settled else event.outcome.status_reason,
+            outcome.exit_code,
+            outcome.reason,
+            settled.status_reason if settled else outcome.status_reason,
             event.started_ms,
             event.ended_ms,
             event.user_s,

@@ -11,6 +11,7 @@ from batchyard.batch.jobs import Outcome, StatusReason
 from batchyard.engines.local import proc, shell
 from batchyard.engines.local.attempts import Attempt, Attempts, wall_clock_ms
 from batchyard.engines.local.runner import Ended, Started, Task
+from batchyard.engines.local.slots import Launch, Slots
 from batchyard.engines.local.spawner import Exit, Output, Process, Spawner
 from batchyard.errors import from_os_error
 
@@ -20,11 +21,13 @@ _MACHINE_IS_FULL = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
 
 
 class _ProcessAttempt(Attempt):
-    __slots__ = ("process",)
+    __slots__ = ("process", "signal")
 
     def __init__(self, task: Task, output: Output) -> None:
         super().__init__(task, output)
         self.process: Process | None = None
+        #: what was to be sent before there was a process
+        self.signal: int | None = None
 
 
 class ProcessRunner:
@@ -32,6 +35,8 @@ class ProcessRunner:
 
     def __init__(self, spawner: Spawner, now_ms: Callable[[], int] = wall_clock_ms) -> None:
         self._spawner = spawner
+        self.lock = spawner.lock
+        self._slots = Slots(spawner, self._process_started, self._command_ended)
         self._attempts: Attempts[_ProcessAttempt] = Attempts(spawner, now_ms)
         self._oom_kills = _oom_kill_count()
 
@@ -41,15 +46,24 @@ class ProcessRunner:
         self._attempts.began(attempt)
         self._run_next(attempt)
 
-    def wait(self, timeout_s: float) -> list[Started | Ended]:
-        for exit in self._spawner.wait(0 if self._attempts.has_news else timeout_s):
-            self._command_ended(exit)
+    def listen(self, turn: Callable[[], None]) -> None:
+        self._slots.listen(turn)
+
+    def wake(self) -> None:
+        self._spawner.wake()
+
+    def wait(self, timeout_s: float) -> None:
+        self._spawner.wait(0 if self._attempts.has_news else timeout_s)
+        if self._slots.failure is not None:
+            raise self._slots.failure
+
+    def news(self) -> list[Started | Ended]:
         return self._attempts.take_news()
 
     def signal(self, tasks: Iterable[Task], signum: int) -> None:
         attempts = self._attempts.of(tasks)
         for attempt in attempts:
-            attempt.is_stopping = True
+            attempt.is_stopping, attempt.signal = True, signum
         self._spawner.signal([a.process for a in attempts if a.process is not None], signum)
 
     def tick(self) -> None:
@@ -59,6 +73,7 @@ class ProcessRunner:
         return proc.end_carriers(token)
 
     def close(self) -> None:
+        self._slots.close()
         self._spawner.close()
 
     def _run_next(self, attempt: _ProcessAttempt) -> None:
@@ -67,18 +82,17 @@ class ProcessRunner:
             self._attempts.ended(attempt, attempt.outcome)
             return
         task = attempt.task
-        command = task.command(number)
-        path = task.environ.get(b"PATH")
-        program, argv = shell.program_of(command, os.fsdecode(path) if path else None)
-        try:
-            try:
-                attempt.process = self._spawner.spawn(program, argv, task.environ, attempt.output, attempt)
-            except OSError:
-                # Gone since it was looked up, no "#!" line, not permitted: the shell knows how to say it.
-                program, argv = shell.through_shell(command)
-                attempt.process = self._spawner.spawn(program, argv, task.environ, attempt.output, attempt)
-        except (OSError, ValueError) as exc:
-            self._could_not_start(attempt, exc)
+        self._slots.launch(Launch(_programs(task.command(number), task.environ), task.environ, attempt.output, attempt))
+
+    def _process_started(self, launch: Launch) -> None:
+        """In a thread of the slots, without the lock."""
+        attempt = launch.owner
+        assert isinstance(attempt, _ProcessAttempt)
+        attempt.process = launch.process
+        if attempt.signal is not None and launch.process is not None:
+            # It was asked to end while it was being started.
+            with self.lock:
+                self._spawner.signal([launch.process], attempt.signal)
 
     def _could_not_start(self, attempt: _ProcessAttempt, exc: OSError | ValueError) -> None:
         if isinstance(exc, OSError) and exc.errno in _MACHINE_IS_FULL:
@@ -93,9 +107,13 @@ class ProcessRunner:
         reason = f"CannotStartContainerError: {exc}"[:255]
         self._attempts.ended(attempt, Outcome(None, StatusReason.NOT_STARTED, reason))
 
-    def _command_ended(self, exit: Exit) -> None:
-        attempt = exit.process.owner
+    def _command_ended(self, launch: Launch, exit: Exit | None) -> None:
+        attempt = launch.owner
         assert isinstance(attempt, _ProcessAttempt)
+        if exit is None:
+            assert launch.error is not None
+            self._could_not_start(attempt, launch.error)
+            return
         attempt.user_s += exit.user_s
         attempt.system_s += exit.system_s
         attempt.max_rss_kib = max(attempt.max_rss_kib, exit.max_rss_kib)
@@ -109,6 +127,17 @@ class ProcessRunner:
         """Whether the kernel has killed something for memory since we last looked."""
         before, self._oom_kills = self._oom_kills, _oom_kill_count()
         return self._oom_kills > before
+
+
+def _programs(command: str | tuple[str, ...], environ: dict[bytes, bytes]) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """What to execute for the command, and what else where that cannot be."""
+    found = environ.get(b"PATH")
+    path = os.fsdecode(found) if found else None
+    if not isinstance(command, str):
+        return ((shell.which(command[0], path) or command[0], command),)
+    direct, through_shell = shell.program_of(command, path), shell.through_shell(command)
+    # Gone since it was looked up, no "#!" line, not permitted: the shell knows how to say it.
+    return (direct,) if direct == through_shell else (direct, through_shell)
 
 
 def _oom_kill_count() -> int:

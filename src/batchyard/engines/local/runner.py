@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from threading import Lock
 from typing import NamedTuple, Protocol
 
 from batchyard.batch.jobs import Outcome, Resources
@@ -23,8 +24,8 @@ class Task:
     index_in_step: int
     attempt: int
     turn: Turn
-    #: number -> the command's text
-    command: Callable[[int], str]
+    #: number -> the command: a text for the shell, or a program with its arguments
+    command: Callable[[int], str | tuple[str, ...]]
     #: the whole environment of a process on this machine
     environ: dict[bytes, bytes]
     #: names in it of what the engine itself says: all that a container gets
@@ -39,6 +40,12 @@ class Task:
     has_several: bool = False
     #: numbers of the commands that have succeeded and are not recorded yet
     unrecorded: list[int] = field(default_factory=list)
+    #: None until it runs
+    started_ms: int | None = None
+    #: `docker create`'s flags for a container that is all of its own; None for one that is to stand for a process here
+    container_flags: tuple[str, ...] | None = None
+    #: what becomes of it instead of an execution
+    refused: Outcome | None = None
 
     @property
     def own_environ(self) -> dict[str, str]:
@@ -70,13 +77,25 @@ class Started(NamedTuple):
 
 
 class Runner(Protocol):
+    """Whoever calls holds ``lock``, but for ``wake`` and ``close``."""
+
     name: str
+    lock: Lock
+
+    def listen(self, turn: Callable[[], None]) -> None:
+        """From now on ``turn`` is called, by any thread and with the lock held, when there may be news."""
 
     def start(self, task: Task) -> None:
         """Begins the attempt. Never raises for what the task does wrong: that comes back as ``Ended``."""
 
-    def wait(self, timeout_s: float) -> list[Started | Ended]:
-        """What has happened; returns at once if something has, or when a signal came."""
+    def wait(self, timeout_s: float) -> None:
+        """Until something has happened, or a signal came; lets go of the lock while it sleeps."""
+
+    def news(self) -> list[Started | Ended]:
+        """What has happened since it was last asked."""
+
+    def wake(self) -> None:
+        """From any thread: ends a ``wait``."""
 
     def signal(self, tasks: Iterable[Task], signum: int) -> None:
         """Sends the signal to everything the tasks have running; SIGKILL leaves nothing of them. A task that is over

@@ -29,7 +29,7 @@ def program_of(command: str, path: str | None = None) -> tuple[str, tuple[str, .
     """The program to execute for the command, and its arguments with its name first; ``path`` is the child's PATH."""
     words = plain_words(command)
     if words:
-        program = _which(words[0], path)
+        program = which(words[0], path)
         # What cannot be found is left to the shell, whose message and exit code (127, 126) people know.
         if program is not None:
             return program, words
@@ -54,6 +54,6 @@ def plain_words(command: str) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=1024)
-def _which(program: str, path: str | None) -> str | None:
+def which(program: str, path: str | None) -> str | None:
     found = shutil.which(program, path=path)
     return None if found is None else os.path.abspath(found)

@@ -1,7 +1,9 @@
 """Starts processes, collects their output, and tells when they end. Knows nothing of jobs.
 
 One epoll over pidfds and pipes. A process is started with posix_spawn, which does not copy this process; its pipe is
-watched only once it has lived for a tick, so that a short child costs no more than it must.
+watched only once it has lived for a while, so that a short child costs no more than it must. Whoever uses this holds
+``lock``; ``wait`` lets go of it while it sleeps. Processes that threads start and wait for (``slots``) are adopted:
+their output and their orphans are seen to here.
 """
 
 from __future__ import annotations
@@ -10,12 +12,13 @@ import fcntl
 import os
 import select
 import signal
+import threading
 import time
 from collections.abc import Iterable
 from contextlib import suppress
 from typing import NamedTuple
 
-from batchyard.engines.local import proc
+from batchyard.engines.local import proc, spawning
 from batchyard.engines.local.logbook import LogBook
 from batchyard.errors import from_os_error
 
@@ -29,12 +32,8 @@ _CLOSE_PATIENCE_S = 10.0
 _PIPE_SIZE = 1 << 16
 #: what a pipe that is watched may hold; a chatty child then wakes us less often
 _WATCHED_PIPE_SIZE = 1 << 20
-#: Python ignores these, and a child would inherit that
-_RESET_SIGNALS = (signal.SIGPIPE, signal.SIGXFSZ)
 #: the variable that carries the mark
 _MARK_NAME = b"BATCHYARD_TOKEN="
-#: a blocked signal mask would be inherited as well
-_NO_SIGNALS: tuple[int, ...] = ()
 
 
 class Exit(NamedTuple):
@@ -73,8 +72,9 @@ class Output:
 class Process:
     __slots__ = ("output", "owner", "pid", "pidfd")
 
-    def __init__(self, pid: int, pidfd: int, output: Output, owner: object) -> None:
+    def __init__(self, pid: int, output: Output, owner: object, pidfd: int | None = None) -> None:
         self.pid = pid
+        #: None where a thread waits for it
         self.pidfd = pidfd
         self.output = output
         #: whatever the caller wants to find it by
@@ -83,19 +83,25 @@ class Process:
 
 class Spawner:
     def __init__(self, logs: LogBook) -> None:
+        self.lock = threading.Lock()
         self._logs = logs
         self._epoll = select.epoll()
-        self._null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        self.null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        #: by pid, and those whose end the epoll tells by pidfd
         self._processes: dict[int, Process] = {}
+        self._by_pidfd: dict[int, Process] = {}
         self._watched: dict[int, Output] = {}
         self._wake_read, self._wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._epoll.register(self._wake_read, select.EPOLLIN)
-        self._own_pids: set[int] = set()
         #: what was this process's child before it was an engine, and the sessions that such are in
         self._foreign = set(proc.children_of_this_process())
         self._foreign_sessions = {proc.session_of(pid) for pid in self._foreign} | {os.getsid(0)}
         #: marks of the attempts that are under way
         self._marks: set[bytes] = set()
+        #: what threads are starting at this moment, whatever they call it
+        self.being_started: set[object] = set()
+        #: what looks like an orphan -> what was being started then, and may be it
+        self._suspects: dict[int, set[object]] = {}
         proc.adopt_orphans()
 
     @property
@@ -103,30 +109,31 @@ class Spawner:
         """A byte written here ends a ``wait``: for signal.set_wakeup_fd."""
         return self._wake_write
 
+    def wake(self) -> None:
+        """From any thread: ends a ``wait``."""
+        with suppress(BlockingIOError):  # full: it will wake up anyway
+            os.write(self._wake_write, b"\0")
+
     # -- processes ------------------------------------------------------------------------------------------
 
     def spawn(
         self, program: str, argv: tuple[str, ...], environ: dict[bytes, bytes], output: Output, owner: object
     ) -> Process:
         """Starts it as the leader of a session of its own, its stdout and stderr one pipe. Raises OSError."""
-        write_end = output.write_end
-        pid = os.posix_spawn(
-            program,
-            argv,
-            environ,
-            file_actions=(
-                (os.POSIX_SPAWN_DUP2, self._null, 0),
-                (os.POSIX_SPAWN_DUP2, write_end, 1),
-                (os.POSIX_SPAWN_DUP2, write_end, 2),
-            ),
-            setsid=True,
-            setsigmask=_NO_SIGNALS,
-            setsigdef=_RESET_SIGNALS,
-        )
-        process = Process(pid, self._watched_pidfd(pid), output, owner)
-        self._processes[process.pidfd] = process
-        self._own_pids.add(pid)
+        pid = spawning.spawn(program, argv, environ, self.null, output.write_end)
+        process = Process(pid, output, owner, self._watched_pidfd(pid))
+        assert process.pidfd is not None
+        self._by_pidfd[process.pidfd] = process
+        self._processes[pid] = process
         return process
+
+    def adopt(self, process: Process) -> None:
+        """One that a thread has started and waits for. Without the lock: a single step."""
+        self._processes[process.pid] = process
+
+    def in_slots(self) -> list[Process]:
+        """Those that were adopted."""
+        return [process for process in list(self._processes.values()) if process.pidfd is None]
 
     def _watched_pidfd(self, pid: int) -> int:
         try:
@@ -141,21 +148,34 @@ class Spawner:
 
     def wait(self, timeout_s: float) -> list[Exit]:
         exits = []
-        events = self._epoll.poll(min(timeout_s, _IDLE_S))
-        if not events and timeout_s > _IDLE_S:
-            # Nobody is in a hurry: now the pipes of what runs longer are worth a look, lest a full one hold it up.
-            self._watch_all()
-            events = self._epoll.poll(timeout_s - _IDLE_S)
+        if self._by_pidfd and timeout_s > _IDLE_S:
+            events = self._sleep(_IDLE_S)
+            if not events:
+                # Nobody is in a hurry: now the pipes of what runs longer are worth a look, lest a full one hold it up.
+                for process in self._by_pidfd.values():
+                    self.watch(process.output)
+                events = self._sleep(timeout_s - _IDLE_S)
+        else:
+            events = self._sleep(timeout_s)
         for fd, _ in events:
-            process = self._processes.get(fd)
-            if process is not None:
-                exits.append(self._reap(process))
+            ended = self._by_pidfd.get(fd)
+            if ended is not None:
+                exits.append(self.reap(ended))
             elif fd in self._watched:
                 self._drain(self._watched[fd], at_most=_READ_SIZE)
             elif fd == self._wake_read:
                 with suppress(BlockingIOError):
                     os.read(fd, 4096)
         return exits
+
+    def _sleep(self, timeout_s: float) -> list[tuple[int, int]]:
+        if timeout_s <= 0:
+            return self._epoll.poll(0)
+        self.lock.release()
+        try:
+            return self._epoll.poll(timeout_s)
+        finally:
+            self.lock.acquire()
 
     def signal(self, processes: Iterable[Process], signum: int) -> None:
         """To their process groups, and to whatever of their trees has left the group."""
@@ -171,49 +191,59 @@ class Spawner:
                     os.killpg(pid, signum)
 
     def tick(self) -> None:
-        self._watch_all()
-        for process in self._processes.values():
+        for process in list(self._processes.values()):
+            self.watch(process.output)
             self._give_file(process.output)
-        self._end_orphans()
+        self._end_orphans(self._certain_orphans())
 
     def close(self) -> None:
         processes = list(self._processes.values())
         if processes:
             self.signal(processes, signal.SIGKILL)
         for process in processes:
-            self._reap(process)
+            self.reap(process)
         self._marks.clear()
         # What ends one generation makes the next one ours.
         deadline = time.monotonic() + _CLOSE_PATIENCE_S
-        while self._end_orphans() and time.monotonic() < deadline:
+        while self._end_orphans(self._orphans_in(proc.children_of_this_process())) and time.monotonic() < deadline:
             time.sleep(0.002)
-        for fd in (self._null, self._wake_read, self._wake_write):
+        for fd in (self.null, self._wake_read, self._wake_write):
             os.close(fd)
         self._epoll.close()
 
-    def _reap(self, process: Process) -> Exit:
+    def reap(self, process: Process) -> Exit:
         # The zombie keeps its number, so the group cannot be anybody else's yet.
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
         _, status, usage = os.wait4(process.pid, 0)
-        del self._processes[process.pidfd]
-        self._own_pids.discard(process.pid)
-        # Closing is not enough: a child that is between fork and exec still has the file open, so that its entry would
-        # live on and speak for whichever process gets the same number next.
-        self._epoll.unregister(process.pidfd)
-        os.close(process.pidfd)
+        self._processes.pop(process.pid, None)
+        if process.pidfd is not None:
+            del self._by_pidfd[process.pidfd]
+            # Closing is not enough: a child that is between fork and exec still has the file open, so that its entry
+            # would live on and speak for whichever process gets the same number next.
+            self._epoll.unregister(process.pidfd)
+            os.close(process.pidfd)
         code = os.waitstatus_to_exitcode(status)
         exit_code = code if code >= 0 else 128 - code
         return Exit(process, exit_code, usage.ru_utime, usage.ru_stime, usage.ru_maxrss)
 
-    def _end_orphans(self) -> bool:
-        """What an ended attempt left behind has become our child: ends it, as the end of a container would.
+    def _orphans_in(self, children: list[int]) -> list[int]:
+        """Those that we have not started: what an attempt left behind has become ours. Not what never was ours:
+        `server & exec batchyard run ...` makes the server a child of this process."""
+        return [pid for pid in children if pid not in self._processes and pid not in self._foreign]
 
-        What an attempt under way has sent to the background stays: the attempt may mean to use it. So does what never
-        was ours: `server & exec batchyard run ...` makes the server a child of this process. True if some are left.
-        """
-        found = [pid for pid in proc.children_of_this_process() if pid not in self._own_pids]
-        orphans = [pid for pid in found if pid not in self._foreign]
+    def _certain_orphans(self) -> list[int]:
+        """Without those that a thread may just have started and not adopted yet."""
+        children = proc.children_of_this_process()
+        being_started = set(self.being_started)
+        orphans = self._orphans_in(children)
+        self._suspects = {pid: self._suspects.get(pid, being_started) & being_started for pid in orphans}
+        return [pid for pid, maybe in self._suspects.items() if not maybe]
+
+    def _end_orphans(self, orphans: Iterable[int]) -> bool:
+        """Ends what ended attempts left behind, as the end of a container would. What an attempt under way has sent to
+        the background stays: the attempt may mean to use it. True if some are left."""
+        orphans = [pid for pid in orphans if pid not in self._processes]
         unwanted = [pid for pid in orphans if not self._is_wanted(pid)]
         for pid in proc.with_descendants(unwanted) if unwanted else ():
             with suppress(ProcessLookupError, PermissionError):
@@ -232,7 +262,7 @@ class Spawner:
         if any(mark in environ for mark in self._marks):
             return True
         # Without a mark it has cleaned its environment: it may still be in the session of the one that started it.
-        return _MARK_NAME not in environ and proc.session_of(orphan) in self._own_pids
+        return _MARK_NAME not in environ and proc.session_of(orphan) in self._processes
 
     # -- output ---------------------------------------------------------------------------------------------
 
@@ -259,12 +289,10 @@ class Spawner:
         self._drain(output, at_most=_READ_SIZE)
         self._keep(output, data)
 
-    def _watch_all(self) -> None:
-        for process in self._processes.values():
-            if not process.output.is_watched:
-                self._watch(process.output)
-
-    def _watch(self, output: Output) -> None:
+    def watch(self, output: Output) -> None:
+        """It has been running for a while: from now on its pipe is emptied as it fills."""
+        if output.is_watched:
+            return
         output.is_watched = True
         # Unprivileged users have a budget for this; without it the pipe stays as it is.
         with suppress(OSError):

@@ -121,16 +121,20 @@ class Store:
         jobs: Iterable[JobRow] = (),
         attempts: Iterable[AttemptRow] = (),
         commands: Iterable[tuple[int, int]] = (),
-        values: Iterable[tuple[str, str]] = (),
+        values: Iterable[tuple[str, str | None]] = (),
     ) -> None:
-        """Everything in one transaction: all of it is on disk on return, or none of it."""
+        """Everything in one transaction: all of it is on disk on return, or none of it. A value of None is removed."""
         with _mapped_errors(self._path), self._transaction():
             db = self._db
             db.executemany(f"INSERT INTO job VALUES ({_marks(12)})", map(_flat, new_jobs))
             db.executemany(f"INSERT OR REPLACE INTO attempt VALUES ({_marks(15)})", attempts)
             db.executemany("INSERT OR IGNORE INTO command VALUES (?, ?)", commands)
             db.executemany(f"INSERT OR REPLACE INTO job VALUES ({_marks(12)})", map(_flat, jobs))
-            db.executemany("INSERT OR REPLACE INTO run VALUES (?, ?)", values)
+            for key, value in values:
+                if value is None:
+                    db.execute("DELETE FROM run WHERE key = ?", (key,))
+                else:
+                    db.execute("INSERT OR REPLACE INTO run VALUES (?, ?)", (key, value))
 
     def request_stop(self, job_ids: Sequence[str], reason: str, grace_s: float) -> None:
         with _mapped_errors(self._path):
@@ -183,6 +187,11 @@ class Store:
         with _mapped_errors(self._path):
             row = self._db.execute("SELECT value FROM run WHERE key = ?", (key,)).fetchone()
         return None if row is None else str(row[0])
+
+    def values(self) -> list[tuple[str, str]]:
+        """All of them, in the order in which they were first recorded."""
+        with _mapped_errors(self._path):
+            return self._db.execute("SELECT key, value FROM run").fetchall()
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
