@@ -26,6 +26,7 @@ COMMANDS = {
     "resume": "resume",
     "report": "report",
     "clean": "clean",
+    "emulate": "emulate",
     "completion": "completion",
     "execute": "execute",
 }
@@ -43,6 +44,7 @@ _ONE_LINERS = {
     "resume": "Go on with a run whose process died.",
     "report": "Write one HTML page about a run.",
     "clean": "Delete old runs with their logs.",
+    "emulate": "Serve the API of AWS Batch here, and run the jobs.",
     "completion": "Print the completion script of a shell.",
 }
 

@@ -96,6 +96,10 @@ class Attempts(Generic[A]):
         """Those of the tasks that are not over."""
         return [self._by_task[task] for task in tasks if task in self._by_task]
 
+    def all(self) -> list[A]:
+        """Those that are under way."""
+        return list(self._by_task.values())
+
     def began(self, attempt: A) -> None:
         attempt.started_ms = self._now_ms()
         self._events.append(Started(attempt.task, attempt.started_ms))

@@ -185,7 +185,7 @@ class LocalEngine:
         must_start: bool,
     ) -> RunState:
         store = self._store
-        _allow_open_files(planning.most_at_once(self._plan, setting.capacity) * _FILES_PER_CHILD + _SPARE_FILES)
+        allow_open_files(planning.most_at_once(self._plan, setting.capacity) * _FILES_PER_CHILD + _SPARE_FILES)
         logs = LogBook(self._folder)
         spawner = Spawner(logs)
         runner = _runner(setting, spawner, self._folder, environ)
@@ -308,7 +308,7 @@ def _run_state(jobs: list[JobRow], was_stopped: bool) -> RunState:
     return RunState.STOPPED if was_stopped else RunState.FAILED
 
 
-def _allow_open_files(wanted: int) -> None:
+def allow_open_files(wanted: int) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft >= wanted:
         return

@@ -30,14 +30,23 @@ def children_of_this_process() -> list[int]:
 
 def with_descendants(pids: Iterable[int]) -> list[int]:
     """The processes, then their children, theirs, and so on."""
-    children = defaultdict(list)
-    for pid in all_pids():
-        parent = parent_of(pid)
-        if parent is not None:
-            children[parent].append(pid)
+    children = _children_by_parent()
     found = list(pids)
     for pid in found:  # grows while it is walked
         found += children.pop(pid, [])
+    return found
+
+
+def memory_mib(leaders: Iterable[int]) -> dict[int, int]:
+    """For each of the processes, what it and all that came of it have in memory. Shared pages count for each."""
+    children = _children_by_parent()
+    page_kib = os.sysconf("SC_PAGESIZE") // 1024
+    found = {}
+    for leader in leaders:
+        family = [leader]
+        for pid in family:  # grows while it is walked
+            family += children.get(pid, [])
+        found[leader] = sum(_resident_pages(pid) for pid in family) * page_kib // 1024
     return found
 
 
@@ -75,6 +84,23 @@ def kill_all(pids: Iterable[int], wait_s: float = 10.0) -> None:
     deadline = time.monotonic() + wait_s
     while any(_is_alive(pid) for pid in pids) and time.monotonic() < deadline:
         time.sleep(0.005)
+
+
+def _children_by_parent() -> dict[int, list[int]]:
+    children = defaultdict(list)
+    for pid in all_pids():
+        parent = parent_of(pid)
+        if parent is not None:
+            children[parent].append(pid)
+    return children
+
+
+def _resident_pages(pid: int) -> int:
+    try:
+        with open(f"/proc/{pid}/statm") as file:
+            return int(file.read().split()[1])
+    except (OSError, IndexError):
+        return 0
 
 
 def all_pids() -> list[int]:

@@ -17,6 +17,8 @@ from batchyard.errors import from_os_error
 
 _KILLED = 128 + signal.SIGKILL
 _CANNOT_EXECUTE = 126
+#: memory in use is looked at twice a second
+_TICKS_PER_MEMORY_LOOK = 5
 _MACHINE_IS_FULL = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
 
 
@@ -33,8 +35,13 @@ class _ProcessAttempt(Attempt):
 class ProcessRunner:
     name = "process"
 
-    def __init__(self, spawner: Spawner, now_ms: Callable[[], int] = wall_clock_ms) -> None:
+    def __init__(
+        self, spawner: Spawner, now_ms: Callable[[], int] = wall_clock_ms, *, enforces_memory: bool = False
+    ) -> None:
+        """``enforces_memory``: an attempt that uses more than it asked for is killed, as a container would be."""
         self._spawner = spawner
+        self._enforces_memory = enforces_memory
+        self._ticks = 0
         self.lock = spawner.lock
         self._slots = Slots(spawner, self._process_started, self._command_ended)
         self._attempts: Attempts[_ProcessAttempt] = Attempts(spawner, now_ms)
@@ -68,6 +75,9 @@ class ProcessRunner:
 
     def tick(self) -> None:
         self._spawner.tick()
+        self._ticks += 1
+        if self._enforces_memory and self._ticks % _TICKS_PER_MEMORY_LOOK == 0:
+            self._end_the_greedy()
 
     def end_leftovers(self, token: str) -> int:
         return proc.end_carriers(token)
@@ -122,6 +132,15 @@ class ProcessRunner:
         if exit.exit_code == _KILLED and not attempt.is_stopping:
             attempt.was_out_of_memory |= self._memory_ran_out()
         self._run_next(attempt)
+
+    def _end_the_greedy(self) -> None:
+        running = [attempt for attempt in self._attempts.all() if attempt.process is not None]
+        used = proc.memory_mib([attempt.process.pid for attempt in running if attempt.process is not None])
+        for attempt in running:
+            assert attempt.process is not None
+            if used.get(attempt.process.pid, 0) > attempt.task.resources.memory_mib:
+                attempt.was_out_of_memory = True
+                self._spawner.signal([attempt.process], signal.SIGKILL)
 
     def _memory_ran_out(self) -> bool:
         """Whether the kernel has killed something for memory since we last looked."""

@@ -1,0 +1,148 @@
+"""`batchyard emulate`, and `batchyard emulate reclaim`."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+import time
+from pathlib import Path
+
+import click
+
+from batchyard.cli.options import example, home_option, memory, print_json
+from batchyard.errors import BadInput, Surroundings
+
+_DEFAULT_PORT = 4577
+
+
+@click.group(
+    invoke_without_command=True,
+    epilog=example(
+        "batchyard emulate",
+        "batchyard emulate --port 0 --runner docker",
+        "batchyard emulate reclaim 6e1c7e28-1c0d-4a5e-9d7e-2f4b1c3d5e6f:3",
+    ),
+)
+@click.option("--port", type=click.IntRange(0, 65535), default=_DEFAULT_PORT, show_default=True, help="0: a free one.")
+@click.option(
+    "--host", default="127.0.0.1", show_default=True, help="Where to listen; beyond loopback only with --token."
+)
+@click.option(
+    "--token", metavar="SECRET", envvar="BATCHYARD_EMULATE_TOKEN", help="What clients must have as access key."
+)
+@click.option("--runner", type=click.Choice(["process", "docker"]), default="process", show_default=True)
+@click.option("--cpus", type=click.IntRange(1), help="vCPUs that jobs may have together; default: this machine's.")
+@click.option("--memory", callback=memory, metavar="AMOUNT", help="Memory that jobs may have together.")
+@click.option("--gpus", type=click.IntRange(0), help="GPUs; more than there are: the rest are pretended.")
+@click.option("--region", default="us-east-1", show_default=True, help="The region that it pretends to be.")
+@home_option
+@click.pass_context
+def command(
+    ctx: click.Context,
+    port: int,
+    host: str,
+    token: str | None,
+    runner: str,
+    cpus: int | None,
+    memory: int | None,
+    gpus: int | None,
+    region: str,
+    home: str | None,
+) -> None:
+    """Serve the API of AWS Batch on this machine, and run the jobs here.
+
+    When it is ready it prints the variables that clients need. It serves until it is stopped: start it in one terminal,
+    and paste the lines into another.
+    """
+    if ctx.invoked_subcommand is not None:
+        return
+    from batchyard.batch.jobs import Resources
+    from batchyard.engines.local import machine
+
+    _require_extra()
+    from batchyard.emulator import serving
+
+    found = machine.find_gpus()
+    count = len(found) if gpus is None else gpus
+    pretended = max(0, count - len(found))
+    known = [gpu.index for gpu in found[:count]]
+    first = max(known, default=-1) + 1
+    here = machine.capacity(count)
+    setting = serving.Setting(
+        home=Path(home) if home else Path.cwd() / ".batchyard",
+        host=host,
+        port=port,
+        region=region,
+        capacity=Resources(cpus or here.vcpus, memory or here.memory_mib, count),
+        gpu_numbers=(*known, *range(first, first + pretended)),
+        pretended_gpus=pretended,
+        runner=runner,
+        token=token,
+    )
+    if pretended:
+        _say(
+            f"--gpus {count}, but this machine shows {len(found)}: {pretended} are pretended, and jobs get no GPU there"
+        )
+
+    def ready(variables: dict[str, str]) -> None:
+        for name, value in variables.items():
+            click.echo(f"export {name}={shlex.quote(value)}")
+        sys.stdout.flush()
+        how = "processes" if runner == "process" else "containers"
+        _say(f"jobs run as {how}, together on at most {setting.capacity}; Ctrl-C stops")
+
+    serving.serve(setting, os.environ, ready, _say)
+
+
+@command.command(epilog=example("batchyard emulate reclaim JOB_ID --notice 5"))
+@click.argument("job_id", metavar="JOB_ID")
+@click.option(
+    "--notice", type=click.FloatRange(0, 3600), default=120, show_default=True, help="Seconds between notice and end."
+)
+@click.option("--endpoint", envvar="AWS_ENDPOINT_URL", default=f"http://127.0.0.1:{_DEFAULT_PORT}", show_default=True)
+@click.option(
+    "--token", metavar="SECRET", envvar="BATCHYARD_EMULATE_TOKEN", help="The endpoint's token, if it has one."
+)
+def reclaim(job_id: str, notice: float, endpoint: str, token: str | None) -> None:
+    """Take the host of a running job or child away, as spot does: first the notice, then the end."""
+    import json
+    import urllib.error
+    import urllib.request
+
+    headers = {"Content-Type": "application/json"}
+    if token:
+        headers["Authorization"] = f"AWS4-HMAC-SHA256 Credential={token}/-"
+    data = json.dumps({"jobId": job_id, "notice": notice}).encode()
+    try:
+        request = urllib.request.Request(f"{endpoint.rstrip('/')}/_batchyard/reclaim", data, headers, method="POST")
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            print_json(json.load(answer))
+    except urllib.error.HTTPError as exc:
+        with exc:
+            said = exc.read().decode(errors="replace")
+        try:
+            message = json.loads(said)["message"]
+        except (ValueError, KeyError, TypeError):
+            message = f"{endpoint} answered {exc.code}, and is no `batchyard emulate`"
+        raise BadInput(message) from None
+    except (urllib.error.URLError, OSError, ValueError) as exc:
+        raise Surroundings(
+            f"no endpoint answers at {endpoint}: {getattr(exc, 'reason', exc)}",
+            hint="start it with `batchyard emulate`, or say where it is with --endpoint",
+        ) from None
+
+
+def _require_extra() -> None:
+    from importlib.util import find_spec
+
+    missing = [name for name in ("moto", "flask", "botocore") if find_spec(name) is None]
+    if missing:
+        raise Surroundings(
+            f"`batchyard emulate` needs {', '.join(missing)}, not installed here",
+            hint="pip install 'batchyard[emulator]'",
+        )
+
+
+def _say(text: str) -> None:
+    print(f"{time.strftime('%H:%M:%S')}  {text}", file=sys.stderr, flush=True)

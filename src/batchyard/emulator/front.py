@@ -1,0 +1,203 @@
+"""The endpoint's HTTP side: from a request to the service that answers it. WSGI; decides nothing about Batch."""
+
+from __future__ import annotations
+
+import io
+import json
+import uuid
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs
+
+from batchyard.emulator import guard, shapes
+from batchyard.emulator.failures import ApiError, ClientException, SubmissionRefused
+
+if TYPE_CHECKING:
+    from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
+
+    from batchyard.emulator.endpoint import Endpoint
+
+_JSON = "application/json"
+_JSON_1_1 = "application/x-amz-json-1.1"
+_LOGS_TARGET = "Logs_20140328."
+METADATA_PATH = "/imds/"
+CONTROL_PATH = "/_batchyard/"
+#: what of CloudWatch Logs is about jobs
+_LOGS_OPERATIONS = {
+    "GetLogEvents": "get_log_events",
+    "FilterLogEvents": "filter_log_events",
+    "DescribeLogStreams": "describe_log_streams",
+}
+_REASONS = {200: "OK", 400: "Bad Request", 403: "Forbidden", 404: "Not Found", 500: "Internal Server Error"}
+
+
+class Front:
+    def __init__(self, endpoint: Endpoint, others: WSGIApplication, token: str | None = None) -> None:
+        """``others`` answers whatever is not about jobs."""
+        self._endpoint = endpoint
+        self._others = others
+        self._token = token
+
+    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        path = str(environ.get("PATH_INFO", ""))
+        is_metadata = path.startswith(self._endpoint.metadata_path)
+        # The metadata address has a key of its own, and whoever asks there has no credentials yet.
+        refusal = guard.refusal(environ, None if is_metadata and self._token else self._token)
+        if is_metadata and self._token:
+            refusal = guard.refusal({**environ, "HTTP_HOST": "localhost"}, None)
+        if refusal:
+            return _answer(start_response, 403, {"message": refusal}, {"x-amzn-ErrorType": "AccessDeniedException"})
+        if is_metadata:
+            return self._metadata(environ, start_response, path)
+        if path.startswith(CONTROL_PATH):
+            return self._control(environ, start_response, path.removeprefix(CONTROL_PATH))
+        scope = guard.signed_for(environ)
+        if self._is_batch(scope, environ, path):
+            return self._batch(environ, start_response, path, scope)
+        target = str(environ.get("HTTP_X_AMZ_TARGET", ""))
+        if target.startswith(_LOGS_TARGET):
+            return self._logs(environ, start_response, target.removeprefix(_LOGS_TARGET))
+        return self._others(environ, start_response)
+
+    # -- AWS Batch --------------------------------------------------------------------------------------------
+
+    @staticmethod
+    def _is_batch(scope: tuple[str, str] | None, environ: WSGIEnvironment, path: str) -> bool:
+        if scope is not None:
+            return scope[1] == "batch"
+        return shapes.find_route("batch", environ["REQUEST_METHOD"], path) is not None
+
+    def _batch(
+        self, environ: WSGIEnvironment, start_response: StartResponse, path: str, scope: tuple[str, str] | None
+    ) -> Iterable[bytes]:
+        request_id = str(uuid.uuid4())
+        headers = {"x-amzn-RequestId": request_id}
+        try:
+            region = self._endpoint.region
+            if scope is not None and scope[0] != region:
+                raise ClientException(f"this endpoint serves AWS Batch in {region}, and the request is for {scope[0]}")
+            operation, request = _read_batch(environ, path)
+            return _answer(start_response, 200, self._endpoint.batch(operation, request), headers)
+        except ApiError as exc:
+            message = exc.message
+            if isinstance(exc, SubmissionRefused):
+                message = f"Error executing request, Exception : {message}, RequestId: {request_id}"
+            headers["x-amzn-ErrorType"] = exc.code
+            return _answer(start_response, exc.status, {"message": message}, headers)
+
+    # -- CloudWatch Logs --------------------------------------------------------------------------------------
+
+    def _logs(self, environ: WSGIEnvironment, start_response: StartResponse, operation: str) -> Iterable[bytes]:
+        body = _body(environ)
+        environ["wsgi.input"] = io.BytesIO(body)
+        request = _parsed(body)
+        group = request.get("logGroupName") or request.get("logGroupIdentifier")
+        if operation == "DescribeLogGroups":
+            return self._log_groups(environ, start_response, request)
+        if operation not in _LOGS_OPERATIONS or not isinstance(group, str) or not self._endpoint.owns_logs(group):
+            return self._others(environ, start_response)
+        try:
+            answer = self._endpoint.logs(_LOGS_OPERATIONS[operation], request)
+            return _answer(start_response, 200, answer, {}, _JSON_1_1)
+        except ApiError as exc:
+            return _answer(start_response, exc.status, {"__type": exc.code, "message": exc.message}, {}, _JSON_1_1)
+
+    def _log_groups(
+        self, environ: WSGIEnvironment, start_response: StartResponse, request: dict[str, Any]
+    ) -> Iterable[bytes]:
+        """Those of jobs, beside those that somebody has made."""
+        status, headers, body = _called(self._others, environ)
+        if not status.startswith("200"):
+            start_response(status, headers)
+            return [body]
+        answer = json.loads(body)
+        ours = self._endpoint.log_groups(request.get("logGroupNamePrefix", ""))
+        if not request.get("nextToken"):
+            there = {group["logGroupName"] for group in answer["logGroups"]}
+            answer["logGroups"] += [group for group in ours if group["logGroupName"] not in there]
+            answer["logGroups"].sort(key=lambda group: group["logGroupName"])
+        return _answer(start_response, 200, answer, {}, _JSON_1_1)
+
+    # -- the rest ---------------------------------------------------------------------------------------------
+
+    def _metadata(self, environ: WSGIEnvironment, start_response: StartResponse, path: str) -> Iterable[bytes]:
+        headers = {
+            name.removeprefix("HTTP_").replace("_", "-"): str(value)
+            for name, value in environ.items()
+            if name.startswith("HTTP_")
+        }
+        _body(environ)
+        task, _, rest = path.removeprefix(self._endpoint.metadata_path).partition("/")
+        status, answer_headers, body = self._endpoint.metadata(task, environ["REQUEST_METHOD"], f"/{rest}", headers)
+        start_response(f"{status} {_REASONS.get(status, 'Error')}", [*answer_headers.items(), _length(body)])
+        return [body]
+
+    def _control(self, environ: WSGIEnvironment, start_response: StartResponse, verb: str) -> Iterable[bytes]:
+        """Ours alone: what `batchyard emulate reclaim` asks for."""
+        request = _parsed(_body(environ))
+        try:
+            if environ["REQUEST_METHOD"] != "POST" or verb != "reclaim":
+                raise ApiError("NotFound", f"there is no {verb!r} here", 404)
+            answer = self._endpoint.reclaim(str(request.get("jobId", "")), float(request.get("notice", 120)))
+            return _answer(start_response, 200, answer, {})
+        except ApiError as exc:
+            return _answer(start_response, exc.status, {"message": exc.message}, {})
+
+
+def _read_batch(environ: WSGIEnvironment, path: str) -> tuple[str, dict[str, Any]]:
+    method = environ["REQUEST_METHOD"]
+    found = shapes.find_route("batch", method, path)
+    body = _body(environ)
+    if found is None:
+        raise ClientException(f"AWS Batch has no operation {method} {path}")
+    route, members = found
+    request = _parsed(body)
+    query = parse_qs(str(environ.get("QUERY_STRING", "")))
+    if "tagKeys" in query:
+        request["tagKeys"] = query["tagKeys"]
+    return route.operation, {**request, **members}
+
+
+def _parsed(body: bytes) -> dict[str, Any]:
+    try:
+        request = json.loads(body) if body else {}
+    except ValueError:
+        request = None
+    if not isinstance(request, dict):
+        raise ClientException("the request's body is no JSON object")
+    return request
+
+
+def _body(environ: WSGIEnvironment) -> bytes:
+    length = environ.get("CONTENT_LENGTH")
+    if length:
+        return bytes(environ["wsgi.input"].read(int(length)))
+    return bytes(environ["wsgi.input"].read()) if environ.get("wsgi.input_terminated") else b""
+
+
+def _called(application: WSGIApplication, environ: WSGIEnvironment) -> tuple[str, list[tuple[str, str]], bytes]:
+    """What another application answers."""
+    told: list[Any] = []
+
+    def start_response(status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Callable[[bytes], object]:
+        told[:] = [status, headers]
+        return lambda data: None
+
+    parts = application(environ, start_response)
+    body = b"".join(parts)
+    return told[0], told[1], body
+
+
+def _answer(
+    start_response: StartResponse, status: int, document: object, headers: dict[str, str], kind: str = _JSON
+) -> list[bytes]:
+    body = json.dumps(document).encode()
+    start_response(
+        f"{status} {_REASONS.get(status, 'Error')}",
+        [("Content-Type", kind), _length(body), *headers.items()],
+    )
+    return [body]
+
+
+def _length(body: bytes) -> tuple[str, str]:
+    return "Content-Length", str(len(body))

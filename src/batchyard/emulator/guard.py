@@ -1,0 +1,53 @@
+"""Who may talk to the endpoint, which runs commands: this machine's programs, and no web page. Pure.
+
+A page in a browser can send requests to 127.0.0.1, directly (they carry an Origin) or under a name of its own that it
+lets point here (they carry that Host). Both are refused. Beyond loopback, whoever has the token is let in.
+"""
+
+from __future__ import annotations
+
+import hmac
+import re
+from collections.abc import Mapping
+from urllib.parse import parse_qs
+
+_CREDENTIAL = re.compile(r"Credential=([^/,\s]+)/")
+
+
+def refusal(environ: Mapping[str, object], token: str | None) -> str | None:
+    """Why the request is refused; None where it is not. ``environ`` is WSGI's, ``token`` None on loopback."""
+    if environ.get("HTTP_ORIGIN"):
+        return "requests of web pages (with an Origin) are refused: this endpoint runs commands"
+    if token is not None:
+        given = access_key(environ)
+        if given is None or not hmac.compare_digest(given.encode(), token.encode()):
+            return "the access key is not this endpoint's token"
+        return None
+    host = _host(str(environ.get("HTTP_HOST", "")))
+    if host not in ("127.0.0.1", "localhost", "::1") and not host.endswith(".localhost"):
+        return f"Host {host!r} is refused: this endpoint is for 127.0.0.1 and localhost"
+    return None
+
+
+def access_key(environ: Mapping[str, object]) -> str | None:
+    """The access key id that a request was signed with, in its header or in its address."""
+    found = _CREDENTIAL.search(str(environ.get("HTTP_AUTHORIZATION", "")))
+    if found:
+        return found[1]
+    credential = parse_qs(str(environ.get("QUERY_STRING", ""))).get("X-Amz-Credential", [""])[0]
+    return credential.partition("/")[0] or None
+
+
+def signed_for(environ: Mapping[str, object]) -> tuple[str, str] | None:
+    """(region, service) of the signature's scope; None where the request is not signed."""
+    header = str(environ.get("HTTP_AUTHORIZATION", ""))
+    found = re.search(r"Credential=([^,\s]+)", header)
+    scope = found[1] if found else parse_qs(str(environ.get("QUERY_STRING", ""))).get("X-Amz-Credential", [""])[0]
+    parts = scope.split("/")
+    return (parts[-3], parts[-2]) if len(parts) >= 5 else None
+
+
+def _host(value: str) -> str:
+    if value.startswith("["):
+        return value[1:].partition("]")[0].lower()
+    return value.partition(":")[0].lower()

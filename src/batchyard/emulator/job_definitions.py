@@ -1,0 +1,262 @@
+"""Job definitions (facts, 5): the operations, and the checks that SubmitJob shares with them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+
+from batchyard.batch.jobs import Resources
+from batchyard.emulator import names
+from batchyard.emulator.failures import ClientException, SubmissionRefused
+from batchyard.emulator.paging import page, size_of_page
+from batchyard.emulator.yard import CONSUMABLE, DEFINITION, Document, Yard
+
+_MOST_BYTES = 24 * 1024
+_MOST_ATTEMPTS = 10
+_MOST_RULES = 5
+_LEAST_TIMEOUT_S = 60
+_MOST_TAGS = 50
+_TEXT_PATTERN = re.compile(r"[0-9A-Za-z.:\s]*\*?")
+_CODE_PATTERN = re.compile(r"[0-9]*\*?")
+_MOST_PATTERN = 512
+#: vCPUs of Fargate -> MiB that go with them (facts, 5.3)
+_FARGATE_PAIRS: dict[float, Iterable[int]] = {
+    0.25: (512, 1024, 2048),
+    0.5: range(1024, 4096 + 1, 1024),
+    1: range(2048, 8192 + 1, 1024),
+    2: range(4096, 16384 + 1, 1024),
+    4: range(8192, 30720 + 1, 1024),
+    8: range(16384, 61440 + 1, 4096),
+    16: range(32768, 122880 + 1, 8192),
+}
+
+
+def register(yard: Yard, request: Document) -> Document:
+    name = names.require_name("jobDefinitionName", request["jobDefinitionName"])
+    size = len(json.dumps(request, separators=(",", ":")).encode())
+    if size > _MOST_BYTES:
+        raise SubmissionRefused(f"Job definition size must be less than 24 KiB, got {-(-size // 1024)} KiB")
+    if request["type"] != "container":
+        raise ClientException("this endpoint runs jobs of one container; multinode job definitions are not for it")
+    if "eksProperties" in request:
+        raise ClientException("this endpoint runs jobs on ECS-type compute; eksProperties is not for it")
+    is_fargate = request.get("platformCapabilities") == ["FARGATE"]
+    container = _container_of(request)
+    check_container(container, is_fargate=is_fargate)
+    if "retryStrategy" in request:
+        request["retryStrategy"] = checked_retry(request["retryStrategy"])
+    check_timeout(request.get("timeout", {}))
+    check_priority("schedulingPriority", request)
+    check_tags(request.get("tags", {}))
+    check_consumables(yard, request.get("consumableResourceProperties", {}))
+    revision = 1 + max((d["revision"] for d in revisions(yard, name)), default=0)
+    document: Document = {
+        **{key: value for key, value in request.items() if key != "tags"},
+        "jobDefinitionArn": yard.arn(DEFINITION, f"{name}:{revision}"),
+        "revision": revision,
+        "status": "ACTIVE",
+        "tags": request.get("tags", {}),
+        "containerOrchestrationType": "ECS",
+    }
+    document.setdefault("platformCapabilities", ["EC2"])
+    document.setdefault("parameters", {})
+    yard.keep(DEFINITION, f"{name}:{revision}", document)
+    yard.save()
+    return {"jobDefinitionName": name, "jobDefinitionArn": document["jobDefinitionArn"], "revision": revision}
+
+
+def deregister(yard: Yard, request: Document) -> Document:
+    wanted = names.bare(request["jobDefinition"])
+    document = yard.get(DEFINITION, wanted)
+    if document is None:
+        if ":" not in wanted:
+            raise ClientException(f"{request['jobDefinition']}: a revision must be named, as in {wanted}:1")
+        return {}
+    yard.keep(DEFINITION, wanted, {**document, "status": "INACTIVE"})
+    yard.save()
+    return {}
+
+
+def describe(yard: Yard, request: Document) -> Document:
+    found = sorted(yard.all(DEFINITION), key=lambda d: (d["jobDefinitionName"], -d["revision"]))
+    wanted = request.get("jobDefinitions")
+    if wanted:
+        if len(wanted) > 100:
+            raise ClientException("Maximum number of job definitions supported is 100.")
+        bare = {names.bare(one) for one in wanted}
+        found = [d for d in found if {d["jobDefinitionName"], f"{d['jobDefinitionName']}:{d['revision']}"} & bare]
+    if "jobDefinitionName" in request:
+        name = names.bare(request["jobDefinitionName"])
+        found = [d for d in found if name in (d["jobDefinitionName"], f"{d['jobDefinitionName']}:{d['revision']}")]
+    if "status" in request:
+        found = [d for d in found if d["status"] == request["status"]]
+    some, token = page(found, size_of_page(request, 100), request.get("nextToken"))
+    return {"jobDefinitions": list(some), **({"nextToken": token} if token else {})}
+
+
+def revisions(yard: Yard, name: str) -> list[Document]:
+    return [document for document in yard.all(DEFINITION) if document["jobDefinitionName"] == name]
+
+
+def active(yard: Yard, wanted: str) -> Document:
+    """The definition that SubmitJob means: a revision, or the newest that is ACTIVE."""
+    bare = names.bare(wanted)
+    if ":" in bare:
+        document = yard.get(DEFINITION, bare)
+        if document is None:
+            raise SubmissionRefused(f"JobDefinition {wanted} does not exist")
+        if document["status"] != "ACTIVE":
+            raise SubmissionRefused(f"JobDefinition {wanted} is not ACTIVE")
+        return document
+    candidates = [d for d in revisions(yard, bare) if d["status"] == "ACTIVE"]
+    if not candidates:
+        raise SubmissionRefused(f"JobDefinition {wanted} does not exist, or none of its revisions is ACTIVE")
+    return max(candidates, key=lambda d: int(d["revision"]))
+
+
+def container_of(definition: Document) -> Document:
+    """The properties of the one container, however the definition spells them."""
+    return _container_of(definition)
+
+
+# -- checks -----------------------------------------------------------------------------------------------------
+
+
+def _container_of(request: Document) -> Document:
+    if "ecsProperties" not in request:
+        if "containerProperties" not in request:
+            raise ClientException("containerProperties or ecsProperties must be provided for type container")
+        container: Document = request["containerProperties"]
+        return container
+    if "containerProperties" in request:
+        raise ClientException("containerProperties and ecsProperties exclude each other")
+    tasks = request["ecsProperties"]["taskProperties"]
+    if len(tasks) != 1:
+        raise ClientException("ecsProperties.taskProperties must have exactly one element")
+    containers = tasks[0]["containers"]
+    if len(containers) != 1:
+        raise ClientException("this endpoint runs jobs of one container; ecsProperties with several are not for it")
+    # What an ECS task has around its container belongs to the container elsewhere.
+    return {**containers[0], **({"volumes": tasks[0]["volumes"]} if "volumes" in tasks[0] else {})}
+
+
+def check_container(container: Document, *, is_fargate: bool) -> None:
+    if not container.get("image"):
+        raise SubmissionRefused("containerProperties.image must be provided")
+    if len(container["image"]) > 255:
+        raise SubmissionRefused("containerProperties.image must be at most 255 characters")
+    check_environment(container.get("environment", []))
+    resources_of(container, is_fargate=is_fargate)
+    if is_fargate and "executionRoleArn" not in container:
+        raise SubmissionRefused("executionRoleArn must be provided for FARGATE")
+    volumes = {volume.get("name") for volume in container.get("volumes", [])}
+    for mount in container.get("mountPoints", []):
+        if mount.get("sourceVolume") not in volumes:
+            raise SubmissionRefused(f"mountPoints: there is no volume named {mount.get('sourceVolume')!r}")
+
+
+def check_environment(variables: list[Document]) -> None:
+    for variable in variables:
+        if variable.get("name", "").startswith("AWS_BATCH_"):
+            raise SubmissionRefused(
+                f"Environment variables must not start with AWS_BATCH, which is reserved; got {variable['name']!r}"
+            )
+
+
+def resources_of(container: Document, *, is_fargate: bool = False) -> Resources:
+    """What the container asks for; raises where it is incomplete or senseless (facts, 5.3)."""
+    given: dict[str, str] = {}
+    for requirement in container.get("resourceRequirements", []):
+        if requirement["type"] in given:
+            raise SubmissionRefused(f"resourceRequirements must not have two entries of type {requirement['type']}")
+        given[requirement["type"]] = requirement["value"]
+    for old, new in (("vcpus", "VCPU"), ("memory", "MEMORY")):
+        if container.get(old):
+            given.setdefault(new, str(container[old]))
+    for kind, lower in (("VCPU", "vcpus"), ("MEMORY", "memory")):
+        if kind not in given:
+            raise SubmissionRefused(f"resourceRequirements must have an entry of type {kind} ({lower} is required)")
+    memory_mib = _whole("MEMORY", given["MEMORY"], least=4)
+    if is_fargate:
+        return _fargate_resources(given, memory_mib)
+    gpus = _whole("GPU", given["GPU"], least=1) if "GPU" in given else 0
+    return Resources(_whole("VCPU", given["VCPU"], least=1), memory_mib, gpus)
+
+
+def _fargate_resources(given: dict[str, str], memory_mib: int) -> Resources:
+    if "GPU" in given:
+        raise SubmissionRefused("resourceRequirements of type GPU are not for FARGATE")
+    try:
+        vcpus = float(given["VCPU"])
+    except ValueError:
+        vcpus = 0.0
+    if memory_mib not in _FARGATE_PAIRS.get(vcpus, ()):
+        raise SubmissionRefused(f"Fargate does not have {given['VCPU']} VCPU with {memory_mib} MiB of MEMORY")
+    # The scheduler counts whole vCPUs.
+    return Resources(max(1, int(vcpus)), memory_mib)
+
+
+def _whole(kind: str, value: str, least: int) -> int:
+    try:
+        number = int(value) if re.fullmatch(r"\d+(\.0+)?", value) is None else int(float(value))
+    except ValueError:
+        number = -1
+    if number < least:
+        raise SubmissionRefused(
+            f"resourceRequirements: {kind} must be a whole number of at least {least}; got {value!r}"
+        )
+    return number
+
+
+def checked_retry(strategy: Document) -> Document:
+    """facts, 1.3 and 1.4; actions as the service returns them, in lower case."""
+    rules = strategy.get("evaluateOnExit", [])
+    if rules and "attempts" not in strategy:
+        raise SubmissionRefused("RetryAttempts must be provided with retry strategy")
+    if not 1 <= strategy.get("attempts", 1) <= _MOST_ATTEMPTS:
+        raise SubmissionRefused(f"retryStrategy.attempts must be between 1 and {_MOST_ATTEMPTS}")
+    if len(rules) > _MOST_RULES:
+        raise SubmissionRefused(f"evaluateOnExit must have at most {_MOST_RULES} entries; got {len(rules)}")
+    for rule in rules:
+        if rule["action"].upper() not in ("RETRY", "EXIT"):
+            raise SubmissionRefused(f"evaluateOnExit: action must be RETRY or EXIT; got {rule['action']!r}")
+        for member in ("onStatusReason", "onReason", "onExitCode"):
+            pattern = _CODE_PATTERN if member == "onExitCode" else _TEXT_PATTERN
+            text = rule.get(member, "")
+            if len(text) > _MOST_PATTERN or not pattern.fullmatch(text):
+                allowed = "digits" if member == "onExitCode" else "letters, digits, periods, colons and white space"
+                raise SubmissionRefused(
+                    f"evaluateOnExit: {member} must be at most {_MOST_PATTERN} {allowed}, with at most one * at the "
+                    f"end; got {text!r}"
+                )
+    return {**strategy, **({"evaluateOnExit": [{**r, "action": r["action"].lower()} for r in rules]} if rules else {})}
+
+
+def check_timeout(timeout: Document) -> None:
+    seconds = timeout.get("attemptDurationSeconds")
+    if seconds is not None and seconds < _LEAST_TIMEOUT_S:
+        raise SubmissionRefused(f"attemptDurationSeconds must be at least {_LEAST_TIMEOUT_S}; got {seconds}")
+
+
+def check_priority(member: str, request: Document) -> None:
+    if not 0 <= request.get(member, 0) <= 9999:
+        raise SubmissionRefused(f"{member} must be between 0 and 9999; got {request[member]}")
+
+
+def check_tags(tags: dict[str, str]) -> None:
+    if len(tags) > _MOST_TAGS:
+        raise SubmissionRefused(f"there must be at most {_MOST_TAGS} tags; got {len(tags)}")
+    for key, value in tags.items():
+        if not 1 <= len(key) <= 128 or len(value) > 256 or key.lower().startswith("aws:"):
+            raise SubmissionRefused(
+                f"a tag's key has 1 to 128 characters and does not start with aws:, its value at most 256; got {key!r}"
+            )
+
+
+def check_consumables(yard: Yard, properties: Document) -> None:
+    for entry in properties.get("consumableResourceList", []):
+        if yard.get(CONSUMABLE, entry.get("consumableResource", "")) is None:
+            raise SubmissionRefused(f"consumable resource {entry.get('consumableResource')!r} does not exist")
+        if entry.get("quantity", 0) < 1:
+            raise SubmissionRefused("a consumable resource's quantity must be at least 1")

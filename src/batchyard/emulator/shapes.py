@@ -1,0 +1,146 @@
+"""AWS's own description of its API, as botocore carries it: routes, and whether a request has the right shape."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+from urllib.parse import unquote
+
+from botocore.loaders import Loader  # type: ignore[import-untyped]
+from botocore.model import (  # type: ignore[import-untyped]
+    ListShape,
+    MapShape,
+    ServiceModel,
+    Shape,
+    StringShape,
+    StructureShape,
+)
+
+from batchyard.emulator.failures import ClientException
+
+_NUMBERS = ("integer", "long")
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    operation: str
+    method: str
+    pattern: re.Pattern[str]
+    input: StructureShape | None
+
+
+@cache
+def service(name: str) -> ServiceModel:
+    return ServiceModel(Loader().load_service_model(name, "service-2"), name)
+
+
+@cache
+def routes(name: str) -> tuple[Route, ...]:
+    model = service(name)
+    return tuple(_route(model, operation) for operation in model.operation_names)
+
+
+def _route(model: ServiceModel, name: str) -> Route:
+    operation = model.operation_model(name)
+    pattern = re.sub(r"\{(\w+)\+?\}", r"(?P<\1>.+)", operation.http["requestUri"])
+    return Route(name, operation.http["method"], re.compile(pattern), operation.input_shape)
+
+
+def find_route(name: str, method: str, path: str) -> tuple[Route, dict[str, str]] | None:
+    """The operation that a request is for, and what its path says."""
+    for route in routes(name):
+        found = route.pattern.fullmatch(path) if route.method == method else None
+        if found:
+            return route, {member: unquote(value) for member, value in found.groupdict().items()}
+    return None
+
+
+# -- is it of the right shape? ----------------------------------------------------------------------------------
+
+
+def check(shape: Shape, value: Any, where: str = "") -> None:
+    """Raises ClientException with the first thing that is wrong: a type, a missing member, a word that is none."""
+    if isinstance(shape, StructureShape):
+        _check_structure(shape, value, where)
+    elif isinstance(shape, ListShape):
+        _require(isinstance(value, list), where, value, "a list")
+        for number, item in enumerate(value):
+            check(shape.member, item, f"{where}[{number}]")
+    elif isinstance(shape, MapShape):
+        _require(isinstance(value, dict), where, value, "an object")
+        for key, item in value.items():
+            check(shape.value, item, f"{where}.{key}")
+    elif isinstance(shape, StringShape):
+        _require(isinstance(value, str), where, value, "a string")
+        if shape.enum and value not in shape.enum:
+            raise ClientException(f"{where} should be one of {', '.join(shape.enum)}; got {value!r}")
+    elif shape.type_name in _NUMBERS:
+        _require(isinstance(value, int) and not isinstance(value, bool), where, value, "a whole number")
+    elif shape.type_name in ("float", "double"):
+        _require(isinstance(value, int | float) and not isinstance(value, bool), where, value, "a number")
+    elif shape.type_name == "boolean":
+        _require(isinstance(value, bool), where, value, "true or false")
+
+
+def _check_structure(shape: StructureShape, value: Any, where: str) -> None:
+    _require(isinstance(value, dict), where or "the request", value, "an object")
+    for name in shape.required_members:
+        if value.get(name) is None:
+            raise ClientException(f"{_join(where, name)} must not be null")
+    for name, member in shape.members.items():
+        if value.get(name) is not None:
+            check(member, value[name], _join(where, name))
+
+
+def _join(where: str, name: str) -> str:
+    return f"{where}.{name}" if where else name
+
+
+def _require(holds: bool, where: str, value: Any, wanted: str) -> None:
+    if not holds:
+        raise ClientException(f"{where} should be {wanted}; got {value!r}")
+
+
+def known(shape: Shape, value: Any) -> Any:
+    """The value without members that the shape does not know, which AWS passes over, and without nulls."""
+    if isinstance(shape, StructureShape) and isinstance(value, dict):
+        return {
+            name: known(member, value[name]) for name, member in shape.members.items() if value.get(name) is not None
+        }
+    if isinstance(shape, ListShape) and isinstance(value, list):
+        return [known(shape.member, item) for item in value]
+    if isinstance(shape, MapShape) and isinstance(value, dict):
+        return {key: known(shape.value, item) for key, item in value.items()}
+    return value
+
+
+# -- CloudFormation's spelling ----------------------------------------------------------------------------------
+
+
+def from_properties(shape: Shape, value: Any) -> Any:
+    """A resource's Properties as the API spells them: `ComputeEnvironmentName` -> `computeEnvironmentName`. Numbers and
+    booleans may come as strings, as a template's parameters do."""
+    if isinstance(shape, StructureShape) and isinstance(value, Mapping):
+        members = {name.lower(): name for name in shape.members}
+        found = {}
+        for key, item in value.items():
+            name = members.get(str(key).lower())
+            if name is not None:
+                found[name] = from_properties(shape.members[name], item)
+        return found
+    if isinstance(shape, ListShape) and isinstance(value, list):
+        return [from_properties(shape.member, item) for item in value]
+    if isinstance(shape, MapShape) and isinstance(value, Mapping):
+        return {str(key): from_properties(shape.value, item) for key, item in value.items()}
+    if isinstance(shape, StringShape):
+        return {True: "true", False: "false"}[value] if isinstance(value, bool) else str(value)
+    if shape.type_name in _NUMBERS and isinstance(value, str) and re.fullmatch(r"-?\d+", value):
+        return int(value)
+    if shape.type_name in ("float", "double") and isinstance(value, str):
+        return float(value)
+    if shape.type_name == "boolean" and value in ("true", "false"):
+        return value == "true"
+    return value

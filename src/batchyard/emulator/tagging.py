@@ -1,0 +1,41 @@
+"""Tags of everything that has an ARN: TagResource, UntagResource, ListTagsForResource."""
+
+from __future__ import annotations
+
+from batchyard.emulator import job_definitions, names
+from batchyard.emulator.failures import ClientException
+from batchyard.emulator.yard import JOB, KINDS, STOP, Document, Yard
+
+
+def tag(yard: Yard, request: Document) -> Document:
+    kind, name, document = _resource(yard, request["resourceArn"])
+    job_definitions.check_tags(request["tags"])
+    tags = {**document["tags"], **request["tags"]}
+    job_definitions.check_tags(tags)
+    yard.keep(kind, name, {**document, "tags": tags})
+    yard.save()
+    return {}
+
+
+def untag(yard: Yard, request: Document) -> Document:
+    kind, name, document = _resource(yard, request["resourceArn"])
+    tags = {key: value for key, value in document["tags"].items() if key not in request["tagKeys"]}
+    yard.keep(kind, name, {**document, "tags": tags})
+    yard.save()
+    return {}
+
+
+def list_all(yard: Yard, request: Document) -> Document:
+    return {"tags": _resource(yard, request["resourceArn"])[2]["tags"]}
+
+
+def _resource(yard: Yard, arn: str) -> tuple[str, str, Document]:
+    kind, name = names.kind_of(arn), names.bare(arn)
+    if kind not in KINDS or kind == STOP:
+        raise ClientException(f"{arn} is no ARN of a resource of AWS Batch")
+    if kind == JOB and ":" in name:
+        raise ClientException("tags are not for the children of an array job")
+    document = yard.get(kind, name)
+    if document is None:
+        raise ClientException(f"{arn} does not exist")
+    return kind, name, document

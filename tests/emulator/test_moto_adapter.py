@@ -1,0 +1,330 @@
+"""moto behind the endpoint: what it answers through boto3, the aws command and plain HTTP, on a real port."""
+
+from __future__ import annotations
+
+import http.client
+import io
+import json
+import subprocess
+import sys
+import threading
+import uuid
+import zipfile
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+pytest.importorskip("moto")
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import ClientError
+from werkzeug.serving import WSGIRequestHandler, make_server
+
+from batchyard.batch.jobs import Resources
+from batchyard.emulator import moto_adapter
+from batchyard.emulator.moto_adapter import instance_family, instance_type, secret
+
+REGION = "us-east-1"
+CREDENTIALS = {
+    "aws_access_key_id": "test",
+    "aws_secret_access_key": "test",
+    "region_name": REGION,
+    "config": Config(retries={"max_attempts": 0}),
+}
+
+Client = Callable[[str], Any]
+
+
+class Quiet(WSGIRequestHandler):
+    def log(self, type: str, message: str, *args: Any) -> None:
+        pass
+
+
+@pytest.fixture(scope="module")
+def port() -> Iterator[int]:
+    server = make_server("127.0.0.1", 0, moto_adapter.application(), threaded=True, request_handler=Quiet)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield server.server_port
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture(params=["127.0.0.1", "localhost"])
+def client(request: pytest.FixtureRequest, port: int) -> Client:
+    """By either name of this machine."""
+    return lambda service: boto3.client(service, endpoint_url=f"http://{request.param}:{port}", **CREDENTIALS)
+
+
+@pytest.fixture
+def here(port: int) -> Client:
+    return lambda service: boto3.client(service, endpoint_url=f"http://127.0.0.1:{port}", **CREDENTIALS)
+
+
+def ask(port: int, method: str, path: str, body: bytes = b"", **headers: str) -> tuple[int, bytes, dict[str, str]]:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    connection.request(method, path, body, {name.replace("_", "-"): value for name, value in headers.items()})
+    answer = connection.getresponse()
+    content = answer.read()
+    connection.close()
+    return answer.status, content, {name.lower(): value for name, value in answer.getheaders()}
+
+
+# -- S3 ---------------------------------------------------------------------------------------------------------
+
+
+def test_s3_by_path(client: Client) -> None:
+    s3 = client("s3")
+    s3.create_bucket(Bucket="by-path")
+    s3.put_object(Bucket="by-path", Key="a folder/ä.txt", Body=b"hello", Metadata={"some-key": "value"})
+    answer = s3.get_object(Bucket="by-path", Key="a folder/ä.txt")
+    assert (answer["Body"].read(), answer["Metadata"]) == (b"hello", {"some-key": "value"})
+    assert [o["Key"] for o in s3.list_objects_v2(Bucket="by-path", Prefix="a folder/")["Contents"]] == [
+        "a folder/ä.txt"
+    ]
+
+
+def test_s3_by_the_name_of_the_host(port: int, here: Client) -> None:
+    # Not every machine's resolver knows names under localhost, so the connection is made by address.
+    here("s3").create_bucket(Bucket="by-host")
+    authorization = (
+        f"AWS4-HMAC-SHA256 Credential=test/20260101/{REGION}/s3/aws4_request, SignedHeaders=host, Signature=0"
+    )
+    headers = {"Host": f"by-host.localhost:{port}", "Authorization": authorization}
+    assert ask(port, "PUT", "/folder/key.txt", b"by host", **headers)[0] == 200
+    assert ask(port, "GET", "/folder/key.txt", **headers)[:2] == (200, b"by host")
+    assert here("s3").get_object(Bucket="by-host", Key="folder/key.txt")["Body"].read() == b"by host"
+
+
+def test_of_many_conditional_writes_one_wins(here: Client) -> None:
+    s3 = here("s3")
+    s3.create_bucket(Bucket="races")
+
+    def write(number: int) -> bool:
+        try:
+            s3.put_object(Bucket="races", Key="lock", Body=str(number).encode(), IfNoneMatch="*")
+        except ClientError as exc:
+            assert exc.response["Error"]["Code"] == "PreconditionFailed"
+            return False
+        return True
+
+    with ThreadPoolExecutor(8) as pool:
+        won = [number for number, has_won in enumerate(pool.map(write, range(24))) if has_won]
+    assert len(won) == 1
+    body = s3.get_object(Bucket="races", Key="lock")["Body"].read()
+    assert body == str(won[0]).encode()
+
+
+def test_a_bucket_policy_that_wants_tls_does_not_close_the_bucket(here: Client) -> None:
+    s3 = here("s3")
+    s3.create_bucket(Bucket="policed")
+    conditional = {
+        "Effect": "Deny",
+        "Principal": "*",
+        "Action": "s3:*",
+        "Resource": ["arn:aws:s3:::policed", "arn:aws:s3:::policed/*"],
+        "Condition": {"Bool": {"aws:SecureTransport": "false"}},
+    }
+    policy = {"Version": "2012-10-17", "Statement": [conditional]}
+    s3.put_bucket_policy(Bucket="policed", Policy=json.dumps(policy))
+    s3.put_object(Bucket="policed", Key="open", Body=b"x")
+    assert json.loads(s3.get_bucket_policy(Bucket="policed")["Policy"]) == policy
+
+    plain = {name: value for name, value in conditional.items() if name != "Condition"}
+    s3.put_bucket_policy(Bucket="policed", Policy=json.dumps({"Version": "2012-10-17", "Statement": [plain]}))
+    with pytest.raises(ClientError, match="403"):
+        s3.put_object(Bucket="policed", Key="closed", Body=b"x")
+
+
+# -- the other services -----------------------------------------------------------------------------------------
+
+
+def test_the_services_that_clients_of_batch_call(client: Client) -> None:
+    assert client("sts").get_caller_identity()["Account"] == "123456789012"
+    types = client("ec2").describe_instance_types(InstanceTypes=["g5.xlarge"])["InstanceTypes"]
+    assert types[0]["GpuInfo"]["Gpus"][0]["Count"] == 1
+
+    name = f"of-{uuid.uuid4()}"
+    client("ecr").create_repository(repositoryName=name)
+    assert client("ecr").describe_repositories(repositoryNames=[name])["repositories"][0]["repositoryName"] == name
+    client("ecs").create_cluster(clusterName=name)
+    assert client("ecs").describe_clusters(clusters=[name])["clusters"][0]["status"] == "ACTIVE"
+    client("ssm").put_parameter(Name=name, Value="1", Type="String")
+    assert client("ssm").get_parameter(Name=name)["Parameter"]["Value"] == "1"
+    client("secretsmanager").create_secret(Name=name, SecretString="2")
+    assert client("secretsmanager").get_secret_value(SecretId=name)["SecretString"] == "2"
+    client("iam").create_role(RoleName=name, AssumeRolePolicyDocument="{}")
+    assert client("iam").get_role(RoleName=name)["Role"]["RoleName"] == name
+    template = json.dumps({"Resources": {"Bucket": {"Type": "AWS::S3::Bucket", "Properties": {"BucketName": name}}}})
+    client("cloudformation").create_stack(StackName=name, TemplateBody=template)
+    assert client("cloudformation").describe_stacks(StackName=name)["Stacks"][0]["StackStatus"] == "CREATE_COMPLETE"
+    client("s3").head_bucket(Bucket=name)
+
+
+def test_roles_get_the_policies_of_aws(here: Client) -> None:
+    iam = here("iam")
+    iam.create_role(RoleName="instances", AssumeRolePolicyDocument="{}")
+    arn = "arn:aws:iam::aws:policy/service-role/AmazonEC2ContainerServiceforEC2Role"
+    iam.attach_role_policy(RoleName="instances", PolicyArn=arn)
+    attached = iam.list_attached_role_policies(RoleName="instances")["AttachedPolicies"]
+    assert [policy["PolicyArn"] for policy in attached] == [arn]
+
+
+def test_the_aws_command(port: int) -> None:
+    environment = {
+        "PATH": "/usr/bin:/bin",
+        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}",
+        "AWS_ACCESS_KEY_ID": "test",
+        "AWS_SECRET_ACCESS_KEY": "test",
+        "AWS_DEFAULT_REGION": REGION,
+    }
+
+    def aws(*args: str) -> str:
+        command = [sys.executable, "-m", "awscli", *args]
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=120).stdout
+
+    aws("s3", "mb", "s3://from-the-command")
+    answer = json.loads(aws("sts", "get-caller-identity"))
+    assert answer["Account"] == "123456789012"
+    assert "from-the-command" in aws("s3", "ls")
+
+
+# -- what it does not do ----------------------------------------------------------------------------------------
+
+
+def test_no_container_is_started_for_a_function_of_lambda(here: Client, tmp_path: Any) -> None:
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w") as bundle:
+        bundle.writestr("main.py", f"def run(event, context):\n    open({str(tmp_path / 'ran')!r}, 'w').close()\n")
+    role = here("iam").create_role(RoleName="for-lambda", AssumeRolePolicyDocument="{}")["Role"]["Arn"]
+    here("lambda").create_function(
+        FunctionName="f", Runtime="python3.12", Role=role, Handler="main.run", Code={"ZipFile": archive.getvalue()}
+    )
+    answer = here("lambda").invoke(FunctionName="f")
+    assert answer["Payload"].read() == b"Simple Lambda happy path OK"
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("path", ["", "/", "/reset", "/data.json", "/config", "/seed?a=1", "/recorder/start-recording"])
+def test_the_pages_of_moto_are_not_there(port: int, path: str) -> None:
+    for method in ("GET", "POST"):
+        assert ask(port, method, f"/moto-api{path}")[0] == 404
+
+
+def test_no_page_of_another_origin_is_let_in(port: int) -> None:
+    headers = ask(port, "GET", "/", Origin="http://example.org")[2]
+    assert "access-control-allow-origin" not in headers
+
+
+def test_an_operation_that_moto_does_not_have_is_named(here: Client, capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(ClientError) as caught:
+        here("ssm").list_nodes()
+    assert caught.value.response["Error"]["Code"] == "NotImplemented"
+    assert "list_nodes" in caught.value.response["Error"]["Message"]
+    with pytest.raises(ClientError, match=r"\(NotImplemented\).*describe_trunk_interface_associations"):
+        here("ec2").describe_trunk_interface_associations()
+    assert capfd.readouterr() == ("", "")
+
+
+def test_what_moto_stumbles_over_is_an_answer_and_no_traceback(port: int, capfd: pytest.CaptureFixture[str]) -> None:
+    authorization = f"AWS4-HMAC-SHA256 Credential=test/20260101/{REGION}/dynamodb/aws4_request, SignedHeaders=host"
+    status, body, _ = ask(port, "POST", "/", Authorization=authorization)
+    assert status == 500 and b"<Code>InternalFailure</Code>" in body and b"KeyError" in body
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_service_that_moto_does_not_have_is_named(here: Client, capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(ClientError, match=r"\(UnknownService\).*braket"):
+        here("braket").search_devices(filters=[])
+    assert capfd.readouterr() == ("", "")
+
+
+def test_another_moto_is_refused(tmp_path: Any) -> None:
+    """With a package of another version first on the path, as another installation has it."""
+    for name in ("moto", "moto-9.9.9.dist-info"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "moto" / "__init__.py").touch()
+    (tmp_path / "moto-9.9.9.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: moto\nVersion: 9.9.9\n")
+    script = (
+        "from batchyard.emulator import moto_adapter\nfrom batchyard.errors import Surroundings\n"
+        "try:\n    moto_adapter.application()\nexcept Surroundings as exc:\n    print(exc.message, exc.hint)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], env={"PYTHONPATH": str(tmp_path)}, capture_output=True, text=True, check=True
+    )
+    assert "works with moto 5.2.5, and 9.9.9 is installed" in done.stdout
+
+
+def test_nothing_of_moto_is_loaded_before_it_is_needed() -> None:
+    script = "import batchyard.emulator.moto_adapter, sys; print([m for m in sys.modules if m.startswith('moto')])"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+# -- instance types ---------------------------------------------------------------------------------------------
+
+
+def test_instance_types() -> None:
+    assert instance_type("m4.large") == Resources(2, 7955)
+    assert instance_type("g5.12xlarge") == Resources(48, int(196608 * 0.975 - 32), 4)
+    # A fraction of a GPU, and a GPU that is not NVIDIA's or an accelerator that is none.
+    assert instance_type("g6f.large") == Resources(2, 7955, 0)
+    inferentia = instance_type("inf1.xlarge")
+    assert inferentia is not None and inferentia.gpus == 0
+    assert instance_type("m3.8xlarge") is None
+
+
+def test_instance_families() -> None:
+    assert sorted(instance_family("gr6")) == ["gr6.4xlarge", "gr6.8xlarge"]
+    assert instance_type("m6i.metal") is not None
+    assert "m6i.large" in instance_family("m6i")
+    assert not [name for name in instance_family("m6i") + instance_family("m7i") if "metal" in name]
+    assert instance_family("nope") == []
+
+
+# -- secrets ----------------------------------------------------------------------------------------------------
+
+
+def test_secrets_of_secrets_manager(here: Client) -> None:
+    manager = here("secretsmanager")
+    first = {"user": "me", "port": 5432}
+    arn = manager.create_secret(Name="db/login", SecretString=json.dumps(first))["ARN"]
+    old = manager.get_secret_value(SecretId=arn)["VersionId"]
+    assert json.loads(secret(arn)) == first
+    assert (secret(f"{arn}:user::"), secret(f"{arn}:port::")) == ("me", "5432")
+
+    manager.put_secret_value(SecretId=arn, SecretString='{"user": "you"}')
+    assert secret(f"{arn}:user::") == "you"
+    assert secret(f"{arn}:user:AWSPREVIOUS:") == "me"
+    assert secret(f"{arn}:user::{old}") == "me"
+    # The ARN without the six letters at its end is enough.
+    assert secret(arn.rpartition("-")[0]) == '{"user": "you"}'
+
+    for wrong in (
+        f"{arn}:password::",
+        arn.replace("login", "logout"),
+        f"{arn}:user:NOSTAGE:",
+        f"{arn}:user::no-version",
+    ):
+        with pytest.raises(LookupError, match=r"(?i)secret"):
+            secret(wrong)
+
+
+def test_secrets_of_systems_manager(here: Client) -> None:
+    ssm = here("ssm")
+    ssm.put_parameter(Name="/team/key", Value="hidden", Type="SecureString")
+    ssm.put_parameter(Name="flat", Value="plain", Type="String")
+    other = boto3.client("ssm", endpoint_url=ssm.meta.endpoint_url, **{**CREDENTIALS, "region_name": "eu-west-1"})
+    other.put_parameter(Name="flat", Value="elsewhere", Type="String")
+
+    assert (secret("/team/key"), secret("flat")) == ("hidden", "plain")
+    assert secret("arn:aws:ssm:us-east-1:123456789012:parameter/team/key") == "hidden"
+    assert secret("arn:aws:ssm:eu-west-1:123456789012:parameter/flat") == "elsewhere"
+    assert secret("flat", region="eu-west-1") == "elsewhere"
+    for wrong in ("nothing", "arn:aws:ssm:us-east-1:123456789012:parameter/nothing", "arn:aws:s3:::bucket"):
+        with pytest.raises(LookupError, match=wrong):
+            secret(wrong)
