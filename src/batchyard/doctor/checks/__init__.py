@@ -1,0 +1,1 @@
+"""The checks: pure functions from facts to findings, small families to a file. ``table`` lists them all."""

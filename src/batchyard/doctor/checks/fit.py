@@ -1,0 +1,193 @@
+"""Whether any host that the queue can launch is large enough for the job. Pure.
+
+The questions are asked in turn of the types that are left: GPUs, vCPUs, memory, maxvCpus. The first that leaves none is
+the finding; a queue with one environment that fits is right.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from batchyard.doctor import catalogue
+from batchyard.doctor.checks.common import (
+    Found,
+    Setting,
+    environments,
+    has_gpus,
+    hosted,
+    named,
+    types_of,
+    update_resources,
+    waiting_job,
+)
+from batchyard.doctor.facts import Environment, Facts, InstanceType, Job
+from batchyard.doctor.finding import Finding, Kind
+from batchyard.doctor.kinds import KINDS
+from batchyard.units import show_memory
+
+_TOO_LARGE = "MISCONFIGURATION:JOB_RESOURCE_REQUIREMENT"
+_MAX_VCPUS = "MISCONFIGURATION:COMPUTE_ENVIRONMENT_MAX_RESOURCE"
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A type that an environment may launch."""
+
+    environment: Environment
+    type: InstanceType
+
+    @property
+    def memory_mib(self) -> int:
+        """What such a host registered, else the estimate."""
+        return self.registered_mib or catalogue.registered_mib(self.type.memory_mib)
+
+    @property
+    def registered_mib(self) -> int:
+        hosts = self.environment.hosts
+        seen = [h.memory_mib for h in hosts if h.type == self.type.name] if isinstance(hosts, tuple) else []
+        return max(seen, default=0)
+
+    @property
+    def memory_text(self) -> str:
+        about = "registers" if self.registered_mib else "registers about"
+        return f"{self.type.name} {about} {self.memory_mib:,} MiB"
+
+
+def candidates(facts: Facts) -> list[Candidate]:
+    return [Candidate(e, t) for e in hosted(facts) for t in types_of(e, facts)]
+
+
+def fitting(job: Job, these: list[Candidate]) -> list[Candidate]:
+    return [
+        c for c in these if c.type.gpus >= job.gpus and c.type.vcpus >= job.vcpus and c.memory_mib >= job.memory_mib
+    ]
+
+
+def fits(facts: Facts, setting: Setting) -> Found:
+    job = waiting_job(facts)
+    if job is None or job.platform == "FARGATE" or not hosted(facts):
+        return None
+    if any(not e.is_managed for e in environments(facts)):
+        return None  # whatever the user attached may fit
+    found = _first_that_fails(job, candidates(facts))
+    if found:
+        is_said = job.status_reason.startswith((_TOO_LARGE, _MAX_VCPUS))
+        return [_said(found, job.status_reason)] if is_said else [found]
+    return _what_aws_says(job)
+
+
+def _first_that_fails(job: Job, left: list[Candidate]) -> Finding | None:
+    if job.gpus and not has_gpus(c.type for c in left):
+        return _no_gpus(job, left)
+    with_gpus = [c for c in left if c.type.gpus >= job.gpus]
+    if not with_gpus:
+        most = max(left, key=lambda c: c.type.gpus)
+        return _short(
+            KINDS[16], job, f"{job.gpus} GPUs", f"{most.type.name} has {most.type.gpus}, the most of all", left
+        )
+    with_vcpus = [c for c in with_gpus if c.type.vcpus >= job.vcpus]
+    if not with_vcpus:
+        most = max(with_gpus, key=lambda c: c.type.vcpus)
+        return _short(KINDS[14], job, f"{job.vcpus:g} vCPUs", f"{most.type.name} has {most.type.vcpus}, the most", left)
+    with_memory = [c for c in with_vcpus if c.memory_mib >= job.memory_mib]
+    if not with_memory:
+        return _no_memory(job, max(with_vcpus, key=lambda c: c.memory_mib), left)
+    if all(c.type.vcpus > c.environment.max_vcpus for c in with_memory):
+        return _no_room(min(with_memory, key=lambda c: c.type.vcpus))
+    return None
+
+
+def _no_gpus(job: Job, left: list[Candidate]) -> Finding:
+    names = named(name for c in left for name in (c.environment.instance_types or ("optimal",)))
+    environment = left[0].environment if left else Environment("NAME")
+    return Finding(
+        KINDS[17],
+        "the job asks for GPUs and no compute environment of its queue has any",
+        (f"asks {job.gpus} GPU{'s' if job.gpus > 1 else ''}", f"instance types: {names}, 0 GPUs"),
+        (
+            update_resources(environment, "instanceTypes=g5.xlarge,g5.2xlarge,g6.xlarge"),
+            "or submit to a queue whose environment has GPUs: `optimal` never has",
+        ),
+        _place(job),
+    )
+
+
+def _short(kind: Kind, job: Job, asked: str, most: str, left: list[Candidate]) -> Finding:
+    names = named(c.type.name for c in left)
+    return Finding(
+        kind,
+        f"no instance type of the queue is large enough: the job asks for {asked}",
+        (f"asks {asked}; {most}", f"types: {names}"),
+        (update_resources(left[0].environment, "instanceTypes=TYPE"), "or ask for less"),
+        _place(job),
+    )
+
+
+def _no_memory(job: Job, most: Candidate, left: list[Candidate]) -> Finding:
+    asked = f"{job.memory_mib:,} MiB ({show_memory(job.memory_mib)})"
+    is_sure = bool(most.registered_mib) or job.memory_mib > most.type.memory_mib - catalogue.RESERVED_MIB
+    is_nominal = job.memory_mib <= most.type.memory_mib
+    why = "; a host never registers all the memory it is sold with" if is_nominal else ""
+    return Finding(
+        KINDS[15],
+        f"no instance type of the queue registers the {show_memory(job.memory_mib)} that the job asks for{why}",
+        (f"asks {asked}; {most.memory_text}", f"its nominal size is {most.type.memory_mib:,} MiB"),
+        (
+            f"ask for at most {int(most.type.memory_mib * 0.9):,} MiB (90 %) to fit {most.type.name}",
+            update_resources(most.environment, "instanceTypes=TYPE   # one with more memory"),
+        ),
+        _place(job),
+        likelihood=-1 if is_sure else 70,
+    )
+
+
+def _no_room(smallest: Candidate) -> Finding:
+    environment = smallest.environment
+    return Finding(
+        KINDS[12],
+        f"maxvCpus of {environment.name} is smaller than the smallest instance that the job fits on",
+        (f"maxvCpus {environment.max_vcpus}; {smallest.type.name} has {smallest.type.vcpus} vCPUs",),
+        (update_resources(environment, f"maxvCpus={smallest.type.vcpus}"),),
+        f"compute environment {environment.name}",
+    )
+
+
+def _what_aws_says(job: Job) -> list[Finding]:
+    """Nothing is wrong as far as the numbers go; AWS may know better."""
+    if job.status_reason.startswith(_MAX_VCPUS):
+        kind, cause = KINDS[12], "AWS says that maxvCpus is too small for the job"
+    elif job.status_reason.startswith(_TOO_LARGE):
+        kind, cause = KINDS[16 if job.gpus else 15], "AWS says that the job asks for more than any instance has"
+    else:
+        return []
+    asked = f"asks {job.vcpus:g} vCPUs, {job.memory_mib:,} MiB, {job.gpus} GPUs"
+    remedy = ("raise maxvCpus, or name instance types that are larger, or ask for less",)
+    return [Finding(kind, cause, (job.status_reason, asked), remedy, _place(job), likelihood=99)]
+
+
+def _said(found: Finding, reason: str) -> Finding:
+    return replace(found, evidence=(*found.evidence, f"AWS says: {reason}"), likelihood=100)
+
+
+def _place(job: Job) -> str:
+    return f"job {job.job_id}" if job.job_id else "the shape that is asked about"
+
+
+def used_up(facts: Facts, setting: Setting) -> Found:
+    """All environments are as large as they may get, and the job still waits."""
+    job = waiting_job(facts)
+    if job is None or job.status != "RUNNABLE" or setting.is_early or not hosted(facts):
+        return None
+    full = [e for e in hosted(facts) if e.desired_vcpus >= e.max_vcpus > 0]
+    if len(full) < len(hosted(facts)):
+        return []
+    return [
+        Finding(
+            KINDS[13],
+            f"{e.name} is as large as it may get: the job waits until another ends",
+            (f"desiredvCpus {e.desired_vcpus} of maxvCpus {e.max_vcpus}",),
+            (update_resources(e, f"maxvCpus={e.max_vcpus * 2}"),),
+            f"compute environment {e.name}",
+        )
+        for e in full
+    ]

@@ -1,0 +1,102 @@
+"""What a job waits for besides a host: its dependencies, the jobs before it, its start. Pure."""
+
+from __future__ import annotations
+
+from batchyard.doctor.checks.common import Found, Setting, job_of, named, waiting_job
+from batchyard.doctor.facts import Facts, Job, known
+from batchyard.doctor.finding import Finding
+from batchyard.doctor.kinds import KINDS
+from batchyard.units import show_duration
+
+DEPENDENT_FAILED = "Dependent Job failed"
+
+
+def dependencies(facts: Facts, setting: Setting) -> Found:
+    job = job_of(facts)
+    if job is None or (not job.depends_on and DEPENDENT_FAILED not in job.status_reason):
+        return None
+    failed = [d.job_id for d in job.depends_on if d.status == "FAILED"]
+    if not failed and DEPENDENT_FAILED not in job.status_reason:
+        return []
+    which = named(failed) or "one of them"
+    return [
+        Finding(
+            KINDS[1],
+            f"a job that it depends on failed, so it {'failed' if job.status == 'FAILED' else 'will fail'} too",
+            (f"{len(failed) or 'at least 1'} of {len(job.depends_on)} dependencies failed: {which}",),
+            tuple(f"batchyard doctor job {job_id}" for job_id in failed[:3])
+            or (f"aws batch describe-jobs --jobs {job.job_id} --query 'jobs[].dependsOn'",),
+            f"job {job.job_id}",
+        )
+    ]
+
+
+def front(facts: Facts, setting: Setting) -> Found:
+    """Another job at the front that AWS calls blocked, or that has been there longer than a fleet needs."""
+    job = waiting_job(facts)
+    if job is None or job.status != "RUNNABLE" or setting.is_early:
+        return None
+    jobs = known(facts.front)
+    ours = job.job_id.partition(":")[0]
+    others = [f for f in jobs if f.job_id.partition(":")[0] != ours]
+    if not jobs or jobs[0].job_id.partition(":")[0] == ours or not others:
+        return []
+    head = others[0]
+    stood_s = (facts.taken_ms - head.since_ms) / 1000 if head.since_ms is not None else 0
+    if not head.status_reason and stood_s < setting.dwell_s:
+        return []
+    return [
+        Finding(
+            KINDS[11],
+            "another job stands at the front of the queue and does not start",
+            (
+                f"{head.job_id} has been first for {show_duration(stood_s)}",
+                *([f"AWS says of it: {head.status_reason}"] if head.status_reason else []),
+            ),
+            (
+                f"batchyard doctor job {head.job_id}",
+                f"aws batch cancel-job --job-id {head.job_id} --reason 'blocks the queue'   # if it can never start",
+            ),
+            f"job {job.job_id}",
+        )
+    ]
+
+
+def undetermined(facts: Facts, setting: Setting) -> Found:
+    job = waiting_job(facts)
+    if job is None or job.status != "RUNNABLE":
+        return None
+    if not job.status_reason.startswith("UNDETERMINED"):
+        return []
+    return [
+        Finding(
+            KINDS[53],
+            "AWS calls the job blocked and does not know why; the other findings, if any, are the reason",
+            (job.status_reason,),
+            (f"batchyard doctor job {job.job_id} --all   # what was found right, and what could not be seen",),
+            f"job {job.job_id}",
+        )
+    ]
+
+
+def starting(facts: Facts, setting: Setting) -> Found:
+    job = job_of(facts)
+    if job is None or job.status != "STARTING" or job.since_ms is None:
+        return None
+    waited_s = (facts.taken_ms - job.since_ms) / 1000
+    if waited_s < setting.dwell_s:
+        return []
+    return [_starts_slowly(job, waited_s)]
+
+
+def _starts_slowly(job: Job, waited_s: float) -> Finding:
+    return Finding(
+        KINDS[71],
+        "the job has a host, but its container does not start: a large or slow image pull, a full disk, or secrets",
+        (f"STARTING for {show_duration(waited_s)}", f"image {job.image or 'not known'}"),
+        (
+            f"aws batch describe-jobs --jobs {job.job_id} --query 'jobs[].container.[containerInstanceArn,taskArn]'",
+            "batchyard doctor host   # on that instance: disk, Docker, agent",
+        ),
+        f"job {job.job_id}",
+    )

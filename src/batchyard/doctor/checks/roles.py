@@ -1,0 +1,89 @@
+"""Roles that AWS acts with: for Spot, for AWS Batch itself. Pure."""
+
+from __future__ import annotations
+
+from batchyard.doctor.checks.common import Found, Setting, each, hosted, is_over, waiting_job
+from batchyard.doctor.facts import Environment, Facts, known
+from batchyard.doctor.finding import Finding
+from batchyard.doctor.kinds import KINDS
+
+SPOT_ROLE = "AWSServiceRoleForEC2Spot"
+FLEET_ROLE = "AWSServiceRoleForEC2SpotFleet"
+TAGGING_POLICY = "arn:aws:iam::aws:policy/service-role/AmazonEC2SpotFleetTaggingRole"
+_WEAK_ROLE = "MISCONFIGURATION:SERVICE_ROLE_PERMISSIONS"
+
+
+def _uses_fleet(environment: Environment) -> bool:
+    """Only BEST_FIT, said or by default, buys through a Spot Fleet."""
+    return environment.is_spot and not environment.is_fargate and environment.strategy in ("", "BEST_FIT")
+
+
+def linked_roles(facts: Facts, setting: Setting) -> Found:
+    spot = [e for e in hosted(facts) if e.is_spot]
+    if is_over(facts) or not spot:
+        return None
+    there = known(facts.linked_roles)
+    needed = [SPOT_ROLE, *([FLEET_ROLE] if any(map(_uses_fleet, spot)) else [])]
+    services = {SPOT_ROLE: "spot.amazonaws.com", FLEET_ROLE: "spotfleet.amazonaws.com"}
+    return [
+        Finding(
+            KINDS[41],
+            f"the account has no {role}, which Spot instances need",
+            (f"{len(there)} of the service-linked roles exist: {', '.join(there) or 'none'}",),
+            (f"aws iam create-service-linked-role --aws-service-name {services[role]}",),
+            f"compute environment {spot[0].name}",
+        )
+        for role in needed
+        if role not in there
+    ]
+
+
+def fleet_role(facts: Facts, setting: Setting) -> Found:
+    these = [e for e in hosted(facts) if _uses_fleet(e)]
+    if is_over(facts) or not these:
+        return None
+    return each(these, _bad_fleet_role)
+
+
+def _bad_fleet_role(environment: Environment) -> list[Finding]:
+    if environment.fleet_role is None:
+        name, what = "none", "there is none, and BEST_FIT on Spot needs one"
+    else:
+        role = known(environment.fleet_role)
+        if role.exists and role.can_tag:
+            return []
+        name, what = role.name, "it may not tag instances" if role.exists else "it does not exist"
+    return [
+        Finding(
+            KINDS[42],
+            f"the Spot fleet role of {environment.name} cannot be used: {what}",
+            (f"spotIamFleetRole {name}; strategy {environment.strategy or 'not given: BEST_FIT'}",),
+            (
+                f"aws iam attach-role-policy --role-name ROLE --policy-arn {TAGGING_POLICY}",
+                "or make an environment with SPOT_PRICE_CAPACITY_OPTIMIZED, which needs no such role",
+            ),
+            f"compute environment {environment.name}",
+        )
+    ]
+
+
+def service_role(facts: Facts, setting: Setting) -> Found:
+    job = waiting_job(facts)
+    if job is None or job.status != "RUNNABLE":
+        return None
+    if not job.status_reason.startswith(_WEAK_ROLE):
+        return []
+    return [
+        Finding(
+            KINDS[52],
+            "AWS says that the service role lacks a permission",
+            (job.status_reason,),
+            (
+                "use AWSServiceRoleForBatch: make the environment without a service role, or",
+                "aws iam attach-role-policy --role-name ROLE --policy-arn "
+                "arn:aws:iam::aws:policy/service-role/AWSBatchServiceRole",
+            ),
+            f"job {job.job_id}",
+            likelihood=99,
+        )
+    ]

@@ -1,0 +1,1 @@
+"""A node, looked at from inside: read-only answers -> facts -> findings."""

@@ -1,0 +1,99 @@
+"""A shell script as a tree. Pure values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    text: str
+    is_quoted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """$name or ${name...}; ``default`` is what stands behind :- or -."""
+
+    name: str
+    is_quoted: bool = False
+    default: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Substitution:
+    """$(...), `...`, <(...)."""
+
+    script: Script
+
+
+Piece = Text | Variable | Substitution
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    pieces: tuple[Piece, ...]
+    line: int
+
+    @property
+    def plain(self) -> str | None:
+        """The word where nothing in it is quoted or expanded, so that it can be a reserved one."""
+        if len(self.pieces) == 1 and isinstance(self.pieces[0], Text) and not self.pieces[0].is_quoted:
+            return self.pieces[0].text
+        return None
+
+
+@dataclass(slots=True)
+class Heredoc:
+    """What follows <<END; filled in when the line is over."""
+
+    delimiter: str
+    is_quoted: bool
+    strips_tabs: bool
+    body: str = ""
+    line: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Redirect:
+    operator: str
+    target: Word | None
+    heredoc: Heredoc | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Simple:
+    words: tuple[Word, ...]
+    redirects: tuple[Redirect, ...]
+    line: int
+    #: name=(words)
+    arrays: tuple[tuple[str, tuple[Word, ...]], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Compound:
+    """if, while, until, for, case, ( ), { } and functions."""
+
+    kind: str
+    #: the scripts inside, in the order in which they stand; of a loop the condition comes first
+    bodies: tuple[Script, ...]
+    line: int
+    #: the variable of `for`, the name of a function
+    name: str = ""
+    #: what `for` goes through
+    words: tuple[Word, ...] = ()
+    redirects: tuple[Redirect, ...] = ()
+
+
+Command = Simple | Compound
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """Pipelines joined by && and ||, up to ; & or the end of the line."""
+
+    pipelines: tuple[tuple[Command, ...], ...]
+    is_background: bool = False
+
+
+Script = tuple[Item, ...]

@@ -1,0 +1,85 @@
+"""A report as people read it, and as JSON. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from batchyard.doctor.finding import Finding, Report
+from batchyard.units import counted
+
+
+def lines(report: Report, with_all: bool = False) -> list[str]:
+    found = [_headline(report)]
+    for finding in report.findings:
+        found += ["", *_finding(finding)]
+    if with_all:
+        found += _all(report)
+    elif report.unseen:
+        found += ["", f"{counted(len(report.unseen), 'check')} could not be done; --all lists them"]
+    return [_clean(line) for line in found]
+
+
+def _headline(report: Report) -> str:
+    if report.findings:
+        return f"{report.subject}: {counted(len(report.findings), 'finding')}"
+    if report.blind:
+        return f"{report.subject}: could not look: {report.blind}"
+    if report.waiting:
+        return f"{report.subject}: waiting: {report.waiting}"
+    if report.exit_code:
+        return f"{report.subject}: could not look: no check could be done"
+    return f"{report.subject}: nothing found, {counted(len(report.right), 'check')} right"
+
+
+def _finding(finding: Finding) -> list[str]:
+    found = [f"{finding.id} {finding.kind.severity}: {finding.cause}"]
+    found += [f"  at {finding.place}"] if finding.place else []
+    found += [f"  - {line}" for text in finding.evidence for line in text.splitlines()]
+    found += [f"  > {line}" for text in finding.remedy for line in text.splitlines()]
+    return [*found, f"  see {finding.page}"]
+
+
+def _all(report: Report) -> list[str]:
+    found = ["", f"found right ({len(report.right)}):"] if report.right else []
+    found += [f"  {kind.id} {kind.title}" for kind in report.right]
+    found += ["", f"could not be checked ({len(report.unseen)}):"] if report.unseen else []
+    for unseen in report.unseen:
+        needs = f"; allow {unseen.action}" if unseen.action else ""
+        found.append(f"  {unseen.kind.id} {unseen.kind.title}: {unseen.why}{needs}")
+    return found
+
+
+def _clean(text: str) -> str:
+    """What stands in somebody's file may hold anything; a terminal should not obey it."""
+    return "".join(c if c.isprintable() else "?" for c in text)
+
+
+def as_json(report: Report) -> dict[str, Any]:
+    return {
+        "subject": report.subject,
+        "state": _state(report),
+        "findings": [
+            {
+                "id": f.id,
+                "severity": str(f.kind.severity),
+                "cause": f.cause,
+                "evidence": list(f.evidence),
+                "remedy": list(f.remedy),
+                "place": f.place,
+                "page": f.page,
+            }
+            for f in report.findings
+        ],
+        "right": [{"id": kind.id, "title": kind.title} for kind in report.right],
+        "unseen": [{"id": u.kind.id, "title": u.kind.title, "why": u.why, "action": u.action} for u in report.unseen],
+        "waiting": report.waiting,
+        "blind": report.blind,
+    }
+
+
+def _state(report: Report) -> str:
+    if report.findings:
+        return "findings"
+    if report.exit_code:
+        return "blind"
+    return "waiting" if report.waiting else "healthy"

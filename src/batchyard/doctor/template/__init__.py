@@ -1,0 +1,1 @@
+"""Templates, examined as text: CloudFormation, SAM, and Terraform plans. Pure."""

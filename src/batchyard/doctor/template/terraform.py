@@ -1,0 +1,269 @@
+"""`terraform show -json` -> resources with CloudFormation's names, so that each check is written once. Pure.
+
+Only what the checks look at is translated. What a plan does not know yet is simply not there. Where a launch template
+is used is read from the configuration, since its id is not known before it exists.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from batchyard.doctor.template.resources import Resource, Template
+from batchyard.doctor.yaml_tree import from_plain
+
+_REFERENCE = re.compile(r'"(aws_[a-z_]+\.[\w-]+)')
+_MAX_DEPTH = 20
+
+Values = dict[str, Any]
+
+
+def plan_in(text: str) -> Values | None:
+    """The plan or state, where the text is one."""
+    if not text.lstrip().startswith("{") or '"format_version"' not in text:
+        return None
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    is_plan = isinstance(value, dict) and ("planned_values" in value or "values" in value)
+    return value if is_plan else None
+
+
+def read(plan: Values, name: str) -> Template:
+    configured = {str(r.get("address")): r for r in _config_resources(_at(plan, "configuration", "root_module"))}
+    values = plan.get("planned_values") or plan.get("values")
+    resources = []
+    for found in _resources(_at(values if isinstance(values, dict) else {}, "root_module")):
+        kind, address = found.get("type"), str(found.get("address", ""))
+        translate = _TRANSLATED.get(kind) if isinstance(kind, str) else None
+        content = found.get("values")
+        if translate is None or not isinstance(content, dict):
+            continue
+        type_name, change = translate
+        properties = change(content)
+        properties["References"] = sorted(set(_REFERENCE.findall(_dumped(configured.get(_base(address))))))
+        resources.append(Resource(address, type_name, from_plain(properties)))
+    return Template(name, "Terraform", tuple(resources))
+
+
+def _base(address: str) -> str:
+    """`module.a["x"].aws_iam_role.r[0]` -> `aws_iam_role.r`: how the configuration names it."""
+    return ".".join(re.sub(r"\[[^\]]*\]", "", address).split(".")[-2:])
+
+
+def _dumped(value: Any) -> str:
+    try:
+        return json.dumps(value)
+    except (ValueError, RecursionError):
+        return ""
+
+
+def _resources(module: Values, depth: int = 0) -> Iterator[Values]:
+    yield from _dicts(module.get("resources"))
+    if depth < _MAX_DEPTH:
+        for child in _dicts(module.get("child_modules")):
+            yield from _resources(child, depth + 1)
+
+
+def _config_resources(module: Values, depth: int = 0) -> Iterator[Values]:
+    yield from _dicts(module.get("resources"))
+    calls = module.get("module_calls")
+    for call in calls.values() if isinstance(calls, dict) and depth < _MAX_DEPTH else ():
+        if isinstance(call, dict):
+            yield from _config_resources(_at(call, "module"), depth + 1)
+
+
+# -- reaching into values of any shape --------------------------------------------------------------------------
+
+
+def _dicts(value: Any) -> list[Values]:
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def _at(value: Values, *path: str) -> Values:
+    for key in path:
+        inner = value.get(key)
+        value = inner if isinstance(inner, dict) else {}
+    return value
+
+
+def _block(value: Values, key: str) -> Values:
+    """A nested block is a list of one."""
+    inner = value.get(key)
+    blocks = _dicts(inner)
+    return blocks[0] if blocks else inner if isinstance(inner, dict) else {}
+
+
+def _renamed(value: Values, names: dict[str, str]) -> Values:
+    return {new: value[old] for old, new in names.items() if value.get(old) not in (None, "", [])}
+
+
+def _json(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value)
+    except (ValueError, RecursionError):
+        return {}
+
+
+# -- the kinds of resources ---------------------------------------------------------------------------------------
+
+
+def _compute_environment(values: Values) -> Values:
+    given = _block(values, "compute_resources")
+    names = {
+        "type": "Type",
+        "allocation_strategy": "AllocationStrategy",
+        "bid_percentage": "BidPercentage",
+        "desired_vcpus": "DesiredvCpus",
+        "min_vcpus": "MinvCpus",
+        "max_vcpus": "MaxvCpus",
+        "instance_type": "InstanceTypes",
+        "instance_role": "InstanceRole",
+        "image_id": "ImageId",
+        "spot_iam_fleet_role": "SpotIamFleetRole",
+        "subnets": "Subnets",
+        "security_group_ids": "SecurityGroupIds",
+    }
+    resources = _renamed(given, names)
+    images = [
+        _renamed(image, {"image_type": "ImageType", "image_id_override": "ImageIdOverride"})
+        for image in _dicts(given.get("ec2_configuration"))
+    ]
+    if images:
+        resources["Ec2Configuration"] = images
+    template = _block(given, "launch_template")
+    if template:
+        resources["LaunchTemplate"] = _renamed(
+            template,
+            {
+                "launch_template_id": "LaunchTemplateId",
+                "launch_template_name": "LaunchTemplateName",
+                "version": "Version",
+            },
+        )
+    names = {"type": "Type", "state": "State", "service_role": "ServiceRole"}
+    return _renamed(values, names) | {"ComputeResources": resources}
+
+
+def _launch_template(values: Values) -> Values:
+    metadata = _renamed(_block(values, "metadata_options"), {"http_put_response_hop_limit": "HttpPutResponseHopLimit"})
+    data = _renamed(values, {"image_id": "ImageId", "instance_type": "InstanceType"})
+    data["UserData"] = _unpacked(values.get("user_data"))
+    if metadata:
+        data["MetadataOptions"] = metadata
+    if market := _block(values, "instance_market_options"):
+        data["InstanceMarketOptions"] = market
+    return {"LaunchTemplateName": values.get("name") or "", "LaunchTemplateData": data}
+
+
+def _unpacked(value: Any) -> str:
+    if not isinstance(value, str):
+        return ""
+    try:
+        return base64.b64decode(value, validate=True).decode("utf-8", "replace")
+    except (binascii.Error, ValueError):
+        return value
+
+
+def _machine(values: Values) -> Values:
+    packed = values.get("user_data_base64")
+    return {"UserData": _unpacked(packed) if packed else values.get("user_data") or ""}
+
+
+def _rules(values: Values, key: str) -> list[Values]:
+    found = []
+    for rule in _dicts(values.get(key)):
+        for cidr in [*_list(rule.get("cidr_blocks")), *_list(rule.get("ipv6_cidr_blocks"))]:
+            ports = {"FromPort": rule.get("from_port"), "ToPort": rule.get("to_port")}
+            found.append({"CidrIp": cidr, "IpProtocol": rule.get("protocol"), **ports})
+    return found
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _security_group(values: Values) -> Values:
+    return {"SecurityGroupIngress": _rules(values, "ingress")}
+
+
+def _one_rule(values: Values) -> Values:
+    if values.get("type", "ingress") != "ingress":
+        return {}
+    cidr = [*_list(values.get("cidr_blocks")), values.get("cidr_ipv4"), values.get("cidr_ipv6")]
+    names = {"from_port": "FromPort", "to_port": "ToPort", "protocol": "IpProtocol", "ip_protocol": "IpProtocol"}
+    return _renamed(values, names) | {"CidrIp": next((c for c in cidr if c), "")}
+
+
+def _policy(values: Values) -> Values:
+    return {"PolicyDocument": _json(values.get("policy"))}
+
+
+def _role(values: Values) -> Values:
+    inline = [{"PolicyDocument": _json(p.get("policy"))} for p in _dicts(values.get("inline_policy"))]
+    return {"Policies": inline, "ManagedPolicyArns": _list(values.get("managed_policy_arns"))}
+
+
+def _attachment(values: Values) -> Values:
+    return {"ManagedPolicyArns": [values["policy_arn"]] if values.get("policy_arn") else []}
+
+
+def _group(values: Values) -> Values:
+    spread = _block(_block(values, "mixed_instances_policy"), "instances_distribution")
+    names = {
+        "on_demand_percentage_above_base_capacity": "OnDemandPercentageAboveBaseCapacity",
+        "spot_allocation_strategy": "SpotAllocationStrategy",
+        "spot_max_price": "SpotMaxPrice",
+    }
+    found: Values = {"NewInstancesProtectedFromScaleIn": values.get("protect_from_scale_in", False)}
+    if values.get("mixed_instances_policy"):
+        found["MixedInstancesPolicy"] = {"InstancesDistribution": _renamed(spread, names)}
+    return found
+
+
+def _job_definition(values: Values) -> Values:
+    strategy = _block(values, "retry_strategy")
+    names = {
+        "action": "Action",
+        "on_exit_code": "OnExitCode",
+        "on_reason": "OnReason",
+        "on_status_reason": "OnStatusReason",
+    }
+    rules = [_renamed(rule, names) for rule in _dicts(strategy.get("evaluate_on_exit"))]
+    container = _json(values.get("container_properties"))
+    needs = container.get("resourceRequirements") if isinstance(container, dict) else None
+    asked = [_renamed(need, {"type": "Type", "value": "Value"}) for need in _dicts(needs)]
+    return {
+        "RetryStrategy": _renamed(strategy, {"attempts": "Attempts"}) | {"EvaluateOnExit": rules},
+        "ContainerProperties": {"ResourceRequirements": asked},
+    }
+
+
+def _nothing(values: Values) -> Values:
+    return {}
+
+
+_TRANSLATED: dict[str, tuple[str, Callable[[Values], Values]]] = {
+    "aws_batch_compute_environment": ("AWS::Batch::ComputeEnvironment", _compute_environment),
+    "aws_batch_job_definition": ("AWS::Batch::JobDefinition", _job_definition),
+    "aws_launch_template": ("AWS::EC2::LaunchTemplate", _launch_template),
+    "aws_launch_configuration": ("AWS::AutoScaling::LaunchConfiguration", _machine),
+    "aws_instance": ("AWS::EC2::Instance", _machine),
+    "aws_autoscaling_group": ("AWS::AutoScaling::AutoScalingGroup", _group),
+    "aws_spot_fleet_request": ("AWS::EC2::SpotFleet", _nothing),
+    "aws_security_group": ("AWS::EC2::SecurityGroup", _security_group),
+    "aws_security_group_rule": ("AWS::EC2::SecurityGroupIngress", _one_rule),
+    "aws_vpc_security_group_ingress_rule": ("AWS::EC2::SecurityGroupIngress", _one_rule),
+    "aws_iam_policy": ("AWS::IAM::ManagedPolicy", _policy),
+    "aws_iam_role_policy": ("AWS::IAM::Policy", _policy),
+    "aws_iam_role": ("AWS::IAM::Role", _role),
+    "aws_iam_role_policy_attachment": ("AWS::IAM::Role", _attachment),
+    "aws_ecs_cluster": ("AWS::ECS::Cluster", _nothing),
+}

@@ -1,0 +1,1 @@
+"""User data, examined as text: what a node would do at boot. Pure."""

@@ -1,0 +1,59 @@
+"""User data -> report: every check of what a node does at boot. Pure, and answers for any bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from batchyard.doctor.finding import Finding, Kind, Report, in_order
+from batchyard.doctor.kinds import KINDS
+from batchyard.doctor.userdata import commands, form
+from batchyard.doctor.userdata.boot import Boot, boot
+from batchyard.doctor.userdata.parts import OTHER, UserData, read
+
+BATCH, ECS = "batch", "ecs"
+
+
+Found = Iterable[tuple[int, str, tuple[str, ...], tuple[str, ...]]]
+
+#: kind, check, whether only AWS Batch's nodes are meant. A check yields line, cause, evidence, remedy.
+CHECKS: tuple[tuple[Kind, Callable[[UserData, Boot], Found], bool], ...] = (
+    (KINDS[101], commands.blocking, False),
+    (KINDS[102], commands.cluster, True),
+    (KINDS[103], form.not_mime, True),
+    (KINDS[104], form.too_long, False),
+    (KINDS[105], commands.config_overwritten, True),
+    (KINDS[106], commands.without_token, False),
+    (KINDS[107], commands.drivers, False),
+    (KINDS[108], form.malformed, False),
+    (KINDS[109], form.no_interpreter, False),
+    (KINDS[110], commands.waits_for_agent, False),
+    (KINDS[111], commands.reboots, False),
+    (KINDS[112], commands.stops, False),
+    (KINDS[113], form.secrets, False),
+    (KINDS[114], commands.gpu_support_off, False),
+    (KINDS[115], commands.old_habits, False),
+    (KINDS[116], commands.log_drivers, False),
+    (KINDS[117], commands.daemon_json, False),
+)
+
+
+def examine(data: bytes, name: str, owner: str = BATCH, line_of: Callable[[int], str] | None = None) -> Report:
+    """``line_of`` says where a line of the user data stands, where that is not simply ``name:line``."""
+    user_data = read(data)
+    would_do = boot(user_data)
+    place = line_of or (lambda line: f"{name}:{line}" if line else name)
+    findings: list[Finding] = []
+    right: list[Kind] = []
+    for kind, look, is_for_batch in CHECKS:
+        if is_for_batch and owner != BATCH:
+            continue
+        found = [
+            Finding(kind, cause, evidence, remedy, place(at))
+            for at, cause, evidence, remedy in look(user_data, would_do)
+        ]
+        findings += found
+        if not found:
+            right.append(kind)
+    is_foreign = bool(user_data.parts) and all(part.kind == OTHER for part in user_data.parts)
+    blind = "no part of it is a script or cloud-config for Linux" if is_foreign else ""
+    return Report(f"user data {name}", in_order(findings), tuple(right), blind=blind)

@@ -1,0 +1,101 @@
+"""`doctor host` inside a node that was really booted, with systemd and cloud-init, by the harness of tests/infra."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import batchyard
+from batchyard.doctor.userdata.examine import examine
+
+# Read here, since the fixtures that every test has clean the environment.
+REQUIRED = os.environ.get("BATCHYARD_REQUIRE_BOOT") == "1"
+PACKAGE = Path(batchyard.__file__).parent
+
+
+def _harness() -> Any:
+    path = Path(__file__).parents[1] / "infra" / "booting.py"
+    spec = importlib.util.spec_from_file_location("doctor_booting", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+booting = _harness()
+pytestmark = [pytest.mark.boot, pytest.mark.usefixtures("a_tree_to_boot")]
+
+#: looks every second until the doctor has something to say of the boot's jobs, and writes down what
+LOOK = """\
+import json, time
+from batchyard.doctor import show
+from batchyard.doctor.host.checks import judge
+from batchyard.doctor.host.gather import gather
+from batchyard.doctor.host.machine import ThisMachine
+
+for _ in range(100):
+    report = judge(gather(ThisMachine(timeout_s=0.2)))
+    with open("/var/lib/observer/doctor.json", "w") as file:
+        json.dump(show.as_json(report), file)
+    if any(finding.id == "BY301" for finding in report.findings):
+        break
+    time.sleep(0.5)
+"""
+UNIT = """\
+[Unit]
+DefaultDependencies=no
+[Service]
+Environment=PYTHONPATH=/opt/doctor
+ExecStart=/usr/bin/python3 /opt/doctor/look.py
+"""
+
+
+@pytest.fixture
+def a_tree_to_boot() -> None:
+    if (why := booting.missing()) is not None:
+        (pytest.fail if REQUIRED else pytest.skip)(why)
+
+
+def files() -> dict[str, str]:
+    """The doctor as it is installed: it needs no library but Python's own on a host."""
+    sources = [PACKAGE / "__init__.py", PACKAGE / "errors.py", PACKAGE / "units.py", *PACKAGE.glob("doctor/**/*.py")]
+    found = {f"opt/doctor/batchyard/{path.relative_to(PACKAGE)}": path.read_text(encoding="utf-8") for path in sources}
+    return found | {
+        "opt/doctor/look.py": LOOK,
+        "etc/systemd/system/doctor.service": UNIT,
+        "etc/systemd/system/observer.service.d/doctor.conf": "[Unit]\nWants=doctor.service\n",
+    }
+
+
+@pytest.mark.parametrize(
+    ("command", "unit"),
+    [
+        ("systemctl start ecs", "ecs.service"),
+        ("systemctl restart docker", "docker.service"),
+        ("bash -c 'service ecs restart'", "ecs.service"),
+    ],
+)
+def test_the_deadlock_of_a_node_that_really_booted_is_named(command: str, unit: str) -> None:
+    script = f"#!/bin/bash\n{command}\nexit 0\n"
+    with booting.booted(booting.Scene(script, gpus=0, files=files(), stuck_s=10)) as node:
+        found = json.loads(node.read("var/lib/observer/doctor.json"))["findings"]
+        first = found[0]
+        assert first["id"] == "BY301"
+        assert first["evidence"][0].startswith(f"{unit} -> cloud-final.service -> process ")
+    # What the host says when it is too late, the user data says before.
+    assert [(f.id, f.place) for f in examine(script.encode(), "s", "ecs").findings] == [("BY101", "s:2")]
+
+
+def test_a_node_that_booted_well_shows_no_deadlock() -> None:
+    script = "#!/bin/bash\nsystemctl restart --no-block docker\n(sleep 1; systemctl restart ecs) &\nexit 0\n"
+    with booting.booted(booting.Scene(script, gpus=0, files=files())) as node:
+        found = json.loads(node.read("var/lib/observer/doctor.json"))["findings"]
+        assert "BY301" not in {finding["id"] for finding in found}
+    assert examine(script.encode(), "s", "ecs").findings == ()

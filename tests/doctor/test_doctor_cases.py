@@ -1,0 +1,114 @@
+"""The folder of recorded facts: each cause is found in its sick case, and nothing in its healthy twin.
+
+A case is a change of one of the healthy facts, so that it shows what makes the difference: `sick` is found,
+`healthy`, as near to it as can be, is not. A change is laid over the facts as in JSON merge patch; a list is changed by
+index.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from batchyard.doctor import facts_json, masking
+from batchyard.doctor.finding import Report
+from batchyard.doctor.host.checks import judge as judge_host
+from batchyard.doctor.host.facts import HostFacts
+from batchyard.doctor.judge import judge
+from batchyard.doctor.kinds import BY_ID
+
+HERE = Path(__file__).parent
+HEALTHY = {path.stem: path.read_text(encoding="utf-8") for path in sorted((HERE / "healthy").glob("*.json"))}
+CASES = {
+    f"{path.stem}-{number}": (path.stem, case)
+    for path in sorted((HERE / "cases").glob("BY*.json"))
+    for number, case in enumerate(json.loads(path.read_text(encoding="utf-8")))
+}
+
+
+def changed(value: Any, change: Any) -> Any:
+    if isinstance(change, dict) and "missing" in change:
+        return change
+    if isinstance(change, dict) and isinstance(value, list):
+        found = list(value)
+        for at, inner in change.items():
+            found[int(at)] = changed(found[int(at)], inner)
+        return found
+    if isinstance(change, dict) and isinstance(value, dict) and "missing" not in value:
+        return {**value, **{key: changed(value.get(key), inner) for key, inner in change.items()}}
+    return copy.deepcopy(change)
+
+
+def report_of(base: str, change: Any) -> Report:
+    whole = json.loads(HEALTHY[base])
+    whole["facts"] = changed(whole["facts"], change)
+    return judged(json.dumps(whole))
+
+
+def judged(text: str) -> Report:
+    facts = facts_json.load(text)
+    return judge_host(facts) if isinstance(facts, HostFacts) else judge(facts)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_sick_case_gives_its_finding_and_no_other(name: str) -> None:
+    kind, case = CASES[name]
+    report = report_of(case["base"], case["sick"])
+    assert {finding.id for finding in report.findings} == {kind, *case.get("also", ())}
+    assert report.exit_code == 1
+
+
+@pytest.mark.parametrize("name", [name for name, (_, case) in CASES.items() if "says" in case])
+def test_its_evidence_says_what_was_seen(name: str) -> None:
+    kind, case = CASES[name]
+    report = report_of(case["base"], case["sick"])
+    evidence = "\n".join(text for finding in report.findings if finding.id == kind for text in finding.evidence)
+    assert case["says"] in evidence
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_its_healthy_twin_gives_none(name: str) -> None:
+    _, case = CASES[name]
+    report = report_of(case["base"], case["healthy"])
+    assert [f"{finding.id} {finding.cause} {finding.evidence}" for finding in report.findings] == []
+
+
+@pytest.mark.parametrize("name", HEALTHY)
+def test_healthy_facts_give_no_finding_and_exit_0(name: str) -> None:
+    report = judged(HEALTHY[name])
+    assert [finding.id for finding in report.findings] == []
+    assert report.exit_code == 0
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_finding_says_what_to_do_and_where_to_read_on(name: str) -> None:
+    _, case = CASES[name]
+    for finding in report_of(case["base"], case["sick"]).findings:
+        assert finding.cause and "\n" not in finding.cause and not finding.cause.endswith(".")
+        assert finding.evidence and finding.remedy
+        assert finding.page == f"docs/findings/{finding.id}.md"
+
+
+@pytest.mark.parametrize("name", HEALTHY)
+def test_facts_come_back_from_json_as_they_were(name: str) -> None:
+    facts = facts_json.load(HEALTHY[name])
+    assert facts_json.load(facts_json.dump(facts)) == facts
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_masked_facts_are_judged_the_same(name: str) -> None:
+    _, case = CASES[name]
+    whole = json.loads(HEALTHY[case["base"]])
+    whole["facts"] = changed(whole["facts"], case["sick"])
+    masked = facts_json.dump(masking.masked(facts_json.load(json.dumps(whole))))
+    before = judged(json.dumps(whole))
+    assert [f.id for f in judged(masked).findings] == [f.id for f in before.findings]
+
+
+def test_every_kind_of_job_queue_environment_and_host_has_a_case() -> None:
+    wanted = {kind for kind in BY_ID if not "BY100" < kind < "BY300"}
+    assert {kind for kind, _ in CASES.values()} == wanted

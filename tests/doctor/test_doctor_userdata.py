@@ -1,0 +1,114 @@
+"""User data: a sick and a healthy sample of each finding, and the forms in which people write what blocks.
+
+In `forms/` every line that must be found is marked with `# <- BYnnn`, and nothing else may be found.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from batchyard.doctor.kinds import BY_ID
+from batchyard.doctor.userdata.examine import examine
+
+HERE = Path(__file__).parent / "userdata"
+PAIRS = sorted(kind for kind in BY_ID if "BY100" < kind < "BY200")
+FORMS = sorted(path.name for path in (HERE / "forms").iterdir())
+MARK = re.compile(r"# <- (BY\d{3})")
+
+
+@pytest.mark.parametrize("kind", PAIRS)
+def test_a_sick_sample_gives_its_finding_and_no_other(kind: str) -> None:
+    report = examine((HERE / "pairs" / f"{kind}.sick.txt").read_bytes(), "user data")
+    assert {finding.id for finding in report.findings} == {kind}
+    assert report.exit_code == 1
+
+
+@pytest.mark.parametrize("kind", PAIRS)
+def test_its_healthy_twin_gives_none(kind: str) -> None:
+    report = examine((HERE / "pairs" / f"{kind}.healthy.txt").read_bytes(), "user data")
+    assert [finding.cause for finding in report.findings] == []
+    assert report.exit_code == 0
+
+
+def marked(text: str) -> set[tuple[str, int]]:
+    return {(m[1], number) for number, line in enumerate(text.split("\n"), 1) if (m := MARK.search(line))}
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_every_form_is_found_on_its_line_and_nothing_else(name: str) -> None:
+    data = (HERE / "forms" / name).read_bytes()
+    owner = name.partition("-")[0]
+    report = examine(data, name, owner)
+    found = {(finding.id, int(finding.place.rpartition(":")[2])) for finding in report.findings}
+    assert found == marked(data.decode())
+
+
+def test_the_forms_are_many() -> None:
+    marks = [mark for name in FORMS for mark in marked((HERE / "forms" / name).read_text())]
+    assert len(marks) > 80
+
+
+def test_a_command_over_several_lines_is_found_where_it_begins() -> None:
+    script = b"#!/bin/bash\nsudo \\\n  systemctl \\\n  restart docker\n"
+    assert [f.place for f in examine(script, "s", "ecs").findings] == ["s:2"]
+
+
+@pytest.mark.parametrize("pack", [base64.b64encode, gzip.compress, lambda data: base64.b64encode(gzip.compress(data))])
+def test_packed_user_data_is_unpacked(pack: Callable[[bytes], bytes]) -> None:
+    data = (HERE / "pairs" / "BY101.sick.txt").read_bytes()
+    assert [f.id for f in examine(pack(data), "packed").findings] == ["BY101"]
+
+
+def test_windows_line_ends_change_nothing() -> None:
+    data = (HERE / "pairs" / "BY101.sick.txt").read_bytes().replace(b"\n", b"\r\n")
+    assert [f.id for f in examine(data, "crlf").findings] == ["BY101"]
+
+
+def test_for_a_node_of_ecs_the_cluster_may_be_set_in_a_plain_script() -> None:
+    script = b"#!/bin/bash\necho ECS_CLUSTER=web > /etc/ecs/ecs.config\n"
+    assert examine(script, "script", "ecs").findings == ()
+    assert {f.id for f in examine(script, "script", "batch").findings} == {"BY102", "BY103", "BY105"}
+
+
+def test_user_data_for_windows_is_not_judged() -> None:
+    report = examine(b"<powershell>\nStart-Service ecs\n</powershell>\n", "windows", "ecs")
+    assert report.findings == () and report.exit_code == 2
+
+
+def test_empty_user_data_is_healthy() -> None:
+    assert examine(b"", "nothing").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("\n\nMIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=b\n\n--b--\n", "blank lines stand before"),
+        ("Content-Type: multipart/mixed\n\n--b\n", "has no boundary"),
+        ("Content-Type: multipart/mixed; boundary=b\n\nnothing\n", "stands nowhere"),
+        ("Content-Type: multipart/mixed; boundary=b\n\n--b\nContent-Type: text/plain\n\n#!/bin/sh\n:\n", "is missing"),
+        ("Content-Type: multipart/mixed; boundary=b\n\n--b\n\n#!/bin/sh\n:\n--b--\n", "no Content-Type header"),
+        ("Content-Type: text/x-shellscript\n\n#!/bin/sh\n:\n", "not multipart/mixed"),
+    ],
+)
+def test_what_is_malformed_in_mime_is_said(text: str, what: str) -> None:
+    found = [f for f in examine(text.encode(), "mime").findings if f.id == "BY108"]
+    assert any(what in f.evidence[0] for f in found)
+
+
+def test_evidence_says_how_the_command_is_reached() -> None:
+    script = b"#!/bin/bash\ngo() { systemctl restart ecs; }\nbash -c go\n"
+    found = examine(script, "script", "ecs").findings
+    assert found[0].evidence[0] == "runs `systemctl restart ecs`, reached through bash -c > go"
+
+
+def test_a_secret_is_never_repeated() -> None:
+    script = b"#!/bin/bash\nexport API_KEY=abcdef123456789\n"
+    found = examine(script, "script", "ecs").findings
+    assert [f.id for f in found] == ["BY113"]
+    assert "abcdef" not in str(found)

@@ -1,0 +1,281 @@
+"""From facts to a report: waiting and stuck, what could not be seen, the order, the words, the file."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from batchyard.doctor import catalogue, facts_json, show
+from batchyard.doctor.checks import table
+from batchyard.doctor.facts import Environment, Facts, FrontJob, Job, Missing, Profile, Queue, Subject
+from batchyard.doctor.finding import Finding, Report, in_order
+from batchyard.doctor.host.checks import CHECKS as HOST_CHECKS
+from batchyard.doctor.judge import judge
+from batchyard.doctor.kinds import BY_ID, KINDS
+from batchyard.doctor.masking import mask_text, masked
+from batchyard.doctor.template.examine import CHECKS as TEMPLATE_CHECKS
+from batchyard.errors import BadInput
+
+NOW = 1_700_000_000_000
+ENVIRONMENT = Environment(
+    "gpu", strategy="BEST_FIT_PROGRESSIVE", max_vcpus=8, desired_vcpus=8, instance_types=("g5.xlarge",), hosts=()
+)
+
+
+def job(minutes: float, **changes: object) -> Facts:
+    known = Job("j", "RUNNABLE", since_ms=int(NOW - minutes * 60_000), gpus=1, memory_mib=1000)
+    return Facts(
+        Subject("job", "j"),
+        NOW,
+        job=replace(known, **changes),  # type: ignore[arg-type]
+        queue=Queue("q", environments=("gpu",)),
+        environments=(ENVIRONMENT,),
+        front=(FrontJob("other", "UNDETERMINED - x"), FrontJob("j")),
+    )
+
+
+def ids(report: Report) -> list[str]:
+    return [finding.id for finding in report.findings]
+
+
+# -- waiting, stuck ---------------------------------------------------------------------------------------------
+
+
+def test_a_job_that_waits_less_than_a_fleet_needs_is_waiting_and_symptoms_are_not_findings() -> None:
+    report = judge(job(2))
+    assert ids(report) == []
+    assert report.waiting == "RUNNABLE for 2m; a fleet may take 15m to start"
+    assert report.exit_code == 0
+
+
+def test_the_same_job_later_is_stuck() -> None:
+    report = judge(job(40))
+    assert {"BY011", "BY013"} <= set(ids(report))
+    assert report.waiting == "" and report.exit_code == 1
+
+
+def test_the_dwell_time_can_be_set() -> None:
+    assert "BY013" in ids(judge(job(2), dwell_s=60))
+    assert "BY013" not in ids(judge(job(40), dwell_s=3600))
+
+
+def test_what_can_never_work_is_found_at_once() -> None:
+    assert "BY016" in ids(judge(job(1, gpus=4)))
+
+
+# -- what cannot be seen ----------------------------------------------------------------------------------------
+
+
+def test_a_check_without_its_facts_is_listed_with_the_action_that_is_missing() -> None:
+    facts = replace(job(40), subnets=Missing("access denied", action="ec2:DescribeSubnets"))
+    unseen = {u.kind.id: u for u in judge(facts).unseen}
+    assert unseen["BY032"].why == "access denied"
+    assert unseen["BY032"].action == "ec2:DescribeSubnets"
+    assert "BY032" not in {kind.id for kind in judge(facts).right}
+
+
+def test_where_the_subject_itself_is_missing_the_doctor_could_not_look() -> None:
+    gone = Missing("access denied", "batch:DescribeJobs")
+    facts = Facts(Subject("job", "j"), NOW, job=gone, queue=gone, environments=gone)
+    report = judge(facts)
+    assert report.exit_code == 2
+    assert report.blind == "access denied (batch:DescribeJobs)"
+    assert "could not look: access denied" in show.lines(report)[0]
+
+
+def test_a_type_that_nobody_knows_is_said_to_be_unknown_and_not_guessed() -> None:
+    facts = replace(job(40), environments=(replace(ENVIRONMENT, instance_types=("z9x.large",)),))
+    report = judge(facts)
+    assert "BY017" not in ids(report)
+    assert any(u.kind.id == "BY017" and u.action == "ec2:DescribeInstanceTypes" for u in report.unseen)
+
+
+def test_one_environment_that_cannot_be_seen_does_not_hide_what_is_found_in_another() -> None:
+    bad = replace(ENVIRONMENT, name="bad", profile=Profile("p", exists=False))
+    hidden = replace(ENVIRONMENT, name="hidden", profile=Missing("access denied", "iam:GetInstanceProfile"))
+    assert "BY035" in ids(judge(replace(job(40), environments=(hidden, bad))))
+
+
+def test_what_was_not_gathered_is_not_taken_for_what_is_not_there() -> None:
+    assert "BY035" not in ids(judge(job(40)))
+    assert "BY035" in ids(judge(replace(job(40), environments=(replace(ENVIRONMENT, profile=None),))))
+
+
+# -- order and words --------------------------------------------------------------------------------------------
+
+
+def test_findings_are_sorted_by_likelihood_and_said_once() -> None:
+    rare, common = Finding(KINDS[54], "a"), Finding(KINDS[2], "b")
+    said_by_aws = Finding(KINDS[27], "c", likelihood=100)
+    assert in_order([rare, common, said_by_aws, common]) == (said_by_aws, common, rare)
+
+
+def test_places_are_sorted_as_numbers() -> None:
+    nine, ten = Finding(KINDS[101], "a", place="f:9"), Finding(KINDS[101], "a", place="f:10")
+    assert in_order([ten, nine]) == (nine, ten)
+
+
+def test_the_report_for_people() -> None:
+    finding = Finding(KINDS[2], "the queue is off", ("state DISABLED",), ("aws batch ...",), "queue q")
+    report = Report("job j", (finding,), (KINDS[3],), ())
+    assert show.lines(report) == [
+        "job j: 1 finding",
+        "",
+        "BY002 error: the queue is off",
+        "  at queue q",
+        "  - state DISABLED",
+        "  > aws batch ...",
+        "  see docs/findings/BY002.md",
+    ]
+    assert "  BY003 the queue is valid" in show.lines(report, with_all=True)
+
+
+def test_all_lists_what_could_not_be_checked_with_the_action() -> None:
+    facts = replace(job(40), quotas=Missing("access denied", "servicequotas:GetServiceQuota"))
+    text = "\n".join(show.lines(judge(facts), with_all=True))
+    assert "access denied; allow servicequotas:GetServiceQuota" in text
+
+
+def test_the_report_as_json() -> None:
+    value = show.as_json(judge(job(40)))
+    assert value["state"] == "findings"
+    assert set(value["findings"][0]) == {"id", "severity", "cause", "evidence", "remedy", "place", "page"}
+    assert json.loads(json.dumps(value)) == value
+
+
+def test_what_a_terminal_would_obey_is_not_printed() -> None:
+    report = Report("x", (Finding(KINDS[2], "a\x1b[31mb", ("c\x07",), ("d",)),))
+    assert all(line.isprintable() for line in show.lines(report))
+
+
+# -- the table --------------------------------------------------------------------------------------------------
+
+
+def test_every_kind_is_found_by_some_check_and_no_kind_by_two_of_a_table() -> None:
+    in_facts = [kind.id for check in table.CHECKS for kind in check.kinds]
+    in_hosts = [kind.id for kind, _ in HOST_CHECKS]
+    in_templates = [f"BY{number:03}" for _, numbers in TEMPLATE_CHECKS for number in numbers]
+    for listed in (in_facts, in_hosts, in_templates):
+        assert len(set(listed)) == len(listed)
+    assert set(in_facts) | set(in_hosts) | set(in_templates) == set(BY_ID)
+
+
+def test_there_are_many_kinds() -> None:
+    assert len(BY_ID) >= 45
+
+
+# -- the file ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("{", "is not JSON"),
+        ("[]", "holds no facts"),
+        ('{"batchyard_facts": 9}', 'is of format "9"'),
+        ('{"batchyard_facts": 1, "about": "x"}', "expected one of aws, host"),
+        ('{"batchyard_facts": 1, "about": "aws", "facts": {}}', "facts: subject is missing"),
+        (
+            '{"batchyard_facts": 1, "about": "host", "facts": {"taken_ms": 1, "disks": [{"path": 1}]}}',
+            "facts.disks[0]: total_mib is missing",
+        ),
+        ('{"batchyard_facts": 1, "about": "host", "facts": {"taken_ms": true}}', "facts.taken_ms: expected int"),
+        ('{"batchyard_facts": 1, "about": "host", "facts": {"taken_ms": 1, "odd": 2}}', '"odd" is not known here'),
+    ],
+)
+def test_a_file_that_is_wrong_is_refused_with_the_place(text: str, what: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        facts_json.load(text, "f")
+    assert what in caught.value.message
+
+
+def test_missing_parts_survive_the_file() -> None:
+    facts = replace(job(1), subnets=Missing("access denied", "ec2:DescribeSubnets"))
+    assert facts_json.load(facts_json.dump(facts)) == facts
+
+
+# -- masking ----------------------------------------------------------------------------------------------------
+
+
+def test_account_ids_are_masked_and_still_tell_apart() -> None:
+    text = mask_text("arn:aws:iam::123456789012:role/a arn:aws:iam::210987654321:role/b 123456789012")
+    assert text == "arn:aws:iam::000000000001:role/a arn:aws:iam::000000000002:role/b 000000000001"
+
+
+def test_times_and_job_ids_are_left_alone() -> None:
+    for text in ("1700000000000", "11111111-2222-3333-4444-123456789012", "i-0123456789abcdef0"):
+        assert mask_text(text) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "AKIAIOSFODNN7EXAMPLE",
+        "export DB_PASSWORD=hunter2hunter2",
+        '"apiKey": "abcdefgh12345"',
+        "https://user:hunter2hunter2@example.org/x",
+        "Authorization: Bearer abcdefghijklmnop",
+        "ghp_abcdefghijklmnopqrstuvwxyz0123",
+        "-----BEGIN RSA PRIVATE KEY-----\nhunter2\n-----END RSA PRIVATE KEY-----",
+    ],
+)
+def test_secrets_are_masked(text: str) -> None:
+    hidden = mask_text(text)
+    assert "***" in hidden
+    for secret in ("hunter2", "abcdefgh", "AKIA"):
+        assert secret not in hidden
+
+
+def test_facts_are_masked_wherever_text_stands() -> None:
+    dirty = replace(
+        job(1), environments=(replace(ENVIRONMENT, status_reason="arn:aws:iam::123456789012:role/x is not authorized"),)
+    )
+    assert "123456789012" not in facts_json.dump(masked(dirty))
+
+
+# -- the catalogue ----------------------------------------------------------------------------------------------
+
+
+def test_instance_types_have_what_aws_says_they_have() -> None:
+    types = catalogue.TYPES
+    assert (types["g5.12xlarge"].gpus, types["g5.16xlarge"].gpus) == (4, 1)
+    assert (types["m5.8xlarge"].vcpus, types["m5.8xlarge"].memory_mib) == (32, 128 * 1024)
+    assert (types["c5.18xlarge"].vcpus, types["c5.18xlarge"].memory_mib) == (72, 144 * 1024)
+    assert (types["p4d.24xlarge"].gpus, types["p5.48xlarge"].vcpus) == (8, 192)
+    assert types["g5g.xlarge"].architecture == "arm64"
+
+
+def test_what_a_host_registers_is_estimated_below_its_nominal_memory() -> None:
+    assert catalogue.registered_mib(16 * 1024) == 15_860
+    # A real one: m4.large registers 7,985 MiB, of which AWS Batch keeps 32.
+    assert catalogue.registered_mib(8 * 1024) <= 7985 - 32
+
+
+def test_families_and_words_stand_for_their_types() -> None:
+    names = {t.name for t in catalogue.expand(["g4dn"])}
+    assert "g4dn.12xlarge" in names and "g4dn.metal" not in names
+    assert not any(t.gpus for t in catalogue.expand(["optimal", "default_arm64"]))
+    assert catalogue.expand([]) == catalogue.expand(["default_x86_64"])
+
+
+def test_a_type_that_does_not_exist_is_told_from_one_that_is_not_known() -> None:
+    assert catalogue.is_known("m3.2xlarge") is True
+    assert catalogue.is_known("m3.8xlarge") is False
+    assert catalogue.is_known("x2idn.16xlarge") is None
+
+
+@pytest.mark.parametrize(
+    ("name", "is_spot", "code"),
+    [
+        ("g5.xlarge", False, "L-DB2E81BA"),
+        ("g5.xlarge", True, "L-3819A6DF"),
+        ("p5.48xlarge", True, "L-C4BD4855"),
+        ("p4d.24xlarge", True, "L-7212CCBC"),
+        ("p5.48xlarge", False, "L-417A185B"),
+        ("m5.large", False, "L-1216C47A"),
+    ],
+)
+def test_each_type_counts_against_its_quota(name: str, is_spot: bool, code: str) -> None:
+    assert catalogue.quota_code(name, is_spot) == code
