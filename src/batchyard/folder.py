@@ -8,6 +8,9 @@
              logs/short.log     output of children that ended before the first look at them
              logs/<step>/<index>-<attempt>.log    output of all others
              engine.log         what a detached engine had to say
+             submitted.jsonl    AWS: what was submitted, and its ids
+             skip.json          AWS: commands that an earlier run has finished
+             final.json         AWS: what its jobs came to, since AWS forgets them
 """
 
 from __future__ import annotations
@@ -37,6 +40,14 @@ class RunFolder:
     @property
     def lock(self) -> Path:
         return self.path / "lock"
+
+    @property
+    def journal(self) -> Path:
+        return self.path / "submitted.jsonl"
+
+    @property
+    def skip(self) -> Path:
+        return self.path / "skip.json"
 
     @property
     def engine_log(self) -> Path:

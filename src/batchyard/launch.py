@@ -97,7 +97,7 @@ def workspace_of(pipeline: Pipeline, given: str | None) -> Path:
 
 def unfinished_part(record: Record) -> tuple[Plan, dict[str, list[int]]]:
     """What `retry` runs: the plan of all that has no success record, and the commands of it that have one."""
-    engine = record.open_engine()
+    engine = record.open_local()
     try:
         if engine.run_state is RunState.RUNNING:
             doing = "is still running" if engine.holder else "is not over: its process died"
@@ -128,7 +128,7 @@ def begin_retry(old: Record, cpus: int | None = None, memory_mib: int | None = N
 
 def require_resumable(record: Record) -> None:
     """Raises unless the run is not over and nobody executes it."""
-    engine = record.open_engine()
+    engine = record.open_local()
     try:
         state, holder = engine.run_state, engine.holder
     finally:
@@ -142,7 +142,7 @@ def require_resumable(record: Record) -> None:
 
 def execute(record: Record, watcher: Watcher, *, carry_out_old_stops: bool = False) -> RunState:
     """Executes the run in this process, to its end."""
-    engine = record.open_engine()
+    engine = record.open_local()
     try:
         return engine.execute(record.setting, os.environ, watcher, carry_out_old_stops=carry_out_old_stops)
     finally:
@@ -160,7 +160,7 @@ def execute_detached(record: Record, timeout_s: float = _DETACH_TIMEOUT_S) -> No
             command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, cwd="/"
         )
     deadline = time.monotonic() + timeout_s
-    engine = record.open_engine()
+    engine = record.open_local()
     try:
         while engine.executed_by != process.pid and engine.run_state is RunState.RUNNING:
             if process.poll() is not None and engine.run_state is RunState.RUNNING:

@@ -44,6 +44,18 @@ class PlannedJob:
     indices: tuple[int, ...] | None = None
     #: the step's own array size, which its commands are told
     step_size: int = 1
+    #: globs: what a child on another machine needs of the workspace, gives back, and saves when a reclaim is announced
+    inputs: tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ()
+    checkpoint: tuple[str, ...] = ()
+    #: the user's own rules, for whoever can follow more than AWS Batch can be told
+    retry_on: tuple[str, ...] = ("any",)
+    fail_on: tuple[str, ...] = ()
+    #: variable -> ARN
+    secrets: Mapping[str, str] = field(default_factory=dict)
+    queue: str | None = None
+    share: str | None = None
+    priority: int | None = None
 
     @property
     def has_list(self) -> bool:
@@ -165,7 +177,7 @@ def to_json(plan: Plan) -> dict[str, Any]:
     jobs = []
     for job in plan.jobs:
         fields = asdict(job)
-        fields["indices"] = None if job.indices is None else _ranges(job.indices)
+        fields["indices"] = None if job.indices is None else ranges(job.indices)
         rules = fields["retry"]["evaluate_on_exit"]
         fields["retry"]["evaluate_on_exit"] = [{**rule, "action": rule["action"].value} for rule in rules]
         jobs.append(fields)
@@ -184,9 +196,13 @@ def from_json(record: Mapping[str, Any], lists: Mapping[str, Sequence[str]] | No
             "needs": tuple(Need(**need) for need in fields["needs"]),
             "retry": RetryStrategy(fields["retry"]["attempts"], evaluations),
             "indices": None if indices is None else tuple(i for a, b in indices for i in range(a, b + 1)),
+            **{name: tuple(fields[name]) for name in _TUPLES if name in fields},
         }
         jobs.append(PlannedJob(**known))
     return Plan(record["pipeline"], tuple(jobs), record["fail_fast"], lists or {})
+
+
+_TUPLES = ("inputs", "outputs", "checkpoint", "retry_on", "fail_on")
 
 
 # -- helpers ----------------------------------------------------------------------------------------------------
@@ -232,6 +248,15 @@ def _job(step: Step, names: set[str]) -> PlannedJob:
         device="gpu" if step.gpus else "cpu",
         shm_mib=step.shm_mib,
         step_size=step.size,
+        inputs=step.inputs,
+        outputs=step.outputs,
+        checkpoint=step.checkpoint,
+        retry_on=tuple(map(str, step.retry_on)),
+        fail_on=tuple(map(str, step.fail_on)),
+        secrets=dict(step.secrets),
+        queue=step.queue,
+        share=step.share,
+        priority=step.priority,
     )
 
 
@@ -261,7 +286,7 @@ def _shown_job(job: PlannedJob) -> dict[str, Any]:
     }
 
 
-def _ranges(numbers: Sequence[int]) -> list[tuple[int, int]]:
+def ranges(numbers: Sequence[int]) -> list[tuple[int, int]]:
     """Ascending numbers as (first, last) of their unbroken runs."""
     runs = []
     for _, group in groupby(enumerate(numbers), key=lambda pair: pair[1] - pair[0]):

@@ -14,14 +14,19 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from batchyard import plan as planning
 from batchyard.batch.jobs import Resources
+from batchyard.engines.base import RunEngine
 from batchyard.engines.local.engine import LocalEngine, Setting
 from batchyard.errors import BadInput, NoSuchRun, StoreIsBroken, StoreIsNewer, from_os_error
 from batchyard.folder import HOME_NAME, RunFolder, runs_in
 from batchyard.plan import Plan
+
+if TYPE_CHECKING:
+    from batchyard.engines.aws.engine import AwsEngine
+    from batchyard.engines.aws.render import Target
 
 RECORD_FORMAT = 1
 _HALF_AGE_S = 86_400
@@ -34,20 +39,43 @@ class Record:
 
     folder: RunFolder
     plan: Plan
-    setting: Setting
+    #: where it executes: on this machine, or on AWS
+    place: Setting | Target
     engine: str
     created_ms: int
     #: the pipeline file; None where the pipeline was made in Python
     file: str | None = None
     #: the run whose unfinished part this is
     retry_of: str | None = None
+    #: the folder whose files the commands work on
+    workspace: str = ""
 
     @property
     def run_id(self) -> str:
         return self.folder.run_id
 
-    def open_engine(self) -> LocalEngine:
+    @property
+    def setting(self) -> Setting:
+        """Of a run on this machine."""
+        if not isinstance(self.place, Setting):
+            raise BadInput(f"run {self.run_id} is not on this machine: it runs on {self.engine}")
+        return self.place
+
+    @property
+    def is_local(self) -> bool:
+        return isinstance(self.place, Setting)
+
+    def open_engine(self) -> RunEngine:
+        return self.open_local() if self.is_local else self.open_aws()
+
+    def open_local(self) -> LocalEngine:
         return LocalEngine(self.folder, self.plan)
+
+    def open_aws(self) -> AwsEngine:
+        from batchyard.engines.aws.engine import AwsEngine
+
+        assert not isinstance(self.place, Setting)
+        return AwsEngine(self.folder, self.plan, self.place)
 
 
 def find_home(start: Path, given: str | None = None) -> Path:
@@ -69,26 +97,35 @@ def home_beside(folder: Path, given: str | None = None) -> Path:
 def begin(
     home: Path,
     plan: Plan,
-    setting: Setting,
+    place: Setting | Target,
     *,
     file: Path | None = None,
     retry_of: str | None = None,
     done: Mapping[str, Sequence[int]] | None = None,
+    workspace: Path | None = None,
 ) -> Record:
-    """Records a new run and submits its jobs; nothing executes yet. ``done``: commands that need not run again."""
-    run_id = f"{plan.pipeline}-{time.strftime('%Y%m%d')}-{os.urandom(3).hex()}"
+    """Records a new run. One on this machine has its jobs submitted with it, and nothing executes yet; one for AWS has
+    still to be submitted. ``done``: commands that need not run again."""
+    is_local = isinstance(place, Setting)
+    run_id = new_id(plan) if isinstance(place, Setting) else place.run_id
     folder = RunFolder(runs_in(home) / run_id)
     where = str(file.absolute()) if file else None
-    record = Record(folder, plan, setting, LocalEngine.name, int(time.time() * 1000), where, retry_of)
+    engine_name = LocalEngine.name if is_local else "aws"
+    record = Record(
+        folder, plan, place, engine_name, int(time.time() * 1000), where, retry_of, str(workspace) if workspace else ""
+    )
     draft = RunFolder(runs_in(home) / f".new-{run_id}")
     try:
         draft.lists.mkdir(parents=True)
         for step, commands in plan.lists.items():
             _write_synced(draft.list_of(step), "".join(f"{command}\n" for command in commands))
-        _write_synced(draft.record, json.dumps(_to_json(record), indent=1))
-        engine = LocalEngine(draft, plan)
-        engine.submit(plan, done)
-        engine.close()
+        _write_synced(draft.record, to_text(record))
+        if is_local:
+            engine = LocalEngine(draft, plan)
+            engine.submit(plan, done)
+            engine.close()
+        else:
+            _write_synced(draft.skip, json.dumps({step: list(numbers) for step, numbers in (done or {}).items()}))
         os.rename(draft.path, folder.path)
     except OSError as exc:
         raise from_os_error(exc, "record the run in", home) from exc
@@ -96,6 +133,21 @@ def begin(
         if draft.path.exists():
             shutil.rmtree(draft.path, ignore_errors=True)
     return record
+
+
+def new_id(plan: Plan) -> str:
+    return f"{plan.pipeline}-{time.strftime('%Y%m%d')}-{os.urandom(3).hex()}"
+
+
+def take_over(home: Path, run_id: str, text: str) -> Record:
+    """Makes a run of this machine's of a record that another one wrote."""
+    folder = RunFolder(runs_in(home) / run_id)
+    try:
+        folder.path.mkdir(parents=True, exist_ok=True)
+        _write_synced(folder.record, text)
+    except OSError as exc:
+        raise from_os_error(exc, "record the run in", home) from exc
+    return read(folder)
 
 
 def load(home: Path, name: str) -> Record:
@@ -109,17 +161,15 @@ def read(folder: RunFolder) -> Record:
         if fields["format"] > RECORD_FORMAT:
             raise StoreIsNewer(f"{folder.record} was written by a newer batchyard", hint="upgrade batchyard")
         plan = planning.from_json(fields["plan"])
-        setting = {**fields["setting"], "workspace": Path(fields["setting"]["workspace"])}
-        setting["capacity"] = Resources(**setting["capacity"])
-        setting["gpu_numbers"] = tuple(setting["gpu_numbers"])
         return Record(
             folder,
             plan,
-            Setting(**setting),
+            _place(fields),
             fields["engine"],
             fields["created_ms"],
             fields["file"],
             fields["retry_of"],
+            fields.get("workspace", ""),
         )
     except (ValueError, KeyError, TypeError) as exc:
         raise StoreIsBroken(f"{folder.record} cannot be read: {exc}", hint="remove the folder, or restore it") from exc
@@ -190,9 +240,31 @@ def _created_ms(path: Path) -> int:
         return 0
 
 
+def _place(fields: Mapping[str, Any]) -> Setting | Target:
+    if "target" in fields:
+        from batchyard.engines.aws import render
+
+        return render.target_from_json(fields["target"])
+    setting = {**fields["setting"], "workspace": Path(fields["setting"]["workspace"])}
+    setting["capacity"] = Resources(**setting["capacity"])
+    setting["gpu_numbers"] = tuple(setting["gpu_numbers"])
+    return Setting(**setting)
+
+
+def _place_to_json(place: Setting | Target) -> dict[str, Any]:
+    if isinstance(place, Setting):
+        return {"setting": {**asdict(place), "workspace": str(place.workspace)}}
+    from batchyard.engines.aws import render
+
+    return {"target": render.target_to_json(place)}
+
+
+def to_text(record: Record) -> str:
+    """The record as it is written."""
+    return json.dumps(_to_json(record), indent=1)
+
+
 def _to_json(record: Record) -> dict[str, Any]:
-    setting = asdict(record.setting)
-    setting["workspace"] = str(record.setting.workspace)
     return {
         "format": RECORD_FORMAT,
         "created_ms": record.created_ms,
@@ -200,7 +272,8 @@ def _to_json(record: Record) -> dict[str, Any]:
         "engine": record.engine,
         "file": record.file,
         "retry_of": record.retry_of,
-        "setting": setting,
+        **_place_to_json(record.place),
+        "workspace": record.workspace,
         "plan": planning.to_json(record.plan),
     }
 

@@ -62,9 +62,8 @@ class RunStatus:
 def of_run(record: Record, *, max_failures: int = MAX_FAILURES) -> RunStatus:
     engine = record.open_engine()
     try:
-        holder = engine.holder
-        state = engine.run_state
-        details = engine.describe(engine.job_ids)
+        overview = engine.overview()
+        details = overview.jobs
         failures = []
         if max_failures and any(detail.count(JobState.FAILED) for detail in details):
             for attempt in engine.attempts(engine.job_ids, failed_only=True):
@@ -76,16 +75,23 @@ def of_run(record: Record, *, max_failures: int = MAX_FAILURES) -> RunStatus:
             run=record.run_id,
             pipeline=record.plan.pipeline,
             engine=record.engine,
-            state=state,
-            started_ms=engine.started_ms or record.created_ms,
-            ended_ms=engine.ended_ms,
-            steps=tuple(step_status([detail]) for detail in details),
+            state=overview.state,
+            started_ms=overview.started_ms or record.created_ms,
+            ended_ms=overview.ended_ms,
+            steps=tuple(step_status(jobs) for jobs in _by_step(details)),
             failures=tuple(failures),
-            is_interrupted=state is RunState.RUNNING and holder is None,
+            is_interrupted=overview.is_interrupted,
             retry_of=record.retry_of,
         )
     finally:
         engine.close()
+
+
+def _by_step(details: Sequence[JobDetail]) -> list[list[JobDetail]]:
+    found: dict[str, list[JobDetail]] = {}
+    for detail in details:
+        found.setdefault(detail.step, []).append(detail)
+    return list(found.values())
 
 
 def step_status(jobs: Sequence[JobDetail]) -> StepStatus:

@@ -8,20 +8,26 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from batchyard import launch, runs
+from batchyard import cloud, launch, runs
 from batchyard import plan as planning
 from batchyard.batch.jobs import JobState
-from batchyard.engines.base import AttemptDetail, Engine
-from batchyard.engines.local.engine import LocalEngine
+from batchyard.engines.base import AttemptDetail, LogChunk, RunEngine
+from batchyard.environments import Environment
 from batchyard.launch import Offer
 from batchyard.pipeline import ExitRule, Need, Pipeline, Step
 from batchyard.runs import Record
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "emulator"))
+from emulator_endpoint import Endpoint
 
 TEST_IMAGE = "batchyard-test:latest"
 
@@ -29,12 +35,15 @@ TEST_IMAGE = "batchyard-test:latest"
 class LocalLab:
     """The embedded engine, in a process of its own as `run --detach` has it."""
 
+    least_timeout_s = 1
+
     def __init__(self, folder: Path, runner: str) -> None:
         self.folder = folder
+        self.workspace = str(folder)
         self.runner = runner
         self.record: Record | None = None
 
-    def begin(self, *steps: Step) -> LocalEngine:
+    def begin(self, *steps: Step) -> RunEngine:
         pipeline = Pipeline("contract", steps)
         plan = planning.make(pipeline)
         offer = Offer(cpus=4, memory_mib=4096, runner=self.runner, workspace=str(self.folder))
@@ -47,15 +56,78 @@ class LocalLab:
         image = TEST_IMAGE if self.runner == "docker" else None
         return Step(name, image=image, memory_mib=64, **fields)  # type: ignore[arg-type]
 
+    def as_logged(self, written: bytes) -> bytes:
+        return written
 
-@pytest.fixture(params=["process", pytest.param("docker", marks=pytest.mark.docker)])
-def lab(request: pytest.FixtureRequest, tmp_path: Path) -> LocalLab:
+
+class AwsLab:
+    """The AWS engine, against the endpoint on this machine."""
+
+    least_timeout_s = 60
+
+    def __init__(self, folder: Path, endpoint: Endpoint) -> None:
+        self.folder = folder
+        self.workspace = ""
+        self.record: Record | None = None
+        self._environment = Environment(
+            "lab", endpoint.variables["AWS_REGION"], "contract", queues={"cpu": "queue", "cpu_on_demand": "queue"}
+        )
+
+    def begin(self, *steps: Step) -> RunEngine:
+        pipeline = Pipeline("contract", steps)
+        plan = planning.make(pipeline)
+        target = cloud.target(plan, pipeline, self._environment, runs.new_id(plan), on_demand=True)
+        self.workspace = target.workspace
+        self.record = runs.begin(self.folder / ".batchyard", plan, target)
+        cloud.submit(self.record)
+        return self.record.open_engine()
+
+    def step(self, name: str, **fields: Any) -> Step:
+        """Jobs share no folder with the one who submits them: here they are told to go there."""
+        go = f"cd {shlex.quote(str(self.folder))} && "
+        if "retry_on" in fields:
+            # Rules that AWS Batch cannot be told are the worker's, and a list of commands is what it takes.
+            fields["commands"] = (fields.pop("command"),)
+        if "commands" in fields:
+            fields["commands"] = tuple(f"{go}{{ {command}; }}" for command in fields["commands"])
+        else:
+            fields["command"] = f"{go}{{ {fields['command']}; }}"
+        return Step(name, image="busybox", memory_mib=64, **fields)
+
+    def as_logged(self, written: bytes) -> bytes:
+        """CloudWatch Logs keeps lines of text."""
+        text = written.decode(errors="replace")
+        return (text if text.endswith("\n") else text + "\n").encode()
+
+
+Lab = LocalLab | AwsLab
+
+
+@pytest.fixture(scope="module")
+def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Endpoint]:
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    it = Endpoint(tmp_path_factory.mktemp("endpoint"), "--cpus", "4", "--memory", "4GiB", environ={"PATH": path})
+    try:
+        it.queue("queue", it.environment("cpu"))
+        it.client("s3").create_bucket(Bucket="contract")
+        yield it
+    finally:
+        it.stop()
+
+
+@pytest.fixture(params=["process", pytest.param("docker", marks=pytest.mark.docker), "aws"])
+def lab(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
+    if request.param == "aws":
+        endpoint = request.getfixturevalue("endpoint")
+        for name, value in endpoint.variables.items():
+            monkeypatch.setenv(name, value)
+        return AwsLab(tmp_path, endpoint)
     if request.param == "docker":
         request.getfixturevalue("docker_engine")
     return LocalLab(tmp_path, request.param)
 
 
-def wait(engine: Engine, ids: list[str], seconds: float = 120) -> None:
+def wait(engine: RunEngine, ids: list[str], seconds: float = 120) -> None:
     until(lambda: all(detail.state.is_terminal for detail in engine.describe(ids)), seconds)
 
 
@@ -66,16 +138,16 @@ def until(condition: Callable[[], bool], seconds: float = 60) -> None:
         time.sleep(0.05)
 
 
-def ends(engine: Engine, ids: list[str]) -> list[tuple[str, int, int, str | None, int | None]]:
+def ends(engine: RunEngine, ids: list[str]) -> list[tuple[str, int, int, str | None, int | None]]:
     found = engine.attempts(ids)
     return [(a.step, a.index, a.attempt, a.state and a.state.value, a.exit_code) for a in found]
 
 
-def text_of(engine: Engine, step: str, index: int) -> bytes:
+def text_of(engine: RunEngine, step: str, index: int) -> bytes:
     return b"".join(chunk.data for chunk in engine.logs(step, index))
 
 
-def test_jobs_come_back_in_the_order_asked_for_and_unknown_ids_are_left_out(lab: LocalLab) -> None:
+def test_jobs_come_back_in_the_order_asked_for_and_unknown_ids_are_left_out(lab: Lab) -> None:
     engine = lab.begin(lab.step("a", command="true"), lab.step("b", command="true"))
     first, second = engine.job_ids
     details = engine.describe([second, "00000000-0000-0000-0000-000000000000", first])
@@ -84,7 +156,7 @@ def test_jobs_come_back_in_the_order_asked_for_and_unknown_ids_are_left_out(lab:
     wait(engine, [first, second])
 
 
-def test_submitting_again_adds_nothing(lab: LocalLab) -> None:
+def test_submitting_again_adds_nothing(lab: Lab) -> None:
     engine = lab.begin(lab.step("a", command="true"))
     ids = engine.job_ids
     assert lab.record is not None
@@ -92,7 +164,7 @@ def test_submitting_again_adds_nothing(lab: LocalLab) -> None:
     wait(engine, ids)
 
 
-def test_an_array_counts_its_children_and_is_pending_until_all_have_ended(lab: LocalLab) -> None:
+def test_an_array_counts_its_children_and_is_pending_until_all_have_ended(lab: Lab) -> None:
     engine = lab.begin(lab.step("a", command="test -e go || sleep 0.1; until test -e go; do sleep 0.1; done", array=3))
     (job_id,) = engine.job_ids
     until(lambda: engine.describe([job_id])[0].count(JobState.RUNNING) == 3)
@@ -105,7 +177,7 @@ def test_an_array_counts_its_children_and_is_pending_until_all_have_ended(lab: L
     assert detail.started_ms is not None and detail.ended_ms is not None and detail.attempts == 3
 
 
-def test_attempts_say_how_each_try_ended(lab: LocalLab) -> None:
+def test_attempts_say_how_each_try_ended(lab: Lab) -> None:
     command = "exit $((AWS_BATCH_JOB_ARRAY_INDEX * 3))"
     engine = lab.begin(
         lab.step("a", command=command, array=2, retries=1), lab.step("b", needs=(Need("a"),), command="true")
@@ -121,7 +193,7 @@ def test_attempts_say_how_each_try_ended(lab: LocalLab) -> None:
     assert follower.attempts == 0 and follower.started_ms is None
 
 
-def test_exit_rules(lab: LocalLab) -> None:
+def test_exit_rules(lab: Lab) -> None:
     rules = {"retries": 3, "retry_on": (ExitRule(first=64, last=78),), "fail_on": (ExitRule(first=70, last=70),)}
     engine = lab.begin(
         lab.step("again", command="exit 75", **rules),
@@ -132,7 +204,7 @@ def test_exit_rules(lab: LocalLab) -> None:
     assert [detail.attempts for detail in engine.describe(engine.job_ids)] == [4, 1, 1]
 
 
-def test_pairs_wait_for_their_own_child_only(lab: LocalLab) -> None:
+def test_pairs_wait_for_their_own_child_only(lab: Lab) -> None:
     slow = "test $AWS_BATCH_JOB_ARRAY_INDEX = 0 || until test -e seen-0; do sleep 0.05; done"
     engine = lab.begin(
         lab.step("a", command=slow, array=2),
@@ -142,7 +214,7 @@ def test_pairs_wait_for_their_own_child_only(lab: LocalLab) -> None:
     assert [detail.state for detail in engine.describe(engine.job_ids)] == [JobState.SUCCEEDED] * 2
 
 
-def test_a_list_is_shared_out_and_every_command_runs_once(lab: LocalLab) -> None:
+def test_a_list_is_shared_out_and_every_command_runs_once(lab: Lab) -> None:
     commands = tuple(f"echo {n} >> ran-{n}; echo {n}" for n in range(10))
     engine = lab.begin(lab.step("a", commands=commands, array=3))
     wait(engine, engine.job_ids)
@@ -150,7 +222,7 @@ def test_a_list_is_shared_out_and_every_command_runs_once(lab: LocalLab) -> None
     assert [text_of(engine, "a", i) for i in range(3)] == [b"0\n1\n2\n", b"3\n4\n5\n", b"6\n7\n8\n9\n"]
 
 
-def test_what_a_child_is_told(lab: LocalLab) -> None:
+def test_what_a_child_is_told(lab: Lab) -> None:
     engine = lab.begin(lab.step("a", command="env", array=2, env={"OWN": "a b\nc"}))
     wait(engine, engine.job_ids)
     told = text_of(engine, "a", 1).decode()
@@ -164,30 +236,37 @@ def test_what_a_child_is_told(lab: LocalLab) -> None:
         "ARRAY_SIZE=2",
         "BATCHYARD_STEP=a",
         "BATCHYARD_DEVICE=cpu",
-        f"BATCHYARD_WORKSPACE={lab.folder}",
+        f"BATCHYARD_WORKSPACE={lab.workspace}",
     } <= lines
     assert "OWN=a b\nc\n" in told
 
 
-def test_logs_are_byte_for_byte_and_can_be_read_while_it_runs(lab: LocalLab) -> None:
+def test_logs_can_be_read_while_it_runs(lab: Lab) -> None:
     engine = lab.begin(
-        lab.step("a", command=r"printf '\377\000out\r\n'; printf err >&2; until test -e go; do sleep 0.05; done")
+        lab.step("a", command=r"printf '\377\000out\r\n'; printf 'err\n' >&2; until test -e go; do sleep 0.05; done")
     )
-    until(lambda: b"".join(chunk.data for chunk in lab_logs(lab)) == b"\xff\x00out\r\nerr")
+    written = lab.as_logged(b"\xff\x00out\r\nerr\n")
+    until(lambda: b"".join(chunk.data for chunk in lab_logs(lab)) == written)
     (lab.folder / "go").touch()
     wait(engine, engine.job_ids)
-    assert text_of(engine, "a", 0) == b"\xff\x00out\r\nerr"
+    assert text_of(engine, "a", 0) == written
 
 
-def lab_logs(lab: LocalLab) -> list[object]:
+def test_a_last_line_without_an_end_is_kept(lab: Lab) -> None:
+    engine = lab.begin(lab.step("a", command="printf 'one\ntwo'"))
+    wait(engine, engine.job_ids)
+    assert text_of(engine, "a", 0) == lab.as_logged(b"one\ntwo")
+
+
+def lab_logs(lab: Lab) -> list[LogChunk]:
     assert lab.record is not None
     engine = lab.record.open_engine()
     chunks = list(engine.logs("a", 0))
     engine.close()
-    return list(chunks)
+    return chunks
 
 
-def test_stop_ends_jobs_with_the_reason_and_stopping_twice_is_the_same(lab: LocalLab) -> None:
+def test_stop_ends_jobs_with_the_reason_and_stopping_twice_is_the_same(lab: Lab) -> None:
     engine = lab.begin(
         lab.step("a", command="touch on; sleep 600"),
         lab.step("b", needs=(Need("a"),), command="touch never"),
@@ -206,14 +285,14 @@ def test_stop_ends_jobs_with_the_reason_and_stopping_twice_is_the_same(lab: Loca
     engine.stop(ids, "again", grace_s=1)
 
 
-def test_a_timeout_is_not_retried(lab: LocalLab) -> None:
-    engine = lab.begin(lab.step("a", command="sleep 600", timeout_s=1, retries=3))
+def test_a_timeout_is_not_retried(lab: Lab) -> None:
+    engine = lab.begin(lab.step("a", command="sleep 600", timeout_s=lab.least_timeout_s, retries=3))
     wait(engine, engine.job_ids)
     (attempt,) = engine.attempts(engine.job_ids)
     assert attempt.status_reason == "Job attempt duration exceeded timeout"
 
 
-def test_the_record_names_no_secret_of_the_environment(lab: LocalLab) -> None:
+def test_the_record_names_no_secret_of_the_environment(lab: Lab) -> None:
     os.environ["VERY_SECRET"] = "hunter2"
     try:
         engine = lab.begin(lab.step("a", command="true"))

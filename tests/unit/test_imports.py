@@ -23,11 +23,22 @@ MAY_IMPORT = {
     **dict.fromkeys(PURE, (*PURE, "batch.jobs")),
     "errors": (),
     "batch": ("errors",),
-    "engines": ("batch", *PURE),
+    "environments": PURE,
+    "engines": ("batch", "aws", "worker.globs", "environments", *PURE),
     "runs": ("engines", "batch", *PURE),
     "status": ("runs", "engines", "batch", *PURE),
     "launch": ("status", "runs", "engines", "batch", *PURE),
     "report": ("status", "runs", "engines", "batch", *PURE),
+    "emulator": ("engines", "batch", *PURE),
+    "infra": PURE,
+    "doctor": ("batch.jobs", *PURE),
+    "bench": ("report", *PURE),
+    # it runs where nothing else of ours is installed
+    "worker": ("shard",),
+    "aws": ("environments", *PURE),
+    "submissions": PURE,
+    "images": ("engines.local.docker", "aws", "environments", *PURE),
+    "cloud": ("status", "runs", "engines", "aws", "environments", "batch", *PURE),
 }
 #: library -> the only rooms that may import it
 LIBRARIES = {
@@ -35,7 +46,8 @@ LIBRARIES = {
     "botocore": ("aws", "worker", "emulator"),
     "click": ("cli",),
     "rich": ("cli",),
-    "yaml": ("pipeline_file",),
+    "moto": ("emulator",),
+    "yaml": ("pipeline_file", "emulator", "doctor", "environments"),
     "sqlite3": ("engines",),
 }
 

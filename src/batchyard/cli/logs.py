@@ -8,14 +8,15 @@ from collections.abc import Iterable, Mapping
 
 import click
 
-from batchyard import runs
-from batchyard.cli.options import example, home_of, home_option, run_argument
+from batchyard.cli.options import env_option, example, find_run, home_option, run_argument
 from batchyard.cli.render import child_name
 from batchyard.engines.base import LogChunk, RunState
 from batchyard.errors import BadInput
 from batchyard.plan import Plan
 
 _FOLLOW_EVERY_S = 0.2
+#: each look is some calls of AWS's API
+_FOLLOW_AWS_EVERY_S = 2.0
 
 
 @click.command(
@@ -30,24 +31,26 @@ _FOLLOW_EVERY_S = 0.2
 @click.argument("child", metavar="[STEP[:INDEX]]", required=False)
 @click.option("--failed", is_flag=True, help="Only children that failed for good.")
 @click.option("-f", "--follow", is_flag=True, help="Go on until the run ends.")
+@env_option
 @home_option
-def command(run: str, child: str | None, failed: bool, follow: bool, home: str | None) -> int:
+def command(run: str, child: str | None, failed: bool, follow: bool, env: str | None, home: str | None) -> int:
     """Show what the children of a run wrote, byte for byte: all of them, a step's, or one child's.
 
     Where there are several, a line `==> step:index <==` stands above each.
     """
-    record = runs.load(home_of(home), run)
+    record = find_run(home, run, env)
     step, index = _parsed(child, record.plan)
     engine = record.open_engine()
     sizes = {job.step: job.step_size for job in record.plan.jobs}
     printer = _Printer(sizes, with_headings=index is None and sum(sizes.values()) > 1)
     try:
         while True:
-            is_over = engine.run_state is not RunState.RUNNING or engine.holder is None
+            now = engine.overview() if follow else None
+            is_over = now is None or now.state is not RunState.RUNNING or now.is_interrupted
             printer.show(engine.logs(step, index, failed_only=failed))
-            if not follow or is_over:
+            if is_over:
                 break
-            time.sleep(_FOLLOW_EVERY_S)
+            time.sleep(_FOLLOW_EVERY_S if record.is_local else _FOLLOW_AWS_EVERY_S)
     finally:
         engine.close()
     if not printer.has_shown:

@@ -27,6 +27,14 @@ def home_option(function: F) -> F:
     )(function)
 
 
+def env_option(function: F) -> F:
+    return click.option(
+        "--env",
+        metavar="NAME",
+        help="The AWS environment: of the deployed stacks, or of .batchyard/environments.yaml.",
+    )(function)
+
+
 def json_option(function: F) -> F:
     return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(function)
 
@@ -55,6 +63,22 @@ def home_of(given: str | None) -> Path:
     from batchyard import runs
 
     return runs.find_home(Path.cwd(), given)
+
+
+def find_run(home: str | None, name: str, env: str | None = None) -> Record:
+    """The run of that name here, or with an environment, in its bucket."""
+    from batchyard import runs
+    from batchyard.errors import NoSuchRun
+
+    where = home_of(home)
+    try:
+        return runs.load(where, name)
+    except NoSuchRun:
+        if env is None:
+            raise
+        from batchyard import cloud
+
+        return cloud.take_over(where, cloud.environment(where, env), name)
 
 
 def home_flag(record: Record, folder: Path) -> str:

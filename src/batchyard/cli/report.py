@@ -8,8 +8,8 @@ from pathlib import Path
 
 import click
 
-from batchyard import report, runs
-from batchyard.cli.options import example, home_of, home_option, run_argument
+from batchyard import report
+from batchyard.cli.options import env_option, example, find_run, home_option, run_argument
 from batchyard.errors import from_os_error
 
 
@@ -22,14 +22,15 @@ from batchyard.errors import from_os_error
 )
 @run_argument
 @click.option("--out", metavar="FILE", help="Where to write the page instead of RUN.html here; `-` is stdout.")
+@env_option
 @home_option
-def command(run: str, out: str | None, home: str | None) -> None:
+def command(run: str, out: str | None, env: str | None, home: str | None) -> None:
     """Write one HTML page about a run: steps, timeline, durations, failures.
 
     The page needs nothing but itself: it can be mailed, archived, opened without a network. A run that
     is not over is shown as far as it has come. Prints the page's path.
     """
-    record = runs.load(home_of(home), run)
+    record = find_run(home, run, env)
     page = report.of_run(record, int(time.time() * 1000)).encode()
     if out == "-":
         click.echo(page, nl=False)

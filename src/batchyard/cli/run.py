@@ -12,8 +12,10 @@ import click
 from batchyard import launch, runs, status
 from batchyard import plan as planning
 from batchyard.cli import pipelines, progress, render
-from batchyard.cli.options import example, home_flag, home_option, json_option, print_json
+from batchyard.cli.options import env_option, example, home_flag, home_option, json_option, print_json
 from batchyard.engines.base import RunState
+from batchyard.errors import BadInput
+from batchyard.plan import Plan
 from batchyard.runs import Record
 
 EXIT_CODES = {RunState.SUCCEEDED: 0, RunState.FAILED: 1, RunState.STOPPED: 130}
@@ -24,15 +26,30 @@ EXIT_CODES = {RunState.SUCCEEDED: 0, RunState.FAILED: 1, RunState.STOPPED: 130}
         "batchyard run pipeline.yaml",
         "batchyard run pipeline.yaml --set slices=128 --cpus 8 --detach",
         "batchyard run commands.txt --array 8 --gpus 1 --retries 2",
+        "batchyard run pipeline.yaml --engine aws --env lab --detach",
     )
 )
 @click.argument("file", type=click.Path())
 @click.option("--detach", is_flag=True, help="Return at once and print the run's id; the run goes on by itself.")
+@click.option(
+    "--engine", type=click.Choice(["local", "aws"]), default="local", show_default=True, help="Where it runs."
+)
+@env_option
+@click.option("--on-demand", is_flag=True, help="AWS only: not on spot instances.")
 @pipelines.pipeline_flags
 @home_option
 @json_option
-def command(file: str, detach: bool, home: str | None, as_json: bool, **flags: Any) -> int:
-    """Run a pipeline file, or a plain list of commands, on this machine.
+def command(
+    file: str,
+    detach: bool,
+    engine: str,
+    env: str | None,
+    on_demand: bool,
+    home: str | None,
+    as_json: bool,
+    **flags: Any,
+) -> int:
+    """Run a pipeline file, or a plain list of commands, on this machine or on AWS Batch.
 
     FILE is a pipeline (.yaml, .yml or .json), or any other file with one shell command a line.
     Exit codes: 0 all succeeded, 1 a job failed, 2 bad input, 3 the surroundings, 130 stopped.
@@ -40,11 +57,84 @@ def command(file: str, detach: bool, home: str | None, as_json: bool, **flags: A
     chosen = pipelines.chosen(file, flags)
     pipelines.show_warnings(chosen.pipeline)
     plan = planning.make(chosen.pipeline, only=flags["only"], start_from=flags["start_from"])
+    where = runs.home_beside(chosen.pipeline.folder, home)
+    if engine == "aws":
+        record = _begin_on_aws(file, plan, chosen, where, env, on_demand)
+        return go_on_aws(record, detach=detach, as_json=as_json)
+    if env or on_demand:
+        raise BadInput("--env and --on-demand go with --engine aws", hint="add --engine aws")
     plan, setting, notes = launch.fit(plan, chosen.pipeline, chosen.offer)
     for note in notes:
         click.echo(f"note: {note}", err=True)
-    record = runs.begin(runs.home_beside(chosen.pipeline.folder, home), plan, setting, file=Path(file))
+    record = runs.begin(where, plan, setting, file=Path(file))
     return go(record, detach=detach, as_json=as_json)
+
+
+def _begin_on_aws(
+    file: str, plan: Plan, chosen: pipelines.Chosen, home: Path, env: str | None, on_demand: bool
+) -> Record:
+    from batchyard import cloud
+    from batchyard.engines.aws import render
+    from batchyard.images import registry
+
+    if env is None:
+        raise BadInput("--engine aws needs an environment", hint="name it with --env NAME")
+    offer = chosen.offer
+    for flag, value in (("--cpus", offer.cpus), ("--memory", offer.memory_mib), ("--gpus", offer.gpus)):
+        if value is not None:
+            raise BadInput(f"{flag} is about this machine; on AWS the environment's queues say how much there is")
+    if not offer.use_gpus:
+        plan = planning.without_gpus(plan)
+    given = offer.workspace
+    in_s3 = given if given is not None and given.startswith("s3://") else None
+    workspace = None if in_s3 else cloud.local_workspace(chosen.pipeline, given)
+    target = cloud.target(
+        plan,
+        chosen.pipeline,
+        cloud.environment(home, env),
+        runs.new_id(plan),
+        on_demand=on_demand,
+        workspace=in_s3,
+        pinned=registry.pinned(home, env),
+    )
+    for note in render.render(plan, target).notes:
+        click.echo(f"note: {note}", err=True)
+    return runs.begin(home, plan, target, file=Path(file), workspace=workspace)
+
+
+def go_on_aws(record: Record, *, detach: bool, as_json: bool) -> int:
+    """Submits a recorded run, follows it to its end, and fetches what it made."""
+    from batchyard import cloud
+    from batchyard.cli.following import follow
+
+    def say(text: str) -> None:
+        if not as_json:
+            click.echo(text, err=True)
+
+    say(f"run {record.run_id}")
+    cloud.submit(record, say)
+    if detach:
+        if as_json:
+            print_json(status.to_json(status.of_run(record)))
+        else:
+            click.echo(record.run_id)
+        return 0
+    try:
+        shown = follow(record, quiet=as_json)
+    except KeyboardInterrupt:
+        say(f"the run goes on without us; `batchyard status {record.run_id} --watch` follows it, `stop` ends it")
+        return 130
+    if shown.state is not RunState.RUNNING:
+        record.open_aws().tidy()
+        fetched = cloud.fetch(record, Path(record.workspace)) if record.workspace else 0
+        if fetched:
+            say(f"fetched {fetched} output {'files' if fetched > 1 else 'file'} into {record.workspace}")
+    with suppress(OSError):
+        if as_json:
+            print_json(status.to_json(shown))
+        else:
+            click.echo("\n".join(render.status_lines(shown, int(time.time() * 1000), home_flag(record, Path.cwd()))))
+    return 3 if shown.is_interrupted else EXIT_CODES[shown.state]
 
 
 def go(record: Record, *, detach: bool, as_json: bool) -> int:

@@ -7,7 +7,7 @@ import time
 import click
 
 from batchyard import runs, status
-from batchyard.cli.options import example, home_of, home_option, json_option, print_json
+from batchyard.cli.options import env_option, example, home_of, home_option, json_option, print_json
 from batchyard.cli.render import coloured, table
 from batchyard.errors import BatchyardError
 from batchyard.folder import RunFolder, runs_in
@@ -15,11 +15,21 @@ from batchyard.status import RunStatus
 
 
 @click.command(epilog=example("batchyard runs", "batchyard runs --json"))
+@env_option
 @home_option
 @json_option
-def command(home: str | None, as_json: bool) -> int:
-    """List the runs of this folder, newest first."""
+def command(env: str | None, home: str | None, as_json: bool) -> int:
+    """List the runs of this folder, newest first; with --env, the ids of all runs in the environment's bucket."""
     where = home_of(home)
+    if env is not None:
+        from batchyard import cloud
+
+        ids = cloud.known_runs(cloud.environment(where, env))
+        if as_json:
+            print_json(ids)
+        else:
+            click.echo("\n".join(ids) if ids else f"no runs in environment {env}", err=not ids)
+        return 0
     found = []
     for name in runs.names(where):
         try:

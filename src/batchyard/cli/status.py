@@ -8,9 +8,19 @@ from pathlib import Path
 
 import click
 
-from batchyard import runs, status
+from batchyard import status
 from batchyard.cli import render
-from batchyard.cli.options import example, home_flag, home_of, home_option, json_option, print_json, run_argument
+from batchyard.cli.following import LiveSteps, follow
+from batchyard.cli.options import (
+    env_option,
+    example,
+    find_run,
+    home_flag,
+    home_option,
+    json_option,
+    print_json,
+    run_argument,
+)
 from batchyard.cli.run import EXIT_CODES
 from batchyard.engines.base import RunState
 from batchyard.runs import Record
@@ -22,15 +32,19 @@ _WATCH_EVERY_S = 0.5
 @click.command(epilog=example("batchyard status last", "batchyard status last --watch", "batchyard status last --json"))
 @run_argument
 @click.option("--watch", is_flag=True, help="Follow the run to its end, and exit as it does.")
+@env_option
 @home_option
 @json_option
-def command(run: str, watch: bool, home: str | None, as_json: bool) -> int:
+def command(run: str, watch: bool, env: str | None, home: str | None, as_json: bool) -> int:
     """Show a run's steps: state, children, attempts; and its first failures with the end of their output.
 
     RUN is an id, the beginning of one, or `last`. Exits 0 also for a failed run, unless with --watch.
     """
-    record = runs.load(home_of(home), run)
-    shown = _watched(record, quiet=as_json) if watch else status.of_run(record)
+    record = find_run(home, run, env)
+    if not watch:
+        shown = status.of_run(record)
+    else:
+        shown = _watched(record, quiet=as_json) if record.is_local else follow(record, quiet=as_json)
     if as_json:
         print_json(status.to_json(shown))
     else:
@@ -42,7 +56,7 @@ def command(run: str, watch: bool, home: str | None, as_json: bool) -> int:
 
 def _watched(record: Record, *, quiet: bool) -> RunStatus:
     """The status at the run's end, or once it turns out that nobody executes it."""
-    show = _LiveSteps() if sys.stderr.isatty() and not quiet else None
+    show = LiveSteps() if sys.stderr.isatty() and not quiet else None
     try:
         while True:
             shown = status.of_run(record, max_failures=0)
@@ -54,20 +68,3 @@ def _watched(record: Record, *, quiet: bool) -> RunStatus:
     finally:
         if show is not None:
             show.close()
-
-
-class _LiveSteps:
-    def __init__(self) -> None:
-        from rich.console import Console
-        from rich.live import Live
-
-        self._live = Live(console=Console(stderr=True), auto_refresh=False, transient=True)
-        self._live.start()
-
-    def update(self, shown: RunStatus) -> None:
-        from batchyard.cli.progress import live_table
-
-        self._live.update(live_table(list(shown.steps), int(time.time() * 1000)), refresh=True)
-
-    def close(self) -> None:
-        self._live.stop()

@@ -6,8 +6,8 @@ import time
 
 import click
 
-from batchyard import launch, runs
-from batchyard.cli.options import example, home_of, home_option, run_argument
+from batchyard import launch
+from batchyard.cli.options import env_option, example, find_run, home_option, run_argument
 from batchyard.cli.progress import Silent
 from batchyard.engines.base import RunState
 from batchyard.engines.local.engine import LocalEngine
@@ -17,6 +17,7 @@ from batchyard.runs import Record
 _POLL_S = 0.1
 #: beyond the grace, for a busy machine
 _PATIENCE_S = 30.0
+_AWS_GRACE_S = 30.0
 
 
 @click.command(
@@ -31,17 +32,20 @@ _PATIENCE_S = 30.0
     show_default=True,
     help="Seconds from SIGTERM to SIGKILL.",
 )
+@env_option
 @home_option
-def command(run: str, step: str | None, grace: float, home: str | None) -> int:
+def command(run: str, step: str | None, grace: float, env: str | None, home: str | None) -> int:
     """Stop a run, or one step of it, from any terminal: SIGTERM, the grace, SIGKILL, the whole process tree.
 
     Returns when it has stopped. What depends on a stopped step fails with it. Stopping twice is the same as once.
     """
-    record = runs.load(home_of(home), run)
+    record = find_run(home, run, env)
     steps = [job.step for job in record.plan.jobs]
     if step is not None and step not in steps:
         raise BadInput(f"the run has no step {step!r}", hint=f"its steps are: {', '.join(steps)}")
-    engine = record.open_engine()
+    if not record.is_local:
+        return _stop_on_aws(record, step)
+    engine = record.open_local()
     try:
         if engine.run_state is not RunState.RUNNING:
             click.echo(f"run {record.run_id} is over already: {engine.run_state.value}")
@@ -59,6 +63,28 @@ def command(run: str, step: str | None, grace: float, home: str | None) -> int:
         click.echo(f"run {record.run_id}: " + (f"{step} is stopped" if step else engine.run_state.value))
     finally:
         engine.close()
+    return 0
+
+
+def _stop_on_aws(record: Record, step: str | None) -> int:
+    """AWS Batch gives 30 s between SIGTERM and SIGKILL."""
+    from batchyard import cloud
+
+    engine = record.open_aws()
+    before = engine.overview()
+    if before.state is not RunState.RUNNING:
+        click.echo(f"run {record.run_id} is over already: {before.state.value}")
+        return 0
+    engine.stop([detail.id for detail in before.jobs if step in (None, detail.step)], "stopped by the user")
+    if step is not None:
+        click.echo(f"run {record.run_id}: {step} is told to stop")
+        return 0
+    if before.is_interrupted:
+        click.echo(f"run {record.run_id}: what had been submitted is told to stop")
+        return 0
+    if not cloud.wait_until_stopped(record, _AWS_GRACE_S + _PATIENCE_S):
+        raise Surroundings("it has not stopped yet", hint="`batchyard status` shows what is left")
+    click.echo(f"run {record.run_id}: {engine.overview().state.value}")
     return 0
 
 

@@ -82,6 +82,18 @@ class LogChunk:
     data: bytes
 
 
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """A whole run at one moment."""
+
+    state: RunState
+    jobs: tuple[JobDetail, ...]
+    started_ms: int | None
+    ended_ms: int | None
+    #: not over, and nobody is at it: it waits for a `resume`
+    is_interrupted: bool
+
+
 class Engine(Protocol):
     name: str
 
@@ -104,3 +116,31 @@ class Engine(Protocol):
         self, step: str | None = None, index: int | None = None, *, failed_only: bool = False
     ) -> Iterator[LogChunk]:
         """What has been written so far, by step, child and attempt."""
+
+
+class LogReader(Protocol):
+    def read(
+        self, step: str | None = None, index: int | None = None, *, failed_only: bool = False
+    ) -> Iterator[LogChunk]:
+        """Each byte is given once: ``read`` again gives what is new."""
+
+    def tail(self, detail: AttemptDetail, lines: int) -> list[str]:
+        """The last lines of one attempt's output."""
+
+
+class RunEngine(Engine, Protocol):
+    """An engine opened for one run: what looking at a run takes beside the contract."""
+
+    @property
+    def job_ids(self) -> list[str]: ...
+
+    @property
+    def log_reader(self) -> LogReader: ...
+
+    def overview(self) -> Overview:
+        """The whole run, asked at once."""
+
+    def unfinished(self) -> tuple[dict[str, list[int]], dict[str, list[int]]]:
+        """(step -> children without success, by their numbers in the step; step -> commands that did succeed)."""
+
+    def close(self) -> None: ...

@@ -23,9 +23,9 @@ def of_run(record: Record, now_ms: int) -> str:
     shown = status.of_run(record, max_failures=MAX_SHOWN)
     about = About(
         plan=record.plan,
-        capacity=record.setting.capacity,
-        runner=record.setting.runner,
-        workspace=str(record.setting.workspace),
+        capacity=record.setting.capacity if record.is_local else None,
+        runner=record.setting.runner if record.is_local else "aws",
+        workspace=str(record.setting.workspace) if record.is_local else record.workspace,
         now_ms=now_ms,
         version=batchyard.__version__,
         file=record.file,

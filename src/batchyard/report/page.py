@@ -33,7 +33,8 @@ class About:
 
     plan: Plan
     #: what the run could use
-    capacity: Resources
+    #: of this machine; None where the run was elsewhere
+    capacity: Resources | None
     runner: str
     workspace: str
     #: when the page was made
@@ -50,7 +51,7 @@ def page(status: RunStatus, attempts: Iterable[AttemptDetail], about: About) -> 
     tallies = figures.tallied(status.steps, attempts)
     begin_ms = _begin_ms(status, tallies.values(), about.now_ms)
     until_ms = max(begin_ms, figures.last_sign_ms(status, tallies.values(), about.now_ms))
-    slots = {job.step: figures.slots_of(job, about.capacity) for job in about.plan.jobs}
+    slots = {job.step: figures.slots_of(job, about.capacity) for job in about.plan.jobs if about.capacity}
     steps = [figures.step_figures(s, tallies[s.name], slots.get(s.name), until_ms) for s in status.steps]
     totals = Totals((until_ms - begin_ms) / 1000, _utilisation(steps, about, until_ms - begin_ms))
     is_over = status.state is not RunState.RUNNING
@@ -116,15 +117,15 @@ def _lead(status: RunStatus, steps: Sequence[StepFigures]) -> Content:
 
 def _facts(status: RunStatus, steps: Sequence[StepFigures], about: About, totals: Totals) -> Markup:
     capacity = about.capacity
-    machine = [counted(capacity.vcpus, "vCPU"), spaced_memory(capacity.memory_mib)]
-    if capacity.gpus:
+    machine = [counted(capacity.vcpus, "vCPU"), spaced_memory(capacity.memory_mib)] if capacity else []
+    if capacity and capacity.gpus:
         machine.append(counted(capacity.gpus, "GPU"))
     facts: list[tuple[str, Content, bool]] = [
         ("Pipeline", status.pipeline, False),
         ("Started", _time(status.started_ms), False),
         ("Ended", _time(status.ended_ms), False),
         ("Duration", duration(totals.wall_s), False),
-        ("Capacity", ", ".join(machine), False),
+        ("Capacity", ", ".join(machine) or None, False),
         ("CPU time", duration(sum(step.tally.cpu_s for step in steps)), False),
         ("Engine", status.engine, False),
         ("Runner", about.runner, False),
@@ -187,4 +188,5 @@ def _begin_ms(status: RunStatus, tallies: Iterable[figures.Tally], now_ms: int) 
 def _utilisation(steps: Sequence[StepFigures], about: About, wall_ms: int) -> float | None:
     vcpus = {job.step: job.resources.vcpus for job in about.plan.jobs}
     used = sum(step.tally.busy_ms * vcpus.get(step.name, 0) for step in steps)
-    return min(1.0, used / (about.capacity.vcpus * wall_ms)) if wall_ms and about.capacity.vcpus else None
+    had = about.capacity.vcpus * wall_ms if about.capacity else 0
+    return min(1.0, used / had) if had else None

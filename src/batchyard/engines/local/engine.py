@@ -18,7 +18,7 @@ from batchyard.batch.changes import Change
 from batchyard.batch.jobs import Dependency, DependencyType, Job, JobState, Resources
 from batchyard.batch.queues import ComputeEnvironment, Queue
 from batchyard.batch.scheduler import Scheduler
-from batchyard.engines.base import AttemptDetail, JobDetail, LogChunk, RunState
+from batchyard.engines.base import AttemptDetail, JobDetail, LogChunk, Overview, RunState
 from batchyard.engines.local import children, reading
 from batchyard.engines.local.lock import Holder, RunLock, holder_of
 from batchyard.engines.local.logbook import LogBook
@@ -141,6 +141,17 @@ class LocalEngine:
     def ended_ms(self) -> int | None:
         value = self._store.value("ended_ms")
         return None if value is None else int(value)
+
+    def overview(self) -> Overview:
+        holder = self.holder  # before the state: a run that ends in between was held
+        state = self.run_state
+        return Overview(
+            state=state,
+            jobs=tuple(self.describe(self.job_ids)),
+            started_ms=self.started_ms,
+            ended_ms=self.ended_ms,
+            is_interrupted=state is RunState.RUNNING and holder is None,
+        )
 
     def unfinished(self) -> tuple[dict[str, list[int]], dict[str, list[int]]]:
         """(step -> children without success, by their numbers in the step; step -> commands that did succeed)."""

@@ -1,0 +1,157 @@
+"""AWS Batch: lists of ids in, AWS's own shapes out."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+from batchyard.aws.door import THROTTLED, Door, from_client_error, told
+from batchyard.errors import Surroundings
+
+_MOST_AT_ONCE = 100
+_MOST_ATTEMPTS = 15
+_FIRST_DELAY_S, _LONGEST_DELAY_S = 0.1, 10.0
+
+
+class Batch:
+    def __init__(
+        self,
+        door: Door,
+        sleep: Callable[[float], None] = time.sleep,
+        jitter: Callable[[], float] = random.random,
+    ) -> None:
+        self._door = door
+        self._sleep = sleep
+        self._jitter = jitter
+
+    def describe(self, job_ids: Sequence[str]) -> dict[str, Any]:
+        """By id; what AWS does not know any more is not there."""
+        found: dict[str, Any] = {}
+        for some in _hundreds(job_ids):
+            with told("ask about the jobs"):
+                answer = self._door.client("batch").describe_jobs(jobs=list(some))
+            found.update((job["jobId"], job) for job in answer["jobs"])
+        return found
+
+    def children(self, array_id: str, state: str) -> Iterator[str]:
+        """The ids of an array's children in one state."""
+        with told("list an array's children"):
+            pages = self._door.client("batch").get_paginator("list_jobs").paginate(arrayJobId=array_id, jobStatus=state)
+            for page in pages:
+                yield from (job["jobId"] for job in page["jobSummaryList"])
+
+    def find(self, queue: str, name: str) -> str | None:
+        """The id of the queue's newest job of this name, whatever its state."""
+        with told("look for a job"):
+            answer = self._door.client("batch").list_jobs(
+                jobQueue=queue, filters=[{"name": "JOB_NAME", "values": [name]}]
+            )
+        exact = [job["jobId"] for job in answer["jobSummaryList"] if job["jobName"] == name]
+        return exact[0] if exact else None
+
+    def submit(self, request: dict[str, Any]) -> str:
+        """One job, once. AWS has no token for this: what broke off in the middle is looked for by its name."""
+        from botocore.exceptions import (
+            ClientError,
+            ConnectionError,
+            HTTPClientError,
+        )
+
+        name, queue = request["jobName"], request["jobQueue"]
+        doing = f"submit {name}"
+        problem: Exception | None = None
+        for attempt in range(_MOST_ATTEMPTS):
+            if attempt:
+                self._sleep(self._delay(attempt))
+            try:
+                with_no_repeats = self._door.client("batch", repeats=False)
+                return str(with_no_repeats.submit_job(**request)["jobId"])
+            except ClientError as exc:
+                problem = exc
+                status = exc.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 400)
+                if exc.response.get("Error", {}).get("Code") in THROTTLED or status == 429:
+                    continue
+                if status < 500:
+                    raise from_client_error(exc, doing) from exc
+            except (HTTPClientError, ConnectionError) as exc:
+                problem = exc
+            except Exception:
+                with told(doing):
+                    raise
+            # It may have been accepted, and only the answer lost.
+            self._sleep(self._delay(attempt + 1))
+            there = self.find(queue, name)
+            if there is not None:
+                return there
+        raise Surroundings(f"could not {doing}: {problem}", hint="`batchyard resume` goes on where it stopped")
+
+    def _delay(self, attempt: int) -> float:
+        longest: float = min(_LONGEST_DELAY_S, _FIRST_DELAY_S * 2**attempt)
+        return longest * (0.5 + self._jitter() / 2)
+
+    def terminate(self, job_id: str, reason: str) -> None:
+        with told(f"stop {job_id}"):
+            self._door.client("batch").terminate_job(jobId=job_id, reason=reason)
+
+    def active_definitions(self, names: Iterable[str]) -> dict[str, str]:
+        """name -> `name:revision` of those that can be used."""
+        wanted = [f"{name}:{revision}" for name in names for revision in (1, 2, 3)]
+        found: dict[str, str] = {}
+        for some in _hundreds(wanted):
+            with told("ask about job definitions"):
+                pages = (
+                    self._door.client("batch")
+                    .get_paginator("describe_job_definitions")
+                    .paginate(jobDefinitions=list(some), status="ACTIVE")
+                )
+                for page in pages:
+                    for one in page["jobDefinitions"]:
+                        if one["status"] == "ACTIVE":
+                            found[one["jobDefinitionName"]] = f"{one['jobDefinitionName']}:{one['revision']}"
+        return found
+
+    def register(self, request: dict[str, Any]) -> str:
+        """Returns `name:revision`. Twice is harmless: a second revision of the same content."""
+        with told(f"register {request['jobDefinitionName']}"):
+            answer = self._door.client("batch").register_job_definition(**request)
+        return f"{answer['jobDefinitionName']}:{answer['revision']}"
+
+    def queues(self, names: Sequence[str]) -> dict[str, Any]:
+        """By name and by ARN."""
+        with told("ask about the job queues"):
+            answer = self._door.client("batch").describe_job_queues(jobQueues=list(names))
+        return {queue[key]: queue for queue in answer["jobQueues"] for key in ("jobQueueName", "jobQueueArn")}
+
+    def make_consumable(self, name: str, quantity: int, tags: dict[str, str]) -> None:
+        """A counter that jobs hold while they run; it may be there already."""
+        client = self._door.client("batch")
+        from botocore.exceptions import ClientError
+
+        with told(f"make the consumable resource {name}"):
+            try:
+                client.create_consumable_resource(consumableResourceName=name, totalQuantity=quantity, tags=tags)
+            except ClientError as exc:
+                if "already exists" not in str(exc):
+                    raise
+
+    def delete_consumable(self, name: str) -> None:
+        with told(f"delete the consumable resource {name}"):
+            self._door.client("batch").delete_consumable_resource(consumableResource=name)
+
+
+def shape_problems(request: dict[str, Any]) -> list[str]:
+    """What botocore's own model of SubmitJob finds wrong."""
+    from botocore.loaders import Loader
+    from botocore.model import ServiceModel
+    from botocore.validate import ParamValidator
+
+    model = ServiceModel(Loader().load_service_model("batch", "service-2"), "batch")
+    report = ParamValidator().validate(request, model.operation_model("SubmitJob").input_shape)
+    return [line.strip() for line in str(report.generate_report()).splitlines() if line.strip()]
+
+
+def _hundreds(ids: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    for start in range(0, len(ids), _MOST_AT_ONCE):
+        yield tuple(ids[start : start + _MOST_AT_ONCE])

@@ -1,0 +1,80 @@
+"""`batchyard submit`."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+import click
+
+from batchyard.cli.options import env_option, example, home_of, home_option, json_option, print_json
+from batchyard.cli.render import coloured, table
+from batchyard.errors import BadInput
+
+_TERMINAL = ("SUCCEEDED", "FAILED")
+
+
+@click.command(
+    epilog=example(
+        "batchyard submit jobs.json --env lab",
+        "batchyard submit jobs.json --watch",
+        "jq '.jobs[0]' jobs.json | batchyard submit - --env lab",
+    )
+)
+@click.argument("file", type=click.Path(allow_dash=True))
+@env_option
+@click.option("--region", metavar="NAME", help="Without --env: the region, instead of your profile's.")
+@click.option("--watch", is_flag=True, help="Follow the jobs to their ends; exit 1 if one failed.")
+@home_option
+@json_option
+def command(file: str, env: str | None, region: str | None, watch: bool, home: str | None, as_json: bool) -> int:
+    """Submit jobs to AWS Batch from plain JSON, in the shapes of AWS's SubmitJob.
+
+    FILE holds one request, or {"jobs": [...]}; `dependsOn` may name another job of the file as ${jobName}. All of
+    them are checked before the first is submitted. Prints each job's name and id.
+    """
+    from batchyard import cloud, submissions
+    from batchyard.aws.batch import Batch, shape_problems
+    from batchyard.aws.door import Door
+
+    try:
+        text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as exc:
+        raise BadInput(f"{file} cannot be read: {exc}") from exc
+    requests = submissions.ordered(submissions.parse(text, file), file)
+    where = cloud.environment(home_of(home), env) if env else None
+    batch = Batch(Door(where.region, where.profile) if where else Door(region))
+    queues = batch.queues(submissions.queues_of(requests)) if submissions.queues_of(requests) else {}
+    problems = submissions.problems(requests, queues, shape_problems)
+    if problems:
+        raise BadInput(f"{file}: nothing was submitted:\n  " + "\n  ".join(problems))
+    ids: dict[str, str] = {}
+    submitted = []
+    for request in requests:
+        job_id = batch.submit(submissions.resolved(request, ids))
+        ids[request["jobName"]] = job_id
+        submitted.append((request["jobName"], job_id))
+        if not as_json:
+            click.echo(f"{request['jobName']}\t{job_id}")
+    states = _watched(batch, [job_id for _, job_id in submitted]) if watch else {}
+    if as_json:
+        print_json([{"jobName": n, "jobId": i, **({"status": states[i]} if watch else {})} for n, i in submitted])
+    elif watch:
+        rows = [(name, job_id, coloured(states[job_id])) for name, job_id in submitted]
+        click.echo("\n".join(table(("job", "id", "state"), rows)), err=True)
+    return 1 if "FAILED" in states.values() else 0
+
+
+def _watched(batch: object, ids: list[str]) -> dict[str, str]:
+    """Job -> its final state."""
+    from batchyard.aws.batch import Batch
+    from batchyard.cloud import Patience
+
+    assert isinstance(batch, Batch)
+    patience = Patience()
+    while True:
+        states = {job_id: job["status"] for job_id, job in batch.describe(ids).items()}
+        if all(states.get(job_id) in _TERMINAL for job_id in ids):
+            return states
+        time.sleep(patience.after(sorted(states.items())))

@@ -1,0 +1,180 @@
+"""From a pipeline to a run on AWS: which environment, what it needs there, submitting it, following it to its end."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from batchyard import environments, runs
+from batchyard.aws import cloudformation
+from batchyard.aws.batch import Batch
+from batchyard.aws.door import Door
+from batchyard.aws.s3 import S3
+from batchyard.engines.aws import render, staging
+from batchyard.engines.aws.render import Target
+from batchyard.engines.base import RunState
+from batchyard.engines.local.reading import load_list
+from batchyard.environments import Environment
+from batchyard.errors import BadInput, NoSuchRun
+from batchyard.pipeline import Pipeline
+from batchyard.plan import Plan
+from batchyard.runs import Record
+
+_FIRST_POLL_S, _LONGEST_POLL_S = 1.0, 30.0
+_GROWTH = 1.5
+
+
+def environment(home: Path, name: str) -> Environment:
+    """The environment of this name. Raises BadInput."""
+    return environments.load(home, name, cloudformation.outputs_of)
+
+
+def target(
+    plan: Plan,
+    pipeline: Pipeline,
+    where: Environment,
+    run_id: str,
+    *,
+    on_demand: bool = False,
+    workspace: str | None = None,
+    pinned: Mapping[str, str] | None = None,
+) -> Target:
+    """Where the plan's run goes. ``workspace``: an s3:// prefix instead of the run's own; ``pinned``: images by the
+    addresses that they were pushed to."""
+    batch = Batch(Door(where.region, where.profile))
+    images = {job.step: (pinned or {}).get(job.image, job.image) for job in plan.jobs if job.image}
+    given = workspace or (pipeline.workspace if (pipeline.workspace or "").startswith("s3://") else None)
+    address = f"{given.rstrip('/')}/" if given else f"{where.run_address(run_id)}workspace/"
+    found = Target(where, run_id, images, address, user_name(), on_demand)
+    names = sorted({render.queue_of(job, found) for job in plan.jobs})
+    known = batch.queues(names)
+    fair = frozenset(name for name in names if name in known and known[name].get("schedulingPolicyArn"))
+    return replace(found, fair_queues=fair)
+
+
+def user_name() -> str:
+    """For the tags: who began the run."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return str(os.getuid())
+
+
+def local_workspace(pipeline: Pipeline, given: str | None) -> Path | None:
+    """The folder whose files go to S3 and come back; None where the workspace is in S3 itself."""
+    text = given or pipeline.workspace
+    if text is not None and text.startswith("s3://"):
+        return None
+    if given is not None:
+        path = Path(given).absolute()
+    else:
+        path = (pipeline.folder / text).absolute() if text else pipeline.folder
+    if not path.is_dir():
+        raise BadInput(f"the workspace {path} is not a folder", hint="make it, or name another with --workspace")
+    return path
+
+
+def submit(record: Record, say: Callable[[str], None] = lambda text: None) -> None:
+    """Brings the run to AWS: files, lists, jobs. Again after a crash: goes on where it stopped, and repeats nothing."""
+    engine = record.open_aws()
+    place = record.place
+    assert isinstance(place, Target)
+    if record.workspace and not engine.is_submitted:
+        sent = staging.send_inputs(engine.s3, record.plan.jobs, Path(record.workspace), place.workspace)
+        if sent:
+            say(f"uploaded {sent} input {'files' if sent > 1 else 'file'} to {place.workspace}")
+    engine.s3.put(f"{place.address}run.json", runs.to_text(record).encode(), "application/json")
+    done = json.loads(record.folder.skip.read_text()) if record.folder.skip.exists() else {}
+    engine.submit(_with_lists(record), done)
+
+
+def _with_lists(record: Record) -> Plan:
+    lists = dict(record.plan.lists)
+    for job in record.plan.jobs:
+        path = record.folder.list_of(job.step)
+        if job.has_list and job.step not in lists and path.exists():
+            lists[job.step] = load_list(path)
+    return replace(record.plan, lists=lists)
+
+
+def begin_retry(old: Record, *, on_demand: bool = False) -> Record:
+    """Records a new run of only what failed or never ran in the old one, on the same files."""
+    engine = old.open_aws()
+    overview = engine.overview()
+    if overview.is_interrupted:
+        raise BadInput(f"run {old.run_id} was not submitted whole", hint=f"`batchyard resume {old.run_id}` first")
+    if overview.state is RunState.RUNNING:
+        raise BadInput(f"run {old.run_id} is still running", hint=f"`batchyard stop {old.run_id}` first")
+    children_left, commands_done = engine.unfinished()
+    if not any(children_left.values()):
+        raise BadInput(f"run {old.run_id} has nothing to retry: everything in it succeeded")
+    from batchyard import plan as planning
+
+    plan = planning.only_unfinished(_with_lists(old), children_left)
+    place = old.place
+    assert isinstance(place, Target)
+    for job in plan.jobs:
+        if job.has_list and job.step not in plan.lists:
+            text = engine.s3.get(f"{place.address}lists/{job.step}.txt")
+            if text is None:
+                raise BadInput(f"the list of {job.step} is not in S3 any more", hint="start the run anew")
+            plan = replace(plan, lists={**plan.lists, job.step: text.decode().removesuffix("\n").split("\n")})
+    where = replace(place, run_id=runs.new_id(plan), on_demand=on_demand or place.on_demand)
+    home = old.folder.path.parents[1]
+    file = Path(old.file) if old.file else None
+    workspace = Path(old.workspace) if old.workspace else None
+    return runs.begin(home, plan, where, file=file, retry_of=old.run_id, done=commands_done, workspace=workspace)
+
+
+def fetch(record: Record, folder: Path) -> int:
+    """Downloads what the steps have given back. Returns how many files."""
+    place = record.place
+    assert isinstance(place, Target)
+    return staging.fetch_outputs(record.open_aws().s3, record.plan.jobs, folder, place.workspace)
+
+
+def take_over(home: Path, where: Environment, name: str) -> Record:
+    """A run that another machine began, by its id or `last`."""
+    s3 = S3(Door(where.region, where.profile))
+    prefix = f"s3://{where.bucket}/{where.prefix}runs/"
+    if name == "last":
+        raise BadInput("`last` is about this machine's runs", hint="`batchyard runs --env ...` lists those in S3")
+    text = s3.get(f"{prefix}{name}/run.json")
+    if text is None:
+        raise NoSuchRun(f"there is no run {name} in {prefix}", hint="`batchyard runs --env ...` lists them")
+    return runs.take_over(home, name, text.decode())
+
+
+def known_runs(where: Environment) -> list[str]:
+    """The ids of all runs in the environment's bucket."""
+    return sorted(S3(Door(where.region, where.profile)).folders(f"s3://{where.bucket}/{where.prefix}runs/"))
+
+
+class Patience:
+    """How long to wait between two looks: longer and longer while nothing changes."""
+
+    def __init__(self, first_s: float = _FIRST_POLL_S, longest_s: float = _LONGEST_POLL_S) -> None:
+        self._first_s, self._longest_s = first_s, longest_s
+        self._delay_s = first_s
+        self._seen: object = None
+
+    def after(self, seen: object) -> float:
+        self._delay_s = self._first_s if seen != self._seen else min(self._longest_s, self._delay_s * _GROWTH)
+        self._seen = seen
+        return self._delay_s
+
+
+def wait_until_stopped(record: Record, seconds: float, sleep: Callable[[float], None] = time.sleep) -> bool:
+    """Whether all of it has ended within so many seconds."""
+    engine = record.open_aws()
+    deadline = time.monotonic() + seconds
+    while engine.overview().state is RunState.RUNNING:
+        if time.monotonic() > deadline:
+            return False
+        sleep(1.0)
+    return True

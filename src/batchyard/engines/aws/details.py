@@ -1,0 +1,125 @@
+"""From what DescribeJobs answers to the contract's values. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from batchyard.batch.jobs import JobState
+from batchyard.engines.aws.render import Part
+from batchyard.engines.base import AttemptDetail, JobDetail
+from batchyard.plan import PlannedJob
+
+#: the id of a part that has not been submitted
+UNSUBMITTED = "unsubmitted:"
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """Where one attempt logs."""
+
+    name: str
+    step: str
+    index: int
+    attempt: int
+    is_over: bool
+
+
+def job_detail(part: Part, job_id: str, job: Mapping[str, Any] | None, first: Mapping[str, Any] | None) -> JobDetail:
+    """``first``: the array's child 0, which tells about when it all began. None where AWS knows nothing (yet)."""
+    state = JobState.SUBMITTED if job is None else JobState(job["status"])
+    counts = [0] * len(JobState)
+    summary = {} if job is None else job.get("arrayProperties", {}).get("statusSummary", {})
+    order = list(JobState)
+    if part.size > 1 and summary:
+        for name, count in summary.items():
+            counts[order.index(JobState(name))] = count
+        # The summary comes a little late: what it does not count yet has not begun.
+        counts[order.index(JobState.PENDING)] += max(0, part.size - sum(counts))
+    else:
+        counts[order.index(state)] = part.size
+    shown = first if part.size > 1 else job
+    ended = counts[order.index(JobState.SUCCEEDED)] + counts[order.index(JobState.FAILED)]
+    return JobDetail(
+        id=job_id,
+        step=part.step,
+        state=state,
+        status_reason="" if job is None else str(job.get("statusReason", "")),
+        size=part.size,
+        counts=tuple(counts),
+        attempts=ended if part.size > 1 or job is None else len(job.get("attempts", ())),
+        created_ms=0 if job is None else int(job["createdAt"]),
+        started_ms=None if shown is None else _first_start(shown),
+        ended_ms=None if job is None or not state.is_terminal else job.get("stoppedAt"),
+    )
+
+
+def attempts(part: Part, planned: PlannedJob, job: Mapping[str, Any]) -> Iterator[AttemptDetail]:
+    """The ended attempts of one child, or of a job that is none."""
+    state = JobState(job["status"])
+    index = index_of(part, planned, job["jobId"])
+    ended = job.get("attempts", [])
+    gpus = next((int(r["value"]) for r in job["container"].get("resourceRequirements", []) if r["type"] == "GPU"), 0)
+    for number, attempt in enumerate(ended, 1):
+        is_last = number == len(ended) and state.is_terminal
+        container = attempt.get("container", {})
+        status_reason = str(attempt.get("statusReason", ""))
+        yield AttemptDetail(
+            job_id=job["jobId"],
+            step=part.step,
+            index=index,
+            attempt=number,
+            state=state if is_last else None,
+            exit_code=container.get("exitCode"),
+            reason=str(container.get("reason", "")),
+            status_reason=str(job.get("statusReason", status_reason)) if is_last else status_reason,
+            started_ms=attempt.get("startedAt"),
+            ended_ms=int(attempt.get("stoppedAt", 0)),
+            user_s=0.0,
+            system_s=0.0,
+            max_rss_kib=0,
+            gpus=tuple(range(gpus)),
+        )
+    if state is JobState.FAILED and not ended:
+        yield AttemptDetail(
+            job["jobId"],
+            part.step,
+            index,
+            0,
+            state,
+            None,
+            "",
+            str(job.get("statusReason", "")),
+            None,
+            int(job.get("stoppedAt", 0)),
+            0.0,
+            0.0,
+            0,
+        )
+
+
+def streams(part: Part, planned: PlannedJob, job: Mapping[str, Any]) -> Iterator[Stream]:
+    """The log streams of one child's attempts, the one under way included."""
+    index = index_of(part, planned, job["jobId"])
+    ended = job.get("attempts", [])
+    for number, attempt in enumerate(ended, 1):
+        name = attempt.get("container", {}).get("logStreamName")
+        if name:
+            yield Stream(name, part.step, index, number, True)
+    name = job.get("container", {}).get("logStreamName")
+    if name and not JobState(job["status"]).is_terminal:
+        yield Stream(name, part.step, index, len(ended) + 1, False)
+
+
+def index_of(part: Part, planned: PlannedJob, job_id: str) -> int:
+    """The child's number in its step."""
+    child = int(job_id.partition(":")[2] or 0)
+    return planned.index_in_step(part.offset + child)
+
+
+def _first_start(job: Mapping[str, Any]) -> int | None:
+    starts = [attempt["startedAt"] for attempt in job.get("attempts", []) if attempt.get("startedAt")]
+    if job.get("startedAt"):
+        starts.append(job["startedAt"])
+    return min(starts, default=None)

@@ -1,0 +1,408 @@
+"""A plan in AWS Batch's own shapes: job definitions and submissions. Pure; what AWS cannot be told is refused here.
+
+A *part* is one AWS job: a step is one, or several where its array is larger than AWS takes. What differs from run to
+run is in the submission, all else in the definition, which is named by the hash of its content and so is there once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+from batchyard import environments
+from batchyard.batch.jobs import EvaluateOnExit
+from batchyard.environments import Environment
+from batchyard.errors import BadInput
+from batchyard.plan import Plan, PlannedJob, ranges
+
+MOST_CHILDREN = 10_000
+MOST_DEPENDENCIES = 20
+MOST_RULES = 5
+_LEAST_TIMEOUT_S = 60
+_LEAST_MEMORY_MIB = 4
+#: a shell's prelude that tells a compacted array its numbers must leave room for the command (8192 in all)
+_MOST_PRELUDE = 6000
+#: the exit code by which the worker asks for another attempt
+AGAIN = 75
+#: attempts of a step without retries on a spot queue: two reclaims are survived
+_SPOT_ATTEMPTS = 3
+#: a GPU step's /dev/shm where it says nothing: half its memory, since data loaders live there and Docker gives 64 MiB
+_SHM_SHARE = 2
+WORKER = ("batchyard-worker",)
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where a run goes: all that the plan does not say."""
+
+    environment: Environment
+    run_id: str
+    #: step -> image
+    images: Mapping[str, str]
+    #: s3:// prefix of the files that the steps share
+    workspace: str
+    user: str
+    on_demand: bool = False
+    #: queues with a scheduling policy, by the name that the plan uses
+    fair_queues: frozenset[str] = frozenset()
+
+    @property
+    def address(self) -> str:
+        return self.environment.run_address(self.run_id)
+
+
+def target_to_json(target: Target) -> dict[str, Any]:
+    return {
+        "environment": environments.to_json(target.environment),
+        "run_id": target.run_id,
+        "images": dict(target.images),
+        "workspace": target.workspace,
+        "user": target.user,
+        "on_demand": target.on_demand,
+        "fair_queues": sorted(target.fair_queues),
+    }
+
+
+def target_from_json(record: Mapping[str, Any]) -> Target:
+    return Target(
+        **{
+            **record,
+            "environment": environments.from_json(record["environment"]),
+            "fair_queues": frozenset(record["fair_queues"]),
+        }
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One AWS job to be."""
+
+    #: its name is unique to the run, so that it can be found again
+    name: str
+    step: str
+    size: int
+    #: number in the plan's job of its first child
+    offset: int
+    definition: str
+    #: SubmitJob, but for jobDefinition's revision and dependsOn
+    request: Mapping[str, Any]
+    #: (name of the part that it waits for, whether child by child)
+    needs: tuple[tuple[str, bool], ...] = ()
+    #: nothing but a knot: more dependencies than AWS takes are tied together by it
+    is_barrier: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Rendered:
+    #: name -> RegisterJobDefinition
+    definitions: Mapping[str, dict[str, Any]]
+    #: each after what it waits for
+    parts: tuple[Part, ...]
+    #: name -> quantity: consumable resources that hold max_running
+    counters: Mapping[str, int] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+def render(plan: Plan, target: Target) -> Rendered:
+    """Raises BadInput, with all that is wrong at once."""
+    problems = [problem for job in plan.jobs for problem in _problems(job, target)]
+    if plan.fail_fast:
+        problems.append("fail_fast: AWS Batch has nothing that stops other jobs when one fails; leave it out")
+    if problems:
+        raise BadInput("AWS Batch cannot run this as it is:\n  " + "\n  ".join(problems))
+    definitions: dict[str, dict[str, Any]] = {}
+    parts: list[Part] = []
+    by_step: dict[str, list[Part]] = {}
+    counters = {}
+    for job in plan.jobs:
+        definition = _definition(job, target)
+        definitions[definition["jobDefinitionName"]] = definition
+        if job.max_running is not None:
+            counters[counter_name(target.run_id, job.step)] = job.max_running
+        own = []
+        for number, (offset, size) in enumerate(_split(job.size)):
+            needs = _needs(job, number, by_step)
+            name = f"{target.run_id}-{job.step}" + (f"-{number}" if job.size > MOST_CHILDREN else "")
+            knots, needs = _tied(name, job, needs, definition["jobDefinitionName"], target)
+            parts += knots
+            request = _request(name, job, offset, size, target)
+            own.append(Part(name, job.step, size, offset, definition["jobDefinitionName"], request, needs))
+        parts += own
+        by_step[job.step] = own
+    return Rendered(definitions, tuple(parts), counters, tuple(_notes(plan)))
+
+
+def needs_worker(job: PlannedJob) -> bool:
+    """A plain command that neither takes nor gives files needs nothing of ours in its image."""
+    return job.has_list or bool(job.inputs or job.outputs or job.checkpoint)
+
+
+def counter_name(run_id: str, step: str) -> str:
+    return f"{run_id}-{step}"
+
+
+def orders(job: PlannedJob, target: Target) -> dict[str, Any]:
+    """What the worker is told about its step, by way of S3."""
+    address = target.address
+    return {
+        "format": 1,
+        "run": target.run_id,
+        "step": job.step,
+        "size": job.step_size,
+        "indices": None if job.indices is None else ranges(job.indices),
+        "command": job.command,
+        "command_count": job.command_count,
+        "keep_going": job.keep_going,
+        "attempts": _attempts(job, target),
+        "retries": job.retry.attempts - 1,
+        "retry_on": list(job.retry_on),
+        "fail_on": list(job.fail_on),
+        "inputs": list(job.inputs),
+        "outputs": list(job.outputs),
+        "checkpoint": list(job.checkpoint),
+        "workspace": target.workspace,
+        "list": f"{address}lists/{job.step}.txt" if job.has_list else None,
+        "list_index": f"{address}lists/{job.step}.idx" if job.has_list else None,
+        "done": f"{address}done/{job.step}/",
+        "checkpoints": f"{address}checkpoint/{job.step}/",
+    }
+
+
+def queue_of(job: PlannedJob, target: Target) -> str:
+    environment = target.environment
+    return job.queue or environment.queue(needs_gpu=bool(job.resources.gpus), on_demand=target.on_demand)
+
+
+# -- what cannot be ---------------------------------------------------------------------------------------------
+
+
+def _problems(job: PlannedJob, target: Target) -> list[str]:
+    where = f"step {job.step!r}"
+    found = []
+    if job.step not in target.images:
+        found.append(f"{where} has no image: add `image:` to it or to the file")
+    if job.timeout_s is not None and job.timeout_s < _LEAST_TIMEOUT_S:
+        found.append(f"{where}: timeout {job.timeout_s} s: AWS Batch takes {_LEAST_TIMEOUT_S} s or more")
+    if job.resources.memory_mib < _LEAST_MEMORY_MIB:
+        found.append(f"{where}: memory {job.resources.memory_mib} MiB: AWS Batch takes 4 MiB or more")
+    queue = queue_of(job, target)
+    share = job.share or target.environment.share
+    if queue in target.fair_queues and not share:
+        found.append(f"{where}: queue {queue} has a fair-share policy: add `share:` to the step or the environment")
+    if queue not in target.fair_queues and (job.share or job.priority is not None):
+        found.append(f"{where}: queue {queue} has no fair-share policy, so it takes no `share` or `priority`")
+    if not needs_worker(job):
+        rules = len(job.retry.evaluate_on_exit)
+        if rules > MOST_RULES:
+            found.append(
+                f"{where}: its retry rules come to {rules}, and AWS Batch takes {MOST_RULES}: name fewer exit codes, "
+                f"or give it a list of commands, so that the worker in its image follows them"
+            )
+        if job.indices is not None and len(_prelude(job, 0, 2)) > _MOST_PRELUDE:
+            found.append(
+                f"{where}: too many children are left to be named one by one: retry it with a list of commands"
+            )
+    return found
+
+
+def _notes(plan: Plan) -> Iterable[str]:
+    plain = [job.step for job in plan.jobs if not needs_worker(job)]
+    if plain:
+        yield f"{', '.join(plain)}: a plain command without inputs or outputs, run without the worker"
+    for job in plan.jobs:
+        if needs_worker(job) and not job.outputs:
+            yield f"{job.step}: no outputs are named, so what its commands write stays in the containers"
+
+
+# -- definitions ------------------------------------------------------------------------------------------------
+
+
+def _definition(job: PlannedJob, target: Target) -> dict[str, Any]:
+    environment = target.environment
+    resources = job.resources
+    requirements = [("VCPU", resources.vcpus), ("MEMORY", resources.memory_mib), ("GPU", resources.gpus)]
+    container: dict[str, Any] = {
+        "image": target.images[job.step],
+        # What a plain command is, is in the submission: it may be told its numbers there.
+        "command": list(WORKER) if needs_worker(job) else ["true"],
+        "resourceRequirements": [{"type": kind, "value": str(value)} for kind, value in requirements if value],
+        "environment": [{"name": name, "value": value} for name, value in sorted(job.env.items())],
+        "logConfiguration": {
+            "logDriver": "awslogs",
+            "options": {"awslogs-group": environment.log_group, "awslogs-region": environment.region},
+        },
+    }
+    if environment.job_role:
+        container["jobRoleArn"] = environment.job_role
+    if environment.execution_role:
+        container["executionRoleArn"] = environment.execution_role
+    if job.secrets:
+        container["secrets"] = [{"name": name, "valueFrom": arn} for name, arn in sorted(job.secrets.items())]
+    shm_mib = job.shm_mib or (resources.memory_mib // _SHM_SHARE if resources.gpus else None)
+    if shm_mib:
+        container["linuxParameters"] = {"sharedMemorySize": shm_mib}
+    content: dict[str, Any] = {
+        "type": "container",
+        "platformCapabilities": ["EC2"],
+        "propagateTags": True,
+        "containerProperties": container,
+        "retryStrategy": _retry(job, target),
+    }
+    if job.timeout_s is not None:
+        content["timeout"] = {"attemptDurationSeconds": job.timeout_s}
+    if job.priority is not None:
+        content["schedulingPriority"] = job.priority
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    name = f"{environment.definition_prefix}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+    return {"jobDefinitionName": name, **content, "tags": {"batchyard": "definition"}}
+
+
+def _attempts(job: PlannedJob, target: Target) -> int:
+    on_spot = not target.on_demand
+    return max(job.retry.attempts, _SPOT_ATTEMPTS) if on_spot and job.retry.attempts == 1 else job.retry.attempts
+
+
+def _retry(job: PlannedJob, target: Target) -> dict[str, Any]:
+    attempts = _attempts(job, target)
+    if attempts == 1:
+        return {"attempts": 1}
+    if not needs_worker(job) and job.retry.attempts > 1:
+        rules = [_rule(rule) for rule in job.retry.evaluate_on_exit]
+        return {"attempts": attempts, **({"evaluateOnExit": rules} if rules else {})}
+    # The worker follows the user's rules about exit codes, and asks for another attempt with one code.
+    words = job.retry_on if job.retry.attempts > 1 else ()
+    rules = [{"onStatusReason": "Host EC2*", "action": "RETRY"}]
+    if needs_worker(job):
+        rules.insert(0, {"onExitCode": str(AGAIN), "action": "RETRY"})
+    by_word = {"image": "CannotPullContainerError*", "oom": "OutOfMemoryError*"}
+    for word, reason in by_word.items():
+        if ({word, "any"} & set(words)) and word not in job.fail_on:
+            rules.append({"onReason": reason, "action": "RETRY"})
+    rules.append({"onReason": "*", "action": "EXIT"})
+    return {"attempts": attempts, "evaluateOnExit": rules}
+
+
+def _rule(rule: EvaluateOnExit) -> dict[str, str]:
+    given = {
+        "onStatusReason": rule.on_status_reason,
+        "onReason": rule.on_reason,
+        "onExitCode": rule.on_exit_code,
+    }
+    return {**{name: text for name, text in given.items() if text is not None}, "action": rule.action.value.upper()}
+
+
+# -- submissions ------------------------------------------------------------------------------------------------
+
+
+def _split(size: int) -> list[tuple[int, int]]:
+    """(offset, size) of the parts of an array: as few as AWS allows, and of one size but for one child."""
+    count = -(-size // MOST_CHILDREN)
+    bounds = [size * number // count for number in range(count + 1)]
+    return [(start, end - start) for start, end in pairwise(bounds)]
+
+
+def _needs(job: PlannedJob, number: int, by_step: Mapping[str, Sequence[Part]]) -> tuple[tuple[str, bool], ...]:
+    needs = []
+    for need in job.needs:
+        others = by_step[need.step]
+        if need.each:
+            # Equal sizes are split alike.
+            needs.append((others[number].name, others[number].size > 1))
+        else:
+            needs += [(other.name, False) for other in others]
+    return tuple(needs)
+
+
+def _tied(
+    name: str, job: PlannedJob, needs: tuple[tuple[str, bool], ...], definition: str, target: Target
+) -> tuple[list[Part], tuple[tuple[str, bool], ...]]:
+    """Where a part waits for more than AWS takes: jobs that do nothing but wait for twenty of them each."""
+    knots: list[Part] = []
+    while len(needs) > MOST_DEPENDENCIES:
+        first, rest = needs[:MOST_DEPENDENCIES], needs[MOST_DEPENDENCIES:]
+        knot = f"{name}-wait{len(knots)}"
+        request = {
+            "jobName": knot,
+            "jobQueue": queue_of(job, target),
+            "containerOverrides": {"command": ["true"]},
+            "tags": _tags(job.step, target),
+            **_share(job, target),
+        }
+        # Whoever waits child by child for another keeps doing so himself.
+        single = tuple(need for need in first if need[1])
+        knots.append(Part(knot, job.step, 1, 0, definition, request, tuple(n for n in first if not n[1]), True))
+        needs = (*rest, *single, (knot, False))
+    return knots, needs
+
+
+def _request(name: str, job: PlannedJob, offset: int, size: int, target: Target) -> dict[str, Any]:
+    told = {
+        "BATCHYARD_RUN": target.run_id,
+        "BATCHYARD_STEP": job.step,
+        "BATCHYARD_WORKSPACE": target.workspace,
+        "BATCHYARD_DEVICE": job.device,
+        "ARRAY_SIZE": str(job.step_size),
+    }
+    overrides: dict[str, Any] = {}
+    if needs_worker(job):
+        told["BATCHYARD_ORDERS"] = f"{target.address}steps/{job.step}.json"
+        if offset:
+            told["BATCHYARD_OFFSET"] = str(offset)
+        if job.has_list:
+            told["LIST_FILE_S3_PATH"] = f"{target.address}lists/{job.step}.txt"
+    else:
+        assert job.command is not None
+        overrides["command"] = ["sh", "-c", _prelude(job, offset, size) + job.command]
+    overrides["environment"] = [{"name": key, "value": value} for key, value in told.items()]
+    request: dict[str, Any] = {
+        "jobName": name,
+        "jobQueue": queue_of(job, target),
+        "containerOverrides": overrides,
+        "propagateTags": True,
+        "tags": _tags(job.step, target),
+        **_share(job, target),
+    }
+    if size > 1:
+        request["arrayProperties"] = {"size": size}
+    if job.max_running is not None:
+        entry = {"consumableResource": counter_name(target.run_id, job.step), "quantity": 1}
+        request["consumableResourcePropertiesOverride"] = {"consumableResourceList": [entry]}
+    return request
+
+
+def _share(job: PlannedJob, target: Target) -> dict[str, Any]:
+    is_fair = queue_of(job, target) in target.fair_queues
+    return {"shareIdentifier": job.share or target.environment.share} if is_fair else {}
+
+
+def _tags(step: str, target: Target) -> dict[str, str]:
+    pipeline = target.run_id.rsplit("-", 2)[0]
+    return {
+        "batchyard:run": target.run_id,
+        "batchyard:step": step,
+        "batchyard:pipeline": pipeline,
+        "batchyard:user": target.user,
+    }
+
+
+def _prelude(job: PlannedJob, offset: int, size: int) -> str:
+    """Shell that gives a plain command the step's own numbers, where AWS's are others."""
+    if not job.is_array:
+        return ""
+    if job.indices is None and size == job.step_size and size > 1:
+        return ""
+    index = "${AWS_BATCH_JOB_ARRAY_INDEX:-0}"
+    if job.indices is None:
+        number = f"$(({index} + {offset}))"
+        find = f"AWS_BATCH_JOB_ARRAY_INDEX={number}; "
+    else:
+        numbers = " ".join(map(str, job.indices[offset : offset + size]))
+        find = f"set -- {numbers}; shift {index}; AWS_BATCH_JOB_ARRAY_INDEX=$1; set --; "
+    size_text = shlex.quote(str(job.step_size))
+    export = f"AWS_BATCH_JOB_ARRAY_SIZE={size_text}; export AWS_BATCH_JOB_ARRAY_INDEX AWS_BATCH_JOB_ARRAY_SIZE; "
+    return find + export

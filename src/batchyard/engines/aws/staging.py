@@ -1,0 +1,92 @@
+"""What a run needs in S3 before its jobs start: lists with their indices, the worker's orders, input files."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from batchyard.aws.s3 import S3
+from batchyard.engines.aws import render
+from batchyard.engines.aws.render import Target
+from batchyard.errors import BadInput
+from batchyard.folder import HOME_NAME
+from batchyard.plan import Plan, PlannedJob, ranges
+from batchyard.worker.globs import globs
+
+
+def stage(
+    s3: S3, plan: Plan, target: Target, lists: Mapping[str, Sequence[str]], done: Mapping[str, Sequence[int]]
+) -> None:
+    """Lists and orders. ``done``: step -> commands that an earlier run has finished."""
+    for job in plan.jobs:
+        if not render.needs_worker(job):
+            continue
+        if job.has_list:
+            text, index = encoded(lists[job.step])
+            s3.put(f"{target.address}lists/{job.step}.txt", text, "text/plain; charset=utf-8")
+            s3.put(f"{target.address}lists/{job.step}.idx", index)
+        orders = {**render.orders(job, target), "skip": ranges(sorted(done.get(job.step, ())))}
+        s3.put(f"{target.address}steps/{job.step}.json", json.dumps(orders).encode(), "application/json")
+
+
+def encoded(commands: Sequence[str]) -> tuple[bytes, bytes]:
+    """The list as text, and where in it each command begins: 64-bit numbers, one more than there are commands."""
+    lines = [f"{command}\n".encode() for command in commands]
+    offsets = array("Q", [0])
+    position = 0
+    for line in lines:
+        position += len(line)
+        offsets.append(position)
+    if sys.byteorder == "big":
+        offsets.byteswap()
+    return b"".join(lines), offsets.tobytes()
+
+
+def send_inputs(s3: S3, jobs: Iterable[PlannedJob], workspace: Path, address: str) -> int:
+    """Uploads what the steps' inputs match in the local workspace, unless the same is there. Returns how many files."""
+    files = matching(workspace, (pattern for job in jobs for pattern in job.inputs))
+    if not files:
+        return 0
+    prefix = address.removeprefix("s3://").partition("/")[2]
+    there = {found.key.removeprefix(prefix): found for found in s3.list(address)}
+    new = []
+    for name, path in files.items():
+        known, state = there.get(name), path.stat()
+        if known is None or known.size != state.st_size or known.modified < state.st_mtime:
+            new.append((path, address + name))
+    return s3.upload(new)
+
+
+def fetch_outputs(s3: S3, jobs: Iterable[PlannedJob], workspace: Path, address: str) -> int:
+    """Downloads what the steps have given back into the local workspace. Returns how many files."""
+    wanted_globs = globs(pattern for job in jobs for pattern in job.outputs)
+    prefix = address.removeprefix("s3://").partition("/")[2]
+    wanted = []
+    for found in s3.list(address):
+        name = found.key.removeprefix(prefix)
+        if not any(glob.matches(name) for glob in wanted_globs):
+            continue
+        path = workspace / name
+        if not path.resolve().is_relative_to(workspace.resolve()):
+            raise BadInput(f"{address}{name} would leave the workspace {workspace}")
+        if not path.exists() or path.stat().st_size != found.size or path.stat().st_mtime < found.modified:
+            wanted.append((address + name, path))
+    return s3.download(wanted)
+
+
+def matching(workspace: Path, patterns: Iterable[str]) -> dict[str, Path]:
+    """The files of a folder that the globs match, by their paths in it."""
+    wanted = globs(dict.fromkeys(patterns))
+    found = {}
+    for folder, folders, names in os.walk(workspace) if wanted else ():
+        folders[:] = sorted(name for name in folders if name != HOME_NAME)
+        for name in names:
+            path = Path(folder, name)
+            relative = path.relative_to(workspace).as_posix()
+            if any(glob.matches(relative) for glob in wanted):
+                found[relative] = path
+    return found

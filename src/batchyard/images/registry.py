@@ -1,0 +1,109 @@
+"""Building images with Docker, and pushing them to an environment's repository. Talks to the docker command."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from batchyard.aws.door import Door, told
+from batchyard.engines.local import docker
+from batchyard.environments import Environment
+from batchyard.errors import BadInput, Surroundings, from_os_error
+
+#: an address of ECR: account, region
+_ECR = re.compile(r"(\d{12})\.dkr\.ecr\.([a-z0-9-]+)\.[^/]+")
+_DIGEST = re.compile(r"digest: (sha256:[0-9a-f]{64})")
+FILE_NAME = "images.json"
+
+
+def build(folder: Path, kind: str, tag: str, environ: Mapping[str, str], arguments: Sequence[str] = ()) -> None:
+    """Docker's own words go to the terminal."""
+    client = docker.require_engine(environ)
+    file = folder / f"Dockerfile.{kind}"
+    if not file.exists():
+        raise BadInput(f"there is no {file}", hint=f"`batchyard image init {folder} --kind {kind}` writes one")
+    command = [client, "build", "--network", "host", "--file", str(file), "--tag", tag]
+    command += [part for argument in arguments for part in ("--build-arg", argument)]
+    done = subprocess.run([*command, str(folder)], env=dict(environ))
+    if done.returncode:
+        raise Surroundings(f"docker build of {tag} failed", hint="what it said is above")
+
+
+def push(image: str, environment: Environment, environ: Mapping[str, str], home: Path) -> str:
+    """Returns the image's address with its digest, which runs in this environment are pinned to from now on."""
+    if environment.repository is None:
+        raise BadInput(
+            f"environment {environment.name!r} has no repository", hint="add `repository:` to it, or deploy registry"
+        )
+    client = docker.require_engine(environ)
+    host = environment.repository.partition("/")[0]
+    ecr = _ECR.fullmatch(host)
+    if ecr:
+        _log_in(client, host, Door(ecr[2], environment.profile), environ)
+    name, tag = _split(image)
+    remote = f"{environment.repository}:{name.rpartition('/')[2]}-{tag}"
+    _docker(client, environ, "tag", image, remote)
+    said = _docker(client, environ, "push", remote)
+    found = _DIGEST.search(said)
+    if found is None:
+        raise Surroundings(f"docker push did not say the digest of {remote}", hint=f"it said: {said[-300:]}")
+    pinned = f"{environment.repository}@{found[1]}"
+    _remember(home / FILE_NAME, environment.name, image, pinned)
+    return pinned
+
+
+def pinned(home: Path, environment: str) -> dict[str, str]:
+    """image -> the address with digest that was pushed last."""
+    try:
+        known = json.loads((home / FILE_NAME).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as exc:
+        raise BadInput(
+            f"{home / FILE_NAME} cannot be read: {exc}", hint="remove it, and push the images again"
+        ) from exc
+    return dict(known.get(environment, {}))
+
+
+def _log_in(client: str, host: str, door: Door, environ: Mapping[str, str]) -> None:
+    with told(f"get a password for {host}"):
+        answer = door.client("ecr").get_authorization_token()
+    token = answer["authorizationData"][0]["authorizationToken"]
+    user, _, password = base64.b64decode(token).decode().partition(":")
+    # By its input, never by its arguments, which everybody can read.
+    command = [client, "login", "--username", user, "--password-stdin", host]
+    done = subprocess.run(command, input=password, env=dict(environ), capture_output=True, text=True)
+    if done.returncode:
+        raise Surroundings(f"docker login to {host} failed: {done.stderr.strip()}")
+
+
+def _docker(client: str, environ: Mapping[str, str], *argv: str) -> str:
+    done = subprocess.run([client, *argv], env=dict(environ), capture_output=True, text=True)
+    if done.returncode:
+        said = (done.stderr or done.stdout).strip()
+        raise Surroundings(f"docker {argv[0]} {argv[-1]} failed: {said}")
+    return done.stdout
+
+
+def _split(image: str) -> tuple[str, str]:
+    """`host:5000/name:tag` -> (host:5000/name, tag)."""
+    head, colon, tag = image.rpartition(":")
+    return (head, tag) if colon and "/" not in tag else (image, "latest")
+
+
+def _remember(path: Path, environment: str, image: str, address: str) -> None:
+    try:
+        known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        known.setdefault(environment, {})[image] = address
+        path.parent.mkdir(parents=True, exist_ok=True)
+        beside = path.with_suffix(".new")
+        beside.write_text(json.dumps(known, indent=1), encoding="utf-8")
+        beside.replace(path)
+    except (OSError, ValueError) as exc:
+        if isinstance(exc, OSError):
+            raise from_os_error(exc, "write", path) from exc
+        raise BadInput(f"{path} cannot be read: {exc}", hint="remove it, and push the images again") from exc

@@ -1,0 +1,6 @@
+"""`python -m batchyard.worker` is the worker."""
+
+from batchyard.worker.main import main
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,90 @@
+"""Names, ARNs and ids: there and back again."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from batchyard.emulator import names
+from batchyard.emulator.failures import ClientException
+from batchyard.emulator.names import AttemptKey
+
+SALT = "0123456789abcdef"
+keys = st.builds(AttemptKey, st.integers(0, 2**32 - 1), st.integers(0, 9_999), st.integers(1, 10))
+
+
+@given(keys)
+def test_a_task_id_tells_its_attempt(key: AttemptKey) -> None:
+    """facts, 1.1: a task id has 32 hexadecimal digits, and ends the name of the log stream."""
+    task = names.task_id(key, SALT)
+    assert len(task) == 32 and set(task) <= set("0123456789abcdef")
+    assert names.attempt_of(task, SALT) == key
+    assert names.attempt_of(names.log_stream("d", task).rpartition("/")[2], SALT) == key
+
+
+@pytest.mark.parametrize("task", ["", "x" * 32, "0" * 32, "0" * 16 + SALT[::-1], "0" * 15 + SALT, "0" * 17 + SALT])
+def test_a_task_of_somebody_else_is_none(task: str) -> None:
+    assert names.attempt_of(task, SALT) is None
+
+
+@given(keys, keys)
+def test_each_attempt_has_an_instance_of_its_own(one: AttemptKey, other: AttemptKey) -> None:
+    """A reclaim takes one attempt's host and no other's."""
+    instances = [names.instance_id(names.task_id(key, SALT)) for key in (one, other)]
+    assert (instances[0] == instances[1]) == (one == other)
+    assert all(len(instance) == 19 and instance.startswith("i-0") for instance in instances)
+
+
+@pytest.mark.parametrize(
+    ("job_id", "found"),
+    [
+        ("a-b", ("a-b", None)),
+        ("a-b:0", ("a-b", 0)),
+        ("a-b:9999", ("a-b", 9999)),
+        ("a-b:", ("a-b", -1)),
+        ("a-b:00", ("a-b", -1)),
+        ("a-b:-1", ("a-b", -1)),
+        ("a-b:+1", ("a-b", -1)),
+        ("a-b: 1", ("a-b", -1)),
+        ("a-b:1\n", ("a-b", -1)),
+        ("a-b:1:1", ("a-b", -1)),
+        ("a-b:²", ("a-b", -1)),
+        ("a-b:٣", ("a-b", -1)),
+        ("a-b:" + "9" * 5000, ("a-b", -1)),
+        ("", ("", None)),
+    ],
+)
+def test_the_id_of_a_child(job_id: str, found: tuple[str, int | None]) -> None:
+    """facts, 2: <parent>:<index>, as AWS spells it and not otherwise."""
+    assert names.split_child(job_id) == found
+
+
+@pytest.mark.parametrize("name", ["a", "0", "A-b_9", "x" * 128])
+def test_names_that_are_allowed(name: str) -> None:
+    """facts, 5.4."""
+    assert names.require_name("jobName", name) == name
+
+
+@pytest.mark.parametrize("name", ["", "-a", "_a", "a b", "a.b", "ä", "x" * 129, "a\n", "a/b"])
+def test_names_that_are_not(name: str) -> None:
+    """facts, 5.4: first a letter or a digit, then those, hyphens and underscores, 128 at most."""
+    with pytest.raises(ClientException, match="jobName should match"):
+        names.require_name("jobName", name)
+
+
+def test_arns() -> None:
+    arn = names.arn("eu-west-1", "job-queue", "q")
+    assert arn == "arn:aws:batch:eu-west-1:123456789012:job-queue/q"
+    assert (names.bare(arn), names.bare("q"), names.kind_of(arn)) == ("q", "q", "job-queue")
+    definition = names.arn("eu-west-1", "job-definition", "d:3")
+    assert (names.bare(definition), names.kind_of(definition)) == ("d:3", "job-definition")
+    for other in ("", "q", "arn:aws:s3:::bucket", "arn:aws:ecs:r:1:cluster/c", "arn:aws:batch"):
+        assert names.kind_of(other) == ""
+
+
+def test_streams_of_long_names_and_of_prefixes() -> None:
+    """facts, 1.1: the first 200 characters of the definition's name; awslogs-stream-prefix stands in for it."""
+    assert names.log_stream("d" * 250, "t") == "d" * 200 + "/default/t"
+    assert names.log_stream("d", "t", "mine") == "mine/default/t"
+    assert names.log_stream("d", "t", "") == "d/default/t"

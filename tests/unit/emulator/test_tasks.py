@@ -1,0 +1,164 @@
+"""What a child is told and given, from the job's document (facts, 3 and 5.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from batchyard.batch.changes import Start
+from batchyard.emulator import names
+from batchyard.emulator.tasks import ContainerTasks, Site, inherited, substituted
+from batchyard.engines.local.runner import Task
+
+SALT = "0123456789abcdef"
+SECRETS = {"arn:good": "hidden"}
+
+
+def site(**changes: Any) -> Site:
+    given: dict[str, Any] = {
+        "environ": {"PATH": "/bin", "HOME": "/root"},
+        "aws": {"AWS_ENDPOINT_URL": "http://127.0.0.1:1", "AWS_REGION": "us-east-1"},
+        "metadata_address": "http://127.0.0.1:1/imds/k",
+        "token": "by0",
+        "salt": SALT,
+        "gpu_numbers": (3, 4, 5),
+        "pretended_gpus": 1,
+        "secret": lambda value_from: SECRETS[value_from],
+        "has_images": False,
+    }
+    return Site(**(given | changes))
+
+
+def document(container: Mapping[str, Any] | None = None, **changes: Any) -> dict[str, Any]:
+    shared = {"image": "busybox", "command": ["echo", "Ref::x"], "environment": [], "secrets": []}
+    return {
+        "jobId": "job",
+        "jobQueue": "arn:aws:batch:us-east-1:123456789012:job-queue/q",
+        "parameters": {"x": "1"},
+        "platformCapabilities": ["EC2"],
+        "container": {**shared, **(container or {})},
+        "_resources": {"vcpus": 1, "memory_mib": 64, "gpus": 0},
+        "_overrides_length": 0,
+        **changes,
+    }
+
+
+def task(
+    container: Mapping[str, Any] | None = None, here: Site | None = None, gpus: tuple[int, ...] = (), **changes: Any
+) -> Task:
+    return ContainerTasks(7, document(container, **changes), here or site()).task(Start("job", 2, 3, gpus, "ce"))
+
+
+def environ(one: Task) -> dict[str, str]:
+    return {name.decode(): value.decode() for name, value in one.environ.items()}
+
+
+def test_what_batch_says() -> None:
+    """facts, 3: four variables, and two more in an array."""
+    found = environ(task())
+    assert {name: value for name, value in found.items() if name.startswith("AWS_BATCH_")} == {
+        "AWS_BATCH_CE_NAME": "ce",
+        "AWS_BATCH_JQ_NAME": "q",
+        "AWS_BATCH_JOB_ID": "job",
+        "AWS_BATCH_JOB_ATTEMPT": "3",
+    }
+    found = environ(task(arrayProperties={"size": 5}))
+    assert found["AWS_BATCH_JOB_ID"] == "job:2"
+    assert (found["AWS_BATCH_JOB_ARRAY_INDEX"], found["AWS_BATCH_JOB_ARRAY_SIZE"]) == ("2", "5")
+
+
+def test_what_ecs_says() -> None:
+    """facts, 3: AWS_EXECUTION_ENV; and the metadata address is the attempt's own."""
+    found = environ(task())
+    key = names.task_id(names.AttemptKey(7, 2, 3), SALT)
+    assert found["AWS_EC2_METADATA_SERVICE_ENDPOINT"] == f"http://127.0.0.1:1/imds/k/{key}"
+    assert found["AWS_EXECUTION_ENV"] == "AWS_ECS_EC2"
+    assert environ(task(platformCapabilities=["FARGATE"]))["AWS_EXECUTION_ENV"] == "AWS_ECS_FARGATE"
+
+
+def test_the_containers_variables_win_over_the_endpoints_but_not_over_batchs() -> None:
+    variables = [
+        {"name": "AWS_ENDPOINT_URL", "value": "http://elsewhere"},
+        {"name": "PATH", "value": "/opt"},
+        {"name": "NOTHING"},
+        {"name": "AWS_BATCH_JOB_ID", "value": "forged"},
+        {"name": "BATCHYARD_TOKEN", "value": "forged"},
+    ]
+    found = environ(task({"environment": variables}))
+    assert (found["AWS_ENDPOINT_URL"], found["PATH"], found["NOTHING"]) == ("http://elsewhere", "/opt", "")
+    assert (found["AWS_BATCH_JOB_ID"], found["HOME"]) == ("job", "/root")
+    assert found["BATCHYARD_TOKEN"] == "by0.7.2.3." == task().mark.decode()
+
+
+def test_a_container_is_told_nothing_of_this_machine() -> None:
+    one = task(here=site(has_images=True))
+    told = {name.decode() for name in one.told}
+    assert "PATH" not in told and "HOME" not in told and "AWS_BATCH_JOB_ID" in told
+    assert one.container_flags == () and one.image == "busybox"
+    assert task().container_flags is None
+
+
+def test_gpus_by_the_drivers_numbers() -> None:
+    """facts, 3: NVIDIA_VISIBLE_DEVICES; of those that are pretended the runner is told nothing."""
+    one = task(gpus=(0, 2))
+    assert environ(one)["NVIDIA_VISIBLE_DEVICES"] == environ(one)["CUDA_VISIBLE_DEVICES"] == "3,5"
+    assert one.gpus == (0,)
+    assert environ(task())["CUDA_VISIBLE_DEVICES"] == ""
+    assert "NVIDIA_VISIBLE_DEVICES" not in environ(task())
+    assert "CUDA_VISIBLE_DEVICES" not in environ(task(here=site(has_images=True)))
+
+
+def test_secrets_and_what_becomes_of_a_job_without_them() -> None:
+    """facts, 1.8: ResourceInitializationError, and the task failed to start."""
+    good = task({"secrets": [{"name": "KEY", "valueFrom": "arn:good"}]})
+    assert good.refused is None and environ(good)["KEY"] == "hidden"
+    bad = task({"secrets": [{"name": "KEY", "valueFrom": "arn:bad" + "x" * 500}]}).refused
+    assert bad is not None and (bad.exit_code, bad.status_reason) == (None, "Task failed to start")
+    assert bad.reason.startswith("ResourceInitializationError: ") and len(bad.reason) <= 255
+
+
+def test_what_cannot_be_dispatched() -> None:
+    """facts, 1.8 and 5.4: overrides of more than 8192 characters, too many tags together."""
+    assert task(_overrides_length=8192).refused is None
+    refused = task(_overrides_length=8193).refused
+    assert refused is not None and refused.status_reason == "Container Overrides length must be at most 8192"
+    refused = task(_refused="too many tags").refused
+    assert refused is not None and refused.status_reason == "too many tags"
+
+
+def test_without_a_command_only_an_image_can_run() -> None:
+    refused = task({"command": []}).refused
+    assert refused is not None and refused.reason.startswith("CannotStartContainerError: no command")
+    assert task({"command": []}, here=site(has_images=True)).refused is None
+
+
+def test_the_command_with_its_parameters() -> None:
+    """facts, 5.1: only in the command, never in the environment."""
+    one = task({"environment": [{"name": "E", "value": "Ref::x"}]})
+    assert one.command(0) == ("echo", "1")
+    assert environ(one)["E"] == "Ref::x"
+
+
+@pytest.mark.parametrize(
+    ("word", "expected"),
+    [
+        ("Ref::a", "1"),
+        ("--in=Ref::a,Ref::b", "--in=1,2"),
+        ("Ref::missing", "Ref::missing"),
+        ("Ref::a-b", "3"),
+        ("ref::a", "ref::a"),
+        ("Ref::", "Ref::"),
+        ("Ref::c", "Ref::a"),
+        ("$a", "$a"),
+    ],
+)
+def test_references(word: str, expected: str) -> None:
+    """facts, 5.1: a choice: one that nobody has given stays as it is; a value is not looked at again."""
+    assert substituted(word, {"a": "1", "b": "2", "a-b": "3", "c": "Ref::a"}) == expected
+
+
+def test_what_is_inherited() -> None:
+    given = {"PATH": "/bin", "AWS_PROFILE": "p", "AWS_BATCH_JOB_ID": "j", "BATCHYARD_TOKEN": "t", "LANG": "C"}
+    assert inherited(given) == {"PATH": "/bin", "LANG": "C"}

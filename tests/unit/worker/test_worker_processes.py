@@ -1,0 +1,170 @@
+"""Commands as real processes: their codes, their ends, and what they leave."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from batchyard.worker.faults import MACHINE, Fault
+from batchyard.worker.memory import oom_kills
+from batchyard.worker.processes import Ended, Starter
+from batchyard.worker.stopping import Bell, Stop, kill_time
+
+
+def starter(folder: Path, bell: Bell, saves: bool = True, kills: Callable[[], int] = lambda: 0) -> Starter:
+    return Starter(str(folder), {**os.environ, "GREETING": "hello"}, bell, saves, kills)
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [("true", 0), ("exit 3", 3), ("no-such-program-here", 127), ("kill -SEGV $$", 139), ("kill -9 $$", 137)],
+)
+def test_a_command_ends_with_its_code(tmp_path: Path, command: str, code: int) -> None:
+    ended = starter(tmp_path, Bell()).run(f"{command} 2> /dev/null", 0)
+    assert (ended.exit_code, ended.was_cut, ended.was_out_of_memory) == (code, False, False)
+
+
+def test_it_runs_in_the_folder_with_the_environment_and_an_empty_stdin(tmp_path: Path) -> None:
+    ended = starter(tmp_path, Bell()).run('echo "$GREETING $(wc -c)" > out && pwd >> out', 0)
+    assert ended.exit_code == 0
+    assert (tmp_path / "out").read_text() == f"hello 0\n{tmp_path}\n"
+
+
+def test_what_it_leaves_in_its_group_ends_with_it(tmp_path: Path) -> None:
+    began = time.monotonic()
+    ended = starter(tmp_path, Bell()).run("sleep 60 & echo $! > pid", 0)
+    assert ended.exit_code == 0
+    assert time.monotonic() - began < 10
+    assert is_gone(int((tmp_path / "pid").read_text()))
+
+
+def is_gone(pid: int) -> bool:
+    """Killed; its parent, which is not us, may yet have to notice."""
+    for _ in range(200):
+        try:
+            if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX":
+                return True
+        except (FileNotFoundError, ProcessLookupError):
+            return True
+        time.sleep(0.01)
+    return False
+
+
+def rung(bell: Bell, file: Path, seconds_left: float) -> None:
+    """Rings as soon as the command has begun."""
+
+    def ring() -> None:
+        while not file.exists():
+            time.sleep(0.01)
+        bell.ring("stopped", seconds_left)
+
+    threading.Thread(target=ring, daemon=True).start()
+
+
+def test_a_ring_asks_the_whole_group_to_end(tmp_path: Path) -> None:
+    bell = Bell()
+    rung(bell, tmp_path / "begun", 30)
+    child = "trap 'echo too > child; exit' TERM; touch begun; sleep 60 & wait"
+    command = f"trap 'wait; echo saved > saved; exit 0' TERM; ({child}) & wait"
+    ended = starter(tmp_path, bell).run(command, 0)
+    # It says 0 and has not done its work.
+    assert (ended.exit_code, ended.was_cut) == (0, True)
+    assert (tmp_path / "saved").exists()
+    assert (tmp_path / "child").exists()
+
+
+def test_who_does_not_end_is_ended_in_time_for_the_upload(tmp_path: Path) -> None:
+    bell = Bell()
+    rung(bell, tmp_path / "begun", 3)
+    ended = starter(tmp_path, bell).run("trap '' TERM; touch begun; sleep 60", 0)
+    assert (ended.exit_code, ended.was_cut) == (137, True)
+    assert ended.seconds < 3
+    assert not bell.is_too_late()
+
+
+def test_a_second_ring_that_leaves_less_time_counts(tmp_path: Path) -> None:
+    bell = Bell()
+    rung(bell, tmp_path / "begun", 120)
+    rung(bell, tmp_path / "begun", 1)
+    ended = starter(tmp_path, bell).run("trap '' TERM; touch begun; sleep 60", 0)
+    assert ended.was_cut
+    assert ended.seconds < 10
+
+
+def test_a_sigterm_to_everything_may_reach_the_command_first(tmp_path: Path) -> None:
+    bell = Bell()
+    threading.Timer(0.3, lambda: bell.ring("stopped by SIGTERM", 30)).start()
+    assert starter(tmp_path, bell).run("kill -TERM $$", 0).was_cut
+
+
+def test_a_command_that_ends_itself_by_sigterm_has_failed(tmp_path: Path) -> None:
+    ended = starter(tmp_path, Bell()).run("kill -TERM $$", 0)
+    assert (ended.exit_code, ended.was_cut) == (143, False)
+
+
+def test_killed_for_memory_is_told_from_killed(tmp_path: Path) -> None:
+    counts = iter([4, 5])
+    assert starter(tmp_path, Bell(), kills=lambda: next(counts)).run("kill -9 $$", 0).was_out_of_memory
+    counts = iter([4, 5])
+    assert not starter(tmp_path, Bell(), kills=lambda: next(counts)).run("exit 1", 0).was_out_of_memory
+
+
+def test_a_command_that_cannot_be_started_is_a_fault_of_the_machine(tmp_path: Path) -> None:
+    with pytest.raises(Fault, match="could not start command 4") as caught:
+        starter(tmp_path / "not there", Bell()).run("true", 4)
+    assert caught.value.exit_code == MACHINE
+    with pytest.raises(Fault, match="could not start command 4"):
+        starter(tmp_path, Bell()).run("true " + "x" * 3_000_000, 4)
+
+
+def test_the_time_that_is_left_is_shared_out() -> None:
+    assert kill_time(Stop("", 130), 100, saves=True) == pytest.approx(118)
+    assert kill_time(Stop("", 130), 100, saves=False) == pytest.approx(127)
+    assert kill_time(Stop("", 90), 100, saves=True) == 100
+
+
+def test_the_bell_keeps_the_nearest_deadline() -> None:
+    now = [100.0]
+    bell = Bell(lambda: now[0])
+    assert bell.stop is None
+    assert not bell.has_rung()
+    bell.ring("EC2 takes this machine away", 120)
+    bell.ring("stopped by SIGTERM", 30)
+    assert bell.stop == Stop("stopped by SIGTERM", 130)
+    assert not bell.is_too_late()
+    now[0] = 129.5
+    assert bell.is_too_late()
+
+
+def test_an_end_is_a_value() -> None:
+    assert Ended(0, 1.0) == Ended(0, 1.0, was_cut=False, was_out_of_memory=False)
+
+
+@pytest.mark.parametrize(
+    ("membership", "file"),
+    [
+        ("0::/", "sys/fs/cgroup/memory.events"),
+        ("0::/ecs/abc", "sys/fs/cgroup/ecs/abc/memory.events"),
+        ("0::/../outside", "sys/fs/cgroup/memory.events"),
+        ("7:memory:/docker/abc", "sys/fs/cgroup/memory/docker/abc/memory.oom_control"),
+        ("7:memory:/docker/abc", "sys/fs/cgroup/memory/memory.oom_control"),
+        ("3:cpu,memory:/x\n2:pids:/x", "sys/fs/cgroup/memory/x/memory.oom_control"),
+    ],
+)
+def test_kills_for_memory_are_counted_by_the_cgroup(tmp_path: Path, membership: str, file: str) -> None:
+    (tmp_path / "proc/self").mkdir(parents=True)
+    (tmp_path / "proc/self/cgroup").write_text(membership + "\n")
+    assert oom_kills(tmp_path) == 0
+    path = tmp_path / file
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("low 0\nunder_oom 0\noom 9\noom_kill 3\n")
+    assert oom_kills(tmp_path) == 3
+
+
+def test_a_kernel_that_says_nothing_has_killed_nothing(tmp_path: Path) -> None:
+    assert oom_kills(tmp_path) == 0

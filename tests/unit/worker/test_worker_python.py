@@ -1,0 +1,46 @@
+"""The worker runs where Python is 3.10 and nothing of ours is but it and ``shard``."""
+
+from __future__ import annotations
+
+import ast
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import batchyard
+
+ROOT = Path(batchyard.__file__).parent
+FILES = [ROOT / "__init__.py", ROOT / "shard.py", *sorted((ROOT / "worker").glob("*.py"))]
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_its_syntax_is_that_of_python_3_10(path: Path) -> None:
+    ast.parse(path.read_text(encoding="utf-8"), feature_version=(3, 10))
+
+
+def answer(python: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    environ = {"PYTHONPATH": str(ROOT.parent), "PATH": "/usr/bin:/bin"}
+    return subprocess.run([python, *arguments], env=environ, capture_output=True, text=True, timeout=60)
+
+
+def test_a_mistake_in_its_variables_is_told_without_boto3_or_the_rest_of_ours() -> None:
+    script = "import sys, batchyard.worker.main as m; m.run({}); print(*sys.modules)"
+    done = answer(sys.executable, "-c", script)
+    assert done.returncode == 0, done.stderr
+    assert "BATCHYARD_ORDERS is not set" in done.stderr
+    loaded = set(done.stdout.split())
+    ours = {name for name in loaded if name.startswith("batchyard.") and not name.startswith("batchyard.worker")}
+    assert ours == {"batchyard.shard"}
+    assert "boto3" not in loaded
+
+
+def test_it_starts_with_python_3_10() -> None:
+    python = shutil.which("python3.10")
+    if python is None or answer(python, "-c", "").returncode != 0:
+        pytest.skip("no python3.10 here")
+    done = answer(python, "-m", "batchyard.worker")
+    assert done.returncode == 78, done.stderr
+    assert done.stderr.startswith("batchyard-worker: BATCHYARD_ORDERS is not set")
