@@ -1,0 +1,101 @@
+"""Results on disk: written anew after each measurement, so that nothing is lost to whatever comes next."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from batchyard.bench import results, tables
+from batchyard.bench.results import Results
+from batchyard.errors import BadInput, Surroundings, from_os_error
+
+#: beside an older result of the same device
+OLD = ".old"
+
+
+class Book:
+    """The three files of one device: NAME.json, NAME.csv, NAME.txt."""
+
+    def __init__(self, folder: Path, device: str) -> None:
+        self.folder = folder
+        self._stem = f"{device}-benchmark"
+        #: what an earlier run had left there, under its new name
+        self.put_aside: list[Path] = []
+
+    @property
+    def json_path(self) -> Path:
+        return self.folder / f"{self._stem}.json"
+
+    @property
+    def text_path(self) -> Path:
+        return self.folder / f"{self._stem}.txt"
+
+    def open(self) -> None:
+        """Makes the folder. An older result is kept beside the new one."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            for ending in (".json", ".csv", ".txt"):
+                path = self.folder / f"{self._stem}{ending}"
+                if path.exists():
+                    aside = path.with_name(path.name + OLD)
+                    path.replace(aside)
+                    self.put_aside.append(aside)
+        except OSError as exc:
+            raise _refused(exc, self.folder) from exc
+
+    def keep(self, value: Results, *, all_candidates: bool = False) -> None:
+        self._write(".json", results.to_json(value))
+        self._write(".csv", tables.csv_text(value))
+        self._write(".txt", tables.run_text(value, all_candidates=all_candidates))
+
+    def _write(self, ending: str, text: str) -> None:
+        path = self.folder / f"{self._stem}{ending}"
+        half = path.with_name(path.name + ".part")
+        try:
+            with half.open("w", encoding="utf-8") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            half.replace(path)
+        except OSError as exc:
+            raise _refused(exc, path) from exc
+
+
+def read(path: Path) -> Results:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise BadInput(f"{path}: this is not text", hint="give a file of `batchyard bench run`") from None
+    except OSError as exc:
+        raise BadInput(
+            f"could not read {path}: {exc.strerror or exc}", hint="`batchyard bench run` writes cpu-benchmark.json"
+        ) from None
+    return results.from_json(text, str(path))
+
+
+def read_folder(folder: Path) -> list[tuple[Path, Results]]:
+    """Every result in it; other JSON files are passed over."""
+    try:
+        paths = sorted(folder.glob("*.json")) if folder.is_dir() else []
+    except OSError as exc:
+        raise from_os_error(exc, "look into", folder) from exc
+    found = [(path, read(path)) for path in paths if _is_ours(path)]
+    if not found:
+        what = "there are no results in it" if folder.is_dir() else "there is no such folder"
+        raise BadInput(f"{folder}: {what}", hint="`batchyard bench run --out DIR` makes them")
+    return found
+
+
+def _is_ours(path: Path) -> bool:
+    """By its name or its first words, so that one cut short is an error and not overlooked."""
+    try:
+        with path.open(encoding="utf-8", errors="replace") as file:
+            return path.name.endswith("-benchmark.json") or results.FORMAT in file.read(100)
+    except OSError:
+        return True
+
+
+def _refused(exc: OSError, path: Path) -> Surroundings:
+    error = from_os_error(exc, "write the results to", path)
+    error.hint = "choose another folder with --out; what was written before is still there"
+    return error

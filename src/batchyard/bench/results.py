@@ -1,0 +1,250 @@
+"""What was measured, as values, and as JSON. Pure.
+
+The JSON is what `compare` and `report` read, here or years later: names carry units, and nothing in it is rounded.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from enum import StrEnum
+from statistics import median
+from typing import Any
+
+from batchyard.errors import BadInput
+from batchyard.units import quoted
+
+FORMAT = "batchyard-bench"
+VERSION = 1
+#: a spread beyond this is said aloud: the machine was not quiet
+NOISY = 0.15
+
+
+class Outcome(StrEnum):
+    OK = "ok"
+    #: not measured, for a reason that is no fault: memory, a library that is not there
+    SKIPPED = "skipped"
+    #: it ran, and what came of it cannot be used: an exception, NaN, a wrong result
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One candidate at one size."""
+
+    candidate: str
+    outcome: Outcome
+    reason: str = ""
+    #: the first call with all that it prepares
+    cold_s: float | None = None
+    #: each warm call, in order
+    warm_s: tuple[float, ...] = ()
+    #: largest difference to the reference, as a part of its largest value
+    error: float | None = None
+
+    @property
+    def median_s(self) -> float | None:
+        return median(self.warm_s) if self.warm_s else None
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """One operation on one device: the fastest candidate, and what else was tried."""
+
+    workload: str
+    title: str
+    size: int
+    label: str
+    outcome: Outcome
+    reason: str = ""
+    candidate: str = ""
+    cold_s: float | None = None
+    warm_s: tuple[float, ...] = ()
+    #: with inputs copied to the device and the result back; empty where the device is the host
+    with_copies_s: tuple[float, ...] = ()
+    to_device_s: float | None = None
+    to_host_s: float | None = None
+    flops: float | None = None
+    traffic_bytes: float | None = None
+    is_about_bytes: bool = False
+    peak_memory_bytes: int | None = None
+    error: float | None = None
+    tolerance: float | None = None
+    #: CRC-32 of the inputs: equal numbers were computed on equal data
+    inputs_crc: int | None = None
+    tried: tuple[Trial, ...] = ()
+
+    @property
+    def key(self) -> tuple[str, int]:
+        return self.workload, self.size
+
+    @property
+    def operation(self) -> str:
+        return f"{self.title}, {self.label}"
+
+    @property
+    def median_s(self) -> float | None:
+        return median(self.warm_s) if self.warm_s else None
+
+    @property
+    def copied_s(self) -> float | None:
+        """The time that counts against another device: with copies, where there are any."""
+        return median(self.with_copies_s) if self.with_copies_s else self.median_s
+
+    @property
+    def spread(self) -> float | None:
+        return spread_of(self.warm_s)
+
+    @property
+    def gflops(self) -> float | None:
+        return self.flops / self.median_s / 1e9 if self.flops and self.median_s else None
+
+    @property
+    def gbytes_s(self) -> float | None:
+        return self.traffic_bytes / self.median_s / 1e9 if self.traffic_bytes and self.median_s else None
+
+
+@dataclass(frozen=True, slots=True)
+class Peak:
+    """The best that was seen on this device."""
+
+    gflops: float | None = None
+    gbytes_s: float | None = None
+
+    def part(self, measurement: Measurement) -> float | None:
+        """How much of the peak an operation reached, in the rate that it is about."""
+        if measurement.is_about_bytes:
+            rate, most = measurement.gbytes_s, self.gbytes_s
+        else:
+            rate, most = measurement.gflops, self.gflops
+        return rate / most if rate and most else None
+
+
+@dataclass(frozen=True, slots=True)
+class Seconds:
+    """Where the time of a run went."""
+
+    total: float = 0.0
+    set_up: float = 0.0
+    inputs: float = 0.0
+    checks: float = 0.0
+    calls: float = 0.0
+
+    @property
+    def overhead(self) -> float:
+        """The part that is neither inputs, checks nor measured calls."""
+        return 1 - (self.inputs + self.checks + self.calls) / self.total if self.total else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    #: cpu or gpu
+    device: str
+    #: the name of the processor that computed
+    device_name: str
+    #: what it was measured on: model, threads, versions, driver, clocks
+    machine: Mapping[str, Any]
+    started: str
+    seed: int = 0
+    is_quick: bool = False
+    #: None where it is not known
+    instance_type: str | None = None
+    measurements: tuple[Measurement, ...] = ()
+    peak: Peak = field(default_factory=Peak)
+    seconds: Seconds = field(default_factory=Seconds)
+    #: libraries that some workload could have used, and why it did not: name -> reason
+    missing: Mapping[str, str] = field(default_factory=dict)
+    #: empty while it is under way, and for ever if it was interrupted
+    ended: str = ""
+
+    @property
+    def good(self) -> list[Measurement]:
+        return [one for one in self.measurements if one.outcome is Outcome.OK]
+
+    @property
+    def name(self) -> str:
+        return self.instance_type or self.device_name
+
+
+def spread_of(values: Sequence[float]) -> float | None:
+    """From the 10th to the 90th percentile, as a part of the median; None of fewer than two."""
+    if len(values) < 2:
+        return None
+    ordered = sorted(values)
+    return (percentile(ordered, 0.9) - percentile(ordered, 0.1)) / median(ordered)
+
+
+def percentile(ordered: Sequence[float], part: float) -> float:
+    place = part * (len(ordered) - 1)
+    low, high = ordered[math.floor(place)], ordered[math.ceil(place)]
+    return low + (high - low) * (place - math.floor(place))
+
+
+# -- JSON -------------------------------------------------------------------------------------------------------
+
+
+def to_json(results: Results) -> str:
+    # NaN is no JSON, and no result either: what is not finite has failed before it gets here.
+    return json.dumps({"format": FORMAT, "version": VERSION, **asdict(results)}, indent=1, allow_nan=False) + "\n"
+
+
+def from_json(text: str, path: str) -> Results:
+    try:
+        value = json.loads(text)
+    except json.JSONDecodeError as exc:
+        raise _unreadable(text, path, exc) from None
+    if not isinstance(value, dict) or value.get("format") != FORMAT:
+        raise BadInput(
+            f"{path}: this is JSON, but no result of `batchyard bench run`",
+            hint="give a cpu-benchmark.json or gpu-benchmark.json",
+        )
+    if value.get("version") != VERSION:
+        raise BadInput(
+            f"{path}: format {quoted(str(value.get('version')))}, and this batchyard reads format {VERSION}",
+            hint="read it with the batchyard that wrote it, or measure again",
+        )
+    try:
+        return _results(value)
+    except (KeyError, TypeError, ValueError) as exc:
+        raise BadInput(
+            f"{path}: a result of `batchyard bench run` that was changed: {exc}", hint="measure again"
+        ) from None
+
+
+def _unreadable(text: str, path: str, exc: json.JSONDecodeError) -> BadInput:
+    if not text.strip():
+        return BadInput(f"{path}: the file is empty", hint="measure again")
+    # A word like `false` is cut up to five characters before the end.
+    if text.lstrip()[0] == "{" and (exc.pos >= len(text.rstrip()) - 10 or exc.msg.startswith("Unterminated")):
+        return BadInput(
+            f"{path}:{exc.lineno}: the file was cut short: it ends in the middle of a value",
+            hint="copy it again from where it was measured, or measure again",
+        )
+    return BadInput(
+        f"{path}:{exc.lineno}:{exc.colno}: this is not JSON: {exc.msg}", hint="give a file of `batchyard bench run`"
+    )
+
+
+def _results(value: dict[str, Any]) -> Results:
+    known = {one.name: value[one.name] for one in fields(Results) if one.name in value}
+    known["measurements"] = tuple(_measurement(one) for one in known["measurements"])
+    known["peak"] = Peak(**known["peak"])
+    known["seconds"] = Seconds(**known["seconds"])
+    return Results(**known)
+
+
+def _measurement(value: dict[str, Any]) -> Measurement:
+    tried = tuple(
+        Trial(**{**one, "outcome": Outcome(one["outcome"]), "warm_s": _times(one["warm_s"])}) for one in value["tried"]
+    )
+    times = {name: _times(value[name]) for name in ("warm_s", "with_copies_s")}
+    return Measurement(**{**value, **times, "outcome": Outcome(value["outcome"]), "tried": tried})
+
+
+def _times(values: list[Any]) -> tuple[float, ...]:
+    times = tuple(float(value) for value in values)
+    if any(not math.isfinite(time) or time <= 0 for time in times):
+        raise ValueError("a time that is not positive")
+    return times

@@ -1,0 +1,53 @@
+"""The command as it is used, with the made-up results of the unit tests."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+#: one small, quick operation that needs nothing but NumPy
+QUICK = ("bench", "run", "--device", "cpu", "--quick", "--only", "triad", "--out", "out")
+
+#: sleeps, so that a test can stop it in the middle
+SLOW = """
+import time
+import numpy as np
+from batchyard.bench import Candidate, Workload
+
+
+def work(kit, size):
+    def call(x):
+        if size > 1:
+            time.sleep(600)
+        return x
+    return call
+
+
+WORKLOAD = Workload(
+    name="slow", title="Slow", sizes=(1, 2), inputs=lambda size, rng: {"x": rng.random(size)},
+    reference=lambda size, given: given["x"], candidates=(Candidate("", "numpy", work),),
+)
+"""
+
+
+#: `batchyard`, with `bench` among its commands
+_START = "from batchyard.cli.main import COMMANDS, main; COMMANDS.setdefault('bench', 'bench'); main()"
+
+
+def command(*args: str) -> list[str]:
+    return [sys.executable, "-c", _START, *args]
+
+
+def batchyard(folder: Path, *args: str, code: int = 0, **kwargs: Any) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(command(*args), cwd=folder, capture_output=True, text=True, timeout=300, **kwargs)
+    said = f"batchyard {' '.join(args)} exited {done.returncode}:\n{done.stdout}\n{done.stderr}"
+    assert done.returncode == code, said
+    assert "Traceback" not in done.stderr, said
+    return done
+
+
+def read(path: Path) -> Any:
+    return json.loads(path.read_text(encoding="utf-8"))

@@ -1,0 +1,199 @@
+"""`batchyard bench` as it is used: measured, compared, reported; and each way in which that can go wrong."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from bench_yard import QUICK, SLOW, batchyard, command, read
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a quick result in out/."""
+    folder = tmp_path_factory.mktemp("a yärd")
+    batchyard(folder, *QUICK)
+    return folder
+
+
+def test_a_run_leaves_a_table_json_and_csv(measured: Path) -> None:
+    text = (measured / "out" / "cpu-benchmark.txt").read_text(encoding="utf-8")
+    assert "Triad, a = b + 3c, 1 Mi elements" in text and "GB/s" in text and "threads:" in text
+    value = read(measured / "out" / "cpu-benchmark.json")
+    one = value["measurements"][0]
+    assert one["outcome"] == "ok" and len(one["warm_s"]) >= 3 and one["candidate"] and one["cold_s"] > 0
+    assert value["machine"]["libraries"]["NumPy"] and value["ended"] and value["peak"]["gbytes_s"] > 0
+    assert value["peak"]["gflops"] > 0
+    assert (measured / "out" / "cpu-benchmark.csv").read_text().count("\n") == 2
+
+
+def test_progress_goes_to_stderr_and_the_table_to_stdout(tmp_path: Path) -> None:
+    done = batchyard(tmp_path, *QUICK, "--all-candidates", "--threads", "1", "--seed", "5")
+    assert done.stderr.startswith("1/1 Triad") and "every candidate:" in done.stdout
+    assert "written: out/cpu-benchmark.txt" in done.stdout
+    value = read(tmp_path / "out" / "cpu-benchmark.json")
+    assert value["machine"]["threads"] == 1 and value["seed"] == 5
+    assert value["machine"]["thread_variables"]["OPENBLAS_NUM_THREADS"] == "1"
+
+
+def test_nothing_is_said_about_a_gpu_that_is_not_there(tmp_path: Path) -> None:
+    environ = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
+    done = batchyard(tmp_path, "bench", "run", "--quick", "--only", "triad", "--out", "out", env=environ)
+    assert "no GPU is measured: " in done.stderr
+    assert sorted(path.name for path in (tmp_path / "out").iterdir())[0] == "cpu-benchmark.csv"
+    assert not list((tmp_path / "out").glob("gpu*")) and "GPU" not in done.stdout
+
+
+def test_no_gpu_where_one_was_asked_for(tmp_path: Path) -> None:
+    environ = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
+    done = batchyard(tmp_path, "bench", "run", "--device", "gpu", "--quick", env=environ, code=3)
+    assert "no GPU can be used here: PyTorch: " in done.stderr and "--device cpu" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (("--device", "tpu"), "--device tpu: there is no such device"),
+        (("--only", "matmull"), "did you mean matmul?"),
+        (("--sizes", "1000,big"), "no list of sizes"),
+        (("--sizes", "0"), "no list of sizes"),
+        (("--workload", "none.py"), "there is no such file"),
+        (("--images", "nowhere"), "No such file or directory"),
+        (("--only", "copy*", "--device", "cpu"), "none of what was asked for runs on a CPU"),
+    ],
+)
+def test_bad_input(tmp_path: Path, args: tuple[str, ...], said: str) -> None:
+    assert said in batchyard(tmp_path, "bench", "run", *args, code=2).stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "out").write_text("")
+    assert "could not write the results" in batchyard(tmp_path, *QUICK, code=3).stderr
+
+
+def test_a_size_that_does_not_fit_is_skipped_with_the_reason(tmp_path: Path) -> None:
+    done = batchyard(
+        tmp_path, "bench", "run", "--device", "cpu", "--quick", "--only", "matmul", "--sizes", "64,5000000"
+    )
+    assert "SKIPPED: it needs" in done.stdout and "GiB of memory" in done.stdout
+    assert "Matrix multiplication, 64 x 64" in done.stdout
+
+
+WRONG = """
+import numpy as np
+from batchyard.bench import Candidate, Workload
+
+WORKLOAD = Workload(
+    name="wrong", title="Wrong", sizes=(4,), inputs=lambda size, rng: {"x": rng.random(size)},
+    reference=lambda size, given: given["x"],
+    candidates=(Candidate("good", "numpy", lambda kit, size: lambda x: x),
+                Candidate("bad", "numpy", lambda kit, size: lambda x: x * np.nan)),
+)
+"""
+
+
+def test_nan_fails_the_run_and_loses_nothing(tmp_path: Path) -> None:
+    (tmp_path / "wrong.py").write_text(WRONG)
+    done = batchyard(tmp_path, "bench", "run", "--device", "cpu", "--quick", "--workload", "wrong.py", code=1)
+    assert "NumPy, bad FAILED: 4 of 4 values are NaN or infinite" in done.stdout
+    value = read(tmp_path / "benchmark" / "cpu-benchmark.json")
+    assert value["measurements"][0]["candidate"] == "NumPy, good" and value["ended"]
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)])
+def test_what_was_measured_survives(tmp_path: Path, number: signal.Signals, code: int) -> None:
+    (tmp_path / "slow.py").write_text(SLOW)
+    args = ("bench", "run", "--device", "cpu", "--quick", "--workload", "slow.py", "--sizes", "1,2", "--out", "out")
+    process = subprocess.Popen(command(*args), cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    try:
+        assert process.stderr is not None
+        assert process.stderr.readline().startswith("1/2 Slow, 1")
+        time.sleep(0.2)
+        process.send_signal(number)
+        rest = process.communicate(timeout=60)[1]
+        assert process.returncode == code
+    finally:
+        process.kill()
+        process.communicate()
+    assert "Traceback" not in rest
+    if number == signal.SIGINT:
+        assert "stopped; what was measured is in out/cpu-benchmark.txt" in rest
+    value = read(tmp_path / "out" / "cpu-benchmark.json")
+    assert [one["size"] for one in value["measurements"]] == [1] and value["ended"] == ""
+    assert "not finished" in (tmp_path / "out" / "cpu-benchmark.txt").read_text(encoding="utf-8")
+    assert "out/benchmark.html" in batchyard(tmp_path, "bench", "report", "out").stdout
+
+
+# -- compare and report -----------------------------------------------------------------------------------------
+
+
+def test_two_cpu_results_compared_are_labelled_so(measured: Path, tmp_path: Path) -> None:
+    path = str(measured / "out" / "cpu-benchmark.json")
+    args = ("--a-type", "c7i.4xlarge", "--b-type", "no.such", "--prices")
+    done = batchyard(tmp_path, "bench", "compare", path, path, *args)
+    assert "CPU A: c7i.4xlarge, $0.714 an hour" in done.stdout and "CPU B: no.such, ? dollars an hour" in done.stdout
+    assert "no comparison with a GPU" in done.stdout and "1.00x" in done.stdout and "prices: EC2" in done.stdout
+    assert (tmp_path / "benchmark-summary.txt").read_text(encoding="utf-8") == done.stdout
+
+
+def test_results_of_different_workloads(measured: Path, tmp_path: Path) -> None:
+    batchyard(tmp_path, "bench", "run", "--device", "cpu", "--quick", "--only", "fft", "--sizes", "16", "--out", "o")
+    paths = (str(measured / "out" / "cpu-benchmark.json"), "o/cpu-benchmark.json")
+    done = batchyard(tmp_path, "bench", "compare", *paths, code=2)
+    assert "no operation in common: one has triad 1048576, the other fft 16" in done.stderr
+
+
+def test_a_file_cut_short(measured: Path, tmp_path: Path) -> None:
+    whole = (measured / "out" / "cpu-benchmark.json").read_text(encoding="utf-8")
+    (tmp_path / "cut-benchmark.json").write_text(whole[: len(whole) // 2], encoding="utf-8")
+    done = batchyard(tmp_path, "bench", "compare", "cut-benchmark.json", "cut-benchmark.json", code=2)
+    assert "was cut short" in done.stderr
+    assert "was cut short" in batchyard(tmp_path, "bench", "report", ".", code=2).stderr
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "said"),
+    [
+        (("compare", "a.json", "b.json"), 2, "could not read a.json"),
+        (("report", "nowhere"), 2, "there is no such folder"),
+        (("report", "."), 2, "there are no results in it"),
+    ],
+)
+def test_nothing_to_read(tmp_path: Path, args: tuple[str, ...], code: int, said: str) -> None:
+    assert said in batchyard(tmp_path, "bench", *args, code=code).stderr
+
+
+def test_where_the_page_goes(measured: Path, tmp_path: Path) -> None:
+    folder = str(measured / "out")
+    assert batchyard(tmp_path, "bench", "report", folder, "--out", "p.html").stdout == "p.html\n"
+    assert batchyard(tmp_path, "bench", "report", folder, "--out", "-").stdout.startswith("<!doctype html>")
+    done = batchyard(tmp_path, "bench", "report", folder, "--out", "no/such.html", code=3)
+    assert "could not write the report" in done.stderr and "--out" in done.stderr
+
+
+def test_without_numpy_it_says_what_to_install(tmp_path: Path) -> None:
+    # A module that cannot be imported stands in the way of the real one.
+    (tmp_path / "numpy.py").write_text("raise ImportError('No module named numpy')\n")
+    environ: dict[str, Any] = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = batchyard(tmp_path, *QUICK, env=environ, code=3)
+    assert "needs NumPy" in done.stderr and "pip install 'batchyard[bench]'" in done.stderr
+
+
+def test_comparing_and_reporting_need_no_numpy(measured: Path, tmp_path: Path) -> None:
+    (tmp_path / "numpy.py").write_text("raise ImportError('No module named numpy')\n")
+    environ = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    path = str(measured / "out" / "cpu-benchmark.json")
+    batchyard(tmp_path, "bench", "compare", path, path, env=environ)
+    batchyard(tmp_path, "bench", "report", str(measured / "out"), "--out", "p.html", env=environ)
+
+
+def test_help_has_examples(tmp_path: Path) -> None:
+    for args in (("bench",), ("bench", "run"), ("bench", "compare"), ("bench", "report")):
+        assert "batchyard bench" in batchyard(tmp_path, *args, "--help").stdout

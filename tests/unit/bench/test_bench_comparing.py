@@ -1,0 +1,158 @@
+"""Two results side by side: speed-ups, dollars, break-even; and what is not known is never made up."""
+
+from __future__ import annotations
+
+import pytest
+from bench_values import measurement, on_gpu
+from bench_values import results as made
+
+from batchyard.bench import comparing, prices, tables
+from batchyard.bench.results import Outcome, Results
+from batchyard.errors import BadInput
+
+LISTED = prices.listed()
+
+
+def pair(
+    times: tuple[tuple[int, float, float, float], ...] = ((1000, 1.0, 0.1, 0.5),), **more: object
+) -> tuple[Results, Results]:
+    """(size, CPU seconds, GPU seconds, GPU seconds with copies)."""
+    ours = [measurement(size=size, seconds=cpu) for size, cpu, _, _ in times]
+    theirs = [on_gpu(one, bare, copied) for one, (_, _, bare, copied) in zip(ours, times, strict=True)]
+    return (
+        made("cpu", *ours, **{"instance_type": "c7i.4xlarge", **more}),
+        made("gpu", *theirs, **{"instance_type": "g5.xlarge", **more}),
+    )
+
+
+def text_of(value: comparing.Comparison) -> str:
+    return tables.comparison_text(value, LISTED.source, prices=True)
+
+
+def test_speed_up_counts_the_copies_and_dollars_the_instance() -> None:
+    value = comparing.compare(*pair(), LISTED)
+    row = value.rows[0]
+    assert row.speed_up == pytest.approx(2) and row.bare_speed_up == pytest.approx(10)
+    assert row.first_usd == pytest.approx(1000 * 1.0 / 3600 * 0.714)
+    assert row.second_usd == pytest.approx(1000 * 0.5 / 3600 * 1.006)
+    assert value.pick(row) == "GPU (cheaper)"
+    assert value.total_s() == pytest.approx((1.0, 0.5))
+    text = text_of(value)
+    assert "CPU: c7i.4xlarge, $0.714 an hour" in text and "2.00x" in text and "2026-08-22" in text
+
+
+def test_faster_and_still_not_the_one_to_pick() -> None:
+    value = comparing.compare(*pair(((1000, 1.0, 0.1, 0.9),)), LISTED)
+    assert value.rows[0].speed_up and value.rows[0].speed_up > 1
+    assert value.pick(value.rows[0]) == "CPU (cheaper)"
+
+
+def test_the_order_of_the_files_does_not_matter() -> None:
+    cpu, gpu = pair()
+    swapped = comparing.compare(gpu, cpu, LISTED, "p4d.24xlarge", "m5.xlarge")
+    assert (swapped.first.device, swapped.second.device) == ("cpu", "gpu")
+    assert (swapped.first.instance_type, swapped.second.instance_type) == ("m5.xlarge", "p4d.24xlarge")
+    assert any("one of 8 GPUs was used" in note for note in swapped.notes)
+
+
+@pytest.mark.parametrize("instance", [None, "x9.nano"])
+def test_an_unknown_price_is_a_question_mark(instance: str | None) -> None:
+    value = comparing.compare(*pair(instance_type=instance), LISTED)
+    row = value.rows[0]
+    assert row.first_usd is row.second_usd is None
+    assert value.total_usd() == (None, None) and value.pick(row) == "GPU (faster)"
+    text = text_of(value)
+    assert "$" not in text.split("\n\n")[1].replace("$/1000", "") and " ? " in text
+    assert any("?" in note for note in value.notes)
+
+
+def test_a_price_of_the_users_own_wins() -> None:
+    own = prices.with_own(LISTED, ["g5.xlarge=0.5", "x9.nano=2"])
+    assert own.of("g5.xlarge") == 0.5 and own.of("x9.nano") == 2 and own.of("c7i.4xlarge") == 0.714
+    assert own.of("nothing") is None and own.of(None) is None
+    assert "given: g5.xlarge 0.5" in own.source
+    assert prices.listed(spot=True).of("g5.xlarge") == 0.5302
+
+
+@pytest.mark.parametrize("given", ["g5.xlarge", "g5.xlarge=", "=1", "g5.xlarge=nan", "g5.xlarge=-1", "g5.xlarge=cheap"])
+def test_a_price_that_is_none(given: str) -> None:
+    with pytest.raises(BadInput, match="TYPE=DOLLARS"):
+        prices.with_own(LISTED, [given])
+
+
+def test_break_even_is_interpolated_between_two_named_points() -> None:
+    # Speed-ups 0.5 and 2: even in the middle, on logarithmic axes.
+    value = comparing.compare(*pair(((100, 1.0, 1.0, 2.0), (10_000, 4.0, 1.0, 2.0))), LISTED)
+    even = value.break_evens[0]
+    assert even.size == pytest.approx(1000)
+    assert even.says == "from about 1,000: 0.50x at 100 x 100, 2.00x at 10000 x 10000"
+
+
+@pytest.mark.parametrize(
+    ("times", "said"),
+    [
+        (((1, 2.0, 1.0, 1.0), (2, 3.0, 1.0, 1.0)), "wins at all sizes measured, 1 x 1 to 2 x 2"),
+        (((1, 0.5, 1.0, 1.0), (2, 0.9, 1.0, 1.0)), "does not win at any size measured, 1 x 1 to 2 x 2"),
+        (((1, 2.0, 1.0, 1.0), (2, 0.5, 1.0, 1.0)), "wins at small sizes only"),
+    ],
+)
+def test_no_break_even_is_made_up_beyond_what_was_measured(
+    times: tuple[tuple[int, float, float, float], ...], said: str
+) -> None:
+    even = comparing.compare(*pair(times), LISTED).break_evens[0]
+    assert even.size is None and even.says == said
+
+
+def test_results_with_nothing_in_common_are_refused() -> None:
+    with pytest.raises(BadInput, match="no operation in common: one has matmul 1000, the other blur 7"):
+        comparing.compare(made("cpu"), made("gpu", measurement("blur", 7)), LISTED)
+
+
+def test_what_only_one_has_is_listed_and_not_counted() -> None:
+    cpu, gpu = pair()
+    more = made("cpu", *cpu.measurements, measurement("blur", 9, 100.0), instance_type="c7i.4xlarge")
+    value = comparing.compare(more, gpu, LISTED)
+    assert value.alone == (("CPU", "Blur, 9 x 9"),) and value.total_s()[0] == pytest.approx(1)
+    assert "Blur, 9 x 9: only CPU has it" in text_of(value)
+
+
+def test_other_inputs_are_not_compared() -> None:
+    cpu, _ = pair()
+    gpu = made("gpu", on_gpu(measurement(inputs_crc=18), 0.1, 0.2))
+    value = comparing.compare(cpu, gpu, LISTED)
+    assert value.rows[0].speed_up is None and value.counted == []
+    assert "not compared: not the same inputs" in text_of(value)
+
+
+def test_a_failed_side_is_not_compared_and_says_why() -> None:
+    cpu, _ = pair()
+    failed = measurement(outcome=Outcome.FAILED, reason="5 of 9 values are NaN or infinite", warm_s=())
+    text = text_of(comparing.compare(cpu, made("gpu", failed), LISTED))
+    assert "not compared: GPU failed: 5 of 9 values are NaN" in text
+
+
+def test_two_cpus_are_never_called_a_gpu() -> None:
+    a, b = made("cpu", measurement(seconds=2.0)), made("cpu", measurement(seconds=1.0), instance_type="c7i.4xlarge")
+    value = comparing.compare(a, b, LISTED)
+    text = text_of(value)
+    assert (value.first.label, value.second.label) == ("CPU A", "CPU B")
+    assert "both are CPU results: this is no comparison with a GPU" in text
+    assert "GPU" not in text.replace("no comparison with a GPU", "")
+
+
+def test_interrupted_and_quick_results_say_so() -> None:
+    cpu, gpu = pair(ended="", is_quick=True)
+    notes = comparing.compare(cpu, gpu, LISTED).notes
+    assert any("interrupted" in note for note in notes) and any("--quick" in note for note in notes)
+
+
+def test_a_small_difference_is_none() -> None:
+    a, b = made("cpu", measurement(seconds=1.0)), made("cpu", measurement(seconds=1.03))
+    value = comparing.compare(a, b, LISTED)
+    assert value.pick(value.rows[0]) == "either"
+
+
+def test_the_list_of_prices_has_its_date_and_source() -> None:
+    assert "2026-08-22" in LISTED.source and "us-east-1" in LISTED.source and "https://" in LISTED.source
+    assert LISTED.gpus["g5.xlarge"] == 1 and LISTED.gpus["c7i.4xlarge"] == 0
+    assert all(usd > 0 for usd in LISTED.usd_h.values())

@@ -1,0 +1,199 @@
+"""Files of the benchmark: results that survive, workloads of a user's own, and the mistakes in both."""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+
+import pytest
+from bench_values import measurement, toy, way
+from bench_values import results as made
+
+from batchyard.bench import book, loading, running, tables
+from batchyard.bench.book import Book
+from batchyard.bench.results import Measurement, Outcome
+from batchyard.errors import BadInput, Surroundings
+
+
+def test_three_files_are_kept(tmp_path: Path) -> None:
+    kept = Book(tmp_path / "new" / "folder", "cpu")
+    kept.open()
+    kept.keep(made())
+    names = sorted(path.name for path in kept.folder.iterdir())
+    assert names == ["cpu-benchmark.csv", "cpu-benchmark.json", "cpu-benchmark.txt"]
+    assert book.read(kept.json_path) == made()
+
+
+def test_an_older_result_is_put_aside(tmp_path: Path) -> None:
+    for ended in ("first", "second"):
+        kept = Book(tmp_path, "cpu")
+        kept.open()
+        kept.keep(made(ended=ended))
+    assert [path.name for path in kept.put_aside][:1] == ["cpu-benchmark.json.old"]
+    assert book.read(tmp_path / "cpu-benchmark.json.old").ended == "first"
+    assert [results.ended for _, results in book.read_folder(tmp_path)] == ["second"]
+
+
+def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(Surroundings, match="could not write the results") as caught:
+        Book(tmp_path / "file", "cpu").open()
+    assert "--out" in caught.value.hint
+
+
+def test_reading_a_folder(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="no results in it"):
+        book.read_folder(tmp_path)
+    with pytest.raises(BadInput, match="no such folder"):
+        book.read_folder(tmp_path / "none")
+    (tmp_path / "package.json").write_text("{}")
+    with pytest.raises(BadInput, match="no results in it"):
+        book.read_folder(tmp_path)
+    # One of ours that was cut short is an error, not overlooked.
+    (tmp_path / "cpu-benchmark.json").write_text('{"form')
+    with pytest.raises(BadInput, match="cut short"):
+        book.read_folder(tmp_path)
+
+
+def test_a_file_that_is_no_text(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(BadInput, match="not text"):
+        book.read(tmp_path / "a.json")
+    with pytest.raises(BadInput, match="No such file"):
+        book.read(tmp_path / "none.json")
+
+
+# -- text and CSV -----------------------------------------------------------------------------------------------
+
+
+def test_the_table_names_the_fastest_and_what_was_wrong() -> None:
+    failed = measurement("blur", 5, outcome=Outcome.FAILED, reason="3 of 9 values are NaN or infinite", warm_s=())
+    text = tables.run_text(made("cpu", measurement(seconds=0.0123), failed, missing={"OpenCV": "not installed"}))
+    assert "NumPy, matmul" in text and "12.3 ms" in text and "163 GFLOP/s" in text and "33 %" in text
+    assert "Blur, 5 x 5: FAILED: 3 of 9 values are NaN" in text
+    assert "PyTorch, mm FAILED: RuntimeError: no" in text
+    assert "not tried, and might be faster: OpenCV: not installed" in text
+    assert "OpenCV, gemm" not in text
+    assert "OpenCV, gemm" in tables.run_text(made(), all_candidates=True)
+
+
+def test_noise_is_said_aloud() -> None:
+    quiet, noisy = measurement(warm_s=(1.0, 1.01, 1.02)), measurement(size=2, warm_s=(1.0, 1.2, 1.5))
+    assert "warning" not in tables.run_text(made("cpu", quiet))
+    text = tables.run_text(made("cpu", quiet, noisy))
+    assert "warning: 1 of 2 spread by more than 15 %" in text and " !" in text
+
+
+def test_an_unfinished_run_says_so() -> None:
+    assert "not finished" in tables.run_text(made(ended=""))
+    assert "nothing has been measured yet" in tables.run_text(made(ended="", measurements=()))
+
+
+def test_csv_has_all_of_it() -> None:
+    rows = list(csv.DictReader(io.StringIO(tables.csv_text(made()))))
+    assert rows[0]["workload"] == "matmul" and float(rows[0]["median_s"]) == 1.0 and rows[0]["calls"] == "3"
+    assert list(rows[0]) == list(tables.CSV_HEAD)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(None, "-"), (2.5e-6, "2.50 µs"), (9.996e-4, "1.00 ms"), (0.0123, "12.3 ms"), (1.5, "1.50 s"), (7200, "2h")],
+)
+def test_times(seconds: float | None, text: str) -> None:
+    assert tables.time_text(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("usd", "text"), [(None, "?"), (0.0, "$0"), (12.345, "$12.35"), (0.0123, "$0.012"), (2e-7, "$2.0e-07")]
+)
+def test_dollars(usd: float | None, text: str) -> None:
+    assert tables.dollars_text(usd) == text
+
+
+# -- workloads of one's own -------------------------------------------------------------------------------------
+
+MINE = """
+import numpy as np
+from batchyard.bench import Candidate, Workload
+
+WORKLOAD = Workload(
+    name="{name}", title="Mine", sizes={sizes}, inputs=lambda size, rng: {{"x": rng.random(size)}},
+    reference=lambda size, given: given["x"], candidates=(Candidate("", "{kit}", lambda kit, size: lambda x: x),),
+)
+"""
+
+
+def mine(folder: Path, name: str = "mine", sizes: str = "(3,)", kit: str = "numpy") -> Path:
+    path = folder / "mine.py"
+    path.write_text(MINE.format(name=name, sizes=sizes, kit=kit))
+    return path
+
+
+def test_a_workload_of_ones_own(tmp_path: Path) -> None:
+    (workload,) = loading.from_file(mine(tmp_path))
+    assert workload.name == "mine" and workload.sizes_for(quick=True) == (3,)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [({"name": "My Own"}, "is no name"), ({"sizes": "()"}, "no sizes"), ({"kit": "jax"}, "no such library 'jax'")],
+)
+def test_mistakes_in_it_are_told(tmp_path: Path, changes: dict[str, str], said: str) -> None:
+    with pytest.raises(BadInput, match=said):
+        loading.from_file(mine(tmp_path, **changes))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("x = 1\n", "no workload"),
+        ("x = (\n", "mine.py:1: "),
+        ("import nonsuch\n", "nonsuch"),
+        ("1 / 0\n", "ZeroDivision"),
+    ],
+)
+def test_a_file_that_is_none(tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(text)
+    with pytest.raises(BadInput, match=said):
+        loading.from_file(path)
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="no such file"):
+        loading.from_file(tmp_path / "none.py")
+    with pytest.raises(BadInput, match="not a Python file"):
+        loading.from_file(tmp_path / "none.txt")
+
+
+def test_choosing() -> None:
+    ours = loading.ours()
+    assert [one.name for one in loading.select(ours, ["conv*", "blur"])] == [
+        "convolution",
+        "convolution-batch2",
+        "blur",
+    ]
+    assert loading.select(ours, []) == ours
+    with pytest.raises(BadInput, match="no such workload") as caught:
+        loading.select(ours, ["matmull"])
+    assert caught.value.hint == "did you mean matmul?"
+    with pytest.raises(BadInput, match="two workloads are called matmul"):
+        loading.select([*ours, toy(way("a", abs), name="matmul")], [])
+
+
+def test_smallest_sizes_first() -> None:
+    workload = toy(way("a", abs), sizes=(9, 3), quick_sizes=(1,))
+    assert [size for _, size in running.planned([workload], "cpu", (), False)] == [3, 9]
+    assert [size for _, size in running.planned([workload], "cpu", (), True)] == [1]
+    assert [size for _, size in running.planned([workload], "cpu", (5, 5, 2), True)] == [2, 5]
+    assert running.planned([toy(way("a", abs), kinds=("gpu",))], "cpu", (), False) == []
+
+
+def test_the_peak_of_bytes_is_that_of_the_largest_triad() -> None:
+    def triad(size: int, seconds: float) -> Measurement:
+        return measurement("triad", size, seconds, is_about_bytes=True, traffic_bytes=12e9)
+
+    peak = running.peak_of([triad(10, 0.1), triad(100, 1.0), measurement(size=1000, seconds=0.01)])
+    assert peak.gbytes_s == pytest.approx(12) and peak.gflops == pytest.approx(200)
+    assert running.peak_of([]).gflops is None

@@ -1,0 +1,231 @@
+"""One operation, measured: the fastest right candidate is kept, and nothing that goes wrong takes the rest with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from bench_values import Ticks, doubled, toy, way, with_numpy
+
+from batchyard.bench import measuring
+from batchyard.bench.checking import Check
+from batchyard.bench.discovery import Found
+from batchyard.bench.kits import Kit
+from batchyard.bench.measuring import Bench, measure, too_large
+from batchyard.bench.results import Measurement, Outcome
+from batchyard.bench.timing import Effort
+from batchyard.bench.workload import Candidate, Sample, Workload
+
+EFFORT = Effort(least=2, most=4, budget_s=1.0)
+
+
+def lasting(clock: Ticks, seconds: float, then: Callable[[Any], Any] = doubled) -> Callable[[Any], Any]:
+    def function(x: Any) -> Any:
+        clock.pass_(seconds)
+        return then(x)
+
+    return function
+
+
+def measured(workload: Workload, clock: Ticks | None = None, size: int = 8, **more: Any) -> Measurement:
+    bench = Bench(more.pop("found", None) or with_numpy(), EFFORT, clock=clock or Ticks(), **more)
+    return measure(workload, size, bench)
+
+
+def test_the_fastest_is_kept_and_named_and_the_others_are_on_record() -> None:
+    clock = Ticks()
+    one = measured(
+        toy(way("slow", lasting(clock, 0.4)), way("fast", lasting(clock, 0.1)), way("middle", lasting(clock, 0.11))),
+        clock,
+    )
+    assert one.outcome is Outcome.OK and one.candidate == "NumPy, fast"
+    assert one.median_s == pytest.approx(0.1) and one.cold_s == pytest.approx(0.1)
+    tried = {trial.candidate: trial for trial in one.tried}
+    assert len(tried["NumPy, fast"].warm_s) == len(tried["NumPy, middle"].warm_s) == 4
+    # Too far behind to be measured thoroughly, unless all are.
+    assert len(tried["NumPy, slow"].warm_s) == 2
+
+
+def test_with_all_candidates_each_is_measured_thoroughly() -> None:
+    clock = Ticks()
+    one = measured(toy(way("slow", lasting(clock, 0.4)), way("fast", lasting(clock, 0.1))), clock, measures_all=True)
+    assert [len(trial.warm_s) >= EFFORT.least for trial in one.tried] == [True, True]
+
+
+def test_a_wrong_result_never_wins() -> None:
+    clock = Ticks()
+    one = measured(toy(way("wrong", lasting(clock, 0.01, lambda x: x)), way("right", lasting(clock, 1.0))), clock)
+    assert one.candidate == "NumPy, right"
+    assert one.tried[0].outcome is Outcome.FAILED and "wrong by 0.5" in one.tried[0].reason
+
+
+@pytest.mark.parametrize(
+    ("function", "outcome", "said"),
+    [
+        (lambda x: x * np.float32("nan"), Outcome.FAILED, "8 of 8 values are NaN or infinite"),
+        (lambda x: x[:3] * 2, Outcome.FAILED, "its shape is (3,), and should be (8,)"),
+        (lambda x: 1 / 0, Outcome.FAILED, "ZeroDivisionError"),
+        (lambda x: (_ for _ in ()).throw(MemoryError("no")), Outcome.SKIPPED, "out of memory"),
+        (
+            lambda x: (_ for _ in ()).throw(RuntimeError("CUDA out of memory. Tried")),
+            Outcome.SKIPPED,
+            "CUDA out of memory",
+        ),
+        (lambda x: (_ for _ in ()).throw(ImportError("no", name="cv2")), Outcome.SKIPPED, "it needs cv2"),
+    ],
+)
+def test_what_goes_wrong_is_told_and_the_others_still_count(
+    function: Callable[[Any], Any], outcome: Outcome, said: str
+) -> None:
+    alone = measured(toy(way("bad", function)))
+    assert alone.outcome is outcome and said in alone.reason and alone.warm_s == ()
+    beside = measured(toy(way("bad", function), way("good", doubled)))
+    assert beside.outcome is Outcome.OK and beside.candidate == "NumPy, good"
+    assert beside.tried[0].outcome is outcome and said in beside.tried[0].reason
+
+
+def test_an_interrupt_is_not_swallowed() -> None:
+    def stop(x: Any) -> Any:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        measured(toy(way("stopped", stop)))
+
+
+def test_a_candidate_that_fails_later_keeps_what_was_measured() -> None:
+    calls = 0
+
+    def twice(x: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls > 6:
+            raise RuntimeError("worn out")
+        return x * 2
+
+    one = measured(toy(way("tired", twice)), Ticks())
+    assert one.outcome is Outcome.OK and "worn out" in one.reason and one.warm_s
+
+
+def test_inputs_that_cannot_be_made() -> None:
+    one = measured(toy(way("a", doubled), inputs=lambda size, rng: {"x": [1, 2]}))
+    assert one.outcome is Outcome.FAILED and "dictionary of NumPy arrays" in one.reason
+
+
+def test_what_does_not_fit_is_skipped_with_the_reason() -> None:
+    one = measured(toy(way("a", doubled), memory_bytes=lambda n: 2.0**60))
+    assert one.outcome is Outcome.SKIPPED and "1073741824.0 GiB of memory" in one.reason
+    assert too_large(100, 116, "") == "" and too_large(None, 1, "") == "" and too_large(100, None, "") == ""
+    assert too_large(2**30, 2**29, "the device has") == "it needs 1.0 GiB of memory, and the device has 0.5 GiB free"
+
+
+def test_no_library_for_it() -> None:
+    found = Found("gpu", {}, {"PyTorch": "not installed (pip install torch)"})
+    one = measured(toy(way("a", doubled, kit="torch")), found=found)
+    assert one.outcome is Outcome.SKIPPED and one.reason == "it needs PyTorch (not installed (pip install torch))"
+    one = measured(toy(way("a", doubled)), found=Found("gpu"))
+    assert one.reason == "there is no way to do it on a GPU"
+
+
+def test_inputs_depend_on_seed_name_and_size_alone() -> None:
+    crcs = [
+        measured(workload, size=size, seed=seed).inputs_crc
+        for workload, size, seed in (
+            (toy(way("a", doubled)), 8, 0),
+            (toy(way("b", doubled)), 8, 0),
+            (toy(way("a", doubled)), 8, 1),
+            (toy(way("a", doubled)), 9, 0),
+            (toy(way("a", doubled), name="other"), 8, 0),
+        )
+    ]
+    assert crcs[0] == crcs[1] and len(set(crcs)) == 4
+
+
+def test_what_is_far_behind_is_not_tried_at_the_next_size() -> None:
+    clock = Ticks()
+    workload = toy(way("slow", lasting(clock, 9.0)), way("fast", lasting(clock, 0.1)))
+    bench = Bench(with_numpy(), EFFORT, clock=clock)
+    measure(workload, 8, bench)
+    one = measure(workload, 16, bench)
+    assert one.tried[0].reason == "far behind at a smaller size"
+    bench.measures_all = True
+    assert measure(workload, 16, bench).tried[0].warm_s
+
+
+class FarKit(Kit):
+    """A device whose copies take a second each."""
+
+    has_own_memory = True
+
+    def __init__(self, clock: Ticks) -> None:
+        super().__init__("numpy", "NumPy", np, "0")
+        self.clock = clock
+        self.waited = 0
+
+    def to_device(self, held: Any) -> Any:
+        self.clock.pass_(1)
+        return held
+
+    def to_host(self, result: Any) -> Any:
+        self.clock.pass_(2)
+        return result
+
+    def synchronise(self) -> None:
+        self.waited += 1
+        self.clock.pass_(0.5)
+
+
+def test_copies_are_measured_apart_and_every_call_is_waited_for() -> None:
+    clock = Ticks()
+    kit = FarKit(clock)
+    workload = toy(way("a", lasting(clock, 0.25)))
+    one = measured(workload, clock, found=Found("gpu", {"numpy": kit}))
+    # The device works on after a call has returned: only waiting for it shows the time.
+    assert one.median_s == pytest.approx(0.75)
+    assert one.copied_s == pytest.approx(1.5 + 0.75 + 2)
+    assert one.to_device_s == pytest.approx(1.5) and one.to_host_s == pytest.approx(2)
+    assert kit.waited > len(one.warm_s)
+    inside = measured(toy(way("a", doubled), copies_included=True), clock, found=Found("gpu", {"numpy": kit}))
+    assert inside.with_copies_s == ()
+
+
+def test_time_is_accounted_for() -> None:
+    clock = Ticks()
+    bench = Bench(with_numpy(), EFFORT, clock=clock)
+
+    def slow_inputs(size: int, rng: np.random.Generator) -> dict[str, Any]:
+        clock.pass_(7)
+        return {"x": rng.random(size, dtype=np.float32)}
+
+    measure(toy(way("a", lasting(clock, 0.5)), inputs=slow_inputs), 8, bench)
+    assert bench.inputs.spent_s == 7 and bench.calls.spent_s == pytest.approx(clock.now - 7)
+
+
+def test_checks() -> None:
+    check = Check(Sample([((0, slice(2)), np.array([1.0, 2.0]))]), 0.1)
+    assert check(np.array([[1.0, 2.1], [9, 9]])).problem == ""
+    assert check(np.array([[1.0, 2.3], [9, 9]])).error == pytest.approx(0.15)
+    assert "NaN" in check(np.array([[1.0, 2.0], [9, np.inf]])).problem
+    assert Check(np.zeros(3), 0.0)(np.zeros(3)).error == 0
+
+
+def test_names() -> None:
+    assert measuring.name_of(way("tiles", doubled, kit="cv2")) == "OpenCV, tiles"
+    assert measuring.name_of(way("", doubled)) == "NumPy"
+
+
+def test_what_would_take_minutes_is_left_out_and_says_so() -> None:
+    clock = Ticks()
+
+    def by_size(per_element: float) -> Callable[[Kit, int], Callable[[Any], Any]]:
+        return lambda kit, size: lambda x: lasting(clock, per_element * size)(x)
+
+    workload = toy(
+        Candidate("fast", "numpy", by_size(0.001)), Candidate("endless", "numpy", by_size(0.1)), quick_sizes=(2, 4)
+    )
+    one = measured(workload, clock, size=100)
+    assert one.candidate == "NumPy, fast"
+    assert one.tried[1].reason == "100x behind at 4; a call would take about 10 s"
+    # At a size where it costs nothing to try, everything is tried.
+    assert measured(workload, clock, size=8).tried[1].warm_s

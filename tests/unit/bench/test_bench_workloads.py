@@ -1,0 +1,170 @@
+"""Every candidate of every workload is right, with whatever is installed; CuPy's through a NumPy that stands in for it.
+
+No GPU is needed: PyTorch computes on the CPU through the code that serves CUDA, OpenCL on PoCL where that is there.
+"""
+
+from __future__ import annotations
+
+import importlib
+from functools import cache
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from batchyard.bench import discovery, loading
+from batchyard.bench.kits import CupyKit, Kit, OpenClKit, TorchKit
+from batchyard.bench.measuring import Bench, measure, name_of
+from batchyard.bench.results import Outcome
+from batchyard.bench.timing import Effort
+from batchyard.bench.workload import Candidate, Workload
+from batchyard.bench.workloads import convolution, images
+from batchyard.errors import BadInput
+
+ONCE = Effort(least=1, most=1, budget_s=0.0)
+#: small, and not a multiple of any tile
+SIZES = {
+    "matmul": (1, 33),
+    "convolution": (12, 70, 131),
+    "convolution-batch2": (34,),
+    "blur": (48, 97),
+    "images": (1, 3),
+    "fft": (8, 15, 60),
+    "triad": (4, 70_000),
+    "copy-to-device": (1,),
+    "copy-to-host": (1,),
+    "backprojection": (7, 40),
+}
+WORKLOADS = {one.name: one for one in loading.ours()}
+PAIRS = [(workload, candidate) for workload in WORKLOADS.values() for candidate in workload.candidates]
+
+
+@cache
+def kit_of(key: str) -> Kit | str:
+    """Or the reason why there is none."""
+    if key == "cupy":
+        return CupyKit(cupy_like(), lambda name: importlib.import_module(name.replace("cupyx.", "")))
+    found = discovery.find("cpu", [key], 2)
+    return found.kits.get(key) or "; ".join(found.missing.values())
+
+
+def cupy_like() -> Any:
+    """What CuPy has and NumPy has not, on top of NumPy."""
+    pool = SimpleNamespace(total_bytes=lambda: 1234, free_all_blocks=lambda: None)
+    stream = SimpleNamespace(synchronize=lambda: None)
+    runtime = SimpleNamespace(
+        memGetInfo=lambda: (2**40, 2**40), getDeviceCount=lambda: 1, getDeviceProperties=lambda n: {"name": b"NumPy"}
+    )
+    own = {
+        "asnumpy": np.asarray,
+        "fuse": lambda function: function,
+        "get_default_memory_pool": lambda: pool,
+        "cuda": SimpleNamespace(
+            runtime=runtime, get_current_stream=lambda: stream, Device=lambda: SimpleNamespace(id=0)
+        ),
+    }
+    return SimpleNamespace(
+        **{name: getattr(np, name) for name in dir(np) if not name.startswith("_")}, **own, __version__="0"
+    )
+
+
+@pytest.mark.parametrize(("workload", "candidate"), PAIRS, ids=[f"{w.name}-{name_of(c)}" for w, c in PAIRS])
+def test_a_candidate_is_right(workload: Workload, candidate: Candidate) -> None:
+    kit = kit_of(candidate.kit)
+    if isinstance(kit, str):
+        pytest.skip(kit)
+    if "pinned" in candidate.name:
+        pytest.skip("pinned memory needs CUDA")
+    if candidate.name.startswith("gaussian_filter") and isinstance(kit_of("scipy"), str):
+        pytest.skip("it needs SciPy")
+    if workload.name == "images" and candidate.kit == "torch" and isinstance(kit_of("cv2"), str):
+        pytest.skip("it needs OpenCV")
+    kind = candidate.kinds[0]
+    only = Workload(**{**{name: getattr(workload, name) for name in workload.__slots__}, "candidates": (candidate,)})
+    bench = Bench(discovery.Found(kind, {candidate.kit: kit}), ONCE)
+    for size in SIZES[workload.name]:
+        if candidate.kit == "opencl" and workload.name == "triad" and size % 4:
+            continue
+        one = measure(only, size, bench)
+        assert (one.outcome, one.reason) == (Outcome.OK, "")
+        assert one.warm_s and one.inputs_crc is not None
+
+
+def test_every_workload_is_tried_here() -> None:
+    assert set(SIZES) == set(WORKLOADS)
+
+
+def test_numpy_alone_runs_all_that_needs_no_pictures_and_no_gpu() -> None:
+    for workload in WORKLOADS.values():
+        if "cpu" in workload.kinds and workload.name != "images":
+            assert any(one.kit == "numpy" for one in workload.candidates), workload.name
+
+
+def test_the_reference_of_the_convolutions_is_right() -> None:
+    """Against loops that a reader can check."""
+    size = 8
+    given = convolution.inputs(1, size, np.random.default_rng(0))
+
+    def layer(image: Any, weights: Any, bias: Any) -> Any:
+        padded = np.pad(image, ((0, 0), (1, 1), (1, 1)))
+        out = np.empty((len(weights), size, size))
+        for o in range(len(weights)):
+            for y in range(size):
+                for x in range(size):
+                    out[o, y, x] = max(0.0, (padded[:, y : y + 3, x : x + 3] * weights[o]).sum() + bias[o])
+        return out
+
+    deep = layer(layer(given["image"][0].astype(float), given["w1"], given["b1"]), given["w2"], given["b2"])
+    expected = deep.reshape(32, 4, 2, 4, 2).max(axis=(2, 4))
+    for index, part in convolution.reference(size, given).parts:
+        np.testing.assert_allclose(part, expected[index[1:]], rtol=1e-12)
+
+
+def test_pictures_of_a_folder(tmp_path: Path) -> None:
+    codec = kit_of("cv2") if not isinstance(kit_of("cv2"), str) else kit_of("pillow")
+    if isinstance(codec, str):
+        pytest.skip("it needs OpenCV or Pillow")
+    made = images.made(2, np.random.default_rng(0))
+    for name, data in made.items():
+        (tmp_path / f"{name}.JPG").write_bytes(data.tobytes())
+    (tmp_path / "notes.txt").write_text("no picture")
+    workload = images.workload(tmp_path)
+    assert workload.sizes == (2,)
+    one = measure(workload, 2, Bench(discovery.Found("cpu", {codec.key: codec}), ONCE))
+    assert one.outcome is Outcome.OK and one.label == "2 pictures"
+
+
+@pytest.mark.parametrize(("name", "said"), [("none", "No such file"), ("empty", "no pictures")])
+def test_a_folder_without_pictures(tmp_path: Path, name: str, said: str) -> None:
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(BadInput, match=said):
+        images.workload(tmp_path / name)
+
+
+def test_cuda_through_pytorch_waits_and_counts() -> None:
+    """The calls that the code makes on CUDA, on a stand-in that notes them."""
+    noted: list[str] = []
+    cuda = SimpleNamespace(
+        synchronize=lambda device: noted.append("synchronize"),
+        mem_get_info=lambda device: (5, 10),
+        reset_peak_memory_stats=lambda device: noted.append("reset"),
+        max_memory_allocated=lambda device: 7,
+        empty_cache=lambda: noted.append("empty"),
+        get_device_name=lambda device: "Some GPU",
+    )
+    kit = TorchKit(SimpleNamespace(__version__="2", cuda=cuda), "cuda:0")
+    kit.synchronise()
+    kit.reset_peak()
+    kit.tidy()
+    assert noted == ["synchronize", "reset", "empty"]
+    assert (kit.free_bytes(), kit.peak_bytes(), kit.kind, kit.has_own_memory) == (5, 7, "gpu", True)
+
+
+def test_opencl_on_pocl_is_a_way_to_use_the_cpu() -> None:
+    kit = kit_of("opencl")
+    if isinstance(kit, str):
+        pytest.skip(kit)
+    assert isinstance(kit, OpenClKit) and kit.kind == "cpu" and not kit.has_own_memory
+    assert kit.device_name and kit.about["platform"]
