@@ -1,0 +1,111 @@
+"""Reads CloudFormation templates as values, and fills in what their functions would."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from batchyard import infra
+
+REPOSITORY = Path(__file__).parents[2]
+BENCHMARK = REPOSITORY / "gpu-batch-benchmark.yaml"
+
+Template = dict[str, Any]
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML with CloudFormation's short tags, as the long form that they stand for."""
+
+
+def _function(loader: yaml.SafeLoader, suffix: str, node: yaml.Node) -> Any:
+    value: Any
+    if isinstance(node, yaml.ScalarNode):
+        value = loader.construct_scalar(node)
+    elif isinstance(node, yaml.SequenceNode):
+        value = loader.construct_sequence(node, deep=True)
+    else:
+        assert isinstance(node, yaml.MappingNode)
+        value = loader.construct_mapping(node, deep=True)
+    if suffix == "GetAtt" and isinstance(value, str):
+        value = value.split(".", 1)
+    return {suffix if suffix in ("Ref", "Condition") else f"Fn::{suffix}": value}
+
+
+_Loader.add_multi_constructor("!", _function)
+
+
+def parse(text: str) -> Template:
+    loaded: Template = yaml.load(text, Loader=_Loader)  # a SafeLoader with tags
+    return loaded
+
+
+@cache
+def text(name: str) -> str:
+    return BENCHMARK.read_text(encoding="utf-8") if name == "gpu-batch-benchmark" else infra.template(name)
+
+
+@cache
+def template(name: str) -> Template:
+    return parse(text(name))
+
+
+def nodes(value: Any) -> Iterator[Any]:
+    """The value and all that is in it."""
+    yield value
+    children = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    for child in children:
+        yield from nodes(child)
+
+
+def resources(name: str, kind: str) -> dict[str, Any]:
+    """The properties of a template's resources of one type, by their names."""
+    found = template(name)["Resources"].items()
+    return {key: resource["Properties"] for key, resource in found if resource["Type"] == kind}
+
+
+def imports(name: str) -> set[str]:
+    return {
+        render(node["Fn::ImportValue"], {"Env": "ENV"})
+        for node in nodes(template(name))
+        if isinstance(node, dict) and "Fn::ImportValue" in node
+    }
+
+
+def exports(name: str) -> set[str]:
+    outputs = template(name)["Outputs"].values()
+    return {render(output["Export"]["Name"], {"Env": "ENV"}) for output in outputs if "Export" in output}
+
+
+def render(value: Any, values: Mapping[str, str]) -> Any:
+    """The value with Ref, GetAtt, Sub, Join and ImportValue filled in; `Name.Attribute` stands for a GetAtt."""
+    if isinstance(value, list):
+        return [render(item, values) for item in value]
+    if not isinstance(value, dict):
+        return value
+    match value:
+        case {"Ref": name}:
+            return values[name]
+        case {"Fn::GetAtt": [name, attribute]}:
+            return values[f"{name}.{attribute}"]
+        case {"Fn::Sub": [pattern, more]}:
+            return substitute(pattern, {**values, **render(more, values)})
+        case {"Fn::Sub": pattern}:
+            return substitute(pattern, values)
+        case {"Fn::Join": [between, parts]}:
+            return between.join(render(parts, values))
+        case {"Fn::ImportValue": name}:
+            return values.get(export := render(name, values), export)
+        case _:
+            return {key: render(item, values) for key, item in value.items()}
+
+
+def substitute(pattern: str, values: Mapping[str, str]) -> str:
+    """What Fn::Sub does: ${Name} is a value, ${!Name} is ${Name}."""
+    return re.sub(
+        r"\$\{(!?)([^}]*)\}", lambda match: f"${{{match[2]}}}" if match[1] else values[match[2].strip()], pattern
+    )
