@@ -60,8 +60,8 @@ class Attempt:
                 first = first or Failure(number, ended.exit_code, ended.was_out_of_memory)
                 self.workspace.disown_outputs()
             else:
-                self.records.succeeded(number, ended.seconds)
                 self.workspace.give_outputs(self.bell.is_too_late)
+                self.records.succeeded(number, ended.seconds)
         return self._failed(first) if first else Verdict(0)
 
     def _failed(self, failure: Failure) -> Verdict:

@@ -1,0 +1,296 @@
+"""Workers that something happens to: reclaims, signals, cut connections, a kill at the worst moment, no permission."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+from cutting_proxy import cutting
+from emulator_endpoint import BATCHYARD, Endpoint, until
+from worker_scene import Scene, exit_codes
+
+#: counts to 20 in `state`, from where the state it finds left off; on SIGTERM it saves and ends well
+COUNTER = """
+n=$(cat ckpt/state 2>/dev/null || echo 0); mkdir -p ckpt; echo "from $n" >> $KEEP/began
+trap 'echo $n > ckpt/state; exit 0' TERM
+if [ "$n" -gt 0 ]; then echo "$n" > out.txt; exit 0; fi
+while true; do n=$((n + 1)); touch $KEEP/counting; sleep 0.05; done
+"""
+
+
+def wait_for(path: Path, within_s: float = 60) -> None:
+    until(path.exists, bool, within_s)
+
+
+# -- reclaims ---------------------------------------------------------------------------------------------------
+
+
+def test_a_reclaimed_child_goes_on_where_it_was(scene: Scene) -> None:
+    commands = ["echo first >> $KEEP/began", COUNTER]
+    address = scene.orders(commands, attempts=3, checkpoint=["ckpt/**"], outputs=["out.txt"])
+    job_id = scene.submit(address, attempts=3)
+    wait_for(scene.folder / "counting")
+    reclaim(scene.endpoint, job_id)
+    job = scene.endpoint.wait(job_id)
+    assert job["status"] == "SUCCEEDED"
+    # By itself, before the host went: asked by the notice alone.
+    assert exit_codes(job) == [75, 0]
+    first, *rest = scene.kept("began")
+    assert first == "first"
+    assert rest[0] == "from 0"
+    assert rest[1] == f"from {scene.files()['out.txt'].strip()}"
+    assert int(scene.files()["out.txt"]) > 0
+    assert scene.done() == [0, 1]
+    markers = [name for name in scene.names("checkpoint/s/0/") if name.endswith(".json")]
+    assert len(markers) == 1
+    assert json.loads(scene.get(f"checkpoint/s/0/{markers[0]}"))["files"] == ["ckpt/state"]
+
+
+def reclaim(endpoint: Endpoint, job_id: str) -> None:
+    done = subprocess.run(
+        [BATCHYARD, "emulate", "reclaim", job_id, "--notice", "60", "--endpoint", endpoint.url],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_checkpoint_that_was_not_saved_whole_is_not_used(scene: Scene) -> None:
+    scene.put("checkpoint/s/0/20250101T000000Z-01/ckpt/state", b"7")
+    scene.put(
+        "checkpoint/s/0/20250101T000000Z-01.json",
+        json.dumps({"command": 0, "attempt": 1, "files": ["ckpt/state"]}).encode(),
+    )
+    scene.put("checkpoint/s/0/20250102T000000Z-02/ckpt/state", b"999")  # and no record of it
+    job = scene.run(scene.orders(command=COUNTER, checkpoint=["ckpt/**"], outputs=["out.txt"]))
+    assert job["status"] == "SUCCEEDED"
+    assert scene.files() == {"out.txt": "7\n"}
+
+
+def test_a_checkpoint_is_for_the_command_that_it_is_of(scene: Scene) -> None:
+    scene.put("checkpoint/s/0/20250101T000000Z-01/ckpt/state", b"7")
+    scene.put(
+        "checkpoint/s/0/20250101T000000Z-01.json",
+        json.dumps({"command": 1, "attempt": 1, "files": ["ckpt/state"]}).encode(),
+    )
+    look = "ls ckpt 2>/dev/null | wc -l >> $KEEP/seen"
+    job = scene.run(scene.orders([look, look, look], checkpoint=["ckpt/**"]))
+    assert job["status"] == "SUCCEEDED"
+    assert scene.kept("seen") == ["0", "1", "1"]
+
+
+# -- signals ----------------------------------------------------------------------------------------------------
+
+
+def test_a_terminated_job_saves_and_is_not_taken_for_done(scene: Scene) -> None:
+    job_id = scene.submit(scene.orders(command=COUNTER, attempts=3, checkpoint=["ckpt/**"]), attempts=3)
+    wait_for(scene.folder / "counting")
+    scene.endpoint.batch.terminate_job(jobId=job_id, reason="enough")
+    job = scene.endpoint.wait(job_id)
+    assert (job["status"], job["statusReason"]) == ("FAILED", "enough")
+    assert exit_codes(job) == [75]
+    assert any(name.endswith("/ckpt/state") for name in scene.names("checkpoint/s/0/"))
+    assert scene.done() == []
+
+
+def test_a_command_that_does_not_listen_is_ended_in_time_to_save(scene: Scene) -> None:
+    command = "trap '' TERM; mkdir ckpt; echo 41 > ckpt/state; touch $KEEP/begun; while true; do sleep 0.1; done"
+    worker = scene.direct(scene.orders(command=command, attempts=2, checkpoint=["ckpt"]), BATCHYARD_STOP_S="6")
+    wait_for(scene.folder / "begun")
+    began = time.monotonic()
+    worker.send_signal(signal.SIGTERM)
+    _, said = worker.communicate(timeout=30)
+    assert time.monotonic() - began < 6
+    assert worker.returncode == 75, said
+    assert "saved 1 file of command 0" in said
+    assert "stopped by SIGTERM; asks for another attempt" in said
+    assert [name.split("/", 1)[1] for name in scene.names("checkpoint/s/0/") if "/" in name] == ["ckpt/state"]
+
+
+def test_a_signal_while_inputs_come_ends_the_worker_at_once(scene: Scene) -> None:
+    scene.put("ws/in", b"x" * 100_000)
+    reached = threading.Event()
+    released = threading.Event()
+
+    def allows(number: int, to_server: bytes, to_client: int) -> bool:
+        if b"/ws/in" in to_server and b"GET" in to_server and b"list-type" not in to_server:
+            reached.set()
+            released.wait(30)
+        return True
+
+    with cutting(scene.endpoint.url, allows) as proxy:
+        worker = scene.direct(scene.orders(command="touch $KEEP/ran", inputs=["in"]), AWS_ENDPOINT_URL_S3=proxy.url)
+        assert reached.wait(30)
+        worker.send_signal(signal.SIGTERM)
+        _, said = worker.communicate(timeout=20)
+        released.set()
+    assert worker.returncode == 75, said
+    assert scene.kept("ran") == []
+    assert "Traceback" not in said
+
+
+def test_the_rules_may_say_that_a_reclaim_is_the_end(scene: Scene) -> None:
+    command = "touch $KEEP/begun; sleep 60"
+    worker = scene.direct(scene.orders(command=command, attempts=2, fail_on=["spot"]))
+    wait_for(scene.folder / "begun")
+    worker.send_signal(signal.SIGTERM)
+    _, said = worker.communicate(timeout=30)
+    assert worker.returncode == 143, said
+
+
+def test_a_command_that_is_done_when_the_signal_comes_is_recorded(scene: Scene) -> None:
+    """SIGTERM while the output goes up: the work is done, so it is given back and not done again."""
+    reached = threading.Event()
+    released = threading.Event()
+
+    def allows(number: int, to_server: bytes, to_client: int) -> bool:
+        if b"PUT " in to_server and b"/ws/out" in to_server:
+            reached.set()
+            released.wait(30)
+        return True
+
+    with cutting(scene.endpoint.url, allows) as proxy:
+        commands = ["echo done > out", "echo never > $KEEP/ran"]
+        worker = scene.direct(scene.orders(commands, attempts=2, outputs=["out"]), AWS_ENDPOINT_URL_S3=proxy.url)
+        assert reached.wait(30)
+        worker.send_signal(signal.SIGTERM)
+        time.sleep(0.5)
+        released.set()
+        _, said = worker.communicate(timeout=30)
+    assert worker.returncode == 75, said
+    assert scene.files() == {"out": "done\n"}
+    assert scene.done() == [0]
+    assert scene.kept("ran") == []
+
+
+# -- S3 ---------------------------------------------------------------------------------------------------------
+
+
+def test_cut_connections_are_mended(scene: Scene) -> None:
+    """Every third connection breaks off somewhere, both ways, and what comes and goes is right all the same."""
+    data = {f"ws/in/{n}": os.urandom(size) for n, size in enumerate([1, 70_000, 300_000, 20_000_000])}
+    for name, content in data.items():
+        scene.put(name, content)
+    dice = random.Random(7)
+    limits: dict[int, int] = {}
+
+    def allows(number: int, to_server: bytes, to_client: int) -> bool:
+        limit = limits.setdefault(number, dice.randrange(200_000) if number % 3 == 0 else 1 << 60)
+        return to_client <= limit and not (to_server and number % 7 == 2)
+
+    with cutting(scene.endpoint.url, allows) as proxy:
+        address = scene.orders(["cp -r in out"], inputs=["in/**"], outputs=["out/**"])
+        job = scene.run(address, AWS_ENDPOINT_URL_S3=proxy.url)
+    assert job["status"] == "SUCCEEDED", scene.logs(job["jobId"])
+    assert proxy.cuts >= 3
+    assert {name: scene.get(name.replace("/in/", "/out/")) for name in data} == data
+    assert scene.done() == [0]
+
+
+def test_a_worker_killed_between_output_and_record_does_it_again(scene: Scene) -> None:
+    """The record is the last thing written: without it the command is not done, whatever else is there."""
+    killed: list[int] = []
+
+    def allows(number: int, to_server: bytes, to_client: int) -> bool:
+        if not killed and b"PUT " in to_server and b"/done/" in to_server:
+            killed.append(int((scene.folder / "worker").read_text()))
+            assert scene.files() == {"out": "attempt 1\n"}
+            os.kill(killed[0], signal.SIGKILL)
+            return False
+        return True
+
+    command = "echo $PPID > $KEEP/worker; echo x >> $KEEP/ran; echo attempt $AWS_BATCH_JOB_ATTEMPT > out"
+    with cutting(scene.endpoint.url, allows) as proxy:
+        orders = scene.orders([command], attempts=2, outputs=["out"])
+        # 137 is not asked for by the worker: here the definition retries whatever happens.
+        told = {"AWS_ENDPOINT_URL_S3": proxy.url, "BATCHYARD_ORDERS": orders, "KEEP": scene.folder}
+        told["TMPDIR"] = scene.temporary
+        environ = [f"{name}={value}" for name, value in told.items()]
+        job_id = scene.endpoint.submit(scene.definition("env", *environ), retryStrategy={"attempts": 2})
+        job = scene.endpoint.wait(job_id)
+    assert killed
+    assert exit_codes(job) == [137, 0]
+    assert len(list(scene.temporary.iterdir())) == 1  # only who is killed leaves a folder
+    assert scene.kept("ran") == ["x", "x"]
+    assert scene.files() == {"out": "attempt 2\n"}
+    assert scene.done() == [0]
+
+
+@pytest.mark.parametrize(
+    ("environ", "code", "said"),
+    [
+        ({"BATCHYARD_ORDERS": "s3://no-such-bucket/orders.json"}, 72, "there is no bucket no-such-bucket"),
+        ({"BATCHYARD_ORDERS": "s3://yard/no/such/orders.json"}, 72, "could not read the orders s3://yard/no/such/"),
+        ({"BATCHYARD_ORDERS": ""}, 78, "BATCHYARD_ORDERS is not set"),
+        ({"AWS_BATCH_JOB_ARRAY_INDEX": "x"}, 78, "AWS_BATCH_JOB_ARRAY_INDEX is 'x'"),
+        ({"AWS_BATCH_JOB_ARRAY_INDEX": "9"}, 78, "have no child 9"),
+        ({"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": ""}, 77, "no AWS credentials; give the job definition"),
+        ({"BATCHYARD_WORKDIR": "/proc/nowhere"}, 71, "/proc/nowhere"),
+        ({"TMPDIR": "/proc/nowhere", "BATCHYARD_STOP_S": "soon"}, 78, "BATCHYARD_STOP_S is 'soon'"),
+    ],
+)
+def test_what_is_wrong_around_it_is_one_sentence_and_no_request_for_a_retry(
+    scene: Scene, environ: dict[str, str], code: int, said: str
+) -> None:
+    worker = scene.direct(scene.orders(command="true"), **environ)
+    out, err = worker.communicate(timeout=60)
+    assert (worker.returncode, out) == (code, ""), err
+    (line,) = err.splitlines()
+    assert line.startswith("batchyard-worker: ")
+    assert said in line
+
+
+@contextmanager
+def answering(status: int, code: str) -> Iterator[str]:
+    """An S3 that says the same to everything."""
+    body = f"<?xml version='1.0'?><Error><Code>{code}</Code><Message>no</Message></Error>".encode()
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None: ...
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_address[1]}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def test_access_denied_names_the_missing_action(scene: Scene) -> None:
+    with answering(403, "AccessDenied") as address:
+        worker = scene.direct("s3://yard/runs/a/orders.json", AWS_ENDPOINT_URL_S3=address)
+        _, said = worker.communicate(timeout=60)
+    assert worker.returncode == 77
+    assert "allow s3:GetObject on arn:aws:s3:::yard/runs/a/orders.json in the job role's policy" in said
+
+
+@pytest.mark.slow
+def test_an_s3_that_stays_broken_is_asked_patiently_and_then_another_attempt_is(scene: Scene) -> None:
+    with answering(503, "SlowDown") as address:
+        began = time.monotonic()
+        worker = scene.direct("s3://yard/runs/a/orders.json", AWS_ENDPOINT_URL_S3=address)
+        _, said = worker.communicate(timeout=120)
+    assert worker.returncode == 75
+    assert "SlowDown" in said
+    assert time.monotonic() - began > 2

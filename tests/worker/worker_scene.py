@@ -1,0 +1,148 @@
+"""A run in S3 as the engine would lay it down, and its jobs: real workers, through the real endpoint."""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import subprocess
+import sys
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+from emulator_endpoint import Endpoint
+
+WORKER = (sys.executable, "-m", "batchyard.worker")
+BUCKET = "yard"
+#: the endpoint ends what uses more, as AWS does; the worker itself needs a good part of 128
+MEMORY_MIB = 256
+#: as the engine makes them: the worker asks with 75, whatever else happens is final unless the host went
+AGAIN = [
+    {"onExitCode": "75", "action": "RETRY"},
+    {"onStatusReason": "Host EC2*", "action": "RETRY"},
+    {"onReason": "*", "action": "EXIT"},
+]
+
+
+class Scene:
+    def __init__(self, endpoint: Endpoint, folder: Path, name: str) -> None:
+        self.endpoint = endpoint
+        #: where commands leave what no attempt may lose
+        self.folder = folder
+        #: where workers make their folders: those that are killed leave them
+        self.temporary = folder.with_name(f"{folder.name}-tmp")
+        self.temporary.mkdir()
+        self.root = f"runs/{name}/"
+        self.s3: Any = endpoint.client("s3")
+
+    # -- what the engine does -----------------------------------------------------------------------------------
+
+    def orders(self, commands: list[str] | None = None, **changes: Any) -> str:
+        """Writes the list and the orders; gives back their address."""
+        at = f"s3://{BUCKET}/{self.root}"
+        if commands is not None:
+            lines = [f"{command}\n".encode() for command in commands]
+            offsets = [0, *accumulate(map(len, lines))]
+            self.put("lists/s.txt", b"".join(lines))
+            self.put("lists/s.idx", struct.pack(f"<{len(offsets)}Q", *offsets))
+        orders = {
+            "format": 1,
+            "run": "run-1",
+            "step": "s",
+            "size": 1,
+            "indices": None,
+            "command": None,
+            "command_count": len(commands or [0]),
+            "keep_going": False,
+            "attempts": 1,
+            "retries": 0,
+            "retry_on": ["any"],
+            "fail_on": [],
+            "inputs": [],
+            "outputs": [],
+            "checkpoint": [],
+            "workspace": f"{at}ws/",
+            "list": None if commands is None else f"{at}lists/s.txt",
+            "list_index": None if commands is None else f"{at}lists/s.idx",
+            "done": f"{at}done/s/",
+            "checkpoints": f"{at}checkpoint/s/",
+            **changes,
+        }
+        self.put("orders.json", json.dumps(orders).encode())
+        return f"{at}orders.json"
+
+    def submit(self, address: str, size: int = 1, attempts: int = 1, **environ: str) -> str:
+        told = {
+            "BATCHYARD_ORDERS": address,
+            "BATCHYARD_WORKSPACE": f"s3://{BUCKET}/{self.root}ws/",
+            "BATCHYARD_RUN": "run-1",
+            "BATCHYARD_STEP": "s",
+            "KEEP": str(self.folder),
+            "TMPDIR": str(self.temporary),
+            **environ,
+        }
+        more: dict[str, Any] = {"arrayProperties": {"size": size}} if size > 1 else {}
+        if attempts > 1:
+            more["retryStrategy"] = {"attempts": attempts, "evaluateOnExit": AGAIN}
+        overrides = {"environment": [{"name": name, "value": value} for name, value in told.items()]}
+        return self.endpoint.submit(self.definition(), containerOverrides=overrides, **more)
+
+    def definition(self, *before: str) -> str:
+        """A job definition of the worker, started by what is said before it."""
+        return self.endpoint.definition("worker", *before, *WORKER, memory_mib=MEMORY_MIB)
+
+    def run(self, address: str, size: int = 1, attempts: int = 1, **environ: str) -> Any:
+        """Submits, and waits for the end."""
+        return self.endpoint.wait(self.submit(address, size, attempts, **environ))
+
+    def direct(self, address: str, **environ: str) -> subprocess.Popen[str]:
+        """The worker without AWS Batch around it."""
+        base = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "BATCHYARD_"))}
+        told = {
+            **base,
+            **self.endpoint.variables,
+            "AWS_EC2_METADATA_DISABLED": "true",
+            "BATCHYARD_ORDERS": address,
+            "KEEP": str(self.folder),
+            "TMPDIR": str(self.temporary),
+            **environ,
+        }
+        return subprocess.Popen(WORKER, env=told, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    # -- what is there ------------------------------------------------------------------------------------------
+
+    def put(self, name: str, data: bytes) -> None:
+        self.s3.put_object(Bucket=BUCKET, Key=self.root + name, Body=data)
+
+    def get(self, name: str) -> bytes:
+        return bytes(self.s3.get_object(Bucket=BUCKET, Key=self.root + name)["Body"].read())
+
+    def names(self, prefix: str = "") -> list[str]:
+        """Of the objects below a part of the run's place, without it."""
+        at = self.root + prefix
+        pages = self.s3.get_paginator("list_objects_v2").paginate(Bucket=BUCKET, Prefix=at)
+        return [entry["Key"].removeprefix(at) for page in pages for entry in page.get("Contents", ())]
+
+    def files(self, prefix: str = "ws/") -> dict[str, str]:
+        return {name: self.get(prefix + name).decode() for name in self.names(prefix)}
+
+    def done(self) -> list[int]:
+        """The commands that have a success record."""
+        return [int(name) for name in self.names("done/s/") if name.isdigit()]
+
+    def failures(self, child: int = 0) -> list[Any]:
+        found: list[Any] = json.loads(self.get(f"done/s/failures/{child:07d}.json"))
+        return found
+
+    def kept(self, name: str) -> list[str]:
+        """The lines that commands have written to a file that outlives attempts."""
+        path = self.folder / name
+        return path.read_text().splitlines() if path.exists() else []
+
+    def logs(self, job_id: str) -> list[str]:
+        return self.endpoint.output(job_id)
+
+
+def exit_codes(job: Any) -> list[int | None]:
+    return [attempt["container"].get("exitCode") for attempt in job["attempts"]]
