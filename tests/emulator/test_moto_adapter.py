@@ -21,7 +21,7 @@ pytest.importorskip("moto")
 import boto3
 from botocore.config import Config
 from botocore.exceptions import ClientError
-from werkzeug.serving import WSGIRequestHandler, make_server
+from werkzeug.serving import make_server
 
 from batchyard.batch.jobs import Resources
 from batchyard.emulator import moto_adapter
@@ -38,13 +38,12 @@ CREDENTIALS = {
 Client = Callable[[str], Any]
 
 
-class Quiet(WSGIRequestHandler):
-    def log(self, type: str, message: str, *args: Any) -> None:
-        pass
-
-
 @pytest.fixture(scope="module")
 def port() -> Iterator[int]:
+    class Quiet(moto_adapter.request_handler()):  # type: ignore[misc]
+        def log(self, type: str, message: str, *args: Any) -> None:
+            pass
+
     server = make_server("127.0.0.1", 0, moto_adapter.application(), threaded=True, request_handler=Quiet)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
@@ -80,9 +79,9 @@ def ask(port: int, method: str, path: str, body: bytes = b"", **headers: str) ->
 def test_s3_by_path(client: Client) -> None:
     s3 = client("s3")
     s3.create_bucket(Bucket="by-path")
-    s3.put_object(Bucket="by-path", Key="a folder/ä.txt", Body=b"hello", Metadata={"some-key": "value"})
+    s3.put_object(Bucket="by-path", Key="a folder/ä.txt", Body=b"hello", Metadata={"some_key": "value"})
     answer = s3.get_object(Bucket="by-path", Key="a folder/ä.txt")
-    assert (answer["Body"].read(), answer["Metadata"]) == (b"hello", {"some-key": "value"})
+    assert (answer["Body"].read(), answer["Metadata"]) == (b"hello", {"some_key": "value"})
     assert [o["Key"] for o in s3.list_objects_v2(Bucket="by-path", Prefix="a folder/")["Contents"]] == [
         "a folder/ä.txt"
     ]

@@ -24,7 +24,7 @@ pytest.importorskip("moto")
 import boto3
 from botocore.config import Config
 from botocore.exceptions import ClientError
-from werkzeug.serving import WSGIRequestHandler, make_server
+from werkzeug.serving import make_server
 
 from batchyard.emulator import moto_adapter
 from batchyard.emulator.failures import ClientException
@@ -135,13 +135,12 @@ class Batch:
         return {}
 
 
-class Quiet(WSGIRequestHandler):
-    def log(self, type: str, message: str, *args: Any) -> None:
-        pass
-
-
 @pytest.fixture(scope="module")
 def port() -> Iterator[int]:
+    class Quiet(moto_adapter.request_handler()):  # type: ignore[misc]
+        def log(self, type: str, message: str, *args: Any) -> None:
+            pass
+
     server = make_server("127.0.0.1", 0, moto_adapter.application(), threaded=True, request_handler=Quiet)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()

@@ -45,7 +45,7 @@ def test_cancel_fails_what_is_runnable_and_leaves_what_runs() -> None:
     assert changes == [Settled("a", i, 0, JobState.FAILED, "not needed") for i in (2, 3)]
     assert scheduler.child_state("a", 0) is JobState.RUNNING
     scheduler.ended("a", 0, OK)
-    assert scheduler.ended("a", 1, OK)[-1] == JobSettled("a", JobState.FAILED, "Array Child Job failed")
+    assert scheduler.ended("a", 1, OK)[-1] == JobSettled("a", JobState.FAILED, "not needed")
 
 
 def test_cancel_of_a_pending_job_takes_effect_when_its_dependencies_have_ended() -> None:

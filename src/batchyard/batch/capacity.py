@@ -79,9 +79,11 @@ class Consumables:
         self._spent: set[str] = set()
 
     def change(self, name: str, by: int, *, is_replenishable: bool = True) -> None:
-        """More or less of it, from nothing where it is new."""
+        """More or less of it, from nothing where it is new; and whether it is given back from now on."""
         self._free[name] = self._free.get(name, 0) + by
-        if not is_replenishable:
+        if is_replenishable:
+            self._spent.discard(name)
+        else:
             self._spent.add(name)
 
     def free(self, name: str) -> int:

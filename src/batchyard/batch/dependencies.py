@@ -38,5 +38,5 @@ def target(jobs: Mapping[str, TrackedJob], job: Job, dependency: Dependency) -> 
 
 
 def _is_child_of(job: Job, child: str) -> bool:
-    is_number = child.isascii() and child.isdigit()
+    is_number = child.isascii() and child.isdigit() and len(child) < 10
     return job.array_size is not None and is_number and int(child) < job.size

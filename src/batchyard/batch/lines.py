@@ -47,19 +47,35 @@ class Line:
             tracked.is_in_line = True
             insort(self.jobs, tracked, key=lambda waiting: waiting.number)
 
-    def waiting(self) -> Iterator[tuple[TrackedJob, int]]:
-        """The RUNNABLE children, in the order in which they came, those to be tried again first."""
+    def change(self, queue: Queue, rooms: list[Room]) -> None:
+        """Another priority, policy, order of environments; who waits goes on waiting."""
+        self.queue, self.rooms = queue, rooms
+        if queue.fair_share is None:
+            self.use = None
+        elif self.use is None:
+            self.use = ShareUse(queue.fair_share.decay_s)
+        else:
+            self.use.set_decay(queue.fair_share.decay_s)
+
+    def waiting(self, now_ms: int) -> Iterator[tuple[TrackedJob, int]]:
+        """The RUNNABLE children: those to be tried again first, then as they came, or as their shares have it."""
         for tracked, index in self.front:
             if tracked.codes[index] == RUNNABLE:
                 yield tracked, index
-        for tracked in self.jobs:
+        jobs, policy, use = self.jobs, self.queue.fair_share, self.use
+        if policy is not None and use is not None:
+            jobs = sorted(
+                jobs,
+                key=lambda t: (_weighted(t.job.share, use, policy, now_ms), t.job.share, -t.job.priority, t.number),
+            )
+        for tracked in jobs:
             for index in tracked.ready:
                 if tracked.codes[index] == RUNNABLE:
                     yield tracked, index
 
     def look_at_head(self, machine: Resources | None, now_ms: int) -> Blocked | None:
         """Notes whether the first child can ever start; returns it if that has lasted longer than the queue allows."""
-        tracked, index = next(self.waiting(), (None, 0))
+        tracked, index = next(self.waiting(now_ms), (None, 0))
         environments = [room.environment for room in self.rooms]
         reason = blocked.reason(tracked.job.resources, environments, machine) if tracked else ""
         if tracked is None or not reason:

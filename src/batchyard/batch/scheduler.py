@@ -181,7 +181,7 @@ class Scheduler:
         if line is None:
             self._lines[queue.name] = Line(queue, rooms)
         else:
-            line.queue, line.rooms = queue, rooms
+            line.change(queue, rooms)
         self._lines = dict(sorted(self._lines.items(), key=lambda item: -item[1].queue.priority))
 
     def delete_queue(self, name: str) -> list[Change]:
@@ -266,8 +266,8 @@ class Scheduler:
         return None if found is None else (found.tracked.job.id, found.child, found.reason)
 
     def front_of(self, queue: str, at_most: int) -> list[tuple[str, int]]:
-        """The RUNNABLE children that are next, in the order in which they came."""
-        return [(tracked.job.id, index) for tracked, index in islice(self._lines[queue].waiting(), at_most)]
+        """The RUNNABLE children that are next, in the order in which they would start now."""
+        return [(tracked.job.id, index) for tracked, index in islice(self._lines[queue].waiting(self._now_ms), at_most)]
 
     def change_consumable(self, name: str, by: int, *, is_replenishable: bool = True) -> None:
         self._consumables.change(name, by, is_replenishable=is_replenishable)

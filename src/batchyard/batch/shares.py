@@ -15,6 +15,8 @@ class _Use:
     vcpus: int = 0
     average: float = 0.0
     at_ms: int = 0
+    #: when it last ran something
+    last_ms: int = 0
 
 
 class ShareUse:
@@ -28,6 +30,7 @@ class ShareUse:
         """The share has so many vCPUs more, or less, from now on."""
         use = self._brought_up(share, now_ms)
         use.vcpus += vcpus
+        use.last_ms = max(use.last_ms, now_ms)
 
     def recent(self, share: str, now_ms: int) -> float:
         use = self._brought_up(share, now_ms)
@@ -35,8 +38,15 @@ class ShareUse:
 
     def lately(self, now_ms: int) -> set[str]:
         """The shares that run something, or did within the window."""
-        known = list(self._by_share)
-        return {s for s in known if self._by_share[s].vcpus or self._brought_up(s, now_ms).average > 0.01}
+        return {
+            share
+            for share, use in self._by_share.items()
+            if use.vcpus or (use.last_ms and now_ms - use.last_ms < self._decay_ms)
+        }
+
+    def set_decay(self, decay_s: int) -> None:
+        """Another window from now on; what has been used stays as it was counted."""
+        self._decay_ms = decay_s * 1000
 
     def _brought_up(self, share: str, now_ms: int) -> _Use:
         use = self._by_share.setdefault(share, _Use(at_ms=now_ms))

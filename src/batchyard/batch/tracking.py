@@ -146,4 +146,6 @@ class TrackedJob:
             return self.reason
         if self.job.array_size is None:
             return child_reason
-        return StatusReason.CHILD_FAILED if self.counts[FAILED] else ""
+        if not self.counts[FAILED]:
+            return ""
+        return self.cancelled.get(None, StatusReason.CHILD_FAILED)

@@ -36,6 +36,9 @@ _DEFAULT_PORT = 4577
 @click.option("--memory", callback=memory, metavar="AMOUNT", help="Memory that jobs may have together.")
 @click.option("--gpus", type=click.IntRange(0), help="GPUs; more than there are: the rest are pretended.")
 @click.option("--region", default="us-east-1", show_default=True, help="The region that it pretends to be.")
+@click.option(
+    "--faults", metavar="KIND=PART,...", help="Trouble on purpose: parts of all calls to throttle, error, reset, lose."
+)
 @home_option
 @click.pass_context
 def command(
@@ -48,6 +51,7 @@ def command(
     memory: int | None,
     gpus: int | None,
     region: str,
+    faults: str | None,
     home: str | None,
 ) -> None:
     """Serve the API of AWS Batch on this machine, and run the jobs here.
@@ -62,6 +66,7 @@ def command(
 
     _require_extra()
     from batchyard.emulator import serving
+    from batchyard.emulator.faults import Faults, Rates
 
     found = machine.find_gpus()
     count = len(found) if gpus is None else gpus
@@ -79,6 +84,7 @@ def command(
         pretended_gpus=pretended,
         runner=runner,
         token=token,
+        faults=Faults(Rates.parsed(faults)) if faults else None,
     )
     if pretended:
         _say(

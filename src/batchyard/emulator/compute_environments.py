@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Sequence
 
@@ -19,8 +20,14 @@ _MAGIC_FAMILIES = {
     "default_arm64": ("m6g", "c6g", "r6g", "c7g"),
 }
 _STRATEGIES = {
-    "EC2": ("BEST_FIT", "BEST_FIT_PROGRESSIVE"),
-    "SPOT": ("BEST_FIT", "BEST_FIT_PROGRESSIVE", "SPOT_CAPACITY_OPTIMIZED", "SPOT_PRICE_CAPACITY_OPTIMIZED"),
+    "EC2": ("BEST_FIT", "BEST_FIT_PROGRESSIVE", "BEST_FIT_PROGRESSIVE_ORDERED"),
+    "SPOT": (
+        "BEST_FIT",
+        "BEST_FIT_PROGRESSIVE",
+        "SPOT_CAPACITY_OPTIMIZED",
+        "SPOT_CAPACITY_OPTIMIZED_PRIORITIZED",
+        "SPOT_PRICE_CAPACITY_OPTIMIZED",
+    ),
 }
 _FARGATE = ("FARGATE", "FARGATE_SPOT")
 _EC2_ONLY = (
@@ -41,6 +48,9 @@ _EC2_ONLY = (
 _SCALING_MEMBERS = frozenset(["minvCpus", "maxvCpus", "desiredvCpus", "scalingPolicy"])
 #: Batch gives no new environment on its own Amazon Linux 2 images any more (facts, 8.4)
 _ENDED_IMAGES = ("ECS_AL2", "ECS_AL2_NVIDIA")
+#: Graviton's, as `m6g`, `c7gn`, `g5g`: there is a g behind the number
+_ARM_FAMILY = re.compile(r"a1|[a-z]+[0-9]+[a-z-]*g.*")
+_SCALE_DOWN_DELAYS = range(20, 10080 + 1)
 _UNLIMITED_MIB = 2**40
 _SERVICE_LINKED_ROLE = "role/aws-service-role/batch.amazonaws.com/AWSServiceRoleForBatch"
 _NO_SCALE_DOWN = (
@@ -82,7 +92,7 @@ def create(yard: Yard, request: Document) -> Document:
         "uuid": str(identity),
     }
     if resources is not None:
-        document["computeResources"] = _with_defaults(_checked(yard, resources))
+        document["computeResources"] = _with_defaults(yard, _checked(yard, resources))
     if "unmanagedvCpus" in request:
         document["unmanagedvCpus"] = request["unmanagedvCpus"]
     _enter(yard, document)
@@ -96,9 +106,14 @@ def update(yard: Yard, request: Document) -> Document:
         if document["type"] != "MANAGED":
             raise ClientException("computeResources can only be updated for a MANAGED compute environment")
         document["computeResources"] = _updated(yard, document, change)
-    for member in ("state", "serviceRole", "unmanagedvCpus", "updatePolicy"):
+    if _is_service_linked(request.get("serviceRole", document["serviceRole"])) != _is_service_linked(
+        document["serviceRole"]
+    ):
+        raise ClientException("a service-linked role cannot be exchanged for another role, nor the other way round")
+    for member in ("state", "serviceRole", "unmanagedvCpus"):
         if member in request:
             document[member] = request[member]
+    document["updatePolicy"] = document["updatePolicy"] | request.get("updatePolicy", {})
     _enter(yard, document)
     return {
         "computeEnvironmentName": document["computeEnvironmentName"],
@@ -154,6 +169,22 @@ def core(yard: Yard, document: Document) -> ComputeEnvironment:
     return ComputeEnvironment(name, most, offers, is_enabled)
 
 
+def architecture(document: Document) -> str | None:
+    """arm64 or x86_64; None where that is for others to say: Fargate, and one's own instances."""
+    resources = document.get("computeResources")
+    if resources is None or resources["type"] in _FARGATE:
+        return None
+    return "arm64" if any(map(_is_arm, resources["instanceTypes"])) else "x86_64"
+
+
+def _is_arm(name: str) -> bool:
+    return name == "default_arm64" or bool(_ARM_FAMILY.fullmatch(name.partition(".")[0]))
+
+
+def _is_service_linked(role: str) -> bool:
+    return role.endswith(_SERVICE_LINKED_ROLE)
+
+
 def _enter(yard: Yard, document: Document) -> None:
     yard.keep(ENVIRONMENT, document["computeEnvironmentName"], document)
     yard.save()
@@ -191,6 +222,8 @@ def _types(yard: Yard, wanted: Sequence[str]) -> list[str]:
 
 def _checked(yard: Yard, resources: Document) -> Document:
     kind = resources["type"]
+    if kind not in _STRATEGIES and kind not in _FARGATE:
+        raise ClientException(f"this endpoint has EC2, SPOT and Fargate; {kind} is not for it")
     if kind in _FARGATE:
         for member in _EC2_ONLY:
             if member in resources:
@@ -199,7 +232,7 @@ def _checked(yard: Yard, resources: Document) -> Document:
             raise ClientException(f"computeResources.securityGroupIds must be provided for {kind}")
     else:
         _check_ec2(yard, resources)
-    if not resources["subnets"]:
+    if not resources.get("subnets"):
         raise ClientException("computeResources.subnets must not be empty")
     _check_range(resources, "maxvCpus", 1 if kind in _FARGATE else 0)
     _check_range(resources, "minvCpus", 0)
@@ -238,7 +271,12 @@ def _check_ec2(yard: Yard, resources: Document) -> None:
                 f"imageType {configuration['imageType']} is not supported for new compute environments; use "
                 f"{configuration['imageType'].replace('AL2', 'AL2023')}"
             )
+    delay = resources.get("scalingPolicy", {}).get("minScaleDownDelayMinutes", 0)
+    if delay and delay not in _SCALE_DOWN_DELAYS:
+        raise ClientException(f"minScaleDownDelayMinutes must be between 20 and 10080, or 0 for none; got {delay}")
     _types(yard, resources.get("instanceTypes", []))
+    if len({_is_arm(name) for name in resources.get("instanceTypes", [])}) > 1:
+        raise ClientException("computeResources.instanceTypes must not mix x86_64 and arm64")
 
 
 def _check_range(resources: Document, member: str, least: int, most: int | None = None) -> None:
@@ -250,16 +288,17 @@ def _check_range(resources: Document, member: str, least: int, most: int | None 
         raise ClientException(f"computeResources.{member} must be {bounds}; got {value}")
 
 
-def _with_defaults(resources: Document) -> Document:
+def _with_defaults(yard: Yard, resources: Document) -> Document:
     if resources["type"] in _FARGATE:
         return resources
     least = resources.get("minvCpus", 0)
+    has_gpus = any(offer.gpus for offer in _largest(yard, resources.get("instanceTypes", [])))
     defaults = {
         "allocationStrategy": "BEST_FIT",
         "minvCpus": least,
         "desiredvCpus": least,
         "instanceTypes": ["optimal"],
-        "ec2Configuration": [{"imageType": "ECS_AL2023"}],
+        "ec2Configuration": [{"imageType": "ECS_AL2023_NVIDIA" if has_gpus else "ECS_AL2023"}],
     }
     return defaults | {name: value for name, value in resources.items() if value != []}
 
@@ -269,13 +308,15 @@ def _updated(yard: Yard, document: Document, change: Document) -> Document:
     old = document["computeResources"]
     if "desiredvCpus" in change and change["desiredvCpus"] < old.get("desiredvCpus", 0):
         raise ClientException(_NO_SCALE_DOWN)
-    infrastructure = set(change) - _SCALING_MEMBERS - {"subnets", "securityGroupIds"} - {"updateToLatestImageVersion"}
-    if infrastructure and old["type"] not in _FARGATE:
-        if not document["serviceRole"].endswith("AWSServiceRoleForBatch"):
+    if (change.get("type", old["type"]) in _FARGATE) != (old["type"] in _FARGATE):
+        raise ClientException("a compute environment cannot change between EC2 and Fargate")
+    if set(change) - _SCALING_MEMBERS and old["type"] not in _FARGATE:
+        if not _is_service_linked(document["serviceRole"]):
             raise ClientException("an infrastructure update needs the service-linked role AWSServiceRoleForBatch")
-        if old.get("allocationStrategy") == "BEST_FIT" and "allocationStrategy" not in change:
+        if old["allocationStrategy"] == "BEST_FIT":
             raise ClientException("an infrastructure update is not possible with allocationStrategy BEST_FIT")
-    return _with_defaults(_checked(yard, old | {k: v for k, v in change.items() if k != "updateToLatestImageVersion"}))
+    kept = {name: value for name, value in change.items() if name != "updateToLatestImageVersion"}
+    return _with_defaults(yard, _checked(yard, old | kept))
 
 
 def _existing(yard: Yard, name: str) -> Document:

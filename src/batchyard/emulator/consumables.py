@@ -7,11 +7,16 @@ from batchyard.emulator.failures import ClientException
 from batchyard.emulator.paging import page, size_of_page
 from batchyard.emulator.yard import CONSUMABLE, JOB, Document, Yard
 
+_TYPES = ("REPLENISHABLE", "NON_REPLENISHABLE")
+
 
 def create(yard: Yard, request: Document) -> Document:
     name = names.require_name("consumableResourceName", request["consumableResourceName"])
     if yard.get(CONSUMABLE, name) is not None:
         raise ClientException("Object already exists")
+    kind = request.get("resourceType", "REPLENISHABLE")
+    if kind not in _TYPES:
+        raise ClientException(f"resourceType must be one of {', '.join(_TYPES)}; got {kind!r}")
     total = request.get("totalQuantity", 0)
     if total < 0:
         raise ClientException("totalQuantity must not be negative")
@@ -19,7 +24,7 @@ def create(yard: Yard, request: Document) -> Document:
         "consumableResourceName": name,
         "consumableResourceArn": yard.arn(CONSUMABLE, name),
         "totalQuantity": total,
-        "resourceType": request.get("resourceType", "REPLENISHABLE"),
+        "resourceType": kind,
         "createdAt": yard.now_ms(),
         "tags": request.get("tags", {}),
     }
@@ -30,9 +35,30 @@ def create(yard: Yard, request: Document) -> Document:
 
 
 def enter(yard: Yard, document: Document) -> None:
-    is_given_back = document["resourceType"] == "REPLENISHABLE"
+    """Tells the scheduler of it, as it is after a restart: without what has been used up."""
     name = document["consumableResourceName"]
-    yard.scheduler.change_consumable(name, document["totalQuantity"], is_replenishable=is_given_back)
+    free = document["totalQuantity"] - _used_up(yard, document)
+    yard.scheduler.change_consumable(name, free, is_replenishable=_is_given_back(document))
+
+
+def _is_given_back(document: Document) -> bool:
+    return bool(document["resourceType"] == "REPLENISHABLE")
+
+
+def _used_up(yard: Yard, document: Document) -> int:
+    """What attempts that are over have taken of one that is not given back."""
+    if _is_given_back(document):
+        return 0
+    name, since_ms = document["consumableResourceName"], document["createdAt"]
+    rows = {row.id: row for row in yard.store.jobs()}
+    jobs = [job for job in yard.all(JOB) if job["createdAt"] >= since_ms]
+    return sum(_quantity(job, name) * rows[job["jobId"]].attempts for job in jobs)
+
+
+def _quantity(job: Document, name: str) -> int:
+    """How much of it the job, or each of its children, takes."""
+    held = job.get("consumableResourceProperties", {}).get("consumableResourceList", [])
+    return sum(entry["quantity"] for entry in held if names.bare(entry["consumableResource"]) == name)
 
 
 def update(yard: Yard, request: Document) -> Document:
@@ -40,7 +66,9 @@ def update(yard: Yard, request: Document) -> Document:
     token = request.get("clientToken")
     if token is not None and token == document.get("clientToken"):
         return _answer(document)
-    quantity, total = request.get("quantity", 0), document["totalQuantity"]
+    if "quantity" not in request:
+        raise ClientException("quantity must be provided")
+    quantity, total = request["quantity"], document["totalQuantity"]
     operation = request.get("operation", "SET")
     if operation not in ("SET", "ADD", "REMOVE"):
         raise ClientException(f"operation must be SET, ADD or REMOVE; got {operation!r}")
@@ -53,7 +81,7 @@ def update(yard: Yard, request: Document) -> Document:
     name = document["consumableResourceName"]
     yard.keep(CONSUMABLE, name, document)
     yard.save()
-    yard.scheduler.change_consumable(name, wanted - total)
+    yard.scheduler.change_consumable(name, wanted - total, is_replenishable=_is_given_back(document))
     return _answer(document)
 
 
@@ -63,7 +91,9 @@ def delete(yard: Yard, request: Document) -> Document:
         name = document["consumableResourceName"]
         yard.forget(CONSUMABLE, name)
         yard.save()
-        yard.scheduler.change_consumable(name, -document["totalQuantity"])
+        # What runs still gives back what it holds, but nobody gives back what has been used up.
+        gone = document["totalQuantity"] if _is_given_back(document) else yard.scheduler.free_consumable(name)
+        yard.scheduler.change_consumable(name, -gone, is_replenishable=_is_given_back(document))
     return {}
 
 
@@ -93,30 +123,48 @@ def list_all(yard: Yard, request: Document) -> Document:
 def list_jobs(yard: Yard, request: Document) -> Document:
     """ListJobsByConsumableResource."""
     document = _existing(yard, request["consumableResource"])
-    name = document["consumableResourceName"]
+    name, filters = document["consumableResourceName"], request.get("filters", [])
+    for filter in filters:
+        if filter.get("name") not in ("JOB_STATUS", "JOB_NAME"):
+            raise ClientException(f"filters: name must be JOB_STATUS or JOB_NAME; got {filter.get('name')!r}")
     found = []
     for job in yard.all(JOB):
-        held = job.get("consumableResourceProperties", {}).get("consumableResourceList", [])
-        quantity = sum(entry["quantity"] for entry in held if names.bare(entry["consumableResource"]) == name)
-        if quantity:
-            found.append(
-                {
-                    "jobArn": job["jobArn"],
-                    "jobQueueArn": job["jobQueue"],
-                    "jobName": job["jobName"],
-                    "jobDefinitionArn": job["jobDefinition"],
-                    "shareIdentifier": job.get("shareIdentifier", ""),
-                    "jobStatus": yard.scheduler.summary(job["jobId"]).state.value,
-                    "quantity": quantity,
-                    "createdAt": job["createdAt"],
-                    "consumableResourceProperties": job["consumableResourceProperties"],
-                }
-            )
+        quantity = _quantity(job, name)
+        status = yard.scheduler.summary(job["jobId"]).state.value
+        if not quantity or not all(_passes(job["jobName"], status, filter) for filter in filters):
+            continue
+        summary = {
+            "jobArn": job["jobArn"],
+            "jobQueueArn": job["jobQueue"],
+            "jobName": job["jobName"],
+            "jobDefinitionArn": job["jobDefinition"],
+            "jobStatus": status,
+            "quantity": quantity,
+            "createdAt": job["createdAt"],
+            "consumableResourceProperties": job["consumableResourceProperties"],
+        }
+        if "shareIdentifier" in job:
+            summary["shareIdentifier"] = job["shareIdentifier"]
+        row = yard.loop.row(job["jobId"])
+        if row.started_ms is not None:
+            summary["startedAt"] = row.started_ms
+        if row.status_reason:
+            summary["statusReason"] = row.status_reason
+        found.append(summary)
     some, token = page(found[::-1], size_of_page(request, 100), request.get("nextToken"))
     return {"jobs": list(some), **({"nextToken": token} if token else {})}
 
 
+def _passes(job_name: str, status: str, filter: Document) -> bool:
+    values = filter.get("values", [])
+    if filter["name"] == "JOB_STATUS":
+        return status in values
+    return any(_matches(value, job_name) for value in values)
+
+
 def _matches(pattern: str, name: str) -> bool:
+    """Case does not count, and a final * stands for anything."""
+    pattern, name = pattern.lower(), name.lower()
     return name.startswith(pattern[:-1]) if pattern.endswith("*") else name == pattern
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from batchyard.batch.jobs import JobState
@@ -100,7 +101,8 @@ def _now(yard: Yard, document: Document, child: int) -> Document:
     container: Document = {"networkInterfaces": []}
     running = yard.loop.running(job_id, child)
     if state.is_terminal:
-        last = rows[-1] if rows and rows[-1].state is not None else None
+        # Not always the last one: a child that is ended between two attempts has a row 0 that says so.
+        last = next((one for one in rows if one.state is not None), None)
         reason = row.rest_reason if last is None else last.status_reason
         found["stoppedAt"] = row.ended_ms if last is None else last.ended_ms
         if last is not None and last.started_ms is not None:
@@ -112,7 +114,7 @@ def _now(yard: Yard, document: Document, child: int) -> Document:
     else:
         reason = _blocked_reason(yard, document, child) if state is JobState.RUNNABLE else None
         if running is not None:
-            container |= _whereabouts(yard, document, row.number, child, running.attempt, running.environ)
+            container |= _whereabouts(yard, document, row.number, child, running.attempt, running.place)
             if running.started_ms is not None and state is JobState.RUNNING:
                 found["startedAt"] = running.started_ms
             else:
@@ -124,7 +126,7 @@ def _now(yard: Yard, document: Document, child: int) -> Document:
 
 
 def _attempt(yard: Yard, document: Document, row: AttemptRow) -> Document:
-    container = _whereabouts(yard, document, row.job, row.child, row.attempt, None)
+    container = _whereabouts(yard, document, row.job, row.child, row.attempt, row.place)
     if row.exit_code is not None:
         container["exitCode"] = row.exit_code
     if row.reason:
@@ -138,28 +140,17 @@ def _attempt(yard: Yard, document: Document, row: AttemptRow) -> Document:
     return found
 
 
-def _whereabouts(
-    yard: Yard, document: Document, number: int, child: int, attempt: int, environ: dict[bytes, bytes] | None
-) -> Document:
+def _whereabouts(yard: Yard, document: Document, number: int, child: int, attempt: int, place: str) -> Document:
     """The ECS task that an attempt pretends to be, and where it logs."""
     task = names.task_id(names.AttemptKey(number, child, attempt), yard.salt)
-    cluster = _cluster(yard, document, environ)
+    environment = yard.get(ENVIRONMENT, place)
+    cluster = names.bare(environment["ecsClusterArn"]) if environment else f"AWSBatch-{place}"
     options = document["container"].get("logConfiguration", {}).get("options", {})
     return {
         "taskArn": names.task_arn(yard.region, cluster, task),
         "containerInstanceArn": names.container_instance_arn(yard.region, cluster, task),
         "logStreamName": names.log_stream(document["_definition"], task, options.get("awslogs-stream-prefix")),
     }
-
-
-def _cluster(yard: Yard, document: Document, environ: dict[bytes, bytes] | None) -> str:
-    name = environ[b"AWS_BATCH_CE_NAME"].decode() if environ else ""
-    if not name:
-        queue = job_queues.find(yard, document["jobQueue"])
-        order = queue["computeEnvironmentOrder"] if queue else []
-        name = names.bare(order[0]["computeEnvironment"]) if order else ""
-    environment = yard.get(ENVIRONMENT, name)
-    return names.bare(environment["ecsClusterArn"]) if environment else "AWSBatch"
 
 
 def _blocked_reason(yard: Yard, document: Document, child: int) -> str | None:
@@ -189,6 +180,7 @@ def _in_queue(yard: Yard, request: Document) -> list[tuple[str, int | None]]:
     found: Iterable[Document] = [job for job in reversed(yard.all(JOB)) if job["jobQueue"] == arn]
     filter = next(iter(request.get("filters", [])), None)
     if filter is not None:
+        _check_filter(filter)
         found = [job for job in found if _passes(job, filter)]
     if filter is None or (filter["name"] == "SHARE_IDENTIFIER" and "jobStatus" in request):
         wanted = JobState(request.get("jobStatus", JobState.RUNNING))
@@ -196,13 +188,16 @@ def _in_queue(yard: Yard, request: Document) -> list[tuple[str, int | None]]:
     return [(job["jobId"], None) for job in found]
 
 
-def _passes(job: Document, filter: Document) -> bool:
+def _check_filter(filter: Document) -> None:
     name, values = filter.get("name"), filter.get("values", [])
     if name not in _FILTERS:
         raise ClientException(f"filters: name must be one of {', '.join(_FILTERS)}; got {name!r}")
     if not values:
         raise ClientException("filters: values must not be empty")
-    return any(_matches(job, name, value) for value in values)
+
+
+def _passes(job: Document, filter: Document) -> bool:
+    return any(_matches(job, filter["name"], value) for value in filter["values"])
 
 
 def _matches(job: Document, name: str, value: str) -> bool:
@@ -214,7 +209,7 @@ def _matches(job: Document, name: str, value: str) -> bool:
         # A name stands for all its revisions; an ARN for the one.
         definition: str = job["jobDefinition"]
         return definition == value if value.startswith("arn:") else _is_like(job["_definition"], value)
-    if not value.isascii() or not value.isdigit():
+    if not re.fullmatch(r"[0-9]{1,18}", value):
         raise ClientException(f"filters: {name} must be a time in milliseconds; got {value!r}")
     created: int = job["createdAt"]
     return created < int(value) if name == "BEFORE_CREATED_AT" else created > int(value)

@@ -11,10 +11,12 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
+from botocore import xform_name  # type: ignore[import-untyped]
+
 from batchyard.batch.jobs import JobState
 from batchyard.batch.queues import Queue
-from batchyard.emulator import compute_environments, consumables, job_queues, jobs, metadata, names, operations
-from batchyard.emulator.failures import ClientException, ServerException
+from batchyard.emulator import compute_environments, consumables, job_queues, jobs, metadata, names, operations, shapes
+from batchyard.emulator.failures import ApiError, ClientException, ServerException
 from batchyard.emulator.log_streams import LogStreams
 from batchyard.emulator.yard import CONSUMABLE, ENVIRONMENT, JOB, QUEUE, STOP, Document, Yard
 from batchyard.engines.local.loop import LoopIsOver
@@ -55,14 +57,18 @@ class Endpoint:
         return self._called(lambda: operations.perform(self._yard, operation, request))
 
     def logs(self, operation: str, request: dict[str, Any]) -> Document:
-        method: Callable[[Document], Document] = getattr(self._logs, operation)
-        return self._called(lambda: method(request))
+        """GetLogEvents, FilterLogEvents or DescribeLogStreams, of a group that it owns. Raises ApiError."""
+        known = _checked_logs(operation, request)
+        act: Callable[[Document], Document] = getattr(self._logs, xform_name(operation))
+        return self._called(lambda: act(known))
 
     def owns_logs(self, group: str) -> bool:
         return self._called(lambda: self._logs.owns(group))
 
-    def log_groups(self, prefix: str) -> list[Document]:
-        return self._called(lambda: self._logs.groups(prefix))
+    def log_groups(self, request: dict[str, Any]) -> list[Document]:
+        """Those of jobs with the prefix that DescribeLogGroups asks for."""
+        known = _checked_logs("DescribeLogGroups", request)
+        return self._called(lambda: self._logs.groups(known.get("logGroupNamePrefix", "")))
 
     def metadata(self, task: str, method: str, path: str, headers: dict[str, str]) -> metadata.Answer:
         notice = self._notices.get(task)
@@ -99,7 +105,8 @@ class Endpoint:
     def _reclaim(self, job_id: str, notice_s: float) -> Document:
         parent, index = names.split_child(job_id)
         document = self._yard.get(JOB, parent)
-        if document is None:
+        size = document.get("arrayProperties", {}).get("size", 0) if document else 0
+        if document is None or (index is not None and index not in range(size)):
             raise ClientException(f"no job has the id {job_id}")
         if index is None and "arrayProperties" in document:
             raise ClientException(f"{job_id} is an array: name one of its children, as in {job_id}:0")
@@ -124,6 +131,17 @@ class Endpoint:
             if self._yard.loop.running(notice.job_id, task.child) is task:
                 reason = f"Host EC2 (instance {names.instance_id(key)}) terminated."
                 self._yard.loop.lose(notice.job_id, task.child, reason)
+
+
+def _checked_logs(operation: str, request: dict[str, Any]) -> Document:
+    """The request to CloudWatch Logs, if it has the right shape."""
+    shape = shapes.service("logs").operation_model(operation).input_shape
+    try:
+        shapes.check(shape, request)
+    except ClientException as exc:
+        raise ApiError("InvalidParameterException", exc.message) from None
+    known: Document = shapes.known(shape, request)
+    return known
 
 
 # -- what an earlier process left -------------------------------------------------------------------------------

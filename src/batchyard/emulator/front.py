@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import re
+import socket
+import struct
 import uuid
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
@@ -11,6 +14,7 @@ from urllib.parse import parse_qs
 
 from batchyard.emulator import guard, shapes
 from batchyard.emulator.failures import ApiError, ClientException, SubmissionRefused
+from batchyard.emulator.faults import Calls, Fault, Faults
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
@@ -20,23 +24,24 @@ if TYPE_CHECKING:
 _JSON = "application/json"
 _JSON_1_1 = "application/x-amz-json-1.1"
 _LOGS_TARGET = "Logs_20140328."
+_UNSIGNED_LOGS = "AWS4-HMAC-SHA256 Credential=-/-/{region}/logs/aws4_request, SignedHeaders=host, Signature=-"
 METADATA_PATH = "/imds/"
 CONTROL_PATH = "/_batchyard/"
 #: what of CloudWatch Logs is about jobs
-_LOGS_OPERATIONS = {
-    "GetLogEvents": "get_log_events",
-    "FilterLogEvents": "filter_log_events",
-    "DescribeLogStreams": "describe_log_streams",
-}
+_LOGS_OPERATIONS = ("GetLogEvents", "FilterLogEvents", "DescribeLogStreams")
 _REASONS = {200: "OK", 400: "Bad Request", 403: "Forbidden", 404: "Not Found", 500: "Internal Server Error"}
 
 
 class Front:
-    def __init__(self, endpoint: Endpoint, others: WSGIApplication, token: str | None = None) -> None:
-        """``others`` answers whatever is not about jobs."""
+    def __init__(
+        self, endpoint: Endpoint, others: WSGIApplication, token: str | None = None, faults: Faults | None = None
+    ) -> None:
+        """``others`` answers whatever is not about jobs; ``faults``: trouble on purpose."""
         self._endpoint = endpoint
         self._others = others
         self._token = token
+        self._faults = faults
+        self._calls = Calls()
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         path = str(environ.get("PATH_INFO", ""))
@@ -47,11 +52,33 @@ class Front:
             refusal = guard.refusal({**environ, "HTTP_HOST": "localhost"}, None)
         if refusal:
             return _answer(start_response, 403, {"message": refusal}, {"x-amzn-ErrorType": "AccessDeniedException"})
+        length = environ.get("CONTENT_LENGTH", "")
+        if not re.fullmatch(r"[0-9]{0,18}", length):
+            message = {"message": f"Content-Length {length!r} is no number"}
+            return _answer(start_response, 400, message, {"x-amzn-ErrorType": "ClientException"})
         if is_metadata:
             return self._metadata(environ, start_response, path)
         if path.startswith(CONTROL_PATH):
             return self._control(environ, start_response, path.removeprefix(CONTROL_PATH))
         scope = guard.signed_for(environ)
+        self._calls.add(*_asked_for(scope, environ, path))
+        fault = self._faults.next() if self._faults is not None else None
+        if fault is not None and fault is not Fault.LOSE:
+            _body(environ)
+            return _troubled(fault, environ, start_response)
+        answer = self._answered(environ, start_response, path, scope)
+        if fault is Fault.LOSE:
+            answer = [b"".join(answer)]
+            _hang_up(environ)
+        return answer
+
+    def _answered(
+        self,
+        environ: WSGIEnvironment,
+        start_response: StartResponse,
+        path: str,
+        scope: tuple[str, str] | None,
+    ) -> Iterable[bytes]:
         if self._is_batch(scope, environ, path):
             return self._batch(environ, start_response, path, scope)
         target = str(environ.get("HTTP_X_AMZ_TARGET", ""))
@@ -88,16 +115,18 @@ class Front:
     # -- CloudWatch Logs --------------------------------------------------------------------------------------
 
     def _logs(self, environ: WSGIEnvironment, start_response: StartResponse, operation: str) -> Iterable[bytes]:
-        body = _body(environ)
-        environ["wsgi.input"] = io.BytesIO(body)
-        request = _parsed(body)
-        group = request.get("logGroupName") or request.get("logGroupIdentifier")
-        if operation == "DescribeLogGroups":
-            return self._log_groups(environ, start_response, request)
-        if operation not in _LOGS_OPERATIONS or not isinstance(group, str) or not self._endpoint.owns_logs(group):
-            return self._others(environ, start_response)
         try:
-            answer = self._endpoint.logs(_LOGS_OPERATIONS[operation], request)
+            body = _body(environ)
+            environ["wsgi.input"] = io.BytesIO(body)
+            # The others tell services apart by the signature, and this one has none with --no-sign-request.
+            environ.setdefault("HTTP_AUTHORIZATION", _UNSIGNED_LOGS.format(region=self._endpoint.region))
+            request = _parsed(body)
+            group = request.get("logGroupName") or request.get("logGroupIdentifier")
+            if operation == "DescribeLogGroups":
+                return self._log_groups(environ, start_response, request)
+            if operation not in _LOGS_OPERATIONS or not isinstance(group, str) or not self._endpoint.owns_logs(group):
+                return self._others(environ, start_response)
+            answer = self._endpoint.logs(operation, request)
             return _answer(start_response, 200, answer, {}, _JSON_1_1)
         except ApiError as exc:
             return _answer(start_response, exc.status, {"__type": exc.code, "message": exc.message}, {}, _JSON_1_1)
@@ -106,16 +135,22 @@ class Front:
         self, environ: WSGIEnvironment, start_response: StartResponse, request: dict[str, Any]
     ) -> Iterable[bytes]:
         """Those of jobs, beside those that somebody has made."""
+        ours = self._endpoint.log_groups(request)
+        # moto fails with a null, and knows no pattern.
+        request = {member: value for member, value in request.items() if value is not None}
+        asked = json.dumps(request).encode()
+        environ["wsgi.input"], environ["CONTENT_LENGTH"] = io.BytesIO(asked), str(len(asked))
         status, headers, body = _called(self._others, environ)
         if not status.startswith("200"):
             start_response(status, headers)
             return [body]
         answer = json.loads(body)
-        ours = self._endpoint.log_groups(request.get("logGroupNamePrefix", ""))
         if not request.get("nextToken"):
             there = {group["logGroupName"] for group in answer["logGroups"]}
             answer["logGroups"] += [group for group in ours if group["logGroupName"] not in there]
             answer["logGroups"].sort(key=lambda group: group["logGroupName"])
+        pattern = request.get("logGroupNamePattern", "")
+        answer["logGroups"] = [group for group in answer["logGroups"] if pattern in group["logGroupName"]]
         return _answer(start_response, 200, answer, {}, _JSON_1_1)
 
     # -- the rest ---------------------------------------------------------------------------------------------
@@ -134,14 +169,47 @@ class Front:
 
     def _control(self, environ: WSGIEnvironment, start_response: StartResponse, verb: str) -> Iterable[bytes]:
         """Ours alone: what `batchyard emulate reclaim` asks for."""
-        request = _parsed(_body(environ))
         try:
+            request = _parsed(_body(environ))
+            if (environ["REQUEST_METHOD"], verb) == ("GET", "calls"):
+                return _answer(start_response, 200, self._calls.counts, {})
             if environ["REQUEST_METHOD"] != "POST" or verb != "reclaim":
                 raise ApiError("NotFound", f"there is no {verb!r} here", 404)
-            answer = self._endpoint.reclaim(str(request.get("jobId", "")), float(request.get("notice", 120)))
+            job_id, notice_s = request.get("jobId"), request.get("notice", 120)
+            if not isinstance(job_id, str) or isinstance(notice_s, bool) or not isinstance(notice_s, int | float):
+                raise ClientException("jobId should be a string, and notice a number")
+            answer = self._endpoint.reclaim(job_id, notice_s)
             return _answer(start_response, 200, answer, {})
         except ApiError as exc:
             return _answer(start_response, exc.status, {"message": exc.message}, {})
+
+
+def _asked_for(scope: tuple[str, str] | None, environ: WSGIEnvironment, path: str) -> tuple[str, str]:
+    """(service, operation) for the count of calls; where the operation cannot be told, the method."""
+    service = scope[1] if scope is not None else "?"
+    route = shapes.find_route("batch", environ["REQUEST_METHOD"], path) if service in ("batch", "?") else None
+    if route is not None:
+        return "batch", route[0].operation
+    target = str(environ.get("HTTP_X_AMZ_TARGET", ""))
+    return service, target.rpartition(".")[2] or str(environ["REQUEST_METHOD"])
+
+
+def _troubled(fault: Fault, environ: WSGIEnvironment, start_response: StartResponse) -> list[bytes]:
+    if fault is Fault.RESET:
+        _hang_up(environ)
+        start_response("500 Internal Server Error", [("Content-Length", "0")])
+        return [b""]
+    status, code = (429, "TooManyRequestsException") if fault is Fault.THROTTLE else (500, "ServerException")
+    message = f"{code}: trouble on purpose"
+    return _answer(start_response, status, {"message": message, "__type": code}, {"x-amzn-ErrorType": code})
+
+
+def _hang_up(environ: WSGIEnvironment) -> None:
+    """Breaks the connection: what is written to it from now on goes nowhere."""
+    connection = environ.get("werkzeug.socket")
+    if connection is not None:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        connection.shutdown(socket.SHUT_RDWR)
 
 
 def _read_batch(environ: WSGIEnvironment, path: str) -> tuple[str, dict[str, Any]]:
@@ -161,7 +229,7 @@ def _read_batch(environ: WSGIEnvironment, path: str) -> tuple[str, dict[str, Any
 def _parsed(body: bytes) -> dict[str, Any]:
     try:
         request = json.loads(body) if body else {}
-    except ValueError:
+    except (ValueError, RecursionError):
         request = None
     if not isinstance(request, dict):
         raise ClientException("the request's body is no JSON object")

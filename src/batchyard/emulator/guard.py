@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from urllib.parse import parse_qs
 
 _CREDENTIAL = re.compile(r"Credential=([^/,\s]+)/")
+_HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\[\]:]*))(?::[0-9]*)?")
 
 
 def refusal(environ: Mapping[str, object], token: str | None) -> str | None:
@@ -29,13 +30,20 @@ def refusal(environ: Mapping[str, object], token: str | None) -> str | None:
     return None
 
 
+def is_usable(token: str) -> bool:
+    """Whether a client can send it as its access key, and the key be told from what is around it in a signature."""
+    return re.fullmatch(r"[A-Za-z0-9_.~+=-]+", token) is not None
+
+
 def access_key(environ: Mapping[str, object]) -> str | None:
     """The access key id that a request was signed with, in its header or in its address."""
     found = _CREDENTIAL.search(str(environ.get("HTTP_AUTHORIZATION", "")))
     if found:
         return found[1]
-    credential = parse_qs(str(environ.get("QUERY_STRING", ""))).get("X-Amz-Credential", [""])[0]
-    return credential.partition("/")[0] or None
+    query = parse_qs(str(environ.get("QUERY_STRING", "")))
+    # The second one in addresses signed the old way, which S3's clients still do.
+    credential = query.get("X-Amz-Credential") or query.get("AWSAccessKeyId") or [""]
+    return credential[0].partition("/")[0] or None
 
 
 def signed_for(environ: Mapping[str, object]) -> tuple[str, str] | None:
@@ -48,6 +56,6 @@ def signed_for(environ: Mapping[str, object]) -> tuple[str, str] | None:
 
 
 def _host(value: str) -> str:
-    if value.startswith("["):
-        return value[1:].partition("]")[0].lower()
-    return value.partition(":")[0].lower()
+    """Without its port; as it is where it is no host at all."""
+    found = _HOST.fullmatch(value)
+    return (found[1] or found[2] if found else value).lower()

@@ -20,6 +20,18 @@ _MOST_TAGS = 50
 _TEXT_PATTERN = re.compile(r"[0-9A-Za-z.:\s]*\*?")
 _CODE_PATTERN = re.compile(r"[0-9]*\*?")
 _MOST_PATTERN = 512
+#: what is a task's in ecsProperties and the container's in containerProperties
+_OF_TASK = {
+    "volumes": "volumes",
+    "executionRoleArn": "executionRoleArn",
+    "taskRoleArn": "jobRoleArn",
+    "networkConfiguration": "networkConfiguration",
+    "ephemeralStorage": "ephemeralStorage",
+    "runtimePlatform": "runtimePlatform",
+    "enableExecuteCommand": "enableExecuteCommand",
+}
+#: what only a container among several has use for
+_ONLY_OF_ECS = ("name", "essential", "dependsOn", "firelensConfiguration", "startTimeout", "stopTimeout")
 #: vCPUs of Fargate -> MiB that go with them (facts, 5.3)
 _FARGATE_PAIRS: dict[float, Iterable[int]] = {
     0.25: (512, 1024, 2048),
@@ -34,13 +46,15 @@ _FARGATE_PAIRS: dict[float, Iterable[int]] = {
 
 def register(yard: Yard, request: Document) -> Document:
     name = names.require_name("jobDefinitionName", request["jobDefinitionName"])
-    size = len(json.dumps(request, separators=(",", ":")).encode())
+    size = size_of(request)
     if size > _MOST_BYTES:
         raise SubmissionRefused(f"Job definition size must be less than 24 KiB, got {-(-size // 1024)} KiB")
     if request["type"] != "container":
         raise ClientException("this endpoint runs jobs of one container; multinode job definitions are not for it")
     if "eksProperties" in request:
         raise ClientException("this endpoint runs jobs on ECS-type compute; eksProperties is not for it")
+    if "MANAGED_INSTANCES" in request.get("platformCapabilities", []):
+        raise ClientException("this endpoint has EC2 and Fargate; MANAGED_INSTANCES is not for it")
     is_fargate = request.get("platformCapabilities") == ["FARGATE"]
     container = _container_of(request)
     check_container(container, is_fargate=is_fargate)
@@ -48,7 +62,6 @@ def register(yard: Yard, request: Document) -> Document:
         request["retryStrategy"] = checked_retry(request["retryStrategy"])
     check_timeout(request.get("timeout", {}))
     check_priority("schedulingPriority", request)
-    check_tags(request.get("tags", {}))
     check_consumables(yard, request.get("consumableResourceProperties", {}))
     revision = 1 + max((d["revision"] for d in revisions(yard, name)), default=0)
     document: Document = {
@@ -115,6 +128,11 @@ def active(yard: Yard, wanted: str) -> Document:
     return max(candidates, key=lambda d: int(d["revision"]))
 
 
+def size_of(request: Document) -> int:
+    """How many bytes it is on its way."""
+    return len(json.dumps(request, separators=(",", ":"), ensure_ascii=False).encode())
+
+
 def container_of(definition: Document) -> Document:
     """The properties of the one container, however the definition spells them."""
     return _container_of(definition)
@@ -137,8 +155,11 @@ def _container_of(request: Document) -> Document:
     containers = tasks[0]["containers"]
     if len(containers) != 1:
         raise ClientException("this endpoint runs jobs of one container; ecsProperties with several are not for it")
+    if not containers[0].get("essential", True):
+        raise ClientException("ecsProperties must have at least one container that is essential")
     # What an ECS task has around its container belongs to the container elsewhere.
-    return {**containers[0], **({"volumes": tasks[0]["volumes"]} if "volumes" in tasks[0] else {})}
+    around = {ours: tasks[0][theirs] for theirs, ours in _OF_TASK.items() if theirs in tasks[0]}
+    return {**{member: value for member, value in containers[0].items() if member not in _ONLY_OF_ECS}, **around}
 
 
 def check_container(container: Document, *, is_fargate: bool) -> None:
@@ -152,15 +173,20 @@ def check_container(container: Document, *, is_fargate: bool) -> None:
         raise SubmissionRefused("executionRoleArn must be provided for FARGATE")
     volumes = {volume.get("name") for volume in container.get("volumes", [])}
     for mount in container.get("mountPoints", []):
-        if mount.get("sourceVolume") not in volumes:
+        if not mount.get("containerPath"):
+            raise SubmissionRefused("mountPoints: containerPath must be provided")
+        if not mount.get("sourceVolume") or mount["sourceVolume"] not in volumes:
             raise SubmissionRefused(f"mountPoints: there is no volume named {mount.get('sourceVolume')!r}")
 
 
 def check_environment(variables: list[Document]) -> None:
     for variable in variables:
-        if variable.get("name", "").startswith("AWS_BATCH_"):
+        name = variable.get("name", "")
+        if not name or "=" in name:
+            raise SubmissionRefused(f"Environment variables must have a name, and no = in it; got {name!r}")
+        if name.startswith("AWS_BATCH_"):
             raise SubmissionRefused(
-                f"Environment variables must not start with AWS_BATCH, which is reserved; got {variable['name']!r}"
+                f"Environment variables must not start with AWS_BATCH, which is reserved; got {name!r}"
             )
 
 
@@ -198,10 +224,8 @@ def _fargate_resources(given: dict[str, str], memory_mib: int) -> Resources:
 
 
 def _whole(kind: str, value: str, least: int) -> int:
-    try:
-        number = int(value) if re.fullmatch(r"\d+(\.0+)?", value) is None else int(float(value))
-    except ValueError:
-        number = -1
+    found = re.fullmatch(r"([0-9]{1,18})(\.0+)?", value)
+    number = int(found[1]) if found else -1
     if number < least:
         raise SubmissionRefused(
             f"resourceRequirements: {kind} must be a whole number of at least {least}; got {value!r}"
@@ -255,7 +279,10 @@ def check_tags(tags: dict[str, str]) -> None:
 
 
 def check_consumables(yard: Yard, properties: Document) -> None:
-    for entry in properties.get("consumableResourceList", []):
+    entries = properties.get("consumableResourceList", [])
+    if len({names.bare(entry.get("consumableResource", "")) for entry in entries}) < len(entries):
+        raise SubmissionRefused("consumableResourceList must not name a consumable resource twice")
+    for entry in entries:
         if yard.get(CONSUMABLE, entry.get("consumableResource", "")) is None:
             raise SubmissionRefused(f"consumable resource {entry.get('consumableResource')!r} does not exist")
         if entry.get("quantity", 0) < 1:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from batchyard.batch.queues import FairShare, Queue, TimeLimit
-from batchyard.emulator import names
+from batchyard.emulator import compute_environments, names
 from batchyard.emulator.failures import ClientException
 from batchyard.emulator.paging import page, size_of_page
 from batchyard.emulator.yard import ENVIRONMENT, JOB, POLICY, QUEUE, Document, Yard
 
+_OTHER_TYPES = ("EKS", "SAGEMAKER_TRAINING", "ECS_MANAGED_INSTANCES")
 _MOST_ENVIRONMENTS = 3
 _MOST_PRIORITY = 1000
 _LIMITED_REASONS = (
@@ -22,9 +23,14 @@ def create(yard: Yard, request: Document) -> Document:
     name = names.require_name("jobQueueName", request["jobQueueName"])
     if yard.get(QUEUE, name) is not None:
         raise ClientException("Object already exists")
-    if "serviceEnvironmentOrder" in request or request.get("jobQueueType") in ("EKS", "SAGEMAKER_TRAINING"):
+    if "serviceEnvironmentOrder" in request or request.get("jobQueueType") in _OTHER_TYPES:
         raise ClientException("this endpoint runs jobs on ECS-type compute; such a queue is not for it")
     order, is_fargate = _checked_order(yard, request.get("computeEnvironmentOrder", []))
+    kind = "ECS_FARGATE" if is_fargate else "ECS"
+    if request.get("jobQueueType", kind) != kind:
+        raise ClientException(
+            f"jobQueueType must be {kind}, as the compute environments are; got {request['jobQueueType']}"
+        )
     arn = yard.arn(QUEUE, name)
     document: Document = {
         "jobQueueName": name,
@@ -35,7 +41,7 @@ def create(yard: Yard, request: Document) -> Document:
         "priority": _checked_priority(request["priority"]),
         "computeEnvironmentOrder": order,
         "serviceEnvironmentOrder": [],
-        "jobQueueType": "ECS_FARGATE" if is_fargate else "ECS",
+        "jobQueueType": kind,
         "tags": request.get("tags", {}),
         "jobStateTimeLimitActions": _checked_limits(request.get("jobStateTimeLimitActions", [])),
     }
@@ -94,12 +100,13 @@ def snapshot(yard: Yard, request: Document) -> Document:
     """GetJobQueueSnapshot: the RUNNABLE jobs that are next, and what each share uses."""
     document = existing(yard, request["jobQueue"])
     name = document["jobQueueName"]
+    departures = _departures(yard, document)
     jobs = []
     for job_id, index in yard.scheduler.front_of(name, _MOST_IN_SNAPSHOT):
         job = yard.get(JOB, job_id)
         assert job is not None
         arn = job["jobArn"] if "arrayProperties" not in job else f"{job['jobArn']}:{index}"
-        jobs.append({"jobArn": arn, "earliestTimeAtPosition": job["createdAt"]})
+        jobs.append({"jobArn": arn, "earliestTimeAtPosition": _at_position_since(yard, job, index, departures)})
     now_ms = yard.now_ms()
     used: dict[str, float] = {}
     for job_id, _ in yard.scheduler.placed():
@@ -122,6 +129,36 @@ def snapshot(yard: Yard, request: Document) -> Document:
             "topCapacityUtilization": usage[:20],
         }
     return {"frontOfQueue": {"jobs": jobs, "lastUpdatedAt": now_ms}, "queueUtilization": utilization}
+
+
+def _departures(yard: Yard, queue: Document) -> list[tuple[int, int]]:
+    """(a job's number, when it or one of its children left the line); of arrays the first child and those that run."""
+    found: list[tuple[int, int]] = []
+    for job in yard.all(JOB):
+        if job["jobQueue"] == queue["jobQueueArn"]:
+            row = yard.loop.row(job["jobId"])
+            left_ms = row.started_ms or row.ended_ms
+            found += [(row.number, left_ms)] if left_ms else []
+    for job_id, index in yard.scheduler.placed():
+        placed, task = yard.get(JOB, job_id), yard.loop.running(job_id, index)
+        if placed and placed["jobQueue"] == queue["jobQueueArn"] and task is not None and task.started_ms:
+            found.append((task.job_number, task.started_ms))
+    if "schedulingPolicyArn" in queue:
+        # Whoever left may have been ahead of anybody.
+        return [(-1, left_ms) for _, left_ms in found]
+    return found
+
+
+def _at_position_since(yard: Yard, job: Document, index: int, departures: list[tuple[int, int]]) -> int:
+    """When it became RUNNABLE, or when the last one ahead of it left."""
+    row = yard.loop.row(job["jobId"])
+    times: list[int] = [job["createdAt"]]
+    for entry in job["dependsOn"]:
+        if "jobId" in entry:
+            times.append(yard.loop.row(names.split_child(entry["jobId"])[0]).ended_ms or 0)
+    if row.attempts:
+        times += [attempt.ended_ms for attempt in yard.store.attempts(row.number, child=index)]
+    return max(times + [left_ms for number, left_ms in departures if number <= row.number])
 
 
 # -- what it means ----------------------------------------------------------------------------------------------
@@ -174,7 +211,7 @@ def _checked_order(yard: Yard, order: list[Document]) -> tuple[list[Document], b
         raise ClientException(f"computeEnvironmentOrder must have 1 to {_MOST_ENVIRONMENTS} entries; got {len(order)}")
     if len({entry["order"] for entry in order}) < len(order):
         raise ClientException("computeEnvironmentOrder must not have two entries of the same order")
-    found, kinds = [], set()
+    found, kinds, architectures = [], set(), set()
     for entry in order:
         environment = yard.get(ENVIRONMENT, entry["computeEnvironment"])
         if environment is None:
@@ -182,9 +219,12 @@ def _checked_order(yard: Yard, order: list[Document]) -> tuple[list[Document], b
         if environment["status"] != "VALID":
             raise ClientException(f"{entry['computeEnvironment']} is not VALID")
         kinds.add(environment.get("computeResources", {}).get("type", "EC2").startswith("FARGATE"))
+        architectures.add(compute_environments.architecture(environment))
         found.append({"order": entry["order"], "computeEnvironment": environment["computeEnvironmentArn"]})
     if len(kinds) > 1:
         raise ClientException("computeEnvironmentOrder must not mix EC2 and Fargate compute environments")
+    if {"arm64", "x86_64"} <= architectures:
+        raise ClientException("computeEnvironmentOrder must not mix compute environments of x86_64 and of arm64")
     return found, kinds == {True}
 
 

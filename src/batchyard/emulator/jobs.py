@@ -32,6 +32,8 @@ _MOST_DEPENDENCIES = 20
 _MOST_REASON = 1024
 _ARRAY_SIZES = range(2, 10_000 + 1)
 _MOST_BULK = 50
+_MOST_TAGS = 50
+_MOST_SHARES = 500
 _DEPRECATED = (
     "This value was submitted in a deprecated key and may conflict with the value provided by the job definition's "
     "resource requirements."
@@ -41,7 +43,7 @@ _FROM_DEFINITION = ("platformCapabilities", "propagateTags", "consumableResource
 
 
 def submit(yard: Yard, request: Document) -> Document:
-    size = len(json.dumps(request, separators=(",", ":")).encode())
+    size = definitions.size_of(request)
     if size > _MOST_BYTES:
         raise SubmissionRefused(f"Job size must be less than 30 KiB, got {-(-size // 1024)} KiB")
     document = _document(yard, request)
@@ -185,7 +187,7 @@ def _document(yard: Yard, request: Document) -> Document:
         "container": container,
         "_resources": {"vcpus": resources.vcpus, "memory_mib": resources.memory_mib, "gpus": resources.gpus},
         "_definition": definition["jobDefinitionName"],
-        "_overrides_length": len(json.dumps(overrides, separators=(",", ":"))) if overrides else 0,
+        "_overrides_length": len(json.dumps(overrides, separators=(",", ":"), ensure_ascii=False)) if overrides else 0,
     }
     for member in _FROM_DEFINITION:
         value = request.get(member, definition.get(member))
@@ -198,6 +200,7 @@ def _document(yard: Yard, request: Document) -> Document:
     definitions.check_timeout(document.get("timeout", {}))
     _add_tags(document, definition, request)
     _add_share(document, queue, definition, request)
+    _check_shares(yard, document)
     if "arrayProperties" in request and "size" in request["arrayProperties"]:
         array_size = request["arrayProperties"]["size"]
         if array_size not in _ARRAY_SIZES:
@@ -207,9 +210,8 @@ def _document(yard: Yard, request: Document) -> Document:
 
 
 def _add_tags(document: Document, definition: Document, request: Document) -> None:
-    definitions.check_tags(request.get("tags", {}))
     document["tags"] = {**definition["tags"], **request.get("tags", {})}
-    if document.get("propagateTags") and len(document["tags"]) > 50:
+    if document.get("propagateTags") and len(document["tags"]) > _MOST_TAGS:
         document["_refused"] = "there are more than 50 tags, the job's and its definition's together"
 
 
@@ -227,9 +229,25 @@ def _add_share(document: Document, queue: Document, definition: Document, reques
     definitions.check_priority("schedulingPriorityOverride", request)
     priority = request.get("schedulingPriorityOverride", definition.get("schedulingPriority"))
     if priority is not None:
-        if not has_policy and "schedulingPriorityOverride" in request:
-            raise SubmissionRefused("schedulingPriorityOverride is only for job queues with a scheduling policy")
+        # In a queue without a policy it is kept, and changes nothing.
         document["schedulingPriority"] = priority
+
+
+def _check_shares(yard: Yard, document: Document) -> None:
+    """facts, 6: at most 500 shares of a queue may be active."""
+    if "shareIdentifier" not in document:
+        return
+    active: set[str] = {document["shareIdentifier"]}
+    for job in reversed(yard.all(JOB)):
+        share = job.get("shareIdentifier")
+        if job["jobQueue"] != document["jobQueue"] or share is None:
+            continue
+        if not yard.scheduler.summary(job["jobId"]).state.is_terminal:
+            if share == document["shareIdentifier"]:
+                return
+            active.add(share)
+    if len(active) > _MOST_SHARES:
+        raise SubmissionRefused(f"the job queue has {_MOST_SHARES} active share identifiers, which is the most")
 
 
 def _check_dependencies(entries: list[Document]) -> None:
@@ -238,6 +256,8 @@ def _check_dependencies(entries: list[Document]) -> None:
     for entry in entries:
         if "jobId" not in entry and entry.get("type") != "SEQUENTIAL":
             raise SubmissionRefused("dependsOn: jobId must be provided unless type is SEQUENTIAL")
+        if names.split_child(entry.get("jobId", ""))[1] == -1:
+            raise SubmissionRefused(f"no job has the id {entry['jobId']}")
 
 
 def _overrides(definition: Document, request: Document) -> Document:
@@ -250,11 +270,12 @@ def _overrides(definition: Document, request: Document) -> Document:
     if not is_ecs:
         overrides: Document = request.get("containerOverrides", {})
         return overrides
-    found: Document = {}
-    for task in request.get("ecsPropertiesOverride", {}).get("taskProperties", []):
-        for container in task.get("containers", []):
-            found = {key: value for key, value in container.items() if key != "name"}
-    return found
+    name = definition["ecsProperties"]["taskProperties"][0]["containers"][0].get("name")
+    tasks = request.get("ecsPropertiesOverride", {}).get("taskProperties", [])
+    containers = [container for task in tasks for container in task.get("containers", [])]
+    if len(containers) > 1 or any(container.get("name", name) != name for container in containers):
+        raise SubmissionRefused(f"ecsPropertiesOverride: the job definition has one container, named {name!r}")
+    return {key: value for container in containers for key, value in container.items() if key != "name"}
 
 
 def _merged(definition: Document, overrides: Document) -> Document:

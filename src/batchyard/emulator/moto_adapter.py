@@ -20,8 +20,17 @@ if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
     from flask import Flask
     from moto.moto_server.werkzeug_app import DomainDispatcherApplication
+    from werkzeug.serving import WSGIRequestHandler
 
-__all__ = ["MOTO_VERSION", "application", "instance_family", "instance_type", "secret", "use_batch"]
+__all__ = [
+    "MOTO_VERSION",
+    "application",
+    "instance_family",
+    "instance_type",
+    "request_handler",
+    "secret",
+    "use_batch",
+]
 
 #: The corrections in moto_cloudformation/ reach into moto; they were tried with this one.
 MOTO_VERSION = "5.2.5"
@@ -55,6 +64,14 @@ def application() -> WSGIApplication:
             return _refusal(environ, start_response, 500, "InternalFailure", what)
 
     return answer
+
+
+def request_handler() -> type[WSGIRequestHandler]:
+    """For the server that the application runs in: werkzeug's own drops the headers that have an underscore, and with
+    them the metadata of S3 objects whose names have one."""
+    from moto.moto_server.werkzeug_app import MotoRequestHandler
+
+    return MotoRequestHandler
 
 
 class _NoSuchService(LookupError):
@@ -138,8 +155,10 @@ def _refusal(
         error = f"<Error><Code>{code}</Code><Message>{escape(message)}</Message></Error>"
         body = f"<ErrorResponse>{error}<RequestId>batchyard</RequestId></ErrorResponse>"
     kind = "application/x-amz-json-1.1" if is_json else "text/xml"
-    start_response(f"{status} {code}", [("Content-Type", kind), ("x-amzn-errortype", code)])
-    return [body.encode()]
+    content = body.encode()
+    length = str(len(content))
+    start_response(f"{status} {code}", [("Content-Type", kind), ("Content-Length", length), ("x-amzn-errortype", code)])
+    return [content]
 
 
 def _require_version() -> None:

@@ -13,6 +13,8 @@ DEFAULT_LOG_GROUP = "/aws/batch/job"
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}")
 _STREAM_PREFIX_LENGTH = 200
+#: as AWS writes it: `007` is no child's index
+_INDEX = re.compile(r"0|[1-9][0-9]{0,5}")
 _TASK_ID = re.compile(r"[0-9a-f]{32}")
 
 
@@ -81,8 +83,8 @@ def log_stream(definition_name: str, task: str, prefix: str | None = None) -> st
 
 
 def split_child(job_id: str) -> tuple[str, int | None]:
-    """`<uuid>:<index>` -> (uuid, index); index None for the job itself, -1 where it is no number."""
+    """`<uuid>:<index>` -> (uuid, index); index None for the job itself, -1 where there can be no such child."""
     parent, colon, index = job_id.partition(":")
     if not colon:
         return parent, None
-    return parent, int(index) if index.isascii() and index.isdigit() else -1
+    return parent, int(index) if _INDEX.fullmatch(index) else -1

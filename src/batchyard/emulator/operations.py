@@ -67,4 +67,6 @@ def perform(yard: Yard, operation: str, request: dict[str, Any]) -> Document:
         )
     shape = shapes.service("batch").operation_model(operation).input_shape
     shapes.check(shape, request)
-    return act(yard, shapes.known(shape, request))
+    known: Document = shapes.known(shape, request)
+    job_definitions.check_tags(known.get("tags", {}))
+    return act(yard, known)

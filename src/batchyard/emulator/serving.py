@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING
 from batchyard.batch.jobs import JobState, Resources
 from batchyard.batch.scheduler import Scheduler
 from batchyard.emulator import endpoint as endpoints
+from batchyard.emulator import guard
 from batchyard.emulator.endpoint import Endpoint
+from batchyard.emulator.faults import Faults
 from batchyard.emulator.front import METADATA_PATH, Front
 from batchyard.emulator.tasks import ContainerTasks, Site, inherited
 from batchyard.emulator.timed_logs import TimedLogBook
@@ -54,6 +56,8 @@ class Setting:
     runner: str
     #: what callers must have as their access key; None on loopback
     token: str | None
+    #: trouble on purpose
+    faults: Faults | None = None
 
 
 def serve(
@@ -67,6 +71,11 @@ def serve(
         raise BadInput(
             f"--host {setting.host} would let others run commands on this machine",
             hint="give a secret with --token, which clients then use as their access key, or leave --host out",
+        )
+    if setting.token is not None and not guard.is_usable(setting.token):
+        raise BadInput(
+            "--token cannot be an access key: letters, digits and any of _ . ~ + = - are allowed",
+            hint="make one with `openssl rand -hex 16`",
         )
     folder = RunFolder((setting.home / "emulator").absolute())
     _make(folder.path)
@@ -131,7 +140,7 @@ def _serve(
             endpoint = Endpoint(yard, folder, f"{metadata_path}/", aws)
             reporter.attend(yard, endpoint)
             moto_adapter.use_batch(endpoint.batch)
-            front = Front(endpoint, moto_adapter.application(), setting.token)
+            front = Front(endpoint, moto_adapter.application(), setting.token, setting.faults)
             server = _server(listener, front)
             _run(loop, server, spawner, lambda: ready(aws))
         finally:
@@ -270,9 +279,11 @@ def _runner(setting: Setting, spawner: Spawner, folder: RunFolder, token: str, e
 
 
 def _server(listener: socket.socket, front: Front) -> BaseWSGIServer:
-    from werkzeug.serving import WSGIRequestHandler, make_server
+    from werkzeug.serving import make_server
 
-    class Handler(WSGIRequestHandler):
+    from batchyard.emulator import moto_adapter
+
+    class Handler(moto_adapter.request_handler()):  # type: ignore[misc]
         #: else "Expect: 100-continue", which comes before each upload to S3, waits for an answer in vain
         protocol_version = "HTTP/1.1"
         #: else the second half of an answer waits for the client's acknowledgement, 40 ms

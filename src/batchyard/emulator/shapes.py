@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import re
+import reprlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -21,7 +23,10 @@ from botocore.model import (  # type: ignore[import-untyped]
 
 from batchyard.emulator.failures import ClientException
 
-_NUMBERS = ("integer", "long")
+#: types of whole numbers, and how many bits they have
+_NUMBERS = {"integer": 32, "long": 64}
+#: words that AWS takes in upper and lower case (facts, 1.4)
+_ANY_CASE = ("RetryAction",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,20 +72,30 @@ def check(shape: Shape, value: Any, where: str = "") -> None:
         _check_structure(shape, value, where)
     elif isinstance(shape, ListShape):
         _require(isinstance(value, list), where, value, "a list")
+        _check_size(shape, len(value), where, "entries")
         for number, item in enumerate(value):
             check(shape.member, item, f"{where}[{number}]")
     elif isinstance(shape, MapShape):
         _require(isinstance(value, dict), where, value, "an object")
+        # AWS's description asks for one entry at least, and its clients send none all the same.
+        _check_size(shape, max(1, len(value)), where, "entries")
         for key, item in value.items():
+            check(shape.key, key, f"a key of {where}")
             check(shape.value, item, f"{where}.{key}")
     elif isinstance(shape, StringShape):
-        _require(isinstance(value, str), where, value, "a string")
-        if shape.enum and value not in shape.enum:
+        _require(isinstance(value, str) and _is_text(value), where, value, "a string")
+        _check_size(shape, len(value), where, "characters")
+        if shape.enum and (value.upper() if shape.name in _ANY_CASE else value) not in shape.enum:
             raise ClientException(f"{where} should be one of {', '.join(shape.enum)}; got {value!r}")
     elif shape.type_name in _NUMBERS:
         _require(isinstance(value, int) and not isinstance(value, bool), where, value, "a whole number")
+        most = 2 ** (_NUMBERS[shape.type_name] - 1)
+        _require(-most <= value < most, where, value, f"a whole number of {_NUMBERS[shape.type_name]} bits")
+        _check_size(shape, value, where)
     elif shape.type_name in ("float", "double"):
-        _require(isinstance(value, int | float) and not isinstance(value, bool), where, value, "a number")
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        # JSON has neither, but Python reads them.
+        _require(is_number and value not in (math.inf, -math.inf) and value == value, where, value, "a number")
     elif shape.type_name == "boolean":
         _require(isinstance(value, bool), where, value, "true or false")
 
@@ -95,13 +110,31 @@ def _check_structure(shape: StructureShape, value: Any, where: str) -> None:
             check(member, value[name], _join(where, name))
 
 
+def _check_size(shape: Shape, size: int, where: str, of_what: str = "") -> None:
+    """Against the least and the most that AWS's description allows, of what it has (or of itself: a number)."""
+    least, most = shape.metadata.get("min", size), shape.metadata.get("max", size)
+    if not least <= size <= most:
+        verb, what = ("have", f" {of_what}") if of_what else ("be", "")
+        bounds = f"at least {least}" if size < least else f"at most {most}"
+        raise ClientException(f"{where} should {verb} {bounds}{what}; got {size}")
+
+
+def _is_text(value: str) -> bool:
+    """Whether it could be in a file or in a process's environment: half of a surrogate pair and NUL could not."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return "\0" not in value
+
+
 def _join(where: str, name: str) -> str:
     return f"{where}.{name}" if where else name
 
 
 def _require(holds: bool, where: str, value: Any, wanted: str) -> None:
     if not holds:
-        raise ClientException(f"{where} should be {wanted}; got {value!r}")
+        raise ClientException(f"{where} should be {wanted}; got {reprlib.repr(value)}")
 
 
 def known(shape: Shape, value: Any) -> Any:

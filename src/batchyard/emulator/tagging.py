@@ -9,7 +9,6 @@ from batchyard.emulator.yard import JOB, KINDS, STOP, Document, Yard
 
 def tag(yard: Yard, request: Document) -> Document:
     kind, name, document = _resource(yard, request["resourceArn"])
-    job_definitions.check_tags(request["tags"])
     tags = {**document["tags"], **request["tags"]}
     job_definitions.check_tags(tags)
     yard.keep(kind, name, {**document, "tags": tags})

@@ -59,10 +59,12 @@ class ContainerTasks:
         container, job_id = document["container"], document["jobId"]
         size = document.get("arrayProperties", {}).get("size")
         key = names.task_id(names.AttemptKey(self.number, start.child, start.attempt), here.salt)
+        is_fargate = document["platformCapabilities"] == ["FARGATE"]
         mark = f"{here.token}.{self.number}.{start.child}.{start.attempt}."
         told = {
             **here.aws,
             "AWS_EC2_METADATA_SERVICE_ENDPOINT": f"{here.metadata_address}/{key}",
+            "AWS_EXECUTION_ENV": "AWS_ECS_FARGATE" if is_fargate else "AWS_ECS_EC2",
             **{variable["name"]: variable.get("value", "") for variable in container["environment"]},
             "AWS_BATCH_CE_NAME": start.environment,
             "AWS_BATCH_JQ_NAME": names.bare(document["jobQueue"]),
@@ -97,6 +99,7 @@ class ContainerTasks:
             image=container["image"],
             mark=mark.encode(),
             container_flags=create_flags(container) if here.has_images else None,
+            place=start.environment,
             refused=refused,
         )
 

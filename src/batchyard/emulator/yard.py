@@ -95,6 +95,8 @@ class Yard:
             kind, slash, name = key.partition("/")
             if slash and kind in self._documents:
                 self._documents[kind][name] = json.loads(text)
+        # The store has values in the order of their keys, and ListJobs needs jobs in that of their submission.
+        self._documents[JOB] = {row.id: self._documents[JOB][row.id] for row in self.store.jobs()}
 
     # -- jobs -----------------------------------------------------------------------------------------------
 

@@ -71,6 +71,15 @@ class Response(responses.CloudFormationResponse):
         assert isinstance(backend, Backend)
         return backend.find_change_set(self._get_param("ChangeSetName"), self._get_param("StackName"))
 
+    def list_imports(self) -> ActionResult:
+        name = self._get_param("ExportName")
+        backend = self.cloudformation_backend
+        assert isinstance(backend, Backend)
+        users = backend.users_of(name)
+        if not users:
+            raise ValidationError(message=f"Export '{name}' is not imported by any stack.")
+        return ActionResult({"Imports": users})
+
     def validate_template(self) -> ActionResult:
         template = self._template()
         if template is None:

@@ -86,6 +86,8 @@ class Backend(models.CloudFormationBackend):
     def change(self, stack: Stack, text: str, parameters: dict[str, Any], verb: str) -> None:
         """Brings about what the template asks for; how that went is in the stack's status and events."""
         template = self._check(stack, text, parameters)
+        # A stack that could not be made has a description too.
+        stack.description = stack.description or template.get("Description")
         stack.begin(f"{verb}_IN_PROGRESS")
         new = stack.read(template, parameters)
         outputs = parsing.OutputMap(new, template, stack.stack_id)
@@ -115,11 +117,12 @@ class Backend(models.CloudFormationBackend):
                 raise Refused(f"Export with name {export.name} is already exported by {other.exporting_stack_id}")
         kept = {export.name: export.value for export in exports}
         for old in stack.exports:
-            users = self._users_of(old.name) if kept.get(old.name) != old.value else []
+            users = self.users_of(old.name) if kept.get(old.name) != old.value else []
             if users:
                 raise Refused(f"Export {old.name} cannot be updated as it is in use by {' and '.join(users)}")
 
-    def _users_of(self, export: str) -> list[str]:
+    def users_of(self, export: str) -> list[str]:
+        """The names of the stacks that import it."""
         return [s.name for s in self.stacks.values() if export in getattr(s.resource_map, "imports", ())]
 
     def update_stack(
@@ -165,7 +168,7 @@ class Backend(models.CloudFormationBackend):
     def _delete(self, stack: Stack) -> None:
         stack.begin("DELETE_IN_PROGRESS")
         for export in stack.exports:
-            users = self._users_of(export.name)
+            users = self.users_of(export.name)
             if users:
                 reason = f"Export {export.name} cannot be deleted as it is in use by {' and '.join(users)}"
                 return stack.end("DELETE_FAILED", reason)

@@ -176,7 +176,15 @@ class ChangeSet(models.ChangeSet):
         changed = [name for name, value in self.parameters.items() if before.get(name) != value]
         old, new = self.stack.template_dict, self.template_dict
         types = {**old.get("Resources", {}), **new["Resources"]}
-        found = templates.changes(old, new, changed)
+        assert isinstance(self.stack, Stack)
+        # What a condition keeps out of a stack is not in it, whatever the template says.
+        wanted, there = self.stack.read(new, self.parameters).wanted(), self.stack.resource_map.made
+        modified = templates.changes(old, new, changed)["Modify"]
+        found = {
+            "Add": [name for name in wanted if name not in there],
+            "Modify": [name for name in wanted if name in there and name in modified],
+            "Remove": [name for name in there if name not in wanted],
+        }
         return [models.Change(action, name, types[name]["Type"]) for action, names in found.items() for name in names]
 
 

@@ -276,7 +276,8 @@ def _retry(job: PlannedJob, target: Target) -> dict[str, Any]:
         return {"attempts": attempts, **({"evaluateOnExit": rules} if rules else {})}
     # The worker follows the user's rules about exit codes, and asks for another attempt with one code.
     words = job.retry_on if job.retry.attempts > 1 else ()
-    rules = [{"onStatusReason": "Host EC2*", "action": "RETRY"}]
+    may_lose_host = not {"spot", "any"} & set(job.fail_on)
+    rules = [{"onStatusReason": "Host EC2*", "action": "RETRY" if may_lose_host else "EXIT"}]
     if needs_worker(job):
         rules.insert(0, {"onExitCode": str(AGAIN), "action": "RETRY"})
     by_word = {"image": "CannotPullContainerError*", "oom": "OutOfMemoryError*"}
@@ -376,8 +377,11 @@ def _request(name: str, job: PlannedJob, offset: int, size: int, target: Target)
 
 
 def _share(job: PlannedJob, target: Target) -> dict[str, Any]:
-    is_fair = queue_of(job, target) in target.fair_queues
-    return {"shareIdentifier": job.share or target.environment.share} if is_fair else {}
+    if queue_of(job, target) not in target.fair_queues:
+        return {}
+    # AWS refuses a job with a share and no priority at all.
+    share = job.share or target.environment.share
+    return {"shareIdentifier": share, "schedulingPriorityOverride": job.priority or 0}
 
 
 def _tags(step: str, target: Target) -> dict[str, str]:

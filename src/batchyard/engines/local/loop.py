@@ -301,6 +301,7 @@ class Loop:
             ",".join(map(str, task.gpus)),
             event.log_offset,
             event.log_length,
+            task.place,
         )
         self._attempt_rows.append(row)
         self._attempts_of[task.job_id] += 1

@@ -114,6 +114,7 @@ class ProcessRunner:
             attempt.command_ended(_CANNOT_EXECUTE)
             self._run_next(attempt)
             return
+        attempt.started_ms = None
         reason = f"CannotStartContainerError: {exc}"[:255]
         self._attempts.ended(attempt, Outcome(None, StatusReason.NOT_STARTED, reason))
 

@@ -44,6 +44,8 @@ class Task:
     started_ms: int | None = None
     #: `docker create`'s flags for a container that is all of its own; None for one that is to stand for a process here
     container_flags: tuple[str, ...] | None = None
+    #: the compute environment, where there are several
+    place: str = ""
     #: what becomes of it instead of an execution
     refused: Outcome | None = None
 

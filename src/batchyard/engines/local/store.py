@@ -17,7 +17,7 @@ from typing import NamedTuple
 from batchyard.batch.jobs import JobState
 from batchyard.errors import StoreIsBroken, StoreIsNewer, Surroundings
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 _SCHEMA = """
 CREATE TABLE job (
@@ -35,6 +35,7 @@ CREATE TABLE attempt (
   user_s REAL NOT NULL, system_s REAL NOT NULL, max_rss_kib INTEGER NOT NULL, gpus TEXT NOT NULL,
   -- where its output is in short.log; NULL where it has a file of its own
   log_offset INTEGER, log_length INTEGER,
+  place TEXT NOT NULL DEFAULT '',  -- the compute environment, where there are several
   PRIMARY KEY (job, child, attempt)
 ) WITHOUT ROWID;
 CREATE INDEX attempt_failed ON attempt (job, child) WHERE state = 'FAILED';
@@ -78,6 +79,7 @@ class AttemptRow(NamedTuple):
     gpus: str = ""
     log_offset: int | None = None
     log_length: int | None = None
+    place: str = ""
 
 
 class StopRequest(NamedTuple):
@@ -127,7 +129,7 @@ class Store:
         with _mapped_errors(self._path), self._transaction():
             db = self._db
             db.executemany(f"INSERT INTO job VALUES ({_marks(12)})", map(_flat, new_jobs))
-            db.executemany(f"INSERT OR REPLACE INTO attempt VALUES ({_marks(15)})", attempts)
+            db.executemany(f"INSERT OR REPLACE INTO attempt VALUES ({_marks(16)})", attempts)
             db.executemany("INSERT OR IGNORE INTO command VALUES (?, ?)", commands)
             db.executemany(f"INSERT OR REPLACE INTO job VALUES ({_marks(12)})", map(_flat, jobs))
             for key, value in values:
@@ -213,13 +215,17 @@ def _prepare(db: sqlite3.Connection, path: Path, create: bool, is_read_only: boo
             f"{path} was written by a newer batchyard (format {version}; this one knows {SCHEMA_VERSION})",
             hint="upgrade batchyard, or use the version that made the run",
         )
-    if version < SCHEMA_VERSION and not create:
+    if not version and not create:
         raise StoreIsBroken(f"{path} is not a batchyard state, or was never finished")
     if is_read_only:
-        return
+        return  # an older one lacks columns at the end, for which rows have defaults
     db.execute("PRAGMA journal_mode=WAL")
     db.execute("PRAGMA synchronous=FULL")
-    if version < SCHEMA_VERSION:
+    if version == 1:
+        db.executescript(
+            "BEGIN; ALTER TABLE attempt ADD COLUMN place TEXT NOT NULL DEFAULT ''; PRAGMA user_version=2; COMMIT;"
+        )
+    elif not version:
         db.executescript(f"BEGIN; {_SCHEMA} PRAGMA user_version={SCHEMA_VERSION}; COMMIT;")
 
 
