@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 DEMO := .cache/demo
 
-.PHONY: demo test lint types check bench clean
+.PHONY: demo test test-peers lint types check bench clean
 
 demo: $(STAMP)  ## run the example to its picture
 	@rm -rf $(DEMO) && mkdir -p $(DEMO)
@@ -15,6 +15,9 @@ demo: $(STAMP)  ## run the example to its picture
 
 test: $(STAMP)  ## all tests; those that need a Docker engine say so where none answers
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+test-peers: $(STAMP)  ## other people's clients through the endpoint; installs them from PyPI under .cache/peers
+	$(BIN)/python -m pytest tests/peers -m peers $(PYTEST_ARGS)
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
@@ -27,6 +30,7 @@ check: lint types test
 
 bench: $(STAMP)  ## ours beside the peers, ratios printed
 	$(BIN)/python benchmarks/dispatch.py $(BENCH_ARGS)
+	$(BIN)/python benchmarks/endpoint.py
 
 $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit("batchyard needs Python 3.11 or newer; say which with make PYTHON=...") if sys.version_info < (3, 11) else None'

@@ -19,7 +19,7 @@ import pytest
 @pytest.fixture(autouse=True)
 def clean_environ(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in list(os.environ):
-        if name.startswith(("BATCHYARD_", "AWS_")) and name != "BATCHYARD_REQUIRE_DOCKER":
+        if name.startswith(("BATCHYARD_", "AWS_")) and not name.startswith("BATCHYARD_REQUIRE_"):
             monkeypatch.delenv(name)
 
 

@@ -139,7 +139,7 @@ steps: [{name: s, array: 2, commands: ["env -0 > env-$AWS_BATCH_JOB_ARRAY_INDEX"
     own = ("AWS_BATCH_", "BATCHYARD_", "ARRAY_SIZE", "LIST_FILE", "CUDA_")
     own += ("LINES", "EMPTY", "UMLAUT", "HOME", "DOCKER_HOST")
     changing = {"AWS_BATCH_JOB_ID", "BATCHYARD_RUN", "BATCHYARD_TOKEN", "LIST_FILE_S3_PATH"}
-    names = {name for name in told["process"] if name.startswith(own)} - {"BATCHYARD_REQUIRE_DOCKER"}
+    names = {name for name in told["process"] if name.startswith(own) and not name.startswith("BATCHYARD_REQUIRE_")}
     assert {name for name in told["docker"] if name.startswith(own)} == names
     assert {n: told["docker"][n] for n in names - changing} == {n: told["process"][n] for n in names - changing}
     assert told["docker"]["LINES"] == "one\ntwo=2"
