@@ -17,7 +17,8 @@ test: $(STAMP)  ## all tests; those that need a Docker engine say so where none 
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
 test-peers: $(STAMP)  ## other people's clients through the endpoint; installs them from PyPI under .cache/peers
-	$(BIN)/python -m pytest tests/peers -m peers $(PYTEST_ARGS)
+	.ci/docker-engine
+	BATCHYARD_REQUIRE_DOCKER=1 $(BIN)/python -m pytest tests/peers $(PYTEST_ARGS)
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

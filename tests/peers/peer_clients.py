@@ -1,0 +1,136 @@
+"""A client that is not ours: its environment from PyPI, its folder, what it called, what became of its jobs."""
+
+from __future__ import annotations
+
+import hashlib
+import http.client
+import subprocess
+import sys
+import threading
+from collections import Counter
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from emulator_endpoint import Endpoint
+
+IMAGE = "batchyard-peers:latest"
+STATES = ("SUBMITTED", "PENDING", "RUNNABLE", "STARTING", "RUNNING", "SUCCEEDED", "FAILED")
+#: of a whole workflow, on a busy machine
+WITHIN_S = 600
+
+
+class CountedCalls:
+    """A door in front of the endpoint that lets everything through as it is, and counts the operations of Batch.
+
+    Clients are sent here with AWS_ENDPOINT_URL_BATCH; everything else they ask of the endpoint itself.
+    """
+
+    def __init__(self, url: str) -> None:
+        self.by_operation: Counter[str] = Counter()
+        self._lock = threading.Lock()
+        address = urlsplit(url).netloc
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+                with outer._lock:
+                    outer.by_operation[self.path.rpartition("/")[2]] += 1
+                connection = http.client.HTTPConnection(address, timeout=60)
+                try:
+                    connection.request("POST", self.path, body, dict(self.headers.items()))
+                    answer = connection.getresponse()
+                    content = answer.read()
+                finally:
+                    connection.close()
+                self.send_response(answer.status)
+                for name, value in answer.getheaders():
+                    if name.lower() not in ("date", "server", "connection"):
+                        self.send_header(name, value)
+                self.end_headers()
+                self.wfile.write(content)
+
+            def log_message(self, format: str, *args: Any) -> None:
+                """What is called is counted, and not told."""
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        self._thread = threading.Thread(target=self._server.serve_forever)
+        self._thread.start()
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
+
+    def stop(self) -> None:
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+
+@dataclass
+class Peer:
+    endpoint: Endpoint
+    #: of the environment that the client is installed in
+    python: Path
+    #: where its workflow lies, and where it runs
+    folder: Path
+    counted: CountedCalls
+    path: dict[str, str]
+
+    @staticmethod
+    def installed(where: Path, requirements: Path) -> Path:
+        """The Python of an environment with these requirements, made where they are not what they were."""
+        wanted = hashlib.sha256(requirements.read_bytes()).hexdigest()
+        stamp, python = where / ".installed", where / "bin" / "python"
+        if not stamp.exists() or stamp.read_text() != wanted:
+            subprocess.run([sys.executable, "-m", "venv", "--clear", where], check=True, timeout=300)
+            install = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r", requirements]
+            subprocess.run(install, check=True, timeout=1200)
+            stamp.write_text(wanted)
+        return python
+
+    def run(self, *command: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        """A program of the client's environment, with the variables that `batchyard emulate` prints."""
+        environ = {
+            **self.endpoint.environ,
+            **self.path,
+            "AWS_ENDPOINT_URL_BATCH": self.counted.url,
+            "HOME": str(self.folder),
+            **variables,
+        }
+        program = self.python.with_name(command[0])
+        return subprocess.run(
+            [program, *command[1:]],
+            cwd=self.folder,
+            env=environ,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=WITHIN_S,
+        )
+
+    def jobs(self, queue: str = "peers") -> list[Any]:
+        """All jobs of the queue, by ListJobs and DescribeJobs, once they are over: a client may leave before that."""
+        pages = self.endpoint.batch.get_paginator("list_jobs")
+        ids = [
+            job["jobId"]
+            for state in STATES
+            for page in pages.paginate(jobQueue=queue, jobStatus=state)
+            for job in page["jobSummaryList"]
+        ]
+        # One that went on to its next state in between may be found twice.
+        return [self.endpoint.wait(job_id) for job_id in dict.fromkeys(ids)]
+
+    def objects(self, prefix: str, bucket: str = "peers") -> dict[str, bytes]:
+        """What lies in the bucket, key -> content."""
+        s3 = self.endpoint.client("s3")
+        pages = s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
+        keys = [item["Key"] for page in pages for item in page.get("Contents", [])]
+        return {key: s3.get_object(Bucket=bucket, Key=key)["Body"].read() for key in keys}
+
+
+def said(done: subprocess.CompletedProcess[str]) -> str:
+    return f"exit code {done.returncode}\n{done.stdout[-8000:]}\n{done.stderr[-8000:]}"

@@ -1,0 +1,70 @@
+"""Snakemake with its aws-batch executor and its S3 storage, as they come from PyPI: every job is a process.
+
+The executor asks for privileged containers, which not every machine's Docker starts. As processes they share a machine,
+so each is sent to a folder of its own first, with Snakemake's own --precommand.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+from peer_clients import Peer, said
+
+SNAKEFILE = Path(__file__).parent / "workflows" / "Snakefile"
+ROLE = "arn:aws:iam::123456789012:role/snakemake"
+
+
+def prepared(begin: Callable[..., Peer]) -> Peer:
+    peer = begin("snakemake", "process")
+    shutil.copy(SNAKEFILE, peer.folder)
+    return peer
+
+
+def run(peer: Peer, *targets: str) -> subprocess.CompletedProcess[str]:
+    executor = ("--executor", "aws-batch", "--aws-batch-region", "us-east-1", "--aws-batch-job-role", ROLE)
+    storage = ("--default-storage-provider", "s3", "--default-storage-prefix", "s3://peers/snakemake")
+    queue = peer.endpoint.batch.describe_job_queues(jobQueues=["peers"])["jobQueues"][0]["jobQueueArn"]
+    return peer.run(
+        "snakemake",
+        *executor,
+        *("--aws-batch-job-queue", queue, "--jobs", "2", "--seconds-between-status-checks", "1"),
+        *("--precommand", 'cd "$(mktemp -d)"'),
+        *storage,
+        "--",
+        *targets,
+    )
+
+
+def test_a_workflow(begin: Callable[..., Peer]) -> None:
+    peer = prepared(begin)
+    done = run(peer)
+    assert done.returncode == 0, said(done)
+    made = {key: content for key, content in peer.objects("snakemake/").items() if key.endswith(".txt")}
+    assert made == {
+        "snakemake/squares/3.txt": b"9\n",
+        "snakemake/squares/4.txt": b"16\n",
+        "snakemake/total.txt": b"25\n",
+    }
+
+    jobs = peer.jobs()
+    assert [job["status"] for job in jobs] == ["SUCCEEDED"] * 3, jobs
+    assert sorted(job["jobName"].split("-")[1] for job in jobs) == ["square", "square", "total"]
+    # It registers a definition for each job, and takes it away again.
+    calls = peer.counted.by_operation
+    assert [calls[name] for name in ("registerjobdefinition", "submitjob", "deregisterjobdefinition")] == [3, 3, 3]
+    assert not peer.endpoint.batch.describe_job_definitions(status="ACTIVE")["jobDefinitions"]
+
+
+def test_a_job_that_fails(begin: Callable[..., Peer]) -> None:
+    peer = prepared(begin)
+    done = run(peer, "broken.txt")
+    assert done.returncode == 1, said(done)
+    assert "AWS Batch job failed. Code: 1, Msg: Essential container in task exited" in done.stderr, said(done)
+
+    (job,) = peer.jobs()
+    assert (job["status"], job["container"]["exitCode"]) == ("FAILED", 1)
+    assert any("no file today" in line for line in peer.endpoint.output(job["jobId"]))
+    assert not [key for key in peer.objects("snakemake/") if key.endswith("broken.txt")]
