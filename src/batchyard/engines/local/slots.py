@@ -18,6 +18,7 @@ from contextlib import suppress
 
 from batchyard.engines.local import spawning
 from batchyard.engines.local.spawner import Exit, Output, Process, Spawner
+from batchyard.errors import Surroundings
 
 #: a process that runs for so long is worth a look at its pipe, lest a full one hold it up
 _SHORT_MS = 4
@@ -83,10 +84,19 @@ class Slots:
         self._busy += 1
         self._queue.append(launch)
         if self._busy > len(self._threads):
-            thread = threading.Thread(target=self._work, name="slot", daemon=True)
-            self._threads.append(thread)
-            thread.start()
+            self._add_thread()
         self._queued.release()
+
+    def _add_thread(self) -> None:
+        thread = threading.Thread(target=self._work, name="slot", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as exc:
+            raise Surroundings(
+                f"could not run {self._busy} children at once: {exc}",
+                hint="run fewer at once with --cpus, or raise the limit of processes (`ulimit -u`)",
+            ) from exc
+        self._threads.append(thread)
 
     def close(self) -> None:
         """Kills what runs and waits for the threads. Without the lock."""
