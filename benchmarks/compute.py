@@ -21,14 +21,14 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-import machine
 import numpy as np
-import scores
-from scores import Bar, Verdict
 
+import machine
+import scores
 from batchyard.bench import checking, discovery, loading, measuring, memory
 from batchyard.bench.measuring import Bench
 from batchyard.bench.timing import Effort
+from scores import Bar, Verdict
 
 Direct = Callable[[dict[str, Any]], Callable[[], Any]]
 

@@ -30,8 +30,8 @@ MAY_IMPORT = {
     "launch": ("status", "runs", "engines", "batch", *PURE),
     "report": ("status", "runs", "engines", "batch", *PURE),
     "emulator": ("engines", "batch", *PURE),
-    "infra": PURE,
-    "doctor": ("batch.jobs", *PURE),
+    "infra": ("aws", "environments", *PURE),
+    "doctor": ("aws", "batch.jobs", *PURE),
     "bench": ("report", *PURE),
     # it runs where nothing else of ours is installed
     "worker": ("shard",),
@@ -47,7 +47,7 @@ LIBRARIES = {
     "click": ("cli",),
     "rich": ("cli",),
     "moto": ("emulator",),
-    "yaml": ("pipeline_file", "emulator", "doctor", "environments"),
+    "yaml": ("pipeline_file", "emulator", "doctor", "infra", "environments"),
     "sqlite3": ("engines",),
 }
 

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from batchyard.cli.options import F, duration, example, json_option, print_json
-from batchyard.errors import BadInput, from_os_error
+from batchyard.cli import doctoring
+from batchyard.cli.doctoring import Looked, all_option, aws_options, dwell_option, region_option, shape_options
+from batchyard.cli.options import env_option, example, home_of, json_option, pairs
+from batchyard.errors import BadInput, Surroundings
 
 if TYPE_CHECKING:
-    from batchyard.doctor.facts import Facts
-    from batchyard.doctor.finding import Report
-    from batchyard.doctor.host.facts import HostFacts
+    from batchyard.doctor.facts import Job
+    from batchyard.environments import Environment
 
 
 @click.group(
     epilog=example(
+        "batchyard doctor job 4c5f4a1e-0b0a-4d3e-9c57-2f1f6f6b7a10",
+        "batchyard doctor queue gpu --gpus 1 --memory 14GiB",
+        "batchyard doctor pipeline pipeline.yaml --env lab",
         "batchyard doctor userdata user-data.sh",
         "batchyard doctor template stack.yaml",
         "batchyard doctor host --gpu-container nvidia/cuda:12.4.1-base-ubuntu22.04",
@@ -28,13 +31,134 @@ if TYPE_CHECKING:
 def command() -> None:
     """Say why a job is stuck, and whether a node is right: the cause, the evidence, what to do.
 
-    Reads only. Exit codes: 0 healthy, 1 findings, 2 could not look.
+    Reads only, unless `--fix` is given and you say yes. Exit codes: 0 healthy, 1 findings, 2 could not look.
     """
 
 
-def all_option(function: F) -> F:
-    text = "List also what was found right, and what could not be checked."
-    return click.option("--all", "with_all", is_flag=True, help=text)(function)
+@command.command(
+    epilog=example(
+        "batchyard doctor job 4c5f4a1e-0b0a-4d3e-9c57-2f1f6f6b7a10 --env lab",
+        "batchyard doctor job 4c5f4a1e-0b0a-4d3e-9c57-2f1f6f6b7a10:17 --all",
+        "batchyard doctor job --from facts.json",
+    )
+)
+@click.argument("job_id", required=False)
+@env_option
+@region_option
+@aws_options
+def job(job_id: str | None, env: str | None, region: str | None, **flags: Any) -> int:
+    """Say why a job does not start, or why it failed; of an array, its children by cause.
+
+    Asks AWS at most 25 times, however large the array is.
+    """
+
+    def look() -> Looked:
+        door = doctoring.door_of(env, region, flags["home"])
+        asking = doctoring.gatherer(door)
+        return Looked(asking.job(doctoring.given(job_id, "JOB_ID")), asking.asker.calls, door)
+
+    return doctoring.examine(look, flags)
+
+
+@command.command(
+    epilog=example("batchyard doctor queue gpu", "batchyard doctor queue gpu --cpus 4 --memory 14GiB --gpus 1")
+)
+@click.argument("name", required=False)
+@env_option
+@region_option
+@shape_options
+@aws_options
+def queue(name: str | None, env: str | None, region: str | None, **flags: Any) -> int:
+    """Examine a job queue before anything is stuck in it: its environments, network, roles, types, quotas.
+
+    With --cpus, --memory or --gpus: whether a step that asks for so much can run there, on which types and where.
+    """
+
+    def look() -> Looked:
+        door = doctoring.door_of(env, region, flags["home"])
+        asking = doctoring.gatherer(door, is_place=True)
+        facts = asking.queue(doctoring.given(name, "NAME"), doctoring.shape(flags))
+        return Looked(facts, asking.asker.calls, door)
+
+    return doctoring.examine(look, flags)
+
+
+@command.command(epilog=example("batchyard doctor env lab", "batchyard doctor env my-gpu-compute-environment"))
+@click.argument("name", required=False)
+@region_option
+@shape_options
+@aws_options
+def env(name: str | None, region: str | None, **flags: Any) -> int:
+    """Examine an environment: all its queues. Or one compute environment of AWS Batch, by its name."""
+    home = flags["home"]
+
+    def look() -> Looked:
+        from batchyard.doctor.gather.subjects import is_absent
+
+        what, shape = doctoring.given(name, "NAME"), doctoring.shape(flags)
+        ours = _of_the_file(home, what)
+        if ours is None:
+            door = doctoring.door_of(None, region, home)
+            asking = doctoring.gatherer(door, is_place=True)
+            facts = asking.environment(what, shape)
+            ours = _deployed(home, what) if is_absent(facts) else None
+            if ours is None:
+                return Looked(facts, asking.asker.calls, door)
+        queues = {queue: [shape] if shape else [] for queue in ours.queues.values()}
+        return doctoring.surveyed("env", what, queues, ours)
+
+    return doctoring.examine(look, flags)
+
+
+def _of_the_file(home: str | None, name: str) -> Environment | None:
+    from batchyard import environments
+
+    return environments.read(home_of(home) / environments.FILE_NAME).get(name)
+
+
+def _deployed(home: str | None, name: str) -> Environment | None:
+    """None where there is none, or nobody may know."""
+    from batchyard import cloud
+
+    try:
+        return cloud.environment(home_of(home), name)
+    except (BadInput, Surroundings):
+        return None
+
+
+@command.command(
+    epilog=example(
+        "batchyard doctor pipeline pipeline.yaml --env lab",
+        "batchyard doctor pipeline pipeline.yaml --env lab --on-demand --set slices=128",
+    )
+)
+@click.argument("file", type=click.Path(), required=False)
+@env_option
+@click.option("--on-demand", is_flag=True, help="As it would run with `run --on-demand`.")
+@click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="Override one of the file's params.")
+@aws_options
+def pipeline(file: str | None, env: str | None, on_demand: bool, settings: tuple[str, ...], **flags: Any) -> int:
+    """Examine a whole pipeline against an environment, before it is submitted: each step at its queue."""
+
+    def look() -> Looked:
+        from batchyard import cloud, runs
+        from batchyard import plan as planning
+        from batchyard.engines.aws import render
+        from batchyard.pipeline_file import reading
+
+        read = reading.load(Path(doctoring.given(file, "FILE")), pairs(settings))
+        if env is None:
+            raise BadInput("which environment is it for?", hint="add --env NAME")
+        where = cloud.environment(runs.home_beside(read.folder, flags["home"]), env)
+        plan = planning.make(read)
+        target = cloud.target(plan, read, where, runs.new_id(plan), on_demand=on_demand)
+        render.render(plan, target)
+        by_queue: dict[str, list[Job]] = {}
+        for one in plan.jobs:
+            by_queue.setdefault(render.queue_of(one, target), []).append(doctoring.shape_of(one))
+        return doctoring.surveyed("pipeline", f"{read.name} in {env}", by_queue, where)
+
+    return doctoring.examine(look, flags)
 
 
 @command.command(epilog=example("batchyard doctor userdata user-data.txt", "batchyard doctor userdata - < boot.sh"))
@@ -56,7 +180,7 @@ def userdata(file: str, owner: str, with_all: bool, as_json: bool) -> int:
     """
     from batchyard.doctor.userdata.examine import examine
 
-    return _answer(examine(_bytes(file), _name(file), owner), with_all, as_json)
+    return doctoring.answer(examine(doctoring.content(file), doctoring.name_of(file), owner), with_all, as_json)
 
 
 @command.command(
@@ -72,7 +196,7 @@ def template(file: str, with_all: bool, as_json: bool) -> int:
     """
     from batchyard.doctor.template.examine import examine
 
-    return _answer(examine(_bytes(file), _name(file)), with_all, as_json)
+    return doctoring.answer(examine(doctoring.content(file), doctoring.name_of(file)), with_all, as_json)
 
 
 @command.command(epilog=example("batchyard doctor host", "batchyard doctor host --save host.json"))
@@ -89,22 +213,21 @@ def host(gpu_container: str, save: str | None, source: str | None, with_all: boo
     from batchyard.doctor.host.machine import ThisMachine
 
     if source:
-        found = _facts(source)
+        found = doctoring.saved_facts(source)
         if not isinstance(found, HostFacts):
             raise BadInput(f"{source} holds no facts of a host", hint=f"`batchyard doctor judge {source}` reads it")
     else:
         found = gather(ThisMachine(), gpu_container)
     if save:
-        _keep(found, save)
-    return _answer(judge_host(found), with_all, as_json)
+        doctoring.keep(found, save)
+    return doctoring.answer(judge_host(found), with_all, as_json)
 
 
 @command.command(
     epilog=example("batchyard doctor judge facts.json --all", "batchyard doctor judge facts.json --dwell 5m")
 )
 @click.argument("file", type=click.Path(allow_dash=True))
-@click.option("--dwell", callback=duration, default="15m", metavar="TIME", show_default=True,
-              help="What a fleet may take to start: a job that has waited less is waiting, not stuck.")  # fmt: skip
+@dwell_option
 @click.option("--save", metavar="FILE", help="Keep the facts in another file, secrets and account ids masked.")
 @all_option
 @json_option
@@ -112,49 +235,9 @@ def judge(file: str, dwell: int, save: str | None, with_all: bool, as_json: bool
     """Judge facts that were saved: of a job, a queue, a compute environment or a host."""
     from batchyard.doctor.host.checks import judge as judge_host
     from batchyard.doctor.host.facts import HostFacts
-    from batchyard.doctor.judge import judge as judge_facts
 
-    found = _facts(file)
+    found = doctoring.saved_facts(file)
     if save:
-        _keep(found, save)
-    report = judge_host(found) if isinstance(found, HostFacts) else judge_facts(found, dwell)
-    return _answer(report, with_all, as_json)
-
-
-def _answer(report: Report, with_all: bool, as_json: bool) -> int:
-    from batchyard.doctor import show
-
-    if as_json:
-        print_json(show.as_json(report))
-    else:
-        click.echo("\n".join(show.lines(report, with_all)))
-    return report.exit_code
-
-
-def _facts(file: str) -> Facts | HostFacts:
-    from batchyard.doctor import facts_json
-
-    return facts_json.load(_bytes(file).decode("utf-8", "replace"), _name(file))
-
-
-def _keep(found: Any, file: str) -> None:
-    from batchyard.doctor import facts_json, masking
-
-    try:
-        Path(file).write_text(facts_json.dump(masking.masked(found)), encoding="utf-8")
-    except OSError as exc:
-        raise from_os_error(exc, "write the facts to", file) from exc
-
-
-def _name(file: str) -> str:
-    return "standard input" if file == "-" else file
-
-
-def _bytes(file: str) -> bytes:
-    if file == "-":
-        return sys.stdin.buffer.read()
-    try:
-        return Path(file).read_bytes()
-    except (OSError, ValueError) as exc:
-        reason = exc.strerror if isinstance(exc, OSError) else str(exc)
-        raise BadInput(f"cannot read {file}: {reason}", hint="check the path") from None
+        doctoring.keep(found, save)
+    report = judge_host(found) if isinstance(found, HostFacts) else doctoring.judged(found, dwell)
+    return doctoring.answer(report, with_all, as_json)

@@ -196,12 +196,12 @@ def registered_mib(memory_mib: int) -> int:
     return int(memory_mib * 0.97) - RESERVED_MIB
 
 
-def expand(names: Iterable[str], described: Iterable[InstanceType] = ()) -> tuple[InstanceType, ...]:
+def expand(names: Iterable[str], described: Iterable[InstanceType] | None = None) -> tuple[InstanceType, ...]:
     """The types that an environment's ``instanceTypes`` stand for, smallest first; unknown names are left out.
 
-    ``described`` is what AWS said of its types; it is believed before the catalogue.
+    ``described`` is what AWS said of its types, None where it was not asked; it is believed before the catalogue.
     """
-    types = TYPES | {known.name: known for known in described}
+    types = TYPES | {known.name: known for known in described or ()}
     found: dict[str, InstanceType] = {}
     for name in names or ("default_x86_64",):
         for family in WORDS.get(name, (name,)):
@@ -213,12 +213,11 @@ def expand(names: Iterable[str], described: Iterable[InstanceType] = ()) -> tupl
     return tuple(sorted(found.values(), key=lambda t: (t.vcpus, t.memory_mib, t.name)))
 
 
-def is_known(name: str, described: Iterable[InstanceType] = ()) -> bool | None:
+def is_known(name: str, described: Iterable[InstanceType] | None = None) -> bool | None:
     """Whether there is such a type, family or word; None where that cannot be said."""
-    described = tuple(described)
     if name in WORDS or expand((name,), described):
         return True
-    if described or family_of(name) in WHOLE_FAMILIES:
+    if described is not None or family_of(name) in WHOLE_FAMILIES:
         return False
     return None
 

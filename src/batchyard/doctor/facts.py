@@ -86,7 +86,9 @@ class Job:
     assigns_public_ip: bool = False
     attempts: int = 1
     depends_on: tuple[Dependency, ...] = ()
-    endings: tuple[Ending, ...] = ()
+    endings: tuple[Ending, ...] | Missing = ()
+    #: of an array: how many children have failed, looked at or not
+    failed: int = 0
     consumables: tuple[Wanted, ...] = ()
     share: str = ""
 
@@ -160,7 +162,7 @@ class Profile:
     exists: bool = True
     role: str = ""
     #: of the actions that the agent needs, those that are refused
-    denied: tuple[str, ...] = ()
+    denied: tuple[str, ...] | Missing = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,10 +236,10 @@ class Subnet:
     free_addresses: int = 0
     gives_public_address: bool = False
     #: where 0.0.0.0/0 goes: "igw-...", "nat-...", "tgw-..."; empty where nowhere
-    default_route: str = ""
+    default_route: str | Missing = ""
     vpc: str = ""
-    #: of the network ACL's rules, those that keep HTTPS out or its answers in
-    blocked_by: tuple[str, ...] = ()
+    #: of the network ACL's rules, those that keep HTTPS in or its answers out
+    blocked_by: tuple[str, ...] | Missing = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,13 +297,13 @@ class Policy:
 
     compute_reservation: int = 0
     active_shares: tuple[str, ...] = ()
-    #: what the job's own share holds now
+    #: what all shares hold now
     used_vcpus: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    #: job, queue, env
+    #: job, queue, env, pipeline
     kind: str
     name: str
     region: str = ""
@@ -327,3 +329,20 @@ class Facts:
     linked_roles: tuple[str, ...] | Missing = NOT_GATHERED
     consumables: tuple[Consumable, ...] | Missing = NOT_GATHERED
     policy: Policy | Missing | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A queue or an environment, and the shapes that are to run there: jobs without an id, named by their step."""
+
+    facts: Facts
+    shapes: tuple[Job, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """Several places that are judged together: those of a pipeline, or of a named environment."""
+
+    #: pipeline, env
+    subject: Subject
+    places: tuple[Place, ...] = ()

@@ -12,24 +12,24 @@ from functools import cache
 from types import NoneType, UnionType
 from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
-from batchyard.doctor.facts import Facts, Missing
+from batchyard.doctor.facts import Facts, Missing, Survey
 from batchyard.doctor.host.facts import HostFacts
 from batchyard.errors import BadInput
 from batchyard.units import quoted
 
 FORMAT = 1
 #: what a file of facts can be about
-MODELS: dict[str, type] = {"aws": Facts, "host": HostFacts}
+MODELS: dict[str, type] = {"aws": Facts, "host": HostFacts, "survey": Survey}
 
 T = TypeVar("T")
 
 
-def dump(facts: Facts | HostFacts) -> str:
-    about = "host" if isinstance(facts, HostFacts) else "aws"
+def dump(facts: Facts | Survey | HostFacts) -> str:
+    about = next(name for name, model in MODELS.items() if isinstance(facts, model))
     return json.dumps({"batchyard_facts": FORMAT, "about": about, "facts": plain(facts)}, indent=2) + "\n"
 
 
-def load(text: str, name: str = "facts") -> Facts | HostFacts:
+def load(text: str, name: str = "facts") -> Facts | Survey | HostFacts:
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as exc:
@@ -44,7 +44,7 @@ def load(text: str, name: str = "facts") -> Facts | HostFacts:
     about = value.get("about")
     if not isinstance(about, str) or about not in MODELS:
         raise BadInput(f"{name}: about: expected one of {', '.join(MODELS)}, found {quoted(str(about))}")
-    return cast("Facts | HostFacts", read(value.get("facts"), MODELS[about], f"{name}: facts"))
+    return cast("Facts | Survey | HostFacts", read(value.get("facts"), MODELS[about], f"{name}: facts"))
 
 
 def plain(value: Any) -> Any:

@@ -80,6 +80,8 @@ class Report:
     waiting: str = ""
     #: why the subject itself could not be looked at; empty where it could
     blind: str = ""
+    #: a shape that was asked about: on which types, in which zones, within which quota it can run, a line each
+    fits: tuple[str, ...] = ()
 
     @property
     def exit_code(self) -> int:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
-from batchyard.doctor.checks import table
+from batchyard.doctor.checks import fit, table
 from batchyard.doctor.checks.table import Setting
-from batchyard.doctor.facts import CannotSee, Facts, Job, Missing
+from batchyard.doctor.facts import CannotSee, Facts, Job, Missing, Survey
 from batchyard.doctor.finding import Finding, Kind, Report, Unseen, in_order
 from batchyard.units import show_duration
 
@@ -40,7 +41,30 @@ def judge(facts: Facts, dwell_s: float = DWELL_S) -> Report:
         tuple(tally.unseen),
         waiting=_waiting(facts, waited_s or 0, dwell_s) if is_waiting else "",
         blind=_blind(facts),
+        fits=fit.where(facts),
     )
+
+
+def judge_survey(survey: Survey, dwell_s: float = DWELL_S) -> Report:
+    """Every shape at its place, as one report; what is wrong with a place is said once."""
+    reports = [
+        judge(facts, dwell_s)
+        for place in survey.places
+        for facts in [replace(place.facts, job=shape) for shape in place.shapes] or [place.facts]
+    ]
+    return merged(f"{survey.subject.kind} {survey.subject.name}", reports)
+
+
+def merged(subject: str, reports: Sequence[Report]) -> Report:
+    """What is right must be so everywhere."""
+    findings = in_order(finding for report in reports for finding in report.findings)
+    wrong = {finding.kind for finding in findings}
+    unseen = [u for u in dict.fromkeys(u for report in reports for u in report.unseen) if u.kind not in wrong]
+    doubtful = wrong | {u.kind for u in unseen}
+    right = dict.fromkeys(kind for report in reports for kind in report.right if kind not in doubtful)
+    blind = dict.fromkeys(report.blind for report in reports if report.blind)
+    fits = dict.fromkeys(line for report in reports for line in report.fits)
+    return Report(subject, findings, tuple(right), tuple(unseen), blind="; ".join(blind), fits=tuple(fits))
 
 
 def waited(facts: Facts) -> float | None:

@@ -9,7 +9,9 @@ from batchyard.units import counted
 
 
 def lines(report: Report, with_all: bool = False) -> list[str]:
-    found = [_headline(report)]
+    found = [_headline(report), *(f"  {line}" for line in report.fits)]
+    if report.findings and report.blind:
+        found.append(f"  could not look: {report.blind}")
     for finding in report.findings:
         found += ["", *_finding(finding)]
     if with_all:
@@ -74,6 +76,7 @@ def as_json(report: Report) -> dict[str, Any]:
         "unseen": [{"id": u.kind.id, "title": u.kind.title, "why": u.why, "action": u.action} for u in report.unseen],
         "waiting": report.waiting,
         "blind": report.blind,
+        "fits": list(report.fits),
     }
 
 

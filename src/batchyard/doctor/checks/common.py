@@ -70,9 +70,9 @@ def each(these: Iterable[Environment], look: Callable[[Environment], list[Findin
     return found
 
 
-def described(facts: Facts) -> tuple[InstanceType, ...]:
-    """What AWS said of its types; nothing where it was not asked, and then the catalogue serves."""
-    return () if isinstance(facts.types, Missing) else facts.types
+def described(facts: Facts) -> tuple[InstanceType, ...] | None:
+    """What AWS said of its types; None where it was not asked, and then the catalogue serves."""
+    return None if isinstance(facts.types, Missing) else facts.types
 
 
 def types_of(environment: Environment, facts: Facts) -> tuple[InstanceType, ...]:

@@ -9,10 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from batchyard.doctor.checks.common import Found, Setting, job_of
-from batchyard.doctor.facts import Ending, Facts, Job
+from batchyard.doctor.facts import Ending, Facts, Job, known
 from batchyard.doctor.finding import Finding, Kind
 from batchyard.doctor.kinds import KINDS
-from batchyard.units import counted
 
 SIGNALS = {132: "SIGILL", 134: "SIGABRT", 135: "SIGBUS", 137: "SIGKILL", 139: "SIGSEGV", 143: "SIGTERM"}
 
@@ -120,18 +119,20 @@ def endings(facts: Facts, setting: Setting) -> Found:
     job = job_of(facts)
     if job is None or not job.job_id or job.status == "SUCCEEDED" or not (job.endings or job.status == "FAILED"):
         return None
-    groups = job.endings or (Ending(None, job.status_reason),)
+    groups = known(job.endings) or (Ending(None, job.status_reason),)
+    looked_at = sum(ending.count for ending in groups)
     explained = [(ending, _cause(ending)) for ending in groups]
-    return [_finding(job, ending, cause) for ending, cause in explained if cause]
+    return [_finding(job, ending, cause, looked_at) for ending, cause in explained if cause]
 
 
 def _cause(ending: Ending) -> Cause | None:
     return next((cause for cause in CAUSES if cause.is_it(ending)), None)
 
 
-def _finding(job: Job, ending: Ending, cause: Cause) -> Finding:
+def _finding(job: Job, ending: Ending, cause: Cause, looked_at: int) -> Finding:
     of = f" of {job.size:,}" if job.size else ""
-    what = [f"{counted(ending.count, 'child' if job.size else 'attempt', 'children' if job.size else 'attempts')}{of}"]
+    one, many = ("child", "children") if job.size else ("attempt", "attempts")
+    what = [f"{ending.count:,} {one if ending.count == 1 else many}{of}"]
     if ending.exit_code is not None:
         signal = SIGNALS.get(ending.exit_code)
         what.append(f"exit code {ending.exit_code}" + (f" ({signal})" if signal else ""))
@@ -139,6 +140,8 @@ def _finding(job: Job, ending: Ending, cause: Cause) -> Finding:
         what.append(f"asked {job.memory_mib:,} MiB")
     if cause.kind is KINDS[63]:
         what.append(f"attempts allowed: {job.attempts}")
+    if job.failed > looked_at:
+        what.append(f"{looked_at:,} of the {job.failed:,} that failed were looked at")
     texts = [text for text in (ending.status_reason, ending.reason) if text]
     return Finding(
         cause.kind,

@@ -135,8 +135,8 @@ def offered(facts: Facts, setting: Setting) -> Found:
 
 def unmanaged(facts: Facts, setting: Setting) -> Found:
     """Nobody launches instances for these: there must be some."""
-    these = [e for e in environments(facts) if not e.is_managed and e.state == "ENABLED"]
-    if is_over(facts) or not these:
+    these = [] if is_over(facts) else [e for e in environments(facts) if not e.is_managed and e.state == "ENABLED"]
+    if not these:
         return None
 
     def look(environment: Environment) -> list[Finding]:
@@ -156,8 +156,8 @@ def unmanaged(facts: Facts, setting: Setting) -> Found:
 
 
 def gpus_registered(facts: Facts, setting: Setting) -> Found:
-    these = [e for e in environments(facts) if not e.is_fargate]
-    if is_over(facts) or not these:
+    these = [] if is_over(facts) else [e for e in environments(facts) if not e.is_fargate]
+    if not these:
         return None
 
     def look(environment: Environment) -> list[Finding]:

@@ -20,7 +20,7 @@ from batchyard.doctor.checks.common import (
     update_resources,
     waiting_job,
 )
-from batchyard.doctor.facts import Environment, Facts, InstanceType, Job
+from batchyard.doctor.facts import CannotSee, Environment, Facts, InstanceType, Job, Missing
 from batchyard.doctor.finding import Finding, Kind
 from batchyard.doctor.kinds import KINDS
 from batchyard.units import show_memory
@@ -69,7 +69,10 @@ def fits(facts: Facts, setting: Setting) -> Found:
         return None
     if any(not e.is_managed for e in environments(facts)):
         return None  # whatever the user attached may fit
-    found = _first_that_fails(job, candidates(facts))
+    these = candidates(facts)
+    if not these:
+        return None  # none of its types exists, which is a finding of its own
+    found = _first_that_fails(job, these)
     if found:
         is_said = job.status_reason.startswith((_TOO_LARGE, _MAX_VCPUS))
         return [_said(found, job.status_reason)] if is_said else [found]
@@ -170,7 +173,9 @@ def _said(found: Finding, reason: str) -> Finding:
 
 
 def _place(job: Job) -> str:
-    return f"job {job.job_id}" if job.job_id else "the shape that is asked about"
+    if job.job_id:
+        return f"job {job.job_id}"
+    return f"step {job.name}" if job.name else "the shape that is asked about"
 
 
 def used_up(facts: Facts, setting: Setting) -> Found:
@@ -191,3 +196,29 @@ def used_up(facts: Facts, setting: Setting) -> Found:
         )
         for e in full
     ]
+
+
+def where(facts: Facts) -> tuple[str, ...]:
+    """For a shape that is asked about: where it can run, an environment a line; nothing where that cannot be said."""
+    if not isinstance(facts.job, Job) or facts.job.job_id or isinstance(facts.environments, Missing):
+        return ()
+    zones = {s.id: s.zone for s in facts.subnets} if isinstance(facts.subnets, tuple) else {}
+    offers = {(o.type, o.zone) for o in facts.offerings} if isinstance(facts.offerings, tuple) else set()
+    quotas = {q.code: q for q in facts.quotas} if isinstance(facts.quotas, tuple) else {}
+    found = []
+    for environment in hosted(facts):
+        try:
+            these = [Candidate(environment, t) for t in types_of(environment, facts)]
+        except CannotSee:
+            continue
+        fit = [c.type.name for c in fitting(facts.job, these) if c.type.vcpus <= environment.max_vcpus]
+        if not fit:
+            continue
+        here = sorted({zones[s] for s in environment.subnets if s in zones})
+        offered = [zone for zone in here if any((name, zone) in offers for name in fit)]
+        quota = quotas.get(catalogue.quota_code(fit[0], environment.is_spot))
+        parts = [f"{_place(facts.job)} fits {environment.name}: {named(fit)}"]
+        parts += [f"in {', '.join(offered)}"] if offered else []
+        parts += [f"quota {quota.vcpus:g} vCPUs"] if quota else []
+        found.append("; ".join(parts))
+    return tuple(found)

@@ -117,7 +117,7 @@ def one_architecture(environment: Environment, types: Types) -> list[Finding]:
     return [Finding(KINDS[23], cause, evidence, remedy, _place(environment))]
 
 
-def existing_types(environment: Environment, described: Types = ()) -> list[Finding]:
+def existing_types(environment: Environment, described: Types | None = None) -> list[Finding]:
     bad = [name for name in environment.instance_types if catalogue.is_known(name, described) is False]
     if not bad:
         return []

@@ -43,19 +43,20 @@ def profile_exists(facts: Facts, setting: Setting) -> Found:
 
 
 def profile_rights(facts: Facts, setting: Setting) -> Found:
-    these = [e for e in hosted(facts) if e.profile is not None]
-    if is_over(facts) or not these:
+    these = [] if is_over(facts) else [e for e in hosted(facts) if e.profile is not None]
+    if not these:
         return None
 
     def look(environment: Environment) -> list[Finding]:
         profile = known(environment.profile or Missing())
-        if not profile.denied:
+        denied = known(profile.denied)
+        if not denied:
             return []
         return [
             Finding(
                 KINDS[36],
                 f"the role of {environment.name}'s instances may not do what the ECS agent does",
-                (f"refused to {profile.role or profile.name}: {named(profile.denied)}",),
+                (f"refused to {profile.role or profile.name}: {named(denied)}",),
                 (f"aws iam attach-role-policy --role-name {profile.role or 'ROLE'} --policy-arn {ECS_POLICY}",),
                 f"compute environment {environment.name}",
             )
@@ -65,8 +66,8 @@ def profile_rights(facts: Facts, setting: Setting) -> Found:
 
 
 def connected(facts: Facts, setting: Setting) -> Found:
-    these = [e for e in environments(facts) if not e.is_fargate]
-    if is_over(facts) or not these:
+    these = [] if is_over(facts) else [e for e in environments(facts) if not e.is_fargate]
+    if not these:
         return None
 
     def look(environment: Environment) -> list[Finding]:
@@ -123,8 +124,8 @@ def joined(facts: Facts, setting: Setting) -> Found:
 
 def log_driver(facts: Facts, setting: Setting) -> Found:
     job = job_of(facts)
-    these = [e for e in environments(facts) if not e.is_fargate]
-    if is_over(facts) or not these or (job is not None and job.log_driver not in ("", "awslogs")):
+    these = [] if is_over(facts) else [e for e in environments(facts) if not e.is_fargate]
+    if not these or (job is not None and job.log_driver not in ("", "awslogs")):
         return None
 
     def look(environment: Environment) -> list[Finding]:
@@ -149,8 +150,8 @@ def log_driver(facts: Facts, setting: Setting) -> Found:
 
 def user_data(facts: Facts, setting: Setting) -> Found:
     """What the launch template runs at boot, examined as `doctor userdata` does."""
-    these = [e for e in hosted(facts) if e.launch_template is not None]
-    if is_over(facts) or not these:
+    these = [] if is_over(facts) else [e for e in hosted(facts) if e.launch_template is not None]
+    if not these:
         return None
 
     def look(environment: Environment) -> list[Finding]:

@@ -109,8 +109,8 @@ def no_capacity(facts: Facts, setting: Setting) -> Found:
 
 def price(facts: Facts, setting: Setting) -> Found:
     """A bid that is low, was refused, or is under every price of the day."""
-    spot = [e for e in hosted(facts) if e.is_spot]
-    if is_over(facts) or not spot:
+    spot = [] if is_over(facts) else [e for e in hosted(facts) if e.is_spot]
+    if not spot:
         return None
     remedy = ("leave bidPercentage out: then the On-Demand price is the limit",)
     refused = _by_words(facts, _PRICE_WORDS, KINDS[28], "Spot launches are refused: the bid is too low", remedy)

@@ -22,7 +22,7 @@ def routes(facts: Facts, setting: Setting) -> Found:
 
 
 def _no_way_out(facts: Facts, environment: Environment, subnet: Subnet, needed: tuple[str, ...]) -> list[Finding]:
-    if subnet.default_route:
+    if known(subnet.default_route):
         return []
     there = {e.service for e in known(facts.endpoints) if e.vpc == subnet.vpc}
     lacking = [service for service in needed if service not in there]
@@ -46,13 +46,14 @@ def _no_way_out(facts: Facts, environment: Environment, subnet: Subnet, needed: 
 
 def public_addresses(facts: Facts, setting: Setting) -> Found:
     def look(environment: Environment, subnet: Subnet) -> list[Finding]:
-        if not subnet.default_route.startswith("igw-") or subnet.gives_public_address:
+        route = known(subnet.default_route)
+        if not route.startswith("igw-") or subnet.gives_public_address:
             return []
         return [
             Finding(
                 KINDS[32],
                 f"{subnet.id} routes to an internet gateway, but its instances get no public address",
-                (f"0.0.0.0/0 goes to {subnet.default_route}; MapPublicIpOnLaunch is false",),
+                (f"0.0.0.0/0 goes to {route}; MapPublicIpOnLaunch is false",),
                 (
                     f"aws ec2 modify-subnet-attribute --subnet-id {subnet.id} --map-public-ip-on-launch",
                     "or use subnets behind a NAT gateway",
@@ -66,13 +67,14 @@ def public_addresses(facts: Facts, setting: Setting) -> Found:
 
 def acls(facts: Facts, setting: Setting) -> Found:
     def look(environment: Environment, subnet: Subnet) -> list[Finding]:
-        if not subnet.blocked_by:
+        rules = known(subnet.blocked_by)
+        if not rules:
             return []
         return [
             Finding(
                 KINDS[34],
                 f"the network ACL of {subnet.id} keeps its instances from AWS",
-                tuple(subnet.blocked_by),
+                rules,
                 ("allow TCP 443 out and TCP 1024-65535 in",),
                 f"compute environment {environment.name}",
             )
@@ -148,7 +150,7 @@ def fargate(facts: Facts, setting: Setting) -> Found:
 
 
 def _fargate_way(facts: Facts, environment: Environment, subnet: Subnet, has_address: bool) -> list[Finding]:
-    route = subnet.default_route
+    route = known(subnet.default_route)
     if route and (not route.startswith("igw-") or has_address):
         return []
     there = {e.service for e in facts.endpoints if e.vpc == subnet.vpc} if isinstance(facts.endpoints, tuple) else set()

@@ -13,17 +13,17 @@ TAGGING_POLICY = "arn:aws:iam::aws:policy/service-role/AmazonEC2SpotFleetTagging
 _WEAK_ROLE = "MISCONFIGURATION:SERVICE_ROLE_PERMISSIONS"
 
 
-def _uses_fleet(environment: Environment) -> bool:
+def uses_fleet(environment: Environment) -> bool:
     """Only BEST_FIT, said or by default, buys through a Spot Fleet."""
     return environment.is_spot and not environment.is_fargate and environment.strategy in ("", "BEST_FIT")
 
 
 def linked_roles(facts: Facts, setting: Setting) -> Found:
-    spot = [e for e in hosted(facts) if e.is_spot]
-    if is_over(facts) or not spot:
+    spot = [] if is_over(facts) else [e for e in hosted(facts) if e.is_spot]
+    if not spot:
         return None
     there = known(facts.linked_roles)
-    needed = [SPOT_ROLE, *([FLEET_ROLE] if any(map(_uses_fleet, spot)) else [])]
+    needed = [SPOT_ROLE, *([FLEET_ROLE] if any(map(uses_fleet, spot)) else [])]
     services = {SPOT_ROLE: "spot.amazonaws.com", FLEET_ROLE: "spotfleet.amazonaws.com"}
     return [
         Finding(
@@ -39,8 +39,8 @@ def linked_roles(facts: Facts, setting: Setting) -> Found:
 
 
 def fleet_role(facts: Facts, setting: Setting) -> Found:
-    these = [e for e in hosted(facts) if _uses_fleet(e)]
-    if is_over(facts) or not these:
+    these = [] if is_over(facts) else [e for e in hosted(facts) if uses_fleet(e)]
+    if not these:
         return None
     return each(these, _bad_fleet_role)
 

@@ -1,0 +1,29 @@
+"""EC2 Auto Scaling: the groups that AWS Batch keeps, and what they tried. Every method is one call."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from batchyard.aws.door import Door, told
+
+_MOST_AT_ONCE = 100
+
+
+class AutoScaling:
+    def __init__(self, door: Door) -> None:
+        self._door = door
+
+    def groups(self, token: str = "") -> tuple[list[Any], str]:
+        """A page of the region's groups, and the token of the next page; empty after the last."""
+        more = {"NextToken": token} if token else {}
+        with told("list the Auto Scaling groups"):
+            answer = self._door.client("autoscaling").describe_auto_scaling_groups(MaxRecords=_MOST_AT_ONCE, **more)
+        return list(answer["AutoScalingGroups"]), str(answer.get("NextToken", ""))
+
+    def activities(self, group: str) -> list[Any]:
+        """The latest, newest first."""
+        with told(f"ask what {group} did"):
+            answer = self._door.client("autoscaling").describe_scaling_activities(
+                AutoScalingGroupName=group, MaxRecords=_MOST_AT_ONCE
+            )
+        return list(answer["Activities"])

@@ -1,0 +1,34 @@
+"""ECS: the hosts of a cluster, and a job's task. Every method is one call; AWS's own shapes out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from batchyard.aws.door import Door, told
+
+#: DescribeContainerInstances takes so many
+MOST_AT_ONCE = 100
+
+
+class Ecs:
+    def __init__(self, door: Door) -> None:
+        self._door = door
+
+    def host_arns(self, cluster: str) -> list[str]:
+        """The first hundred container instances of the cluster."""
+        with told("list the hosts of the cluster"):
+            answer = self._door.client("ecs").list_container_instances(cluster=cluster, maxResults=MOST_AT_ONCE)
+        return list(answer["containerInstanceArns"])
+
+    def hosts(self, cluster: str, arns: Sequence[str]) -> list[Any]:
+        with told("ask about the hosts of the cluster"):
+            answer = self._door.client("ecs").describe_container_instances(
+                cluster=cluster, containerInstances=list(arns)[:MOST_AT_ONCE]
+            )
+        return list(answer["containerInstances"])
+
+    def task(self, cluster: str, arn: str) -> Any | None:
+        with told("ask about the job's task"):
+            answer = self._door.client("ecs").describe_tasks(cluster=cluster, tasks=[arn])
+        return answer["tasks"][0] if answer["tasks"] else None

@@ -1,0 +1,246 @@
+"""What the commands of `batchyard doctor` have in common: flags, files of facts, asking AWS, the answer, mending."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from batchyard.cli.options import F, duration, home_of, home_option, json_option, memory, print_json
+from batchyard.errors import BadInput, Surroundings, from_os_error
+
+if TYPE_CHECKING:
+    from batchyard.aws.door import Door
+    from batchyard.doctor.facts import Facts, Job, Survey
+    from batchyard.doctor.finding import Report
+    from batchyard.doctor.gather.subjects import Gatherer
+    from batchyard.doctor.host.facts import HostFacts
+    from batchyard.environments import Environment
+    from batchyard.plan import PlannedJob
+
+# -- flags -------------------------------------------------------------------------------------------------------
+
+
+def all_option(function: F) -> F:
+    text = "List also what was found right, and what could not be checked."
+    return click.option("--all", "with_all", is_flag=True, help=text)(function)
+
+
+def dwell_option(function: F) -> F:
+    text = "What a fleet may take to start: a job that has waited less is waiting, not stuck."
+    option = click.option("--dwell", callback=duration, default="15m", metavar="TIME", show_default=True, help=text)
+    return option(function)
+
+
+def region_option(function: F) -> F:
+    text = "Without --env: the region, instead of your profile's."
+    return click.option("--region", metavar="NAME", help=text)(function)
+
+
+def aws_options(function: F) -> F:
+    """Of the commands that ask AWS: for ``examine``."""
+    for option in (
+        json_option,
+        all_option,
+        click.option("--fix", is_flag=True, help="Offer to mend what can be mended safely; asks first, each time."),
+        dwell_option,
+        click.option("--from", "source", metavar="FILE", help="Judge facts that were saved, instead of asking AWS."),
+        click.option("--save", metavar="FILE", help="Keep the facts in a file, secrets and account ids masked."),
+        home_option,
+    ):
+        function = option(function)
+    return function
+
+
+def shape_options(function: F) -> F:
+    """What a step asks for: for ``shape``."""
+    for option in (
+        click.option("--gpus", type=click.IntRange(0), help="The same for GPUs."),
+        click.option("--memory", callback=memory, metavar="AMOUNT", help="The same for memory, like 14GiB."),
+        click.option("--cpus", type=click.IntRange(1), help="Also ask: can it run a step with so many vCPUs?"),
+    ):
+        function = option(function)
+    return function
+
+
+def shape(flags: dict[str, Any]) -> Job | None:
+    from batchyard.doctor.facts import Job
+
+    cpus, memory_mib, gpus = flags["cpus"], flags["memory"], flags["gpus"]
+    if cpus is None and memory_mib is None and gpus is None:
+        return None
+    return Job("", "SUBMITTED", vcpus=cpus or 1, memory_mib=memory_mib or 0, gpus=gpus or 0)
+
+
+def shape_of(planned: PlannedJob) -> Job:
+    """What a child of a step asks for."""
+    from batchyard.doctor.facts import Job
+
+    asked = planned.resources
+    return Job(
+        "",
+        "SUBMITTED",
+        name=planned.step,
+        vcpus=asked.vcpus,
+        memory_mib=asked.memory_mib,
+        gpus=asked.gpus,
+        size=planned.size if planned.is_array else 0,
+        image=planned.image or "",
+        log_driver="awslogs",
+        attempts=planned.retry.attempts,
+    )
+
+
+def given(value: str | None, name: str) -> str:
+    """An argument that is needed unless facts were saved."""
+    if not value:
+        raise BadInput(f"{name} is missing", hint=f"give {name}, or saved facts with --from FILE")
+    return value
+
+
+# -- asking AWS --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    facts: Facts | Survey
+    #: how many times AWS was asked
+    calls: int
+    #: for mending
+    door: Door
+
+
+def examine(look: Callable[[], Looked], flags: dict[str, Any]) -> int:
+    """Gathers or reads facts, judges them, says what was found, and mends where that is wanted."""
+    looked = None if flags["source"] else _look(look)
+    facts = looked.facts if looked else _saved(flags["source"], flags["fix"])
+    if flags["save"]:
+        keep(facts, flags["save"])
+    report = judged(facts, flags["dwell"])
+    code = answer(report, flags["with_all"], flags["as_json"], looked.calls if looked else None)
+    if looked and flags["fix"]:
+        _mend(facts, flags["dwell"], looked.door)
+    return code
+
+
+def _look(look: Callable[[], Looked]) -> Looked:
+    try:
+        return look()
+    except Surroundings as exc:
+        # Whatever it is, the doctor could not look: 2 is its code for that.
+        raise BadInput(exc.message, hint=exc.hint) from exc
+
+
+def _saved(source: str, wants_fix: bool) -> Facts | Survey:
+    from batchyard.doctor.host.facts import HostFacts
+
+    if wants_fix:
+        raise BadInput("--fix does not go with --from: what was saved may be over", hint="leave one of them out")
+    found = saved_facts(source)
+    if isinstance(found, HostFacts):
+        raise BadInput(f"{source} holds the facts of a host", hint=f"`batchyard doctor host --from {source}` reads it")
+    return found
+
+
+def gatherer(door: Door, *, is_place: bool = False) -> Gatherer:
+    from batchyard.doctor.gather.subjects import MOST_CALLS, MOST_CALLS_OF_A_PLACE, Gatherer
+
+    most_calls = MOST_CALLS_OF_A_PLACE if is_place else MOST_CALLS
+    return Gatherer(door, lambda: int(time.time() * 1000), most_calls)
+
+
+def surveyed(kind: str, name: str, queues: dict[str, list[Job]], where: Environment) -> Looked:
+    """Queues, and the shapes that are to run in each."""
+    from batchyard.aws.door import Door
+    from batchyard.doctor.facts import Place, Subject, Survey
+
+    door = Door(where.region, where.profile)
+    places, calls = [], 0
+    for queue, shapes in queues.items():
+        asking = gatherer(door, is_place=True)
+        places.append(Place(asking.queue(queue), tuple(shapes)))
+        calls += asking.asker.calls
+    return Looked(Survey(Subject(kind, name, where.region), tuple(places)), calls, door)
+
+
+def door_of(env: str | None, region: str | None, home: str | None) -> Door:
+    from batchyard import cloud
+    from batchyard.aws.door import Door
+
+    where = cloud.environment(home_of(home), env) if env else None
+    return Door(where.region, where.profile) if where else Door(region)
+
+
+def _mend(found: Facts | Survey, dwell_s: int, door: Door) -> None:
+    """Asks about each; without an answer nothing is done."""
+    from batchyard.doctor import fixes
+    from batchyard.doctor.facts import Survey
+    from batchyard.doctor.gather.batch_calls import BatchCalls
+
+    places = [place.facts for place in found.places] if isinstance(found, Survey) else [found]
+    offers = [fix for facts in places for fix in fixes.proposals(facts, judged(facts, dwell_s))]
+    if not offers:
+        click.echo("there is nothing that can be mended from here", err=True)
+    for fix in dict.fromkeys(offers):
+        try:
+            is_wanted = click.confirm(fix.question, default=False, err=True)
+        except click.Abort:
+            click.echo("\nno answer: nothing more is changed", err=True)
+            return
+        if is_wanted:
+            fixes.perform(fix, BatchCalls(door))
+            click.echo(f"done; to take it back: {fix.undo}", err=True)
+
+
+# -- facts and answers -------------------------------------------------------------------------------------------
+
+
+def judged(facts: Facts | Survey, dwell_s: int) -> Report:
+    from batchyard.doctor import judge
+    from batchyard.doctor.facts import Survey
+
+    return judge.judge_survey(facts, dwell_s) if isinstance(facts, Survey) else judge.judge(facts, dwell_s)
+
+
+def answer(report: Report, with_all: bool, as_json: bool, calls: int | None = None) -> int:
+    from batchyard.doctor import show
+
+    if as_json:
+        print_json(show.as_json(report) | ({} if calls is None else {"calls": calls}))
+    else:
+        click.echo("\n".join(show.lines(report, with_all)))
+    return report.exit_code
+
+
+def saved_facts(file: str) -> Facts | Survey | HostFacts:
+    from batchyard.doctor import facts_json
+
+    return facts_json.load(content(file).decode("utf-8", "replace"), name_of(file))
+
+
+def keep(found: Any, file: str) -> None:
+    from batchyard.doctor import facts_json, masking
+
+    try:
+        Path(file).write_text(facts_json.dump(masking.masked(found)), encoding="utf-8")
+    except OSError as exc:
+        raise from_os_error(exc, "write the facts to", file) from exc
+
+
+def name_of(file: str) -> str:
+    return "standard input" if file == "-" else file
+
+
+def content(file: str) -> bytes:
+    if file == "-":
+        return sys.stdin.buffer.read()
+    try:
+        return Path(file).read_bytes()
+    except (OSError, ValueError) as exc:
+        reason = exc.strerror if isinstance(exc, OSError) else str(exc)
+        raise BadInput(f"cannot read {file}: {reason}", hint="check the path") from None

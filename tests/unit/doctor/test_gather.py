@@ -1,0 +1,584 @@
+"""Gathering from a stand-in for AWS: what is asked, what becomes of refusals, and where it stops."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable
+from copy import deepcopy
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError, EndpointConnectionError, NoCredentialsError
+
+from batchyard.doctor import facts_json
+from batchyard.doctor.facts import Environment, Facts, Host, Instance, Job, Missing, Profile
+from batchyard.doctor.gather.subjects import MOST_CALLS, Gatherer, is_absent
+from batchyard.doctor.judge import judge
+
+NOW = 1_700_000_000_000
+LAUNCHED = datetime.fromtimestamp(NOW / 1000 - 3600, UTC)
+ECS_POLICY = "arn:aws:iam::aws:policy/service-role/AmazonEC2ContainerServiceforEC2Role"
+UUID = "0a95f22d-7108-3c4e-99f7-2fd92e1a8941"
+ACCOUNT = "111122223333"
+
+
+def arn(service: str, rest: str) -> str:
+    return f"arn:aws:{service}:eu-west-1:{ACCOUNT}:{rest}"
+
+
+USER_DATA = (
+    'MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary="B"\n\n--B\n'
+    'Content-Type: text/x-shellscript; charset="us-ascii"\n\n#!/bin/bash\necho hello\n\n--B--\n'
+)
+
+#: a healthy queue with a job that has waited for ten minutes: operation -> answer
+HEALTHY: dict[str, Any] = {
+    "describe_jobs": {
+        "jobs": [
+            {
+                "jobId": "j",
+                "jobName": "recon",
+                "jobQueue": arn("batch", "job-queue/gpu"),
+                "status": "RUNNABLE",
+                "createdAt": NOW - 600_000,
+                "container": {
+                    "image": "recon:latest",
+                    "resourceRequirements": [
+                        {"type": "VCPU", "value": "4"},
+                        {"type": "MEMORY", "value": "14336"},
+                        {"type": "GPU", "value": "1"},
+                    ],
+                },
+                "platformCapabilities": ["EC2"],
+                "consumableResourceProperties": {
+                    "consumableResourceList": [{"consumableResource": "licence", "quantity": 1}]
+                },
+            }
+        ]
+    },
+    "describe_job_queues": {
+        "jobQueues": [
+            {
+                "jobQueueName": "gpu",
+                "jobQueueArn": arn("batch", "job-queue/gpu"),
+                "state": "ENABLED",
+                "status": "VALID",
+                "schedulingPolicyArn": arn("batch", "scheduling-policy/fair"),
+                "computeEnvironmentOrder": [
+                    {"order": 1, "computeEnvironment": arn("batch", "compute-environment/spot")},
+                    {"order": 2, "computeEnvironment": arn("batch", "compute-environment/od")},
+                ],
+            }
+        ]
+    },
+    "describe_compute_environments": {
+        "computeEnvironments": [
+            {
+                "computeEnvironmentName": name,
+                "type": "MANAGED",
+                "state": "ENABLED",
+                "status": "VALID",
+                "ecsClusterArn": arn("ecs", f"cluster/AWSBatch-{name}-{UUID}"),
+                "computeResources": {
+                    "type": kind,
+                    "allocationStrategy": strategy,
+                    "maxvCpus": 64,
+                    "desiredvCpus": 4,
+                    "instanceTypes": ["g5.xlarge", "g6.xlarge"],
+                    "ec2Configuration": [{"imageType": "ECS_AL2023_NVIDIA"}],
+                    "subnets": ["subnet-a"],
+                    "securityGroupIds": ["sg-1"],
+                    "instanceRole": f"arn:aws:iam::{ACCOUNT}:instance-profile/nodes",
+                    "launchTemplate": {"launchTemplateId": "lt-1"},
+                },
+            }
+            # in another order than the queue's
+            for name, kind, strategy in (
+                ("od", "EC2", "BEST_FIT_PROGRESSIVE"),
+                ("spot", "SPOT", "SPOT_PRICE_CAPACITY_OPTIMIZED"),
+            )
+        ]
+    },
+    "get_job_queue_snapshot": {
+        "frontOfQueue": {"jobs": [{"jobArn": arn("batch", "job/j"), "earliestTimeAtPosition": NOW - 500_000}]},
+        "queueUtilization": {
+            "totalCapacityUsage": [{"capacityUnit": "VCPU", "quantity": 8.0}],
+            "fairshareUtilization": {"topCapacityUtilization": [{"shareIdentifier": "a"}]},
+        },
+    },
+    "describe_scheduling_policies": {"schedulingPolicies": [{"fairsharePolicy": {"computeReservation": 50}}]},
+    "describe_consumable_resource": {
+        "consumableResourceName": "licence",
+        "totalQuantity": 4,
+        "inUseQuantity": 1,
+        "availableQuantity": 3,
+    },
+    "describe_launch_template_versions": {
+        "LaunchTemplateVersions": [
+            {
+                "LaunchTemplateId": "lt-1",
+                "VersionNumber": 3,
+                "LaunchTemplateData": {"UserData": base64.b64encode(USER_DATA.encode()).decode()},
+            }
+        ]
+    },
+    "get_instance_profile": {
+        "InstanceProfile": {"Roles": [{"RoleName": "nodes", "Arn": f"arn:aws:iam::{ACCOUNT}:role/nodes"}]}
+    },
+    "simulate_principal_policy": {"EvaluationResults": [{"EvalActionName": "ecs:Poll", "EvalDecision": "allowed"}]},
+    "list_attached_role_policies": {"AttachedPolicies": [{"PolicyArn": ECS_POLICY}]},
+    "list_roles": {"Roles": [{"RoleName": "AWSServiceRoleForEC2Spot"}]},
+    "describe_auto_scaling_groups": {
+        "AutoScalingGroups": [
+            {
+                "AutoScalingGroupName": f"AWSBatch-{name}-asg-{UUID}",
+                "Instances": [{"InstanceId": f"i-{name}", "InstanceType": "g5.xlarge", "AvailabilityZone": "z1"}],
+            }
+            for name in ("od", "spot", "od-other")
+        ]
+    },
+    "describe_scaling_activities": {"Activities": [{"StatusCode": "Successful", "Description": "Launching a new EC2"}]},
+    "list_container_instances": {"containerInstanceArns": ["arn:1"]},
+    "describe_container_instances": {
+        "containerInstances": [
+            {
+                "ec2InstanceId": "i-od",
+                "agentConnected": True,
+                "attributes": [
+                    {"name": "ecs.instance-type", "value": "g5.xlarge"},
+                    {"name": "com.amazonaws.ecs.capability.logging-driver.awslogs"},
+                ],
+                "registeredResources": [
+                    {"name": "CPU", "integerValue": 4096},
+                    {"name": "MEMORY", "integerValue": 15384},
+                    {"name": "GPU", "stringSetValue": ["GPU-1"]},
+                ],
+            }
+        ]
+    },
+    "describe_instances": {
+        "Reservations": [
+            {
+                "Instances": [
+                    {
+                        "InstanceId": "i-od",
+                        "InstanceType": "g5.xlarge",
+                        "Placement": {"AvailabilityZone": "z1"},
+                        "LaunchTime": LAUNCHED,
+                    }
+                ]
+            }
+        ]
+    },
+    "describe_instance_type_offerings": {"InstanceTypeOfferings": [{"InstanceType": "g5.xlarge", "Location": "z1"}]},
+    "describe_subnets": {
+        "Subnets": [
+            {"SubnetId": "subnet-a", "VpcId": "vpc-1", "AvailabilityZone": "z1", "AvailableIpAddressCount": 200}
+        ]
+    },
+    "describe_route_tables": {
+        "RouteTables": [
+            {
+                "VpcId": "vpc-1",
+                "Associations": [{"Main": True}],
+                "Routes": [{"DestinationCidrBlock": "0.0.0.0/0", "NatGatewayId": "nat-1", "State": "active"}],
+            }
+        ]
+    },
+    "describe_vpc_endpoints": {"VpcEndpoints": []},
+    "describe_network_acls": {"NetworkAcls": []},
+    "describe_security_groups": {
+        "SecurityGroups": [
+            {
+                "GroupId": "sg-1",
+                "IpPermissionsEgress": [{"IpProtocol": "-1", "IpRanges": [{"CidrIp": "0.0.0.0/0"}]}],
+            }
+        ]
+    },
+    "get_service_quota": {"Quota": {"Value": 64.0, "QuotaName": "Running On-Demand G and VT instances"}},
+    "describe_instance_types": {"InstanceTypes": []},
+    "describe_spot_fleet_requests": {"SpotFleetRequestConfigs": []},
+    "describe_tasks": {"tasks": [{"createdAt": datetime.fromtimestamp(NOW / 1000 - 120, UTC)}]},
+}
+
+Trouble = Callable[[str], Exception]
+
+
+class StandIn:
+    """A door to an AWS with these answers, and trouble with some operations."""
+
+    region = "eu-west-1"
+
+    def __init__(self, answers: dict[str, Any] | None = None, **trouble: Trouble) -> None:
+        self.answers = {**HEALTHY, **(answers or {})}
+        self.trouble = trouble
+        self.made: list[str] = []
+
+    def client(self, service: str, *, repeats: bool = True) -> StandIn:
+        return self
+
+    def __getattr__(self, operation: str) -> Callable[..., Any]:
+        if operation not in self.answers:
+            raise AttributeError(operation)
+
+        def call(**request: Any) -> Any:
+            self.made.append(operation)
+            if operation in self.trouble:
+                raise self.trouble[operation](operation)
+            answer = self.answers[operation]
+            return answer(request) if callable(answer) else deepcopy(answer)
+
+        return call
+
+
+def error(code: str, status: int = 400) -> Trouble:
+    response = {"Error": {"Code": code, "Message": "no"}, "ResponseMetadata": {"HTTPStatusCode": status}}
+    return lambda operation: ClientError(response, operation.title().replace("_", ""))
+
+
+denied = error("AccessDeniedException", 403)
+
+
+def gather(aws: StandIn, most_calls: int = MOST_CALLS) -> Facts:
+    gatherer = Gatherer(aws, lambda: NOW, most_calls)  # type: ignore[arg-type]
+    facts = gatherer.job("j")
+    assert gatherer.asker.calls == len(aws.made)
+    return facts
+
+
+def environments(facts: Facts) -> dict[str, Environment]:
+    assert isinstance(facts.environments, tuple)
+    return {environment.name: environment for environment in facts.environments}
+
+
+def job_with(**changes: Any) -> dict[str, Any]:
+    return {"describe_jobs": {"jobs": [HEALTHY["describe_jobs"]["jobs"][0] | changes]}}
+
+
+# -- all of it ---------------------------------------------------------------------------------------------------
+
+
+def test_a_healthy_queue_has_no_findings_and_nothing_unseen() -> None:
+    aws = StandIn()
+    report = judge(gather(aws), dwell_s=60)
+    assert [finding.id for finding in report.findings] == []
+    assert [(u.kind.id, u.why) for u in report.unseen] == []
+    assert len(aws.made) <= MOST_CALLS
+
+
+def test_the_facts_are_those_of_aws() -> None:
+    facts = gather(StandIn())
+    assert facts.job == Job(
+        "j",
+        "RUNNABLE",
+        name="recon",
+        since_ms=NOW - 600_000,
+        vcpus=4,
+        memory_mib=14336,
+        gpus=1,
+        image="recon:latest",
+        consumables=facts.job.consumables,  # type: ignore[union-attr]
+    )
+    assert list(environments(facts)) == ["spot", "od"]  # in the queue's order
+    od = environments(facts)["od"]
+    assert od.hosts == (Host("i-od", "g5.xlarge", True, 4, 15384, 1, True),)
+    assert od.profile == Profile("nodes", role="nodes")
+    assert od.instances == (Instance("i-od", "g5.xlarge", "z1"),)  # it has joined: since when does not matter
+    assert facts.subnets[0].default_route == "nat-1"  # type: ignore[index,union-attr]
+    assert facts.policy.active_shares == ("a",)  # type: ignore[union-attr]
+    assert facts_json.load(facts_json.dump(facts)) == facts
+
+
+def test_the_profile_that_environments_share_is_asked_about_once() -> None:
+    aws = StandIn()
+    gather(aws)
+    assert (aws.made.count("get_instance_profile"), aws.made.count("simulate_principal_policy")) == (1, 1)
+
+
+def test_a_job_that_is_over_costs_one_call() -> None:
+    aws = StandIn(job_with(status="SUCCEEDED"))
+    report = judge(gather(aws))
+    assert aws.made == ["describe_jobs"]
+    assert (report.exit_code, report.findings, report.unseen) == (0, (), ())
+
+
+# -- refusals ----------------------------------------------------------------------------------------------------
+
+DENIED = [
+    ("describe_job_queues", "batch:DescribeJobQueues", "BY002"),
+    ("describe_compute_environments", "batch:DescribeComputeEnvironments", "BY004"),
+    ("get_job_queue_snapshot", "batch:GetJobQueueSnapshot", "BY011"),
+    ("describe_scheduling_policies", "batch:DescribeSchedulingPolicies", "BY045"),
+    ("describe_consumable_resource", "batch:DescribeConsumableResource", "BY044"),
+    ("describe_launch_template_versions", "ec2:DescribeLaunchTemplateVersions", "BY101"),
+    ("get_instance_profile", "iam:GetInstanceProfile", "BY035"),
+    ("list_roles", "iam:ListRoles", "BY041"),
+    ("describe_auto_scaling_groups", "autoscaling:DescribeAutoScalingGroups", "BY026"),
+    ("describe_scaling_activities", "autoscaling:DescribeScalingActivities", "BY027"),
+    ("list_container_instances", "ecs:ListContainerInstances", "BY037"),
+    ("describe_container_instances", "ecs:DescribeContainerInstances", "BY024"),
+    ("describe_instances", "ec2:DescribeInstances", "BY038"),
+    ("describe_instance_type_offerings", "ec2:DescribeInstanceTypeOfferings", "BY029"),
+    ("describe_subnets", "ec2:DescribeSubnets", "BY040"),
+    ("describe_route_tables", "ec2:DescribeRouteTables", "BY031"),
+    ("describe_network_acls", "ec2:DescribeNetworkAcls", "BY034"),
+    ("describe_security_groups", "ec2:DescribeSecurityGroups", "BY033"),
+    ("get_service_quota", "servicequotas:GetServiceQuota", "BY025"),
+]
+
+
+@pytest.mark.parametrize(("operation", "action", "kind"), DENIED)
+def test_what_is_denied_is_said_with_the_action_that_is_missing(operation: str, action: str, kind: str) -> None:
+    report = judge(gather(StandIn(**{operation: denied})), dwell_s=60)
+    unseen = {u.kind.id: u for u in report.unseen}
+    assert (unseen[kind].why, unseen[kind].action) == ("access denied", action)
+    assert kind not in {right.id for right in report.right}
+    assert report.findings == ()
+    assert report.exit_code == 0  # the rest was looked at
+
+
+def test_who_may_not_look_at_the_job_could_not_look() -> None:
+    aws = StandIn(describe_jobs=denied)
+    report = judge(gather(aws))
+    assert (report.exit_code, report.blind) == (2, "access denied (batch:DescribeJobs)")
+    assert aws.made == ["describe_jobs"]
+
+
+def test_without_the_right_to_simulate_the_attached_policy_is_enough() -> None:
+    facts = gather(StandIn(simulate_principal_policy=denied))
+    assert environments(facts)["od"].profile == Profile("nodes", role="nodes")
+    facts = gather(StandIn(simulate_principal_policy=denied, list_attached_role_policies=denied))
+    unseen = {u.kind.id: u.action for u in judge(facts).unseen}
+    assert unseen["BY036"] == "iam:SimulatePrincipalPolicy"
+    assert "BY035" not in unseen
+
+
+def test_a_role_that_may_not_register_is_found() -> None:
+    refused = {"EvaluationResults": [{"EvalActionName": "ecs:Poll", "EvalDecision": "implicitDeny"}]}
+    report = judge(gather(StandIn({"simulate_principal_policy": refused})))
+    assert "BY036" in [finding.id for finding in report.findings]
+
+
+@pytest.mark.parametrize("code", ["NotImplemented", "UnknownOperationException", "InvalidAction"])
+@pytest.mark.parametrize("status", [400, 501])
+def test_what_an_endpoint_does_not_have_is_said_and_the_rest_is_asked(code: str, status: int) -> None:
+    aws = StandIn(describe_subnets=error(code, status))
+    facts = gather(aws)
+    assert facts.subnets == Missing("this endpoint does not offer it")
+    assert "get_service_quota" in aws.made
+
+
+def test_a_problem_of_awss_own_ends_one_question_only() -> None:
+    aws = StandIn(describe_subnets=error("InternalError", 500), get_service_quota=error("ThrottlingException"))
+    facts = gather(aws)
+    assert isinstance(facts.subnets, Missing) and "AWS has a problem of its own" in facts.subnets.why
+    assert isinstance(facts.quotas, Missing) and "slower" in facts.quotas.why
+    assert isinstance(facts.security_groups, tuple)
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        lambda operation: NoCredentialsError(),
+        lambda operation: EndpointConnectionError(endpoint_url="http://x"),
+        error("ExpiredTokenException", 403),
+    ],
+)
+def test_where_nobody_answers_nobody_is_asked_again(trouble: Trouble) -> None:
+    aws = StandIn(describe_jobs=trouble)
+    report = judge(gather(aws))
+    assert aws.made == ["describe_jobs"]
+    assert report.exit_code == 2 and "could not ask about the jobs" in report.blind
+    # The same in the middle of it.
+    aws = StandIn(list_container_instances=trouble)
+    facts = gather(aws)
+    assert aws.made[-1] == "list_container_instances"
+    assert isinstance(facts.subnets, Missing) and "could not list the hosts" in facts.subnets.why
+
+
+# -- what is not there -------------------------------------------------------------------------------------------
+
+
+def test_a_job_that_aws_does_not_know() -> None:
+    report = judge(gather(StandIn({"describe_jobs": {"jobs": []}})))
+    assert report.exit_code == 2 and "does not know the job j" in report.blind
+
+
+def test_a_profile_that_does_not_exist() -> None:
+    facts = gather(StandIn(get_instance_profile=error("NoSuchEntity", 404)))
+    assert environments(facts)["od"].profile == Profile("nodes", exists=False)
+
+
+def test_an_environment_that_does_not_exist_is_absent_and_a_denied_one_is_not() -> None:
+    none = StandIn({"describe_compute_environments": {"computeEnvironments": []}})
+    assert is_absent(Gatherer(none, lambda: NOW).environment("x"))  # type: ignore[arg-type]
+    shut = StandIn(describe_compute_environments=denied)
+    assert not is_absent(Gatherer(shut, lambda: NOW).environment("x"))  # type: ignore[arg-type]
+
+
+def test_a_queue_that_does_not_exist() -> None:
+    aws = StandIn({"describe_job_queues": {"jobQueues": []}})
+    report = judge(Gatherer(aws, lambda: NOW).queue("x"))  # type: ignore[arg-type]
+    assert (report.exit_code, report.blind) == (2, "AWS Batch has no job queue x here")
+
+
+# -- the number of calls -----------------------------------------------------------------------------------------
+
+
+def test_it_stops_at_the_number_of_calls_and_says_so() -> None:
+    aws = StandIn()
+    facts = gather(aws, most_calls=8)
+    assert len(aws.made) == 8
+    assert facts.quotas == Missing("not asked: 8 calls are the most for one examination")
+    assert isinstance(facts.job, Job)
+
+
+def array(**counts: int) -> dict[str, Any]:
+    return job_with(
+        status="PENDING" if not counts.get("FAILED") == 10_000 else "FAILED",
+        statusReason="Array Child Job failed",
+        arrayProperties={"size": 10_000, "statusSummary": counts},
+    )
+
+
+def child(index: int, **more: Any) -> dict[str, Any]:
+    return {"jobId": f"j:{index}", "createdAt": NOW - 300_000, **more}
+
+
+def test_the_children_of_an_array_are_one_page_grouped_by_cause() -> None:
+    def children(request: dict[str, Any]) -> dict[str, Any]:
+        assert (request["arrayJobId"], request["jobStatus"]) == ("j", "FAILED")
+        lost = [child(i, statusReason=f"Host EC2 (instance i-0{i:x}) terminated.", container={}) for i in range(600)]
+        bad = [child(i, statusReason="Essential container in task exited", container={"exitCode": 3}) for i in (7, 8)]
+        return {"jobSummaryList": [*bad, *lost], "nextToken": "more"}
+
+    aws = StandIn({**array(FAILED=10_000), "list_jobs": children})
+    report = judge(gather(aws))
+    assert aws.made == ["describe_jobs", "list_jobs"]
+    evidence = {finding.id: finding.evidence[0] for finding in report.findings}
+    assert evidence["BY063"].startswith("600 children of 10,000")
+    assert evidence["BY060"].startswith("2 children of 10,000, exit code 3")
+    assert all("602 of the 10,000 that failed were looked at" in text for text in evidence.values())
+
+
+def test_an_array_that_waits_is_as_runnable_as_its_children() -> None:
+    said = "CAPACITY:INSUFFICIENT_INSTANCE_CAPACITY - x"
+    listed = {"jobSummaryList": [child(0, statusReason=said), child(1)]}
+    facts = gather(StandIn({**array(RUNNABLE=9_999, SUCCEEDED=1), "list_jobs": listed}))
+    assert isinstance(facts.job, Job)
+    assert (facts.job.status, facts.job.status_reason) == ("RUNNABLE", said)
+    assert facts.job.since_ms == NOW - 300_000
+    assert [finding.id for finding in judge(facts, 60).findings] == ["BY027"]
+
+
+def test_who_may_not_list_children_is_told_so() -> None:
+    aws = StandIn({**array(FAILED=10_000), "list_jobs": {}}, list_jobs=denied)
+    unseen = {u.kind.id: u.action for u in judge(gather(aws)).unseen}
+    assert unseen["BY060"] == "batch:ListJobs"
+
+
+# -- single questions --------------------------------------------------------------------------------------------
+
+
+def test_since_when_a_job_is_starting_is_what_its_task_says() -> None:
+    task = arn("ecs", f"task/AWSBatch-od-{UUID}/abc")
+    starting = job_with(status="STARTING", container={"taskArn": task, "image": "x"})
+    facts = gather(StandIn(starting))
+    assert isinstance(facts.job, Job) and facts.job.since_ms == NOW - 120_000
+    assert "BY071" in [finding.id for finding in judge(facts, dwell_s=60).findings]
+    facts = gather(StandIn(starting, describe_tasks=denied))
+    assert isinstance(facts.job, Job) and facts.job.since_ms is None
+    assert "BY071" not in [finding.id for finding in judge(facts, dwell_s=60).findings]
+
+
+def test_an_instance_that_has_not_joined_is_asked_about() -> None:
+    late = deepcopy(HEALTHY["describe_instances"])
+    late["Reservations"][0]["Instances"][0]["InstanceId"] = "i-spot"
+    facts = gather(StandIn({"describe_instances": late}))
+    assert environments(facts)["spot"].instances == (
+        Instance("i-spot", "g5.xlarge", "z1", round(LAUNCHED.timestamp() * 1000)),
+    )
+    assert "BY038" in [finding.id for finding in judge(facts).findings]
+
+
+def test_a_launch_that_was_refused_is_found_and_old_ones_are_not() -> None:
+    refused = {"StatusCode": "Failed", "StatusMessage": "VcpuLimitExceeded: You have requested more vCPU capacity"}
+    launched = {"StatusCode": "Successful", "Description": "Launching a new EC2 instance: i-1"}
+
+    def found(*activities: Any) -> list[str]:
+        aws = StandIn({"describe_scaling_activities": {"Activities": list(activities)}})
+        return [finding.id for finding in judge(gather(aws)).findings]
+
+    assert "BY026" in found(refused, launched)
+    assert found(launched, refused) == []
+
+
+def test_endpoints_are_asked_about_where_there_is_no_route() -> None:
+    nowhere = {"describe_route_tables": {"RouteTables": []}}
+    aws = StandIn(nowhere)
+    assert "BY031" in [finding.id for finding in judge(gather(aws)).findings]
+    services = ("ecs", "ecs-agent", "ecs-telemetry", "ecr.api", "ecr.dkr", "logs", "s3")
+    documents = [
+        {"VpcId": "vpc-1", "ServiceName": f"com.amazonaws.eu-west-1.{name}", "State": "available"} for name in services
+    ]
+    healthy = StandIn({**nowhere, "describe_vpc_endpoints": {"VpcEndpoints": documents}})
+    assert judge(gather(healthy)).findings == ()
+    unseen = {u.kind.id: u.action for u in judge(gather(StandIn(nowhere, describe_vpc_endpoints=denied))).unseen}
+    assert unseen["BY031"] == "ec2:DescribeVpcEndpoints"
+
+
+def with_types(*names: str, kind: str = "EC2", strategy: str = "BEST_FIT_PROGRESSIVE") -> dict[str, Any]:
+    answer = deepcopy(HEALTHY["describe_compute_environments"])
+    for document in answer["computeEnvironments"]:
+        document["computeResources"] |= {"instanceTypes": names, "type": kind, "allocationStrategy": strategy}
+    return {"describe_compute_environments": answer}
+
+
+def test_aws_is_asked_about_types_that_the_catalogue_does_not_know() -> None:
+    new = {
+        "InstanceType": "g99.xlarge",
+        "VCpuInfo": {"DefaultVCpus": 4},
+        "MemoryInfo": {"SizeInMiB": 65536},
+        "GpuInfo": {"Gpus": [{"Manufacturer": "NVIDIA", "Count": 1}]},
+        "ProcessorInfo": {"SupportedArchitectures": ["x86_64"]},
+    }
+    offered = {"InstanceTypeOfferings": [{"InstanceType": "g99.xlarge", "Location": "z1"}]}
+    aws = StandIn(
+        {
+            **with_types("g99"),
+            "describe_instance_types": {"InstanceTypes": [new]},
+            "describe_instance_type_offerings": offered,
+        }
+    )
+    assert judge(gather(aws)).findings == ()
+    aws = StandIn(with_types("g99.xlarge"))
+    assert "BY030" in [finding.id for finding in judge(gather(aws)).findings]
+    unseen = {
+        u.kind.id: u.action for u in judge(gather(StandIn(with_types("g99"), describe_instance_types=denied))).unseen
+    }
+    assert unseen["BY017"] == "ec2:DescribeInstanceTypes"
+
+
+def test_a_spot_fleet_is_known_by_the_cluster_in_its_user_data() -> None:
+    told = base64.b64encode(f"echo ECS_CLUSTER=AWSBatch-od-{UUID} >> /etc/ecs/ecs.config".encode()).decode()
+    fleets = [
+        {"SpotFleetRequestId": "sfr-other", "SpotFleetRequestConfig": {"LaunchSpecifications": [{"UserData": ""}]}},
+        {"SpotFleetRequestId": "sfr-1", "SpotFleetRequestConfig": {"LaunchSpecifications": [{"UserData": told}]}},
+    ]
+
+    def history(request: dict[str, Any]) -> dict[str, Any]:
+        assert request["SpotFleetRequestId"] == "sfr-1"
+        info = {"EventSubType": "spotInstanceCountLimitExceeded", "EventDescription": "MaxSpotInstanceCountExceeded"}
+        return {"HistoryRecords": [{"EventInformation": info, "Timestamp": LAUNCHED}]}
+
+    aws = StandIn(
+        {
+            **with_types("g5.xlarge", "g6.xlarge", kind="SPOT", strategy="BEST_FIT"),
+            "describe_spot_fleet_requests": {"SpotFleetRequestConfigs": fleets},
+            "describe_spot_fleet_request_history": history,
+        }
+    )
+    found = environments(gather(aws, most_calls=60))
+    assert isinstance(found["od"].failures, tuple) and "MaxSpotInstanceCountExceeded" in found["od"].failures[0].message
+    assert found["spot"].failures == Missing("no Spot Fleet of spot was found")
