@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from typing import Any
 
-from batchyard.aws.door import THROTTLED, Door, from_client_error, told
+from batchyard.aws.door import THROTTLED, Door, Refused, from_client_error, told
 from batchyard.errors import Surroundings
 
 _MOST_AT_ONCE = 100
@@ -42,17 +42,21 @@ class Batch:
             for page in pages:
                 yield from (job["jobId"] for job in page["jobSummaryList"])
 
-    def find(self, queue: str, name: str) -> str | None:
-        """The id of the queue's newest job of this name, whatever its state."""
+    def named(self, queue: str, name: str) -> list[str]:
+        """The ids of the queue's jobs of this name, whatever their state; the newest first."""
         with told("look for a job"):
             answer = self._door.client("batch").list_jobs(
                 jobQueue=queue, filters=[{"name": "JOB_NAME", "values": [name]}]
             )
-        exact = [job["jobId"] for job in answer["jobSummaryList"] if job["jobName"] == name]
-        return exact[0] if exact else None
+        return [job["jobId"] for job in answer["jobSummaryList"] if job["jobName"] == name]
 
-    def submit(self, request: dict[str, Any]) -> str:
-        """One job, once. AWS has no token for this: what broke off in the middle is looked for by its name."""
+    def find(self, queue: str, name: str, others: Container[str] = ()) -> str | None:
+        """The id of the queue's newest job of this name that is none of the others."""
+        return next((job_id for job_id in self.named(queue, name) if job_id not in others), None)
+
+    def submit(self, request: dict[str, Any], others: Container[str] = ()) -> str:
+        """One job, once. AWS has no token for this: what broke off in the middle is looked for by its name.
+        ``others``: the jobs that had this name before, where it is not unique."""
         from botocore.exceptions import (
             ClientError,
             ConnectionError,
@@ -82,7 +86,7 @@ class Batch:
                     raise
             # It may have been accepted, and only the answer lost.
             self._sleep(self._delay(attempt + 1))
-            there = self.find(queue, name)
+            there = self.find(queue, name, others)
             if there is not None:
                 return there
         raise Surroundings(f"could not {doing}: {problem}", hint="`batchyard resume` goes on where it stopped")
@@ -137,8 +141,13 @@ class Batch:
                     raise
 
     def delete_consumable(self, name: str) -> None:
-        with told(f"delete the consumable resource {name}"):
-            self._door.client("batch").delete_consumable_resource(consumableResource=name)
+        """It may be gone already."""
+        try:
+            with told(f"delete the consumable resource {name}"):
+                self._door.client("batch").delete_consumable_resource(consumableResource=name)
+        except Refused as exc:
+            if "does not exist" not in exc.message and "not found" not in exc.message:
+                raise
 
 
 def shape_problems(request: dict[str, Any]) -> list[str]:

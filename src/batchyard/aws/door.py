@@ -6,6 +6,7 @@ jitter; SubmitJob may not (``batch.submit``).
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from botocore.exceptions import ClientError
 
 _MOST_ATTEMPTS = 12
+#: before anything was ever answered: a wrong region, or no network, should show in seconds
+_MOST_FIRST_ATTEMPTS = 4
 _TIMEOUT_S = 60
 #: error codes that mean "later"
 THROTTLED = frozenset(
@@ -32,6 +35,13 @@ _UNKNOWN_KEYS = frozenset(
         "AuthFailure",
     ]
 )
+
+
+_HINTS = {
+    "NoSuchBucket": "check the environment's `bucket:`, and its region",
+    "PermanentRedirect": "the bucket is in another region than the environment: check its `region:`",
+    "AuthorizationHeaderMalformed": "the bucket is in another region than the environment: check its `region:`",
+}
 
 
 class NotAllowed(Surroundings):
@@ -55,6 +65,7 @@ class Door:
         self.profile = profile
         self._clients: dict[tuple[str, bool], Any] = {}
         self._session: Any = None
+        self._was_answered = False
 
     def client(self, service: str, *, repeats: bool = True) -> Any:
         """``repeats``: whether botocore may send a request again by itself."""
@@ -68,10 +79,13 @@ class Door:
         try:
             import boto3
             from botocore.config import Config
+            from botocore.exceptions import BotoCoreError
         except ImportError:
             raise Surroundings("the AWS engine needs boto3", hint="pip install 'batchyard[aws]'") from None
         if self._session is None:
-            self._session = boto3.Session(region_name=self.region, profile_name=self.profile)
+            # boto3 itself looks at AWS_DEFAULT_REGION only.
+            region = self.region or os.environ.get("AWS_REGION")
+            self._session = boto3.Session(region_name=region, profile_name=self.profile)
         retries = {"mode": "standard", "total_max_attempts": _MOST_ATTEMPTS if repeats else 1}
         config = Config(
             retries=retries,
@@ -80,7 +94,25 @@ class Door:
             user_agent_extra="batchyard",
             max_pool_connections=32,
         )
-        return self._session.client(service, config=config)
+        try:
+            client = self._session.client(service, config=config)
+        except BotoCoreError:
+            raise
+        except ValueError as exc:  # botocore's word for an address that is none
+            raise BadInput(f"could not use {service}: {exc}", hint="check AWS_ENDPOINT_URL") from exc
+        whose = client.meta.service_model.service_id.hyphenize()
+        client.meta.events.register_first(f"needs-retry.{whose}", self._give_up_early)
+        return client
+
+    def _give_up_early(
+        self, response: Any = None, caught_exception: Any = None, attempts: int = 1, **_: Any
+    ) -> bool | None:
+        """botocore's question whether to send again: no, where nobody is at the other end; else it decides itself."""
+        from botocore.exceptions import EndpointConnectionError
+
+        self._was_answered = self._was_answered or response is not None
+        is_nobody = isinstance(caught_exception, EndpointConnectionError) and not self._was_answered
+        return False if is_nobody and attempts >= _MOST_FIRST_ATTEMPTS else None
 
 
 @contextmanager
@@ -102,10 +134,16 @@ def told(doing: str) -> Iterator[None]:
         raise from_client_error(exc, doing) from exc
     except aws.ParamValidationError as exc:
         raise BadInput(f"could not {doing}: {exc}") from exc
+    except aws.InvalidRegionError as exc:
+        raise BadInput(f"could not {doing}: {exc}", hint="check the environment's `region:`, or AWS_REGION") from exc
     except (aws.HTTPClientError, aws.ConnectionError) as exc:
         raise Surroundings(
             f"could not {doing}: AWS cannot be reached: {exc}",
             hint="check the network, the region's name, and AWS_ENDPOINT_URL if it is set",
+        ) from exc
+    except aws.BotoCoreError as exc:
+        raise Surroundings(
+            f"could not {doing}: {exc}", hint="check your AWS configuration: `aws configure list`"
         ) from exc
 
 
@@ -123,7 +161,7 @@ def from_client_error(exc: ClientError, doing: str) -> Surroundings | Refused:
             hint="check AWS_PROFILE, AWS_ACCESS_KEY_ID and the account",
         )
     if code in _DENIED:
-        action = f"{exc_service(exc)}:{exc.operation_name}"
+        action = action_of(exc.operation_name)
         return NotAllowed(
             f"could not {doing}: access denied for {action}: {message}",
             hint=f"ask for the action {action}; the environment's submitter policy grants what a run needs",
@@ -135,24 +173,39 @@ def from_client_error(exc: ClientError, doing: str) -> Surroundings | Refused:
     status = exc.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 400)
     if status >= 500:
         return Surroundings(f"could not {doing}: AWS has a problem of its own: {message}", hint="try again")
-    return Refused(f"could not {doing}: {message}", code=code)
+    return Refused(f"could not {doing}: {message}", code=code, hint=_HINTS.get(code, ""))
 
 
-def exc_service(exc: ClientError) -> str:
-    """`batch` for what SubmitJob answered: the prefix of the IAM action."""
-    known = {"SubmitJob": "batch", "DescribeJobs": "batch", "ListJobs": "batch", "TerminateJob": "batch"}
-    operation = exc.operation_name
-    if (
-        operation in known
-        or "JobDefinition" in operation
-        or "JobQueue" in operation
-        or "ComputeEnvironment" in operation
-    ):
-        return "batch"
-    if "Log" in operation:
-        return "logs"
-    if "Stack" in operation or "Export" in operation or "ChangeSet" in operation:
-        return "cloudformation"
-    if "Authorization" in operation or "Image" in operation or "Repositor" in operation:
-        return "ecr"
-    return "s3"
+#: operations whose IAM action has another name
+_ACTIONS = {
+    "ListObjectsV2": "s3:ListBucket",
+    "HeadObject": "s3:GetObject",
+    "HeadBucket": "s3:ListBucket",
+    "CreateMultipartUpload": "s3:PutObject",
+    "UploadPart": "s3:PutObject",
+    "CompleteMultipartUpload": "s3:PutObject",
+}
+#: part of an operation's name -> the prefix of its IAM action; the first that fits
+_SERVICES = {
+    "JobDefinition": "batch",
+    "JobQueue": "batch",
+    "ComputeEnvironment": "batch",
+    "ConsumableResource": "batch",
+    "SchedulingPolic": "batch",
+    "Log": "logs",
+    "Stack": "cloudformation",
+    "Export": "cloudformation",
+    "ChangeSet": "cloudformation",
+    "Authorization": "ecr",
+    "Image": "ecr",
+    "Repositor": "ecr",
+    "Job": "batch",
+}
+
+
+def action_of(operation: str) -> str:
+    """`batch:SubmitJob`: what a policy must grant for this operation."""
+    if operation in _ACTIONS:
+        return _ACTIONS[operation]
+    service = next((service for part, service in _SERVICES.items() if part in operation), "s3")
+    return f"{service}:{operation}"

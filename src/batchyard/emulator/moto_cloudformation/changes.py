@@ -20,6 +20,7 @@ from moto.utilities.utils import get_partition
 
 from batchyard.emulator.moto_cloudformation import templates
 from batchyard.emulator.moto_cloudformation.batch_resources import OwnModel, Refused
+from batchyard.emulator.moto_cloudformation.deletions import DELETIONS
 from batchyard.emulator.moto_cloudformation.other_resources import Unknown
 
 Document = dict[str, Any]
@@ -172,6 +173,10 @@ class Resources(parsing.ResourceMap):
         if isinstance(made.resource, OwnModel):
             made.resource.delete(self._account_id, self._region_name)
             return
+        if made.json["Type"] in DELETIONS:
+            properties = made.json["Properties"]
+            DELETIONS[made.json["Type"]](self._account_id, self._region_name, properties, made.physical_id)
+            return
         self._delete_resource(made.resource, made.json)
         if isinstance(made.resource, FakeBucket) and self._is_there(made.resource):
             # moto leaves it, and says nothing.
@@ -189,9 +194,9 @@ def can_update(made: Made) -> bool:
 
 def can_delete(made: Made) -> bool:
     model: Any = parsing.get_model_map().get(made.json["Type"])
-    return hasattr(made.resource, "delete") or not hasattr(
-        model.delete_from_cloudformation_json, "__isabstractmethod__"
-    )
+    if made.json["Type"] in DELETIONS or hasattr(made.resource, "delete"):
+        return True
+    return not hasattr(model.delete_from_cloudformation_json, "__isabstractmethod__")
 
 
 def sentence(exc: Exception) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from moto.cloudformation.exceptions import UnformattedGetAttTemplateException
+from moto.ec2.models import ec2_backends
 from moto.ecs.models import ecs_backends
 from moto.s3.models import s3_backends
 from moto.utilities.utils import get_partition
@@ -177,7 +178,59 @@ class BucketPolicy(OwnModel):
             backend.delete_bucket_policy(self.bucket)
 
 
-MODELS: tuple[type[OwnModel], ...] = (CapacityProvider, ClusterCapacityProviderAssociations, BucketPolicy)
+class SubnetRouteTableAssociation(OwnModel):
+    """moto keeps its own where no describe call finds it, and routes of the subnet's are then nobody's."""
+
+    TYPE = "AWS::EC2::SubnetRouteTableAssociation"
+    ATTRIBUTES = ("Id",)
+
+    def __init__(self, association_id: str) -> None:
+        self.association_id = association_id
+
+    @property
+    def physical_resource_id(self) -> str:
+        return self.association_id
+
+    def get_cfn_attribute(self, attribute_name: str) -> Any:
+        if attribute_name != "Id":
+            raise UnformattedGetAttTemplateException()
+        return self.association_id
+
+    @classmethod
+    def create_from_cloudformation_json(
+        cls, resource_name: str, cloudformation_json: Document, account_id: str, region_name: str, **kwargs: Any
+    ) -> SubnetRouteTableAssociation:
+        properties = cloudformation_json["Properties"]
+        backend = ec2_backends[account_id][region_name]
+        made = backend.associate_route_table(properties["RouteTableId"], subnet_id=properties["SubnetId"])
+        return cls(made)
+
+    @classmethod
+    def update_from_cloudformation_json(
+        cls,
+        original_resource: Any,
+        new_resource_name: str,
+        cloudformation_json: Document,
+        account_id: str,
+        region_name: str,
+    ) -> SubnetRouteTableAssociation:
+        # A subnet has one table at a time: the old association must go before the new one comes.
+        original_resource.delete(account_id, region_name)
+        made = cls.create_from_cloudformation_json(new_resource_name, cloudformation_json, account_id, region_name)
+        original_resource.association_id = made.association_id
+        assert isinstance(original_resource, SubnetRouteTableAssociation)
+        return original_resource
+
+    def delete(self, account_id: str, region_name: str) -> None:
+        ec2_backends[account_id][region_name].disassociate_route_table(self.association_id)
+
+
+MODELS: tuple[type[OwnModel], ...] = (
+    CapacityProvider,
+    ClusterCapacityProviderAssociations,
+    BucketPolicy,
+    SubnetRouteTableAssociation,
+)
 
 
 def _uncapitalised(value: Any) -> Any:

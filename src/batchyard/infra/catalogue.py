@@ -1,0 +1,252 @@
+"""The package's templates as values: parameters, exports, imports, and the order that follows from them. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cache
+from typing import Any
+
+from batchyard import infra
+from batchyard.errors import BadInput
+from batchyard.units import quoted
+
+#: what `deploy` makes where nothing is named: all that pipelines need
+CORE = ("network", "storage", "iam", "registry", "batch")
+#: what every template's description begins with: a stack that lacks it is not ours
+MARK = "batchyard:"
+
+_ENV = "Env"
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    name: str
+    kind: str
+    description: str
+    #: None: it must be given
+    default: str | None
+    allowed: tuple[str, ...] = ()
+    pattern: str | None = None
+    #: CloudFormation's own words for what the pattern means
+    explained: str = ""
+    least: float | None = None
+    most: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    name: str
+    kind: str
+    #: it is there only if this condition of the template holds
+    condition: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    name: str
+    text: str
+    description: str
+    parameters: Mapping[str, Parameter]
+    resources: tuple[Resource, ...]
+    #: with `${Env}` in them
+    exports: frozenset[str]
+    imports: frozenset[str]
+
+    def stack_of(self, environment: str) -> str:
+        return f"{environment}-{self.name}"
+
+    def exports_of(self, environment: str) -> frozenset[str]:
+        return frozenset(name.replace("${Env}", environment) for name in self.exports)
+
+    def imports_of(self, environment: str) -> frozenset[str]:
+        return frozenset(name.replace("${Env}", environment) for name in self.imports)
+
+
+# -- reading --------------------------------------------------------------------------------------------------------
+
+
+def parse(name: str, text: str) -> Template:
+    import yaml
+
+    class Loader(yaml.SafeLoader):
+        """CloudFormation's short forms as mappings: `!Sub x` is {"Fn::Sub": x}."""
+
+    def short_form(loader: yaml.SafeLoader, suffix: str, node: yaml.Node) -> dict[str, Any]:
+        value: Any
+        if isinstance(node, yaml.ScalarNode):
+            value = loader.construct_scalar(node)
+        elif isinstance(node, yaml.SequenceNode):
+            value = loader.construct_sequence(node, deep=True)
+        else:
+            assert isinstance(node, yaml.MappingNode)
+            value = loader.construct_mapping(node, deep=True)
+        return {suffix if suffix in ("Ref", "Condition") else f"Fn::{suffix}": value}
+
+    Loader.add_multi_constructor("!", short_form)
+    document = yaml.load(text, Loader=Loader)
+    outputs = document.get("Outputs", {}).values()
+    return Template(
+        name=name,
+        text=text,
+        description=" ".join(document.get("Description", "").split()),
+        parameters={key: _parameter(key, entry) for key, entry in document.get("Parameters", {}).items()},
+        resources=tuple(
+            Resource(key, entry["Type"], entry.get("Condition")) for key, entry in document["Resources"].items()
+        ),
+        exports=frozenset(_plain(output["Export"]["Name"]) for output in outputs if "Export" in output),
+        imports=frozenset(_imports(document["Resources"])),
+    )
+
+
+def _parameter(name: str, entry: Mapping[str, Any]) -> Parameter:
+    return Parameter(
+        name=name,
+        kind=entry["Type"],
+        description=" ".join(entry.get("Description", "").split()),
+        default=None if "Default" not in entry else _text(entry["Default"]),
+        allowed=tuple(map(_text, entry.get("AllowedValues", ()))),
+        pattern=entry.get("AllowedPattern"),
+        explained=entry.get("ConstraintDescription", ""),
+        least=entry.get("MinValue"),
+        most=entry.get("MaxValue"),
+    )
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _imports(value: Any) -> Iterator[str]:
+    if isinstance(value, list):
+        for item in value:
+            yield from _imports(item)
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            if key == "Fn::ImportValue":
+                yield _plain(item)
+            else:
+                yield from _imports(item)
+
+
+def _plain(name: Any) -> str:
+    """A name's text; the templates write names with Fn::Sub and nothing else."""
+    return str(name["Fn::Sub"]) if isinstance(name, Mapping) else str(name)
+
+
+@cache
+def template(name: str) -> Template:
+    """One of the package's. Raises BadInput."""
+    if name not in infra.TEMPLATES:
+        near = get_close_matches(name, infra.TEMPLATES, 1)
+        hint = f"did you mean {near[0]}?" if near else f"there is {', '.join(infra.TEMPLATES)}"
+        raise BadInput(f"there is no template {quoted(name)}", hint=hint)
+    return parse(name, infra.template(name))
+
+
+def chosen(names: Sequence[str]) -> list[Template]:
+    """Those of these names, or the core, each after those whose exports it imports."""
+    return ordered([template(name) for name in dict.fromkeys(names or CORE)])
+
+
+def everything() -> list[Template]:
+    return ordered([template(name) for name in infra.TEMPLATES])
+
+
+def ordered(templates: Sequence[Template]) -> list[Template]:
+    """Each after those whose exports it imports; otherwise as the package lists them."""
+    waiting = sorted(templates, key=lambda one: infra.TEMPLATES.index(one.name))
+    found: list[Template] = []
+    while waiting:
+        is_next = next(one for one in waiting if not any(one.imports & other.exports for other in waiting))
+        found.append(is_next)
+        waiting.remove(is_next)
+    return found
+
+
+def missing(templates: Sequence[Template], environment: str, exports: frozenset[str]) -> dict[str, list[str]]:
+    """Template -> the templates that it imports from and that are neither deployed nor among these."""
+    there = exports.union(*(one.exports_of(environment) for one in templates))
+    maker = {export: one.name for one in everything() for export in one.exports_of(environment)}
+    lacking = {one.name: sorted({maker[name] for name in one.imports_of(environment) - there}) for one in templates}
+    return {name: others for name, others in lacking.items() if others}
+
+
+# -- what the user gives --------------------------------------------------------------------------------------------
+
+
+def check_environment(name: str) -> None:
+    """Raises BadInput where it can be no environment's name."""
+    problem = _problem(template("network").parameters[_ENV], name)
+    if problem:
+        raise BadInput(f"--env {quoted(name)} is no name for an environment: {problem}")
+
+
+def check_settings(templates: Sequence[Template], settings: Mapping[str, str]) -> None:
+    """Raises BadInput for the first `--set` that none of the templates takes, or whose value none accepts."""
+    known = {name for one in templates for name in one.parameters} - {_ENV}
+    for name, value in settings.items():
+        if name == _ENV:
+            raise BadInput("--set Env: the environment's name is given with --env")
+        if name not in known:
+            raise BadInput(f"no template of this deployment has a parameter {quoted(name)}", hint=_nearest(name, known))
+        for one in templates:
+            if name in one.parameters:
+                problem = _problem(one.parameters[name], value)
+                if problem:
+                    described = one.parameters[name].description
+                    raise BadInput(f"--set {name}={value}: {problem}", hint=f"{one.name}: {described}")
+
+
+def _nearest(name: str, known: set[str]) -> str:
+    elsewhere = [one.name for one in everything() if name in one.parameters]
+    if elsewhere:
+        return f"the template {' and '.join(elsewhere)} has it: name it, as in `batchyard deploy {elsewhere[0]} ...`"
+    lower = {one.lower(): one for one in known}
+    near = get_close_matches(name.lower(), lower, 1)
+    return f"did you mean {lower[near[0]]}?" if near else f"there is {', '.join(sorted(known))}"
+
+
+def _problem(parameter: Parameter, value: str) -> str:
+    """What CloudFormation would find wrong with a value; empty where it is right."""
+    if parameter.allowed and value not in parameter.allowed:
+        return f"it must be one of {', '.join(parameter.allowed)}"
+    if parameter.kind == "Number":
+        try:
+            number = float(value)
+        except ValueError:
+            return "it must be a number"
+        if parameter.least is not None and number < parameter.least:
+            return f"it must be at least {parameter.least}"
+        if parameter.most is not None and number > parameter.most:
+            return f"it must be at most {parameter.most}"
+    if parameter.pattern is not None and not re.fullmatch(parameter.pattern, value):
+        return f"it must be {parameter.explained}" if parameter.explained else f"it must match {parameter.pattern}"
+    return ""
+
+
+def request_parameters(
+    wanted: Template, environment: str, settings: Mapping[str, str], deployed: Mapping[str, str]
+) -> list[dict[str, Any]]:
+    """As CloudFormation takes them. What was set once stays set: a parameter that is not given keeps its value."""
+    found: list[dict[str, Any]] = []
+    for name in wanted.parameters:
+        value = environment if name == _ENV else settings.get(name)
+        if value is not None:
+            found.append({"ParameterKey": name, "ParameterValue": value})
+        elif name in deployed:
+            found.append({"ParameterKey": name, "UsePreviousValue": True})
+    return found
+
+
+def changed_parameters(
+    wanted: Template, settings: Mapping[str, str], deployed: Mapping[str, str]
+) -> dict[str, tuple[str, str]]:
+    """Name -> before and after, of those that differ from the deployed ones."""
+    return {
+        name: (deployed[name], value)
+        for name, value in settings.items()
+        if name in wanted.parameters and name in deployed and deployed[name] != value
+    }

@@ -1,0 +1,193 @@
+"""An environment's stacks together: deploying them in order, what would change, destroying them backwards."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from batchyard.aws.cloudformation import CloudFormation
+from batchyard.aws.holdings import Holding, Holdings
+from batchyard.errors import BadInput
+from batchyard.infra import catalogue, changes
+from batchyard.infra.catalogue import Template
+from batchyard.infra.stacks import REVIEW, STILLBORN, Declined, Front, Stacks, outputs_of
+from batchyard.units import counted
+
+_GONE = "DELETE_COMPLETE"
+
+
+def check(templates: Sequence[Template], environment: str, settings: Mapping[str, str]) -> None:
+    """Everything that can be known without AWS. Raises BadInput."""
+    catalogue.check_environment(environment)
+    catalogue.check_settings(templates, settings)
+
+
+def require_imports(aws: CloudFormation, templates: Sequence[Template], environment: str) -> None:
+    """Raises BadInput where a template imports what nobody exports."""
+    there = frozenset(export["Name"] for export in aws.exports())
+    for name, others in catalogue.missing(templates, environment, there).items():
+        together = " ".join(one.name for one in catalogue.chosen([*others, *(one.name for one in templates)]))
+        raise BadInput(
+            f"{name} needs what {', '.join(others)} would make, and that is not deployed in {environment!r}",
+            hint=f"`batchyard deploy {together} --env {environment}`",
+        )
+
+
+def deploy(
+    stacks: Stacks, front: Front, templates: Sequence[Template], environment: str, settings: Mapping[str, str]
+) -> int:
+    """Stack by stack, since each imports what those before it export. Returns how many were changed."""
+    changed = 0
+    for template in templates:
+        prepared = stacks.prepare(template, environment, settings)
+        if prepared is None:
+            front.say(f"{template.stack_of(environment)}: nothing to do")
+            continue
+        try:
+            front.show_changes(prepared.stack, prepared.changes, prepared.parameters)
+            if not front.ask(f"make this change to {prepared.stack}?"):
+                raise Declined(f"{prepared.stack} is left as it is")
+        except BaseException:
+            stacks.discard(prepared)
+            raise
+        stacks.carry_out(prepared)
+        changed += 1
+    return changed
+
+
+def diff(
+    stacks: Stacks, front: Front, templates: Sequence[Template], environment: str, settings: Mapping[str, str]
+) -> int:
+    """Shows what `deploy` would do, and leaves nothing behind. Returns how many stacks would change."""
+    differing = 0
+    for template in templates:
+        name = template.stack_of(environment)
+        stack = stacks.find(template, environment)
+        if stack is None or stack["StackStatus"] in (REVIEW, *STILLBORN):
+            # From the template: a change set would need an empty stack, and imports may be missing yet.
+            if stack and stack["StackStatus"] in STILLBORN:
+                front.say(f"{name}: an earlier attempt failed; `deploy` deletes what is left and makes it anew")
+            front.show_changes(name, changes.from_template(template), {})
+            differing += 1
+            continue
+        prepared = stacks.prepare(template, environment, settings)
+        if prepared is None:
+            front.say(f"{name}: nothing to do")
+            continue
+        try:
+            front.show_changes(name, prepared.changes, prepared.parameters)
+        finally:
+            stacks.discard(prepared)
+        differing += 1
+    return differing
+
+
+def outputs(stacks: Stacks, environment: str) -> dict[str, dict[str, str]]:
+    """Template -> its stack's outputs, of those that are deployed."""
+    found = {template.name: stacks.find(template, environment) for template in catalogue.everything()}
+    return {name: outputs_of(stack) for name, stack in found.items() if stack and outputs_of(stack)}
+
+
+def deployed_environments(exports: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
+    """Environment -> the templates deployed in it, from the exports of a region."""
+    names_of: dict[str, set[str]] = {}
+    for export in exports:
+        # arn:aws:cloudformation:region:account:stack/name/uuid
+        stack = export["ExportingStackId"].partition(":stack/")[2].partition("/")[0]
+        names_of.setdefault(stack, set()).add(export["Name"])
+    found: dict[str, list[str]] = {}
+    for template in catalogue.everything():
+        for stack, names in names_of.items():
+            environment = stack.removesuffix(f"-{template.name}")
+            if environment != stack and names <= template.exports_of(environment):
+                found.setdefault(environment, []).append(template.name)
+    return dict(sorted(found.items()))
+
+
+# -- destroying -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Doomed:
+    template: Template
+    stack: str
+    stack_id: str
+    status: str
+    holdings: tuple[Holding, ...]
+    #: whatever they hold now or then
+    buckets: tuple[str, ...]
+    repositories: tuple[str, ...]
+
+
+def survey(
+    stacks: Stacks, aws: CloudFormation, holdings: Holdings, templates: Sequence[Template], environment: str
+) -> list[Doomed]:
+    """The stacks that are there, in the order in which they can go, with what they hold."""
+    found = []
+    for template in reversed(templates):
+        stack = stacks.settled(template, environment) or stacks.find(template, environment)
+        if stack is None:
+            continue
+        resources = [
+            (one["ResourceType"], one["PhysicalResourceId"])
+            for one in aws.resources(stack["StackId"])
+            if one["ResourceStatus"] != _GONE and one.get("PhysicalResourceId")
+        ]
+        held = tuple(filter(None, (holdings.of(kind, name) for kind, name in resources)))
+        buckets = tuple(name for kind, name in resources if kind == "AWS::S3::Bucket")
+        repositories = tuple(name for kind, name in resources if kind == "AWS::ECR::Repository")
+        found.append(
+            Doomed(template, stack["StackName"], stack["StackId"], stack["StackStatus"], held, buckets, repositories)
+        )
+    return found
+
+
+def outside_users(aws: CloudFormation, doomed: Sequence[Doomed], environment: str) -> dict[str, list[str]]:
+    """Export -> the stacks that use it and would stay."""
+    going = {one.stack for one in doomed}
+    ours = {name for one in doomed for name in one.template.exports_of(environment)}
+    exported = sorted(ours & {export["Name"] for export in aws.exports()})
+    users = {name: sorted(set(aws.importers(name)) - going) for name in exported}
+    return {name: others for name, others in users.items() if others}
+
+
+def obstacles(
+    doomed: Sequence[Doomed], users: Mapping[str, Sequence[str]], *, empty_buckets: bool, delete_images: bool
+) -> list[str]:
+    """What keeps the stacks from being deleted, each with what to do."""
+    found = [
+        f"the export {name} is in use by {', '.join(others)}: delete or change that first"
+        for name, others in users.items()
+    ]
+    for held in (held for one in doomed for held in one.holdings):
+        if held.kind == "bucket" and not empty_buckets:
+            found.append(f"the bucket {held.name} is not empty: --empty-buckets deletes what is in it")
+        if held.kind == "repository" and not delete_images:
+            found.append(f"the repository {held.name} holds images: --delete-images deletes them")
+    return found
+
+
+def destroy(
+    stacks: Stacks,
+    holdings: Holdings,
+    front: Front,
+    doomed: Sequence[Doomed],
+    environment: str,
+    *,
+    empty_buckets: bool,
+    delete_images: bool,
+) -> None:
+    """Deletes the stacks in this order, what they hold just before each: the last jobs write until their queue is gone.
+    Interrupted and begun again, it goes on."""
+    for one in doomed:
+        for bucket in one.buckets if empty_buckets else ():
+            front.say(f"{one.stack}: {counted(holdings.empty_bucket(bucket), 'object')} deleted from {bucket}")
+        for repository in one.repositories if delete_images else ():
+            front.say(f"{one.stack}: {counted(holdings.delete_images(repository), 'image')} deleted from {repository}")
+        stacks.delete(one.stack, one.stack_id)
+        if one.template.name == "batch":
+            # Runs have registered them under the environment's name; no stack knows them.
+            count = holdings.deregister(f"{environment}_")
+            if count:
+                front.say(f"{one.stack}: {counted(count, 'job definition')} of runs deregistered")

@@ -1,0 +1,304 @@
+"""`deploy`, `diff`, `outputs` and `environments` by the real command, on the localhost endpoint.
+
+Every result is read back with describe calls of the service that owns it: a stack's status proves nothing here. What
+the endpoint cannot show, and this does not show either: the effect of roles and policies (nobody is refused anything);
+nodes, their user data, and what launch templates do; public addresses of subnets, scanning and lifecycles of images,
+which moto drops; replacements in a change set; changes that are in progress for a while (they are in
+tests/unit/infra/test_stack_following.py); EC2 Image Builder (passed over); Spot Fleets by launch templates (refused).
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from emulator_endpoint import until
+from site_of_stacks import CORE, Site
+
+PIPELINE = """
+name: hello
+image: busybox
+steps:
+  - name: one
+    command: echo first
+  - name: many
+    needs: [one]
+    command: echo child $AWS_BATCH_JOB_ARRAY_INDEX in $AWS_BATCH_JQ_NAME
+    array: 3
+"""
+
+
+def test_the_core_is_what_the_templates_say(site: Site) -> None:
+    done = site.about("deploy", "--yes")
+    assert site.stacks() == {f"{site.env}-{name}": "CREATE_COMPLETE" for name in CORE}
+    # In order, with what was done, and IAM marked.
+    heads = [line.partition(":")[0] for line in done.stderr.splitlines() if " added" in line]
+    assert heads == [f"{site.env}-{name}" for name in CORE]
+    assert "created    Vpc (AWS::EC2::VPC)" in done.stderr
+    assert "+ JobRole              AWS::IAM::Role  [IAM]" in done.stderr
+    assert "NatSubnet" not in done.stderr, "what a condition keeps out is not added"
+    assert "account 123456789012, region us-east-1" in done.stderr
+    outputs = site.outputs()
+    _look_at_network(site, outputs)
+    _look_at_storage(site, outputs)
+    _look_at_registry_and_roles(site, outputs)
+    _look_at_batch(site, outputs)
+
+
+def _look_at_network(site: Site, outputs: dict[str, str]) -> None:
+    ec2 = site.endpoint.client("ec2")
+    ids = outputs["Subnets"].split(",")
+    subnets = ec2.describe_subnets(SubnetIds=ids)["Subnets"]
+    assert {one["VpcId"] for one in subnets} == {outputs["Vpc"]}
+    assert len({one["AvailabilityZone"] for one in subnets}) == 2
+    tables = ec2.describe_route_tables(Filters=[{"Name": "association.subnet-id", "Values": ids}])["RouteTables"]
+    assert any(route.get("GatewayId", "").startswith("igw-") for table in tables for route in table["Routes"])
+    (endpoint,) = ec2.describe_vpc_endpoints(Filters=[{"Name": "vpc-id", "Values": [outputs["Vpc"]]}])["VpcEndpoints"]
+    assert endpoint["ServiceName"] == "com.amazonaws.us-east-1.s3"
+    (group,) = ec2.describe_security_groups(GroupIds=[outputs["SecurityGroup"]])["SecurityGroups"]
+    assert group["IpPermissions"] == [] and group["IpPermissionsEgress"]
+
+
+def _look_at_storage(site: Site, outputs: dict[str, str]) -> None:
+    s3 = site.endpoint.client("s3")
+    bucket = outputs["Bucket"]
+    (rule,) = s3.get_bucket_encryption(Bucket=bucket)["ServerSideEncryptionConfiguration"]["Rules"]
+    assert rule["ApplyServerSideEncryptionByDefault"]["SSEAlgorithm"] == "AES256"
+    (statement,) = json.loads(s3.get_bucket_policy(Bucket=bucket)["Policy"])["Statement"]
+    assert (statement["Effect"], statement["Sid"]) == ("Deny", "TlsOnly")
+    groups = site.endpoint.logs.describe_log_groups(logGroupNamePrefix=outputs["LogGroup"])["logGroups"]
+    assert [(one["logGroupName"], one.get("retentionInDays")) for one in groups] == [
+        (f"/batchyard/{site.env}/jobs", 30)
+    ]
+
+
+def _look_at_registry_and_roles(site: Site, outputs: dict[str, str]) -> None:
+    ecr, iam = site.endpoint.client("ecr"), site.endpoint.client("iam")
+    names = [f"{site.env}/pipelines", f"{site.env}/benchmark"]
+    found = ecr.describe_repositories(repositoryNames=names)["repositories"]
+    assert outputs["Repository"] in {one["repositoryUri"] for one in found}
+    roles = {one["Arn"] for one in iam.list_roles()["Roles"]}
+    assert {outputs["JobRoleArn"], outputs["ExecutionRoleArn"]} <= roles
+    policy = iam.get_policy(PolicyArn=outputs["SubmitterPolicyArn"])["Policy"]
+    assert policy["Description"] == f"Run, watch and stop pipelines in {site.env}"
+
+
+def _look_at_batch(site: Site, outputs: dict[str, str]) -> None:
+    spot, on_demand = site.compute_environment("cpu-spot"), site.compute_environment("cpu-on-demand")
+    resources = spot["computeResources"]
+    assert (resources["maxvCpus"], resources["type"]) == (256, "SPOT")
+    assert resources["allocationStrategy"] == "SPOT_PRICE_CAPACITY_OPTIMIZED"
+    assert resources["subnets"] == outputs["Subnets"].split(",")
+    assert resources["securityGroupIds"] == [outputs["SecurityGroup"]]
+    assert resources["instanceRole"] == outputs["InstanceProfileArn"]
+    queues = site.endpoint.batch.describe_job_queues(jobQueues=[outputs["CpuQueue"], outputs["CpuOnDemandQueue"]])
+    first, second = sorted(queues["jobQueues"], key=lambda queue: queue["priority"])
+    assert (first["jobQueueName"], first["state"]) == (f"{site.env}-cpu", "ENABLED")
+    order = [one["computeEnvironment"] for one in sorted(first["computeEnvironmentOrder"], key=lambda o: o["order"])]
+    assert order == [spot["computeEnvironmentArn"], on_demand["computeEnvironmentArn"]]
+    assert [one["computeEnvironment"] for one in second["computeEnvironmentOrder"]] == order[1:]
+    (definition,) = site.endpoint.batch.describe_job_definitions(jobDefinitions=[outputs["GpuJobDefinition"]])[
+        "jobDefinitions"
+    ]
+    assert definition["containerProperties"]["jobRoleArn"] == outputs["JobRoleArn"]
+
+
+def test_a_pipeline_runs_on_the_queues_that_were_made(site: Site) -> None:
+    site.about("deploy", "--yes")
+    (site.folder / "pipeline.yaml").write_text(PIPELINE)
+    run = json.loads(site.about("run", "pipeline.yaml", "--engine", "aws", "--json").stdout)
+    assert (run["state"], [step["succeeded"] for step in run["steps"]]) == ("SUCCEEDED", [1, 3])
+    log = site("logs", "last").stdout
+    assert "first" in log and f"child 2 in {site.env}-cpu" in log
+    jobs = site.endpoint.batch.list_jobs(jobQueue=f"{site.env}-cpu", jobStatus="SUCCEEDED")["jobSummaryList"]
+    assert len(jobs) == 2
+    parts = site.endpoint.batch.describe_jobs(jobs=[job["jobId"] for job in jobs])["jobs"]
+    outputs = site.outputs()
+    assert {job["jobDefinition"].rpartition("/")[2].partition("-")[0] for job in parts} == {f"{site.env}_step"}
+    assert {job["container"]["jobRoleArn"] for job in parts} == {outputs["JobRoleArn"]}
+    options = {job["container"]["logConfiguration"]["options"]["awslogs-group"] for job in parts}
+    assert options == {outputs["LogGroup"]}
+    keys = site.endpoint.client("s3").list_objects_v2(Bucket=outputs["Bucket"])["Contents"]
+    assert all(one["Key"].startswith("runs/") for one in keys)
+
+
+def test_an_update_changes_in_place_and_stays(site: Site) -> None:
+    site.about("deploy", "--yes")
+    before = site.compute_environment("cpu-spot")
+    done = site.about("deploy", "batch", "--set", "CpuSpotMaxvCpus=300", answers="y\n")
+    assert "CpuSpotMaxvCpus: 256 -> 300" in done.stderr
+    assert "~ CpuSpot  AWS::Batch::ComputeEnvironment" in done.stderr
+    assert "make this change" in done.stderr and "UPDATE_COMPLETE after" in done.stderr
+    after = site.compute_environment("cpu-spot")
+    assert after["computeResources"]["maxvCpus"] == 300
+    assert after["computeEnvironmentArn"] == before["computeEnvironmentArn"]
+    assert site.compute_environment("cpu-on-demand")["computeResources"]["maxvCpus"] == 128
+    # What was set once stays set, and there is nothing to ask.
+    again = site.about("deploy")
+    assert again.stdout == f"{site.env} is as it should be: nothing to do\n"
+    assert again.stderr.count("nothing to do") == len(CORE)
+    assert site.compute_environment("cpu-spot")["computeResources"]["maxvCpus"] == 300
+
+
+def test_team_queues_come_and_go_with_their_parameter(site: Site) -> None:
+    site.about("deploy", "--yes", "--set", "TeamQueues=true")
+    batch = site.endpoint.batch
+    queue = f"{site.env}-team-cpu"
+    (found,) = batch.describe_job_queues(jobQueues=[queue])["jobQueues"]
+    policies = batch.describe_scheduling_policies(arns=[found["schedulingPolicyArn"]])["schedulingPolicies"]
+    assert [one["name"] for one in policies] == [f"{site.env}-fair-share"]
+    done = site.about("deploy", "batch", "--yes", "--set", "TeamQueues=false")
+    assert "- TeamCpuQueue  AWS::Batch::JobQueue" in done.stderr and "- FairShare" in done.stderr
+    until(
+        lambda: [one["status"] for one in batch.describe_job_queues(jobQueues=[queue])["jobQueues"]],
+        lambda states: states in ([], ["DELETED"]),
+    )
+    assert batch.describe_scheduling_policies(arns=[found["schedulingPolicyArn"]])["schedulingPolicies"] == []
+
+
+# -- questions ----------------------------------------------------------------------------------------------------
+
+
+def test_no_stops_before_anything_is_made(site: Site) -> None:
+    done = site.about("deploy", answers="n\n", code=130)
+    assert f"{site.env}-network is left as it is" in done.stderr
+    assert site.stacks() == {}
+
+
+def test_without_an_answer_nothing_is_made(site: Site) -> None:
+    done = site.about("deploy", code=2)
+    assert "--yes answers every question" in done.stderr
+    assert site.stacks() == {}
+
+
+def test_yes_and_no_and_then_it_goes_on(site: Site) -> None:
+    site.about("deploy", answers="y\ny\nn\n", code=130)
+    assert sorted(site.stacks()) == [f"{site.env}-network", f"{site.env}-storage"]
+    vpc = site.outputs()["Vpc"]
+    # Two are there; one answer is for all that follow.
+    done = site.about("deploy", answers="a\n")
+    assert done.stderr.count("nothing to do") == 2 and done.stderr.count("make this change") == 1
+    assert len(site.stacks()) == len(CORE) and site.outputs()["Vpc"] == vpc
+
+
+def test_what_an_interrupted_attempt_left_does_not_matter(site: Site) -> None:
+    from batchyard.infra import template
+
+    site.endpoint.client("cloudformation").create_change_set(
+        StackName=f"{site.env}-network",
+        ChangeSetName="batchyard-left-behind",
+        ChangeSetType="CREATE",
+        TemplateBody=template("network"),
+        Parameters=[{"ParameterKey": "Env", "ParameterValue": site.env}],
+    )
+    assert site.stacks() == {f"{site.env}-network": "REVIEW_IN_PROGRESS"}
+    site.about("deploy", "network", "--yes")
+    assert site.stacks() == {f"{site.env}-network": "CREATE_COMPLETE"}
+    site.endpoint.client("ec2").describe_vpcs(VpcIds=[site.outputs()["Vpc"]])
+
+
+# -- failures -----------------------------------------------------------------------------------------------------
+
+
+def test_a_failure_is_told_by_its_cause_and_the_next_deploy_makes_it_anew(site: Site) -> None:
+    ecr = site.endpoint.client("ecr")
+    ecr.create_repository(repositoryName=f"{site.env}/benchmark")
+    done = site.about("deploy", "registry", "--yes", code=3)
+    last, hint = done.stderr.splitlines()[-2:]
+    assert last.startswith(
+        f"batchyard: {site.env}-registry: BenchmarkImages (AWS::ECR::Repository) could not be created"
+    )
+    assert "already exists" in last and "belongs to no stack" in hint
+    assert site.stacks() == {f"{site.env}-registry": "ROLLBACK_COMPLETE"}
+    names = [one["repositoryName"] for one in ecr.describe_repositories()["repositories"]]
+    assert f"{site.env}/pipelines" not in names, "what was made is undone"
+    ecr.delete_repository(repositoryName=f"{site.env}/benchmark")
+
+    refused = site.about("deploy", "registry", answers="n\n", code=130)
+    assert "an earlier attempt failed" in refused.stderr and "already exists" in refused.stderr
+    site.about("deploy", "registry", answers="y\ny\n")
+    assert site.stacks() == {f"{site.env}-registry": "CREATE_COMPLETE"}
+    ecr.describe_repositories(repositoryNames=[f"{site.env}/pipelines", f"{site.env}/benchmark"])
+
+
+def test_a_stack_of_somebody_else_is_left_alone(site: Site) -> None:
+    body = {"Description": "shop", "Resources": {"B": {"Type": "AWS::S3::Bucket"}}}
+    site.endpoint.client("cloudformation").create_stack(StackName=f"{site.env}-storage", TemplateBody=json.dumps(body))
+    assert "not batchyard's" in site.about("deploy", "storage", "--yes", code=2).stderr
+    assert "not batchyard's" in site.about("destroy", "--yes", code=2).stderr
+    assert site.stacks() == {f"{site.env}-storage": "CREATE_COMPLETE"}
+
+
+def test_a_template_alone_names_what_it_needs(site: Site) -> None:
+    done = site.about("deploy", "batch", "--yes", code=2)
+    assert "batch needs what iam, network, storage would make" in done.stderr
+    assert f"`batchyard deploy network storage iam batch --env {site.env}`" in done.stderr
+    assert site.stacks() == {}
+
+
+# -- looking ------------------------------------------------------------------------------------------------------
+
+
+def test_a_diff_changes_nothing(site: Site) -> None:
+    done = site.about("diff")
+    assert f"{site.env}-batch: 15 added" in done.stdout and "if HasTeamQueues" in done.stdout
+    assert site.stacks() == {}
+    site.about("deploy", "--yes")
+    done = site.about("diff", "--set", "CpuSpotMaxvCpus=1000")
+    assert done.stdout.splitlines() == [
+        f"{site.env}-batch: 1 changed",
+        "  CpuSpotMaxvCpus: 256 -> 1000",
+        "  ~ CpuSpot  AWS::Batch::ComputeEnvironment",
+    ]
+    assert done.stderr.count("nothing to do") == len(CORE) - 1
+    assert site.compute_environment("cpu-spot")["computeResources"]["maxvCpus"] == 256
+    assert set(site.stacks().values()) == {"CREATE_COMPLETE"}
+    left: Any = site.endpoint.client("cloudformation").list_change_sets(StackName=f"{site.env}-batch")["Summaries"]
+    assert [
+        one for one in left if one["StackName"] == f"{site.env}-batch" and one["ExecutionStatus"] == "AVAILABLE"
+    ] == []
+
+
+def test_outputs_and_environments(site: Site) -> None:
+    assert "nothing of environment" in site.about("outputs", code=2).stderr
+    site.about("deploy", "network", "storage", "--yes")
+    table = site.about("outputs").stdout
+    assert "template  output" in table and site.outputs()["Bucket"] in table
+    (site.folder / ".batchyard").mkdir()
+    (site.folder / ".batchyard/environments.yaml").write_text(
+        "environments:\n  lab:\n    region: eu-central-1\n    bucket: lab-runs\n    queues: {cpu: lab-cpu}\n"
+    )
+    listed = {one["name"]: one for one in json.loads(site("environments", "--json").stdout)}
+    assert (listed["lab"]["source"], listed["lab"]["region"]) == ("file", "eu-central-1")
+    ours = listed[site.env]
+    assert (ours["source"], ours["region"], ours["templates"]) == ("deployed", "us-east-1", ["network", "storage"])
+    assert ours["missing"] == ["iam", "registry", "batch"]
+    shown = site("environments").stdout
+    assert f"{site.env}" in shown and "in part only: iam, registry, batch missing" in shown
+    assert [one["name"] for one in json.loads(site("environments", "--local", "--json").stdout)] == ["lab"]
+
+
+@pytest.mark.parametrize("name", ["network", "batch-unmanaged", "spotfleet"])
+def test_a_template_is_printed_as_it_is(site: Site, name: str) -> None:
+    from batchyard.infra import template
+
+    assert site("template", name).stdout == template(name)
+
+
+def test_the_templates_are_listed(site: Site) -> None:
+    names = [line.split()[0] for line in site("template").stdout.splitlines()[1:]]
+    assert set(CORE) < set(names) and names.index("batch") > names.index("iam")
+    assert "did you mean batch?" in site("template", "bach", code=2).stderr
+
+
+def test_clusters_and_unmanaged_nodes(site: Site) -> None:
+    site.about("deploy", "--yes")
+    site.about("deploy", "ecs", "batch-unmanaged", "--yes")
+    outputs = site.outputs()
+    found = site.endpoint.batch.describe_job_queues(jobQueues=[outputs["UnmanagedGpuQueue"]])["jobQueues"]
+    assert [one["jobQueueName"] for one in found] == [f"{site.env}-unmanaged-gpu"]
+    (cluster,) = site.endpoint.client("ecs").describe_clusters(clusters=[f"{site.env}-ecs"])["clusters"]
+    assert cluster["status"] == "ACTIVE" and cluster["capacityProviders"]
+    groups = site.endpoint.client("autoscaling").describe_auto_scaling_groups()["AutoScalingGroups"]
+    assert len([one for one in groups if one["AutoScalingGroupName"].startswith(site.env)]) == 2

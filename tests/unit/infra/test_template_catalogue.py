@@ -1,0 +1,154 @@
+"""The package's templates: their order, what they need of each other, their parameters."""
+
+from __future__ import annotations
+
+import pytest
+
+from batchyard import environments, infra
+from batchyard.errors import BadInput
+from batchyard.infra import catalogue, deploying
+from batchyard.infra.catalogue import chosen, parse, template
+
+SMALL = """
+Description: batchyard, small
+Parameters:
+  Env: {Type: String}
+  Size: {Type: Number, Default: 2, MinValue: 1, MaxValue: 9, Description: how large}
+  Kind: {Type: String, Default: a, AllowedValues: [a, b]}
+  On: {Type: String, Default: "", AllowedPattern: "(/[a-z]+)?"}
+Resources:
+  A:
+    Type: T::A
+    Condition: Big
+    Properties:
+      Subnets: !Split [",", {"Fn::ImportValue": !Sub "${Env}-subnets"}]
+      More: [{Group: {"Fn::ImportValue": !Sub "${Env}-group"}}, !GetAtt B.Arn]
+  B: {Type: T::B}
+Outputs:
+  Thing: {Value: !Ref A, Export: {Name: !Sub "${Env}-thing"}}
+  Other: {Value: x}
+"""
+
+
+def test_a_template_is_read() -> None:
+    found = parse("small", SMALL)
+    assert found.stack_of("dev") == "dev-small"
+    assert found.exports_of("dev") == {"dev-thing"}
+    assert found.imports_of("dev") == {"dev-subnets", "dev-group"}
+    assert [(one.name, one.condition) for one in found.resources] == [("A", "Big"), ("B", None)]
+    assert found.parameters["Size"].default == "2" and found.parameters["Env"].default is None
+
+
+def test_the_core_comes_in_the_order_of_its_imports() -> None:
+    names = [one.name for one in chosen([])]
+    assert sorted(names) == sorted(catalogue.CORE)
+    for number, name in enumerate(names):
+        before = {export for one in names[:number] for export in template(one).exports}
+        assert template(name).imports <= before, f"{name} imports what comes after it"
+
+
+def test_every_import_of_the_package_has_one_exporter() -> None:
+    everything = catalogue.everything()
+    assert [one.name for one in everything if not one.description.startswith(catalogue.MARK)] == []
+    exports = [export for one in everything for export in one.exports]
+    assert len(exports) == len(set(exports))
+    assert {name for one in everything for name in one.imports} <= set(exports)
+    assert len(everything) == len(infra.TEMPLATES)
+
+
+def test_named_templates_are_ordered_and_not_repeated() -> None:
+    assert [one.name for one in chosen(["batch", "network", "batch"])] == ["network", "batch"]
+
+
+def test_what_is_missing_is_named_by_its_template() -> None:
+    batch = chosen(["batch"])
+    assert catalogue.missing(batch, "dev", frozenset()) == {"batch": ["iam", "network", "storage"]}
+    there = frozenset().union(*(template(name).exports_of("dev") for name in ("iam", "network", "storage")))
+    assert catalogue.missing(batch, "dev", there) == {}
+    assert "batch" in catalogue.missing(batch, "dev-2", there)
+    assert catalogue.missing(chosen([]), "dev", frozenset()) == {}
+
+
+def test_the_outputs_are_those_that_environments_are_read_from() -> None:
+    import re
+
+    named = {
+        output
+        for name in environments.STACKS
+        for output in re.findall(r"^  (\w+):\n", template(name).text.partition("\nOutputs:\n")[2], re.MULTILINE)
+    }
+    wanted = {*environments._OUTPUTS, *environments._QUEUE_OUTPUTS}
+    assert wanted <= named
+
+
+@pytest.mark.parametrize(
+    ("settings", "problem", "hint"),
+    [
+        ({"CpuSpotMaxCpus": "1"}, "no template of this deployment", "did you mean CpuSpotMaxvCpus?"),
+        ({"cpuspotmaxvcpus": "1"}, "no template of this deployment", "did you mean CpuSpotMaxvCpus?"),
+        ({"TaskGpus": "1"}, "no template of this deployment", "the template ecs has it"),
+        ({"Env": "x"}, "--env", ""),
+        ({"CpuSpotMaxvCpus": "many"}, "must be a number", "vCPUs of CPU spot nodes"),
+        ({"CpuSpotMaxvCpus": "-1"}, "at least 0", ""),
+        ({"UpdateTimeoutMinutes": "361"}, "at most 360", ""),
+        ({"TeamQueues": "yes"}, "one of true, false", ""),
+        ({"GpuImageParameter": "gpu"}, "must match", ""),
+    ],
+)
+def test_wrong_settings_are_found_before_anything_is_asked_of_aws(
+    settings: dict[str, str], problem: str, hint: str
+) -> None:
+    with pytest.raises(BadInput) as found:
+        catalogue.check_settings(chosen([]), settings)
+    assert problem in found.value.message
+    assert hint in found.value.hint
+
+
+def test_right_settings() -> None:
+    settings = {"CpuSpotMaxvCpus": "0", "TeamQueues": "true", "GpuImageParameter": "/dev/gpu-image", "Zones": "3"}
+    catalogue.check_settings(chosen([]), settings)
+
+
+@pytest.mark.parametrize("name", ["Dev", "dev_1", "1dev", "x" * 21, ""])
+def test_names_that_no_environment_can_have(name: str) -> None:
+    with pytest.raises(BadInput, match="lower-case"):
+        catalogue.check_environment(name)
+
+
+def test_a_wrong_template() -> None:
+    with pytest.raises(BadInput) as found:
+        template("batc")
+    assert found.value.hint == "did you mean batch?"
+
+
+def test_what_was_set_once_stays_set() -> None:
+    small = parse("small", SMALL)
+    assert catalogue.request_parameters(small, "dev", {"Kind": "b"}, {}) == [
+        {"ParameterKey": "Env", "ParameterValue": "dev"},
+        {"ParameterKey": "Kind", "ParameterValue": "b"},
+    ]
+    deployed = {"Env": "dev", "Size": "3", "Kind": "a", "Gone": "x"}
+    assert catalogue.request_parameters(small, "dev", {"Kind": "b"}, deployed) == [
+        {"ParameterKey": "Env", "ParameterValue": "dev"},
+        {"ParameterKey": "Size", "UsePreviousValue": True},
+        {"ParameterKey": "Kind", "ParameterValue": "b"},
+    ]
+    assert catalogue.changed_parameters(small, {"Kind": "b", "Size": "3"}, deployed) == {"Kind": ("a", "b")}
+
+
+def export(name: str, stack: str) -> dict[str, str]:
+    return {"Name": name, "ExportingStackId": f"arn:aws:cloudformation:eu-central-1:123456789012:stack/{stack}/1-2-3"}
+
+
+def test_environments_are_known_by_their_exports() -> None:
+    found = deploying.deployed_environments(
+        [
+            export("dev-cpu-queue", "dev-batch"),
+            export("dev-subnets", "dev-network"),
+            export("lab-1-unmanaged-gpu-queue", "lab-1-batch-unmanaged"),
+            # somebody else's, though it is called like one of ours
+            export("shop-table", "shop-storage"),
+            export("dev-vpc", "other"),
+        ]
+    )
+    assert found == {"dev": ["network", "batch"], "lab-1": ["batch-unmanaged"]}
