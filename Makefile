@@ -32,6 +32,7 @@ check: lint types test
 bench: $(STAMP)  ## ours beside the peers, ratios printed
 	$(BIN)/python benchmarks/dispatch.py $(BENCH_ARGS)
 	$(BIN)/python benchmarks/endpoint.py
+	$(BIN)/python benchmarks/aws_calls.py
 
 $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit("batchyard needs Python 3.11 or newer; say which with make PYTHON=...") if sys.version_info < (3, 11) else None'

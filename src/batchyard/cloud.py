@@ -18,6 +18,7 @@ from batchyard.aws.s3 import S3
 from batchyard.engines.aws import render, staging
 from batchyard.engines.aws.render import Target
 from batchyard.engines.base import RunState
+from batchyard.engines.local.lock import RunLock
 from batchyard.engines.local.reading import load_list
 from batchyard.environments import Environment
 from batchyard.errors import BadInput, NoSuchRun
@@ -46,15 +47,26 @@ def target(
 ) -> Target:
     """Where the plan's run goes. ``workspace``: an s3:// prefix instead of the run's own; ``pinned``: images by the
     addresses that they were pushed to."""
-    batch = Batch(Door(where.region, where.profile))
     images = {job.step: (pinned or {}).get(job.image, job.image) for job in plan.jobs if job.image}
     given = workspace or (pipeline.workspace if (pipeline.workspace or "").startswith("s3://") else None)
     address = f"{given.rstrip('/')}/" if given else f"{where.run_address(run_id)}workspace/"
-    found = Target(where, run_id, images, address, user_name(), on_demand)
+    return _with_queues(Target(where, run_id, images, address, user_name(), on_demand), plan)
+
+
+def _with_queues(found: Target, plan: Plan) -> Target:
+    """With what AWS says about the queues. Raises BadInput where one is missing or takes no jobs."""
+    where = found.environment
     names = sorted({render.queue_of(job, found) for job in plan.jobs})
-    known = batch.queues(names)
-    fair = frozenset(name for name in names if name in known and known[name].get("schedulingPolicyArn"))
-    return replace(found, fair_queues=fair)
+    known = Batch(Door(where.region, where.profile)).queues(names)
+    for name in names:
+        if name not in known:
+            raise BadInput(
+                f"there is no job queue {name} in {where.region}",
+                hint=f"check the queues and the region of environment {where.name!r}",
+            )
+        if known[name]["state"] != "ENABLED":
+            raise BadInput(f"job queue {name} is {known[name]['state']}", hint="enable it, or name another queue")
+    return replace(found, fair_queues=frozenset(name for name in names if known[name].get("schedulingPolicyArn")))
 
 
 def user_name() -> str:
@@ -81,6 +93,14 @@ def local_workspace(pipeline: Pipeline, given: str | None) -> Path | None:
 
 def submit(record: Record, say: Callable[[str], None] = lambda text: None) -> None:
     """Brings the run to AWS: files, lists, jobs. Again after a crash: goes on where it stopped, and repeats nothing."""
+    lock = RunLock(record.folder.lock)  # two at once would submit everything twice
+    try:
+        _submit(record, say)
+    finally:
+        lock.release()
+
+
+def _submit(record: Record, say: Callable[[str], None]) -> None:
     engine = record.open_aws()
     place = record.place
     assert isinstance(place, Target)
@@ -90,15 +110,25 @@ def submit(record: Record, say: Callable[[str], None] = lambda text: None) -> No
             say(f"uploaded {sent} input {'files' if sent > 1 else 'file'} to {place.workspace}")
     engine.s3.put(f"{place.address}run.json", runs.to_text(record).encode(), "application/json")
     done = json.loads(record.folder.skip.read_text()) if record.folder.skip.exists() else {}
-    engine.submit(_with_lists(record), done)
+    engine.submit(record.plan if engine.is_submitted else _with_lists(record, engine.s3), done)
 
 
-def _with_lists(record: Record) -> Plan:
+def _with_lists(record: Record, s3: S3) -> Plan:
+    """From the run's folder, or where another machine has begun it, from S3."""
     lists = dict(record.plan.lists)
     for job in record.plan.jobs:
+        if not job.has_list or job.step in lists:
+            continue
         path = record.folder.list_of(job.step)
-        if job.has_list and job.step not in lists and path.exists():
+        if path.exists():
             lists[job.step] = load_list(path)
+            continue
+        assert isinstance(record.place, Target)
+        address = f"{record.place.address}lists/{job.step}.txt"
+        text = s3.get(address)
+        if text is None:
+            raise BadInput(f"the list of {job.step} is not at {address}", hint="start the run anew from its file")
+        lists[job.step] = text.decode().removesuffix("\n").split("\n")
     return replace(record.plan, lists=lists)
 
 
@@ -115,16 +145,12 @@ def begin_retry(old: Record, *, on_demand: bool = False) -> Record:
         raise BadInput(f"run {old.run_id} has nothing to retry: everything in it succeeded")
     from batchyard import plan as planning
 
-    plan = planning.only_unfinished(_with_lists(old), children_left)
+    plan = planning.only_unfinished(_with_lists(old, engine.s3), children_left)
     place = old.place
     assert isinstance(place, Target)
-    for job in plan.jobs:
-        if job.has_list and job.step not in plan.lists:
-            text = engine.s3.get(f"{place.address}lists/{job.step}.txt")
-            if text is None:
-                raise BadInput(f"the list of {job.step} is not in S3 any more", hint="start the run anew")
-            plan = replace(plan, lists={**plan.lists, job.step: text.decode().removesuffix("\n").split("\n")})
     where = replace(place, run_id=runs.new_id(plan), on_demand=on_demand or place.on_demand)
+    where = _with_queues(where, plan)
+    render.render(plan, where)  # what AWS cannot be told is refused before the run is recorded
     home = old.folder.path.parents[1]
     file = Path(old.file) if old.file else None
     workspace = Path(old.workspace) if old.workspace else None
@@ -147,7 +173,12 @@ def take_over(home: Path, where: Environment, name: str) -> Record:
     text = s3.get(f"{prefix}{name}/run.json")
     if text is None:
         raise NoSuchRun(f"there is no run {name} in {prefix}", hint="`batchyard runs --env ...` lists them")
-    return runs.take_over(home, name, text.decode())
+    fields = json.loads(text)
+    if not Path(fields.get("workspace", "")).is_dir():
+        fields["workspace"] = ""  # a folder of the other machine
+    record = runs.take_over(home, name, json.dumps(fields, indent=1))
+    record.open_aws().look_for_all()
+    return record
 
 
 def known_runs(where: Environment) -> list[str]:

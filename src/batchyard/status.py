@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from batchyard.batch.jobs import JobState
-from batchyard.engines.base import AttemptDetail, JobDetail, RunState
+from batchyard.engines.base import AttemptDetail, JobDetail, Overview, RunEngine, RunState
 from batchyard.runs import Record
+
+if TYPE_CHECKING:
+    from batchyard.engines.aws.details import Wait
 
 #: how many failed children are shown in full
 MAX_FAILURES = 5
@@ -57,10 +60,16 @@ class RunStatus:
     is_interrupted: bool = False
     #: the run whose unfinished part this is
     retry_of: str | None = None
+    #: on AWS: who waits for a host
+    waits: tuple[Wait, ...] = ()
 
 
 def of_run(record: Record, *, max_failures: int = MAX_FAILURES) -> RunStatus:
-    engine = record.open_engine()
+    return of_engine(record, record.open_engine(), max_failures=max_failures)
+
+
+def of_engine(record: Record, engine: RunEngine, *, max_failures: int = MAX_FAILURES) -> RunStatus:
+    """``max_failures`` 0: only what one question answers. The engine is closed, and may be asked again."""
     try:
         overview = engine.overview()
         details = overview.jobs
@@ -82,9 +91,22 @@ def of_run(record: Record, *, max_failures: int = MAX_FAILURES) -> RunStatus:
             failures=tuple(failures),
             is_interrupted=overview.is_interrupted,
             retry_of=record.retry_of,
+            waits=_waits(record, engine, overview) if max_failures else (),
         )
     finally:
         engine.close()
+
+
+def _waits(record: Record, engine: RunEngine, overview: Overview) -> tuple[Wait, ...]:
+    """AWS does not say since when a job is RUNNABLE: since it was created, or since what it needs has ended."""
+    if record.is_local or overview.state is not RunState.RUNNING:
+        return ()
+    from batchyard.engines.aws.engine import AwsEngine
+
+    assert isinstance(engine, AwsEngine)
+    ended = {detail.step: detail.ended_ms or 0 for detail in overview.jobs}
+    needed = {job.step: max((ended.get(need.step, 0) for need in job.needs), default=0) for job in record.plan.jobs}
+    return tuple(replace(wait, since_ms=max(wait.since_ms, needed[wait.step])) for wait in engine.waits(overview.jobs))
 
 
 def _by_step(details: Sequence[JobDetail]) -> list[list[JobDetail]]:
@@ -160,6 +182,10 @@ def to_json(status: RunStatus) -> dict[str, Any]:
                 "log_tail": list(failure.log_tail),
             }
             for failure in status.failures
+        ],
+        "runnable": [
+            {"step": wait.step, "children": wait.count, "job": wait.job_id, "since": iso(wait.since_ms)}
+            for wait in status.waits
         ],
     }
 

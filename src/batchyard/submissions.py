@@ -38,8 +38,17 @@ def parse(text: str, where: str) -> list[Request]:
 
 def ordered(requests: Sequence[Request], where: str) -> list[Request]:
     """Each after those of the file that it depends on. Raises BadInput for names that are not there, or a circle."""
+    problems: list[str] = []
+    found = order(requests, problems)
+    if problems:
+        raise BadInput(f"{where}:\n  " + "\n  ".join(problems))
+    return [requests[number] for number in found]
+
+
+def order(requests: Sequence[Request], problems: list[str]) -> list[int]:
+    """Their numbers, each after those that it depends on. What is wrong is added to ``problems``."""
     by_name: dict[str, int] = {}
-    problems = []
+    before = len(problems)
     for number, request in enumerate(requests):
         name = str(request.get("jobName", ""))
         if name in by_name and any(name in _references(other) for other in requests):
@@ -53,13 +62,13 @@ def ordered(requests: Sequence[Request], where: str) -> list[Request]:
                 problems.append(f"jobs[{number}]: dependsOn names ${{{name}}}, and no job of the file is called so")
             else:
                 graph[number].add(by_name[name])
-    if not problems:
+    if len(problems) == before:
         try:
-            return [requests[number] for number in TopologicalSorter(graph).static_order()]
+            return list(TopologicalSorter(graph).static_order())
         except CycleError as exc:
             circle = " -> ".join(str(requests[number].get("jobName")) for number in exc.args[1])
             problems.append(f"the jobs wait for each other in a circle: {circle}")
-    raise BadInput(f"{where}:\n  " + "\n  ".join(problems))
+    return []
 
 
 def problems(

@@ -92,7 +92,8 @@ class AwsLab:
             fields["commands"] = tuple(f"{go}{{ {command}; }}" for command in fields["commands"])
         else:
             fields["command"] = f"{go}{{ {fields['command']}; }}"
-        return Step(name, image="busybox", memory_mib=64, **fields)
+        # The worker itself takes some of it.
+        return Step(name, image="busybox", memory_mib=256, **fields)
 
     def as_logged(self, written: bytes) -> bytes:
         """CloudWatch Logs keeps lines of text."""

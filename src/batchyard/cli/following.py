@@ -18,11 +18,14 @@ def follow(record: Record, *, quiet: bool) -> RunStatus:
     patience = cloud.Patience()
     show = LiveSteps() if sys.stderr.isatty() and not quiet else None
     states: dict[str, str] = {}
+    engine = record.open_aws()
     try:
         while True:
-            shown = status.of_run(record, max_failures=0)
+            shown = status.of_engine(record, engine, max_failures=0)
+            if shown.state is not RunState.RUNNING:
+                engine.tidy()
             if shown.state is not RunState.RUNNING or shown.is_interrupted:
-                return status.of_run(record)
+                return status.of_engine(record, engine)
             if show is not None:
                 show.update(shown)
             elif not quiet:

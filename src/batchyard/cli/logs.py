@@ -55,8 +55,9 @@ def command(run: str, child: str | None, failed: bool, follow: bool, env: str | 
         engine.close()
     if not printer.has_shown:
         what = child or "the run"
-        said = f"no failed child of {what} has" if failed else f"{what} has"
-        click.echo(f"{said} written anything", err=True)
+        click.echo(
+            f"no failed child of {what} has written anything" if failed else f"{what} has written nothing", err=True
+        )
     return 0
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import click
 
 from batchyard.batch.jobs import JobState, StatusReason
-from batchyard.engines.base import RunState
+from batchyard.engines.base import AttemptDetail, RunState
 from batchyard.plan import Plan, PlannedJob
 from batchyard.status import MAX_FAILURES, RunStatus, StepStatus, explained
 from batchyard.units import counted, show_duration, show_memory
@@ -52,6 +52,7 @@ def status_lines(status: RunStatus, now_ms: int, flags: str = "") -> list[str]:
         name = child_name(attempt.step, attempt.index, sizes[attempt.step])
         lines += ["", click.style(f"{name}{tries}: {explained(attempt)}", fg="red")]
         lines += [f"  | {line}" for line in failure.log_tail] or ["  | (no output)"]
+    lines += _waiting(status, now_ms)
     lines += _what_next(status, flags)
     return lines
 
@@ -116,14 +117,29 @@ def _commands(job: PlannedJob) -> str:
     return f"{job.command_count} ({each} a child)" if job.size > 1 else str(job.command_count)
 
 
+def _waiting(status: RunStatus, now_ms: int) -> list[str]:
+    lines = []
+    for wait in status.waits:
+        who = counted(wait.count, "child", "children")
+        lines.append(f"{wait.step}: {who} RUNNABLE for {_span(wait.since_ms, now_ms)}, waiting for a host")
+        lines.append(f"  why: batchyard doctor job {wait.job_id}")
+    return ["", *lines] if lines else []
+
+
 def _what_next(status: RunStatus, flags: str) -> list[str]:
     name = f"{status.run}{flags}"
     if status.is_interrupted:
         return ["", f"go on with it: batchyard resume {name}"]
     if status.state in (RunState.FAILED, RunState.STOPPED):
         more = [f"all failed output: batchyard logs {name} --failed"] if len(status.failures) >= MAX_FAILURES else []
+        if status.engine == "aws" and any(_cannot_pull(failure.attempt) for failure in status.failures):
+            more.append("the image is not there, or may not be read: check `image:`; `batchyard image push` pushes one")
         return ["", *more, f"run what is left: batchyard retry {name}"]
     return []
+
+
+def _cannot_pull(attempt: AttemptDetail) -> bool:
+    return "CannotPullContainer" in f"{attempt.reason} {attempt.status_reason}"
 
 
 def _span(start_ms: int, end_ms: int) -> str:

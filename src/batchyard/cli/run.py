@@ -112,7 +112,11 @@ def go_on_aws(record: Record, *, detach: bool, as_json: bool) -> int:
             click.echo(text, err=True)
 
     say(f"run {record.run_id}")
-    cloud.submit(record, say)
+    try:
+        cloud.submit(record, say)
+    except KeyboardInterrupt:
+        say(f"not all of it is submitted; `batchyard resume {record.run_id}` goes on, `stop` ends what is there")
+        return 130
     if detach:
         if as_json:
             print_json(status.to_json(status.of_run(record)))
@@ -125,7 +129,6 @@ def go_on_aws(record: Record, *, detach: bool, as_json: bool) -> int:
         say(f"the run goes on without us; `batchyard status {record.run_id} --watch` follows it, `stop` ends it")
         return 130
     if shown.state is not RunState.RUNNING:
-        record.open_aws().tidy()
         fetched = cloud.fetch(record, Path(record.workspace)) if record.workspace else 0
         if fetched:
             say(f"fetched {fetched} output {'files' if fetched > 1 else 'file'} into {record.workspace}")

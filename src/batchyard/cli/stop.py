@@ -84,6 +84,7 @@ def _stop_on_aws(record: Record, step: str | None) -> int:
         return 0
     if not cloud.wait_until_stopped(record, _AWS_GRACE_S + _PATIENCE_S):
         raise Surroundings("it has not stopped yet", hint="`batchyard status` shows what is left")
+    engine.tidy()
     click.echo(f"run {record.run_id}: {engine.overview().state.value}")
     return 0
 

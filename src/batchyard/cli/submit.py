@@ -42,19 +42,22 @@ def command(file: str, env: str | None, region: str | None, watch: bool, home: s
         text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as exc:
         raise BadInput(f"{file} cannot be read: {exc}") from exc
-    requests = submissions.ordered(submissions.parse(text, file), file)
+    requests = submissions.parse(text, file)
     where = cloud.environment(home_of(home), env) if env else None
     batch = Batch(Door(where.region, where.profile) if where else Door(region))
     queues = batch.queues(submissions.queues_of(requests)) if submissions.queues_of(requests) else {}
     problems = submissions.problems(requests, queues, shape_problems)
+    order = submissions.order(requests, problems)
     if problems:
         raise BadInput(f"{file}: nothing was submitted:\n  " + "\n  ".join(problems))
     ids: dict[str, str] = {}
     submitted = []
-    for request in requests:
-        job_id = batch.submit(submissions.resolved(request, ids))
-        ids[request["jobName"]] = job_id
-        submitted.append((request["jobName"], job_id))
+    for request in (requests[number] for number in order):
+        name = request["jobName"]
+        # Names are the user's, and may have been used before: if an answer is lost, the job is the one that is new.
+        others = batch.named(request["jobQueue"], name)
+        job_id = ids[name] = batch.submit(submissions.resolved(request, ids), others)
+        submitted.append((name, job_id))
         if not as_json:
             click.echo(f"{request['jobName']}\t{job_id}")
     states = _watched(batch, [job_id for _, job_id in submitted]) if watch else {}

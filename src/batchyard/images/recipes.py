@@ -12,7 +12,7 @@ from batchyard.errors import BadInput, from_os_error
 KINDS = ("cpu", "cuda", "opencl")
 
 _BASES = {
-    "cpu": "debian:bookworm-slim",
+    "cpu": "debian:trixie-slim",
     "cuda": "nvidia/cuda:12.6.3-runtime-ubuntu24.04",
     "opencl": "nvidia/cuda:12.6.3-base-ubuntu24.04",
 }

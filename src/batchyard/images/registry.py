@@ -46,13 +46,20 @@ def push(image: str, environment: Environment, environ: Mapping[str, str], home:
         _log_in(client, host, Door(ecr[2], environment.profile), environ)
     name, tag = _split(image)
     remote = f"{environment.repository}:{name.rpartition('/')[2]}-{tag}"
-    _docker(client, environ, "tag", image, remote)
+    try:
+        _docker(client, environ, "tag", image, remote)
+    except Surroundings as exc:
+        if "No such image" not in exc.message:
+            raise
+        raise BadInput(
+            f"Docker has no image {image} here", hint=f"`batchyard image build --tag {image}` builds it"
+        ) from exc
     said = _docker(client, environ, "push", remote)
     found = _DIGEST.search(said)
     if found is None:
         raise Surroundings(f"docker push did not say the digest of {remote}", hint=f"it said: {said[-300:]}")
     pinned = f"{environment.repository}@{found[1]}"
-    _remember(home / FILE_NAME, environment.name, image, pinned)
+    _remember(home / FILE_NAME, environment.name, f"{name}:{tag}", pinned)
     return pinned
 
 
@@ -66,7 +73,9 @@ def pinned(home: Path, environment: str) -> dict[str, str]:
         raise BadInput(
             f"{home / FILE_NAME} cannot be read: {exc}", hint="remove it, and push the images again"
         ) from exc
-    return dict(known.get(environment, {}))
+    found = dict(known.get(environment, {}))
+    # `recon` and `recon:latest` are the same image.
+    return {**{name.removesuffix(":latest"): address for name, address in found.items()}, **found}
 
 
 def _log_in(client: str, host: str, door: Door, environ: Mapping[str, str]) -> None:

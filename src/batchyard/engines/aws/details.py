@@ -26,6 +26,18 @@ class Stream:
     is_over: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Children of one job that wait for a host."""
+
+    step: str
+    count: int
+    #: one of them
+    job_id: str
+    #: they cannot have waited longer
+    since_ms: int
+
+
 def job_detail(part: Part, job_id: str, job: Mapping[str, Any] | None, first: Mapping[str, Any] | None) -> JobDetail:
     """``first``: the array's child 0, which tells about when it all began. None where AWS knows nothing (yet)."""
     state = JobState.SUBMITTED if job is None else JobState(job["status"])

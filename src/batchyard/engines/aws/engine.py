@@ -7,6 +7,7 @@ is in the run's folder (``journal``) and, for other machines, in S3.
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -17,17 +18,20 @@ from batchyard.aws.door import Door, Refused
 from batchyard.aws.logs import Logs
 from batchyard.aws.s3 import S3
 from batchyard.batch.jobs import JobState
-from batchyard.engines.aws import details, render, staging
-from batchyard.engines.aws.details import UNSUBMITTED
+from batchyard.engines.aws import definitions, details, render, staging
+from batchyard.engines.aws.details import UNSUBMITTED, Wait
 from batchyard.engines.aws.journal import Journal
 from batchyard.engines.aws.log_reader import LogReader
 from batchyard.engines.aws.render import Part, Rendered, Target
 from batchyard.engines.base import AttemptDetail, JobDetail, LogChunk, Overview, RunState
-from batchyard.errors import BadInput, Surroundings, from_os_error
+from batchyard.errors import Surroundings, from_os_error
 from batchyard.folder import RunFolder
 from batchyard.plan import Plan
 
 _JOBS, _FINAL, _STOPPED = "jobs.json", "final.json", "stopped.json"
+_FAILED_AT_ONCE = 100
+#: a request of a process that died is done, and seen by ListJobs, within this time
+_SETTLING_S = 5.0
 
 
 class AwsEngine:
@@ -44,6 +48,7 @@ class AwsEngine:
         self._rendered: Rendered | None = None
         self._journal: Journal | None = None
         self._reader: LogReader | None = None
+        self._settled_at = 0.0
 
     # -- the contract -----------------------------------------------------------------------------------------
 
@@ -51,7 +56,6 @@ class AwsEngine:
         """See the contract. ``done``: step -> commands that an earlier run has finished."""
         parts = self.rendered.parts
         if not self.is_submitted:
-            self._require_queues()
             staging.stage(self.s3, plan, self._target, plan.lists, done or {})
             revisions = self._definitions()
             for name, quantity in self.rendered.counters.items():
@@ -66,13 +70,11 @@ class AwsEngine:
         return [known[job_id] for job_id in job_ids if job_id in known]
 
     def attempts(self, job_ids: Sequence[str], *, failed_only: bool = False) -> Iterator[AttemptDetail]:
-        for part, children in self._children(job_ids, failed_only):
+        for part, children in self._children(job_ids, failed_only, None, None):
             if not any(job.get("attempts") for job in children):
                 continue  # nothing of it ever started: the job's own status says why
             planned = self._plan.job(part.step)
             for job in children:
-                if failed_only and job["status"] != JobState.FAILED:
-                    continue
                 found = list(details.attempts(part, planned, job))
                 yield from (one for one in found[-1:] if one.attempt) if failed_only else found
 
@@ -116,6 +118,7 @@ class AwsEngine:
     def journal(self) -> Journal:
         if self._journal is None:
             self._journal = Journal(self._folder.journal)
+            self._settled_at = self._journal.changed_at + _SETTLING_S
             if not self._journal.ids:
                 # Another machine may have submitted it.
                 there = self.s3.get(self._target.address + _JOBS)
@@ -167,11 +170,29 @@ class AwsEngine:
             left = [child for child in range(part.size) if child not in succeeded]
             children_left[part.step] += [planned.index_in_step(part.offset + child) for child in left]
         for job in self._plan.jobs:
-            if children_left[job.step] and render.needs_worker(job):
+            if children_left[job.step] and definitions.needs_worker(job):
                 prefix = f"{self._target.address}done/{job.step}/"
                 numbers = (found.key.rpartition("/")[2] for found in self.s3.list(prefix))
                 commands_done[job.step] = [int(number) for number in numbers if number.isdigit()]
         return children_left, commands_done
+
+    def waits(self, found: Sequence[JobDetail]) -> list[Wait]:
+        """Jobs with children that could start and have not, by what describe or overview found."""
+        waits = []
+        for detail in found:
+            count = detail.count(JobState.RUNNABLE)
+            if count and detail.size > 1:
+                child = next(self.batch.children(detail.id, JobState.RUNNABLE), detail.id)
+                waits.append(Wait(detail.step, count, child, detail.created_ms))
+            elif count:
+                waits.append(Wait(detail.step, count, detail.id, detail.created_ms))
+        return waits
+
+    def look_for_all(self) -> None:
+        """Before going on with what another machine has begun: what it has submitted is found by its name."""
+        for part in self.rendered.parts:
+            if part.name not in self.journal.ids:
+                self.journal.intend(part.name)
 
     def tidy(self) -> None:
         """After the run: what it made and nobody needs any more."""
@@ -179,18 +200,6 @@ class AwsEngine:
             self.batch.delete_consumable(name)
 
     # -- submitting -------------------------------------------------------------------------------------------
-
-    def _require_queues(self) -> None:
-        names = sorted({str(part.request["jobQueue"]) for part in self.rendered.parts})
-        known = self.batch.queues(names)
-        for name in names:
-            if name not in known:
-                raise BadInput(
-                    f"there is no job queue {name} in {self._target.environment.region}",
-                    hint="check the environment's queues and its region",
-                )
-            if known[name]["state"] != "ENABLED":
-                raise BadInput(f"job queue {name} is {known[name]['state']}", hint="enable it, or name another queue")
 
     def _definitions(self) -> dict[str, str]:
         """name -> `name:revision`; what is not there yet is registered."""
@@ -202,8 +211,7 @@ class AwsEngine:
         journal = self.journal
         if part.name in journal.ids:
             return
-        queue = str(part.request["jobQueue"])
-        there = self.batch.find(queue, part.name) if part.name in journal.intended else None
+        there = self._find(part) if part.name in journal.intended else None
         if there is None:
             journal.intend(part.name)
             depends_on = [
@@ -212,6 +220,16 @@ class AwsEngine:
             request = {**part.request, "jobDefinition": definition, "dependsOn": depends_on}
             there = self.batch.submit(request)
         journal.submitted(part.name, there)
+
+    def _find(self, part: Part) -> str | None:
+        """The part's job, if a process that died had submitted it. What it sent last may still be on its way."""
+        queue = str(part.request["jobQueue"])
+        there = self.batch.find(queue, part.name)
+        left_s = self._settled_at - time.time()
+        if there is None and left_s > 0:
+            time.sleep(min(left_s, _SETTLING_S))
+            there = self.batch.find(queue, part.name)
+        return there
 
     # -- asking -----------------------------------------------------------------------------------------------
 
@@ -228,25 +246,41 @@ class AwsEngine:
         # An array's first child tells when it began, in the same call.
         firsts = [f"{job_id}:0" for part, job_id in zip(parts, ids, strict=True) if part.size > 1 and job_id in asked]
         known = self.batch.describe(asked + firsts)
+        if asked and not known:
+            # AWS has forgotten them; whoever saw the run end has kept what they came to.
+            final = self._final(everywhere=True)
+            if final is not None:
+                return final
         return [
             details.job_detail(part, job_id, known.get(job_id), known.get(f"{job_id}:0"))
             for part, job_id in zip(parts, ids, strict=True)
         ]
 
-    def _children(self, job_ids: Sequence[str], failed_only: bool) -> Iterator[tuple[Part, list[Any]]]:
-        """The jobs' children as AWS describes them, or the jobs themselves where they have none."""
+    def _children(
+        self, job_ids: Sequence[str], failed_only: bool, step: str | None, index: int | None
+    ) -> Iterator[tuple[Part, list[Any]]]:
+        """The jobs' children as AWS describes them, or the jobs themselves where they have none. Of one step, or one
+        child, where that is asked for; a hundred failed ones at a time, since some readers need only the first."""
         for part in self.rendered.parts:
             job_id = self._id(part)
             if part.is_barrier or job_id not in job_ids or job_id.startswith(UNSUBMITTED):
                 continue
+            if step not in (None, part.step):
+                continue
             if part.size == 1:
                 ids = [job_id]
             elif failed_only:
-                ids = list(self.batch.children(job_id, JobState.FAILED))
+                ids = sorted(self.batch.children(job_id, JobState.FAILED), key=_child_number)
             else:
                 ids = [f"{job_id}:{child}" for child in range(part.size)]
-            known = self.batch.describe(ids)
-            yield part, [known[one] for one in sorted(known, key=_child_number)]
+            if index is not None:
+                planned = self._plan.job(part.step)
+                ids = [one for one in ids if details.index_of(part, planned, one) == index]
+            at_once = _FAILED_AT_ONCE if failed_only else len(ids)
+            for first in range(0, len(ids), at_once or 1):
+                known = self.batch.describe(ids[first : first + at_once])
+                found = [known[one] for one in sorted(known, key=_child_number)]
+                yield part, [job for job in found if not failed_only or job["status"] == JobState.FAILED]
 
     def _succeeded(self, part: Part) -> set[int]:
         if part.name not in self.journal.ids:
@@ -267,8 +301,8 @@ class AwsEngine:
         if self._final() is None and all(detail.created_ms for detail in found):
             self._put(_FINAL, [asdict(detail) for detail in found])
 
-    def _final(self) -> list[JobDetail] | None:
-        text = self._kept(_FINAL, locally_only=True)
+    def _final(self, *, everywhere: bool = False) -> list[JobDetail] | None:
+        text = self._kept(_FINAL, locally_only=not everywhere)
         if text is None:
             return None
         return [

@@ -16,6 +16,8 @@ class Journal:
         self.intended: set[str] = set()
         #: name -> id
         self.ids: dict[str, str] = {}
+        #: when it was written last, in seconds since the epoch; 0 where it is new
+        self.changed_at = 0.0
         self._read()
 
     def intend(self, name: str) -> None:
@@ -29,6 +31,7 @@ class Journal:
     def _read(self) -> None:
         try:
             lines = self._path.read_bytes().split(b"\n")
+            self.changed_at = self._path.stat().st_mtime
         except FileNotFoundError:
             return
         except OSError as exc:

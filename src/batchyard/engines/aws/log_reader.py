@@ -14,14 +14,15 @@ from batchyard.plan import Plan
 
 _STREAMS_AT_ONCE = 100
 
-Children = Callable[[Sequence[str], bool], Iterator[tuple[Part, list[Any]]]]
+Children = Callable[[Sequence[str], bool, str | None, int | None], Iterator[tuple[Part, list[Any]]]]
 
 
 class LogReader:
     def __init__(
         self, logs: Logs, group: str, plan: Plan, children: Children, job_ids: Callable[[], list[str]]
     ) -> None:
-        """``children``: (jobs, whether only failed ones) -> each part with its children as AWS describes them."""
+        """``children``: (jobs, whether only failed ones, of which step, of which index) -> each part with those of
+        its children, as AWS describes them."""
         self._logs = logs
         self._group = group
         self._plan = plan
@@ -38,9 +39,13 @@ class LogReader:
         self, step: str | None = None, index: int | None = None, *, failed_only: bool = False
     ) -> Iterator[LogChunk]:
         streams = [stream for stream in self._streams(step, index, failed_only) if stream.name not in self._finished]
-        for first in range(0, len(streams), _STREAMS_AT_ONCE):
-            some = streams[first : first + _STREAMS_AT_ONCE]
-            yield from self._read(some)
+        # What is read from its beginning must not make the others be read from theirs.
+        for some in (
+            [stream for stream in streams if stream.name in self._newest],
+            [stream for stream in streams if stream.name not in self._newest],
+        ):
+            for first in range(0, len(some), _STREAMS_AT_ONCE):
+                yield from self._read(some[first : first + _STREAMS_AT_ONCE])
 
     def tail(self, detail: AttemptDetail, lines: int) -> list[str]:
         """The last lines of one attempt's output."""
@@ -77,13 +82,11 @@ class LogReader:
 
     def _streams(self, step: str | None, index: int | None, failed_only: bool) -> list[Stream]:
         found = []
-        for part, children in self._children(self._job_ids(), failed_only):
-            if step is not None and part.step != step:
-                continue
+        for part, children in self._children(self._job_ids(), failed_only, step, index):
             planned = self._plan.job(part.step)
             for job in children:
-                for stream in details.streams(part, planned, job):
+                streams = list(details.streams(part, planned, job))
+                for stream in streams:
                     self._names[stream.step, stream.index, stream.attempt] = stream.name
-                    if index in (None, stream.index):
-                        found.append(stream)
+                found += streams[-1:] if failed_only else streams
         return sorted(found, key=lambda stream: (stream.index, stream.attempt)) if step else found

@@ -6,8 +6,6 @@ run is in the submission, all else in the definition, which is named by the hash
 
 from __future__ import annotations
 
-import hashlib
-import json
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +13,7 @@ from itertools import pairwise
 from typing import Any
 
 from batchyard import environments
-from batchyard.batch.jobs import EvaluateOnExit
+from batchyard.engines.aws import definitions as defining
 from batchyard.environments import Environment
 from batchyard.errors import BadInput
 from batchyard.plan import Plan, PlannedJob, ranges
@@ -27,13 +25,8 @@ _LEAST_TIMEOUT_S = 60
 _LEAST_MEMORY_MIB = 4
 #: a shell's prelude that tells a compacted array its numbers must leave room for the command (8192 in all)
 _MOST_PRELUDE = 6000
-#: the exit code by which the worker asks for another attempt
-AGAIN = 75
-#: attempts of a step without retries on a spot queue: two reclaims are survived
-_SPOT_ATTEMPTS = 3
-#: a GPU step's /dev/shm where it says nothing: half its memory, since data loaders live there and Docker gives 64 MiB
-_SHM_SHARE = 2
-WORKER = ("batchyard-worker",)
+#: what Python, boto3 and transfers take beside the commands; 130 MiB were seen
+_WORKER_MIB = 160
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +113,7 @@ def render(plan: Plan, target: Target) -> Rendered:
     by_step: dict[str, list[Part]] = {}
     counters = {}
     for job in plan.jobs:
-        definition = _definition(job, target)
+        definition = defining.definition(job, target)
         definitions[definition["jobDefinitionName"]] = definition
         if job.max_running is not None:
             counters[counter_name(target.run_id, job.step)] = job.max_running
@@ -135,11 +128,6 @@ def render(plan: Plan, target: Target) -> Rendered:
         parts += own
         by_step[job.step] = own
     return Rendered(definitions, tuple(parts), counters, tuple(_notes(plan)))
-
-
-def needs_worker(job: PlannedJob) -> bool:
-    """A plain command that neither takes nor gives files needs nothing of ours in its image."""
-    return job.has_list or bool(job.inputs or job.outputs or job.checkpoint)
 
 
 def counter_name(run_id: str, step: str) -> str:
@@ -158,7 +146,7 @@ def orders(job: PlannedJob, target: Target) -> dict[str, Any]:
         "command": job.command,
         "command_count": job.command_count,
         "keep_going": job.keep_going,
-        "attempts": _attempts(job, target),
+        "attempts": defining.attempts(job, target),
         "retries": job.retry.attempts - 1,
         "retry_on": list(job.retry_on),
         "fail_on": list(job.fail_on),
@@ -196,7 +184,7 @@ def _problems(job: PlannedJob, target: Target) -> list[str]:
         found.append(f"{where}: queue {queue} has a fair-share policy: add `share:` to the step or the environment")
     if queue not in target.fair_queues and (job.share or job.priority is not None):
         found.append(f"{where}: queue {queue} has no fair-share policy, so it takes no `share` or `priority`")
-    if not needs_worker(job):
+    if not defining.needs_worker(job):
         rules = len(job.retry.evaluate_on_exit)
         if rules > MOST_RULES:
             found.append(
@@ -211,90 +199,17 @@ def _problems(job: PlannedJob, target: Target) -> list[str]:
 
 
 def _notes(plan: Plan) -> Iterable[str]:
-    plain = [job.step for job in plan.jobs if not needs_worker(job)]
+    plain = [job.step for job in plan.jobs if not defining.needs_worker(job)]
     if plain:
         yield f"{', '.join(plain)}: a plain command without inputs or outputs, run without the worker"
     for job in plan.jobs:
-        if needs_worker(job) and not job.outputs:
+        if defining.needs_worker(job) and job.resources.memory_mib < _WORKER_MIB:
+            yield (
+                f"{job.step}: of its {job.resources.memory_mib} MiB of memory the worker alone takes up to "
+                f"{_WORKER_MIB} MiB; give it more, or it may be killed"
+            )
+        if defining.needs_worker(job) and not job.outputs:
             yield f"{job.step}: no outputs are named, so what its commands write stays in the containers"
-
-
-# -- definitions ------------------------------------------------------------------------------------------------
-
-
-def _definition(job: PlannedJob, target: Target) -> dict[str, Any]:
-    environment = target.environment
-    resources = job.resources
-    requirements = [("VCPU", resources.vcpus), ("MEMORY", resources.memory_mib), ("GPU", resources.gpus)]
-    container: dict[str, Any] = {
-        "image": target.images[job.step],
-        # What a plain command is, is in the submission: it may be told its numbers there.
-        "command": list(WORKER) if needs_worker(job) else ["true"],
-        "resourceRequirements": [{"type": kind, "value": str(value)} for kind, value in requirements if value],
-        "environment": [{"name": name, "value": value} for name, value in sorted(job.env.items())],
-        "logConfiguration": {
-            "logDriver": "awslogs",
-            "options": {"awslogs-group": environment.log_group, "awslogs-region": environment.region},
-        },
-    }
-    if environment.job_role:
-        container["jobRoleArn"] = environment.job_role
-    if environment.execution_role:
-        container["executionRoleArn"] = environment.execution_role
-    if job.secrets:
-        container["secrets"] = [{"name": name, "valueFrom": arn} for name, arn in sorted(job.secrets.items())]
-    shm_mib = job.shm_mib or (resources.memory_mib // _SHM_SHARE if resources.gpus else None)
-    if shm_mib:
-        container["linuxParameters"] = {"sharedMemorySize": shm_mib}
-    content: dict[str, Any] = {
-        "type": "container",
-        "platformCapabilities": ["EC2"],
-        "propagateTags": True,
-        "containerProperties": container,
-        "retryStrategy": _retry(job, target),
-    }
-    if job.timeout_s is not None:
-        content["timeout"] = {"attemptDurationSeconds": job.timeout_s}
-    if job.priority is not None:
-        content["schedulingPriority"] = job.priority
-    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
-    name = f"{environment.definition_prefix}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
-    return {"jobDefinitionName": name, **content, "tags": {"batchyard": "definition"}}
-
-
-def _attempts(job: PlannedJob, target: Target) -> int:
-    on_spot = not target.on_demand
-    return max(job.retry.attempts, _SPOT_ATTEMPTS) if on_spot and job.retry.attempts == 1 else job.retry.attempts
-
-
-def _retry(job: PlannedJob, target: Target) -> dict[str, Any]:
-    attempts = _attempts(job, target)
-    if attempts == 1:
-        return {"attempts": 1}
-    if not needs_worker(job) and job.retry.attempts > 1:
-        rules = [_rule(rule) for rule in job.retry.evaluate_on_exit]
-        return {"attempts": attempts, **({"evaluateOnExit": rules} if rules else {})}
-    # The worker follows the user's rules about exit codes, and asks for another attempt with one code.
-    words = job.retry_on if job.retry.attempts > 1 else ()
-    may_lose_host = not {"spot", "any"} & set(job.fail_on)
-    rules = [{"onStatusReason": "Host EC2*", "action": "RETRY" if may_lose_host else "EXIT"}]
-    if needs_worker(job):
-        rules.insert(0, {"onExitCode": str(AGAIN), "action": "RETRY"})
-    by_word = {"image": "CannotPullContainerError*", "oom": "OutOfMemoryError*"}
-    for word, reason in by_word.items():
-        if ({word, "any"} & set(words)) and word not in job.fail_on:
-            rules.append({"onReason": reason, "action": "RETRY"})
-    rules.append({"onReason": "*", "action": "EXIT"})
-    return {"attempts": attempts, "evaluateOnExit": rules}
-
-
-def _rule(rule: EvaluateOnExit) -> dict[str, str]:
-    given = {
-        "onStatusReason": rule.on_status_reason,
-        "onReason": rule.on_reason,
-        "onExitCode": rule.on_exit_code,
-    }
-    return {**{name: text for name, text in given.items() if text is not None}, "action": rule.action.value.upper()}
 
 
 # -- submissions ------------------------------------------------------------------------------------------------
@@ -350,7 +265,7 @@ def _request(name: str, job: PlannedJob, offset: int, size: int, target: Target)
         "ARRAY_SIZE": str(job.step_size),
     }
     overrides: dict[str, Any] = {}
-    if needs_worker(job):
+    if defining.needs_worker(job):
         told["BATCHYARD_ORDERS"] = f"{target.address}steps/{job.step}.json"
         if offset:
             told["BATCHYARD_OFFSET"] = str(offset)

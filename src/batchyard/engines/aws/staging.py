@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from batchyard.aws.s3 import S3
-from batchyard.engines.aws import render
+from batchyard.engines.aws import definitions, render
 from batchyard.engines.aws.render import Target
 from batchyard.errors import BadInput
 from batchyard.folder import HOME_NAME
@@ -21,9 +21,12 @@ from batchyard.worker.globs import globs
 def stage(
     s3: S3, plan: Plan, target: Target, lists: Mapping[str, Sequence[str]], done: Mapping[str, Sequence[int]]
 ) -> None:
-    """Lists and orders. ``done``: step -> commands that an earlier run has finished."""
+    """Lists and orders. ``done``: step -> commands that an earlier run has finished. A step's orders are written last:
+    where they are, all is."""
+    names = (found.key.rpartition("/")[2] for found in s3.list(f"{target.address}steps/"))
+    there = {name.removesuffix(".json") for name in names}
     for job in plan.jobs:
-        if not render.needs_worker(job):
+        if not definitions.needs_worker(job) or job.step in there:
             continue
         if job.has_list:
             text, index = encoded(lists[job.step])

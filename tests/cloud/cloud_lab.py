@@ -1,0 +1,156 @@
+"""A folder with pipelines, and the real command in it, against an endpoint of AWS Batch on this machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from collections import Counter
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from emulator_endpoint import Endpoint
+
+BUCKET = "lab-runs"
+#: what jobs find: the `batchyard-worker` and the `python` under test
+PATH = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+ENVIRONMENTS = """\
+environments:
+  lab:
+    region: us-east-1
+    bucket: lab-runs
+    prefix: team
+    queues: {cpu: spot, gpu: spot, cpu_on_demand: steady}
+"""
+
+
+def opened(folder: Path, *arguments: str) -> Endpoint:
+    """An endpoint with the queues `spot` and `steady`, and the bucket."""
+    it = Endpoint(folder, *arguments, environ={"PATH": PATH})
+    it.queue("spot", it.environment("spot-fleet"))
+    it.queue("steady", it.environment("steady-fleet"))
+    it.client("s3").create_bucket(Bucket=BUCKET)
+    return it
+
+
+def calls(endpoint: Endpoint) -> Counter[str]:
+    """What has been asked of the endpoint so far."""
+    with urllib.request.urlopen(f"{endpoint.url}/_batchyard/calls") as answer:
+        return Counter(json.load(answer))
+
+
+def batch_calls(before: Mapping[str, int], after: Mapping[str, int]) -> dict[str, int]:
+    """Those of AWS Batch between two looks."""
+    more = Counter(after)
+    more.subtract(before)
+    return {name: count for name, count in more.items() if name.startswith("batch:") and count}
+
+
+def run_of(done: subprocess.CompletedProcess[str]) -> str:
+    """The id that a command has said on stderr."""
+    found = re.search(r"^run ([a-z0-9-]+-\d{8}-[0-9a-f]{6})$", done.stderr, re.MULTILINE)
+    assert found, done.stderr
+    return found[1]
+
+
+class Lab:
+    def __init__(self, folder: Path, endpoint: Endpoint) -> None:
+        self.folder = folder
+        self.endpoint = endpoint
+        self.environ = {**endpoint.environ, "PATH": PATH}
+        self.started: list[subprocess.Popen[bytes]] = []
+        self.write(".batchyard/environments.yaml", ENVIRONMENTS)
+
+    def write(self, name: str, text: str) -> Path:
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    def __call__(
+        self, *arguments: str, code: int | None = 0, environ: Mapping[str, str] | None = None, stdin: str = ""
+    ) -> subprocess.CompletedProcess[str]:
+        """Runs the command to its end; fails unless it exits with ``code`` (None: any)."""
+        done = subprocess.run(
+            self.command(*arguments),
+            cwd=self.folder,
+            env={**self.environ, **(environ or {})},
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+        said = f"batchyard {' '.join(arguments)} exited {done.returncode}:\n{done.stdout}\n{done.stderr}"
+        assert code is None or done.returncode == code, said
+        assert "Traceback" not in done.stderr and "a bug in batchyard" not in done.stderr, said
+        return done
+
+    def run(self, *arguments: str, file: str = "pipeline.yaml", code: int | None = 0) -> str:
+        """The id of a run that was followed to its end, or with --detach, submitted."""
+        done = self("run", file, "--engine", "aws", "--env", "lab", *arguments, code=code)
+        return run_of(done)
+
+    def start(self, *arguments: str, output: Any = subprocess.DEVNULL) -> subprocess.Popen[bytes]:
+        process = subprocess.Popen(
+            self.command(*arguments),
+            cwd=self.folder,
+            env=self.environ,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            # What is started in the background by a shell ignores Ctrl-C, and so would its children.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        )
+        self.started.append(process)
+        return process
+
+    def json(self, *arguments: str, code: int | None = 0, stdin: str = "") -> Any:
+        return json.loads(self(*arguments, "--json", code=code, stdin=stdin).stdout)
+
+    def status(self, run: str) -> Any:
+        return self.json("status", run)
+
+    def ended(self, run: str) -> str:
+        """The state in which a run ends."""
+        return str(until(lambda: self.status(run)["state"], lambda state: state != "RUNNING"))
+
+    def job_names(self, *queues: str) -> Counter[str]:
+        """Every job that the queues were ever given, by name."""
+        found: Counter[str] = Counter()
+        for queue in queues or ("spot", "steady"):
+            pages = self.patient("batch").get_paginator("list_jobs")
+            for page in pages.paginate(jobQueue=queue, filters=[{"name": "AFTER_CREATED_AT", "values": ["0"]}]):
+                found.update(job["jobName"] for job in page["jobSummaryList"])
+        return found
+
+    def patient(self, service: str) -> Any:
+        """A client that lives with trouble at the endpoint."""
+        import boto3
+        from botocore.config import Config
+
+        given = self.endpoint.variables
+        return boto3.client(
+            service,
+            endpoint_url=self.endpoint.url,
+            region_name=given["AWS_REGION"],
+            aws_access_key_id=given["AWS_ACCESS_KEY_ID"],
+            aws_secret_access_key=given["AWS_SECRET_ACCESS_KEY"],
+            config=Config(retries={"total_max_attempts": 20, "mode": "standard"}),
+        )
+
+    def command(self, *arguments: str) -> list[str]:
+        return [sys.executable, "-m", "batchyard", *arguments]
+
+
+def until(look: Callable[[], Any], is_so: Callable[[Any], bool] = bool, within_s: float = 120) -> Any:
+    deadline = time.monotonic() + within_s
+    while not is_so(found := look()):
+        assert time.monotonic() < deadline, f"still {found}"
+        time.sleep(0.1)
+    return found

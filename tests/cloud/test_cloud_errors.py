@@ -1,0 +1,169 @@
+"""What goes wrong around a run is said in a sentence, with what to do about it; never as a traceback."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+from cloud_lab import ENVIRONMENTS, Lab
+
+PIPELINE = """\
+name: small
+image: busybox
+defaults: {memory: 256MiB}
+steps:
+  - {name: a, commands: ["echo a"]}
+  - {name: b, needs: [a], command: echo b}
+"""
+RUN = ("run", "pipeline.yaml", "--engine", "aws", "--env", "lab")
+
+
+@pytest.fixture(autouse=True)
+def pipeline(lab: Lab) -> None:
+    lab.write("pipeline.yaml", PIPELINE)
+
+
+def test_no_credentials(lab: Lab) -> None:
+    nothing = {"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": "", "AWS_EC2_METADATA_DISABLED": "true"}
+    nothing["AWS_SHARED_CREDENTIALS_FILE"] = "/dev/null"
+    said = lab(*RUN, code=3, environ=nothing).stderr
+    assert "no usable AWS credentials" in said and "aws sso login" in said and "batchyard emulate" in said
+    said = lab(*RUN, environ={"AWS_PROFILE": "nobody"}, code=2).stderr
+    assert "nobody" in said
+
+
+def test_an_environment_that_is_unknown(lab: Lab) -> None:
+    said = lab("run", "pipeline.yaml", "--engine", "aws", "--env", "lap", code=2).stderr
+    assert "no environment 'lap'" in said and "did you mean 'lab'" in said
+    said = lab("run", "pipeline.yaml", "--engine", "aws", "--env", "quite-other", code=2).stderr
+    assert "batchyard deploy --env quite-other" in said
+    assert "--env NAME" in lab("run", "pipeline.yaml", "--engine", "aws", code=2).stderr
+    lab.write(".batchyard/environments.yaml", ENVIRONMENTS.replace("bucket:", "buckit:"))
+    assert "did you mean 'bucket'" in lab(*RUN, code=2).stderr
+
+
+def test_a_queue_that_is_not_there_or_takes_no_jobs(lab: Lab) -> None:
+    lab.write(".batchyard/environments.yaml", ENVIRONMENTS.replace("cpu: spot", "cpu: sport"))
+    said = lab(*RUN, code=2).stderr
+    assert "no job queue sport in us-east-1" in said and "check the queues and the region" in said
+    lab.endpoint.queue("closed", "spot-fleet", state="DISABLED")
+    lab.write(".batchyard/environments.yaml", ENVIRONMENTS.replace("cpu: spot", "cpu: closed"))
+    assert "no job queue closed" not in (said := lab(*RUN, code=2).stderr)
+    assert "job queue closed is DISABLED" in said and "enable it" in said
+    lab.write(".batchyard/environments.yaml", ENVIRONMENTS.replace(", cpu_on_demand: steady", ""))
+    assert "has no cpu_on_demand queue" in lab(*RUN, "--on-demand", code=2).stderr
+    # None of these runs is there: what cannot be is refused before it is recorded.
+    assert lab.json("runs") == []
+
+
+def test_a_bucket_that_is_not_there(lab: Lab) -> None:
+    lab.write(".batchyard/environments.yaml", ENVIRONMENTS.replace("lab-runs", "nobodys-runs"))
+    said = lab(*RUN, code=2).stderr
+    assert "could not" in said and "nobodys-runs" in said and "check the environment's `bucket:`" in said
+    assert not [name for name in lab.job_names() if name.startswith("small-") and "nobody" in name]
+    said = lab("runs", "--env", "lab", code=2).stderr
+    assert "nobodys-runs" in said
+
+
+def test_a_step_without_an_image(lab: Lab) -> None:
+    lab.write("pipeline.yaml", PIPELINE.replace("image: busybox\n", ""))
+    said = lab(*RUN, code=2).stderr
+    assert "step 'a' has no image" in said and "step 'b' has no image" in said and "add `image:`" in said
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:1", "http://nowhere.invalid"])
+def test_nobody_answers(lab: Lab, url: str) -> None:
+    began = time.monotonic()
+    said = lab(*RUN, code=3, environ={"AWS_ENDPOINT_URL": url}).stderr
+    assert "AWS cannot be reached" in said and "AWS_ENDPOINT_URL" in said
+    assert time.monotonic() - began < 30, "who has a typo in the address waits too long to hear of it"
+
+
+def test_a_region_that_is_none(lab: Lab) -> None:
+    lab.write(".batchyard/environments.yaml", ENVIRONMENTS.replace("us-east-1", "us-nowhere-7"))
+    said = lab(*RUN, code=3, environ={"AWS_ENDPOINT_URL": "", "AWS_IGNORE_CONFIGURED_ENDPOINT_URLS": "true"}).stderr
+    assert "could not ask about the job queues" in said and "region" in said
+    lab.write(".batchyard/environments.yaml", ENVIRONMENTS.replace("us-east-1", "not a region"))
+    assert "not a region" in lab(*RUN, code=2).stderr
+    lab.write(".batchyard/environments.yaml", ENVIRONMENTS)
+    said = lab(*RUN, code=2, environ={"AWS_ENDPOINT_URL": "localhost:4577"}).stderr
+    assert "Invalid endpoint: localhost:4577" in said and "AWS_ENDPOINT_URL" in said
+
+
+class _Denying(BaseHTTPRequestHandler):
+    """Answers as AWS does where a policy is missing."""
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        self._answer(json.dumps({"message": "User: arn:aws:iam::123456789012:user/eve is not authorized"}).encode())
+
+    def do_GET(self) -> None:
+        text = "<Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>"
+        self._answer(text.encode())
+
+    def _answer(self, body: bytes) -> None:
+        self.send_response(403)
+        self.send_header("x-amzn-ErrorType", "AccessDeniedException")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@contextmanager
+def denying() -> Iterator[str]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Denying)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def test_access_denied_names_the_action(lab: Lab) -> None:
+    run = lab.run("--detach")
+    with denying() as url:
+        batch = {"AWS_ENDPOINT_URL_BATCH": url}
+        said = lab(*RUN, code=3, environ=batch).stderr
+        assert "access denied for batch:DescribeJobQueues" in said and "ask for the action" in said
+        assert "batch:DescribeJobs:" in lab("status", run, code=3, environ=batch).stderr
+        said = lab(*RUN, code=3, environ={"AWS_ENDPOINT_URL_S3": url}).stderr
+        assert "could not read s3://lab-runs/team/runs/small-" in said and "s3:GetObject" in said
+        assert "s3:ListBucket" in lab("runs", "--env", "lab", code=3, environ={"AWS_ENDPOINT_URL_S3": url}).stderr
+        assert lab.ended(run) == "SUCCEEDED"
+        assert (
+            "logs:FilterLogEvents" in lab("logs", run, code=3, environ={"AWS_ENDPOINT_URL_CLOUDWATCH_LOGS": url}).stderr
+        )
+
+
+def test_rules_that_aws_cannot_be_told_are_refused(lab: Lab) -> None:
+    lab.write(
+        "pipeline.yaml", PIPELINE.replace("command: echo b", "command: echo b, timeout: 5s") + "fail_fast: true\n"
+    )
+    said = lab(*RUN, code=2).stderr
+    assert "AWS Batch takes 60 s or more" in said and "fail_fast" in said
+    assert lab.json("runs") == []
+
+
+def test_flags_of_this_machine_are_refused(lab: Lab) -> None:
+    assert "about this machine" in lab(*RUN, "--cpus", "2", code=2).stderr
+    run = lab.run("--detach")
+    assert "about this machine" in lab("retry", run, "--cpus", "2", code=2).stderr
+    assert "--engine aws" in lab("run", "pipeline.yaml", "--env", "lab", code=2).stderr
+
+
+def test_a_step_with_no_room_for_the_worker_is_told_so(lab: Lab) -> None:
+    assert "MiB of memory" not in lab(*RUN).stderr
+    lab.write("pipeline.yaml", PIPELINE.replace("256MiB", "64MiB"))
+    said = lab(*RUN, "--detach").stderr
+    assert "note: a: of its 64 MiB of memory the worker alone takes up to 160 MiB" in said and "note: b: of" not in said

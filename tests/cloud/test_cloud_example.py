@@ -1,0 +1,35 @@
+"""examples/reconstruction: the same bytes from the embedded engine and through AWS Batch, with S3 between the steps."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from cloud_lab import Lab
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "reconstruction"
+SMALL = [f"--set={pair}" for pair in ("slices=24", "size=128", "angles=180")]
+
+
+@pytest.mark.slow
+def test_the_reconstruction_is_the_same_to_the_byte(lab: Lab) -> None:
+    pytest.importorskip("matplotlib", reason="the example needs batchyard[examples]")
+    folders = [lab.folder / name for name in ("here", "there")]
+    for folder in folders:
+        shutil.copytree(EXAMPLE, folder, ignore=shutil.ignore_patterns("work", "__pycache__", ".batchyard"))
+        text = (folder / "pipeline.yaml").read_text()
+        (folder / "pipeline.yaml").write_text(f"image: recon\n{text}")
+    lab("run", "here/pipeline.yaml", "--no-gpu", *SMALL)
+    (folders[1] / ".batchyard").mkdir()
+    shutil.copy(lab.folder / ".batchyard" / "environments.yaml", folders[1] / ".batchyard")
+    done = lab("run", "there/pipeline.yaml", "--engine", "aws", "--env", "lab", "--no-gpu", *SMALL)
+    assert "SUCCEEDED" in done.stdout
+    here, there = (files_of(folder / "work" / "slices") for folder in folders)
+    assert len(here) == 48 and here == there
+    assert files_of(folders[0] / "work" / "filtered") == files_of(folders[1] / "work" / "filtered")
+    assert (folders[1] / "work" / "figure" / "reconstruction.png").exists()
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
