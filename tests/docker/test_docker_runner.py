@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import pytest
 
-from conftest import Yard
+from command_yard import Yard
 
 pytestmark = [pytest.mark.docker, pytest.mark.usefixtures("docker_engine", "image")]
 

@@ -40,7 +40,7 @@ from batchyard.engines.local import children
 from batchyard.errors import PipelineMistakes
 from batchyard.pipeline import RETRY_WORDS
 from batchyard.pipeline_file import file_keys, reading
-from conftest import Yard
+from command_yard import Yard
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"

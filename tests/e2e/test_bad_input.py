@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import Yard
+from command_yard import Yard
 
 STEP = "name: p\nsteps:\n  - name: a\n    command: 'true'\n"
 

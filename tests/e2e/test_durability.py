@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import Yard
+from command_yard import Yard
 
 KILLS = 30
 

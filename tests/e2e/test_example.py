@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import Yard
+from command_yard import Yard
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "reconstruction"
 

@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from conftest import Yard
+from command_yard import Yard
 
 PIPELINE = """
 name: demo

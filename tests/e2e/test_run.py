@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from conftest import Yard
+from command_yard import Yard
 
 PIPELINE = """\
 name: small
