@@ -15,7 +15,13 @@ _kind_option = click.option(
 )
 
 
-@click.group()
+@click.group(
+    epilog=example(
+        "batchyard image init",
+        "batchyard image build --kind cuda --tag recon:1",
+        "batchyard image push recon:1 --env lab",
+    )
+)
 def command() -> None:
     """Container images for steps: recipes to start from, building, pushing."""
 
