@@ -22,6 +22,7 @@ from batchyard.emulator.yard import CONSUMABLE, ENVIRONMENT, JOB, QUEUE, STOP, D
 from batchyard.engines.local.loop import LoopIsOver
 from batchyard.engines.local.runner import Task
 from batchyard.engines.local.store import JobRow
+from batchyard.errors import BatchyardError
 from batchyard.folder import RunFolder
 
 T = TypeVar("T")
@@ -99,6 +100,8 @@ class Endpoint:
             return self._yard.loop.call(action)
         except LoopIsOver:
             raise ServerException("the endpoint is going down") from None
+        except BatchyardError as exc:
+            raise ServerException(exc.message) from exc
 
     # -- reclaims ---------------------------------------------------------------------------------------------
 

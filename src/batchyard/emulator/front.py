@@ -46,10 +46,7 @@ class Front:
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         path = str(environ.get("PATH_INFO", ""))
         is_metadata = path.startswith(self._endpoint.metadata_path)
-        # The metadata address has a key of its own, and whoever asks there has no credentials yet.
-        refusal = guard.refusal(environ, None if is_metadata and self._token else self._token)
-        if is_metadata and self._token:
-            refusal = guard.refusal({**environ, "HTTP_HOST": "localhost"}, None)
+        refusal = guard.refusal(environ, self._token, has_key=is_metadata)
         if refusal:
             return _answer(start_response, 403, {"message": refusal}, {"x-amzn-ErrorType": "AccessDeniedException"})
         length = environ.get("CONTENT_LENGTH", "")

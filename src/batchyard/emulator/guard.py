@@ -15,10 +15,13 @@ _CREDENTIAL = re.compile(r"Credential=([^/,\s]+)/")
 _HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\[\]:]*))(?::[0-9]*)?")
 
 
-def refusal(environ: Mapping[str, object], token: str | None) -> str | None:
-    """Why the request is refused; None where it is not. ``environ`` is WSGI's, ``token`` None on loopback."""
+def refusal(environ: Mapping[str, object], token: str | None, *, has_key: bool = False) -> str | None:
+    """Why the request is refused; None where it is not. ``environ`` is WSGI's, ``token`` None on loopback; ``has_key``:
+    its address has a key of its own, as the metadata service's has, where nobody has credentials yet."""
     if environ.get("HTTP_ORIGIN"):
         return "requests of web pages (with an Origin) are refused: this endpoint runs commands"
+    if token is not None and has_key:
+        return None
     if token is not None:
         given = access_key(environ)
         if given is None or not hmac.compare_digest(given.encode(), token.encode()):

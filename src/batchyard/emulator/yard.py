@@ -18,6 +18,7 @@ from batchyard.batch.scheduler import Scheduler
 from batchyard.emulator import names
 from batchyard.engines.local.loop import Loop, TaskMaker
 from batchyard.engines.local.store import JobRow, Store
+from batchyard.errors import BatchyardError
 
 Document = dict[str, Any]
 
@@ -55,6 +56,8 @@ class Yard:
     _documents: dict[str, dict[str, Document]] = field(default_factory=lambda: {kind: {} for kind in KINDS})
     #: key in the store -> text, or None to be removed
     _unsaved: dict[str, str | None] = field(default_factory=dict)
+    #: what the unsaved documents were before, None where there was none
+    _before: dict[tuple[str, str], Document | None] = field(default_factory=dict)
 
     def now_ms(self) -> int:
         return int(self.clock() * 1000)
@@ -75,19 +78,32 @@ class Yard:
         yield from self._documents[kind].items()
 
     def keep(self, kind: str, name: str, document: Document) -> Document:
+        self._before.setdefault((kind, name), self._documents[kind].get(name))
         self._documents[kind][name] = document
         self._unsaved[f"{kind}/{name}"] = json.dumps(document)
         return document
 
     def forget(self, kind: str, name: str) -> None:
+        self._before.setdefault((kind, name), self._documents[kind].get(name))
         self._documents[kind].pop(name, None)
         self._unsaved[f"{kind}/{name}"] = None
 
     def save(self, new_job: JobRow | None = None) -> None:
-        """Everything kept or forgotten since the last time, in one transaction; with it a new job."""
+        """Everything kept or forgotten since the last time, in one transaction; with it a new job. What cannot be saved
+        has not happened."""
         values, self._unsaved = self._unsaved, {}
-        if values or new_job:
+        before, self._before = self._before, {}
+        if not values and new_job is None:
+            return
+        try:
             self.store.commit(new_jobs=[new_job] if new_job else (), values=values.items())
+        except BatchyardError:
+            for (kind, name), document in before.items():
+                if document is None:
+                    self._documents[kind].pop(name, None)
+                else:
+                    self._documents[kind][name] = document
+            raise
 
     def load(self) -> None:
         """The documents that an earlier process saved."""

@@ -109,3 +109,9 @@ def test_tokens_that_can_be_an_access_key(token: str) -> None:
 @pytest.mark.parametrize("token", ["", " ", "a b", "a/b", "a,b", "a\n", "ä", "a'b"])
 def test_tokens_that_cannot(token: str) -> None:
     assert not guard.is_usable(token)
+
+
+def test_an_address_with_a_key_of_its_own_needs_no_token_but_is_no_web_pages() -> None:
+    assert guard.refusal({"HTTP_HOST": "10.0.0.1"}, "secret", has_key=True) is None
+    assert guard.refusal({"HTTP_HOST": "10.0.0.1", "HTTP_ORIGIN": "http://a"}, "secret", has_key=True) is not None
+    assert guard.refusal({"HTTP_HOST": "10.0.0.1"}, None, has_key=True) is not None
