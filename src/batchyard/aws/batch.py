@@ -57,14 +57,14 @@ class Batch:
     def submit(self, request: dict[str, Any], others: Container[str] = ()) -> str:
         """One job, once. AWS has no token for this: what broke off in the middle is looked for by its name.
         ``others``: the jobs that had this name before, where it is not unique."""
-        from botocore.exceptions import (
-            ClientError,
-            ConnectionError,
-            HTTPClientError,
-        )
+        doing = f"submit {request['jobName']}"
+        with told(doing):
+            return self._submitted(request, others, doing)
+
+    def _submitted(self, request: dict[str, Any], others: Container[str], doing: str) -> str:
+        from botocore.exceptions import ClientError, ConnectionError, HTTPClientError
 
         name, queue = request["jobName"], request["jobQueue"]
-        doing = f"submit {name}"
         problem: Exception | None = None
         for attempt in range(_MOST_ATTEMPTS):
             if attempt:
@@ -81,9 +81,6 @@ class Batch:
                     raise from_client_error(exc, doing) from exc
             except (HTTPClientError, ConnectionError) as exc:
                 problem = exc
-            except Exception:
-                with told(doing):
-                    raise
             # It may have been accepted, and only the answer lost.
             self._sleep(self._delay(attempt + 1))
             there = self.find(queue, name, others)

@@ -25,8 +25,10 @@ def outputs_of(environment: str, door: Door | None = None) -> dict[str, str]:
         try:
             with told(f"ask about the stack {environment}-{stack}"):
                 answer = door.client("cloudformation").describe_stacks(StackName=f"{environment}-{stack}")
-        except Refused:
-            continue  # "does not exist": the only thing that a right request is refused for
+        except Refused as exc:
+            if "does not exist" not in exc.message:
+                raise
+            continue
         for output in answer["Stacks"][0].get("Outputs", []):
             found[output["OutputKey"]] = output["OutputValue"]
     return {**found, "Region": door.client("cloudformation").meta.region_name} if found else {}

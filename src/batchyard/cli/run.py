@@ -74,7 +74,7 @@ def _begin_on_aws(
     file: str, plan: Plan, chosen: pipelines.Chosen, home: Path, env: str | None, on_demand: bool
 ) -> Record:
     from batchyard import cloud
-    from batchyard.engines.aws import render
+    from batchyard.engines.aws.render import render as rendered
     from batchyard.images import registry
 
     if env is None:
@@ -83,6 +83,8 @@ def _begin_on_aws(
     for flag, value in (("--cpus", offer.cpus), ("--memory", offer.memory_mib), ("--gpus", offer.gpus)):
         if value is not None:
             raise BadInput(f"{flag} is about this machine; on AWS the environment's queues say how much there is")
+    if offer.runner != "process":
+        raise BadInput("--runner is about this machine; on AWS every child is a container", hint="leave --runner out")
     if not offer.use_gpus:
         plan = planning.without_gpus(plan)
     given = offer.workspace
@@ -97,7 +99,7 @@ def _begin_on_aws(
         workspace=in_s3,
         pinned=registry.pinned(home, env),
     )
-    for note in render.render(plan, target).notes:
+    for note in rendered(plan, target).notes:
         click.echo(f"note: {note}", err=True)
     return runs.begin(home, plan, target, file=Path(file), workspace=workspace)
 
