@@ -128,8 +128,13 @@ def told(doing: str) -> Iterator[None]:
             hint="log in with `aws sso login` or `aws configure`, or set AWS_PROFILE; for the endpoint on this "
             "machine, paste the lines that `batchyard emulate` printed",
         ) from exc
-    except (aws.ProfileNotFound, aws.NoRegionError) as exc:
+    except aws.ProfileNotFound as exc:
         raise BadInput(f"could not {doing}: {exc}", hint="`aws configure list-profiles` shows the profiles") from exc
+    except aws.NoRegionError as exc:
+        raise BadInput(
+            f"could not {doing}: nothing says in which region",
+            hint="set AWS_REGION, or name an environment with --env where the command takes one",
+        ) from exc
     except aws.ClientError as exc:
         raise from_client_error(exc, doing) from exc
     except aws.ParamValidationError as exc:
