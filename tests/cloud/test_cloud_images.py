@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import signal
 import socket
 import subprocess
-import sys
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from cloud_lab import ENVIRONMENTS, Lab, opened, run_of, until
 from emulator_endpoint import Endpoint
 
-pytestmark = [pytest.mark.docker, pytest.mark.slow, pytest.mark.usefixtures("docker_engine")]
+import recipe_image
+from recipe_image import CACHE, IMAGE, made
 
-CACHE = Path(__file__).parents[2] / ".cache"
-SUITE = "trixie"
-BASE = f"batchyard-debian:{SUITE}"
-IMAGE = "batchyard-recipe:test"
+pytestmark = [pytest.mark.docker, pytest.mark.slow, pytest.mark.usefixtures("docker_engine")]
 
 PIPELINE = f"""\
 name: boxed
@@ -40,37 +36,6 @@ steps:
     inputs: ["cut/*"]
     outputs: [glued.txt]
 """
-
-
-def docker(*arguments: str) -> str:
-    return subprocess.run(["docker", *arguments], check=True, capture_output=True, text=True).stdout
-
-
-def made(what: str, make: Callable[[], None]) -> None:
-    """Where it cannot be made here, the test is skipped, unless the environment requires it."""
-    try:
-        make()
-    except (OSError, subprocess.CalledProcessError) as exc:
-        said = getattr(exc, "stderr", b"") or str(exc).encode()
-        problem = f"{what} cannot be made here: {exc}: {said[-500:]!r}"
-        if os.environ.get("BATCHYARD_REQUIRE_DOCKER"):
-            pytest.fail(problem)
-        pytest.skip(problem)
-
-
-def make_base() -> None:
-    """Debian as it is fresh from debootstrap, kept: it takes longer than all the rest. Only root can."""
-    tree = CACHE / f"recipe-base-{SUITE}"
-    mirror = os.environ.get("BATCHYARD_DEBIAN_MIRROR", "http://deb.debian.org/debian")
-    if not tree.exists():
-        unfinished = tree.with_suffix(".unfinished")
-        shutil.rmtree(unfinished, ignore_errors=True)
-        CACHE.mkdir(exist_ok=True)
-        command = ["debootstrap", "--variant=minbase", SUITE, str(unfinished), mirror]
-        subprocess.run(command, check=True, capture_output=True)
-        unfinished.rename(tree)
-    with subprocess.Popen(["tar", "-C", str(tree), "-c", "."], stdout=subprocess.PIPE) as packer:
-        subprocess.run(["docker", "import", "-", BASE], stdin=packer.stdout, check=True, capture_output=True)
 
 
 def make_registry() -> None:
@@ -91,19 +56,10 @@ def make_registry() -> None:
 
 @pytest.fixture(scope="module")
 def image(tmp_path_factory: pytest.TempPathFactory, docker_engine: None) -> str:
-    """Built from the recipe as `image init` writes it, but for its base."""
-    if not docker("image", "ls", "-q", BASE):
-        made("a base of Debian's packages", make_base)
     folder = tmp_path_factory.mktemp("image")
-    for arguments in (
-        ["init", "--kind", "cpu"],
-        ["build", "--tag", IMAGE, "--build-arg", f"BASE={BASE}"],
-    ):
-        command = [sys.executable, "-m", "batchyard", "image", *arguments]
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
-        assert done.returncode == 0, done.stdout + done.stderr
+    name = recipe_image.build(folder)
     assert "NVIDIA_VISIBLE_DEVICES" not in (folder / "Dockerfile.cpu").read_text()
-    return IMAGE
+    return name
 
 
 @pytest.fixture(scope="module")

@@ -12,11 +12,13 @@ import shlex
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import recipe_image
 from batchyard import cloud, launch, runs
 from batchyard import plan as planning
 from batchyard.batch.jobs import JobState
@@ -61,12 +63,13 @@ class LocalLab:
 
 
 class AwsLab:
-    """The AWS engine, against the endpoint on this machine."""
+    """The AWS engine, against an endpoint on this machine: jobs are processes, or containers of the image."""
 
     least_timeout_s = 60
 
-    def __init__(self, folder: Path, endpoint: Endpoint) -> None:
+    def __init__(self, folder: Path, endpoint: Endpoint, image: str) -> None:
         self.folder = folder
+        self.image = image
         self.workspace = ""
         self.record: Record | None = None
         self._environment = Environment(
@@ -93,7 +96,7 @@ class AwsLab:
         else:
             fields["command"] = f"{go}{{ {fields['command']}; }}"
         # The worker itself takes some of it.
-        return Step(name, image="busybox", memory_mib=256, **fields)
+        return Step(name, image=self.image, memory_mib=256, **fields)
 
     def as_logged(self, written: bytes) -> bytes:
         """CloudWatch Logs keeps lines of text."""
@@ -104,10 +107,10 @@ class AwsLab:
 Lab = LocalLab | AwsLab
 
 
-@pytest.fixture(scope="module")
-def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Endpoint]:
+@contextmanager
+def served(folder: Path, *flags: str) -> Iterator[Endpoint]:
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    it = Endpoint(tmp_path_factory.mktemp("endpoint"), "--cpus", "4", "--memory", "4GiB", environ={"PATH": path})
+    it = Endpoint(folder, "--cpus", "4", "--memory", "4GiB", *flags, environ={"PATH": path})
     try:
         it.queue("queue", it.environment("cpu"))
         it.client("s3").create_bucket(Bucket="contract")
@@ -116,16 +119,44 @@ def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Endpoint]:
         it.stop()
 
 
-@pytest.fixture(params=["process", pytest.param("docker", marks=pytest.mark.docker), "aws"])
+@pytest.fixture(scope="module")
+def processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Endpoint]:
+    with served(tmp_path_factory.mktemp("processes")) as endpoint:
+        yield endpoint
+
+
+@pytest.fixture(scope="module")
+def image(tmp_path_factory: pytest.TempPathFactory, docker_engine: None) -> str:
+    return recipe_image.build(tmp_path_factory.mktemp("image"))
+
+
+@pytest.fixture(scope="module")
+def containers(tmp_path_factory: pytest.TempPathFactory, image: str) -> Iterator[Endpoint]:
+    """What the tests look at in their folders is on a disk that all containers have."""
+    disk = str(tmp_path_factory.getbasetemp())
+    with served(tmp_path_factory.mktemp("containers"), "--runner", "docker", "--volume", disk) as endpoint:
+        yield endpoint
+
+
+@pytest.fixture(
+    params=[
+        "process",
+        pytest.param("docker", marks=pytest.mark.docker),
+        "aws",
+        pytest.param("aws-docker", marks=[pytest.mark.docker, pytest.mark.slow]),
+    ]
+)
 def lab(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
-    if request.param == "aws":
-        endpoint = request.getfixturevalue("endpoint")
-        for name, value in endpoint.variables.items():
-            monkeypatch.setenv(name, value)
-        return AwsLab(tmp_path, endpoint)
+    if request.param == "process":
+        return LocalLab(tmp_path, "process")
     if request.param == "docker":
         request.getfixturevalue("docker_engine")
-    return LocalLab(tmp_path, request.param)
+        return LocalLab(tmp_path, "docker")
+    endpoint = request.getfixturevalue("processes" if request.param == "aws" else "containers")
+    for name, value in endpoint.variables.items():
+        monkeypatch.setenv(name, value)
+    # A process is of no image, but a definition names one.
+    return AwsLab(tmp_path, endpoint, "busybox" if request.param == "aws" else request.getfixturevalue("image"))
 
 
 def wait(engine: RunEngine, ids: list[str], seconds: float = 120) -> None:

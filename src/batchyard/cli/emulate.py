@@ -20,7 +20,7 @@ _DEFAULT_PORT = 4577
     invoke_without_command=True,
     epilog=example(
         "batchyard emulate",
-        "batchyard emulate --port 0 --runner docker",
+        "batchyard emulate --port 0 --runner docker --volume /data:/data:ro",
         "batchyard emulate reclaim 6e1c7e28-1c0d-4a5e-9d7e-2f4b1c3d5e6f:3",
     ),
 )
@@ -32,6 +32,13 @@ _DEFAULT_PORT = 4577
     "--token", metavar="SECRET", envvar="BATCHYARD_EMULATE_TOKEN", help="What clients must have as access key."
 )
 @click.option("--runner", type=click.Choice(["process", "docker"]), default="process", show_default=True)
+@click.option(
+    "--volume",
+    "volumes",
+    multiple=True,
+    metavar="HOST[:CONTAINER][:ro]",
+    help="A folder of this machine that every container has; with --runner docker. May be repeated.",
+)
 @click.option("--cpus", type=click.IntRange(1), help="vCPUs that jobs may have together; default: this machine's.")
 @click.option("--memory", callback=memory, metavar="AMOUNT", help="Memory that jobs may have together.")
 @click.option("--gpus", type=click.IntRange(0), help="GPUs; more than there are: the rest are pretended.")
@@ -47,6 +54,7 @@ def command(
     host: str,
     token: str | None,
     runner: str,
+    volumes: tuple[str, ...],
     cpus: int | None,
     memory: int | None,
     gpus: int | None,
@@ -66,6 +74,7 @@ def command(
 
     _require_extra()
     from batchyard.emulator import serving
+    from batchyard.emulator.containers import parsed_volumes
     from batchyard.emulator.faults import Faults, Rates
 
     found = machine.find_gpus()
@@ -85,6 +94,7 @@ def command(
         runner=runner,
         token=token,
         faults=Faults(Rates.parsed(faults)) if faults else None,
+        volumes=parsed_volumes(volumes),
     )
     if pretended:
         _say(

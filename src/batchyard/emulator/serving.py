@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import signal
 import socket
@@ -17,6 +18,7 @@ from batchyard.batch.jobs import JobState, Resources
 from batchyard.batch.scheduler import Scheduler
 from batchyard.emulator import endpoint as endpoints
 from batchyard.emulator import guard
+from batchyard.emulator.containers import Volume
 from batchyard.emulator.endpoint import Endpoint
 from batchyard.emulator.faults import Faults
 from batchyard.emulator.front import METADATA_PATH, Front
@@ -58,6 +60,8 @@ class Setting:
     token: str | None
     #: trouble on purpose
     faults: Faults | None = None
+    #: what every container has of this machine
+    volumes: tuple[Volume, ...] = ()
 
 
 def serve(
@@ -77,6 +81,7 @@ def serve(
             "--token cannot be an access key: letters, digits and any of _ . ~ + = - are allowed",
             hint="make one with `openssl rand -hex 16`",
         )
+    _check_volumes(setting)
     folder = RunFolder((setting.home / "emulator").absolute())
     _make(folder.path)
     try:
@@ -120,6 +125,7 @@ def _serve(
                 pretended_gpus=setting.pretended_gpus,
                 secret=lambda value_from: moto_adapter.secret(value_from, setting.region),
                 has_images=setting.runner == "docker",
+                volumes=setting.volumes,
             )
             scheduler = Scheduler([], [], machine=setting.capacity)
             reporter = _Reporter(say)
@@ -223,6 +229,17 @@ def _make(path: Path) -> None:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as exc:
         raise from_os_error(exc, "make", path) from exc
+
+
+def _check_volumes(setting: Setting) -> None:
+    if setting.volumes and setting.runner != "docker":
+        raise BadInput(
+            "--volume is for jobs that are containers: a process sees the whole machine",
+            hint="add --runner docker, or leave --volume out",
+        )
+    for volume in setting.volumes:
+        if not os.path.exists(volume.source):
+            raise BadInput(f"--volume: there is no {volume.source} here", hint="make it first, or name another one")
 
 
 def _lasting(store: Store) -> tuple[str, str]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from batchyard.batch.changes import Start
 from batchyard.batch.jobs import Outcome, Resources, StatusReason
 from batchyard.emulator import names
-from batchyard.emulator.containers import create_flags
+from batchyard.emulator.containers import Volume, create_flags, missing_volume
 from batchyard.emulator.yard import Document
 from batchyard.engines.local.runner import Task
 from batchyard.shard import Turn
@@ -42,6 +42,8 @@ class Site:
     secret: Callable[[str], str]
     #: whether children are containers, and the image's own command is known
     has_images: bool
+    #: what every container has of this machine
+    volumes: tuple[Volume, ...] = ()
 
 
 @dataclass(slots=True)
@@ -98,7 +100,7 @@ class ContainerTasks:
             gpus=self._real(start.gpus),
             image=container["image"],
             mark=mark.encode(),
-            container_flags=create_flags(container) if here.has_images else None,
+            container_flags=create_flags(container, here.volumes) if here.has_images else None,
             place=start.environment,
             refused=refused,
         )
@@ -119,7 +121,10 @@ class ContainerTasks:
             except LookupError as exc:
                 reason = f"ResourceInitializationError: unable to retrieve secret {secret['name']}: {exc.args[0]}"
                 return Outcome(None, StatusReason.NOT_STARTED, reason[:255])
-        if not command and not self.site.has_images:
+        if self.site.has_images:
+            missing = missing_volume(self.document["container"], self.site.volumes)
+            return Outcome(None, StatusReason.NOT_STARTED, missing[:255]) if missing else None
+        if not command:
             reason = "CannotStartContainerError: no command, and the image's own is only known with --runner docker"
             return Outcome(None, StatusReason.NOT_STARTED, reason)
         return None

@@ -9,6 +9,7 @@ import pytest
 
 from batchyard.batch.changes import Start
 from batchyard.emulator import names
+from batchyard.emulator.containers import Volume
 from batchyard.emulator.tasks import ContainerTasks, Site, inherited, substituted
 from batchyard.engines.local.runner import Task
 
@@ -132,6 +133,21 @@ def test_without_a_command_only_an_image_can_run() -> None:
     refused = task({"command": []}).refused
     assert refused is not None and refused.reason.startswith("CannotStartContainerError: no command")
     assert task({"command": []}, here=site(has_images=True)).refused is None
+
+
+def test_a_container_that_mounts_efs_is_refused_and_a_process_is_not() -> None:
+    """A choice: a process has no volumes at all, and a container that found its EFS empty would not know."""
+    efs = {
+        "volumes": [{"name": "v", "efsVolumeConfiguration": {"fileSystemId": "fs-1"}}],
+        "mountPoints": [{"sourceVolume": "v", "containerPath": "/" + "d" * 300}],
+    }
+    assert task(efs).refused is None
+    refused = task(efs, here=site(has_images=True)).refused
+    assert refused is not None and (refused.exit_code, refused.status_reason) == (None, "Task failed to start")
+    assert refused.reason.startswith("ResourceInitializationError: no EFS") and len(refused.reason) <= 255
+    instead = Volume("/here", "/" + "d" * 300)
+    one = task(efs, here=site(has_images=True, volumes=(instead,)))
+    assert one.refused is None and one.container_flags == ("--mount", f"type=bind,source=/here,target={instead.target}")
 
 
 def test_the_command_with_its_parameters() -> None:
