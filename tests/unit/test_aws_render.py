@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -145,15 +149,43 @@ def test_definitions_are_named_by_their_content_alone() -> None:
     assert set(again.definitions) == set(one.definitions)
 
 
+def test_all_that_a_step_says_is_in_its_definition_or_its_submission() -> None:
+    arn = "arn:aws:secretsmanager:us-east-1:123456789012:secret:key-AbCdEf"
+    step = Step("a", commands=("x", "y"), array=2, cpus=4, memory_mib=2048, timeout_s=90, retries=2, shm_mib=512)
+    where = replace(ENVIRONMENT, execution_role="arn:aws:iam::123456789012:role/exec", log_group="/lab/jobs")
+    found = rendered(replace(step, env={"B": "2", "A": "1"}, secrets={"KEY": arn}, queue="mine"), environment=where)
+    definition, (part,) = definition_of(found, "a"), found.parts
+    container = definition["containerProperties"]
+    assert (container["jobRoleArn"], container["executionRoleArn"]) == (where.job_role, where.execution_role)
+    assert {one["type"]: one["value"] for one in container["resourceRequirements"]} == {"VCPU": "4", "MEMORY": "2048"}
+    assert container["environment"] == [{"name": "A", "value": "1"}, {"name": "B", "value": "2"}]
+    assert container["secrets"] == [{"name": "KEY", "valueFrom": arn}]
+    assert container["linuxParameters"] == {"initProcessEnabled": True, "sharedMemorySize": 512}
+    assert container["logConfiguration"]["options"]["awslogs-group"] == "/lab/jobs"
+    assert definition["timeout"] == {"attemptDurationSeconds": 90} and definition["retryStrategy"]["attempts"] == 3
+    assert definition["propagateTags"] is True and part.request["propagateTags"] is True
+    assert part.request["jobQueue"] == "mine" and part.request["arrayProperties"] == {"size": 2}
+    assert part.request["tags"] == {
+        "batchyard:run": "demo-20260101-abcdef",
+        "batchyard:step": "a",
+        "batchyard:pipeline": "demo",
+        "batchyard:user": "ada",
+    }
+    told = {one["name"]: one["value"] for one in part.request["containerOverrides"]["environment"]}
+    assert told["LIST_FILE_S3_PATH"] == "s3://bucket/runs/demo-20260101-abcdef/lists/a.txt"
+    # The list itself is nowhere in the calls.
+    assert "x" not in part.request["containerOverrides"].get("command", [])
+
+
 def test_gpu_steps_go_to_the_gpu_queue_and_have_shared_memory() -> None:
     found = rendered(Step("a", commands=("x",), gpus=2, memory_mib=8192), Step("b", commands=("x",), queue="mine"))
     assert [part.request["jobQueue"] for part in found.parts] == ["gpu", "mine"]
     container = definition_of(found, "a")["containerProperties"]
     assert {"type": "GPU", "value": "2"} in container["resourceRequirements"]
-    assert container["linuxParameters"] == {"sharedMemorySize": 4096}
+    assert container["linuxParameters"]["sharedMemorySize"] == 4096
     found = rendered(Step("a", commands=("x",), gpus=1, shm_mib=123), on_demand=True)
     assert found.parts[0].request["jobQueue"] == "gpu-od"
-    assert definition_of(found, "a")["containerProperties"]["linuxParameters"] == {"sharedMemorySize": 123}
+    assert definition_of(found, "a")["containerProperties"]["linuxParameters"]["sharedMemorySize"] == 123
 
 
 def test_a_step_without_retries_survives_two_reclaims_on_spot_and_is_tried_once_on_demand() -> None:
@@ -194,6 +226,55 @@ def test_what_aws_cannot_be_told_is_refused_with_all_reasons_at_once() -> None:
     said = caught.value.message
     for part in ("come to 16", "timeout 5 s", "'b' has no image", "no fair-share policy", "fail_fast"):
         assert part in said, part
+
+
+@pytest.mark.parametrize(
+    ("step", "words"),
+    [
+        (Step("a", command=f"echo {'x' * 7_500}"), "AWS Batch takes 7,492: put the command into a script"),
+        (Step("a", commands=("x",), env={"LONG": "x" * 25_000}), "bytes, and AWS Batch takes 24,576"),
+    ],
+)
+def test_what_is_too_large_for_aws_is_refused_in_the_plan(step: Step, words: str) -> None:
+    with pytest.raises(BadInput, match=words):
+        rendered(step)
+
+
+def test_a_list_may_be_of_any_length_and_a_long_command_that_fits_is_taken() -> None:
+    rendered(Step("a", commands=("x" * 100_000,) * 10, array=5), Step("b", command=f"echo {'x' * 6_500}"))
+
+
+def test_so_many_single_children_of_a_plain_command_as_can_be_named() -> None:
+    def left(count: int) -> Rendered:
+        plan = planning.make(Pipeline("demo", (Step("a", command="echo", array=10_000),)))
+        plan = planning.only_unfinished(plan, {"a": list(range(0, 2 * count, 2))})
+        return render.render(plan, target(images={"a": "image"}))
+
+    (part,) = left(500).parts
+    assert len(str(part.request["containerOverrides"]["command"])) < 8_192
+    for count in (2_000, 5_000):
+        with pytest.raises(BadInput, match="named one by one"):
+            left(count)
+
+
+@pytest.mark.parametrize("shell", ["sh", "bash", "dash", "busybox"])
+def test_a_compacted_array_of_a_plain_command_keeps_its_numbers(shell: str) -> None:
+    """The shell that finds them, in the shells that images have."""
+    found = shutil.which(shell)
+    if found is None:
+        pytest.skip(f"no {shell} here")
+    numbers = [0, 1, 2, 7, 9_000, *range(9_500, 10_000)]
+    plan = planning.make(Pipeline("demo", (Step("a", command='echo "$AWS_BATCH_JOB_ARRAY_INDEX"', array=10_000),)))
+    (part,) = render.render(planning.only_unfinished(plan, {"a": numbers}), target(images={"a": "image"})).parts
+    script = part.request["containerOverrides"]["command"][2].replace("echo ", "set -eu; env | grep BATCH; echo $# ")
+    assert part.size == len(numbers)
+    for child in (0, 2, 3, 4, 5, 504):
+        environ = {"AWS_BATCH_JOB_ARRAY_INDEX": str(child), "PATH": os.environ["PATH"]}
+        command = [found, *(["sh"] if shell == "busybox" else []), "-c", script]
+        said = subprocess.run(command, env=environ, capture_output=True, text=True, check=True).stdout
+        lines = set(said.split("\n"))
+        assert {f"AWS_BATCH_JOB_ARRAY_INDEX={numbers[child]}", "AWS_BATCH_JOB_ARRAY_SIZE=10000"} <= lines
+        assert f"0 {numbers[child]}" in lines
 
 
 def test_a_queue_with_a_policy_gets_the_share() -> None:

@@ -64,6 +64,8 @@ class Starter:
                 cwd=self.folder,
                 env=self.environ,
                 stdin=subprocess.DEVNULL,
+                # Two streams of a container reach the log in any order.
+                stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
         except (OSError, ValueError) as exc:

@@ -51,8 +51,8 @@ def definition(job: PlannedJob, target: Target) -> dict[str, Any]:
     if job.secrets:
         container["secrets"] = [{"name": name, "valueFrom": arn} for name, arn in sorted(job.secrets.items())]
     shm_mib = job.shm_mib or (resources.memory_mib // _SHM_SHARE if resources.gpus else None)
-    if shm_mib:
-        container["linuxParameters"] = {"sharedMemorySize": shm_mib}
+    # Without an init the command would be process 1, which ignores SIGTERM: each stop would take its full 30 s.
+    container["linuxParameters"] = {"initProcessEnabled": True, **({"sharedMemorySize": shm_mib} if shm_mib else {})}
     content: dict[str, Any] = {
         "type": "container",
         "platformCapabilities": ["EC2"],

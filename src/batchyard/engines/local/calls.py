@@ -95,7 +95,7 @@ class Calls:
         if self._to_remove and not self._is_removing:
             names, self._to_remove = self._to_remove, []
             self._is_removing = True
-            self.call(("rm", "--force", *names), self._removed)
+            self.call(("rm", "--force", "--volumes", *names), self._removed)
 
     def _removed(self, exit_code: int, said: str) -> None:
         self._is_removing = False

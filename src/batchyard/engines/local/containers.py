@@ -203,7 +203,7 @@ class ContainerRunner:
             self._never_ran(container, docker.reason("CannotStartContainerError", state.error))
         elif not state.is_over:
             # It runs, and we have lost sight of it. It must be gone before the next attempt begins.
-            self._calls.call(("rm", "--force", container.name), partial(self._lost, container))
+            self._calls.call(("rm", "--force", "--volumes", container.name), partial(self._lost, container))
         else:
             container.was_out_of_memory = state.was_out_of_memory
             if container.is_busy:

@@ -225,7 +225,7 @@ def remove_all(client: str, environ: Mapping[str, str], token: str) -> int:
         removed.update(found)
         # Fails for one that another call is removing at this moment, so the list has the last word.
         with suppress(subprocess.TimeoutExpired):
-            command = [client, "rm", "--force", *found]
+            command = [client, "rm", "--force", "--volumes", *found]
             subprocess.run(command, env=dict(environ), capture_output=True, timeout=_REMOVAL_TIMEOUT_S)
     return len(removed)
 
