@@ -23,6 +23,7 @@ from botocore.config import Config
 from botocore.exceptions import ClientError
 from werkzeug.serving import make_server
 
+from batchyard.batch.hosts import registered_mib
 from batchyard.batch.jobs import Resources
 from batchyard.emulator import moto_adapter
 from batchyard.emulator.moto_adapter import instance_family, instance_type, secret
@@ -268,10 +269,10 @@ def test_nothing_of_moto_is_loaded_before_it_is_needed() -> None:
 
 
 def test_instance_types() -> None:
-    assert instance_type("m4.large") == Resources(2, 7955)
-    assert instance_type("g5.12xlarge") == Resources(48, int(196608 * 0.975 - 32), 4)
+    assert instance_type("m4.large") == Resources(2, 7953)
+    assert instance_type("g5.12xlarge") == Resources(48, registered_mib(196608, "g5.12xlarge"), 4)
     # A fraction of a GPU, and a GPU that is not NVIDIA's or an accelerator that is none.
-    assert instance_type("g6f.large") == Resources(2, 7955, 0)
+    assert instance_type("g6f.large") == Resources(2, registered_mib(8192), 0)
     inferentia = instance_type("inf1.xlarge")
     assert inferentia is not None and inferentia.gpus == 0
     assert instance_type("m3.8xlarge") is None

@@ -5,12 +5,8 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
+from batchyard.batch.hosts import registered_mib
 from batchyard.batch.jobs import Resources
-
-#: what is left of the nominal memory after the firmware and the kernel: an m4.large of 8192 MiB has 7985
-_VISIBLE_SHARE = 0.975
-#: what AWS Batch keeps for the agent (ECS_RESERVED_MEMORY)
-_RESERVED_MIB = 32
 
 
 def instance_type(name: str) -> Resources | None:
@@ -29,7 +25,8 @@ def _offers() -> dict[str, Resources]:
     from moto.utilities.utils import load_resource
 
     return {
-        name: _offer(description) for name, description in load_resource("ec2/resources/instance_types.json").items()
+        name: _offer(name, description)
+        for name, description in load_resource("ec2/resources/instance_types.json").items()
     }
 
 
@@ -43,11 +40,11 @@ def _families() -> dict[str, list[str]]:
     return found
 
 
-def _offer(description: dict[str, Any]) -> Resources:
+def _offer(name: str, description: dict[str, Any]) -> Resources:
     gpus = description.get("GpuInfo", {}).get("Gpus", [])
     return Resources(
         vcpus=description["VCpuInfo"]["DefaultVCpus"],
-        memory_mib=int(description["MemoryInfo"]["SizeInMiB"] * _VISIBLE_SHARE - _RESERVED_MIB),
+        memory_mib=registered_mib(description["MemoryInfo"]["SizeInMiB"], name),
         # Others than NVIDIA's are not scheduled (facts, 8.3). A fraction of a GPU counts as none, as in AWS's answer.
         gpus=sum(gpu["Count"] for gpu in gpus if gpu["Manufacturer"] == "NVIDIA"),
     )
