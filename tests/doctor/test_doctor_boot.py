@@ -13,6 +13,7 @@ import pytest
 
 import batchyard
 from batchyard.doctor.userdata.examine import examine
+from batchyard.infra import inline
 
 # Read here, since the fixtures that every test has clean the environment.
 REQUIRED = os.environ.get("BATCHYARD_REQUIRE_BOOT") == "1"
@@ -32,9 +33,9 @@ def _harness() -> Any:
 booting = _harness()
 pytestmark = [pytest.mark.boot, pytest.mark.usefixtures("a_tree_to_boot")]
 
-#: looks every second until the doctor has something to say of the boot's jobs, and writes down what
+#: looks twice a second until the doctor says what is waited for, and writes down all it says
 LOOK = """\
-import json, time
+import json, subprocess, time
 from batchyard.doctor import show
 from batchyard.doctor.host.checks import judge
 from batchyard.doctor.host.gather import gather
@@ -44,7 +45,11 @@ for _ in range(100):
     report = judge(gather(ThisMachine(timeout_s=0.2)))
     with open("/var/lib/observer/doctor.json", "w") as file:
         json.dump(show.as_json(report), file)
-    if any(finding.id == "BY301" for finding in report.findings):
+    said = {finding.id for finding in report.findings} | {f"{kind.id} right" for kind in report.right}
+    if "BY301" in said:
+        break
+    if "%(wanted)s" in said:
+        subprocess.run(["systemctl", "poweroff"])
         break
     time.sleep(0.5)
 """
@@ -63,12 +68,12 @@ def a_tree_to_boot() -> None:
         (pytest.fail if REQUIRED else pytest.skip)(why)
 
 
-def files() -> dict[str, str]:
-    """The doctor as it is installed: it needs no library but Python's own on a host."""
+def files(wanted: str = "") -> dict[str, str]:
+    """The doctor as it is installed: it needs no library but Python's own on a host. ``wanted`` ends the boot."""
     sources = [PACKAGE / "__init__.py", PACKAGE / "errors.py", PACKAGE / "units.py", *PACKAGE.glob("doctor/**/*.py")]
     found = {f"opt/doctor/batchyard/{path.relative_to(PACKAGE)}": path.read_text(encoding="utf-8") for path in sources}
     return found | {
-        "opt/doctor/look.py": LOOK,
+        "opt/doctor/look.py": LOOK % {"wanted": wanted},
         "etc/systemd/system/doctor.service": UNIT,
         "etc/systemd/system/observer.service.d/doctor.conf": "[Unit]\nWants=doctor.service\n",
     }
@@ -99,3 +104,50 @@ def test_a_node_that_booted_well_shows_no_deadlock() -> None:
         found = json.loads(node.read("var/lib/observer/doctor.json"))["findings"]
         assert "BY301" not in {finding["id"] for finding in found}
     assert examine(script.encode(), "s", "ecs").findings == ()
+
+
+# -- what our own nodes write down -------------------------------------------------------------------------------
+
+#: how the GPU image of Amazon Linux 2023 gives dockerd the runtime
+REGISTERED = {"etc/docker-runtimes.d/nvidia": '#!/bin/sh\nexec /usr/bin/nvidia-container-runtime "$@"\n'}
+#: the node is ended by who looks, not by the observer
+NEVER = {"ecs.service": "failed"}
+
+
+def gpu_node(wanted: str, **scene: Any) -> Any:
+    """A GPU node of ours that stays when its check fails, so that somebody can look."""
+    values = {"GpuFailureAction": "none", "Cluster": "c", "ComputeEnvironment": "e", "AWS::Region": "us-east-1"}
+    data = inline.on_node("batch-gpu", values)
+    return booting.booted(booting.Scene(data, files={**REGISTERED, **files(wanted)}, until=NEVER, **scene))
+
+
+@pytest.mark.parametrize(
+    ("scene", "cause", "words"),
+    [
+        ({"gpus": 4, "container_gpus": 3}, "a container on it does not see its GPUs", "a container sees 3 of 4 GPUs"),
+        ({"driver_stays_asleep": True}, "its NVIDIA driver does not answer", "nvidia-smi still fails"),
+    ],
+    ids=["fewer GPUs in a container", "no driver"],
+)
+def test_why_a_gpu_node_keeps_itself_from_ecs_is_read_from_what_it_wrote(
+    scene: dict[str, Any], cause: str, words: str
+) -> None:
+    with gpu_node("BY319", **scene) as node:
+        assert node.report["ended"] is None, "nobody found it"
+        found = {
+            finding["id"]: finding for finding in json.loads(node.read("var/lib/observer/doctor.json"))["findings"]
+        }
+    first = found["BY319"]
+    assert first["cause"] == f"the node keeps itself from ECS: {cause}"
+    assert words in "\n".join(first["evidence"])
+    assert not {"BY301", "BY320"} & set(found)
+    # The unit that failed is this check: it is not told twice.
+    assert not [f for f in found.values() if "batchyard-gpu-check" in f["cause"]]
+
+
+def test_a_gpu_node_that_passed_its_check_is_right() -> None:
+    with gpu_node("BY319 right", gpus=2) as node:
+        assert node.report["ended"] is None, "nobody found it right"
+        report = json.loads(node.read("var/lib/observer/doctor.json"))
+    assert not {"BY301", "BY319", "BY320"} & {finding["id"] for finding in report["findings"]}
+    assert {"BY319", "BY320"} <= {kind["id"] for kind in report["right"]}

@@ -23,6 +23,7 @@ from emulator_endpoint import BATCHYARD, Endpoint, until
 
 from batchyard.aws.door import Door
 from batchyard.doctor.facts import Environment, Facts, Job
+from batchyard.doctor.gather.market import PriceList
 from batchyard.doctor.gather.subjects import MOST_CALLS, Gatherer
 
 ECS_POLICY = "arn:aws:iam::aws:policy/service-role/AmazonEC2ContainerServiceforEC2Role"
@@ -160,6 +161,18 @@ def test_a_job_that_runs_is_healthy(yard: Yard) -> None:
     assert yard.report("job", job_id)["state"] == "healthy"
 
 
+@pytest.mark.slow
+def test_an_environment_that_was_just_deployed_is_healthy(yard: Yard) -> None:
+    command = [BATCHYARD, "deploy", "--env", "fresh", "--yes"]
+    subprocess.run(command, env=yard.endpoint.environ, cwd=yard.endpoint.folder, check=True, capture_output=True)
+    report = yard.report("env", "fresh")
+    assert (report["findings"], report["state"]) == ([], "healthy")
+    report = yard.report("env", "fresh", "--gpus", "1", "--memory", "14GiB")
+    assert report["findings"] == [] and "g5.xlarge" in report["fits"][0]
+    for queue in ("fresh-cpu", "fresh-gpu", "fresh-gpu-on-demand"):
+        assert yard.report("queue", queue)["findings"] == []
+
+
 # -- jobs that cannot start --------------------------------------------------------------------------------------
 
 
@@ -208,6 +221,17 @@ def test_a_type_that_the_catalogue_does_not_know_is_asked_about(yard: Yard) -> N
     report = yard.report("queue", queue, "--memory", "3GiB")
     assert report["findings"] == [] and "t3.medium" in report["fits"][0]
     assert yard.found("queue", queue, "--memory", "4GiB") == ["BY015"]
+
+
+def test_a_job_that_waits_for_another_is_not_stuck(yard: Yard) -> None:
+    queue = yard.queue(yard.environment())
+    first = yard.submit(queue, "sleep", "60")
+    second = yard.submit(queue, dependsOn=[{"jobId": first}])
+    yard.endpoint.wait(first, "RUNNING")
+    time.sleep(1.1)
+    report = yard.report("job", second, "--dwell", "1s")
+    assert report["state"] == "waiting" and f"{first} (RUNNING)" in report["waiting"]
+    yard.endpoint.batch.terminate_job(jobId=first, reason="done")
 
 
 def test_a_dead_dependency(yard: Yard) -> None:
@@ -503,14 +527,17 @@ def test_a_launch_template_that_keeps_containers_from_the_metadata_service(yard:
 
 def test_spot_without_its_role(yard: Yard) -> None:
     environment = yard.environment(type="SPOT", allocationStrategy="SPOT_PRICE_CAPACITY_OPTIMIZED")
-    assert yard.found("env", environment) == ["BY041"]
+    assert yard.found("env", environment) == []  # AWS makes it at the first request
+    job_id = yard.runnable(yard.queue(environment), asks={"vcpus": 32})
+    time.sleep(1.1)
+    assert sorted(yard.found("job", job_id, "--dwell", "1s")) == ["BY014", "BY041"]
     # As AWS names it; moto's CreateServiceLinkedRole has a way of its own.
     yard.iam.create_role(
         RoleName="AWSServiceRoleForEC2Spot",
         Path="/aws-service-role/spot.amazonaws.com/",
         AssumeRolePolicyDocument=ANYONE,
     )
-    assert yard.found("env", environment) == []
+    assert yard.found("job", job_id, "--dwell", "1s") == ["BY014"]
 
 
 def test_spot_by_best_fit_with_a_role_that_cannot_tag(yard: Yard) -> None:
@@ -520,6 +547,21 @@ def test_spot_by_best_fit_with_a_role_that_cannot_tag(yard: Yard) -> None:
     )
     assert "BY042" in yard.found("env", environment)
     assert "it may not tag instances" in yard.evidence("BY042", "env", environment)
+
+
+def test_a_bid_is_compared_with_the_prices_of_now(yard: Yard) -> None:
+    spot = {"type": "SPOT", "allocationStrategy": "SPOT_PRICE_CAPACITY_OPTIMIZED", "bidPercentage": 50}
+    name = yard.environment(types=("m5.xlarge", "m5.2xlarge"), **spot)
+    door = Watched(yard.endpoint)
+    prices = PriceList({"m5.xlarge": 0.192, "m5.2xlarge": 0.384}, "us-east-1")
+    facts = Gatherer(door, lambda: int(time.time() * 1000), MOST_CALLS, prices).environment(name)
+    assert isinstance(facts.spot_prices, tuple)
+    assert {(p.type, p.on_demand_usd_per_hour, p.elsewhere) for p in facts.spot_prices} == {
+        ("m5.xlarge", 0.192, ""),
+        ("m5.2xlarge", 0.384, ""),
+    }
+    right = {kind["id"] for kind in yard.report("env", name)["right"]}
+    assert "BY028" in right
 
 
 def test_best_fit_and_a_type_that_is_not_offered_there(yard: Yard) -> None:
@@ -599,6 +641,50 @@ def test_a_pipeline_before_it_is_submitted(yard: Yard, lab: Path) -> None:
     assert report["state"] == "healthy" and len(report["fits"]) == 2
 
 
+def test_a_list_of_commands_is_examined_as_run_would_submit_it(yard: Yard, lab: Path) -> None:
+    (lab / "commands.txt").write_text("true\nfalse\n")
+    file = str(lab / "commands.txt")
+    asked = (
+        "--array",
+        "2",
+        "--gpus",
+        "1",
+        "--cpus",
+        "4",
+        "--image",
+        "demo:latest",
+        "--retries",
+        "2",
+        "--timeout",
+        "5m",
+    )
+    report = yard.report("pipeline", file, "--env", "lab", *asked, "--memory", "20GiB")
+    (finding,) = report["findings"]
+    assert (finding["id"], finding["place"]) == ("BY015", "step commands")
+    report = yard.report("pipeline", file, "--env", "lab", *asked, "--memory", "14GiB")
+    assert report["state"] == "healthy" and report["fits"][0].startswith("step commands fits ")
+    # Without a GPU it goes to the other queue, as with `run --no-gpu`.
+    asked = ("--gpus", "1", "--cpus", "2", "--memory", "2GiB", "--image", "demo:latest", "--no-gpu")
+    assert "m6i.large" in yard.report("pipeline", file, "--env", "lab", *asked)["fits"][0]
+
+
+def test_what_run_refuses_is_refused(yard: Yard, lab: Path) -> None:
+    (lab / "commands.txt").write_text("true\n")
+    for args, words in (
+        (("pipeline.yaml", "--array", "2"), "--array goes with a list of commands"),
+        (("pipeline.yaml", "--gpus", "2"), "go with a list of commands"),
+        (("commands.txt", "--set", "a=b"), "--set goes with a pipeline"),
+        (("commands.txt",), "image"),
+    ):
+        done = yard.doctor("pipeline", str(lab / args[0]), *args[1:], "--env", "lab")
+        assert done.returncode == 2 and words in done.stderr, done.stderr
+
+
+def test_only_one_step_is_examined(yard: Yard, lab: Path) -> None:
+    args = ("pipeline", str(lab / "pipeline.yaml"), "--env", "lab")
+    assert yard.report(*args, "--only", "first")["state"] == "healthy"
+
+
 def test_a_pipelines_facts_are_saved_and_judged_elsewhere(yard: Yard, lab: Path, tmp_path: Path) -> None:
     saved = str(tmp_path / "facts.json")
     args = ("pipeline", str(lab / "pipeline.yaml"), "--env", "lab")
@@ -617,8 +703,16 @@ def test_a_pipeline_whose_queue_is_not_there(yard: Yard, lab: Path) -> None:
 def test_a_named_environment_is_all_its_queues(yard: Yard, lab: Path) -> None:
     home = ("--home", str(lab / ".batchyard"))
     assert yard.report("env", "lab", *home)["state"] == "healthy"
-    assert len(yard.report("env", "lab", *home, "--cpus", "2")["fits"]) == 2
-    assert yard.found("env", "lab", *home, "--gpus", "1") == ["BY017"]
+    # A shape is asked about where a step like that would go.
+    (fits,) = yard.report("env", "lab", *home, "--cpus", "2")["fits"]
+    assert "m6i.large" in fits
+    report = yard.report("env", "lab", *home, "--gpus", "1")
+    assert report["state"] == "healthy" and "g5.xlarge" in report["fits"][0]
+    assert yard.found("env", "lab", *home, "--gpus", "2") == ["BY016"]
+    settings = {"environments": {"lab": {"region": "us-east-1", "bucket": "lab", "queues": {"cpu": "q"}}}}
+    (lab / ".batchyard" / "environments.yaml").write_text(json.dumps(settings))
+    done = yard.doctor("env", "lab", *home, "--gpus", "1")
+    assert done.returncode == 2 and "has no gpu queue" in done.stderr
 
 
 # -- saving, dwelling, mending -----------------------------------------------------------------------------------

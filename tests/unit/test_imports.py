@@ -31,7 +31,7 @@ MAY_IMPORT = {
     "report": ("status", "runs", "engines", "batch", *PURE),
     "emulator": ("engines", "batch", *PURE),
     "infra": ("aws", "environments", *PURE),
-    "doctor": ("aws", "batch.jobs", *PURE),
+    "doctor": ("aws", "batch.hosts", "batch.jobs", *PURE),
     "bench": ("report", *PURE),
     # it runs where nothing else of ours is installed
     "worker": ("shard",),

@@ -9,7 +9,6 @@ from batchyard.aws.door import Door, told
 
 #: EC2 takes so many values in one filter
 _MOST_VALUES = 200
-_STATES = ["pending", "running"]
 
 
 class Ec2:
@@ -44,13 +43,6 @@ class Ec2:
                 LocationType="availability-zone", Filters=[_filter("instance-type", types)]
             )
         return list(answer["InstanceTypeOfferings"])
-
-    def instances(self, groups: Sequence[str]) -> list[Any]:
-        """The instances that are up, or about to be, of these Auto Scaling groups."""
-        filters = [_filter("tag:aws:autoscaling:groupName", groups), _filter("instance-state-name", _STATES)]
-        with told("ask about instances"):
-            answer = self._door.client("ec2").describe_instances(Filters=filters)
-        return [instance for reservation in answer["Reservations"] for instance in reservation["Instances"]]
 
     def launch_template(self, version: str, *, id: str = "", name: str = "") -> Any:
         """What the version of the template says; by its id, or by its name."""

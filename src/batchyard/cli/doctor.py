@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from batchyard.cli import doctoring
 from batchyard.cli.doctoring import Looked, all_option, aws_options, dwell_option, region_option, shape_options
-from batchyard.cli.options import env_option, example, home_of, json_option, pairs
+from batchyard.cli.options import env_option, example, home_of, json_option
 from batchyard.errors import BadInput, Surroundings
 
 if TYPE_CHECKING:
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
         "batchyard doctor template stack.yaml",
         "batchyard doctor host --gpu-container nvidia/cuda:12.4.1-base-ubuntu22.04",
         "batchyard doctor judge facts.json",
+        "batchyard doctor explain BY042",
     )
 )
 def command() -> None:
@@ -104,8 +104,7 @@ def env(name: str | None, region: str | None, **flags: Any) -> int:
             ours = _deployed(home, what) if is_absent(facts) else None
             if ours is None:
                 return Looked(facts, asking.asker.calls, door)
-        queues = {queue: [shape] if shape else [] for queue in ours.queues.values()}
-        return doctoring.surveyed("env", what, queues, ours)
+        return doctoring.surveyed("env", what, doctoring.queues_for(shape, ours), ours)
 
     return doctoring.examine(look, flags)
 
@@ -130,28 +129,31 @@ def _deployed(home: str | None, name: str) -> Environment | None:
     epilog=example(
         "batchyard doctor pipeline pipeline.yaml --env lab",
         "batchyard doctor pipeline pipeline.yaml --env lab --on-demand --set slices=128",
+        "batchyard doctor pipeline commands.txt --env lab --array 8 --gpus 1 --memory 14GiB --image recon",
     )
 )
 @click.argument("file", type=click.Path(), required=False)
 @env_option
-@click.option("--on-demand", is_flag=True, help="As it would run with `run --on-demand`.")
-@click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="Override one of the file's params.")
+@doctoring.run_options
 @aws_options
-def pipeline(file: str | None, env: str | None, on_demand: bool, settings: tuple[str, ...], **flags: Any) -> int:
-    """Examine a whole pipeline against an environment, before it is submitted: each step at its queue."""
+def pipeline(file: str | None, env: str | None, **flags: Any) -> int:
+    """Examine a whole pipeline against an environment, before it is submitted: each step at its queue.
+
+    FILE is what `run` takes: a pipeline (.yaml, .yml or .json), or any other file with one shell command a line.
+    """
 
     def look() -> Looked:
         from batchyard import cloud, runs
-        from batchyard import plan as planning
         from batchyard.engines.aws import render
-        from batchyard.pipeline_file import reading
+        from batchyard.images import registry
 
-        read = reading.load(Path(doctoring.given(file, "FILE")), pairs(settings))
+        read, plan = doctoring.planned(doctoring.given(file, "FILE"), flags)
         if env is None:
             raise BadInput("which environment is it for?", hint="add --env NAME")
-        where = cloud.environment(runs.home_beside(read.folder, flags["home"]), env)
-        plan = planning.make(read)
-        target = cloud.target(plan, read, where, runs.new_id(plan), on_demand=on_demand)
+        home = runs.home_beside(read.folder, flags["home"])
+        where = cloud.environment(home, env)
+        pinned = registry.pinned(home, env)
+        target = cloud.target(plan, read, where, runs.new_id(plan), on_demand=flags["on_demand"], pinned=pinned)
         render.render(plan, target)
         by_queue: dict[str, list[Job]] = {}
         for one in plan.jobs:
@@ -241,3 +243,21 @@ def judge(file: str, dwell: int, save: str | None, with_all: bool, as_json: bool
         doctoring.keep(found, save)
     report = judge_host(found) if isinstance(found, HostFacts) else doctoring.judged(found, dwell)
     return doctoring.answer(report, with_all, as_json)
+
+
+@command.command(epilog=example("batchyard doctor explain BY042"))
+@click.argument("finding", required=False)
+def explain(finding: str | None) -> int:
+    """Print the page of a finding: what it means, how to see it, what to do.
+
+    Without FINDING: all that the doctor knows, a line each: what is right when it is not found.
+    """
+    from batchyard.doctor.kinds import BY_ID
+    from batchyard.doctor.pages import page_of
+
+    if finding is None:
+        lines = [f"{kind.id} {kind.severity:7} {kind.title}" for kind in BY_ID.values()]
+        click.echo("\n".join(lines))
+    else:
+        click.echo(page_of(finding).rstrip())
+    return 0

@@ -21,7 +21,11 @@ if TYPE_CHECKING:
     from batchyard.doctor.gather.subjects import Gatherer
     from batchyard.doctor.host.facts import HostFacts
     from batchyard.environments import Environment
-    from batchyard.plan import PlannedJob
+    from batchyard.pipeline import Pipeline
+    from batchyard.plan import Plan, PlannedJob
+
+#: the region of the built-in list of prices
+PRICES_OF = "us-east-1"
 
 # -- flags -------------------------------------------------------------------------------------------------------
 
@@ -66,6 +70,43 @@ def shape_options(function: F) -> F:
     ):
         function = option(function)
     return function
+
+
+def run_options(function: F) -> F:
+    """What `run` takes that changes what is submitted: for ``chosen``. Its `--from STEP` is not among them."""
+    for option in (
+        click.option("--image", help="List only: the image."),
+        click.option("--keep-going", is_flag=True, default=None, help="List only: as for `run`."),
+        click.option("--max-running", type=click.IntRange(1), help="List only: as for `run`."),
+        click.option("--timeout", callback=duration, metavar="TIME", help="List only: as for `run`."),
+        click.option("--retries", type=click.IntRange(0, 9), help="List only: as for `run`."),
+        click.option("--gpus", type=click.IntRange(0), help="List only: GPUs that a child asks for."),
+        click.option("--memory", callback=memory, metavar="AMOUNT", help="List only: memory, like 14GiB."),
+        click.option("--cpus", type=click.IntRange(1), help="List only: vCPUs."),
+        click.option("--array", type=click.IntRange(1, 1_000_000), help="List only: so many children."),
+        click.option("--no-gpu", is_flag=True, help="As it would run with `run --no-gpu`."),
+        click.option("--on-demand", is_flag=True, help="As it would run with `run --on-demand`."),
+        click.option("--only", metavar="STEP", help="Just this step."),
+        click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="Override one of the params."),
+    ):
+        function = option(function)
+    return function
+
+
+def planned(file: str, flags: dict[str, Any]) -> tuple[Pipeline, Plan]:
+    """FILE as `run --engine aws` would read it: a pipeline, or a plain list of commands."""
+    from batchyard import plan as planning
+    from batchyard.cli import pipelines
+
+    chosen = pipelines.chosen(file, flags | {"runner": "process", "workspace": None})
+    offer = chosen.offer
+    if (offer.cpus, offer.memory_mib, offer.gpus) != (None, None, None):
+        raise BadInput(
+            f"--cpus, --memory and --gpus go with a list of commands; {file} is a pipeline", hint="say it in the file"
+        )
+    pipelines.show_warnings(chosen.pipeline)
+    plan = planning.make(chosen.pipeline, only=flags["only"])
+    return chosen.pipeline, planning.without_gpus(plan) if flags["no_gpu"] else plan
 
 
 def shape(flags: dict[str, Any]) -> Job | None:
@@ -148,10 +189,13 @@ def _saved(source: str, wants_fix: bool) -> Facts | Survey:
 
 
 def gatherer(door: Door, *, is_place: bool = False) -> Gatherer:
+    from batchyard.bench import prices
+    from batchyard.doctor.gather.market import PriceList
     from batchyard.doctor.gather.subjects import MOST_CALLS, MOST_CALLS_OF_A_PLACE, Gatherer
 
     most_calls = MOST_CALLS_OF_A_PLACE if is_place else MOST_CALLS
-    return Gatherer(door, lambda: int(time.time() * 1000), most_calls)
+    listed = PriceList(prices.listed().usd_h, PRICES_OF)
+    return Gatherer(door, lambda: int(time.time() * 1000), most_calls, listed)
 
 
 def surveyed(kind: str, name: str, queues: dict[str, list[Job]], where: Environment) -> Looked:
@@ -166,6 +210,19 @@ def surveyed(kind: str, name: str, queues: dict[str, list[Job]], where: Environm
         places.append(Place(asking.queue(queue), tuple(shapes)))
         calls += asking.asker.calls
     return Looked(Survey(Subject(kind, name, where.region), tuple(places)), calls, door)
+
+
+def queues_for(shape: Job | None, where: Environment) -> dict[str, list[Job]]:
+    """All queues of an environment; the shape at those where a step like that would go."""
+    kind = "gpu" if shape and shape.gpus else "cpu"
+    found: dict[str, list[Job]] = {}
+    for name, queue in where.queues.items():
+        shapes = found.setdefault(queue, [])
+        if shape and name.startswith(kind) and not shapes:
+            shapes.append(shape)
+    if shape and not any(found.values()):
+        where.queue(needs_gpu=bool(shape.gpus))  # says that there is none
+    return found
 
 
 def door_of(env: str | None, region: str | None, home: str | None) -> Door:

@@ -1,11 +1,11 @@
 """What instance types have: the GPU families and the common CPU families. Pure values, for where AWS was not asked.
 
-Nominal numbers. What a host registers with ECS is less, and known only from a host (DescribeContainerInstances);
-``registered_mib`` is an estimate: 3 % off for kernel and firmware, and the 32 MiB that AWS Batch keeps for the agent.
+Nominal numbers: what a host registers with ECS is less (``batchyard.batch.hosts``).
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from batchyard.doctor.facts import InstanceType
@@ -13,8 +13,6 @@ from batchyard.doctor.facts import InstanceType
 ARM = "arm64"
 X86 = "x86_64"
 GIB = 1024
-#: AWS Batch's ECS_RESERVED_MEMORY
-RESERVED_MIB = 32
 
 #: the words that stand for families of AWS's choice; none of them holds a GPU
 WORDS = {
@@ -157,6 +155,7 @@ _OLD: dict[str, tuple[str, dict[str, tuple[int, float, int]]]] = {
         },
     ),
 }
+_LETTERS = re.compile(r"[a-z]+(?=\d)")
 _SIZE_NAMES = {0.25: "medium", 0.5: "large", 1: "xlarge"}
 
 #: families of which every size is listed above, so that another size is a mistake
@@ -191,11 +190,6 @@ def family_of(name: str) -> str:
     return name.partition(".")[0]
 
 
-def registered_mib(memory_mib: int) -> int:
-    """An estimate of what a host with so much nominal memory offers to jobs."""
-    return int(memory_mib * 0.97) - RESERVED_MIB
-
-
 def expand(names: Iterable[str], described: Iterable[InstanceType] | None = None) -> tuple[InstanceType, ...]:
     """The types that an environment's ``instanceTypes`` stand for, smallest first; unknown names are left out.
 
@@ -222,13 +216,29 @@ def is_known(name: str, described: Iterable[InstanceType] | None = None) -> bool
     return None
 
 
+#: letters of a family -> the quotas of its vCPUs, On-Demand and Spot
+_STANDARD = ("L-1216C47A", "L-34B43A08")
+_QUOTAS = {
+    **dict.fromkeys(("a", "c", "d", "h", "i", "im", "is", "m", "r", "t", "z"), _STANDARD),
+    **dict.fromkeys(("g", "gr", "vt"), ("L-DB2E81BA", "L-3819A6DF")),
+    "p": ("L-417A185B", "L-7212CCBC"),
+}
+_SPOT_P5 = "L-C4BD4855"
+
+
 def quota_code(name: str, is_spot: bool) -> str:
-    """The service quota that an instance type counts against."""
+    """The service quota that an instance type counts against; empty where it is not known here."""
     family = family_of(name)
-    if family.startswith("p5") and is_spot:
-        return "L-C4BD4855"
-    if family.startswith("p"):
-        return "L-7212CCBC" if is_spot else "L-417A185B"
-    if family.startswith(("g", "vt")):
-        return "L-3819A6DF" if is_spot else "L-DB2E81BA"
-    return "L-34B43A08" if is_spot else "L-1216C47A"
+    letters = _LETTERS.match(family)
+    if is_spot and family.startswith("p5"):
+        return _SPOT_P5
+    if is_spot and family.startswith("p6"):
+        return ""
+    return _QUOTAS.get(letters[0] if letters else "", ("", ""))[is_spot]
+
+
+def quota_patterns(codes: Iterable[str]) -> list[str]:
+    """What the names of all types look like that may count against one of these quotas: a few too many."""
+    wanted = set(codes)
+    letters = [start for start, both in _QUOTAS.items() if wanted & {*both, *([_SPOT_P5] if start == "p" else [])}]
+    return [f"{start}*" for start in sorted({start[0] if start != "vt" else start for start in letters})]

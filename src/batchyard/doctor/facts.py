@@ -48,6 +48,8 @@ class Ending:
     count: int = 1
     #: the id of one such job
     example: str = ""
+    #: where its output is, in CloudWatch Logs
+    log_stream: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +91,9 @@ class Job:
     endings: tuple[Ending, ...] | Missing = ()
     #: of an array: how many children have failed, looked at or not
     failed: int = 0
+    #: by somebody's hand
+    is_stopped: bool = False
+    log_group: str = "/aws/batch/job"
     consumables: tuple[Wanted, ...] = ()
     share: str = ""
 
@@ -273,7 +278,10 @@ class Quota:
     code: str
     vcpus: float
     name: str = ""
-    used_vcpus: float | None = None
+    #: by all that runs in the account
+    used_vcpus: float | Missing = NOT_GATHERED
+    #: there is more than was listed
+    is_at_least: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,7 +289,10 @@ class SpotPrice:
     type: str
     zone: str
     usd_per_hour: float
+    #: 0 where it is not known
     on_demand_usd_per_hour: float
+    #: the region whose On-Demand price that is, where it is another
+    elsewhere: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 PAGES = "docs/findings"
@@ -76,6 +76,8 @@ class Report:
     findings: tuple[Finding, ...] = ()
     right: tuple[Kind, ...] = ()
     unseen: tuple[Unseen, ...] = ()
+    #: of a job: RUNNABLE, RUNNING ...
+    status: str = ""
     #: a sentence, where nothing is wrong but the time has not come
     waiting: str = ""
     #: why the subject itself could not be looked at; empty where it could
@@ -89,6 +91,23 @@ class Report:
         if self.findings:
             return 1
         return 2 if self.blind or (self.unseen and not self.right) else 0
+
+
+def together(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """The same about several places is one finding, about all of them."""
+    places: dict[Finding, list[str]] = {}
+    for finding in findings:
+        places.setdefault(replace(finding, place=""), []).append(finding.place)
+    return tuple(replace(finding, place=_all_of(some)) for finding, some in places.items())
+
+
+def _all_of(places: list[str]) -> str:
+    """["queue a", "queue b"] -> "queues a, b"."""
+    names = list(dict.fromkeys(places))
+    what = {name.rpartition(" ")[0] for name in names}
+    if len(names) == 1 or len(what) > 1 or "" in what:
+        return ", ".join(filter(None, names))
+    return f"{what.pop()}s {', '.join(name.rpartition(' ')[2] for name in names)}"
 
 
 def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:

@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 from batchyard.doctor.checks import fit, table
 from batchyard.doctor.checks.table import Setting
 from batchyard.doctor.facts import CannotSee, Facts, Job, Missing, Survey
-from batchyard.doctor.finding import Finding, Kind, Report, Unseen, in_order
-from batchyard.units import show_duration
+from batchyard.doctor.finding import Finding, Kind, Report, Unseen, in_order, together
+from batchyard.doctor.kinds import KINDS
+from batchyard.units import counted, show_duration
 
 #: what a fleet needs from nothing to its first running job, at most: the default of --dwell
 DWELL_S = 15 * 60
@@ -26,6 +27,11 @@ class _Tally:
 
 def judge(facts: Facts, dwell_s: float = DWELL_S) -> Report:
     """Everything that can be said about a job, a queue or an environment."""
+    report = _judged(facts, dwell_s)
+    return replace(report, findings=together(report.findings))
+
+
+def _judged(facts: Facts, dwell_s: float) -> Report:
     waited_s = waited(facts)
     setting = Setting(dwell_s, is_early=waited_s is not None and waited_s < dwell_s)
     tally = _Tally([], [], [])
@@ -33,13 +39,14 @@ def judge(facts: Facts, dwell_s: float = DWELL_S) -> Report:
         _run(check, facts, setting, tally)
     subject = f"{facts.subject.kind} {facts.subject.name}"
     findings = in_order(tally.findings)
-    is_waiting = setting.is_early and not findings
+    waiting = "" if findings else _waiting_for(facts) or (_waiting(facts, waited_s or 0, dwell_s) * setting.is_early)
     return Report(
         subject,
         findings,
         tuple(tally.right),
         tuple(tally.unseen),
-        waiting=_waiting(facts, waited_s or 0, dwell_s) if is_waiting else "",
+        status=facts.job.status if isinstance(facts.job, Job) and facts.job.job_id else "",
+        waiting=waiting,
         blind=_blind(facts),
         fits=fit.where(facts),
     )
@@ -48,7 +55,7 @@ def judge(facts: Facts, dwell_s: float = DWELL_S) -> Report:
 def judge_survey(survey: Survey, dwell_s: float = DWELL_S) -> Report:
     """Every shape at its place, as one report; what is wrong with a place is said once."""
     reports = [
-        judge(facts, dwell_s)
+        _judged(facts, dwell_s)
         for place in survey.places
         for facts in [replace(place.facts, job=shape) for shape in place.shapes] or [place.facts]
     ]
@@ -57,9 +64,11 @@ def judge_survey(survey: Survey, dwell_s: float = DWELL_S) -> Report:
 
 def merged(subject: str, reports: Sequence[Report]) -> Report:
     """What is right must be so everywhere."""
-    findings = in_order(finding for report in reports for finding in report.findings)
+    findings = together(in_order(finding for report in reports for finding in report.findings))
     wrong = {finding.kind for finding in findings}
-    unseen = [u for u in dict.fromkeys(u for report in reports for u in report.unseen) if u.kind not in wrong]
+    # The first reason stands for all: it is mostly the same in other words.
+    first = {u.kind: u for report in reversed(reports) for u in reversed(report.unseen)}
+    unseen = [first[kind] for kind in KINDS.values() if kind in first and kind not in wrong]
     doubtful = wrong | {u.kind for u in unseen}
     right = dict.fromkeys(kind for report in reports for kind in report.right if kind not in doubtful)
     blind = dict.fromkeys(report.blind for report in reports if report.blind)
@@ -86,6 +95,23 @@ def _run(check: table.Check, facts: Facts, setting: Setting, tally: _Tally) -> N
     tally.findings += found
     seen = {finding.kind for finding in found}
     tally.right += [kind for kind in check.kinds if kind not in seen]
+
+
+def _waiting_for(facts: Facts) -> str:
+    """A job that waits for others is not stuck, however long they take."""
+    job = facts.job
+    if not isinstance(job, Job) or job.status not in ("SUBMITTED", "PENDING"):
+        return ""
+    # Children of an array wait for their own turn, whatever the parent's dependencies say.
+    going_on = [d for d in job.depends_on if d.status not in ("", "SUCCEEDED", "FAILED")]
+    if not going_on:
+        return ""
+    some = ", ".join(f"{d.job_id} ({d.status})" for d in going_on[:3])
+    return f"{job.status} until {counted(len(going_on), 'job')} that it depends on {_have_ended(going_on)}: {some}"
+
+
+def _have_ended(jobs: Sequence[object]) -> str:
+    return "has ended" if len(jobs) == 1 else "have ended"
 
 
 def _waiting(facts: Facts, waited_s: float, dwell_s: float) -> str:

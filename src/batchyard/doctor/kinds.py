@@ -71,6 +71,8 @@ KINDS = {
         (55, E, 80, "an unmanaged environment has instances"),
         (56, W, 20, "containers can reach the metadata service"),
         (57, W, 40, "Spot instances have alternatives"),
+        (58, W, 51, "the EC2 quota is not used up"),
+        (59, E, 98, "AWS does not call the job blocked for a reason of its own"),
         # -- jobs that ended badly
         (60, E, 90, "the command exited with 0"),
         (61, E, 95, "the image was pulled"),
@@ -85,6 +87,7 @@ KINDS = {
         (70, E, 90, "the queue was not deleted"),
         (71, W, 60, "a placed job starts within the time it needs"),
         (72, E, 92, "the command could be executed"),
+        (73, E, 50, "the reason of every failure is known"),
         # -- user data
         (101, E, 98, "nothing starts or restarts ecs or docker and waits for it"),
         (102, E, 90, "ECS_CLUSTER is left to AWS Batch"),
@@ -136,6 +139,8 @@ KINDS = {
         (316, E, 78, "fabric manager runs where GPUs need it"),
         (317, W, 75, "no unit that the node needs has failed"),
         (318, E, 70, "GPUs report no errors"),
+        (319, E, 97, "the node's own check of its GPUs passed"),
+        (320, W, 79, "the node's own user data did all it should"),
     )
 }
 

@@ -16,8 +16,8 @@ def lines(report: Report, with_all: bool = False) -> list[str]:
         found += ["", *_finding(finding)]
     if with_all:
         found += _all(report)
-    elif report.unseen:
-        found += ["", f"{counted(len(report.unseen), 'check')} could not be done; --all lists them"]
+    elif report.unseen and (report.findings or not report.blind):
+        found += ["", _could_not(report)]
     return [_clean(line) for line in found]
 
 
@@ -30,7 +30,8 @@ def _headline(report: Report) -> str:
         return f"{report.subject}: waiting: {report.waiting}"
     if report.exit_code:
         return f"{report.subject}: could not look: no check could be done"
-    return f"{report.subject}: nothing found, {counted(len(report.right), 'check')} right"
+    said = f"{report.status}, nothing found" if report.status else "nothing found"
+    return f"{report.subject}: {said}" + (f", {counted(len(report.right), 'check')} right" if report.right else "")
 
 
 def _finding(finding: Finding) -> list[str]:
@@ -38,7 +39,7 @@ def _finding(finding: Finding) -> list[str]:
     found += [f"  at {finding.place}"] if finding.place else []
     found += [f"  - {line}" for text in finding.evidence for line in text.splitlines()]
     found += [f"  > {line}" for text in finding.remedy for line in text.splitlines()]
-    return [*found, f"  see {finding.page}"]
+    return [*found, f"  see {finding.page}, or: batchyard doctor explain {finding.id}"]
 
 
 def _all(report: Report) -> list[str]:
@@ -51,6 +52,12 @@ def _all(report: Report) -> list[str]:
     return found
 
 
+def _could_not(report: Report) -> str:
+    actions = ", ".join(dict.fromkeys(unseen.action for unseen in report.unseen if unseen.action))
+    needs = f" (allow {actions})" if actions else ""
+    return f"{counted(len(report.unseen), 'check')} could not be done{needs}; --all lists them"
+
+
 def _clean(text: str) -> str:
     """What stands in somebody's file may hold anything; a terminal should not obey it."""
     return "".join(c if c.isprintable() else "?" for c in text)
@@ -60,6 +67,7 @@ def as_json(report: Report) -> dict[str, Any]:
     return {
         "subject": report.subject,
         "state": _state(report),
+        "status": report.status,
         "findings": [
             {
                 "id": f.id,

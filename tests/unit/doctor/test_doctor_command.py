@@ -13,7 +13,9 @@ from batchyard.cli.doctor import command
 from batchyard.doctor import facts_json
 from batchyard.doctor.facts import Environment, Facts, Job, Subject
 from batchyard.doctor.host.facts import HostFacts
-from batchyard.errors import BadInput
+from batchyard.doctor.kinds import BY_ID
+from batchyard.doctor.pages import page_of
+from batchyard.errors import BadInput, Surroundings
 
 NOW = 1_700_000_000_000
 
@@ -106,6 +108,30 @@ def test_a_hosts_facts_are_judged_by_both_commands(tmp_path: Path) -> None:
 def test_host_refuses_the_facts_of_a_job(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="no facts of a host"):
         run("host", "--from", str(saved_job(tmp_path)))
+
+
+@pytest.mark.parametrize("name", ["BY042", "by042", "42", "BY42"])
+def test_a_finding_is_explained_by_its_page(name: str) -> None:
+    code, text = run("explain", name)
+    assert code == 0 and text.startswith("# BY042: ") and "## What to do" in text
+
+
+def test_without_a_finding_all_are_listed() -> None:
+    _, text = run("explain")
+    assert [line.split()[0] for line in text.splitlines()] == list(BY_ID)
+
+
+@pytest.mark.parametrize("name", ["BY999", "nothing", "BY0420", "../42"])
+def test_a_finding_that_is_not_there_is_bad_input(name: str) -> None:
+    with pytest.raises(BadInput, match="no finding"):
+        run("explain", name)
+
+
+def test_pages_that_are_missing_are_said_to_be_so(tmp_path: Path) -> None:
+    with pytest.raises(Surroundings, match="BY042 is not here"):
+        page_of("BY042", (tmp_path,))
+    (tmp_path / "BY042.md").write_text("the page")
+    assert page_of("BY042", (tmp_path / "nowhere", tmp_path)) == "the page"
 
 
 def test_a_host_can_be_saved_and_judged_again(tmp_path: Path) -> None:

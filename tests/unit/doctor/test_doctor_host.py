@@ -13,7 +13,7 @@ import pytest
 from batchyard.doctor.facts import Missing
 from batchyard.doctor.host import deadlock, parse
 from batchyard.doctor.host.checks import judge
-from batchyard.doctor.host.facts import Agent, CloudInit, Docker, Gpu, Job, Metadata, Process, Unit
+from batchyard.doctor.host.facts import Agent, CloudInit, Docker, Gpu, Job, Metadata, NodeCheck, Process, Unit
 from batchyard.doctor.host.gather import gather
 from batchyard.doctor.host.machine import Output, ThisMachine
 
@@ -132,6 +132,29 @@ def test_a_healthy_gpu_node_is_gathered_and_found_healthy() -> None:
     report = judge(facts)
     assert [f.id for f in report.findings] == []
     assert [u.kind.id for u in report.unseen] == []
+
+
+def test_what_our_own_nodes_write_down_is_read() -> None:
+    machine = gpu_node()
+    assert gather(machine).node_check is None and gather(machine).node_log is None
+    verdict = {"ok": False, "stage": "docker", "reason": "Docker does not answer: no such socket", "time": "t"}
+    log = "".join(f"{i} batchyard: x\n" for i in range(100)) + "z batchyard: user data ends\n"
+    machine.files |= {"/var/lib/batchyard/gpu-check.json": json.dumps(verdict), "/var/log/batchyard-node.log": log}
+    facts = gather(machine)
+    assert facts.node_check == NodeCheck(False, "docker", "Docker does not answer: no such socket", "t")
+    assert facts.node_log is not None and len(facts.node_log) == 40  # type: ignore[arg-type]
+    (finding,) = judge(facts).findings
+    assert finding.id == "BY319" and "Docker does not answer: no such socket" in finding.evidence
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"ok": "yes"}', "denied"])
+def test_a_verdict_that_cannot_be_read_is_said_to_be_so(text: str) -> None:
+    machine = gpu_node()
+    machine.files["/var/lib/batchyard/gpu-check.json"] = text
+    report = judge(gather(machine))
+    (unseen,) = report.unseen
+    assert (unseen.kind.id, report.findings) == ("BY319", ())
+    assert ("run as root" if text == "denied" else "holds no verdict") in unseen.why
 
 
 def test_the_deadlock_of_a_booted_node_is_named() -> None:

@@ -11,8 +11,11 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError, NoCredentialsError
 
+from batchyard.bench.prices import listed
+from batchyard.cli.doctoring import PRICES_OF
 from batchyard.doctor import facts_json
-from batchyard.doctor.facts import Environment, Facts, Host, Instance, Job, Missing, Profile
+from batchyard.doctor.facts import Environment, Facts, Host, Instance, Job, Missing, Profile, Quota, SpotPrice
+from batchyard.doctor.gather.market import PriceList
 from batchyard.doctor.gather.subjects import MOST_CALLS, Gatherer, is_absent
 from batchyard.doctor.judge import judge
 
@@ -197,6 +200,7 @@ HEALTHY: dict[str, Any] = {
         ]
     },
     "get_service_quota": {"Quota": {"Value": 64.0, "QuotaName": "Running On-Demand G and VT instances"}},
+    "describe_spot_price_history": {"SpotPriceHistory": []},
     "describe_instance_types": {"InstanceTypes": []},
     "describe_spot_fleet_requests": {"SpotFleetRequestConfigs": []},
     "describe_tasks": {"tasks": [{"createdAt": datetime.fromtimestamp(NOW / 1000 - 120, UTC)}]},
@@ -313,7 +317,6 @@ DENIED = [
     ("describe_consumable_resource", "batch:DescribeConsumableResource", "BY044"),
     ("describe_launch_template_versions", "ec2:DescribeLaunchTemplateVersions", "BY101"),
     ("get_instance_profile", "iam:GetInstanceProfile", "BY035"),
-    ("list_roles", "iam:ListRoles", "BY041"),
     ("describe_auto_scaling_groups", "autoscaling:DescribeAutoScalingGroups", "BY026"),
     ("describe_scaling_activities", "autoscaling:DescribeScalingActivities", "BY027"),
     ("list_container_instances", "ecs:ListContainerInstances", "BY037"),
@@ -325,6 +328,8 @@ DENIED = [
     ("describe_network_acls", "ec2:DescribeNetworkAcls", "BY034"),
     ("describe_security_groups", "ec2:DescribeSecurityGroups", "BY033"),
     ("get_service_quota", "servicequotas:GetServiceQuota", "BY025"),
+    ("get_service_quota", "servicequotas:GetServiceQuota", "BY058"),
+    ("describe_instances", "ec2:DescribeInstances", "BY058"),
 ]
 
 
@@ -343,6 +348,18 @@ def test_who_may_not_look_at_the_job_could_not_look() -> None:
     report = judge(gather(aws))
     assert (report.exit_code, report.blind) == (2, "access denied (batch:DescribeJobs)")
     assert aws.made == ["describe_jobs"]
+
+
+def test_the_roles_of_spot_are_asked_for_where_no_spot_instance_shows_that_they_are_there() -> None:
+    aws = StandIn()
+    assert judge(gather(aws)).unseen == () and "list_roles" not in aws.made
+    empty = {"list_container_instances": {"containerInstanceArns": []}}
+    unseen = {u.kind.id: u for u in judge(gather(StandIn(empty, list_roles=denied)), 60).unseen}
+    assert (unseen["BY041"].why, unseen["BY041"].action) == ("access denied", "iam:ListRoles")
+    unsure = gather(StandIn({"list_roles": {"Roles": []}}, list_container_instances=denied))
+    assert "BY041" in [finding.id for finding in judge(unsure, 60).findings]
+    # AWS makes them at the first request: before a fleet had its time they may be missing.
+    assert "BY041" not in [finding.id for finding in judge(unsure).findings]
 
 
 def test_without_the_right_to_simulate_the_attached_policy_is_enough() -> None:
@@ -500,6 +517,11 @@ def test_an_instance_that_has_not_joined_is_asked_about() -> None:
         Instance("i-spot", "g5.xlarge", "z1", round(LAUNCHED.timestamp() * 1000)),
     )
     assert "BY038" in [finding.id for finding in judge(facts).findings]
+    # One that is not on the page may be on the next.
+    for instances in ([], late["Reservations"][0]["Instances"]):
+        answer = {"Reservations": [{"Instances": instances}], "NextToken": "more"}
+        unseen = {u.kind.id: u.why for u in judge(gather(StandIn({"describe_instances": answer}))).unseen}
+        assert ("more runs in this account" in unseen.get("BY038", "")) is (not instances)
 
 
 def test_a_launch_that_was_refused_is_found_and_old_ones_are_not() -> None:
@@ -558,6 +580,136 @@ def test_aws_is_asked_about_types_that_the_catalogue_does_not_know() -> None:
         u.kind.id: u.action for u in judge(gather(StandIn(with_types("g99"), describe_instance_types=denied))).unseen
     }
     assert unseen["BY017"] == "ec2:DescribeInstanceTypes"
+
+
+# -- quotas and prices -------------------------------------------------------------------------------------------
+
+
+def up(name: str, count: int, **more: Any) -> list[dict[str, Any]]:
+    return [{"InstanceId": f"i-{name}-{i}", "InstanceType": name, **more} for i in range(count)]
+
+
+def running(*instances: dict[str, Any], **more: Any) -> dict[str, Any]:
+    def answer(request: dict[str, Any]) -> dict[str, Any]:
+        names = {entry["Name"]: entry["Values"] for entry in request["Filters"]}
+        assert names == {"instance-type": ["g*", "vt*"], "instance-state-name": ["pending", "running"]}
+        return {"Reservations": [{"Instances": list(instances)}], **more}
+
+    return {"describe_instances": answer}
+
+
+def limits(on_demand: float, spot: float) -> dict[str, Any]:
+    values = {"L-DB2E81BA": on_demand, "L-3819A6DF": spot}
+    return {"get_service_quota": lambda request: {"Quota": {"Value": values[request["QuotaCode"]], "QuotaName": "G"}}}
+
+
+def test_what_is_in_use_of_each_quota_is_counted() -> None:
+    spot = {"InstanceLifecycle": "spot"}
+    aws = StandIn(
+        running(
+            *up("g5.xlarge", 3),
+            *up("g4dn.12xlarge", 1, **spot),
+            *up("g99.large", 1, CpuOptions={"CoreCount": 1, "ThreadsPerCore": 2}),
+            # of neither quota
+            *up("g5.48xlarge", 1, Placement={"Tenancy": "host"}),
+            *up("g5.48xlarge", 1, InstanceLifecycle="capacity-block"),
+        )
+        | limits(64, 100)
+    )
+    facts = gather(aws)
+    assert facts.quotas == (Quota("L-3819A6DF", 100, "G", 48), Quota("L-DB2E81BA", 64, "G", 14))
+    assert judge(facts, dwell_s=60).findings == ()
+
+
+def test_a_quota_that_is_used_up_and_one_that_allows_nothing_are_found() -> None:
+    facts = gather(StandIn(running(*up("g5.xlarge", 16)) | limits(64, 0)))
+    found = {(f.id, f.place): f.evidence[0] for f in judge(facts, dwell_s=60).findings}
+    assert found == {
+        (
+            "BY025",
+            "compute environment spot",
+        ): "quota L-3819A6DF G: 0 vCPUs; g5.xlarge needs 4",
+        (
+            "BY058",
+            "compute environment od",
+        ): "quota L-DB2E81BA G: 64 vCPUs, 64 in use, 4 of them by od; g5.xlarge needs 4",
+    }
+    # Before the fleet had its time, that others hold the quota is no finding; that it allows nothing is one.
+    assert [f.id for f in judge(facts).findings] == ["BY025"]
+
+
+def test_more_than_a_page_of_instances_is_at_least_so_much() -> None:
+    facts = gather(StandIn(running(*up("g5.xlarge", 2), NextToken="more") | limits(64, 64)))
+    unseen = {u.kind.id: u.why for u in judge(facts, dwell_s=60).unseen}
+    assert "more runs in this account" in unseen["BY058"]
+    facts = gather(StandIn(running(*up("g5.xlarge", 16), NextToken="more") | limits(64, 400)))
+    (found,) = judge(facts, dwell_s=60).findings
+    assert "at least 64 in use" in found.evidence[0]
+
+
+def bidding(percentage: int) -> dict[str, Any]:
+    answer = deepcopy(HEALTHY["describe_compute_environments"])
+    answer["computeEnvironments"][1]["computeResources"]["bidPercentage"] = percentage
+    return {"describe_compute_environments": answer}
+
+
+def sold(*prices: tuple[str, str, str, int]) -> dict[str, Any]:
+    keys = ("InstanceType", "AvailabilityZone", "SpotPrice")
+    history = [
+        dict(zip(keys, rest, strict=True)) | {"Timestamp": datetime.fromtimestamp(age, UTC)} for *rest, age in prices
+    ]
+    return {"describe_spot_price_history": {"SpotPriceHistory": history}}
+
+
+PRICES = PriceList({"g5.xlarge": 1.0, "g6.xlarge": 0.8}, "eu-west-1")
+
+
+def gather_with_prices(aws: StandIn, prices: PriceList = PRICES) -> Facts:
+    return Gatherer(aws, lambda: NOW, MOST_CALLS, prices).job("j")  # type: ignore[arg-type]
+
+
+def test_spot_prices_are_asked_for_where_somebody_bids_less_than_on_demand() -> None:
+    for percentage, count in ((100, 0), (70, 1)):
+        aws = StandIn(bidding(percentage))
+        gather_with_prices(aws)
+        assert aws.made.count("describe_spot_price_history") == count
+        assert len(aws.made) <= MOST_CALLS
+
+
+def test_a_bid_under_every_price_of_now_is_found() -> None:
+    old, new = ("g5.xlarge", "z1", "0.30", 100), ("g5.xlarge", "z1", "0.75", 200)
+    aws = StandIn(bidding(70) | sold(new, old, ("g6.xlarge", "z1", "0.64", 200)))
+    facts = gather_with_prices(aws)
+    assert facts.spot_prices == (SpotPrice("g5.xlarge", "z1", 0.75, 1.0), SpotPrice("g6.xlarge", "z1", 0.64, 0.8))
+    (found,) = judge(facts, dwell_s=60).findings
+    assert found.id == "BY028" and "bids $0.7000" in found.evidence[1] and "$0.7500 now" in found.evidence[1]
+    cheap = StandIn(bidding(70) | sold(new, ("g6.xlarge", "z1", "0.50", 200)))
+    assert judge(gather_with_prices(cheap), dwell_s=60).findings == ()
+
+
+def test_a_price_that_cannot_be_compared_is_said_to_be_so() -> None:
+    dear = sold(("g5.xlarge", "z1", "0.75", 1), ("g6.xlarge", "z1", "0.60", 1))
+
+    def unseen(aws: StandIn, prices: PriceList = PRICES) -> tuple[str, str]:
+        report = judge(gather_with_prices(aws, prices), dwell_s=60)
+        assert report.findings == ()
+        (found,) = [u for u in report.unseen if u.kind.id == "BY028"]
+        return found.why, found.action
+
+    denied_prices = StandIn(bidding(70), describe_spot_price_history=denied)
+    assert unseen(denied_prices) == ("access denied", "ec2:DescribeSpotPriceHistory")
+    assert (
+        "g6.xlarge is not in the built-in list" in unseen(StandIn(bidding(70) | dear), PriceList({"g5.xlarge": 1.0}))[0]
+    )
+    elsewhere = PriceList(PRICES.usd_h, "us-east-1")
+    assert "are those of us-east-1" in unseen(StandIn(bidding(70) | dear), elsewhere)[0]
+    # Where it would be too low anywhere it is a finding.
+    (found,) = judge(gather_with_prices(StandIn(bidding(30) | dear), elsewhere), dwell_s=60).findings
+    assert found.id == "BY028" and "by the list of us-east-1" in found.evidence[1]
+
+
+def test_the_built_in_list_of_prices_is_of_the_region_that_is_said() -> None:
+    assert f", {PRICES_OF}," in listed().source
 
 
 def test_a_spot_fleet_is_known_by_the_cluster_in_its_user_data() -> None:

@@ -13,6 +13,10 @@ from batchyard.doctor.facts import Ending, Facts, Job, known
 from batchyard.doctor.finding import Finding, Kind
 from batchyard.doctor.kinds import KINDS
 
+#: what an ending says that is not its own cause: a dependency (BY001), or children that are told of one by one
+_SAID_ELSEWHERE = ("Dependent Job failed", "Array Child Job failed")
+#: what the command said helps with these
+_READ_THE_LOG = (KINDS[60], KINDS[72], KINDS[62], KINDS[65])
 SIGNALS = {132: "SIGILL", 134: "SIGABRT", 135: "SIGBUS", 137: "SIGKILL", 139: "SIGSEGV", 143: "SIGTERM"}
 
 
@@ -109,8 +113,14 @@ CAUSES = (
         KINDS[60],
         lambda e: e.exit_code not in (None, 0),
         "the command itself failed",
-        ("aws logs tail /aws/batch/job --since 1h   # what it said",),
+        (),
     ),
+)
+_UNKNOWN = Cause(
+    KINDS[73],
+    lambda _: True,
+    "the job failed, for a reason that the doctor does not know",
+    ("aws batch describe-jobs --jobs JOB_ID   # all that AWS Batch says of it",),
 )
 
 
@@ -121,12 +131,16 @@ def endings(facts: Facts, setting: Setting) -> Found:
         return None
     groups = known(job.endings) or (Ending(None, job.status_reason),)
     looked_at = sum(ending.count for ending in groups)
-    explained = [(ending, _cause(ending)) for ending in groups]
+    explained = [(ending, _cause(job, ending)) for ending in groups]
     return [_finding(job, ending, cause, looked_at) for ending, cause in explained if cause]
 
 
-def _cause(ending: Ending) -> Cause | None:
-    return next((cause for cause in CAUSES if cause.is_it(ending)), None)
+def _cause(job: Job, ending: Ending) -> Cause | None:
+    """None where another finding says it, or whoever stopped the job knows."""
+    found = next((cause for cause in CAUSES if cause.is_it(ending)), None)
+    if found or job.is_stopped or job.status != "FAILED":
+        return found
+    return None if ending.status_reason in _SAID_ELSEWHERE else _UNKNOWN
 
 
 def _finding(job: Job, ending: Ending, cause: Cause, looked_at: int) -> Finding:
@@ -143,10 +157,19 @@ def _finding(job: Job, ending: Ending, cause: Cause, looked_at: int) -> Finding:
     if job.failed > looked_at:
         what.append(f"{looked_at:,} of the {job.failed:,} that failed were looked at")
     texts = [text for text in (ending.status_reason, ending.reason) if text]
-    return Finding(
-        cause.kind,
-        cause.sentence,
-        (", ".join(what), *texts),
-        cause.remedy,
-        f"job {ending.example or job.job_id}",
-    )
+    place = ending.example or job.job_id
+    remedy = [line.replace("JOB_ID", place) for line in cause.remedy]
+    if cause.kind in _READ_THE_LOG:
+        remedy.append(_log(job, ending, place))
+    if ending.exit_code == 137 and cause.kind is KINDS[60]:
+        remedy.append("SIGKILL is often the kernel's, for memory: batchyard doctor explain BY062")
+    return Finding(cause.kind, cause.sentence, (", ".join(what), *texts), tuple(remedy), f"job {place}")
+
+
+def _log(job: Job, ending: Ending, job_id: str) -> str:
+    """ListJobs, which tells of an array's children, does not know their streams."""
+    if ending.log_stream:
+        where = f"--log-group-name {job.log_group} --log-stream-name {ending.log_stream}"
+        return f"aws logs get-log-events {where} --query 'events[].message' --output text   # what it said"
+    query = "--query 'jobs[].attempts[].container.logStreamName' --output text"
+    return f"aws batch describe-jobs --jobs {job_id} {query}   # the stream of its log in {job.log_group}"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from batchyard.batch.hosts import RESERVED_MIB, registered_mib
 from batchyard.doctor import catalogue
 from batchyard.doctor.checks.common import (
     Found,
@@ -20,7 +21,7 @@ from batchyard.doctor.checks.common import (
     update_resources,
     waiting_job,
 )
-from batchyard.doctor.facts import CannotSee, Environment, Facts, InstanceType, Job, Missing
+from batchyard.doctor.facts import CannotSee, Environment, Facts, InstanceType, Job, Missing, Quota
 from batchyard.doctor.finding import Finding, Kind
 from batchyard.doctor.kinds import KINDS
 from batchyard.units import show_memory
@@ -39,7 +40,7 @@ class Candidate:
     @property
     def memory_mib(self) -> int:
         """What such a host registered, else the estimate."""
-        return self.registered_mib or catalogue.registered_mib(self.type.memory_mib)
+        return self.registered_mib or registered_mib(self.type.memory_mib, self.type.name)
 
     @property
     def registered_mib(self) -> int:
@@ -121,14 +122,14 @@ def _short(kind: Kind, job: Job, asked: str, most: str, left: list[Candidate]) -
         kind,
         f"no instance type of the queue is large enough: the job asks for {asked}",
         (f"asks {asked}; {most}", f"types: {names}"),
-        (update_resources(left[0].environment, "instanceTypes=TYPE"), "or ask for less"),
+        (_with_larger(job, left[0].environment), "or ask for less"),
         _place(job),
     )
 
 
 def _no_memory(job: Job, most: Candidate, left: list[Candidate]) -> Finding:
     asked = f"{job.memory_mib:,} MiB ({show_memory(job.memory_mib)})"
-    is_sure = bool(most.registered_mib) or job.memory_mib > most.type.memory_mib - catalogue.RESERVED_MIB
+    is_sure = bool(most.registered_mib) or job.memory_mib > most.type.memory_mib - RESERVED_MIB
     is_nominal = job.memory_mib <= most.type.memory_mib
     why = "; a host never registers all the memory it is sold with" if is_nominal else ""
     return Finding(
@@ -137,11 +138,22 @@ def _no_memory(job: Job, most: Candidate, left: list[Candidate]) -> Finding:
         (f"asks {asked}; {most.memory_text}", f"its nominal size is {most.type.memory_mib:,} MiB"),
         (
             f"ask for at most {int(most.type.memory_mib * 0.9):,} MiB (90 %) to fit {most.type.name}",
-            update_resources(most.environment, "instanceTypes=TYPE   # one with more memory"),
+            _with_larger(job, most.environment),
         ),
         _place(job),
         likelihood=-1 if is_sure else 70,
     )
+
+
+def _with_larger(job: Job, environment: Environment) -> str:
+    """The command that adds the smallest type that would do, of a family that the environment has; else any."""
+    families = {catalogue.family_of(name) for name in environment.instance_types}
+    these = [t for t in catalogue.TYPES.values() if catalogue.family_of(t.name) in families and ".metal" not in t.name]
+    would_do = [c.type for c in fitting(job, [Candidate(environment, t) for t in these])]
+    if not would_do:
+        return update_resources(environment, "instanceTypes=TYPE   # one that is large enough")
+    larger = min(would_do, key=lambda t: (t.vcpus, t.memory_mib)).name
+    return update_resources(environment, f"instanceTypes={','.join((*environment.instance_types, larger))}")
 
 
 def _no_room(smallest: Candidate) -> Finding:
@@ -219,6 +231,11 @@ def where(facts: Facts) -> tuple[str, ...]:
         quota = quotas.get(catalogue.quota_code(fit[0], environment.is_spot))
         parts = [f"{_place(facts.job)} fits {environment.name}: {named(fit)}"]
         parts += [f"in {', '.join(offered)}"] if offered else []
-        parts += [f"quota {quota.vcpus:g} vCPUs"] if quota else []
+        parts += [_quota_text(quota)] if quota else []
         found.append("; ".join(parts))
     return tuple(found)
+
+
+def _quota_text(quota: Quota) -> str:
+    used = "" if isinstance(quota.used_vcpus, Missing) else f", {quota.used_vcpus:g} in use"
+    return f"quota {quota.vcpus:g} vCPUs{used}"

@@ -1,23 +1,9 @@
-"""What keeps instances from being launched: quotas, capacity, prices, keys, launch templates. Pure."""
+"""Launches that AWS refused, by what it said: quotas, capacity, prices, keys, launch templates. Pure."""
 
 from __future__ import annotations
 
-from batchyard.doctor import catalogue
-from batchyard.doctor.checks import hardware
-from batchyard.doctor.checks.common import (
-    Found,
-    Setting,
-    each,
-    hosted,
-    is_over,
-    job_of,
-    named,
-    types_of,
-    update_resources,
-    waiting_job,
-)
-from batchyard.doctor.checks.fit import Candidate, fitting
-from batchyard.doctor.facts import CannotSee, Environment, Facts, Missing, known
+from batchyard.doctor.checks.common import Found, Setting, each, hosted, is_over, named, waiting_job
+from batchyard.doctor.facts import Environment, Facts, known
 from batchyard.doctor.finding import Finding, Kind
 from batchyard.doctor.kinds import KINDS
 
@@ -44,46 +30,6 @@ _CLASH_WORDS = (
 )
 
 
-def quota(facts: Facts, setting: Setting) -> Found:
-    """The smallest instance that would do must fit under the quota, with what runs already."""
-    if is_over(facts) or not hosted(facts):
-        return None
-    quotas = {q.code: q for q in known(facts.quotas)}
-
-    def look(environment: Environment) -> list[Finding]:
-        smallest = _smallest(facts, environment)
-        if smallest is None:
-            return []
-        code = catalogue.quota_code(smallest.type.name, environment.is_spot)
-        limit = quotas.get(code)
-        if limit is None:
-            raise CannotSee(Missing(f"the quota {code} was not read", "servicequotas:GetServiceQuota"))
-        free = limit.vcpus - (limit.used_vcpus or 0)
-        if free >= smallest.type.vcpus:
-            return []
-        used = "" if limit.used_vcpus is None else f", {limit.used_vcpus:g} in use"
-        return [
-            Finding(
-                KINDS[25],
-                f"the EC2 quota leaves no room for one {smallest.type.name}",
-                (f"quota {code} {limit.name}: {limit.vcpus:g} vCPUs{used}; needs {smallest.type.vcpus}",),
-                (
-                    f"aws service-quotas request-service-quota-increase --service-code ec2 --quota-code {code} "
-                    f"--desired-value {max(smallest.type.vcpus, environment.max_vcpus)}",
-                ),
-                f"compute environment {environment.name}",
-            )
-        ]
-
-    return each(hosted(facts), look)
-
-
-def _smallest(facts: Facts, environment: Environment) -> Candidate | None:
-    these = [Candidate(environment, t) for t in types_of(environment, facts)]
-    job = job_of(facts)
-    return min(fitting(job, these) if job else these, key=lambda c: c.type.vcpus, default=None)
-
-
 def refused_for_quota(facts: Facts, setting: Setting) -> Found:
     remedy = (
         "aws service-quotas list-service-quotas --service-code ec2 --query \"Quotas[?contains(QuotaName,'Running')]\"",
@@ -107,38 +53,9 @@ def no_capacity(facts: Facts, setting: Setting) -> Found:
     return found
 
 
-def price(facts: Facts, setting: Setting) -> Found:
-    """A bid that is low, was refused, or is under every price of the day."""
-    spot = [] if is_over(facts) else [e for e in hosted(facts) if e.is_spot]
-    if not spot:
-        return None
+def refused_for_price(facts: Facts) -> Found:
     remedy = ("leave bidPercentage out: then the On-Demand price is the limit",)
-    refused = _by_words(facts, _PRICE_WORDS, KINDS[28], "Spot launches are refused: the bid is too low", remedy)
-    return refused or each(spot, lambda e: _under_all_prices(facts, e) or hardware.low_bid(e))
-
-
-def _under_all_prices(facts: Facts, environment: Environment) -> list[Finding]:
-    bid = environment.bid_percentage
-    if bid is None or isinstance(facts.spot_prices, Missing):
-        return []
-    names = {t.name for t in types_of(environment, facts)}
-    shares = [
-        (100 * p.usd_per_hour / p.on_demand_usd_per_hour, p)
-        for p in facts.spot_prices
-        if p.type in names and p.on_demand_usd_per_hour > 0
-    ]
-    if not shares or min(share for share, _ in shares) <= bid:
-        return []
-    lowest, where = min(shares, key=lambda item: item[0])
-    return [
-        Finding(
-            KINDS[28],
-            f"every Spot price is above what {environment.name} bids",
-            (f"bids {bid} % of On-Demand; the lowest price is {lowest:.0f} % ({where.type} in {where.zone})",),
-            (update_resources(environment, "bidPercentage=100"),),
-            f"compute environment {environment.name}",
-        )
-    ]
+    return _by_words(facts, _PRICE_WORDS, KINDS[28], "Spot launches are refused: the bid is too low", remedy)
 
 
 def keys(facts: Facts, setting: Setting) -> Found:

@@ -9,6 +9,18 @@ from batchyard.doctor.kinds import KINDS
 from batchyard.units import show_duration
 
 DEPENDENT_FAILED = "Dependent Job failed"
+#: how AWS's reasons for blocked jobs begin
+_BLOCKED = ("MISCONFIGURATION:", "CAPACITY:", "ACTION_REQUIRED")
+_INVALID = "ACTION_REQUIRED"
+#: those that other checks have words for
+_EXPLAINED = (
+    "CAPACITY:INSUFFICIENT_INSTANCE_CAPACITY",
+    "MISCONFIGURATION:COMPUTE_ENVIRONMENT_MAX_RESOURCE",
+    "MISCONFIGURATION:JOB_RESOURCE_REQUIREMENT",
+    "MISCONFIGURATION:EC2_INSTANCE_CONFIGURATION_UNSUPPORTED",
+    "MISCONFIGURATION:SERVICE_ROLE_PERMISSIONS",
+)
+_AWS_SAYS = "AWS calls the job blocked, and says why in words of its own"
 
 
 def dependencies(facts: Facts, setting: Setting) -> Found:
@@ -74,6 +86,31 @@ def undetermined(facts: Facts, setting: Setting) -> Found:
             "AWS calls the job blocked and does not know why; the other findings, if any, are the reason",
             (job.status_reason,),
             (f"batchyard doctor job {job.job_id} --all   # what was found right, and what could not be seen",),
+            f"job {job.job_id}",
+        )
+    ]
+
+
+def blocked(facts: Facts, setting: Setting) -> Found:
+    """What AWS says of a blocked job, where no other check has words for it."""
+    job = waiting_job(facts)
+    if job is None or job.status != "RUNNABLE":
+        return None
+    if not job.status_reason.startswith(_BLOCKED) or job.status_reason.startswith(_EXPLAINED):
+        return []
+    these = facts.environments if isinstance(facts.environments, tuple) else ()
+    if job.status_reason.startswith(_INVALID) and any(e.status == "INVALID" or e.state == "DISABLED" for e in these):
+        return []  # what is wrong with the environment is a finding of its own
+    is_invalid = job.status_reason.startswith(_INVALID)
+    cause = "AWS calls the job blocked: a compute environment of its queue is invalid" if is_invalid else _AWS_SAYS
+    names = " ".join(e.name for e in these) or "NAME"
+    query = "--query 'computeEnvironments[].[computeEnvironmentName,status,statusReason]'"
+    return [
+        Finding(
+            KINDS[59],
+            cause,
+            (job.status_reason,),
+            (f"aws batch describe-compute-environments --compute-environments {names} {query}",),
             f"job {job.job_id}",
         )
     ]

@@ -10,6 +10,7 @@ from batchyard.doctor.kinds import KINDS
 SPOT_ROLE = "AWSServiceRoleForEC2Spot"
 FLEET_ROLE = "AWSServiceRoleForEC2SpotFleet"
 TAGGING_POLICY = "arn:aws:iam::aws:policy/service-role/AmazonEC2SpotFleetTaggingRole"
+_NO_ROLE_WORDS = ("servicelinkedrolecreationnotpermitted", "service-linked role for ec2 spot")
 _WEAK_ROLE = "MISCONFIGURATION:SERVICE_ROLE_PERMISSIONS"
 
 
@@ -18,10 +19,21 @@ def uses_fleet(environment: Environment) -> bool:
     return environment.is_spot and not environment.is_fargate and environment.strategy in ("", "BEST_FIT")
 
 
+def needs_roles(environment: Environment) -> bool:
+    """Whether it is worth asking for the roles of Spot: where it has hosts, they must be there."""
+    return environment.is_spot and not (isinstance(environment.hosts, tuple) and environment.hosts)
+
+
 def linked_roles(facts: Facts, setting: Setting) -> Found:
+    """AWS makes them at the first request, if it may: that they are not there yet is wrong only where a job waits, or
+    where a launch has failed for it."""
     spot = [] if is_over(facts) else [e for e in hosted(facts) if e.is_spot]
     if not spot:
         return None
+    job = waiting_job(facts)
+    is_stuck = job is not None and job.status == "RUNNABLE" and not setting.is_early
+    if not any(map(needs_roles, spot)) or not (is_stuck or any(map(_was_refused, spot))):
+        return []
     there = known(facts.linked_roles)
     needed = [SPOT_ROLE, *([FLEET_ROLE] if any(map(uses_fleet, spot)) else [])]
     services = {SPOT_ROLE: "spot.amazonaws.com", FLEET_ROLE: "spotfleet.amazonaws.com"}
@@ -36,6 +48,11 @@ def linked_roles(facts: Facts, setting: Setting) -> Found:
         for role in needed
         if role not in there
     ]
+
+
+def _was_refused(environment: Environment) -> bool:
+    failures = environment.failures if isinstance(environment.failures, tuple) else ()
+    return any(words in failure.message.lower() for failure in failures for words in _NO_ROLE_WORDS)
 
 
 def fleet_role(facts: Facts, setting: Setting) -> Found:

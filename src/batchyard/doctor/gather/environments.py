@@ -14,10 +14,11 @@ from batchyard.aws.ecs import Ecs
 from batchyard.aws.iam import Iam
 from batchyard.doctor.checks.joining import ECS_POLICY
 from batchyard.doctor.checks.roles import TAGGING_POLICY, uses_fleet
-from batchyard.doctor.facts import Activity, Environment, FleetRole, Host, Instance, Missing, Profile
+from batchyard.doctor.facts import Activity, Environment, FleetRole, Host, Missing, Profile
 from batchyard.doctor.gather import environment_shapes as shapes
 from batchyard.doctor.gather.asking import Asker
 from batchyard.doctor.gather.job_shapes import bare
+from batchyard.doctor.gather.market import Running
 
 #: what the agent does from its first minute on
 AGENT_ACTIONS = (
@@ -178,20 +179,34 @@ def _with_groups(asker: Asker, environment: Environment, groups: list[Any] | Mis
     return replace(
         environment,
         failures=missing if missing and not failures else tuple(failures),
-        instances=_instances(asker, environment, groups, names),
+        instances=tuple(shapes.instance_of(one) for group in groups for one in group.get("Instances", ())),
     )
 
 
-def _instances(
-    asker: Asker, environment: Environment, groups: list[Any], names: Sequence[str]
-) -> tuple[Instance, ...] | Missing:
-    """Since when they are up matters only where one has not joined."""
-    listed = tuple(shapes.instance_of(one) for group in groups for one in group.get("Instances", ()))
+def has_strangers(environment: Environment) -> bool:
+    """Whether instances of its groups are not in its cluster."""
+    return bool(_strangers(environment))
+
+
+def _strangers(environment: Environment) -> set[str]:
     joined = {host.instance_id for host in environment.hosts} if isinstance(environment.hosts, tuple) else set()
-    if all(instance.id in joined for instance in listed):
-        return listed
-    found = asker.ask("ec2:DescribeInstances", lambda: Ec2(asker.door).instances(names))
-    return found if isinstance(found, Missing) else tuple(map(shapes.instance_of, found))
+    listed = environment.instances if isinstance(environment.instances, tuple) else ()
+    return {instance.id for instance in listed} - joined
+
+
+def with_launch_times(these: Sequence[Environment], up: Running | Missing) -> tuple[Environment, ...]:
+    """Since when they are up matters only where one has not joined; a group does not say."""
+    return tuple(_with_launch_times(e, up) if has_strangers(e) else e for e in these)
+
+
+def _with_launch_times(environment: Environment, up: Running | Missing) -> Environment:
+    if isinstance(up, Missing):
+        return replace(environment, instances=up)
+    seen = {document["InstanceId"]: shapes.instance_of(document) for document in up.instances}
+    if up.is_part and _strangers(environment) - set(seen):
+        return replace(environment, instances=Missing("more runs in this account than one page lists"))
+    listed = environment.instances if isinstance(environment.instances, tuple) else ()
+    return replace(environment, instances=tuple(seen.get(instance.id, instance) for instance in listed))
 
 
 # -- Spot Fleets -------------------------------------------------------------------------------------------------

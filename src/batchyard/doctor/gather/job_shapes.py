@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from batchyard.doctor.facts import Dependency, Ending, Job, Missing, Wanted
@@ -62,6 +63,8 @@ def job_of(
         depends_on=_dependencies(detail, others),
         endings=_endings_of_children(detail, failed) if size else _endings(detail),
         failed=int(counts.get("FAILED", 0)),
+        is_stopped=_is_stopped(detail),
+        log_group=container.get("logConfiguration", {}).get("options", {}).get("awslogs-group", "/aws/batch/job"),
         consumables=_consumables(detail),
         share=detail.get("shareIdentifier", ""),
     )
@@ -167,7 +170,8 @@ def _is_stopped(document: Mapping[str, Any]) -> bool:
 
 
 def _ending(outer: Mapping[str, Any], container: Mapping[str, Any], job_id: str) -> Ending:
-    return Ending(container.get("exitCode"), outer.get("statusReason", ""), container.get("reason", ""), 1, job_id)
+    reasons = outer.get("statusReason", ""), container.get("reason", "")
+    return Ending(container.get("exitCode"), *reasons, 1, job_id, container.get("logStreamName", ""))
 
 
 def grouped(endings: Iterable[Ending]) -> tuple[Ending, ...]:
@@ -176,8 +180,5 @@ def grouped(endings: Iterable[Ending]) -> tuple[Ending, ...]:
     for ending in endings:
         texts = (_INSTANCE.sub("i-", text) for text in (ending.status_reason, ending.reason))
         groups.setdefault((ending.exit_code, *texts), []).append(ending)  # type: ignore[arg-type]
-    merged = [
-        Ending(some[0].exit_code, some[0].status_reason, some[0].reason, len(some), some[0].example)
-        for some in groups.values()
-    ]
+    merged = [replace(some[0], count=len(some)) for some in groups.values()]
     return tuple(sorted(merged, key=lambda ending: -ending.count))

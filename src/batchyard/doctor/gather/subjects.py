@@ -25,6 +25,7 @@ from batchyard.doctor.gather import environments, queue_shapes, surroundings
 from batchyard.doctor.gather.asking import Asker
 from batchyard.doctor.gather.batch_calls import BatchCalls
 from batchyard.doctor.gather.job_shapes import bare, job_id_of, job_of, state_of
+from batchyard.doctor.gather.market import PriceList
 
 #: for a job, whatever its size
 MOST_CALLS = 25
@@ -35,12 +36,15 @@ _NO_ENVIRONMENT = "AWS Batch has no compute environment"
 
 
 class Gatherer:
-    """``now_ms``: a clock. A gatherer is for one examination."""
+    """``now_ms``: a clock; ``prices``: On-Demand prices, for bids. A gatherer is for one examination."""
 
-    def __init__(self, door: Door, now_ms: Callable[[], int], most_calls: int = MOST_CALLS) -> None:
+    def __init__(
+        self, door: Door, now_ms: Callable[[], int], most_calls: int = MOST_CALLS, prices: PriceList | None = None
+    ) -> None:
         self.asker = Asker(door, most_calls)
         self._batch = BatchCalls(door)
         self._now_ms = now_ms
+        self._prices = prices or PriceList()
 
     # -- subjects ------------------------------------------------------------------------------------------------
 
@@ -148,8 +152,10 @@ class Gatherer:
             return documents, surroundings.Surroundings()
         by_name = {document["computeEnvironmentName"]: document for document in documents}
         in_order = [by_name[bare(name)] for name in names if bare(name) in by_name]
-        these = environments.complete(self.asker, in_order, self._now_ms())
-        return these, surroundings.gathered(self.asker, these)
+        now_ms = self._now_ms()
+        these = environments.complete(self.asker, in_order, now_ms)
+        around, up = surroundings.gathered(self.asker, these, self._prices, self._batch.region, now_ms)
+        return environments.with_launch_times(these, up), around
 
     def _snapshot(self, queue: str) -> Any | Missing:
         return self.asker.ask("batch:GetJobQueueSnapshot", lambda: self._batch.snapshot(queue))

@@ -1,16 +1,15 @@
-"""Asks for what environments stand in: the network, instance types and where they are offered, quotas, Spot's roles."""
+"""Asks for what environments stand in: the network, instance types and where they are offered, Spot's roles."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from batchyard.aws.ec2 import Ec2
 from batchyard.aws.iam import Iam
-from batchyard.aws.quotas import Quotas
 from batchyard.doctor import catalogue
+from batchyard.doctor.checks.roles import needs_roles
 from batchyard.doctor.facts import (
     NOT_GATHERED,
     Endpoint,
@@ -20,14 +19,13 @@ from batchyard.doctor.facts import (
     Offering,
     Quota,
     SecurityGroup,
+    SpotPrice,
     Subnet,
 )
+from batchyard.doctor.gather import market
 from batchyard.doctor.gather import network_shapes as shapes
 from batchyard.doctor.gather.asking import Asker
-
-#: a queue with more kinds of instances than that has other troubles
-_MOST_QUOTAS = 3
-_MIB = 2**20
+from batchyard.doctor.gather.environments import has_strangers
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,25 +39,38 @@ class Surroundings:
     offerings: tuple[Offering, ...] | Missing = NOT_GATHERED
     quotas: tuple[Quota, ...] | Missing = NOT_GATHERED
     linked_roles: tuple[str, ...] | Missing = NOT_GATHERED
+    spot_prices: tuple[SpotPrice, ...] | Missing = NOT_GATHERED
 
 
-def gathered(asker: Asker, environments: Sequence[Environment]) -> Surroundings:
+def gathered(
+    asker: Asker, environments: Sequence[Environment], listed: market.PriceList, region: str, now_ms: int
+) -> tuple[Surroundings, market.Running | Missing]:
+    """And what is up in the account, which says since when."""
     managed = [e for e in environments if e.is_managed]
     hosted = [e for e in managed if not e.is_fargate]
     if not managed:
-        return Surroundings()
+        return Surroundings(), NOT_GATHERED
     groups = list(dict.fromkeys(group for e in managed for group in e.security_groups))
     subnets = _subnets(asker, managed)
+    endpoints = _endpoints(asker, subnets, has_fargate=len(hosted) < len(managed))
+    security_groups = _security_groups(asker, groups)
     types = _types(asker, hosted)
-    return Surroundings(
+    offerings = _offerings(asker, hosted, types)
+    codes = market.quota_codes(hosted, types)
+    limits = market.limits(asker, codes)
+    wants_running = isinstance(limits, tuple) or any(map(has_strangers, hosted))
+    running = market.running(asker, codes) if codes and wants_running else NOT_GATHERED
+    around = Surroundings(
         subnets,
-        _endpoints(asker, subnets, has_fargate=len(hosted) < len(managed)),
-        _security_groups(asker, groups),
+        endpoints,
+        security_groups,
         types,
-        _offerings(asker, hosted, types),
-        _quotas(asker, hosted, types),
-        _linked_roles(asker, hosted),
+        offerings,
+        market.with_use(limits, running, types),
+        spot_prices=market.spot_prices(asker, hosted, types, listed, region, now_ms),
+        linked_roles=_linked_roles(asker, hosted),
     )
+    return around, running
 
 
 # -- the network -------------------------------------------------------------------------------------------------
@@ -151,26 +162,12 @@ def _offerings(
     return tuple(Offering(document["InstanceType"], document["Location"]) for document in found)
 
 
-# -- quotas and roles --------------------------------------------------------------------------------------------
-
-
-def _quotas(
-    asker: Asker, environments: Sequence[Environment], types: tuple[InstanceType, ...] | Missing
-) -> tuple[Quota, ...] | Missing:
-    codes = [catalogue.quota_code(t.name, e.is_spot) for e in environments for t in _expanded(e, types)]
-    found: list[Quota] = []
-    missing: Missing = NOT_GATHERED
-    for code in list(dict.fromkeys(codes))[:_MOST_QUOTAS]:
-        document = asker.ask("servicequotas:GetServiceQuota", partial(Quotas(asker.door).ec2, code))
-        if isinstance(document, Missing):
-            missing = document
-        else:
-            found.append(Quota(code, float(document["Value"]), document.get("QuotaName", "")))
-    return tuple(found) or missing
+# -- roles -------------------------------------------------------------------------------------------------------
 
 
 def _linked_roles(asker: Asker, environments: Sequence[Environment]) -> tuple[str, ...] | Missing:
-    if not any(e.is_spot for e in environments):
+    """They are there where Spot instances are."""
+    if not any(map(needs_roles, environments)):
         return NOT_GATHERED
     found = asker.ask("iam:ListRoles", Iam(asker.door).service_linked_roles)
     return found if isinstance(found, Missing) else tuple(found)

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from batchyard.doctor import catalogue
 from batchyard.doctor.facts import CannotSee, Missing, known
 from batchyard.doctor.finding import Finding, Kind, Report, Unseen, in_order
-from batchyard.doctor.host import deadlock
-from batchyard.doctor.host.facts import Disk, Docker, HostFacts, Metadata, Unit
+from batchyard.doctor.host import deadlock, node
+from batchyard.doctor.host.facts import Disk, Docker, HostFacts, Metadata, NodeCheck, Unit
 from batchyard.doctor.host.parse import setting
 from batchyard.doctor.kinds import KINDS
 from batchyard.units import show_duration, show_memory
@@ -109,7 +109,9 @@ def cloud_init(facts: HostFacts, kind: Kind) -> Found:
 
 
 def failed_units(facts: HostFacts, kind: Kind) -> Found:
-    failed = [unit.name for unit in known(facts.units) if unit.active == "failed"]
+    # That a node of ours failed its own check is said with the reason, by that finding.
+    said = node.CHECK_UNIT if isinstance(facts.node_check, NodeCheck) else ""
+    failed = [unit.name for unit in known(facts.units) if unit.active == "failed" and unit.name != said]
     return [
         Finding(
             kind,
@@ -371,4 +373,6 @@ CHECKS: tuple[tuple[Kind, Callable[[HostFacts, Kind], Found]], ...] = (
     (KINDS[316], fabric_manager),
     (KINDS[317], failed_units),
     (KINDS[318], gpu_errors),
+    (KINDS[319], node.gpu_check),
+    (KINDS[320], node.user_data),
 )

@@ -85,6 +85,17 @@ class Metadata:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeCheck:
+    """What the check of a node of ours found, before ECS may start."""
+
+    is_ok: bool
+    #: where it stopped: user-data, driver, docker, image, container
+    stage: str = ""
+    reason: str = ""
+    time: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class ContainerRun:
     """`nvidia-smi -L` in a container."""
 
@@ -122,4 +133,8 @@ class HostFacts:
     metadata: Metadata | Missing = NOT_GATHERED
     #: lines of the kernel's log in which the GPU driver complains
     gpu_errors: tuple[str, ...] | Missing = NOT_GATHERED
+    #: what our own nodes write down; None where there is no such file
+    node_check: NodeCheck | Missing | None = None
+    #: the last lines
+    node_log: tuple[str, ...] | Missing | None = None
     container: ContainerRun | None = None

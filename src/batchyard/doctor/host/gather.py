@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from batchyard.doctor.facts import Missing
-from batchyard.doctor.host import parse
+from batchyard.doctor.host import node, parse
 from batchyard.doctor.host.facts import (
     Agent,
     CloudInit,
@@ -17,6 +17,7 @@ from batchyard.doctor.host.facts import (
     HostFacts,
     Job,
     Metadata,
+    NodeCheck,
     Process,
     Unit,
 )
@@ -33,6 +34,7 @@ UNITS = (
     "nvidia-kmod-load.service",
     "nvidia-persistenced.service",
     "nvidia-fabricmanager.service",
+    node.CHECK_UNIT,
 )
 NVIDIA_VENDOR = "0x10de"
 MIB = 2**20
@@ -67,6 +69,8 @@ def gather(
         is_clock_synchronized=_clock(machine),
         metadata=_metadata(machine, metadata_url),
         gpu_errors=_gpu_errors(machine),
+        node_check=_node_check(machine),
+        node_log=_node_log(machine),
         container=_container(machine, gpu_container) if gpu_container else None,
     )
 
@@ -182,6 +186,16 @@ def _metadata(machine: Machine, url: str) -> Metadata | Missing:
 
 def _gpu_errors(machine: Machine) -> tuple[str, ...] | Missing:
     return _answer(machine, ["dmesg"], parse.gpu_errors)
+
+
+def _node_check(machine: Machine) -> NodeCheck | Missing | None:
+    text = _file(machine, node.CHECK_FILE)
+    return node.parse_check(text) if isinstance(text, str) else text
+
+
+def _node_log(machine: Machine) -> tuple[str, ...] | Missing | None:
+    text = _file(machine, node.LOG_FILE)
+    return tuple(text.splitlines()[-node.LOG_LINES :]) if isinstance(text, str) else text
 
 
 def _container(machine: Machine, image: str) -> ContainerRun:
