@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "emulator"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "infra"))
 
 from emulator_endpoint import Endpoint
 from site_of_stacks import Site

@@ -39,6 +39,21 @@ class Site:
         assert "Traceback" not in said and "a bug in batchyard" not in said, said
         return done
 
+    def killed(self, *words: str, at: str) -> None:
+        """Runs `batchyard WORDS` about this environment, and ends it with SIGKILL once it says this on stderr."""
+        command = [sys.executable, "-m", "batchyard", *words, "--env", self.env]
+        with subprocess.Popen(
+            command, cwd=self.folder, env=self.endpoint.environ, stderr=subprocess.PIPE, text=True
+        ) as process:
+            assert process.stderr is not None
+            said = []
+            for line in process.stderr:
+                said.append(line)
+                if at in line:
+                    process.kill()
+                    return
+        raise AssertionError(f"{at!r} was never said, but: {''.join(said)}")
+
     def about(self, command: str, *words: str, **more: Any) -> subprocess.CompletedProcess[str]:
         """A command about this environment."""
         return self(command, *words, "--env", self.env, **more)

@@ -78,8 +78,11 @@ def _look_at_registry_and_roles(site: Site, outputs: dict[str, str]) -> None:
     names = [f"{site.env}/pipelines", f"{site.env}/benchmark"]
     found = ecr.describe_repositories(repositoryNames=names)["repositories"]
     assert outputs["Repository"] in {one["repositoryUri"] for one in found}
-    roles = {one["Arn"] for one in iam.list_roles()["Roles"]}
-    assert {outputs["JobRoleArn"], outputs["ExecutionRoleArn"]} <= roles
+    roles = {one["Arn"]: one["RoleName"] for one in iam.list_roles()["Roles"]}
+    attached = iam.list_attached_role_policies(RoleName=roles[outputs["ExecutionRoleArn"]])["AttachedPolicies"]
+    assert [one["PolicyName"] for one in attached] == ["AmazonECSTaskExecutionRolePolicy"]
+    job = iam.get_role_policy(RoleName=roles[outputs["JobRoleArn"]], PolicyName="runs")["PolicyDocument"]
+    assert job["Statement"][1]["Resource"] == f"arn:aws:s3:::{outputs['Bucket']}/runs/*"
     policy = iam.get_policy(PolicyArn=outputs["SubmitterPolicyArn"])["Policy"]
     assert policy["Description"] == f"Run, watch and stop pipelines in {site.env}"
 
@@ -198,6 +201,41 @@ def test_what_an_interrupted_attempt_left_does_not_matter(site: Site) -> None:
     site.endpoint.client("ec2").describe_vpcs(VpcIds=[site.outputs()["Vpc"]])
 
 
+def test_killed_again_and_again_it_goes_on(site: Site) -> None:
+    site.killed("deploy", "--yes", at="-network: 1")  # the change is shown, and not begun
+    site.killed("deploy", "--yes", at="created    Vpc")
+    vpc = site.outputs()["Vpc"]
+    site.killed("deploy", "--yes", at="-storage: CREATE_COMPLETE")
+    site.killed("deploy", "--yes", at="created    JobRole")
+    done = site.about("deploy", "--yes")
+    assert site.stacks() == {f"{site.env}-{name}": "CREATE_COMPLETE" for name in CORE}
+    assert site.outputs()["Vpc"] == vpc, "what was there has not been made anew"
+    assert f"{site.env}-network: nothing to do" in done.stderr
+    assert "nothing to do" in site.about("deploy").stdout
+    # And so does its opposite.
+    site.killed("destroy", "--yes", at="-batch: DELETE_COMPLETE")
+    site.about("destroy", "--yes")
+    assert site.stacks() == {}
+
+
+def test_rights_change_with_a_parameter(site: Site) -> None:
+    def attached() -> set[str]:
+        found = iam.list_attached_role_policies(RoleName=role)["AttachedPolicies"]
+        return {one["PolicyName"] for one in found}
+
+    site.about("deploy", "storage", "registry", "iam", "--yes")
+    iam = site.endpoint.client("iam")
+    profile = site.outputs()["InstanceProfileArn"].rpartition("/")[2]
+    (one,) = iam.get_instance_profile(InstanceProfileName=profile)["InstanceProfile"]["Roles"]
+    role = one["RoleName"]
+    assert attached() == {"AmazonEC2ContainerServiceforEC2Role"}
+    done = site.about("deploy", "iam", "--set", "SessionManager=true", "--yes")
+    assert "~ InstanceRole  AWS::IAM::Role  [IAM]" in done.stderr
+    assert attached() == {"AmazonEC2ContainerServiceforEC2Role", "AmazonSSMManagedInstanceCore"}
+    site.about("deploy", "iam", "--set", "SessionManager=false", "--yes")
+    assert attached() == {"AmazonEC2ContainerServiceforEC2Role"}
+
+
 # -- failures -----------------------------------------------------------------------------------------------------
 
 
@@ -279,7 +317,7 @@ def test_outputs_and_environments(site: Site) -> None:
     assert [one["name"] for one in json.loads(site("environments", "--local", "--json").stdout)] == ["lab"]
 
 
-@pytest.mark.parametrize("name", ["network", "batch-unmanaged", "spotfleet"])
+@pytest.mark.parametrize("name", ["network", "batch-unmanaged", "spotfleet", "gpu-batch-benchmark"])
 def test_a_template_is_printed_as_it_is(site: Site, name: str) -> None:
     from batchyard.infra import template
 

@@ -916,3 +916,14 @@ def test_changes_between_templates() -> None:
     new = {"Resources": {"A": {"Type": "U"}, "C": {"Type": "T", "P": {"Ref": "X"}}, "D": {"Type": "T"}}}
     assert templates.changes(old, new, []) == {"Add": ["D"], "Modify": ["A"], "Remove": ["B"]}
     assert templates.changes(old, new, ["X"])["Modify"] == ["A", "C"]
+
+
+def test_a_condition_carries_a_parameters_change_to_what_asks_for_it() -> None:
+    conditions = {"On": {"Fn::Equals": [{"Ref": "X"}, "1"]}, "Off": {"Fn::Not": [{"Condition": "On"}]}}
+    resources = {
+        "A": {"Type": "T", "Properties": {"P": [{"Fn::If": ["Off", 1, 2]}]}},
+        "B": {"Type": "T", "Properties": {"Condition": {"Bool": {"x": "true"}}}},
+    }
+    template = {"Conditions": conditions, "Resources": resources}
+    assert templates.changes(template, template, ["X"])["Modify"] == ["A"]
+    assert templates.changes(template, template, ["Y"])["Modify"] == []

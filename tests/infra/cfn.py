@@ -13,7 +13,6 @@ import yaml
 from batchyard import infra
 
 REPOSITORY = Path(__file__).parents[2]
-BENCHMARK = REPOSITORY / "gpu-batch-benchmark.yaml"
 
 Template = dict[str, Any]
 
@@ -46,7 +45,7 @@ def parse(text: str) -> Template:
 
 @cache
 def text(name: str) -> str:
-    return BENCHMARK.read_text(encoding="utf-8") if name == "gpu-batch-benchmark" else infra.template(name)
+    return infra.template(name)
 
 
 @cache

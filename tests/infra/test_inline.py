@@ -12,10 +12,9 @@ from pathlib import Path
 import cfn
 import pytest
 
-from batchyard.infra import TEMPLATES, inline
+from batchyard.infra import EVERY, inline
 
-ALL = (*TEMPLATES, "gpu-batch-benchmark")
-USERS = [name for name in ALL if inline.names_in(cfn.text(name))]
+USERS = [name for name in EVERY if inline.names_in(cfn.text(name))]
 VALUES = {
     "GpuFailureAction": "poweroff",
     "Cluster": "dev-ecs",
@@ -27,7 +26,7 @@ REQUIRED = os.environ.get("BATCHYARD_REQUIRE_BOOT") == "1"
 
 def test_every_user_data_has_a_template_and_every_launch_template_has_user_data() -> None:
     assert {used for name in USERS for used in inline.names_in(cfn.text(name))} == set(inline.USER_DATA)
-    for name in ALL:
+    for name in EVERY:
         launched = cfn.resources(name, "AWS::EC2::LaunchTemplate")
         assert len(launched) == len(inline.names_in(cfn.text(name)))
 

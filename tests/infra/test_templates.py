@@ -12,9 +12,8 @@ from typing import Any
 import cfn
 import pytest
 
-from batchyard.infra import TEMPLATES
+from batchyard.infra import EVERY, STANDALONE, TEMPLATES
 
-ALL = (*TEMPLATES, "gpu-batch-benchmark")
 #: what the tool looks up in an environment's stacks: template -> outputs
 LOOKED_UP = {
     "batch": {"CpuQueue", "GpuQueue", "CpuOnDemandQueue", "GpuOnDemandQueue", "DefinitionPrefix"},
@@ -37,12 +36,16 @@ def test_the_wheel_has_the_templates_and_the_user_data(tmp_path: Path) -> None:
     subprocess.run([*command, str(cfn.REPOSITORY)], check=True, capture_output=True)
     (wheel,) = tmp_path.glob("*.whl")
     infra = cfn.REPOSITORY / "src/batchyard/infra"
-    wanted = {f"batchyard/infra/templates/{name}.yaml" for name in TEMPLATES}
+    wanted = {f"batchyard/infra/templates/{name}.yaml" for name in EVERY}
     wanted |= {f"batchyard/infra/userdata/{path.name}" for path in (infra / "userdata").iterdir()}
-    assert wanted <= set(zipfile.ZipFile(wheel).namelist())
+    there = zipfile.ZipFile(wheel)
+    assert wanted <= set(there.namelist())
+    # It lies at the root, and is put among the others when a wheel is built.
+    packed = there.read(f"batchyard/infra/templates/{STANDALONE}.yaml").decode()
+    assert packed == (cfn.REPOSITORY / f"{STANDALONE}.yaml").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("name", EVERY)
 def test_a_template_explains_itself_and_fits_into_a_request(name: str) -> None:
     template = cfn.template(name)
     assert template["Description"].startswith("batchyard: ")
@@ -58,6 +61,8 @@ def test_a_template_belongs_to_an_environment(name: str) -> None:
     assert pattern.fullmatch("dev-2")
     # The underscore that ends the environment's part of a job definition's name must not be in it.
     assert not pattern.fullmatch("dev_2")
+    # SSM refuses parameters, and ECS capacity providers, with such names.
+    assert not any(pattern.fullmatch(name) for name in ("aws", "aws-lab", "ssm1", "ecs", "ecs-lab", "fargate"))
     assert all(export.startswith("ENV-") for export in cfn.exports(name))
 
 
@@ -70,9 +75,18 @@ def test_what_a_template_imports_is_exported_by_an_earlier_one() -> None:
 
 
 def test_the_benchmark_stands_alone() -> None:
-    assert cfn.imports("gpu-batch-benchmark") == cfn.exports("gpu-batch-benchmark") == set()
+    assert cfn.imports(STANDALONE) == cfn.exports(STANDALONE) == set()
     # CAPABILITY_IAM is enough only while no role has a name of its own.
-    assert all("RoleName" not in role for role in cfn.resources("gpu-batch-benchmark", "AWS::IAM::Role").values())
+    assert all("RoleName" not in role for role in cfn.resources(STANDALONE, "AWS::IAM::Role").values())
+    # sam deploy takes an output for the parameter of its name, and breaks off.
+    assert set(cfn.template(STANDALONE)["Outputs"]) & set(cfn.template(STANDALONE)["Parameters"]) == set()
+
+
+def test_the_benchmark_is_the_same_on_both_devices() -> None:
+    cpu, gpu = (cfn.resources(STANDALONE, "AWS::Batch::JobDefinition")[f"{kind}Benchmark"] for kind in ("Cpu", "Gpu"))
+    assert cpu["ContainerProperties"]["Command"] == gpu["ContainerProperties"]["Command"]
+    for key in ("RetryStrategy", "Timeout"):
+        assert cpu[key] == gpu[key]
 
 
 @pytest.mark.parametrize("name", LOOKED_UP)
@@ -80,7 +94,7 @@ def test_the_tool_finds_what_it_looks_up(name: str) -> None:
     assert LOOKED_UP[name] <= set(cfn.template(name)["Outputs"])
 
 
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("name", EVERY)
 def test_nothing_of_2018_is_left(name: str) -> None:
     text = cfn.text(name)
     assert "LaunchConfiguration" not in text
@@ -93,7 +107,7 @@ def test_nothing_of_2018_is_left(name: str) -> None:
     assert not re.search(r"\b(p2|p3|p3dn|g3|g3s|m3)\b", ",".join(types))
 
 
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("name", EVERY)
 def test_a_skipped_check_has_a_reason(name: str) -> None:
     lists = [node["skip"] for node in cfn.nodes(cfn.template(name)) if isinstance(node, dict) and "skip" in node]
     assert all(len(skip["comment"].split()) > 4 for skips in lists for skip in skips)
@@ -134,7 +148,7 @@ def test_gpu_nodes_have_the_nvidia_image_and_gpu_types_only(environment: dict[st
 
 
 def test_gpu_types_are_families_that_batch_schedules_gpus_on() -> None:
-    for name in ALL:
+    for name in EVERY:
         for key, parameter in cfn.template(name)["Parameters"].items():
             if key in ("GpuInstanceTypes", "InstanceTypes"):
                 families = {kind.split(".")[0] for kind in parameter["Default"].split(",")}
@@ -200,7 +214,7 @@ def test_the_self_managed_environment_has_a_role_of_its_own() -> None:
     assert "ComputeResources" not in environment
 
 
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("name", EVERY)
 def test_tags_of_batch_are_maps(name: str) -> None:
     for resource in cfn.template(name)["Resources"].values():
         if resource["Type"].startswith("AWS::Batch::"):
@@ -210,7 +224,7 @@ def test_tags_of_batch_are_maps(name: str) -> None:
 # -- machines and data -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", [name for name in ALL if cfn.resources(name, "AWS::EC2::LaunchTemplate")])
+@pytest.mark.parametrize("name", [name for name in EVERY if cfn.resources(name, "AWS::EC2::LaunchTemplate")])
 def test_nodes_ask_for_tokens_and_encrypt_their_disks(name: str) -> None:
     for launch in cfn.resources(name, "AWS::EC2::LaunchTemplate").values():
         data = launch["LaunchTemplateData"]
@@ -222,7 +236,7 @@ def test_nodes_ask_for_tokens_and_encrypt_their_disks(name: str) -> None:
         assert "InstanceInitiatedShutdownBehavior" not in data
 
 
-@pytest.mark.parametrize("name", [name for name in ALL if cfn.resources(name, "AWS::S3::Bucket")])
+@pytest.mark.parametrize("name", [name for name in EVERY if cfn.resources(name, "AWS::S3::Bucket")])
 def test_buckets_are_private_encrypted_and_tls_only(name: str) -> None:
     policies = cfn.resources(name, "AWS::S3::BucketPolicy").values()
     guarded = {policy["Bucket"]["Ref"] for policy in policies}
@@ -259,7 +273,7 @@ def test_nodes_reach_the_internet_by_exactly_one_way(condition: str, way: str) -
 
 
 def test_nothing_is_let_in() -> None:
-    for name in ALL:
+    for name in EVERY:
         for group in cfn.resources(name, "AWS::EC2::SecurityGroup").values():
             assert "SecurityGroupIngress" not in group
         assert cfn.resources(name, "AWS::EC2::SecurityGroupIngress") == {}

@@ -8,12 +8,20 @@
 from __future__ import annotations
 
 from importlib import resources
+from pathlib import Path
 
-#: Every template of the package, each after those whose exports it imports. The first five are an environment;
-#: the others are for people who need them.
+#: Every template that belongs to an environment, each after those whose exports it imports. The first five are what
+#: pipelines need; the others are for people who need them.
 TEMPLATES = ("network", "storage", "registry", "iam", "batch", "image", "batch-unmanaged", "ecs", "spotfleet")
+#: A stack of its own, which takes nothing from an environment and gives it nothing. It lies at the repository's root,
+#: for those who deploy it from there; a wheel has it beside the others.
+STANDALONE = "gpu-batch-benchmark"
+EVERY = (*TEMPLATES, STANDALONE)
 
 
 def template(name: str) -> str:
-    """The text of one of TEMPLATES."""
-    return resources.files(__name__).joinpath("templates", f"{name}.yaml").read_text(encoding="utf-8")
+    """The text of one of EVERY."""
+    file = resources.files(__name__).joinpath("templates", f"{name}.yaml")
+    if name == STANDALONE and not file.is_file():
+        file = Path(__file__).parents[3] / f"{name}.yaml"
+    return file.read_text(encoding="utf-8")

@@ -109,7 +109,7 @@ def _parameter(name: str, entry: Mapping[str, Any]) -> Parameter:
         default=None if "Default" not in entry else _text(entry["Default"]),
         allowed=tuple(map(_text, entry.get("AllowedValues", ()))),
         pattern=entry.get("AllowedPattern"),
-        explained=entry.get("ConstraintDescription", ""),
+        explained=" ".join(entry.get("ConstraintDescription", "").split()),
         least=entry.get("MinValue"),
         most=entry.get("MaxValue"),
     )
@@ -139,9 +139,9 @@ def _plain(name: Any) -> str:
 @cache
 def template(name: str) -> Template:
     """One of the package's. Raises BadInput."""
-    if name not in infra.TEMPLATES:
-        near = get_close_matches(name, infra.TEMPLATES, 1)
-        hint = f"did you mean {near[0]}?" if near else f"there is {', '.join(infra.TEMPLATES)}"
+    if name not in infra.EVERY:
+        near = get_close_matches(name, infra.EVERY, 1)
+        hint = f"did you mean {near[0]}?" if near else f"there is {', '.join(infra.EVERY)}"
         raise BadInput(f"there is no template {quoted(name)}", hint=hint)
     return parse(name, infra.template(name))
 
@@ -152,12 +152,12 @@ def chosen(names: Sequence[str]) -> list[Template]:
 
 
 def everything() -> list[Template]:
-    return ordered([template(name) for name in infra.TEMPLATES])
+    return ordered([template(name) for name in infra.EVERY])
 
 
 def ordered(templates: Sequence[Template]) -> list[Template]:
     """Each after those whose exports it imports; otherwise as the package lists them."""
-    waiting = sorted(templates, key=lambda one: infra.TEMPLATES.index(one.name))
+    waiting = sorted(templates, key=lambda one: infra.EVERY.index(one.name))
     found: list[Template] = []
     while waiting:
         is_next = next(one for one in waiting if not any(one.imports & other.exports for other in waiting))

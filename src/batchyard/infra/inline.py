@@ -2,7 +2,7 @@
 
     python -m batchyard.infra.inline [FILE...]
 
-rewrites what stands between the marks of the files named, or of the package's own templates. In the user data `@Name@`
+rewrites what stands between the marks of the files named, or of all templates of a checkout. In the user data `@Name@`
 is a value of the stack (a parameter, a resource, a pseudo parameter); in the template it becomes `${Name}`, and every
 `${` of the shell's own becomes `${!`, as Fn::Sub wants it.
 """
@@ -14,6 +14,8 @@ import sys
 from collections.abc import Callable, Mapping
 from importlib import resources
 from pathlib import Path
+
+from batchyard.infra import STANDALONE
 
 #: user data -> the files of userdata/ that it is made of, in order
 USER_DATA = {
@@ -96,8 +98,9 @@ def _block(match: re.Match[str], read: Read) -> str:
 
 
 def main(arguments: list[str]) -> None:
-    own = Path(__file__).parent / "templates"
-    for path in [Path(argument) for argument in arguments] or sorted(own.glob("*.yaml")):
+    here = Path(__file__).parent
+    own = [*sorted((here / "templates").glob("*.yaml")), here.parents[2] / f"{STANDALONE}.yaml"]
+    for path in [Path(argument) for argument in arguments] or own:
         before = path.read_text(encoding="utf-8")
         after = inline(before)
         if after != before:

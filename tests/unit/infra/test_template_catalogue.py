@@ -53,7 +53,7 @@ def test_every_import_of_the_package_has_one_exporter() -> None:
     exports = [export for one in everything for export in one.exports]
     assert len(exports) == len(set(exports))
     assert {name for one in everything for name in one.imports} <= set(exports)
-    assert len(everything) == len(infra.TEMPLATES)
+    assert len(everything) == len(infra.EVERY)
 
 
 def test_named_templates_are_ordered_and_not_repeated() -> None:
@@ -109,7 +109,7 @@ def test_right_settings() -> None:
     catalogue.check_settings(chosen([]), settings)
 
 
-@pytest.mark.parametrize("name", ["Dev", "dev_1", "1dev", "x" * 21, ""])
+@pytest.mark.parametrize("name", ["Dev", "dev_1", "1dev", "x" * 21, "", "aws-lab", "ecs"])
 def test_names_that_no_environment_can_have(name: str) -> None:
     with pytest.raises(BadInput, match="lower-case"):
         catalogue.check_environment(name)

@@ -146,15 +146,44 @@ def changes(old: Template, new: Template, changed_parameters: Iterable[str]) -> 
     before: dict[str, Any] = old.get("Resources", {})
     after: dict[str, Any] = new["Resources"]
     changed = set(changed_parameters)
+    touched = _touched(new.get("Conditions") or {}, changed)
+
+    def is_modified(name: str) -> bool:
+        properties = after[name].get("Properties")
+        return bool(
+            after[name] != before[name]
+            or changed & set(references(after[name]))
+            or touched & set(_conditions_in(properties))
+        )
+
     return {
         "Add": [name for name in after if name not in before],
-        "Modify": [
-            name
-            for name in after
-            if name in before and (after[name] != before[name] or changed & set(references(after[name])))
-        ],
+        "Modify": [name for name in after if name in before and is_modified(name)],
         "Remove": [name for name in before if name not in after],
     }
+
+
+def _touched(conditions: Mapping[str, Any], parameters: set[str]) -> set[str]:
+    """The conditions that depend on one of the parameters, be it by way of another condition."""
+    found = {name for name, value in conditions.items() if parameters & set(references(value))}
+    while more := {name for name, value in conditions.items() if found & set(_conditions_in(value))} - found:
+        found |= more
+    return found
+
+
+def _conditions_in(value: Any) -> Iterator[str]:
+    """The names of conditions that a part of a template asks for."""
+    if isinstance(value, list):
+        for item in value:
+            yield from _conditions_in(item)
+    if not isinstance(value, Mapping):
+        return
+    for key, item in value.items():
+        if key == "Condition" and isinstance(item, str):
+            yield item
+        elif key == "Fn::If":
+            yield str(item[0])
+        yield from _conditions_in(item)
 
 
 # -- parameters -------------------------------------------------------------------------------------------------
