@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import time
@@ -107,7 +108,7 @@ def test_nan_fails_the_run_and_loses_nothing(tmp_path: Path) -> None:
     assert value["measurements"][0]["candidate"] == "NumPy, good" and value["ended"]
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 130), (signal.SIGKILL, -9)])
 def test_what_was_measured_survives(tmp_path: Path, number: signal.Signals, code: int) -> None:
     (tmp_path / "slow.py").write_text(SLOW)
     args = ("bench", "run", "--device", "cpu", "--quick", "--workload", "slow.py", "--sizes", "1,2", "--out", "out")
@@ -123,7 +124,7 @@ def test_what_was_measured_survives(tmp_path: Path, number: signal.Signals, code
         process.kill()
         process.communicate()
     assert "Traceback" not in rest
-    if number == signal.SIGINT:
+    if code == 130:
         assert "stopped; what was measured is in out/cpu-benchmark.txt" in rest
     value = read(tmp_path / "out" / "cpu-benchmark.json")
     assert [one["size"] for one in value["measurements"]] == [1] and value["ended"] == ""
@@ -197,3 +198,34 @@ def test_comparing_and_reporting_need_no_numpy(measured: Path, tmp_path: Path) -
 def test_help_has_examples(tmp_path: Path) -> None:
     for args in (("bench",), ("bench", "run"), ("bench", "compare"), ("bench", "report")):
         assert "batchyard bench" in batchyard(tmp_path, *args, "--help").stdout
+
+
+def test_the_price_of_an_instance_is_recorded_and_an_unknown_one_is_a_question_mark(tmp_path: Path) -> None:
+    said = batchyard(tmp_path, *QUICK, "--instance-type", "g5.xlarge").stdout
+    assert re.search(r"(?m)^price: +\$1\.006 an hour \(EC2 on-demand, .*seen 20\d\d-", said)
+    assert read(tmp_path / "out" / "cpu-benchmark.json")["machine"]["price"]["usd_h"] == 1.006
+    said = batchyard(tmp_path, *QUICK, "--instance-type", "x9.huge").stdout
+    assert re.search(r"(?m)^price: +\? dollars an hour$", said)
+
+
+def test_more_memory_than_is_allowed_is_not_used(tmp_path: Path) -> None:
+    done = batchyard(tmp_path, *QUICK, "--sizes", "1000,67108864", "--memory", "400MiB")
+    assert re.search(
+        r"64 Mi elements: SKIPPED: .*it needs .* GiB of memory, and this machine has 0\.\d GiB", done.stdout
+    )
+    outcomes = [one["outcome"] for one in read(tmp_path / "out" / "cpu-benchmark.json")["measurements"]]
+    assert outcomes == ["ok", "skipped"]
+
+
+def test_a_stand_in_is_measured_only_where_it_was_asked_for_and_says_so(tmp_path: Path) -> None:
+    on_gpu = ("bench", "run", "--device", "gpu", "--quick", "--only", "triad", "--out", "out")
+    batchyard(tmp_path, *on_gpu, code=3, env={**os.environ, "CUDA_VISIBLE_DEVICES": ""})
+    assert not (tmp_path / "out").exists()
+    # What a metadata service says is not asked for, since it would be made up too.
+    pretended = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "AWS_EC2_METADATA_SERVICE_ENDPOINT": "http://127.0.0.1:9"}
+    done = batchyard(tmp_path, *on_gpu, "--stand-in", env=pretended)
+    assert done.stdout.startswith("batchyard bench: CPU standing in for a GPU, quick: ")
+    assert "the CPU stands in for it, and is labelled so" in done.stderr
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {
+        f"stand-in-benchmark.{end}" for end in ("json", "csv", "txt")
+    }

@@ -7,6 +7,7 @@
 - machine, metadata, memory: what the numbers were measured on
 - prices, comparing: two results, in time and dollars
 - tables, charts, page: text, SVG, one HTML page
+- submission: all of it as two jobs on AWS Batch; bootstrap: what runs first in such a job
 
 NumPy is imported when something is measured; comparing and reporting need nothing but Python.
 """

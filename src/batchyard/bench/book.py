@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 from batchyard.bench import results, tables
@@ -16,9 +17,9 @@ OLD = ".old"
 class Book:
     """The three files of one device: NAME.json, NAME.csv, NAME.txt."""
 
-    def __init__(self, folder: Path, device: str) -> None:
+    def __init__(self, folder: Path, device: str, stands_for: str = "") -> None:
         self.folder = folder
-        self._stem = f"{device}-benchmark"
+        self._stem = results.stem_of(device, stands_for)
         #: what an earlier run had left there, under its new name
         self.put_aside: list[Path] = []
 
@@ -34,12 +35,7 @@ class Book:
         """Makes the folder. An older result is kept beside the new one."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            for ending in (".json", ".csv", ".txt"):
-                path = self.folder / f"{self._stem}{ending}"
-                if path.exists():
-                    aside = path.with_name(path.name + OLD)
-                    path.replace(aside)
-                    self.put_aside.append(aside)
+            self.put_aside = put_aside([self.folder / f"{self._stem}{ending}" for ending in (".json", ".csv", ".txt")])
         except OSError as exc:
             raise _refused(exc, self.folder) from exc
 
@@ -59,6 +55,15 @@ class Book:
             half.replace(path)
         except OSError as exc:
             raise _refused(exc, path) from exc
+
+
+def put_aside(paths: Iterable[Path]) -> list[Path]:
+    """Of these files, those that are there get another name, which is returned."""
+    renamed = []
+    for path in paths:
+        if path.exists():
+            renamed.append(path.replace(path.with_name(path.name + OLD)))
+    return renamed
 
 
 def read(path: Path) -> Results:

@@ -55,7 +55,7 @@ class Series:
 def series_of(found: Sequence[Results]) -> list[Series]:
     series = []
     for results in found:
-        name = f"{results.device.upper()}: {results.name}"
+        name = f"{results.kind}: {results.name}"
         has_copies = any(one.with_copies_s for one in results.good)
         series.append(Series(f"{name}, without copies" if has_copies else name, results, False))
         if has_copies:
@@ -218,7 +218,7 @@ def candidates_chart(results: Results) -> Markup:
     rows, height = _rows(operations, draw)
     ticks = [f"{plain_tick(tick)}x" for tick in scale.ticks()]
     chart = _chart(
-        f"Candidates on the {results.device.upper()}",
+        f"Candidates on the {results.kind}",
         "Time of every candidate that was tried, against the fastest; a letter for its library.",
         lambda bottom: vertical_grid(scale, _TOP, bottom, ticks),
         rows,

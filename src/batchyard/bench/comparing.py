@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from batchyard.bench.prices import Prices
-from batchyard.bench.results import Measurement, Outcome, Results
-from batchyard.bench.workload import CPU, GPU
+from batchyard.bench.results import STOOD_IN, Measurement, Outcome, Results
+from batchyard.bench.workload import GPU
 from batchyard.errors import BadInput
 
 _PER = 1000
@@ -26,6 +26,8 @@ class Side:
     instance_type: str | None
     usd_h: float | None
     gpus: int
+    #: what it is not, where it was measured in another's place; ends with a comma
+    about: str = ""
 
     def dollars(self, seconds: float | None) -> float | None:
         """Of a thousand operations."""
@@ -77,6 +79,8 @@ class Comparison:
     #: operations that only one of the two has: (side's label, operation)
     alone: tuple[tuple[str, str], ...]
     notes: tuple[str, ...]
+    #: one of the two stood in for a device that was not there: nothing can be concluded
+    has_stand_in: bool = False
 
     @property
     def counted(self) -> list[Row]:
@@ -92,8 +96,8 @@ class Comparison:
         return self.first.dollars(first_s), self.second.dollars(second_s)
 
     def pick(self, row: Row) -> str:
-        """The cheaper one; where a price is not known, the faster one."""
-        if row.speed_up is None:
+        """The cheaper one; where a price is not known, the faster one. Nothing, where one is a stand-in."""
+        if row.speed_up is None or self.has_stand_in:
             return ""
         if row.first_usd is not None and row.second_usd is not None:
             return self._better(row.first_usd, row.second_usd, "cheaper")
@@ -106,8 +110,8 @@ class Comparison:
 
 
 def compare(first: Results, second: Results, prices: Prices, first_type: str = "", second_type: str = "") -> Comparison:
-    """The CPU comes first, whichever is given first."""
-    if (first.device, second.device) == (GPU, CPU):
+    """The CPU comes first, whichever is given first; a CPU that stands in for a GPU is in the GPU's place."""
+    if _is_second(first) and not _is_second(second):
         first, second, first_type, second_type = second, first, second_type, first_type
     sides = _sides(first, second, prices, first_type, second_type)
     theirs = {one.key: one for one in second.measurements}
@@ -121,17 +125,25 @@ def compare(first: Results, second: Results, prices: Prices, first_type: str = "
     rows = tuple(_row(mine[key], theirs[key], *sides) for key in common)
     alone = [(sides[0].label, one.operation) for key, one in mine.items() if key not in theirs]
     alone += [(sides[1].label, one.operation) for key, one in theirs.items() if key not in mine]
-    return Comparison(*sides, rows, tuple(_break_evens(rows)), tuple(alone), tuple(_notes(first, second, sides)))
+    has_stand_in = bool(first.stands_for or second.stands_for)
+    evens = () if has_stand_in else tuple(_break_evens(rows))
+    return Comparison(*sides, rows, evens, tuple(alone), tuple(_notes(first, second, sides)), has_stand_in)
+
+
+def _is_second(results: Results) -> bool:
+    return GPU in (results.device, results.stands_for)
 
 
 def _sides(first: Results, second: Results, prices: Prices, first_type: str, second_type: str) -> tuple[Side, Side]:
-    labels = [one.device.upper() for one in (first, second)]
+    labels = ["stand-in" if one.stands_for else one.device.upper() for one in (first, second)]
     if labels[0] == labels[1]:
         labels = [f"{label} {letter}" for label, letter in zip(labels, "AB", strict=True)]
     sides = []
     for label, results, given in zip(labels, (first, second), (first_type, second_type), strict=True):
-        name = given or results.instance_type
-        sides.append(Side(label, results.device, name, prices.of(name), prices.gpus.get(name or "", 0)))
+        # What stands in costs nothing that the other would.
+        name = None if results.stands_for else given or results.instance_type
+        about = f"{results.kind}, " if results.stands_for else ""
+        sides.append(Side(label, results.device, name, prices.of(name), prices.gpus.get(name or "", 0), about))
     return sides[0], sides[1]
 
 
@@ -161,7 +173,9 @@ def _notes(first: Results, second: Results, sides: tuple[Side, Side]) -> list[st
             notes.append(f"{side.label}: no price is known for {side.instance_type}, so it is ?; give --price TYPE=USD")
         if side.device == GPU and side.gpus > 1:
             notes.append(f"{side.label}: one of {side.gpus} GPUs was used, and the whole instance is paid")
-    if first.device == second.device:
+    if first.stands_for or second.stands_for:
+        notes.append(STOOD_IN)
+    elif first.device == second.device:
         notes.append(f"both are {first.device.upper()} results: this is no comparison with a GPU")
     if first.is_quick or second.is_quick:
         notes.append("measured with --quick: fit to see that it works, not to decide by")

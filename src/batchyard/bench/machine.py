@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import platform
 import subprocess
-from collections.abc import Mapping
+import tempfile
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +97,29 @@ def use_threads(threads: int) -> None:
     """Before the libraries are imported, since some look only then."""
     for name in _THREAD_VARIABLES:
         os.environ[name] = str(threads)
+
+
+@contextmanager
+def in_turn(run: str, on_wait: Callable[[], None], folder: Path | None = None) -> Iterator[None]:
+    """Of the two jobs of one run, one after the other: as processes of one machine, they would measure each other."""
+    name = f"batchyard-bench-{os.getuid()}-{zlib.crc32(run.encode()):08x}.lock"
+    path = (folder or Path(tempfile.gettempdir())) / name
+    try:
+        file = os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    except OSError:
+        yield  # nowhere to agree on it
+        return
+    try:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            on_wait()
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+    finally:
+        # Whoever waits has it open already.
+        path.unlink(missing_ok=True)
+        os.close(file)
 
 
 def _text(path: str) -> str:

@@ -17,13 +17,23 @@ _CGROUPS = (
         Path("/sys/fs/cgroup/memory/memory.usage_in_bytes"),
     ),
 )
+#: what this process may have resident, where somebody has said so
+_most_bytes: int | None = None
 #: of glibc's malloc.h
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4
 
 
+def use_at_most(amount_bytes: int) -> None:
+    """For surroundings whose limit cannot be seen from inside."""
+    global _most_bytes
+    _most_bytes = amount_bytes
+
+
 def available_bytes() -> int | None:
-    """What a process can still get: of the machine, or of its container if that is less."""
+    """What a process can still get: of the machine, of its container, of what it may use, whichever is least."""
     free = [kib_of(_text(_MEMINFO), "MemAvailable")]
+    if _most_bytes is not None:
+        free.append(max(0, _most_bytes - (kib_of(_text(_STATUS), "VmRSS") or 0)))
     free += [left_in(_text(limit), _text(used)) for limit, used in _CGROUPS]
     return min((amount for amount in free if amount is not None), default=None)
 

@@ -39,7 +39,7 @@ td.left.wide { white-space: normal; min-width: 12rem; }
 
 def page(found: Sequence[Results], now_ms: int) -> str:
     """CPUs first. Of each pair of a CPU and a GPU there is a comparison, with the prices that are listed."""
-    found = sorted(found, key=lambda one: one.device)
+    found = sorted(found, key=lambda one: (one.device, one.stands_for))
     measured = [one for one in found if one.good]
     body = (
         tag("header", tag("h1", "CPU against GPU"), tag("p", _lead(found), class_="lead"), _devices(found)),
@@ -82,7 +82,7 @@ _CANDIDATES_NOTE = (
 
 def _lead(found: Sequence[Results]) -> str:
     kinds = {one.device for one in found}
-    names = "; ".join(f"{one.device.upper()}: {one.name}" for one in found)
+    names = "; ".join(f"{one.kind}: {one.name}" for one in found)
     missing = "" if GPU in kinds else " No GPU was measured, so nothing here is about one."
     return f"{names}.{missing}"
 
@@ -96,7 +96,7 @@ def _section(title: str, chart: Markup, note: str) -> Content:
 
 
 def _candidates(results: Results) -> Content:
-    title = f"The choice of the code, {results.device.upper()}: {results.name}"
+    title = f"The choice of the code, {results.kind}: {results.name}"
     return _section(title, charts.candidates_chart(results), _CANDIDATES_NOTE)
 
 
@@ -114,7 +114,7 @@ def _device(results: Results, usd_h: float | None) -> Markup:
     libraries = ", ".join(f"{name} {version}" for name, version in machine.get("libraries", {}).items())
     gpus = "; ".join(", ".join(gpu.values()) for gpu in machine.get("gpus", ()))
     facts = [
-        ("Device", f"{results.device.upper()}: {results.device_name}"),
+        ("Device", f"{results.kind}: {results.device_name}"),
         ("Instance", results.instance_type or "?"),
         ("Dollars an hour, on-demand", "?" if usd_h is None else f"{usd_h:g}"),
         ("Measured", results.started + ("" if results.ended else ", not finished")),
@@ -144,8 +144,8 @@ def _number(value: float | None) -> str:
 def _comparisons(found: Sequence[Results]) -> list[Content]:
     listed = prices.listed()
     sections: list[Content] = []
-    for cpu in (one for one in found if one.device == CPU):
-        for gpu in (one for one in found if one.device == GPU):
+    for cpu in (one for one in found if one.device == CPU and not one.stands_for):
+        for gpu in (one for one in found if GPU in (one.device, one.stands_for)):
             if {one.key for one in cpu.measurements} & {one.key for one in gpu.measurements}:
                 sections.append(_comparison(comparing.compare(cpu, gpu, listed), cpu, gpu, listed.source))
     return sections
@@ -154,13 +154,14 @@ def _comparisons(found: Sequence[Results]) -> list[Content]:
 def _comparison(value: Comparison, cpu: Results, gpu: Results, source: str) -> Content:
     if not value.counted:
         return None
-    head = ("Operation", "CPU", "GPU", "with copies", "Speed-up", "CPU $/1000", "GPU $/1000", "Pick")
+    a, b = value.first.label, value.second.label
+    head = ("Operation", a, b, "with copies", "Speed-up", f"{a} $/1000", f"{b} $/1000", "Pick")
     rows = [_compared(value, row) for row in value.rows if not row.reason]
     evens = [tag("li", f"{one.title}: the GPU {one.says}") for one in value.break_evens]
     notes = [tag("li", note) for note in (*value.notes, f"prices: {source}")]
     return tag(
         "section",
-        tag("h2", f"{cpu.name} against {gpu.name}"),
+        tag("h2", f"{cpu.name} against {'the ' + gpu.kind if gpu.stands_for else gpu.name}"),
         charts.speed_up_chart(value),
         _plain(head, rows, {0, 7}),
         (tag("h3", "Break-even, copies included"), tag("ul", evens, class_="plain")) if evens else None,
@@ -192,7 +193,7 @@ def _table(results: Results) -> Markup:
     lines = [tag("li", f"{one.operation}: {one.outcome.value}: {one.reason}") for one in bad]
     return tag(
         "section",
-        tag("h2", f"{results.device.upper()}: {results.name}"),
+        tag("h2", f"{results.kind}: {results.name}"),
         _plain(head, rows, {0, 1}) if rows else None,
         (tag("h3", "Not measured"), tag("ul", lines, class_="plain")) if lines else None,
     )

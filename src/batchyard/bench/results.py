@@ -158,6 +158,8 @@ class Results:
     missing: Mapping[str, str] = field(default_factory=dict)
     #: empty while it is under way, and for ever if it was interrupted
     ended: str = ""
+    #: the kind of device in whose place this one was measured, to see that everything works; its own kind: empty
+    stands_for: str = ""
 
     @property
     def good(self) -> list[Measurement]:
@@ -166,6 +168,25 @@ class Results:
     @property
     def name(self) -> str:
         return self.instance_type or self.device_name
+
+    @property
+    def kind(self) -> str:
+        """What people call the device: never a GPU where none was measured."""
+        own = self.device.upper()
+        return f"{own} standing in for a {self.stands_for.upper()}" if self.stands_for else own
+
+    @property
+    def stem(self) -> str:
+        """Of the names of its files."""
+        return stem_of(self.device, self.stands_for)
+
+
+#: beneath everything that a stand-in has to do with
+STOOD_IN = "a CPU stood in for the GPU: this shows that everything works, and says nothing about any GPU"
+
+
+def stem_of(device: str, stands_for: str = "") -> str:
+    return "stand-in-benchmark" if stands_for else f"{device}-benchmark"
 
 
 def spread_of(values: Sequence[float]) -> float | None:

@@ -66,7 +66,7 @@ def roofline(found: Sequence[Results]) -> Markup:
         role="img",
         class_="chart",
     )
-    names = [(mark(n, 9, 6), f"{one.device.upper()}: {one.name}") for n, one in enumerate(found)]
+    names = [(mark(n, 9, 6), f"{one.kind}: {one.name}") for n, one in enumerate(found)]
     keys = [tag("li", f"{one.title}, {one.label}") for one in _placeable(found)]
     return join((tag("div", chart, class_="scroll"), legend(names), tag("ol", keys, class_="keys")))
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from batchyard.bench.comparing import Comparison, Row, Side
 from batchyard.bench.prices import UNKNOWN
-from batchyard.bench.results import NOISY, Measurement, Outcome, Peak, Results, Trial, spread_of
+from batchyard.bench.results import NOISY, STOOD_IN, Measurement, Outcome, Peak, Results, Trial, spread_of
 from batchyard.units import show_duration
 
 NONE = "-"
@@ -56,7 +56,9 @@ def dollars_text(usd: float | None) -> str:
 
 
 def times_text(factor: float | None) -> str:
-    return NONE if factor is None else f"{_figures(factor)}x"
+    if factor is None:
+        return NONE
+    return f"{_figures(factor)}x" if factor >= 0.1 else f"{factor:.2g}x"
 
 
 def columns(head: Sequence[str], rows: Sequence[Sequence[str]], texts: frozenset[int]) -> list[str]:
@@ -83,16 +85,18 @@ def run_text(results: Results, *, all_candidates: bool = False) -> str:
 
 def _title(results: Results) -> str:
     quick = ", quick" if results.is_quick else ""
-    return f"batchyard bench: {results.device.upper()}{quick}: {results.device_name}"
+    return f"batchyard bench: {results.kind}{quick}: {results.device_name}"
 
 
 def _facts(results: Results) -> list[str]:
     machine = results.machine
     libraries = ", ".join(f"{name} {version}" for name, version in machine.get("libraries", {}).items())
     clock = machine.get("cpu_clock_mhz")
+    price = machine.get("price", {})
     pairs = [
         ("measured", results.started + (f" to {results.ended}" if results.ended else ", not finished")),
         ("instance", results.instance_type or f"{UNKNOWN} (not on EC2, or it does not say)"),
+        ("price", _price(price.get("usd_h"), price.get("source", ""))),
         (
             "CPU",
             f"{machine.get('cpu', UNKNOWN)}, {machine.get('cpus', UNKNOWN)} CPUs"
@@ -108,6 +112,10 @@ def _facts(results: Results) -> list[str]:
         ("peak", f"{_peak(results.peak)} (measured here)"),
     ]
     return [f"{name + ':':<11}{value}" for name, value in pairs if value]
+
+
+def _price(usd_h: float | None, source: str) -> str:
+    return f"{UNKNOWN} dollars an hour" if usd_h is None else f"${usd_h:g} an hour ({source})"
 
 
 def _peak(peak: Peak) -> str:
@@ -127,13 +135,13 @@ def _operations(results: Results) -> list[str]:
         "rate",
         "of peak",
         "memory",
-        "error",
+        "error, allowed",
     ]
     rows = []
     for one in results.good:
         spread = percent(one.spread) + (" !" if (one.spread or 0) > NOISY else "")
         copied = time_text(one.copied_s) if one.with_copies_s else NONE
-        error = NONE if one.error is None else f"{one.error:.0e}"
+        error = NONE if one.error is None else f"{one.error:.0e}, {one.tolerance or 0:.0e}"
         rows.append(
             [
                 *(one.operation, one.candidate, time_text(one.cold_s), time_text(one.median_s), spread, copied),
@@ -179,6 +187,8 @@ def _problems(results: Results) -> list[str]:
 
 def _remarks(results: Results) -> list[str]:
     lines = []
+    if results.stands_for:
+        lines.append(STOOD_IN)
     noisy = [one for one in results.good if (one.spread or 0) > NOISY]
     if noisy:
         lines.append(
@@ -224,7 +234,7 @@ def comparison_text(value: Comparison, source: str, *, prices: bool = False) -> 
 
 def _side_text(side: Side) -> str:
     usd = f"${side.usd_h:g} an hour" if side.usd_h is not None else f"{UNKNOWN} dollars an hour"
-    return f"{side.label}: {side.instance_type or 'instance type ' + UNKNOWN}, {usd}"
+    return f"{side.label}: {side.about}{side.instance_type or 'instance type ' + UNKNOWN}, {usd}"
 
 
 def _comparison_row(value: Comparison, row: Row) -> list[str]:
@@ -256,6 +266,7 @@ def _total_row(value: Comparison) -> list[str]:
 CSV_HEAD = (
     *("device", "workload", "size", "label", "outcome", "reason", "candidate", "cold_s", "median_s", "spread"),
     *("calls", "with_copies_s", "to_device_s", "to_host_s", "gflops", "gbytes_s", "peak_memory_bytes", "error"),
+    "tolerance",
 )
 
 
@@ -263,13 +274,14 @@ def csv_text(results: Results) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(CSV_HEAD)
+    device = results.kind if results.stands_for else results.device
     for one in results.measurements:
         copied = one.copied_s if one.with_copies_s else None
         writer.writerow(
             [
-                *(results.device, one.workload, one.size, one.label, one.outcome.value, one.reason, one.candidate),
+                *(device, one.workload, one.size, one.label, one.outcome.value, one.reason, one.candidate),
                 *(one.cold_s, one.median_s, one.spread, len(one.warm_s), copied, one.to_device_s, one.to_host_s),
-                *(one.gflops, one.gbytes_s, one.peak_memory_bytes, one.error),
+                *(one.gflops, one.gbytes_s, one.peak_memory_bytes, one.error, one.tolerance),
             ]
         )
     return out.getvalue()

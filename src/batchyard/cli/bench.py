@@ -1,26 +1,25 @@
-"""`batchyard bench`: run, compare, report."""
+"""`batchyard bench`: run, compare, report; submit is in ``bench_submit``."""
 
 from __future__ import annotations
 
 import os
+import signal
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from batchyard.cli import bench_submit, benching
 from batchyard.cli.options import example
-from batchyard.errors import BadInput, from_os_error
+from batchyard.errors import BadInput
 
 if TYPE_CHECKING:
     from rich.progress import Progress
 
     from batchyard.bench.book import Book
     from batchyard.bench.results import Measurement, Results, Trial
-
-SUMMARY = "benchmark-summary.txt"
 
 
 @click.group(
@@ -29,22 +28,17 @@ SUMMARY = "benchmark-summary.txt"
         "batchyard bench run --device gpu --out results",
         "batchyard bench compare results/cpu-benchmark.json results/gpu-benchmark.json",
         "batchyard bench report results",
+        "batchyard bench submit --env lab --gpu-type g5.xlarge",
     )
 )
 def command() -> None:
     """Measure the same work on CPU and GPU: is it worth a GPU, and which?"""
 
 
+command.add_command(bench_submit.command, "submit")
+
+
 # -- run --------------------------------------------------------------------------------------------------------
-
-
-def _sizes(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[int, ...]:
-    if value is None:
-        return ()
-    parts = value.replace(",", " ").split()
-    if not parts or not all(part.isascii() and part.isdigit() and int(part) > 0 for part in parts):
-        raise click.BadParameter(f"{value!r} is no list of sizes; write whole numbers like 1000,5000")
-    return tuple(int(part) for part in parts)
 
 
 @command.command(
@@ -57,37 +51,21 @@ def _sizes(ctx: click.Context, param: click.Parameter, value: str | None) -> tup
 @click.option(
     "--device", default="auto", metavar="cpu|gpu|auto", help="What to measure; auto: both, if there is a GPU."
 )
-@click.option("--only", multiple=True, metavar="NAME", help="A workload, or a pattern like 'conv*'; may be repeated.")
-@click.option("--sizes", callback=_sizes, metavar="N,N,...", help="Instead of each workload's own sizes.")
-@click.option("--quick", is_flag=True, help="Small sizes, few repeats: shows that it works.")
-@click.option("--out", default="benchmark", metavar="DIR", help="Where the results go.  [default: benchmark]")
-@click.option("--all-candidates", is_flag=True, help="Measure and show every way to do it, not only the fastest.")
-@click.option("--workload", "files", multiple=True, metavar="FILE.py", help="A workload of your own; may be repeated.")
-@click.option("--images", metavar="DIR", help="Pictures for the workload `images`, instead of made ones.")
-@click.option("--threads", type=click.IntRange(1, 4096), help="Threads on the CPU, instead of one for each CPU.")
-@click.option("--seed", type=click.IntRange(0), default=0, help="Of the inputs; equal seeds, equal inputs.")
+@benching.measuring_options
 @click.option("--instance-type", metavar="TYPE", help="The EC2 type, where the metadata service does not say.")
-@click.option(
-    "--plain-malloc", is_flag=True, help="Let malloc return large buffers to the system, as it does by default."
-)
-def run(out: str, images: str | None, files: tuple[str, ...], device: str, **given: Any) -> int:
+@click.option("--stand-in", is_flag=True, help="Where there is no GPU, measure the CPU in its place, labelled so.")
+def run(device: str, **given: Any) -> int:
     """Measure workloads here, and write cpu-benchmark and gpu-benchmark as text, JSON and CSV.
 
     What was measured is on disk at once: stopping it loses only the operation that is under way. Exits 1 where a
     result is wrong.
     """
-    from batchyard.bench.request import Request, fulfil
+    from batchyard.bench.request import fulfil
     from batchyard.bench.results import Outcome
 
     if device not in ("cpu", "gpu", "auto"):
         raise BadInput(f"--device {device}: there is no such device", hint="use cpu, gpu or auto")
-    request = Request(
-        device=device,
-        out=Path(out),
-        images=None if images is None else Path(images),
-        files=tuple(Path(path) for path in files),
-        **given,
-    )
+    request = benching.request_of(device=device, **given)
     failed = 0
     teller = BarTeller() if sys.stderr.isatty() else LineTeller()
 
@@ -98,6 +76,8 @@ def run(out: str, images: str | None, files: tuple[str, ...], device: str, **giv
         click.echo(book.text_path.read_text(encoding="utf-8"))
         click.echo(f"written: {book.text_path}, .json and .csv")
 
+    # What ends a container or takes a host away is no reason to end without a word.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         fulfil(request, os.environ, teller, done)
     except KeyboardInterrupt:
@@ -208,7 +188,9 @@ def _in_short(one: Measurement) -> str:
 @click.option("--price", multiple=True, metavar="TYPE=USD", help="Dollars an hour of a type; may be repeated.")
 @click.option("--a-type", default="", metavar="TYPE", help="A's instance type, where the file does not say.")
 @click.option("--b-type", default="", metavar="TYPE", help="B's instance type, where the file does not say.")
-@click.option("--out", default=SUMMARY, metavar="FILE", help=f"Where to write it.  [default: {SUMMARY}]")
+@click.option(
+    "--out", default=benching.SUMMARY, metavar="FILE", help=f"Where to write it.  [default: {benching.SUMMARY}]"
+)
 def compare(
     a: Path, b: Path, prices: bool, spot: bool, price: tuple[str, ...], a_type: str, b_type: str, out: str
 ) -> None:
@@ -223,7 +205,7 @@ def compare(
     value = comparing.compare(book.read(a), book.read(b), known, a_type, b_type)
     text = tables.comparison_text(value, known.source, prices=prices)
     click.echo(text, nl=False)
-    _write(Path(out), text, "write the summary")
+    benching.write(Path(out), text, "write the summary")
     click.echo(f"written: {out}", err=True)
 
 
@@ -240,22 +222,12 @@ def report(folder: Path, out: str | None) -> None:
 
     The page needs nothing but itself: it can be mailed, archived, opened without a network.
     """
-    from batchyard.bench import book, page
+    from batchyard.bench import book
 
-    found = [results for _, results in book.read_folder(folder)]
-    text = page.page(found, int(time.time() * 1000))
+    text = benching.page_of([results for _, results in book.read_folder(folder)])
     if out == "-":
         click.echo(text, nl=False)
         return
-    path = folder / "benchmark.html" if out is None else Path(out)
-    _write(path, text, "write the report")
+    path = folder / benching.PAGE if out is None else Path(out)
+    benching.write(path, text, "write the report")
     click.echo(os.fsencode(path))
-
-
-def _write(path: Path, text: str, doing: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as exc:
-        error = from_os_error(exc, doing, path)
-        error.hint = "name another file with --out"
-        raise error from exc

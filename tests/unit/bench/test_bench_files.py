@@ -111,6 +111,19 @@ def test_dollars(usd: float | None, text: str) -> None:
     assert tables.dollars_text(usd) == text
 
 
+@pytest.mark.parametrize(
+    ("factor", "text"), [(None, "-"), (123.4, "123x"), (1.0, "1.00x"), (0.5, "0.50x"), (0.0026, "0.0026x")]
+)
+def test_factors(factor: float | None, text: str) -> None:
+    assert tables.times_text(factor) == text
+
+
+def test_the_tolerance_stands_beside_the_error() -> None:
+    assert " 1e-07, 1e-04\n" in tables.run_text(made())
+    (row,) = csv.DictReader(io.StringIO(tables.csv_text(made())))
+    assert (float(row["error"]), float(row["tolerance"])) == (1e-7, 1e-4)
+
+
 # -- workloads of one's own -------------------------------------------------------------------------------------
 
 MINE = """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 
 import pytest
 from bench_values import with_numpy
@@ -99,3 +100,38 @@ def test_where_nobody_answers_it_is_not_known(endpoint: str) -> None:
     assert instance_type({"AWS_EC2_METADATA_SERVICE_ENDPOINT": "http://127.0.0.1:9"}) is None
     # On other machines than Amazon's nobody is asked.
     assert instance_type({}, vendor="Some Maker") is None
+
+
+def test_of_two_jobs_of_one_run_one_waits(tmp_path: Path) -> None:
+    waited: list[str] = []
+    seen: list[str] = []
+
+    may_end = threading.Event()
+
+    def waits() -> None:
+        waited.append("second")
+        may_end.set()
+
+    def second() -> None:
+        with machine.in_turn("r", waits, tmp_path):
+            seen.append("second")
+
+    with machine.in_turn("r", lambda: waited.append("first"), tmp_path):
+        other = threading.Thread(target=second)
+        other.start()
+        assert may_end.wait(30)
+        seen.append("first")
+    other.join(30)
+    assert (waited, seen) == (["second"], ["first", "second"])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_jobs_of_two_runs_do_not_wait_for_each_other(tmp_path: Path) -> None:
+    waited: list[str] = []
+    with machine.in_turn("a", lambda: None, tmp_path), machine.in_turn("b", lambda: waited.append("b"), tmp_path):
+        assert waited == []
+
+
+def test_where_no_lock_can_be_made_it_goes_on(tmp_path: Path) -> None:
+    with machine.in_turn("r", lambda: None, tmp_path / "nowhere"):
+        pass

@@ -1,0 +1,102 @@
+"""Sent to a job as text: fetches the benchmark from the run's workspace, runs it, and brings back what it wrote.
+
+It must work in any image with Python: the syntax is old, boto3 is fetched where it is missing, and nothing of ours is
+there before it has been unpacked. Touches S3 and a folder of its own.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import zipfile
+from typing import Any
+
+#: between two looks at what was written; the measuring itself is another process
+LOOK_S = 5
+OLDEST_PYTHON = (3, 11)
+
+
+def stop(text: str) -> None:
+    print(f"batchyard: {text}", file=sys.stderr, flush=True)
+    sys.exit(3)
+
+
+def client(work: str) -> Any:
+    try:
+        return importlib.import_module("boto3").client("s3")
+    except ImportError:
+        folder = os.path.join(work, "boto3")
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--target", folder, "boto3"]
+    if subprocess.call(command, stdout=sys.stderr):
+        stop("this image has no boto3, and pip could not install it: put boto3 into the image")
+    sys.path.insert(0, folder)
+    importlib.invalidate_caches()
+    return importlib.import_module("boto3").client("s3")
+
+
+def install(packages: list[str]) -> None:
+    """Into the container, which is thrown away."""
+    if packages and subprocess.call([sys.executable, "-m", "pip", "install", "--quiet", *packages], stdout=sys.stderr):
+        print(f"batchyard: {' '.join(packages)} could not be installed; going on without", file=sys.stderr, flush=True)
+
+
+def send(s3: Any, out: str, sent: dict[str, int], bucket: str, prefix: str) -> str:
+    """What has changed since the last look. Returns what went wrong."""
+    for name in sorted(os.listdir(out)):
+        path = os.path.join(out, name)
+        try:
+            changed = os.stat(path).st_mtime_ns
+            if not name.endswith(".part") and sent.get(name) != changed:
+                s3.upload_file(path, bucket, prefix + name)
+                sent[name] = changed
+        except FileNotFoundError:
+            continue  # renamed under our eyes: the next look finds it
+        except Exception as exc:
+            return f"could not write s3://{bucket}/{prefix}{name}: {exc}"
+    return ""
+
+
+def main(step: str, arguments: list[str]) -> int:
+    if sys.version_info < OLDEST_PYTHON:
+        stop(f"this image has Python {sys.version.split()[0]}, and the benchmark needs 3.11 or newer")
+    bucket, _, prefix = os.environ["BATCHYARD_WORKSPACE"][len("s3://") :].partition("/")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    work = tempfile.mkdtemp(prefix="benchmark-")
+    packed, code, out = (os.path.join(work, name) for name in ("code.zip", "code", "out"))
+    try:
+        install(os.environ.get("BENCHMARK_INSTALL", "").split())
+        s3 = client(work)
+        try:
+            s3.download_file(bucket, f"{prefix}code.zip", packed)
+        except Exception as exc:
+            stop(f"could not read s3://{bucket}/{prefix}code.zip: {exc}")
+        with zipfile.ZipFile(packed) as archive:
+            archive.extractall(code)
+        os.mkdir(out)
+        path = os.pathsep.join(filter(None, (code, os.environ.get("PYTHONPATH"))))
+        command = [sys.executable, "-m", "batchyard", "bench", "run", "--out", out, *arguments]
+        child = subprocess.Popen(command, cwd=code, env={**os.environ, "PYTHONPATH": path})
+        # A reclaim, a timeout, a stop: what was measured until then is on disk, and is sent below.
+        signal.signal(signal.SIGTERM, lambda *_: child.send_signal(signal.SIGINT))
+        sent: dict[str, int] = {}
+        while True:
+            try:
+                ended: int | None = child.wait(LOOK_S)
+            except subprocess.TimeoutExpired:
+                ended = None
+            wrong = send(s3, out, sent, bucket, f"{prefix}results/{step}/")
+            if ended is not None:
+                if wrong:
+                    stop(wrong)
+                return ended if ended >= 0 else 128 - ended
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1], sys.argv[2:]))

@@ -1,0 +1,321 @@
+"""`batchyard bench submit`: the benchmark on AWS Batch, on a CPU queue and a GPU queue, compared at the end."""
+
+from __future__ import annotations
+
+import ipaddress
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import click
+
+from batchyard.cli import benching
+from batchyard.cli.options import env_option, example, find_run, home_flag, home_of, home_option
+from batchyard.errors import BadInput, from_os_error
+
+if TYPE_CHECKING:
+    from batchyard.aws.door import Door
+    from batchyard.bench.request import Request
+    from batchyard.bench.results import Results
+    from batchyard.bench.submission import Shape
+    from batchyard.engines.aws.render import Target
+    from batchyard.environments import Environment
+    from batchyard.pipeline import Pipeline
+    from batchyard.runs import Record
+    from batchyard.status import RunStatus
+
+
+@click.command(
+    epilog=example(
+        "batchyard bench submit --env lab --quick",
+        "batchyard bench submit --env lab --cpu-type c7i.4xlarge --gpu-type g5.xlarge --out results",
+        "batchyard bench submit --run benchmark-20260102-0a1b2c",
+    )
+)
+@env_option
+@click.option("--cpu-type", default="", metavar="TYPE", help="The CPU queue's instance type to measure: all of one.")
+@click.option("--gpu-type", default="", metavar="TYPE", help="The same of the GPU queue.")
+@click.option("--image", metavar="IMAGE", help="With Python 3.11 and NumPy; default: PyTorch's own, with CUDA.")
+@click.option("--on-demand", is_flag=True, help="Not on spot instances.")
+@click.option("--detach", is_flag=True, help="Return once it is submitted, and print the run's id.")
+@click.option("--run", "run_id", metavar="RUN", help="Go on with one: wait for it, fetch, compare.")
+@benching.measuring_options
+@home_option
+def command(
+    env: str | None,
+    cpu_type: str,
+    gpu_type: str,
+    image: str | None,
+    on_demand: bool,
+    detach: bool,
+    run_id: str | None,
+    home: str | None,
+    out: str,
+    **given: Any,
+) -> int:
+    """Measure on AWS Batch: one job on the CPU queue, one on the GPU queue, then fetch both results and compare them.
+
+    The benchmark's code is sent along, so the image needs only Python and NumPy. An instance type is a choice of the
+    queue: the job asks for as much as the whole of it has, and what it really ran on counts. At an endpoint on this
+    machine, the CPU stands in for a GPU that is not there, and everything says so.
+    """
+    if run_id is not None:
+        record = _known(find_run(home, run_id, env))
+    else:
+        if env is None:
+            raise BadInput(
+                "`bench submit` needs an environment", hint="name it with --env; `batchyard environments` lists them"
+            )
+        request = benching.request_of(out=out, **given)
+        record = _begin(request, home_of(home), env, {"cpu": cpu_type, "gpu": gpu_type}, image, on_demand)
+    return _go(record, Path(out), detach=detach)
+
+
+# -- beginning --------------------------------------------------------------------------------------------------
+
+
+def _begin(
+    request: Request, home: Path, env: str, types: Mapping[str, str], image: str | None, on_demand: bool
+) -> Record:
+    from batchyard import cloud, runs
+    from batchyard import plan as planning
+    from batchyard.aws.door import Door
+    from batchyard.bench import submission
+    from batchyard.engines.aws.render import render
+    from batchyard.images import registry
+
+    submission.refuse_missing(request)
+    benching.refuse_unknown_workloads(request)
+    where = cloud.environment(home, env)
+    pipeline = _pipeline(request, where, Door(where.region, where.profile), types, image, on_demand)
+    plan = planning.make(pipeline)
+    pinned = registry.pinned(home, env)
+    target = cloud.target(plan, pipeline, where, runs.new_id(plan), on_demand=on_demand, pinned=pinned)
+    render(plan, target)  # what AWS cannot be told is refused before the run is recorded
+    record = runs.begin(home, plan, target)
+    submission.pack(record.folder.path / submission.CODE, request)
+    return record
+
+
+def _pipeline(
+    request: Request, where: Environment, door: Door, given: Mapping[str, str], image: str | None, on_demand: bool
+) -> Pipeline:
+    from batchyard.bench import submission
+    from batchyard.engines.local import machine
+
+    is_here = is_loopback(str(door.client("batch").meta.endpoint_url))
+    stands_in = is_here and not machine.find_gpus()
+    queues = {kind: _queue(where, kind, on_demand) for kind in submission.STEPS}
+    types, shapes = {}, {}
+    for kind, queue in queues.items():
+        fleet = _instance_types(door, queue)
+        if given[kind] or not (stands_in and kind == "gpu"):
+            problem = submission.type_problem(kind, given[kind], fleet, queue)
+            if problem:
+                hint = "a type is a choice of the queue's compute environments: add it there, or name one they have"
+                raise BadInput(f"environment {where.name!r}: {problem}", hint=hint)
+        types[kind] = given[kind] or ("" if is_here else submission.only_type(fleet) or "")
+        shapes[kind] = _shape(kind, types[kind], request, is_here=is_here)
+    if stands_in:
+        _say("note: the endpoint is on this machine, which has no GPU: the CPU stands in for it, labelled so")
+    # A container sees its limit from inside; a process of the endpoint does not.
+    memory_mib = shapes["cpu"].memory_mib if is_here else request.memory_mib
+    return submission.pipeline(
+        replace(request, stand_in=is_here, memory_mib=memory_mib),
+        image or submission.IMAGE,
+        shapes,
+        types,
+        gpu_queue=queues["gpu"] if stands_in else None,
+        # Never into a Python of this machine.
+        install=() if is_here or image else submission.IMAGE_LACKS,
+    )
+
+
+def _shape(kind: str, instance_type: str, request: Request, *, is_here: bool) -> Shape:
+    from batchyard.bench import submission
+
+    known = submission.shape_of(instance_type)
+    if is_here:
+        shape = submission.TINY if request.quick else submission.MODEST
+    else:
+        shape = known or submission.SMALL[kind]
+        if known is None:
+            asked = f"{shape.cpus} vCPUs and {request.memory_mib or shape.memory_mib} MiB"
+            more = "its size is not in the list" if instance_type else f"--{kind}-type asks for the whole of one"
+            _say(f"note: the {kind.upper()} job asks for {asked}, and may share its machine with others: {more}")
+    return replace(shape, memory_mib=request.memory_mib or shape.memory_mib)
+
+
+def is_loopback(url: str) -> bool:
+    host = urlsplit(url).hostname or ""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
+
+
+def _queue(where: Environment, kind: str, on_demand: bool) -> str:
+    name = kind + ("_on_demand" if on_demand else "")
+    if name not in where.queues:
+        raise BadInput(
+            f"environment {where.name!r} has no {name} queue, and the benchmark needs one of each kind",
+            hint=f"it has {', '.join(sorted(where.queues)) or 'none'}; `batchyard bench run` measures one device alone",
+        )
+    return where.queues[name]
+
+
+def _instance_types(door: Door, queue: str) -> list[str]:
+    """Of all compute environments of a queue; one that is not there is told later, by name."""
+    from batchyard.aws.batch import Batch
+    from batchyard.aws.door import told
+
+    known = Batch(door).queues([queue]).get(queue, {})
+    names = [one["computeEnvironment"] for one in known.get("computeEnvironmentOrder", ())]
+    if not names:
+        return []
+    with told("ask about the compute environments"):
+        answer = door.client("batch").describe_compute_environments(computeEnvironments=names)
+    return [
+        one
+        for each in answer["computeEnvironments"]
+        for one in each.get("computeResources", {}).get("instanceTypes", [])
+    ]
+
+
+# -- going on ---------------------------------------------------------------------------------------------------
+
+
+def _known(record: Record) -> Record:
+    from batchyard.bench import submission
+
+    if record.is_local or not all(submission.TYPE_VARIABLE in job.env for job in record.plan.jobs):
+        raise BadInput(
+            f"run {record.run_id} is no benchmark", hint="name one that `batchyard bench submit` began, with --run"
+        )
+    return record
+
+
+def _go(record: Record, out: Path, *, detach: bool) -> int:
+    from batchyard.cli.following import follow
+
+    flags = home_flag(record, Path.cwd())
+    again = f"`batchyard bench submit --run {record.run_id}{flags}`"
+    stop = f"`batchyard stop {record.run_id}{flags}`"
+    _say(f"run {record.run_id}")
+    try:
+        _send(record)
+    except KeyboardInterrupt:
+        _say(f"not all of it is submitted; {again} goes on, {stop} ends what is there")
+        return 130
+    if detach:
+        click.echo(record.run_id)
+        _say(f"{again} waits for it, fetches the results and compares them")
+        return 0
+    try:
+        shown = follow(record, quiet=False)
+    except KeyboardInterrupt:
+        _say(f"the benchmark goes on without us; {again} waits for it, fetches and compares; {stop} ends it")
+        return 130
+    return _finish(record, shown, out)
+
+
+def _send(record: Record) -> None:
+    from batchyard import cloud
+    from batchyard.bench import submission
+
+    engine = record.open_aws()
+    if engine.is_submitted:
+        return
+    code = record.folder.path / submission.CODE
+    if not code.exists():
+        raise BadInput(
+            f"run {record.run_id} was not submitted whole, and its code is on the machine that began it",
+            hint="go on with it there, or begin another",
+        )
+    engine.s3.upload([(code, _target(record).workspace + submission.CODE)])
+    cloud.submit(record, _say)
+
+
+# -- results ----------------------------------------------------------------------------------------------------
+
+
+def _finish(record: Record, shown: RunStatus, out: Path) -> int:
+    """Fetches what there is, compares what can be, and says what is missing; the exit code is the run's."""
+    from batchyard.bench import book, submission
+    from batchyard.cli import render
+    from batchyard.cli.run import EXIT_CODES
+
+    code = 3 if shown.is_interrupted else EXIT_CODES[shown.state]
+    if code:
+        lines = render.status_lines(shown, int(time.time() * 1000), home_flag(record, Path.cwd()))
+        click.echo("\n".join(lines), err=True)
+    found: dict[str, Results] = {}
+    notes = []
+    for kind, paths in _fetched(record, out).items():
+        for path in (one for one in paths if one.suffix == ".json"):
+            job = next((one for one in record.plan.jobs if one.step == kind), record.plan.jobs[0])
+            wanted = job.env[submission.TYPE_VARIABLE] if job.step == kind else ""
+            is_here = submission.is_pretended(job.command)
+            found[kind], note = submission.with_type(book.read(path), wanted, is_here=is_here)
+            notes += [note] if note else []
+    missing = [kind.upper() for kind in submission.STEPS if kind not in found]
+    if missing:
+        kept = "; the other's is kept" if found else ""
+        _say(f"there is no result of the {' and the '.join(missing)} job, so nothing is compared{kept}")
+    else:
+        _compare(found["cpu"], found["gpu"], notes, out)
+    if found:
+        benching.write(out / benching.PAGE, benching.page_of(list(found.values())), "write the report")
+        _say(f"written: {out / benching.PAGE}")
+    return code or (1 if missing else 0)
+
+
+def _compare(cpu: Results, gpu: Results, notes: list[str], out: Path) -> None:
+    from batchyard.bench import comparing, prices, tables
+
+    listed = prices.listed()
+    value = comparing.compare(cpu, gpu, listed)
+    text = tables.comparison_text(replace(value, notes=(*value.notes, *notes)), listed.source, prices=True)
+    click.echo(text, nl=False)
+    benching.write(out / benching.SUMMARY, text, "write the summary")
+    _say(f"written: {out / benching.SUMMARY}")
+
+
+def _fetched(record: Record, out: Path) -> dict[str, list[Path]]:
+    """kind -> its files, now in ``out``; those of an earlier run are kept beside them."""
+    from batchyard.aws.s3 import Place
+    from batchyard.bench import submission
+    from batchyard.bench.book import put_aside
+
+    s3 = record.open_aws().s3
+    address = _target(record).workspace + submission.RESULTS
+    prefix = Place.of(address)
+    wanted: dict[str, list[tuple[str, Path]]] = {}
+    for found in s3.list(address):
+        kind, _, name = found.key.removeprefix(prefix.key).partition("/")
+        if kind in submission.STEPS and name and "/" not in name:
+            wanted.setdefault(kind, []).append((f"{address}{kind}/{name}", out / name))
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        for old in put_aside([path for pairs in wanted.values() for _, path in pairs]):
+            _say(f"an older result is kept as {old}")
+    except OSError as exc:
+        raise from_os_error(exc, "write the results to", out) from exc
+    count = s3.download([pair for pairs in wanted.values() for pair in pairs])
+    if count:
+        _say(f"fetched {count} files into {out}")
+    return {kind: [path for _, path in pairs] for kind, pairs in wanted.items()}
+
+
+def _target(record: Record) -> Target:
+    from batchyard.engines.aws.render import Target
+
+    assert isinstance(record.place, Target)
+    return record.place
+
+
+def _say(text: str) -> None:
+    click.echo(text, err=True)

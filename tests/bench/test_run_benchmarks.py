@@ -1,0 +1,162 @@
+"""run-benchmarks.sh with the real `aws` command, on the stack of gpu-batch-benchmark.yaml at an endpoint here."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from cloud_lab import PATH, until
+from emulator_endpoint import AWS, Endpoint
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).parents[2]
+SCRIPT = ROOT / "run-benchmarks.sh"
+TRIAD = ("--", "--quick", "--only", "tri*")
+
+
+def deployed(folder: Path, *arguments: str) -> Endpoint:
+    it = Endpoint(folder, "--cpus", "4", "--memory", "8GiB", *arguments, environ={"PATH": PATH})
+    template = ("--template-file", str(ROOT / "gpu-batch-benchmark.yaml"))
+    stack = ("--stack-name", "gpu-benchmark", "--capabilities", "CAPABILITY_IAM")
+    done = it.aws("cloudformation", "deploy", *template, *stack, check=False)
+    assert done.returncode == 0, done.stderr
+    return it
+
+
+@pytest.fixture(scope="module")
+def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Endpoint]:
+    """With one GPU, which is pretended."""
+    it = deployed(tmp_path_factory.mktemp("endpoint"), "--gpus", "1")
+    try:
+        yield it
+    finally:
+        it.stop()
+
+
+def script(endpoint: Endpoint, folder: Path, *words: str, code: int, **more: str) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        [SCRIPT, *words],
+        cwd=folder,
+        env={**endpoint.environ, "PATH": PATH, **more},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == code, f"{words} exited {done.returncode}:\n{done.stdout}\n{done.stderr}"
+    return done
+
+
+def started(endpoint: Endpoint, folder: Path, log: Path, *words: str) -> subprocess.Popen[bytes]:
+    with log.open("wb") as file:
+        return subprocess.Popen(
+            [SCRIPT, *words],
+            cwd=folder,
+            env={**endpoint.environ, "PATH": PATH},
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=file,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        )
+
+
+def test_it_submits_waits_fetches_and_compares_with_the_stand_in_labelled(endpoint: Endpoint, tmp_path: Path) -> None:
+    done = script(endpoint, tmp_path, "--out", "the results", *TRIAD, code=0)
+    out = tmp_path / "the results"
+    both = {f"{stem}-benchmark.{end}" for stem in ("cpu", "stand-in") for end in ("json", "csv", "txt")}
+    assert {path.name for path in out.iterdir()} == both | {"benchmark-summary.txt", "benchmark.html"}
+    assert done.stdout == (out / "benchmark-summary.txt").read_text()
+    assert "stand-in: CPU standing in for a GPU" in done.stdout
+    assert re.search(r"^Triad, .*x  ", done.stdout, re.MULTILINE)
+    assert "cpu: SUCCEEDED" in done.stderr and "gpu: SUCCEEDED" in done.stderr
+    assert "no GPU was measured: a CPU stood in for it" in done.stderr
+
+    # Whoever was interrupted goes on with the ids that were said; what there was is kept.
+    found = re.search(r"submitted: cpu (\S+), gpu (\S+)", done.stderr)
+    assert found
+    again = script(endpoint, tmp_path, "--out", "the results", "--jobs", f"{found[1]},{found[2]}", code=0)
+    assert again.stdout == done.stdout
+    assert (out / "cpu-benchmark.json.old").read_text() == (out / "cpu-benchmark.json").read_text()
+
+
+def test_a_job_that_fails_is_told_with_its_reason_and_the_end_of_its_log(endpoint: Endpoint, tmp_path: Path) -> None:
+    done = script(endpoint, tmp_path, "--", "--only", "triads", code=1)
+    assert "the cpu job failed: Essential container in task exited; exit code 2" in done.stderr
+    assert "  | batchyard: --only triads: no such workload" in done.stderr
+    assert "the gpu job failed" in done.stderr
+    assert "there are not two results to compare" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("no-such-stack",), 2, "there is no stack no-such-stack here; make it with: sam deploy"),
+        (("one", "two"), 2, "one stack's name is enough"),
+        (("--quick",), 2, "there is no option --quick; options of the benchmark come after --"),
+        (("--out",), 2, "--out needs a value"),
+        (("--jobs", "one"), 2, "--jobs wants two ids with a comma between"),
+        (("--jobs", "one,two"), 2, "AWS Batch does not know these jobs: one, two"),
+        (("--", "--workload", "mine.py"), 2, "files of your own are sent by `batchyard bench submit`"),
+        (("--", "--device", "cpu"), 2, "--device is the jobs' own business"),
+        (("--", "--only", "a b"), 2, "an option may have no spaces"),
+    ],
+)
+def test_bad_input_is_told(endpoint: Endpoint, tmp_path: Path, words: tuple[str, ...], code: int, said: str) -> None:
+    assert said in script(endpoint, tmp_path, *words, code=code).stderr
+
+
+def test_surroundings_that_lack_something_are_told(endpoint: Endpoint, tmp_path: Path) -> None:
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    for name in ("bash", "dirname", "env"):
+        (tools / name).symlink_to(shutil.which(name) or name)
+    assert "there is no aws command" in script(endpoint, tmp_path, code=3, PATH=str(tools)).stderr
+    gone = script(endpoint, tmp_path, code=3, AWS_ENDPOINT_URL="http://127.0.0.1:9", AWS_MAX_ATTEMPTS="1")
+    assert "the stack gpu-benchmark cannot be asked about: " in gone.stderr
+    assert "usage: ./run-benchmarks.sh" in script(endpoint, tmp_path, "--help", code=0).stdout
+    assert Path(AWS).exists()
+
+
+def test_a_stack_of_something_else_is_told(endpoint: Endpoint, tmp_path: Path) -> None:
+    template = tmp_path / "other.yaml"
+    template.write_text("Resources: {B: {Type: 'AWS::S3::Bucket'}}\nOutputs: {Bucket: {Value: !Ref B}}\n")
+    done = endpoint.aws(
+        "cloudformation", "deploy", "--stack-name", "other", "--template-file", str(template), check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "the stack other has no output CpuQueue" in script(endpoint, tmp_path, "other", code=2).stderr
+
+
+def test_why_a_job_cannot_start_is_said_and_an_interrupt_leaves_the_jobs(tmp_path: Path) -> None:
+    it = deployed(tmp_path / "endpoint", "--gpus", "0")
+    log = tmp_path / "log"
+    process = started(it, tmp_path, log, *TRIAD)
+    try:
+        text = until(log.read_text, lambda text: "gpu cannot start" in text or process.poll() is not None)
+        assert "gpu cannot start: CAPACITY:" in text and "batchyard emulate --gpus 1" in text
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 130
+        found = re.search(r"the jobs go on without us; .*--jobs ([^,\s]+),(\S+)", log.read_text())
+        assert found, log.read_text()
+        assert it.wait(found[1])["status"] == "SUCCEEDED"
+        assert it.job(found[2])["status"] == "RUNNABLE"
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.wait()
+        it.stop()
+
+
+def test_it_has_no_faults_that_a_linter_knows() -> None:
+    linter = shutil.which("shellcheck")
+    if linter is None:
+        pytest.skip("shellcheck is not installed")
+    done = subprocess.run([linter, str(SCRIPT)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+    assert os.access(SCRIPT, os.X_OK)

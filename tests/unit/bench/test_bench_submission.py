@@ -1,0 +1,213 @@
+"""The benchmark as two jobs: what they are told, what they ask for, which types a queue can serve, what is sent."""
+
+from __future__ import annotations
+
+import shlex
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from bench_values import results
+
+from batchyard import plan as planning
+from batchyard.bench import submission
+from batchyard.bench.request import Request
+from batchyard.bench.submission import SMALL, TINY, Shape
+from batchyard.cli.bench import run as run_command
+from batchyard.cli.bench_submit import is_loopback
+from batchyard.engines.aws import render
+from batchyard.environments import Environment
+from batchyard.errors import BadInput
+
+EVERYTHING = Request(
+    device="gpu",
+    only=("conv*", "my own"),
+    sizes=(1000, 5000),
+    quick=True,
+    files=(Path("some where/mine.py"),),
+    images=Path("/pictures"),
+    threads=3,
+    memory_mib=2048,
+    all_candidates=True,
+    seed=7,
+    plain_malloc=True,
+    stand_in=True,
+)
+
+
+def understood(words: list[str]) -> dict[str, Any]:
+    return run_command.make_context("run", list(words)).params
+
+
+def test_the_job_measures_what_was_asked_for() -> None:
+    params = understood(submission.arguments(EVERYTHING))
+    assert params["device"] == "gpu"
+    assert params["only"] == ("conv*", "my own")
+    assert params["sizes"] == (1000, 5000)
+    assert (params["threads"], params["seed"], params["memory_mib"]) == (3, 7, 2048)
+    assert all(params[name] for name in ("quick", "all_candidates", "plain_malloc", "stand_in"))
+    # Where they lie in the job.
+    assert (params["files"], params["images"]) == (("own/mine.py",), "pictures")
+
+
+def test_what_was_not_asked_for_is_not_said() -> None:
+    params = understood(submission.arguments(Request(device="cpu")))
+    defaults = understood(["--device", "cpu"])
+    assert params == defaults
+
+
+def test_two_steps_and_only_the_gpu_step_asks_for_one() -> None:
+    made = submission.pipeline(Request(), "img", SMALL, {"cpu": "c6i.4xlarge"})
+    cpu, gpu = made.steps
+    assert (cpu.name, gpu.name) == ("cpu", "gpu")
+    assert (cpu.gpus, gpu.gpus) == (0, 1)
+    assert (cpu.needs, gpu.needs) == ((), ())  # one that fails does not keep the other from running
+    assert cpu.env == {submission.TYPE_VARIABLE: "c6i.4xlarge"}
+    assert gpu.env == {submission.TYPE_VARIABLE: submission.ANY_TYPE}
+    assert not submission.is_pretended(gpu.command)
+
+
+def test_a_stand_in_goes_to_the_gpu_queue_and_asks_for_no_gpu() -> None:
+    made = submission.pipeline(Request(stand_in=True), "img", {"cpu": TINY, "gpu": TINY}, {}, gpu_queue="lab-gpu")
+    assert [(step.queue, step.gpus) for step in made.steps] == [(None, 0), ("lab-gpu", 0)]
+    assert all(submission.is_pretended(step.command) for step in made.steps)
+
+
+def test_what_the_image_lacks_is_installed_in_both_jobs() -> None:
+    made = submission.pipeline(Request(), "img", SMALL, {}, install=["scipy", "numba"])
+    assert [step.env[submission.INSTALL_VARIABLE] for step in made.steps] == ["scipy numba"] * 2
+
+
+def test_the_jobs_can_be_said_to_aws_and_are_short_enough_to_start() -> None:
+    """More than 8192 characters of overrides are accepted, and fail when the job starts (facts, 5)."""
+    plan = planning.make(submission.pipeline(EVERYTHING, "img", SMALL, {}))
+    where = Environment("lab", "eu-central-1", "b", {"cpu": "lab-cpu", "gpu": "lab-gpu"})
+    target = render.Target(where, "benchmark-20260102-0a1b2c", {"cpu": "img", "gpu": "img"}, "s3://b/w/", "me")
+    for part in render.render(plan, target).parts:
+        assert 1000 < len(str(part.request["containerOverrides"])) < 6000
+
+
+def test_the_text_that_is_sent_is_python_that_does_what_the_file_does() -> None:
+    text = submission.source()
+    compile(text, "bootstrap", "exec")
+    assert '"""' not in text and "download_file" in text
+    words = shlex.split(submission.pipeline(Request(), "img", SMALL, {}).steps[0].command or "")
+    assert words[:5] == ["exec", "python3", "-c", text, "cpu"]
+
+
+# -- types ------------------------------------------------------------------------------------------------------
+
+
+def test_a_job_asks_for_the_whole_of_a_type_that_is_known() -> None:
+    assert submission.shape_of("g4dn.xlarge") == Shape(4, 14336)
+    assert submission.shape_of("no.such") is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "wanted", "types", "said"),
+    [
+        ("cpu", "c6i.4xlarge", ["c6i.4xlarge"], ""),
+        ("cpu", "c6i.4xlarge", ["m6i", "c6i"], ""),
+        ("cpu", "c6i.4xlarge", ["optimal"], ""),
+        ("cpu", "c6i.4xlarge", [], ""),
+        ("cpu", "c6i.4xlarge", ["c6i.8xlarge"], "queue q has c6i.8xlarge, and no c6i.4xlarge"),
+        ("cpu", "large", ["c6i"], "'large' is no instance type"),
+        ("gpu", "g5.xlarge", ["g5"], ""),
+        ("gpu", "p6-b200.48xlarge", ["p6-b200"], ""),
+        ("gpu", "g5.xlarge", ["optimal"], "queue q has optimal, and no g5.xlarge"),
+        ("gpu", "m6i.large", ["m6i"], "m6i.large has no GPU"),
+        ("gpu", "", ["g6e.xlarge", "g5"], ""),
+        ("gpu", "", ["optimal"], "none with a GPU, so the job would wait for ever"),
+        ("cpu", "", ["g5"], ""),
+    ],
+)
+def test_which_types_a_queue_can_serve(kind: str, wanted: str, types: list[str], said: str) -> None:
+    problem = submission.type_problem(kind, wanted, types, "q")
+    assert said in problem
+    assert bool(problem) == bool(said)
+
+
+def test_a_queue_of_one_type_says_which() -> None:
+    assert submission.only_type(["g5.xlarge", "g5.xlarge"]) == "g5.xlarge"
+    assert submission.only_type(["g5.xlarge", "g6.xlarge"]) is None
+    assert submission.only_type(["g5"]) is None
+    assert submission.only_type([]) is None
+
+
+def test_what_it_ran_on_counts_and_a_mismatch_is_said() -> None:
+    ran, note = submission.with_type(results("gpu", instance_type="g5.2xlarge"), "g5.xlarge", is_here=False)
+    assert ran.instance_type == "g5.2xlarge"
+    assert note == "GPU: g5.xlarge was asked for, and it ran on g5.2xlarge, which counts"
+    assert submission.with_type(ran, "g5.2xlarge", is_here=False) == (ran, "")
+    assert submission.with_type(ran, submission.ANY_TYPE, is_here=False) == (ran, "")
+
+
+def test_where_the_job_could_not_tell_it_is_what_was_asked_for() -> None:
+    ran, note = submission.with_type(results("cpu"), "c6i.4xlarge", is_here=False)
+    assert ran.instance_type == "c6i.4xlarge"
+    assert "could not tell" in note
+
+
+def test_a_stand_in_is_never_given_a_type_and_so_no_price() -> None:
+    for is_here, measured in ((True, results("cpu")), (False, replace(results("cpu"), stands_for="gpu"))):
+        ran, note = submission.with_type(measured, "g5.xlarge", is_here=is_here)
+        assert ran.instance_type is None
+        assert "g5.xlarge was asked for, and is not what was measured" in note
+
+
+@pytest.mark.parametrize(
+    ("url", "is_it"),
+    [
+        ("http://127.0.0.1:4577", True),
+        ("http://[::1]:4577", True),
+        ("http://localhost:4577", True),
+        ("https://batch.eu-central-1.amazonaws.com", False),
+        ("http://10.0.0.1:4577", False),
+        ("http://localhost.example.com", False),
+    ],
+)
+def test_an_endpoint_on_this_machine_is_known_by_its_address(url: str, is_it: bool) -> None:
+    assert is_loopback(url) is is_it
+
+
+# -- code -------------------------------------------------------------------------------------------------------
+
+
+def test_all_that_the_job_needs_is_sent_and_no_more(tmp_path: Path) -> None:
+    (tmp_path / "pictures" / "deeper").mkdir(parents=True)
+    (tmp_path / "pictures" / "one.jpg").write_bytes(b"x")
+    mine = tmp_path / "mine.py"
+    mine.write_text("WORKLOAD = 1\n")
+    request = Request(files=(mine,), images=tmp_path / "pictures")
+    submission.refuse_missing(request)
+    submission.pack(tmp_path / "code.zip", request)
+    with zipfile.ZipFile(tmp_path / "code.zip") as archive:
+        names = set(archive.namelist())
+    assert {"batchyard/cli/bench.py", "batchyard/bench/prices.json", "click/__init__.py"} <= names
+    assert {"own/mine.py", "pictures/one.jpg"} <= names
+    assert not [name for name in names if "__pycache__" in name or "emulator" in name]
+    assert (tmp_path / "code.zip").stat().st_size < 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [(None, "there is no such Python file"), ("def (:\n", "mine.py:1: "), ("\0", "mine.py")],
+)
+def test_a_file_that_cannot_be_sent_is_refused(tmp_path: Path, text: str | None, said: str) -> None:
+    mine = tmp_path / "mine.py"
+    if text is not None:
+        mine.write_text(text)
+    with pytest.raises(BadInput, match=said):
+        submission.refuse_missing(Request(files=(mine,)))
+
+
+def test_two_files_of_one_name_and_a_folder_that_is_not_there_are_refused(tmp_path: Path) -> None:
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "mine.py").write_text("")
+    with pytest.raises(BadInput, match="two workloads are in files called mine"):
+        submission.refuse_missing(Request(files=(tmp_path / "a/mine.py", tmp_path / "b/mine.py")))
+    with pytest.raises(BadInput, match="there is no such folder"):
+        submission.refuse_missing(Request(images=tmp_path / "pictures"))
