@@ -7,22 +7,18 @@ much from elsewhere, for a `pytest` of everything.
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 HERE = Path(__file__).parent
-ROOT = HERE.parents[1]
 # The endpoint of the emulator's own tests
 sys.path.insert(0, str(HERE.parent / "emulator"))
 
-from emulator_endpoint import Endpoint  # noqa: E402
-from peer_clients import IMAGE, CountedCalls, Peer  # noqa: E402
-
-QUEUE = "peers"
+from peer_clients import IMAGE, Peer, make_image, opened  # noqa: E402
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -33,7 +29,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 @pytest.fixture(scope="session")
 def image(docker_engine: None) -> str:
     """The image that jobs of redun and Metaflow run in, made if it is not there."""
-    made = subprocess.run([ROOT / ".ci/peers-image"], capture_output=True, text=True, timeout=1200)
+    made = make_image()
     if made.returncode and os.environ.get("BATCHYARD_REQUIRE_DOCKER"):
         pytest.fail(made.stderr)
     if made.returncode:
@@ -44,30 +40,14 @@ def image(docker_engine: None) -> str:
 @pytest.fixture
 def begin(tmp_path: Path) -> Iterator[Callable[..., Peer]]:
     """Starts an endpoint with a queue and a bucket, and hands out a client from PyPI that knows its address."""
-    endpoints: list[Endpoint] = []
-    counters: list[CountedCalls] = []
+    with ExitStack() as stack:
+        begun: list[Peer] = []
 
-    def start(client: str, runner: str) -> Peer:
-        python = Peer.installed(ROOT / ".cache" / "peers" / client, HERE / "requirements" / f"{client}.txt")
-        # The programs of the environment, python among them, are what jobs find when they run as processes.
-        path = {"PATH": f"{python.parent}{os.pathsep}{os.environ['PATH']}"}
-        size = ("--cpus", "4", "--memory", "16GiB", "--gpus", "0")
-        endpoint = Endpoint(tmp_path / "endpoint", "--runner", runner, *size, environ={**path, "TMPDIR": str(tmp_path)})
-        endpoints.append(endpoint)
-        endpoint.queue(QUEUE, endpoint.environment("cpu"))
-        s3 = endpoint.client("s3")
-        s3.create_bucket(Bucket="peers")
-        # Snakemake's storage removes a bucket that it leaves empty.
-        s3.put_object(Bucket="peers", Key="kept", Body=b"")
-        counters.append(CountedCalls(endpoint.url))
-        folder = tmp_path / client
-        folder.mkdir()
-        return Peer(endpoint, python, folder, counters[-1], path)
+        def start(client: str, runner: str) -> Peer:
+            begun.append(stack.enter_context(opened(client, runner, tmp_path)))
+            return begun[-1]
 
-    yield start
-    for counter in counters:
-        counter.stop()
-        # Shown with -rP
-        print("operations of Batch that it called:", dict(counter.by_operation.most_common()))
-    for endpoint in endpoints:
-        endpoint.stop()
+        yield start
+        for peer in begun:
+            # Shown with -rP
+            print("operations of Batch that it called:", dict(peer.counted.by_operation.most_common()))

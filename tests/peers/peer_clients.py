@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import http.client
+import os
 import subprocess
 import sys
 import threading
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -16,10 +19,13 @@ from urllib.parse import urlsplit
 
 from emulator_endpoint import Endpoint
 
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
 IMAGE = "batchyard-peers:latest"
+QUEUE = "peers"
 STATES = ("SUBMITTED", "PENDING", "RUNNABLE", "STARTING", "RUNNING", "SUCCEEDED", "FAILED")
 #: of a whole workflow, on a busy machine
-WITHIN_S = 600
+WITHIN_S = 1200
 
 
 class CountedCalls:
@@ -112,7 +118,7 @@ class Peer:
             timeout=WITHIN_S,
         )
 
-    def jobs(self, queue: str = "peers") -> list[Any]:
+    def jobs(self, queue: str = QUEUE) -> list[Any]:
         """All jobs of the queue, by ListJobs and DescribeJobs, once they are over: a client may leave before that."""
         pages = self.endpoint.batch.get_paginator("list_jobs")
         ids = [
@@ -130,6 +136,36 @@ class Peer:
         pages = s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
         keys = [item["Key"] for page in pages for item in page.get("Contents", [])]
         return {key: s3.get_object(Bucket=bucket, Key=key)["Body"].read() for key in keys}
+
+
+@contextmanager
+def opened(client: str, runner: str, folder: Path) -> Iterator[Peer]:
+    """A client from PyPI that knows the address of an endpoint with a queue and a bucket."""
+    python = Peer.installed(ROOT / ".cache" / "peers" / client, HERE / "requirements" / f"{client}.txt")
+    # The programs of the environment, python among them, are what jobs find when they run as processes.
+    path = {"PATH": f"{python.parent}{os.pathsep}{os.environ['PATH']}"}
+    size = ("--cpus", "4", "--memory", "16GiB", "--gpus", "0")
+    endpoint = Endpoint(folder / "endpoint", "--runner", runner, *size, environ={**path, "TMPDIR": str(folder)})
+    try:
+        endpoint.queue(QUEUE, endpoint.environment("cpu"))
+        s3 = endpoint.client("s3")
+        s3.create_bucket(Bucket="peers")
+        # Snakemake's storage removes a bucket that it leaves empty.
+        s3.put_object(Bucket="peers", Key="kept", Body=b"")
+        counted = CountedCalls(endpoint.url)
+        try:
+            home = folder / client
+            home.mkdir()
+            yield Peer(endpoint, python, home, counted, path)
+        finally:
+            counted.stop()
+    finally:
+        endpoint.stop()
+
+
+def make_image() -> subprocess.CompletedProcess[str]:
+    """The image that jobs of redun and Metaflow run in, unless it is there."""
+    return subprocess.run([ROOT / ".ci/peers-image"], capture_output=True, text=True, timeout=1200)
 
 
 def said(done: subprocess.CompletedProcess[str]) -> str:

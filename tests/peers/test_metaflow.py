@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-import shutil
-import subprocess
 from collections.abc import Callable
-from pathlib import Path
 
 from peer_clients import Peer, said
+from peer_workflows import prepare_metaflow, run_metaflow
 
-FLOW = Path(__file__).parent / "workflows" / "metaflow_flow.py"
 #: asks Metaflow's own client API for what a run has left
 LOOK = """\
 import json
@@ -30,28 +27,12 @@ print(json.dumps({
 
 def prepared(begin: Callable[..., Peer], image: str) -> tuple[Peer, dict[str, str]]:
     peer = begin("metaflow", "docker")
-    shutil.copy(FLOW, peer.folder / "flow.py")
-    settings = {
-        "METAFLOW_DEFAULT_DATASTORE": "s3",
-        "METAFLOW_DATASTORE_SYSROOT_S3": "s3://peers/metaflow",
-        "METAFLOW_DEFAULT_METADATA": "local",
-        "METAFLOW_BATCH_JOB_QUEUE": "peers",
-        "METAFLOW_BATCH_CONTAINER_IMAGE": image,
-        "METAFLOW_ECS_S3_ACCESS_IAM_ROLE": "arn:aws:iam::123456789012:role/metaflow",
-        "METAFLOW_CLIENT_CACHE_PATH": str(peer.folder / "cache"),
-        "METAFLOW_USER": "peers",
-    }
-    return peer, settings
-
-
-def run(peer: Peer, settings: dict[str, str], *more: str) -> subprocess.CompletedProcess[str]:
-    flags = ("--with", "batch:cpu=1,memory=1024", "--run-id-file", "run_id")
-    return peer.run("python", "flow.py", "run", *flags, *more, **settings)
+    return peer, prepare_metaflow(peer, image)
 
 
 def test_a_flow(begin: Callable[..., Peer], image: str) -> None:
     peer, settings = prepared(begin, image)
-    done = run(peer, settings, "--max-workers", "3")
+    done = run_metaflow(peer, settings, "--max-workers", "3")
     assert done.returncode == 0, said(done)
     looked = peer.run("python", "-c", LOOK, **settings)
     assert looked.returncode == 0, said(looked)
@@ -73,7 +54,7 @@ def test_a_flow(begin: Callable[..., Peer], image: str) -> None:
 def test_a_task_that_fails(begin: Callable[..., Peer], image: str) -> None:
     peer, settings = prepared(begin, image)
     # One after the other: Metaflow stops those that run beside the one that fails.
-    done = run(peer, settings, "--broken", "1", "--max-workers", "1")
+    done = run_metaflow(peer, settings, "--broken", "1", "--max-workers", "1")
     assert done.returncode == 1, said(done)
     assert "ValueError: no square of 1 today" in done.stdout + done.stderr, said(done)
 

@@ -3,44 +3,26 @@
 from __future__ import annotations
 
 import ast
-import shutil
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from peer_clients import Peer, said
+from peer_workflows import prepare_redun, run_redun
 
-WORKFLOW = Path(__file__).parent / "workflows" / "redun_workflow.py"
 KEPT_AS = "s3://peers/letters.txt"
-#: redun waits so long for more equal tasks before it bundles what it has; 0 as the least size: it bundles none
-SETTINGS = """\
-[executors.default]
-type = local
-
-[executors.batch]
-type = aws_batch
-image = {image}
-queue = peers
-s3_scratch = s3://peers/redun/
-memory = 1
-job_monitor_interval = 0.5
-job_stale_time = 5
-min_array_size = {least_array}
-"""
 
 
 def prepared(begin: Callable[..., Peer], image: str, least_array: int) -> Peer:
+    """``least_array``: how many equal tasks are bundled at the least; 0: it bundles none."""
     peer = begin("redun", "docker")
-    shutil.copy(WORKFLOW, peer.folder / "workflow.py")
-    settings = peer.folder / ".redun" / "redun.ini"
-    settings.parent.mkdir()
-    settings.write_text(SETTINGS.format(image=image, least_array=least_array))
+    # It waits as long as job_stale_time for more equal tasks before it bundles what it has.
+    prepare_redun(peer, image, job_monitor_interval=0.5, job_stale_time=5, min_array_size=least_array)
     return peer
 
 
 def test_every_task_a_job(begin: Callable[..., Peer], image: str) -> None:
     peer = prepared(begin, image, least_array=0)
-    done = peer.run("redun", "run", "workflow.py", "main", "--kept-as", KEPT_AS, "--count", "4")
+    done = run_redun(peer, "main", "--kept-as", KEPT_AS, "--count", "4")
     assert done.returncode == 0, said(done)
     assert ast.literal_eval(done.stdout) == {"squares": [0, 1, 4, 9], "total": 14, "letters": "9\n"}
     assert peer.objects("letters.txt") == {"letters.txt": b"9\n"}
@@ -54,7 +36,7 @@ def test_every_task_a_job(begin: Callable[..., Peer], image: str) -> None:
 
 def test_equal_tasks_as_an_array_job(begin: Callable[..., Peer], image: str) -> None:
     peer = prepared(begin, image, least_array=3)
-    done = peer.run("redun", "run", "workflow.py", "main", "--kept-as", KEPT_AS)
+    done = run_redun(peer, "main", "--kept-as", KEPT_AS)
     assert done.returncode == 0, said(done)
     assert ast.literal_eval(done.stdout) == {"squares": [0, 1, 4, 9, 16, 25], "total": 55, "letters": "9\n"}
 
@@ -68,7 +50,7 @@ def test_equal_tasks_as_an_array_job(begin: Callable[..., Peer], image: str) -> 
 @pytest.mark.parametrize("least_array", [0, 3])
 def test_a_task_that_fails(begin: Callable[..., Peer], image: str, least_array: int) -> None:
     peer = prepared(begin, image, least_array)
-    done = peer.run("redun", "run", "workflow.py", "broken")
+    done = run_redun(peer, "broken")
     assert done.returncode == 1, said(done)
     # What the task has raised comes back by S3, what its container wrote by CloudWatch Logs.
     assert "ValueError: no square of -3 today" in done.stderr, said(done)

@@ -6,41 +6,24 @@ so each is sent to a folder of its own first, with Snakemake's own --precommand.
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 from collections.abc import Callable
-from pathlib import Path
 
 from peer_clients import Peer, said
+from peer_workflows import prepare_snakemake, run_snakemake
 
-SNAKEFILE = Path(__file__).parent / "workflows" / "Snakefile"
-ROLE = "arn:aws:iam::123456789012:role/snakemake"
+#: for jobs that take seconds
+OFTEN = ("--seconds-between-status-checks", "1")
 
 
 def prepared(begin: Callable[..., Peer]) -> Peer:
     peer = begin("snakemake", "process")
-    shutil.copy(SNAKEFILE, peer.folder)
+    prepare_snakemake(peer)
     return peer
-
-
-def run(peer: Peer, *targets: str) -> subprocess.CompletedProcess[str]:
-    executor = ("--executor", "aws-batch", "--aws-batch-region", "us-east-1", "--aws-batch-job-role", ROLE)
-    storage = ("--default-storage-provider", "s3", "--default-storage-prefix", "s3://peers/snakemake")
-    queue = peer.endpoint.batch.describe_job_queues(jobQueues=["peers"])["jobQueues"][0]["jobQueueArn"]
-    return peer.run(
-        "snakemake",
-        *executor,
-        *("--aws-batch-job-queue", queue, "--jobs", "2", "--seconds-between-status-checks", "1"),
-        *("--precommand", 'cd "$(mktemp -d)"'),
-        *storage,
-        "--",
-        *targets,
-    )
 
 
 def test_a_workflow(begin: Callable[..., Peer]) -> None:
     peer = prepared(begin)
-    done = run(peer)
+    done = run_snakemake(peer, *OFTEN)
     assert done.returncode == 0, said(done)
     made = {key: content for key, content in peer.objects("snakemake/").items() if key.endswith(".txt")}
     assert made == {
@@ -60,7 +43,7 @@ def test_a_workflow(begin: Callable[..., Peer]) -> None:
 
 def test_a_job_that_fails(begin: Callable[..., Peer]) -> None:
     peer = prepared(begin)
-    done = run(peer, "broken.txt")
+    done = run_snakemake(peer, *OFTEN, "--", "broken.txt")
     assert done.returncode == 1, said(done)
     assert "AWS Batch job failed. Code: 1, Msg: Essential container in task exited" in done.stderr, said(done)
 
