@@ -6,11 +6,12 @@ import getpass
 import json
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from batchyard import environments, runs
+from batchyard import plan as planning
 from batchyard.aws import cloudformation
 from batchyard.aws.batch import Batch
 from batchyard.aws.door import Door
@@ -33,6 +34,37 @@ _GROWTH = 1.5
 def environment(home: Path, name: str) -> Environment:
     """The environment of this name. Raises BadInput."""
     return environments.load(home, name, cloudformation.outputs_of)
+
+
+def begin(
+    home: Path,
+    plan: Plan,
+    pipeline: Pipeline,
+    env: str,
+    *,
+    on_demand: bool = False,
+    use_gpus: bool = True,
+    workspace: str | None = None,
+    pinned: Mapping[str, str] | None = None,
+    file: Path | None = None,
+) -> tuple[Record, Sequence[str]]:
+    """Records a new run in this environment, which has still to be submitted, and returns what the user should know
+    about it. ``workspace``: a folder or an s3:// prefix instead of the pipeline's own; the rest as for ``target``."""
+    if not use_gpus:
+        plan = planning.without_gpus(plan)
+    in_s3 = workspace if workspace is not None and workspace.startswith("s3://") else None
+    folder = None if in_s3 else local_workspace(pipeline, workspace)
+    where = target(
+        plan,
+        pipeline,
+        environment(home, env),
+        runs.new_id(plan),
+        on_demand=on_demand,
+        workspace=in_s3,
+        pinned=pinned,
+    )
+    notes = render.render(plan, where).notes
+    return runs.begin(home, plan, where, file=file, workspace=folder), notes
 
 
 def target(
@@ -65,7 +97,11 @@ def _with_queues(found: Target, plan: Plan) -> Target:
                 hint=f"check the queues and the region of environment {where.name!r}",
             )
         if known[name]["state"] != "ENABLED":
-            raise BadInput(f"job queue {name} is {known[name]['state']}", hint="enable it, or name another queue")
+            command = f"aws batch update-job-queue --job-queue {name} --state ENABLED --region {where.region}"
+            raise BadInput(
+                f"job queue {name} is {known[name]['state']}: it takes no jobs",
+                hint=f"enable it with `{command}`, or name another queue",
+            )
     return replace(found, fair_queues=frozenset(name for name in names if known[name].get("schedulingPolicyArn")))
 
 
@@ -102,6 +138,11 @@ def submit(record: Record, say: Callable[[str], None] = lambda text: None) -> No
 
 def _submit(record: Record, say: Callable[[str], None]) -> None:
     engine = record.open_aws()
+    if not engine.is_submitted and engine.was_stopped:
+        raise BadInput(
+            f"run {record.run_id} was stopped before all of it was submitted",
+            hint=f"`batchyard retry {record.run_id}` runs what is left",
+        )
     place = record.place
     assert isinstance(place, Target)
     if record.workspace and not engine.is_submitted:
@@ -143,8 +184,6 @@ def begin_retry(old: Record, *, on_demand: bool = False) -> Record:
     children_left, commands_done = engine.unfinished()
     if not any(children_left.values()):
         raise BadInput(f"run {old.run_id} has nothing to retry: everything in it succeeded")
-    from batchyard import plan as planning
-
     plan = planning.only_unfinished(_with_lists(old, engine.s3), children_left)
     place = old.place
     assert isinstance(place, Target)

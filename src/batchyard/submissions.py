@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
@@ -72,13 +72,21 @@ def order(requests: Sequence[Request], problems: list[str]) -> list[int]:
 
 
 def problems(
-    requests: Sequence[Request], queues: Mapping[str, Any], shape_problems: Callable[[Request], Sequence[str]]
+    requests: Sequence[Request],
+    queues: Mapping[str, Any],
+    shape_problems: Callable[[Request], Sequence[str]],
+    definitions: Container[str],
 ) -> list[str]:
-    """Everything that AWS would refuse, of all requests at once. ``queues``: as AWS describes them, by name and ARN."""
+    """Everything that AWS would refuse, of all requests at once. ``queues``: as AWS describes them, by name and ARN;
+    ``definitions``: those that can be used, as the requests name them."""
     found = []
     for number, request in enumerate(requests):
         where = f"jobs[{number}] ({request.get('jobName', '?')})"
-        found += [f"{where}: {problem}" for problem in (*shape_problems(request), *_problems(request, queues))]
+        own = [*shape_problems(request), *_problems(request, queues)]
+        wanted = request.get("jobDefinition")
+        if isinstance(wanted, str) and wanted not in definitions:
+            own.append(f"there is no job definition {wanted}, or none of its revisions is ACTIVE")
+        found += [f"{where}: {problem}" for problem in own]
     return found
 
 
@@ -89,6 +97,10 @@ def resolved(request: Request, ids: Mapping[str, str]) -> Request:
         for entry in request.get("dependsOn", [])
     ]
     return {**request, "dependsOn": depends_on} if depends_on else request
+
+
+def definitions_of(requests: Sequence[Request]) -> list[str]:
+    return sorted({name for request in requests if isinstance(name := request.get("jobDefinition"), str) and name})
 
 
 def queues_of(requests: Sequence[Request]) -> list[str]:
@@ -117,7 +129,7 @@ def _problems(request: Request, queues: Mapping[str, Any]) -> list[str]:
     if isinstance(entries, list) and len(entries) > _MOST_DEPENDENCIES:
         found.append(f"{len(entries)} dependencies, and AWS takes {_MOST_DEPENDENCIES}")
     array = request.get("arrayProperties")
-    if isinstance(array, dict) and array.get("size") is not None and array["size"] not in _ARRAY_SIZES:
+    if isinstance(array, dict) and isinstance(array.get("size"), int) and array["size"] not in _ARRAY_SIZES:
         found.append(f"an array has 2 to 10,000 children, not {array['size']}")
     found += _queue_problems(request, queues)
     return found

@@ -101,6 +101,56 @@ def test_watching_a_long_run_asks_less_and_less(lab: Lab) -> None:
     lab("stop", run)
 
 
+def test_following_logs_asks_about_what_can_have_changed(lab: Lab) -> None:
+    """A thousand children that come and go, and a long silence after them."""
+    lab.write(
+        "pipeline.yaml",
+        "name: chatty\nimage: x\ndefaults: {memory: 4MiB}\nsteps:\n"
+        "  - {name: quick, array: 1000, command: 'echo quick $AWS_BATCH_JOB_ARRAY_INDEX'}\n"
+        "  - {name: silent, needs: [quick], command: sleep 12}\n"
+        "  - {name: late, needs: [silent], array: 1000, command: 'echo late $AWS_BATCH_JOB_ARRAY_INDEX'}\n",
+    )
+    run = lab.run("--detach")
+    before = calls(lab.endpoint)
+    out = lab.folder / "followed.txt"
+    with out.open("wb") as file:
+        process = lab.start("logs", run, "-f", output=file)
+        until(lambda: lab.status(run)["steps"][1]["state"] == "RUNNING")
+        time.sleep(3)
+        quiet = calls(lab.endpoint)
+        time.sleep(7)
+        silence = batch_calls(quiet, calls(lab.endpoint))
+        assert process.wait(120) == 0
+    asked = batch_calls(before, calls(lab.endpoint))
+    lines = [line for line in out.read_text().splitlines() if line and not line.startswith("==>")]
+    assert sorted(lines) == sorted(f"{word} {n}" for word in ("quick", "late") for n in range(1000))
+    # In the silence: the jobs, and the one child that runs, at moments that are further and further apart.
+    assert set(silence) == {"batch:DescribeJobs"} and 2 <= silence["batch:DescribeJobs"] <= 10
+    # Each child once when it has ended, and some before that; asking about all each time would come to hundreds.
+    assert asked["batch:DescribeJobs"] < 100, asked
+
+
+def test_following_the_logs_of_many_that_wait_costs_no_more(lab: Lab) -> None:
+    lab.write(
+        "pipeline.yaml",
+        "name: broad\nimage: x\nsteps:\n  - {name: a, array: 10000, memory: 4MiB, command: echo here; sleep 600}\n",
+    )
+    run = lab.run("--detach")
+    until(lambda: lab.status(run)["steps"][0]["running"], lambda running: running == 8)
+    before = calls(lab.endpoint)
+    out = lab.folder / "followed.txt"
+    with out.open("wb") as file:
+        process = lab.start("logs", run, "-f", output=file)
+        until(lambda: out.read_text().count("here\n"), lambda count: count == 8)
+        time.sleep(4)
+        asked = batch_calls(before, calls(lab.endpoint))
+        process.terminate()
+        process.wait()
+    # The first look finds who runs; each later one is two calls, and they come less and less often.
+    assert sum(asked.values()) <= 12, asked
+    lab("stop", run)
+
+
 def moments(endpoint: Endpoint, seconds: float) -> list[float]:
     """When DescribeJobs was asked."""
     found: list[float] = []

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import threading
 import time
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
-from cloud_lab import ENVIRONMENTS, Lab
+from cloud_lab import ENVIRONMENTS, Lab, run_of
 
 PIPELINE = """\
 name: small
@@ -54,7 +55,8 @@ def test_a_queue_that_is_not_there_or_takes_no_jobs(lab: Lab) -> None:
     lab.endpoint.queue("closed", "spot-fleet", state="DISABLED")
     lab.write(".batchyard/environments.yaml", ENVIRONMENTS.replace("cpu: spot", "cpu: closed"))
     assert "no job queue closed" not in (said := lab(*RUN, code=2).stderr)
-    assert "job queue closed is DISABLED" in said and "enable it" in said
+    assert "job queue closed is DISABLED" in said
+    assert "aws batch update-job-queue --job-queue closed --state ENABLED --region us-east-1" in said
     lab.write(".batchyard/environments.yaml", ENVIRONMENTS.replace(", cpu_on_demand: steady", ""))
     assert "has no cpu_on_demand queue" in lab(*RUN, "--on-demand", code=2).stderr
     # None of these runs is there: what cannot be is refused before it is recorded.
@@ -63,8 +65,11 @@ def test_a_queue_that_is_not_there_or_takes_no_jobs(lab: Lab) -> None:
 
 def test_a_bucket_that_is_not_there(lab: Lab) -> None:
     lab.write(".batchyard/environments.yaml", ENVIRONMENTS.replace("lab-runs", "nobodys-runs"))
-    said = lab(*RUN, code=2).stderr
+    done = lab(*RUN, code=2)
+    said = done.stderr
     assert "could not" in said and "nobodys-runs" in said and "check the environment's `bucket:`" in said
+    # It is recorded, and goes on once there is one.
+    assert f"not all of it is submitted: `batchyard resume {run_of(done)}` goes on" in said
     assert not [name for name in lab.job_names() if name.startswith("small-") and "nobody" in name]
     said = lab("runs", "--env", "lab", code=2).stderr
     assert "nobodys-runs" in said
@@ -106,8 +111,8 @@ class _Denying(BaseHTTPRequestHandler):
         text = "<Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>"
         self._answer(text.encode())
 
-    def _answer(self, body: bytes) -> None:
-        self.send_response(403)
+    def _answer(self, body: bytes, status: int = 403) -> None:
+        self.send_response(status)
         self.send_header("x-amzn-ErrorType", "AccessDeniedException")
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
@@ -117,9 +122,23 @@ class _Denying(BaseHTTPRequestHandler):
         pass
 
 
+class _ReadOnly(_Denying):
+    """An empty bucket that may be read."""
+
+    def do_GET(self) -> None:
+        if "list-type=2" in self.path:
+            self._answer(b"<ListBucketResult><KeyCount>0</KeyCount></ListBucketResult>", 200)
+        else:
+            self._answer(b"<Error><Code>NoSuchKey</Code><Message>none</Message></Error>", 404)
+
+    def do_PUT(self) -> None:
+        self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        _Denying.do_GET(self)
+
+
 @contextmanager
-def denying() -> Iterator[str]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _Denying)
+def denying(kind: type[_Denying] = _Denying) -> Iterator[str]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), kind)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     try:
@@ -144,6 +163,43 @@ def test_access_denied_names_the_action(lab: Lab) -> None:
         assert (
             "logs:FilterLogEvents" in lab("logs", run, code=3, environ={"AWS_ENDPOINT_URL_CLOUDWATCH_LOGS": url}).stderr
         )
+
+
+def test_what_could_not_be_stopped_is_named(lab: Lab) -> None:
+    lab.write("pipeline.yaml", PIPELINE.replace('"echo a"', '"sleep 600"'))
+    run = lab.run("--detach")
+
+    class MayNotStop(_Denying):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            if self.path.endswith("/terminatejob"):
+                self._answer(b'{"message": "not today"}')
+                return
+            request = urllib.request.Request(lab.endpoint.url + self.path, body, dict(self.headers.items()))
+            with urllib.request.urlopen(request) as answer:
+                self._answer(answer.read(), 200)
+
+    with denying(MayNotStop) as url:
+        said = lab("stop", run, code=3, environ={"AWS_ENDPOINT_URL_BATCH": url}).stderr
+    assert "could not stop all of it" in said and "batch:TerminateJob" in said and "stop it again" in said
+    assert f"{run}-a (" in said and f"{run}-b (" in said
+    assert lab("stop", run).stdout == f"run {run}: STOPPED\n"
+
+
+def test_inputs_that_may_not_be_uploaded(lab: Lab) -> None:
+    lab.write("pipeline.yaml", PIPELINE.replace('"echo a"]', '"cat raw.txt"], inputs: [raw.txt]'))
+    lab.write("raw.txt", "raw\n")
+    with denying(_ReadOnly) as url:
+        said = lab(*RUN, code=3, environ={"AWS_ENDPOINT_URL_S3": url}).stderr
+    assert "could not upload" in said and "raw.txt: access denied for s3:PutObject" in said
+
+
+def test_outputs_that_cannot_be_written(lab: Lab) -> None:
+    lab.write("pipeline.yaml", PIPELINE.replace('"echo a"]', '"echo a > a.txt"], outputs: [a.txt]'))
+    run = lab.run()
+    lab.write("taken", "a file\n")
+    said = lab("fetch", run, "--to", "taken", code=3).stderr
+    assert "could not write" in said and "taken/a.txt" in said and "--to DIR" in said
 
 
 def test_rules_that_aws_cannot_be_told_are_refused(lab: Lab) -> None:

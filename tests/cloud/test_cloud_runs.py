@@ -170,6 +170,41 @@ def test_stop_ends_everything_and_says_so(lab: Lab) -> None:
     assert not [one for one in left if run in one["consumableResourceName"]]
 
 
+def test_a_run_that_was_not_submitted_whole_can_be_given_up(lab: Lab) -> None:
+    """Its first job is submitted, and runs; the second cannot be."""
+    lab.write(
+        "pipeline.yaml",
+        "name: half\nimage: x\ndefaults: {memory: 64MiB}\nsteps:\n"
+        "  - {name: a, command: sleep 600}\n  - {name: b, queue: closing, command: echo b}\n",
+    )
+    lab.endpoint.queue("closing", "spot-fleet")
+    run = lab.run("--detach")
+    lab("stop", run)
+    # as it is where a process died between the two
+    journal = lab.folder / ".batchyard" / "runs" / run / "submitted.jsonl"
+    lines = journal.read_text().splitlines()
+    half = next(lab.folder.glob(f".batchyard/runs/{run}"))
+    assert [line.count("submitted") for line in lines] == [0, 1, 0, 1]
+    for name in ("final.json", "stopped.json", "jobs.json"):
+        (half / name).unlink(missing_ok=True)
+        lab.endpoint.client("s3").delete_object(Bucket=BUCKET, Key=f"team/runs/{run}/{name}")
+    journal.write_text("\n".join(lines[:2]) + "\n")
+    shown = lab("status", run).stdout
+    assert "INTERRUPTED: not all of it is submitted" in shown and "batchyard resume" in shown
+    assert lab("stop", run).stdout == f"run {run}: STOPPED\n"
+    assert "over already: STOPPED" in lab("stop", run).stdout
+    shown = lab.status(run)
+    assert shown["state"] == "STOPPED" and shown["steps"][1]["reason"] == "stopped before it was submitted"
+    # Nothing more of it is submitted, but by a retry.
+    before = calls(lab.endpoint)["batch:SubmitJob"]
+    said = lab("resume", run, code=2).stderr
+    assert "was stopped before all of it was submitted" in said and f"batchyard retry {run}" in said
+    assert calls(lab.endpoint)["batch:SubmitJob"] == before
+    again = lab("retry", run, "--detach").stdout.strip()
+    assert {f"{again}-a", f"{again}-b"} <= set(lab.job_names("spot", "closing"))
+    lab("stop", again)
+
+
 def test_stop_of_one_step_fails_what_needs_it(lab: Lab) -> None:
     lab.write(
         "pipeline.yaml",
@@ -280,13 +315,18 @@ def test_status_shows_who_waits_for_a_host(lab: Lab) -> None:
     time.sleep(1)
     lines = lab("status", run).stdout.splitlines()
     (line,) = [number for number, line in enumerate(lines) if line.startswith("wide: 4 children RUNNABLE for ")]
-    job_id = lines[line + 1].partition("batchyard doctor job ")[2]
+    # With what it takes to find the job: its region and profile need not be the user's own.
+    job_id, _, rest = lines[line + 1].partition("batchyard doctor job ")[2].partition(" ")
+    assert rest == "--env lab"
     assert lab.endpoint.job(job_id)["status"] == "RUNNABLE" and ":" in job_id
     before = calls(lab.endpoint)
     lab("status", run)
     assert batch_calls(before, calls(lab.endpoint)) == {"batch:DescribeJobs": 1, "batch:ListJobs": 1}
     lab("stop", run)
-    assert lab.status(run)["runnable"] == []
+    shown = lab.status(run)
+    assert shown["runnable"] == []
+    # None of these ever began.
+    assert {step["name"]: step["attempts"] for step in shown["steps"]} == {"hold": 1, "wide": 0, "one": 0, "later": 0}
 
 
 def test_a_failed_run_of_many_children_is_shown_with_few_calls(lab: Lab) -> None:

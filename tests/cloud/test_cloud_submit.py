@@ -102,9 +102,22 @@ def test_what_cannot_be_read_is_said(lab: Lab, text: str, words: str) -> None:
     assert "cannot be read" in lab("submit", "nothing.json", code=2).stderr
 
 
-def test_a_definition_that_is_not_there_is_told_in_aws_words(lab: Lab) -> None:
-    said = lab("submit", "-", stdin=json.dumps(job("a", definition="nothing")), code=2).stderr
-    assert "could not submit a" in said and "nothing" in said
+def test_a_definition_that_cannot_be_used_is_said_before_anything_is_submitted(lab: Lab) -> None:
+    batch = lab.endpoint.batch
+    gone = lab.endpoint.definition("gone", "true")
+    batch.deregister_job_definition(jobDefinition=gone)
+    (known,) = batch.describe_job_definitions(jobDefinitionName="good", status="ACTIVE")["jobDefinitions"]
+    arn = known["jobDefinitionArn"]
+    names = ["nothing", "good:7", gone, "gone", arn.replace("good", "other"), arn.rpartition(":")[0] + "x"]
+    before = calls(lab.endpoint)["batch:SubmitJob"]
+    said = lab(
+        "submit", "-", stdin=json.dumps([job("a"), *(job("b", definition=name) for name in names)]), code=2
+    ).stderr
+    for number, name in enumerate(names, 1):
+        assert f"jobs[{number}] (b): there is no job definition {name}, or none" in said, said
+    assert calls(lab.endpoint)["batch:SubmitJob"] == before
+    right = ["good", "good:1", arn, arn.rpartition(":")[0]]
+    lab("submit", "-", "--watch", stdin=json.dumps([job("a", definition=name) for name in right]))
 
 
 def test_a_lost_answer_is_not_mistaken_for_an_older_job_of_the_name(tmp_path: Path) -> None:

@@ -65,8 +65,9 @@ def test_everything_that_is_wrong_is_said_at_once() -> None:
         job("h", parameters={"p": "x" * 31_000}),
         {"jobName": "i", "jobQueue": "q"},
         job("j", arrayProperties={"size": "many"}),
+        job("k", jobDefinition="other:3"),
     ]
-    found = submissions.problems(requests, QUEUES, shape_problems)
+    found = submissions.problems(requests, QUEUES, shape_problems, {"d"})
     for number, part in enumerate(
         (
             "jobName must be",
@@ -79,11 +80,14 @@ def test_everything_that_is_wrong_is_said_at_once() -> None:
             "bytes",
             "jobDefinition",
             "arrayProperties.size",
+            "no job definition other:3",
         )
     ):
         assert any(f"jobs[{number}]" in one and part in one for one in found), (number, part, found)
+    # What is no number is said once.
+    assert not any("jobs[9]" in one and "2 to 10,000" in one for one in found)
 
 
 def test_a_right_file_has_no_problems() -> None:
     requests = [job("a", arrayProperties={"size": 10}), job("b", "${a}", jobQueue="fair", shareIdentifier="x")]
-    assert submissions.problems(requests, QUEUES, shape_problems) == []
+    assert submissions.problems(requests, QUEUES, shape_problems, {"d"}) == []

@@ -113,6 +113,18 @@ class Batch:
                             found[one["jobDefinitionName"]] = f"{one['jobDefinitionName']}:{one['revision']}"
         return found
 
+    def usable_definitions(self, names: Iterable[str]) -> set[str]:
+        """Those of the names, with or without a revision, or ARNs, that a job can be submitted with."""
+        return {name for name in names if self._is_usable(name)}
+
+    def _is_usable(self, name: str) -> bool:
+        # `name:3`, and an ARN, are asked for as they are; a bare name, also at the end of an ARN, has some revision.
+        last = name.rpartition("/")[2]
+        asked: dict[str, Any] = {"jobDefinitions": [name]} if ":" in last else {"jobDefinitionName": last}
+        with told(f"ask about the job definition {name}"):
+            answer = self._door.client("batch").describe_job_definitions(**asked, status="ACTIVE")
+        return any(one["status"] == "ACTIVE" for one in answer["jobDefinitions"])
+
     def register(self, request: dict[str, Any]) -> str:
         """Returns `name:revision`. Twice is harmless: a second revision of the same content."""
         with told(f"register {request['jobDefinitionName']}"):
@@ -121,9 +133,11 @@ class Batch:
 
     def queues(self, names: Sequence[str]) -> dict[str, Any]:
         """By name and by ARN."""
-        with told("ask about the job queues"):
-            answer = self._door.client("batch").describe_job_queues(jobQueues=list(names))
-        return {queue[key]: queue for queue in answer["jobQueues"] for key in ("jobQueueName", "jobQueueArn")}
+        found: list[Any] = []
+        for some in _hundreds(names):
+            with told("ask about the job queues"):
+                found += self._door.client("batch").describe_job_queues(jobQueues=list(some))["jobQueues"]
+        return {queue[key]: queue for queue in found for key in ("jobQueueName", "jobQueueArn")}
 
     def make_consumable(self, name: str, quantity: int, tags: dict[str, str]) -> None:
         """A counter that jobs hold while they run; it may be there already."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from batchyard.aws.door import Door, told
-from batchyard.errors import BadInput
+from batchyard.errors import BadInput, Surroundings, from_os_error
 
 _AT_ONCE = 16
 
@@ -77,7 +78,7 @@ class S3:
         def send(pair: tuple[Path, str]) -> None:
             path, address = pair
             place = Place.of(address)
-            with told(f"upload {path}"):
+            with told(f"upload {path}"), _files_told("read", path):
                 self._client.upload_file(str(path), place.bucket, place.key)
 
         return self._each(send, files)
@@ -88,8 +89,8 @@ class S3:
         def fetch(pair: tuple[str, Path]) -> None:
             address, path = pair
             place = Place.of(address)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with told(f"download {address}"):
+            with told(f"download {address}"), _files_told("write", path):
+                path.parent.mkdir(parents=True, exist_ok=True)
                 # boto3 writes beside it and renames.
                 self._client.download_file(place.bucket, place.key, str(path))
 
@@ -99,3 +100,22 @@ class S3:
         _ = self._client  # made by one thread
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             return sum(1 for _ in pool.map(act, pairs))
+
+
+@contextmanager
+def _files_told(doing: str, path: Path) -> Iterator[None]:
+    """What the disk refuses, and what boto3 wraps in an error of its own."""
+    from boto3.exceptions import Boto3Error
+    from botocore.exceptions import ClientError
+
+    try:
+        yield
+    except OSError as exc:
+        error = from_os_error(exc, doing, path)
+        if doing == "write":
+            error.hint = "make room there, or name another folder: `batchyard fetch RUN --to DIR`"
+        raise error from exc
+    except Boto3Error as exc:
+        if isinstance(exc.__context__, ClientError):
+            raise exc.__context__ from exc
+        raise Surroundings(f"could not {doing} {path}: {exc}", hint="try again") from exc

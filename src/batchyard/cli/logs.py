@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 import click
 
@@ -13,10 +14,11 @@ from batchyard.cli.render import child_name
 from batchyard.engines.base import LogChunk, RunState
 from batchyard.errors import BadInput
 from batchyard.plan import Plan
+from batchyard.runs import Record
 
 _FOLLOW_EVERY_S = 0.2
-#: each look is some calls of AWS's API
-_FOLLOW_AWS_EVERY_S = 2.0
+#: on AWS each look is some calls of its API: further and further apart while nothing happens
+_FIRST_LOOK_S, _LAST_LOOK_S = 1.0, 10.0
 
 
 @click.command(
@@ -40,25 +42,57 @@ def command(run: str, child: str | None, failed: bool, follow: bool, env: str | 
     """
     record = find_run(home, run, env)
     step, index = _parsed(child, record.plan)
-    engine = record.open_engine()
     sizes = {job.step: job.step_size for job in record.plan.jobs}
     printer = _Printer(sizes, with_headings=index is None and sum(sizes.values()) > 1)
-    try:
-        while True:
-            now = engine.overview() if follow else None
-            is_over = now is None or now.state is not RunState.RUNNING or now.is_interrupted
-            printer.show(engine.logs(step, index, failed_only=failed))
-            if is_over:
-                break
-            time.sleep(_FOLLOW_EVERY_S if record.is_local else _FOLLOW_AWS_EVERY_S)
-    finally:
-        engine.close()
-    if not printer.has_shown:
+    show = _show_here if record.is_local else _show_from_aws
+    missing = show(record, printer, _Wanted(step, index, failed), follow)
+    if missing:
+        click.echo(missing, err=True)
+    elif not printer.shown:
         what = child or "the run"
         click.echo(
             f"no failed child of {what} has written anything" if failed else f"{what} has written nothing", err=True
         )
     return 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    step: str | None
+    index: int | None
+    failed: bool
+
+
+def _show_here(record: Record, printer: _Printer, wanted: _Wanted, follow: bool) -> str:
+    """Returns what could not be shown, in a sentence: nothing."""
+    engine = record.open_local()
+    try:
+        while True:
+            now = engine.overview() if follow else None
+            is_over = now is None or now.state is not RunState.RUNNING or now.is_interrupted
+            printer.show(engine.logs(wanted.step, wanted.index, failed_only=wanted.failed))
+            if is_over:
+                return ""
+            time.sleep(_FOLLOW_EVERY_S)
+    finally:
+        engine.close()
+
+
+def _show_from_aws(record: Record, printer: _Printer, wanted: _Wanted, follow: bool) -> str:
+    from batchyard.cloud import Patience
+
+    engine = record.open_aws()
+    reader = engine.log_reader
+    patience = Patience(_FIRST_LOOK_S, _LAST_LOOK_S)
+    if not follow:
+        printer.show(reader.read(wanted.step, wanted.index, failed_only=wanted.failed))
+        return reader.misses
+    while True:
+        now = engine.overview()
+        printer.show(reader.follow(now.jobs, wanted.step, wanted.index, failed_only=wanted.failed))
+        if now.state is not RunState.RUNNING or now.is_interrupted:
+            return reader.misses
+        time.sleep(patience.after((printer.shown, [job.counts for job in now.jobs])))
 
 
 class _Printer:
@@ -67,12 +101,13 @@ class _Printer:
         self._with_headings = with_headings
         self._last: tuple[str, int, int] | None = None
         self._at_line_start = True
-        self.has_shown = False
+        #: chunks
+        self.shown = 0
 
     def show(self, chunks: Iterable[LogChunk]) -> None:
         out = sys.stdout.buffer
         for chunk in chunks:
-            self.has_shown = True
+            self.shown += 1
             key = (chunk.step, chunk.index, chunk.attempt)
             if self._with_headings and key != self._last:
                 attempt = f" (attempt {chunk.attempt})" if chunk.attempt > 1 else ""

@@ -52,7 +52,7 @@ def status_lines(status: RunStatus, now_ms: int, flags: str = "") -> list[str]:
         name = child_name(attempt.step, attempt.index, sizes[attempt.step])
         lines += ["", click.style(f"{name}{tries}: {explained(attempt)}", fg="red")]
         lines += [f"  | {line}" for line in failure.log_tail] or ["  | (no output)"]
-    lines += _waiting(status, now_ms)
+    lines += _waiting(status, now_ms, flags)
     lines += _what_next(status, flags)
     return lines
 
@@ -67,9 +67,10 @@ def headline(status: RunStatus, now_ms: int) -> str:
     if status.started_ms is not None:
         took = f" after {_span(status.started_ms, status.ended_ms or now_ms)}"
     if status.is_interrupted:
-        return (
-            f"run {status.run}: {click.style('INTERRUPTED', fg='yellow')}: its process died; its children may still run"
-        )
+        why = "its process died; its children may still run"
+        if status.engine == "aws":
+            why = "not all of it is submitted; what is submitted goes on"
+        return f"run {status.run}: {click.style('INTERRUPTED', fg='yellow')}: {why}"
     if status.state is RunState.RUNNING:
         took = took.replace(" after ", " for ")
     return f"run {status.run}: {coloured(status.state.value)}{took}"
@@ -117,12 +118,12 @@ def _commands(job: PlannedJob) -> str:
     return f"{job.command_count} ({each} a child)" if job.size > 1 else str(job.command_count)
 
 
-def _waiting(status: RunStatus, now_ms: int) -> list[str]:
+def _waiting(status: RunStatus, now_ms: int, flags: str) -> list[str]:
     lines = []
     for wait in status.waits:
         who = counted(wait.count, "child", "children")
         lines.append(f"{wait.step}: {who} RUNNABLE for {_span(wait.since_ms, now_ms)}, waiting for a host")
-        lines.append(f"  why: batchyard doctor job {wait.job_id}")
+        lines.append(f"  why: batchyard doctor job {wait.job_id} --env {wait.environment}{flags}")
     return ["", *lines] if lines else []
 
 

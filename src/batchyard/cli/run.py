@@ -14,7 +14,7 @@ from batchyard import plan as planning
 from batchyard.cli import pipelines, progress, render
 from batchyard.cli.options import env_option, example, home_flag, home_option, json_option, print_json
 from batchyard.engines.base import RunState
-from batchyard.errors import BadInput
+from batchyard.errors import BadInput, BatchyardError, RunIsHeld
 from batchyard.plan import Plan
 from batchyard.runs import Record
 
@@ -74,7 +74,6 @@ def _begin_on_aws(
     file: str, plan: Plan, chosen: pipelines.Chosen, home: Path, env: str | None, on_demand: bool
 ) -> Record:
     from batchyard import cloud
-    from batchyard.engines.aws.render import render as rendered
     from batchyard.images import registry
 
     if env is None:
@@ -85,23 +84,20 @@ def _begin_on_aws(
             raise BadInput(f"{flag} is about this machine; on AWS the environment's queues say how much there is")
     if offer.runner != "process":
         raise BadInput("--runner is about this machine; on AWS every child is a container", hint="leave --runner out")
-    if not offer.use_gpus:
-        plan = planning.without_gpus(plan)
-    given = offer.workspace
-    in_s3 = given if given is not None and given.startswith("s3://") else None
-    workspace = None if in_s3 else cloud.local_workspace(chosen.pipeline, given)
-    target = cloud.target(
+    record, notes = cloud.begin(
+        home,
         plan,
         chosen.pipeline,
-        cloud.environment(home, env),
-        runs.new_id(plan),
+        env,
         on_demand=on_demand,
-        workspace=in_s3,
+        use_gpus=offer.use_gpus,
+        workspace=offer.workspace,
         pinned=registry.pinned(home, env),
+        file=Path(file),
     )
-    for note in rendered(plan, target).notes:
+    for note in notes:
         click.echo(f"note: {note}", err=True)
-    return runs.begin(home, plan, target, file=Path(file), workspace=workspace)
+    return record
 
 
 def go_on_aws(record: Record, *, detach: bool, as_json: bool) -> int:
@@ -116,8 +112,11 @@ def go_on_aws(record: Record, *, detach: bool, as_json: bool) -> int:
     say(f"run {record.run_id}")
     try:
         cloud.submit(record, say)
-    except KeyboardInterrupt:
-        say(f"not all of it is submitted; `batchyard resume {record.run_id}` goes on, `stop` ends what is there")
+    except (KeyboardInterrupt, BatchyardError) as exc:
+        if not isinstance(exc, RunIsHeld):
+            say(f"not all of it is submitted: `batchyard resume {record.run_id}` goes on, `stop` gives it up")
+        if isinstance(exc, BatchyardError):
+            raise
         return 130
     if detach:
         if as_json:

@@ -79,9 +79,6 @@ def _stop_on_aws(record: Record, step: str | None) -> int:
     if step is not None:
         click.echo(f"run {record.run_id}: {step} is told to stop")
         return 0
-    if before.is_interrupted:
-        click.echo(f"run {record.run_id}: what had been submitted is told to stop")
-        return 0
     if not cloud.wait_until_stopped(record, _AWS_GRACE_S + _PATIENCE_S):
         raise Surroundings("it has not stopped yet", hint="`batchyard status` shows what is left")
     engine.tidy()

@@ -46,7 +46,8 @@ def command(file: str, env: str | None, region: str | None, watch: bool, home: s
     where = cloud.environment(home_of(home), env) if env else None
     batch = Batch(Door(where.region, where.profile) if where else Door(region))
     queues = batch.queues(submissions.queues_of(requests)) if submissions.queues_of(requests) else {}
-    problems = submissions.problems(requests, queues, shape_problems)
+    definitions = batch.usable_definitions(submissions.definitions_of(requests))
+    problems = submissions.problems(requests, queues, shape_problems, definitions)
     order = submissions.order(requests, problems)
     if problems:
         raise BadInput(f"{file}: nothing was submitted:\n  " + "\n  ".join(problems))

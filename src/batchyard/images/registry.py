@@ -37,7 +37,8 @@ def push(image: str, environment: Environment, environ: Mapping[str, str], home:
     """Returns the image's address with its digest, which runs in this environment are pinned to from now on."""
     if environment.repository is None:
         raise BadInput(
-            f"environment {environment.name!r} has no repository", hint="add `repository:` to it, or deploy registry"
+            f"environment {environment.name!r} has no repository for images",
+            hint="add `repository: ADDRESS` to it in environments.yaml, or deploy the stack `registry`",
         )
     client = docker.require_engine(environ)
     host = environment.repository.partition("/")[0]

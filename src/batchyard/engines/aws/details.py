@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from batchyard.batch.jobs import JobState
@@ -36,6 +36,8 @@ class Wait:
     job_id: str
     #: they cannot have waited longer
     since_ms: int
+    #: where
+    environment: str
 
 
 def job_detail(part: Part, job_id: str, job: Mapping[str, Any] | None, first: Mapping[str, Any] | None) -> JobDetail:
@@ -52,7 +54,10 @@ def job_detail(part: Part, job_id: str, job: Mapping[str, Any] | None, first: Ma
     else:
         counts[order.index(state)] = part.size
     shown = first if part.size > 1 else job
-    ended = counts[order.index(JobState.SUCCEEDED)] + counts[order.index(JobState.FAILED)]
+    succeeded = counts[order.index(JobState.SUCCEEDED)]
+    started_ms = None if shown is None else _first_start(shown)
+    # AWS does not count an array's attempts. One for each that has ended, unless it ended before anything began.
+    ended = succeeded + counts[order.index(JobState.FAILED)] if succeeded or started_ms else 0
     return JobDetail(
         id=job_id,
         step=part.step,
@@ -62,9 +67,17 @@ def job_detail(part: Part, job_id: str, job: Mapping[str, Any] | None, first: Ma
         counts=tuple(counts),
         attempts=ended if part.size > 1 or job is None else len(job.get("attempts", ())),
         created_ms=0 if job is None else int(job["createdAt"]),
-        started_ms=None if shown is None else _first_start(shown),
+        started_ms=started_ms,
         ended_ms=None if job is None or not state.is_terminal else job.get("stoppedAt"),
     )
+
+
+def given_up(detail: JobDetail) -> JobDetail:
+    """A job of a run that was stopped: one that had not been submitted by then is over."""
+    if not detail.id.startswith(UNSUBMITTED):
+        return detail
+    counts = tuple(detail.size * (state is JobState.FAILED) for state in JobState)
+    return replace(detail, state=JobState.FAILED, status_reason="stopped before it was submitted", counts=counts)
 
 
 def attempts(part: Part, planned: PlannedJob, job: Mapping[str, Any]) -> Iterator[AttemptDetail]:

@@ -19,6 +19,7 @@ from batchyard.aws.logs import Logs
 from batchyard.aws.s3 import S3
 from batchyard.batch.jobs import JobState
 from batchyard.engines.aws import definitions, details, render, staging
+from batchyard.engines.aws.children import Children, number_of
 from batchyard.engines.aws.details import UNSUBMITTED, Wait
 from batchyard.engines.aws.journal import Journal
 from batchyard.engines.aws.log_reader import LogReader
@@ -70,7 +71,7 @@ class AwsEngine:
         return [known[job_id] for job_id in job_ids if job_id in known]
 
     def attempts(self, job_ids: Sequence[str], *, failed_only: bool = False) -> Iterator[AttemptDetail]:
-        for part, children in self._children(job_ids, failed_only, None, None):
+        for part, children in self._children(job_ids, failed_only):
             if not any(job.get("attempts") for job in children):
                 continue  # nothing of it ever started: the job's own status says why
             planned = self._plan.job(part.step)
@@ -130,12 +131,19 @@ class AwsEngine:
     def log_reader(self) -> LogReader:
         if self._reader is None:
             group = self._target.environment.log_group
-            self._reader = LogReader(self._logs, group, self._plan, self._children, lambda: self.job_ids)
+            self._reader = LogReader(
+                self._logs, group, self._plan, Children(self.batch), self._parts_with_ids, self._details
+            )
         return self._reader
 
     @property
     def is_submitted(self) -> bool:
         return all(part.name in self.journal.ids for part in self.rendered.parts)
+
+    @property
+    def was_stopped(self) -> bool:
+        """Somebody asked for the end of all of it: what is not submitted never will be."""
+        return self._kept(_STOPPED) is not None
 
     @property
     def job_ids(self) -> list[str]:
@@ -144,11 +152,13 @@ class AwsEngine:
     def overview(self) -> Overview:
         """One DescribeJobs for each hundred jobs."""
         found = self._details()
+        if not self.is_submitted and self.was_stopped:
+            found = [details.given_up(detail) for detail in found]
         is_over = all(detail.state.is_terminal for detail in found)
         state = RunState.RUNNING
         if is_over:
             is_good = all(detail.state is JobState.SUCCEEDED for detail in found)
-            state = RunState.SUCCEEDED if is_good else RunState.STOPPED if self._was_stopped() else RunState.FAILED
+            state = RunState.SUCCEEDED if is_good else RunState.STOPPED if self.was_stopped else RunState.FAILED
             self._keep_final(found)
         starts = [detail.started_ms for detail in found if detail.started_ms is not None]
         ends = [detail.ended_ms for detail in found if detail.ended_ms is not None]
@@ -178,14 +188,14 @@ class AwsEngine:
 
     def waits(self, found: Sequence[JobDetail]) -> list[Wait]:
         """Jobs with children that could start and have not, by what describe or overview found."""
+        where = self._target.environment.name
         waits = []
         for detail in found:
             count = detail.count(JobState.RUNNABLE)
-            if count and detail.size > 1:
-                child = next(self.batch.children(detail.id, JobState.RUNNABLE), detail.id)
-                waits.append(Wait(detail.step, count, child, detail.created_ms))
-            elif count:
-                waits.append(Wait(detail.step, count, detail.id, detail.created_ms))
+            if not count:
+                continue
+            child = next(self.batch.children(detail.id, JobState.RUNNABLE), detail.id) if detail.size > 1 else detail.id
+            waits.append(Wait(detail.step, count, child, detail.created_ms, where))
         return waits
 
     def look_for_all(self) -> None:
@@ -236,6 +246,9 @@ class AwsEngine:
     def _id(self, part: Part) -> str:
         return self.journal.ids.get(part.name, UNSUBMITTED + part.name)
 
+    def _parts_with_ids(self) -> list[tuple[Part, str]]:
+        return [(part, self._id(part)) for part in self.rendered.parts if not part.is_barrier]
+
     def _details(self) -> list[JobDetail]:
         final = self._final()
         if final is not None:
@@ -256,30 +269,22 @@ class AwsEngine:
             for part, job_id in zip(parts, ids, strict=True)
         ]
 
-    def _children(
-        self, job_ids: Sequence[str], failed_only: bool, step: str | None, index: int | None
-    ) -> Iterator[tuple[Part, list[Any]]]:
-        """The jobs' children as AWS describes them, or the jobs themselves where they have none. Of one step, or one
-        child, where that is asked for; a hundred failed ones at a time, since some readers need only the first."""
-        for part in self.rendered.parts:
-            job_id = self._id(part)
-            if part.is_barrier or job_id not in job_ids or job_id.startswith(UNSUBMITTED):
-                continue
-            if step not in (None, part.step):
+    def _children(self, job_ids: Sequence[str], failed_only: bool) -> Iterator[tuple[Part, list[Any]]]:
+        """The jobs' children as AWS describes them, or the jobs themselves where they have none; a hundred failed ones
+        at a time, since some readers need only the first."""
+        for part, job_id in self._parts_with_ids():
+            if job_id not in job_ids or job_id.startswith(UNSUBMITTED):
                 continue
             if part.size == 1:
                 ids = [job_id]
             elif failed_only:
-                ids = sorted(self.batch.children(job_id, JobState.FAILED), key=_child_number)
+                ids = sorted(self.batch.children(job_id, JobState.FAILED), key=number_of)
             else:
                 ids = [f"{job_id}:{child}" for child in range(part.size)]
-            if index is not None:
-                planned = self._plan.job(part.step)
-                ids = [one for one in ids if details.index_of(part, planned, one) == index]
             at_once = _FAILED_AT_ONCE if failed_only else len(ids)
             for first in range(0, len(ids), at_once or 1):
                 known = self.batch.describe(ids[first : first + at_once])
-                found = [known[one] for one in sorted(known, key=_child_number)]
+                found = [known[one] for one in sorted(known, key=number_of)]
                 yield part, [job for job in found if not failed_only or job["status"] == JobState.FAILED]
 
     def _succeeded(self, part: Part) -> set[int]:
@@ -289,12 +294,9 @@ class AwsEngine:
         if part.size == 1:
             job = self.batch.describe([job_id]).get(job_id)
             return {0} if job is not None and job["status"] == JobState.SUCCEEDED else set()
-        return {_child_number(child) for child in self.batch.children(job_id, JobState.SUCCEEDED)}
+        return {number_of(child) for child in self.batch.children(job_id, JobState.SUCCEEDED)}
 
     # -- what is kept -----------------------------------------------------------------------------------------
-
-    def _was_stopped(self) -> bool:
-        return self._kept(_STOPPED) is not None
 
     def _keep_final(self, found: list[JobDetail]) -> None:
         """AWS forgets jobs after a week; the run's record does not."""
@@ -327,7 +329,3 @@ class AwsEngine:
 
     def _path(self, name: str) -> Path:
         return self._folder.path / name
-
-
-def _child_number(job_id: str) -> int:
-    return int(job_id.partition(":")[2] or 0)

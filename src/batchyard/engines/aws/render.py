@@ -6,6 +6,7 @@ run is in the submission, all else in the definition, which is named by the hash
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,8 +24,11 @@ MOST_DEPENDENCIES = 20
 MOST_RULES = 5
 _LEAST_TIMEOUT_S = 60
 _LEAST_MEMORY_MIB = 4
-#: a shell's prelude that tells a compacted array its numbers must leave room for the command (8192 in all)
-_MOST_PRELUDE = 6000
+_MOST_DEFINITION_BYTES = 24 * 1024
+#: of a submission's overrides: AWS takes 8,192 characters when it starts the job, what it adds itself included
+_MOST_OVERRIDES = 8192 - 700
+#: a container's stdout and stderr are two streams, which reach the log in any order
+_ONE_STREAM = "exec 2>&1; "
 #: what Python, boto3 and transfers take beside the commands; 130 MiB were seen
 _WORKER_MIB = 160
 
@@ -191,11 +195,31 @@ def _problems(job: PlannedJob, target: Target) -> list[str]:
                 f"{where}: its retry rules come to {rules}, and AWS Batch takes {MOST_RULES}: name fewer exit codes, "
                 f"or give it a list of commands, so that the worker in its image follows them"
             )
-        if job.indices is not None and len(_prelude(job, 0, 2)) > _MOST_PRELUDE:
-            found.append(
-                f"{where}: too many children are left to be named one by one: retry it with a list of commands"
+    return [*found, *(f"{where}: {problem}" for problem in _too_large(job, target))]
+
+
+def _too_large(job: PlannedJob, target: Target) -> Iterable[str]:
+    """What AWS would refuse for its size, or accept and then never start."""
+    if job.step in target.images:
+        size = len(json.dumps(defining.definition(job, target)).encode())
+        if size > _MOST_DEFINITION_BYTES:
+            yield (
+                f"its job definition has {size:,} bytes, and AWS Batch takes {_MOST_DEFINITION_BYTES:,}: "
+                f"put what is long in `env` into a file"
             )
-    return found
+    overrides = max(
+        len(json.dumps(_request("", job, offset, size, target)["containerOverrides"]))
+        for offset, size in _split(job.size)
+    )
+    if overrides <= _MOST_OVERRIDES:
+        return
+    if job.indices is not None and len(job.command or "") < _MOST_OVERRIDES // 2:
+        yield "too many children are left to be named one by one: retry it with a list of commands"
+    else:
+        yield (
+            f"its command and variables have {overrides:,} characters, and AWS Batch takes {_MOST_OVERRIDES:,}: "
+            f"put the command into a script, or into a list (`commands:`), which goes to S3"
+        )
 
 
 def _notes(plan: Plan) -> Iterable[str]:
@@ -273,7 +297,7 @@ def _request(name: str, job: PlannedJob, offset: int, size: int, target: Target)
             told["LIST_FILE_S3_PATH"] = f"{target.address}lists/{job.step}.txt"
     else:
         assert job.command is not None
-        overrides["command"] = ["sh", "-c", _prelude(job, offset, size) + job.command]
+        overrides["command"] = ["sh", "-c", f"{_ONE_STREAM}{_prelude(job, offset, size)}{job.command}"]
     overrides["environment"] = [{"name": key, "value": value} for key, value in told.items()]
     request: dict[str, Any] = {
         "jobName": name,
@@ -320,8 +344,13 @@ def _prelude(job: PlannedJob, offset: int, size: int) -> str:
         number = f"$(({index} + {offset}))"
         find = f"AWS_BATCH_JOB_ARRAY_INDEX={number}; "
     else:
-        numbers = " ".join(map(str, job.indices[offset : offset + size]))
-        find = f"set -- {numbers}; shift {index}; AWS_BATCH_JOB_ARRAY_INDEX=$1; set --; "
+        # Unbroken runs of numbers are short to name, however many they are.
+        spans = " ".join(f"{first}-{last}" for first, last in ranges(job.indices[offset : offset + size]))
+        find = (
+            f"by_n={index}; for by_r in {spans}; do by_c=$((${{by_r#*-}} - ${{by_r%-*}} + 1)); "
+            "[ $by_n -lt $by_c ] && break; by_n=$((by_n - by_c)); done; "
+            "AWS_BATCH_JOB_ARRAY_INDEX=$((${by_r%-*} + by_n)); unset by_n by_r by_c; "
+        )
     size_text = shlex.quote(str(job.step_size))
     export = f"AWS_BATCH_JOB_ARRAY_SIZE={size_text}; export AWS_BATCH_JOB_ARRAY_INDEX AWS_BATCH_JOB_ARRAY_SIZE; "
     return find + export

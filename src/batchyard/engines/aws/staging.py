@@ -9,7 +9,7 @@ from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from batchyard.aws.s3 import S3
+from batchyard.aws.s3 import S3, Found
 from batchyard.engines.aws import definitions, render
 from batchyard.engines.aws.render import Target
 from batchyard.errors import BadInput
@@ -59,7 +59,7 @@ def send_inputs(s3: S3, jobs: Iterable[PlannedJob], workspace: Path, address: st
     new = []
     for name, path in files.items():
         known, state = there.get(name), path.stat()
-        if known is None or known.size != state.st_size or known.modified < state.st_mtime:
+        if known is None or known.size != state.st_size or _ns(known) < state.st_mtime_ns:
             new.append((path, address + name))
     return s3.upload(new)
 
@@ -68,7 +68,7 @@ def fetch_outputs(s3: S3, jobs: Iterable[PlannedJob], workspace: Path, address: 
     """Downloads what the steps have given back into the local workspace. Returns how many files."""
     wanted_globs = globs(pattern for job in jobs for pattern in job.outputs)
     prefix = address.removeprefix("s3://").partition("/")[2]
-    wanted = []
+    wanted: dict[Path, Found] = {}
     for found in s3.list(address):
         name = found.key.removeprefix(prefix)
         if not any(glob.matches(name) for glob in wanted_globs):
@@ -76,9 +76,17 @@ def fetch_outputs(s3: S3, jobs: Iterable[PlannedJob], workspace: Path, address: 
         path = workspace / name
         if not path.resolve().is_relative_to(workspace.resolve()):
             raise BadInput(f"{address}{name} would leave the workspace {workspace}")
-        if not path.exists() or path.stat().st_size != found.size or path.stat().st_mtime < found.modified:
-            wanted.append((address + name, path))
-    return s3.download(wanted)
+        if not path.exists() or path.stat().st_size != found.size or path.stat().st_mtime_ns < _ns(found):
+            wanted[path] = found
+    count = s3.download((f"{address}{found.key.removeprefix(prefix)}", path) for path, found in wanted.items())
+    for path, found in wanted.items():
+        # As old as the object, so that a later run does not take it for a newer one and send it back.
+        os.utime(path, ns=(_ns(found), _ns(found)))
+    return count
+
+
+def _ns(found: Found) -> int:
+    return round(found.modified * 1e9)
 
 
 def matching(workspace: Path, patterns: Iterable[str]) -> dict[str, Path]:

@@ -1,0 +1,117 @@
+"""Events of many streams: each once, in order of time, and asked for so that little is read twice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from batchyard import plan as planning
+from batchyard.batch.jobs import JobState
+from batchyard.engines.aws.children import Children
+from batchyard.engines.aws.log_reader import LogReader
+from batchyard.engines.aws.render import Part
+from batchyard.engines.base import JobDetail
+from batchyard.pipeline_file import reading
+
+
+class Cloud:
+    """Two children of one array that run, and their log streams."""
+
+    def __init__(self) -> None:
+        self.status = JobState.RUNNING
+        self.has_forgotten = False
+        #: (stream, ms, text)
+        self.events: list[tuple[str, int, str]] = []
+        #: how many events each look was given
+        self.read: list[int] = []
+
+    def describe(self, job_ids: Sequence[str]) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        if self.has_forgotten:
+            return found
+        for job_id in job_ids:
+            container = {"logStreamName": f"s{job_id.partition(':')[2]}"}
+            attempts = [{"container": container}] if self.status.is_terminal else []
+            found[job_id] = {"jobId": job_id, "status": self.status, "container": container, "attempts": attempts}
+        return found
+
+    def filtered(self, group: str, streams: Sequence[str], start_ms: int) -> Iterator[Any]:
+        found = [
+            {"logStreamName": name, "timestamp": at, "message": text, "eventId": str(number)}
+            for number, (name, at, text) in enumerate(self.events)
+            if name in streams and at >= start_ms
+        ]
+        self.read.append(len(found))
+        return iter(found)
+
+    def details(self) -> list[JobDetail]:
+        counts = tuple(2 * (state is self.status) for state in JobState)
+        state = self.status if self.status.is_terminal else JobState.PENDING
+        return [JobDetail("id", "a", state, "", 2, counts, 0, 1, None, None)]
+
+
+def reader(cloud: Cloud, folder: Path) -> LogReader:
+    file = folder / "pipeline.yaml"
+    file.write_text("name: p\nimage: x\nsteps: [{name: a, array: 2, command: 'true'}]\n")
+    plan = planning.make(reading.load(file, {}))
+    part = Part("run-a", "a", 2, 0, "d", {})
+    children = Children(cloud)  # type: ignore[arg-type]
+    return LogReader(cloud, "g", plan, children, lambda: [(part, "id")], cloud.details)  # type: ignore[arg-type]
+
+
+def followed(one: LogReader, cloud: Cloud) -> list[tuple[int, str]]:
+    cloud.read.clear()
+    return [(chunk.index, chunk.data.decode().strip()) for chunk in one.follow(cloud.details())]
+
+
+def test_in_order_of_time_and_each_once(tmp_path: Path) -> None:
+    cloud = Cloud()
+    one = reader(cloud, tmp_path)
+    cloud.events = [("s0", 10_000, "a"), ("s0", 10_002, "c"), ("s1", 10_001, "b")]
+    assert followed(one, cloud) == [(0, "a"), (1, "b"), (0, "c")]
+    assert followed(one, cloud) == []
+    # in the same millisecond as what is known, in one stream and in the other
+    cloud.events += [("s1", 10_003, "e"), ("s0", 10_002, "d")]
+    assert followed(one, cloud) == [(0, "d"), (1, "e")]
+    cloud.status = JobState.SUCCEEDED
+    cloud.events.append(("s1", 10_004, "last"))
+    assert followed(one, cloud) == [(1, "last")]
+    assert followed(one, cloud) == [] and cloud.read == []
+
+
+def test_one_that_is_silent_does_not_make_the_other_be_read_again(tmp_path: Path) -> None:
+    cloud = Cloud()
+    one = reader(cloud, tmp_path)
+    cloud.events = [("s0", 10_000, "only word")]
+    followed(one, cloud)
+    for second in range(11, 600):
+        cloud.events += [("s1", second * 1_000 + n, f"{second}.{n}") for n in range(10)]
+        assert followed(one, cloud) == [(1, f"{second}.{n}") for n in range(10)]
+        # the last five seconds at the most, where both had just spoken
+        assert sum(cloud.read) <= 62
+    assert sum(cloud.read) == 11
+    cloud.events.append(("s0", 599_500, "another word"))
+    assert followed(one, cloud) == [(0, "another word")]
+
+
+def test_a_whole_read_is_by_child(tmp_path: Path) -> None:
+    cloud = Cloud()
+    one = reader(cloud, tmp_path)
+    cloud.events = [("s0", 1, "a"), ("s1", 2, "b"), ("s0", 3, "c")]
+    assert [chunk.data for chunk in one.read()] == [b"a\n", b"c\n", b"b\n"]
+    assert list(one.read()) == []
+    # What one question leaves out, another is given.
+    cloud.events += [("s0", 4, "d"), ("s1", 5, "e")]
+    assert [chunk.data for chunk in one.read("a", 1)] == [b"e\n"]
+    assert [chunk.data for chunk in one.read()] == [b"d\n"]
+
+
+def test_what_aws_has_forgotten_is_said(tmp_path: Path) -> None:
+    cloud = Cloud()
+    cloud.status, cloud.has_forgotten = JobState.SUCCEEDED, True
+    one = reader(cloud, tmp_path)
+    assert list(one.read()) == [] and "AWS has forgotten" in one.misses and "log group g" in one.misses
+    cloud.has_forgotten = False
+    other = reader(cloud, tmp_path)
+    assert list(other.read()) == [] and other.misses == ""
