@@ -13,13 +13,14 @@ from batchyard.doctor.kinds import BY_ID
 from batchyard.doctor.template.examine import CHECKS, examine
 from batchyard.doctor.userdata.examine import examine as examine_user_data
 from batchyard.errors import BadInput
+from batchyard.infra import inline
 
 HERE = Path(__file__).parent / "templates"
 KINDS = sorted(f"BY{number:03}" for _, numbers in CHECKS for number in numbers)
 MARK = re.compile(r"# <-((?: BY\d{3})+)")
 
 OURS = Path(batchyard.__file__).parent / "infra"
-OUR_TEMPLATES = sorted((OURS / "templates").glob("*.y*ml"))
+OUR_TEMPLATES = [*sorted((OURS / "templates").glob("*.y*ml")), Path(__file__).parents[2] / "gpu-batch-benchmark.yaml"]
 OUR_SCRIPTS = sorted((OURS / "userdata").glob("*.sh"))
 #: what our own templates do on purpose
 ON_PURPOSE = {"spotfleet.yaml": {"BY208"}}
@@ -45,7 +46,7 @@ def marked(text: str) -> set[tuple[str, int]]:
     return {(kind, number) for number, line in lines if (m := MARK.search(line)) for kind in m[1].split()}
 
 
-@pytest.mark.parametrize("name", ["cloudformation.yaml", "sam.yaml"])
+@pytest.mark.parametrize("name", ["cloudformation.yaml", "sam.yaml", "cfn-init.yaml"])
 def test_findings_stand_on_their_lines(name: str) -> None:
     data = (HERE / "forms" / name).read_bytes()
     found = {(f.id, int(f.place.split(":")[1].split()[0])) for f in examine(data, name).findings}
@@ -108,6 +109,15 @@ def test_our_own_user_data_gives_no_finding(path: Path) -> None:
     # They are pieces that are put together in the templates: only the first begins with #!.
     report = examine_user_data(path.read_bytes(), path.name, "ecs")
     assert [f"{f.id} {f.place} {f.cause}" for f in report.findings if f.id != "BY109"] == []
+
+
+@pytest.mark.parametrize("name", inline.USER_DATA)
+def test_our_own_user_data_as_a_node_gets_it_gives_no_finding(name: str) -> None:
+    data = inline.mime(inline.script(name)).encode()
+    owner = "batch" if name.startswith("batch-") else "ecs"
+    assert [f"{f.id} {f.place} {f.cause}" for f in examine_user_data(data, name, owner).findings] == []
+    if owner == "ecs":  # a cluster of our own is named, which AWS Batch's nodes may not do
+        assert {f.id for f in examine_user_data(data, name, "batch").findings} == {"BY102"}
 
 
 def test_our_own_templates_and_user_data_are_there_to_be_examined() -> None:

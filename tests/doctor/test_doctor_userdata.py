@@ -91,7 +91,6 @@ def test_empty_user_data_is_healthy() -> None:
         ("\n\nMIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=b\n\n--b--\n", "blank lines stand before"),
         ("Content-Type: multipart/mixed\n\n--b\n", "has no boundary"),
         ("Content-Type: multipart/mixed; boundary=b\n\nnothing\n", "stands nowhere"),
-        ("Content-Type: multipart/mixed; boundary=b\n\n--b\nContent-Type: text/plain\n\n#!/bin/sh\n:\n", "is missing"),
         ("Content-Type: multipart/mixed; boundary=b\n\n--b\n\n#!/bin/sh\n:\n--b--\n", "no Content-Type header"),
         ("Content-Type: text/x-shellscript\n\n#!/bin/sh\n:\n", "not multipart/mixed"),
     ],
@@ -112,3 +111,49 @@ def test_a_secret_is_never_repeated() -> None:
     found = examine(script, "script", "ecs").findings
     assert [f.id for f in found] == ["BY113"]
     assert "abcdef" not in str(found)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "VAULT_PASSWORD_FILE=vault-password",
+        "run --vault-password-file=./vault-password",
+        "secretName: node-certificates",
+        "ssh_private_key=#{ssh_private_key}",
+        'export DB="mysql://${USER}:${PASSWORD}@db.example.org/x"',
+        "API_TOKEN={{ vault_api_token }}",
+        'DB_PASSWORD="@DatabasePassword@"',
+        "# trust_password: password that new clients need",
+        "# then creds is: consumer_key:token_key:token_secret",
+        'echo "  -p PASSWORD : Password for the user (none if not given)"',
+        "sed -i 's/^passwd:.*/passwd: files sss/' /etc/nsswitch.conf",
+    ],
+)
+def test_what_only_sounds_like_a_secret_is_none(line: str) -> None:
+    assert examine(f"#!/bin/bash\n{line}\n".encode(), "script", "ecs").findings == ()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "export DB_PASSWORD=cromwell1999",
+        'DB="mysql://root:hunter2hunter2@db.example.org/x"',
+        "# API_KEY=abcdef123456789",
+        "token_secret: 24uysdfx1w4",
+        "echo DB_PASSWORD=cromwell1999 >> /etc/environment",
+    ],
+)
+def test_what_is_a_secret_is_found_in_comments_and_urls_too(line: str) -> None:
+    assert [f.id for f in examine(f"#!/bin/bash\n{line}\n".encode(), "script", "ecs").findings] == ["BY113"]
+
+
+def test_a_module_that_has_nothing_to_do_with_gpus_may_be_built() -> None:
+    script = b"#!/bin/bash\ndkms install -m ena -v 2.13\ndkms install -m nvidia -v 550\n"
+    assert [(f.id, f.place) for f in examine(script, "s", "ecs").findings] == [("BY107", "s:3")]
+
+
+def test_functions_that_call_each_other_without_end_hide_nothing_below_them() -> None:
+    names = [f"f{i}" for i in range(12)]
+    functions = "".join(f"{name}() {{ {'; '.join(names * 2)}; }}\n" for name in names)
+    script = f"#!/bin/bash\n{functions}f0\nf1\nsystemctl restart docker\n"
+    assert [f.place for f in examine(script.encode(), "s", "ecs").findings] == ["s:16"]

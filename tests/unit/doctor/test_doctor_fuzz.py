@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from contextlib import suppress
 from typing import Any
 
@@ -121,7 +122,8 @@ def test_anything_near_shell_is_followed(head: str, text: str) -> None:
 def test_what_follows_whole_lines_of_any_text_is_still_seen_unless_it_is_inside_something(text: str) -> None:
     """A script that ends cleanly before it: the parser has come back to the top."""
     clean = "".join(c for c in text if c not in "'\"`$(){}<\\")
-    words = [w for w in clean.split() if w not in ("if", "for", "while", "until", "case", "function", "select", "EOF")]
+    opening = {"if", "for", "while", "until", "case", "function", "select", "EOF"}
+    words = [w for w in clean.split() if not opening & set(re.split(r"[;&|!]+", w))]
     found = examine(("#!/bin/sh\n: " + " ".join(words) + "\n\nsystemctl restart ecs\n").encode(), "x", "ecs")
     assert any(f.id == "BY101" and f.place == "x:4" for f in found.findings)
 

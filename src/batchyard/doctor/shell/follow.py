@@ -7,96 +7,26 @@ writes are followed where they are run; so are `bash -c`, `eval`, heredocs for a
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from batchyard.doctor.shell import expand, wrappers
+from batchyard.doctor.shell.disk import Disk, File, printed
 from batchyard.doctor.shell.parse import parse
-from batchyard.doctor.shell.tree import Command, Compound, Redirect, Script, Simple, Substitution, Word
+from batchyard.doctor.shell.trace import Around, Looped, Ran, Trace, Wrote
+from batchyard.doctor.shell.tree import Command, Compound, Redirect, Script, Simple, Substitution, Variable, Word
 
-#: commands looked at in one script, all calls followed: beyond any real one
+#: commands looked at in one statement, all calls followed: beyond any real one
 MAX_STEPS = 20_000
+MAX_STEPS_IN_ALL = 100_000
+FEW_STEPS = 20
 MAX_CALLS = 12
+#: begins the name under which what a pipe carries is kept for a moment
+PIPE = "|"
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\+?)=(.*)", re.DOTALL | re.ASCII)
+#: nothing of it is known
+_UNKNOWN = re.compile(r"(?:\$\{[^}]*\}|\$\(\))+")
 _COUNTS = re.compile(r"-(?:lt|le|gt|ge|eq|ne)$")
-
-
-@dataclass(frozen=True, slots=True)
-class Ran:
-    """A command as far as it can be known; what cannot stands as ${name} or $()."""
-
-    words: tuple[str, ...]
-    line: int
-    #: the script goes on without waiting for it, unless it says `wait`
-    is_background: bool = False
-    #: another process runs it, for which nobody waits
-    is_detached: bool = False
-    #: a clock ends it
-    is_bounded: bool = False
-    #: the functions and files through which it was reached
-    via: tuple[str, ...] = ()
-    #: its place in the order of things
-    step: int = 0
-
-    @property
-    def program(self) -> str:
-        return wrappers.base(self.words[0]) if self.words else ""
-
-
-@dataclass(frozen=True, slots=True)
-class Wrote:
-    path: str
-    #: None where it is not known
-    content: str | None
-    is_append: bool
-    line: int
-
-
-@dataclass(frozen=True, slots=True)
-class Looped:
-    """A `while` or `until` with what it asks, and what it does meanwhile."""
-
-    asks: tuple[Ran, ...]
-    does: tuple[Ran, ...]
-    is_counted: bool
-    is_background: bool
-    line: int
-
-
-@dataclass(frozen=True, slots=True)
-class File:
-    """Text that a script wrote, or hands on; ``line`` is where it stands."""
-
-    content: str
-    line: int
-
-
-@dataclass(slots=True)
-class Trace:
-    ran: list[Ran] = field(default_factory=list)
-    wrote: list[Wrote] = field(default_factory=list)
-    loops: list[Looped] = field(default_factory=list)
-
-
-@dataclass(frozen=True, slots=True)
-class Around:
-    """What holds for a command from outside."""
-
-    args: tuple[str, ...] = ()
-    is_background: bool = False
-    is_detached: bool = False
-    is_bounded: bool = False
-    via: tuple[str, ...] = ()
-    stdin: File | None = None
-    #: where its output goes: path, whether appended
-    stdout: tuple[str, bool] | None = None
-
-
-def follow(text: str, first_line: int = 1, files: dict[str, File] | None = None) -> Trace:
-    """What one script comes to."""
-    session = Session({} if files is None else files)
-    session.run(text, first_line)
-    return session.trace
 
 
 class Session:
@@ -105,18 +35,37 @@ class Session:
     def __init__(self, files: dict[str, File]) -> None:
         """``files``: what lies on the disk already, by path; what the scripts write is added to it."""
         self.trace = Trace()
-        self._files = files
+        self._disk = Disk(files)
         self._functions: dict[str, Compound] = {}
         self._variables: dict[str, tuple[str, ...]] = {}
+        self._traps: list[tuple[File, Around]] = []
         self._steps = 0
+        self._limit = MAX_STEPS
+        #: how deep in what may or may not happen
+        self._branches = 0
+        #: by how many places `shift` may have moved the arguments of the function that runs
+        self._shifts = 0
 
-    def run(self, text: str, first_line: int = 1) -> None:
+    def run(self, text: str, first_line: int = 1, via: tuple[str, ...] = ()) -> None:
+        """``via`` says who runs it, where that is not cloud-init itself."""
         script = parse(text, first_line)
         self.learn(script)
-        self.script(script, Around())
+        for item in script:
+            # One statement that leads to endless others does not hide those below it.
+            self._limit = self._steps + (MAX_STEPS if self._steps < MAX_STEPS_IN_ALL else FEW_STEPS)
+            self.script((item,), Around(via=via))
+        self._limit += FEW_STEPS
+        self._spring_traps()
 
     def run_file(self, path: str) -> None:
         self._run_file((path,), Around())
+        self._spring_traps()
+
+    def _spring_traps(self) -> None:
+        """What a trap does comes last, when the script ends."""
+        traps, self._traps = self._traps, []
+        for source, around in traps:
+            self._text(source, around, "trap")
 
     def learn(self, script: Script) -> None:
         """Functions may be defined below, or inside an `if`: all are known from the start."""
@@ -132,24 +81,30 @@ class Session:
     def script(self, script: Script, around: Around) -> None:
         for item in script:
             inside = replace(around, is_background=True) if item.is_background else around
-            for pipeline in item.pipelines:
+            for at, pipeline in enumerate(item.pipelines):
+                self._branches += bool(at)
                 self._pipeline(pipeline, inside)
+                self._branches -= bool(at)
 
     def _pipeline(self, commands: tuple[Command, ...], around: Around) -> None:
         output: File | None = around.stdin
         for at, command in enumerate(commands):
-            is_last = at == len(commands) - 1
-            inside = replace(around, stdin=output, stdout=around.stdout if is_last else None)
+            pipe = (f"{PIPE}{self._steps}", True) if at < len(commands) - 1 and isinstance(command, Compound) else None
+            inside = replace(around, stdin=output, stdout=around.stdout if at == len(commands) - 1 else pipe)
             output = self._command(command, inside)
+            if pipe is not None:
+                output = self._disk.files.pop(pipe[0], None)
 
     def _command(self, command: Command, around: Around) -> File | None:
         """Performs it; what it prints, where that is known."""
         self._steps += 1
-        if self._steps > MAX_STEPS:
+        if self._steps > self._limit:
             return None
         if isinstance(command, Simple):
             return self._simple(command, around)
-        if command.kind != "function":
+        if command.kind == "function":  # from here on it is this one, though another was learned
+            self._functions[command.name] = command
+        else:
             self._compound(command, self._redirected(command.redirects, around, command.line))
         return None
 
@@ -160,10 +115,13 @@ class Session:
                 self._variables[command.name] = tuple(dict.fromkeys(values))[: expand.MAX_READINGS]
         start = len(self.trace.ran)
         middle = start
+        may_not_happen = command.kind not in ("group", "subshell")
+        self._branches += may_not_happen
         for at, body in enumerate(command.bodies):
             self.script(body, around)
             if at == 0:
                 middle = len(self.trace.ran)
+        self._branches -= may_not_happen
         if command.kind in ("while", "until"):
             asks, does = self.trace.ran[start:middle], self.trace.ran[middle:]
             is_counted = around.is_bounded or any(map(_counts, (*asks, *does)))
@@ -180,15 +138,21 @@ class Session:
             self._substitutions(word, around)
         around = self._redirected(command.redirects, around, command.line)
         output: File | None = None
+        # A command that a function is given stands where the function is called.
+        line = around.called_at if around.called_at and _is_given(command) else command.line
         for words in self._readings(command.words, around):
+            self._steps += 1
             if all(_ASSIGNMENT.match(word) for word in words):
                 self._assign(words)
             else:
-                output = self._program(words, command.line, around)
+                output = self._program(words, line, around)
         return output
 
     def _readings(self, words: tuple[Word, ...], around: Around) -> list[tuple[str, ...]]:
-        return [reading for reading in expand.readings(words, self._variables, around.args) if reading]
+        return [reading for reading in expand.readings(words, self._variables, self._args(around)) if reading]
+
+    def _args(self, around: Around) -> expand.Args:
+        return expand.Args(around.args, self._shifts)
 
     def _substitutions(self, word: Word | None, around: Around) -> None:
         for piece in word.pieces if word else ():
@@ -198,10 +162,13 @@ class Session:
     def _assign(self, words: tuple[str, ...]) -> None:
         for word in words:
             match = _ASSIGNMENT.match(word)
-            if match and "$" not in match[3]:
-                before = self._variables.get(match[1], ()) if match[2] else ()
-                self._variables[match[1]] = tuple(b + match[3] for b in before) or (match[3],)
-            elif match:
+            before = self._variables.get(match[1], ()) if match else ()
+            if match and not _UNKNOWN.fullmatch(match[3]):
+                values = tuple(b + match[3] for b in before) if match[2] and before else (match[3],)
+                # What is set in a branch may be what it was before.
+                both = dict.fromkeys((*before, *values)) if self._branches else values
+                self._variables[match[1]] = tuple(both)[: expand.MAX_READINGS]
+            elif match and not self._branches:
                 self._variables.pop(match[1], None)
 
     def _redirected(self, redirects: tuple[Redirect, ...], around: Around, line: int) -> Around:
@@ -212,10 +179,13 @@ class Session:
                 text = body if redirect.heredoc.is_quoted else expand.fill(_unescaped(body), self._variables)
                 around = replace(around, stdin=File(text, redirect.heredoc.line))
             elif redirect.target is not None and redirect.operator == "<<<":
-                text = expand.text_of(redirect.target, self._variables, around.args)
+                text = expand.text_of(redirect.target, self._variables, self._args(around))
                 around = replace(around, stdin=File(text, line))
+            elif redirect.target is not None and redirect.operator == "<":
+                name = expand.text_of(redirect.target, self._variables, self._args(around))
+                around = replace(around, stdin=self._disk.find(name))
             elif redirect.target is not None and redirect.operator in (">", ">>", ">|"):
-                path = expand.text_of(redirect.target, self._variables, around.args)
+                path = expand.text_of(redirect.target, self._variables, self._args(around))
                 is_append = redirect.operator == ">>"
                 around = replace(around, stdout=(path, is_append))
                 if not is_append:
@@ -240,24 +210,24 @@ class Session:
             words += tuple(around.stdin.content.split()[:200])
         if not words:
             return None
-        if bare.is_file and words[0] in self._files:
+        if bare.is_file and self._disk.find(words[0]) is not None:
             return self._run_file(words, around)
         return self._plain(words, line, around)
 
     def _plain(self, words: tuple[str, ...], line: int, around: Around) -> File | None:
         name = wrappers.base(words[0])
         if words[0] in self._functions:
-            return self._call(words, around)
-        if words[0] in self._files:
+            return self._call(words, line, around)
+        if "/" in words[0] and self._disk.find(words[0]) is not None:
             return self._run_file(words, around)
         if name in (".", "source") and len(words) > 1:
             return self._run_file(words[1:], around)
         if name == "eval":
             return self._text(File(" ".join(words[1:]), line), around, "eval")
         if name == "trap" and len(words) > 2 and words[1] not in ("-", "--", ""):
-            return self._text(File(words[1], line), around, "trap")
-        if name in ("export", "local", "declare", "readonly", "typeset"):
-            self._assign(words[1:])
+            self._traps.append((File(words[1], line), around))
+            return None
+        self._builtin(name, words, around)
         ran = Ran(
             words,
             line,
@@ -270,13 +240,28 @@ class Session:
         self.trace.ran.append(ran)
         return self._files_of(name, words, line, around)
 
+    def _builtin(self, name: str, words: tuple[str, ...], around: Around) -> None:
+        """What changes the shell itself."""
+        if name in ("export", "local", "declare", "readonly", "typeset"):
+            self._assign(words[1:])
+        elif name in ("cd", "pushd"):
+            self._disk.go(words[1] if len(words) > 1 else "")
+        elif name == "shift":
+            self._shifts += int(words[1]) if words[1:] and re.fullmatch("[0-9]", words[1]) else 1
+        elif name == "read" and around.stdin is not None and len(words) > 1:
+            values = [line.split()[0] for line in around.stdin.content.split("\n") if line.strip()]
+            names = [word for word in words[1:] if re.fullmatch(r"[A-Za-z_]\w*", word)]
+            if names and values:
+                self._variables[names[0]] = tuple(dict.fromkeys(values))[: expand.MAX_READINGS]
+
     def _files_of(self, name: str, words: tuple[str, ...], line: int, around: Around) -> File | None:
         """What the few programs that everybody writes files with would write, or print."""
         if name in ("cp", "mv", "install", "ln") and len(words) > 2:
-            source = around.stdin if words[-2] in ("/dev/stdin", "-") else self._files.get(words[-2])
-            self._write(words[-1], source or File("", line), False, source.content if source else None)
+            source = around.stdin if words[-2] in ("/dev/stdin", "-") else self._disk.find(words[-2])
+            target = words[-1] + wrappers.base(words[-2]) if words[-1].endswith("/") else words[-1]
+            self._write(target, source or File("", line), False, source.content if source else None)
             return None
-        output = _printed(name, words, line, around.stdin, self._files)
+        output = printed(name, words, line, around.stdin, self._disk)
         if name == "tee":
             is_append = bool({"-a", "--append"} & set(words))
             for path in (word for word in words[1:] if not word.startswith("-")):
@@ -289,27 +274,31 @@ class Session:
             return None
         return output
 
-    def _write(self, path: str, file: File, is_append: bool, content: str | None) -> None:
-        self.trace.wrote.append(Wrote(path, content, is_append, file.line))
-        before = self._files.get(path) if is_append else None
+    def _write(self, name: str, file: File, is_append: bool, content: str | None) -> None:
+        path = name if name.startswith(PIPE) else self._disk.path(name)
+        if not name.startswith(PIPE):
+            self.trace.wrote.append(Wrote(path, content, is_append, file.line))
+        before = self._disk.files.get(path) if is_append else None
         if before is not None and before.content:
-            self._files[path] = File(before.content + file.content, before.line)
-        else:
-            self._files[path] = file
+            file = File(before.content + file.content, before.line)
+        self._disk.files[path] = file
 
     # -- what is run from within ------------------------------------------------------------------------------
 
-    def _call(self, words: tuple[str, ...], around: Around) -> File | None:
+    def _call(self, words: tuple[str, ...], line: int, around: Around) -> File | None:
         function = self._functions[words[0]]
-        if words[0] in around.via or len(around.via) >= MAX_CALLS:
+        # Twice, since a function may define another of its own name.
+        if around.via.count(words[0]) > 1 or len(around.via) >= MAX_CALLS:
             return None
-        inside = replace(around, args=words[1:], via=(*around.via, words[0]))
+        inside = replace(around, args=words[1:], called_at=line, via=(*around.via, words[0]))
+        shifts, self._shifts = self._shifts, 0
         for body in function.bodies:
             self.script(body, inside)
+        self._shifts = shifts
         return None
 
     def _run_file(self, words: tuple[str, ...], around: Around) -> File | None:
-        file = self._files.get(words[0])
+        file = self._disk.find(words[0])
         if file is not None:
             self._text(file, replace(around, args=words[1:]), words[0])
         return None
@@ -325,6 +314,14 @@ class Session:
         return None
 
 
+def _is_given(command: Simple) -> bool:
+    """Whether a function's arguments say what to do: "$@", or sh -c "$*", or $1 as the program."""
+    first = command.words[0].pieces[:1] if command.words else ()
+    pieces = [piece for word in command.words for piece in word.pieces]
+    is_all = any(isinstance(piece, Variable) and piece.name in ("@", "*") for piece in pieces)
+    return is_all or any(isinstance(piece, Variable) and piece.name.isdigit() for piece in first)
+
+
 def _counts(ran: Ran) -> bool:
     """It compares numbers, or gives up: the loop ends by itself."""
     return ran.program in ("exit", "return", "((", "let") or any(_COUNTS.match(word) for word in ran.words)
@@ -332,24 +329,3 @@ def _counts(ran: Ran) -> bool:
 
 def _unescaped(body: str) -> str:
     return re.sub(r"\\([$`\\])", r"\1", body)
-
-
-def _printed(name: str, words: tuple[str, ...], line: int, stdin: File | None, files: dict[str, File]) -> File | None:
-    if name == "echo":
-        flags = {"-n", "-e", "-ne", "-en", "-E"}
-        texts = [word for at, word in enumerate(words[1:]) if at or word not in flags]
-        return File(" ".join(texts).replace("\\n", "\n") + "\n", line)
-    if name == "printf" and len(words) > 1:
-        text = words[1]
-        for value in words[2:]:
-            text = text.replace("%s", value, 1) if "%s" in text else f"{text}{value}\n"
-        return File(text.replace("\\n", "\n"), line)
-    if name == "tee":
-        return stdin
-    if name == "cat":
-        names = [word for word in words[1:] if not word.startswith("-")]
-        known = [files[name] for name in names if name in files]
-        if not names:
-            return stdin
-        return File("".join(file.content for file in known), known[0].line) if known else None
-    return None

@@ -184,7 +184,7 @@ class Reader(ABC):
             pieces.append(Variable(name[0], is_quoted))
             self.at = name.end()
         elif after and after in "0123456789@*#?$!-":
-            pieces.append(Variable(after, is_quoted))
+            pieces.append(Variable(after, is_quoted, joins=after == "*"))
             self.skip(2)
         else:
             pieces.append(Text("$", is_quoted))
@@ -211,7 +211,11 @@ class Reader(ABC):
             return
         rest = inner[match.end() :]
         default = rest.lstrip(":").removeprefix("-") if rest.startswith((":-", "-", ":=")) else ""
-        pieces.append(Variable(match[1], is_quoted, default.removeprefix("=").strip("\"'")))
+        is_array = rest.startswith(("[@]", "[*]")) and not inner.startswith(("#", "!"))
+        joins = match[1] == "*" or rest.startswith("[*]")
+        slice_ = re.match(r":([1-9])", rest) if match[1] in ("@", "*") else None
+        start = int(slice_[1]) - 1 if slice_ else 0
+        pieces.append(Variable(match[1], is_quoted, default.removeprefix("=").strip("\"'"), is_array, joins, start))
 
     def _backtick(self, pieces: list[Piece]) -> None:
         line = self.line()

@@ -18,6 +18,12 @@ class Variable:
     name: str
     is_quoted: bool = False
     default: str = ""
+    #: ${name[@]}, ${name[*]}
+    is_array: bool = False
+    #: * and not @: all of them as one word
+    joins: bool = False
+    #: of ${@:2}: how many are left out
+    start: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,12 +31,17 @@ _VALUE_OPTIONS: dict[str, frozenset[str]] = {
     "cloud-init-per": frozenset(),
     "systemd-run": frozenset({"-u", "-p", "-t", "-E", "-M", "-H", "--unit", "--property", "--on-active", "--on-boot"}),
     "systemd-inhibit": frozenset(),
+    "nsenter": frozenset({"-t", "--target", "-S", "-G"}),
     "xargs": frozenset({"-n", "-P", "-I", "-L", "-d", "-s", "-a", "-E"}),
     "su": frozenset({"-s", "-g"}),
     "runuser": frozenset({"-s", "-g", "-u"}),
 }
 #: program -> words of its own before the program that it runs
 _OWN_WORDS = {"timeout": 1, "chroot": 1, "flock": 1, "taskset": 1, "cloud-init-per": 2, "chrt": 1}
+_SHELL_OPTIONS = frozenset({"-i", "-s", "--login", "--shell"})
+#: runuser runs a program where it is given one of these, and a shell where not
+_RUNS_PROGRAM = frozenset({"-u", "--user", "--"})
+_UNKNOWN = re.compile(r"\$(?:\{\w+\}|\(\))")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*\+?=", re.ASCII)
 
 
@@ -72,9 +77,11 @@ def strip(words: tuple[str, ...]) -> Bare:
         name = base(bare.words[0])
         if name in SHELLS:
             return _shell(bare)
-        if name in ("su", "runuser") and "-c" in bare.words:
-            at = bare.words.index("-c")
-            return replace(bare, script=" ".join(bare.words[at + 1 : at + 2]))
+        if name == "su" or (name == "runuser" and _RUNS_PROGRAM.isdisjoint(bare.words)):
+            return _other_user(bare)
+        if _UNKNOWN.fullmatch(name) and len(bare.words) > 1:  # most likely $SUDO
+            bare = replace(bare, words=bare.words[1:])
+            continue
         if name not in _VALUE_OPTIONS or len(bare.words) < 2:
             return bare
         bare = _unwrap(name, bare)
@@ -101,6 +108,7 @@ def _unwrap(name: str, bare: Bare) -> Bare:
     at += _OWN_WORDS.get(name, 0)
     if name == "flock" and words[at : at + 1] == ("-c",):
         return replace(bare, script=" ".join(words[at + 1 : at + 2]))
+    opens_shell = name == "sudo" and not words[at:] and bool(_SHELL_OPTIONS & set(options))
     is_apart = bare.is_detached or (name == "setsid" and bool({"-f", "--fork"} & set(options)))
     if name == "systemd-run":
         waits = {"--wait", "--scope", "--pty", "-t", "-P", "--pipe"} & {option.partition("=")[0] for option in options}
@@ -111,7 +119,18 @@ def _unwrap(name: str, bare: Bare) -> Bare:
         is_detached=is_apart,
         is_bounded=bare.is_bounded or name == "timeout",
         takes_stdin_words=bare.takes_stdin_words or name == "xargs",
+        reads_stdin=opens_shell,
     )
+
+
+def _other_user(bare: Bare) -> Bare:
+    """su -c text, or su with the commands on standard input."""
+    for at, word in enumerate(bare.words):
+        if word == "--command" or re.fullmatch(r"-[a-z]*c", word):
+            return replace(bare, script=" ".join(bare.words[at + 1 : at + 2]))
+        if word.startswith("--command="):
+            return replace(bare, script=word.partition("=")[2])
+    return replace(bare, words=(), reads_stdin=True)
 
 
 def _shell(bare: Bare) -> Bare:

@@ -9,13 +9,18 @@ from batchyard.doctor.checks import hardware
 from batchyard.doctor.facts import Environment
 from batchyard.doctor.finding import Finding
 from batchyard.doctor.kinds import KINDS
+from batchyard.doctor.template.references import bare
 from batchyard.doctor.template.resources import Resource, Template
 from batchyard.doctor.yaml_tree import Node
 
 WORLD = ("0.0.0.0/0", "::/0")
 #: what a web server opens on purpose
 WEB_PORTS = (80, 443)
+#: nothing listens there
+PINGS = ("icmp", "icmpv6", "1", "58")
 MAX_RULES = 5
+#: what groups of instances are started from
+LAUNCHES = ("AWS::EC2::LaunchTemplate", "AWS::AutoScaling::LaunchConfiguration", "AWS::EC2::SpotFleet")
 GREAT_POLICIES = ("AdministratorAccess", "PowerUserAccess", "IAMFullAccess")
 #: services of which nobody needs every action on every resource
 TELLING_SERVICES = frozenset({"iam", "sts", "s3", "ec2", "kms", "secretsmanager", "ssm", "lambda", "organizations"})
@@ -46,8 +51,12 @@ def spot_fleets(template: Template) -> Iterator[Finding]:
 
 
 def open_groups(template: Template) -> Iterator[Finding]:
+    balanced = _groups_of_balancers(template)
     for resource in template.of_type("AWS::EC2::SecurityGroup", "AWS::EC2::SecurityGroupIngress"):
         is_group = resource.type == "AWS::EC2::SecurityGroup"
+        named = {template.referred(resource.get("GroupId")), *_references(resource)}
+        if balanced & ({bare(resource.name)} if is_group else named):
+            continue
         rules = resource.get("SecurityGroupIngress").items() if is_group else [resource.properties]
         for rule in rules:
             cidr = _text(template, rule, "CidrIp") or _text(template, rule, "CidrIpv6")
@@ -55,7 +64,7 @@ def open_groups(template: Template) -> Iterator[Finding]:
                 continue
             protocol = _text(template, rule, "IpProtocol") or "-1"
             low, high = (template.number(rule.get(key) or Node("")) for key in ("FromPort", "ToPort"))
-            if protocol != "-1" and low == high and low in WEB_PORTS:
+            if protocol.lower() in PINGS or (protocol != "-1" and low == high and low in WEB_PORTS):
                 continue
             ports = "all ports" if protocol == "-1" or low is None else f"{protocol} {low} to {high}"
             yield Finding(
@@ -65,6 +74,13 @@ def open_groups(template: Template) -> Iterator[Finding]:
                 ("delete the rule; use Session Manager in place of SSH",),
                 template.place(resource, rule),
             )
+
+
+def _groups_of_balancers(template: Template) -> set[str]:
+    """Those that are open because a load balancer's clients come from anywhere."""
+    balancers = template.of_type("AWS::ElasticLoadBalancingV2::LoadBalancer", "AWS::ElasticLoadBalancing::LoadBalancer")
+    named = {template.referred(group) for one in balancers for group in one.get("SecurityGroups").items()}
+    return named.union(*map(_references, balancers)) - {""}
 
 
 def great_roles(template: Template) -> Iterator[Finding]:
@@ -204,17 +220,26 @@ def launch_templates(template: Template) -> Iterator[Finding]:
 
 
 def users(template: Template) -> dict[str, str]:
-    """Launch template -> batch where a compute environment uses it, else ecs where the template is about containers."""
+    """Launch template -> batch where a compute environment uses it, else ecs where the template is about containers.
+
+    The nodes of an UNMANAGED environment are told their cluster by whoever starts them: they are nodes of plain ECS.
+    """
     about_containers = any(r.type.startswith(("AWS::ECS::", "AWS::Batch::")) for r in template.resources)
-    owned = {r.name: "ecs" for r in template.of_type("AWS::EC2::LaunchTemplate") if about_containers}
-    names = {(_text(template, r.properties, "LaunchTemplateName") or ""): r.name for r in template.resources}
+    owned = {r.name: "ecs" for r in template.of_type(*LAUNCHES) if about_containers}
+    keys = ("LaunchTemplateName", "LaunchTemplateId")
+    known = {_text(template, r.properties, key): r.name for r in template.resources for key in keys}
     for environment in template.of_type("AWS::Batch::ComputeEnvironment"):
+        if (template.text(environment.get("Type")) or "").upper() == "UNMANAGED":
+            continue
         used = environment.get("ComputeResources", "LaunchTemplate")
-        target = template.referred(used.get("LaunchTemplateId") or Node(""))
-        by_name = used.get("LaunchTemplateName") or Node("")
-        found = [target, template.referred(by_name), names.get(template.text(by_name) or "-", "")]
-        found += [ref.text or "" for ref in environment.get("References").items()]
-        for name in found:
-            # Terraform: a module's own resources are named without it.
-            owned.update({own: "batch" for own in owned if name and (own == name or own.endswith("." + name))})
+        for node in filter(None, map(used.get, keys)):
+            found = {template.referred(node), known.get(template.text(node) or "-", "")}
+            owned.update({name: "batch" for name in owned if name in found})
+        pointed = _references(environment)
+        owned.update({name: "batch" for name in owned if bare(name) in pointed})
     return owned
+
+
+def _references(resource: Resource) -> set[str]:
+    """Of Terraform: the resources that its configuration names."""
+    return {node.text or "" for node in resource.get("References").items()}

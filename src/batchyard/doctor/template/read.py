@@ -39,7 +39,7 @@ def read(data: bytes, name: str) -> Template:
 
 def _cloudformation(root: Node, name: str) -> Template:
     resources = [
-        Resource(key, kind.text, node.get("Properties") or Node({}), node.key_line)
+        Resource(key, kind.text, node.get("Properties") or Node({}), node.key_line, node.get("Metadata") or Node({}))
         for key, node in (root.get("Resources") or Node({})).value.items()
         if (kind := node.get("Type")) is not None and kind.text
     ]

@@ -34,6 +34,7 @@ class Resource:
     type: str
     properties: Node
     line: int = 0
+    metadata: Node = field(default_factory=lambda: NOTHING)
 
     def get(self, *path: str) -> Node:
         """The property at the path; an empty one where there is none."""
@@ -50,6 +51,8 @@ class Template:
     kind: str
     resources: tuple[Resource, ...] = ()
     parameters: dict[str, Node] = field(default_factory=dict)
+    #: names of resources whose user data is not known yet
+    unknown: tuple[str, ...] = ()
 
     def of_type(self, *types: str) -> list[Resource]:
         return [r for r in self.resources if r.type in types]
@@ -95,20 +98,21 @@ class Template:
 
     def lines(self, node: Node) -> Lines:
         """Text in full; what cannot be known stands as __name__, which no shell takes for anything."""
-        text = ""
-        starts = []
-        at_start = True
+        text: list[str] = []
+        starts: list[int] = []
         for piece, node_at, _ in self._pieces(node):
             for number, line in enumerate(piece.split("\n")):
+                # The lines of a block scalar are lines of the file; those of "a\nb" are one.
+                here = node_at.text_line + number if node_at.offset else node_at.line
                 if number:
-                    text += "\n"
-                    at_start = True
-                if at_start:
-                    # The lines of a block scalar are lines of the file; those of "a\nb" are one.
-                    starts.append(node_at.text_line + number if node_at.offset else node_at.line)
-                    at_start = False
-                text += line
-        return Lines(text, tuple(starts))
+                    text.append("\n")
+                if number or not starts:
+                    starts.append(here)
+                elif line and text and text[-1] == "\n":
+                    starts[-1] = here  # the piece before ended the line above, and this one begins its own
+                if line:
+                    text.append(line)
+        return Lines("".join(text), tuple(starts))
 
     def referred(self, node: Node) -> str:
         """The name of the resource that Ref or Fn::GetAtt points at."""

@@ -9,14 +9,13 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from batchyard.doctor.template.references import bare, references
 from batchyard.doctor.template.resources import Resource, Template
 from batchyard.doctor.yaml_tree import from_plain
 
-_REFERENCE = re.compile(r'"(aws_[a-z_]+\.[\w-]+)')
 _MAX_DEPTH = 20
 
 Values = dict[str, Any]
@@ -35,32 +34,30 @@ def plan_in(text: str) -> Values | None:
 
 
 def read(plan: Values, name: str) -> Template:
-    configured = {str(r.get("address")): r for r in _config_resources(_at(plan, "configuration", "root_module"))}
+    pointing = references(_at(plan, "configuration"))
     values = plan.get("planned_values") or plan.get("values")
     resources = []
     for found in _resources(_at(values if isinstance(values, dict) else {}, "root_module")):
         kind, address = found.get("type"), str(found.get("address", ""))
         translate = _TRANSLATED.get(kind) if isinstance(kind, str) else None
         content = found.get("values")
-        if translate is None or not isinstance(content, dict):
+        if translate is None or not isinstance(content, dict) or found.get("mode") == "data":
             continue
         type_name, change = translate
         properties = change(content)
-        properties["References"] = sorted(set(_REFERENCE.findall(_dumped(configured.get(_base(address))))))
+        properties["References"] = pointing.get(bare(address), [])
         resources.append(Resource(address, type_name, from_plain(properties)))
-    return Template(name, "Terraform", tuple(resources))
+    return Template(name, "Terraform", tuple(resources), unknown=tuple(_unknown(plan)))
 
 
-def _base(address: str) -> str:
-    """`module.a["x"].aws_iam_role.r[0]` -> `aws_iam_role.r`: how the configuration names it."""
-    return ".".join(re.sub(r"\[[^\]]*\]", "", address).split(".")[-2:])
-
-
-def _dumped(value: Any) -> str:
-    try:
-        return json.dumps(value)
-    except (ValueError, RecursionError):
-        return ""
+def _unknown(plan: Values) -> Iterator[str]:
+    """Whose user data is only known when it is applied."""
+    for change in _dicts(plan.get("resource_changes")):
+        after = _at(change, "change", "after_unknown")
+        if any(after.get(key) is True for key in ("user_data", "user_data_base64")):
+            # What has base64 of its own leaves the other open.
+            if not any(_at(change, "change", "after").get(key) for key in ("user_data", "user_data_base64")):
+                yield str(change.get("address", ""))
 
 
 def _resources(module: Values, depth: int = 0) -> Iterator[Values]:
@@ -68,14 +65,6 @@ def _resources(module: Values, depth: int = 0) -> Iterator[Values]:
     if depth < _MAX_DEPTH:
         for child in _dicts(module.get("child_modules")):
             yield from _resources(child, depth + 1)
-
-
-def _config_resources(module: Values, depth: int = 0) -> Iterator[Values]:
-    yield from _dicts(module.get("resources"))
-    calls = module.get("module_calls")
-    for call in calls.values() if isinstance(calls, dict) and depth < _MAX_DEPTH else ():
-        if isinstance(call, dict):
-            yield from _config_resources(_at(call, "module"), depth + 1)
 
 
 # -- reaching into values of any shape --------------------------------------------------------------------------
@@ -160,21 +149,29 @@ def _launch_template(values: Values) -> Values:
         data["MetadataOptions"] = metadata
     if market := _block(values, "instance_market_options"):
         data["InstanceMarketOptions"] = market
-    return {"LaunchTemplateName": values.get("name") or "", "LaunchTemplateData": data}
+    names = {"name": "LaunchTemplateName", "id": "LaunchTemplateId"}
+    return _renamed(values, names) | {"LaunchTemplateData": data}
 
 
 def _unpacked(value: Any) -> str:
     if not isinstance(value, str):
         return ""
     try:
-        return base64.b64decode(value, validate=True).decode("utf-8", "replace")
+        inner = base64.b64decode(value, validate=True)
     except (binascii.Error, ValueError):
         return value
+    # What is compressed stays as it is: whoever reads user data unpacks it.
+    return value if inner.startswith(b"\x1f\x8b") else inner.decode("utf-8", "replace")
 
 
 def _machine(values: Values) -> Values:
     packed = values.get("user_data_base64")
     return {"UserData": _unpacked(packed) if packed else values.get("user_data") or ""}
+
+
+def _spot_fleet(values: Values) -> Values:
+    launches = [_machine(launch) for launch in _dicts(values.get("launch_specification"))]
+    return {"SpotFleetRequestConfigData": {"LaunchSpecifications": launches}}
 
 
 def _rules(values: Values, key: str) -> list[Values]:
@@ -257,7 +254,8 @@ _TRANSLATED: dict[str, tuple[str, Callable[[Values], Values]]] = {
     "aws_launch_configuration": ("AWS::AutoScaling::LaunchConfiguration", _machine),
     "aws_instance": ("AWS::EC2::Instance", _machine),
     "aws_autoscaling_group": ("AWS::AutoScaling::AutoScalingGroup", _group),
-    "aws_spot_fleet_request": ("AWS::EC2::SpotFleet", _nothing),
+    "aws_spot_instance_request": ("AWS::EC2::Instance", _machine),
+    "aws_spot_fleet_request": ("AWS::EC2::SpotFleet", _spot_fleet),
     "aws_security_group": ("AWS::EC2::SecurityGroup", _security_group),
     "aws_security_group_rule": ("AWS::EC2::SecurityGroupIngress", _one_rule),
     "aws_vpc_security_group_ingress_rule": ("AWS::EC2::SecurityGroupIngress", _one_rule),
@@ -266,4 +264,9 @@ _TRANSLATED: dict[str, tuple[str, Callable[[Values], Values]]] = {
     "aws_iam_role": ("AWS::IAM::Role", _role),
     "aws_iam_role_policy_attachment": ("AWS::IAM::Role", _attachment),
     "aws_ecs_cluster": ("AWS::ECS::Cluster", _nothing),
+    "aws_ecs_service": ("AWS::ECS::Service", _nothing),
+    "aws_ecs_capacity_provider": ("AWS::ECS::CapacityProvider", _nothing),
+    "aws_lb": ("AWS::ElasticLoadBalancingV2::LoadBalancer", _nothing),
+    "aws_alb": ("AWS::ElasticLoadBalancingV2::LoadBalancer", _nothing),
+    "aws_elb": ("AWS::ElasticLoadBalancing::LoadBalancer", _nothing),
 }

@@ -5,15 +5,23 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from batchyard.doctor.shell.follow import File, Looped, Ran, Session, Wrote
+from batchyard.doctor.shell.disk import File
+from batchyard.doctor.shell.follow import Session
+from batchyard.doctor.shell.trace import Looped, Ran, Wrote
 from batchyard.doctor.userdata.parts import BOOTHOOK, CLOUD_CONFIG, OTHER_SCRIPT, SHELL, Part, UserData
 from batchyard.doctor.yaml_tree import Node, NotReadable, parse
 
 #: cloud-init runs what lies here at every boot, or once
 _RUN_BY_CLOUD_INIT = re.compile(r"/var/lib/cloud/scripts/(?:per-boot|per-instance|per-once)/.+")
-_CALLS = re.compile(r"(?:systemctl|service|initctl|/sbin/start|/etc/init\.d/)\b.*")
+_CALLS = re.compile(
+    r"(?:\b(?:systemctl|service|initctl|invoke-rc\.d)|/sbin/(?:re)?start|/etc/init\.d/)\b.*"
+    r"|\b(?:re)?start (?:ecs|docker)\b.*"
+)
+#: of Jinja and of Terraform: lines that decide what is there, and values
+_DIRECTIVE = re.compile(r"(?m)^[ \t]*(?:\{%.*%\}|%\{.*\}|\{#.*#\})[ \t]*$|\{%[^%\n]*%\}")
+_FILLED_IN = re.compile(r"\{\{[^{}\n]*\}\}|\$\{[^{}\n]*\}")
 _PUNCTUATION = re.compile(r"[\[\]()'\",;]+")
 
 
@@ -48,34 +56,39 @@ def boot(data: UserData) -> Boot:
     session = Session(files)
     for path in [path for path in files if _RUN_BY_CLOUD_INIT.fullmatch(path)]:
         session.run_file(path)
-    _take(session, found)
+    take(session, found)
     return found
 
 
-def _take(session: Session, found: Boot) -> None:
-    found.ran += session.trace.ran
+def take(session: Session, found: Boot) -> None:
+    """Adds what a shell did. What it left in the background and then waited for was not in the background."""
+    waits = [ran.step for ran in session.trace.ran if ran.words[:1] == ("wait",) and not ran.is_background]
+    last_wait = max(waits, default=-1)
+    before = len(found.ran)
+    found.ran += [
+        replace(ran, step=before + ran.step, is_background=ran.is_background and ran.step > last_wait)
+        for ran in session.trace.ran
+    ]
     found.wrote += session.trace.wrote
     found.loops += session.trace.loops
 
 
 def _run_script(part: Part, files: dict[str, File], found: Boot) -> None:
     if part.kind == OTHER_SCRIPT:
-        found.ran += _calls_in(part)
+        _add_calls(part, found)
         return
     session = Session(files)
     session.run(part.text, part.first_line)
-    _take(session, found)
+    take(session, found)
 
 
-def _calls_in(part: Part) -> list[Ran]:
+def _add_calls(part: Part, found: Boot) -> None:
     """Commands in a script of another language: by their looks, line by line."""
-    found = []
     for number, line in enumerate(part.text.split("\n")):
         match = _CALLS.search(line[:2000])
         if match and not line.lstrip().startswith("#"):
             words = tuple(_PUNCTUATION.sub(" ", match[0]).split())
-            found.append(Ran(words, part.first_line + number, is_detached="Popen" in line, step=number))
-    return found
+            found.ran.append(Ran(words, part.first_line + number, is_detached="Popen" in line, step=len(found.ran)))
 
 
 # -- cloud-config ---------------------------------------------------------------------------------------------
@@ -85,7 +98,14 @@ def _config(part: Part, found: Boot) -> Node:
     try:
         return parse(part.text)
     except NotReadable as exc:
-        found.problems.append((part.first_line + max(0, exc.line - 1), f"the cloud-config is not YAML: {exc.what}"))
+        problem = exc
+    # A template that cloud-init or Terraform fills in is often YAML only afterwards.
+    try:
+        return parse(_FILLED_IN.sub("__value__", _DIRECTIVE.sub("", part.text)))
+    except NotReadable:
+        line = part.first_line + max(0, problem.line - 1)
+        found.problems.append((line, f"the cloud-config is not YAML: {problem.what}"))
+        _add_calls(part, found)
         return Node({})
 
 
@@ -98,7 +118,7 @@ def _run_list(part: Part, commands: Node | None, files: dict[str, File], found: 
         else:
             words = [item.text or "" for item in command.items()]
             session.run(" ".join("'" + word.replace("'", "'\\''") + "'" for word in words), line)
-    _take(session, found)
+    take(session, found)
 
 
 def _write_files(part: Part, config: Node, files: dict[str, File], found: Boot) -> None:

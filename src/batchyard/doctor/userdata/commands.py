@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 
-from batchyard.doctor.shell.follow import Ran
+from batchyard.doctor.shell.trace import Ran
 from batchyard.doctor.userdata import services
 from batchyard.doctor.userdata.boot import Boot
 from batchyard.doctor.userdata.parts import UserData
@@ -44,17 +44,20 @@ def shown(ran: Ran) -> str:
     return f"runs `{text}`" + (f", reached through {' > '.join(ran.via[-3:])}" if ran.via else "")
 
 
-def blocking(data: UserData, boot: Boot) -> Found:
-    waits = [ran.step for ran in boot.ran if ran.words[:1] == ("wait",) and not ran.is_background]
+def _once(commands: list[Ran]) -> Iterator[Ran]:
+    """A line that is reached in several ways is one finding: the first way that waits for it."""
     seen = set()
-    for ran in boot.ran:
+    for ran in sorted(commands, key=lambda ran: ran.is_detached or ran.is_background):
+        if (ran.line, ran.words) not in seen:
+            seen.add((ran.line, ran.words))
+            yield ran
+
+
+def blocking(data: UserData, boot: Boot) -> Found:
+    for ran in _once(boot.ran):
         names = services.started(ran.words)
-        is_waited_for = ran.is_background and any(step > ran.step for step in waits)
-        if not names or ran.is_detached or (ran.is_background and not is_waited_for):
+        if not names or ran.is_detached or ran.is_background:
             continue
-        if (ran.line, ran.words) in seen:
-            continue
-        seen.add((ran.line, ran.words))
         unit = names[0]
         yield (
             ran.line,
@@ -69,7 +72,7 @@ def blocking(data: UserData, boot: Boot) -> Found:
 
 def waits_for_agent(data: UserData, boot: Boot) -> Found:
     for loop in boot.loops:
-        is_forever = all(ran.program in ("true", ":", "[", "[[", "test") for ran in loop.asks)
+        is_forever = all(ran.program in ("true", ":", "[", "[[", "test", "sleep") for ran in loop.asks)
         asking = [ran for ran in (*loop.asks, *(loop.does if is_forever else ())) if services.asks_agent(ran.words)]
         if asking and not loop.is_counted and not loop.is_background:
             yield (
@@ -86,7 +89,7 @@ def cluster(data: UserData, boot: Boot) -> Found:
             line,
             f"{name} is set on a node of AWS Batch, which sets it itself: the node joins the wrong cluster, or none",
             (how,),
-            ("delete the line",),
+            ("delete the line, or for a cluster of your own or an UNMANAGED environment: add --for ecs",),
         )
 
 
@@ -147,9 +150,9 @@ def drivers(data: UserData, boot: Boot) -> Found:
     for ran in boot.ran:
         if ran.program in _INSTALLERS:
             named += [(word, ran.line, shown(ran)) for word in ran.words[1:]]
-        elif ran.program == "dkms" and {"install", "autoinstall", "build"} & set(ran.words):
+        elif ran.program == "dkms" and any("nvidia" in word for word in ran.words):
             named.append(("nvidia-dkms", ran.line, shown(ran)))
-        elif any(_DRIVER_FILE.fullmatch(word) for word in ran.words):
+        elif _DRIVER_FILE.fullmatch(ran.words[0]):
             named.append(("nvidia-driver", ran.line, shown(ran)))
     lines = set()
     for name, line, how in named:
@@ -164,7 +167,7 @@ def drivers(data: UserData, boot: Boot) -> Found:
 
 
 def reboots(data: UserData, boot: Boot) -> Found:
-    for ran in boot.ran:
+    for ran in _once(boot.ran):
         is_systemctl = ran.program == "systemctl" and {"reboot", "poweroff", "halt"} & set(ran.words)
         if ran.program in ("reboot", "shutdown", "poweroff", "halt") or is_systemctl:
             yield (
@@ -176,9 +179,11 @@ def reboots(data: UserData, boot: Boot) -> Found:
 
 
 def stops(data: UserData, boot: Boot) -> Found:
-    for ran in boot.ran:
+    for ran in _once(boot.ran):
         for name in services.stopped(ran.words):
-            later = [other for other in boot.ran if other.step > ran.step and name in services.begun(other.words)]
+            # ecs.service wants docker.service: who starts the one starts the other.
+            enough = {name, "ecs", *services.TARGETS}
+            later = [o for o in boot.ran if o.step > ran.step and enough & set(services.begun(o.words))]
             if not later:
                 yield (
                     ran.line,

@@ -15,26 +15,31 @@ BATCH, ECS = "batch", "ecs"
 
 Found = Iterable[tuple[int, str, tuple[str, ...], tuple[str, ...]]]
 
+Check = tuple[Kind, Callable[[UserData, Boot], Found], bool]
+
 #: kind, check, whether only AWS Batch's nodes are meant. A check yields line, cause, evidence, remedy.
-CHECKS: tuple[tuple[Kind, Callable[[UserData, Boot], Found], bool], ...] = (
-    (KINDS[101], commands.blocking, False),
-    (KINDS[102], commands.cluster, True),
+FORM_CHECKS: tuple[Check, ...] = (
     (KINDS[103], form.not_mime, True),
     (KINDS[104], form.too_long, False),
+    (KINDS[108], form.malformed, False),
+    (KINDS[109], form.no_interpreter, False),
+    (KINDS[113], form.secrets, False),
+)
+COMMAND_CHECKS: tuple[Check, ...] = (
+    (KINDS[101], commands.blocking, False),
+    (KINDS[102], commands.cluster, True),
     (KINDS[105], commands.config_overwritten, True),
     (KINDS[106], commands.without_token, False),
     (KINDS[107], commands.drivers, False),
-    (KINDS[108], form.malformed, False),
-    (KINDS[109], form.no_interpreter, False),
     (KINDS[110], commands.waits_for_agent, False),
     (KINDS[111], commands.reboots, False),
     (KINDS[112], commands.stops, False),
-    (KINDS[113], form.secrets, False),
     (KINDS[114], commands.gpu_support_off, False),
     (KINDS[115], commands.old_habits, False),
     (KINDS[116], commands.log_drivers, False),
     (KINDS[117], commands.daemon_json, False),
 )
+CHECKS: tuple[Check, ...] = tuple(sorted(FORM_CHECKS + COMMAND_CHECKS, key=lambda check: check[0].id))
 
 
 def examine(data: bytes, name: str, owner: str = BATCH, line_of: Callable[[int], str] | None = None) -> Report:
@@ -42,9 +47,23 @@ def examine(data: bytes, name: str, owner: str = BATCH, line_of: Callable[[int],
     user_data = read(data)
     would_do = boot(user_data)
     place = line_of or (lambda line: f"{name}:{line}" if line else name)
+    findings, right = _checked(CHECKS, user_data, would_do, owner, place)
+    is_foreign = bool(user_data.parts) and all(part.kind == OTHER for part in user_data.parts)
+    blind = "no part of it is a script or cloud-config for Linux" if is_foreign else ""
+    return Report(f"user data {name}", in_order(findings), tuple(right), blind=blind)
+
+
+def examine_run(would_do: Boot, owner: str, line_of: Callable[[int], str]) -> list[Finding]:
+    """Of what user data has run by somebody else, who has a form of his own: cfn-init."""
+    return _checked(COMMAND_CHECKS, read(b""), would_do, owner, line_of)[0]
+
+
+def _checked(
+    checks: tuple[Check, ...], user_data: UserData, would_do: Boot, owner: str, place: Callable[[int], str]
+) -> tuple[list[Finding], list[Kind]]:
     findings: list[Finding] = []
     right: list[Kind] = []
-    for kind, look, is_for_batch in CHECKS:
+    for kind, look, is_for_batch in checks:
         if is_for_batch and owner != BATCH:
             continue
         found = [
@@ -54,6 +73,4 @@ def examine(data: bytes, name: str, owner: str = BATCH, line_of: Callable[[int],
         findings += found
         if not found:
             right.append(kind)
-    is_foreign = bool(user_data.parts) and all(part.kind == OTHER for part in user_data.parts)
-    blind = "no part of it is a script or cloud-config for Linux" if is_foreign else ""
-    return Report(f"user data {name}", in_order(findings), tuple(right), blind=blind)
+    return findings, right

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from batchyard.doctor import masking
@@ -10,6 +11,16 @@ from batchyard.doctor.userdata.parts import BOOTHOOK, SHELL, UserData
 
 #: EC2's limit, before base64
 MAX_BYTES = 16 * 1024
+
+#: /etc/nsswitch.conf names where accounts are looked up
+_NSSWITCH = re.compile(r"passwd:(?:[ \t]+(?:files|compat|db|nis|sss|ldap|winbind|systemd|altfiles)\b|\\s|\[|\.\*)")
+#: names of what only leads to a secret
+_LEADS_TO_ONE = re.compile(r".*(?:file|name|path|arn|id|url|ttl|policy|length)s?", re.IGNORECASE)
+#: what is filled in later: ${name}, {{ name }}, #{name}, @Name@, %(name)s
+_FILLED_IN = re.compile(r"[^\s=:@]*[=:]?[ \t]*[\"']?(?:[^\s\"'@]*:)?(?:\$|\{\{|#\{|@\w+@|%\()")
+_PROSE = re.compile(
+    r"[ \t]*#[^=:]*[=:][ \t]*[a-z_]+(?::[a-z_]+)*(?:[ \t(]|$)|[ \t]*(?:echo|printf)\b[^=:]*:[ \t]+[A-Za-z]+[ \t\"']"
+)
 
 Found = Iterator[tuple[int, str, tuple[str, ...], tuple[str, ...]]]
 
@@ -54,10 +65,11 @@ def no_interpreter(data: UserData, boot: Boot) -> Found:
     for part in data.parts:
         if part.kind not in (SHELL, BOOTHOOK) or not part.text.strip():
             continue
-        first = part.text.split("\n", 1)[0]
-        if part.kind == BOOTHOOK and first.startswith("#cloud-boothook"):
-            continue
-        if not first.startswith("#!"):
+        text = part.text
+        if part.kind == BOOTHOOK:  # cloud-init takes its own mark away, and blanks
+            text = text.lstrip().removeprefix("#cloud-boothook").lstrip()
+        first = text.split("\n", 1)[0]
+        if text and not first.startswith("#!"):
             yield (
                 part.first_line,
                 "a script does not begin with #! and is not run",
@@ -70,7 +82,7 @@ def secrets(data: UserData, boot: Boot) -> Found:
     lines = set()
     for offset, what in masking.secrets_in(data.text):
         line = data.text.count("\n", 0, offset) + 1
-        if line not in lines:
+        if line not in lines and not _is_no_secret(data.text, offset, what):
             lines.add(line)
             yield (
                 line,
@@ -78,3 +90,16 @@ def secrets(data: UserData, boot: Boot) -> Found:
                 (f"it looks like {what}",),
                 ("keep it in Secrets Manager or SSM, and let the instance's role read it",),
             )
+
+
+def _is_no_secret(text: str, offset: int, what: str) -> bool:
+    """What sounds like one and is none: a file's name, a value that is filled in later, a sentence."""
+    start = text.rfind("\n", 0, offset) + 1
+    line = text[start : start + 2000].split("\n", 1)[0]
+    is_named = what.startswith("a value for ")
+    return bool(
+        _NSSWITCH.search(line)
+        or _FILLED_IN.match(text, offset)
+        or (is_named and _LEADS_TO_ONE.fullmatch(what))
+        or (is_named and _PROSE.match(line))
+    )

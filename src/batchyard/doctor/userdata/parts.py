@@ -12,10 +12,14 @@ import re
 import zlib
 from dataclasses import dataclass, field
 
+from batchyard.doctor.yaml_tree import NotReadable, parse
+
 #: more than any user data unpacks to in earnest
 MAX_UNPACKED = 1_000_000
 
 SHELL, BOOTHOOK, CLOUD_CONFIG, OTHER_SCRIPT, OTHER = "shell", "boothook", "cloud-config", "script", "other"
+#: cloud-init's other way to put several parts into one: a list in YAML
+ARCHIVE = "archive"
 
 _BASE64 = re.compile(rb"[A-Za-z0-9+/\s]+={0,2}\s*")
 _HEADER = re.compile(r"([A-Za-z][A-Za-z0-9-]*)[ \t]*:(.*)")
@@ -55,8 +59,26 @@ def read(data: bytes) -> UserData:
         first = text.count("\n", 0, blanks) + 1
         _read_mime(text[blanks:], first, found, depth=0)
     else:
-        found.parts.append(Part(_kind(text, ""), text))
+        _add(Part(_kind(text, ""), text), found)
     return found
+
+
+def _add(part: Part, found: UserData) -> None:
+    if part.kind != ARCHIVE:
+        found.parts.append(part)
+        return
+    try:
+        items = parse(part.text).items()
+    except NotReadable as exc:
+        found.problems.append((part.first_line + max(0, exc.line - 1), f"the archive is not YAML: {exc.what}"))
+        return
+    for item in items:
+        # Either a text alone, or a text with its type.
+        content = item.get("content") or item
+        kind = item.get("type")
+        text, first_line = content.text or "", part.first_line + max(content.text_line, 1) - 1
+        content_type = (kind.text or "" if kind else "").lower()
+        found.parts.append(Part(_kind(text, content_type), text, first_line, content_type))
 
 
 def _unpacked(data: bytes) -> tuple[int, bytes]:
@@ -88,7 +110,7 @@ def _read_mime(text: str, first_line: int, found: UserData, depth: int) -> None:
     kind = headers.get("content-type", "")
     if "multipart" not in kind.lower():
         body = "\n".join(lines[at:])
-        found.parts.append(_part(headers, body, first_line + at))
+        _add(_part(headers, body, first_line + at), found)
         if depth == 0:
             found.problems.append((first_line, "the document is not multipart/mixed"))
         return
@@ -115,8 +137,8 @@ def _split(lines: list[str], at: int, mark: str, first_line: int, found: UserDat
             break
     if start is None:
         found.problems.append((first_line, f"its boundary {mark} stands nowhere in it: there are no parts"))
-    elif not is_closed:
-        found.problems.append((first_line + len(lines) - 1, f"the last boundary {mark}-- is missing"))
+    elif not is_closed and "".join(lines[start:]).strip():
+        # cloud-init reads a last part that nothing closes.
         _one_part(lines[start:], first_line + start, found, depth)
 
 
@@ -129,7 +151,7 @@ def _one_part(lines: list[str], first_line: int, found: UserData, depth: int) ->
     if "multipart" in headers.get("content-type", "").lower() and depth < 3:
         _read_mime("\n".join(lines), first_line, found, depth + 1)
         return
-    found.parts.append(_part(headers, "\n".join(lines[at:]), first_line + at))
+    _add(_part(headers, "\n".join(lines[at:]), first_line + at), found)
 
 
 def _headers(lines: list[str], at: int) -> tuple[dict[str, str], int]:
@@ -168,6 +190,10 @@ def _part(headers: dict[str, str], body: str, first_line: int) -> Part:
 def _kind(text: str, content_type: str) -> str:
     """By the first line, as cloud-init does for text/plain; by content type where that says more."""
     head = text.lstrip()[:200]
+    if content_type == "text/cloud-config-archive" or head.startswith("#cloud-config-archive"):
+        return ARCHIVE
+    if content_type == "text/cloud-config-jsonp" or head.startswith("#cloud-config-jsonp"):
+        return OTHER
     if content_type in ("text/cloud-config", "text/x-cloud-config") or head.startswith("#cloud-config"):
         return CLOUD_CONFIG
     if content_type == "text/cloud-boothook" or head.startswith("#cloud-boothook"):

@@ -1,0 +1,162 @@
+"""The real shell has the last word: what bash runs of a script, the doctor must have seen.
+
+Scripts are put together at random from harmless pieces and run by bash, with a `systemctl`, `service` and `start` that
+only write down how they were called. Whatever was called and waits must be a finding; where nothing in the script could
+wait, there must be none.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from batchyard.doctor.userdata.examine import examine
+
+pytestmark = pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash here")
+
+RECORDER = """#!/bin/sh
+echo "$(basename "$0") $*" >> "$CALLS"
+"""
+WRAPPER = """#!/bin/sh
+[ "$1" = -E ] && shift
+exec "$@"
+"""
+
+BLOCKING = st.sampled_from(
+    [
+        "systemctl restart docker",
+        "systemctl start ecs.service",
+        "systemctl enable --now ecs",
+        "service docker restart",
+        "start ecs",
+        "sudo systemctl restart docker",
+        'systemctl restart "$UNIT"',
+        "service $UNIT start",
+        '"${COMMAND[@]}"',
+    ]
+)
+HARMLESS = st.sampled_from(
+    [
+        "systemctl restart --no-block docker",
+        "systemctl enable ecs",
+        "systemctl restart sshd",
+        "echo systemctl restart docker",
+        ": 'systemctl restart docker'",
+        "# systemctl restart docker",
+        "cat > note.txt <<'NOTE'\nsystemctl restart docker\nNOTE",
+        "UNIT=sshd",
+        "true",
+        "false",
+        "x=$(echo one)",
+        "[[ -n $x && $x != two ]]",
+        "(( 1 < 2 ))",
+    ]
+)
+SETTING = st.sampled_from(["UNIT=docker", "UNIT=sshd", "COMMAND=(systemctl restart docker)", "COMMAND=(true)", "true"])
+#: functions that run what they are given
+HELPERS = """again() { local n=$1; shift; for i in 1 2; do "$@" && return 0; done; }
+quietly() { "$@" > /dev/null 2>&1; }
+joined() { bash -c "$*"; }
+skipping() { "${@:2}"; }
+"""
+
+
+def _wrapped(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    plain = st.sampled_from(
+        [
+            "if true; then\n{}\nfi",
+            "if false; then :; elif true; then\n{}\nelse :; fi",
+            "for i in 1 2; do\n{}\ndone",
+            "for ((i = 0; i < 2; i++)); do\n{}\ndone",
+            "case a in b) : ;; a|c)\n{}\n;; esac",
+            "(\n{}\n)",
+            "{{\n{}\n}} > /dev/null",
+            "x=$(\n{}\n)",
+            "echo one | while read -r line; do\n{}\ndone",
+            "f() {{\n{}\n}}\nf one two",
+            "function g {{\n{}\n}}\n! g",
+            "true && {{\n{}\n}} || false",
+            "bash <<'EOF'\n{}\nEOF",
+            "cat > s.sh <<'EOF'\n{}\nEOF\nbash s.sh",
+            "cat <<'EOF' > ./t.sh\n#!/bin/bash\n{}\nEOF\nchmod +x t.sh\n./t.sh",
+            "cat <<'EOF' | tee u.sh > /dev/null\n{}\nEOF\n. ./u.sh",
+        ]
+    )
+    quoted = st.sampled_from(["bash -c {}", "eval {}", "trap {} EXIT", "echo {} | sh", "sudo bash -ec {}", "sh <<< {}"])
+    # A here-document in one with the same end would be cut short, as it would for bash.
+    simple = inner.filter(lambda text: "EOF" not in text)
+    return st.one_of(
+        st.tuples(plain, simple).map(lambda pair: pair[0].format(pair[1])),
+        st.tuples(quoted, inner).map(lambda pair: pair[0].format(shlex.quote(pair[1]))),
+        st.lists(inner, min_size=2, max_size=3).map("\n".join),
+    )
+
+
+CALLS = st.sampled_from(["again 3", "quietly", "joined", "skipping quietly", "sudo", "sudo -E", "nice", "timeout 9"])
+PLAIN_COMMAND = st.sampled_from(["systemctl restart docker", "service ecs start", "start ecs"])
+GIVEN = st.tuples(CALLS, PLAIN_COMMAND).map(" ".join)
+SCRIPT = st.recursive(BLOCKING | GIVEN | HARMLESS | SETTING, _wrapped, max_leaves=6)
+QUIET_SCRIPT = st.recursive(HARMLESS, _wrapped, max_leaves=6)
+
+often = settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+def called(script: str) -> list[str]:
+    """What bash calls when it runs the script."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "bin").mkdir()
+        for program, text in (("systemctl", RECORDER), ("service", RECORDER), ("start", RECORDER), ("sudo", WRAPPER)):
+            (folder / "bin" / program).write_text(text)
+            (folder / "bin" / program).chmod(0o755)
+        (folder / "script.sh").write_text(script)
+        environment = {"PATH": f"{folder / 'bin'}:{os.environ['PATH']}", "CALLS": str(folder / "calls"), "HOME": name}
+        subprocess.run(
+            ["bash", "script.sh"],
+            cwd=folder,
+            env=environment,
+            timeout=20,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+        )
+        calls = folder / "calls"
+        return calls.read_text().splitlines() if calls.exists() else []
+
+
+def waits(call: str) -> bool:
+    words = call.split()
+    is_about = any(word.removesuffix(".service") in ("ecs", "docker") for word in words[1:])
+    starts = words[0] == "start" or {"start", "restart", "--now"} & set(words)
+    return is_about and bool(starts) and "--no-block" not in words
+
+
+@often
+@given(SCRIPT)
+def test_what_bash_starts_and_waits_for_is_found(body: str) -> None:
+    script = f"#!/bin/bash\n{HELPERS}{body}\n"
+    calls = [call for call in called(script) if waits(call)]
+    found = [finding for finding in examine(script.encode(), "s", "ecs").findings if finding.id == "BY101"]
+    assert found or not calls, calls
+
+
+@often
+@given(QUIET_SCRIPT)
+def test_where_nothing_could_wait_there_is_no_finding(body: str) -> None:
+    script = f"#!/bin/bash\n{HELPERS}{body}\n"
+    assert not any(waits(call) for call in called(script))
+    assert [f.evidence for f in examine(script.encode(), "s", "ecs").findings if f.id == "BY101"] == []
+
+
+def test_the_recorder_records() -> None:
+    assert called("systemctl restart docker\nsudo -E service ecs start\n") == [
+        "systemctl restart docker",
+        "service ecs start",
+    ]
