@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 import pytest
-from test_docs import DOCS, every_command, section_of
+from test_docs import DOCS, ROOT, every_command, section_of
 
 import batchyard.cli
 
@@ -47,3 +47,12 @@ def modules() -> set[str]:
 def test_every_command_is_in_the_table() -> None:
     table = PAGE.read_text(encoding="utf-8").partition("\n## ")[0]
     assert not [name for name, _ in every_command() if f"](#batchyard-{name})" not in table]
+
+
+def test_the_readme_names_every_command_and_no_other() -> None:
+    section = section_of(ROOT / "README.md", "All commands")
+    cells = [line.split("|")[2] for line in section.splitlines() if line.startswith("| ")]
+    named = {name for cell in cells for name in re.findall(r"`([a-z]+(?: [a-z]+)?)`", cell)}
+    plain = {name for name, command in every_command() if not isinstance(command, click.Group)}
+    # `emulate` is a command by itself too
+    assert named == plain | INNER.keys() | {"emulate"}
