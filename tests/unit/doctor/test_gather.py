@@ -517,11 +517,25 @@ def test_an_instance_that_has_not_joined_is_asked_about() -> None:
         Instance("i-spot", "g5.xlarge", "z1", round(LAUNCHED.timestamp() * 1000)),
     )
     assert "BY038" in [finding.id for finding in judge(facts).findings]
-    # One that is not on the page may be on the next.
-    for instances in ([], late["Reservations"][0]["Instances"]):
-        answer = {"Reservations": [{"Instances": instances}], "NextToken": "more"}
-        unseen = {u.kind.id: u.why for u in judge(gather(StandIn({"describe_instances": answer}))).unseen}
-        assert ("more runs in this account" in unseen.get("BY038", "")) is (not instances)
+
+
+@pytest.mark.parametrize("more", [{}, {"NextToken": "more"}], ids=["another quota's", "on another page"])
+def test_an_instance_that_is_not_among_those_of_the_quotas_is_asked_about_by_its_id(more: dict[str, Any]) -> None:
+    asked = []
+
+    def answer(request: dict[str, Any]) -> dict[str, Any]:
+        names = {entry["Name"]: entry["Values"] for entry in request["Filters"]}
+        asked.append(names)
+        if "instance-id" not in names:
+            return {**HEALTHY["describe_instances"], **more}
+        instance = {"InstanceId": "i-spot", "InstanceType": "x2idn.16xlarge", "LaunchTime": LAUNCHED}
+        return {"Reservations": [{"Instances": [{**instance, "Placement": {"AvailabilityZone": "z1"}}]}]}
+
+    facts = gather(StandIn({"describe_instances": answer}))
+    assert [names.get("instance-id") for names in asked] == [None, ["i-spot"]]
+    launched_ms = round(LAUNCHED.timestamp() * 1000)
+    assert environments(facts)["spot"].instances == (Instance("i-spot", "x2idn.16xlarge", "z1", launched_ms),)
+    assert "BY038" in [finding.id for finding in judge(facts).findings]
 
 
 def test_a_launch_that_was_refused_is_found_and_old_ones_are_not() -> None:
@@ -592,6 +606,8 @@ def up(name: str, count: int, **more: Any) -> list[dict[str, Any]]:
 def running(*instances: dict[str, Any], **more: Any) -> dict[str, Any]:
     def answer(request: dict[str, Any]) -> dict[str, Any]:
         names = {entry["Name"]: entry["Values"] for entry in request["Filters"]}
+        if "instance-id" in names:
+            return {"Reservations": []}
         assert names == {"instance-type": ["g*", "vt*"], "instance-state-name": ["pending", "running"]}
         return {"Reservations": [{"Instances": list(instances)}], **more}
 

@@ -18,7 +18,6 @@ from batchyard.doctor.facts import Activity, Environment, FleetRole, Host, Missi
 from batchyard.doctor.gather import environment_shapes as shapes
 from batchyard.doctor.gather.asking import Asker
 from batchyard.doctor.gather.job_shapes import bare
-from batchyard.doctor.gather.market import Running
 
 #: what the agent does from its first minute on
 AGENT_ACTIONS = (
@@ -183,28 +182,22 @@ def _with_groups(asker: Asker, environment: Environment, groups: list[Any] | Mis
     )
 
 
-def has_strangers(environment: Environment) -> bool:
-    """Whether instances of its groups are not in its cluster."""
-    return bool(_strangers(environment))
-
-
-def _strangers(environment: Environment) -> set[str]:
+def strangers(environment: Environment) -> set[str]:
+    """Instances of its groups that are not in its cluster."""
     joined = {host.instance_id for host in environment.hosts} if isinstance(environment.hosts, tuple) else set()
     listed = environment.instances if isinstance(environment.instances, tuple) else ()
     return {instance.id for instance in listed} - joined
 
 
-def with_launch_times(these: Sequence[Environment], up: Running | Missing) -> tuple[Environment, ...]:
+def with_launch_times(these: Sequence[Environment], launched: Sequence[Document] | Missing) -> tuple[Environment, ...]:
     """Since when they are up matters only where one has not joined; a group does not say."""
-    return tuple(_with_launch_times(e, up) if has_strangers(e) else e for e in these)
+    return tuple(_with_launch_times(e, launched) if strangers(e) else e for e in these)
 
 
-def _with_launch_times(environment: Environment, up: Running | Missing) -> Environment:
-    if isinstance(up, Missing):
-        return replace(environment, instances=up)
-    seen = {document["InstanceId"]: shapes.instance_of(document) for document in up.instances}
-    if up.is_part and _strangers(environment) - set(seen):
-        return replace(environment, instances=Missing("more runs in this account than one page lists"))
+def _with_launch_times(environment: Environment, launched: Sequence[Document] | Missing) -> Environment:
+    if isinstance(launched, Missing):
+        return replace(environment, instances=launched)
+    seen = {document["InstanceId"]: shapes.instance_of(document) for document in launched}
     listed = environment.instances if isinstance(environment.instances, tuple) else ()
     return replace(environment, instances=tuple(seen.get(instance.id, instance) for instance in listed))
 

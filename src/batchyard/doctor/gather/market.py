@@ -19,6 +19,8 @@ _MOST_QUOTAS = 3
 #: DescribeInstances and DescribeSpotPriceHistory give so many at once
 _MOST_LISTED = 1000
 _MOST_TYPES = 100
+#: EC2 takes so many values in one filter
+_MOST_VALUES = 200
 _UP = ["pending", "running"]
 
 
@@ -45,6 +47,11 @@ class MarketCalls:
         ]
         with told("ask what runs in this account"):
             return self._door.client("ec2").describe_instances(Filters=filters, MaxResults=_MOST_LISTED)
+
+    def instances_by_id(self, ids: Sequence[str]) -> Any:
+        """Those of them that are known: by a filter, since one that is gone would fail a list of ids."""
+        with told("ask about instances"):
+            return self._door.client("ec2").describe_instances(Filters=[{"Name": "instance-id", "Values": list(ids)}])
 
     def spot_prices(self, types: Sequence[str], now: datetime) -> list[Any]:
         """The prices of now, a zone each."""
@@ -76,8 +83,24 @@ def running(asker: Asker, codes: Sequence[str]) -> Running | Missing:
     answer = asker.ask("ec2:DescribeInstances", lambda: MarketCalls(asker.door).instances(patterns))
     if isinstance(answer, Missing):
         return answer
-    up = [instance for reservation in answer["Reservations"] for instance in reservation["Instances"]]
-    return Running(tuple(up), bool(answer.get("NextToken")))
+    return Running(_instances_in(answer), bool(answer.get("NextToken")))
+
+
+def launched(asker: Asker, ids: Iterable[str], up: Running | Missing) -> tuple[Mapping[str, Any], ...] | Missing:
+    """These instances, which say since when they are up; asked about only where ``up`` does not have them: it knows the
+    types of quotas, and there are others."""
+    wanted = set(ids)
+    known = () if isinstance(up, Missing) else tuple(one for one in up.instances if one["InstanceId"] in wanted)
+    others = sorted(wanted - {one["InstanceId"] for one in known})
+    if not others:
+        return known
+    calls = MarketCalls(asker.door)
+    answer = asker.ask("ec2:DescribeInstances", lambda: calls.instances_by_id(others[:_MOST_VALUES]))
+    return answer if isinstance(answer, Missing) else (*known, *_instances_in(answer))
+
+
+def _instances_in(answer: Any) -> tuple[Mapping[str, Any], ...]:
+    return tuple(instance for reservation in answer["Reservations"] for instance in reservation["Instances"])
 
 
 def quota_codes(environments: Sequence[Environment], types: tuple[InstanceType, ...] | Missing) -> list[str]:

@@ -25,7 +25,7 @@ from batchyard.doctor.facts import (
 from batchyard.doctor.gather import market
 from batchyard.doctor.gather import network_shapes as shapes
 from batchyard.doctor.gather.asking import Asker
-from batchyard.doctor.gather.environments import has_strangers
+from batchyard.doctor.gather.environments import strangers
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +44,8 @@ class Surroundings:
 
 def gathered(
     asker: Asker, environments: Sequence[Environment], listed: market.PriceList, region: str, now_ms: int
-) -> tuple[Surroundings, market.Running | Missing]:
-    """And what is up in the account, which says since when."""
+) -> tuple[Surroundings, tuple[Mapping[str, Any], ...] | Missing]:
+    """And the instances that have not joined, which say since when they are up."""
     managed = [e for e in environments if e.is_managed]
     hosted = [e for e in managed if not e.is_fargate]
     if not managed:
@@ -58,8 +58,7 @@ def gathered(
     offerings = _offerings(asker, hosted, types)
     codes = market.quota_codes(hosted, types)
     limits = market.limits(asker, codes)
-    wants_running = isinstance(limits, tuple) or any(map(has_strangers, hosted))
-    running = market.running(asker, codes) if codes and wants_running else NOT_GATHERED
+    running = market.running(asker, codes) if codes and isinstance(limits, tuple) else NOT_GATHERED
     around = Surroundings(
         subnets,
         endpoints,
@@ -70,7 +69,7 @@ def gathered(
         spot_prices=market.spot_prices(asker, hosted, types, listed, region, now_ms),
         linked_roles=_linked_roles(asker, hosted),
     )
-    return around, running
+    return around, market.launched(asker, {one for e in hosted for one in strangers(e)}, running)
 
 
 # -- the network -------------------------------------------------------------------------------------------------

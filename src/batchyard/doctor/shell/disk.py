@@ -19,15 +19,15 @@ class Disk:
 
     def __init__(self, files: dict[str, File]) -> None:
         self.files = files
-        self._folder = "/"
+        self.folder = "/"
 
     def go(self, folder: str) -> None:
-        self._folder = self.path(folder) if folder not in ("-", "~", "") else "${HOME}"
+        self.folder = self.path(folder) if folder not in ("-", "~", "") else "${HOME}"
 
     def path(self, name: str) -> str:
         if not name or name.startswith(("/dev/", "$", "~")):
             return name
-        return posixpath.normpath(posixpath.join(self._folder, name))
+        return posixpath.normpath(posixpath.join(self.folder, name))
 
     def find(self, name: str) -> File | None:
         """By its path; where a part of the path is not known, by its last part, if there is only one such file."""

@@ -116,12 +116,15 @@ class Session:
         start = len(self.trace.ran)
         middle = start
         may_not_happen = command.kind not in ("group", "subshell")
+        folder = self._disk.folder
         self._branches += may_not_happen
         for at, body in enumerate(command.bodies):
             self.script(body, around)
             if at == 0:
                 middle = len(self.trace.ran)
         self._branches -= may_not_happen
+        if command.kind == "subshell":
+            self._disk.folder = folder
         if command.kind in ("while", "until"):
             asks, does = self.trace.ran[start:middle], self.trace.ran[middle:]
             is_counted = around.is_bounded or any(map(_counts, (*asks, *does)))
@@ -157,7 +160,9 @@ class Session:
     def _substitutions(self, word: Word | None, around: Around) -> None:
         for piece in word.pieces if word else ():
             if isinstance(piece, Substitution):
+                folder = self._disk.folder
                 self.script(piece.script, replace(around, stdin=None, stdout=None))
+                self._disk.folder = folder
 
     def _assign(self, words: tuple[str, ...]) -> None:
         for word in words:
