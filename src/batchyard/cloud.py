@@ -138,11 +138,7 @@ def submit(record: Record, say: Callable[[str], None] = lambda text: None) -> No
 
 def _submit(record: Record, say: Callable[[str], None]) -> None:
     engine = record.open_aws()
-    if not engine.is_submitted and engine.was_stopped:
-        raise BadInput(
-            f"run {record.run_id} was stopped before all of it was submitted",
-            hint=f"`batchyard retry {record.run_id}` runs what is left",
-        )
+    engine.require_going()
     place = record.place
     assert isinstance(place, Target)
     if record.workspace and not engine.is_submitted:

@@ -195,10 +195,14 @@ def test_a_run_that_was_not_submitted_whole_can_be_given_up(lab: Lab) -> None:
     assert "over already: STOPPED" in lab("stop", run).stdout
     shown = lab.status(run)
     assert shown["state"] == "STOPPED" and shown["steps"][1]["reason"] == "stopped before it was submitted"
+    assert (half / "final.json").exists()
+    for flags in ((), ("--failed",), ("-f",), ("--failed", "-f")):
+        assert "forgotten" not in lab("logs", run, *flags).stderr
     # Nothing more of it is submitted, but by a retry.
     before = calls(lab.endpoint)["batch:SubmitJob"]
     said = lab("resume", run, code=2).stderr
     assert "was stopped before all of it was submitted" in said and f"batchyard retry {run}" in said
+    assert "batchyard resume" not in said
     assert calls(lab.endpoint)["batch:SubmitJob"] == before
     again = lab("retry", run, "--detach").stdout.strip()
     assert {f"{again}-a", f"{again}-b"} <= set(lab.job_names("spot", "closing"))

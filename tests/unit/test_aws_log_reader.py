@@ -6,9 +6,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from batchyard import plan as planning
 from batchyard.batch.jobs import JobState
+from batchyard.engines.aws import details
 from batchyard.engines.aws.children import Children
+from batchyard.engines.aws.details import UNSUBMITTED
 from batchyard.engines.aws.log_reader import LogReader
 from batchyard.engines.aws.render import Part
 from batchyard.engines.base import JobDetail
@@ -51,13 +55,15 @@ class Cloud:
         return [JobDetail("id", "a", state, "", 2, counts, 0, 1, None, None)]
 
 
-def reader(cloud: Cloud, folder: Path) -> LogReader:
+ARRAY = Part("run-a", "a", 2, 0, "d", {})
+
+
+def reader(cloud: Cloud, folder: Path, part: Part = ARRAY, job_id: str = "id") -> LogReader:
     file = folder / "pipeline.yaml"
     file.write_text("name: p\nimage: x\nsteps: [{name: a, array: 2, command: 'true'}]\n")
     plan = planning.make(reading.load(file, {}))
-    part = Part("run-a", "a", 2, 0, "d", {})
     children = Children(cloud)  # type: ignore[arg-type]
-    return LogReader(cloud, "g", plan, children, lambda: [(part, "id")], cloud.details)  # type: ignore[arg-type]
+    return LogReader(cloud, "g", plan, children, lambda: [(part, job_id)], cloud.details)  # type: ignore[arg-type]
 
 
 def followed(one: LogReader, cloud: Cloud) -> list[tuple[int, str]]:
@@ -95,6 +101,21 @@ def test_one_that_is_silent_does_not_make_the_other_be_read_again(tmp_path: Path
     assert followed(one, cloud) == [(0, "another word")]
 
 
+def test_after_a_gap_nothing_is_lost(tmp_path: Path) -> None:
+    """Ten minutes without a look: what one child said at their end hides nothing that the other said before."""
+    cloud = Cloud()
+    one = reader(cloud, tmp_path)
+    cloud.events = [("s0", 10_000, "a"), ("s1", 20_000, "b")]
+    assert followed(one, cloud) == [(0, "a"), (1, "b")]
+    cloud.events += [("s0", 100_000, "c"), ("s1", 600_000, "d")]
+    assert followed(one, cloud) == [(0, "c"), (1, "d")]
+    # nor where only one of them was read in the meantime
+    cloud.events += [("s0", 700_000, "e"), ("s1", 1_200_000, "f")]
+    assert [chunk.data for chunk in one.read("a", 1)] == [b"f\n"]
+    assert followed(one, cloud) == [(0, "e")]
+    assert followed(one, cloud) == []
+
+
 def test_a_whole_read_is_by_child(tmp_path: Path) -> None:
     cloud = Cloud()
     one = reader(cloud, tmp_path)
@@ -115,3 +136,30 @@ def test_what_aws_has_forgotten_is_said(tmp_path: Path) -> None:
     cloud.has_forgotten = False
     other = reader(cloud, tmp_path)
     assert list(other.read()) == [] and other.misses == ""
+
+
+class NothingSubmitted(Cloud):
+    """A run that was stopped before its only job was submitted: nobody may be asked about it."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.part = Part("run-a", "a", size, 0, "d", {})
+
+    def describe(self, job_ids: Sequence[str]) -> dict[str, Any]:
+        assert not job_ids
+        return {}
+
+    def children(self, array_id: str, state: str) -> Iterator[str]:
+        raise AssertionError(array_id)
+
+    def details(self) -> list[JobDetail]:
+        return [details.given_up(details.job_detail(self.part, f"{UNSUBMITTED}run-a", None, None))]
+
+
+@pytest.mark.parametrize("failed_only", [False, True])
+@pytest.mark.parametrize("size", [1, 2])
+def test_what_was_never_submitted_has_nothing_to_say(tmp_path: Path, size: int, failed_only: bool) -> None:
+    cloud = NothingSubmitted(size)
+    one = reader(cloud, tmp_path, cloud.part, f"{UNSUBMITTED}run-a")
+    assert list(one.read(failed_only=failed_only)) == [] and one.misses == ""
+    assert list(one.follow(cloud.details(), failed_only=failed_only)) == [] and one.misses == ""

@@ -102,12 +102,9 @@ class Batch:
         found: dict[str, str] = {}
         for some in _hundreds(wanted):
             with told("ask about job definitions"):
-                pages = (
-                    self._door.client("batch")
-                    .get_paginator("describe_job_definitions")
-                    .paginate(jobDefinitions=list(some), status="ACTIVE")
-                )
-                for page in pages:
+                # No status beside jobDefinitions: the API does not allow it.
+                paginator = self._door.client("batch").get_paginator("describe_job_definitions")
+                for page in paginator.paginate(jobDefinitions=list(some)):
                     for one in page["jobDefinitions"]:
                         if one["status"] == "ACTIVE":
                             found[one["jobDefinitionName"]] = f"{one['jobDefinitionName']}:{one['revision']}"
@@ -120,9 +117,10 @@ class Batch:
     def _is_usable(self, name: str) -> bool:
         # `name:3`, and an ARN, are asked for as they are; a bare name, also at the end of an ARN, has some revision.
         last = name.rpartition("/")[2]
-        asked: dict[str, Any] = {"jobDefinitions": [name]} if ":" in last else {"jobDefinitionName": last}
+        by_name = {"jobDefinitionName": last, "status": "ACTIVE"}
+        asked: dict[str, Any] = {"jobDefinitions": [name]} if ":" in last else by_name
         with told(f"ask about the job definition {name}"):
-            answer = self._door.client("batch").describe_job_definitions(**asked, status="ACTIVE")
+            answer = self._door.client("batch").describe_job_definitions(**asked)
         return any(one["status"] == "ACTIVE" for one in answer["jobDefinitions"])
 
     def register(self, request: dict[str, Any]) -> str:
@@ -159,6 +157,17 @@ class Batch:
         except Refused as exc:
             if "does not exist" not in exc.message and "not found" not in exc.message:
                 raise
+
+    def instance_types(self, queue: str) -> list[str]:
+        """Of all compute environments of a queue; none where there is no such queue."""
+        order = self.queues([queue]).get(queue, {}).get("computeEnvironmentOrder", ())
+        if not order:
+            return []
+        names = [one["computeEnvironment"] for one in order]
+        with told("ask about the compute environments"):
+            answer = self._door.client("batch").describe_compute_environments(computeEnvironments=names)
+        found = [one.get("computeResources", {}) for one in answer["computeEnvironments"]]
+        return [one for resources in found for one in resources.get("instanceTypes", ())]
 
 
 def shape_problems(request: dict[str, Any]) -> list[str]:

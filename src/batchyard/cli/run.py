@@ -104,6 +104,7 @@ def go_on_aws(record: Record, *, detach: bool, as_json: bool) -> int:
     """Submits a recorded run, follows it to its end, and fetches what it made."""
     from batchyard import cloud
     from batchyard.cli.following import follow
+    from batchyard.engines.aws.engine import WasStopped
 
     def say(text: str) -> None:
         if not as_json:
@@ -113,7 +114,7 @@ def go_on_aws(record: Record, *, detach: bool, as_json: bool) -> int:
     try:
         cloud.submit(record, say)
     except (KeyboardInterrupt, BatchyardError) as exc:
-        if not isinstance(exc, RunIsHeld):
+        if not isinstance(exc, RunIsHeld | WasStopped):
             say(f"not all of it is submitted: `batchyard resume {record.run_id}` goes on, `stop` gives it up")
         if isinstance(exc, BatchyardError):
             raise

@@ -25,7 +25,7 @@ from batchyard.engines.aws.journal import Journal
 from batchyard.engines.aws.log_reader import LogReader
 from batchyard.engines.aws.render import Part, Rendered, Target
 from batchyard.engines.base import AttemptDetail, JobDetail, LogChunk, Overview, RunState
-from batchyard.errors import Surroundings, from_os_error
+from batchyard.errors import BadInput, Surroundings, from_os_error
 from batchyard.folder import RunFolder
 from batchyard.plan import Plan
 
@@ -33,6 +33,10 @@ _JOBS, _FINAL, _STOPPED = "jobs.json", "final.json", "stopped.json"
 _FAILED_AT_ONCE = 100
 #: a request of a process that died is done, and seen by ListJobs, within this time
 _SETTLING_S = 5.0
+
+
+class WasStopped(BadInput):
+    """The run was stopped before all of it was submitted."""
 
 
 class AwsEngine:
@@ -63,6 +67,8 @@ class AwsEngine:
                 self.batch.make_consumable(name, quantity, {"batchyard:run": self._target.run_id})
             for part in parts:
                 self._submit(part, revisions[part.definition])
+                if self._path(_STOPPED).exists():
+                    self._give_up()
             self._put(_JOBS, self.journal.ids)
         return self.job_ids
 
@@ -145,6 +151,14 @@ class AwsEngine:
         """Somebody asked for the end of all of it: what is not submitted never will be."""
         return self._kept(_STOPPED) is not None
 
+    def require_going(self) -> None:
+        """Raises WasStopped where there is something to submit that never will be."""
+        if not self.is_submitted and self.was_stopped:
+            raise WasStopped(
+                f"run {self._target.run_id} was stopped before all of it was submitted",
+                hint=f"`batchyard retry {self._target.run_id}` runs what is left",
+            )
+
     @property
     def job_ids(self) -> list[str]:
         return [self._id(part) for part in self.rendered.parts if not part.is_barrier]
@@ -152,7 +166,8 @@ class AwsEngine:
     def overview(self) -> Overview:
         """One DescribeJobs for each hundred jobs."""
         found = self._details()
-        if not self.is_submitted and self.was_stopped:
+        is_given_up = not self.is_submitted and self.was_stopped
+        if is_given_up:
             found = [details.given_up(detail) for detail in found]
         is_over = all(detail.state.is_terminal for detail in found)
         state = RunState.RUNNING
@@ -167,7 +182,7 @@ class AwsEngine:
             jobs=tuple(found),
             started_ms=min(starts, default=None),
             ended_ms=max(ends, default=None) if is_over else None,
-            is_interrupted=not self.is_submitted and not is_over,
+            is_interrupted=not self.is_submitted and not is_given_up and not is_over,
         )
 
     def unfinished(self) -> tuple[dict[str, list[int]], dict[str, list[int]]]:
@@ -230,6 +245,11 @@ class AwsEngine:
             request = {**part.request, "jobDefinition": definition, "dependsOn": depends_on}
             there = self.batch.submit(request)
         journal.submitted(part.name, there)
+
+    def _give_up(self) -> None:
+        """Somebody has stopped the run in the meantime, and may not have seen what was submitted last."""
+        self.stop(self.job_ids, json.loads(self._kept(_STOPPED) or "{}").get("reason", "stopped"))
+        self.require_going()
 
     def _find(self, part: Part) -> str | None:
         """The part's job, if a process that died had submitted it. What it sent last may still be on its way."""
@@ -300,7 +320,9 @@ class AwsEngine:
 
     def _keep_final(self, found: list[JobDetail]) -> None:
         """AWS forgets jobs after a week; the run's record does not."""
-        if self._final() is None and all(detail.created_ms for detail in found):
+        # One without a time is forgotten already, or was never submitted.
+        is_known = all(detail.created_ms or detail.id.startswith(UNSUBMITTED) for detail in found)
+        if is_known and self._final() is None:
             self._put(_FINAL, [asdict(detail) for detail in found])
 
     def _final(self, *, everywhere: bool = False) -> list[JobDetail] | None:

@@ -46,7 +46,10 @@ class LogReader:
         self._finished: set[str] = set()
         #: stream -> time of its newest event, and the ids of those of that time
         self._newest: dict[str, tuple[int, set[str]]] = {}
+        #: time of the newest event of all
         self._latest_ms = 0
+        #: stream -> what that was when the stream had been read: it has given all that is older, but what comes late
+        self._read_to_ms: dict[str, int] = {}
         #: (step, index, attempt) -> stream
         self._names: dict[tuple[str, int, int], str] = {}
         #: the last streams of children that failed for good
@@ -111,7 +114,9 @@ class LogReader:
             return self._one_child(step, index)
         known = {detail.id: detail for detail in now}
         jobs = [
-            (part, known[job_id]) for part, job_id in self._parts() if job_id in known and step in (None, part.step)
+            (part, known[job_id])
+            for part, job_id in self._parts()
+            if job_id in known and not job_id.startswith(UNSUBMITTED) and step in (None, part.step)
         ]
         if failed_only:
             return self._children.look_at_failed(jobs)
@@ -167,18 +172,21 @@ class LogReader:
     def _new(self, streams: Sequence[Stream]) -> list[tuple[Stream, Any]]:
         """Their events that were not given yet. Those that have ended are done with."""
         by_name = {stream.name: stream for stream in streams}
-        starts = [self._newest[name][0] if name in self._newest else 0 for name in by_name]
-        start_ms = min(starts, default=0)
-        if start_ms:
-            start_ms = max(start_ms, self._latest_ms - _LATE_MS)
-        events = self._logs.filtered(self._group, list(by_name), start_ms)
+        events = self._logs.filtered(self._group, list(by_name), min(map(self._start_ms, by_name), default=0))
         found = [(by_name[event["logStreamName"]], event) for event in events if self._is_new(event)]
         for stream in streams:
+            self._read_to_ms[stream.name] = self._latest_ms
             if stream.is_over:
                 self._finished.add(stream.name)
-                self._open.pop(stream.name, None)
-                self._newest.pop(stream.name, None)
+                for known in (self._open, self._newest, self._read_to_ms):
+                    known.pop(stream.name, None)
         return found
+
+    def _start_ms(self, name: str) -> int:
+        """From when on the stream may have something new."""
+        if name not in self._newest:
+            return 0
+        return max(self._newest[name][0], self._read_to_ms.get(name, 0) - _LATE_MS)
 
     def _is_new(self, event: Any) -> bool:
         name, at, event_id = event["logStreamName"], event["timestamp"], event["eventId"]

@@ -1,0 +1,173 @@
+"""A run that is stopped before all of it was submitted: every question about it is answered alike, then and later."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from batchyard import plan as planning
+from batchyard import runs
+from batchyard.engines.aws.engine import AwsEngine, WasStopped
+from batchyard.engines.aws.render import Target
+from batchyard.engines.base import RunState
+from batchyard.environments import Environment
+from batchyard.pipeline_file import reading
+from batchyard.runs import Record
+
+PIPELINE = """\
+name: p
+image: x
+steps:
+  - {name: a, command: 'true'}
+  - {name: b, needs: [a], command: 'true'}
+  - {name: c, needs: [b], command: 'true'}
+"""
+
+
+class Account:
+    """A door to AWS Batch and S3, as far as a run needs them."""
+
+    class exceptions:
+        NoSuchKey = KeyError
+
+    def __init__(self) -> None:
+        self.jobs: dict[str, dict[str, Any]] = {}
+        self.objects: dict[str, bytes] = {}
+        #: called before each job is submitted, with how many there are
+        self.meanwhile: Callable[[int], None] = lambda count: None
+        #: whether what is told to stop has stopped
+        self.is_quick = True
+
+    def client(self, service: str, *, repeats: bool = True) -> Account:
+        return self
+
+    def get_paginator(self, operation: str) -> Account:
+        return self
+
+    def paginate(self, **request: Any) -> Iterator[dict[str, Any]]:
+        yield {"jobDefinitions": [], "Contents": []}
+
+    def register_job_definition(self, **request: Any) -> dict[str, Any]:
+        return {"jobDefinitionName": request["jobDefinitionName"], "revision": 1}
+
+    def submit_job(self, **request: Any) -> dict[str, str]:
+        self.meanwhile(len(self.jobs))
+        job_id = f"id-{request['jobName'].rpartition('-')[2]}"
+        self.jobs[job_id] = {"jobId": job_id, "status": "RUNNING", "createdAt": 1, "startedAt": 2, "container": {}}
+        return {"jobId": job_id}
+
+    def describe_jobs(self, jobs: list[str]) -> dict[str, Any]:
+        return {"jobs": [self.jobs[job_id] for job_id in jobs if job_id in self.jobs]}
+
+    def terminate_job(self, **request: str) -> None:
+        self.jobs[request["jobId"]]["statusReason"] = request["reason"]
+        if self.is_quick:
+            self.end()
+
+    def end(self) -> None:
+        """All that was told to stop has."""
+        for job in self.jobs.values():
+            if "statusReason" in job:
+                job.update(status="FAILED", stoppedAt=9)
+
+    def put_object(self, **request: Any) -> None:
+        self.objects[request["Key"]] = request["Body"]
+
+    def get_object(self, **request: str) -> dict[str, io.BytesIO]:
+        return {"Body": io.BytesIO(self.objects[request["Key"]])}
+
+
+class Died(Exception):
+    """The process, in the middle of submitting."""
+
+
+def begun(folder: Path) -> Record:
+    file = folder / "pipeline.yaml"
+    file.write_text(PIPELINE)
+    plan = planning.make(reading.load(file, {}))
+    where = Environment("lab", "us-east-1", "bucket", {"cpu": "q"})
+    images = {job.step: "x" for job in plan.jobs}
+    target = Target(where, runs.new_id(plan), images, "s3://bucket/w/", "me")
+    return runs.begin(folder / ".batchyard", plan, target, file=file)
+
+
+def opened(record: Record, account: Account) -> AwsEngine:
+    """As another process opens it."""
+    assert isinstance(record.place, Target)
+    return AwsEngine(record.folder, record.plan, record.place, account)  # type: ignore[arg-type]
+
+
+def half_submitted(record: Record, account: Account) -> None:
+    """The first of three jobs, and no more."""
+
+    def die(count: int) -> None:
+        if count == 1:
+            raise Died
+
+    account.meanwhile = die
+    with pytest.raises(Died):
+        opened(record, account).submit(record.plan)
+    account.meanwhile = lambda count: None
+
+
+def stop(record: Record, account: Account) -> None:
+    engine = opened(record, account)
+    engine.stop(engine.job_ids, "stopped by the user")
+
+
+def test_it_is_interrupted_until_somebody_stops_it(tmp_path: Path) -> None:
+    account, record = Account(), begun(tmp_path)
+    half_submitted(record, account)
+    now = opened(record, account).overview()
+    assert now.state is RunState.RUNNING and now.is_interrupted
+    account.is_quick = False
+    stop(record, account)
+    # AWS is still at it: to be waited for, and not to be resumed.
+    now = opened(record, account).overview()
+    assert now.state is RunState.RUNNING and not now.is_interrupted
+    with pytest.raises(WasStopped, match="stopped before all of it was submitted"):
+        opened(record, account).require_going()
+    account.end()
+    now = opened(record, account).overview()
+    assert now.state is RunState.STOPPED and not now.is_interrupted
+
+
+def test_how_it_ended_is_known_when_aws_has_forgotten(tmp_path: Path) -> None:
+    account, record = Account(), begun(tmp_path)
+    half_submitted(record, account)
+    stop(record, account)
+    ended = opened(record, account).overview()
+    assert ended.state is RunState.STOPPED
+    account.jobs.clear()
+    assert opened(record, account).overview() == ended
+    assert [job.status_reason for job in ended.jobs] == ["stopped by the user"] + 2 * [
+        "stopped before it was submitted"
+    ]
+
+
+def test_what_aws_has_forgotten_before_anybody_looked_is_not_kept_as_the_end(tmp_path: Path) -> None:
+    account, record = Account(), begun(tmp_path)
+    half_submitted(record, account)
+    stop(record, account)
+    account.jobs.clear()
+    opened(record, account).overview()
+    assert not (record.folder.path / "final.json").exists()
+
+
+@pytest.mark.parametrize("count", [0, 1, 2])
+def test_a_stop_while_it_is_being_submitted_ends_that(tmp_path: Path, count: int) -> None:
+    """The job that is on its way just then is not seen by whoever stops the run; who has submitted it stops it."""
+    account, record = Account(), begun(tmp_path)
+    account.meanwhile = lambda jobs: stop(record, account) if jobs == count else None
+    engine = opened(record, account)
+    if count < 2:
+        with pytest.raises(WasStopped):
+            engine.submit(record.plan)
+    else:
+        engine.submit(record.plan)
+    assert [job["statusReason"] for job in account.jobs.values()] == ["stopped by the user"] * (count + 1)
+    assert opened(record, account).overview().state is RunState.STOPPED
