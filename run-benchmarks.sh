@@ -38,6 +38,8 @@ readonly this_run
 stack='gpu-benchmark'
 out=benchmark
 jobs=
+cpu_job=
+gpu_job=
 options=()
 endpoint=${AWS_ENDPOINT_URL_BATCH:-${AWS_ENDPOINT_URL:-}}
 # At an endpoint on this machine no GPU is there, and nothing is far away.
@@ -146,6 +148,8 @@ variable() { printf '{"name": %s, "value": %s}' "$(quoted "$1")" "$(quoted "$2")
 # submit DEVICE QUEUE DEFINITION; prints the job's id
 submit() {
     local words="${options[*]}" told sizes=''
+    # A request that is interrupted may have been heard all the same, and nobody would know the job.
+    trap '' INT TERM
     if [[ $is_here ]]; then
         # An endpoint may be small; a process does not see its limit, so it is told.
         [[ " $words " == *" --memory "* ]] || words="$words --memory 2GiB"
@@ -163,12 +167,41 @@ again() {
     printf './run-benchmarks.sh %s%s --jobs %s,%s' "$stack" "$flag" "$cpu_job" "$gpu_job"
 }
 
+# There is nothing to compare one job with.
+end_the_only_one() {
+    if aws batch terminate-job --job-id "$cpu_job" --reason 'the other job was not submitted'; then
+        say "the cpu job $cpu_job was ended: alone it is of no use"
+    else
+        say "the cpu job $cpu_job goes on; to end it: aws batch terminate-job --job-id $cpu_job --reason alone"
+    fi
+}
+
+# shellcheck disable=SC2317 # a trap calls it
+interrupted() {
+    trap '' INT TERM
+    if [[ -n $gpu_job ]]; then
+        say "the jobs go on without us; to wait for them, fetch and compare: $(again)"
+    elif [[ -n $cpu_job ]]; then
+        end_the_only_one
+    fi
+    exit 130
+}
+
+submit_both() {
+    cpu_job=$(submit cpu "${output[CpuQueue]}" "${output[CpuJobDefinition]}")
+    say "submitted: cpu $cpu_job"
+    if ! gpu_job=$(submit gpu "${output[GpuQueue]}" "${output[GpuJobDefinition]}"); then
+        end_the_only_one
+        exit 3
+    fi
+    say "submitted: gpu $gpu_job"
+}
+
 declare -A state
 
 # Returns when both are over; says what changes, and why a job cannot start.
 wait_for_both() {
     local listed job now why said=
-    trap 'say "the jobs go on without us; to wait for them, fetch and compare: $(again)"; exit 130' INT TERM
     while :; do
         listed=$(aws batch describe-jobs --jobs "$cpu_job" "$gpu_job" --output text \
             --query 'jobs[].[jobId,status,statusReason]') || fail 3 "the jobs cannot be asked about; go on with: $(again)"
@@ -246,13 +279,12 @@ compare() {
 read_arguments "$@"
 read_stack
 mkdir -p "$out" || fail 3 "the folder $out cannot be made"
+trap interrupted INT TERM
 if [[ -n $jobs ]]; then
     cpu_job=${jobs%,*} gpu_job=${jobs#*,}
 else
     send_code
-    cpu_job=$(submit cpu "${output[CpuQueue]}" "${output[CpuJobDefinition]}")
-    gpu_job=$(submit gpu "${output[GpuQueue]}" "${output[GpuJobDefinition]}")
-    say "submitted: cpu $cpu_job, gpu $gpu_job"
+    submit_both
 fi
 wait_for_both
 failed=0

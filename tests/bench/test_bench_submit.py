@@ -177,6 +177,29 @@ def test_what_cannot_be_is_refused_before_anything_is_submitted(lab: Lab, words:
     assert not (lab.folder / ".batchyard" / "runs").exists()
 
 
+def test_where_its_code_cannot_be_packed_no_run_is_left_behind(lab: Lab) -> None:
+    pictures = lab.folder / "pictures"
+    pictures.mkdir()
+    (pictures / "broken.jpg").symlink_to("/proc/self/mem")  # a file whose beginning nobody can read
+    before = lab.job_names()
+    done = lab(*SUBMIT, "--quick", "--only", "images", "--images", "pictures", code=3)
+    assert list((lab.folder / ".batchyard" / "runs").iterdir()) == []
+    assert "could not read pictures/broken.jpg: Input/output error" in done.stderr
+    assert "there are no runs" in lab("bench", "submit", "--run", "last", code=2).stderr
+    assert lab.job_names() == before
+
+
+def test_more_memory_than_the_endpoint_gives_a_job_is_not_asked_for(lab: Lab) -> None:
+    run = lab(*SUBMIT, *TRIAD, "--memory", "100GiB", "--detach").stdout.strip()
+    record = json.loads((lab.folder / ".batchyard" / "runs" / run / "run.json").read_text())
+    assert [job["resources"]["memory_mib"] for job in record["plan"]["jobs"]] == [1024, 1024]
+    assert all("--memory 1024MiB" in job["command"] for job in record["plan"]["jobs"])
+    assert lab.ended(run) == "SUCCEEDED"
+    # Nothing but what is part of a run is left beside it.
+    assert names_in(lab.folder / ".batchyard" / "runs") == {run}
+    assert (lab.folder / ".batchyard" / "runs" / run / "code.zip").exists()
+
+
 def test_another_run_is_no_benchmark(lab: Lab) -> None:
     lab.write("pipeline.yaml", "name: p\nimage: i\nsteps: [{name: s, command: 'true'}]\n")
     run = lab.run()

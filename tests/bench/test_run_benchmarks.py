@@ -53,12 +53,13 @@ def script(endpoint: Endpoint, folder: Path, *words: str, code: int, **more: str
     return done
 
 
-def started(endpoint: Endpoint, folder: Path, log: Path, *words: str) -> subprocess.Popen[bytes]:
+def started(endpoint: Endpoint, folder: Path, log: Path, *words: str, path: str = PATH) -> subprocess.Popen[bytes]:
     with log.open("wb") as file:
         return subprocess.Popen(
             [SCRIPT, *words],
             cwd=folder,
-            env={**endpoint.environ, "PATH": PATH},
+            env={**endpoint.environ, "PATH": path},
+            start_new_session=True,
             stdin=subprocess.DEVNULL,
             stdout=file,
             stderr=file,
@@ -78,7 +79,7 @@ def test_it_submits_waits_fetches_and_compares_with_the_stand_in_labelled(endpoi
     assert "no GPU was measured: a CPU stood in for it" in done.stderr
 
     # Whoever was interrupted goes on with the ids that were said; what there was is kept.
-    found = re.search(r"submitted: cpu (\S+), gpu (\S+)", done.stderr)
+    found = re.search(r"^submitted: cpu (\S+)\nsubmitted: gpu (\S+)$", done.stderr, re.MULTILINE)
     assert found
     again = script(endpoint, tmp_path, "--out", "the results", "--jobs", f"{found[1]},{found[2]}", code=0)
     assert again.stdout == done.stdout
@@ -151,6 +152,69 @@ def test_why_a_job_cannot_start_is_said_and_an_interrupt_leaves_the_jobs(tmp_pat
             process.kill()
         process.wait()
         it.stop()
+
+
+#: an `aws` that does something before it submits a job: words are the end of the job's name, and what to do
+AWS_BUT = """\
+#!/bin/sh
+case " $* " in *" submit-job --job-name gpu-benchmark-%s "*) %s ;; esac
+exec %s "$@"
+"""
+
+
+def path_with_aws(folder: Path, device: str, does: str) -> str:
+    tools = folder / "bin"
+    tools.mkdir()
+    (tools / "aws").write_text(AWS_BUT % (device, does, AWS))
+    (tools / "aws").chmod(0o755)
+    return f"{tools}{os.pathsep}{PATH}"
+
+
+def test_where_the_second_job_cannot_be_submitted_the_first_is_ended(endpoint: Endpoint, tmp_path: Path) -> None:
+    path = path_with_aws(tmp_path, "gpu", "echo no such queue >&2; exit 254")
+    done = script(endpoint, tmp_path, "--", "--quick", code=3, PATH=path)
+    found = re.search(r"^submitted: cpu (\S+)$", done.stderr, re.MULTILINE)
+    assert found, done.stderr
+    assert "no such queue\nrun-benchmarks: the gpu job could not be submitted" in done.stderr
+    assert f"the cpu job {found[1]} was ended: alone it is of no use" in done.stderr
+    job = endpoint.wait(found[1])
+    assert (job["status"], job["statusReason"]) == ("FAILED", "the other job was not submitted")
+
+
+@pytest.mark.parametrize("device", ["cpu", "gpu"])
+def test_an_interrupt_while_a_job_is_submitted_loses_none(endpoint: Endpoint, tmp_path: Path, device: str) -> None:
+    """As Ctrl-C does it: the script and `aws` are told at once."""
+    before = {job["jobId"] for job in jobs_of(endpoint)}
+    asked = tmp_path / "asked"
+    log = tmp_path / "log"
+    path = path_with_aws(tmp_path, device, f"touch {asked}; sleep 1")
+    process = started(endpoint, tmp_path, log, "--", "--quick", "--only", "matmul", path=path)
+    try:
+        until(lambda: asked.exists() or process.poll() is not None)
+        os.killpg(process.pid, signal.SIGINT)
+        assert process.wait(60) == 130, log.read_text()
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.wait()
+    new = {job["jobId"]: job for job in jobs_of(endpoint) if job["jobId"] not in before}
+    said = log.read_text()
+    if device == "cpu":
+        assert len(new) == 1 and f"the cpu job {next(iter(new))} was ended" in said
+        assert endpoint.wait(next(iter(new)))["statusReason"] == "the other job was not submitted"
+    else:
+        found = re.search(r"the jobs go on without us; .*--jobs ([^,\s]+),(\S+)", said)
+        assert found and set(found.groups()) == set(new), said
+        for job_id in new:
+            endpoint.batch.terminate_job(jobId=job_id, reason="the test is over")
+
+
+def jobs_of(endpoint: Endpoint) -> list[dict[str, str]]:
+    every = [{"name": "AFTER_CREATED_AT", "values": ["0"]}]
+    queues = ("gpu-benchmark-cpu", "gpu-benchmark-gpu")
+    return [
+        job for queue in queues for job in endpoint.batch.list_jobs(jobQueue=queue, filters=every)["jobSummaryList"]
+    ]
 
 
 def test_it_has_no_faults_that_a_linter_knows() -> None:

@@ -5,15 +5,19 @@ from __future__ import annotations
 
 import io
 import os
+import shutil
+import signal
 import subprocess
 import sys
 import tarfile
+import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
-from emulator_endpoint import Endpoint
+from emulator_endpoint import Endpoint, until
 from site_of_stacks import Site
 
 REPOSITORY = Path(__file__).parents[2]
@@ -25,6 +29,32 @@ echo measured >"$BENCHMARK_OUT/$BENCHMARK_DEVICE-benchmark.txt"
 mkdir "$BENCHMARK_OUT/raw" && echo "$BENCHMARK_ARGS" >"$BENCHMARK_OUT/raw/args"
 exit "${EXIT_CODE:-0}"
 """
+#: one that measures for ever, and ends when it is told to
+ENDLESS = """\
+exec python3 -c '
+import os, signal, sys, time
+def write(name, text):
+    with open(os.environ["BENCHMARK_OUT"] + "/" + name, "w") as file:
+        file.write(text)
+def end(*_):
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # at the endpoint it is told twice
+    write("end", "in good order")
+    sys.exit(130)
+signal.signal(signal.SIGTERM, end)
+write("cpu-benchmark.txt", "measured")
+print("measuring", flush=True)
+time.sleep(600)
+'
+"""
+ENDED = {"cpu-benchmark.txt": "measured", "end": "in good order"}
+#: one that does not hear it, as where a library takes long
+DEAF = """\
+trap '' TERM
+echo measured >"$BENCHMARK_OUT/cpu-benchmark.txt"
+echo measuring
+exec /bin/sleep 600
+"""
+SHELLS = ("dash", "bash", "busybox sh")
 
 
 @pytest.fixture(scope="module")
@@ -50,10 +80,10 @@ def outputs_of(endpoint: Endpoint, stack: str) -> dict[str, str]:
     return {one["OutputKey"]: one["OutputValue"] for one in found["Outputs"]}
 
 
-def upload_code(endpoint: Endpoint, outputs: dict[str, str]) -> None:
+def upload_code(endpoint: Endpoint, outputs: dict[str, str], run: str = RUN) -> None:
     archive = io.BytesIO()
     with tarfile.open(fileobj=archive, mode="w:gz") as tar:
-        for name, text in (("run.sh", RUN), ("beside.txt", "what lies beside it")):
+        for name, text in (("run.sh", run), ("beside.txt", "what lies beside it")):
             entry = tarfile.TarInfo(name)
             entry.size = len(text)
             tar.addfile(entry, io.BytesIO(text.encode()))
@@ -63,14 +93,22 @@ def upload_code(endpoint: Endpoint, outputs: dict[str, str]) -> None:
 
 def ran(endpoint: Endpoint, outputs: dict[str, str], device: str, **environ: str) -> Any:
     """The job of one device, once it is over."""
+    return endpoint.wait(begun(endpoint, outputs, device, **environ))
+
+
+def begun(endpoint: Endpoint, outputs: dict[str, str], device: str, **environ: str) -> str:
     kind = device.capitalize()
     overrides = {"environment": [{"name": name, "value": value} for name, value in environ.items()]}
     definition, queue = outputs[f"{kind}JobDefinition"], outputs[f"{kind}Queue"]
-    return endpoint.wait(endpoint.submit(definition, queue, containerOverrides=overrides))
+    return endpoint.submit(definition, queue, containerOverrides=overrides)
 
 
 def results_of(endpoint: Endpoint, outputs: dict[str, str], device: str, job: Any) -> dict[str, str]:
-    s3, prefix = endpoint.client("s3"), f"results/{device}/{job['jobId']}/"
+    return results_in(endpoint, outputs, f"results/{device}/{job['jobId']}/")
+
+
+def results_in(endpoint: Endpoint, outputs: dict[str, str], prefix: str) -> dict[str, str]:
+    s3 = endpoint.client("s3")
     found = s3.list_objects_v2(Bucket=outputs["Bucket"], Prefix=prefix).get("Contents", [])
     return {
         one["Key"].removeprefix(prefix): s3.get_object(Bucket=outputs["Bucket"], Key=one["Key"])["Body"].read().decode()
@@ -111,6 +149,75 @@ def test_what_was_measured_is_kept_where_the_benchmark_fails(large_site: Site) -
     job = ran(endpoint, outputs, "cpu", EXIT_CODE="7")
     assert (job["status"], job["container"]["exitCode"], len(job["attempts"])) == ("FAILED", 7, 1)
     assert results_of(endpoint, outputs, "cpu", job)["cpu-benchmark.txt"] == "measured\n"
+
+
+def test_what_was_measured_is_kept_where_the_benchmark_is_stopped(large_site: Site) -> None:
+    large_site.about("deploy", "gpu-batch-benchmark", "--yes")
+    endpoint, outputs = large_site.endpoint, large_site.outputs()
+    upload_code(endpoint, outputs, ENDLESS)
+    for device in ("cpu", "gpu"):
+        job_id = begun(endpoint, outputs, device)
+        endpoint.wait(job_id, "RUNNING")
+        until(lambda job_id=job_id: said_by(endpoint, job_id, outputs), lambda said: "measuring" in said)
+        endpoint.batch.terminate_job(jobId=job_id, reason="enough")
+        job = endpoint.wait(job_id)
+        assert (job["status"], job["container"]["exitCode"]) == ("FAILED", 130)
+        assert results_of(endpoint, outputs, device, job) == ENDED
+
+
+def said_by(endpoint: Endpoint, job_id: str, outputs: dict[str, str]) -> list[str]:
+    try:
+        return endpoint.output(job_id, outputs["LogGroup"])
+    except endpoint.logs.exceptions.ResourceNotFoundException:
+        return []  # it has said nothing yet
+
+
+def test_what_was_measured_is_kept_where_only_the_first_process_is_told_to_end(large_site: Site) -> None:
+    """As Docker does; the endpoint tells all processes of a job."""
+    large_site.about("deploy", "gpu-batch-benchmark", "--yes")
+    outputs, folder = large_site.outputs(), large_site.folder
+    (definition,) = large_site.endpoint.batch.describe_job_definitions(jobDefinitions=[outputs["CpuJobDefinition"]])[
+        "jobDefinitions"
+    ]
+    *shell, text = definition["containerProperties"]["command"]
+    assert shell == ["sh", "-c"]
+    found = [name for name in SHELLS if shutil.which(name.split()[0])]
+    assert found
+    for name in found:
+        assert stopped(large_site, outputs, [*name.split(), "-c", text], ENDLESS) == (130, ENDED), name
+    # What does not hear it is killed; here it is not waited for so long.
+    impatient = folder / "impatient"
+    impatient.mkdir()
+    (impatient / "sleep").write_text("#!/bin/sh\nexec /bin/sleep 0.2\n")
+    (impatient / "sleep").chmod(0o755)
+    code, results = stopped(large_site, outputs, ["sh", "-c", text], DEAF, f"{impatient}{os.pathsep}")
+    assert (code, results) == (137, {"cpu-benchmark.txt": "measured\n"})
+
+
+def stopped(
+    site: Site, outputs: dict[str, str], argv: list[str], run: str, path: str = ""
+) -> tuple[int, dict[str, str]]:
+    """The exit code and the results of a job's command, of which only the first process was told to end."""
+    folder = Path(tempfile.mkdtemp(dir=site.folder))
+    (folder / "run.sh").write_text(run)
+    environ = {
+        **site.endpoint.environ,
+        "PATH": f"{path}{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "BENCHMARK_CODE": str(folder),
+        "BENCHMARK_BUCKET": outputs["Bucket"],
+        "BENCHMARK_DEVICE": "cpu",
+        "AWS_BATCH_JOB_ID": folder.name,
+    }
+    with subprocess.Popen(argv, env=environ, stdout=subprocess.PIPE, text=True, start_new_session=True) as process:
+        assert process.stdout is not None
+        try:
+            assert process.stdout.readline() == "measuring\n"
+            process.terminate()
+            code = process.wait(20)
+        finally:
+            with suppress(ProcessLookupError):  # as a container ends with its first process
+                os.killpg(process.pid, signal.SIGKILL)
+    return code, results_in(site.endpoint, outputs, f"results/cpu/{folder.name}/")
 
 
 def test_code_in_the_images_is_not_fetched(large_site: Site) -> None:

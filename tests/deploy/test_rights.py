@@ -185,6 +185,10 @@ def spend(day: Day) -> None:
     day("status", run, *env, "--home", str(folder / "another"))
     day("logs", run, *env, "--home", str(folder / "another"))
 
+    # The benchmark, on both kinds of queue.
+    small = ("--quick", "--only", "matmul", "--sizes", "64", "--out", "benchmark")
+    assert "stand-in" in day("bench", "submit", *env, *small, "--image", "with-numpy")
+
     # Jobs in AWS's own words, to every queue; one that can never start, and the doctor who cancels it.
     submit_to_all_queues(day, env)
     day("doctor", "queue", f"{day.site.env}-gpu", *env, code=None)

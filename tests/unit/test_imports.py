@@ -32,7 +32,7 @@ MAY_IMPORT = {
     "emulator": ("engines", "batch", *PURE),
     "infra": ("aws", "environments", *PURE),
     "doctor": ("aws", "batch.hosts", "batch.jobs", *PURE),
-    "bench": ("report", *PURE),
+    "bench": ("report", "batch.hosts", *PURE),
     # it runs where nothing else of ours is installed
     "worker": ("shard",),
     "aws": ("environments", *PURE),

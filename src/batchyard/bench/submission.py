@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path, PurePosixPath
 
+from batchyard.batch.hosts import registered_mib
 from batchyard.bench.request import Request
 from batchyard.bench.results import Results
 from batchyard.bench.workload import CPU, GPU
@@ -39,8 +40,8 @@ IMAGE_LACKS = ("scipy", "opencv-python-headless", "numba", "pillow")
 INSTALL_VARIABLE = "BENCHMARK_INSTALL"
 
 _TIMEOUT_S = 7200
-#: of a machine's memory: the rest is the system's and ECS's
-_MEMORY_PART = 7 / 8
+#: of what a host is thought to offer: a job that asks for more than it does offer never starts
+_MEMORY_PART = 0.97
 #: sent with the benchmark, since the command line needs it
 _LIBRARIES = ("click",)
 #: what the benchmark does not need of our own
@@ -74,7 +75,26 @@ def shape_of(instance_type: str) -> Shape | None:
     """All of a machine less what the system needs, so that nothing else disturbs it. None: it is not in the list."""
     text = resources.files("batchyard.bench").joinpath("prices.json").read_text(encoding="utf-8")
     known = json.loads(text)["types"].get(instance_type)
-    return None if known is None else Shape(known["vcpus"], int(known["memory_gib"] * 1024 * _MEMORY_PART))
+    if known is None:
+        return None
+    offered_mib = registered_mib(int(known["memory_gib"] * 1024), instance_type)
+    return Shape(known["vcpus"], int(offered_mib * _MEMORY_PART))
+
+
+def asked(kind: str, instance_type: str, request: Request, *, is_here: bool) -> Shape:
+    """Of a job on this type, which need not be known. ``is_here``: at an endpoint on this machine.
+
+    The request's memory is what is used at most: it makes a job smaller, never larger. Of a machine that is not known
+    nothing is taken off: the job is told, and asks for what it would ask for anyway.
+    """
+    if is_here:
+        shape = TINY if request.quick else MODEST
+    else:
+        known = shape_of(instance_type)
+        if known is None:
+            return SMALL[kind]
+        shape = known
+    return replace(shape, memory_mib=min(request.memory_mib or shape.memory_mib, shape.memory_mib))
 
 
 def only_type(instance_types: Iterable[str]) -> str | None:
@@ -215,16 +235,23 @@ def pack(path: Path, request: Request) -> None:
     """Our code, what it needs, and the user's own files, in one archive."""
     entries = {name: file for package in ("batchyard", *_LIBRARIES) for name, file in _package(package)}
     entries |= {f"{_OWN}/{file.name}": file for file in request.files}
-    if request.images is not None:
-        pictures = sorted(one for one in request.images.iterdir() if one.is_file())
-        entries |= {f"{_PICTURES}/{one.name}": one for one in pictures}
     try:
+        if request.images is not None:
+            pictures = sorted(one for one in request.images.iterdir() if one.is_file())
+            entries |= {f"{_PICTURES}/{one.name}": one for one in pictures}
         with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
             for name, file in entries.items():
                 # Dates before 1980 are none for a zip.
-                archive.writestr(name, file.read_bytes())
+                archive.writestr(name, _content(file))
     except OSError as exc:
         raise from_os_error(exc, "pack the benchmark into", path) from exc
+
+
+def _content(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError as exc:
+        raise from_os_error(exc, "read", file) from exc
 
 
 def _package(name: str) -> Iterable[tuple[str, Path]]:

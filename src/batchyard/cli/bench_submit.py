@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ipaddress
+import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -95,14 +97,38 @@ def _begin(
     pinned = registry.pinned(home, env)
     target = cloud.target(plan, pipeline, where, runs.new_id(plan), on_demand=on_demand, pinned=pinned)
     render(plan, target)  # what AWS cannot be told is refused before the run is recorded
-    record = runs.begin(home, plan, target)
-    submission.pack(record.folder.path / submission.CODE, request)
+    with _packed(request, home) as code:
+        record = runs.begin(home, plan, target)
+        try:
+            code.rename(record.folder.path / submission.CODE)
+        except OSError as exc:
+            raise from_os_error(exc, "record the run in", home) from exc
     return record
+
+
+@contextmanager
+def _packed(request: Request, home: Path) -> Iterator[Path]:
+    """The code, before there is a run that it belongs to: without it nobody could go on with that."""
+    from batchyard.bench import submission
+    from batchyard.folder import runs_in
+
+    # Beside the runs, so that it can be renamed into one, and by a name that is cleaned away if we do not come to it.
+    folder = runs_in(home)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        draft = tempfile.TemporaryDirectory(prefix=".new-", dir=folder)
+    except OSError as exc:
+        raise from_os_error(exc, "record the run in", home) from exc
+    with draft:
+        code = Path(draft.name) / submission.CODE
+        submission.pack(code, request)
+        yield code
 
 
 def _pipeline(
     request: Request, where: Environment, door: Door, given: Mapping[str, str], image: str | None, on_demand: bool
 ) -> Pipeline:
+    from batchyard.aws.batch import Batch
     from batchyard.bench import submission
     from batchyard.engines.local import machine
 
@@ -111,7 +137,7 @@ def _pipeline(
     queues = {kind: _queue(where, kind, on_demand) for kind in submission.STEPS}
     types, shapes = {}, {}
     for kind, queue in queues.items():
-        fleet = _instance_types(door, queue)
+        fleet = Batch(door).instance_types(queue)
         if given[kind] or not (stands_in and kind == "gpu"):
             problem = submission.type_problem(kind, given[kind], fleet, queue)
             if problem:
@@ -137,16 +163,12 @@ def _pipeline(
 def _shape(kind: str, instance_type: str, request: Request, *, is_here: bool) -> Shape:
     from batchyard.bench import submission
 
-    known = submission.shape_of(instance_type)
-    if is_here:
-        shape = submission.TINY if request.quick else submission.MODEST
-    else:
-        shape = known or submission.SMALL[kind]
-        if known is None:
-            asked = f"{shape.cpus} vCPUs and {request.memory_mib or shape.memory_mib} MiB"
-            more = "its size is not in the list" if instance_type else f"--{kind}-type asks for the whole of one"
-            _say(f"note: the {kind.upper()} job asks for {asked}, and may share its machine with others: {more}")
-    return replace(shape, memory_mib=request.memory_mib or shape.memory_mib)
+    shape = submission.asked(kind, instance_type, request, is_here=is_here)
+    if not is_here and submission.shape_of(instance_type) is None:
+        asked = f"{shape.cpus} vCPUs and {shape.memory_mib} MiB"
+        more = "its size is not in the list" if instance_type else f"--{kind}-type asks for the whole of one"
+        _say(f"note: the {kind.upper()} job asks for {asked}, and may share its machine with others: {more}")
+    return shape
 
 
 def is_loopback(url: str) -> bool:
@@ -165,24 +187,6 @@ def _queue(where: Environment, kind: str, on_demand: bool) -> str:
             hint=f"it has {', '.join(sorted(where.queues)) or 'none'}; `batchyard bench run` measures one device alone",
         )
     return where.queues[name]
-
-
-def _instance_types(door: Door, queue: str) -> list[str]:
-    """Of all compute environments of a queue; one that is not there is told later, by name."""
-    from batchyard.aws.batch import Batch
-    from batchyard.aws.door import told
-
-    known = Batch(door).queues([queue]).get(queue, {})
-    names = [one["computeEnvironment"] for one in known.get("computeEnvironmentOrder", ())]
-    if not names:
-        return []
-    with told("ask about the compute environments"):
-        answer = door.client("batch").describe_compute_environments(computeEnvironments=names)
-    return [
-        one
-        for each in answer["computeEnvironments"]
-        for one in each.get("computeResources", {}).get("instanceTypes", [])
-    ]
 
 
 # -- going on ---------------------------------------------------------------------------------------------------

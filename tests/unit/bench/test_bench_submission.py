@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import zipfile
 from dataclasses import replace
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +14,10 @@ import pytest
 from bench_values import results
 
 from batchyard import plan as planning
+from batchyard.batch.hosts import registered_mib
 from batchyard.bench import submission
 from batchyard.bench.request import Request
-from batchyard.bench.submission import SMALL, TINY, Shape
+from batchyard.bench.submission import MODEST, SMALL, TINY, Shape
 from batchyard.cli.bench import run as run_command
 from batchyard.cli.bench_submit import is_loopback
 from batchyard.engines.aws import render
@@ -101,8 +104,39 @@ def test_the_text_that_is_sent_is_python_that_does_what_the_file_does() -> None:
 
 
 def test_a_job_asks_for_the_whole_of_a_type_that_is_known() -> None:
-    assert submission.shape_of("g4dn.xlarge") == Shape(4, 14336)
+    assert submission.shape_of("g4dn.xlarge") == Shape(4, 15_182)  # AWS Batch offers 15,652 MiB of one
     assert submission.shape_of("no.such") is None
+
+
+def test_of_every_type_a_job_asks_for_nearly_all_that_it_offers_and_never_for_more() -> None:
+    types = json.loads(resources.files("batchyard.bench").joinpath("prices.json").read_text("utf-8"))["types"]
+    assert len(types) > 40
+    for name, known in types.items():
+        shape, offered_mib = submission.shape_of(name), registered_mib(known["memory_gib"] * 1024, name)
+        assert shape is not None and shape.cpus == known["vcpus"]
+        # The estimate is within 2 % of most; what is kept free is no more than it has to be.
+        assert 0.96 * offered_mib < shape.memory_mib < 0.98 * offered_mib
+
+
+@pytest.mark.parametrize(
+    ("instance_type", "memory_mib", "is_here", "asked"),
+    [
+        ("g4dn.xlarge", None, False, Shape(4, 15_182)),
+        ("g4dn.xlarge", 8192, False, Shape(4, 8192)),
+        ("g4dn.xlarge", 65_536, False, Shape(4, 15_182)),  # else it would wait for ever
+        ("no.such", 8192, False, SMALL["gpu"]),
+        ("no.such", 65_536, False, SMALL["gpu"]),
+        ("", None, False, SMALL["gpu"]),
+        ("", None, True, MODEST),
+        ("", 512, True, Shape(1, 512)),
+        ("g4dn.xlarge", 65_536, True, MODEST),
+    ],
+)
+def test_memory_is_what_is_used_at_most_and_makes_no_job_larger(
+    instance_type: str, memory_mib: int | None, is_here: bool, asked: Shape
+) -> None:
+    request = Request(memory_mib=memory_mib)
+    assert submission.asked("gpu", instance_type, request, is_here=is_here) == asked
 
 
 @pytest.mark.parametrize(
