@@ -242,7 +242,8 @@ def test_logs_are_followed_as_they_come_each_line_once(lab: Lab) -> None:
     lab.write(
         "pipeline.yaml",
         "name: talk\nimage: x\ndefaults: {memory: 64MiB}\nsteps:\n"
-        "  - {name: a, array: 2, command: 'for n in 1 2 3 4 5; do echo $AWS_BATCH_JOB_ARRAY_INDEX-$n; sleep 1; done'}\n"
+        "  - {name: a, array: 2, command: 'for n in 1 2 3 4 5; do echo $AWS_BATCH_JOB_ARRAY_INDEX-$n; sleep 1; "
+        f'[ $n != 2 ] || until [ -e "{lab.folder}/seen" ]; do sleep 0.1; done; done\'}}\n'
         "  - {name: silent, command: sleep 4}\n"
         "  - {name: b, needs: [a], command: echo last words}\n",
     )
@@ -252,6 +253,7 @@ def test_logs_are_followed_as_they_come_each_line_once(lab: Lab) -> None:
         process = lab.start("logs", run, "-f", output=file)
         until(lambda: "-2" in out.read_text())
         assert lab.status(run)["state"] == "RUNNING"  # shown while it runs
+        lab.write("seen", "")
         assert process.wait(60) == 0
     lines = [line for line in out.read_text().splitlines() if line and not line.startswith("==>")]
     assert sorted(lines) == sorted([f"{i}-{n}" for i in range(2) for n in range(1, 6)] + ["last words"])

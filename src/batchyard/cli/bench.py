@@ -7,6 +7,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -77,7 +78,8 @@ def run(device: str, **given: Any) -> int:
         click.echo(f"written: {book.text_path}, .json and .csv")
 
     # What ends a container or takes a host away is no reason to end without a word.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for signum in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(signum, _interrupt)
     try:
         fulfil(request, os.environ, teller, done)
     except KeyboardInterrupt:
@@ -88,6 +90,13 @@ def run(device: str, **given: Any) -> int:
     finally:
         teller.close()
     return 1 if failed else 0
+
+
+def _interrupt(signum: int, frame: FrameType | None) -> None:
+    """Once: a container is told twice, and libraries that are being closed do not expect it."""
+    for each in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(each, signal.SIG_IGN)
+    raise KeyboardInterrupt
 
 
 def _all_tried(results: Results) -> Iterator[Measurement | Trial]:
