@@ -173,6 +173,41 @@ def test_an_environment_that_was_just_deployed_is_healthy(yard: Yard) -> None:
         assert yard.report("queue", queue)["findings"] == []
 
 
+def own_queue(yard: Yard, name: str) -> str:
+    """A queue of an UNMANAGED environment, as the endpoint's own docs make it."""
+    yard.endpoint.batch.create_compute_environment(computeEnvironmentName=name, type="UNMANAGED", serviceRole="any")
+    return yard.endpoint.queue(name, name)
+
+
+def test_an_unmanaged_environment_runs_on_this_machine_and_is_healthy(yard: Yard, tmp_path: Path) -> None:
+    queue = own_queue(yard, "here")
+    job_id = yard.submit(queue)
+    assert yard.endpoint.wait(job_id)["status"] == "SUCCEEDED"
+    (tmp_path / ".batchyard").mkdir()
+    settings = {"region": "us-east-1", "bucket": "lab", "queues": {"cpu": queue}}
+    (tmp_path / ".batchyard" / "environments.yaml").write_text(json.dumps({"environments": {"here": settings}}))
+    (tmp_path / "pipeline.yaml").write_text('{name: a, image: b, steps: [{name: c, command: "true"}]}')
+    for args in (
+        ("queue", queue),
+        ("env", queue),
+        ("job", job_id),
+        ("pipeline", str(tmp_path / "pipeline.yaml"), "--env", "here"),
+    ):
+        report = yard.report(*args)
+        assert (args, report["findings"], report["state"]) == (args, [], "healthy")
+    assert "BY055" in [kind["id"] for kind in yard.report("queue", queue)["right"]]
+
+
+def test_what_aws_says_of_a_job_that_this_machine_cannot_hold(yard: Yard) -> None:
+    job_id = yard.runnable(own_queue(yard, "too-small"), asks={"memory_mib": 512_000})
+    reason = until(lambda: yard.endpoint.job(job_id).get("statusReason", ""), bool)
+    assert reason.startswith("MISCONFIGURATION:JOB_RESOURCE_REQUIREMENT")
+    assert yard.found("job", job_id) == ["BY015"]
+    said = yard.evidence("BY015", "job", job_id)
+    assert reason in said and "have at most 16 vCPUs, 65,536 MiB, 2 GPUs" in said
+    yard.endpoint.batch.terminate_job(jobId=job_id, reason="done")
+
+
 # -- jobs that cannot start --------------------------------------------------------------------------------------
 
 
@@ -742,6 +777,19 @@ def test_a_job_queue_or_environment_that_is_not_there(yard: Yard) -> None:
         assert done.returncode == 2 and "could not look: AWS Batch" in done.stdout
     done = yard.doctor("job")
     assert done.returncode == 2 and "JOB_ID is missing" in done.stderr
+
+
+def test_a_queue_with_almost_that_name_is_named(yard: Yard) -> None:
+    yard.endpoint.queue("reconstruction", yard.environment())
+    done = yard.doctor("queue", "reconstuction")
+    assert done.returncode == 2 and "no job queue reconstuction here; did you mean reconstruction?" in done.stdout
+    done = yard.doctor("queue", "zzz")
+    assert done.returncode == 2 and "no job queue zzz here\n" in done.stdout
+
+
+def test_the_id_of_a_run_is_no_id_of_a_job(yard: Yard) -> None:
+    done = yard.doctor("job", "last")
+    assert done.returncode == 2 and "the job last: it takes the id of a job" in done.stdout
 
 
 def test_nothing_is_mended_unless_somebody_says_yes(yard: Yard) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError
 from emulator_answers import assert_no_traceback, held_to_account
 from emulator_endpoint import Endpoint, until
 
@@ -268,6 +269,65 @@ def test_ones_own_instances(endpoint: Endpoint) -> None:
     )
     endpoint.queue("own", "own")
     assert endpoint.wait(endpoint.submit(endpoint.definition("on-own", "true", gpus=2), "own"))["status"] == "SUCCEEDED"
+
+
+def test_this_machine_is_the_instance_in_the_cluster_of_ones_own(endpoint: Endpoint) -> None:
+    endpoint.batch.create_compute_environment(computeEnvironmentName="mine", type="UNMANAGED", serviceRole="any")
+    (mine,) = endpoint.batch.describe_compute_environments(computeEnvironments=["mine"])["computeEnvironments"]
+    cluster = mine["ecsClusterArn"]
+    ecs = endpoint.client("ecs")
+    (arn,) = ecs.list_container_instances(cluster=cluster)["containerInstanceArns"]
+    # By its name too, and the same every time.
+    by_name = ecs.list_container_instances(cluster=cluster.rpartition("/")[2], status="ACTIVE")
+    assert by_name["containerInstanceArns"] == [arn]
+    assert ecs.list_container_instances(cluster=cluster, status="DRAINING")["containerInstanceArns"] == []
+    answer = ecs.describe_container_instances(cluster=cluster, containerInstances=[arn, "other"])
+    (machine,) = answer["containerInstances"]
+    assert machine["containerInstanceArn"] == arn and machine["agentConnected"] and machine["status"] == "ACTIVE"
+    resources = {entry["name"]: entry for entry in machine["registeredResources"]}
+    assert resources["CPU"]["integerValue"] == 8 * 1024
+    assert resources["MEMORY"]["integerValue"] == 16 * 1024
+    assert len(resources["GPU"]["stringSetValue"]) == 2
+    assert answer["failures"] == [{"arn": "other", "reason": "MISSING"}]
+    only_other = ecs.describe_container_instances(cluster=cluster, containerInstances=["other"])
+    assert only_other["containerInstances"] == []
+    with pytest.raises(ClientError, match="no filter"):
+        ecs.list_container_instances(cluster=cluster, filter="attribute:a == b")
+
+
+def test_other_clusters_are_as_they_were(endpoint: Endpoint) -> None:
+    """Those of managed environments have no instances here, and those that somebody made are moto's."""
+    endpoint.environment("launches")
+    (found,) = endpoint.batch.describe_compute_environments(computeEnvironments=["launches"])["computeEnvironments"]
+    ecs = endpoint.client("ecs")
+    assert ecs.list_container_instances(cluster=found["ecsClusterArn"])["containerInstanceArns"] == []
+    ecs.create_cluster(clusterName="made")
+    assert ecs.list_container_instances(cluster="made")["containerInstanceArns"] == []
+
+
+def test_a_job_that_is_larger_than_the_endpoint_is_said_to_be_so_once(start: Callable[..., Endpoint]) -> None:
+    one = start("--cpus", "2", "--memory", "1GiB")
+    one.queue("queue", one.environment("cpu", types=("m6i",)))
+    large = one.submit(one.definition("large", "true", memory_mib=512_000), name="large")
+    wide = one.submit(one.definition("wide", "true", vcpus=4, gpus=1), name="wide")
+    # Behind those two it would wait as well.
+    fits = one.submit(one.definition("fits", "true"), one.queue("other", "cpu"), name="fits")
+    assert one.wait(fits, within_s=20)["status"] == "SUCCEEDED"
+    said = until(lambda: one.said.read_text(), lambda text: f"{fits}  fits: SUCCEEDED" in text)
+    lines = [line for line in said.splitlines() if "can never be placed here" in line]
+    # Jobs of one moment are told of in any order.
+    lines.sort(key=lambda line: large not in line)
+    assert [line.partition(": ")[2] for line in lines] == [
+        "can never be placed here: asks 512,000 MiB, this endpoint has 1,024 MiB; start it with more: --memory",
+        "can never be placed here: asks 4 vCPUs, 1 GPUs, this endpoint has 2 vCPUs, 0 GPUs; "
+        "start it with more: --cpus, --gpus",
+    ]
+    assert large in lines[0] and wide in lines[1]
+    one.stop()
+    # Started anew it has enough for one of them.
+    start("--cpus", "4", "--gpus", "1", "--memory", "1GiB")
+    (line,) = [line for line in one.said.read_text()[len(said) :].splitlines() if "can never" in line]
+    assert large in line
 
 
 # -- GPUs -----------------------------------------------------------------------------------------------------------

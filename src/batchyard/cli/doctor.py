@@ -182,7 +182,10 @@ def userdata(file: str, owner: str, with_all: bool, as_json: bool) -> int:
     """
     from batchyard.doctor.userdata.examine import examine
 
-    return doctoring.answer(examine(doctoring.content(file), doctoring.name_of(file), owner), with_all, as_json)
+    data, name = doctoring.content(file), doctoring.name_of(file)
+    if not data.strip():
+        raise BadInput(f"{name} is empty: there is no user data to examine", hint="name the file that holds it")
+    return doctoring.answer(examine(data, name, owner), with_all, as_json)
 
 
 @command.command(
@@ -257,7 +260,7 @@ def explain(finding: str | None) -> int:
 
     if finding is None:
         lines = [f"{kind.id} {kind.severity:7} {kind.title}" for kind in BY_ID.values()]
-        click.echo("\n".join(lines))
+        click.echo("\n".join(["finding, severity, what is right when it is not found", *lines]))
     else:
         click.echo(page_of(finding).rstrip())
     return 0

@@ -80,6 +80,8 @@ class Report:
     status: str = ""
     #: a sentence, where nothing is wrong but the time has not come
     waiting: str = ""
+    #: AWS's own reason why a job waits, where no finding has it
+    says: str = ""
     #: why the subject itself could not be looked at; empty where it could
     blind: str = ""
     #: a shape that was asked about: on which types, in which zones, within which quota it can run, a line each

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from batchyard.doctor.checks import fit, table
+from batchyard.doctor.checks import fit, line, table
 from batchyard.doctor.checks.table import Setting
 from batchyard.doctor.facts import CannotSee, Facts, Job, Missing, Survey
 from batchyard.doctor.finding import Finding, Kind, Report, Unseen, in_order, together
@@ -37,6 +37,10 @@ def _judged(facts: Facts, dwell_s: float) -> Report:
     tally = _Tally([], [], [])
     for check in table.CHECKS:
         _run(check, facts, setting, tally)
+    unsaid = line.unsaid(facts, tally.findings)
+    if unsaid:
+        tally.findings.append(unsaid)
+        tally.right.remove(unsaid.kind)
     subject = f"{facts.subject.kind} {facts.subject.name}"
     findings = in_order(tally.findings)
     waiting = "" if findings else _waiting_for(facts) or (_waiting(facts, waited_s or 0, dwell_s) * setting.is_early)
@@ -47,6 +51,7 @@ def _judged(facts: Facts, dwell_s: float) -> Report:
         tuple(tally.unseen),
         status=facts.job.status if isinstance(facts.job, Job) and facts.job.job_id else "",
         waiting=waiting,
+        says=_says(facts, findings, waiting),
         blind=_blind(facts),
         fits=fit.where(facts),
     )
@@ -116,7 +121,21 @@ def _have_ended(jobs: Sequence[object]) -> str:
 
 def _waiting(facts: Facts, waited_s: float, dwell_s: float) -> str:
     status = facts.job.status if isinstance(facts.job, Job) else ""
-    return f"{status} for {show_duration(waited_s)}; a fleet may take {show_duration(dwell_s)} to start"
+    reason = _reason(facts)
+    said = f"; AWS says: {reason}" if reason else ""
+    return f"{status} for {show_duration(waited_s)}{said}; a fleet may take {show_duration(dwell_s)} to start"
+
+
+def _reason(facts: Facts) -> str:
+    """AWS's own, why a job does not start."""
+    return facts.job.status_reason if isinstance(facts.job, Job) and facts.job.status == "RUNNABLE" else ""
+
+
+def _says(facts: Facts, findings: Sequence[Finding], waiting: str) -> str:
+    """The same, where nothing that is shown has it."""
+    reason = _reason(facts)
+    shown = [waiting, *(text for finding in findings for text in finding.evidence)]
+    return "" if any(reason in text for text in shown) else reason
 
 
 def _blind(facts: Facts) -> str:

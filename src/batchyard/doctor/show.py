@@ -10,6 +10,7 @@ from batchyard.units import counted
 
 def lines(report: Report, with_all: bool = False) -> list[str]:
     found = [_headline(report), *(f"  {line}" for line in report.fits)]
+    found += [f"  AWS says: {' '.join(report.says.split())}"] if report.says else []
     if report.findings and report.blind:
         found.append(f"  could not look: {report.blind}")
     for finding in report.findings:
@@ -83,6 +84,7 @@ def as_json(report: Report) -> dict[str, Any]:
         "right": [{"id": kind.id, "title": kind.title} for kind in report.right],
         "unseen": [{"id": u.kind.id, "title": u.kind.title, "why": u.why, "action": u.action} for u in report.unseen],
         "waiting": report.waiting,
+        "says": report.says,
         "blind": report.blind,
         "fits": list(report.fits),
     }

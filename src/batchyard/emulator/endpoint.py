@@ -15,7 +15,17 @@ from botocore import xform_name  # type: ignore[import-untyped]
 
 from batchyard.batch.jobs import JobState
 from batchyard.batch.queues import Queue
-from batchyard.emulator import compute_environments, consumables, job_queues, jobs, metadata, names, operations, shapes
+from batchyard.emulator import (
+    clusters,
+    compute_environments,
+    consumables,
+    job_queues,
+    jobs,
+    metadata,
+    names,
+    operations,
+    shapes,
+)
 from batchyard.emulator.failures import ApiError, ClientException, ServerException
 from batchyard.emulator.log_streams import LogStreams
 from batchyard.emulator.yard import CONSUMABLE, ENVIRONMENT, JOB, QUEUE, STOP, Document, Yard
@@ -59,7 +69,7 @@ class Endpoint:
 
     def logs(self, operation: str, request: dict[str, Any]) -> Document:
         """GetLogEvents, FilterLogEvents or DescribeLogStreams, of a group that it owns. Raises ApiError."""
-        known = _checked_logs(operation, request)
+        known = _checked("logs", operation, request)
         act: Callable[[Document], Document] = getattr(self._logs, xform_name(operation))
         return self._called(lambda: act(known))
 
@@ -68,8 +78,13 @@ class Endpoint:
 
     def log_groups(self, request: dict[str, Any]) -> list[Document]:
         """Those of jobs with the prefix that DescribeLogGroups asks for."""
-        known = _checked_logs("DescribeLogGroups", request)
+        known = _checked("logs", "DescribeLogGroups", request)
         return self._called(lambda: self._logs.groups(known.get("logGroupNamePrefix", "")))
+
+    def ecs(self, operation: str, request: dict[str, Any]) -> Document | None:
+        """One of ``clusters.OPERATIONS``; None where it is about a cluster of others. Raises ApiError."""
+        known = _checked("ecs", operation, request)
+        return self._called(lambda: clusters.answer(self._yard, operation, known))
 
     def metadata(self, task: str, method: str, path: str, headers: dict[str, str]) -> metadata.Answer:
         notice = self._notices.get(task)
@@ -136,9 +151,9 @@ class Endpoint:
                 self._yard.loop.lose(notice.job_id, task.child, reason)
 
 
-def _checked_logs(operation: str, request: dict[str, Any]) -> Document:
-    """The request to CloudWatch Logs, if it has the right shape."""
-    shape = shapes.service("logs").operation_model(operation).input_shape
+def _checked(service: str, operation: str, request: dict[str, Any]) -> Document:
+    """The request to CloudWatch Logs or ECS, if it has the right shape."""
+    shape = shapes.service(service).operation_model(operation).input_shape
     try:
         shapes.check(shape, request)
     except ClientException as exc:

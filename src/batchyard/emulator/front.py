@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs
 
-from batchyard.emulator import guard, shapes
+from batchyard.emulator import clusters, guard, shapes
 from batchyard.emulator.failures import ApiError, ClientException, SubmissionRefused
 from batchyard.emulator.faults import Calls, Fault, Faults
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 _JSON = "application/json"
 _JSON_1_1 = "application/x-amz-json-1.1"
 _LOGS_TARGET = "Logs_20140328."
+_ECS_TARGET = "AmazonEC2ContainerServiceV20141113."
 _UNSIGNED_LOGS = "AWS4-HMAC-SHA256 Credential=-/-/{region}/logs/aws4_request, SignedHeaders=host, Signature=-"
 METADATA_PATH = "/imds/"
 CONTROL_PATH = "/_batchyard/"
@@ -81,6 +82,8 @@ class Front:
         target = str(environ.get("HTTP_X_AMZ_TARGET", ""))
         if target.startswith(_LOGS_TARGET):
             return self._logs(environ, start_response, target.removeprefix(_LOGS_TARGET))
+        if target.startswith(_ECS_TARGET) and target.removeprefix(_ECS_TARGET) in clusters.OPERATIONS:
+            return self._ecs(environ, start_response, target.removeprefix(_ECS_TARGET))
         return self._others(environ, start_response)
 
     # -- AWS Batch --------------------------------------------------------------------------------------------
@@ -148,6 +151,19 @@ class Front:
             answer["logGroups"].sort(key=lambda group: group["logGroupName"])
         pattern = request.get("logGroupNamePattern", "")
         answer["logGroups"] = [group for group in answer["logGroups"] if pattern in group["logGroupName"]]
+        return _answer(start_response, 200, answer, {}, _JSON_1_1)
+
+    # -- ECS --------------------------------------------------------------------------------------------------
+
+    def _ecs(self, environ: WSGIEnvironment, start_response: StartResponse, operation: str) -> Iterable[bytes]:
+        try:
+            body = _body(environ)
+            environ["wsgi.input"] = io.BytesIO(body)
+            answer = self._endpoint.ecs(operation, _parsed(body))
+        except ApiError as exc:
+            return _answer(start_response, exc.status, {"__type": exc.code, "message": exc.message}, {}, _JSON_1_1)
+        if answer is None:
+            return self._others(environ, start_response)
         return _answer(start_response, 200, answer, {}, _JSON_1_1)
 
     # -- the rest ---------------------------------------------------------------------------------------------

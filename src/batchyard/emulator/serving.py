@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING
 from batchyard.batch.jobs import JobState, Resources
 from batchyard.batch.scheduler import Scheduler
 from batchyard.emulator import endpoint as endpoints
-from batchyard.emulator import guard
+from batchyard.emulator import guard, jobs
 from batchyard.emulator.containers import Volume
 from batchyard.emulator.endpoint import Endpoint
 from batchyard.emulator.faults import Faults
 from batchyard.emulator.front import METADATA_PATH, Front
 from batchyard.emulator.tasks import ContainerTasks, Site, inherited
 from batchyard.emulator.timed_logs import TimedLogBook
-from batchyard.emulator.yard import JOB, Yard
+from batchyard.emulator.yard import JOB, Document, Yard
 from batchyard.engines.local.engine import allow_open_files
 from batchyard.engines.local.lock import RunLock
 from batchyard.engines.local.loop import Loop
@@ -193,6 +193,9 @@ class _Reporter:
         self._told = {row.id: JobState(row.state).is_terminal for row in yard.store.jobs()}
         if waiting:
             self._say(f"goes on with {waiting} {'jobs' if waiting > 1 else 'job'} of before")
+        for row in yard.store.jobs():
+            if not JobState(row.state).is_terminal and (document := yard.get(JOB, row.id)) is not None:
+                self._warn(row, document)
 
     def on_tick(self, changed: list[JobRow]) -> None:
         if self._endpoint is not None:
@@ -212,6 +215,7 @@ class _Reporter:
         if row.id not in self._told:
             queue = document["jobQueue"].rpartition("/")[2]
             self._say(f"{row.id}  {name}: submitted to {queue}")
+            self._warn(row, document)
         is_over = JobState(row.state).is_terminal
         self._told[row.id] = is_over
         if is_over:
@@ -219,6 +223,28 @@ class _Reporter:
             how_many = f", {failed:,} failed" if failed and row.size > 1 else ""
             why = f": {row.status_reason}" if row.status_reason and row.state == JobState.FAILED else ""
             self._say(f"{row.id}  {name}: {row.state}{how_many}{why}")
+
+    def _warn(self, row: JobRow, document: Document) -> None:
+        """Of a job that asks for more than there is: it would wait for ever, and nothing else would say so here."""
+        assert self._yard is not None
+        lack = too_large(jobs.core(document).resources, self._yard.machine)
+        if lack:
+            self._say(f"{row.id}  {document['jobName']}: can never be placed here: {lack}")
+
+
+def too_large(asks: Resources, has: Resources) -> str:
+    """What a job asks for that this endpoint has not, and what to do about it; empty where it fits."""
+    amounts = (
+        ("--cpus", asks.vcpus, has.vcpus, "vCPUs"),
+        ("--memory", asks.memory_mib, has.memory_mib, "MiB"),
+        ("--gpus", asks.gpus, has.gpus, "GPUs"),
+    )
+    short = [amount for amount in amounts if amount[1] > amount[2]]
+    if not short:
+        return ""
+    wanted = ", ".join(f"{asked:,} {unit}" for _, asked, _, unit in short)
+    there = ", ".join(f"{there:,} {unit}" for _, _, there, unit in short)
+    return f"asks {wanted}, this endpoint has {there}; start it with more: {', '.join(flag for flag, *_ in short)}"
 
 
 # -- parts ------------------------------------------------------------------------------------------------------

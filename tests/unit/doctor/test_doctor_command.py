@@ -49,8 +49,17 @@ def test_json_is_json() -> None:
 
 
 def test_all_lists_what_is_right() -> None:
-    _, text = run("userdata", "-", "--all", stdin=b"")
+    _, text = run("userdata", "-", "--all", stdin=b"#!/bin/bash\n")
     assert "BY104 the user data is at most 16 KiB" in text
+
+
+@pytest.mark.parametrize("content", ["", " \n\n"])
+def test_user_data_that_is_empty_is_not_called_right(content: str, tmp_path: Path) -> None:
+    file = tmp_path / "boot.sh"
+    file.write_text(content)
+    with pytest.raises(BadInput) as caught:
+        run("userdata", str(file))
+    assert f"{file} is empty" in caught.value.message and caught.value.exit_code == 2
 
 
 def test_a_template_is_examined(tmp_path: Path) -> None:
@@ -118,7 +127,9 @@ def test_a_finding_is_explained_by_its_page(name: str) -> None:
 
 def test_without_a_finding_all_are_listed() -> None:
     _, text = run("explain")
-    assert [line.split()[0] for line in text.splitlines()] == list(BY_ID)
+    header, *lines = text.splitlines()
+    assert header == "finding, severity, what is right when it is not found"
+    assert [line.split()[0] for line in lines] == list(BY_ID)
 
 
 @pytest.mark.parametrize("name", ["BY999", "nothing", "BY0420", "../42"])

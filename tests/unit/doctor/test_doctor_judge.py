@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -17,6 +18,7 @@ from batchyard.doctor.facts import (
     Environment,
     Facts,
     FrontJob,
+    Host,
     Job,
     Missing,
     Profile,
@@ -95,7 +97,14 @@ def test_a_type_that_would_do_is_named() -> None:
     (found,) = [f for f in judge(job(1, memory_mib=16384)).findings if f.id == "BY015"]
     assert found.remedy[1].endswith("--compute-resources instanceTypes=g5.xlarge,g5.2xlarge")
     (found,) = [f for f in judge(job(1, memory_mib=2**22)).findings if f.id == "BY015"]
-    assert "instanceTypes=TYPE " in found.remedy[1]
+    # The list is replaced as a whole: what is there now stays in it.
+    assert "instanceTypes=g5.xlarge,TYPE " in found.remedy[1]
+
+
+@pytest.mark.parametrize(("gib", "shown"), [(2000, "2000GiB"), (2048, "2TiB"), (100, "100GiB")])
+def test_memory_is_shown_as_it_was_asked_for(gib: int, shown: str) -> None:
+    (found,) = [f for f in judge(job(1, memory_mib=gib * 1024)).findings if f.id == "BY015"]
+    assert f"registers the {shown} that" in found.cause and f"({shown})" in found.evidence[0]
 
 
 def test_a_job_that_waits_less_than_a_fleet_needs_is_waiting_and_symptoms_are_not_findings() -> None:
@@ -103,6 +112,68 @@ def test_a_job_that_waits_less_than_a_fleet_needs_is_waiting_and_symptoms_are_no
     assert ids(report) == []
     assert report.waiting == "RUNNABLE for 2m; a fleet may take 15m to start"
     assert report.exit_code == 0
+
+
+def test_a_job_that_waits_says_what_aws_says() -> None:
+    reason = "Host EC2 (instance i-1) terminated."
+    early = judge(job(2, status_reason=reason))
+    assert early.waiting == f"RUNNABLE for 2m; AWS says: {reason}; a fleet may take 15m to start"
+    assert early.says == "" and early.findings == ()
+    # Later it stands beside what is found, which does not have it.
+    late = judge(job(40, status_reason=reason))
+    assert late.findings and late.says == reason
+    assert show.lines(late)[1] == f"  AWS says: {reason}" and show.as_json(late)["says"] == reason
+    # Of a job that has ended, the findings tell.
+    assert judge(job(40, status="FAILED", status_reason=reason)).says == ""
+
+
+TOO_LARGE = "MISCONFIGURATION:JOB_RESOURCE_REQUIREMENT - higher than can be met"
+
+
+@pytest.mark.parametrize(
+    ("asks", "kind"),
+    [
+        ({"gpus": 0, "memory_mib": 512_000}, "BY015"),
+        ({"gpus": 0, "vcpus": 64}, "BY014"),
+        ({"gpus": 2}, "BY016"),
+    ],
+)
+def test_what_aws_says_of_a_job_for_ones_own_instances_is_found_at_once(asks: dict[str, int], kind: str) -> None:
+    host = Host("i-1", vcpus=2, memory_mib=24_103, gpus=1)
+    own = Environment("own", is_managed=False, hosts=(host,))
+    report = judge(replace(job(1, status_reason=TOO_LARGE, **asks), environments=(own,)))
+    assert ids(report) == [kind]
+    assert report.findings[0].evidence[0] == TOO_LARGE
+    assert report.findings[0].evidence[2] == "the hosts that are there have at most 2 vCPUs, 24,103 MiB, 1 GPUs"
+    # Whatever is attached may fit, as long as AWS does not say otherwise.
+    assert ids(judge(replace(job(1, **asks), environments=(own,)))) == []
+
+
+@pytest.mark.parametrize(
+    "reason",
+    [
+        TOO_LARGE,
+        "MISCONFIGURATION:COMPUTE_ENVIRONMENT_MAX_RESOURCE - x",
+        "MISCONFIGURATION:EC2_INSTANCE_CONFIGURATION_UNSUPPORTED - x",
+        "MISCONFIGURATION:SERVICE_ROLE_PERMISSIONS - x",
+        "CAPACITY:INSUFFICIENT_INSTANCE_CAPACITY - x",
+    ],
+)
+@pytest.mark.parametrize(
+    "environments",
+    [
+        Missing("access denied", "batch:DescribeComputeEnvironments"),
+        (replace(ENVIRONMENT, instance_types=("z9x.large",)),),
+        (Environment("serverless", kind="FARGATE", max_vcpus=8),),
+        (Environment("own", is_managed=False, hosts=Missing("access denied", "ecs:ListContainerInstances")),),
+        (replace(ENVIRONMENT, failures=Missing("no group")),),
+    ],
+)
+def test_what_aws_says_of_a_blocked_job_is_never_kept_back(reason: str, environments: Any) -> None:
+    report = judge(replace(job(1, status_reason=reason), environments=environments))
+    said = [finding for finding in report.findings if any(reason in line for line in finding.evidence)]
+    assert len(said) == 1 and said[0] is report.findings[0]
+    assert {kind.id for kind in report.right}.isdisjoint(ids(report)) and report.says == ""
 
 
 def test_the_same_job_later_is_stuck() -> None:

@@ -440,6 +440,15 @@ def test_a_queue_that_does_not_exist() -> None:
     assert (report.exit_code, report.blind) == (2, "AWS Batch has no job queue x here")
 
 
+def test_what_is_no_id_of_a_job_is_told_what_is() -> None:
+    none = StandIn({"describe_jobs": {"jobs": []}})
+    report = judge(Gatherer(none, lambda: NOW).job("last"))  # type: ignore[arg-type]
+    assert report.exit_code == 2 and "it takes the id of a job" in report.blind and "status last" in report.blind
+    for job_id in (UUID, f"{UUID}:17"):
+        report = judge(Gatherer(none, lambda: NOW).job(job_id))  # type: ignore[arg-type]
+        assert "more than a week ago" in report.blind and "status last" not in report.blind
+
+
 # -- the number of calls -----------------------------------------------------------------------------------------
 
 

@@ -28,6 +28,7 @@ from batchyard.units import show_memory
 
 _TOO_LARGE = "MISCONFIGURATION:JOB_RESOURCE_REQUIREMENT"
 _MAX_VCPUS = "MISCONFIGURATION:COMPUTE_ENVIRONMENT_MAX_RESOURCE"
+_MORE_THAN_ANY = "AWS says that the job asks for more than any instance has"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +67,13 @@ def fitting(job: Job, these: list[Candidate]) -> list[Candidate]:
 
 def fits(facts: Facts, setting: Setting) -> Found:
     job = waiting_job(facts)
-    if job is None or job.platform == "FARGATE" or not hosted(facts):
+    if job is None or job.platform == "FARGATE":
         return None
-    if any(not e.is_managed for e in environments(facts)):
-        return None  # whatever the user attached may fit
+    own = [e for e in environments(facts) if not e.is_managed]
+    if own:
+        return _on_own_hosts(job, own)
+    if not hosted(facts):
+        return None
     these = candidates(facts)
     if not these:
         return None  # none of its types exists, which is a finding of its own
@@ -128,13 +132,13 @@ def _short(kind: Kind, job: Job, asked: str, most: str, left: list[Candidate]) -
 
 
 def _no_memory(job: Job, most: Candidate, left: list[Candidate]) -> Finding:
-    asked = f"{job.memory_mib:,} MiB ({show_memory(job.memory_mib)})"
+    asked = f"{job.memory_mib:,} MiB ({_as_asked(job.memory_mib)})"
     is_sure = bool(most.registered_mib) or job.memory_mib > most.type.memory_mib - RESERVED_MIB
     is_nominal = job.memory_mib <= most.type.memory_mib
     why = "; a host never registers all the memory it is sold with" if is_nominal else ""
     return Finding(
         KINDS[15],
-        f"no instance type of the queue registers the {show_memory(job.memory_mib)} that the job asks for{why}",
+        f"no instance type of the queue registers the {_as_asked(job.memory_mib)} that the job asks for{why}",
         (f"asks {asked}; {most.memory_text}", f"its nominal size is {most.type.memory_mib:,} MiB"),
         (
             f"ask for at most {int(most.type.memory_mib * 0.9):,} MiB (90 %) to fit {most.type.name}",
@@ -151,9 +155,19 @@ def _with_larger(job: Job, environment: Environment) -> str:
     these = [t for t in catalogue.TYPES.values() if catalogue.family_of(t.name) in families and ".metal" not in t.name]
     would_do = [c.type for c in fitting(job, [Candidate(environment, t) for t in these])]
     if not would_do:
-        return update_resources(environment, "instanceTypes=TYPE   # one that is large enough")
-    larger = min(would_do, key=lambda t: (t.vcpus, t.memory_mib)).name
-    return update_resources(environment, f"instanceTypes={','.join((*environment.instance_types, larger))}")
+        return _with_type(environment, "TYPE") + "   # TYPE: one that is large enough"
+    return _with_type(environment, min(would_do, key=lambda t: (t.vcpus, t.memory_mib)).name)
+
+
+def _with_type(environment: Environment, name: str) -> str:
+    """The list is replaced as a whole, so that the types of now have to be in it."""
+    return update_resources(environment, f"instanceTypes={','.join((*environment.instance_types, name))}")
+
+
+def _as_asked(memory_mib: int) -> str:
+    """Whole GiB as they are: 2000GiB are not 2TiB."""
+    is_whole = memory_mib % 1024 == 0 and memory_mib % 1024**2
+    return f"{memory_mib // 1024}GiB" if is_whole else show_memory(memory_mib)
 
 
 def _no_room(smallest: Candidate) -> Finding:
@@ -172,12 +186,41 @@ def _what_aws_says(job: Job) -> list[Finding]:
     if job.status_reason.startswith(_MAX_VCPUS):
         kind, cause = KINDS[12], "AWS says that maxvCpus is too small for the job"
     elif job.status_reason.startswith(_TOO_LARGE):
-        kind, cause = KINDS[16 if job.gpus else 15], "AWS says that the job asks for more than any instance has"
+        kind, cause = KINDS[16 if job.gpus else 15], _MORE_THAN_ANY
     else:
         return []
-    asked = f"asks {job.vcpus:g} vCPUs, {job.memory_mib:,} MiB, {job.gpus} GPUs"
     remedy = ("raise maxvCpus, or name instance types that are larger, or ask for less",)
-    return [Finding(kind, cause, (job.status_reason, asked), remedy, _place(job), likelihood=99)]
+    return [Finding(kind, cause, (job.status_reason, _asks(job)), remedy, _place(job), likelihood=99)]
+
+
+def _on_own_hosts(job: Job, own: list[Environment]) -> Found:
+    """Whatever the user attached may fit, unless AWS says that it does not."""
+    if not job.status_reason.startswith((_TOO_LARGE, _MAX_VCPUS)):
+        return None
+    hosts = [h for e in own if isinstance(e.hosts, tuple) for h in e.hosts]
+    vcpus, memory_mib, gpus = (
+        max(amounts, default=0)
+        for amounts in ([h.vcpus for h in hosts], [h.memory_mib for h in hosts], [h.gpus for h in hosts])
+    )
+    number = 16 if job.gpus > gpus else 14 if job.vcpus > vcpus and job.memory_mib <= memory_mib else 15
+    has = f"the hosts that are there have at most {vcpus} vCPUs, {memory_mib:,} MiB, {gpus} GPUs"
+    return [
+        Finding(
+            KINDS[number],
+            _MORE_THAN_ANY,
+            (job.status_reason, _asks(job), *([has] if hosts else [])),
+            (
+                f"let a larger instance join the cluster of {own[0].name}, or ask for less",
+                "or, where that is `batchyard emulate`: start it with more --cpus, --memory or --gpus",
+            ),
+            _place(job),
+            likelihood=100,
+        )
+    ]
+
+
+def _asks(job: Job) -> str:
+    return f"asks {job.vcpus:g} vCPUs, {job.memory_mib:,} MiB, {job.gpus} GPUs"
 
 
 def _said(found: Finding, reason: str) -> Finding:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from batchyard.doctor.checks.common import Found, Setting, job_of, named, waiting_job
 from batchyard.doctor.facts import Facts, Job, known
 from batchyard.doctor.finding import Finding
@@ -101,19 +103,31 @@ def blocked(facts: Facts, setting: Setting) -> Found:
     these = facts.environments if isinstance(facts.environments, tuple) else ()
     if job.status_reason.startswith(_INVALID) and any(e.status == "INVALID" or e.state == "DISABLED" for e in these):
         return []  # what is wrong with the environment is a finding of its own
+    return [_blocked(facts, job)]
+
+
+def unsaid(facts: Facts, findings: Iterable[Finding]) -> Finding | None:
+    """The same of a reason that another check has words for, and could not look, or does not apply here."""
+    job = facts.job
+    if not isinstance(job, Job) or job.status != "RUNNABLE" or not job.status_reason.startswith(_EXPLAINED):
+        return None
+    is_said = any(job.status_reason in line for finding in findings for line in finding.evidence)
+    return None if is_said else _blocked(facts, job)
+
+
+def _blocked(facts: Facts, job: Job) -> Finding:
+    these = facts.environments if isinstance(facts.environments, tuple) else ()
     is_invalid = job.status_reason.startswith(_INVALID)
     cause = "AWS calls the job blocked: a compute environment of its queue is invalid" if is_invalid else _AWS_SAYS
     names = " ".join(e.name for e in these) or "NAME"
     query = "--query 'computeEnvironments[].[computeEnvironmentName,status,statusReason]'"
-    return [
-        Finding(
-            KINDS[59],
-            cause,
-            (job.status_reason,),
-            (f"aws batch describe-compute-environments --compute-environments {names} {query}",),
-            f"job {job.job_id}",
-        )
-    ]
+    return Finding(
+        KINDS[59],
+        cause,
+        (job.status_reason,),
+        (f"aws batch describe-compute-environments --compute-environments {names} {query}",),
+        f"job {job.job_id}",
+    )
 
 
 def starting(facts: Facts, setting: Setting) -> Found:

@@ -39,6 +39,12 @@ class BatchCalls:
     def queue(self, name: str) -> Any | None:
         return self._batch.queues([name]).get(name)
 
+    def queue_names(self) -> list[str]:
+        """The first hundred of the account."""
+        with told("ask which job queues there are"):
+            found = self._door.client("batch").describe_job_queues(maxResults=100)["jobQueues"]
+        return [str(queue["jobQueueName"]) for queue in found]
+
     def environments(self, names: Sequence[str]) -> list[Any]:
         with told("ask about the compute environments"):
             answer = self._door.client("batch").describe_compute_environments(computeEnvironments=list(names))

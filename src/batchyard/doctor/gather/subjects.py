@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
+from difflib import get_close_matches
 from functools import partial
 from typing import Any
 
@@ -32,6 +34,9 @@ MOST_CALLS = 25
 #: for a queue or an environment, about which more is worth knowing before anything is stuck
 MOST_CALLS_OF_A_PLACE = 50
 _MOST_CONSUMABLES = 2
+_JOB_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}(:[0-9]+)?")
+_GONE = "it may be of another region or account, or have ended more than a week ago"
+_NO_ID = "it takes the id of a job, not of a run; `batchyard status last` shows those that wait"
 _NO_ENVIRONMENT = "AWS Batch has no compute environment"
 
 
@@ -103,7 +108,7 @@ class Gatherer:
         found = self.asker.ask("batch:DescribeJobs", lambda: self._batch.jobs([job_id]))
         if isinstance(found, Missing):
             return found
-        gone = "it may be of another region or account, or have ended more than a week ago"
+        gone = _GONE if _JOB_ID.fullmatch(job_id) else _NO_ID
         return found.get(job_id) or Missing(f"AWS Batch does not know the job {job_id}: {gone}")
 
     def _jobs(self, ids: Sequence[str]) -> dict[str, Any]:
@@ -139,7 +144,13 @@ class Gatherer:
 
     def _queue_document(self, name: str) -> Any | Missing:
         found = self.asker.find("batch:DescribeJobQueues", lambda: self._batch.queue(name), ())
-        return Missing(f"AWS Batch has no job queue {name} here") if found is None else found
+        return Missing(f"AWS Batch has no job queue {name} here{self._near(name)}") if found is None else found
+
+    def _near(self, name: str) -> str:
+        """The queue that was perhaps meant."""
+        names = self.asker.ask("batch:DescribeJobQueues", self._batch.queue_names)
+        near = [] if isinstance(names, Missing) else get_close_matches(bare(name), names, 1)
+        return f"; did you mean {near[0]}?" if near else ""
 
     def _environments(
         self, names: Sequence[str]
