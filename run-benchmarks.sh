@@ -10,7 +10,8 @@ usage: ./run-benchmarks.sh [STACK] [--out DIR] [--jobs CPU_JOB,GPU_JOB] [-- OPTI
   STACK      the stack of gpu-batch-benchmark.yaml; default gpu-benchmark
   --out DIR  where the results go; default benchmark
   --jobs ... go on with two jobs that were submitted before: wait for them, fetch, compare
-  OPTIONS    of `batchyard bench run`: --quick, --only NAME, --sizes N,N, --all-candidates, --seed N, --threads N, --memory AMOUNT
+  OPTIONS    of `batchyard bench run`: --quick, --only NAME, --sizes N,N, --all-candidates, --seed N, --threads N, --memory AMOUNT,
+             --plain-malloc
 
 examples:
   ./run-benchmarks.sh -- --quick
@@ -69,13 +70,30 @@ read_arguments() {
         shift
     done
     [[ -z $jobs || $jobs =~ ^[^,]+,[^,]+$ ]] || fail 2 "--jobs wants two ids with a comma between, not $jobs"
-    local option
-    for option in "${options[@]}"; do
-        case $option in
-            --device* | --out* | --instance-type* | --stand-in*) fail 2 "$option is the jobs' own business" ;;
-            --workload* | --images*) fail 2 "$option: files of your own are sent by \`batchyard bench submit\`" ;;
-            *[[:space:]]* | '') fail 2 "an option may have no spaces in it: '$option'" ;;
+    check_options "${options[@]}"
+}
+
+# Before anything is sent: a job would start an instance only to say it.
+check_options() {
+    local word
+    for word in "$@"; do
+        [[ -n $word && $word != *[[:space:]]* ]] || fail 2 "an option may have no spaces in it: '$word'"
+    done
+    while (($#)); do
+        case $1 in
+            --device* | --out* | --instance-type* | --stand-in*) fail 2 "$1 is the jobs' own business" ;;
+            --workload* | --images*) fail 2 "$1: files of your own are sent by \`batchyard bench submit\`" ;;
+            --quick | --all-candidates | --plain-malloc | --only=* | --sizes=* | --seed=* | --threads=* | --memory=*) ;;
+            --only | --sizes | --seed | --threads | --memory)
+                [[ -n ${2:-} && $2 != --* ]] || fail 2 "$1 needs a value"
+                shift
+                ;;
+            *)
+                fail 2 "the benchmark has no option $1; it has --quick, --only, --sizes, --all-candidates, --seed," \
+                    "--threads, --memory and --plain-malloc"
+                ;;
         esac
+        shift
     done
 }
 
@@ -90,7 +108,8 @@ read_stack() {
         --query 'Stacks[0].Outputs[].[OutputKey,OutputValue]' 2>&1); then
         if [[ $listed == *"does not exist"* ]]; then
             fail 2 "there is no stack $stack here; make it with: sam deploy --template-file gpu-batch-benchmark.yaml" \
-                "--stack-name $stack --capabilities CAPABILITY_IAM"
+                "--stack-name $stack --capabilities CAPABILITY_IAM; or with: batchyard deploy gpu-batch-benchmark" \
+                "--env NAME, and the stack is then NAME-gpu-batch-benchmark"
         fi
         fail 3 "the stack $stack cannot be asked about: ${listed##*$'\n'}"
     fi
@@ -125,13 +144,10 @@ send_code() {
         say "the code is in the images: ${output[CodeLocation]}"
         return
     fi
-    local folder
-    folder=$(mktemp -d)
-    write_run_sh "$folder/run.sh"
-    tar -C "$here/src" --exclude=__pycache__ -czf "$folder/benchmark.tar.gz" batchyard -C "$folder" run.sh
-    aws s3 cp --only-show-errors "$folder/benchmark.tar.gz" "${output[CodeLocation]}" ||
+    write_run_sh "$scratch/run.sh"
+    tar -C "$here/src" --exclude=__pycache__ -czf "$scratch/benchmark.tar.gz" batchyard -C "$scratch" run.sh
+    aws s3 cp --only-show-errors "$scratch/benchmark.tar.gz" "${output[CodeLocation]}" ||
         fail 3 "the code could not be put to ${output[CodeLocation]}"
-    rm -r "$folder"
 }
 
 # ---- the jobs
@@ -203,8 +219,10 @@ declare -A state
 wait_for_both() {
     local listed job now why said=
     while :; do
+        # What aws says is shown only if it failed: interrupted, it would say a lot before we can say our sentence.
         listed=$(aws batch describe-jobs --jobs "$cpu_job" "$gpu_job" --output text \
-            --query 'jobs[].[jobId,status,statusReason]') || fail 3 "the jobs cannot be asked about; go on with: $(again)"
+            --query 'jobs[].[jobId,status,statusReason]' 2>"$scratch/said") ||
+            fail 3 "the jobs cannot be asked about: $(tail -n 1 "$scratch/said"); go on with: $(again)"
         while IFS=$'\t' read -r job now why; do
             [[ -n $job ]] || continue
             if [[ $now != "${state[$job]:-}" ]]; then
@@ -277,9 +295,12 @@ compare() {
 }
 
 read_arguments "$@"
+trap interrupted INT TERM
 read_stack
 mkdir -p "$out" || fail 3 "the folder $out cannot be made"
-trap interrupted INT TERM
+scratch=$(mktemp -d)
+readonly scratch
+trap 'rm -r "$scratch"' EXIT
 if [[ -n $jobs ]]; then
     cpu_job=${jobs%,*} gpu_job=${jobs#*,}
 else

@@ -39,9 +39,12 @@ class Pipeline:
 
     @classmethod
     def load(cls, path: str | Path, params: Mapping[str, object] | None = None) -> Pipeline:
-        """Reads a pipeline file, or a plain list of commands. Raises PipelineMistakes, with all mistakes at once."""
+        """Reads a pipeline file, or a plain list of commands, which has no params. Raises PipelineMistakes, with all
+        mistakes at once."""
         path = Path(path)
         if reading.is_command_list(path):
+            if params:
+                raise BadInput(f"params go with a pipeline; {path} is a list of commands", hint="a list has no params")
             return cls(reading.load_list(path))
         return cls(reading.load(path, {name: str(value) for name, value in (params or {}).items()}))
 
@@ -166,10 +169,11 @@ class Run:
             yield now, patience.after(now.steps)
 
     def logs(self, step: str | None = None, index: int | None = None, *, failed: bool = False) -> Iterator[LogChunk]:
-        """What the children have written so far."""
-        steps = [job.step for job in self._record.plan.jobs]
-        if step is not None and step not in steps:
-            raise BadInput(f"the run has no step {step!r}", hint=f"its steps are: {', '.join(steps)}")
+        """What the children have written so far: all of them, a step's, or one child's."""
+        _require_child(self._record.plan, step, index)
+        return self._chunks(step, index, failed)
+
+    def _chunks(self, step: str | None, index: int | None, failed: bool) -> Iterator[LogChunk]:
         engine = self._record.open_engine()
         try:
             yield from engine.logs(step, index, failed_only=failed)
@@ -219,3 +223,20 @@ class Run:
         from batchyard import cloud
 
         return cloud.fetch(self._record, Path(folder).absolute())
+
+
+def _require_child(plan: Plan, step: str | None, index: int | None) -> None:
+    """Raises BadInput unless the run has such a step, and the step such a child."""
+    steps = [job.step for job in plan.jobs]
+    if step is None and index is not None:
+        raise BadInput(f"of which step is child {index!r} meant?", hint=f"its steps are: {', '.join(steps)}")
+    if step is None:
+        return
+    if step not in steps:
+        raise BadInput(f"the run has no step {step!r}", hint=f"its steps are: {', '.join(steps)}")
+    job = plan.job(step)
+    known = range(job.size) if job.indices is None else job.indices
+    if index is not None and index not in known:
+        raise BadInput(
+            f"step {step!r} has no child {index!r} in this run", hint=f"its children are {known[0]} to {known[-1]}"
+        )

@@ -6,11 +6,12 @@ import os
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from batchyard import plan as planning
-from batchyard import runs
+from batchyard import runs, units
 from batchyard.batch.jobs import Resources
 from batchyard.engines.base import RunState
 from batchyard.engines.local import machine
@@ -23,11 +24,12 @@ from batchyard.plan import Plan
 from batchyard.runs import Record
 
 _DETACH_TIMEOUT_S = 30.0
+RUNNERS = ("process", "docker")
 
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """What the user lets a run have; None: all that the machine has."""
+    """What the user lets a run have; None: all that the machine has. Raises BadInput for what nobody can have."""
 
     cpus: int | None = None
     memory_mib: int | None = None
@@ -35,6 +37,30 @@ class Offer:
     use_gpus: bool = True
     runner: str = "process"
     workspace: str | None = None
+
+    def __post_init__(self) -> None:
+        _require_count("cpus", self.cpus, 1)
+        _require_count("gpus", self.gpus, 0)
+        _require_memory(self.memory_mib)
+        if self.runner not in RUNNERS:
+            raise BadInput(f"Offer: there is no runner {self.runner!r}", hint='the runners are "process" and "docker"')
+
+
+def _require_count(name: str, value: object, least: int) -> None:
+    if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < least):
+        raise BadInput(f"Offer: {name} is {value!r}", hint=f"write a whole number, at least {least}, or leave it out")
+
+
+def _require_memory(value: object) -> None:
+    """The limits are those of ``--memory``; an amount as it is written there is told as a number."""
+    least, most = units.MIN_MEMORY_MIB, units.MAX_MEMORY_MIB
+    if value is None or (isinstance(value, int) and not isinstance(value, bool) and least <= value <= most):
+        return
+    hint = f"write a whole number of MiB, {least} to {most:,}, or leave it out"
+    if isinstance(value, str):
+        with suppress(units.NotAnAmount):
+            hint = f"write it in MiB: memory_mib={units.memory_mib(value)}"
+    raise BadInput(f"Offer: memory_mib is {value!r}", hint=hint)
 
 
 def fit(plan: Plan, pipeline: Pipeline, offer: Offer) -> tuple[Plan, Setting, list[str]]:

@@ -27,13 +27,24 @@ def parse(text: str, where: str) -> list[Request]:
     try:
         document = json.loads(text)
     except ValueError as exc:
+        if where.lower().endswith((".yaml", ".yml")):
+            raise _is_a_pipeline(where) from None
         raise BadInput(f"{where} is no JSON: {exc}") from None
+    if isinstance(document, dict) and "steps" in document:
+        raise _is_a_pipeline(where)
     entries = document.get("jobs") if isinstance(document, dict) and "jobs" in document else document
     if isinstance(entries, dict):
         entries = [entries]
     if not isinstance(entries, list) or not entries or not all(isinstance(entry, dict) for entry in entries):
         raise BadInput(f'{where}: expected a SubmitJob request, or {{"jobs": [...]}} with some')
     return entries
+
+
+def _is_a_pipeline(where: str) -> BadInput:
+    return BadInput(
+        f"{where} looks like a pipeline, and `submit` takes SubmitJob requests in JSON",
+        hint=f"`batchyard run {where} --engine aws --env NAME` runs a pipeline",
+    )
 
 
 def ordered(requests: Sequence[Request], where: str) -> list[Request]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import statistics
 import subprocess
 import time
 from pathlib import Path
@@ -30,6 +31,8 @@ def test_a_run_leaves_a_table_json_and_csv(measured: Path) -> None:
     assert one["outcome"] == "ok" and len(one["warm_s"]) >= 3 and one["candidate"] and one["cold_s"] > 0
     assert value["machine"]["libraries"]["NumPy"] and value["ended"] and value["peak"]["gbytes_s"] > 0
     assert value["peak"]["gflops"] > 0
+    rate = one["traffic_bytes"] / statistics.median(one["warm_s"]) / 1e9
+    assert rate <= value["peak"]["gbytes_s"] * 1.0001
     assert (measured / "out" / "cpu-benchmark.csv").read_text().count("\n") == 2
 
 
@@ -173,6 +176,8 @@ def test_nothing_to_read(tmp_path: Path, args: tuple[str, ...], code: int, said:
 
 def test_where_the_page_goes(measured: Path, tmp_path: Path) -> None:
     folder = str(measured / "out")
+    said = batchyard(tmp_path, "bench", "report", f"{folder}/cpu-benchmark.json", code=2).stderr
+    assert "cpu-benchmark.json: this is a file" in said and f"name the folder that it is in: {folder}\n" in said
     assert batchyard(tmp_path, "bench", "report", folder, "--out", "p.html").stdout == "p.html\n"
     assert batchyard(tmp_path, "bench", "report", folder, "--out", "-").stdout.startswith("<!doctype html>")
     done = batchyard(tmp_path, "bench", "report", folder, "--out", "no/such.html", code=3)
@@ -184,7 +189,7 @@ def test_without_numpy_it_says_what_to_install(tmp_path: Path) -> None:
     (tmp_path / "numpy.py").write_text("raise ImportError('No module named numpy')\n")
     environ: dict[str, Any] = {**os.environ, "PYTHONPATH": str(tmp_path)}
     done = batchyard(tmp_path, *QUICK, env=environ, code=3)
-    assert "needs NumPy" in done.stderr and "pip install 'batchyard[bench]'" in done.stderr
+    assert "needs NumPy" in done.stderr and "pip install '.[bench]'" in done.stderr
 
 
 def test_comparing_and_reporting_need_no_numpy(measured: Path, tmp_path: Path) -> None:

@@ -26,3 +26,9 @@ def test_every_workload_is_on_the_page(tmp_path: Path) -> None:
     names = said.rpartition("there are ")[2].strip().split(", ")
     assert len(names) >= 10
     assert not [name for name in names if f"`{name}`" not in text]
+
+
+def test_it_is_installed_from_a_clone() -> None:
+    """The package is on no index."""
+    text = PAGE.read_text(encoding="utf-8")
+    assert "pip install '.[bench]'" in text and "batchyard[" not in text

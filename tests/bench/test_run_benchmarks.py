@@ -10,9 +10,12 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
 from cloud_lab import PATH, until
 from emulator_endpoint import AWS, Endpoint
+
+from batchyard.cli import benching
 
 pytestmark = pytest.mark.slow
 
@@ -106,10 +109,31 @@ def test_a_job_that_fails_is_told_with_its_reason_and_the_end_of_its_log(endpoin
         (("--", "--workload", "mine.py"), 2, "files of your own are sent by `batchyard bench submit`"),
         (("--", "--device", "cpu"), 2, "--device is the jobs' own business"),
         (("--", "--only", "a b"), 2, "an option may have no spaces"),
+        (("--", "--quik"), 2, "the benchmark has no option --quik; it has --quick, --only"),
+        (("--", "--quick", "triad"), 2, "the benchmark has no option triad"),
+        (("--", "--only"), 2, "--only needs a value"),
+        (("--", "--only", "--quick"), 2, "--only needs a value"),
+        (
+            ("no-such-stack",),
+            2,
+            "batchyard deploy gpu-batch-benchmark --env NAME, and the stack is then NAME-gpu-batch",
+        ),
     ],
 )
 def test_bad_input_is_told(endpoint: Endpoint, tmp_path: Path, words: tuple[str, ...], code: int, said: str) -> None:
     assert said in script(endpoint, tmp_path, *words, code=code).stderr
+
+
+def test_the_options_that_it_takes_are_those_of_bench_run(tmp_path: Path) -> None:
+    """All but those which the jobs set themselves; with `no aws` there is nothing behind the check."""
+    ours = {"--out", "--workload", "--images"}
+    known = {
+        name for option in benching.measuring_options(click.command()(lambda: None)).params for name in option.opts
+    }
+    said = subprocess.run([SCRIPT, "--", "--no-such"], cwd=tmp_path, capture_output=True, text=True).stderr
+    assert set(re.findall(r"--[a-z][a-z-]*", said)) == (known - ours) | {"--no-such"}
+    usage = subprocess.run([SCRIPT, "--help"], cwd=tmp_path, capture_output=True, text=True).stdout
+    assert known - ours <= set(re.findall(r"--[a-z][a-z-]*", usage))
 
 
 def test_surroundings_that_lack_something_are_told(endpoint: Endpoint, tmp_path: Path) -> None:
@@ -207,6 +231,36 @@ def test_an_interrupt_while_a_job_is_submitted_loses_none(endpoint: Endpoint, tm
         assert found and set(found.groups()) == set(new), said
         for job_id in new:
             endpoint.batch.terminate_job(jobId=job_id, reason="the test is over")
+
+
+def test_an_interrupt_between_two_looks_says_how_to_go_on_and_nothing_else(endpoint: Endpoint, tmp_path: Path) -> None:
+    """An `aws` that complains when it is interrupted, as one does that is still being loaded."""
+    asked, log, tools = tmp_path / "asked", tmp_path / "log", tmp_path / "bin"
+    tools.mkdir()
+    slow = f"trap 'echo Traceback of aws >&2; exit 130' INT; touch {asked}; sleep 30 & wait"
+    (tools / "aws").write_text(f'#!/bin/bash\ncase " $* " in *" describe-jobs "*) {slow} ;; esac\nexec {AWS} "$@"\n')
+    (tools / "aws").chmod(0o755)
+    process = started(endpoint, tmp_path, log, "--jobs", "one,two", path=f"{tools}{os.pathsep}{PATH}")
+    try:
+        until(lambda: asked.exists() or process.poll() is not None)
+        os.killpg(process.pid, signal.SIGINT)
+        assert process.wait(60) == 130, log.read_text()
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.wait()
+    again = "./run-benchmarks.sh gpu-benchmark --jobs one,two"
+    assert log.read_text() == f"the jobs go on without us; to wait for them, fetch and compare: {again}\n"
+
+
+def test_why_the_jobs_cannot_be_asked_about_is_told(endpoint: Endpoint, tmp_path: Path) -> None:
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    refuses = "echo some words >&2; echo no permission >&2; exit 254"
+    (tools / "aws").write_text(f'#!/bin/sh\ncase " $* " in *" describe-jobs "*) {refuses} ;; esac\nexec {AWS} "$@"\n')
+    (tools / "aws").chmod(0o755)
+    done = script(endpoint, tmp_path, "--jobs", "one,two", code=3, PATH=f"{tools}{os.pathsep}{PATH}")
+    assert "the jobs cannot be asked about: no permission; go on with: ./run-benchmarks.sh" in done.stderr
 
 
 def jobs_of(endpoint: Endpoint) -> list[dict[str, str]]:

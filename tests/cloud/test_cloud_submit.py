@@ -99,7 +99,7 @@ def test_all_that_is_wrong_is_said_at_once_and_nothing_is_submitted(lab: Lab) ->
 )
 def test_what_cannot_be_read_is_said(lab: Lab, text: str, words: str) -> None:
     assert words in lab("submit", "-", stdin=text, code=2).stderr
-    assert "cannot be read" in lab("submit", "nothing.json", code=2).stderr
+    assert "nothing.json: there is no such file" in lab("submit", "nothing.json", code=2).stderr
 
 
 def test_a_definition_that_cannot_be_used_is_said_before_anything_is_submitted(lab: Lab) -> None:

@@ -74,6 +74,19 @@ def _nothing_is_left(site: Site, outputs: dict[str, str]) -> None:
     assert not [name for name in names if name.startswith(f"{site.env}_")], "those that runs registered go too"
 
 
+def test_an_environment_of_the_file_is_told_apart_from_one_that_is_deployed(site: Site) -> None:
+    assert "environments.yaml" not in site.about("destroy", "--yes").stderr
+    (site.folder / ".batchyard").mkdir()
+    file = site.folder / ".batchyard/environments.yaml"
+    file.write_text(
+        f"environments:\n  {site.env}:\n    region: us-east-1\n    bucket: lab-runs\n    queues: {{cpu: lab-cpu}}\n"
+    )
+    done = site.about("destroy", "--yes")
+    assert f"{site.env} is an environment of {file}: what it names was not deployed here, and stays" in done.stderr
+    file.write_text("environments: 3\n")
+    assert "nothing to do" in site.about("destroy", "--yes").stdout
+
+
 def test_every_version_in_a_bucket_goes(site: Site) -> None:
     site.about("deploy", "storage", "--yes")
     bucket = site.outputs()["Bucket"]

@@ -60,6 +60,17 @@ def test_a_missing_file(yard: Yard, name: str) -> None:
     assert name in yard("run", name, code=2).stderr
 
 
+def test_a_file_of_jobs_that_is_none(yard: Yard) -> None:
+    """Said before AWS is asked for anything: no credentials are here."""
+    yard.write("jobs.json", "{}")
+    yard.write("squares.yaml", STEP)
+    said = yard("submit", "job.json", code=2).stderr
+    assert "job.json: there is no such file" in said and 'did you mean "jobs.json"?' in said and "Errno" not in said
+    assert "this is a folder" in yard("submit", ".", code=2).stderr
+    said = yard("submit", "squares.yaml", code=2).stderr
+    assert "squares.yaml looks like a pipeline" in said and "batchyard run squares.yaml --engine aws" in said
+
+
 def test_billion_laughs(yard: Yard) -> None:
     lines = ["l0: &l0 [x, x, x, x, x, x, x, x, x]"]
     lines += [f"l{n}: &l{n} [{', '.join([f'*l{n - 1}'] * 9)}]" for n in range(1, 12)]

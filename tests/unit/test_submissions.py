@@ -35,6 +35,17 @@ def test_what_is_no_file_of_jobs_is_said(text: str) -> None:
         submissions.parse(text, "jobs.json")
 
 
+@pytest.mark.parametrize(
+    ("text", "where"), [("name: squares\nsteps: []\n", "squares.yaml"), ('{"name": "x", "steps": []}', "squares.json")]
+)
+def test_a_pipeline_is_told_where_it_belongs(text: str, where: str) -> None:
+    with pytest.raises(BadInput, match=f"{where} looks like a pipeline") as caught:
+        submissions.parse(text, where)
+    assert f"`batchyard run {where} --engine aws" in caught.value.hint
+    # What is in a file counts, not its name.
+    assert submissions.parse(json.dumps(job("a")), "job.yaml") == [job("a")]
+
+
 def test_each_comes_after_what_it_names() -> None:
     requests = [job("c", "${a}", "${b}"), job("b", "${a}"), job("a")]
     assert [one["jobName"] for one in submissions.ordered(requests, "f")] == ["a", "b", "c"]

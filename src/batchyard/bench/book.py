@@ -80,6 +80,8 @@ def read(path: Path) -> Results:
 
 def read_folder(folder: Path) -> list[tuple[Path, Results]]:
     """Every result in it; other JSON files are passed over."""
+    if folder.is_file():
+        raise BadInput(f"{folder}: this is a file", hint=f"name the folder that it is in: {folder.parent}")
     try:
         paths = sorted(folder.glob("*.json")) if folder.is_dir() else []
     except OSError as exc:

@@ -8,13 +8,15 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from batchyard.bench.prices import Prices
-from batchyard.bench.results import STOOD_IN, Measurement, Outcome, Results
+from batchyard.bench.results import STOOD_IN, Measurement, Outcome, Results, spread_of
 from batchyard.bench.workload import GPU
 from batchyard.errors import BadInput
 
 _PER = 1000
 #: a difference that two runs on the same machine may have is none
 _EVEN = 1.05
+#: what is said where the times of one side differ among themselves by more than the two sides do
+UNCLEAR = "unclear (spread)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,19 @@ class Row:
             return None
         return self.first.median_s / self.second.median_s
 
+    @property
+    def spread(self) -> float:
+        """Of the times that are compared, the wider one's, as a part of its median."""
+        return max(spread_of(one.with_copies_s or one.warm_s) or 0.0 for one in (self.first, self.second))
+
+    @property
+    def winner(self) -> int:
+        """1: the second is faster, -1: the first, 0: neither, or it cannot be told."""
+        up = self.speed_up or 1.0
+        if max(up, 1 / up) <= max(_EVEN, 1 + self.spread):
+            return 0
+        return 1 if up > 1 else -1
+
 
 @dataclass(frozen=True, slots=True)
 class BreakEven:
@@ -65,7 +80,7 @@ class BreakEven:
 
     workload: str
     title: str
-    #: None: it wins everywhere, or nowhere; ``says`` which
+    #: None where no two sizes that were measured have it between them; ``says`` why
     size: float | None
     says: str
 
@@ -100,12 +115,14 @@ class Comparison:
         if row.speed_up is None or self.has_stand_in:
             return ""
         if row.first_usd is not None and row.second_usd is not None:
-            return self._better(row.first_usd, row.second_usd, "cheaper")
-        return self._better(row.first.copied_s or 0, row.second.copied_s or 0, "faster")
+            return self._better(row.first_usd, row.second_usd, row.spread, "cheaper")
+        return self._better(row.first.copied_s or 0, row.second.copied_s or 0, row.spread, "faster")
 
-    def _better(self, first: float, second: float, word: str) -> str:
+    def _better(self, first: float, second: float, spread: float, word: str) -> str:
         if max(first, second) <= min(first, second) * _EVEN:
             return "either"
+        if max(first, second) <= min(first, second) * (1 + spread):
+            return UNCLEAR
         return f"{(self.first if first < second else self.second).label} ({word})"
 
 
@@ -197,20 +214,27 @@ def _break_evens(rows: Sequence[Row]) -> list[BreakEven]:
 
 def break_even(points: Sequence[Row]) -> BreakEven:
     """Straight lines between the points, of logarithms: times and sizes grow by factors."""
-    name, title = points[0].first.workload, points[0].first.title
-    ups = [row.speed_up or 0.0 for row in points]
+    size = None
     sizes = f"{points[0].first.label} to {points[-1].first.label}"
-    if ups[0] >= 1:
+    winners = [row.winner for row in points]
+    if not any(winners):
+        says = f"neither wins nor loses at any size measured, {sizes}"
+    elif 1 not in winners:
+        says = f"does not win at any size measured, {sizes}"
+    elif winners[0] == 1:
         # Nothing smaller was measured, so nothing is said about it.
-        is_all = all(up >= 1 for up in ups)
-        return BreakEven(
-            name, title, None, f"wins at all sizes measured, {sizes}" if is_all else "wins at small sizes only"
-        )
-    for before, after in pairwise(points):
-        low, high = before.speed_up or 0.0, after.speed_up or 0.0
-        if low < 1 <= high:
-            part = math.log(1 / low) / math.log(high / low)
-            size = before.first.size * (after.first.size / before.first.size) ** part
-            says = f"from about {size:,.0f}: {low:.2f}x at {before.first.label}, {high:.2f}x at {after.first.label}"
-            return BreakEven(name, title, size, says)
-    return BreakEven(name, title, None, f"does not win at any size measured, {sizes}")
+        says = f"wins at all sizes measured, {sizes}" if set(winners) == {1} else "wins at small sizes only"
+    else:
+        size, says = _crossing(*next(pair for pair in pairwise(points) if pair[1].winner == 1))
+    return BreakEven(points[0].first.workload, points[0].first.title, size, says)
+
+
+def _crossing(before: Row, after: Row) -> tuple[float | None, str]:
+    """Between a size at which the second does not win, and the next, at which it does."""
+    low, high = before.speed_up or 1.0, after.speed_up or 1.0
+    shown = f"{low:.2f}x at {before.first.label}, {high:.2f}x at {after.first.label}"
+    if before.winner == 0:
+        return None, f"wins at {after.first.label}, and at {before.first.label} neither does: {shown}"
+    part = math.log(1 / low) / math.log(high / low)
+    size = before.first.size * (after.first.size / before.first.size) ** part
+    return size, f"from about {size:,.0f}: {shown}"

@@ -159,7 +159,7 @@ def _require_numpy() -> None:
         importlib.import_module("numpy")
     except ImportError as exc:
         raise Surroundings(
-            f"`batchyard bench run` needs NumPy: {exc}", hint="install it with: pip install 'batchyard[bench]'"
+            f"`batchyard bench run` needs NumPy: {exc}", hint="in the clone of batchyard: pip install '.[bench]'"
         ) from None
 
 

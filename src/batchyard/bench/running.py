@@ -91,7 +91,7 @@ def run(
         results = replace(
             results,
             measurements=tuple(measurements),
-            peak=peak_of([*probes, *measurements]),
+            peak=peak_of(measurements, probes),
             seconds=_seconds(bench, set_up, clock() - begin),
         )
         keep(results)
@@ -117,14 +117,20 @@ def _probes(plan: Plan, peaks: Sequence[Workload], bench: Bench, watcher: Watche
     return probes
 
 
-def peak_of(measurements: Sequence[Measurement]) -> Peak:
-    """Operations: the most of anything. Bytes: of the largest triad, since smaller ones may never leave the cache."""
-    good = [one for one in measurements if one.outcome is Outcome.OK]
-    triads = [one for one in good if one.workload == "triad"]
+def peak_of(measurements: Sequence[Measurement], probes: Sequence[Measurement] = ()) -> Peak:
+    """Operations: the most of anything. Bytes: of the largest triad, since smaller ones may never leave the cache; or
+    of the one probed, if that was faster. So the largest row itself is never beyond the peak."""
+    good = [one for one in (*measurements, *probes) if one.outcome is Outcome.OK]
+    rates = [_largest_triad_gbytes_s(measurements), _largest_triad_gbytes_s(probes)]
     return Peak(
         gflops=max((one.gflops for one in good if one.gflops and not one.is_about_bytes), default=None),
-        gbytes_s=max(triads, key=lambda one: one.size).gbytes_s if triads else None,
+        gbytes_s=max((rate for rate in rates if rate), default=None),
     )
+
+
+def _largest_triad_gbytes_s(measurements: Sequence[Measurement]) -> float | None:
+    triads = [one for one in measurements if one.outcome is Outcome.OK and one.workload == "triad"]
+    return max(triads, key=lambda one: one.size).gbytes_s if triads else None
 
 
 def _seconds(bench: Bench, set_up: float, total: float) -> Seconds:

@@ -95,7 +95,8 @@ def run(device: str, **given: Any) -> int:
 def _interrupt(signum: int, frame: FrameType | None) -> None:
     """Once: a container is told twice, and libraries that are being closed do not expect it."""
     for each in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(each, signal.SIG_IGN)
+        # Not SIG_IGN: one that has come already and has not been handled would be told of as a race.
+        signal.signal(each, lambda *_: None)
     raise KeyboardInterrupt
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import click
 
-from batchyard.cli.options import example
+from batchyard.cli.options import example, home_of
 from batchyard.cli.stacks import Terminal, environment_option, holding_lines, introduce, yes_option
 from batchyard.errors import BadInput
 from batchyard.units import counted
@@ -38,6 +40,7 @@ def command(templates: tuple[str, ...], env: str, empty_buckets: bool, delete_im
         doomed = deploying.survey(stacks, aws, holdings, chosen, env)
         if not doomed:
             click.echo(f"nothing of {env} is deployed: nothing to do")
+            _tell_of_file(env)
             return 0
         click.echo(f"to be deleted: {', '.join(one.stack for one in doomed)}", err=True)
         for line in holding_lines((one.stack, held) for one in doomed for held in one.holdings):
@@ -55,3 +58,13 @@ def command(templates: tuple[str, ...], env: str, empty_buckets: bool, delete_im
         front.close()
     click.echo(f"{', '.join(one.stack for one in doomed)}: gone")
     return 0
+
+
+def _tell_of_file(env: str) -> None:
+    """Whoever brings an environment has made its parts, and is the one to delete them."""
+    from batchyard import environments
+
+    path = home_of(None) / environments.FILE_NAME
+    with suppress(BadInput):  # a file with mistakes is no reason to fail where nothing is to be done
+        if env in environments.read(path):
+            click.echo(f"{env} is an environment of {path}: what it names was not deployed here, and stays", err=True)

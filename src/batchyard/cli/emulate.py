@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import sys
 import time
@@ -14,6 +15,7 @@ from batchyard.cli.options import example, home_option, memory, print_json
 from batchyard.errors import BadInput, Surroundings
 
 _DEFAULT_PORT = 4577
+_REGION = re.compile(r"[a-z]{2,4}(-[a-z]+){1,2}-[0-9]{1,2}")
 
 
 @click.group(
@@ -73,6 +75,7 @@ def command(
     from batchyard.engines.local import machine
 
     _require_extra()
+    _require_region(region)
     from batchyard.emulator import serving
     from batchyard.emulator.containers import parsed_volumes
     from batchyard.emulator.faults import Faults, Rates
@@ -156,8 +159,19 @@ def _require_extra() -> None:
     if missing:
         raise Surroundings(
             f"`batchyard emulate` needs {', '.join(missing)}, not installed here",
-            hint="pip install 'batchyard[emulator]'",
+            hint="in the clone of batchyard: pip install '.[emulator]'",
         )
+
+
+def _require_region(name: str) -> None:
+    """By its form: AWS has more regions each year."""
+    if _REGION.fullmatch(name):
+        return
+    # Without its last dash, in capitals, or with the letter of a zone.
+    near = re.sub(r"-?([0-9]{1,2})[a-z]?$", r"-\1", name.lower())
+    is_region = _REGION.fullmatch(near)
+    hint = f"did you mean {near}?" if is_region else "regions are named like us-east-1 or eu-central-1"
+    raise BadInput(f"--region {name}: no region has such a name", hint=hint)
 
 
 def _say(text: str) -> None:

@@ -38,11 +38,7 @@ def command(file: str, env: str | None, region: str | None, watch: bool, home: s
     from batchyard.aws.batch import Batch, shape_problems
     from batchyard.aws.door import Door
 
-    try:
-        text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as exc:
-        raise BadInput(f"{file} cannot be read: {exc}") from exc
-    requests = submissions.parse(text, file)
+    requests = submissions.parse(_text_of(file), file)
     where = cloud.environment(home_of(home), env) if env else None
     batch = Batch(Door(where.region, where.profile) if where else Door(region))
     queues = batch.queues(submissions.queues_of(requests)) if submissions.queues_of(requests) else {}
@@ -68,6 +64,19 @@ def command(file: str, env: str | None, region: str | None, watch: bool, home: s
         rows = [(name, job_id, coloured(states[job_id])) for name, job_id in submitted]
         click.echo("\n".join(table(("job", "id", "state"), rows)), err=True)
     return 1 if "FAILED" in states.values() else 0
+
+
+def _text_of(file: str) -> str:
+    from batchyard.pipeline_file.command_lists import why_unreadable
+    from batchyard.pipeline_file.mistakes import Notes
+
+    try:
+        return sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
+    except UnicodeDecodeError as exc:
+        raise BadInput(f"{file} is no UTF-8 text: {exc}") from exc
+    except OSError as exc:
+        what, instead = why_unreadable(Path(file), exc, Notes(file))
+        raise BadInput(f"{file}: {what}", hint=instead) from None
 
 
 def _watched(batch: object, ids: list[str]) -> dict[str, str]:

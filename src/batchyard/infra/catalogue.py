@@ -140,7 +140,9 @@ def _plain(name: Any) -> str:
 def template(name: str) -> Template:
     """One of the package's. Raises BadInput."""
     if name not in infra.EVERY:
-        near = get_close_matches(name, infra.EVERY, 1)
+        # Who writes only how it begins means that one, whatever else is as long.
+        begun = [one for one in infra.EVERY if name and one.startswith(name)]
+        near = begun or get_close_matches(name, infra.EVERY, 1)
         hint = f"did you mean {near[0]}?" if near else f"there is {', '.join(infra.EVERY)}"
         raise BadInput(f"there is no template {quoted(name)}", hint=hint)
     return parse(name, infra.template(name))

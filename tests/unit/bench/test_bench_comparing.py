@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from bench_values import measurement, on_gpu
 from bench_values import results as made
@@ -94,6 +96,13 @@ def test_break_even_is_interpolated_between_two_named_points() -> None:
         (((1, 2.0, 1.0, 1.0), (2, 3.0, 1.0, 1.0)), "wins at all sizes measured, 1 x 1 to 2 x 2"),
         (((1, 0.5, 1.0, 1.0), (2, 0.9, 1.0, 1.0)), "does not win at any size measured, 1 x 1 to 2 x 2"),
         (((1, 2.0, 1.0, 1.0), (2, 0.5, 1.0, 1.0)), "wins at small sizes only"),
+        (((1, 2.0, 1.0, 1.0), (2, 1.0, 1.0, 1.0)), "wins at small sizes only"),
+        (((1, 1.0, 1.0, 1.0), (2, 1.04, 1.0, 1.0)), "neither wins nor loses at any size measured, 1 x 1 to 2 x 2"),
+        (((1, 0.5, 1.0, 1.0), (2, 1.04, 1.0, 1.0)), "does not win at any size measured, 1 x 1 to 2 x 2"),
+        (
+            ((1, 1.04, 1.0, 1.0), (2, 2.0, 1.0, 1.0)),
+            "wins at 2 x 2, and at 1 x 1 neither does: 1.04x at 1 x 1, 2.00x at 2 x 2",
+        ),
     ],
 )
 def test_no_break_even_is_made_up_beyond_what_was_measured(
@@ -101,6 +110,33 @@ def test_no_break_even_is_made_up_beyond_what_was_measured(
 ) -> None:
     even = comparing.compare(*pair(times), LISTED).break_evens[0]
     assert even.size is None and even.says == said
+
+
+def test_a_result_against_itself_has_no_winner() -> None:
+    same = made("cpu", measurement(size=10), measurement(size=20, seconds=2.0))
+    value = comparing.compare(same, same, LISTED)
+    assert [value.pick(row) for row in value.rows] == ["either", "either"]
+    text = text_of(value)
+    assert "CPU B neither wins nor loses at any size measured" in text and "wins at" not in text
+
+
+@pytest.mark.parametrize(("slow_s", "picked", "winner"), [(1.7, "unclear (spread)", 0), (3.0, "CPU B (faster)", 1)])
+def test_a_difference_within_the_spread_has_no_winner(slow_s: float, picked: str, winner: int) -> None:
+    # From half to one and a half: the middle four fifths count, so the spread is 0.8.
+    noisy = {"warm_s": tuple(0.5 + n / 10 for n in range(11))}
+    ours = [measurement(size=size, seconds=slow_s) for size in (10, 20)]
+    theirs = [measurement(size=size, **noisy) for size in (10, 20)]
+    value = comparing.compare(made("cpu", *ours), made("cpu", *theirs), LISTED)
+    assert [value.pick(row) for row in value.rows] == [picked] * 2
+    assert [row.winner for row in value.rows] == [winner] * 2
+    assert ("wins at all sizes" in text_of(value)) is bool(winner)
+
+
+def test_the_spread_that_counts_is_of_the_times_with_copies() -> None:
+    cpu, gpu = pair(((10, 1.5, 1.0, 1.0), (20, 1.5, 1.0, 1.0)))
+    wide = [replace(one, with_copies_s=(0.6, 1.0, 1.4)) for one in gpu.measurements]
+    assert [row.winner for row in comparing.compare(cpu, gpu, LISTED).rows] == [1, 1]
+    assert [row.winner for row in comparing.compare(cpu, made("gpu", *wide), LISTED).rows] == [0, 0]
 
 
 def test_results_with_nothing_in_common_are_refused() -> None:

@@ -210,3 +210,17 @@ def test_the_peak_of_bytes_is_that_of_the_largest_triad() -> None:
     peak = running.peak_of([triad(10, 0.1), triad(100, 1.0), measurement(size=1000, seconds=0.01)])
     assert peak.gbytes_s == pytest.approx(12) and peak.gflops == pytest.approx(200)
     assert running.peak_of([]).gflops is None
+
+
+def test_the_largest_triad_of_a_run_is_never_beyond_its_peak() -> None:
+    def triad(size: int, gbytes_s: float) -> Measurement:
+        return measurement("triad", size, 1.0, is_about_bytes=True, traffic_bytes=gbytes_s * 1e9)
+
+    # As with --quick: one small triad that stays in the cache, and a larger one that was probed.
+    row, probe = triad(1 << 20, 22.5), triad(1 << 22, 5.46)
+    peak = running.peak_of([row], [probe])
+    assert peak.part(row) == pytest.approx(1)
+    assert running.peak_of([triad(1 << 20, 4.0)], [probe]).gbytes_s == pytest.approx(5.46)
+    assert running.peak_of([], [probe]).gbytes_s == pytest.approx(5.46)
+    # A smaller one beside it may come from the cache.
+    assert running.peak_of([triad(1 << 22, 40.0), triad(1 << 26, 10.0)]).gbytes_s == pytest.approx(10)

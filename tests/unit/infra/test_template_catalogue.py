@@ -115,10 +115,21 @@ def test_names_that_no_environment_can_have(name: str) -> None:
         catalogue.check_environment(name)
 
 
-def test_a_wrong_template() -> None:
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("batc", "did you mean batch?"),
+        ("bach", "did you mean batch?"),
+        ("gpu-batch", "did you mean gpu-batch-benchmark?"),
+        ("batch-un", "did you mean batch-unmanaged?"),
+        ("zzz", "there is network, storage"),
+        ("", "there is network, storage"),
+    ],
+)
+def test_a_wrong_template(name: str, hint: str) -> None:
     with pytest.raises(BadInput) as found:
-        template("batc")
-    assert found.value.hint == "did you mean batch?"
+        template(name)
+    assert found.value.hint.startswith(hint)
 
 
 def test_what_was_set_once_stays_set() -> None:

@@ -1,0 +1,62 @@
+"""The Python interface on this machine: what the command refuses, it refuses, in the same words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from batchyard import Offer, Pipeline
+from batchyard.errors import BadInput
+from command_yard import Yard
+
+
+@pytest.mark.parametrize(
+    ("given", "said", "hint"),
+    [
+        ({"runner": "dcker"}, "there is no runner 'dcker'", '"process" and "docker"'),
+        ({"runner": None}, "there is no runner None", '"process" and "docker"'),
+        ({"cpus": 0}, "cpus is 0", "at least 1"),
+        ({"cpus": -3}, "cpus is -3", "at least 1"),
+        ({"cpus": 1.5}, "cpus is 1.5", "whole number"),
+        ({"cpus": True}, "cpus is True", "whole number"),
+        ({"gpus": -1}, "gpus is -1", "at least 0"),
+        ({"gpus": "1"}, "gpus is '1'", "whole number"),
+        ({"memory_mib": "2GiB"}, "memory_mib is '2GiB'", "memory_mib=2048"),
+        ({"memory_mib": "lots"}, "memory_mib is 'lots'", "whole number of MiB"),
+        ({"memory_mib": 0}, "memory_mib is 0", "4 to 1,073,741,824"),
+        ({"memory_mib": 2**30 + 1}, "memory_mib is 1073741825", "4 to 1,073,741,824"),
+    ],
+)
+def test_an_offer_that_nobody_can_have(given: dict[str, Any], said: str, hint: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        Offer(**given)
+    assert said in caught.value.message and hint in caught.value.hint
+
+
+def test_the_least_and_the_most_of_an_offer_are_fine() -> None:
+    assert Offer(cpus=1, memory_mib=4, gpus=0, runner="docker").cpus == 1
+    assert Offer(memory_mib=2**30) != Offer()
+
+
+def test_a_list_of_commands_has_no_params(yard: Yard) -> None:
+    path = yard.write("squares.txt", "echo 1\n")
+    with pytest.raises(BadInput, match=r"params go with a pipeline; .*squares\.txt is a list of commands"):
+        Pipeline.load(path, params={"n": 3})
+    assert Pipeline.load(path, params={}).name == "squares"
+
+
+def test_logs_of_what_is_not_there_are_refused_at_once(yard: Yard) -> None:
+    path = yard.write("p.yaml", "name: p\nsteps:\n  - {name: squares, array: 3, commands: [echo 0, echo 1, echo 4]}\n")
+    run = Pipeline.load(path).run(offer=Offer(cpus=1))
+    assert run.wait(60) == "SUCCEEDED"
+    assert [chunk.data for chunk in run.logs("squares", 2)] == [b"4\n"]
+    assert len(list(run.logs())) == 3
+    for index in (3, 7, -1):
+        with pytest.raises(BadInput, match=f"step 'squares' has no child {index} in this run") as caught:
+            run.logs("squares", index)
+        assert caught.value.hint == "its children are 0 to 2"
+    with pytest.raises(BadInput, match="the run has no step 'cubes'"):
+        run.logs("cubes")
+    with pytest.raises(BadInput, match="of which step is child 1 meant"):
+        run.logs(index=1)

@@ -1,0 +1,31 @@
+"""`batchyard emulate --region`: what cannot be a region's name is refused before anything is served."""
+
+from __future__ import annotations
+
+import pytest
+
+from batchyard.cli.emulate import _REGION
+from command_yard import Yard
+
+
+@pytest.mark.parametrize(
+    ("given", "hint"),
+    [
+        ("us-east1", "did you mean us-east-1?"),
+        ("EU-Central-1", "did you mean eu-central-1?"),
+        ("here", "regions are named like us-east-1"),
+        ("", "regions are named like us-east-1"),
+        ("us-east-1a", "did you mean us-east-1?"),
+    ],
+)
+def test_what_is_no_region_is_refused(yard: Yard, given: str, hint: str) -> None:
+    said = yard("emulate", "--port", "0", "--region", given, code=2).stderr
+    assert f"--region {given}: no region has such a name" in said and hint in said
+    assert not (yard.folder / ".batchyard").exists()
+
+
+def test_every_region_that_is_known_has_the_form() -> None:
+    session = pytest.importorskip("botocore.session").get_session()
+    known = {name for part in session.get_available_partitions() for name in session.get_available_regions("ec2", part)}
+    assert len(known) > 30
+    assert [name for name in known if not _REGION.fullmatch(name)] == []
