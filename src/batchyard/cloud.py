@@ -14,15 +14,15 @@ from batchyard import environments, runs
 from batchyard import plan as planning
 from batchyard.aws import cloudformation
 from batchyard.aws.batch import Batch
-from batchyard.aws.door import Door
+from batchyard.aws.door import Door, NoRegion
 from batchyard.aws.s3 import S3
-from batchyard.engines.aws import render, staging
+from batchyard.engines.aws import inputs, render, staging
 from batchyard.engines.aws.render import Target
 from batchyard.engines.base import RunState
 from batchyard.engines.local.lock import RunLock
 from batchyard.engines.local.reading import load_list
 from batchyard.environments import Environment
-from batchyard.errors import BadInput, NoSuchRun
+from batchyard.errors import BadInput, BatchyardError, NoSuchRun
 from batchyard.pipeline import Pipeline
 from batchyard.plan import Plan
 from batchyard.runs import Record
@@ -33,7 +33,25 @@ _GROWTH = 1.5
 
 def environment(home: Path, name: str) -> Environment:
     """The environment of this name. Raises BadInput."""
-    return environments.load(home, name, cloudformation.outputs_of)
+    try:
+        return environments.load(home, name, cloudformation.outputs_of, _deployed)
+    except NoRegion as exc:
+        known = environments.read(home / environments.FILE_NAME)
+        where = home / environments.FILE_NAME
+        raise NoRegion(
+            f"there is no environment {name!r} in {where}, and nothing says in which region to look for its stacks",
+            hint=environments.hint_without_region(name, known),
+        ) from exc
+
+
+def _deployed() -> list[str]:
+    """The names of the deployed environments; none where this user may not ask."""
+    try:
+        exports = cloudformation.CloudFormation(Door(None)).exports()
+    except BatchyardError:
+        return []
+    stacks = {export["ExportingStackId"].partition(":stack/")[2].partition("/")[0] for export in exports}
+    return sorted(stack.removesuffix("-batch") for stack in stacks if stack.endswith("-batch"))
 
 
 def begin(
@@ -64,6 +82,8 @@ def begin(
         pinned=pinned,
     )
     notes = render.render(plan, where).notes
+    if folder is not None:
+        inputs.require(plan, folder)
     return runs.begin(home, plan, where, file=file, workspace=folder), notes
 
 

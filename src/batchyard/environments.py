@@ -12,7 +12,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from difflib import get_close_matches
 from pathlib import Path
@@ -76,18 +76,38 @@ class Environment:
         return f"s3://{self.bucket}/{self.prefix}runs/{run_id}/"
 
 
-def load(home: Path, name: str, deployed: Callable[[str], Mapping[str, str]]) -> Environment:
-    """The environment of this name: from the file, else from the stacks, whose outputs ``deployed`` fetches."""
+def load(
+    home: Path,
+    name: str,
+    deployed: Callable[[str], Mapping[str, str]],
+    names: Callable[[], Iterable[str]] = lambda: (),
+) -> Environment:
+    """The environment of this name: from the file, else from the stacks, whose outputs ``deployed`` fetches.
+    ``names``: of all that are deployed, asked only where there is none of this name."""
     known = read(home / FILE_NAME)
     if name in known:
         return known[name]
     outputs = deployed(name)
     if outputs:
         return from_outputs(name, outputs)
-    near = get_close_matches(name, known, 1)
     raise BadInput(
         f"there is no environment {name!r}: not in {home / FILE_NAME}, and no stack {name}-batch is deployed",
-        hint=f"did you mean {near[0]!r}?" if near else f"`batchyard deploy --env {name}` makes one",
+        hint=near_hint(name, [*known, *names()]) or f"`batchyard deploy --env {name}` makes one",
+    )
+
+
+def near_hint(name: str, known: Iterable[str]) -> str:
+    """`did you mean ...?`, where one of the known names is near."""
+    near = get_close_matches(name, list(known), 1)
+    return f"did you mean {near[0]!r}?" if near else ""
+
+
+def hint_without_region(name: str, known: Iterable[str]) -> str:
+    """What to do where the file has no such name, and nothing says in which region to look for a deployed one."""
+    in_file = near_hint(name, known) or f"the file has {', '.join(sorted(known)) or 'none'}."
+    return (
+        f"{in_file} Without a region deployed environments cannot be looked for: set AWS_REGION, or for the endpoint "
+        "on this machine, paste the lines that `batchyard emulate` prints"
     )
 
 

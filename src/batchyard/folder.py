@@ -10,7 +10,7 @@
              engine.log         what a detached engine had to say
              submitted.jsonl    AWS: what was submitted, and its ids
              skip.json          AWS: commands that an earlier run has finished
-             final.json         AWS: what its jobs came to, since AWS forgets them
+             final.json         AWS: what its jobs came to, and whether it was stopped, since AWS forgets them
 """
 
 from __future__ import annotations

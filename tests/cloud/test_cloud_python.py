@@ -39,6 +39,7 @@ def told(lab: Lab, program: str, code: int = 0) -> Any:
 def test_a_run_to_its_files_with_a_retry_on_demand(lab: Lab) -> None:
     lab.write("pipeline.yaml", PIPELINE)
     lab.write("raw.txt", "line\n")
+    lab.write("goods", "")  # a pattern must match something from the beginning
     first = told(
         lab,
         """

@@ -62,6 +62,7 @@ def shop(lab: Lab) -> None:
 def flaky(lab: Lab) -> Path:
     """Ten commands in five children, of which 3 and 7 fail until `good` is there."""
     mark = lab.folder / "mark"
+    lab.write("goods", "")  # a pattern must match something from the beginning
     lab.write("pipeline.yaml", FLAKY.replace("MARK", f"'{mark}'"))
     lines = []
     for n in range(10):

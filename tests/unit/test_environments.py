@@ -61,3 +61,12 @@ def test_stacks_stand_in_where_the_file_has_no_such_name(tmp_path: Path) -> None
     with pytest.raises(BadInput, match="no environment 'lap'") as caught:
         environments.load(tmp_path, "lap", lambda name: {})
     assert caught.value.hint == "did you mean 'lab'?"
+
+
+def test_a_name_near_to_a_deployed_one_is_offered_before_a_deployment(tmp_path: Path) -> None:
+    with pytest.raises(BadInput) as caught:
+        environments.load(tmp_path, "prodd", lambda name: {}, lambda: ["prod", "dev"])
+    assert caught.value.hint == "did you mean 'prod'?"
+    with pytest.raises(BadInput) as caught:
+        environments.load(tmp_path, "other", lambda name: {}, lambda: ["prod", "dev"])
+    assert caught.value.hint == "`batchyard deploy --env other` makes one"

@@ -48,6 +48,10 @@ class NotAllowed(Surroundings):
     """AWS does not let this user do it."""
 
 
+class NoRegion(BadInput):
+    """Nothing says in which region."""
+
+
 class Refused(BadInput):
     """AWS understood, and says no."""
 
@@ -76,15 +80,14 @@ class Door:
         return self._clients[key]
 
     def _made(self, service: str, repeats: bool) -> Any:
-        try:
-            import boto3
-            from botocore.config import Config
-            from botocore.exceptions import BotoCoreError
-        except ImportError:
-            raise Surroundings("the AWS engine needs boto3", hint="pip install 'batchyard[aws]'") from None
+        _require_boto3()
+        import boto3
+        from botocore.config import Config
+        from botocore.exceptions import BotoCoreError
+
         if self._session is None:
             # boto3 itself looks at AWS_DEFAULT_REGION only.
-            region = self.region or os.environ.get("AWS_REGION")
+            region = self.region or os.environ.get("AWS_REGION") or None
             self._session = boto3.Session(region_name=region, profile_name=self.profile)
         retries = {"mode": "standard", "total_max_attempts": _MOST_ATTEMPTS if repeats else 1}
         config = Config(
@@ -115,9 +118,21 @@ class Door:
         return False if is_nobody and attempts >= _MOST_FIRST_ATTEMPTS else None
 
 
+def _require_boto3() -> None:
+    """It comes with `batchyard[aws]` only."""
+    try:
+        import boto3  # noqa: F401
+    except ImportError:
+        raise Surroundings(
+            "the AWS engine needs boto3",
+            hint="in the clone of batchyard: pip install '.[aws]'",
+        ) from None
+
+
 @contextmanager
 def told(doing: str) -> Iterator[None]:
     """boto3's errors end here. ``doing`` completes "could not ..."."""
+    _require_boto3()
     from botocore import exceptions as aws
 
     try:
@@ -131,9 +146,10 @@ def told(doing: str) -> Iterator[None]:
     except aws.ProfileNotFound as exc:
         raise BadInput(f"could not {doing}: {exc}", hint="`aws configure list-profiles` shows the profiles") from exc
     except aws.NoRegionError as exc:
-        raise BadInput(
+        raise NoRegion(
             f"could not {doing}: nothing says in which region",
-            hint="set AWS_REGION, or name an environment with --env where the command takes one",
+            hint="set AWS_REGION, or where the command takes one, name an environment of .batchyard/environments.yaml "
+            "with --env; for the endpoint on this machine, paste the lines that `batchyard emulate` printed",
         ) from exc
     except aws.ClientError as exc:
         raise from_client_error(exc, doing) from exc

@@ -11,6 +11,7 @@ from batchyard.cli.options import duration, example, home_of, home_option
 from batchyard.engines.base import RunState
 from batchyard.errors import BadInput, BatchyardError
 from batchyard.folder import RunFolder, runs_in
+from batchyard.runs import Record
 from batchyard.units import counted
 
 
@@ -28,7 +29,7 @@ def _age(ctx: click.Context, param: click.Parameter, value: str | None) -> int |
 def command(older_than: int | None, keep: int | None, home: str | None) -> int:
     """Delete old runs with their logs. With both flags, a run must be old and beyond the newest to be deleted.
 
-    A run that is not over is never deleted.
+    A run that is not over is never deleted, but for one of which nothing was submitted and whose bucket is gone.
     """
     if older_than is None and keep is None:
         raise BadInput("nothing says which runs are old", hint="give --older-than 30d, --keep 10, or both")
@@ -43,7 +44,7 @@ def command(older_than: int | None, keep: int | None, home: str | None) -> int:
             is_beyond = keep is None or place >= keep
             if not (is_old and is_beyond):
                 continue
-            if status.of_run(record, max_failures=0).state is RunState.RUNNING:
+            if not _is_over(record):
                 click.echo(f"{name} is not over, so it is kept: `batchyard stop {name}` first", err=True)
                 continue
             runs.delete(record)
@@ -52,3 +53,10 @@ def command(older_than: int | None, keep: int | None, home: str | None) -> int:
             click.echo(f"{name}: {exc.message}", err=True)
     click.echo(f"{counted(deleted, 'run')} deleted")
     return 0
+
+
+def _is_over(record: Record) -> bool:
+    if record.is_local:
+        return status.of_run(record, max_failures=0).state is not RunState.RUNNING
+    engine = record.open_aws()
+    return status.of_engine(record, engine, max_failures=0).state is not RunState.RUNNING or engine.is_nothing

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import click
 
 from batchyard.cli.options import example, json_option, print_json
@@ -15,18 +17,29 @@ from batchyard.errors import BadInput
 @json_option
 def command(env: str, as_json: bool) -> int:
     """Show what an environment's stacks have made: queues, bucket, roles, repositories, policies."""
+    from batchyard import environments
     from batchyard.aws.cloudformation import CloudFormation
-    from batchyard.aws.door import Door
+    from batchyard.aws.door import Door, NoRegion, NotAllowed
     from batchyard.infra import catalogue, deploying
     from batchyard.infra.stacks import Stacks
 
     catalogue.check_environment(env)
     aws = CloudFormation(Door(None))
-    found = deploying.outputs(Stacks(aws, Terminal()), env)
+    try:
+        found = deploying.outputs(Stacks(aws, Terminal()), env)
+    except NoRegion as exc:
+        raise NoRegion(
+            f"nothing says in which region to look for the stacks of environment {env!r}",
+            hint="set AWS_REGION, or for the endpoint on this machine, paste the lines that `batchyard emulate` prints",
+        ) from exc
     if not found:
+        near = ""
+        with suppress(NotAllowed):  # who may not list them all may still look at one
+            near = environments.near_hint(env, deploying.deployed_environments(aws.exports()))
+        made = f"`batchyard deploy --env {env}` makes it, `batchyard environments` lists those that there are"
         raise BadInput(
             f"nothing of environment {env!r} is deployed in {aws.region}",
-            hint=f"`batchyard deploy --env {env}` makes it, `batchyard environments` lists those that there are",
+            hint=near or made,
         )
     if as_json:
         print_json({"environment": env, "region": aws.region, "stacks": found})

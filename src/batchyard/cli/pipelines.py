@@ -40,7 +40,7 @@ _LIST_FLAGS = [
     ),
     click.option("--max-running", type=click.IntRange(1), help="List only: at most so many children at once."),
     click.option("--keep-going", is_flag=True, default=None, help="List only: go on after a command failed."),
-    click.option("--image", help="List only: the image for --runner docker."),
+    click.option("--image", help="List only: the image, for --runner docker and for AWS."),
 ]
 
 

@@ -75,6 +75,7 @@ def _begin_on_aws(
 ) -> Record:
     from batchyard import cloud
     from batchyard.images import registry
+    from batchyard.pipeline_file import reading
 
     if env is None:
         raise BadInput("--engine aws needs an environment", hint="name it with --env NAME")
@@ -84,6 +85,11 @@ def _begin_on_aws(
             raise BadInput(f"{flag} is about this machine; on AWS the environment's queues say how much there is")
     if offer.runner != "process":
         raise BadInput("--runner is about this machine; on AWS every child is a container", hint="leave --runner out")
+    if reading.is_command_list(Path(file)) and not all(job.image for job in plan.jobs):
+        raise BadInput(
+            f"{file} is run on AWS in containers, and nothing says of which image",
+            hint="name it with --image NAME:TAG",
+        )
     record, notes = cloud.begin(
         home,
         plan,

@@ -23,6 +23,7 @@ from batchyard.cli.options import (
 )
 from batchyard.cli.run import EXIT_CODES
 from batchyard.engines.base import RunState
+from batchyard.errors import BatchyardError
 from batchyard.runs import Record
 from batchyard.status import RunStatus
 
@@ -42,7 +43,7 @@ def command(run: str, watch: bool, env: str | None, home: str | None, as_json: b
     """
     record = find_run(home, run, env)
     if not watch:
-        shown = status.of_run(record)
+        shown = _looked_at(record)
     else:
         shown = _watched(record, quiet=as_json) if record.is_local else follow(record, quiet=as_json)
     if as_json:
@@ -52,6 +53,17 @@ def command(run: str, watch: bool, env: str | None, home: str | None, as_json: b
     if not watch:
         return 0
     return 3 if shown.is_interrupted else EXIT_CODES[shown.state]
+
+
+def _looked_at(record: Record) -> RunStatus:
+    """With its failures; where AWS does not answer, what is kept here of a run that is over."""
+    try:
+        return status.of_run(record)
+    except BatchyardError as exc:
+        if record.is_local or not record.open_aws().is_known_to_be_over:
+            raise
+        click.echo(f"only what is kept here: {exc.message}", err=True)
+        return status.of_run(record, max_failures=0)
 
 
 def _watched(record: Record, *, quiet: bool) -> RunStatus:

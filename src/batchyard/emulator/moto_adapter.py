@@ -167,7 +167,7 @@ def _require_version() -> None:
     except PackageNotFoundError:
         raise Surroundings(
             "`batchyard emulate` needs moto, which is not installed",
-            hint="install batchyard with its emulator: pip install 'batchyard[emulator]'",
+            hint="in the clone of batchyard: pip install '.[emulator]'",
         ) from None
     if found != MOTO_VERSION:
         raise Surroundings(

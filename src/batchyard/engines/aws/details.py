@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from batchyard.batch.jobs import JobState
 from batchyard.engines.aws.render import Part
-from batchyard.engines.base import AttemptDetail, JobDetail
+from batchyard.engines.base import AttemptDetail, JobDetail, Overview, RunState
 from batchyard.plan import PlannedJob
 
 #: the id of a part that has not been submitted
@@ -38,6 +38,45 @@ class Wait:
     since_ms: int
     #: where
     environment: str
+
+
+@dataclass(frozen=True, slots=True)
+class Final:
+    """How a run ended, as it is kept."""
+
+    jobs: tuple[JobDetail, ...]
+    #: whether somebody asked for that; None where an older batchyard has written it
+    was_stopped: bool | None
+
+
+def final_to_json(final: Final) -> dict[str, Any]:
+    return {"was_stopped": final.was_stopped, "jobs": [asdict(detail) for detail in final.jobs]}
+
+
+def final_from_json(kept: Any) -> Final:
+    entries, was_stopped = (kept, None) if isinstance(kept, list) else (kept["jobs"], kept["was_stopped"])
+    jobs = (
+        JobDetail(**{**entry, "state": JobState(entry["state"]), "counts": tuple(entry["counts"])}) for entry in entries
+    )
+    return Final(tuple(jobs), was_stopped)
+
+
+def overview(found: Sequence[JobDetail], *, was_stopped: bool, is_interrupted: bool = False) -> Overview:
+    """The run from its jobs."""
+    is_over = all(detail.state.is_terminal for detail in found)
+    state = RunState.RUNNING
+    if is_over:
+        is_good = all(detail.state is JobState.SUCCEEDED for detail in found)
+        state = RunState.SUCCEEDED if is_good else RunState.STOPPED if was_stopped else RunState.FAILED
+    starts = [detail.started_ms for detail in found if detail.started_ms is not None]
+    ends = [detail.ended_ms for detail in found if detail.ended_ms is not None]
+    return Overview(
+        state=state,
+        jobs=tuple(found),
+        started_ms=min(starts, default=None),
+        ended_ms=max(ends, default=None) if is_over else None,
+        is_interrupted=is_interrupted,
+    )
 
 
 def job_detail(part: Part, job_id: str, job: Mapping[str, Any] | None, first: Mapping[str, Any] | None) -> JobDetail:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +20,11 @@ from batchyard.aws.s3 import S3
 from batchyard.batch.jobs import JobState
 from batchyard.engines.aws import definitions, details, render, staging
 from batchyard.engines.aws.children import Children, number_of
-from batchyard.engines.aws.details import UNSUBMITTED, Wait
+from batchyard.engines.aws.details import UNSUBMITTED, Final, Wait
 from batchyard.engines.aws.journal import Journal
 from batchyard.engines.aws.log_reader import LogReader
 from batchyard.engines.aws.render import Part, Rendered, Target
-from batchyard.engines.base import AttemptDetail, JobDetail, LogChunk, Overview, RunState
+from batchyard.engines.base import AttemptDetail, JobDetail, LogChunk, Overview
 from batchyard.errors import BadInput, Surroundings, from_os_error
 from batchyard.folder import RunFolder
 from batchyard.plan import Plan
@@ -54,6 +54,8 @@ class AwsEngine:
         self._journal: Journal | None = None
         self._reader: LogReader | None = None
         self._settled_at = 0.0
+        #: S3 has said so
+        self._is_bucket_gone = False
 
     # -- the contract -----------------------------------------------------------------------------------------
 
@@ -128,7 +130,7 @@ class AwsEngine:
             self._settled_at = self._journal.changed_at + _SETTLING_S
             if not self._journal.ids:
                 # Another machine may have submitted it.
-                there = self.s3.get(self._target.address + _JOBS)
+                there = self._there(_JOBS)
                 for name, job_id in json.loads(there or b"{}").items():
                     self._journal.submitted(name, job_id)
         return self._journal
@@ -151,6 +153,17 @@ class AwsEngine:
         """Somebody asked for the end of all of it: what is not submitted never will be."""
         return self._kept(_STOPPED) is not None
 
+    @property
+    def is_known_to_be_over(self) -> bool:
+        """Whether how it ended is kept here: then AWS need not be asked."""
+        final = self._final()
+        return final is not None and final.was_stopped is not None
+
+    @property
+    def is_nothing(self) -> bool:
+        """Nothing of it was ever submitted, and where it would be kept is gone."""
+        return not (self.journal.ids or self.journal.intended) and self._is_bucket_gone
+
     def require_going(self) -> None:
         """Raises WasStopped where there is something to submit that never will be."""
         if not self.is_submitted and self.was_stopped:
@@ -164,26 +177,21 @@ class AwsEngine:
         return [self._id(part) for part in self.rendered.parts if not part.is_barrier]
 
     def overview(self) -> Overview:
-        """One DescribeJobs for each hundred jobs."""
+        """One DescribeJobs for each hundred jobs; none once the end is kept here."""
+        final = self._final()
+        if final is not None and final.was_stopped is not None:
+            return details.overview(final.jobs, was_stopped=final.was_stopped)
         found = self._details()
         is_given_up = not self.is_submitted and self.was_stopped
         if is_given_up:
             found = [details.given_up(detail) for detail in found]
         is_over = all(detail.state.is_terminal for detail in found)
-        state = RunState.RUNNING
+        is_bad = any(detail.state is JobState.FAILED for detail in found)
+        was_stopped = is_over and is_bad and self.was_stopped
         if is_over:
-            is_good = all(detail.state is JobState.SUCCEEDED for detail in found)
-            state = RunState.SUCCEEDED if is_good else RunState.STOPPED if self.was_stopped else RunState.FAILED
-            self._keep_final(found)
-        starts = [detail.started_ms for detail in found if detail.started_ms is not None]
-        ends = [detail.ended_ms for detail in found if detail.ended_ms is not None]
-        return Overview(
-            state=state,
-            jobs=tuple(found),
-            started_ms=min(starts, default=None),
-            ended_ms=max(ends, default=None) if is_over else None,
-            is_interrupted=not self.is_submitted and not is_given_up and not is_over,
-        )
+            self._keep_final(found, was_stopped)
+        is_interrupted = not self.is_submitted and not is_given_up and not is_over
+        return details.overview(found, was_stopped=was_stopped, is_interrupted=is_interrupted)
 
     def unfinished(self) -> tuple[dict[str, list[int]], dict[str, list[int]]]:
         """(step -> children without success, by their numbers in the step; step -> commands that did succeed)."""
@@ -272,7 +280,7 @@ class AwsEngine:
     def _details(self) -> list[JobDetail]:
         final = self._final()
         if final is not None:
-            return final
+            return list(final.jobs)
         parts = [part for part in self.rendered.parts if not part.is_barrier]
         ids = [self._id(part) for part in parts]
         asked = [job_id for job_id in ids if not job_id.startswith(UNSUBMITTED)]
@@ -283,7 +291,7 @@ class AwsEngine:
             # AWS has forgotten them; whoever saw the run end has kept what they came to.
             final = self._final(everywhere=True)
             if final is not None:
-                return final
+                return list(final.jobs)
         return [
             details.job_detail(part, job_id, known.get(job_id), known.get(f"{job_id}:0"))
             for part, job_id in zip(parts, ids, strict=True)
@@ -318,25 +326,22 @@ class AwsEngine:
 
     # -- what is kept -----------------------------------------------------------------------------------------
 
-    def _keep_final(self, found: list[JobDetail]) -> None:
+    def _keep_final(self, found: list[JobDetail], was_stopped: bool) -> None:
         """AWS forgets jobs after a week; the run's record does not."""
         # One without a time is forgotten already, or was never submitted.
         is_known = all(detail.created_ms or detail.id.startswith(UNSUBMITTED) for detail in found)
         if is_known and self._final() is None:
-            self._put(_FINAL, [asdict(detail) for detail in found])
+            self._put(_FINAL, details.final_to_json(Final(tuple(found), was_stopped)))
 
-    def _final(self, *, everywhere: bool = False) -> list[JobDetail] | None:
+    def _final(self, *, everywhere: bool = False) -> Final | None:
         text = self._kept(_FINAL, locally_only=not everywhere)
-        if text is None:
-            return None
-        return [
-            JobDetail(**{**entry, "state": JobState(entry["state"]), "counts": tuple(entry["counts"])})
-            for entry in json.loads(text)
-        ]
+        return None if text is None else details.final_from_json(json.loads(text))
 
     def _put(self, name: str, content: object) -> None:
+        """In S3 and here; where the bucket is gone, here."""
         text = json.dumps(content)
-        self.s3.put(self._target.address + name, text.encode(), "application/json")
+        with self._bucket_may_be_gone():
+            self.s3.put(self._target.address + name, text.encode(), "application/json")
         try:
             self._path(name).write_text(text, encoding="utf-8")
         except OSError as exc:
@@ -346,8 +351,23 @@ class AwsEngine:
         path = self._path(name)
         if path.exists():
             return path.read_text(encoding="utf-8")
-        found = None if locally_only else self.s3.get(self._target.address + name)
+        found = None if locally_only else self._there(name)
         return None if found is None else found.decode()
+
+    def _there(self, name: str) -> bytes | None:
+        """What S3 has of it; nothing where the bucket is gone."""
+        with self._bucket_may_be_gone():
+            return self.s3.get(self._target.address + name)
+        return None
+
+    @contextmanager
+    def _bucket_may_be_gone(self) -> Iterator[None]:
+        try:
+            yield
+        except Refused as exc:
+            if exc.code != "NoSuchBucket":
+                raise
+            self._is_bucket_gone = True
 
     def _path(self, name: str) -> Path:
         return self._folder.path / name

@@ -6,7 +6,7 @@ import json
 import os
 import sys
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from batchyard.aws.s3 import S3, Found
@@ -92,12 +92,14 @@ def _ns(found: Found) -> int:
 def matching(workspace: Path, patterns: Iterable[str]) -> dict[str, Path]:
     """The files of a folder that the globs match, by their paths in it."""
     wanted = globs(dict.fromkeys(patterns))
-    found = {}
-    for folder, folders, names in os.walk(workspace) if wanted else ():
+    every = files_of(workspace) if wanted else ()
+    return {name: path for name, path in every if any(glob.matches(name) for glob in wanted)}
+
+
+def files_of(workspace: Path) -> Iterator[tuple[str, Path]]:
+    """Every file that could be an input: its path in the workspace, and where it is."""
+    for folder, folders, names in os.walk(workspace):
         folders[:] = sorted(name for name in folders if name != HOME_NAME)
         for name in names:
             path = Path(folder, name)
-            relative = path.relative_to(workspace).as_posix()
-            if any(glob.matches(relative) for glob in wanted):
-                found[relative] = path
-    return found
+            yield path.relative_to(workspace).as_posix(), path

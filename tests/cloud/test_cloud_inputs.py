@@ -1,0 +1,45 @@
+"""A step that would find nothing at its inputs is refused before anything is submitted, or recorded."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from cloud_lab import BUCKET, Lab
+
+PIPELINE = """\
+name: shop
+image: busybox
+defaults: {memory: 256MiB}
+steps:
+  - {name: cut, commands: ["cat raw/* > cut.txt"], inputs: ["raw/*.txt"], outputs: [cut.txt]}
+  - {name: middle, needs: [cut], command: echo middle}
+  - {name: count, needs: [middle], command: wc -l cut.txt, inputs: ["cut.*", limit.txt]}
+"""
+RUN = ("run", "pipeline.yaml", "--engine", "aws", "--env", "lab")
+
+
+def test_inputs_that_nothing_gives(lab: Lab) -> None:
+    lab.write("pipeline.yaml", PIPELINE)
+    lab.write("raws/1.txt", "line\n")
+    said = lab(*RUN, code=2).stderr
+    assert "step 'cut': no file here matches the input raw/*.txt, and no step before it gives it" in said
+    assert "step 'count': no file here matches the input limit.txt" in said and "cut.*" not in said
+    assert str(lab.folder) in said
+    program = "from batchyard import *; Pipeline.load('pipeline.yaml').run(engine='aws', environment='lab')"
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=lab.folder, env=lab.environ, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode and "BadInput" in done.stderr and "no file here matches" in done.stderr
+    assert lab.json("runs") == [] and not [name for name in lab.job_names() if name.startswith("shop-")]
+
+    (lab.folder / "raws").rename(lab.folder / "raw")
+    lab.write("limit.txt", "3\n")
+    assert lab.ended(lab.run()) == "SUCCEEDED"
+
+
+def test_a_workspace_in_s3_is_not_looked_into(lab: Lab) -> None:
+    lab.write("pipeline.yaml", PIPELINE)
+    for name in ("raw/1.txt", "limit.txt"):
+        lab.endpoint.client("s3").put_object(Bucket=BUCKET, Key=f"data/{name}", Body=b"line\n")
+    assert lab.ended(lab.run("--workspace", f"s3://{BUCKET}/data/")) == "SUCCEEDED"
