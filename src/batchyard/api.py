@@ -170,7 +170,12 @@ class Run:
 
     def logs(self, step: str | None = None, index: int | None = None, *, failed: bool = False) -> Iterator[LogChunk]:
         """What the children have written so far: all of them, a step's, or one child's."""
-        _require_child(self._record.plan, step, index)
+        plan = self._record.plan
+        if step is not None:
+            plan.require_child(step, index)
+        elif index is not None:
+            steps = ", ".join(job.step for job in plan.jobs)
+            raise BadInput(f"of which step is child {index!r} meant?", hint=f"its steps are: {steps}")
         return self._chunks(step, index, failed)
 
     def _chunks(self, step: str | None, index: int | None, failed: bool) -> Iterator[LogChunk]:
@@ -223,20 +228,3 @@ class Run:
         from batchyard import cloud
 
         return cloud.fetch(self._record, Path(folder).absolute())
-
-
-def _require_child(plan: Plan, step: str | None, index: int | None) -> None:
-    """Raises BadInput unless the run has such a step, and the step such a child."""
-    steps = [job.step for job in plan.jobs]
-    if step is None and index is not None:
-        raise BadInput(f"of which step is child {index!r} meant?", hint=f"its steps are: {', '.join(steps)}")
-    if step is None:
-        return
-    if step not in steps:
-        raise BadInput(f"the run has no step {step!r}", hint=f"its steps are: {', '.join(steps)}")
-    job = plan.job(step)
-    known = range(job.size) if job.indices is None else job.indices
-    if index is not None and index not in known:
-        raise BadInput(
-            f"step {step!r} has no child {index!r} in this run", hint=f"its children are {known[0]} to {known[-1]}"
-        )

@@ -87,6 +87,19 @@ class Plan:
     def job(self, step: str) -> PlannedJob:
         return self._by_step[step]
 
+    def require_child(self, step: str, index: int | str | None = None) -> None:
+        """Raises BadInput unless there is such a step, and it has such a child."""
+        if step not in self._by_step:
+            raise BadInput(f"the run has no step {step!r}", hint=f"its steps are: {', '.join(self._by_step)}")
+        job = self.job(step)
+        known = range(job.size) if job.indices is None else job.indices
+        number = int(index) if isinstance(index, str) and index.isdigit() else index
+        if number is not None and number not in known:
+            raise BadInput(
+                f"step {step!r} has no child {index!r} in this run",
+                hint=f"its children are {known[0]} to {known[-1]}",
+            )
+
 
 def make(pipeline: Pipeline, *, only: str | None = None, start_from: str | None = None) -> Plan:
     """The jobs of the pipeline, each after what it needs; of one step, or of one step and all that follows it."""

@@ -12,7 +12,6 @@ import click
 from batchyard.cli.options import env_option, example, find_run, home_option, run_argument
 from batchyard.cli.render import child_name
 from batchyard.engines.base import LogChunk, RunState
-from batchyard.errors import BadInput
 from batchyard.plan import Plan
 from batchyard.runs import Record
 
@@ -124,16 +123,5 @@ def _parsed(child: str | None, plan: Plan) -> tuple[str | None, int | None]:
     if child is None:
         return None, None
     step, colon, index = child.partition(":")
-    steps = [job.step for job in plan.jobs]
-    if step not in steps:
-        raise BadInput(f"the run has no step {step!r}", hint=f"its steps are: {', '.join(steps)}")
-    if not colon:
-        return step, None
-    job = plan.job(step)
-    known = range(job.size) if job.indices is None else job.indices
-    if not index.isdigit() or int(index) not in known:
-        raise BadInput(
-            f"step {step!r} has no child {index!r} in this run",
-            hint=f"its children are {known[0]} to {known[-1]}",
-        )
-    return step, int(index)
+    plan.require_child(step, index if colon else None)
+    return step, int(index) if colon else None
