@@ -69,7 +69,8 @@ steps:
 
 def _no_success_without_its_work(yard: Yard) -> None:
     done = {path.name for path in (yard.folder / "done").iterdir()}
-    for database in yard.folder.glob(".batchyard/runs/*/state.db"):
+    # Not `*`, which would also find the draft of a run that was killed before it became one.
+    for database in yard.folder.glob(".batchyard/runs/[!.]*/state.db"):
         with closing(sqlite3.connect(database)) as db:
             commands = db.execute("SELECT number FROM command WHERE job = 0").fetchall()
             rows = db.execute("SELECT job, child FROM attempt WHERE state = 'SUCCEEDED'").fetchall()
