@@ -5,15 +5,14 @@ from __future__ import annotations
 import secrets
 import string
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from moto.cloudformation.exceptions import UnformattedGetAttTemplateException
-from moto.core.common_models import CloudFormationModel
 
 from batchyard.emulator import shapes
 from batchyard.emulator.failures import ApiError
+from batchyard.emulator.moto_cloudformation.own_model import CannotReplace, Document, OwnModel, Place, Refused
 
-Document = dict[str, Any]
 #: operation, request -> answer; raises ApiError
 Call = Callable[[str, Document], Document]
 
@@ -23,74 +22,6 @@ _SUFFIX_LENGTH = 16
 #: what may change on a managed environment without new instances; all else in ComputeResources asks for them
 _SCALING = frozenset(["MinvCpus", "MaxvCpus", "DesiredvCpus", "UpdateToLatestImageVersion"])
 _FARGATE_UPDATABLE = _SCALING | {"Subnets", "SecurityGroupIds"}
-
-
-class Refused(Exception):
-    """A resource that cannot be made, changed or deleted; the message goes into the stack's events."""
-
-    def __init__(self, message: str) -> None:
-        self.message = message
-        super().__init__(message)
-
-
-class OwnModel(CloudFormationModel):
-    """A resource type that moto does not have, or has wrong. `delete` raises where it fails; an update that returns
-    another object than the original is a replacement, and the original is then deleted once nothing refers to it."""
-
-    TYPE: ClassVar[str]
-    NAME_PROPERTY: ClassVar[str] = ""
-    ATTRIBUTES: ClassVar[tuple[str, ...]] = ()
-
-    #: what it took the place of is not to be deleted
-    keeps_predecessor = False
-
-    cf_resource_type: str
-    logical_resource_id: str
-
-    @classmethod
-    def cloudformation_type(cls) -> str:
-        return getattr(cls, "TYPE", cls.__name__)
-
-    @classmethod
-    def cloudformation_name_type(cls) -> str:
-        return cls.NAME_PROPERTY
-
-    @classmethod
-    def has_cfn_attr(cls, attr: str) -> bool:
-        return attr in cls.ATTRIBUTES
-
-    @property
-    def physical_resource_id(self) -> str:
-        raise NotImplementedError
-
-    def is_created(self) -> bool:
-        return True
-
-    @classmethod
-    def create_from_cloudformation_json(
-        cls, resource_name: str, cloudformation_json: Document, account_id: str, region_name: str, **kwargs: Any
-    ) -> OwnModel:
-        raise NotImplementedError
-
-    @classmethod
-    def update_from_cloudformation_json(
-        cls,
-        original_resource: Any,
-        new_resource_name: str,
-        cloudformation_json: Document,
-        account_id: str,
-        region_name: str,
-    ) -> OwnModel:
-        raise NotImplementedError
-
-    @classmethod
-    def delete_from_cloudformation_json(
-        cls, resource_name: str, cloudformation_json: Document, account_id: str, region_name: str
-    ) -> None:
-        """Nothing is deleted by its name: `delete` does it."""
-
-    def delete(self, account_id: str, region_name: str) -> None:
-        raise NotImplementedError
 
 
 class BatchResource(OwnModel):
@@ -142,41 +73,25 @@ class BatchResource(OwnModel):
     # -- what CloudFormation asks for -----------------------------------------------------------------------
 
     @classmethod
-    def create_from_cloudformation_json(
-        cls, resource_name: str, cloudformation_json: Document, account_id: str, region_name: str, **kwargs: Any
-    ) -> BatchResource:
-        properties = cloudformation_json["Properties"]
+    def made(cls, name: str, properties: Document, place: Place, logical_id: str) -> Self:
         cls._check(properties)
-        return cls.create(properties.get(cls.NAME_PROPERTY) or _generated(kwargs["LogicalId"]), properties)
+        return cls.create(properties.get(cls.NAME_PROPERTY) or _generated(logical_id), properties)
 
     @classmethod
-    def create(cls, name: str, properties: Document) -> BatchResource:
+    def create(cls, name: str, properties: Document) -> Self:
         request = {**cls.request(cls.CREATE, properties), cls.NAME_MEMBER: name}
         return cls(cls.ask(cls.CREATE, request)[cls.ARN_MEMBER], name, properties)
 
-    @classmethod
-    def update_from_cloudformation_json(
-        cls,
-        original_resource: Any,
-        new_resource_name: str,
-        cloudformation_json: Document,
-        account_id: str,
-        region_name: str,
-    ) -> BatchResource:
-        properties = cloudformation_json["Properties"]
-        cls._check(properties)
-        updated: BatchResource = original_resource.updated(properties)
-        return updated
+    def changed_to(self, name: str, properties: Document, place: Place) -> Self:
+        self._check(properties)
+        return self.updated(properties)
 
-    def updated(self, properties: Document) -> BatchResource:
+    def updated(self, properties: Document) -> Self:
         """This resource, changed; or, where AWS replaces it, another."""
         if self._needs_replacement(properties):
             given = properties.get(self.NAME_PROPERTY)
             if given is not None and given == self.name:
-                raise Refused(
-                    "CloudFormation cannot update a stack when a custom-named resource requires replacing. Rename "
-                    f"{self.name} and update the stack again."
-                )
+                raise CannotReplace(self.name)
             return type(self).create(given or _generated(self.logical_resource_id), properties)
         self._update(properties)
         self.properties = properties
@@ -250,7 +165,7 @@ class ComputeEnvironment(BatchResource):
         if request:
             self.ask("UpdateComputeEnvironment", {"computeEnvironment": self.arn, **request})
 
-    def delete(self, account_id: str, region_name: str) -> None:
+    def delete(self, place: Place) -> None:
         found = self.ask("DescribeComputeEnvironments", {"computeEnvironments": [self.arn]})
         if found["computeEnvironments"]:
             self.ask("UpdateComputeEnvironment", {"computeEnvironment": self.arn, "state": "DISABLED"})
@@ -272,7 +187,7 @@ class JobQueue(BatchResource):
             self.ask("UpdateJobQueue", {**self.request("UpdateJobQueue", changed), "jobQueue": self.arn})
         self._retag(properties)
 
-    def delete(self, account_id: str, region_name: str) -> None:
+    def delete(self, place: Place) -> None:
         if self.ask("DescribeJobQueues", {"jobQueues": [self.arn]})["jobQueues"]:
             self.ask("UpdateJobQueue", {"jobQueue": self.arn, "state": "DISABLED"})
             self.ask("DeleteJobQueue", {"jobQueue": self.arn})
@@ -287,8 +202,8 @@ class JobDefinition(BatchResource):
     EXTRA = frozenset(["ResourceRetentionPolicy"])
     CREATE_ONLY = frozenset(["JobDefinitionName"])
 
-    def updated(self, properties: Document) -> BatchResource:
-        """A new revision; the old one is deregistered when the update is through (facts, 11.3)."""
+    def updated(self, properties: Document) -> Self:
+        """A new revision; the old one is deregistered when the update is through."""
         if self.changed(properties) == {"ResourceRetentionPolicy"}:
             self.properties = properties
             return self
@@ -301,7 +216,7 @@ class JobDefinition(BatchResource):
         made.keeps_predecessor = str(policy.get("SkipDeregisterOnUpdate", False)).lower() == "true"
         return made
 
-    def delete(self, account_id: str, region_name: str) -> None:
+    def delete(self, place: Place) -> None:
         self.ask("DeregisterJobDefinition", {"jobDefinition": self.arn})
 
 
@@ -319,7 +234,7 @@ class SchedulingPolicy(BatchResource):
             self.ask("UpdateSchedulingPolicy", {**request, "arn": self.arn})
         self._retag(properties)
 
-    def delete(self, account_id: str, region_name: str) -> None:
+    def delete(self, place: Place) -> None:
         self.ask("DeleteSchedulingPolicy", {"arn": self.arn})
 
 
@@ -343,7 +258,7 @@ class ConsumableResource(BatchResource):
             self.ask("UpdateConsumableResource", request)
         self._retag(properties)
 
-    def delete(self, account_id: str, region_name: str) -> None:
+    def delete(self, place: Place) -> None:
         self.ask("DeleteConsumableResource", {"consumableResource": self.arn})
 
 

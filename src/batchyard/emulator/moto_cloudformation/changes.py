@@ -19,9 +19,9 @@ from moto.s3.models import FakeBucket, s3_backends
 from moto.utilities.utils import get_partition
 
 from batchyard.emulator.moto_cloudformation import templates
-from batchyard.emulator.moto_cloudformation.batch_resources import OwnModel, Refused
 from batchyard.emulator.moto_cloudformation.deletions import DELETIONS
 from batchyard.emulator.moto_cloudformation.other_resources import Unknown
+from batchyard.emulator.moto_cloudformation.own_model import OwnModel, Place, Refused
 
 Document = dict[str, Any]
 #: logical id, physical id, type, status, reason
@@ -171,7 +171,7 @@ class Resources(parsing.ResourceMap):
 
     def remove(self, made: Made) -> None:
         if isinstance(made.resource, OwnModel):
-            made.resource.delete(self._account_id, self._region_name)
+            made.resource.delete(Place(self._account_id, self._region_name))
             return
         if made.json["Type"] in DELETIONS:
             properties = made.json["Properties"]

@@ -10,7 +10,7 @@ from moto.cloudformation import parsing
 from moto.cloudformation.exceptions import UnformattedGetAttTemplateException
 from moto.ec2.models import ec2_backends
 
-from batchyard.emulator.moto_cloudformation.batch_resources import Refused
+from batchyard.emulator.moto_cloudformation.own_model import Refused
 
 #: what Fn::Cidr leaves to each block where nothing is said: a /24
 _DEFAULT_HOST_BITS = 8

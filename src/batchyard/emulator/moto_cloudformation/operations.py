@@ -10,8 +10,8 @@ from moto.cloudformation.exceptions import AlreadyExistsException, CloudFormatio
 from moto.cloudformation.utils import generate_changeset_id, generate_stack_id, validate_create_change_set
 
 from batchyard.emulator.moto_cloudformation import templates
-from batchyard.emulator.moto_cloudformation.batch_resources import Refused
 from batchyard.emulator.moto_cloudformation.changes import Change, ChangeFailed, delete
+from batchyard.emulator.moto_cloudformation.own_model import Refused
 from batchyard.emulator.moto_cloudformation.stacks import ChangeSet, Stack, parsed
 
 Document = dict[str, Any]

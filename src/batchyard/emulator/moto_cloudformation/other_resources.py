@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Self
 
 from moto.cloudformation.exceptions import UnformattedGetAttTemplateException
 from moto.ec2.models import ec2_backends
@@ -12,9 +12,7 @@ from moto.ecs.models import ecs_backends
 from moto.s3.models import s3_backends
 from moto.utilities.utils import get_partition
 
-from batchyard.emulator.moto_cloudformation.batch_resources import OwnModel, Refused
-
-Document = dict[str, Any]
+from batchyard.emulator.moto_cloudformation.own_model import CannotReplace, Document, OwnModel, Place, Refused
 
 
 class Unknown(OwnModel):
@@ -34,7 +32,7 @@ class Unknown(OwnModel):
             f"attribute {attribute_name}"
         )
 
-    def delete(self, account_id: str, region_name: str) -> None:
+    def delete(self, place: Place) -> None:
         pass
 
 
@@ -50,45 +48,26 @@ class CapacityProvider(OwnModel):
     def physical_resource_id(self) -> str:
         return self.name
 
-    def get_cfn_attribute(self, attribute_name: str) -> Any:
-        raise UnformattedGetAttTemplateException()
-
     @classmethod
-    def create_from_cloudformation_json(
-        cls, resource_name: str, cloudformation_json: Document, account_id: str, region_name: str, **kwargs: Any
-    ) -> CapacityProvider:
-        properties = cloudformation_json["Properties"]
+    def made(cls, name: str, properties: Document, place: Place, logical_id: str) -> Self:
         details = _uncapitalised(properties.get("AutoScalingGroupProvider", {}))
         tags = _uncapitalised(properties.get("Tags", []))
-        ecs_backends[account_id][region_name].create_capacity_provider(resource_name, details, tags)
-        return cls(resource_name, properties)
+        _ecs(place).create_capacity_provider(name, details, tags)
+        return cls(name, properties)
 
-    @classmethod
-    def update_from_cloudformation_json(
-        cls,
-        original_resource: Any,
-        new_resource_name: str,
-        cloudformation_json: Document,
-        account_id: str,
-        region_name: str,
-    ) -> CapacityProvider:
-        properties = cloudformation_json["Properties"]
-        old, new = (p.get("AutoScalingGroupProvider", {}) for p in (original_resource.properties, properties))
-        is_renamed = properties.get("Name") != original_resource.properties.get("Name")
+    def changed_to(self, name: str, properties: Document, place: Place) -> Self:
+        old, new = (p.get("AutoScalingGroupProvider", {}) for p in (self.properties, properties))
+        is_renamed = properties.get("Name") != self.properties.get("Name")
         if is_renamed or old.get("AutoScalingGroupArn") != new.get("AutoScalingGroupArn"):
-            if new_resource_name == original_resource.name:
-                raise Refused(
-                    "CloudFormation cannot update a stack when a custom-named resource requires replacing. Rename "
-                    f"{new_resource_name} and update the stack again."
-                )
-            return cls.create_from_cloudformation_json(new_resource_name, cloudformation_json, account_id, region_name)
-        ecs_backends[account_id][region_name].update_capacity_provider(original_resource.name, _uncapitalised(new))
-        original_resource.properties = properties
-        assert isinstance(original_resource, CapacityProvider)
-        return original_resource
+            if name == self.name:
+                raise CannotReplace(name)
+            return self.made(name, properties, place, self.logical_resource_id)
+        _ecs(place).update_capacity_provider(self.name, _uncapitalised(new))
+        self.properties = properties
+        return self
 
-    def delete(self, account_id: str, region_name: str) -> None:
-        backend = ecs_backends[account_id][region_name]
+    def delete(self, place: Place) -> None:
+        backend = _ecs(place)
         if self.name in backend.capacity_providers:
             backend.delete_capacity_provider(self.name)
 
@@ -103,35 +82,21 @@ class ClusterCapacityProviderAssociations(OwnModel):
     def physical_resource_id(self) -> str:
         return self.cluster
 
-    def get_cfn_attribute(self, attribute_name: str) -> Any:
-        raise UnformattedGetAttTemplateException()
-
     @classmethod
-    def create_from_cloudformation_json(
-        cls, resource_name: str, cloudformation_json: Document, account_id: str, region_name: str, **kwargs: Any
-    ) -> ClusterCapacityProviderAssociations:
-        properties = cloudformation_json["Properties"]
-        ecs_backends[account_id][region_name].put_cluster_capacity_providers(
+    def made(cls, name: str, properties: Document, place: Place, logical_id: str) -> Self:
+        _ecs(place).put_cluster_capacity_providers(
             properties["Cluster"],
             properties.get("CapacityProviders", []),
             _uncapitalised(properties["DefaultCapacityProviderStrategy"]),
         )
         return cls(properties["Cluster"])
 
-    @classmethod
-    def update_from_cloudformation_json(
-        cls,
-        original_resource: Any,
-        new_resource_name: str,
-        cloudformation_json: Document,
-        account_id: str,
-        region_name: str,
-    ) -> ClusterCapacityProviderAssociations:
-        made = cls.create_from_cloudformation_json(new_resource_name, cloudformation_json, account_id, region_name)
-        return original_resource if made.cluster == original_resource.cluster else made
+    def changed_to(self, name: str, properties: Document, place: Place) -> Self:
+        made = self.made(name, properties, place, self.logical_resource_id)
+        return self if made.cluster == self.cluster else made
 
-    def delete(self, account_id: str, region_name: str) -> None:
-        backend = ecs_backends[account_id][region_name]
+    def delete(self, place: Place) -> None:
+        backend = _ecs(place)
         if self.cluster.split("/")[-1] in backend.clusters:
             backend.put_cluster_capacity_providers(self.cluster, [], [])
 
@@ -146,34 +111,20 @@ class BucketPolicy(OwnModel):
     def physical_resource_id(self) -> str:
         return self.bucket
 
-    def get_cfn_attribute(self, attribute_name: str) -> Any:
-        raise UnformattedGetAttTemplateException()
-
     @classmethod
-    def create_from_cloudformation_json(
-        cls, resource_name: str, cloudformation_json: Document, account_id: str, region_name: str, **kwargs: Any
-    ) -> BucketPolicy:
-        properties = cloudformation_json["Properties"]
+    def made(cls, name: str, properties: Document, place: Place, logical_id: str) -> Self:
         policy = properties["PolicyDocument"]
         text = policy if isinstance(policy, str) else json.dumps(policy)
-        backend = s3_backends[account_id][get_partition(region_name)]
+        backend = _s3(place)
         backend.put_bucket_policy(properties["Bucket"], text.encode())
         return cls(properties["Bucket"])
 
-    @classmethod
-    def update_from_cloudformation_json(
-        cls,
-        original_resource: Any,
-        new_resource_name: str,
-        cloudformation_json: Document,
-        account_id: str,
-        region_name: str,
-    ) -> BucketPolicy:
-        made = cls.create_from_cloudformation_json(new_resource_name, cloudformation_json, account_id, region_name)
-        return original_resource if made.bucket == original_resource.bucket else made
+    def changed_to(self, name: str, properties: Document, place: Place) -> Self:
+        made = self.made(name, properties, place, self.logical_resource_id)
+        return self if made.bucket == self.bucket else made
 
-    def delete(self, account_id: str, region_name: str) -> None:
-        backend = s3_backends[account_id][get_partition(region_name)]
+    def delete(self, place: Place) -> None:
+        backend = _s3(place)
         if self.bucket in backend.buckets:
             backend.delete_bucket_policy(self.bucket)
 
@@ -197,32 +148,18 @@ class SubnetRouteTableAssociation(OwnModel):
         return self.association_id
 
     @classmethod
-    def create_from_cloudformation_json(
-        cls, resource_name: str, cloudformation_json: Document, account_id: str, region_name: str, **kwargs: Any
-    ) -> SubnetRouteTableAssociation:
-        properties = cloudformation_json["Properties"]
-        backend = ec2_backends[account_id][region_name]
-        made = backend.associate_route_table(properties["RouteTableId"], subnet_id=properties["SubnetId"])
-        return cls(made)
+    def made(cls, name: str, properties: Document, place: Place, logical_id: str) -> Self:
+        backend = ec2_backends[place.account_id][place.region_name]
+        return cls(backend.associate_route_table(properties["RouteTableId"], subnet_id=properties["SubnetId"]))
 
-    @classmethod
-    def update_from_cloudformation_json(
-        cls,
-        original_resource: Any,
-        new_resource_name: str,
-        cloudformation_json: Document,
-        account_id: str,
-        region_name: str,
-    ) -> SubnetRouteTableAssociation:
+    def changed_to(self, name: str, properties: Document, place: Place) -> Self:
         # A subnet has one table at a time: the old association must go before the new one comes.
-        original_resource.delete(account_id, region_name)
-        made = cls.create_from_cloudformation_json(new_resource_name, cloudformation_json, account_id, region_name)
-        original_resource.association_id = made.association_id
-        assert isinstance(original_resource, SubnetRouteTableAssociation)
-        return original_resource
+        self.delete(place)
+        self.association_id = self.made(name, properties, place, self.logical_resource_id).association_id
+        return self
 
-    def delete(self, account_id: str, region_name: str) -> None:
-        ec2_backends[account_id][region_name].disassociate_route_table(self.association_id)
+    def delete(self, place: Place) -> None:
+        ec2_backends[place.account_id][place.region_name].disassociate_route_table(self.association_id)
 
 
 MODELS: tuple[type[OwnModel], ...] = (
@@ -231,6 +168,14 @@ MODELS: tuple[type[OwnModel], ...] = (
     BucketPolicy,
     SubnetRouteTableAssociation,
 )
+
+
+def _ecs(place: Place) -> Any:
+    return ecs_backends[place.account_id][place.region_name]
+
+
+def _s3(place: Place) -> Any:
+    return s3_backends[place.account_id][get_partition(place.region_name)]
 
 
 def _uncapitalised(value: Any) -> Any:

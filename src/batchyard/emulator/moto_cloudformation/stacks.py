@@ -12,8 +12,8 @@ from moto.cloudformation.utils import get_stack_from_s3_url
 from moto.utilities.utils import get_partition
 
 from batchyard.emulator.moto_cloudformation import templates
-from batchyard.emulator.moto_cloudformation.batch_resources import Refused
 from batchyard.emulator.moto_cloudformation.changes import Resources
+from batchyard.emulator.moto_cloudformation.own_model import Refused
 
 Document = dict[str, Any]
 
