@@ -126,6 +126,56 @@ def test_a_pipeline_runs_on_the_queues_that_were_made(site: Site) -> None:
     assert all(one["Key"].startswith("runs/") for one in keys)
 
 
+def test_public_nodes_become_private_ones_and_public_again(site: Site) -> None:
+    site.about("deploy", "network", "--yes")
+    ec2, ids = site.endpoint.client("ec2"), site.outputs()["Subnets"].split(",")
+
+    def ways_out() -> list[dict[str, Any]]:
+        tables = ec2.describe_route_tables(Filters=[{"Name": "association.subnet-id", "Values": ids}])["RouteTables"]
+        routes = [route for table in tables for route in table["Routes"]]
+        return [route for route in routes if route.get("DestinationCidrBlock") == "0.0.0.0/0"]
+
+    def have_addresses() -> set[bool]:
+        return {one["MapPublicIpOnLaunch"] for one in ec2.describe_subnets(SubnetIds=ids)["Subnets"]}
+
+    (out,) = ways_out()
+    assert out["GatewayId"].startswith("igw-") and have_addresses() == {True}
+    site.about("deploy", "network", "--yes", "--set", "Placement=private")
+    (out,) = ways_out()
+    assert out["NatGatewayId"].startswith("nat-") and have_addresses() == {False}
+    site.about("deploy", "network", "--yes", "--set", "Placement=public")
+    (out,) = ways_out()
+    assert out["GatewayId"].startswith("igw-") and have_addresses() == {True}
+
+
+def test_an_export_that_others_use_is_not_tried_to_be_changed(site: Site) -> None:
+    site.about("deploy", "--yes")
+    words = f"{site.env}-network: AWS does not change {site.env}-subnets while {site.env}-batch uses it"
+    assert words in site.about("diff", "network", "--set", "Zones=3", code=None).stderr
+    refused = site.about("deploy", "network", "--yes", "--set", "Zones=3", code=2).stderr
+    assert words in refused and "batchyard destroy" in refused
+    assert site.stacks()[f"{site.env}-network"] == "CREATE_COMPLETE", "nothing was begun"
+    # Where nobody uses it any more, it is changed.
+    site.about("destroy", "batch", "--yes")
+    site.about("deploy", "--yes", "--set", "Zones=3")
+    assert len(site.outputs()["Subnets"].split(",")) == 3
+
+
+def test_a_newer_image_of_ones_own_reaches_the_nodes_by_its_version(site: Site) -> None:
+    ssm, name = site.endpoint.client("ssm"), f"/{site.env}/gpu-image"
+    ssm.put_parameter(Name=name, Value="ami-0a", Type="String")
+    site.about("deploy", "--yes", "--set", f"GpuImageParameter={name}")
+
+    def image() -> str:
+        (one,) = site.compute_environment("gpu-spot")["computeResources"]["ec2Configuration"]
+        return str(one["imageIdOverride"])
+
+    assert image() == "ami-0a"
+    version = ssm.put_parameter(Name=name, Value="ami-0b", Type="String", Overwrite=True)["Version"]
+    site.about("deploy", "batch", "--yes", "--set", f"GpuImageVersion={version}")
+    assert image() == "ami-0b"
+
+
 def test_an_update_changes_in_place_and_stays(site: Site) -> None:
     site.about("deploy", "--yes")
     before = site.compute_environment("cpu-spot")

@@ -21,7 +21,7 @@ from typing import Any
 
 STANDINS = Path(__file__).parent / "standins"
 REPOSITORY = Path(__file__).parents[2]
-PROGRAMS = ("docker", "dockerd", "nvidia-smi", "modprobe", "nvidia-container-runtime", "aws", "observer")
+PROGRAMS = ("docker", "dockerd", "nvidia-smi", "modprobe", "nvidia-container-runtime", "aws", "dnf", "observer")
 UNITS = ("docker.service", "ecs.service", "cloud-final.service", "observer.service")
 ALL_UP = {"cloud-final.service": "active", "docker.service": "active", "ecs.service": "active"}
 #: only what matters here: the scripts of the user data, in the stage that they are run in
@@ -47,6 +47,8 @@ class Scene:
     #: nvidia-smi fails until the modules are loaded anew; or for ever
     driver_sleeps: bool = False
     driver_stays_asleep: bool = False
+    #: as on Amazon's own images, where only dnf can bring it
+    lacks_aws_client: bool = False
     files: dict[str, str] = field(default_factory=dict)
     until: dict[str, str] = field(default_factory=lambda: dict(ALL_UP))
     stuck_s: float = 8
@@ -120,6 +122,8 @@ def _boot(root: Path, name: str) -> None:
 def _lay_out(root: Path, scene: Scene) -> None:
     for program in PROGRAMS:
         _copy(STANDINS / program, root / "usr/local/bin" / program)
+    if scene.lacks_aws_client:
+        (root / "usr/local/bin/aws").rename(root / "usr/local/share/aws")
     for unit in UNITS:
         _copy(STANDINS / unit, root / "etc/systemd/system" / unit)
     for unit, target in (("docker", "multi-user"), ("ecs", "multi-user"), ("observer", "basic")):

@@ -131,6 +131,14 @@ def test_a_self_managed_node_joins_the_cluster_that_batch_has_made() -> None:
         assert len(node.read("var/lib/observer/aws").splitlines()) == 1
 
 
+def test_a_self_managed_node_installs_the_aws_client_where_the_image_has_none() -> None:
+    scene = Scene(user_data("unmanaged-gpu"), lacks_aws_client=True, files=REGISTERED, until=UP_AND_CHECKED)
+    with booted(scene) as node:
+        came_up(node)
+        assert settings(node)["ECS_CLUSTER"] == "dev-unmanaged-gpu_Batch_0f1e"
+        assert node.read("var/lib/observer/dnf") == "dnf install -y -q awscli-2\n"
+
+
 # -- nodes that must not join ----------------------------------------------------------------------------------
 
 

@@ -1,6 +1,7 @@
 """Dockerfiles to start from: CPU, CUDA, OpenCL on NVIDIA; and the worker's own files beside them. Pure but for copying.
 
-None of them sets NVIDIA_VISIBLE_DEVICES: ECS does, to the GPUs that a job was given, and `all` would take others' too.
+NVIDIA's own images set NVIDIA_VISIBLE_DEVICES=all, with which a job takes GPUs that others were given where nvidia is
+Docker's default runtime. Ours take that back: ECS sets it, to the GPUs that a job was given.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ _PACKAGES = {"cpu": "", "cuda": "", "opencl": " ocl-icd-libopencl1 clinfo"}
 #: the driver's files come from the host; an image that is not built on NVIDIA's own must say which it wants
 _GPU_LINES = """# What of the driver the container gets from the host; without it there is no libcuda and no nvidia-smi.
 ENV NVIDIA_DRIVER_CAPABILITIES={capabilities}
+# The base says `all`, which would take GPUs that were given to others. A job with GPUs is told its own.
+ENV NVIDIA_VISIBLE_DEVICES=void
 """
 _ICD_LINES = """# Tells the OpenCL loader where NVIDIA's implementation is, which comes with the driver.
 RUN mkdir -p /etc/OpenCL/vendors && echo libnvidia-opencl.so.1 > /etc/OpenCL/vendors/nvidia.icd

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import cache
 from typing import Any
@@ -19,6 +19,7 @@ CORE = ("network", "storage", "iam", "registry", "batch")
 MARK = "batchyard:"
 
 _ENV = "Env"
+_VARIABLE = re.compile(r"[$][{]([A-Za-z][A-Za-z0-9.]*)[}]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,8 @@ class Template:
     #: with `${Env}` in them
     exports: frozenset[str]
     imports: frozenset[str]
+    #: export -> the parameters and resources that its value is made of
+    export_sources: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
     def stack_of(self, environment: str) -> str:
         return f"{environment}-{self.name}"
@@ -87,7 +90,8 @@ def parse(name: str, text: str) -> Template:
 
     Loader.add_multi_constructor("!", short_form)
     document = yaml.load(text, Loader=Loader)
-    outputs = document.get("Outputs", {}).values()
+    outputs = [one for one in document.get("Outputs", {}).values() if "Export" in one]
+    conditions = document.get("Conditions", {})
     return Template(
         name=name,
         text=text,
@@ -96,8 +100,12 @@ def parse(name: str, text: str) -> Template:
         resources=tuple(
             Resource(key, entry["Type"], entry.get("Condition")) for key, entry in document["Resources"].items()
         ),
-        exports=frozenset(_plain(output["Export"]["Name"]) for output in outputs if "Export" in output),
+        exports=frozenset(_plain(output["Export"]["Name"]) for output in outputs),
         imports=frozenset(_imports(document["Resources"])),
+        export_sources={
+            _plain(output["Export"]["Name"]): frozenset(_sources(output["Value"], conditions)) - {_ENV}
+            for output in outputs
+        },
     )
 
 
@@ -129,6 +137,29 @@ def _imports(value: Any) -> Iterator[str]:
                 yield _plain(item)
             else:
                 yield from _imports(item)
+
+
+def _sources(value: Any, conditions: Mapping[str, Any]) -> Iterator[str]:
+    """Names of the parameters and resources in a value, those included on which its conditions hang."""
+    if isinstance(value, list):
+        for item in value:
+            yield from _sources(item, conditions)
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            if key == "Ref":
+                yield str(item)
+            elif key == "Fn::GetAtt":
+                yield str(item).split(".")[0] if isinstance(item, str) else str(item[0])
+            elif key == "Fn::Sub":
+                yield from (
+                    name.split(".")[0] for name in _VARIABLE.findall(item if isinstance(item, str) else item[0])
+                )
+            elif key == "Condition":
+                yield from _sources(conditions[item], conditions)
+            elif key == "Fn::If":
+                yield from _sources([conditions[item[0]], *item[1:]], conditions)
+            else:
+                yield from _sources(item, conditions)
 
 
 def _plain(name: Any) -> str:
@@ -174,6 +205,14 @@ def missing(templates: Sequence[Template], environment: str, exports: frozenset[
     maker = {export: one.name for one in everything() for export in one.exports_of(environment)}
     lacking = {one.name: sorted({maker[name] for name in one.imports_of(environment) - there}) for one in templates}
     return {name: others for name, others in lacking.items() if others}
+
+
+def completed(templates: Sequence[Template], environment: str, exports: frozenset[str]) -> list[Template]:
+    """These, with all that they need and that is not deployed, in order."""
+    found = {one.name: one for one in templates}
+    while lacking := missing(list(found.values()), environment, exports):
+        found |= {name: template(name) for others in lacking.values() for name in others}
+    return ordered(list(found.values()))
 
 
 # -- what the user gives --------------------------------------------------------------------------------------------

@@ -50,6 +50,12 @@ def from_template(template: Template) -> list[Change]:
     ]
 
 
+def changed_exports(template: Template, found: Iterable[Change], parameters: Iterable[str]) -> list[str]:
+    """The exports, with `${Env}` in them, whose values would be others. ``parameters``: those that change."""
+    touched = {one.name for one in found if one.action in (Action.REPLACE, Action.REMOVE)}.union(parameters)
+    return sorted(name for name, sources in template.export_sources.items() if sources & touched)
+
+
 def _change(found: Mapping[str, Any]) -> Change:
     replacement = found.get("Replacement")
     actions = {"Add": Action.ADD, "Import": Action.ADD, "Remove": Action.REMOVE}

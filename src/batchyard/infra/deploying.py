@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from batchyard.aws.cloudformation import CloudFormation
 from batchyard.aws.holdings import Holding, Holdings
 from batchyard.errors import BadInput
 from batchyard.infra import catalogue, changes
 from batchyard.infra.catalogue import Template
-from batchyard.infra.stacks import REVIEW, STILLBORN, Declined, Front, Stacks, outputs_of
+from batchyard.infra.stacks import REVIEW, STILLBORN, Declined, Front, Prepared, Stacks, outputs_of
 from batchyard.units import counted
 
 _GONE = "DELETE_COMPLETE"
+_HELD_HINT = "`batchyard destroy` the stacks that use it, then deploy both; or make another environment"
 
 
 def check(templates: Sequence[Template], environment: str, settings: Mapping[str, str]) -> None:
@@ -27,7 +27,7 @@ def require_imports(aws: CloudFormation, templates: Sequence[Template], environm
     """Raises BadInput where a template imports what nobody exports."""
     there = frozenset(export["Name"] for export in aws.exports())
     for name, others in catalogue.missing(templates, environment, there).items():
-        together = " ".join(one.name for one in catalogue.chosen([*others, *(one.name for one in templates)]))
+        together = " ".join(one.name for one in catalogue.completed(templates, environment, there))
         raise BadInput(
             f"{name} needs what {', '.join(others)} would make, and that is not deployed in {environment!r}",
             hint=f"`batchyard deploy {together} --env {environment}`",
@@ -46,6 +46,9 @@ def deploy(
             continue
         try:
             front.show_changes(prepared.stack, prepared.changes, prepared.parameters)
+            obstacle = _held(stacks, template, prepared, environment)
+            if obstacle:
+                raise BadInput(obstacle, hint=_HELD_HINT)
             if not front.ask(f"make this change to {prepared.stack}?"):
                 raise Declined(f"{prepared.stack} is left as it is")
         except BaseException:
@@ -77,32 +80,29 @@ def diff(
             continue
         try:
             front.show_changes(name, prepared.changes, prepared.parameters)
+            obstacle = _held(stacks, template, prepared, environment)
+            if obstacle:
+                front.say(f"{obstacle}: {_HELD_HINT}")
         finally:
             stacks.discard(prepared)
         differing += 1
     return differing
 
 
+def _held(stacks: Stacks, template: Template, prepared: Prepared, environment: str) -> str:
+    """Why AWS will not make the change: an export that would change is in use. Empty where none is."""
+    would_change = changes.changed_exports(template, prepared.changes, prepared.parameters)
+    for export in (name.replace("${Env}", environment) for name in would_change):
+        users = stacks.users_of(export)
+        if users:
+            return f"{prepared.stack}: AWS does not change {export} while {', '.join(users)} uses it"
+    return ""
+
+
 def outputs(stacks: Stacks, environment: str) -> dict[str, dict[str, str]]:
     """Template -> its stack's outputs, of those that are deployed."""
     found = {template.name: stacks.find(template, environment) for template in catalogue.everything()}
     return {name: outputs_of(stack) for name, stack in found.items() if stack and outputs_of(stack)}
-
-
-def deployed_environments(exports: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
-    """Environment -> the templates deployed in it, from the exports of a region."""
-    names_of: dict[str, set[str]] = {}
-    for export in exports:
-        # arn:aws:cloudformation:region:account:stack/name/uuid
-        stack = export["ExportingStackId"].partition(":stack/")[2].partition("/")[0]
-        names_of.setdefault(stack, set()).add(export["Name"])
-    found: dict[str, list[str]] = {}
-    for template in catalogue.everything():
-        for stack, names in names_of.items():
-            environment = stack.removesuffix(f"-{template.name}")
-            if environment != stack and names <= template.exports_of(environment):
-                found.setdefault(environment, []).append(template.name)
-    return dict(sorted(found.items()))
 
 
 # -- destroying -----------------------------------------------------------------------------------------------------

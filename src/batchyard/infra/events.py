@@ -176,6 +176,10 @@ _HINTS: tuple[tuple[str, str], ...] = (
         "iam:CreateServiceLinkedRole",
     ),
     (
+        r"route identified by .* already exists",
+        "a route of that destination was made by hand, or by an older template: delete it, then run the same command",
+    ),
+    (
         r"in use by (?P<users>.+?)[.]?$",
         "the stack {users} uses it: change or delete that one first",
     ),

@@ -177,6 +177,11 @@ class Stacks:
             raise Refused(f"{name} cannot be changed so: {events.said(reason)}", hint=events.hint_for(reason))
         return prepared
 
+    def users_of(self, export: str) -> list[str]:
+        """The stacks that import it."""
+        is_there = any(one["Name"] == export for one in self._aws.exports())
+        return sorted(self._aws.importers(export)) if is_there else []
+
     def discard(self, prepared: Prepared) -> None:
         """As if it had never been prepared."""
         self._aws.drop_change_set(prepared.change_set_id)

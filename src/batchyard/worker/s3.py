@@ -104,10 +104,11 @@ def told(doing: str, where: object) -> Iterator[None]:
 def explained(exc: BaseException, doing: str, where: str) -> faults.Fault | None:
     """The sentence for what boto3 raised; None where it is nothing of boto3's, nor of the network."""
     from botocore import exceptions as aws
-    from s3transfer.exceptions import S3DownloadFailedError
+    from s3transfer import exceptions as transfers
 
     exc = _inner(exc)
-    if isinstance(exc, S3DownloadFailedError):
+    # Older ones, as the distributions have them, do not notice that an object is replaced while they fetch it.
+    if isinstance(exc, getattr(transfers, "S3DownloadFailedError", ())):
         return faults.replaced(doing, where)
     if isinstance(exc, aws.ClientError):
         return faults.from_answer(doing, where, exc.operation_name, *_answer(exc))

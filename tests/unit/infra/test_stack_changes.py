@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from batchyard.cli.stacks import change_lines
 from batchyard.infra import catalogue, changes
 from batchyard.infra.changes import Action, Change
@@ -118,3 +120,17 @@ def test_a_stack_to_be_made_is_shown_from_its_template() -> None:
     found = {change.name: change for change in changes.from_template(catalogue.template("batch"))}
     assert found["CpuQueue"] == Change(Action.ADD, "CpuQueue", "AWS::Batch::JobQueue")
     assert found["FairShare"].details == ("if HasTeamQueues",)
+
+
+@pytest.mark.parametrize(
+    ("found", "parameters", "exports"),
+    [
+        ([Change(Action.ADD, "SubnetC", "AWS::EC2::Subnet")], ["Zones"], ["${Env}-subnets"]),
+        ([Change(Action.REPLACE, "SubnetA", "AWS::EC2::Subnet")], [], ["${Env}-subnets"]),
+        ([Change(Action.REMOVE, "Vpc", "AWS::EC2::VPC")], ["ExistingVpc"], ["${Env}-subnets", "${Env}-vpc"]),
+        ([Change(Action.CHANGE, "SubnetA", "AWS::EC2::Subnet")], ["Placement"], []),
+        ([Change(Action.ADD, "Vpc", "AWS::EC2::VPC")], [], []),
+    ],
+)
+def test_the_exports_that_a_change_would_change(found: list[Change], parameters: list[str], exports: list[str]) -> None:
+    assert changes.changed_exports(catalogue.template("network"), found, parameters) == exports

@@ -21,7 +21,7 @@ def event(name, status, ago):
     return Event(name + status, now - ago, name, "AWS::EC2::NatGateway", status, "", False)
 front, progress = Terminal(), Progress()
 front.show_events("dev-network", progress.take([event("Nat", "CREATE_IN_PROGRESS", 90)]), progress)
-time.sleep(2.2)
+time.sleep(4.2)
 done = progress.take([event("Other", "CREATE_IN_PROGRESS", 9), event("Nat", "CREATE_COMPLETE", 30)])
 front.show_events("dev-network", done, progress)
 front.show_end("dev-network", "CREATE_COMPLETE", 61)

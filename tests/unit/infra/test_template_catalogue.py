@@ -6,7 +6,7 @@ import pytest
 
 from batchyard import environments, infra
 from batchyard.errors import BadInput
-from batchyard.infra import catalogue, deploying
+from batchyard.infra import catalogue
 from batchyard.infra.catalogue import chosen, parse, template
 
 SMALL = """
@@ -93,6 +93,7 @@ def test_the_outputs_are_those_that_environments_are_read_from() -> None:
         ({"UpdateTimeoutMinutes": "361"}, "at most 360", ""),
         ({"TeamQueues": "yes"}, "one of true, false", ""),
         ({"GpuImageParameter": "gpu"}, "must match", ""),
+        ({"GpuImageVersion": "newest"}, "a whole number", ""),
     ],
 )
 def test_wrong_settings_are_found_before_anything_is_asked_of_aws(
@@ -102,6 +103,35 @@ def test_wrong_settings_are_found_before_anything_is_asked_of_aws(
         catalogue.check_settings(chosen([]), settings)
     assert problem in found.value.message
     assert hint in found.value.hint
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "problem"),
+    [
+        ("ecs", "g5.xlarge", "exactly three instance types"),
+        ("batch-unmanaged", "g5.xlarge,g6.xlarge,g4dn.xlarge,g6e.xlarge", "exactly three instance types"),
+        ("spotfleet", "g5.xlarge, g6.xlarge, g4dn.xlarge, g6e.xlarge", "no blanks"),
+    ],
+)
+def test_a_wrong_number_of_instance_types(name: str, value: str, problem: str) -> None:
+    with pytest.raises(BadInput, match=problem):
+        catalogue.check_settings([template(name)], {"InstanceTypes": value})
+
+
+def test_what_an_export_is_made_of() -> None:
+    sources = template("network").export_sources
+    assert sources["${Env}-vpc"] == {"Vpc", "ExistingVpc"}
+    assert {"Zones", "ExistingVpc", "ExistingSubnets", "SubnetA", "SubnetD"} <= sources["${Env}-subnets"]
+    assert "Placement" not in sources["${Env}-subnets"]
+    assert sources["${Env}-security-group"] == {"NodeSecurityGroup"}
+
+
+def test_what_is_missing_is_found_all_the_way_down() -> None:
+    ecs = [template("ecs")]
+    whole = [one.name for one in catalogue.completed(ecs, "dev", frozenset())]
+    assert whole[-1] == "ecs" and set(whole) == {"network", "storage", "registry", "iam", "ecs"}
+    there = template("storage").exports_of("dev") | template("registry").exports_of("dev")
+    assert [one.name for one in catalogue.completed(ecs, "dev", there)] == ["network", "iam", "ecs"]
 
 
 def test_right_settings() -> None:
@@ -145,21 +175,3 @@ def test_what_was_set_once_stays_set() -> None:
         {"ParameterKey": "Kind", "ParameterValue": "b"},
     ]
     assert catalogue.changed_parameters(small, {"Kind": "b", "Size": "3"}, deployed) == {"Kind": ("a", "b")}
-
-
-def export(name: str, stack: str) -> dict[str, str]:
-    return {"Name": name, "ExportingStackId": f"arn:aws:cloudformation:eu-central-1:123456789012:stack/{stack}/1-2-3"}
-
-
-def test_environments_are_known_by_their_exports() -> None:
-    found = deploying.deployed_environments(
-        [
-            export("dev-cpu-queue", "dev-batch"),
-            export("dev-subnets", "dev-network"),
-            export("lab-1-unmanaged-gpu-queue", "lab-1-batch-unmanaged"),
-            # somebody else's, though it is called like one of ours
-            export("shop-table", "shop-storage"),
-            export("dev-vpc", "other"),
-        ]
-    )
-    assert found == {"dev": ["network", "batch"], "lab-1": ["batch-unmanaged"]}

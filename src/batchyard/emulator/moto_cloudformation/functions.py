@@ -3,23 +3,34 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Callable
 from typing import Any
 
 from moto.cloudformation import parsing
 from moto.cloudformation.exceptions import UnformattedGetAttTemplateException
 from moto.ec2.models import ec2_backends
+from moto.ssm.models import ssm_backends
 
 from batchyard.emulator.moto_cloudformation.own_model import Refused
 
 #: what Fn::Cidr leaves to each block where nothing is said: a /24
 _DEFAULT_HOST_BITS = 8
 
+_FROM_SSM = re.compile(r"[{][{]resolve:ssm:(?P<name>[^${}]+)[}][}]")
+
 _moto_resolved = parsing.clean_json
 
 
 def resolved(value: Any, resources: Any) -> Any:
     """A part of a template with its functions resolved; ``resources``: what it may refer to, by name."""
+    found = _resolved(value, resources)
+    if isinstance(found, str) and "{{resolve:ssm:" in found:
+        return _FROM_SSM.sub(lambda reference: _from_ssm(reference["name"], resources), found)
+    return found
+
+
+def _resolved(value: Any, resources: Any) -> Any:
     if isinstance(value, list):
         # An AWS::NoValue in a list takes its place away.
         return [item for item in (resolved(one, resources) for one in value) if item is not None]
@@ -28,6 +39,14 @@ def resolved(value: Any, resources: Any) -> Any:
     ((function, argument),) = value.items()
     ours = _FUNCTIONS.get(function)
     return _moto_resolved(value, resources) if ours is None else ours(argument, resources)
+
+
+def _from_ssm(name: str, resources: Any) -> str:
+    """A dynamic reference: `/dev/image`, or with a version `/dev/image:2`."""
+    parameter = ssm_backends[resources["AWS::AccountId"]][resources["AWS::Region"]].get_parameter(name)
+    if parameter is None:
+        raise Refused(f"Parameters: [ssm:{name}] cannot be found.")
+    return str(parameter.value)
 
 
 def _cidr(argument: Any, resources: Any) -> list[str]:
