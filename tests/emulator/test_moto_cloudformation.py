@@ -588,6 +588,30 @@ def test_a_parameter_alone_changes_what_refers_to_it(stacks: Stacks, batch: Batc
         stacks.api.update_stack(StackName=stacks.name, UsePreviousTemplate=True, Parameters=more)
 
 
+def test_values_that_the_template_does_not_allow_are_refused(stacks: Stacks) -> None:
+    mine = {"Fn::Not": [{"Fn::Equals": [{"Ref": "Vpc"}, ""]}]}
+    assertion = {"Assert": {"Fn::Not": [{"Fn::Contains": [{"Ref": "Nets"}, ""]}]}, "AssertDescription": "give Nets"}
+    blocks = {
+        "Parameters": {
+            "Vpc": {"Type": "String", "Default": "", "AllowedPattern": "(vpc-[0-9a-f]+)?"},
+            "Nets": {"Type": "CommaDelimitedList", "Default": ""},
+        },
+        "Rules": {"Together": {"RuleCondition": mine, "Assertions": [assertion]}},
+    }
+    resources = {"Bucket": {"Type": "AWS::S3::Bucket"}}
+
+    def given(**values: str) -> list[Document]:
+        return [{"ParameterKey": name, "ParameterValue": value} for name, value in values.items()]
+
+    with pytest.raises(ClientError, match="Parameter 'Vpc' failed to satisfy constraint"):
+        stacks.create(resources, blocks=blocks, Parameters=given(Vpc="mine"))
+    with pytest.raises(ClientError, match="give Nets"):
+        stacks.create(resources, blocks=blocks, Parameters=given(Vpc="vpc-1"))
+    assert stacks.create(resources, blocks=blocks, Parameters=given(Vpc="vpc-1", Nets="a,b")) == "CREATE_COMPLETE"
+    with pytest.raises(ClientError, match="give Nets"):
+        stacks.update(resources, blocks=blocks, Parameters=given(Vpc="vpc-2", Nets=""))
+
+
 # -- deleting ---------------------------------------------------------------------------------------------------
 
 
@@ -635,6 +659,15 @@ def test_what_cannot_be_deleted_fails_the_deletion(stacks: Stacks, batch: Batch)
 def test_what_somebody_deleted_by_hand_is_deleted(stacks: Stacks, batch: Batch) -> None:
     stacks.create({"Environment": environment(), "Queue": queue()})
     batch.resources.clear()
+    assert stacks.delete() == "DELETE_COMPLETE"
+
+
+def test_a_bucket_and_a_group_that_somebody_deleted_by_hand_are_deleted(stacks: Stacks) -> None:
+    group = {"Type": "AWS::EC2::SecurityGroup", "Properties": {"GroupDescription": "a group"}}
+    stacks.create({"Bucket": {"Type": "AWS::S3::Bucket"}, "Group": group})
+    there = stacks.physical()
+    stacks.client("s3").delete_bucket(Bucket=there["Bucket"])
+    stacks.client("ec2").delete_security_group(GroupId=there["Group"])
     assert stacks.delete() == "DELETE_COMPLETE"
 
 

@@ -207,6 +207,11 @@ def sentence(exc: Exception) -> str:
     return str(message or f"{type(exc).__name__}: {exc}")
 
 
+def _says_gone(exc: Exception) -> bool:
+    words = (str(getattr(exc, name, "")) for name in ("code", "error_type"))
+    return any("NotFound" in word or "NoSuch" in word for word in words)
+
+
 # -- a change ---------------------------------------------------------------------------------------------------
 
 
@@ -340,8 +345,10 @@ def delete(resources: Resources, doomed: dict[str, Made], note: Note, policy: st
                 try:
                     resources.remove(made)
                 except Exception as exc:
-                    failures[name] = sentence(exc)
-                    continue
+                    # What somebody deleted by hand is deleted.
+                    if not _says_gone(exc):
+                        failures[name] = sentence(exc)
+                        continue
                 note(name, made.physical_id, kind, "DELETE_COMPLETE", "")
             del left[name]
             is_progress = True

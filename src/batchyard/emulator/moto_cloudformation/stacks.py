@@ -48,6 +48,12 @@ class Stack(models.Stack):
         return resources
 
     @property
+    def template_description(self) -> str | None:
+        """For ListStacks, which tells it also of a stack that could not be made, and so keeps no template."""
+        found: str | None = self.description
+        return found
+
+    @property
     def outputs(self) -> list[Document] | None:
         return self.kept_outputs or None
 

@@ -10,6 +10,8 @@ from typing import Any
 
 import yaml
 
+from batchyard.emulator.moto_cloudformation import rules
+
 Template = dict[str, Any]
 
 PSEUDO_PARAMETERS = frozenset(
@@ -201,6 +203,27 @@ def check_parameters(template: Template, given: Mapping[str, Any]) -> None:
         allowed = declared[name].get("AllowedValues")
         if allowed is not None and str(value) not in map(str, allowed):
             raise BadTemplate(f"Parameter '{name}' must be one of AllowedValues")
+        pattern = declared[name].get("AllowedPattern")
+        if pattern is not None and not all(re.fullmatch(pattern, one) for one in _members(declared[name], value)):
+            explained = declared[name].get("ConstraintDescription", f"must match pattern {pattern}")
+            raise BadTemplate(f"Parameter '{name}' failed to satisfy constraint: {explained}")
+    values = {name: _value(entry, given.get(name, entry.get("Default", ""))) for name, entry in declared.items()}
+    try:
+        faults = list(rules.broken(template.get("Rules", {}), values))
+    except (ValueError, KeyError) as exc:
+        raise BadTemplate(f"Template format error: Rules: {exc}") from exc
+    if faults:
+        raise BadTemplate(f"Template error: {'; '.join(faults)}")
+
+
+def _value(declared: Mapping[str, Any], value: Any) -> str | list[str]:
+    is_list = declared["Type"] == "CommaDelimitedList" or declared["Type"].startswith("List<")
+    return str(value).split(",") if is_list else str(value)
+
+
+def _members(declared: Mapping[str, Any], value: Any) -> list[str]:
+    found = _value(declared, value)
+    return [found] if isinstance(found, str) else found
 
 
 def capabilities(template: Template) -> list[str]:
