@@ -259,11 +259,18 @@ why() {
 
 # ---- the results
 
+# free_name PATH: PATH.old, or PATH.old2 and so on, which nothing has yet
+free_name() {
+    local number=2 name=$1.old
+    while [[ -e $name ]]; do name=$1.old$((number++)); done
+    printf '%s' "$name"
+}
+
 # fetch DEVICE JOB; what an earlier run has left is kept beside it
 fetch() {
     local path
     for path in "$out"/"$1"-benchmark.{json,csv,txt} "$out"/stand-in-benchmark.{json,csv,txt}; do
-        [[ $path == */stand-in-* && $1 == cpu || ! -e $path ]] || mv -f "$path" "$path.old"
+        [[ $path == */stand-in-* && $1 == cpu || ! -e $path ]] || mv "$path" "$(free_name "$path")"
     done
     aws s3 cp --only-show-errors --recursive "s3://${output[Bucket]}/results/$1/$2/" "$out/" ||
         fail 3 "the results of the $1 job could not be fetched"

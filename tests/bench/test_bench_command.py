@@ -67,6 +67,7 @@ def test_no_gpu_where_one_was_asked_for(tmp_path: Path) -> None:
         (("--only", "matmull"), "did you mean matmul?"),
         (("--sizes", "1000,big"), "no list of sizes"),
         (("--sizes", "0"), "no list of sizes"),
+        (("--sizes", "9" * 5000), "no list of sizes"),
         (("--workload", "none.py"), "there is no such file"),
         (("--images", "nowhere"), "No such file or directory"),
         (("--only", "copy*", "--device", "cpu"), "none of what was asked for runs on a CPU"),
@@ -234,3 +235,86 @@ def test_a_stand_in_is_measured_only_where_it_was_asked_for_and_says_so(tmp_path
     assert {path.name for path in (tmp_path / "out").iterdir()} == {
         f"stand-in-benchmark.{end}" for end in ("json", "csv", "txt")
     }
+
+
+MISTAKES = """
+import sys
+import numpy as np
+from batchyard.bench import Candidate, Workload
+
+
+def toy(name, **more):
+    values = dict(
+        name=name, title=name, sizes=(4,), inputs=lambda size, rng: {"x": rng.random(size)},
+        reference=lambda size, given: given["x"],
+        candidates=(Candidate("", "numpy", lambda kit, size: lambda x: x),),
+    )
+    return Workload(**{**values, **more})
+
+
+WORKLOADS = (
+    toy("numpys", flops=lambda n: np.int64(2 * n)),
+    toy("unlabelled", label=lambda n: 1 / 0),
+    toy("uncounted", flops=lambda n: float("nan")),
+    toy("leaves", inputs=lambda size, rng: sys.exit(0)),
+    toy("ends", candidates=(Candidate("", "numpy", lambda kit, size: sys.exit(0)),)),
+    toy("unreal", reference=lambda size, given: given["x"] * np.nan),
+    toy("last"),
+)
+"""
+
+
+def test_mistakes_of_one_workload_are_its_own_and_the_others_are_measured(tmp_path: Path) -> None:
+    (tmp_path / "mistakes.py").write_text(MISTAKES)
+    done = batchyard(tmp_path, "bench", "run", "--device", "cpu", "--quick", "--workload", "mistakes.py", code=1)
+    value = read(tmp_path / "benchmark" / "cpu-benchmark.json")
+    outcomes = {one["workload"]: one["outcome"] for one in value["measurements"]}
+    assert outcomes == {
+        **dict.fromkeys(("numpys", "last"), "ok"),
+        **dict.fromkeys(("unlabelled", "uncounted", "leaves", "ends", "unreal"), "failed"),
+    }
+    assert value["ended"] and "bug" not in done.stderr
+    for said in ("label(4): ZeroDivisionError", "flops(4) is nan", "it called sys.exit(0)", "4 of 4 values are NaN"):
+        assert said in done.stdout, said
+
+
+def test_reruns_that_are_stopped_leave_what_was_measured(tmp_path: Path) -> None:
+    # Stopped before anything is measured, each time.
+    (tmp_path / "slow.py").write_text(SLOW)
+    args = ("bench", "run", "--device", "cpu", "--quick", "--workload", "slow.py", "--out", "out", "--sizes")
+    batchyard(tmp_path, *args, "1")
+    for _ in range(2):
+        process = subprocess.Popen(command(*args, "2"), cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+        try:
+            _wait_until_empty(tmp_path / "out" / "cpu-benchmark.json", process)
+            process.send_signal(signal.SIGINT)
+            process.communicate(timeout=60)
+            assert process.returncode == 130
+        finally:
+            process.kill()
+            process.communicate()
+    assert [one["size"] for one in read(tmp_path / "out" / "cpu-benchmark.json.old")["measurements"]] == [1]
+    assert read(tmp_path / "out" / "cpu-benchmark.json")["measurements"] == []
+
+
+def _wait_until_empty(path: Path, process: subprocess.Popen[str]) -> None:
+    """Until this very process has written its first, empty result."""
+    before = path.stat().st_mtime_ns
+    end = time.monotonic() + 60
+    while not path.exists() or path.stat().st_mtime_ns == before or read(path)["measurements"]:
+        assert process.poll() is None and time.monotonic() < end
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('{"format": "batchyard-bench", "version": 1, "device": null}', "a.json: .*changed: device: text was expected"),
+        ("[" * 100_000, "a.json: .*nested too deeply"),
+    ],
+)
+def test_an_edited_result(tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "a.json").write_text(text)
+    assert re.search(said, batchyard(tmp_path, "bench", "compare", "a.json", "a.json", code=2).stderr)
+    (tmp_path / "a.json").rename(tmp_path / "a-benchmark.json")
+    assert "a-benchmark.json: " in batchyard(tmp_path, "bench", "report", ".", code=2).stderr

@@ -118,7 +118,7 @@ def test_what_is_interrupted_goes_on_and_what_is_stopped_keeps_what_it_had(lab: 
         process = lab.start(*SUBMIT, "--workload", "slow.py", output=file)
     until(lambda: log.read_text(), lambda text: "gpu: RUNNING" in text)
     process.send_signal(signal.SIGINT)
-    assert process.wait(30) == 130
+    assert process.wait(60) == 130
     said = log.read_text()
     found = re.search(r"`batchyard bench submit --run (benchmark-\d{8}-[0-9a-f]{6})` waits for it", said)
     assert found, said

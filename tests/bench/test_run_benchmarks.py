@@ -211,11 +211,13 @@ def test_an_interrupt_while_a_job_is_submitted_loses_none(endpoint: Endpoint, tm
     before = {job["jobId"] for job in jobs_of(endpoint)}
     asked = tmp_path / "asked"
     log = tmp_path / "log"
-    path = path_with_aws(tmp_path, device, f"touch {asked}; sleep 1")
+    told = tmp_path / "told"
+    path = path_with_aws(tmp_path, device, f"touch {asked}; until test -e {told}; do sleep 0.1; done")
     process = started(endpoint, tmp_path, log, "--", "--quick", "--only", "matmul", path=path)
     try:
         until(lambda: asked.exists() or process.poll() is not None)
         os.killpg(process.pid, signal.SIGINT)
+        told.touch()
         assert process.wait(60) == 130, log.read_text()
     finally:
         if process.poll() is None:

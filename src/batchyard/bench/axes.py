@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -26,9 +27,10 @@ class LogScale:
         return self.start + (self.end - self.start) * math.log(value / self.low) / math.log(self.high / self.low)
 
     def ticks(self) -> list[float]:
-        """1, 2, 5 of each decade; only 1 where there are more than three."""
+        """1, 2, 5 of each decade; only 1 where there are more than three, and not of each where there are dozens."""
         steps = (1,) if self.high / self.low > 2000 else (1, 2, 5)
-        decades = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
+        first, last = math.floor(math.log10(self.low)), math.ceil(math.log10(self.high))
+        decades = range(first, last + 1, 1 + (last - first) // 12)
         values = [step * 10.0**decade for decade in decades for step in steps]
         return [value for value in values if self.low * 0.999 <= value <= self.high * 1.001]
 
@@ -49,6 +51,27 @@ def time_tick(seconds: float) -> str:
 
 def plain_tick(value: float) -> str:
     return f"{value:,.0f}" if value >= 1 else f"{value:g}"
+
+
+def text_px(text: str, font_px: float = 12) -> float:
+    """About how wide it will be, rather too much than too little: fonts differ."""
+    return sum(1.05 if unicodedata.east_asian_width(letter) in "WF" else 0.66 for letter in text) * font_px
+
+
+def fitted(text: str, room_px: float) -> str:
+    """As much of it as there is room for."""
+    if text_px(text) <= room_px:
+        return text
+    short = text
+    while short and text_px(short + "…") > room_px:
+        short = short[:-1]
+    return short.rstrip() + "…"
+
+
+def words_at(text: str, room_px: float, x: float, y: float, class_: str) -> Markup:
+    """Never longer than its room; what was cut off is told to whoever points at it."""
+    short = fitted(text, room_px)
+    return tag("text", tag("title", text) if short != text else None, short, x=x, y=y, class_=class_)
 
 
 def mark(number: int, x: float, y: float, words: str = "", r: float = 5) -> Markup:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from itertools import count
 from pathlib import Path
 
-from batchyard.bench import results, tables
+from batchyard.bench import reading, results, tables
 from batchyard.bench.results import Results
 from batchyard.errors import BadInput, Surroundings, from_os_error
 
-#: beside an older result of the same device
+#: beside an older result of the same device; the next ones are .old2, .old3
 OLD = ".old"
 
 
@@ -58,12 +59,21 @@ class Book:
 
 
 def put_aside(paths: Iterable[Path]) -> list[Path]:
-    """Of these files, those that are there get another name, which is returned."""
-    renamed = []
-    for path in paths:
-        if path.exists():
-            renamed.append(path.replace(path.with_name(path.name + OLD)))
-    return renamed
+    """Of these files, those that are there get another name, which is returned: one that nothing has yet.
+
+    A result in which nothing was measured yet may be written over: who stops two runs in a row loses nothing by it.
+    """
+    found = [path for path in paths if path.exists() and not _holds_nothing(path.with_suffix(".json"))]
+    endings = (OLD if number == 1 else f"{OLD}{number}" for number in count(1))
+    ending = next(one for one in endings if not any(path.with_name(path.name + one).exists() for path in found))
+    return [path.replace(path.with_name(path.name + ending)) for path in found]
+
+
+def _holds_nothing(path: Path) -> bool:
+    try:
+        return not read(path).measurements
+    except BadInput:
+        return False
 
 
 def read(path: Path) -> Results:
@@ -75,7 +85,7 @@ def read(path: Path) -> Results:
         raise BadInput(
             f"could not read {path}: {exc.strerror or exc}", hint="`batchyard bench run` writes cpu-benchmark.json"
         ) from None
-    return results.from_json(text, str(path))
+    return reading.from_json(text, str(path))
 
 
 def read_folder(folder: Path) -> list[tuple[Path, Results]]:

@@ -13,16 +13,21 @@ from batchyard.bench.axes import (
     mark,
     plain_tick,
     scale_of,
+    text_px,
     time_tick,
     vertical_grid,
     whisker,
+    words_at,
 )
 from batchyard.bench.comparing import Comparison
 from batchyard.bench.results import Measurement, Results, Trial, percentile
 from batchyard.bench.tables import time_text, times_text
 from batchyard.report.markup import Markup, join, tag
 
-_LEFT = 150
+#: for the sizes, from as much to as much
+_LEFT, _MOST_LEFT = 150, 340
+#: between a size and its row
+_NAME_GAP = 14
 _RIGHT = 80
 _TOP = 40
 _LANE_PX = 15
@@ -63,11 +68,13 @@ def series_of(found: Sequence[Results]) -> list[Series]:
     return series
 
 
-def operations_of(found: Sequence[Results]) -> list[Measurement]:
+def operations_of(
+    found: Sequence[Results], is_wanted: Callable[[Measurement], bool] = lambda one: True
+) -> list[Measurement]:
     """One of each, in the order of the first result that has it, sizes of a workload together."""
     seen: dict[tuple[str, int], Measurement] = {}
     for results in found:
-        for one in results.good:
+        for one in filter(is_wanted, results.good):
             seen.setdefault(one.key, one)
     order = list(dict.fromkeys(one.workload for one in seen.values()))
     return sorted(seen.values(), key=lambda one: (order.index(one.workload), one.size))
@@ -76,8 +83,13 @@ def operations_of(found: Sequence[Results]) -> list[Measurement]:
 # -- rows -------------------------------------------------------------------------------------------------------
 
 
+def _left_of(operations: Sequence[Measurement]) -> float:
+    """Where the rows begin: right of the longest size, if that is not too long."""
+    return min(max([_LEFT, *(text_px(one.label) + _NAME_GAP for one in operations)]), _MOST_LEFT)
+
+
 def _rows(
-    operations: Sequence[Measurement], draw: Callable[[Measurement, float], tuple[Markup, float]]
+    operations: Sequence[Measurement], left: float, draw: Callable[[Measurement, float], tuple[Markup, float]]
 ) -> tuple[Markup, float]:
     """``draw`` (operation, top) -> a row and its height. The workload's title stands above its sizes."""
     drawn: list[Markup] = []
@@ -88,10 +100,10 @@ def _rows(
             if drawn:
                 drawn.append(tag("line", x1=0, x2=WIDTH, y1=top + 3, y2=top + 3, class_="base"))
                 top += 6
-            drawn.append(tag("text", title, x=0, y=top + 15, class_="title"))
+            drawn.append(words_at(title, WIDTH, 0, top + 15, "title"))
             top += _TITLE_PX
         row, height = draw(one, top)
-        label = tag("text", one.label, x=_LEFT - 14, y=top + height / 2 + 4, class_="name")
+        label = words_at(one.label, left - _NAME_GAP, left - _NAME_GAP, top + height / 2 + 4, "name")
         drawn += [label, row]
         top += height + _ROW_GAP
     return join(drawn), top
@@ -117,7 +129,8 @@ def _chart(title: str, desc: str, grid: Callable[[float], Markup], rows: Markup,
 def times_chart(found: Sequence[Results]) -> Markup:
     series, operations = series_of(found), operations_of(found)
     values = [seconds for one in series for op in operations for seconds in one.times(op.key)]
-    scale = scale_of(values, _LEFT, WIDTH - _RIGHT)
+    left = _left_of(operations)
+    scale = scale_of(values, left, WIDTH - _RIGHT)
 
     def draw(op: Measurement, top: float) -> tuple[Markup, float]:
         drawn, lane = [], 0
@@ -128,7 +141,7 @@ def times_chart(found: Sequence[Results]) -> Markup:
                 lane += 1
         return join(drawn), max(1, lane) * _LANE_PX
 
-    rows, height = _rows(operations, draw)
+    rows, height = _rows(operations, left, draw)
     ticks = [time_tick(value) for value in scale.ticks()]
     chart = _chart(
         "Time of one operation",
@@ -153,8 +166,10 @@ def _timed(number: int, name: str, op: Measurement, times: Sequence[float], scal
 def speed_up_chart(value: Comparison) -> Markup:
     """To the right of the line in the middle the second is faster, to the left the first."""
     rows_of = {row.first.key: row for row in value.counted}
+    operations = [row.first for row in rows_of.values()]
+    left_px = _left_of(operations)
     ups = [up for row in rows_of.values() for up in (row.speed_up, row.bare_speed_up) if up]
-    scale = scale_of([*ups, 1.0], _LEFT, WIDTH - _RIGHT - 20)
+    scale = scale_of([*ups, 1.0], left_px, WIDTH - _RIGHT - 20)
     one_x = scale.at(1)
     has_copies = any(row.second.with_copies_s for row in rows_of.values())
 
@@ -170,7 +185,7 @@ def speed_up_chart(value: Comparison) -> Markup:
         text = tag("text", times_text(up), x=WIDTH, y=y + 4, class_="peak value")
         return join((bar, ring, text)), _LANE_PX
 
-    rows, height = _rows([row.first for row in rows_of.values()], draw)
+    rows, height = _rows(operations, left_px, draw)
     ticks = [f"{plain_tick(tick)}x" for tick in scale.ticks()]
 
     def grid(bottom: float) -> Markup:
@@ -203,7 +218,8 @@ def candidates_chart(results: Results) -> Markup:
     if not operations:
         return Markup()
     shares = [share for op in operations for _, share in _measured(op)]
-    scale = scale_of([1.0, *shares], _LEFT + _LETTER_PX, WIDTH - _RIGHT, room=1.1)
+    left = _left_of(operations)
+    scale = scale_of([1.0, *shares], left + _LETTER_PX, WIDTH - _RIGHT, room=1.1)
 
     def draw(op: Measurement, top: float) -> tuple[Markup, float]:
         ends: list[float] = []
@@ -215,7 +231,7 @@ def candidates_chart(results: Results) -> Markup:
             drawn.append(_letter(trial, share, x, top + (lane + 0.5) * (_LETTER_PX + 1)))
         return join(drawn), len(ends) * (_LETTER_PX + 1.0)
 
-    rows, height = _rows(operations, draw)
+    rows, height = _rows(operations, left, draw)
     ticks = [f"{plain_tick(tick)}x" for tick in scale.ticks()]
     chart = _chart(
         f"Candidates on the {results.kind}",

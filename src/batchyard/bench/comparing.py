@@ -217,16 +217,27 @@ def break_even(points: Sequence[Row]) -> BreakEven:
     size = None
     sizes = f"{points[0].first.label} to {points[-1].first.label}"
     winners = [row.winner for row in points]
+    changes = [pair for pair in pairwise(points) if (pair[0].winner == 1) is not (pair[1].winner == 1)]
     if not any(winners):
         says = f"neither wins nor loses at any size measured, {sizes}"
     elif 1 not in winners:
         says = f"does not win at any size measured, {sizes}"
+    elif not changes:
+        says = f"wins at all sizes measured, {sizes}"
+    elif len(changes) > 1:
+        says = f"has no single break-even: it {', '.join(_change(*pair) for pair in changes)}"
     elif winners[0] == 1:
         # Nothing smaller was measured, so nothing is said about it.
-        says = f"wins at all sizes measured, {sizes}" if set(winners) == {1} else "wins at small sizes only"
+        says = "wins at small sizes only"
     else:
-        size, says = _crossing(*next(pair for pair in pairwise(points) if pair[1].winner == 1))
+        size, says = _crossing(*changes[0])
     return BreakEven(points[0].first.workload, points[0].first.title, size, says)
+
+
+def _change(before: Row, after: Row) -> str:
+    does = "begins to win" if after.winner == 1 else "stops winning"
+    ends = [f"{row.first.label} ({row.speed_up or 1.0:.2f}x)" for row in (before, after)]
+    return f"{does} between {' and '.join(ends)}"
 
 
 def _crossing(before: Row, after: Row) -> tuple[float | None, str]:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import operator
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
-from batchyard.bench.workload import Workload
+from batchyard.bench import asking
+from batchyard.bench.workload import KINDS, MOST_SIZE, Candidate, Workload
 from batchyard.errors import BadInput
 
 #: modules in workloads/, in the order of the tables
@@ -38,37 +42,89 @@ def from_file(path: Path) -> list[Workload]:
     try:
         spec.loader.exec_module(module)
     except SyntaxError as exc:
-        raise BadInput(f"{exc.filename}:{exc.lineno}: {exc.msg}", hint="the file must be Python") from None
-    except Exception as exc:
-        raise BadInput(f"{path}: it fails when it is imported: {type(exc).__name__}: {exc}") from exc
-    found = _in_module(module)
+        # What is not even text has no line.
+        where = path if exc.lineno is None else f"{exc.filename}:{exc.lineno}"
+        raise BadInput(f"{where}: {exc.msg}", hint="the file must be Python") from None
+    except asking.TROUBLE as exc:
+        raise BadInput(f"{path}: it fails when it is imported: {asking.described(exc)}") from exc
+    try:
+        found = [_without_mistakes(one) for one in _in_module(module)]
+    except BadInput as exc:
+        raise BadInput(f"{path}: {exc.message}", hint=exc.hint) from None
     if not found:
         raise BadInput(
             f"{path}: it defines no workload", hint="end it with `WORKLOAD = Workload(...)`; see docs/benchmark.md"
         )
-    for one in found:
-        _refuse_mistakes(one, path)
     return found
 
 
 def _in_module(module: ModuleType) -> list[Workload]:
-    several = getattr(module, "WORKLOADS", ())
     one = getattr(module, "WORKLOAD", None)
-    return [w for w in (*several, one) if isinstance(w, Workload)]
+    several = _members("WORKLOADS", getattr(module, "WORKLOADS", ()), Workload)
+    return [*several, *_members("WORKLOAD", () if one is None else (one,), Workload)]
 
 
-def _refuse_mistakes(workload: Workload, path: Path) -> None:
+def _members(name: str, values: Any, kind: type[Any]) -> tuple[Any, ...]:
+    """As a tuple, whatever it was: a list or an array of NumPy's does as well."""
+    try:
+        members = None if isinstance(values, str) else tuple(values)
+    except TypeError:
+        members = None
+    if members is None:
+        raise BadInput(f"{name} is {asking.words(repr(values), 40)}, and must be a tuple")
+    for one in members:
+        if not isinstance(one, kind):
+            raise BadInput(f"{name}: {asking.words(repr(one), 40)} is no {kind.__name__}")
+    return members
+
+
+def _without_mistakes(workload: Workload) -> Workload:
+    """The same with numbers of Python's own. What it computes when it is asked is looked at when it is asked."""
     from batchyard.bench.discovery import LIBRARIES
 
-    if not _NAME.fullmatch(workload.name):
-        raise BadInput(f"{path}: {workload.name!r} is no name", hint="use a-z, 0-9 and hyphens, at most 40")
-    if not workload.sizes or not workload.candidates:
-        raise BadInput(f"{path}: {workload.name} has no sizes, or no candidates", hint="it needs at least one of each")
-    for candidate in workload.candidates:
+    name = workload.name
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise BadInput(f"{name!r} is no name", hint="use a-z, 0-9 and hyphens, at most 40")
+    candidates = _members(f"{name}: candidates", workload.candidates, Candidate)
+    sizes, quick_sizes = _sizes(name, "sizes", workload.sizes), _sizes(name, "quick_sizes", workload.quick_sizes)
+    if not sizes or not candidates:
+        raise BadInput(f"{name} has no sizes, or no candidates", hint="it needs at least one of each")
+    for candidate in candidates:
         if candidate.kit not in LIBRARIES:
-            raise BadInput(
-                f"{path}: {workload.name}: no such library {candidate.kit!r}", hint=f"use one of {', '.join(LIBRARIES)}"
-            )
+            raise BadInput(f"{name}: no such library {candidate.kit!r}", hint=f"use one of {', '.join(LIBRARIES)}")
+    kinds = _members(f"{name}: kinds", workload.kinds, str)
+    for kind in kinds:
+        if kind not in KINDS:
+            raise BadInput(f"{name}: no such kind of device {kind!r}", hint=f"use {' or '.join(KINDS)}")
+    return replace(
+        workload,
+        title=asking.words(workload.title),
+        sizes=sizes,
+        quick_sizes=quick_sizes,
+        candidates=candidates,
+        kinds=kinds,
+        tolerance=_tolerance(workload),
+    )
+
+
+def _sizes(name: str, field: str, values: Any) -> tuple[int, ...]:
+    sizes = []
+    for value in _members(f"{name}: {field}", values, object):
+        try:
+            sizes.append(operator.index(value))
+        except TypeError:
+            sizes.append(0)
+        if not 0 < sizes[-1] <= MOST_SIZE:
+            hint = f"write whole numbers from 1 to {MOST_SIZE}"
+            raise BadInput(f"{name}: {field}: {asking.words(repr(value), 40)} is no size", hint=hint)
+    return tuple(sizes)
+
+
+def _tolerance(workload: Workload) -> float:
+    try:
+        return asking.number(f"{workload.name}: tolerance", workload.tolerance)
+    except (TypeError, ValueError, OverflowError) as exc:
+        raise BadInput(f"{workload.name}: tolerance: {asking.described(exc)}") from None
 
 
 def select(workloads: Sequence[Workload], only: Iterable[str]) -> list[Workload]:

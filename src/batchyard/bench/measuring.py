@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import gc
 import time
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -16,7 +15,18 @@ from typing import Any
 import numpy as np
 
 from batchyard.bench import checking, memory, timing
-from batchyard.bench.discovery import LIBRARIES, Found, one_line
+from batchyard.bench.asking import (
+    TROUBLE,
+    about_of,
+    amount,
+    crc_of,
+    described,
+    inputs_of,
+    label_of,
+    reference_of,
+    words,
+)
+from batchyard.bench.discovery import LIBRARIES, Found
 from batchyard.bench.kits import Kit
 from batchyard.bench.results import Measurement, Outcome, Trial
 from batchyard.bench.timing import Effort, Runner, Stopwatch
@@ -29,6 +39,16 @@ _TRIAL_CALLS = ((0.05, 4), (1.0, 2))
 #: at a small size so many times slower than the fastest, and so long for one call at the size that is asked for
 _FAR_BEHIND = 10.0
 _LONG_S = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Scouted:
+    """What the candidates of a workload did at a size that takes no time."""
+
+    label: str
+    flops: float
+    #: candidate -> its best time
+    times_s: dict[str, float]
 
 
 @dataclass(slots=True)
@@ -46,8 +66,8 @@ class Bench:
     checks: Stopwatch = field(init=False)
     #: (workload, candidate) that were far behind at a smaller size
     hopeless: set[tuple[str, str]] = field(default_factory=set)
-    #: workload -> its candidates' times at a size that takes no time; see ``scouting``
-    scouted: dict[str, dict[str, float]] = field(default_factory=dict)
+    #: workload -> what ``scout`` found
+    scouted: dict[str, Scouted] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.calls, self.inputs, self.checks = (Stopwatch(self.clock) for _ in range(3))
@@ -79,35 +99,31 @@ def name_of(candidate: Candidate) -> str:
 
 def measure(workload: Workload, size: int, bench: Bench) -> Measurement:
     """Whatever happens is in what it returns; only an interrupt gets past."""
-    about = Measurement(
-        workload.name,
-        workload.title,
-        size,
-        workload.label(size),
-        Outcome.SKIPPED,
-        flops=workload.flops(size) if workload.flops else None,
-        traffic_bytes=workload.traffic_bytes(size) if workload.traffic_bytes else None,
-        is_about_bytes=workload.is_about_bytes,
-        tolerance=workload.tolerance,
-    )
+    about = Measurement(workload.name, workload.title, size, label_of(workload, size), Outcome.SKIPPED)
+    try:
+        about = about_of(workload, size)
+        needed = amount("memory_bytes", workload.memory_bytes, size)
+    except TROUBLE as exc:
+        return replace(about, outcome=Outcome.FAILED, reason=f"what it says of itself cannot be used: {described(exc)}")
     candidates = [one for one in workload.candidates if _serves(one, bench.found)]
     if not candidates:
         return replace(about, reason=_nothing_for(workload, bench.found))
-    needed = workload.memory_bytes(size) if workload.memory_bytes else None
     if reason := too_large(needed, memory.available_bytes(), "this machine has"):
         return replace(about, reason=reason)
+    making = "inputs"
     try:
         _, given = bench.inputs.time(lambda: inputs_of(workload, size, bench.seed))
-        _, expected = bench.checks.time(lambda: workload.reference(size, given))
         _, crc = bench.checks.time(lambda: crc_of(given))
-        scout(workload, size, candidates, bench)
+        making = "reference"
+        _, expected = bench.checks.time(lambda: reference_of(workload, size, given))
+        scout(workload, about, candidates, bench)
     except MemoryError:
-        return replace(about, reason="making the inputs took more memory than there is")
-    except Exception as exc:
-        return replace(about, outcome=Outcome.FAILED, reason=f"its inputs cannot be made: {described(exc)}")
+        return replace(about, reason=f"making the {making} took more memory than there is")
+    except TROUBLE as exc:
+        return replace(about, outcome=Outcome.FAILED, reason=f"its {making} cannot be used: {described(exc)}")
     needed = 2.0 * sum(array.nbytes for array in given.values()) if needed is None else needed
     about = replace(about, inputs_crc=crc)
-    trials, ready = _tried(workload, size, candidates, given, expected, needed, bench)
+    trials, ready = _tried(workload, about, candidates, given, expected, needed, bench)
     return _decided(about, trials, ready, workload, bench)
 
 
@@ -128,49 +144,34 @@ def too_large(needed: float | None, free: int | None, whose: str) -> str:
     return f"it needs {needed / 2**30:.1f} GiB of memory, and {whose} {free / 2**30:.1f} GiB free"
 
 
-def inputs_of(workload: Workload, size: int, seed: int) -> Arrays:
-    # Of its own for each operation: the same numbers, whatever else is measured in the same run.
-    given = workload.inputs(size, np.random.default_rng([seed, zlib.crc32(workload.name.encode()), size]))
-    if not isinstance(given, dict) or not all(isinstance(array, np.ndarray) for array in given.values()):
-        raise TypeError("inputs() must return a dictionary of NumPy arrays")
-    return given
-
-
-def crc_of(given: Arrays) -> int:
-    crc = 0
-    for name, array in sorted(given.items()):
-        crc = zlib.crc32(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data, zlib.crc32(name.encode(), crc))
-    return crc
-
-
 # -- scouting ---------------------------------------------------------------------------------------------------
 
 
-def scout(workload: Workload, size: int, candidates: Sequence[Candidate], bench: Bench) -> None:
+def scout(workload: Workload, about: Measurement, candidates: Sequence[Candidate], bench: Bench) -> None:
     """Before a large size, every candidate at a small one: some would take minutes for what others do in a second."""
-    if workload.name in bench.scouted or workload.flops is None or len(candidates) < 2:
+    small = max(workload.quick_sizes, default=about.size)
+    if workload.name in bench.scouted or len(candidates) < 2 or small >= about.size:
         return
-    small = max(workload.quick_sizes, default=size)
-    if small >= size:
+    flops = amount("flops", workload.flops, small)
+    if not flops:
         return
     _, given = bench.inputs.time(lambda: inputs_of(workload, small, bench.seed))
-    _, expected = bench.checks.time(lambda: workload.reference(small, given))
+    _, expected = bench.checks.time(lambda: reference_of(workload, small, given))
     check = checking.Check(expected, workload.tolerance)
     tried = [try_candidate(one, bench.found.kits[one.kit], small, given, check, bench) for one in candidates]
-    bench.scouted[workload.name] = {one.trial.candidate: one.best_s for one in tried if isinstance(one, Ready)}
+    times_s = {one.trial.candidate: one.best_s for one in tried if isinstance(one, Ready)}
+    bench.scouted[workload.name] = Scouted(label_of(workload, small), flops, times_s)
 
 
-def endless(workload: Workload, size: int, name: str, bench: Bench) -> str:
+def endless(about: Measurement, name: str, scouted: Scouted | None) -> str:
     """Why a candidate is not even tried; empty where it is."""
-    times = bench.scouted.get(workload.name, {})
-    if name not in times or workload.flops is None:
+    if scouted is None or name not in scouted.times_s or about.flops is None:
         return ""
-    small = max(workload.quick_sizes)
-    share = times[name] / min(times.values())
-    expected_s = times[name] * workload.flops(size) / workload.flops(small)
+    share = scouted.times_s[name] / min(scouted.times_s.values())
+    expected_s = scouted.times_s[name] * about.flops / scouted.flops
     if share < _FAR_BEHIND or expected_s < _LONG_S:
         return ""
-    return f"{share:.0f}x behind at {workload.label(small)}; a call would take about {expected_s:.0f} s"
+    return f"{share:.0f}x behind at {scouted.label}; a call would take about {expected_s:.0f} s"
 
 
 # -- trying -----------------------------------------------------------------------------------------------------
@@ -178,7 +179,7 @@ def endless(workload: Workload, size: int, name: str, bench: Bench) -> str:
 
 def _tried(
     workload: Workload,
-    size: int,
+    about: Measurement,
     candidates: Sequence[Candidate],
     given: Arrays,
     expected: Any,
@@ -192,7 +193,7 @@ def _tried(
         if (workload.name, name) in bench.hopeless and not bench.measures_all:
             trials.append(Trial(name, Outcome.SKIPPED, "far behind at a smaller size"))
             continue
-        if reason := endless(workload, size, name, bench):
+        if reason := endless(about, name, bench.scouted.get(workload.name)):
             trials.append(Trial(name, Outcome.SKIPPED, reason))
             continue
         kit = bench.found.kits[candidate.kit]
@@ -200,7 +201,8 @@ def _tried(
         if reason := too_large(needed, kit.free_bytes(), whose):
             trials.append(Trial(name, Outcome.SKIPPED, reason))
             continue
-        outcome = try_candidate(candidate, kit, size, given, checking.Check(expected, workload.tolerance), bench)
+        check = checking.Check(expected, workload.tolerance)
+        outcome = try_candidate(candidate, kit, about.size, given, check, bench)
         trials.append(outcome.trial if isinstance(outcome, Ready) else outcome)
         if isinstance(outcome, Ready):
             ready.append(outcome)
@@ -235,7 +237,7 @@ def try_candidate(
                 return Trial(name, Outcome.FAILED, checked.problem, cold_s, error=checked.error)
             ready = Ready(candidate, kit, function, held, arrays, Trial(name, Outcome.OK), 0.0, peak)
             warm_s = _warmed(ready, bench)
-    except Exception as exc:
+    except TROUBLE as exc:
         return _excused(name, exc)
     ready.best_s = min(warm_s)
     ready.trial = Trial(name, Outcome.OK, "", cold_s, tuple(warm_s), checked.error)
@@ -257,11 +259,11 @@ def _warmed(ready: Ready, bench: Bench) -> list[float]:
     return times
 
 
-def _excused(name: str, exc: Exception) -> Trial:
+def _excused(name: str, exc: BaseException) -> Trial:
     if is_out_of_memory(exc):
-        return Trial(name, Outcome.SKIPPED, f"out of memory: {one_line(exc, 120)}")
+        return Trial(name, Outcome.SKIPPED, f"out of memory: {words(exc, 120)}")
     if isinstance(exc, ImportError):
-        return Trial(name, Outcome.SKIPPED, f"it needs {exc.name or one_line(exc)}, which is not installed")
+        return Trial(name, Outcome.SKIPPED, f"it needs {exc.name or words(exc)}, which is not installed")
     return Trial(name, Outcome.FAILED, described(exc))
 
 
@@ -269,13 +271,9 @@ def is_out_of_memory(exc: BaseException) -> bool:
     """Each library has its own way to say it."""
     if isinstance(exc, MemoryError) or "OutOfMemory" in type(exc).__name__:
         return True
-    said = str(exc).lower()
+    said = words(exc, 5000).lower()
     signs = ("out of memory", "can't allocate memory", "insufficient memory", "mem_object_allocation_failure")
     return any(sign in said for sign in signs)
-
-
-def described(exc: BaseException) -> str:
-    return f"{type(exc).__name__}: {one_line(exc)}"
 
 
 def _note_hopeless(workload: Workload, trials: Sequence[Trial], bench: Bench) -> None:
@@ -300,7 +298,7 @@ def _decided(
     reason = ""
     try:
         timing.in_turns(runners, bench.effort, bench.calls)
-    except Exception as exc:
+    except TROUBLE as exc:
         # What it was right about once counts; that it did not stay so is told.
         reason = f"while it was repeated: {described(exc)}"
     for one, runner in zip(ready, runners, strict=True):
@@ -341,7 +339,7 @@ def _with_copies(measured: Measurement, best: Ready, workload: Workload, bench: 
                 wholes.append(up + compute + down)
                 ups.append(up)
                 downs.append(down)
-    except Exception as exc:
+    except TROUBLE as exc:
         return replace(measured, reason=f"not measured with copies: {described(exc)}")
     return replace(
         measured,

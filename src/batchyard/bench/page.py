@@ -32,6 +32,7 @@ _CSS = """
 .letter { fill: var(--paper); stroke: var(--c); stroke-width: 1.6; }
 text.in-letter, .chart text.in-letter { fill: var(--ink); font-size: 10px; font-weight: 600; text-anchor: middle; }
 ol.keys { columns: 3 18rem; margin: .75rem 0 0; padding-left: 1.8rem; color: var(--soft); font-size: .8rem; }
+ol.keys li { break-inside: avoid; }
 td.left.wide { white-space: normal; min-width: 12rem; }
 .legend + .scroll { margin-top: 1.5rem; }
 """

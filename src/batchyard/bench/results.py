@@ -1,4 +1,4 @@
-"""What was measured, as values, and as JSON. Pure.
+"""What was measured, as values, and written as JSON; ``reading`` reads it. Pure.
 
 The JSON is what `compare` and `report` read, here or years later: names carry units, and nothing in it is rounded.
 """
@@ -8,13 +8,10 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from statistics import median
 from typing import Any
-
-from batchyard.errors import BadInput
-from batchyard.units import quoted
 
 FORMAT = "batchyard-bench"
 VERSION = 1
@@ -209,63 +206,3 @@ def percentile(ordered: Sequence[float], part: float) -> float:
 def to_json(results: Results) -> str:
     # NaN is no JSON, and no result either: what is not finite has failed before it gets here.
     return json.dumps({"format": FORMAT, "version": VERSION, **asdict(results)}, indent=1, allow_nan=False) + "\n"
-
-
-def from_json(text: str, path: str) -> Results:
-    try:
-        value = json.loads(text)
-    except json.JSONDecodeError as exc:
-        raise _unreadable(text, path, exc) from None
-    if not isinstance(value, dict) or value.get("format") != FORMAT:
-        raise BadInput(
-            f"{path}: this is JSON, but no result of `batchyard bench run`",
-            hint="give a cpu-benchmark.json or gpu-benchmark.json",
-        )
-    if value.get("version") != VERSION:
-        raise BadInput(
-            f"{path}: format {quoted(str(value.get('version')))}, and this batchyard reads format {VERSION}",
-            hint="read it with the batchyard that wrote it, or measure again",
-        )
-    try:
-        return _results(value)
-    except (KeyError, TypeError, ValueError) as exc:
-        raise BadInput(
-            f"{path}: a result of `batchyard bench run` that was changed: {exc}", hint="measure again"
-        ) from None
-
-
-def _unreadable(text: str, path: str, exc: json.JSONDecodeError) -> BadInput:
-    if not text.strip():
-        return BadInput(f"{path}: the file is empty", hint="measure again")
-    # A word like `false` is cut up to five characters before the end.
-    if text.lstrip()[0] == "{" and (exc.pos >= len(text.rstrip()) - 10 or exc.msg.startswith("Unterminated")):
-        return BadInput(
-            f"{path}:{exc.lineno}: the file was cut short: it ends in the middle of a value",
-            hint="copy it again from where it was measured, or measure again",
-        )
-    return BadInput(
-        f"{path}:{exc.lineno}:{exc.colno}: this is not JSON: {exc.msg}", hint="give a file of `batchyard bench run`"
-    )
-
-
-def _results(value: dict[str, Any]) -> Results:
-    known = {one.name: value[one.name] for one in fields(Results) if one.name in value}
-    known["measurements"] = tuple(_measurement(one) for one in known["measurements"])
-    known["peak"] = Peak(**known["peak"])
-    known["seconds"] = Seconds(**known["seconds"])
-    return Results(**known)
-
-
-def _measurement(value: dict[str, Any]) -> Measurement:
-    tried = tuple(
-        Trial(**{**one, "outcome": Outcome(one["outcome"]), "warm_s": _times(one["warm_s"])}) for one in value["tried"]
-    )
-    times = {name: _times(value[name]) for name in ("warm_s", "with_copies_s")}
-    return Measurement(**{**value, **times, "outcome": Outcome(value["outcome"]), "tried": tried})
-
-
-def _times(values: list[Any]) -> tuple[float, ...]:
-    times = tuple(float(value) for value in values)
-    if any(not math.isfinite(time) or time <= 0 for time in times):
-        raise ValueError("a time that is not positive")
-    return times

@@ -5,16 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from batchyard.bench.axes import WIDTH, LogScale, legend, mark, plain_tick, scale_of, vertical_grid
+from batchyard.bench.axes import MARKS, WIDTH, LogScale, legend, mark, plain_tick, scale_of, text_px, vertical_grid
 from batchyard.bench.charts import operations_of
-from batchyard.bench.results import Measurement, Results
+from batchyard.bench.results import Measurement, Peak, Results
 from batchyard.report.markup import Markup, join, px, tag
 
 _LEFT, _RIGHT, _TOP, _HEIGHT = 70, 30, 40, 470
-#: from a mark to its number: beside it, above, below, and further off where marks lie on one another
+#: from a mark to its number: beside it, above, below, askew; further off where marks lie on one another
 _AROUND = tuple(
-    (x * far, y * far) for far in (1, 1.7, 2.5) for x, y in ((14, 0), (-14, 0), (0, -13), (0, 13), (13, -11))
+    (x * far, y * far)
+    for far in (1, 1.7, 2.5, 3.5, 4.5, 6)
+    for x, y in ((14, 0), (-14, 0), (0, -13), (0, 13), (13, -11), (-13, -11), (13, 11), (-13, 11))
 )
+#: a mark and the height of a number
+_MARK_PX, _NUMBER_PX = 11.0, 11.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +31,7 @@ class Point:
 
 
 def points_of(found: Sequence[Results]) -> list[Point]:
-    numbers = {one.key: number for number, one in enumerate(_placeable(found), 1)}
+    numbers = {one.key: number for number, one in enumerate(operations_of(found, _has_place), 1)}
     return [
         Point(numbers[one.key], device, one, one.flops / one.traffic_bytes, one.gflops)
         for device, results in enumerate(found)
@@ -36,8 +40,8 @@ def points_of(found: Sequence[Results]) -> list[Point]:
     ]
 
 
-def _placeable(found: Sequence[Results]) -> list[Measurement]:
-    return [one for one in operations_of(found) if one.flops and one.traffic_bytes]
+def _has_place(one: Measurement) -> bool:
+    return bool(one.flops and one.traffic_bytes and one.gflops)
 
 
 def roofline(found: Sequence[Results]) -> Markup:
@@ -49,12 +53,7 @@ def roofline(found: Sequence[Results]) -> Markup:
     across = scale_of([one.intensity for one in points], _LEFT, WIDTH - _RIGHT, room=1.6)
     heights = [one.gflops for one in points] + [flops for _, flops, _ in roofs if flops]
     up = scale_of(heights, _HEIGHT, _TOP, room=1.6)
-    drawn: list[Markup] = []
-    for number, flops, gbytes in roofs:
-        if flops and gbytes:
-            # Of two that are nearly the same, the second's words stand above the first's.
-            same = sum(abs(up.at(other) - up.at(flops)) < 14 for _, other, _ in roofs[:number] if other)
-            drawn.append(_roof(number, flops, gbytes, across, up, 14.0 * same))
+    drawn = [_roof(number, flops, gbytes, across, up) for number, flops, gbytes in roofs if flops and gbytes]
     drawn.append(_points(points, across, up))
     chart = tag(
         "svg",
@@ -66,9 +65,23 @@ def roofline(found: Sequence[Results]) -> Markup:
         role="img",
         class_="chart",
     )
-    names = [(mark(n, 9, 6), f"{one.kind}: {one.name}") for n, one in enumerate(found)]
-    keys = [tag("li", f"{one.title}, {one.label}") for one in _placeable(found)]
+    names = [(_sign(n), f"{one.kind}: {one.name}{_most(one.peak)}") for n, one in enumerate(found)]
+    keys = [tag("li", one.operation) for one in operations_of(found, _has_place)]
     return join((tag("div", chart, class_="scroll"), legend(names), tag("ol", keys, class_="keys")))
+
+
+def _sign(number: int) -> Markup:
+    """A device's mark on its line."""
+    return join((tag("path", d="M0 6H18", class_=_roof_class(number)), mark(number, 9, 6)))
+
+
+def _roof_class(number: int) -> str:
+    return f"roof roof{number % 3} c{number % MARKS}"
+
+
+def _most(peak: Peak) -> str:
+    # Beneath the chart: on it the words of devices that are alike would stand on one another.
+    return f", at most {peak.gflops:,.0f} GFLOP/s, {peak.gbytes_s:,.0f} GB/s" if peak.gflops and peak.gbytes_s else ""
 
 
 def _grid(across: LogScale, up: LogScale) -> Markup:
@@ -83,35 +96,59 @@ def _grid(across: LogScale, up: LogScale) -> Markup:
     return join((columns, drawn))
 
 
-def _roof(number: int, gflops: float, gbytes_s: float, across: LogScale, up: LogScale, higher: float) -> Markup:
+def _roof(number: int, gflops: float, gbytes_s: float, across: LogScale, up: LogScale) -> Markup:
     """Up with the bandwidth as far as the peak, then level."""
     ridge = gflops / gbytes_s
     left = max(across.low, up.low / gbytes_s)
     corner = min(max(ridge, left), across.high)
-    start = f"M{px(across.at(left))} {px(up.at(left * gbytes_s))}"
+    start = f"M{px(across.at(left))} {px(up.at(min(gflops, left * gbytes_s)))}"
     path = f"{start}L{px(across.at(corner))} {px(up.at(min(gflops, corner * gbytes_s)))}H{px(across.end)}"
     words = f"at most {gflops:,.0f} GFLOP/s, {gbytes_s:,.0f} GB/s"
-    line = tag("path", tag("title", words), d=path, class_=f"roof roof{number % 3} c{number % 6}")
-    # At the bend, where fewer points are than at the end.
-    x = min(across.at(corner) + 8, across.end - 180)
-    return join((line, tag("text", words, x=x, y=up.at(gflops) - 8 - higher, class_="small")))
+    return tag("path", tag("title", words), d=path, class_=_roof_class(number))
 
 
 def _points(points: Sequence[Point], across: LogScale, up: LogScale) -> Markup:
-    """Numbers stand where no other number or mark is, if there is such a place."""
+    """Numbers stand where no other number or mark is; where there is no such place, only who points at it is told.
+
+    Devices that did the same operation alike share a number.
+    """
     marks = [(across.at(one.intensity), up.at(one.gflops)) for one in points]
-    taken = list(marks)
+    taken = [_Box(x, y, _MARK_PX, _MARK_PX) for x, y in marks]
+    numbered: list[tuple[int, _Box]] = []
     drawn = []
     for one, (x, y) in zip(points, marks, strict=True):
-        words = f"{one.measurement.operation}: {one.gflops:,.1f} GFLOP/s at {one.intensity:.1f} for each byte"
-        places = [(x + dx, y + dy) for dx, dy in _AROUND]
-        free = (place for place in places if not any(_overlap(place, other) for other in taken))
-        place = next(free, places[0])
-        taken.append(place)
-        number = tag("text", str(one.number), x=place[0], y=place[1] + 4, class_="tick value")
-        drawn += [mark(one.device, x, y, words), number]
+        rate = f"{one.gflops:,.1f} GFLOP/s at {one.intensity:.1f} for each byte"
+        words = f"{one.number}. {one.measurement.operation}: {rate}"
+        drawn.append(mark(one.device, x, y, words))
+        here = _Box(x, y, _MARK_PX, _MARK_PX)
+        if any(number == one.number and here.overlaps(box) for number, box in numbered):
+            continue
+        wide = text_px(str(one.number), 11) + 2
+        places = [_Box(x + dx, y + dy, wide, _NUMBER_PX) for dx, dy in _AROUND]
+        place = next((box for box in places if box.is_inside and not any(map(box.overlaps, taken))), None)
+        if place is not None:
+            taken.append(place)
+            numbered.append((one.number, here))
+            drawn.append(tag("text", str(one.number), x=place.x, y=place.y + 4, class_="tick value"))
     return join(drawn)
 
 
-def _overlap(one: tuple[float, float], other: tuple[float, float]) -> bool:
-    return abs(one[0] - other[0]) < 13 and abs(one[1] - other[1]) < 11
+@dataclass(frozen=True, slots=True)
+class _Box:
+    """By its middle."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+
+    @property
+    def is_inside(self) -> bool:
+        half = self.width / 2
+        return _LEFT <= self.x - half and self.x + half <= WIDTH - _RIGHT + 20 and _TOP <= self.y <= _HEIGHT - 6
+
+    def overlaps(self, other: _Box) -> bool:
+        return (
+            abs(self.x - other.x) < (self.width + other.width) / 2
+            and abs(self.y - other.y) < (self.height + other.height) / 2
+        )

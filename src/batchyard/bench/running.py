@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
-from batchyard.bench import measuring
+from batchyard.bench import asking, measuring
 from batchyard.bench.discovery import Found
 from batchyard.bench.measuring import Bench
 from batchyard.bench.results import Measurement, Outcome, Peak, Results, Seconds
@@ -84,7 +84,7 @@ def run(
     probes = _probes(plan, peaks, bench, watcher)
     measurements: list[Measurement] = []
     for workload, size in plan.operations:
-        watcher.on_start(f"{workload.title}, {workload.label(size)}")
+        watcher.on_start(f"{workload.title}, {asking.label_of(workload, size)}")
         measured = measuring.measure(workload, size, bench)
         measurements.append(measured)
         gc.collect()

@@ -21,6 +21,10 @@ Function: TypeAlias = Callable[..., Any]
 
 CPU, GPU = "cpu", "gpu"
 KINDS = (CPU, GPU)
+#: of operations, bytes and whatever else is counted: more is a mistake, and so is less, but for nothing at all
+LEAST, MOST = 1e-30, 1e30
+#: the largest size
+MOST_SIZE = 2**63 - 1
 
 
 def _as_they_are(arrays: Arrays) -> Arrays:

@@ -24,9 +24,16 @@ def _sizes(ctx: click.Context, param: click.Parameter, value: str | None) -> tup
     if value is None:
         return ()
     parts = value.replace(",", " ").split()
-    if not parts or not all(part.isascii() and part.isdigit() and int(part) > 0 for part in parts):
+    if not parts or not all(part.isascii() and part.isdigit() and _is_size(part) for part in parts):
         raise click.BadParameter(f"{value!r} is no list of sizes; write whole numbers like 1000,5000")
     return tuple(int(part) for part in parts)
+
+
+def _is_size(digits: str) -> bool:
+    from batchyard.bench.workload import MOST_SIZE
+
+    # Python reads no number with thousands of digits.
+    return len(digits) < 30 and 0 < int(digits) <= MOST_SIZE
 
 
 _OPTIONS = [

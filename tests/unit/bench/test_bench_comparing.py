@@ -7,8 +7,11 @@ from dataclasses import replace
 import pytest
 from bench_values import measurement, on_gpu
 from bench_values import results as made
+from hypothesis import given
+from hypothesis import strategies as st
 
 from batchyard.bench import comparing, prices, tables
+from batchyard.bench.page import page
 from batchyard.bench.results import Outcome, Results
 from batchyard.errors import BadInput
 
@@ -110,6 +113,56 @@ def test_no_break_even_is_made_up_beyond_what_was_measured(
 ) -> None:
     even = comparing.compare(*pair(times), LISTED).break_evens[0]
     assert even.size is None and even.says == said
+
+
+def ups(*speed_ups: float) -> tuple[tuple[int, float, float, float], ...]:
+    return tuple((10**n, up, 1.0, 1.0) for n, up in enumerate(speed_ups, 2))
+
+
+@pytest.mark.parametrize(
+    ("speed_ups", "said"),
+    [
+        (
+            (2.0, 0.5, 4.0, 8.0),
+            "has no single break-even: it stops winning between 100 x 100 (2.00x) and 1000 x 1000 (0.50x), "
+            "begins to win between 1000 x 1000 (0.50x) and 10000 x 10000 (4.00x)",
+        ),
+        (
+            (0.25, 2.0, 0.5, 0.4),
+            "has no single break-even: it begins to win between 100 x 100 (0.25x) and 1000 x 1000 (2.00x), "
+            "stops winning between 1000 x 1000 (2.00x) and 10000 x 10000 (0.50x)",
+        ),
+        (
+            (0.5, 2.0, 1.0),
+            "has no single break-even: it begins to win between 100 x 100 (0.50x) and 1000 x 1000 (2.00x), "
+            "stops winning between 1000 x 1000 (2.00x) and 10000 x 10000 (1.00x)",
+        ),
+    ],
+)
+def test_who_wins_and_loses_by_turns_has_no_single_break_even(speed_ups: tuple[float, ...], said: str) -> None:
+    both = pair(ups(*speed_ups))
+    value = comparing.compare(*both, LISTED)
+    (even,) = value.break_evens
+    assert even.size is None and even.says == said
+    assert f"GPU {said}" in text_of(value) and f"the GPU {said}" in page(both, 0)
+
+
+@given(st.lists(st.sampled_from([0.25, 0.5, 1.0, 2.0, 4.0]), min_size=2, max_size=6))
+def test_what_is_said_about_sizes_is_true_of_every_size_measured(speed_ups: list[float]) -> None:
+    (even,) = comparing.compare(*pair(ups(*speed_ups)), LISTED).break_evens
+    wins = [up > 1.05 for up in speed_ups]
+    if even.size is not None:
+        assert wins == [10**n > even.size for n in range(2, 2 + len(wins))]
+    elif even.says == "wins at small sizes only":
+        assert wins[0] and not wins[-1] and wins == sorted(wins, reverse=True)
+    elif even.says.startswith("wins at all"):
+        assert all(wins)
+    elif even.says.startswith("wins at"):
+        assert wins[-1] and wins == sorted(wins)
+    elif even.says.startswith("has no single"):
+        assert wins not in (sorted(wins), sorted(wins, reverse=True))
+    else:
+        assert not any(wins)
 
 
 def test_a_result_against_itself_has_no_winner() -> None:

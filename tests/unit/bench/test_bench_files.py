@@ -35,6 +35,33 @@ def test_an_older_result_is_put_aside(tmp_path: Path) -> None:
     assert [results.ended for _, results in book.read_folder(tmp_path)] == ["second"]
 
 
+def test_runs_that_were_stopped_lose_nothing_that_was_measured(tmp_path: Path) -> None:
+    many = made("cpu", measurement(), measurement(size=2))
+    for value in (many, made(measurements=()), made(measurements=()), made("cpu", measurement(size=3)), made()):
+        kept = Book(tmp_path, "cpu")
+        kept.open()
+        kept.keep(value)
+    left = {path.name: book.read(path).measurements for path in tmp_path.glob("*.json*")}
+    assert left == {
+        "cpu-benchmark.json.old": many.measurements,
+        "cpu-benchmark.json.old2": (measurement(size=3),),
+        "cpu-benchmark.json": made().measurements,
+    }
+    assert {path.name for path in kept.put_aside} == {f"cpu-benchmark.{end}.old2" for end in ("json", "csv", "txt")}
+
+
+def test_a_file_that_is_no_result_is_put_aside_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "cpu-benchmark.json").write_text("mine")
+    (tmp_path / "cpu-benchmark.txt.old").write_text("older")
+    (tmp_path / "cpu-benchmark.txt").write_text("old")
+    Book(tmp_path, "cpu").open()
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {
+        "cpu-benchmark.json.old2": "mine",
+        "cpu-benchmark.txt.old": "older",
+        "cpu-benchmark.txt.old2": "old",
+    }
+
+
 def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(Surroundings, match="could not write the results") as caught:
@@ -133,13 +160,14 @@ from batchyard.bench import Candidate, Workload
 WORKLOAD = Workload(
     name="{name}", title="Mine", sizes={sizes}, inputs=lambda size, rng: {{"x": rng.random(size)}},
     reference=lambda size, given: given["x"], candidates=(Candidate("", "{kit}", lambda kit, size: lambda x: x),),
+    {more}
 )
 """
 
 
-def mine(folder: Path, name: str = "mine", sizes: str = "(3,)", kit: str = "numpy") -> Path:
+def mine(folder: Path, name: str = "mine", sizes: str = "(3,)", kit: str = "numpy", more: str = "") -> Path:
     path = folder / "mine.py"
-    path.write_text(MINE.format(name=name, sizes=sizes, kit=kit))
+    path.write_text(MINE.format(name=name, sizes=sizes, kit=kit, more=more))
     return path
 
 
@@ -150,11 +178,36 @@ def test_a_workload_of_ones_own(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("changes", "said"),
-    [({"name": "My Own"}, "is no name"), ({"sizes": "()"}, "no sizes"), ({"kit": "jax"}, "no such library 'jax'")],
+    [
+        ({"name": "My Own"}, "is no name"),
+        ({"sizes": "()"}, "no sizes"),
+        ({"kit": "jax"}, "no such library 'jax'"),
+        ({"sizes": "('a',)"}, "mine: sizes: 'a' is no size"),
+        ({"sizes": "(1.5,)"}, "mine: sizes: 1.5 is no size"),
+        ({"sizes": "(2**80,)"}, "is no size"),
+        ({"sizes": "1000"}, "mine: sizes is 1000, and must be a tuple"),
+        ({"more": "quick_sizes=(-1,)"}, "mine: quick_sizes: -1 is no size"),
+        ({"more": "kinds=('tpu',)"}, "no such kind of device 'tpu'"),
+        ({"more": "kinds='cpu'"}, "mine: kinds is 'cpu', and must be a tuple"),
+        ({"more": "tolerance=float('nan')"}, "mine: tolerance is nan"),
+        ({"more": "tolerance=-1"}, "mine: tolerance is -1"),
+        ({"more": "tolerance=None"}, "mine: tolerance: TypeError"),
+        ({"more": ")\nWORKLOADS = 5 + (0"}, "WORKLOADS is 5, and must be a tuple"),
+        ({"more": ")\nWORKLOADS = (WORKLOAD.sizes"}, "WORKLOADS: 3 is no Workload"),
+        ({"more": ")\nWORKLOAD = (7"}, "WORKLOAD: 7 is no Workload"),
+    ],
 )
 def test_mistakes_in_it_are_told(tmp_path: Path, changes: dict[str, str], said: str) -> None:
-    with pytest.raises(BadInput, match=said):
-        loading.from_file(mine(tmp_path, **changes))
+    path = mine(tmp_path, **changes)
+    with pytest.raises(BadInput, match=said) as caught:
+        loading.from_file(path)
+    assert caught.value.message.startswith(f"{path}: ")
+
+
+def test_sizes_may_be_numbers_of_numpy(tmp_path: Path) -> None:
+    (workload,) = loading.from_file(mine(tmp_path, sizes="np.array([3, 5])", more="quick_sizes=[np.int64(2)]"))
+    assert (workload.sizes, workload.quick_sizes) == ((3, 5), (2,))
+    assert {type(size) for size in (*workload.sizes, *workload.quick_sizes)} == {int}
 
 
 @pytest.mark.parametrize(
@@ -164,6 +217,8 @@ def test_mistakes_in_it_are_told(tmp_path: Path, changes: dict[str, str], said: 
         ("x = (\n", "mine.py:1: "),
         ("import nonsuch\n", "nonsuch"),
         ("1 / 0\n", "ZeroDivision"),
+        ("import sys; sys.exit(3)\n", r"mine.py: it fails when it is imported: it called sys.exit\(3\)"),
+        ("x = '\0'\n", "mine.py: .*null bytes"),
     ],
 )
 def test_a_file_that_is_none(tmp_path: Path, text: str, said: str) -> None:

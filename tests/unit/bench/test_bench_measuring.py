@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
-from bench_values import Ticks, doubled, toy, way, with_numpy
+from bench_values import Ticks, doubled, results, toy, way, with_numpy
 
 from batchyard.bench import measuring
 from batchyard.bench.checking import Check
 from batchyard.bench.discovery import Found
 from batchyard.bench.kits import Kit
 from batchyard.bench.measuring import Bench, measure, too_large
-from batchyard.bench.results import Measurement, Outcome
+from batchyard.bench.reading import from_json
+from batchyard.bench.results import Measurement, Outcome, to_json
 from batchyard.bench.timing import Effort
 from batchyard.bench.workload import Candidate, Sample, Workload
 
@@ -229,3 +231,123 @@ def test_what_would_take_minutes_is_left_out_and_says_so() -> None:
     assert one.tried[1].reason == "100x behind at 4; a call would take about 10 s"
     # At a size where it costs nothing to try, everything is tried.
     assert measured(workload, clock, size=8).tried[1].warm_s
+
+
+# -- references, and kinds of numbers ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("reference", "said"),
+    [
+        (np.full(8, np.nan), "8 of 8 values are NaN or infinite"),
+        (np.array([1.0, np.inf]), "1 of 2 values are NaN or infinite"),
+        (Sample([(0, np.array(1.0)), (1, np.array(np.nan))]), "1 of 1 values are NaN or infinite"),
+        (np.zeros(0), "there is nothing in it"),
+        (Sample([]), "there is nothing in it"),
+        (None, "it has no numbers"),
+    ],
+)
+def test_a_reference_that_is_none_fails_the_workload(reference: Any, said: str) -> None:
+    one = measured(toy(way("seven", lambda x: x * 0 + 7), reference=lambda size, given: reference))
+    assert one.outcome is Outcome.FAILED and one.warm_s == ()
+    assert one.reason.startswith(f"its reference cannot be used: {said}")
+
+
+@pytest.mark.parametrize("reference", [np.full(3, np.nan), np.full(3, np.inf), np.full(3, -1e308)])
+def test_what_is_no_number_is_no_small_error(reference: Any) -> None:
+    checked = Check(reference, 0.5)(np.full(3, 1e308))
+    assert checked.problem and checked.error is None
+
+
+@pytest.mark.parametrize(
+    ("expected", "actual", "error"),
+    [
+        (np.full(5, 200, np.uint8), np.full(5, 199, np.uint8), 0.005),
+        (np.full(5, 199, np.uint8), np.full(5, 200, np.uint8), 1 / 199),
+        (np.array([True, False]), np.array([True, False]), 0),
+        (np.array([True, False]), np.array([True, True]), 1),
+        (np.array([-128, 5], np.int8), np.array([-128, 5], np.int8), 0),
+        (np.array([100], np.int8), np.array([-100], np.int8), 2),
+        (np.array([60000], np.float16), np.array([-60000], np.float16), 2),
+        (np.array([3 + 4j]), np.array([3 + 4j], np.complex64), 0),
+        (np.array([3 + 4j]), np.array([3 - 4j]), 1.6),
+        (np.array([2.0]), np.array([2.0 + 1j]), 0.5),
+        (np.array([2**62]), np.array([2**62 + 1]), 2.0**-62),
+        (np.array([2**64 - 1], np.uint64), np.array([2**64 - 1], np.uint64), 0),
+        (np.float64(3.0), 3.0, 0),
+        (np.array([1.0, 2.0]), [1.0, 2.0], 0),
+    ],
+)
+def test_numbers_of_every_kind_are_compared_as_numbers(expected: Any, actual: Any, error: float) -> None:
+    assert Check(expected, 10.0)(actual).error == pytest.approx(error, rel=1e-6, abs=0)
+    assert bool(Check(expected, error * 0.99)(actual).problem) is bool(error)
+
+
+# -- workloads of somebody who makes mistakes --------------------------------------------------------------------
+
+
+def test_counts_may_be_numbers_of_numpy() -> None:
+    clock = Ticks()
+    one = measured(
+        toy(
+            way("a", lasting(clock, 1.0)),
+            flops=lambda n: np.int64(2 * n),
+            traffic_bytes=lambda n: np.float32(n),
+            is_about_bytes=np.bool_(True),
+            tolerance=np.float32(0.25),
+        ),
+        clock,
+    )
+    assert one.outcome is Outcome.OK and (one.flops, one.traffic_bytes, one.tolerance) == (16.0, 8.0, 0.25)
+    assert from_json(to_json(results("cpu", one)), "a.json").measurements == (one,)
+
+
+def broken(size: int) -> Any:
+    raise RuntimeError("no idea")
+
+
+def unwritable(*_: Any) -> Any:
+    raise RuntimeError("bytes \udcff of a file's name")
+
+
+def leaving(*_: Any) -> Any:
+    sys.exit(5)
+
+
+@pytest.mark.parametrize(
+    ("mistake", "said"),
+    [
+        *(({name: broken}, f"{name}(8): RuntimeError: no idea") for name in ("label", "flops", "memory_bytes")),
+        *(({name: leaving}, f"{name}(8): it called sys.exit(5)") for name in ("label", "traffic_bytes")),
+        *(({"flops": lambda n, x=x: x}, f"flops(8) is {x!r}, and must be") for x in (np.nan, np.inf, -5, "many", "5")),
+        ({"traffic_bytes": lambda n: float("nan")}, "traffic_bytes(8) is nan"),
+        ({"memory_bytes": lambda n: float("nan")}, "memory_bytes(8) is nan"),
+        ({"flops": lambda n: 10**400}, "OverflowError"),
+        ({"tolerance": float("nan")}, "its tolerance is nan"),
+        ({"inputs": leaving}, "its inputs cannot be used: it called sys.exit(5)"),
+        ({"reference": leaving}, "its reference cannot be used: it called sys.exit(5)"),
+        ({"candidates": (way("a", leaving),)}, "NumPy, a: it called sys.exit(5)"),
+        ({"candidates": (Candidate("a", "numpy", leaving),)}, "NumPy, a: it called sys.exit(5)"),
+        ({"inputs": unwritable}, r"its inputs cannot be used: RuntimeError: bytes \udcff of a file's name"),
+    ],
+)
+def test_a_mistake_in_a_workload_is_its_own_failure_and_is_written_down(mistake: dict[str, Any], said: str) -> None:
+    one = measured(toy(**{"candidates": (way("a", doubled),), **mistake}))
+    assert one.outcome is Outcome.FAILED and said in one.reason
+    assert from_json(to_json(results("cpu", one)), "a.json").measurements == (one,)
+
+
+def test_an_error_that_cannot_say_what_it_is() -> None:
+    class Mute(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError
+
+    def mute(x: Any) -> Any:
+        raise Mute
+
+    assert measured(toy(way("a", mute))).reason == "NumPy, a: Mute: Mute"
+
+
+def test_counts_of_nothing_at_a_small_size_do_not_end_it() -> None:
+    workload = toy(way("a", doubled), way("b", doubled), flops=lambda n: max(0, n - 4), quick_sizes=(4,))
+    assert measured(workload, size=16).outcome is Outcome.OK

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchyard.bench import results
-from batchyard.bench.results import Outcome, Peak, Seconds, from_json, spread_of, to_json
+from batchyard.bench.reading import from_json
+from batchyard.bench.results import Outcome, Peak, Seconds, spread_of, to_json
 from batchyard.errors import BadInput
 
 WHOLE = made("cpu", measurement(), measurement(size=2000, outcome=Outcome.SKIPPED, reason="memory", warm_s=()))

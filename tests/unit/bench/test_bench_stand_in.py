@@ -11,7 +11,8 @@ from bench_values import measurement, results
 from batchyard.bench import charts, comparing, prices, tables
 from batchyard.bench.book import Book
 from batchyard.bench.page import page
-from batchyard.bench.results import STOOD_IN, Results, from_json, to_json
+from batchyard.bench.reading import from_json
+from batchyard.bench.results import STOOD_IN, Results, to_json
 from batchyard.bench.roofline import roofline
 
 SIZES = (500, 1000, 5000)

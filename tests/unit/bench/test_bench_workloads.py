@@ -136,6 +136,23 @@ def test_pictures_of_a_folder(tmp_path: Path) -> None:
     assert one.outcome is Outcome.OK and one.label == "2 pictures"
 
 
+@pytest.mark.parametrize(
+    "bad", [b"no picture", b"", b"\xff\xd8\xff\xe0 cut", None], ids=["text", "empty", "jpeg", "cut"]
+)
+@pytest.mark.parametrize("name", ["a.jpg", "m.jpg"])
+def test_a_broken_picture_is_named(tmp_path: Path, name: str, bad: bytes | None) -> None:
+    codec = kit_of("cv2") if not isinstance(kit_of("cv2"), str) else kit_of("pillow")
+    if isinstance(codec, str):
+        pytest.skip("it needs OpenCV or Pillow")
+    (data,) = images.made(1, np.random.default_rng(0)).values()
+    for good in ("b.jpg", "z.jpg"):
+        (tmp_path / good).write_bytes(data.tobytes())
+    (tmp_path / name).write_bytes(data.tobytes()[:300] if bad is None else bad)
+    one = measure(images.workload(tmp_path), 3, Bench(discovery.Found("cpu", {codec.key: codec}), ONCE))
+    assert one.outcome is Outcome.FAILED and f"the picture {name}: " in one.reason
+    assert "BytesIO" not in one.reason and "b.jpg" not in one.reason
+
+
 @pytest.mark.parametrize(("name", "said"), [("none", "No such file"), ("empty", "no pictures")])
 def test_a_folder_without_pictures(tmp_path: Path, name: str, said: str) -> None:
     (tmp_path / "empty").mkdir()

@@ -67,7 +67,26 @@ def _decoded(data: Array) -> Array:
         from PIL import Image
 
         return np.asarray(Image.open(io.BytesIO(data.tobytes())).convert("RGB"))
-    return np.asarray(cv2.imdecode(data, cv2.IMREAD_COLOR))[:, :, ::-1]
+    return np.asarray(_with_pixels(cv2.imdecode(data, cv2.IMREAD_COLOR)))[:, :, ::-1]
+
+
+def _with_pixels(image: Any) -> Any:
+    """OpenCV says nothing about a picture that it cannot decode, and returns none."""
+    if image is None:
+        raise ValueError("it is broken, or no picture")
+    return image
+
+
+def _named(name: str, one: Callable[[Any], Array], data: Any) -> Array:
+    """Of hundreds of files, it must be known which one it was."""
+    try:
+        return one(data)
+    except (ImportError, MemoryError):
+        raise
+    except Exception as exc:
+        # Pillow names the file in memory, which is nobody's.
+        said = "it is broken, or no picture" if "BytesIO" in str(exc) else str(exc)
+        raise BadInput(f"the picture {name}: {said}") from exc
 
 
 def files_in(folder: Path) -> list[Path]:
@@ -94,8 +113,9 @@ def _read(paths: Sequence[Path], size: int, rng: np.random.Generator) -> Arrays:
 
 def reference(size: int, given: Mapping[str, Array]) -> Sample:
     """Of the first and the last picture: each new pixel is the mean of the area that it covers."""
-    files = list(given.values())
-    return Sample([(n, _expected(_decoded(files[n]))) for n in sorted({0, len(files) - 1})])
+    files = list(given.items())
+    ends = sorted({0, len(files) - 1})
+    return Sample([(n, _expected(_named(files[n][0], _decoded, files[n][1]))) for n in ends])
 
 
 def _expected(image: Array) -> Array:
@@ -120,18 +140,18 @@ def _finish(pictures: Sequence[Array]) -> list[Array]:
 # -- ways to do it ----------------------------------------------------------------------------------------------
 
 
-def _over_files(one: Callable[[Array], Array], threads: int) -> Function:
+def _over_files(one: Callable[[Any], Array], threads: int) -> Function:
     if threads == 1:
-        return lambda **files: [one(data) for data in files.values()]
+        return lambda **files: [_named(name, one, data) for name, data in files.items()]
     pool = ThreadPoolExecutor(threads)
-    return lambda **files: list(pool.map(one, files.values()))
+    return lambda **files: list(pool.map(lambda file: _named(file[0], one, file[1]), files.items()))
 
 
 def with_opencv(in_threads: bool, kit: Kit, size: int) -> Function:
     cv2 = kit.lib
 
     def one(data: Array) -> Array:
-        image = cv2.imdecode(data, cv2.IMREAD_COLOR)
+        image = _with_pixels(cv2.imdecode(data, cv2.IMREAD_COLOR))
         shape = (_shrunk(image.shape[1]), _shrunk(image.shape[0]))
         grey = cv2.cvtColor(cv2.resize(image, shape, interpolation=cv2.INTER_AREA), cv2.COLOR_BGR2GRAY)
         return np.asarray(cv2.imencode(".jpg", grey, [cv2.IMWRITE_JPEG_QUALITY, _QUALITY])[1])
@@ -162,14 +182,15 @@ def with_torch(kit: Any, size: int) -> Function:
     weights = torch.tensor([0.114, 0.587, 0.299], device=kit.device).view(1, 3, 1, 1)
 
     def one(data: Any) -> Array:
-        image = torch.from_numpy(cv2.imdecode(data.cpu().numpy(), cv2.IMREAD_COLOR)).to(kit.device)
+        decoded = _with_pixels(cv2.imdecode(data.cpu().numpy(), cv2.IMREAD_COLOR))
+        image = torch.from_numpy(decoded).to(kit.device)
         planes = image.permute(2, 0, 1).unsqueeze(0).float()
         shape = (_shrunk(image.shape[0]), _shrunk(image.shape[1]))
         small = functional.interpolate(planes, size=shape, mode="bilinear", antialias=True)
         grey = (small * weights).sum(dim=1)[0].round().clamp(0, 255).byte().cpu().numpy()
         return np.asarray(cv2.imencode(".jpg", grey, [cv2.IMWRITE_JPEG_QUALITY, _QUALITY])[1])
 
-    return lambda **files: [one(data) for data in files.values()]
+    return _over_files(one, 1)
 
 
 CANDIDATES = (

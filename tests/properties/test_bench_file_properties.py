@@ -1,0 +1,167 @@
+"""Result files of the benchmark that somebody has edited: refused in a sentence, or read, compared and reported."""
+
+from __future__ import annotations
+
+import copy
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "bench"))
+
+from bench_values import measurement, on_gpu
+from bench_values import results as made
+
+from batchyard.bench import comparing, prices, tables
+from batchyard.bench.page import page
+from batchyard.bench.reading import from_json
+from batchyard.bench.results import Outcome, Results, to_json
+from batchyard.errors import BadInput
+
+MACHINE = {
+    **{"cpu": "Some Processor", "cpus": 8, "threads": 8, "cpu_clock_mhz": 2300.5, "memory_bytes": 2**34},
+    **{"thread_variables": {"OMP_NUM_THREADS": "8"}, "libraries": {"NumPy": "2.0"}, "python": "3.11", "malloc": "kept"},
+    **{"gpus": [{"name": "Made-up", "driver": "5"}], "price": {"usd_h": 0.714, "source": "a list"}},
+}
+CPU = made(
+    "cpu",
+    *(measurement(size=size, seconds=size / 1000) for size in (500, 1000)),
+    measurement("blur", 7, outcome=Outcome.SKIPPED, reason="memory", warm_s=(), tried=()),
+    machine=MACHINE,
+    instance_type="c7i.4xlarge",
+    missing={"SciPy": "not installed"},
+)
+GPU = made("gpu", *(on_gpu(one, 0.01, 0.6) for one in CPU.good), machine=MACHINE, instance_type="g5.xlarge")
+WHOLE = {device: json.loads(to_json(one)) for device, one in (("cpu", CPU), ("gpu", GPU))}
+LISTED = prices.listed()
+
+#: what people and broken programs put in another's place
+ODD = (
+    *(None, True, False, -1, 0, 1, 2**70, 10**400, -0.0, 1e-320, 1e308, -1e308, float("nan"), float("inf"), 0.5),
+    *("", "x", "ok", "gpu", "12", "\ud800", "\x1b[31m\n\0", "<b>" * 99, [], [None], [1], ["x"], [[]], [{}], {}),
+    *({"": None}, {"\ud800": 1}, {"usd_h": "x"}, [[[[[[[[[[1]]]]]]]]]]),
+)
+
+
+def places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    yield at
+    inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, one in inside:
+        yield from places(one, (*at, key))
+
+
+PLACES = {device: list(places(value)) for device, value in WHOLE.items()}
+_GONE = object()
+
+
+def changed(value: Any, place: tuple[Any, ...], to: Any) -> Any:
+    if not place:
+        return to
+    value = copy.deepcopy(value)
+    holder = value
+    for key in place[:-1]:
+        holder = holder[key]
+    if to is _GONE:
+        del holder[place[-1]]
+    else:
+        holder[place[-1]] = to
+    return value
+
+
+def use(text: str) -> Results | None:
+    """Everything that the commands do with a file. None where it is refused, as it should be."""
+    try:
+        found = from_json(text, "a.json")
+    except BadInput as exc:
+        assert exc.message.startswith("a.json") and "\n" not in exc.message and exc.message.isprintable()
+        exc.message.encode()
+        return None
+    for other in (CPU, GPU):
+        try:
+            value = comparing.compare(found, other, LISTED)
+        except BadInput as exc:
+            assert "no operation in common" in exc.message
+        else:
+            tables.comparison_text(value, LISTED.source, prices=True).encode()
+        page([found, other], 0).encode()
+    page([found], 0).encode()
+    tables.run_text(found, all_candidates=True).encode()
+    tables.csv_text(found).encode()
+    return found
+
+
+@pytest.mark.parametrize("device", ["cpu", "gpu"])
+def test_what_is_whole_is_used(device: str) -> None:
+    assert use(json.dumps(WHOLE[device])) in (CPU, GPU)
+
+
+@pytest.mark.parametrize("to", [*ODD, _GONE], ids=lambda to: "gone" if to is _GONE else repr(to)[:20])
+def test_one_value_changed_anywhere(to: Any) -> None:
+    for place in PLACES["cpu"]:
+        # Of lists the first: the others are checked alike.
+        if place and not any(isinstance(key, int) and key > 0 for key in place):
+            use(json.dumps(changed(WHOLE["cpu"], place, to)))
+
+
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.sampled_from(ODD),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@given(st.data(), st.sampled_from(["cpu", "gpu"]), st.integers(1, 3))
+def test_several_values_changed_to_anything(data: st.DataObject, device: str, times: int) -> None:
+    value = WHOLE[device]
+    for _ in range(times):
+        place = data.draw(st.sampled_from(list(places(value))))
+        value = changed(value, place, data.draw(_JSON))
+    use(json.dumps(value))
+
+
+@given(st.data())
+def test_letters_changed_anywhere(data: st.DataObject) -> None:
+    text = json.dumps(WHOLE["cpu"], indent=1)
+    start = data.draw(st.integers(0, len(text)))
+    end = data.draw(st.integers(start, min(len(text), start + 30)))
+    put = data.draw(st.text(st.sampled_from('[]{}",:0123456789eE+-.truefalsn \n\\u'), max_size=8))
+    use(text[:start] + put + text[end:])
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[" * 100_000, "nested too deeply"),
+        ('{"a":' * 100_000, "nested too deeply"),
+        ('{"format": "batchyard-bench", "version": ' + "9" * 5000 + "}", "thousands of digits"),
+    ],
+)
+def test_what_no_parser_likes(text: str, said: str) -> None:
+    with pytest.raises(BadInput, match=f"a.json: .*{said}"):
+        from_json(text, "a.json")
+
+
+@pytest.mark.parametrize(
+    ("place", "to", "said"),
+    [
+        (("device",), None, "device: text was expected, and there is null"),
+        (("device",), "tpu", 'device: cpu or gpu was expected, and there is "tpu"'),
+        (("measurements", 1, "size"), "x", 'measurements[1].size: a whole number was expected, and there is "x"'),
+        (("measurements", 0, "warm_s", 2), -1, "measurements[0].warm_s[2]: a number from 1e-12 to 1e+12 was expected"),
+        (("measurements", 0, "outcome"), "good", "outcome: ok or skipped or failed was expected"),
+        (("measurements", 0, "tried"), _GONE, "measurements[0].tried is missing"),
+        (("measurements", 0, "colour"), 1, 'measurements[0]."colour": there is no such field'),
+        (("measurements", 0, "warm_s"), [], "it says that it was measured"),
+        (("machine", "libraries"), [], "machine.libraries: an object was expected, and there is a list"),
+    ],
+)
+def test_it_says_where_and_what(place: tuple[Any, ...], to: Any, said: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        from_json(json.dumps(changed(WHOLE["cpu"], place, to)), "a.json")
+    assert caught.value.message.startswith("a.json: ") and said in caught.value.message
