@@ -152,7 +152,7 @@ def test_what_the_endpoint_does_not_offer_is_said_to_be_so(yard: Yard) -> None:
 
 
 def test_a_job_that_runs_is_healthy(yard: Yard) -> None:
-    job_id = yard.submit(yard.queue(yard.environment()), "sleep", "60")
+    job_id = yard.submit(yard.queue(yard.environment()), "sleep", "600")
     yard.endpoint.wait(job_id, "RUNNING")
     assert yard.report("job", job_id)["state"] == "healthy"
     yard.endpoint.batch.terminate_job(jobId=job_id, reason="done")
@@ -179,19 +179,25 @@ def own_queue(yard: Yard, name: str) -> str:
     return yard.endpoint.queue(name, name)
 
 
+def pipeline_at(folder: Path, queue: str, steps: str) -> Path:
+    """A pipeline beside an environment `here`, all of whose steps go to this queue."""
+    (folder / ".batchyard").mkdir()
+    settings = {"region": "us-east-1", "bucket": "lab", "queues": {"cpu": queue, "gpu": queue}}
+    (folder / ".batchyard" / "environments.yaml").write_text(json.dumps({"environments": {"here": settings}}))
+    (folder / "pipeline.yaml").write_text(f"{{name: a, image: b, steps: {steps}}}")
+    return folder / "pipeline.yaml"
+
+
 def test_an_unmanaged_environment_runs_on_this_machine_and_is_healthy(yard: Yard, tmp_path: Path) -> None:
     queue = own_queue(yard, "here")
     job_id = yard.submit(queue)
     assert yard.endpoint.wait(job_id)["status"] == "SUCCEEDED"
-    (tmp_path / ".batchyard").mkdir()
-    settings = {"region": "us-east-1", "bucket": "lab", "queues": {"cpu": queue}}
-    (tmp_path / ".batchyard" / "environments.yaml").write_text(json.dumps({"environments": {"here": settings}}))
-    (tmp_path / "pipeline.yaml").write_text('{name: a, image: b, steps: [{name: c, command: "true"}]}')
+    path = pipeline_at(tmp_path, queue, '[{name: c, command: "true"}]')
     for args in (
         ("queue", queue),
         ("env", queue),
         ("job", job_id),
-        ("pipeline", str(tmp_path / "pipeline.yaml"), "--env", "here"),
+        ("pipeline", str(path), "--env", "here"),
     ):
         report = yard.report(*args)
         assert (args, report["findings"], report["state"]) == (args, [], "healthy")
@@ -204,8 +210,35 @@ def test_what_aws_says_of_a_job_that_this_machine_cannot_hold(yard: Yard) -> Non
     assert reason.startswith("MISCONFIGURATION:JOB_RESOURCE_REQUIREMENT")
     assert yard.found("job", job_id) == ["BY015"]
     said = yard.evidence("BY015", "job", job_id)
-    assert reason in said and "have at most 16 vCPUs, 65,536 MiB, 2 GPUs" in said
+    assert reason in said and "registers 16 vCPUs, 65,536 MiB, 2 GPUs" in said
     yard.endpoint.batch.terminate_job(jobId=job_id, reason="done")
+
+
+@pytest.mark.parametrize(
+    ("asks", "kind"),
+    [
+        ("memory: 64GiB, cpus: 16, gpus: 2", ""),
+        ("memory: 65537MiB", "BY015"),
+        ("cpus: 17", "BY014"),
+        ("gpus: 3", "BY016"),
+    ],
+)
+def test_the_steps_of_a_pipeline_are_compared_with_the_hosts_of_an_unmanaged_environment(
+    yard: Yard, tmp_path: Path, asks: str, kind: str
+) -> None:
+    queue = own_queue(yard, f"own-{kind or 'fits'}")
+    steps = f"[{{name: small, command: x}}, {{name: large, command: x, {asks}}}]"
+    pipeline = ("pipeline", str(pipeline_at(tmp_path, queue, steps)), "--env", "here")
+    report = yard.report(*pipeline)
+    assert any(line.startswith(f"step small fits {queue}: i-") for line in report["fits"])
+    if not kind:
+        assert (report["findings"], report["state"]) == ([], "healthy")
+        assert any(line.startswith(f"step large fits {queue}: i-") for line in report["fits"])
+        return
+    (found,) = report["findings"]
+    assert (found["id"], found["place"]) == (kind, "step large")
+    assert any(line.endswith(" registers 16 vCPUs, 65,536 MiB, 2 GPUs") for line in found["evidence"])
+    assert yard.doctor(*pipeline).returncode == 1
 
 
 # -- jobs that cannot start --------------------------------------------------------------------------------------
@@ -228,7 +261,7 @@ def test_a_disabled_environment(yard: Yard) -> None:
 
 def test_a_disabled_queue(yard: Yard) -> None:
     queue = yard.queue(yard.environment(vcpus=2, types=("m6i.large",)))
-    first = yard.submit(queue, "sleep", "60", asks={"vcpus": 2})
+    first = yard.submit(queue, "sleep", "600", asks={"vcpus": 2})
     yard.endpoint.wait(first, "RUNNING")
     job_id = yard.runnable(queue)
     yard.endpoint.batch.update_job_queue(jobQueue=queue, state="DISABLED")
@@ -260,7 +293,7 @@ def test_a_type_that_the_catalogue_does_not_know_is_asked_about(yard: Yard) -> N
 
 def test_a_job_that_waits_for_another_is_not_stuck(yard: Yard) -> None:
     queue = yard.queue(yard.environment())
-    first = yard.submit(queue, "sleep", "60")
+    first = yard.submit(queue, "sleep", "600")
     second = yard.submit(queue, dependsOn=[{"jobId": first}])
     yard.endpoint.wait(first, "RUNNING")
     time.sleep(1.1)
@@ -296,7 +329,7 @@ def test_a_consumable_resource_is_exhausted(yard: Yard) -> None:
         entry = {"consumableResource": "licence", "quantity": quantity}
         return {"consumableResourcePropertiesOverride": {"consumableResourceList": [entry]}}
 
-    holder = yard.submit(queue, "sleep", "60", **wants(1))
+    holder = yard.submit(queue, "sleep", "600", **wants(1))
     yard.endpoint.wait(holder, "RUNNING")
     job_id = yard.runnable(queue, **wants(1))
     time.sleep(1.1)
@@ -312,7 +345,7 @@ def test_a_fair_share_policy_keeps_room_for_others(yard: Yard) -> None:
         "arn"
     ]
     queue = yard.queue(yard.environment(vcpus=4), schedulingPolicyArn=policy)
-    holders = [yard.submit(queue, "sleep", "60", shareIdentifier="a") for _ in range(2)]
+    holders = [yard.submit(queue, "sleep", "600", shareIdentifier="a") for _ in range(2)]
     for holder in holders:
         yard.endpoint.wait(holder, "RUNNING")
     job_id = yard.runnable(queue, shareIdentifier="a")
@@ -358,7 +391,7 @@ def test_overrides_too_long(yard: Yard, queue: str) -> None:
 
 
 def test_the_host_is_lost(yard: Yard, queue: str) -> None:
-    job_id = yard.submit(queue, "sleep", "60")
+    job_id = yard.submit(queue, "sleep", "600")
     yard.endpoint.wait(job_id, "RUNNING")
     command = [BATCHYARD, "emulate", "reclaim", job_id, "--notice", "0"]
     subprocess.run(command, env=yard.endpoint.environ, check=True, capture_output=True, timeout=60)
@@ -552,6 +585,19 @@ def test_user_data_that_deadlocks_in_a_launch_template(yard: Yard) -> None:
     assert yard.found("env", yard.environment(launchTemplate={"launchTemplateId": right})) == []
     named = {"launchTemplateName": "sick-template", "version": "$Latest"}
     assert yard.found("env", yard.environment(launchTemplate=named)) == ["BY101"]
+
+
+def test_user_data_that_deadlocks_on_some_types_only(yard: Yard) -> None:
+    sick = launch_template(yard, "sick-override", MIME.format(script="systemctl restart ecs"))
+    right = launch_template(yard, "right-default", HEALTHY_USER_DATA)
+    override = {"launchTemplateId": sick, "version": "$Latest", "targetInstanceTypes": ["m6i.large"]}
+    environment = yard.environment(launchTemplate={"launchTemplateId": right, "overrides": [override]})
+    assert yard.found("queue", yard.queue(environment)) == ["BY101"]
+
+
+def test_a_queue_that_can_never_launch_anything(yard: Yard) -> None:
+    assert yard.found("queue", yard.queue(yard.environment(vcpus=1))) == ["BY012"]
+    assert yard.found("queue", yard.queue(yard.environment(vcpus=2))) == []
 
 
 def test_a_launch_template_that_keeps_containers_from_the_metadata_service(yard: Yard) -> None:
@@ -763,7 +809,7 @@ def test_facts_are_saved_masked_and_judged_the_same(yard: Yard, tmp_path: Path) 
 
 def test_a_short_wait_is_waiting(yard: Yard) -> None:
     queue = yard.queue(yard.environment(vcpus=2, types=("m6i.large",)))
-    first = yard.submit(queue, "sleep", "60", asks={"vcpus": 2})
+    first = yard.submit(queue, "sleep", "600", asks={"vcpus": 2})
     yard.endpoint.wait(first, "RUNNING")
     job_id = yard.runnable(queue)
     report = yard.report("job", job_id)

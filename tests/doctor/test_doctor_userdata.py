@@ -127,6 +127,11 @@ def test_a_secret_is_never_repeated() -> None:
         "# then creds is: consumer_key:token_key:token_secret",
         'echo "  -p PASSWORD : Password for the user (none if not given)"',
         "sed -i 's/^passwd:.*/passwd: files sss/' /etc/nsswitch.conf",
+        "UPDATE mysql.user SET password = password('${MYSQL_ROOT_PW}')",
+        "ECS_ENGINE_AUTH_TYPE=dockercfg",
+        "GPG_KEY=0D96DF4D4110E5C43FBFB17F2D347EA6AA65421D",
+        "arn=arn:aws:secretsmanager:us-east-1:aws:secret:db-AbCdEf1234",
+        "aws ec2 run-instances --metadata-options HttpTokens=required",
     ],
 )
 def test_what_only_sounds_like_a_secret_is_none(line: str) -> None:
@@ -141,6 +146,11 @@ def test_what_only_sounds_like_a_secret_is_none(line: str) -> None:
         "# API_KEY=abcdef123456789",
         "token_secret: 24uysdfx1w4",
         "echo DB_PASSWORD=cromwell1999 >> /etc/environment",
+        "docker login -u me -p cromwell1999 registry.example.org",
+        "mysql -uroot -pcromwell1999",
+        "echo root:cromwell1999 | chpasswd",
+        "export AWS_ACCESS_KEY_ID=AKIAIOSFODNN7EXAMPLE",
+        "echo ZXhwb3J0IERCX1BBU1NXT1JEPWNyb213ZWxsMTk5OQ== | base64 -d > /etc/profile.d/db.sh",
     ],
 )
 def test_what_is_a_secret_is_found_in_comments_and_urls_too(line: str) -> None:

@@ -197,11 +197,13 @@ def userdata(file: str, owner: str, with_all: bool, as_json: bool) -> int:
 def template(file: str, with_all: bool, as_json: bool) -> int:
     """Examine a template, with the user data in it.
 
-    FILE is a CloudFormation or SAM template, or what `terraform show -json` prints.
+    FILE is a CloudFormation or SAM template, or what `terraform show -json` prints. Nested stacks whose templates lie
+    beside it are examined with it.
     """
     from batchyard.doctor.template.examine import examine
 
-    return doctoring.answer(examine(doctoring.content(file), doctoring.name_of(file)), with_all, as_json)
+    beside = None if file == "-" else doctoring.beside
+    return doctoring.answer(examine(doctoring.content(file), doctoring.name_of(file), beside), with_all, as_json)
 
 
 @command.command(epilog=example("batchyard doctor host", "batchyard doctor host --save host.json"))
@@ -223,9 +225,10 @@ def host(gpu_container: str, save: str | None, source: str | None, with_all: boo
             raise BadInput(f"{source} holds no facts of a host", hint=f"`batchyard doctor judge {source}` reads it")
     else:
         found = gather(ThisMachine(), gpu_container)
+    code = doctoring.answer(judge_host(found), with_all, as_json)
     if save:
         doctoring.keep(found, save)
-    return doctoring.answer(judge_host(found), with_all, as_json)
+    return code
 
 
 @command.command(
@@ -242,10 +245,11 @@ def judge(file: str, dwell: int, save: str | None, with_all: bool, as_json: bool
     from batchyard.doctor.host.facts import HostFacts
 
     found = doctoring.saved_facts(file)
+    report = judge_host(found) if isinstance(found, HostFacts) else doctoring.judged(found, dwell)
+    code = doctoring.answer(report, with_all, as_json)
     if save:
         doctoring.keep(found, save)
-    report = judge_host(found) if isinstance(found, HostFacts) else doctoring.judged(found, dwell)
-    return doctoring.answer(report, with_all, as_json)
+    return code
 
 
 @command.command(epilog=example("batchyard doctor explain BY042"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import sys
 import time
 from collections.abc import Callable
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from batchyard.cli.options import F, duration, home_of, home_option, json_option, memory, print_json
-from batchyard.errors import BadInput, Surroundings, from_os_error
+from batchyard.errors import BadInput, Surroundings
 
 if TYPE_CHECKING:
     from batchyard.aws.door import Door
@@ -160,10 +161,11 @@ def examine(look: Callable[[], Looked], flags: dict[str, Any]) -> int:
     """Gathers or reads facts, judges them, says what was found, and mends where that is wanted."""
     looked = None if flags["source"] else _look(look)
     facts = looked.facts if looked else _saved(flags["source"], flags["fix"])
-    if flags["save"]:
-        keep(facts, flags["save"])
     report = judged(facts, flags["dwell"])
     code = answer(report, flags["with_all"], flags["as_json"], looked.calls if looked else None)
+    # After the answer: what was found is said, whatever becomes of the file.
+    if flags["save"]:
+        keep(facts, flags["save"])
     if looked and flags["fix"]:
         _mend(facts, flags["dwell"], looked.door)
     return code
@@ -283,10 +285,18 @@ def saved_facts(file: str) -> Facts | Survey | HostFacts:
 def keep(found: Any, file: str) -> None:
     from batchyard.doctor import facts_json, masking
 
+    text = facts_json.dump(masking.masked(found))
     try:
-        Path(file).write_text(facts_json.dump(masking.masked(found)), encoding="utf-8")
-    except OSError as exc:
-        raise from_os_error(exc, "write the facts to", file) from exc
+        Path(file).write_text(text, encoding="utf-8")
+    except (OSError, ValueError) as exc:
+        # Whatever it is: 2 is the doctor's code for what it could not do.
+        reason = exc.strerror if isinstance(exc, OSError) else str(exc)
+        hint = "free some space, or name a file elsewhere, and ask again"
+        is_full = isinstance(exc, OSError) and exc.errno in (errno.ENOSPC, errno.EDQUOT)
+        raise BadInput(
+            f"could not write the facts to {file}: {reason}",
+            hint=hint if is_full else "name a file that can be written with --save",
+        ) from exc
 
 
 def name_of(file: str) -> str:
@@ -301,3 +311,15 @@ def content(file: str) -> bytes:
     except (OSError, ValueError) as exc:
         reason = exc.strerror if isinstance(exc, OSError) else str(exc)
         raise BadInput(f"cannot read {file}: {reason}", hint="check the path") from None
+
+
+def beside(path: str) -> bytes | None:
+    """A file that a template names; None where there is none, or none that could be a template."""
+    from batchyard.doctor.template.read import MAX_BYTES
+
+    file = Path(path)
+    try:
+        # Nothing that a template names may be waited for, as a pipe would be.
+        return file.read_bytes() if file.is_file() and file.stat().st_size <= MAX_BYTES else None
+    except (OSError, ValueError):
+        return None

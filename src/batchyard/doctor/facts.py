@@ -35,6 +35,8 @@ def known(part: T | Missing) -> T:
 
 
 NOT_GATHERED = Missing()
+#: so many hosts of a cluster are looked at; one with as many may have more
+MOST_HOSTS = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +127,10 @@ class LaunchTemplate:
     user_data: str = ""
     image_id: str = ""
     hop_limit: int | None = None
+    #: of the user data, what EC2 counts; 0 where that is still to be seen. Saved facts hold it unpacked and masked.
+    user_data_bytes: int = 0
+    #: of an override: types and families that are launched with it, instead of the environment's own
+    target_types: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +213,8 @@ class Environment:
     failures: tuple[Activity, ...] | Missing = NOT_GATHERED
     instances: tuple[Instance, ...] | Missing = NOT_GATHERED
     hosts: tuple[Host, ...] | Missing = NOT_GATHERED
+    #: launch templates that some of its types have of their own
+    overrides: tuple[LaunchTemplate | Missing, ...] = ()
 
     @property
     def is_fargate(self) -> bool:

@@ -104,12 +104,14 @@ def together(findings: Iterable[Finding]) -> tuple[Finding, ...]:
 
 
 def _all_of(places: list[str]) -> str:
-    """["queue a", "queue b"] -> "queues a, b"."""
+    """["queue a", "queue b"] -> "queues a, b"; ["user data of a:1", "user data of a:2"] -> "user data of a:1, a:2"."""
     names = list(dict.fromkeys(places))
     what = {name.rpartition(" ")[0] for name in names}
     if len(names) == 1 or len(what) > 1 or "" in what:
         return ", ".join(filter(None, names))
-    return f"{what.pop()}s {', '.join(name.rpartition(' ')[2] for name in names)}"
+    kind = what.pop()
+    plural = "" if kind.endswith(" of") else "s"
+    return f"{kind}{plural} {', '.join(name.rpartition(' ')[2] for name in names)}"
 
 
 def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:

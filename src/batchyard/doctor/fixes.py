@@ -1,4 +1,4 @@
-"""The few findings that the doctor can mend by itself: what is safe and can be taken back. Nothing is done unasked.
+"""The few findings that the doctor can mend by itself, and what that costs. Nothing is done unasked.
 
 What to propose is decided here, from facts and findings; ``perform`` does one of them.
 """
@@ -17,6 +17,9 @@ _NEVER = frozenset(["BY012", "BY014", "BY015", "BY016", "BY017", "BY047", "BY048
 #: what is only an estimate does not end a job
 _SURE = 80
 _NOT_STARTED = ("SUBMITTED", "PENDING", "RUNNABLE")
+#: which they are AWS does not say: a job knows what it depends on, not what depends on it
+_COST_OF_CANCEL = "jobs that depend on it then fail, and stay failed"
+_UNDO_CANCEL = "submit it again, and with it each job that depended on it: those have failed"
 
 
 class Act(StrEnum):
@@ -33,10 +36,12 @@ class Fix:
     because: str
     #: how to take it back
     undo: str
+    #: what cannot be taken back
+    cost: str = ""
 
     @property
     def question(self) -> str:
-        return f"{self.act} {self.target}? ({self.because})"
+        return f"{self.act} {self.target}? ({'; '.join(filter(None, (self.because, self.cost)))})"
 
 
 def proposals(facts: Facts, report: Report) -> list[Fix]:
@@ -68,7 +73,7 @@ def _cancelling(facts: Facts, report: Report) -> list[Fix]:
     for finding in report.findings:
         if (finding.id in _NEVER and _is_sure(finding)) or (finding.id == "BY044" and _asks_too_much(facts, job)):
             because = f"{finding.id}: as it is, it can never start"
-            return [Fix(Act.CANCEL, job.job_id, because, "submit it again")]
+            return [Fix(Act.CANCEL, job.job_id, because, _UNDO_CANCEL, _COST_OF_CANCEL)]
     return []
 
 

@@ -1,76 +1,103 @@
 """Takes secrets and account ids out of facts, so that they can be given away. Pure.
 
-Account ids become 000000000001, 000000000002 ... in the order in which they are met: two that differ still differ.
+What is packed is unpacked, masked and packed again; what cannot be unpacked is hidden whole. Masked facts are judged as
+the facts themselves: what takes the place of a secret has its form. Account ids become 000000000001, 000000000002 ...
+in the order in which they are met: two that differ still differ.
 """
 
 from __future__ import annotations
 
+import base64
+import gzip
 import re
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, TypeVar, cast
 
+from batchyard.doctor import packed, secrets
+from batchyard.doctor.facts import LaunchTemplate
+from batchyard.doctor.userdata import parts
+
 T = TypeVar("T")
+Accounts = dict[str, str]
 
-HIDDEN = "***"
-
-_ACCOUNT = re.compile(r"(?<![0-9A-Za-z.-])(\d{12})(?![0-9A-Za-z])")
-_SECRETS = (
-    # An access key's id, and what its holder is given for a while.
-    re.compile(r"\b(?:AKIA|ASIA|AROA|AIDA)[0-9A-Z]{16}\b"),
-    # A header's credentials, a URL's password, GitHub's, GitLab's and Slack's tokens.
-    re.compile(r"(?i)\bbearer +[\w.~+/=-]{12,}"),
-    re.compile(r"(?<=://)[^/\s:@'\"]+:[^/\s@'\"]+(?=@)"),
-    re.compile(r"\b(?:gh[pousr]_\w{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}|xox[abprs]-[\w-]{10,})"),
-    re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL),
+#: not the last part of a UUID, not a fraction, not a piece of a longer number or of hexadecimal digits
+_ACCOUNT = re.compile(
+    r"(?<![0-9a-fA-F])(?<!\d\.)(?<![0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-)"
+    r"(\d{12})(?![0-9a-fA-F])"
 )
-#: NAME=value, NAME: value, --name value: the name says that the value is nobody's business
-_NAMED = re.compile(
-    r"(?i)((?<![\w.-])[\w.-]{0,60}"
-    r"(?:passw(?:or)?d|secret|token|api[_-]?key|access[_-]?key|credential|private[_-]?key)[\w.-]*"
-    r"\"?(?: *[=:] *| +))(\"[^\"\n]*\"|'[^'\n]*'|[^\s\"';,)}]+)"
-)
-#: values that are no secrets though their name says so: a variable, a command's output, a path, a switch
-_HARMLESS = re.compile(
-    r"[\"']?(?:\$.*|`.*|/.*|<.*|arn:.*|true|false|null|\d{1,6}|\W*)[\"']?", re.IGNORECASE | re.DOTALL
-)
+#: as the console shows it
+_DASHED_ACCOUNT = re.compile(r"(?<![\w-])(\d{4})-(\d{4})-(\d{4})(?![\w-])")
+#: parts of facts that are no sentences
+_CODE = frozenset(["user_data", "ecs_config", "image_ecs_config", "daemon_json", "command", "output", "node_log"])
+#: base64, and what is none
+_HIDDEN_PACK, _BROKEN_PACK = base64.b64encode(b"hidden").decode(), "hidde"
 
 
 def masked(facts: T) -> T:
-    accounts: dict[str, str] = {}
+    accounts: Accounts = {}
     return cast(T, _walk(facts, accounts))
 
 
-def mask_text(text: str, accounts: dict[str, str] | None = None) -> str:
-    seen: dict[str, str] = {} if accounts is None else accounts
-    for secret in _SECRETS:
-        text = secret.sub(HIDDEN, text)
-    text = _NAMED.sub(lambda m: m[0] if _HARMLESS.fullmatch(m[2]) else m[1] + HIDDEN, text)
-    return _ACCOUNT.sub(lambda m: seen.setdefault(m[1], f"{len(seen) + 1:012}"), text)
+def mask_text(text: str, accounts: Accounts | None = None, is_prose: bool = False) -> str:
+    seen: Accounts = {} if accounts is None else accounts
+    return _masked(text, seen, is_prose, packed.MAX_DEPTH)
 
 
-def secrets_in(text: str) -> list[tuple[int, str]]:
-    """Where secrets seem to stand: offset, and what it looks like (never the secret itself)."""
-    names = ("an AWS access key", "a bearer token", "a password in a URL", "a token", "a private key")
-    found = [(m.start(), name) for name, secret in zip(names, _SECRETS, strict=True) for m in secret.finditer(text)]
-    for match in _NAMED.finditer(text):
-        if _looks_secret(match):
-            found.append((match.start(), f"a value for {match[1].strip(' =:')}"))
-    return sorted(found)
+def _masked(text: str, accounts: Accounts, is_prose: bool, depth: int) -> str:
+    pieces, at = [], 0
+    for pack in packed.packs(text):
+        pieces += [text[at : pack.start], _repacked(text[pack.start : pack.end], pack, accounts, depth)]
+        at = pack.end
+    text = secrets.hidden("".join([*pieces, text[at:]]), is_prose)
+    text = _ACCOUNT.sub(lambda m: _number(m[1], accounts), text)
+    return _DASHED_ACCOUNT.sub(lambda m: "-".join(re.findall("....", _number(m[1] + m[2] + m[3], accounts))), text)
 
 
-def _looks_secret(match: re.Match[str]) -> bool:
-    # In free text "token for ..." names nothing: only NAME=value and NAME: value are taken at their word.
-    value = match[2].strip("\"'")
-    is_assignment = "=" in match[1] or ":" in match[1]
-    is_header = "x-aws-ec2-metadata-token" in match[1].lower()
-    return is_assignment and not is_header and len(value) >= 8 and not _HARMLESS.fullmatch(match[2])
+def _repacked(shape: str, pack: packed.Pack, accounts: Accounts, depth: int) -> str:
+    if pack.text is None or not depth:
+        return (_BROKEN_PACK if pack.is_broken else _HIDDEN_PACK) + "\n" * shape.count("\n")
+    inner = _masked(pack.text, accounts, False, depth - 1)
+    return shape if inner == pack.text else packed.packed(inner, pack.is_gzip, shape)
 
 
-def _walk(value: Any, accounts: dict[str, str]) -> Any:
+def _number(account: str, accounts: Accounts) -> str:
+    return accounts.setdefault(account, f"{len(accounts) + 1:012}")
+
+
+def _template(template: LaunchTemplate, accounts: Accounts) -> LaunchTemplate:
+    """Its user data unpacked, so that its owner can look through it; how long it was is kept."""
+    data = template.user_data.encode("utf-8", "replace")
+    size, inner = parts.unpacked(data)
+    if inner[:2] == b"\x1f\x8b":  # a broken gzip stays one
+        text = base64.b64encode(b"\x1f\x8b" + b"hidden hidden").decode()
+    elif inner == data and _is_opaque(template.user_data):
+        text = secrets.DOUBTFUL
+    else:
+        text = _masked(inner.decode("utf-8", "replace"), accounts, False, packed.MAX_DEPTH)
+        if parts.unpacked(text.encode())[1] != text.encode():  # it would be unpacked once more
+            text = base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
+    return replace(template, user_data=text, user_data_bytes=template.user_data_bytes or size)
+
+
+def _is_opaque(text: str) -> bool:
+    """Base64 of no text: what EC2 holds is neither a text nor gzip."""
+    word = "".join(text.split())
+    is_base64 = len(word) >= 16 and len(word) % 4 == 0 and re.fullmatch(r"[A-Za-z0-9+/]+={0,2}", word) is not None
+    return is_base64 and not any(pack.text is not None for pack in packed.packs(text))
+
+
+def _walk(value: Any, accounts: Accounts, name: str = "") -> Any:
     if isinstance(value, str):
-        return mask_text(value, accounts)
+        return mask_text(value, accounts, is_prose=name not in _CODE)
     if isinstance(value, tuple):
-        return tuple(_walk(item, accounts) for item in value)
+        return tuple(_walk(item, accounts, name) for item in value)
+    if isinstance(value, LaunchTemplate) and value.user_data:
+        rest = _walk(replace(value, user_data=""), accounts)
+        return replace(rest, **_user_data(_template(value, accounts)))
     if is_dataclass(value) and not isinstance(value, type):
-        return replace(value, **{f.name: _walk(getattr(value, f.name), accounts) for f in fields(value)})
+        return replace(value, **{f.name: _walk(getattr(value, f.name), accounts, f.name) for f in fields(value)})
     return value
+
+
+def _user_data(template: LaunchTemplate) -> dict[str, Any]:
+    return {"user_data": template.user_data, "user_data_bytes": template.user_data_bytes}

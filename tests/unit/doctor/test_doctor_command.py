@@ -98,6 +98,35 @@ def test_facts_are_saved_masked(tmp_path: Path) -> None:
     assert run("judge", str(kept))[1] == run("judge", str(file))[1].replace("123456789012", "000000000001")
 
 
+def refused(*args: str) -> tuple[BadInput, str]:
+    result = CliRunner().invoke(command, args, standalone_mode=False)
+    assert isinstance(result.exception, BadInput)
+    return result.exception, result.output
+
+
+def test_facts_that_cannot_be_written_cost_the_file_and_not_the_answer(tmp_path: Path) -> None:
+    host = tmp_path / "host.json"
+    host.write_text(facts_json.dump(HostFacts(NOW, "n", is_clock_synchronized=False)))
+    job = str(saved_job(tmp_path))
+    nowhere = str(tmp_path / "no" / "facts.json")
+    for args, finding in (
+        (("judge", job), "BY004"),
+        (("queue", "--from", job), "BY004"),
+        (("host", "--from", str(host)), "BY313"),
+    ):
+        error, text = refused(*args, "--save", nowhere)
+        assert finding in text
+        assert error.exit_code == 2 and f"could not write the facts to {nowhere}" in error.message
+        assert "--save" in error.hint and "--home" not in error.hint
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no disk that is always full")
+def test_where_the_disk_is_full_nothing_is_said_about_runs(tmp_path: Path) -> None:
+    error, text = refused("judge", str(saved_job(tmp_path)), "--save", "/dev/full")
+    assert "BY004" in text and error.exit_code == 2
+    assert "free some space" in error.hint and "resume" not in error.hint
+
+
 def test_the_dwell_time_is_a_flag(tmp_path: Path) -> None:
     environment = Environment("e", strategy="BEST_FIT_PROGRESSIVE", max_vcpus=4, desired_vcpus=4)
     facts = Facts(Subject("job", "j"), NOW, Job("j", "RUNNABLE", since_ms=NOW - 300_000), environments=(environment,))

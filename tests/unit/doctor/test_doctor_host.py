@@ -351,7 +351,7 @@ def test_the_real_machine_runs_commands_and_knows_those_that_are_missing() -> No
 
 
 def test_the_real_machine_asks_local_addresses(address: str) -> None:
-    machine = ThisMachine()
+    machine = ThisMachine(timeout_s=30)
     assert machine.ask(f"{address}/open") == "answer"
     assert machine.ask(f"{address}/closed") is None
     assert machine.ask(f"{address}/closed", headers={"Key": "1"}) == "answer"

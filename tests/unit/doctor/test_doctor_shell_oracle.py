@@ -7,6 +7,7 @@ wait, there must be none.
 
 from __future__ import annotations
 
+import base64
 import os
 import shlex
 import shutil
@@ -60,6 +61,67 @@ HARMLESS = st.sampled_from(
         "(( 1 < 2 ))",
     ]
 )
+#: one command in a way of its own: {} as it is, {q} in quotes, {packed} in base64, {first} and {rest} apart
+WAYS = [
+    "for x in $({}); do :; done",
+    "case $({}) in a) : ;; esac",
+    "arr=( $({}) )",
+    ": ${{NOTHING:-$({})}}",
+    ': "${{NOTHING:-`{}`}}"',
+    ": $(( $({}; echo 1) + 1 ))",
+    "(( $({}; echo 1) ))",
+    "cat <<END\n$({})\nEND",
+    'cat <<< "$({})"',
+    "x=$({} &)",
+    ". <(echo {q})",
+    "bash <(echo {q})",
+    ". /dev/stdin <<< {q}",
+    "dd of=d.sh 2> /dev/null <<< {q}; bash d.sh",
+    "echo {packed} | base64 -d | bash",
+    "base64 -d <<< {packed} > p.sh; . ./p.sh",
+    "echo {q} | sed s/nothing/else/ | sort | sh",
+    """awk 'BEGIN {{ system("{}") }}'""",
+    """perl -e 'system("{}")'""",
+    """python3 -c 'import os; os.system("{}")'""",
+    "python3 - <<'END'\nimport subprocess\nsubprocess.run(\n    {list},\n)\nEND",
+    'set -- {}; "$@"',
+    "set -- {}; for word; do all+=($word); done; ${{all[@]}}",
+    """bash -c '"$@"' _ {}""",
+    """bash -c '$0 "$@"' {}""",
+    """bash -s -- {} <<< '"$@"'""",
+    "DO={q} bash -c '$DO'",
+    ": ${{DO:={}}}; $DO",
+    "env -S {q}",
+    "echo {q} | xargs -I X sh -c X",
+    "echo {rest} | xargs {first}",
+    "find . -maxdepth 0 -exec {} \\;",
+    "trap -- {q} EXIT",
+    "printf -v DO '%s %s' {first} {rest_q}; $DO",
+    "DO={first}.sh; ${{DO%.sh}} {rest}",
+    "DO=x{first}; ${{DO/x/}} {rest}",
+    "$(echo {first}) {rest}",
+    "mapfile -t lines <<< {q}; ${{lines[0]}}",
+    "read -r one two <<< {q}; $one $two",
+    "declare -A m=([a]={first}); ${{m[a]}} {rest}",
+    "mkdir -p d; echo {q} > d/1.sh; for s in d/*.sh; do bash $s; done",
+    "coproc {}\nwait",
+    "{} & wait $!",
+    "sudo -E env A=1 {}",
+]
+#: the same words, and nothing is run
+TWINS = [
+    "bash -n <<< {q}",
+    "command -v {}",
+    "cat <<'END'\n$({})\nEND",
+    "cat <<END\n\\$({})\nEND",
+    "echo '$({})'",
+    "KNOWN=1; x=${{KNOWN:-$({})}}",
+    """awk 'BEGIN {{ print "{}" }}'""",
+    """python3 -c 'print("{}")'""",
+    "echo {q} > d.txt; cat d.txt",
+    "echo {packed} | base64 -d",
+    "set -- {}; echo $@",
+]
 SETTING = st.sampled_from(["UNIT=docker", "UNIT=sshd", "COMMAND=(systemctl restart docker)", "COMMAND=(true)", "true"])
 #: functions that run what they are given
 HELPERS = """again() { local n=$1; shift; for i in 1 2; do "$@" && return 0; done; }
@@ -100,11 +162,27 @@ def _wrapped(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
     )
 
 
+def _put(pair: tuple[str, str]) -> str:
+    way, command = pair
+    first, _, rest = command.partition(" ")
+    return way.format(
+        command,
+        q=shlex.quote(command),
+        packed=base64.b64encode(f"{command}\n".encode()).decode(),
+        list=command.split(),
+        first=first,
+        rest=rest,
+        rest_q=shlex.quote(rest),
+    )
+
+
 CALLS = st.sampled_from(["again 3", "quietly", "joined", "skipping quietly", "sudo", "sudo -E", "nice", "timeout 9"])
 PLAIN_COMMAND = st.sampled_from(["systemctl restart docker", "service ecs start", "start ecs"])
 GIVEN = st.tuples(CALLS, PLAIN_COMMAND).map(" ".join)
-SCRIPT = st.recursive(BLOCKING | GIVEN | HARMLESS | SETTING, _wrapped, max_leaves=6)
-QUIET_SCRIPT = st.recursive(HARMLESS, _wrapped, max_leaves=6)
+IN_A_WAY = st.tuples(st.sampled_from(WAYS), PLAIN_COMMAND).map(_put)
+IN_NO_WAY = st.tuples(st.sampled_from(TWINS), PLAIN_COMMAND).map(_put)
+SCRIPT = st.recursive(BLOCKING | GIVEN | IN_A_WAY | HARMLESS | SETTING, _wrapped, max_leaves=6)
+QUIET_SCRIPT = st.recursive(HARMLESS | IN_NO_WAY, _wrapped, max_leaves=6)
 
 often = settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
 
@@ -153,6 +231,22 @@ def test_where_nothing_could_wait_there_is_no_finding(body: str) -> None:
     script = f"#!/bin/bash\n{HELPERS}{body}\n"
     assert not any(waits(call) for call in called(script))
     assert [f.evidence for f in examine(script.encode(), "s", "ecs").findings if f.id == "BY101"] == []
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_every_way_is_one_for_bash_too(way: str) -> None:
+    if "perl" in way and shutil.which("perl") is None:
+        pytest.skip("there is no perl here")
+    script = f"#!/bin/bash\n{_put((way, 'systemctl restart docker'))}\n"
+    assert called(script) == ["systemctl restart docker"]
+    assert [f.id for f in examine(script.encode(), "s", "ecs").findings] == ["BY101"]
+
+
+@pytest.mark.parametrize("way", TWINS)
+def test_no_twin_is_one_for_bash_either(way: str) -> None:
+    script = f"#!/bin/bash\n{_put((way, 'systemctl restart docker'))}\n"
+    assert called(script) == []
+    assert examine(script.encode(), "s", "ecs").findings == ()
 
 
 def test_the_recorder_records() -> None:

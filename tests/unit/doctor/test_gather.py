@@ -11,10 +11,24 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError, NoCredentialsError
 
+from batchyard.aws.ecs import MOST_AT_ONCE
 from batchyard.bench.prices import listed
 from batchyard.cli.doctoring import PRICES_OF
 from batchyard.doctor import facts_json
-from batchyard.doctor.facts import Environment, Facts, Host, Instance, Job, Missing, Profile, Quota, SpotPrice
+from batchyard.doctor.facts import (
+    MOST_HOSTS,
+    Environment,
+    Facts,
+    Host,
+    Instance,
+    Job,
+    LaunchTemplate,
+    Missing,
+    Profile,
+    Quota,
+    SpotPrice,
+)
+from batchyard.doctor.finding import Report
 from batchyard.doctor.gather.market import PriceList
 from batchyard.doctor.gather.subjects import MOST_CALLS, Gatherer, is_absent
 from batchyard.doctor.judge import judge
@@ -300,6 +314,33 @@ def test_the_profile_that_environments_share_is_asked_about_once() -> None:
     assert (aws.made.count("get_instance_profile"), aws.made.count("simulate_principal_policy")) == (1, 1)
 
 
+def test_the_launch_templates_of_some_types_are_asked_for_too() -> None:
+    documents = deepcopy(HEALTHY["describe_compute_environments"])
+    for document in documents["computeEnvironments"]:
+        override = {"launchTemplateName": "bad", "version": "$Latest", "targetInstanceTypes": ["g6.xlarge"]}
+        document["computeResources"]["launchTemplate"]["overrides"] = [override]
+
+    def versions(request: dict[str, Any]) -> dict[str, Any]:
+        if request.get("LaunchTemplateName") != "bad":
+            return deepcopy(HEALTHY["describe_launch_template_versions"])
+        assert request["Versions"] == ["$Latest"]
+        data = {"UserData": base64.b64encode(b"#!/bin/bash\nsystemctl restart ecs\n").decode()}
+        version = {"LaunchTemplateId": "lt-bad", "VersionNumber": 7, "LaunchTemplateData": data}
+        return {"LaunchTemplateVersions": [version]}
+
+    aws = StandIn({"describe_compute_environments": documents, "describe_launch_template_versions": versions})
+    facts = gather(aws)
+    for environment in environments(facts).values():
+        assert isinstance(environment.launch_template, LaunchTemplate) and environment.launch_template.id == "lt-1"
+        assert environment.overrides == (
+            LaunchTemplate("lt-bad", "7", "#!/bin/bash\nsystemctl restart ecs\n", target_types=("g6.xlarge",)),
+        )
+    assert aws.made.count("describe_launch_template_versions") == 2  # the environments share both
+    deadlock = next(finding for finding in judge(facts).findings if finding.id == "BY101")
+    assert deadlock.place == "user data of lt-bad:2"
+    assert deadlock.evidence[-1] == "launch template lt-bad is for g6.xlarge"
+
+
 def test_a_job_that_is_over_costs_one_call() -> None:
     aws = StandIn(job_with(status="SUCCEEDED"))
     report = judge(gather(aws))
@@ -341,6 +382,54 @@ def test_what_is_denied_is_said_with_the_action_that_is_missing(operation: str, 
     assert kind not in {right.id for right in report.right}
     assert report.findings == ()
     assert report.exit_code == 0  # the rest was looked at
+
+
+#: the same cluster, with hosts that nobody launches
+UNMANAGED = {
+    "describe_compute_environments": {
+        "computeEnvironments": [
+            {
+                "computeEnvironmentName": "od",
+                "type": "UNMANAGED",
+                "state": "ENABLED",
+                "status": "VALID",
+                "ecsClusterArn": arn("ecs", f"cluster/AWSBatch-od-{UUID}"),
+            }
+        ]
+    }
+}
+
+
+def shape_at_own_hosts(memory_mib: int, **trouble: Trouble) -> Report:
+    """A step that asks for so much, at the queue of the unmanaged environment."""
+    step = Job("", "SUBMITTED", name="s", vcpus=4, memory_mib=memory_mib, gpus=1)
+    return judge(Gatherer(StandIn(UNMANAGED, **trouble), lambda: NOW).queue("gpu", step))  # type: ignore[arg-type]
+
+
+def test_what_hosts_of_ones_own_registered_is_compared_with_a_step() -> None:
+    assert shape_at_own_hosts(15_384).fits == ("step s fits od: i-od (g5.xlarge)",)
+    assert shape_at_own_hosts(15_384).findings == ()
+    (found,) = shape_at_own_hosts(15_385).findings
+    assert (found.id, found.place) == ("BY015", "step s")
+    assert "i-od (g5.xlarge) registers 4 vCPUs, 15,384 MiB, 1 GPUs" in found.evidence
+
+
+@pytest.mark.parametrize(
+    ("operation", "action"),
+    [
+        ("list_container_instances", "ecs:ListContainerInstances"),
+        ("describe_container_instances", "ecs:DescribeContainerInstances"),
+    ],
+)
+def test_who_may_not_see_the_hosts_hears_which_action_is_missing(operation: str, action: str) -> None:
+    report = shape_at_own_hosts(15_385, **{operation: denied})
+    assert report.findings == ()
+    unseen = {u.kind.id: (u.why, u.action) for u in report.unseen}
+    assert unseen["BY015"] == ("access denied", action)
+
+
+def test_as_many_hosts_are_asked_for_as_the_checks_believe() -> None:
+    assert MOST_HOSTS == MOST_AT_ONCE
 
 
 def test_who_may_not_look_at_the_job_could_not_look() -> None:

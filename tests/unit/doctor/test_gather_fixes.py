@@ -8,7 +8,19 @@ from typing import Any
 import pytest
 
 from batchyard.doctor import facts_json, show
-from batchyard.doctor.facts import Consumable, Environment, Facts, Job, Missing, Place, Queue, Subject, Survey, Wanted
+from batchyard.doctor.facts import (
+    Consumable,
+    Environment,
+    Facts,
+    Host,
+    Job,
+    Missing,
+    Place,
+    Queue,
+    Subject,
+    Survey,
+    Wanted,
+)
 from batchyard.doctor.fixes import Act, Fix, perform, proposals
 from batchyard.doctor.judge import judge, judge_survey
 
@@ -40,11 +52,31 @@ def test_a_job_that_can_never_start_can_be_cancelled(ask: dict[str, Any]) -> Non
     assert offered(job=replace(JOB, **ask)) == [(Act.CANCEL, "j")]
 
 
+def test_who_cancels_is_told_first_that_jobs_that_depend_on_it_fail() -> None:
+    facts = replace(FACTS, job=replace(JOB, gpus=1))
+    [fix] = proposals(facts, judge(facts))
+    assert fix.question == (
+        "cancel the job j? (BY017: as it is, it can never start; jobs that depend on it then fail, and stay failed)"
+    )
+    assert "each job that depended on it" in fix.undo
+    off = replace(FACTS, queue=Queue("q", state="DISABLED"))
+    assert [fix.question for fix in proposals(off, judge(off))] == ["enable the queue q? (BY002)"]
+
+
 def test_an_estimate_does_not_end_a_job() -> None:
     # An m6i.large is said to register about 7,913 MiB.
     facts = replace(FACTS, job=replace(JOB, memory_mib=7950))
     assert [finding.id for finding in judge(facts).findings] == ["BY015"]
     assert proposals(facts, judge(facts)) == []
+
+
+def test_a_job_too_large_for_ones_own_hosts_is_cancelled_only_where_aws_calls_it_stuck() -> None:
+    own = Environment("own", is_managed=False, hosts=(Host("i-1", vcpus=2, memory_mib=8000),))
+    large = replace(JOB, memory_mib=9000)
+    assert [finding.id for finding in judge(replace(FACTS, job=large, environments=(own,))).findings] == ["BY015"]
+    assert offered(job=large, environments=(own,)) == []  # a larger one may join
+    stuck = replace(large, status_reason="MISCONFIGURATION:JOB_RESOURCE_REQUIREMENT - x")
+    assert offered(job=stuck, environments=(own,)) == [(Act.CANCEL, "j")]
 
 
 @pytest.mark.parametrize("status", ["STARTING", "RUNNING", "FAILED"])

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
 from batchyard.doctor import catalogue
-from batchyard.doctor.facts import CannotSee, Environment, Facts, InstanceType, Job, Missing, known
+from batchyard.doctor.facts import CannotSee, Environment, Facts, InstanceType, Job, LaunchTemplate, Missing, known
 from batchyard.doctor.finding import Finding, Kind
 
 #: a job in one of these is not waiting for anything that an environment could lack
@@ -57,17 +58,39 @@ def hosted(facts: Facts) -> list[Environment]:
 
 
 def each(these: Iterable[Environment], look: Callable[[Environment], list[Finding]]) -> list[Finding]:
+    return all_of(partial(look, environment) for environment in these)
+
+
+def all_of(looks: Iterable[Callable[[], list[Finding]]]) -> list[Finding]:
     """All that is found; a part that is missing matters only where nothing else was found."""
     found: list[Finding] = []
     unseen: CannotSee | None = None
-    for environment in these:
+    for look in looks:
         try:
-            found += look(environment)
+            found += look()
         except CannotSee as exc:
             unseen = exc
     if unseen and not found:
         raise unseen
     return found
+
+
+def templates(environment: Environment) -> list[LaunchTemplate | Missing]:
+    """Its own, and those that some of its types have instead."""
+    own = [] if environment.launch_template is None else [environment.launch_template]
+    return [*own, *environment.overrides]
+
+
+def each_template(these: Iterable[Environment], look: Callable[[Environment, LaunchTemplate], list[Finding]]) -> Found:
+    """The same over all launch templates; of an override, the evidence says which types are launched with it."""
+
+    def one(environment: Environment, template: LaunchTemplate | Missing) -> list[Finding]:
+        seen = known(template)
+        who = (f"launch template {seen.id} is for {named(seen.target_types)}",) if seen.target_types else ()
+        return [replace(finding, evidence=(*finding.evidence, *who)) for finding in look(environment, seen)]
+
+    pairs = [(e, template) for e in these for template in templates(e)]
+    return all_of(partial(one, e, template) for e, template in pairs) if pairs else None
 
 
 def described(facts: Facts) -> tuple[InstanceType, ...] | None:
@@ -102,3 +125,13 @@ def update(environment: Environment, settings: str) -> str:
 
 def update_resources(environment: Environment, settings: str) -> str:
     return update(environment, f"--compute-resources {settings}")
+
+
+def asks(job: Job) -> str:
+    return f"asks {job.vcpus:g} vCPUs, {job.memory_mib:,} MiB, {job.gpus} GPUs"
+
+
+def place_of(job: Job) -> str:
+    if job.job_id:
+        return f"job {job.job_id}"
+    return f"step {job.name}" if job.name else "the shape that is asked about"

@@ -12,6 +12,7 @@ from batchyard.doctor.checks.common import (
     Setting,
     described,
     each,
+    each_template,
     environments,
     hosted,
     is_over,
@@ -21,7 +22,7 @@ from batchyard.doctor.checks.common import (
     waiting_job,
 )
 from batchyard.doctor.checks.hardware import Types
-from batchyard.doctor.facts import Environment, Facts, LaunchTemplate, Missing, known
+from batchyard.doctor.facts import Environment, Facts, known
 from batchyard.doctor.finding import Finding
 from batchyard.doctor.kinds import KINDS
 
@@ -76,10 +77,8 @@ def architectures(facts: Facts, setting: Setting) -> Found:
 
 
 def hop_limit(facts: Facts, setting: Setting) -> Found:
-    these = _with_template(facts)
-    if not these:
-        return None
-    return each(these, lambda e: hardware.hop_limit(e, known(_template(e)).hop_limit))
+    these = [] if is_over(facts) else hosted(facts)
+    return each_template(these, lambda e, template: hardware.hop_limit(e, template.hop_limit))
 
 
 def unsupported(facts: Facts, setting: Setting) -> Found:
@@ -179,11 +178,3 @@ def gpus_registered(facts: Facts, setting: Setting) -> Found:
         ]
 
     return each(these, look)
-
-
-def _template(environment: Environment) -> LaunchTemplate | Missing:
-    return environment.launch_template or Missing()
-
-
-def _with_template(facts: Facts) -> list[Environment]:
-    return [] if is_over(facts) else [e for e in hosted(facts) if e.launch_template is not None]

@@ -1,4 +1,4 @@
-"""Whether any host that the queue can launch is large enough for the job. Pure.
+"""Whether any host that the queue has or can launch is large enough for the job. Pure.
 
 The questions are asked in turn of the types that are left: GPUs, vCPUs, memory, maxvCpus. The first that leaves none is
 the finding; a queue with one environment that fits is right.
@@ -10,13 +10,15 @@ from dataclasses import dataclass, replace
 
 from batchyard.batch.hosts import RESERVED_MIB, registered_mib
 from batchyard.doctor import catalogue
+from batchyard.doctor.checks import own_hosts
 from batchyard.doctor.checks.common import (
     Found,
     Setting,
-    environments,
+    asks,
     has_gpus,
     hosted,
     named,
+    place_of,
     types_of,
     update_resources,
     waiting_job,
@@ -28,7 +30,6 @@ from batchyard.units import show_memory
 
 _TOO_LARGE = "MISCONFIGURATION:JOB_RESOURCE_REQUIREMENT"
 _MAX_VCPUS = "MISCONFIGURATION:COMPUTE_ENVIRONMENT_MAX_RESOURCE"
-_MORE_THAN_ANY = "AWS says that the job asks for more than any instance has"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +67,22 @@ def fitting(job: Job, these: list[Candidate]) -> list[Candidate]:
 
 
 def fits(facts: Facts, setting: Setting) -> Found:
+    found = _found(facts)
+    return None if found is None else [finding for finding in found if finding.kind is not KINDS[12]]
+
+
+def has_room(facts: Facts, setting: Setting) -> Found:
+    """For the job; where none is asked about, for anything at all."""
+    found = _launches(facts) if facts.job is None else _found(facts)
+    return None if found is None else [finding for finding in found if finding.kind is KINDS[12]]
+
+
+def _found(facts: Facts) -> Found:
     job = waiting_job(facts)
     if job is None or job.platform == "FARGATE":
         return None
-    own = [e for e in environments(facts) if not e.is_managed]
-    if own:
-        return _on_own_hosts(job, own)
+    if own_hosts.own(facts):
+        return _on_own_hosts(job, facts)
     if not hosted(facts):
         return None
     these = candidates(facts)
@@ -79,9 +90,39 @@ def fits(facts: Facts, setting: Setting) -> Found:
         return None  # none of its types exists, which is a finding of its own
     found = _first_that_fails(job, these)
     if found:
-        is_said = job.status_reason.startswith((_TOO_LARGE, _MAX_VCPUS))
-        return [_said(found, job.status_reason)] if is_said else [found]
+        return [_said(found, job.status_reason)] if _is_said(job) else [found]
     return _what_aws_says(job)
+
+
+def _launches(facts: Facts) -> Found:
+    if own_hosts.own(facts) or not hosted(facts):
+        return None
+    these = candidates(facts)
+    if not these:
+        return None
+    if any(c.type.vcpus <= c.environment.max_vcpus for c in these):
+        return []
+    return [_no_room(min(these, key=lambda c: c.type.vcpus), "that it may launch")]
+
+
+def _on_own_hosts(job: Job, facts: Facts) -> Found:
+    """Of a queue with UNMANAGED environments: on a host that is there, or on one that AWS Batch could launch."""
+    own = own_hosts.own(facts)
+    if _is_said(job):
+        return [own_hosts.said_by_aws(job, own)]
+    if own_hosts.is_held(job, own):
+        return []
+    these = candidates(facts)
+    launched = _first_that_fails(job, these) if these else None
+    if these and not launched:
+        return []
+    found = own_hosts.too_small(job, own)
+    # Where nothing is found there are no hosts, which is a finding of its own.
+    return [*found, *([launched] if launched else [])] or None
+
+
+def _is_said(job: Job) -> bool:
+    return job.status_reason.startswith((_TOO_LARGE, _MAX_VCPUS))
 
 
 def _first_that_fails(job: Job, left: list[Candidate]) -> Finding | None:
@@ -101,7 +142,7 @@ def _first_that_fails(job: Job, left: list[Candidate]) -> Finding | None:
     if not with_memory:
         return _no_memory(job, max(with_vcpus, key=lambda c: c.memory_mib), left)
     if all(c.type.vcpus > c.environment.max_vcpus for c in with_memory):
-        return _no_room(min(with_memory, key=lambda c: c.type.vcpus))
+        return _no_room(min(with_memory, key=lambda c: c.type.vcpus), "that the job fits on")
     return None
 
 
@@ -116,7 +157,7 @@ def _no_gpus(job: Job, left: list[Candidate]) -> Finding:
             update_resources(environment, "instanceTypes=g5.xlarge,g5.2xlarge,g6.xlarge"),
             "or submit to a queue whose environment has GPUs: `optimal` never has",
         ),
-        _place(job),
+        place_of(job),
     )
 
 
@@ -127,7 +168,7 @@ def _short(kind: Kind, job: Job, asked: str, most: str, left: list[Candidate]) -
         f"no instance type of the queue is large enough: the job asks for {asked}",
         (f"asks {asked}; {most}", f"types: {names}"),
         (_with_larger(job, left[0].environment), "or ask for less"),
-        _place(job),
+        place_of(job),
     )
 
 
@@ -144,7 +185,7 @@ def _no_memory(job: Job, most: Candidate, left: list[Candidate]) -> Finding:
             f"ask for at most {int(most.type.memory_mib * 0.9):,} MiB (90 %) to fit {most.type.name}",
             _with_larger(job, most.environment),
         ),
-        _place(job),
+        place_of(job),
         likelihood=-1 if is_sure else 70,
     )
 
@@ -170,11 +211,11 @@ def _as_asked(memory_mib: int) -> str:
     return f"{memory_mib // 1024}GiB" if is_whole else show_memory(memory_mib)
 
 
-def _no_room(smallest: Candidate) -> Finding:
+def _no_room(smallest: Candidate, which: str) -> Finding:
     environment = smallest.environment
     return Finding(
         KINDS[12],
-        f"maxvCpus of {environment.name} is smaller than the smallest instance that the job fits on",
+        f"maxvCpus of {environment.name} is smaller than the smallest instance {which}",
         (f"maxvCpus {environment.max_vcpus}; {smallest.type.name} has {smallest.type.vcpus} vCPUs",),
         (update_resources(environment, f"maxvCpus={smallest.type.vcpus}"),),
         f"compute environment {environment.name}",
@@ -186,51 +227,15 @@ def _what_aws_says(job: Job) -> list[Finding]:
     if job.status_reason.startswith(_MAX_VCPUS):
         kind, cause = KINDS[12], "AWS says that maxvCpus is too small for the job"
     elif job.status_reason.startswith(_TOO_LARGE):
-        kind, cause = KINDS[16 if job.gpus else 15], _MORE_THAN_ANY
+        kind, cause = KINDS[16 if job.gpus else 15], own_hosts.MORE_THAN_ANY
     else:
         return []
     remedy = ("raise maxvCpus, or name instance types that are larger, or ask for less",)
-    return [Finding(kind, cause, (job.status_reason, _asks(job)), remedy, _place(job), likelihood=99)]
-
-
-def _on_own_hosts(job: Job, own: list[Environment]) -> Found:
-    """Whatever the user attached may fit, unless AWS says that it does not."""
-    if not job.status_reason.startswith((_TOO_LARGE, _MAX_VCPUS)):
-        return None
-    hosts = [h for e in own if isinstance(e.hosts, tuple) for h in e.hosts]
-    vcpus, memory_mib, gpus = (
-        max(amounts, default=0)
-        for amounts in ([h.vcpus for h in hosts], [h.memory_mib for h in hosts], [h.gpus for h in hosts])
-    )
-    number = 16 if job.gpus > gpus else 14 if job.vcpus > vcpus and job.memory_mib <= memory_mib else 15
-    has = f"the hosts that are there have at most {vcpus} vCPUs, {memory_mib:,} MiB, {gpus} GPUs"
-    return [
-        Finding(
-            KINDS[number],
-            _MORE_THAN_ANY,
-            (job.status_reason, _asks(job), *([has] if hosts else [])),
-            (
-                f"let a larger instance join the cluster of {own[0].name}, or ask for less",
-                "or, where that is `batchyard emulate`: start it with more --cpus, --memory or --gpus",
-            ),
-            _place(job),
-            likelihood=100,
-        )
-    ]
-
-
-def _asks(job: Job) -> str:
-    return f"asks {job.vcpus:g} vCPUs, {job.memory_mib:,} MiB, {job.gpus} GPUs"
+    return [Finding(kind, cause, (job.status_reason, asks(job)), remedy, place_of(job), likelihood=99)]
 
 
 def _said(found: Finding, reason: str) -> Finding:
     return replace(found, evidence=(*found.evidence, f"AWS says: {reason}"), likelihood=100)
-
-
-def _place(job: Job) -> str:
-    if job.job_id:
-        return f"job {job.job_id}"
-    return f"step {job.name}" if job.name else "the shape that is asked about"
 
 
 def used_up(facts: Facts, setting: Setting) -> Found:
@@ -272,11 +277,11 @@ def where(facts: Facts) -> tuple[str, ...]:
         here = sorted({zones[s] for s in environment.subnets if s in zones})
         offered = [zone for zone in here if any((name, zone) in offers for name in fit)]
         quota = quotas.get(catalogue.quota_code(fit[0], environment.is_spot))
-        parts = [f"{_place(facts.job)} fits {environment.name}: {named(fit)}"]
+        parts = [f"{place_of(facts.job)} fits {environment.name}: {named(fit)}"]
         parts += [f"in {', '.join(offered)}"] if offered else []
         parts += [_quota_text(quota)] if quota else []
         found.append("; ".join(parts))
-    return tuple(found)
+    return (*found, *own_hosts.where(facts))
 
 
 def _quota_text(quota: Quota) -> str:

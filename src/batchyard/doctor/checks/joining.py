@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
-from batchyard.doctor.checks.common import Found, Setting, each, environments, hosted, is_over, job_of, named
-from batchyard.doctor.facts import Environment, Facts, Missing, known
+from batchyard.doctor.checks.common import (
+    Found,
+    Setting,
+    each,
+    each_template,
+    environments,
+    hosted,
+    is_over,
+    job_of,
+    named,
+)
+from batchyard.doctor.facts import Environment, Facts, LaunchTemplate, Missing, known
 from batchyard.doctor.finding import Finding
 from batchyard.doctor.kinds import KINDS
 from batchyard.doctor.userdata.examine import examine
@@ -150,14 +160,11 @@ def log_driver(facts: Facts, setting: Setting) -> Found:
 
 def user_data(facts: Facts, setting: Setting) -> Found:
     """What the launch template runs at boot, examined as `doctor userdata` does."""
-    these = [] if is_over(facts) else [e for e in hosted(facts) if e.launch_template is not None]
-    if not these:
-        return None
 
-    def look(environment: Environment) -> list[Finding]:
-        template = known(environment.launch_template or Missing())
+    def look(environment: Environment, template: LaunchTemplate) -> list[Finding]:
         if not template.user_data:
             return []
-        return list(examine(template.user_data.encode("utf-8", "replace"), f"user data of {template.id}").findings)
+        data = template.user_data.encode("utf-8", "replace")
+        return list(examine(data, f"user data of {template.id}", size=template.user_data_bytes).findings)
 
-    return each(these, look)
+    return each_template([] if is_over(facts) else hosted(facts), look)

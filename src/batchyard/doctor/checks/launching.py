@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from batchyard.doctor.checks.common import Found, Setting, each, hosted, is_over, named, waiting_job
-from batchyard.doctor.facts import Environment, Facts, known
+from batchyard.doctor.facts import CannotSee, Environment, Facts, known
 from batchyard.doctor.finding import Finding, Kind
 from batchyard.doctor.kinds import KINDS
 
@@ -44,13 +44,18 @@ def no_capacity(facts: Facts, setting: Setting) -> Found:
         "put an On-Demand environment second in the queue's order",
     )
     cause = "AWS has no capacity for these instance types in these zones now"
-    found = _by_words(facts, _CAPACITY_WORDS, KINDS[27], cause, remedy)
     job = waiting_job(facts)
-    if job and job.status_reason.startswith(_NO_CAPACITY):
-        types = named(name for e in hosted(facts) for name in e.instance_types)
-        said = Finding(KINDS[27], cause, (job.status_reason, f"types {types}"), remedy, f"job {job.job_id}", 99)
-        return [*(found or []), said]
-    return found
+    if job is None or not job.status_reason.startswith(_NO_CAPACITY):
+        return _by_words(facts, _CAPACITY_WORDS, KINDS[27], cause, remedy)
+    # AWS has said it: that its launches cannot be seen, or its environments, changes nothing.
+    try:
+        found = _by_words(facts, _CAPACITY_WORDS, KINDS[27], cause, remedy) or []
+    except CannotSee:
+        found = []
+    these = facts.environments if isinstance(facts.environments, tuple) else ()
+    types = named(name for e in these for name in e.instance_types)
+    evidence = (job.status_reason, *([f"types {types}"] if types else []))
+    return [*found, Finding(KINDS[27], cause, evidence, remedy, f"job {job.job_id}", 99)]
 
 
 def refused_for_price(facts: Facts) -> Found:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from batchyard.doctor.facts import Activity, Environment, Host, Instance, LaunchTemplate
+from batchyard.doctor.facts import Activity, Environment, Host, Instance, LaunchTemplate, Missing
 
 _AWSLOGS = "com.amazonaws.ecs.capability.logging-driver.awslogs"
 _FAILED = ("Failed", "Cancelled")
@@ -53,19 +53,28 @@ def with_template(environment: Environment, version: Mapping[str, Any]) -> Envir
     data = version.get("LaunchTemplateData", {})
     cards = data.get("NetworkInterfaces", ())
     groups = [*data.get("SecurityGroupIds", ()), *(group for card in cards for group in card.get("Groups", ()))]
-    template = LaunchTemplate(
-        version.get("LaunchTemplateId", ""),
-        str(version.get("VersionNumber", "")),
-        user_data_of(data.get("UserData", "")),
-        data.get("ImageId", ""),
-        data.get("MetadataOptions", {}).get("HttpPutResponseHopLimit"),
-    )
+    template = template_of(version)
     return replace(
         environment,
         launch_template=template,
         image_id=environment.image_id or template.image_id,
         security_groups=environment.security_groups or tuple(groups),
     )
+
+
+def template_of(version: Mapping[str, Any]) -> LaunchTemplate:
+    data = version.get("LaunchTemplateData", {})
+    return LaunchTemplate(
+        version.get("LaunchTemplateId", ""),
+        str(version.get("VersionNumber", "")),
+        user_data_of(data.get("UserData", "")),
+        data.get("ImageId", ""),
+        data.get("MetadataOptions", {}).get("HttpPutResponseHopLimit"),
+    )
+
+
+def override_of(version: Mapping[str, Any] | Missing, types: Sequence[str]) -> LaunchTemplate | Missing:
+    return version if isinstance(version, Missing) else replace(template_of(version), target_types=tuple(types))
 
 
 def user_data_of(text: str) -> str:

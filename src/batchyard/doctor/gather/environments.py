@@ -55,15 +55,29 @@ def _templated(asker: Asker, document: Document, seen: dict[tuple[str, ...], Any
     template = document.get("computeResources", {}).get("launchTemplate")
     if not template:
         return environment
+    environment = replace(
+        environment,
+        overrides=tuple(
+            shapes.override_of(_template(asker, override, seen), override.get("targetInstanceTypes", ()))
+            for override in template.get("overrides", ())
+        ),
+    )
+    if not template.get("launchTemplateId") and not template.get("launchTemplateName"):
+        return environment  # only some of its types have one
+    found = _template(asker, template, seen)
+    if isinstance(found, Missing):
+        return replace(environment, launch_template=found)
+    return shapes.with_template(environment, found)
+
+
+def _template(asker: Asker, template: Document, seen: dict[tuple[str, ...], Any | Missing]) -> Any | Missing:
+    """The version that an environment, or an override of it, names."""
     id, name = template.get("launchTemplateId", ""), template.get("launchTemplateName", "")
     version = template.get("version") or "$Default"
     if (id, name, version) not in seen:
         ask = partial(Ec2(asker.door).launch_template, version, id=id, name=name)
         seen[id, name, version] = asker.ask("ec2:DescribeLaunchTemplateVersions", ask)
-    found = seen[id, name, version]
-    if isinstance(found, Missing):
-        return replace(environment, launch_template=found)
-    return shapes.with_template(environment, found)
+    return seen[id, name, version]
 
 
 # -- the instance profile ----------------------------------------------------------------------------------------

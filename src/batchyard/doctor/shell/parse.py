@@ -8,10 +8,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TypeVar
 
 from batchyard.doctor.shell.reader import MAX_DEPTH, META, Reader, raw
-from batchyard.doctor.shell.tree import Command, Compound, Item, Redirect, Script, Simple, Text, Word
+from batchyard.doctor.shell.tree import (
+    Command,
+    Compound,
+    Item,
+    Redirect,
+    Script,
+    Simple,
+    Substitution,
+    Text,
+    Variable,
+    Word,
+)
 
 #: user data has at most 16 KiB; what is longer than this is no script
 MAX_LENGTH = 100_000
@@ -19,6 +31,9 @@ MAX_LENGTH = 100_000
 T = TypeVar("T")
 
 _FUNCTION = re.compile(r"([\w.:+@-]+)[ \t]*\([ \t]*\)")
+_COPROC_NAME = re.compile(r"[A-Za-z_]\w*[ \t]+(?=[{(])")
+#: for (( ; ; )), which nothing ends
+_FOREVER = re.compile(r"\(\([^;()]*;\s*;[^;()]*\)\)")
 _RESERVED = re.compile(r"[a-z]+|[{}!]")
 _CLOSERS = frozenset({"then", "do", "done", "fi", "else", "elif", "esac", "}", ";;"})
 
@@ -38,9 +53,12 @@ class _Parser(Reader):
         return tuple(found)
 
     def inner(self, source: str, line: int) -> Script:
+        return tuple(self.sibling(source, line).script())
+
+    def sibling(self, source: str, line: int) -> _Parser:
         parser = _Parser(source, line)
         parser.depth = self.depth + 1
-        return tuple(parser.script())
+        return parser
 
     def step_over(self) -> None:
         """At a closer that nothing opened: past it, whatever it is."""
@@ -149,11 +167,19 @@ class _Parser(Reader):
         if word in ("if", "while", "until", "for", "select", "case", "{", "function"):
             self.at += len(word)
             return self._after(word, line)
-        if word in ("!", "time", "coproc"):
+        if word in ("!", "time"):
             self.at += len(word)
             self.blanks()
             return self._command()
-        return None
+        return self._coproc(line) if word == "coproc" else None
+
+    def _coproc(self, line: int) -> Compound:
+        self.at += len("coproc")
+        self.blanks()
+        if named := _COPROC_NAME.match(self.text, self.at):
+            self.at = named.end()
+        command = self._command()
+        return Compound("coproc", ((Item(((command,),)),),) if command else (), line)
 
     def _after(self, word: str, line: int) -> Command:
         if word == "if":
@@ -188,15 +214,19 @@ class _Parser(Reader):
     def _for(self, line: int) -> Compound:
         words: list[Word] = []
         self.blanks()
+        is_forever = False
         if self.peek(2) == "((":
-            self._arithmetic(line)
+            is_forever = bool(_FOREVER.match(self.text, self.at))
+            words += self._arithmetic(line).words
             name = ""
         else:
+            words.append(Word((Variable("@", True),), line))
             name = raw(self.word())
             self._newlines_and_blanks()
             if self._reserved() == "in":
                 self.at += 2
                 self.blanks()
+                words.clear()
                 while self.peek() and self.peek() not in ";\n&|()":
                     before = self.at
                     words.append(self.word())
@@ -205,6 +235,8 @@ class _Parser(Reader):
                         self.skip(1)
         self.separators()
         compound = self._body_of_for(line)
+        if is_forever:
+            return Compound("while", ((), *compound.bodies), line, redirects=compound.redirects)
         return Compound("for", compound.bodies, line, name, tuple(words), compound.redirects)
 
     def _body_of_for(self, line: int) -> Compound:
@@ -218,7 +250,7 @@ class _Parser(Reader):
 
     def _case(self, line: int) -> Compound:
         self.blanks()
-        self.word()
+        subject = self.word()
         self._newlines_and_blanks()
         if self._reserved() == "in":
             self.at += 2
@@ -237,7 +269,7 @@ class _Parser(Reader):
                 break
             if self.at == before:
                 self.skip(1)
-        return self._with_redirects("case", tuple(bodies), line)
+        return replace(self._with_redirects("case", tuple(bodies), line), words=(subject,))
 
     def _pattern(self) -> None:
         """Past `a|b)`."""
@@ -259,13 +291,16 @@ class _Parser(Reader):
         return Compound("function", bodies, line, name)
 
     def _arithmetic(self, line: int) -> Simple:
-        """Past ((...)). It starts nothing, but says that something is counted."""
-        stop = self.text.find("))", self.at) if self.at < self.last_arithmetic else -1
-        if stop < 0:
+        """Past ((...)). It starts nothing but what stands in it as $(...), and says that something is counted."""
+        stop = self.arithmetic_end(self.at + 2) if self.at < self.last_arithmetic else 0
+        inside: tuple[Word, ...] = ()
+        if not stop:
             self.skip(2)
         else:
-            self.at = stop + 2
-        return Simple((Word((Text("(("),), line),), (), line)
+            if script := self.scripts_in(self.at + 2, stop - 2):
+                inside = (Word((Substitution(script, True, "0"),), line),)
+            self.at = stop
+        return Simple((Word((Text("(("),), line), *inside), (), line)
 
     def _with_redirects(self, kind: str, bodies: tuple[Script, ...], line: int) -> Compound:
         redirects: list[Redirect] = []
@@ -298,15 +333,34 @@ class _Parser(Reader):
             elif self.at >= self.end or self.peek() in "\n;&|)":
                 break
             elif self.peek() == "(":
-                arrays.append((raw(words.pop()).rstrip("+=") if words else "", self._array()))
+                arrays.append((raw(words.pop()) if words else "", self._array()))
             else:
                 before = self.at
                 words.append(self.word())
                 if self.at == before:
                     self.skip(1)
+                if len(words) == 1 and words[0].plain == "[[":
+                    words += self._test()
         if not words and not redirects and not arrays:
             return None
         return Simple(tuple(words), tuple(redirects), line, tuple(arrays))
+
+    def _test(self) -> list[Word]:
+        """Up to ]], where && and < are no more than words; on the same line, or it is taken for other commands."""
+        words: list[Word] = []
+        stop = self.text.find("\n", self.at)
+        if self.text.find("]]", self.at, self.end if stop < 0 else stop) < 0:
+            return words
+        while self.at < self.end and self.peek() != "\n":
+            self.blanks()
+            if self.peek() and self.peek() in META and self.peek() != "\n":
+                words.append(Word((Text(self.peek()),), self.line()))
+                self.skip(1)
+            elif self.peek() and self.peek() != "\n":
+                words.append(self.word())
+                if words[-1].plain == "]]":
+                    break
+        return words
 
     def _array(self) -> tuple[Word, ...]:
         """What stands in name=( ... )."""

@@ -17,6 +17,10 @@ META = " \t\n;&|<>()"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _REDIRECT = re.compile(r"(\d*|&)(<<<|<<-|<<|<>|<&|>>|>\||>&|<|>)")
 _BRACE_VARIABLE = re.compile(r"[!#]?([A-Za-z_][A-Za-z0-9_]*|[0-9@*#?$!-]+)")
+#: what may stand behind the name: an index, and an operator
+_OPERATOR = re.compile(r"(\[[^\]]*\])?(:?[-=+?]|%%?|##?|//?|,,?|\^\^?|:)?")
+#: $((...)) is looked for so far
+MAX_ARITHMETIC = 2_000
 
 
 class Reader(ABC):
@@ -38,6 +42,10 @@ class Reader(ABC):
     @abstractmethod
     def inner(self, source: str, line: int) -> Script:
         """The commands of a text that was quoted."""
+
+    @abstractmethod
+    def sibling(self, source: str, line: int) -> Reader:
+        """Another one, a level deeper, for a piece of the text."""
 
     # -- where we are -----------------------------------------------------------------------------------------
 
@@ -86,6 +94,9 @@ class Reader(ABC):
                 break
             lines.append(bare)
         heredoc.body = "\n".join(lines) + ("\n" if lines else "")
+        if not heredoc.is_quoted and ("$" in heredoc.body or "`" in heredoc.body):
+            inside = self._inside(heredoc.body, heredoc.line, True)
+            heredoc.pieces = tuple(piece for piece in inside if not isinstance(piece, Text))
 
     # -- redirects --------------------------------------------------------------------------------------------
 
@@ -118,8 +129,9 @@ class Reader(ABC):
         line = self.line()
         pieces: list[Piece] = []
         if self.peek(2) in ("<(", ">("):
+            is_file = self.peek() == "<"
             self.skip(2)
-            pieces.append(self._substitution(")"))
+            pieces.append(self._substitution(")", is_file=is_file))
         while self.at < self.end and self.peek() not in META:
             self._piece(pieces)
         return Word(_merged(pieces), line)
@@ -137,7 +149,7 @@ class Reader(ABC):
         elif char == "$":
             self._dollar(pieces, False)
         elif char == "`":
-            self._backtick(pieces)
+            self._backtick(pieces, False)
         else:
             pieces.append(Text(char))
             self.skip(1)
@@ -151,7 +163,11 @@ class Reader(ABC):
     def _double(self, pieces: list[Piece]) -> None:
         self.skip(1)
         pieces.append(Text("", True))
-        while self.at < self.end and self.peek() != '"':
+        self._as_in_quotes(pieces, '"')
+        self.skip(1)
+
+    def _as_in_quotes(self, pieces: list[Piece], closer: str) -> None:
+        while self.at < self.end and self.peek() != closer:
             char = self.peek()
             if char == "\\" and self.at + 1 < self.end:
                 after = self.text[self.at + 1]
@@ -161,21 +177,31 @@ class Reader(ABC):
             elif char == "$":
                 self._dollar(pieces, True)
             elif char == "`":
-                self._backtick(pieces)
+                self._backtick(pieces, True)
             else:
                 pieces.append(Text(char, True))
                 self.skip(1)
-        self.skip(1)
+
+    def _inside(self, source: str, line: int, is_quoted: bool) -> tuple[Piece, ...]:
+        """The pieces of a text that stands inside of something else."""
+        if self.depth >= MAX_DEPTH:
+            return (Text(source, True),)
+        reader = self.sibling(source, line)
+        pieces: list[Piece] = []
+        if is_quoted:
+            reader._as_in_quotes(pieces, "\0")
+        while reader.at < reader.end:
+            reader._piece(pieces)
+        return _merged(pieces)
 
     def _dollar(self, pieces: list[Piece], is_quoted: bool) -> None:
         after = self.text[self.at + 1 : self.at + 2]
-        if self.peek(3) == "$((":
-            stop = self.text.find("))", self.at)
-            self.at = self.end if stop < 0 else stop + 2
-            pieces.append(Text("0", is_quoted))
+        if self.peek(3) == "$((" and (stop := self.arithmetic_end(self.at + 3)):
+            pieces.append(Substitution(self.scripts_in(self.at + 3, stop - 2), is_quoted, "0"))
+            self.at = stop
         elif after == "(":
             self.skip(2)
-            pieces.append(self._substitution(")"))
+            pieces.append(self._substitution(")", is_quoted))
         elif after == "{":
             self._braced(pieces, is_quoted)
         elif after in ("'", '"') and after and not is_quoted:
@@ -189,6 +215,25 @@ class Reader(ABC):
         else:
             pieces.append(Text("$", is_quoted))
             self.skip(1)
+
+    def arithmetic_end(self, start: int) -> int:
+        """Behind the "))" that closes what begins here; 0 where it is no arithmetic but ( ) in $( )."""
+        if start > self.last_arithmetic:
+            return 0
+        depth = 2
+        for i in range(start, min(self.end, start + MAX_ARITHMETIC)):
+            depth += {"(": 1, ")": -1}.get(self.text[i], 0)
+            if not depth:
+                return i + 1 if self.text[i - 1] == ")" else 0
+        return self.text.find("))", start) + 2
+
+    def scripts_in(self, start: int, stop: int) -> Script:
+        """The commands of all $(...) there."""
+        source = self.text[start:stop]
+        if "$(" not in source and "`" not in source:
+            return ()
+        pieces = self._inside(source, self.line(), True)
+        return tuple(item for piece in pieces if isinstance(piece, Substitution) for item in piece.script)
 
     def _braced(self, pieces: list[Piece], is_quoted: bool) -> None:
         start = self.at + 2
@@ -210,14 +255,26 @@ class Reader(ABC):
             pieces.append(Text("", is_quoted))
             return
         rest = inner[match.end() :]
-        default = rest.lstrip(":").removeprefix("-") if rest.startswith((":-", "-", ":=")) else ""
-        is_array = rest.startswith(("[@]", "[*]")) and not inner.startswith(("#", "!"))
-        joins = match[1] == "*" or rest.startswith("[*]")
+        form = _OPERATOR.match(rest)
+        index, operator = (form[1] or "", form[2] or "") if form else ("", "")
+        is_array = index in ("[@]", "[*]") and not inner.startswith(("#", "!"))
+        joins = match[1] == "*" or index == "[*]"
         slice_ = re.match(r":([1-9])", rest) if match[1] in ("@", "*") else None
-        start = int(slice_[1]) - 1 if slice_ else 0
-        pieces.append(Variable(match[1], is_quoted, default.removeprefix("=").strip("\"'"), is_array, joins, start))
+        behind = rest[form.end() :] if form else ""
+        name = f"#{match[1]}" if inner.startswith("#") and inner != "#" else match[1]
+        pieces.append(
+            Variable(
+                name,
+                is_quoted,
+                "!" if inner.startswith("!") and not operator else operator,
+                self._inside(behind, self.line(), False) if behind else (),
+                is_array,
+                joins,
+                int(slice_[1]) - 1 if slice_ else 0,
+            )
+        )
 
-    def _backtick(self, pieces: list[Piece]) -> None:
+    def _backtick(self, pieces: list[Piece], is_quoted: bool) -> None:
         line = self.line()
         stop = self.at + 1
         while stop < self.end and self.text[stop] != "`":
@@ -227,15 +284,15 @@ class Reader(ABC):
         if self.depth >= MAX_DEPTH:
             pieces.append(Text(source, True))
         else:
-            pieces.append(Substitution(self.inner(source, line)))
+            pieces.append(Substitution(self.inner(source, line), is_quoted))
 
-    def _substitution(self, closer: str) -> Substitution:
+    def _substitution(self, closer: str, is_quoted: bool = False, is_file: bool = False) -> Substitution:
         body = self.body()
         if self.peek() != closer:  # a stray word such as `done`: on to the closer, so that the rest is read
             stop = self.text.find(closer, self.at)
             self.at = self.end if stop < 0 else stop
         self.close(closer)
-        return Substitution(body)
+        return Substitution(body, is_quoted, is_file=is_file)
 
 
 def _merged(pieces: list[Piece]) -> tuple[Piece, ...]:

@@ -24,6 +24,12 @@ class Ran:
     via: tuple[str, ...] = ()
     #: its place in the order of things
     step: int = 0
+    #: the number of the job in the background to which it belongs; 0 for none
+    job: int = 0
+    #: where it was run
+    folder: str = "/"
+    #: units that it waits for by the order of another one, which it starts: that one, and what it is ordered after
+    waits_for: tuple[str, str] | None = None
 
     @property
     def program(self) -> str:
@@ -62,6 +68,8 @@ class Around:
     """What holds for a command from outside."""
 
     args: tuple[str, ...] = ()
+    #: $0, where it is given
+    zero: str = ""
     #: where the function was called whose arguments these are
     called_at: int = 0
     is_background: bool = False
@@ -71,3 +79,11 @@ class Around:
     stdin: File | None = None
     #: where its output goes: path, whether appended
     stdout: tuple[str, bool] | None = None
+    job: int = 0
+    #: it prints into $(...), which waits until nobody does, in the background or not
+    holds_pipe: bool = False
+
+    @property
+    def goes_on(self) -> bool:
+        """The script goes on without waiting for what runs here."""
+        return self.is_background and not self.holds_pipe

@@ -13,11 +13,12 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """$name or ${name...}; ``default`` is what stands behind :- or -."""
+    """$name or ${name...}: ``operator`` is :- or % or ,, and so on, ``operand`` what stands behind it."""
 
     name: str
     is_quoted: bool = False
-    default: str = ""
+    operator: str = ""
+    operand: tuple[Piece, ...] = ()
     #: ${name[@]}, ${name[*]}
     is_array: bool = False
     #: * and not @: all of them as one word
@@ -31,6 +32,11 @@ class Substitution:
     """$(...), `...`, <(...)."""
 
     script: Script
+    is_quoted: bool = False
+    #: what it comes to where that is plain: of $((...)), in which commands may stand
+    text: str | None = None
+    #: <(...), which comes to the name of a file
+    is_file: bool = False
 
 
 Piece = Text | Variable | Substitution
@@ -58,6 +64,8 @@ class Heredoc:
     strips_tabs: bool
     body: str = ""
     line: int = 0
+    #: $(...) in the body
+    pieces: tuple[Piece, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +86,7 @@ class Simple:
 
 @dataclass(frozen=True, slots=True)
 class Compound:
-    """if, while, until, for, case, ( ), { } and functions."""
+    """if, while, until, for, case, ( ), { }, coproc and functions."""
 
     kind: str
     #: the scripts inside, in the order in which they stand; of a loop the condition comes first
@@ -86,7 +94,7 @@ class Compound:
     line: int
     #: the variable of `for`, the name of a function
     name: str = ""
-    #: what `for` goes through
+    #: what `for` goes through, `case` looks at
     words: tuple[Word, ...] = ()
     redirects: tuple[Redirect, ...] = ()
 

@@ -11,6 +11,7 @@ from batchyard.doctor.checks.hardware import Types
 from batchyard.doctor.facts import Environment
 from batchyard.doctor.finding import Finding
 from batchyard.doctor.kinds import KINDS
+from batchyard.doctor.template import others
 from batchyard.doctor.template.resources import Resource, Template, function
 from batchyard.doctor.yaml_tree import Node
 
@@ -59,26 +60,44 @@ def _of_one(template: Template, resource: Resource) -> Iterator[Finding]:
     yield from hardware.best_fit(environment)
     yield from hardware.low_bid(environment)
     yield from hardware.old_image(environment)
-    names = template.texts(resource.get("ComputeResources", "InstanceTypes"))
-    if names is None or OPEN in environment.image_types:
-        return
-    yield from hardware.existing_types(environment)
-    types = catalogue.expand(names)
-    if not all(catalogue.is_known(name) for name in names):
-        return
-    yield from _of_types(environment, types)
+    yield from _old_image_by_path(template, resource, environment)
+    node = resource.get("ComputeResources", "InstanceTypes")
+    known, names = template.known(node), template.texts(node)
+    yield from hardware.existing_types(replace(environment, instance_types=tuple(known)))
+    # With none given AWS Batch takes its defaults, unless they are open.
+    if known or not _is_given(node):
+        yield from _of_some_types(environment, catalogue.expand(known))
+    if names is not None and all(catalogue.is_known(name) for name in names):
+        yield from _without_gpus(environment, catalogue.expand(names))
+        # Who does not take the defaults of some parameters may choose other types, too.
+        if template.is_by_default or function(node) is None:
+            yield from hardware.alternatives(environment, catalogue.expand(names))
 
 
-def _of_types(environment: Environment, types: Types) -> Iterator[Finding]:
-    for look in (
-        hardware.mixed_families,
-        hardware.unschedulable,
-        hardware.image_for_gpus,
-        hardware.driver_for_gpus,
-        hardware.one_architecture,
-        hardware.alternatives,
-    ):
-        yield from look(environment, types)
+def _old_image_by_path(template: Template, resource: Resource, environment: Environment) -> Iterator[Finding]:
+    images = resource.get("ComputeResources", "Ec2Configuration").items()
+    overrides = [image.get("ImageIdOverride") for image in images]
+    for node in (resource.get("ComputeResources", "ImageId"), *filter(None, overrides)):
+        if others.is_amazon_linux_2(path := template.looked_up(node)):
+            yield Finding(
+                KINDS[22],
+                f"{environment.name} uses Amazon Linux 2, whose images get no patches",
+                (f"its image is looked up at {path}",),
+                ("take the image of Amazon Linux 2023: Ec2Configuration: [{ImageType: ECS_AL2023}]",),
+            )
+
+
+def _of_some_types(environment: Environment, types: Types) -> Iterator[Finding]:
+    """Whatever other types there may be."""
+    yield from hardware.mixed_families(environment, types)
+    yield from hardware.unschedulable(environment, types)
+    yield from hardware.one_architecture(environment, types)
+    if OPEN not in environment.image_types:
+        yield from hardware.image_for_gpus(environment, types)
+        yield from hardware.driver_for_gpus(environment, types)
+
+
+def _without_gpus(environment: Environment, types: Types) -> Iterator[Finding]:
     if any("NVIDIA" in image for image in environment.image_types) and not any(t.gpus for t in types):
         yield Finding(
             KINDS[17],
@@ -100,7 +119,7 @@ def _gpu_jobs_without_gpus(template: Template) -> Iterator[Finding]:
         if any(t.gpus for t in catalogue.expand(names)):
             return
     for definition in template.of_type("AWS::Batch::JobDefinition"):
-        for need in definition.get("ContainerProperties", "ResourceRequirements").items():
+        for need in _needs(definition):
             if template.text(need.get("Type") or Node("")) == "GPU":
                 yield Finding(
                     KINDS[17],
@@ -109,6 +128,17 @@ def _gpu_jobs_without_gpus(template: Template) -> Iterator[Finding]:
                     ("add a compute environment with InstanceTypes: [g4dn.xlarge, g5.xlarge, g6.xlarge]",),
                     template.place(definition, need),
                 )
+
+
+def _needs(definition: Resource) -> Iterator[Node]:
+    """What a job asks for: of its one container, of several, or of the nodes of a multi-node job."""
+    nodes = definition.get("NodeProperties", "NodeRangeProperties").items()
+    inner = [Resource(definition.name, definition.type, node) for node in nodes]
+    for one in (definition, *inner):
+        tasks = one.get("EcsProperties", "TaskProperties").items()
+        several = [container for task in tasks for container in (task.get("Containers") or Node([])).items()]
+        for container in (one.get("ContainerProperties"), one.get("Container"), *several):
+            yield from (container.get("ResourceRequirements") or Node([])).items()
 
 
 # -- how it is written --------------------------------------------------------------------------------------------
@@ -124,12 +154,12 @@ def _as_written(template: Template, resource: Resource) -> Iterator[Finding]:
 def _role_for_profile(template: Template, resource: Resource) -> Iterator[Finding]:
     node = resource.get("ComputeResources", "InstanceRole")
     target = template.named(template.referred(node))
-    text = template.text(node) or ""
+    text = template.lines(node).text
     if ":role/" in text or (target and target.type == "AWS::IAM::Role"):
         yield Finding(
             KINDS[204],
             "InstanceRole is given a role; it takes an instance profile",
-            (f"InstanceRole is {text or f'{target.name}, an AWS::IAM::Role' if target else text}",),
+            (f"InstanceRole is {f'{target.name}, an AWS::IAM::Role' if target else text}",),
             ("add an AWS::IAM::InstanceProfile with this role, and write InstanceRole: !GetAtt Profile.Arn",),
             template.place(resource, node),
         )
@@ -152,25 +182,27 @@ def _desired(template: Template, resource: Resource) -> Iterator[Finding]:
 
 
 def _hidden_changes(template: Template, resource: Resource) -> Iterator[Finding]:
-    node = resource.get("ComputeResources", "LaunchTemplate")
-    version = template.text(node.get("Version") or Node({}))
-    is_own = template.named(template.referred(node.get("LaunchTemplateId") or Node("")))
-    is_fixed = node.get("Version") is not None and version not in ("$Latest", "$Default")
-    if not is_own or is_fixed or template.kind == "Terraform":
-        return
-    yield Finding(
-        KINDS[206],
-        "a change of the launch template does not reach the environment: the version is looked up only once",
-        (f"Version {version or 'not given, which means $Default'}",),
-        (f"Version: !GetAtt {is_own.name}.LatestVersionNumber",),
-        template.place(resource, node),
-    )
+    for node in others.launches(resource) if template.kind != "Terraform" else ():
+        given = node.get("Version") or Node("")
+        version = template.lines(given).text
+        own = others.launched(template, node)
+        # The default version is whatever somebody made it outside of the template.
+        if own and version in ("", "$Latest", "$Default", f"__{own.name}_DefaultVersionNumber__"):
+            yield Finding(
+                KINDS[206],
+                "a change of the launch template does not reach the environment: the version is looked up only once",
+                (f"Version {version.strip('_').replace('_', '.') or 'not given, which means $Default'}",),
+                (f"Version: !GetAtt {own.name}.LatestVersionNumber",),
+                template.place(resource, node),
+            )
 
 
 def _fixed_name(template: Template, resource: Resource) -> Iterator[Finding]:
     node = resource.get("ComputeEnvironmentName")
     replaces = resource.get("ReplaceComputeEnvironment")
-    if not _is_given(node) or template.kind == "Terraform" or (template.text(replaces) or "").lower() == "false":
+    # What is given, and open, may well be false.
+    is_false = (template.text(replaces) or ("false" if _is_given(replaces) else "")).lower() == "false"
+    if not _is_given(node) or template.kind == "Terraform" or is_false:
         return
     yield Finding(
         KINDS[207],

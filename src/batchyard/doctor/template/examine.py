@@ -1,14 +1,17 @@
-"""A template -> report: its resources, and the user data inside them. Pure."""
+"""A template -> report: its resources, the user data inside them, and the nested stacks that lie beside it. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 
 from batchyard.doctor.finding import Finding, Kind, Report, Unseen, in_order
 from batchyard.doctor.kinds import KINDS
-from batchyard.doctor.template import environments, others, scripts
+from batchyard.doctor.template import environments, nested, others, scripts, unknown
+from batchyard.doctor.template.nested import Beside
 from batchyard.doctor.template.read import read
 from batchyard.doctor.template.resources import Template
+from batchyard.doctor.template.ways import ways
 from batchyard.doctor.userdata import examine as user_data
 
 #: check -> the kinds that it can find
@@ -26,18 +29,49 @@ CHECKS: tuple[tuple[Callable[[Template], Iterator[Finding]], tuple[int, ...]], .
 )
 
 
-def examine(data: bytes, name: str) -> Report:
-    """Raises BadInput where the file is no template."""
+def examine(data: bytes, name: str, beside: Beside | None = None) -> Report:
+    """``beside`` reads files that the template names. Raises BadInput where the file is no template."""
     template = read(data, name)
-    findings: list[Finding] = []
-    kinds: list[Kind] = []
-    for look, numbers in CHECKS:
-        findings += look(template)
-        kinds += [KINDS[number] for number in numbers]
-    findings += scripts.examine(template)
-    kinds += [kind for kind, _, _ in user_data.CHECKS]
-    why = "the user data of {} is known only when the plan is applied"
-    unseen = tuple(Unseen(KINDS[101], why.format(name)) for name in template.unknown)
-    seen = {finding.kind for finding in findings} | {one.kind for one in unseen}
+    looked = _Looked(beside or (lambda path: None))
+    looked.look(template, 0)
+    kinds = [KINDS[number] for _, numbers in CHECKS for number in numbers] + [kind for kind, _, _ in user_data.CHECKS]
+    loops = [Unseen(kind, f"the list of the loop {loop} is not known") for loop in template.loops for kind in kinds]
+    open_ones = unknown.merged([*looked.unseen, *loops])
+    seen: set[Kind] = {finding.kind for finding in looked.findings} | {one.kind for one in open_ones}
     right = tuple(kind for kind in kinds if kind not in seen)
-    return Report(f"{template.kind} template {name}", in_order(findings), right, unseen)
+    return Report(f"{template.kind} template {name}", in_order(looked.findings), right, open_ones)
+
+
+@dataclass(slots=True)
+class _Looked:
+    beside: Beside
+    findings: list[Finding] = field(default_factory=list)
+    unseen: list[Unseen] = field(default_factory=list)
+    #: what was examined in another way that the conditions can turn out, and need not be again
+    done: scripts.Done = field(default_factory=dict)
+    followed: set[tuple[str, tuple[tuple[str, str], ...]]] = field(default_factory=set)
+
+    def look(self, template: Template, depth: int) -> None:
+        for way in ways(template):
+            for look, _ in CHECKS:
+                self.findings += look(way)
+            followed = self._follow(way, depth)
+            self.findings += scripts.examine(way, followed, self.done)
+            self.unseen += unknown.unseen(way)
+            self.unseen += nested.not_followed(way, followed)
+        why = "the user data of {} is known only when the plan is applied"
+        self.unseen += [Unseen(KINDS[n], why.format(name)) for name in template.unknown for n in unknown.USER_DATA]
+
+    def _follow(self, template: Template, depth: int) -> frozenset[str]:
+        """The stacks whose templates could be read, and were examined with what they are given."""
+        names = set()
+        for stack in nested.stacks(template) if depth < nested.MAX_DEPTH else ():
+            inner = nested.read_inner(template, stack, self.beside)
+            if inner is None:
+                continue
+            names.add(stack.name)
+            key = (inner.name, tuple(sorted(nested.given(template, stack).items())))
+            if key not in self.followed:
+                self.followed.add(key)
+                self.look(inner, depth + 1)
+        return frozenset(names)

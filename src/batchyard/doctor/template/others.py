@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from collections.abc import Iterator
 
@@ -13,17 +14,27 @@ from batchyard.doctor.template.references import bare
 from batchyard.doctor.template.resources import Resource, Template
 from batchyard.doctor.yaml_tree import Node
 
-WORLD = ("0.0.0.0/0", "::/0")
 #: what a web server opens on purpose
 WEB_PORTS = (80, 443)
+ALL_PROTOCOLS = ("-1", "all")
 #: nothing listens there
 PINGS = ("icmp", "icmpv6", "1", "58")
 MAX_RULES = 5
 #: what groups of instances are started from
 LAUNCHES = ("AWS::EC2::LaunchTemplate", "AWS::AutoScaling::LaunchConfiguration", "AWS::EC2::SpotFleet")
+_NAMES = ("LaunchTemplateName", "LaunchTemplateId")
 GREAT_POLICIES = ("AdministratorAccess", "PowerUserAccess", "IAMFullAccess")
 #: services of which nobody needs every action on every resource
 TELLING_SERVICES = frozenset({"iam", "sts", "s3", "ec2", "kms", "secretsmanager", "ssm", "lambda", "organizations"})
+_OF_STATEMENT = ("Action", "NotAction", "Resource")
+#: what has policies
+POWERFUL = (
+    *(f"AWS::IAM::{kind}" for kind in ("Role", "User", "Group", "Policy", "ManagedPolicy")),
+    *(f"AWS::IAM::{kind}" for kind in ("RolePolicy", "UserPolicy", "GroupPolicy")),
+    "AWS::Serverless::Function",
+    "AWS::Serverless::StateMachine",
+)
+_AMAZON_LINUX_2 = re.compile(r"/amazon-linux-2(?!\d)|/amzn2-ami-")
 _REASON = re.compile(r"[0-9A-Za-z.:\s]*\*?")
 _EXIT_CODE = re.compile(r"[0-9]*\*?")
 
@@ -57,16 +68,21 @@ def open_groups(template: Template) -> Iterator[Finding]:
         named = {template.referred(resource.get("GroupId")), *_references(resource)}
         if balanced & ({bare(resource.name)} if is_group else named):
             continue
-        rules = resource.get("SecurityGroupIngress").items() if is_group else [resource.properties]
+        # A rule of its own is a resource; of Terraform it has several CIDRs.
+        rules = resource.get("SecurityGroupIngress").items() or ([] if is_group else [resource.properties])
         for rule in rules:
-            cidr = _text(template, rule, "CidrIp") or _text(template, rule, "CidrIpv6")
-            if cidr not in WORLD:
+            cidrs = [_text(template, rule, key) or "" for key in ("CidrIp", "CidrIpv6")]
+            cidr = next(filter(_is_world, cidrs), "")
+            if not cidr:
                 continue
             protocol = _text(template, rule, "IpProtocol") or "-1"
             low, high = (template.number(rule.get(key) or Node("")) for key in ("FromPort", "ToPort"))
-            if protocol.lower() in PINGS or (protocol != "-1" and low == high and low in WEB_PORTS):
+            is_all = protocol.lower() in ALL_PROTOCOLS or rule.get("FromPort") is None
+            # A port that is open to choice may be one of a web server.
+            is_choice = not is_all and None in (low, high)
+            if protocol.lower() in PINGS or is_choice or (not is_all and low == high and low in WEB_PORTS):
                 continue
-            ports = "all ports" if protocol == "-1" or low is None else f"{protocol} {low} to {high}"
+            ports = "all ports" if is_all else f"{protocol} {low} to {high}"
             yield Finding(
                 KINDS[202],
                 "a security group lets the whole world in; a batch node needs nobody to reach it",
@@ -74,6 +90,14 @@ def open_groups(template: Template) -> Iterator[Finding]:
                 ("delete the rule; use Session Manager in place of SSH",),
                 template.place(resource, rule),
             )
+
+
+def _is_world(cidr: str) -> bool:
+    """Also as ::0/0, or 1.2.3.4/0."""
+    try:
+        return ipaddress.ip_network(cidr.strip(), strict=False).prefixlen == 0
+    except ValueError:
+        return False
 
 
 def _groups_of_balancers(template: Template) -> set[str]:
@@ -84,26 +108,34 @@ def _groups_of_balancers(template: Template) -> set[str]:
 
 
 def great_roles(template: Template) -> Iterator[Finding]:
-    for resource in template.of_type("AWS::IAM::Role", "AWS::IAM::Policy", "AWS::IAM::ManagedPolicy"):
-        for arn in resource.get("ManagedPolicyArns").items():
-            name = (template.text(arn) or _loose(template, arn)).rsplit("/", 1)[-1]
+    for resource in template.of_type(*POWERFUL):
+        policies = resource.get("Policies")
+        for arn in (*resource.get("ManagedPolicyArns").items(), *(policies.items() or [policies])):
+            name = (template.text(arn) or template.lines(arn).text).rsplit("/", 1)[-1]
             if name in GREAT_POLICIES:
                 yield _too_great(template, resource, arn, f"the policy {name} is attached")
-        policies = [p.get("PolicyDocument") for p in resource.get("Policies").items()]
-        for document in (*policies, resource.properties.get("PolicyDocument")):
-            yield from _great_statements(template, resource, document)
+        for statement in statements(template, resource):
+            actions, rest, places = (template.known(statement.get(key) or Node([])) for key in _OF_STATEMENT)
+            great = [f"everything but {', '.join(rest[:4])}"] if rest else list(filter(is_great, actions))[:4]
+            if great and ("*" in places or statement.get("NotResource") is not None):
+                yield _too_great(template, resource, statement, f"allows {', '.join(great)} on every resource")
 
 
-def _great_statements(template: Template, resource: Resource, document: Node | None) -> Iterator[Finding]:
-    statements = (document.get("Statement") if document else None) or Node([])
-    for statement in statements.items() or [statements]:
-        if (_text(template, statement, "Effect") or "Allow") != "Allow" or not isinstance(statement.value, dict):
-            continue
-        actions = template.texts(statement.get("Action") or Node([])) or []
-        everywhere = "*" in (template.texts(statement.get("Resource") or Node([])) or [])
-        great = [a for a in actions if a == "*" or (a.endswith(":*") and a.split(":")[0].lower() in TELLING_SERVICES)]
-        if great and everywhere:
-            yield _too_great(template, resource, statement, f"allows {', '.join(great[:4])} on every resource")
+def statements(template: Template, resource: Resource) -> Iterator[Node]:
+    """Those of its policies that allow something."""
+    policies = resource.get("Policies")
+    # Of SAM, a policy in the list is the document itself.
+    documents = [policy.get("PolicyDocument") or policy for policy in policies.items() or [policies]]
+    for document in (*documents, resource.get("PolicyDocument")):
+        listed = document.get("Statement") or Node([])
+        for statement in listed.items() or [listed]:
+            if isinstance(statement.value, dict) and (_text(template, statement, "Effect") or "Allow") == "Allow":
+                yield statement
+
+
+def is_great(action: str) -> bool:
+    service, _, what = action.lower().partition(":")
+    return action == "*" or (what == "*" and (service == "*" or service in TELLING_SERVICES))
 
 
 def _too_great(template: Template, resource: Resource, node: Node, what: str) -> Finding:
@@ -114,10 +146,6 @@ def _too_great(template: Template, resource: Resource, node: Node, what: str) ->
         ("name the actions and the resources that are needed",),
         template.place(resource, node),
     )
-
-
-def _loose(template: Template, node: Node) -> str:
-    return template.lines(node).text
 
 
 def _text(template: Template, node: Node, key: str) -> str | None:
@@ -162,9 +190,11 @@ def termination_protection(template: Template) -> Iterator[Finding]:
         provider = resource.get("AutoScalingGroupProvider")
         if _text(template, provider, "ManagedTerminationProtection") != "ENABLED":
             continue
-        group = template.named(template.referred(provider.get("AutoScalingGroupArn") or Node("")))
         lacking = []
-        if group and not template.is_true(group.get("NewInstancesProtectedFromScaleIn")):
+        for group in _groups_of(template, resource):
+            protected = group.get("NewInstancesProtectedFromScaleIn")
+            if template.is_true(protected) or (template.text(protected) is None and protected.value):
+                continue
             lacking.append(f"NewInstancesProtectedFromScaleIn of {group.name} is not true")
         if _text(template, provider.get("ManagedScaling") or Node({}), "Status") == "DISABLED":
             lacking.append("ManagedScaling is DISABLED")
@@ -176,6 +206,18 @@ def termination_protection(template: Template) -> Iterator[Finding]:
                 ("NewInstancesProtectedFromScaleIn: true on the group, ManagedScaling Status: ENABLED",),
                 template.place(resource),
             )
+
+
+def _groups_of(template: Template, provider: Resource) -> list[Resource]:
+    node = provider.get("AutoScalingGroupProvider", "AutoScalingGroupArn")
+    name, arn, pointed = template.referred(node), template.text(node), _references(provider)
+    return [
+        group
+        for group in template.of_type("AWS::AutoScaling::AutoScalingGroup")
+        if group.name == name
+        or bare(group.name) in pointed
+        or (arn and _text(template, group.properties, "Arn") == arn)
+    ]
 
 
 def retry_rules(template: Template) -> Iterator[Finding]:
@@ -204,6 +246,8 @@ def retry_rules(template: Template) -> Iterator[Finding]:
 
 def launch_templates(template: Template) -> Iterator[Finding]:
     used = users(template)
+    for resource in filter(lambda one: one.name in used, template.of_type(*LAUNCHES)):
+        yield from _old_images(template, resource)
     for resource in template.of_type("AWS::EC2::LaunchTemplate"):
         limit = template.number(resource.get("LaunchTemplateData", "MetadataOptions", "HttpPutResponseHopLimit"))
         for finding in hardware.hop_limit(Environment(resource.name), limit if used.get(resource.name) else None):
@@ -219,6 +263,25 @@ def launch_templates(template: Template) -> Iterator[Finding]:
             )
 
 
+def _old_images(template: Template, resource: Resource) -> Iterator[Finding]:
+    data = resource.get("LaunchTemplateData")
+    several = resource.get("SpotFleetRequestConfigData", "LaunchSpecifications").items()
+    for node in filter(None, (one.get("ImageId") for one in (data, resource.properties, *several))):
+        if is_amazon_linux_2(path := template.looked_up(node)):
+            yield Finding(
+                KINDS[22],
+                f"{resource.name} launches Amazon Linux 2, whose images get no patches",
+                (f"ImageId is looked up at {path}",),
+                ("take the path of Amazon Linux 2023: /aws/service/ecs/optimized-ami/amazon-linux-2023/...",),
+                template.place(resource, node),
+            )
+
+
+def is_amazon_linux_2(path: str) -> bool:
+    """By its path in SSM."""
+    return _AMAZON_LINUX_2.search(path) is not None
+
+
 def users(template: Template) -> dict[str, str]:
     """Launch template -> batch where a compute environment uses it, else ecs where the template is about containers.
 
@@ -226,18 +289,32 @@ def users(template: Template) -> dict[str, str]:
     """
     about_containers = any(r.type.startswith(("AWS::ECS::", "AWS::Batch::")) for r in template.resources)
     owned = {r.name: "ecs" for r in template.of_type(*LAUNCHES) if about_containers}
-    keys = ("LaunchTemplateName", "LaunchTemplateId")
-    known = {_text(template, r.properties, key): r.name for r in template.resources for key in keys}
     for environment in template.of_type("AWS::Batch::ComputeEnvironment"):
         if (template.text(environment.get("Type")) or "").upper() == "UNMANAGED":
             continue
-        used = environment.get("ComputeResources", "LaunchTemplate")
-        for node in filter(None, map(used.get, keys)):
-            found = {template.referred(node), known.get(template.text(node) or "-", "")}
-            owned.update({name: "batch" for name in owned if name in found})
+        found = {own.name for used in launches(environment) if (own := launched(template, used))}
+        owned.update({name: "batch" for name in owned if name in found})
         pointed = _references(environment)
         owned.update({name: "batch" for name in owned if bare(name) in pointed})
     return owned
+
+
+def launches(environment: Resource) -> list[Node]:
+    """The launch template of a compute environment, and those that some of its types get instead."""
+    main = environment.get("ComputeResources", "LaunchTemplate")
+    return [main, *(main.get("Overrides") or Node([])).items()]
+
+
+def launched(template: Template, used: Node) -> Resource | None:
+    """The resource of this template that a compute environment names as its launch template."""
+    for node in filter(None, map(used.get, _NAMES)):
+        own = template.named(template.referred(node))
+        # The same text is the same name, whatever the stack is called.
+        text = template.lines(node).text or "-"
+        same = (r for r in template.of_type(*LAUNCHES) for key in _NAMES if template.lines(r.get(key)).text == text)
+        if found := own or next(same, None):
+            return found
+    return None
 
 
 def _references(resource: Resource) -> set[str]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from batchyard.doctor.template import terraform
+from dataclasses import replace
+
+from batchyard.doctor.template import loops, terraform
 from batchyard.doctor.template.resources import Resource, Template
 from batchyard.doctor.yaml_tree import Node, NotReadable, parse
 from batchyard.errors import BadInput
@@ -38,19 +40,36 @@ def read(data: bytes, name: str) -> Template:
 
 
 def _cloudformation(root: Node, name: str) -> Template:
-    resources = [
-        Resource(key, kind.text, node.get("Properties") or Node({}), node.key_line, node.get("Metadata") or Node({}))
-        for key, node in (root.get("Resources") or Node({})).value.items()
-        if (kind := node.get("Type")) is not None and kind.text
-    ]
-    parameters = (root.get("Parameters") or Node({})).value
     is_sam = "Serverless" in _transform(root)
-    return Template(
+    empty = Template(
         name,
         "SAM" if is_sam else "CloudFormation",
-        tuple(resources),
-        dict(parameters) if isinstance(parameters, dict) else {},
+        parameters=_section(root, "Parameters"),
+        mappings=_section(root, "Mappings"),
+        conditions=_section(root, "Conditions"),
     )
+    named = root.get("Resources") or Node({})
+    unknown: tuple[str, ...] = ()
+    if "LanguageExtensions" in _transform(root):
+        named, unknown = loops.written_out(named, empty)
+    resources = [
+        Resource(
+            key,
+            kind.text,
+            node.get("Properties") or Node({}),
+            node.key_line,
+            node.get("Metadata") or Node({}),
+            (node.get("Condition") or Node("")).text or "",
+        )
+        for key, node in named.value.items()
+        if (kind := node.get("Type")) is not None and kind.text
+    ]
+    return replace(empty, resources=tuple(resources), loops=unknown)
+
+
+def _section(root: Node, name: str) -> dict[str, Node]:
+    value = (root.get(name) or Node({})).value
+    return dict(value) if isinstance(value, dict) else {}
 
 
 def _transform(root: Node) -> str:

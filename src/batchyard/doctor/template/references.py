@@ -11,7 +11,7 @@ Values = dict[str, Any]
 
 _INDEX = re.compile(r"\[[^\]]*\]")
 _MAX_DEPTH = 20
-_NO_RESOURCES = frozenset({"data", "local", "each", "path", "terraform", "count", "self"})
+_NO_RESOURCES = frozenset({"local", "each", "path", "terraform", "count", "self"})
 
 
 @dataclass(slots=True)
@@ -30,14 +30,16 @@ def bare(address: str) -> str:
     return _INDEX.sub("", address)
 
 
-def references(configuration: Values) -> dict[str, list[str]]:
-    """Address -> the addresses that stand in its expressions. All of them bare."""
+def references(configuration: Values, key: str = "") -> dict[str, list[str]]:
+    """Address -> the addresses that stand in its expressions, or only in those called ``key``. All of them bare."""
     found: dict[str, set[str]] = {}
     for module in _walk(_tree(_dict(configuration.get("root_module")), "", {}, None, 0)):
         for resource in _list(module.content.get("resources")):
             address = module.path + bare(str(_dict(resource).get("address", "")))
-            for name in _names(_dict(resource).get("expressions"), 0):
-                found.setdefault(address, set()).update(_resolved(module, name, set()))
+            given = _dict(resource).get("expressions")
+            for expression in _called(given, key, 0) if key else [given]:
+                for name in _names(expression, 0):
+                    found.setdefault(address, set()).update(_resolved(module, name, set()))
     return {address: sorted(names) for address, names in found.items()}
 
 
@@ -67,6 +69,17 @@ def _names(expression: Any, depth: int) -> Iterator[str]:
         yield from _names(inner, depth + 1)
 
 
+def _called(expression: Any, key: str, depth: int) -> Iterator[Any]:
+    """The expressions of that name, at whatever depth."""
+    for name, inner in expression.items() if isinstance(expression, dict) and depth < _MAX_DEPTH else ():
+        if name == key:
+            yield inner
+        else:
+            yield from _called(inner, key, depth + 1)
+    for inner in _list(expression) if depth < _MAX_DEPTH else ():
+        yield from _called(inner, key, depth + 1)
+
+
 def _resolved(module: _Module, name: str, seen: set[tuple[str, str]]) -> Iterator[str]:
     kind, _, rest = bare(name).partition(".")
     first, _, second = rest.partition(".")
@@ -78,6 +91,9 @@ def _resolved(module: _Module, name: str, seen: set[tuple[str, str]]) -> Iterato
         where = module.children.get(first)
         outputs = _dict(where.content.get("outputs")) if where else {}
         expression = _dict(outputs.get(second.partition(".")[0])).get("expression")
+    elif kind == "data":
+        yield f"{module.path}data.{first}.{second.partition('.')[0]}"
+        return
     elif kind != "var":
         yield f"{module.path}{kind}.{first}"
         return

@@ -10,14 +10,13 @@ from batchyard.doctor.finding import Finding
 from batchyard.doctor.shell.disk import File
 from batchyard.doctor.shell.follow import Session
 from batchyard.doctor.shell.trace import Wrote
-from batchyard.doctor.template import others
-from batchyard.doctor.template.resources import NOTHING, Lines, Resource, Template
+from batchyard.doctor.template import nested, others
+from batchyard.doctor.template.resources import NOTHING, OPEN_LINE, Lines, Resource, Template
 from batchyard.doctor.userdata import examine as user_data
 from batchyard.doctor.userdata.boot import Boot, take
 from batchyard.doctor.yaml_tree import Node
 
 INIT = "AWS::CloudFormation::Init"
-NESTED = "AWS::CloudFormation::Stack"
 _OF_FORM = frozenset(kind for kind, _, _ in user_data.FORM_CHECKS)
 _ABOUT_ECS = re.compile(r"(?<![a-z0-9])ecs(?![a-z0-9])", re.IGNORECASE)
 
@@ -30,28 +29,41 @@ class Script:
     owner: str
 
 
-def examine(template: Template) -> Iterator[Finding]:
-    scripts = list(_scripts(template))
+#: what a script is -> what was found in it
+Done = dict[tuple[str, str, Lines, str], tuple[Finding, ...]]
+
+
+def examine(template: Template, followed: frozenset[str], done: Done) -> Iterator[Finding]:
+    """``followed`` are nested stacks whose own templates are examined with what they are handed."""
+    scripts = list(_scripts(template, followed))
     for script in scripts:
-        place = _Place(template, script.resource, script.lines, "user data line {}")
-        data = script.lines.text.encode("utf-8", "replace")
-        found = user_data.examine(data, script.resource.name, script.owner, place).findings
-        # What a nested stack is handed becomes a part of its user data, in a form that is not seen here.
-        yield from (f for f in found if script.resource.type != NESTED or f.kind not in _OF_FORM)
+        key = (template.name, script.resource.name, script.lines, script.owner)
+        if key not in done:
+            done[key] = tuple(_of_script(template, script))
+        yield from done[key]
     for resource in template.resources:
         caller = next((script for script in scripts if _calls_init(script.lines.text, resource)), None)
         if caller is not None:
             yield from _of_init(template, resource, caller.owner)
 
 
-def _scripts(template: Template) -> Iterator[Script]:
+def _of_script(template: Template, script: Script) -> Iterator[Finding]:
+    place = _Place(template, script.resource, script.lines, "user data line {}")
+    data = script.lines.text.encode("utf-8", "replace")
+    found = user_data.examine(data, script.resource.name, script.owner, place).findings
+    # What a nested stack is handed becomes a part of its user data, in a form that is not seen here.
+    is_handed = script.resource.type in (nested.STACK, nested.APPLICATION)
+    yield from (f for f in found if not is_handed or f.kind not in _OF_FORM)
+
+
+def _scripts(template: Template, followed: frozenset[str]) -> Iterator[Script]:
     owners = others.users(template)
     for resource in template.resources:
-        for node in _user_data_of(resource):
+        for node in _user_data_of(template, resource) if resource.name not in followed else ():
             lines = template.lines(node)
             # A server that has nothing to do with containers may start Docker as it likes.
             owner = owners.get(resource.name) or ("ecs" if _is_about_ecs(template, lines.text) else "")
-            if lines.text.strip() and owner:
+            if owner and lines.text.strip() and not OPEN_LINE.fullmatch(lines.text):
                 yield Script(resource, lines, owner)
 
 
@@ -71,14 +83,14 @@ def _texts(node: Node) -> Iterator[str]:
         yield node.text
 
 
-def _user_data_of(resource: Resource) -> list[Node]:
+def _user_data_of(template: Template, resource: Resource) -> list[Node]:
     if resource.type == "AWS::EC2::LaunchTemplate":
         return [resource.get("LaunchTemplateData", "UserData")]
     if resource.type == "AWS::EC2::SpotFleet":
         specifications = resource.get("SpotFleetRequestConfigData", "LaunchSpecifications").items()
         return [specification.get("UserData") or NOTHING for specification in specifications]
-    if resource.type == NESTED:
-        return [resource.get("Parameters", "UserData")]
+    if resource.type in (nested.STACK, nested.APPLICATION):
+        return nested.handed(template, resource)
     return [] if resource.type.startswith("AWS::Serverless") else [resource.get("UserData")]
 
 

@@ -17,6 +17,14 @@ from batchyard.doctor.template.resources import Resource, Template
 from batchyard.doctor.yaml_tree import from_plain
 
 _MAX_DEPTH = 20
+_PARAMETER = "aws_ssm_parameter"
+#: the function that stands for a value of which the plan does not know yet what it will be
+PLANNED = "Planned"
+#: what somebody wrote, and the provider does not make up by itself: where it is unknown, it was written as a reference
+_WRITTEN = frozenset(
+    "instance_type image_type image_id image_id_override instance_role bid_percentage allocation_strategy cidr_blocks "
+    "ipv6_cidr_blocks cidr_ipv4 cidr_ipv6 policy policy_arn managed_termination_protection".split()
+)
 
 Values = dict[str, Any]
 
@@ -34,9 +42,13 @@ def plan_in(text: str) -> Values | None:
 
 
 def read(plan: Values, name: str) -> Template:
-    pointing = references(_at(plan, "configuration"))
+    configuration = _at(plan, "configuration")
+    pointing, roles = references(configuration), references(configuration, "instance_role")
+    images = _images(plan)
     values = plan.get("planned_values") or plan.get("values")
     resources = []
+    changes = {str(one.get("address", "")): one for one in _dicts(plan.get("resource_changes"))}
+    unknown = {address: _at(one, "change", "after_unknown") for address, one in changes.items()}
     for found in _resources(_at(values if isinstance(values, dict) else {}, "root_module")):
         kind, address = found.get("type"), str(found.get("address", ""))
         translate = _TRANSLATED.get(kind) if isinstance(kind, str) else None
@@ -44,10 +56,70 @@ def read(plan: Values, name: str) -> Template:
         if translate is None or not isinstance(content, dict) or found.get("mode") == "data":
             continue
         type_name, change = translate
-        properties = change(content)
+        properties = change(_with_unknown(_looked_up(content, bare(address), images), unknown.get(address), 0))
+        if "planned_values" not in plan:
+            _forget_defaults(properties)
+        if roles.get(bare(address)):
+            _point_at(properties, roles[bare(address)])
         properties["References"] = pointing.get(bare(address), [])
         resources.append(Resource(address, type_name, from_plain(properties)))
     return Template(name, "Terraform", tuple(resources), unknown=tuple(_unknown(plan)))
+
+
+def _images(plan: Values) -> dict[str, str]:
+    """Address -> the path in SSM where it looks its image up."""
+    configuration, prior = _at(plan, "configuration"), _at(plan, "prior_state", "values", "root_module")
+    data = [one for one in _resources(prior) if one.get("mode") == "data" and one.get("type") == _PARAMETER]
+    paths = {bare(str(one.get("address", ""))): str(_at(one, "values").get("name", "")) for one in data}
+    pointing = references(configuration, "image_id") | references(configuration, "image_id_override")
+    return {
+        address: next(paths[name] for name in names if name in paths)
+        for address, names in pointing.items()
+        if any(name in paths for name in names)
+    }
+
+
+def _looked_up(content: Values, address: str, images: dict[str, str]) -> Values:
+    """The path says more than the id that it led to."""
+    if address not in images:
+        return content
+    path = f"resolve:ssm:{images[address]}"
+    if "compute_resources" not in content:
+        return content | {"image_id": path}
+    return content | {"compute_resources": [_block(content, "compute_resources") | {"image_id": path}]}
+
+
+def _point_at(properties: Values, names: list[str]) -> None:
+    """What a role is called is not known before it exists; what it is, is."""
+    given = _at(properties, "ComputeResources")
+    is_known = isinstance(given.get("InstanceRole"), str)
+    kinds = {name.split(".")[-2] for name in names}
+    if not is_known and kinds == {"aws_iam_role"}:
+        given["InstanceRole"] = {"Ref": names[0]}
+    elif not is_known and "aws_iam_instance_profile" in kinds:
+        given.pop("InstanceRole", None)
+
+
+def _forget_defaults(properties: Values) -> None:
+    """A state also has what nobody asked for: the strategy of a group that is to take no Spot instance at all."""
+    spread = _at(properties, "MixedInstancesPolicy", "InstancesDistribution")
+    if spread.get("SpotAllocationStrategy") == "lowest-price":
+        del spread["SpotAllocationStrategy"]
+
+
+def _with_unknown(value: Any, unknown: Any, depth: int) -> Any:
+    """The values, and PLANNED where one of them is to come."""
+    if depth > _MAX_DEPTH:
+        return value
+    if isinstance(value, list) and isinstance(unknown, list):
+        padded = [*unknown, *[None] * len(value)]
+        return [_with_unknown(one, padded[at], depth + 1) for at, one in enumerate(value)]
+    if not isinstance(value, dict) or not isinstance(unknown, dict):
+        return value
+    planned: Values = {key: {f"Fn::{PLANNED}": key} for key, is_open in unknown.items() if is_open is True}
+    inner = {key: _with_unknown(one, unknown.get(key), depth + 1) for key, one in value.items()}
+    given = {key: one for key, one in inner.items() if one not in (None, "", [])}
+    return inner | {key: one for key, one in planned.items() if key in _WRITTEN and key not in given}
 
 
 def _unknown(plan: Values) -> Iterator[str]:
@@ -174,13 +246,12 @@ def _spot_fleet(values: Values) -> Values:
     return {"SpotFleetRequestConfigData": {"LaunchSpecifications": launches}}
 
 
-def _rules(values: Values, key: str) -> list[Values]:
-    found = []
-    for rule in _dicts(values.get(key)):
-        for cidr in [*_list(rule.get("cidr_blocks")), *_list(rule.get("ipv6_cidr_blocks"))]:
-            ports = {"FromPort": rule.get("from_port"), "ToPort": rule.get("to_port")}
-            found.append({"CidrIp": cidr, "IpProtocol": rule.get("protocol"), **ports})
-    return found
+def _rule(values: Values) -> list[Values]:
+    """One for each CIDR."""
+    keys = ("cidr_blocks", "ipv6_cidr_blocks", "cidr_ipv4", "cidr_ipv6")
+    cidrs = [cidr for key in keys for cidr in _list(values.get(key)) or [values.get(key)] if cidr]
+    names = {"from_port": "FromPort", "to_port": "ToPort", "protocol": "IpProtocol", "ip_protocol": "IpProtocol"}
+    return [_renamed(values, names) | {"CidrIp": cidr} for cidr in cidrs]
 
 
 def _list(value: Any) -> list[Any]:
@@ -188,19 +259,15 @@ def _list(value: Any) -> list[Any]:
 
 
 def _security_group(values: Values) -> Values:
-    return {"SecurityGroupIngress": _rules(values, "ingress")}
+    return {"SecurityGroupIngress": [one for rule in _dicts(values.get("ingress")) for one in _rule(rule)]}
 
 
 def _one_rule(values: Values) -> Values:
-    if values.get("type", "ingress") != "ingress":
-        return {}
-    cidr = [*_list(values.get("cidr_blocks")), values.get("cidr_ipv4"), values.get("cidr_ipv6")]
-    names = {"from_port": "FromPort", "to_port": "ToPort", "protocol": "IpProtocol", "ip_protocol": "IpProtocol"}
-    return _renamed(values, names) | {"CidrIp": next((c for c in cidr if c), "")}
+    return {"SecurityGroupIngress": _rule(values) if values.get("type", "ingress") == "ingress" else []}
 
 
 def _policy(values: Values) -> Values:
-    return {"PolicyDocument": _json(values.get("policy"))}
+    return {"PolicyDocument": _json(values.get("policy") or "")}
 
 
 def _role(values: Values) -> Values:
@@ -209,7 +276,7 @@ def _role(values: Values) -> Values:
 
 
 def _attachment(values: Values) -> Values:
-    return {"ManagedPolicyArns": [values["policy_arn"]] if values.get("policy_arn") else []}
+    return {"ManagedPolicyArns": [arn for arn in [values.get("policy_arn"), *_list(values.get("policy_arns"))] if arn]}
 
 
 def _group(values: Values) -> Values:
@@ -219,7 +286,10 @@ def _group(values: Values) -> Values:
         "spot_allocation_strategy": "SpotAllocationStrategy",
         "spot_max_price": "SpotMaxPrice",
     }
-    found: Values = {"NewInstancesProtectedFromScaleIn": values.get("protect_from_scale_in", False)}
+    found: Values = {
+        "NewInstancesProtectedFromScaleIn": values.get("protect_from_scale_in", False),
+        "Arn": values.get("arn") or "",
+    }
     if values.get("mixed_instances_policy"):
         found["MixedInstancesPolicy"] = {"InstancesDistribution": _renamed(spread, names)}
     return found
@@ -234,13 +304,40 @@ def _job_definition(values: Values) -> Values:
         "on_status_reason": "OnStatusReason",
     }
     rules = [_renamed(rule, names) for rule in _dicts(strategy.get("evaluate_on_exit"))]
-    container = _json(values.get("container_properties"))
-    needs = container.get("resourceRequirements") if isinstance(container, dict) else None
-    asked = [_renamed(need, {"type": "Type", "value": "Value"}) for need in _dicts(needs)]
+    given = {key: _json(values.get(f"{key}_properties")) for key in ("container", "ecs", "node")}
+    nodes = _dicts(_at(given, "node").get("nodeRangeProperties"))
     return {
         "RetryStrategy": _renamed(strategy, {"attempts": "Attempts"}) | {"EvaluateOnExit": rules},
-        "ContainerProperties": {"ResourceRequirements": asked},
+        "ContainerProperties": _container(_at(given, "container")),
+        "EcsProperties": _tasks(_at(given, "ecs")),
+        "NodeProperties": {
+            "NodeRangeProperties": [
+                {"Container": _container(_at(node, "container")), "EcsProperties": _tasks(_at(node, "ecsProperties"))}
+                for node in nodes
+            ]
+        },
     }
+
+
+def _container(values: Values) -> Values:
+    """As the API spells it, in JSON."""
+    needs = _dicts(values.get("resourceRequirements"))
+    return {"ResourceRequirements": [_renamed(need, {"type": "Type", "value": "Value"}) for need in needs]}
+
+
+def _tasks(values: Values) -> Values:
+    tasks = _dicts(values.get("taskProperties"))
+    return {"TaskProperties": [{"Containers": list(map(_container, _dicts(task.get("containers"))))} for task in tasks]}
+
+
+def _capacity_provider(values: Values) -> Values:
+    given = _block(values, "auto_scaling_group_provider")
+    names = {
+        "auto_scaling_group_arn": "AutoScalingGroupArn",
+        "managed_termination_protection": "ManagedTerminationProtection",
+    }
+    scaling = _renamed(_block(given, "managed_scaling"), {"status": "Status"})
+    return {"AutoScalingGroupProvider": _renamed(given, names) | ({"ManagedScaling": scaling} if scaling else {})}
 
 
 def _nothing(values: Values) -> Values:
@@ -257,15 +354,22 @@ _TRANSLATED: dict[str, tuple[str, Callable[[Values], Values]]] = {
     "aws_spot_instance_request": ("AWS::EC2::Instance", _machine),
     "aws_spot_fleet_request": ("AWS::EC2::SpotFleet", _spot_fleet),
     "aws_security_group": ("AWS::EC2::SecurityGroup", _security_group),
+    "aws_default_security_group": ("AWS::EC2::SecurityGroup", _security_group),
     "aws_security_group_rule": ("AWS::EC2::SecurityGroupIngress", _one_rule),
     "aws_vpc_security_group_ingress_rule": ("AWS::EC2::SecurityGroupIngress", _one_rule),
     "aws_iam_policy": ("AWS::IAM::ManagedPolicy", _policy),
     "aws_iam_role_policy": ("AWS::IAM::Policy", _policy),
+    "aws_iam_user_policy": ("AWS::IAM::Policy", _policy),
+    "aws_iam_group_policy": ("AWS::IAM::Policy", _policy),
     "aws_iam_role": ("AWS::IAM::Role", _role),
     "aws_iam_role_policy_attachment": ("AWS::IAM::Role", _attachment),
+    "aws_iam_role_policy_attachments_exclusive": ("AWS::IAM::Role", _attachment),
+    "aws_iam_policy_attachment": ("AWS::IAM::Role", _attachment),
+    "aws_iam_user_policy_attachment": ("AWS::IAM::User", _attachment),
+    "aws_iam_group_policy_attachment": ("AWS::IAM::Group", _attachment),
     "aws_ecs_cluster": ("AWS::ECS::Cluster", _nothing),
     "aws_ecs_service": ("AWS::ECS::Service", _nothing),
-    "aws_ecs_capacity_provider": ("AWS::ECS::CapacityProvider", _nothing),
+    "aws_ecs_capacity_provider": ("AWS::ECS::CapacityProvider", _capacity_provider),
     "aws_lb": ("AWS::ElasticLoadBalancingV2::LoadBalancer", _nothing),
     "aws_alb": ("AWS::ElasticLoadBalancingV2::LoadBalancer", _nothing),
     "aws_elb": ("AWS::ElasticLoadBalancing::LoadBalancer", _nothing),

@@ -7,22 +7,26 @@ import binascii
 import re
 from dataclasses import dataclass, field, replace
 
+from batchyard.doctor.packed import MAX_UNPACKED, gunzipped
+from batchyard.doctor.shell import foreign
 from batchyard.doctor.shell.disk import File
-from batchyard.doctor.shell.follow import Session
+from batchyard.doctor.shell.follow import JOB, Session
 from batchyard.doctor.shell.trace import Looped, Ran, Wrote
-from batchyard.doctor.userdata.parts import BOOTHOOK, CLOUD_CONFIG, OTHER_SCRIPT, SHELL, Part, UserData
+from batchyard.doctor.userdata.parts import (
+    BOOTHOOK,
+    CLOUD_CONFIG,
+    OTHER_SCRIPT,
+    SHELL,
+    Part,
+    UserData,
+)
 from batchyard.doctor.yaml_tree import Node, NotReadable, parse
 
 #: cloud-init runs what lies here at every boot, or once
 _RUN_BY_CLOUD_INIT = re.compile(r"/var/lib/cloud/scripts/(?:per-boot|per-instance|per-once)/.+")
-_CALLS = re.compile(
-    r"(?:\b(?:systemctl|service|initctl|invoke-rc\.d)|/sbin/(?:re)?start|/etc/init\.d/)\b.*"
-    r"|\b(?:re)?start (?:ecs|docker)\b.*"
-)
 #: of Jinja and of Terraform: lines that decide what is there, and values
 _DIRECTIVE = re.compile(r"(?m)^[ \t]*(?:\{%.*%\}|%\{.*\}|\{#.*#\})[ \t]*$|\{%[^%\n]*%\}")
 _FILLED_IN = re.compile(r"\{\{[^{}\n]*\}\}|\$\{[^{}\n]*\}")
-_PUNCTUATION = re.compile(r"[\[\]()'\",;]+")
 
 
 @dataclass(slots=True)
@@ -62,33 +66,46 @@ def boot(data: UserData) -> Boot:
 
 def take(session: Session, found: Boot) -> None:
     """Adds what a shell did. What it left in the background and then waited for was not in the background."""
-    waits = [ran.step for ran in session.trace.ran if ran.words[:1] == ("wait",) and not ran.is_background]
-    last_wait = max(waits, default=-1)
+    waits = [(ran.step, _jobs(ran.words[1:])) for ran in session.trace.ran if ran.words[0] == "wait" and _stays(ran)]
+    waits += [
+        (ran.step, _jobs(ran.words[2:]))
+        for loop in session.trace.loops
+        for ran in loop.asks
+        if ran.words[:2] == ("kill", "-0") and not loop.is_counted and _stays(ran)
+    ]
     before = len(found.ran)
     found.ran += [
-        replace(ran, step=before + ran.step, is_background=ran.is_background and ran.step > last_wait)
+        replace(
+            ran,
+            step=before + ran.step,
+            is_background=ran.is_background
+            and not any(step > ran.step and (jobs is None or ran.job in jobs) for step, jobs in waits),
+        )
         for ran in session.trace.ran
     ]
     found.wrote += session.trace.wrote
     found.loops += session.trace.loops
 
 
+def _stays(ran: Ran) -> bool:
+    return not ran.is_background and not ran.is_detached
+
+
+def _jobs(words: tuple[str, ...]) -> frozenset[int] | None:
+    """The jobs that `wait` names; None where it may be any."""
+    named = [word for word in words if not word.startswith("-")]
+    if not named or not all(word.startswith(JOB) for word in named):
+        return None
+    return frozenset(int(word.removeprefix(JOB)) for word in named if word.removeprefix(JOB).isdecimal())
+
+
 def _run_script(part: Part, files: dict[str, File], found: Boot) -> None:
-    if part.kind == OTHER_SCRIPT:
-        _add_calls(part, found)
-        return
     session = Session(files)
-    session.run(part.text, part.first_line)
+    if part.kind == OTHER_SCRIPT:
+        session.run_foreign(part.text, foreign.of_first_line(part.text) or foreign.UNKNOWN, part.first_line)
+    else:
+        session.run(part.text, part.first_line)
     take(session, found)
-
-
-def _add_calls(part: Part, found: Boot) -> None:
-    """Commands in a script of another language: by their looks, line by line."""
-    for number, line in enumerate(part.text.split("\n")):
-        match = _CALLS.search(line[:2000])
-        if match and not line.lstrip().startswith("#"):
-            words = tuple(_PUNCTUATION.sub(" ", match[0]).split())
-            found.ran.append(Ran(words, part.first_line + number, is_detached="Popen" in line, step=len(found.ran)))
 
 
 # -- cloud-config ---------------------------------------------------------------------------------------------
@@ -96,7 +113,7 @@ def _add_calls(part: Part, found: Boot) -> None:
 
 def _config(part: Part, found: Boot) -> Node:
     try:
-        return parse(part.text)
+        return _patched(parse(part.text)) if part.is_patch else parse(part.text)
     except NotReadable as exc:
         problem = exc
     # A template that cloud-init or Terraform fills in is often YAML only afterwards.
@@ -105,8 +122,25 @@ def _config(part: Part, found: Boot) -> Node:
     except NotReadable:
         line = part.first_line + max(0, problem.line - 1)
         found.problems.append((line, f"the cloud-config is not YAML: {problem.what}"))
-        _add_calls(part, found)
+        for call in foreign.looks(part.text):
+            found.ran.append(Ran(call.words, part.first_line + call.line - 1, step=len(found.ran)))
         return Node({})
+
+
+def _patched(patch: Node) -> Node:
+    """What a JSON patch of the cloud-config adds to it, key by key."""
+    config: dict[str, Node] = {}
+    for change in patch.items():
+        path, value, verb = change.get("path"), change.get("value"), change.get("op")
+        if path is None or value is None or verb is None or verb.text not in ("add", "replace"):
+            continue
+        key, _, place = (path.text or "").lstrip("/").partition("/")
+        if not place:
+            config[key] = value
+        elif re.fullmatch(r"-|\d+", place):
+            before = config.get(key)
+            config[key] = Node([*(before.items() if before else ()), value], value.line)
+    return Node(config)
 
 
 def _run_list(part: Part, commands: Node | None, files: dict[str, File], found: Boot) -> None:
@@ -123,11 +157,13 @@ def _run_list(part: Part, commands: Node | None, files: dict[str, File], found: 
 
 def _write_files(part: Part, config: Node, files: dict[str, File], found: Boot) -> None:
     entries = config.get("write_files")
+    left = MAX_UNPACKED
     for entry in entries.items() if entries else ():
         path, content = entry.get("path"), entry.get("content")
         if path is None or path.text is None:
             continue
-        text = _decoded((content.text or "") if content else "", entry)
+        text = _decoded((content.text or "") if content else "", entry, left)
+        left -= len(text)
         line = part.first_line + max((content or path).text_line, 1) - 1
         append = entry.get("append")
         is_append = append is not None and (append.text or "").lower() in ("true", "yes", "on", "1")
@@ -136,14 +172,26 @@ def _write_files(part: Part, config: Node, files: dict[str, File], found: Boot) 
         found.wrote.append(Wrote(path.text, text, is_append, line))
 
 
-def _decoded(text: str, entry: Node) -> str:
-    encoding = entry.get("encoding")
-    if encoding is None or ("b64" not in (encoding.text or "") and "base64" not in (encoding.text or "")):
-        return text
+def _decoded(text: str, entry: Node, left: int) -> str:
+    """Past base64 and gzip, as cloud-init undoes them; ``left``: how long it may be."""
+    content, named = entry.get("content"), entry.get("encoding")
+    encoding = (named.text or "").lower() if named else ""
+    is_binary = content is not None and content.tag.endswith(":binary")
+    data = text.encode("utf-8", "replace")
+    if is_binary:
+        data = _from_base64(data)
+    if "b64" in encoding or "base64" in encoding:
+        data = _from_base64(data)
+    if encoding.startswith("gz"):
+        data = (gunzipped(data) or b"")[:left] if left > 0 else b""
+    return data.decode("utf-8", "replace")
+
+
+def _from_base64(data: bytes) -> bytes:
     try:
-        return base64.b64decode("".join(text.split())).decode("utf-8", "replace")
+        return base64.b64decode(b"".join(data.split()))
     except (binascii.Error, ValueError):
-        return ""
+        return b""
 
 
 def _rest(part: Part, config: Node, found: Boot) -> None:
@@ -154,5 +202,7 @@ def _rest(part: Part, config: Node, found: Boot) -> None:
             found.packages.append((name, part.first_line + max(package.line, 1) - 1))
     power = config.get("power_state")
     mode = power.get("mode") if power else None
-    if mode is not None and mode.text:
+    condition = power.get("condition") if power else None
+    is_never = condition is not None and (condition.text or "").lower() in ("false", "no", "off")
+    if mode is not None and mode.text and not is_never:
         found.ran.append(Ran((mode.text,), part.first_line + max(mode.line, 1) - 1, step=len(found.ran)))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import posixpath
 import re
 from collections.abc import Iterator
+from fnmatch import fnmatchcase
 
 from batchyard.doctor.shell.trace import Ran
 from batchyard.doctor.userdata import services
@@ -35,6 +37,10 @@ _ORDERS = {
     "ecs": "ecs.service is ordered After=cloud-final.service, which runs this script",
     "docker": "ecs.service is PartOf=docker.service and After=cloud-final.service, which runs this script",
 }
+_NOT_INSTALLING = frozenset(
+    "remove erase purge autoremove autopurge list info search show provides repoquery download clean makecache "
+    "check-update history hold versionlock disable reset rm se if".split()
+)
 _INSTALLERS = frozenset({"yum", "dnf", "apt", "apt-get", "zypper", "microdnf", "rpm", "dpkg"})
 
 
@@ -56,7 +62,11 @@ def _once(commands: list[Ran]) -> Iterator[Ran]:
 def blocking(data: UserData, boot: Boot) -> Found:
     for ran in _once(boot.ran):
         names = services.started(ran.words)
-        if not names or ran.is_detached or ran.is_background:
+        if ran.is_detached or ran.is_background:
+            continue
+        if ran.waits_for is not None and not names:
+            yield _waits_in_line(ran, *ran.waits_for)
+        if not names:
             continue
         unit = names[0]
         yield (
@@ -70,6 +80,16 @@ def blocking(data: UserData, boot: Boot) -> Found:
         )
 
 
+def _waits_in_line(ran: Ran, unit: str, late: str) -> tuple[int, str, tuple[str, ...], tuple[str, ...]]:
+    return (
+        ran.line,
+        f"{unit} is started and waited for, while it waits for {late}, which waits for the user data to end: "
+        "the node never joins",
+        (shown(ran), f"{unit} is ordered After={late}"),
+        (f"systemctl start --no-block {unit}, or enable it without --now: it starts by itself at boot",),
+    )
+
+
 def waits_for_agent(data: UserData, boot: Boot) -> Found:
     for loop in boot.loops:
         is_forever = all(ran.program in ("true", ":", "[", "[[", "test", "sleep") for ran in loop.asks)
@@ -81,6 +101,24 @@ def waits_for_agent(data: UserData, boot: Boot) -> Found:
                 (shown(asking[0]),),
                 ("put `(` before the loop and `) &` behind it, or take it away",),
             )
+    yield from waits_for_itself(boot)
+
+
+def waits_for_itself(boot: Boot) -> Found:
+    """For the end of cloud-init, which runs the user data."""
+    asked = {ran.line: ran for ran in boot.ran if services.waits_for_boot(ran.words) and not ran.is_bounded}
+    waiting = [(line, ran) for line, ran in asked.items() if not ran.is_background and not ran.is_detached]
+    for loop in boot.loops:
+        asking = [ran for ran in loop.asks if services.asks_boot(ran.words)]
+        if asking and not loop.is_counted and not loop.is_background:
+            waiting.append((loop.line, asking[0]))
+    for line, ran in sorted(dict(reversed(waiting)).items()):
+        yield (
+            line,
+            "the user data waits for cloud-init to end, which waits for the user data to end: the node never joins",
+            (shown(ran),),
+            ("take it away, or put `(` before it and `) &` behind it",),
+        )
 
 
 def cluster(data: UserData, boot: Boot) -> Found:
@@ -116,8 +154,18 @@ def config_overwritten(data: UserData, boot: Boot) -> Found:
                 (f"append: >> {ECS_CONFIG}, or tee -a, or `append: true` in cloud-config",),
             )
     for ran in boot.ran:
-        if ran.program in ("rm", "truncate", "unlink") and ECS_CONFIG in ran.words:
+        if ran.program in ("rm", "truncate", "unlink", "shred") and any(
+            _is_config(word, ran) for word in ran.words[1:]
+        ):
             yield ran.line, "ecs.config is deleted", (shown(ran),), ("delete the line",)
+
+
+def _is_config(word: str, ran: Ran) -> bool:
+    """The file itself, a pattern that fits it, or the folder that it is in."""
+    path = posixpath.normpath(posixpath.join(ran.folder, word)) if word and not word.startswith(("-", "$")) else ""
+    is_folder = path in ("/etc/ecs", "/etc") and any(re.fullmatch(r"-\w*[rR]\w*|--recursive", w) for w in ran.words)
+    is_pattern = "*" in path and path.count("/") == ECS_CONFIG.count("/") and fnmatchcase(ECS_CONFIG, path)
+    return path == ECS_CONFIG or is_folder or is_pattern
 
 
 def without_token(data: UserData, boot: Boot) -> Found:
@@ -125,7 +173,7 @@ def without_token(data: UserData, boot: Boot) -> Found:
     for ran in boot.ran:
         if ran.program not in ("curl", "wget", "http", "GET") or ran.line in seen:
             continue
-        text = " ".join(ran.words)
+        text = " ".join(_without_exceptions(ran.words))
         is_about = any(host in text for host in METADATA)
         # A header in a variable may well be the token.
         has_header = (
@@ -145,10 +193,21 @@ def without_token(data: UserData, boot: Boot) -> Found:
             )
 
 
+def _without_exceptions(words: tuple[str, ...]) -> list[str]:
+    """`curl --noproxy host` only names it."""
+    return [
+        word
+        for before, word in zip(("", *words), words, strict=False)
+        if before != "--noproxy" and not word.startswith("--noproxy=")
+    ]
+
+
 def drivers(data: UserData, boot: Boot) -> Found:
     named = [(package, line, f"cloud-config installs {package}") for package, line in boot.packages]
     for ran in boot.ran:
-        if ran.program in _INSTALLERS:
+        if ran.program == "ubuntu-drivers" and {"install", "autoinstall"} & set(ran.words):
+            named.append(("nvidia-driver", ran.line, shown(ran)))
+        elif ran.program in _INSTALLERS and _installs(ran):
             named += [(word, ran.line, shown(ran)) for word in ran.words[1:]]
         elif ran.program == "dkms" and any("nvidia" in word for word in ran.words):
             named.append(("nvidia-dkms", ran.line, shown(ran)))
@@ -156,7 +215,7 @@ def drivers(data: UserData, boot: Boot) -> Found:
             named.append(("nvidia-driver", ran.line, shown(ran)))
     lines = set()
     for name, line, how in named:
-        if _DRIVERS.fullmatch(name.rsplit("/", 1)[-1].removesuffix(".rpm")) and line not in lines:
+        if _is_driver(name.rsplit("/", 1)[-1].removesuffix(".rpm")) and line not in lines:
             lines.add(line)
             yield (
                 line,
@@ -166,10 +225,29 @@ def drivers(data: UserData, boot: Boot) -> Found:
             )
 
 
+def _installs(ran: Ran) -> bool:
+    """And does not remove, list or ask."""
+    if ran.program in ("rpm", "dpkg"):
+        return any(
+            re.fullmatch(r"-[a-zA-Z]*[iUF][a-zA-Z]*|--(?:install|upgrade|unpack)", w) for w in ran.words
+        ) and not any(re.match(r"-q|--query|--info|-[a-z]*e", w) for w in ran.words)
+    verbs = [word for word in ran.words[1:] if not word.startswith("-")]
+    return not set(verbs[:1]) & _NOT_INSTALLING and not (verbs[:1] == ["module"] and set(verbs[1:2]) & _NOT_INSTALLING)
+
+
+def _is_driver(name: str) -> bool:
+    """By its name, or by a pattern that would fit one."""
+    is_pattern = "*" in name and any(fnmatchcase(known, name) for known in ("nvidia-driver", "cuda-drivers"))
+    return bool(_DRIVERS.fullmatch(name)) or (is_pattern and name.strip("*?") != "")
+
+
 def reboots(data: UserData, boot: Boot) -> Found:
     for ran in _once(boot.ran):
         is_systemctl = ran.program == "systemctl" and {"reboot", "poweroff", "halt"} & set(ran.words)
-        if ran.program in ("reboot", "shutdown", "poweroff", "halt") or is_systemctl:
+        # Called off, announced only, or asked what it can do.
+        only_says = {"--help", "--version"} | ({"-c", "-k", "--show"} if ran.program == "shutdown" else set())
+        is_plain = ran.program in ("reboot", "shutdown", "poweroff", "halt") and not only_says & set(ran.words)
+        if is_plain or is_systemctl:
             yield (
                 ran.line,
                 "the node is rebooted or shut down at boot: AWS Batch may take it for dead, or pay for it in vain",

@@ -23,7 +23,7 @@ FORM_CHECKS: tuple[Check, ...] = (
     (KINDS[104], form.too_long, False),
     (KINDS[108], form.malformed, False),
     (KINDS[109], form.no_interpreter, False),
-    (KINDS[113], form.secrets, False),
+    (KINDS[113], form.no_secrets, False),
 )
 COMMAND_CHECKS: tuple[Check, ...] = (
     (KINDS[101], commands.blocking, False),
@@ -42,9 +42,12 @@ COMMAND_CHECKS: tuple[Check, ...] = (
 CHECKS: tuple[Check, ...] = tuple(sorted(FORM_CHECKS + COMMAND_CHECKS, key=lambda check: check[0].id))
 
 
-def examine(data: bytes, name: str, owner: str = BATCH, line_of: Callable[[int], str] | None = None) -> Report:
-    """``line_of`` says where a line of the user data stands, where that is not simply ``name:line``."""
+def examine(
+    data: bytes, name: str, owner: str = BATCH, line_of: Callable[[int], str] | None = None, *, size: int = 0
+) -> Report:
+    """``line_of`` says where a line stands, where not simply at ``name:line``; ``size`` what EC2 counts, else."""
     user_data = read(data)
+    user_data.size = size or user_data.size
     would_do = boot(user_data)
     place = line_of or (lambda line: f"{name}:{line}" if line else name)
     findings, right = _checked(CHECKS, user_data, would_do, owner, place)

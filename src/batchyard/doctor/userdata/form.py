@@ -2,25 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
-from batchyard.doctor import masking
+from batchyard.doctor import packed, secrets
 from batchyard.doctor.userdata.boot import Boot
 from batchyard.doctor.userdata.parts import BOOTHOOK, SHELL, UserData
 
 #: EC2's limit, before base64
 MAX_BYTES = 16 * 1024
-
-#: /etc/nsswitch.conf names where accounts are looked up
-_NSSWITCH = re.compile(r"passwd:(?:[ \t]+(?:files|compat|db|nis|sss|ldap|winbind|systemd|altfiles)\b|\\s|\[|\.\*)")
-#: names of what only leads to a secret
-_LEADS_TO_ONE = re.compile(r".*(?:file|name|path|arn|id|url|ttl|policy|length)s?", re.IGNORECASE)
-#: what is filled in later: ${name}, {{ name }}, #{name}, @Name@, %(name)s
-_FILLED_IN = re.compile(r"[^\s=:@]*[=:]?[ \t]*[\"']?(?:[^\s\"'@]*:)?(?:\$|\{\{|#\{|@\w+@|%\()")
-_PROSE = re.compile(
-    r"[ \t]*#[^=:]*[=:][ \t]*[a-z_]+(?::[a-z_]+)*(?:[ \t(]|$)|[ \t]*(?:echo|printf)\b[^=:]*:[ \t]+[A-Za-z]+[ \t\"']"
-)
 
 Found = Iterator[tuple[int, str, tuple[str, ...], tuple[str, ...]]]
 
@@ -78,28 +67,19 @@ def no_interpreter(data: UserData, boot: Boot) -> Found:
             )
 
 
-def secrets(data: UserData, boot: Boot) -> Found:
-    lines = set()
-    for offset, what in masking.secrets_in(data.text):
-        line = data.text.count("\n", 0, offset) + 1
-        if line not in lines and not _is_no_secret(data.text, offset, what):
-            lines.add(line)
-            yield (
-                line,
-                "a secret stands in the user data, which everybody on the node and in the account can read",
-                (f"it looks like {what}",),
-                ("keep it in Secrets Manager or SSM, and let the instance's role read it",),
-            )
-
-
-def _is_no_secret(text: str, offset: int, what: str) -> bool:
-    """What sounds like one and is none: a file's name, a value that is filled in later, a sentence."""
-    start = text.rfind("\n", 0, offset) + 1
-    line = text[start : start + 2000].split("\n", 1)[0]
-    is_named = what.startswith("a value for ")
-    return bool(
-        _NSSWITCH.search(line)
-        or _FILLED_IN.match(text, offset)
-        or (is_named and _LEADS_TO_ONE.fullmatch(what))
-        or (is_named and _PROSE.match(line))
-    )
+def no_secrets(data: UserData, boot: Boot) -> Found:
+    """Also in what is packed: it is as easily unpacked. A line is named once."""
+    looks: dict[int, str] = {}
+    for at, text in [(0, data.text), *packed.layers(data.text)]:
+        first_line = data.text.count("\n", 0, at) + 1
+        for secret in secrets.find(text):
+            if secret.is_sure:
+                inner = text.count("\n", 0, secret.start) if at == 0 else 0
+                looks.setdefault(first_line + inner, secret.what)
+    for line, what in sorted(looks.items()):
+        yield (
+            line,
+            "a secret stands in the user data, which everybody on the node and in the account can read",
+            (f"it looks like {what}",),
+            ("keep it in Secrets Manager or SSM, and let the instance's role read it",),
+        )

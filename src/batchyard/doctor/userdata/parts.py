@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import base64
 import binascii
+import quopri
 import re
-import zlib
 from dataclasses import dataclass, field
 
+from batchyard.doctor.packed import gunzipped
 from batchyard.doctor.yaml_tree import NotReadable, parse
-
-#: more than any user data unpacks to in earnest
-MAX_UNPACKED = 1_000_000
 
 SHELL, BOOTHOOK, CLOUD_CONFIG, OTHER_SCRIPT, OTHER = "shell", "boothook", "cloud-config", "script", "other"
 #: cloud-init's other way to put several parts into one: a list in YAML
@@ -33,6 +31,8 @@ class Part:
     text: str
     first_line: int = 1
     content_type: str = ""
+    #: a JSON patch of the cloud-config
+    is_patch: bool = False
 
 
 @dataclass(slots=True)
@@ -47,7 +47,7 @@ class UserData:
 
 
 def read(data: bytes) -> UserData:
-    size, data = _unpacked(data)
+    size, data = unpacked(data)
     text = data.decode("utf-8", "replace").removeprefix("\ufeff").replace("\r\n", "\n")
     found = UserData(size, text)
     blanks = len(text) - len(text.lstrip())
@@ -59,7 +59,7 @@ def read(data: bytes) -> UserData:
         first = text.count("\n", 0, blanks) + 1
         _read_mime(text[blanks:], first, found, depth=0)
     else:
-        _add(Part(_kind(text, ""), text), found)
+        _add(Part(_kind(text, ""), text, is_patch=_is_patch(text, "")), found)
     return found
 
 
@@ -78,10 +78,11 @@ def _add(part: Part, found: UserData) -> None:
         kind = item.get("type")
         text, first_line = content.text or "", part.first_line + max(content.text_line, 1) - 1
         content_type = (kind.text or "" if kind else "").lower()
-        found.parts.append(Part(_kind(text, content_type), text, first_line, content_type))
+        is_patch = _is_patch(text, content_type)
+        found.parts.append(Part(_kind(text, content_type), text, first_line, content_type, is_patch))
 
 
-def _unpacked(data: bytes) -> tuple[int, bytes]:
+def unpacked(data: bytes) -> tuple[int, bytes]:
     """Past base64 and gzip, with the size that counts."""
     stripped = data.strip()
     if len(stripped) >= 16 and _BASE64.fullmatch(stripped):
@@ -93,15 +94,8 @@ def _unpacked(data: bytes) -> tuple[int, bytes]:
             data = inner
     size = len(data)
     if data[:2] == b"\x1f\x8b":
-        data = _gunzipped(data)
+        data = gunzipped(data) or data
     return size, data
-
-
-def _gunzipped(data: bytes) -> bytes:
-    try:
-        return zlib.decompressobj(31).decompress(data, MAX_UNPACKED)
-    except zlib.error:
-        return data
 
 
 def _read_mime(text: str, first_line: int, found: UserData, depth: int) -> None:
@@ -181,10 +175,16 @@ def _part(headers: dict[str, str], body: str, first_line: int) -> Part:
         except (binascii.Error, ValueError):
             decoded = b""
         if decoded[:2] == b"\x1f\x8b":
-            decoded = _gunzipped(decoded)
+            decoded = gunzipped(decoded) or decoded
         body = decoded.decode("utf-8", "replace")
+    elif "quoted-printable" in headers.get("content-transfer-encoding", "").lower():
+        body = quopri.decodestring(body.encode("utf-8", "replace")).decode("utf-8", "replace")
     kind = headers.get("content-type", "").split(";")[0].strip().lower()
-    return Part(_kind(body, kind), body, first_line, kind)
+    return Part(_kind(body, kind), body, first_line, kind, _is_patch(body, kind))
+
+
+def _is_patch(text: str, content_type: str) -> bool:
+    return content_type == "text/cloud-config-jsonp" or text.lstrip().startswith("#cloud-config-jsonp")
 
 
 def _kind(text: str, content_type: str) -> str:
@@ -192,8 +192,8 @@ def _kind(text: str, content_type: str) -> str:
     head = text.lstrip()[:200]
     if content_type == "text/cloud-config-archive" or head.startswith("#cloud-config-archive"):
         return ARCHIVE
-    if content_type == "text/cloud-config-jsonp" or head.startswith("#cloud-config-jsonp"):
-        return OTHER
+    if _is_patch(head, content_type):
+        return CLOUD_CONFIG
     if content_type in ("text/cloud-config", "text/x-cloud-config") or head.startswith("#cloud-config"):
         return CLOUD_CONFIG
     if content_type == "text/cloud-boothook" or head.startswith("#cloud-boothook"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from fnmatch import fnmatchcase
 
+from batchyard.doctor.shell import units
 from batchyard.doctor.shell.wrappers import base
 
 #: units that are ordered after cloud-init, which runs the user data
@@ -12,85 +13,37 @@ WATCHED = ("ecs", "docker")
 #: these wait for all that they hold, the watched ones among them
 TARGETS = ("multi-user.target", "default.target", "graphical.target")
 
-_STARTS = frozenset(
-    {
-        "start",
-        "restart",
-        "try-restart",
-        "condrestart",
-        "reload-or-restart",
-        "reload-or-try-restart",
-        "try-reload-or-restart",
-        "force-reload",
-        "isolate",
-    }
-)
-_STARTS_NOW = frozenset({"enable", "reenable", "preset", "unmask"})
 _STOPS = frozenset({"stop", "disable", "mask", "kill"})
-_VALUE_OPTIONS = frozenset(
-    {"-t", "--type", "-p", "--property", "-H", "--host", "-M", "--machine", "-n", "--lines", "-o", "--output"}
-    | {"-s", "--signal", "--root", "--job-mode", "--kill-who", "--state", "--what", "--when", "--image"}
+#: signals that end nothing: reload, report, child's end and the like
+_HARMLESS_SIGNAL = re.compile(
+    r"(?:-s|--signal)?[= ]?(?:SIG)?(?:HUP|USR1|USR2|WINCH|CONT|CHLD|1|10|12|18|28|0)", re.IGNORECASE
 )
-_INIT_SCRIPT = re.compile(r"(?:/etc)?/(?:rc\.d/)?init\.d/([\w.@-]+)")
 
 
 def started(words: tuple[str, ...]) -> tuple[str, ...]:
     """The watched services that the command starts or restarts, and waits for."""
-    return () if {"--no-block", "--no-wait"} & set(words) else begun(words)
+    return begun(words) if units.waits(words) else ()
 
 
 def begun(words: tuple[str, ...]) -> tuple[str, ...]:
     """The same, whether it waits or not."""
-    return _named(words, _STARTS, _STARTS_NOW)
+    return _watched(units.begun(words))
 
 
 def stopped(words: tuple[str, ...]) -> tuple[str, ...]:
     """The watched services that the command stops, disables or masks."""
-    return _named(words, _STOPS, frozenset())
+    return () if _only_signals(words) else _watched(units.named(words, _STOPS, frozenset()))
 
 
-def _named(words: tuple[str, ...], verbs: frozenset[str], verbs_now: frozenset[str]) -> tuple[str, ...]:
-    if not words:
-        return ()
-    program = base(words[0])
-    init_script = _INIT_SCRIPT.fullmatch(words[0])
-    if program == "systemctl":
-        return _systemctl(words[1:], verbs, verbs_now)
-    if init_script:
-        names, actions = [init_script[1]], words[1:2]
-    elif program in ("service", "rc-service", "invoke-rc.d"):
-        rest = [word for word in words[1:] if not word.startswith("-")]
-        names, actions = rest[:1], tuple(rest[1:2])
-    elif program == "initctl":
-        rest = [word for word in words[1:] if not word.startswith("-")]
-        names, actions = rest[1:2], tuple(rest[:1])
-    elif program in ("start", "restart", "stop"):  # upstart's own
-        names, actions = [word for word in words[1:] if not word.startswith("-")][:1], (program,)
-    else:
-        return ()
-    if not set(actions) & verbs:
-        return ()
-    return tuple(service for name in names for service in watched(name))
+def _only_signals(words: tuple[str, ...]) -> bool:
+    """`systemctl kill -s HUP docker` has it read its settings again."""
+    pairs = zip(words, (*words[1:], ""), strict=False)
+    given = [f"{a} {b}" if a in ("-s", "--signal") else a for a, b in pairs if a.startswith(("-s", "--signal"))]
+    return "kill" in words and any(map(_HARMLESS_SIGNAL.fullmatch, given))
 
 
-def _systemctl(words: tuple[str, ...], verbs: frozenset[str], verbs_now: frozenset[str]) -> tuple[str, ...]:
-    plain: list[str] = []
-    options: set[str] = set()
-    at = 0
-    while at < len(words):
-        word = words[at]
-        if word.startswith("-") and word != "--":
-            options.add(word)
-            at += 2 if word in _VALUE_OPTIONS else 1
-        else:
-            plain.append(word)
-            at += 1
-    if not plain or "--user" in options:
-        return ()
-    verb, units = plain[0], plain[1:]
-    if verb not in verbs and not (verb in verbs_now and "--now" in options):
-        return ()
-    return tuple(dict.fromkeys(service for unit in units for service in watched(unit)))
+def _watched(names: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(service for name in names for service in watched(name)))
 
 
 def watched(unit: str) -> tuple[str, ...]:
@@ -115,3 +68,21 @@ def asks_agent(words: tuple[str, ...]) -> bool:
     if program in ("[", "[[", "test"):
         return any("/var/log/ecs/ecs-agent" in w or "/var/lib/ecs/data" in w for w in words)
     return False
+
+
+def waits_for_boot(words: tuple[str, ...]) -> bool:
+    """Whether the command returns only when cloud-init, or the boot, has ended."""
+    program = base(words[0]) if words else ""
+    if program == "cloud-init":
+        return words[1:2] == ("status",) and bool({"--wait", "-w", "-wl", "-lw"} & set(words))
+    return program == "systemctl" and "is-system-running" in words and "--wait" in words
+
+
+def asks_boot(words: tuple[str, ...]) -> bool:
+    """Whether the command asks if cloud-init has ended."""
+    program = base(words[0]) if words else ""
+    if program in ("[", "[[", "test", "ls", "stat"):
+        return any(word.startswith("/var/lib/cloud/") and word.endswith("/boot-finished") for word in words)
+    if program == "systemctl":
+        return "is-active" in words and any(word.startswith(("cloud-final", "cloud-init.target")) for word in words)
+    return program == "cloud-init" and words[1:2] == ("status",)

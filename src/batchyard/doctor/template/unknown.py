@@ -1,0 +1,221 @@
+"""Which checks hang on what a template does not say: a parameter without default, an import, a lookup. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from batchyard.doctor import catalogue
+from batchyard.doctor.finding import Kind, Unseen
+from batchyard.doctor.kinds import KINDS
+from batchyard.doctor.template import others
+from batchyard.doctor.template.resources import LOOKED_UP, OPEN_LINE, Resource, Template, function
+from batchyard.doctor.template.terraform import PLANNED
+from batchyard.doctor.userdata import examine as user_data
+from batchyard.doctor.yaml_tree import Node
+
+_NAMES = re.compile(r"\$\{([^!}][^}]*)\}")
+_MAX_DEPTH = 20
+#: AWS's own values in SSM, whose paths say what they are
+PUBLIC = "/aws/service/"
+#: what somebody else's program answers
+_OF_OTHERS = ("Custom::", "AWS::CloudFormation::CustomResource", "AWS::CloudFormation::Stack")
+_TYPES = (17, 18, 19, 20, 21, 23, 30, 57)
+_ENVIRONMENT = "AWS::Batch::ComputeEnvironment"
+_GROUP = "AWS::AutoScaling::AutoScalingGroup"
+_PROVIDER = "AutoScalingGroupProvider"
+USER_DATA = tuple(int(kind.id[2:]) for kind, _, _ in user_data.CHECKS)
+
+#: type of the resource, path of the property ("*": each of a list), the findings that hang on it
+HANGS = (
+    (_ENVIRONMENT, "ComputeResources", (*_TYPES, 22, 28, 54, 204, 205, 206)),
+    (_ENVIRONMENT, "ComputeResources.Type", (28, 54, 57)),
+    (_ENVIRONMENT, "ComputeResources.AllocationStrategy", (54,)),
+    (_ENVIRONMENT, "ComputeResources.BidPercentage", (28,)),
+    (_ENVIRONMENT, "ComputeResources.InstanceTypes", _TYPES),
+    (_ENVIRONMENT, "ComputeResources.InstanceRole", (204,)),
+    (_ENVIRONMENT, "ComputeResources.ImageId", (22,)),
+    (_ENVIRONMENT, "ComputeResources.Ec2Configuration", (20, 21, 22)),
+    (_ENVIRONMENT, "ComputeResources.Ec2Configuration.*.ImageType", (20, 21, 22)),
+    (_ENVIRONMENT, "ComputeResources.Ec2Configuration.*.ImageIdOverride", (22,)),
+    (_ENVIRONMENT, "ComputeResources.LaunchTemplate.Version", (206,)),
+    (_ENVIRONMENT, "ReplaceComputeEnvironment", (207,)),
+    ("AWS::Batch::JobDefinition", "ContainerProperties.ResourceRequirements.*.Type", (17,)),
+    ("AWS::Batch::JobDefinition", "RetryStrategy.EvaluateOnExit", (212,)),
+    ("AWS::Batch::JobDefinition", "RetryStrategy.EvaluateOnExit.*.OnReason", (212,)),
+    ("AWS::Batch::JobDefinition", "RetryStrategy.EvaluateOnExit.*.OnStatusReason", (212,)),
+    ("AWS::Batch::JobDefinition", "RetryStrategy.EvaluateOnExit.*.OnExitCode", (212,)),
+    ("AWS::EC2::LaunchTemplate", "LaunchTemplateData.ImageId", (22,)),
+    ("AWS::EC2::LaunchTemplate", "LaunchTemplateData.MetadataOptions.HttpPutResponseHopLimit", (56,)),
+    ("AWS::EC2::LaunchTemplate", "LaunchTemplateData.UserData", USER_DATA),
+    ("AWS::AutoScaling::LaunchConfiguration", "UserData", USER_DATA),
+    ("AWS::EC2::Instance", "UserData", USER_DATA),
+    ("AWS::EC2::SpotFleet", "SpotFleetRequestConfigData.LaunchSpecifications.*.UserData", USER_DATA),
+    ("AWS::EC2::SecurityGroup", "SecurityGroupIngress", (202,)),
+    ("AWS::EC2::SecurityGroup", "SecurityGroupIngress.*.CidrIp", (202,)),
+    ("AWS::EC2::SecurityGroup", "SecurityGroupIngress.*.CidrIpv6", (202,)),
+    ("AWS::EC2::SecurityGroupIngress", "CidrIp", (202,)),
+    ("AWS::EC2::SecurityGroupIngress", "CidrIpv6", (202,)),
+    ("AWS::EC2::SecurityGroupIngress", "SecurityGroupIngress.*.CidrIp", (202,)),
+    ("AWS::EC2::SecurityGroupIngress", "FromPort", (202,)),
+    ("AWS::EC2::SecurityGroup", "SecurityGroupIngress.*.FromPort", (202,)),
+    *((kind, "ManagedPolicyArns", (203,)) for kind in ("AWS::IAM::Role", "AWS::IAM::User", "AWS::IAM::Group")),
+    *((kind, f"{path}PolicyDocument", (203,)) for kind in others.POWERFUL for path in ("", "Policies.*.")),
+    ("AWS::ECS::CapacityProvider", f"{_PROVIDER}.ManagedTerminationProtection", (211,)),
+    ("AWS::ECS::CapacityProvider", f"{_PROVIDER}.ManagedScaling.Status", (211,)),
+)
+
+
+def unseen(template: Template) -> Iterator[Unseen]:
+    examined = _examined(template)
+    for type_name, path, numbers in HANGS:
+        last = path.rpartition(".")[2]
+        for resource in examined.get(type_name, ()):
+            for node in _at(resource.properties, path.split(".")):
+                why = _OF_PROPERTY.get(last, reason)(template, node)
+                yield from (Unseen(KINDS[number], f"{last} of {resource.name}: {why}") for number in numbers if why)
+    yield from _types_not_listed(template, examined.get(_ENVIRONMENT, []))
+    yield from _policies(template)
+    yield from _groups_elsewhere(template)
+
+
+def merged(found: list[Unseen]) -> tuple[Unseen, ...]:
+    """One of each kind, with all its reasons."""
+    whys: dict[Kind, dict[str, None]] = {}
+    for one in found:
+        whys.setdefault(one.kind, {})[one.why] = None
+    return tuple(Unseen(kind, "; ".join(some)) for kind, some in sorted(whys.items(), key=lambda pair: pair[0].id))
+
+
+def _examined(template: Template) -> dict[str, list[Resource]]:
+    """By their types, the resources that the checks would look at, were all known."""
+    owned = others.users(template)
+    found: dict[str, list[Resource]] = {}
+    for resource in template.resources:
+        is_left_out = resource.type == "AWS::EC2::LaunchTemplate" and resource.name not in owned
+        if resource.type == _ENVIRONMENT:
+            is_own = (template.text(resource.get("Type")) or "").upper() == "UNMANAGED"
+            kind = template.text(resource.get("ComputeResources", "Type")) or ""
+            is_left_out = is_own or "FARGATE" in kind.upper()
+        if not is_left_out:
+            found.setdefault(resource.type, []).append(resource)
+    return found
+
+
+def _at(node: Node, path: list[str]) -> Iterator[Node]:
+    """The values at the path; what is open above them is somebody else's."""
+    if not path:
+        yield node
+    elif path[0] == "*":
+        for item in node.items() if function(node) is None else ():
+            yield from _at(item, path[1:])
+    elif function(node) is None and (inner := node.get(path[0])) is not None:
+        yield from _at(inner, path[1:])
+
+
+def _types_not_listed(template: Template, environments: list[Resource]) -> Iterator[Unseen]:
+    for resource in environments:
+        names = template.known(resource.get("ComputeResources", "InstanceTypes"))
+        strange = [name for name in names if catalogue.is_known(name) is None]
+        if strange:
+            what = f"{', '.join(strange)} of {resource.name} is in no built-in list"
+            yield from (Unseen(KINDS[number], what) for number in _TYPES)
+
+
+def _policies(template: Template) -> Iterator[Unseen]:
+    """Where everything may be allowed, or everywhere; what is open in a part of an ARN is one place all the same."""
+    for resource in template.of_type(*others.POWERFUL):
+        for statement in others.statements(template, resource):
+            actions, places = (statement.get(key) or Node([]) for key in ("Action", "Resource"))
+            is_great = any(map(others.is_great, template.known(actions))) or statement.get("NotAction") is not None
+            for node in [*_or_itself(actions), *(_or_itself(places) if is_great else ())]:
+                if OPEN_LINE.fullmatch(template.lines(node).text) and (why := reason(template, node)):
+                    yield Unseen(KINDS[203], f"a policy of {resource.name}: {why}")
+
+
+def _or_itself(node: Node) -> list[Node]:
+    return node.items() if function(node) is None and node.items() else [node]
+
+
+def _groups_elsewhere(template: Template) -> Iterator[Unseen]:
+    for resource in template.of_type("AWS::ECS::CapacityProvider"):
+        is_protected = template.text(resource.get(_PROVIDER, "ManagedTerminationProtection")) == "ENABLED"
+        target = template.named(template.referred(resource.get(_PROVIDER, "AutoScalingGroupArn")))
+        if is_protected and (target is None or target.type != _GROUP) and not resource.get("References").items():
+            yield Unseen(KINDS[211], f"the group of {resource.name} is not in this template")
+
+
+# -- why a value is open ------------------------------------------------------------------------------------------
+
+
+def reason(template: Template, node: Node) -> str:
+    """Why the value cannot be known; empty where it can, or where it is what a resource of this template is called."""
+    return next(_reasons(template, node, 0), "")
+
+
+def _of_script(template: Template, node: Node) -> str:
+    """A script is open where nothing of it is known, or where a whole line of it is not."""
+    text = template.lines(node).text
+    return reason(template, node) if OPEN_LINE.search(text) else ""
+
+
+def _of_image(template: Template, node: Node) -> str:
+    is_id = (template.text(node) or "").startswith("ami-")
+    return "an image's id does not say which system is on it" if is_id else reason(template, node)
+
+
+def _of_whole(template: Template, node: Node) -> str:
+    """Of what has properties of its own, which have their own reasons."""
+    return reason(template, node) if function(node) is not None else ""
+
+
+_OF_PROPERTY = {
+    "UserData": _of_script,
+    **dict.fromkeys(("ImageId", "ImageIdOverride"), _of_image),
+    **dict.fromkeys(("ComputeResources", "Ec2Configuration", "EvaluateOnExit"), _of_whole),
+    **dict.fromkeys(("SecurityGroupIngress", "PolicyDocument"), _of_whole),
+}
+
+
+def _reasons(template: Template, node: Node, depth: int) -> Iterator[str]:
+    call = function(node)
+    if call is None:
+        if LOOKED_UP in (node.text or "") and PUBLIC not in (node.text or ""):
+            yield "it is looked up when the stack is made"
+        for inner in _inside(node) if depth < _MAX_DEPTH else ():
+            yield from _reasons(template, inner, depth + 1)
+        return
+    name, argument = call
+    first = argument.items()[0] if argument.items() else argument
+    if name in ("Ref", "GetAtt"):
+        yield from _of_name(template, first.text or "")
+    elif name == "ImportValue":
+        yield "it is imported from another stack"
+    elif name == PLANNED:
+        yield "it is known only when the plan is applied"
+    elif name == "Transform":
+        yield "a macro makes it"
+    elif depth < _MAX_DEPTH:
+        given = argument.items()[1] if name == "Sub" and len(argument.items()) > 1 else Node({})
+        for word in _NAMES.findall(first.text or "") if name == "Sub" else ():
+            yield from _of_name(template, word) if given.get(word) is None else ()
+        yield from _reasons(template, argument, depth + 1)
+        if name == "FindInMap" and template.in_map(argument) is None:
+            yield "its map has no such key, or the key is not known"
+
+
+def _inside(node: Node) -> list[Node]:
+    return list(node.value.values()) if isinstance(node.value, dict) else node.items()
+
+
+def _of_name(template: Template, word: str) -> Iterator[str]:
+    name = word.partition(".")[0]
+    resource = template.named(name)
+    if name in template.parameters:
+        default = template.parameters[name].get("Default")
+        if default is None:
+            yield f"the parameter {name} has no default"
+        elif (template.is_from_ssm(name) or LOOKED_UP in (default.text or "")) and PUBLIC not in (default.text or ""):
+            yield f"the parameter {name} is looked up when the stack is made"
+    elif resource is not None and resource.type.startswith(_OF_OTHERS):
+        yield f"{name} says it only when it is made"

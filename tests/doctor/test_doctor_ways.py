@@ -1,0 +1,155 @@
+"""The many ways in which one thing is written in a script, each alone: `ways/BYnnn.sick.txt`, and what only looks so.
+
+The ways in a file stand between lines of `===`.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from batchyard.doctor.userdata.examine import examine
+
+HERE = Path(__file__).parent / "userdata" / "ways"
+KINDS = sorted({path.name.partition(".")[0] for path in HERE.iterdir()})
+
+
+def ways(how: str) -> list[tuple[str, str]]:
+    found = [(kind, way) for kind in KINDS for way in (HERE / f"{kind}.{how}.txt").read_text().split("\n===\n")]
+    return [(kind, way.rstrip("\n")) for kind, way in found]
+
+
+def mime(*parts: tuple[str, str]) -> bytes:
+    head = 'MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary="==B=="\n\n'
+    inside = "".join(f"--==B==\nContent-Type: {kind}\n\n{text}\n\n" for kind, text in parts)
+    return f"{head}{inside}--==B==--\n".encode()
+
+
+def found(data: bytes) -> set[str]:
+    return {finding.id for finding in examine(data, "x").findings}
+
+
+@pytest.mark.parametrize(("kind", "way"), ways("sick"))
+def test_every_way_is_found(kind: str, way: str) -> None:
+    assert kind in found(mime(("text/x-shellscript", f"#!/bin/bash\n{way}")))
+
+
+@pytest.mark.parametrize(("kind", "way"), ways("healthy"))
+def test_what_only_looks_like_it_is_not(kind: str, way: str) -> None:
+    assert kind not in found(mime(("text/x-shellscript", f"#!/bin/bash\n{way}")))
+
+
+def test_the_ways_are_many() -> None:
+    assert len(ways("sick")) > 200 and len(ways("healthy")) > 130
+
+
+PROGRAMS = (
+    "curl|wget|curl -o|aws|aws s3 cp|find|find -exec|dd|read|mapfile|set|set --|printf -v|xargs|xargs -I"
+    "|sg|script -c|env -S|awk|awk -f|perl -e|python3 -c|run-parts|parallel :::|trap --|tr|sed|base64 -d|systemctl"
+    "|systemctl kill -s|rpm|dnf|shutdown|bash -c|bash -s --|sudo -u|source|eval|coproc|coproc X"
+    "|for ((;;|case|[[|[[ a|((|$((|wait"
+)
+
+
+@pytest.mark.parametrize("program", PROGRAMS.split("|"))
+def test_a_program_without_its_words_is_no_trouble(program: str) -> None:
+    assert "BY101" in found(mime(("text/x-shellscript", f"#!/bin/bash\nservice ecs start\n{program}\n")))
+
+
+# -- what stands in other languages -----------------------------------------------------------------------------------
+
+SUBPROCESS = 'import subprocess\nsubprocess.run([\n  "systemctl",\n  "restart",\n  "ecs",\n])\n'
+
+
+@pytest.mark.parametrize(
+    ("script", "line"),
+    [
+        (f"#!/usr/bin/env python3\n{SUBPROCESS}", 9),
+        ('#!/usr/bin/python3\nimport os\nfor s in ("sshd", "ecs"):\n  os.system(f"systemctl restart {s}")', 10),
+        ('#!/usr/bin/python3\nimport os as o\nUNIT = "ecs"\no.system("systemctl restart %s" % UNIT)', 10),
+        ('#!/usr/bin/python3\nfrom subprocess import run\nrun("service {} start".format("docker").split())', 9),
+        ('#!/usr/bin/perl\nsystem("systemctl", "restart", "ecs");', 8),
+        ('#!/usr/bin/ruby\nputs 1\nsystem "service docker restart"', 9),
+        ("#!/usr/bin/fish\nsystemctl restart ecs", 8),
+    ],
+)
+def test_a_part_in_another_language_is_found_on_its_line(script: str, line: int) -> None:
+    findings = examine(mime(("text/x-shellscript", script)), "x").findings
+    assert [(finding.id, finding.place) for finding in findings] == [("BY101", f"x:{line}")]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'print("then run: systemctl restart ecs")',
+        '"""Instead of systemctl restart ecs we wait."""',
+        "x = 1  # systemctl restart ecs",
+        "def f():\n    import os\n    os.system('systemctl restart ecs')",
+        "raise SystemExit('systemctl restart ecs')",
+    ],
+)
+def test_what_python_only_says_is_not_run(text: str) -> None:
+    assert found(mime(("text/x-shellscript", f"#!/usr/bin/python3\n{text}\n"))) == set()
+
+
+# -- cloud-config -----------------------------------------------------------------------------------------------------
+
+SCRIPT = b"#!/bin/bash\nsystemctl restart ecs\n"
+PACKED = base64.b64encode(gzip.compress(SCRIPT)).decode()
+PLAIN = base64.b64encode(SCRIPT).decode()
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        f"encoding: gz+b64\n  content: {PACKED}",
+        f"encoding: gzip+base64\n  content: {PACKED}",
+        f"encoding: gzip\n  content: !!binary |\n    {PACKED}",
+        f"content: !!binary {PLAIN}",
+        f"encoding: b64\n  content: {PLAIN}",
+    ],
+)
+def test_a_packed_file_is_unpacked_and_followed_where_it_is_run(entry: str) -> None:
+    config = f"#cloud-config\nwrite_files:\n- path: /tmp/x.sh\n  {entry}\n"
+    assert found(mime(("text/cloud-config", config))) == set()
+    assert found(mime(("text/cloud-config", f"{config}runcmd:\n- bash /tmp/x.sh"))) == {"BY101"}
+
+
+def test_a_file_in_python_and_the_file_of_a_unit_are_followed() -> None:
+    code = json.dumps(SUBPROCESS)
+    config = f"#cloud-config\nwrite_files:\n- path: /tmp/x.py\n  content: {code}\nruncmd:\n- [python3, /tmp/x.py]"
+    assert found(mime(("text/cloud-config", config))) == {"BY101"}
+    unit = json.dumps("[Service]\nType=oneshot\nExecStart=/usr/bin/systemctl restart ecs\n")
+    config = f"#cloud-config\nwrite_files:\n- path: /etc/systemd/system/a.service\n  content: {unit}\n"
+    assert found(mime(("text/cloud-config", config))) == set()
+    assert found(mime(("text/cloud-config", f"{config}runcmd:\n- systemctl start a"))) == {"BY101"}
+
+
+def test_a_quoted_printable_part_is_decoded() -> None:
+    kind = "text/x-shellscript\nContent-Transfer-Encoding: quoted-printable"
+    assert found(mime((kind, "#!/bin/bash\nSVC=3Decs\nsystemctl restart $SVC"))) == {"BY101"}
+    assert found(mime((kind, "#!/bin/bash\nSVC=3Dsshd\nsystemctl restart $SVC"))) == set()
+
+
+@pytest.mark.parametrize(("path", "value"), [("/runcmd", ["service ecs start"]), ("/runcmd/-", "service ecs start")])
+def test_a_json_patch_of_the_cloud_config_is_read(path: str, value: object) -> None:
+    patch = json.dumps([{"op": "add", "path": path, "value": value}])
+    assert found(mime(("text/cloud-config-jsonp", f"#cloud-config-jsonp\n{patch}"))) == {"BY101"}
+    other = patch.replace('"add"', '"test"')
+    assert found(mime(("text/cloud-config-jsonp", f"#cloud-config-jsonp\n{other}"))) == set()
+
+
+def test_a_reboot_whose_condition_is_false_is_none() -> None:
+    config = "#cloud-config\npower_state: {mode: reboot, condition: %s}"
+    assert found(mime(("text/cloud-config", config % "False"))) == set()
+    assert found(mime(("text/cloud-config", config % "True"))) == {"BY111"}
+
+
+def test_the_evidence_names_the_order_of_a_unit() -> None:
+    unit = "cat > /etc/systemd/system/fix.service <<'EOF'\n[Unit]\nAfter=ecs.service\nEOF\nsystemctl start fix\n"
+    first = examine(f"#!/bin/bash\n{unit}".encode(), "x", "ecs").findings[0]
+    assert first.place == "x:6" and "fix.service is ordered After=ecs.service" in first.evidence
