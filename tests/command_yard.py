@@ -54,7 +54,7 @@ class Yard:
     def command(self, *args: str) -> list[str]:
         return [sys.executable, "-m", "batchyard", *args]
 
-    def wait_for(self, condition: Callable[[], object], seconds: float = 60) -> None:
+    def wait_for(self, condition: Callable[[], object], seconds: float = 120) -> None:
         deadline = time.monotonic() + seconds
         while not condition():
             assert time.monotonic() < deadline, "it did not happen in time"

@@ -159,11 +159,11 @@ def lab(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Monk
     return AwsLab(tmp_path, endpoint, "busybox" if request.param == "aws" else request.getfixturevalue("image"))
 
 
-def wait(engine: RunEngine, ids: list[str], seconds: float = 120) -> None:
+def wait(engine: RunEngine, ids: list[str], seconds: float = 240) -> None:
     until(lambda: all(detail.state.is_terminal for detail in engine.describe(ids)), seconds)
 
 
-def until(condition: Callable[[], bool], seconds: float = 60) -> None:
+def until(condition: Callable[[], bool], seconds: float = 120) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "it did not happen in time"

@@ -213,7 +213,7 @@ def stopped(
         try:
             assert process.stdout.readline() == "measuring\n"
             process.terminate()
-            code = process.wait(20)
+            code = process.wait(120)
         finally:
             with suppress(ProcessLookupError):  # as a container ends with its first process
                 os.killpg(process.pid, signal.SIGKILL)

@@ -60,7 +60,7 @@ def nothing_is_left(yard: Yard) -> Iterator[None]:
     runs = [path.name for path in yard.folder.parent.rglob("runs/*") if (path / "run.json").exists()]
     # A run is over a moment before its engine is, which removes them last.
     with suppress(AssertionError):
-        yard.wait_for(lambda: not any(map(containers_of, runs)), seconds=10)
+        yard.wait_for(lambda: not any(map(containers_of, runs)))
     left = {run: containers_of(run) for run in runs}
     for names in left.values():
         if names:
@@ -173,7 +173,7 @@ def test_the_list_is_readable_where_home_is_elsewhere(yard: Yard, tmp_path: Path
 
 
 def test_limits_are_those_of_aws(yard: Yard) -> None:
-    run = one(yard, "sleep 20", "cpus: 2, memory: 100MiB, shm: 10MiB")
+    run = one(yard, "sleep 600", "cpus: 2, memory: 100MiB, shm: 10MiB")
     yard.wait_for(lambda: containers_of(run, "--filter", "status=running"))
     (name,) = containers_of(run)
     host = json.loads(docker("inspect", "--format", "{{json .HostConfig}}", name).stdout)
@@ -263,11 +263,13 @@ def test_keep_going_runs_the_rest(yard: Yard) -> None:
 
 
 def test_many_commands_cost_little_each(yard: Yard) -> None:
-    began = time.monotonic()
-    run_list(yard, "echo x >> count\n" * 500, "--array", "2")
+    path = fake_docker(yard, f"echo \"$1\" >> '{yard.folder}/said'")
+    text = f"steps: [{{name: s, array: 2, commands: {['echo x >> count'] * 500}}}]"
+    assert ended(yard, start_pipeline(yard, text, path)) == "SUCCEEDED"
     assert (yard.folder / "count").read_text() == "x\n" * 500
-    # `docker exec` would take 35 s and more.
-    assert time.monotonic() - began < 20
+    # `docker exec` for each of them would take 35 s and more.
+    said = (yard.folder / "said").read_text().split()
+    assert said.count("start") == 2 and len(said) < 50, said
 
 
 def test_a_command_longer_than_a_pipe_holds(yard: Yard) -> None:
@@ -277,9 +279,9 @@ def test_a_command_longer_than_a_pipe_holds(yard: Yard) -> None:
 
 
 def test_what_a_child_leaves_behind_ends_with_it(yard: Yard) -> None:
-    run = run_list(yard, "setsid sh -c 'sleep 3; touch never' &\ntrue\n", "--array", "2")
+    run = run_list(yard, "setsid sh -c 'sleep 9; touch never' &\ntrue\n", "--array", "2")
     assert not containers_of(run)
-    time.sleep(3.5)
+    time.sleep(9.5)
     assert not (yard.folder / "never").exists()
 
 
@@ -319,8 +321,8 @@ def test_stdout_and_stderr_keep_their_order(yard: Yard, extra: str) -> None:
 
 
 def test_output_can_be_followed_while_it_runs(yard: Yard) -> None:
-    run = one(yard, "echo early; sleep 30")
-    yard.wait_for(lambda: log_of(yard, run, "s:0") == b"early\n", seconds=20)
+    run = one(yard, "echo early; sleep 600")
+    yard.wait_for(lambda: log_of(yard, run, "s:0") == b"early\n")
     yard("stop", run, "--grace", "1")
 
 
@@ -409,6 +411,8 @@ def test_an_engine_that_goes_away_costs_no_child_an_attempt(yard: Yard) -> None:
 
 PATIENT = "trap 'echo saved > saved; exit 9' TERM; touch ready; while :; do sleep 0.1; done"
 STUBBORN = "trap '' TERM; touch ready; sleep 60"
+#: what ends because it was asked to ends sooner: who does not is killed after 30 s
+SOON_S = 25
 
 
 @pytest.mark.parametrize("shell", SHELLS)
@@ -419,7 +423,7 @@ def test_stop_lets_a_child_save_its_work(yard: Yard, shell: str, rest: list[str]
     yard.wait_for((yard.folder / "ready").exists)
     began = time.monotonic()
     yard("stop", run)
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < SOON_S
     assert (yard.folder / "saved").read_text() == "saved\n"
     assert not (yard.folder / "never").exists()
     (row,) = attempts(yard, run)
@@ -434,7 +438,7 @@ def test_stop_reaches_a_plain_program(yard: Yard, rest: list[str]) -> None:
     yard.wait_for((yard.folder / "ready").exists)
     began = time.monotonic()
     yard("stop", run)
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < SOON_S
     assert attempts(yard, run)[0].exit_code == 143
 
 
@@ -456,7 +460,7 @@ def test_stop_at_the_moment_of_the_start(yard: Yard, lines: int) -> None:
     yard.wait_for((yard.folder / "starting").exists)
     began = time.monotonic()
     yard("stop", run)
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < SOON_S
     assert attempts(yard, run)[0].status_reason == "stopped by the user"
 
 
@@ -466,7 +470,7 @@ def test_stop_ends_a_pull(yard: Yard) -> None:
     yard.wait_for((yard.folder / "pulling").exists)
     began = time.monotonic()
     yard("stop", run)
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < SOON_S
     (row,) = attempts(yard, run)
     assert (row.exit_code, row.started_ms, row.status_reason) == (None, None, "stopped by the user")
 
@@ -476,12 +480,12 @@ def test_an_interrupted_run_leaves_nothing(yard: Yard) -> None:
     process = yard.start("run", "list.txt", "--runner", "docker", "--image", IMAGE)
     yard.wait_for((yard.folder / "ready").exists)
     process.send_signal(signal.SIGINT)
-    assert process.wait(timeout=20) == 130
+    assert process.wait(SOON_S) == 130
 
 
 def test_the_timeout_counts_from_the_start_and_not_from_the_pull(yard: Yard) -> None:
-    path = fake_docker(yard, '[ "$1" != create ] || sleep 3')
-    text = "steps:\n  - {name: quick, timeout: 2s, command: 'true'}\n  - {name: slow, timeout: 2s, command: sleep 60}\n"
+    path = fake_docker(yard, '[ "$1" != create ] || sleep 9')
+    text = "steps:\n  - {name: quick, timeout: 8s, command: 'true'}\n  - {name: slow, timeout: 8s, command: sleep 60}\n"
     run = start_pipeline(yard, text, path)
     assert ended(yard, run) == "FAILED"
     (quick,) = attempts(yard, run, step=0)
@@ -490,33 +494,36 @@ def test_the_timeout_counts_from_the_start_and_not_from_the_pull(yard: Yard) -> 
     assert slow.status_reason == "Job attempt duration exceeded timeout"
     assert slow.exit_code == 143
     assert slow.started_ms is not None
-    assert slow.ended_ms - slow.started_ms < 10_000
+    assert 7_900 < slow.ended_ms - slow.started_ms < 8_000 + SOON_S * 1000
 
 
 # -- kill -9 ------------------------------------------------------------------------------------------------------
 
 
 def test_the_engines_death_ends_its_containers_after_the_command_that_runs(yard: Yard) -> None:
-    yard.write("list.txt", "touch ready; sleep 1\ntouch never\n")
+    yard.write("list.txt", "touch ready; until test -e go; do sleep 0.1; done\ntouch never\n")
     process = yard.start("run", "list.txt", "--runner", "docker", "--image", IMAGE)
     yard.wait_for((yard.folder / "ready").exists)
     process.kill()
     process.wait()
     run = yard.json("status", "last")["run"]
-    yard.wait_for(lambda: not containers_of(run, "--filter", "status=running"), seconds=20)
+    yard.write("go", "")
+    yard.wait_for(lambda: not containers_of(run, "--filter", "status=running"))
     assert not (yard.folder / "never").exists()
     yard("resume", "last")
     assert (yard.folder / "never").exists()
 
 
 def test_resume_ends_what_is_left_before_it_begins(yard: Yard) -> None:
-    yard.write("list.txt", "exec 9> lock; flock -n 9 || touch overlap; echo $$ >> ready; sleep 5\n")
+    once = "test -e again || sleep 600"
+    yard.write("list.txt", f"exec 9> lock; flock -n 9 || touch overlap; echo $$ >> ready; {once}\n")
     process = yard.start("run", "list.txt", "--runner", "docker", "--image", IMAGE)
     yard.wait_for((yard.folder / "ready").exists)
     process.kill()
     process.wait()
     run = yard.json("status", "last")["run"]
     assert len(containers_of(run)) == 1
+    yard.write("again", "")
     yard("resume", "last")
     assert not (yard.folder / "overlap").exists()
     assert len((yard.folder / "ready").read_text().split()) == 2
@@ -549,7 +556,8 @@ steps:
         process.wait()
         done = {path.name for path in (yard.folder / "done").iterdir()}
         assert _recorded(yard) <= done
-    yard("resume", "last", code=None)
+    # On a very slow machine no moment may have been late enough for there to be a run.
+    yard(*(("resume", "last") if yard.json("runs") else ("run", "p.yaml", "--runner", "docker")), code=None)
     assert yard.json("status", "last")["state"] == "SUCCEEDED"
     expected = {f"wide-{n}" for n in range(60)} | {f"single-{n}" for n in range(8)}
     assert {path.name for path in (yard.folder / "done").iterdir()} == expected
@@ -558,7 +566,8 @@ steps:
 
 def _recorded(yard: Yard) -> set[str]:
     names = set()
-    for database in yard.folder.glob(".batchyard/runs/*/state.db"):
+    # Not `*`, which would also find the draft of a run that was killed before it became one.
+    for database in yard.folder.glob(".batchyard/runs/[!.]*/state.db"):
         with closing(sqlite3.connect(database)) as db:
             names |= {f"wide-{n}" for (n,) in db.execute("SELECT number FROM command WHERE job = 0")}
             rows = db.execute("SELECT child FROM attempt WHERE job = 1 AND state = 'SUCCEEDED'")

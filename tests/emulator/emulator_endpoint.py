@@ -63,7 +63,7 @@ class Endpoint:
     def aws(self, *arguments: str, check: bool = True) -> Any:
         """The real `aws` command: its answer as JSON, or where it may fail, the completed process."""
         done = subprocess.run(
-            [AWS, *arguments], env=self.environ, cwd=self.folder, capture_output=True, text=True, timeout=60
+            [AWS, *arguments], env=self.environ, cwd=self.folder, capture_output=True, text=True, timeout=120
         )
         if not check:
             return done
@@ -73,7 +73,7 @@ class Endpoint:
     def stop(self, signum: int = signal.SIGTERM) -> int:
         if self.process.poll() is None:
             self.process.send_signal(signum)
-        code = self.process.wait(30)
+        code = self.process.wait(60)
         assert self.process.stdout is not None
         self.process.stdout.close()
         return code
@@ -123,7 +123,7 @@ class Endpoint:
     def job(self, job_id: str) -> Any:
         return self.batch.describe_jobs(jobs=[job_id])["jobs"][0]
 
-    def wait(self, job_id: str, *states: str, within_s: float = 60) -> Any:
+    def wait(self, job_id: str, *states: str, within_s: float = 120) -> Any:
         """The job, once it is in one of the states (by default: over)."""
         return until(lambda: self.job(job_id), lambda job: job["status"] in (states or TERMINAL), within_s)
 
@@ -134,7 +134,7 @@ class Endpoint:
         return [event["message"] for event in events]
 
 
-def until(look: Callable[[], Any], is_so: Callable[[Any], bool], within_s: float = 60) -> Any:
+def until(look: Callable[[], Any], is_so: Callable[[Any], bool], within_s: float = 120) -> Any:
     """What `look` finds, once `is_so` holds for it."""
     deadline = time.monotonic() + within_s
     while not is_so(found := look()):

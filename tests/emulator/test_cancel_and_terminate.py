@@ -104,7 +104,7 @@ def test_terminating_a_running_job_stops_it(endpoint: Endpoint) -> None:
         endpoint.wait(job_id, "RUNNING")
         until(lambda job_id=job_id: endpoint.output(job_id), lambda lines: lines == ["ready"])
         end(endpoint, "terminate", job_id, "stop it")
-        job = endpoint.wait(job_id, within_s=10)
+        job = endpoint.wait(job_id)
         assert (job["status"], job["statusReason"]) == ("FAILED", "stop it")
         assert job["container"]["exitCode"] == code
         assert [one["statusReason"] for one in job["attempts"]] == ["stop it"]
@@ -221,7 +221,7 @@ def test_terminating_an_array_ends_all_children(endpoint: Endpoint) -> None:
     job_id = endpoint.run("sleep", "60", queue=queue, arrayProperties={"size": 3}, retryStrategy={"attempts": 2})
     endpoint.wait(f"{job_id}:0", "RUNNING")
     end(endpoint, "terminate", job_id, "all of it")
-    parent = endpoint.wait(job_id, within_s=10)
+    parent = endpoint.wait(job_id)
     assert (parent["status"], parent["statusReason"]) == ("FAILED", "all of it")
     found = endpoint.batch.describe_jobs(jobs=[f"{job_id}:{index}" for index in range(3)])["jobs"]
     assert [(child["status"], child["statusReason"]) for child in found] == [("FAILED", "all of it")] * 3

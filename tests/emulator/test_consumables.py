@@ -51,7 +51,7 @@ def running(endpoint: Endpoint, array: str, expected: int) -> None:
     def count() -> int:
         return int(endpoint.job(array)["arrayProperties"]["statusSummary"]["RUNNING"])
 
-    until(count, lambda found: found == expected, 10)
+    until(count, lambda found: found == expected)
     time.sleep(0.2)
     assert count() == expected
 

@@ -168,9 +168,7 @@ def test_child_for_child(endpoint: Endpoint, gate: Gate) -> None:
     script = f"if [ $AWS_BATCH_JOB_ARRAY_INDEX = 1 ]; then {gate.shell()[2]} fi"
     first = endpoint.run("sh", "-c", script, arrayProperties={"size": 3})
     second = endpoint.run("true", arrayProperties={"size": 3}, dependsOn=[{"jobId": first, "type": "N_TO_N"}])
-    until(
-        lambda: states(endpoint, second, 3), lambda found: found == ["SUCCEEDED", "PENDING", "SUCCEEDED"], within_s=30
-    )
+    until(lambda: states(endpoint, second, 3), lambda found: found == ["SUCCEEDED", "PENDING", "SUCCEEDED"])
     assert endpoint.job(first)["status"] == "PENDING"
     gate.open()
     assert endpoint.wait(second)["status"] == "SUCCEEDED"

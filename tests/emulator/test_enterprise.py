@@ -74,7 +74,7 @@ class Company:
         """What a shell prints that is given the script in the folder; it must end well."""
         environ = {**self.endpoint.environ, "PATH": f"{AWS.parent}:{self.endpoint.environ['PATH']}"}
         done = subprocess.run(
-            ["sh", "-eu", "-c", script], cwd=self.folder, env=environ, capture_output=True, text=True, timeout=300
+            ["sh", "-eu", "-c", script], cwd=self.folder, env=environ, capture_output=True, text=True, timeout=1200
         )
         assert done.returncode == 0, f"{script}\nexited {done.returncode}:\n{done.stdout}{done.stderr}"
         return done.stdout

@@ -131,9 +131,15 @@ def test_the_logs_of_an_array(endpoint: Endpoint) -> None:
     assert names == sorted(stream_of(endpoint, f"{job_id}:{index}") for index in range(12))
 
 
-def test_times_and_bounds(endpoint: Endpoint) -> None:
+def test_times_and_bounds(endpoint: Endpoint, gate: Gate) -> None:
     """Of startTime and endTime the first is in, the second is not; the newest first without startFromHead."""
-    job_id = endpoint.run("sh", "-c", "for i in 1 2 3; do echo $i; sleep 0.3; done")
+    job_id = endpoint.run("sh", "-c", f"for i in 1 2 3; do echo $i; {gate.shell()[2]} done")
+    endpoint.wait(job_id, "RUNNING")
+    for count in (1, 2, 3):
+        # A line has the time at which it was read, so the next one is written when this one has been.
+        until(lambda: endpoint.output(job_id), lambda lines, count=count: len(lines) == count)
+        time.sleep(0.01)
+        gate.open()
     job = endpoint.wait(job_id)
     stream = stream_of(endpoint, job_id)
 

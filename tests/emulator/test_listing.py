@@ -262,4 +262,4 @@ def test_what_is_listed_changes_with_the_job(endpoint: Endpoint) -> None:
     gate.touch()
     endpoint.wait(job_id)
     assert job_id not in listed(endpoint, "queue")
-    until(lambda: listed(endpoint, "queue", jobStatus="SUCCEEDED"), lambda found: job_id in found, 5)
+    until(lambda: listed(endpoint, "queue", jobStatus="SUCCEEDED"), lambda found: job_id in found)

@@ -103,21 +103,25 @@ def most_at_once(times: list[tuple[int, int]]) -> int:
 
 def blocked(endpoint: Endpoint, job_id: str) -> str:
     """What a RUNNABLE job says, once it says something."""
-    return str(until(lambda: endpoint.job(job_id), lambda job: job.get("statusReason"), 10)["statusReason"])
+    return str(until(lambda: endpoint.job(job_id), lambda job: job.get("statusReason"))["statusReason"])
 
 
 # -- maxvCpus -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("vcpus", "at_once"), [(1, 3), (2, 1), (3, 1)])
-def test_max_vcpus_is_a_cap_on_what_runs_at_once(endpoint: Endpoint, vcpus: int, at_once: int) -> None:
+def test_max_vcpus_is_a_cap_on_what_runs_at_once(endpoint: Endpoint, gate: Path, vcpus: int, at_once: int) -> None:
     """5.3 and 8.1. A choice: the vCPUs that jobs ask for count, since here there are no instances to count."""
     endpoint.queue(f"capped-{vcpus}", endpoint.environment(f"capped-{vcpus}", vcpus=3))
-    definition = endpoint.definition("stamps", "sh", "-c", "date +%s%N; sleep 0.2; date +%s%N", vcpus=vcpus)
+    script = f"date +%s%N; until [ -e {gate} ]; do sleep 0.02; done; sleep 0.1; date +%s%N"
+    definition = endpoint.definition("stamps", "sh", "-c", script, vcpus=vcpus)
     array = endpoint.submit(definition, f"capped-{vcpus}", arrayProperties={"size": 6 if vcpus == 1 else 3})
+    assert settled(endpoint, array) == {array: at_once}
+    gate.touch()
     size = endpoint.wait(array)["arrayProperties"]["statusSummary"]["SUCCEEDED"]
     times = [tuple(map(int, endpoint.output(f"{array}:{index}"))) for index in range(size)]
-    assert most_at_once([(begin, end) for begin, end in times]) == at_once
+    # Those that follow may come one by one on a busy machine, and never too many.
+    assert 1 <= most_at_once([(begin, end) for begin, end in times]) <= at_once
 
 
 def test_max_vcpus_can_be_raised_and_lowered(endpoint: Endpoint) -> None:
@@ -204,7 +208,8 @@ def test_environments_are_filled_in_their_order(endpoint: Endpoint) -> None:
     say = ("sh", "-c", "echo $AWS_BATCH_CE_NAME; exec sleep 600")
     array = endpoint.run(*say, queue="ordered", arrayProperties={"size": 4})
     assert settled(endpoint, array) == {array: 3}
-    assert [endpoint.output(f"{array}:{index}") for index in range(3)] == [["first"], ["second"], ["second"]]
+    said = [until(lambda index=index: endpoint.output(f"{array}:{index}"), bool) for index in range(3)]
+    assert said == [["first"], ["second"], ["second"]]
 
 
 def test_a_disabled_environment_takes_nothing_new(endpoint: Endpoint, gate: Path) -> None:
@@ -312,7 +317,7 @@ def test_a_job_that_is_larger_than_the_endpoint_is_said_to_be_so_once(start: Cal
     wide = one.submit(one.definition("wide", "true", vcpus=4, gpus=1), name="wide")
     # Behind those two it would wait as well.
     fits = one.submit(one.definition("fits", "true"), one.queue("other", "cpu"), name="fits")
-    assert one.wait(fits, within_s=20)["status"] == "SUCCEEDED"
+    assert one.wait(fits)["status"] == "SUCCEEDED"
     said = until(lambda: one.said.read_text(), lambda text: f"{fits}  fits: SUCCEEDED" in text)
     lines = [line for line in said.splitlines() if "can never be placed here" in line]
     # Jobs of one moment are told of in any order.
@@ -596,9 +601,9 @@ def test_the_head_of_a_fair_queue_is_who_would_start_next(endpoint: Endpoint) ->
         endpoint.definition("large", "true", vcpus=3), queue, shareIdentifier="a", schedulingPriorityOverride=9
     )
     endpoint.batch.update_compute_environment(computeEnvironment="fair-head", state="ENABLED")
-    time.sleep(0.5)
+    until(lambda: endpoint.job(large).get("statusReason"), lambda reason: reason == MAX_RESOURCE)
+    time.sleep(0.3)
     assert status(endpoint, small) == "RUNNABLE"
-    assert endpoint.job(large).get("statusReason") == MAX_RESOURCE
 
 
 # -- GetJobQueueSnapshot (7.3) --------------------------------------------------------------------------------------
@@ -647,8 +652,8 @@ def test_since_when_a_job_is_at_its_place(endpoint: Endpoint, gate: Path) -> Non
     time.sleep(0.05)
     endpoint.batch.cancel_job(jobId=third, reason="leaves the line")
     stopped = endpoint.wait(third)["stoppedAt"]
-    assert stopped > at[fourth]
-    assert abs(front(endpoint, "moving")[fourth] - stopped) <= 5
+    since = front(endpoint, "moving")[fourth]
+    assert min(since, stopped) > at[fourth] and abs(since - stopped) < 2_000
 
 
 def test_what_the_shares_of_a_queue_use(endpoint: Endpoint, gate: Path) -> None:

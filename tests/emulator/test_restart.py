@@ -36,15 +36,16 @@ def again(start: Start, endpoint: Endpoint, signum: int = signal.SIGKILL, *size:
     return start(*(size or SIZE))
 
 
-def noting(folder: Path, seconds: float) -> tuple[str, ...]:
-    """A command that notes its start and its end, and that it is not the only one of its id where that is so."""
+def noting(folder: Path, group_size: int) -> tuple[str, ...]:
+    """A command that notes its start and its end, and that it is not the only one of its id where that is so. The
+    children go on in groups, as soon as there is a file `go-<group>`."""
     return (
         "sh",
         "-c",
         f"""
         cd '{folder}'; me=$AWS_BATCH_JOB_ARRAY_INDEX
         exec 9>> $me.lock; flock -n 9 || {{ echo $me >> twice; exit 9; }}
-        echo $me >> started; sleep {seconds}; echo $me >> ended
+        echo $me >> started; until test -e go-$((me / {group_size})); do sleep 0.05; done; sleep 0.1; echo $me >> ended
         """,
     )
 
@@ -58,11 +59,12 @@ def test_an_array_outlives_three_kills(start: Start, tmp_path: Path) -> None:
     notes = tmp_path / "notes"
     notes.mkdir()
     endpoint = begin(start)
-    job_id = endpoint.run(*noting(notes, 0.15), arrayProperties={"size": 60})
+    job_id = endpoint.run(*noting(notes, 15), arrayProperties={"size": 60})
     after = endpoint.run("true", dependsOn=[{"jobId": job_id}])
     #: child that is known to have succeeded -> how often it had been started by then
     known: dict[str, int] = {}
     for number in range(1, 4):
+        (notes / f"go-{number - 1}").touch()
         until(lambda number=number: len(lines(notes / "ended")), lambda ended, number=number: ended >= 12 * number)
         # What the endpoint has told of is on disk.
         listed = endpoint.batch.list_jobs(arrayJobId=job_id, jobStatus="SUCCEEDED")["jobSummaryList"]
@@ -73,6 +75,7 @@ def test_an_array_outlives_three_kills(start: Start, tmp_path: Path) -> None:
         endpoint = again(start, endpoint)
         assert endpoint.job(job_id)["status"] == "PENDING"
         assert endpoint.job(after)["status"] == "PENDING"
+    (notes / "go-3").touch()
     parent = endpoint.wait(job_id)
     assert (parent["status"], parent["arrayProperties"]["statusSummary"]["SUCCEEDED"]) == ("SUCCEEDED", 60)
     assert endpoint.wait(after)["status"] == "SUCCEEDED"
@@ -92,12 +95,13 @@ def test_sigterm_ends_it_in_order_and_the_array_goes_on_afterwards(start: Start,
     notes = tmp_path / "notes"
     notes.mkdir()
     endpoint = begin(start)
-    job_id = endpoint.run(*noting(notes, 1.0), arrayProperties={"size": 6})
+    job_id = endpoint.run(*noting(notes, 6), arrayProperties={"size": 6})
     until(lambda: len(lines(notes / "started")), lambda count: count == 4)
     assert endpoint.stop(signal.SIGTERM) == 0
     pids = subprocess.run(["pgrep", "-f", str(notes)], capture_output=True, text=True).stdout.split()
     assert pids == []
     assert lines(notes / "ended") == []
+    (notes / "go-0").touch()
     endpoint = start("--cpus", "2", "--memory", "1GiB")  # on a smaller machine
     assert endpoint.wait(job_id)["status"] == "SUCCEEDED"
     assert sorted(lines(notes / "ended")) == [str(index) for index in range(6)]
@@ -187,7 +191,7 @@ def test_what_was_asked_to_end_ends_after_a_kill(start: Start, gate: Gate, tmp_p
     endpoint.batch.terminate_job(jobId=deaf, reason="stop at once")
     assert endpoint.job(deaf)["status"] == "RUNNING"
     endpoint = again(start, endpoint)
-    job = endpoint.wait(deaf, within_s=10)
+    job = endpoint.wait(deaf)
     assert (job["status"], job["statusReason"], job["isTerminated"]) == ("FAILED", "stop at once", True)
     assert lines(tmp_path / "up") == ["up"]  # it was not started again for that
     stays(lambda: endpoint.job(cancelled)["status"], "PENDING", 0.3)

@@ -314,9 +314,9 @@ def test_a_large_run_makes_a_small_page_soon(count: int) -> None:
     shown_failures = tuple(Failure(failed(i), ("x" * 500,) * 10) for i in range(20))
     status = run(big, state=RunState.FAILED, ended_ms=START_MS + count, failures=shown_failures)
     attempts = list(many(count))
-    begun = time.perf_counter()
+    begun = time.process_time()
     text = page(status, attempts, about(big))
-    assert time.perf_counter() - begun < 10
+    assert time.process_time() - begun < 10
     assert len(text.encode()) < 600_000
     shown = Page(text)
     assert shown.bars == [] and "how many attempts ran at each moment" in shown.text("li")

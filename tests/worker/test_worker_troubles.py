@@ -106,12 +106,12 @@ def test_a_terminated_job_saves_and_is_not_taken_for_done(scene: Scene) -> None:
 
 def test_a_command_that_does_not_listen_is_ended_in_time_to_save(scene: Scene) -> None:
     command = "trap '' TERM; mkdir ckpt; echo 41 > ckpt/state; touch $KEEP/begun; while true; do sleep 0.1; done"
-    worker = scene.direct(scene.orders(command=command, attempts=2, checkpoint=["ckpt"]), BATCHYARD_STOP_S="6")
+    worker = scene.direct(scene.orders(command=command, attempts=2, checkpoint=["ckpt"]), BATCHYARD_STOP_S="15")
     wait_for(scene.folder / "begun")
     began = time.monotonic()
     worker.send_signal(signal.SIGTERM)
-    _, said = worker.communicate(timeout=30)
-    assert time.monotonic() - began < 6
+    _, said = worker.communicate(timeout=60)
+    assert time.monotonic() - began < 15
     assert worker.returncode == 75, said
     assert "saved 1 file of command 0" in said
     assert "stopped by SIGTERM; asks for another attempt" in said
@@ -126,14 +126,14 @@ def test_a_signal_while_inputs_come_ends_the_worker_at_once(scene: Scene) -> Non
     def allows(number: int, to_server: bytes, to_client: int) -> bool:
         if b"/ws/in" in to_server and b"GET" in to_server and b"list-type" not in to_server:
             reached.set()
-            released.wait(30)
+            released.wait(60)
         return True
 
     with cutting(scene.endpoint.url, allows) as proxy:
         worker = scene.direct(scene.orders(command="touch $KEEP/ran", inputs=["in"]), AWS_ENDPOINT_URL_S3=proxy.url)
-        assert reached.wait(30)
+        assert reached.wait(60)
         worker.send_signal(signal.SIGTERM)
-        _, said = worker.communicate(timeout=20)
+        _, said = worker.communicate(timeout=60)
         released.set()
     assert worker.returncode == 75, said
     assert scene.kept("ran") == []
@@ -145,7 +145,7 @@ def test_the_rules_may_say_that_a_reclaim_is_the_end(scene: Scene) -> None:
     worker = scene.direct(scene.orders(command=command, attempts=2, fail_on=["spot"]))
     wait_for(scene.folder / "begun")
     worker.send_signal(signal.SIGTERM)
-    _, said = worker.communicate(timeout=30)
+    _, said = worker.communicate(timeout=60)
     assert worker.returncode == 143, said
 
 
@@ -157,17 +157,17 @@ def test_a_command_that_is_done_when_the_signal_comes_is_recorded(scene: Scene) 
     def allows(number: int, to_server: bytes, to_client: int) -> bool:
         if b"PUT " in to_server and b"/ws/out" in to_server:
             reached.set()
-            released.wait(30)
+            released.wait(60)
         return True
 
     with cutting(scene.endpoint.url, allows) as proxy:
         commands = ["echo done > out", "echo never > $KEEP/ran"]
         worker = scene.direct(scene.orders(commands, attempts=2, outputs=["out"]), AWS_ENDPOINT_URL_S3=proxy.url)
-        assert reached.wait(30)
+        assert reached.wait(60)
         worker.send_signal(signal.SIGTERM)
         time.sleep(0.5)
         released.set()
-        _, said = worker.communicate(timeout=30)
+        _, said = worker.communicate(timeout=60)
     assert worker.returncode == 75, said
     assert scene.files() == {"out": "done\n"}
     assert scene.done() == [0]

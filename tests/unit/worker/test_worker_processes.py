@@ -39,13 +39,13 @@ def test_what_it_leaves_in_its_group_ends_with_it(tmp_path: Path) -> None:
     began = time.monotonic()
     ended = starter(tmp_path, Bell()).run("sleep 60 & echo $! > pid", 0)
     assert ended.exit_code == 0
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 50
     assert is_gone(int((tmp_path / "pid").read_text()))
 
 
 def is_gone(pid: int) -> bool:
     """Killed; its parent, which is not us, may yet have to notice."""
-    for _ in range(200):
+    for _ in range(3000):
         try:
             if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX":
                 return True
@@ -80,10 +80,10 @@ def test_a_ring_asks_the_whole_group_to_end(tmp_path: Path) -> None:
 
 def test_who_does_not_end_is_ended_in_time_for_the_upload(tmp_path: Path) -> None:
     bell = Bell()
-    rung(bell, tmp_path / "begun", 3)
+    rung(bell, tmp_path / "begun", 10)
     ended = starter(tmp_path, bell).run("trap '' TERM; touch begun; sleep 60", 0)
     assert (ended.exit_code, ended.was_cut) == (137, True)
-    assert ended.seconds < 3
+    assert ended.seconds < 10
     assert not bell.is_too_late()
 
 
@@ -93,13 +93,20 @@ def test_a_second_ring_that_leaves_less_time_counts(tmp_path: Path) -> None:
     rung(bell, tmp_path / "begun", 1)
     ended = starter(tmp_path, bell).run("trap '' TERM; touch begun; sleep 60", 0)
     assert ended.was_cut
-    assert ended.seconds < 10
+    assert ended.seconds < 50
 
 
 def test_a_sigterm_to_everything_may_reach_the_command_first(tmp_path: Path) -> None:
     bell = Bell()
-    threading.Timer(0.3, lambda: bell.ring("stopped by SIGTERM", 30)).start()
-    assert starter(tmp_path, bell).run("kill -TERM $$", 0).was_cut
+
+    def ring() -> None:
+        while not (pid := tmp_path / "pid").exists() or not pid.read_text().strip():
+            time.sleep(0.01)
+        is_gone(int(pid.read_text()))
+        bell.ring("stopped by SIGTERM", 30)
+
+    threading.Thread(target=ring, daemon=True).start()
+    assert starter(tmp_path, bell).run("echo $$ > pid; kill -TERM $$", 0).was_cut
 
 
 def test_a_command_that_ends_itself_by_sigterm_has_failed(tmp_path: Path) -> None:

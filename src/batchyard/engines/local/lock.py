@@ -12,6 +12,8 @@ from typing import NamedTuple
 from batchyard.errors import RunIsHeld, from_os_error
 
 _LOOK_S = 0.2
+#: where only such as look have it
+_LOOKERS_S = 30.0
 
 
 class Holder(NamedTuple):
@@ -51,13 +53,14 @@ class RunLock:
             raise from_os_error(exc, "write", path) from exc
 
     def _take(self) -> None:
-        deadline = time.monotonic() + _LOOK_S
+        began = time.monotonic()
         while True:
             try:
                 return fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                # Somebody who only looks who holds it has it for a moment too.
-                if time.monotonic() > deadline:
+                # Somebody who only looks who holds it has it for a moment too, on a busy machine for a longer one.
+                patience_s = _LOOK_S if _is_held(self._fd) else _LOOKERS_S
+                if time.monotonic() - began > patience_s:
                     raise
                 time.sleep(0.005)
 
@@ -72,12 +75,19 @@ def holder_of(path: Path) -> Holder | None:
     except OSError:
         return None
     try:
-        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        return None
-    except BlockingIOError:
-        return _written_in(fd) or Holder(0, "?", 0.0)
+        return (_written_in(fd) or Holder(0, "?", 0.0)) if _is_held(fd) else None
     finally:
         os.close(fd)
+
+
+def _is_held(fd: int) -> bool:
+    """Whether somebody executes the run: one who looks shares the lock with others who do."""
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    fcntl.flock(fd, fcntl.LOCK_UN)
+    return False
 
 
 def _written_in(fd: int) -> Holder | None:
