@@ -164,8 +164,6 @@ class Run:
         engine, patience = self._record.open_aws(), cloud.Patience()
         while True:
             now = status.of_engine(self._record, engine, max_failures=0)
-            if now.state is not RunState.RUNNING:
-                engine.tidy()
             yield now, patience.after(now.steps)
 
     def logs(self, step: str | None = None, index: int | None = None, *, failed: bool = False) -> Iterator[LogChunk]:

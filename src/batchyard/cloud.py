@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 import json
 import os
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -29,6 +30,9 @@ from batchyard.runs import Record
 
 _FIRST_POLL_S, _LONGEST_POLL_S = 1.0, 30.0
 _GROWTH = 1.5
+#: AWS takes letters, digits and blanks of any script, and these signs
+_NOT_IN_TAGS = re.compile(r"[^\w +=.:/@-]")
+_LONGEST_TAG = 256
 
 
 def environment(home: Path, name: str) -> Environment:
@@ -81,9 +85,9 @@ def begin(
         workspace=in_s3,
         pinned=pinned,
     )
-    notes = render.render(plan, where).notes
+    notes = [*render.render(plan, where).notes]
     if folder is not None:
-        inputs.require(plan, folder)
+        notes += inputs.require(plan, folder)
     return runs.begin(home, plan, where, file=file, workspace=folder), notes
 
 
@@ -128,9 +132,14 @@ def _with_queues(found: Target, plan: Plan) -> Target:
 def user_name() -> str:
     """For the tags: who began the run."""
     try:
-        return getpass.getuser()
+        return tag_text(getpass.getuser())
     except (KeyError, OSError):
         return str(os.getuid())
+
+
+def tag_text(text: str) -> str:
+    """In the characters that a tag's value may have."""
+    return _NOT_IN_TAGS.sub("_", text)[:_LONGEST_TAG]
 
 
 def local_workspace(pipeline: Pipeline, given: str | None) -> Path | None:
@@ -159,15 +168,17 @@ def submit(record: Record, say: Callable[[str], None] = lambda text: None) -> No
 def _submit(record: Record, say: Callable[[str], None]) -> None:
     engine = record.open_aws()
     engine.require_going()
+    if engine.is_submitted:
+        return
     place = record.place
     assert isinstance(place, Target)
-    if record.workspace and not engine.is_submitted:
+    if record.workspace:
         sent = staging.send_inputs(engine.s3, record.plan.jobs, Path(record.workspace), place.workspace)
         if sent:
             say(f"uploaded {sent} input {'files' if sent > 1 else 'file'} to {place.workspace}")
     engine.s3.put(f"{place.address}run.json", runs.to_text(record).encode(), "application/json")
-    done = json.loads(record.folder.skip.read_text()) if record.folder.skip.exists() else {}
-    engine.submit(record.plan if engine.is_submitted else _with_lists(record, engine.s3), done)
+    engine.keep_skipped()
+    engine.submit(_with_lists(record, engine.s3), engine.skipped)
 
 
 def _with_lists(record: Record, s3: S3) -> Plan:
@@ -189,8 +200,9 @@ def _with_lists(record: Record, s3: S3) -> Plan:
     return replace(record.plan, lists=lists)
 
 
-def begin_retry(old: Record, *, on_demand: bool = False) -> Record:
-    """Records a new run of only what failed or never ran in the old one, on the same files."""
+def begin_retry(old: Record, *, on_demand: bool = False, say: Callable[[str], None] = lambda text: None) -> Record:
+    """Records a new run of only what failed or never ran in the old one, on the same files. ``say``: where what
+    succeeded is known from, if not from AWS Batch."""
     engine = old.open_aws()
     overview = engine.overview()
     if overview.is_interrupted:
@@ -198,6 +210,8 @@ def begin_retry(old: Record, *, on_demand: bool = False) -> Record:
     if overview.state is RunState.RUNNING:
         raise BadInput(f"run {old.run_id} is still running", hint=f"`batchyard stop {old.run_id}` first")
     children_left, commands_done = engine.unfinished()
+    if engine.source:
+        say(engine.source)
     if not any(children_left.values()):
         raise BadInput(f"run {old.run_id} has nothing to retry: everything in it succeeded")
     plan = planning.only_unfinished(_with_lists(old, engine.s3), children_left)
@@ -209,6 +223,9 @@ def begin_retry(old: Record, *, on_demand: bool = False) -> Record:
     home = old.folder.path.parents[1]
     file = Path(old.file) if old.file else None
     workspace = Path(old.workspace) if old.workspace else None
+    if workspace is not None and workspace.is_dir():
+        # What cannot be sent is refused before the run is recorded.
+        staging.matching(workspace, (pattern for job in plan.jobs for pattern in job.inputs))
     return runs.begin(home, plan, where, file=file, retry_of=old.run_id, done=commands_done, workspace=workspace)
 
 

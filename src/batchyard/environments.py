@@ -12,13 +12,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from batchyard.errors import BadInput
+from batchyard.errors import BadInput, from_os_error
+from batchyard.pipeline_file import yaml_nodes
+from batchyard.pipeline_file.mistakes import Notes
 
 FILE_NAME = "environments.yaml"
 QUEUES = ("cpu", "gpu", "cpu_on_demand", "gpu_on_demand")
@@ -38,6 +41,34 @@ _QUEUE_OUTPUTS = {
     "CpuOnDemandQueue": "cpu_on_demand",
     "GpuOnDemandQueue": "gpu_on_demand",
 }
+#: S3's rules for a name, or an access point's ARN
+_BUCKET = re.compile(r"(?!.*\.\.)(?![0-9.]+$)[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]|arn:aws[a-z-]*:s3[a-z-]*:[^/]+")
+#: until 2018 names could be longer there, and have other letters
+_OLD_REGION = "us-east-1"
+_OLD_BUCKET = re.compile(r"[A-Za-z0-9._-]{3,255}")
+_REGION = re.compile(r"[a-z]+(-[a-z]+)+-[0-9]{1,2}")
+_ROLE = re.compile(r"arn:aws[a-z-]*:iam::[0-9]{12}:role/[^\s:]+")
+#: setting -> (what it must look like, what it is, for example)
+_SHAPES = {
+    "region": (_REGION, "region", "us-east-1"),
+    "job_role": (_ROLE, "role's ARN", "arn:aws:iam::123456789012:role/lab-job"),
+    "execution_role": (_ROLE, "role's ARN", "arn:aws:iam::123456789012:role/lab-execution"),
+    "repository": (
+        re.compile(r"[a-z0-9][a-z0-9._-]*(:[0-9]+)?(/[a-z0-9._-]+)+|[a-z0-9][a-z0-9._-]*"),
+        "repository's address, which has no tag and no https://",
+        "123456789012.dkr.ecr.us-east-1.amazonaws.com/lab",
+    ),
+    "log_group": (re.compile(r"[A-Za-z0-9_/.#-]{1,512}"), "log group's name", "/aws/batch/job"),
+    "definition_prefix": (
+        re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}"),
+        "beginning of names: up to 100 letters, digits, - and _",
+        "lab",
+    ),
+    "share": (re.compile(r"[A-Za-z0-9]{1,255}"), "share: letters and digits only", "vision"),
+    "prefix": (re.compile(r"(?!s3:)[^\s\\]*"), "folder in the bucket", "team/runs"),
+}
+#: a queue's name or ARN
+_QUEUE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}|arn:aws[a-z-]*:batch:[a-z0-9-]+:[0-9]{12}:job-queue/[\w-]+")
 #: the stacks of an environment that have these outputs: `<environment>-<name>`
 STACKS = ("batch", "storage", "iam", "registry")
 
@@ -119,22 +150,33 @@ def read(path: Path) -> dict[str, Environment]:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         return {}
-    except (OSError, UnicodeDecodeError) as exc:
-        raise BadInput(f"{path} cannot be read: {exc}") from exc
+    except UnicodeDecodeError as exc:
+        raise BadInput(f"{path} is no UTF-8 text: byte {exc.start + 1} is none", hint="save it as UTF-8") from exc
+    except OSError as exc:
+        raise from_os_error(exc, "read", path) from exc
     try:
         document = yaml.safe_load(text)
-    except yaml.YAMLError as exc:
-        raise BadInput(f"{path} is no YAML: {exc}") from exc
+    except (yaml.YAMLError, ValueError) as exc:
+        # The reader of pipelines finds the place, and has plain words for it.
+        notes = Notes(str(path))
+        yaml_nodes.parse(text, notes)
+        notes.settle()
+        raise BadInput(f"{path} is no YAML: {exc}", hint="put text in quotes, and indent with spaces") from exc
     entries = document.get("environments") if isinstance(document, dict) else None
     if not isinstance(entries, dict):
-        raise BadInput(f"{path}: expected `environments:` with a name and its settings under it")
+        raise BadInput(
+            f"{path}: expected `environments:` with a name and its settings under it",
+            hint="for example `environments: {lab: {region: eu-central-1, bucket: lab-runs, queues: {cpu: lab-cpu}}}`",
+        )
     return {str(name): from_mapping(str(name), settings, str(path)) for name, settings in entries.items()}
 
 
 def from_mapping(name: str, settings: Any, where: str) -> Environment:
     """One entry of the file; raises BadInput for what is wrong in it."""
     if not isinstance(settings, dict):
-        raise BadInput(f"{where}: environment {name!r} must be a mapping of settings")
+        raise BadInput(
+            f"{where}: environment {name!r} must be a mapping of settings", hint="give it region, bucket and queues"
+        )
     known = {one.name for one in fields(Environment)} - {"name"}
     for key in settings:
         if key not in known:
@@ -153,8 +195,28 @@ def from_mapping(name: str, settings: Any, where: str) -> Environment:
     wrong += [f"queues.{key}" for key, value in queues.items() if not isinstance(value, str)]
     if wrong:
         raise BadInput(f"{where}: environment {name!r}: {', '.join(wrong)} must be text")
+    _require_shapes(name, settings, where)
     prefix = settings.get("prefix", "")
     return Environment(**{**settings, "name": name, "prefix": f"{prefix.strip('/')}/" if prefix.strip("/") else ""})
+
+
+def _require_shapes(name: str, settings: Mapping[str, Any], where: str) -> None:
+    """What cannot be what it should be is said before anything is done with it."""
+    found = f"{where}: environment {name!r}"
+    bucket = settings["bucket"]
+    is_old = settings["region"] == _OLD_REGION and _OLD_BUCKET.fullmatch(bucket)
+    if not _BUCKET.fullmatch(bucket) and not is_old:
+        plain, _, below = bucket.removeprefix("s3://").partition("/")
+        hint = "3 to 63 lower-case letters, digits, periods and hyphens"
+        if bucket.startswith("s3://") and _BUCKET.fullmatch(plain):
+            hint = f"write `bucket: {plain}`" + (f" and `prefix: {below}`" if below.strip("/") else "")
+        raise BadInput(f"{found}: {bucket!r} is no bucket's name", hint=hint)
+    for key, (shape, what, example) in _SHAPES.items():
+        if key in settings and not shape.fullmatch(settings[key]):
+            raise BadInput(f"{found}: {key} is {settings[key]!r}, which is no {what}", hint=f"for example {example}")
+    for key, queue in settings["queues"].items():
+        if not _QUEUE.fullmatch(queue):
+            raise BadInput(f"{found}: queues.{key} is {queue!r}", hint="write a job queue's name or its ARN")
 
 
 def from_outputs(name: str, outputs: Mapping[str, str]) -> Environment:

@@ -102,6 +102,8 @@ def from_os_error(exc: OSError, doing: str, path: Path | str | None = None) -> S
         errno.EROFS: "that file system is read-only: choose another folder with --home",
         errno.EMFILE: "raise the limit of open files (`ulimit -n`), or run fewer children at once",
         errno.ENOENT: "check the path",
+        errno.ENOTDIR: "a part of that path is a file and no folder: check the path",
+        errno.EISDIR: "that is a folder: name a file",
     }
     reason = exc.strerror or str(exc)
     at = f" {where}" if where else ""

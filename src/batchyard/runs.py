@@ -177,11 +177,16 @@ def read(folder: RunFolder) -> Record:
         raise from_os_error(exc, "read", folder.record) from exc
 
 
+def is_id(name: str) -> bool:
+    """Whether it is the whole id of some run, here or elsewhere."""
+    return _RUN_ID.fullmatch(name) is not None
+
+
 def names(home: Path) -> list[str]:
     """The ids of the runs, newest first."""
     try:
         with os.scandir(runs_in(home)) as entries:
-            found = [entry.name for entry in entries if _RUN_ID.fullmatch(entry.name)]
+            found = [entry.name for entry in entries if is_id(entry.name)]
     except FileNotFoundError:
         return []
     except OSError as exc:

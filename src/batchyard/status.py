@@ -91,14 +91,15 @@ def of_engine(record: Record, engine: RunEngine, *, max_failures: int = MAX_FAIL
             failures=tuple(failures),
             is_interrupted=overview.is_interrupted,
             retry_of=record.retry_of,
-            waits=_waits(record, engine, overview) if max_failures else (),
+            waits=waits_for_hosts(record, engine, overview) if max_failures else (),
         )
     finally:
         engine.close()
 
 
-def _waits(record: Record, engine: RunEngine, overview: Overview) -> tuple[Wait, ...]:
-    """AWS does not say since when a job is RUNNABLE: since it was created, or since what it needs has ended."""
+def waits_for_hosts(record: Record, engine: RunEngine, overview: Overview) -> tuple[Wait, ...]:
+    """On AWS, by a call for each array with children that wait. AWS does not say since when a job is RUNNABLE: since it
+    was created, or since what it needs has ended."""
     if record.is_local or overview.state is not RunState.RUNNING:
         return ()
     from batchyard.engines.aws.engine import AwsEngine

@@ -120,6 +120,12 @@ class Lab:
         """The state in which a run ends."""
         return str(until(lambda: self.status(run)["state"], lambda state: state != "RUNNING"))
 
+    def jobs_of(self, run: str) -> dict[str, str]:
+        """Name -> state of the run's jobs on spot instances, by AWS's word."""
+        pages = self.patient("batch").get_paginator("list_jobs")
+        asked = pages.paginate(jobQueue="spot", filters=[{"name": "JOB_NAME", "values": [f"{run}*"]}])
+        return {job["jobName"]: job["status"] for page in asked for job in page["jobSummaryList"]}
+
     def job_names(self, *queues: str) -> Counter[str]:
         """Every job that the queues were ever given, by name."""
         found: Counter[str] = Counter()

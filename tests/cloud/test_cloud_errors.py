@@ -86,7 +86,7 @@ def test_nobody_answers(lab: Lab, url: str) -> None:
     began = time.monotonic()
     said = lab(*RUN, code=3, environ={"AWS_ENDPOINT_URL": url}).stderr
     assert "AWS cannot be reached" in said and "AWS_ENDPOINT_URL" in said
-    assert time.monotonic() - began < 30, "who has a typo in the address waits too long to hear of it"
+    assert time.monotonic() - began < 60, "who has a typo in the address waits too long to hear of it"
 
 
 def test_a_region_that_is_none(lab: Lab) -> None:

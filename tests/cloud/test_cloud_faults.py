@@ -16,7 +16,8 @@ import pytest
 from cloud_lab import BUCKET, PATH, Lab, opened, run_of, until
 from emulator_endpoint import Endpoint
 
-TROUBLE = "throttle=0.33,reset=0.03,error=0.03,lose=0.03"
+#: few enough of all calls that none of them fails as often in a row as clients try, which is twelve times
+TROUBLE = "throttle=0.2,reset=0.03,error=0.03,lose=0.03"
 KILLS = 20
 
 PIPELINE = """\
@@ -87,12 +88,13 @@ def test_a_client_killed_at_any_moment_of_submitting(tmp_path: Path, endpoint: E
     lab.run("--detach")
     whole_s = time.monotonic() - began
     moments: Counter[int] = Counter()
-    for _ in range(KILLS):
+    for number in range(KILLS):
         known = {path.name for path in runs_of(lab)}
         process = lab.start("run", "pipeline.yaml", "--engine", "aws", "--env", "lab", "--detach")
         # From its record on, since what is not recorded cannot be gone on with, and has submitted nothing.
         until(lambda known=known: {path.name for path in runs_of(lab)} - known)
-        time.sleep(dice.random() * whole_s * 0.4)
+        # The machine may have become much slower or quicker since it was measured.
+        time.sleep(dice.random() * whole_s * (0.2, 0.4, 0.4, 1.2)[number % 4])
         process.send_signal(signal.SIGKILL)
         process.wait()
         (run,) = {path.name for path in runs_of(lab)} - known
@@ -129,7 +131,7 @@ def test_two_at_once_do_not_submit_twice(tmp_path: Path, endpoint: Endpoint) -> 
     process = lab.start("run", "pipeline.yaml", "--engine", "aws", "--env", "lab", "--detach")
     (path,) = until(lambda: runs_of(lab))
     lab("resume", path.name, "--detach", code=None)
-    process.wait(60)
+    process.wait(120)
     lab("resume", path.name, "--detach")
     names = lab.job_names()
     assert {name: names[name] for name in expected(path.name)} == expected(path.name)

@@ -103,7 +103,7 @@ def registry(tmp_path: Path) -> Iterator[str]:
         except OSError:
             return False
 
-    until(answers, within_s=30)
+    until(answers)
     yield address
     process.terminate()
     process.wait()

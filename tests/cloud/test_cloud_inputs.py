@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 from cloud_lab import BUCKET, Lab
 
@@ -43,3 +45,19 @@ def test_a_workspace_in_s3_is_not_looked_into(lab: Lab) -> None:
     for name in ("raw/1.txt", "limit.txt"):
         lab.endpoint.client("s3").put_object(Bucket=BUCKET, Key=f"data/{name}", Body=b"line\n")
     assert lab.ended(lab.run("--workspace", f"s3://{BUCKET}/data/")) == "SUCCEEDED"
+
+
+def test_odd_files_are_a_sentence_before_anything_is_recorded(lab: Lab) -> None:
+    lab.write("pipeline.yaml", PIPELINE)
+    lab.write("limit.txt", "3\n")
+    lab.write("raw/1.txt", "line\n")
+    os.mkfifo(lab.folder / "raw" / "pipe.txt")
+    (lab.folder / "raw" / "old.txt").symlink_to("gone")
+    Path(os.fsdecode(os.fsencode(lab.folder) + b"/raw/b\xe4d.txt")).write_text("line\n")
+    before = lab.job_names()
+    said = lab(*RUN, code=2).stderr
+    assert "raw/old.txt: a link to gone, and nothing is there" in said and "raw/b\\xe4d.txt: its name" in said
+    assert lab.json("runs") == [] and lab.job_names() == before
+    for path in (lab.folder / "raw").glob("[ob]*"):
+        path.unlink()
+    assert lab.ended(lab.run()) == "SUCCEEDED"

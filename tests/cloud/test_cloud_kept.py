@@ -33,6 +33,19 @@ def lose_bucket(lab: Lab) -> None:
     lab.write(".batchyard/environments.yaml", ENVIRONMENTS.replace(BUCKET, "nobodys-runs"))
 
 
+def in_short_lived_bucket(lab: Lab) -> None:
+    """So are the runs to come."""
+    lab.endpoint.client("s3").create_bucket(Bucket="short-lived")
+    lab.write(".batchyard/environments.yaml", ENVIRONMENTS.replace(BUCKET, "short-lived"))
+
+
+def delete_bucket(lab: Lab) -> None:
+    s3 = lab.endpoint.client("s3")
+    for found in s3.list_objects_v2(Bucket="short-lived")["Contents"]:
+        s3.delete_object(Bucket="short-lived", Key=found["Key"])
+    s3.delete_bucket(Bucket="short-lived")
+
+
 def test_a_failed_and_a_stopped_run_without_credentials(lab: Lab) -> None:
     lab.write("pipeline.yaml", FAILING)
     failed = lab.run(code=1)
@@ -81,6 +94,15 @@ def test_a_run_whose_bucket_is_not_there_is_given_up(lab: Lab) -> None:
     assert lab("clean", "--keep", "0", environ=NOBODY).stdout == "1 run deleted\n"
 
 
+def test_a_run_that_is_over_is_not_resumed_where_its_bucket_is_gone(lab: Lab) -> None:
+    lab.write("pipeline.yaml", "name: p\nimage: x\nsteps: [{name: a, memory: 64MiB, command: echo said}]\n")
+    in_short_lived_bucket(lab)
+    run = lab.run()
+    delete_bucket(lab)
+    said = lab("resume", run, code=2).stderr
+    assert "could not list" in said and "not all of it is submitted" not in said
+
+
 def test_a_run_that_is_nowhere_is_deleted(lab: Lab) -> None:
     lab.write("pipeline.yaml", FAILING)
     lose_bucket(lab)
@@ -91,13 +113,9 @@ def test_a_run_that_is_nowhere_is_deleted(lab: Lab) -> None:
 
 def test_jobs_are_stopped_also_where_their_bucket_is_gone(lab: Lab) -> None:
     lab.write("pipeline.yaml", FAILING.replace("echo said; exit 3", "sleep 600"))
-    lab.endpoint.client("s3").create_bucket(Bucket="short-lived")
-    lab.write(".batchyard/environments.yaml", ENVIRONMENTS.replace(BUCKET, "short-lived"))
+    in_short_lived_bucket(lab)
     run = lab.run("--detach")
-    s3 = lab.endpoint.client("s3")
-    for found in s3.list_objects_v2(Bucket="short-lived")["Contents"]:
-        s3.delete_object(Bucket="short-lived", Key=found["Key"])
-    s3.delete_bucket(Bucket="short-lived")
+    delete_bucket(lab)
     assert lab("clean", "--keep", "0").stdout == "0 runs deleted\n"  # it runs
     assert lab("stop", run).stdout == f"run {run}: STOPPED\n"
     assert lab("clean", "--keep", "0").stdout == "1 run deleted\n"

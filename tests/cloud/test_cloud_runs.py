@@ -171,43 +171,21 @@ def test_stop_ends_everything_and_says_so(lab: Lab) -> None:
     assert not [one for one in left if run in one["consumableResourceName"]]
 
 
-def test_a_run_that_was_not_submitted_whole_can_be_given_up(lab: Lab) -> None:
-    """Its first job is submitted, and runs; the second cannot be."""
+def test_whoever_sees_a_run_end_first_tidies_up_after_it(lab: Lab) -> None:
     lab.write(
         "pipeline.yaml",
-        "name: half\nimage: x\ndefaults: {memory: 64MiB}\nsteps:\n"
-        "  - {name: a, command: sleep 600}\n  - {name: b, queue: closing, command: echo b}\n",
+        "name: short\nimage: x\ndefaults: {memory: 64MiB}\n"
+        "steps: [{name: a, array: 2, command: echo hello, max_running: 1}]\n",
     )
-    lab.endpoint.queue("closing", "spot-fleet")
     run = lab.run("--detach")
-    lab("stop", run)
-    # as it is where a process died between the two
-    journal = lab.folder / ".batchyard" / "runs" / run / "submitted.jsonl"
-    lines = journal.read_text().splitlines()
-    half = next(lab.folder.glob(f".batchyard/runs/{run}"))
-    assert [line.count("submitted") for line in lines] == [0, 1, 0, 1]
-    for name in ("final.json", "stopped.json", "jobs.json"):
-        (half / name).unlink(missing_ok=True)
-        lab.endpoint.client("s3").delete_object(Bucket=BUCKET, Key=f"team/runs/{run}/{name}")
-    journal.write_text("\n".join(lines[:2]) + "\n")
-    shown = lab("status", run).stdout
-    assert "INTERRUPTED: not all of it is submitted" in shown and "batchyard resume" in shown
-    assert lab("stop", run).stdout == f"run {run}: STOPPED\n"
-    assert "over already: STOPPED" in lab("stop", run).stdout
-    shown = lab.status(run)
-    assert shown["state"] == "STOPPED" and shown["steps"][1]["reason"] == "stopped before it was submitted"
-    assert (half / "final.json").exists()
-    for flags in ((), ("--failed",), ("-f",), ("--failed", "-f")):
-        assert "forgotten" not in lab("logs", run, *flags).stderr
-    # Nothing more of it is submitted, but by a retry.
-    before = calls(lab.endpoint)["batch:SubmitJob"]
-    said = lab("resume", run, code=2).stderr
-    assert "was stopped before all of it was submitted" in said and f"batchyard retry {run}" in said
-    assert "batchyard resume" not in said
-    assert calls(lab.endpoint)["batch:SubmitJob"] == before
-    again = lab("retry", run, "--detach").stdout.strip()
-    assert {f"{again}-a", f"{again}-b"} <= set(lab.job_names("spot", "closing"))
-    lab("stop", again)
+
+    def counters() -> list[str]:
+        found = lab.patient("batch").list_consumable_resources()["consumableResources"]
+        return [one["consumableResourceName"] for one in found if run in one["consumableResourceName"]]
+
+    assert len(counters()) == 1
+    until(lambda: lab.status(run)["state"], lambda state: state == "SUCCEEDED")
+    assert counters() == []
 
 
 def test_stop_of_one_step_fails_what_needs_it(lab: Lab) -> None:
@@ -224,17 +202,19 @@ def test_stop_of_one_step_fails_what_needs_it(lab: Lab) -> None:
 
 
 def test_ctrl_c_while_following_leaves_the_run_going(lab: Lab) -> None:
-    lab.write("pipeline.yaml", "name: going\nimage: x\nsteps: [{name: a, memory: 64MiB, command: sleep 6; echo on}]\n")
+    waits = f"until [ -e '{lab.folder}/go' ]; do sleep 0.1; done; echo on"
+    lab.write("pipeline.yaml", f'name: going\nimage: x\nsteps: [{{name: a, memory: 64MiB, command: "{waits}"}}]\n')
     process = lab.start("run", "pipeline.yaml", "--engine", "aws", "--env", "lab", output=subprocess.PIPE)
     assert process.stdout is not None and process.stderr is not None
     lines = iter(process.stderr.readline, b"")
     assert any(line.startswith(b"a: ") for line in lines)  # it is being followed
     process.send_signal(signal.SIGINT)
     said = process.stderr.read().decode()
-    assert process.wait(30) == 130 and "goes on without us" in said
+    assert process.wait(60) == 130 and "goes on without us" in said
     process.stdout.close()
     process.stderr.close()
     assert lab.status("last")["state"] == "RUNNING"
+    lab.write("go", "")
     assert lab("status", "last", "--watch").stdout.count("SUCCEEDED")
     assert lab("logs", "last").stdout == "on\n"
 
@@ -255,7 +235,7 @@ def test_logs_are_followed_as_they_come_each_line_once(lab: Lab) -> None:
         until(lambda: "-2" in out.read_text())
         assert lab.status(run)["state"] == "RUNNING"  # shown while it runs
         lab.write("seen", "")
-        assert process.wait(60) == 0
+        assert process.wait(120) == 0
     lines = [line for line in out.read_text().splitlines() if line and not line.startswith("==>")]
     assert sorted(lines) == sorted([f"{i}-{n}" for i in range(2) for n in range(1, 6)] + ["last words"])
     for i in range(2):

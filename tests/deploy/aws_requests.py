@@ -188,7 +188,7 @@ def _logs(request: Request, _: object) -> list[Call]:
 
 def _cloudformation(request: Request, _: object) -> list[Call]:
     action, asked = f"cloudformation:{request.operation}", request.members
-    if request.operation.startswith(("ListExports", "ListImports")):
+    if request.operation.startswith(("ListExports", "ListImports", "ListStacks")):
         return [call(action)]
     name = asked.get("StackName") or asked["ChangeSetName"]
     if name.startswith("arn:"):

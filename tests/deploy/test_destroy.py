@@ -148,7 +148,7 @@ def test_exports_that_others_use_keep_a_stack(site: Site) -> None:
 def test_jobs_that_are_not_over_are_named(site: Site) -> None:
     site.about("deploy", "--yes")
     queue = f"{site.env}-cpu"
-    site.endpoint.run("sleep", "60", queue=queue)
+    site.endpoint.run("sleep", "600", queue=queue)
     done = site.about("destroy", answers="n\n", code=130)
     assert f"queue {queue}" in done.stderr and "1 job that is not over" in done.stderr
     site.about("destroy", "--yes")

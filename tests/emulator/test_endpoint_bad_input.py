@@ -128,7 +128,7 @@ def test_what_is_taken_comes_to_an_end(endpoint: Endpoint, container: Any) -> No
     container |= {"image": "busybox", "command": ["true", "Ref::x"], "resourceRequirements": wanted}
     request = {"jobDefinitionName": "runs", "type": "container", "containerProperties": container}
     if post(endpoint, "/v1/registerjobdefinition", request)[0] == 200:
-        endpoint.wait(endpoint.submit("runs", "on", parameters={"x": "y"}), within_s=20)
+        endpoint.wait(endpoint.submit("runs", "on", parameters={"x": "y"}))
 
 
 def test_it_still_works_afterwards(endpoint: Endpoint) -> None:

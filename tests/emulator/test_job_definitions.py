@@ -122,6 +122,14 @@ REFUSED_DEFINITIONS = {
     ),
     "5.3 a mount of nothing": ({"mountPoints": [{"containerPath": "/v"}], "volumes": [{}]}, "no volume named"),
     "5.3 a mount to nowhere": ({"mountPoints": [{"sourceVolume": "v"}], "volumes": [{"name": "v"}]}, "containerPath"),
+    "5.3 secrets need a role": (
+        {"secrets": [{"name": "S", "valueFrom": "arn:aws:ssm:us-east-1:123456789012:parameter/s"}]},
+        "executionRoleArn must be provided when secrets are specified",
+    ),
+    "5.3 so do a log driver's": (
+        {"logConfiguration": {"logDriver": "splunk", "secretOptions": [{"name": "t", "valueFrom": "arn:x"}]}},
+        "executionRoleArn must be provided",
+    ),
     "3 a reserved variable": ({"environment": [{"name": "AWS_BATCH_X", "value": ""}]}, "AWS_BATCH"),
     "5.2 a variable without a name": ({"environment": [{"value": "x"}]}, "must have a name"),
     "5.2 a variable with = in its name": ({"environment": [{"name": "a=b", "value": "x"}]}, "no ="),

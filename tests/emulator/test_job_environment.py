@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -48,6 +50,19 @@ def test_a_child_has_two_more(endpoint: Endpoint) -> None:
         "AWS_BATCH_JOB_ARRAY_INDEX": "1",
         "AWS_BATCH_JOB_ARRAY_SIZE": "2",
     }
+
+
+def test_the_worker_is_found_beside_the_endpoint_and_nothing_else_is_there_first(tmp_path: Path) -> None:
+    """An endpoint that was started by its full path, from a shell without the venv."""
+    endpoint = Endpoint(tmp_path, environ={"PATH": "/usr/bin:/bin"})
+    try:
+        endpoint.queue("queue", endpoint.environment("cpu"))
+        job = endpoint.wait(endpoint.run("batchyard-worker"))
+        assert "BATCHYARD_ORDERS is not set" in "".join(endpoint.output(job["jobId"])), job["attempts"]
+        (path,) = endpoint.output(endpoint.wait(endpoint.run("sh", "-c", "echo $PATH"))["jobId"])
+        assert path == f"/usr/bin:/bin:{Path(sys.executable).parent}"
+    finally:
+        endpoint.stop()
 
 
 def test_the_attempt_is_counted_from_one(endpoint: Endpoint) -> None:

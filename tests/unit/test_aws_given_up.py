@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import io
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError
 
 from batchyard import plan as planning
 from batchyard import runs
@@ -15,6 +17,7 @@ from batchyard.engines.aws.engine import AwsEngine, WasStopped
 from batchyard.engines.aws.render import Target
 from batchyard.engines.base import RunState
 from batchyard.environments import Environment
+from batchyard.errors import Surroundings
 from batchyard.pipeline_file import reading
 from batchyard.runs import Record
 
@@ -37,10 +40,16 @@ class Account:
     def __init__(self) -> None:
         self.jobs: dict[str, dict[str, Any]] = {}
         self.objects: dict[str, bytes] = {}
+        #: key -> how often it was asked for
+        self.reads: Counter[str] = Counter()
         #: called before each job is submitted, with how many there are
         self.meanwhile: Callable[[int], None] = lambda count: None
+        #: called when it was accepted, before the answer
+        self.then: Callable[[int], None] = lambda count: None
         #: whether what is told to stop has stopped
         self.is_quick = True
+        #: what AWS says when it is asked for the jobs of a queue
+        self.refusal: tuple[str, int] | None = None
 
     def client(self, service: str, *, repeats: bool = True) -> Account:
         return self
@@ -57,8 +66,18 @@ class Account:
     def submit_job(self, **request: Any) -> dict[str, str]:
         self.meanwhile(len(self.jobs))
         job_id = f"id-{request['jobName'].rpartition('-')[2]}"
-        self.jobs[job_id] = {"jobId": job_id, "status": "RUNNING", "createdAt": 1, "startedAt": 2, "container": {}}
+        job = {"jobId": job_id, "status": "RUNNING", "createdAt": 1, "startedAt": 2, "container": {}}
+        self.jobs[job_id] = {**job, "jobName": request["jobName"]}
+        self.then(len(self.jobs))
         return {"jobId": job_id}
+
+    def list_jobs(self, **request: Any) -> dict[str, Any]:
+        if self.refusal is not None:
+            code, status = self.refusal
+            answer: Any = {"Error": {"Code": code}, "ResponseMetadata": {"HTTPStatusCode": status}}
+            raise ClientError(answer, "ListJobs")
+        (wanted,) = request["filters"][0]["values"]
+        return {"jobSummaryList": [job for job in self.jobs.values() if job["jobName"] == wanted]}
 
     def describe_jobs(self, jobs: list[str]) -> dict[str, Any]:
         return {"jobs": [self.jobs[job_id] for job_id in jobs if job_id in self.jobs]}
@@ -78,6 +97,7 @@ class Account:
         self.objects[request["Key"]] = request["Body"]
 
     def get_object(self, **request: str) -> dict[str, io.BytesIO]:
+        self.reads[request["Key"].rpartition("/")[2]] += 1
         return {"Body": io.BytesIO(self.objects[request["Key"]])}
 
 
@@ -85,9 +105,9 @@ class Died(Exception):
     """The process, in the middle of submitting."""
 
 
-def begun(folder: Path) -> Record:
+def begun(folder: Path, pipeline: str = PIPELINE) -> Record:
     file = folder / "pipeline.yaml"
-    file.write_text(PIPELINE)
+    file.write_text(pipeline)
     plan = planning.make(reading.load(file, {}))
     where = Environment("lab", "us-east-1", "bucket", {"cpu": "q"})
     images = {job.step: "x" for job in plan.jobs}
@@ -98,7 +118,14 @@ def begun(folder: Path) -> Record:
 def opened(record: Record, account: Account) -> AwsEngine:
     """As another process opens it."""
     assert isinstance(record.place, Target)
-    return AwsEngine(record.folder, record.plan, record.place, account)  # type: ignore[arg-type]
+    return AwsEngine(record.folder, record.plan, record.place, account, sleep=lambda seconds: None)  # type: ignore[arg-type]
+
+
+def elsewhere(record: Record, account: Account, folder: Path) -> Record:
+    """The run as another machine takes it over."""
+    other = runs.take_over(folder / "other", record.run_id, runs.to_text(record))
+    opened(other, account).look_for_all()
+    return other
 
 
 def half_submitted(record: Record, account: Account) -> None:
@@ -171,3 +198,80 @@ def test_a_stop_while_it_is_being_submitted_ends_that(tmp_path: Path, count: int
         engine.submit(record.plan)
     assert [job["statusReason"] for job in account.jobs.values()] == ["stopped by the user"] * (count + 1)
     assert opened(record, account).overview().state is RunState.STOPPED
+
+
+@pytest.mark.parametrize("count", [0, 1, 2])
+def test_a_stop_from_another_machine_ends_the_submitting(tmp_path: Path, count: int) -> None:
+    account, record = Account(), begun(tmp_path)
+
+    def stop_elsewhere(jobs: int) -> None:
+        if jobs == count:
+            stop(elsewhere(record, account, tmp_path), account)
+
+    account.meanwhile = stop_elsewhere
+    engine = opened(record, account)
+    if count < 2:
+        with pytest.raises(WasStopped):
+            engine.submit(record.plan)
+    else:
+        engine.submit(record.plan)
+    assert [job["statusReason"] for job in account.jobs.values()] == ["stopped by the user"] * (count + 1)
+    assert opened(record, account).overview().state is RunState.STOPPED
+    # Nothing more of it is submitted, by whomever.
+    account.meanwhile = lambda jobs: pytest.fail("submitted")
+    for one in (record, elsewhere(record, account, tmp_path / "third")):
+        again = opened(one, account)
+        if count < 2:
+            with pytest.raises(WasStopped):
+                again.require_going()
+            with pytest.raises(WasStopped):
+                again.submit(one.plan)
+        else:
+            again.submit(one.plan)
+
+
+def test_whether_somebody_has_stopped_it_is_asked_once_a_job(tmp_path: Path) -> None:
+    account, record = Account(), begun(tmp_path)
+    opened(record, account).submit(record.plan)
+    assert account.reads["stopped.json"] == len(account.jobs) + 1
+
+
+@pytest.mark.parametrize("is_elsewhere", [False, True])
+def test_what_a_process_that_died_has_submitted_is_stopped_too(tmp_path: Path, is_elsewhere: bool) -> None:
+    """AWS has accepted the second job, and its id came nowhere."""
+    account, record = Account(), begun(tmp_path)
+
+    def die(count: int) -> None:
+        if count == 2:
+            raise Died
+
+    account.then = die
+    with pytest.raises(Died):
+        opened(record, account).submit(record.plan)
+    stop(elsewhere(record, account, tmp_path) if is_elsewhere else record, account)
+    assert [job.get("statusReason") for job in account.jobs.values()] == ["stopped by the user"] * 2
+    # Whoever comes later knows of both.
+    third = opened(elsewhere(record, account, tmp_path / "third"), account)
+    assert [job.status_reason for job in third.overview().jobs] == [
+        "stopped by the user",
+        "stopped by the user",
+        "stopped before it was submitted",
+    ]
+
+
+def test_what_cannot_be_looked_for_does_not_keep_the_rest_from_being_stopped(tmp_path: Path) -> None:
+    account, record = Account(), begun(tmp_path)
+    half_submitted(record, account)
+    account.refusal = ("AccessDenied", 403)
+    with pytest.raises(Surroundings, match=f"{record.run_id}-b: could not look for a job: access denied"):
+        stop(record, account)
+    assert [job["statusReason"] for job in account.jobs.values()] == ["stopped by the user"]
+    account.refusal = ("ClientException", 400)  # the queue is gone, and all jobs with it
+    stop(record, account)
+
+
+def test_another_machine_that_goes_on_with_a_retry_knows_what_need_not_run(tmp_path: Path) -> None:
+    account, record = Account(), begun(tmp_path)
+    (record.folder.path / "skip.json").write_text('{"a": [0, 3]}')
+    opened(record, account).keep_skipped()
+    assert opened(elsewhere(record, account, tmp_path), account).skipped == {"a": [0, 3]}

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import socket
+from contextlib import closing
 from itertools import product
 from pathlib import Path
 
 import pytest
 
 from batchyard import plan as planning
-from batchyard.engines.aws import inputs
+from batchyard.engines.aws import inputs, staging
 from batchyard.errors import BadInput
 from batchyard.pipeline_file import reading
+from batchyard.plan import Plan
 from batchyard.worker.globs import globs
 
 PIPELINE = """\
@@ -24,10 +28,14 @@ steps:
 """
 
 
-def require(folder: Path, pattern: str, only: str | None = None) -> None:
+def plan_of(folder: Path, pattern: str, only: str | None = None) -> Plan:
     file = folder / "pipeline.yaml"
     file.write_text(PIPELINE.replace("INPUT", f'"{pattern}"'))
-    inputs.require(planning.make(reading.load(file, {}), only=only), folder)
+    return planning.make(reading.load(file, {}), only=only)
+
+
+def require(folder: Path, pattern: str, only: str | None = None) -> None:
+    inputs.require(plan_of(folder, pattern, only), folder)
 
 
 @pytest.fixture
@@ -79,3 +87,32 @@ def test_patterns_that_meet_are_never_taken_for_apart() -> None:
                 apart += 1
                 assert mine.isdisjoint(its), (one.text, other.text)
     assert apart > len(patterns)  # it does tell some apart
+
+
+def test_what_cannot_go_to_s3_is_refused_by_name_and_all_at_once(workspace: Path) -> None:
+    (workspace / "raw/old.txt").symlink_to("../gone.txt")
+    (workspace / "raw/me").symlink_to("me")
+    Path(os.fsdecode(os.fsencode(workspace) + b"/raw/b\xe4d.txt")).write_text("")
+    with pytest.raises(BadInput) as caught:
+        require(workspace, "raw/**")
+    said = str(caught.value)
+    assert "raw/old.txt: a link to ../gone.txt, and nothing is there" in said and "raw/me: a link to me" in said
+    assert "raw/b\\xe4d.txt: its name is not UTF-8" in said and "1.txt: " not in said.replace("gone.txt", "")
+    said.encode()
+    assert "mend or remove" in caught.value.hint
+    # What no pattern matches may be as it is.
+    require(workspace, "other/**", only="use")
+
+
+def test_links_to_files_are_files_and_what_is_no_file_is_passed_over(workspace: Path) -> None:
+    (workspace / "raw/linked.txt").symlink_to("1.txt")
+    os.mkfifo(workspace / "raw/pipe")
+    with closing(socket.socket(socket.AF_UNIX)) as made:
+        made.bind(os.path.relpath(workspace / "raw/socket"))
+        found = staging.matching(workspace, ["raw"])
+    assert sorted(found.files) == ["raw/1.txt", "raw/linked.txt"]
+    assert sorted(found.passed_over) == ["raw/pipe", "raw/socket"]
+    notes = inputs.require(plan_of(workspace, "raw"), workspace)
+    assert len(notes) == 2 and "raw/pipe: a FIFO" in "".join(notes)
+    with pytest.raises(BadInput, match="no file here matches the input raw/pipe"):
+        require(workspace, "raw/pipe")

@@ -12,7 +12,7 @@ import pytest
 from botocore.loaders import Loader
 from botocore.model import ServiceModel
 from botocore.validate import ParamValidator
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from batchyard import plan as planning
@@ -140,6 +140,42 @@ def test_whatever_is_needed_is_reached(sizes: list[int]) -> None:
     assert {part.name for part in found.parts if not part.is_barrier and part.step != "last"} <= reached
 
 
+@settings(max_examples=30)
+@given(st.integers(0, 60), st.integers(0, 60), st.sampled_from([1, 2, 7, 20_000]))
+def test_what_is_needed_child_by_child_is_reached_child_by_child(each: int, whole: int, size: int) -> None:
+    pairs = [Step(f"e{number}", command="true", array=size) for number in range(each)]
+    others = [Step(f"w{number}", command="true") for number in range(whole)]
+    needs = (*(Need(step.name, each=True) for step in pairs), *(Need(step.name) for step in others))
+    found = rendered(*pairs, *others, Step("last", command="true", array=size, needs=needs))
+    by_name = {part.name: part for part in found.parts}
+    for number, last in enumerate(part for part in found.parts if part.step == "last" and not part.is_barrier):
+        reached: dict[str, set[bool]] = {}
+        todo = [(last.name, True)]
+        while todo:
+            waiting, is_each_so_far = todo.pop()
+            for name, is_each in by_name[waiting].needs:
+                if is_each:
+                    assert by_name[name].size == by_name[waiting].size, "AWS pairs arrays of one size only"
+                reached.setdefault(by_name[name].step, set()).add(is_each_so_far and is_each)
+                todo += [(name, is_each_so_far and is_each)] if by_name[name].is_barrier else []
+        ends = {step: how for step, how in reached.items() if step != "last"}
+        assert ends == {step.name: {size > 1} for step in pairs} | {step.name: {False} for step in others}
+        suffix = f"-{number}" if size > 10_000 else ""
+        named = {f"demo-20260101-abcdef-{step.name}{suffix}" for step in pairs}
+        waited = {name for part in found.parts if part.name.startswith(last.name) for name, _ in part.needs}
+        assert named <= waited, "parts of split arrays are pairs"
+
+
+def test_arrays_that_only_wait_are_said() -> None:
+    pairs = [Step(f"e{number}", command="true", array=3) for number in range(21)]
+    needs = tuple(Need(step.name, each=True) for step in pairs)
+    found = rendered(*pairs, Step("last", command="true", array=3, needs=needs))
+    assert any(
+        "last: waits child by child for more than 20 steps" in note and "3 children" in note for note in found.notes
+    )
+    assert sum(part.is_barrier for part in found.parts) == 1
+
+
 def test_definitions_are_named_by_their_content_alone() -> None:
     one = rendered(Step("a", commands=("x",)), Step("b", commands=("y", "z")))
     assert len(one.definitions) == 1, "what the same image runs with the same resources is one definition"
@@ -228,6 +264,13 @@ def test_what_aws_cannot_be_told_is_refused_with_all_reasons_at_once() -> None:
         assert part in said, part
 
 
+def test_secrets_need_a_role_that_reads_them() -> None:
+    step = Step("a", command="true", secrets={"KEY": "arn:aws:ssm:us-east-1:123456789012:parameter/key"})
+    with pytest.raises(BadInput, match=r"step 'a' has secrets.*'lab' has none: add `execution_role:`"):
+        rendered(step)
+    rendered(step, environment=replace(ENVIRONMENT, execution_role="arn:aws:iam::123456789012:role/exec"))
+
+
 @pytest.mark.parametrize(
     ("step", "words"),
     [
@@ -244,17 +287,56 @@ def test_a_list_may_be_of_any_length_and_a_long_command_that_fits_is_taken() -> 
     rendered(Step("a", commands=("x" * 100_000,) * 10, array=5), Step("b", command=f"echo {'x' * 6_500}"))
 
 
-def test_so_many_single_children_of_a_plain_command_as_can_be_named() -> None:
-    def left(count: int) -> Rendered:
-        plan = planning.make(Pipeline("demo", (Step("a", command="echo", array=10_000),)))
-        plan = planning.only_unfinished(plan, {"a": list(range(0, 2 * count, 2))})
-        return render.render(plan, target(images={"a": "image"}))
+def left_of(step: Step, numbers: list[int], *others: Step) -> Rendered:
+    """What a retry of these children is."""
+    plan = planning.make(Pipeline("demo", (step, *others)))
+    plan = planning.only_unfinished(plan, {one.name: numbers for one in (step, *others)})
+    found = render.render(plan, target(images={one.name: "image" for one in (step, *others)}))
+    for part in found.parts:
+        assert len(str(part.request["containerOverrides"])) < 8_192
+    return found
 
-    (part,) = left(500).parts
-    assert len(str(part.request["containerOverrides"]["command"])) < 8_192
-    for count in (2_000, 5_000):
-        with pytest.raises(BadInput, match="named one by one"):
-            left(count)
+
+@pytest.mark.parametrize(
+    ("size", "numbers", "parts"),
+    [
+        (3_000, list(range(1, 3_000, 2)), 1),
+        (10_000, list(range(1, 10_000, 2)), 2),
+        (1_000_000, list(range(0, 1_000_000, 97)), 5),
+        (100_000, list(range(0, 100_000, 2)), 16),
+        (10_000, [7], 1),
+    ],
+)
+def test_scattered_children_of_a_plain_command_are_few_arrays(size: int, numbers: list[int], parts: int) -> None:
+    found = left_of(Step("a", command="echo", array=size), numbers).parts
+    assert len(found) <= parts
+    assert [part.offset for part in found] == [sum(one.size for one in found[:n]) for n in range(len(found))]
+    assert sum(part.size for part in found) == len(numbers) and max(part.size for part in found) <= 10_000
+
+
+def test_arrays_that_wait_child_by_child_are_split_alike_whatever_they_are_told() -> None:
+    plain = Step("a", command=f"echo {'x' * 6_000}", array=4_000)
+    listed = Step("b", commands=("x",) * 4_000, array=4_000, needs=(Need("a", each=True),))
+    last = Step("c", command="echo", array=4_000, needs=(Need("b", each=True),))
+    found = left_of(plain, list(range(0, 4_000, 2)), listed, last).parts
+    sizes = {step: [part.size for part in found if part.step == step] for step in "abc"}
+    assert len(sizes["a"]) > 1 and sizes["a"] == sizes["b"] == sizes["c"]
+    pairs = [(part.name.rpartition("-")[2], part.needs) for part in found if part.step == "b"]
+    assert pairs == [(number, ((f"demo-20260101-abcdef-a-{number}", True),)) for number, _ in pairs]
+
+
+def test_a_command_that_could_not_be_retried_is_refused_before_it_runs() -> None:
+    for length in (6_900, 7_100, 7_300):
+        step = Step("a", command=f"echo {'x' * length}", array=100)
+        try:
+            rendered(step)
+        except BadInput as exc:
+            assert "put the command into a script" in exc.message
+            continue
+        left_of(step, [99])
+        left_of(step, list(range(0, 100, 2)))
+    with pytest.raises(BadInput, match="put the command into a script"):
+        rendered(Step("a", command=f"echo {'x' * 7_300}", array=100))
 
 
 @pytest.mark.parametrize("shell", ["sh", "bash", "dash", "busybox"])
@@ -263,18 +345,31 @@ def test_a_compacted_array_of_a_plain_command_keeps_its_numbers(shell: str) -> N
     found = shutil.which(shell)
     if found is None:
         pytest.skip(f"no {shell} here")
-    numbers = [0, 1, 2, 7, 9_000, *range(9_500, 10_000)]
+    numbers = [0, 1, 2, 7, 9, 9_000, *range(9_500, 10_000)]
     plan = planning.make(Pipeline("demo", (Step("a", command='echo "$AWS_BATCH_JOB_ARRAY_INDEX"', array=10_000),)))
     (part,) = render.render(planning.only_unfinished(plan, {"a": numbers}), target(images={"a": "image"})).parts
     script = part.request["containerOverrides"]["command"][2].replace("echo ", "set -eu; env | grep BATCH; echo $# ")
     assert part.size == len(numbers)
-    for child in (0, 2, 3, 4, 5, 504):
+    for child in (0, 2, 3, 4, 5, 6, 505):
         environ = {"AWS_BATCH_JOB_ARRAY_INDEX": str(child), "PATH": os.environ["PATH"]}
         command = [found, *(["sh"] if shell == "busybox" else []), "-c", script]
         said = subprocess.run(command, env=environ, capture_output=True, text=True, check=True).stdout
         lines = set(said.split("\n"))
         assert {f"AWS_BATCH_JOB_ARRAY_INDEX={numbers[child]}", "AWS_BATCH_JOB_ARRAY_SIZE=10000"} <= lines
         assert f"0 {numbers[child]}" in lines
+
+
+def test_every_child_of_every_part_finds_its_number() -> None:
+    numbers = sorted({number * number % 499 for number in range(300)})
+    step = Step("a", command=f"echo $AWS_BATCH_JOB_ARRAY_INDEX; : {'x' * 6_700}", array=500)
+    parts = left_of(step, numbers).parts
+    assert len(parts) > 1
+    said: list[int] = []
+    for part in parts:
+        script = part.request["containerOverrides"]["command"][2]
+        loop = f"for AWS_BATCH_JOB_ARRAY_INDEX in $(seq 0 {part.size - 1}); do ({script}) ; done"
+        said += map(int, subprocess.run(["sh", "-c", loop], capture_output=True, text=True, check=True).stdout.split())
+    assert said == numbers
 
 
 def test_a_queue_with_a_policy_gets_the_share() -> None:

@@ -88,11 +88,12 @@ def test_a_journal_survives_a_line_that_was_cut_short(tmp_path: Path) -> None:
     path = tmp_path / "journal"
     journal = Journal(path)
     journal.intend("a")
-    journal.submitted("a", "1")
+    journal.submitted("a", "1", at=5.0)
     journal.intend("b")
     path.write_bytes(path.read_bytes()[:-5])
     again = Journal(path)
     assert again.ids == {"a": "1"} and again.intended == {"a"}
     again.intend("b")
-    again.submitted("b", "2")
-    assert Journal(path).ids == {"a": "1", "b": "2"}
+    again.submitted("b", "2", at=6.5)
+    third = Journal(path)
+    assert third.ids == {"a": "1", "b": "2"} and third.submitted_at == {"a": 5.0, "b": 6.5}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -34,7 +35,7 @@ def test_a_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("[", "no YAML"),
+        ("[", "not YAML: this bracket is never closed"),
         ("a: 1", "expected `environments:`"),
         ("environments: {lab: 3}", "must be a mapping"),
         ("environments: {lab: {bucket: b, queues: {cpu: q}}}", "has no region"),
@@ -49,6 +50,59 @@ def test_what_is_wrong_in_it_is_said(tmp_path: Path, text: str, said: str) -> No
     (tmp_path / "environments.yaml").write_text(text)
     with pytest.raises(BadInput, match=said):
         environments.load(tmp_path, "lab", lambda name: {})
+
+
+@pytest.mark.parametrize(
+    ("settings", "said", "hint"),
+    [
+        ("bucket: s3://lab-runs", "'s3://lab-runs' is no bucket's name", "write `bucket: lab-runs`"),
+        ("bucket: s3://lab-runs/team/x", "no bucket's name", "write `bucket: lab-runs` and `prefix: team/x`"),
+        ('bucket: "Bad Bucket!"', "'Bad Bucket!' is no bucket's name", "3 to 63 lower-case"),
+        ("bucket: lab_runs", "no bucket's name", "lower-case"),
+        ("bucket: ab", "no bucket's name", "3 to 63"),
+        ("bucket: 10.0.0.1", "no bucket's name", ""),
+        ("bucket: a..b", "no bucket's name", ""),
+        ("bucket: lab-runs/team", "no bucket's name", ""),
+        ("{region: eu-central1, bucket: lab-runs}", "region is 'eu-central1', which is no region", "us-east-1"),
+        ("job_role: lab-job", "job_role is 'lab-job', which is no role's ARN", "arn:aws:iam::"),
+        ("execution_role: arn:aws:iam::123456789012:user/me", "execution_role is", "arn:aws:iam::"),
+        ("repository: https://x/y", "no repository's address", ""),
+        ("repository: x/y:latest", "no repository's address", ""),
+        ("prefix: s3://lab-runs/x", "prefix is", "team/runs"),
+        ("share: a-b", "share is 'a-b'", ""),
+        ("queues: {cpu: my queue}", "queues.cpu is 'my queue'", "name or its ARN"),
+    ],
+)
+def test_what_cannot_be_is_said_before_anything_is_done_with_it(
+    tmp_path: Path, settings: str, said: str, hint: str
+) -> None:
+    import yaml
+
+    given = {"region": "eu-central-1", "bucket": "lab-runs", "queues": {"cpu": "q"}, **yaml.safe_load(settings)}
+    (tmp_path / "environments.yaml").write_text(yaml.safe_dump({"environments": {"lab": given}}))
+    with pytest.raises(BadInput) as caught:
+        environments.load(tmp_path, "lab", lambda name: {})
+    assert said in caught.value.message and hint in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"bucket": "lab.runs-1"},
+        {"bucket": "arn:aws:s3:us-west-2:123456789012:accesspoint:lab"},
+        {"bucket": "lab-abc123-s3alias"},
+        {"bucket": "Old_Lab", "region": "us-east-1"},
+        {"region": "us-gov-west-1", "job_role": "arn:aws-us-gov:iam::123456789012:role/team/lab"},
+        {"region": "eusc-de-east-1", "queues": {"cpu": "arn:aws:batch:us-east-1:123456789012:job-queue/lab_cpu"}},
+        {"repository": "123456789012.dkr.ecr.us-east-1.amazonaws.com/team/lab"},
+        {"repository": "localhost:5000/lab"},
+        {"prefix": "/team/x/", "log_group": "/lab/jobs", "share": "vision", "definition_prefix": "lab-1"},
+        {"prefix": ""},
+    ],
+)
+def test_what_can_be_is_taken(settings: dict[str, Any]) -> None:
+    given = {"region": "eu-central-1", "bucket": "lab-runs", "queues": {"cpu": "q"}, **settings}
+    environments.from_mapping("lab", given, "f")
 
 
 def test_stacks_stand_in_where_the_file_has_no_such_name(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from command_yard import Yard
 
-ENVIRONMENTS = "environments: {lab: {region: us-east-1, bucket: b, queues: {cpu: q, gpu: q}}}\n"
+ENVIRONMENTS = "environments: {lab: {region: us-east-1, bucket: lab-runs, queues: {cpu: q, gpu: q}}}\n"
 #: read by Python at its start: these packages are not there
 WITHOUT = """\
 import sys

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import secrets
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +11,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1] / "emulator"))
 
 from emulator_endpoint import Endpoint
-from worker_scene import Scene
+from worker_scene import Scene, name_of
 
 
 @pytest.fixture(scope="session")
@@ -29,4 +27,4 @@ def worker_endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Endpoi
 
 @pytest.fixture
 def scene(worker_endpoint: Endpoint, tmp_path: Path, request: pytest.FixtureRequest) -> Scene:
-    return Scene(worker_endpoint, tmp_path, f"{re.sub(r'[^a-z]+', '-', request.node.name)[:60]}-{secrets.token_hex(4)}")
+    return Scene(worker_endpoint, tmp_path, name_of(request.node.name))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import secrets
 import struct
 import subprocess
 import sys
@@ -26,8 +28,9 @@ AGAIN = [
 
 
 class Scene:
-    def __init__(self, endpoint: Endpoint, folder: Path, name: str) -> None:
+    def __init__(self, endpoint: Endpoint, folder: Path, name: str, worker: tuple[str, ...] = WORKER) -> None:
         self.endpoint = endpoint
+        self.worker = worker
         #: where commands leave what no attempt may lose
         self.folder = folder
         #: where workers make their folders: those that are killed leave them
@@ -90,7 +93,7 @@ class Scene:
 
     def definition(self, *before: str) -> str:
         """A job definition of the worker, started by what is said before it."""
-        return self.endpoint.definition("worker", *before, *WORKER, memory_mib=MEMORY_MIB)
+        return self.endpoint.definition("worker", *before, *self.worker, memory_mib=MEMORY_MIB)
 
     def run(self, address: str, size: int = 1, attempts: int = 1, **environ: str) -> Any:
         """Submits, and waits for the end."""
@@ -108,7 +111,7 @@ class Scene:
             "TMPDIR": str(self.temporary),
             **environ,
         }
-        return subprocess.Popen(WORKER, env=told, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        return subprocess.Popen(self.worker, env=told, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
     # -- what is there ------------------------------------------------------------------------------------------
 
@@ -142,6 +145,11 @@ class Scene:
 
     def logs(self, job_id: str) -> list[str]:
         return self.endpoint.output(job_id)
+
+
+def name_of(test: str) -> str:
+    """A name for a test's run that no other has."""
+    return f"{re.sub(r'[^a-z]+', '-', test)[:60]}-{secrets.token_hex(4)}"
 
 
 def exit_codes(job: Any) -> list[int | None]:

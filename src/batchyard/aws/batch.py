@@ -5,9 +5,10 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from functools import cache
 from typing import Any
 
-from batchyard.aws.door import THROTTLED, Door, Refused, from_client_error, told
+from batchyard.aws.door import THROTTLED, Door, NotAllowed, Refused, from_client_error, told
 from batchyard.errors import Surroundings
 
 _MOST_AT_ONCE = 100
@@ -110,18 +111,20 @@ class Batch:
                             found[one["jobDefinitionName"]] = f"{one['jobDefinitionName']}:{one['revision']}"
         return found
 
-    def usable_definitions(self, names: Iterable[str]) -> set[str]:
+    def usable_definitions(self, names: Iterable[str]) -> dict[str, Any]:
         """Those of the names, with or without a revision, or ARNs, that a job can be submitted with."""
-        return {name for name in names if self._is_usable(name)}
+        found = ((name, self._usable(name)) for name in names)
+        return {name: definition for name, definition in found if definition is not None}
 
-    def _is_usable(self, name: str) -> bool:
+    def _usable(self, name: str) -> Any:
         # `name:3`, and an ARN, are asked for as they are; a bare name, also at the end of an ARN, has some revision.
         last = name.rpartition("/")[2]
         by_name = {"jobDefinitionName": last, "status": "ACTIVE"}
         asked: dict[str, Any] = {"jobDefinitions": [name]} if ":" in last else by_name
         with told(f"ask about the job definition {name}"):
             answer = self._door.client("batch").describe_job_definitions(**asked)
-        return any(one["status"] == "ACTIVE" for one in answer["jobDefinitions"])
+        active = [one for one in answer["jobDefinitions"] if one["status"] == "ACTIVE"]
+        return max(active, key=lambda one: int(one["revision"]), default=None)
 
     def register(self, request: dict[str, Any]) -> str:
         """Returns `name:revision`. Twice is harmless: a second revision of the same content."""
@@ -158,6 +161,20 @@ class Batch:
             if "does not exist" not in exc.message and "not found" not in exc.message:
                 raise
 
+    def missing_consumables(self, names: Iterable[str]) -> set[str]:
+        """Those of the names, or ARNs, that AWS does not know; none of which it will not tell us."""
+        return {name for name in names if self._is_missing(name)}
+
+    def _is_missing(self, name: str) -> bool:
+        try:
+            with told(f"ask about the consumable resource {name}"):
+                self._door.client("batch").describe_consumable_resource(consumableResource=name)
+        except Refused as exc:
+            return "does not exist" in exc.message or "not found" in exc.message
+        except NotAllowed:
+            pass
+        return False
+
     def instance_types(self, queue: str) -> list[str]:
         """Of all compute environments of a queue; none where there is no such queue."""
         order = self.queues([queue]).get(queue, {}).get("computeEnvironmentOrder", ())
@@ -172,13 +189,23 @@ class Batch:
 
 def shape_problems(request: dict[str, Any]) -> list[str]:
     """What botocore's own model of SubmitJob finds wrong."""
-    from botocore.loaders import Loader
-    from botocore.model import ServiceModel
     from botocore.validate import ParamValidator
 
-    model = ServiceModel(Loader().load_service_model("batch", "service-2"), "batch")
-    report = ParamValidator().validate(request, model.operation_model("SubmitJob").input_shape)
+    report = ParamValidator().validate(request, _submit_shape())
     return [line.strip() for line in str(report.generate_report()).splitlines() if line.strip()]
+
+
+@cache
+def _submit_shape() -> Any:
+    """Reading the model takes a while."""
+    from botocore.loaders import Loader
+    from botocore.model import ServiceModel
+
+    return (
+        ServiceModel(Loader().load_service_model("batch", "service-2"), "batch")
+        .operation_model("SubmitJob")
+        .input_shape
+    )
 
 
 def _hundreds(ids: Sequence[str]) -> Iterator[tuple[str, ...]]:

@@ -82,6 +82,14 @@ class CloudFormation:
                 return None
             raise
 
+    def summaries(self) -> list[Document]:
+        """Of all stacks of the region that are not deleted, whatever has become of them."""
+        states = self._client.meta.service_model.shape_for("StackStatus").enum
+        there = [state for state in states if state != "DELETE_COMPLETE"]
+        with administering("list the stacks"):
+            pages = self._client.get_paginator("list_stacks").paginate(StackStatusFilter=there)
+            return [one for page in pages for one in page["StackSummaries"]]
+
     def delete(self, stack_id: str) -> None:
         with administering(f"delete the stack {stack_id}"):
             self._client.delete_stack(StackName=stack_id)

@@ -60,6 +60,10 @@ class Refused(BadInput):
         super().__init__(message, hint=hint)
 
 
+class _NotAws(Exception):
+    """What answers at an address is something else: another server, a proxy, the page of a hotel's network."""
+
+
 class Door:
     """AWS in one region, as one profile."""
 
@@ -83,7 +87,7 @@ class Door:
         _require_boto3()
         import boto3
         from botocore.config import Config
-        from botocore.exceptions import BotoCoreError
+        from botocore.exceptions import BotoCoreError, NoRegionError
 
         if self._session is None:
             # boto3 itself looks at AWS_DEFAULT_REGION only.
@@ -103,8 +107,11 @@ class Door:
             raise
         except ValueError as exc:  # botocore's word for an address that is none
             raise BadInput(f"could not use {service}: {exc}", hint="check AWS_ENDPOINT_URL") from exc
+        if not client.meta.region_name:  # AWS_DEFAULT_REGION is set, and empty
+            raise NoRegionError
         whose = client.meta.service_model.service_id.hyphenize()
         client.meta.events.register_first(f"needs-retry.{whose}", self._give_up_early)
+        client.meta.events.register_first(f"before-parse.{whose}", _require_aws)
         return client
 
     def _give_up_early(
@@ -116,6 +123,15 @@ class Door:
         self._was_answered = self._was_answered or response is not None
         is_nobody = isinstance(caught_exception, EndpointConnectionError) and not self._was_answered
         return False if is_nobody and attempts >= _MOST_FIRST_ATTEMPTS else None
+
+
+def _require_aws(response_dict: Any, **_: Any) -> None:
+    """botocore's word that an answer has come. A web page is none of AWS's, unless it is an object that was asked for
+    (these have an ETag), or a machine before AWS is in trouble; else botocore finds nothing in it, and says nothing."""
+    headers = {name.lower(): value for name, value in response_dict["headers"].items()}
+    status = response_dict["status_code"]
+    if headers.get("content-type", "").startswith("text/html") and status < 500 and "etag" not in headers:
+        raise _NotAws(f"it sent a web page (HTTP {status})")
 
 
 def _require_boto3() -> None:
@@ -134,6 +150,7 @@ def told(doing: str) -> Iterator[None]:
     """boto3's errors end here. ``doing`` completes "could not ..."."""
     _require_boto3()
     from botocore import exceptions as aws
+    from botocore.parsers import ResponseParserError
 
     try:
         yield
@@ -156,7 +173,9 @@ def told(doing: str) -> Iterator[None]:
     except aws.ParamValidationError as exc:
         raise BadInput(f"could not {doing}: {exc}") from exc
     except aws.InvalidRegionError as exc:
-        raise BadInput(f"could not {doing}: {exc}", hint="check the environment's `region:`, or AWS_REGION") from exc
+        raise BadInput(
+            f"could not {doing}: {exc}", hint="check the environment's `region:`, --region or AWS_REGION"
+        ) from exc
     except (aws.HTTPClientError, aws.ConnectionError) as exc:
         raise Surroundings(
             f"could not {doing}: AWS cannot be reached: {exc}",
@@ -166,12 +185,18 @@ def told(doing: str) -> Iterator[None]:
         raise Surroundings(
             f"could not {doing}: {exc}", hint="check your AWS configuration: `aws configure list`"
         ) from exc
+    except (_NotAws, ResponseParserError) as exc:
+        raise Surroundings(
+            f"could not {doing}: what answers there is not AWS: {' '.join(str(exc).split())[:200]}",
+            hint="check AWS_ENDPOINT_URL if it is set, and whether a proxy or a page to log in stands between",
+        ) from exc
 
 
 def from_client_error(exc: ClientError, doing: str) -> Surroundings | Refused:
     """The sentence for an answer of AWS that is an error."""
     code = str(exc.response.get("Error", {}).get("Code", ""))
-    message = str(exc.response.get("Error", {}).get("Message", "")) or code
+    status = exc.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 400)
+    message = str(exc.response.get("Error", {}).get("Message", "")) or code or f"it answered {status}, and no more"
     if code in _EXPIRED:
         return Surroundings(
             f"could not {doing}: the AWS credentials have expired", hint="log in again: `aws sso login`"
@@ -191,7 +216,6 @@ def from_client_error(exc: ClientError, doing: str) -> Surroundings | Refused:
         return Surroundings(
             f"could not {doing}: AWS asks to go slower, and went on asking", hint="try again in a minute"
         )
-    status = exc.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 400)
     if status >= 500:
         return Surroundings(f"could not {doing}: AWS has a problem of its own: {message}", hint="try again")
     return Refused(f"could not {doing}: {message}", code=code, hint=_HINTS.get(code, ""))

@@ -23,6 +23,8 @@ class Place(NamedTuple):
         if not address.startswith("s3://"):
             raise BadInput(f"{address!r} is no address in S3", hint="write s3://bucket/prefix/")
         bucket, _, key = address.removeprefix("s3://").partition("/")
+        if not bucket:
+            raise BadInput(f"{address!r} names no bucket", hint="write s3://bucket/prefix/")
         return cls(bucket, key)
 
 

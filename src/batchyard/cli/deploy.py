@@ -30,10 +30,10 @@ def command(templates: tuple[str, ...], env: str, settings: tuple[str, ...], yes
     from batchyard.infra import catalogue, deploying
     from batchyard.infra.stacks import Stacks
 
-    chosen, given = catalogue.chosen(templates), pairs(settings)
+    chosen, given = catalogue.chosen(templates), pairs(settings, like="GpuSpotMaxvCpus=192")
     deploying.check(chosen, env, given)
     aws, front = CloudFormation(Door(None)), Terminal(says_yes=yes, offers_all=True)
-    introduce(env, aws.account(), aws.region)
+    introduce(env, aws)
     deploying.require_imports(aws, chosen, env)
     try:
         changed = deploying.deploy(Stacks(aws, front), front, chosen, env, given)

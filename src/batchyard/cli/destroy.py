@@ -35,7 +35,7 @@ def command(templates: tuple[str, ...], env: str, empty_buckets: bool, delete_im
     door = Door(None)
     aws, holdings, front = CloudFormation(door), Holdings(door), Terminal(says_yes=yes)
     stacks = Stacks(aws, front)
-    introduce(env, aws.account(), aws.region)
+    introduce(env, aws)
     try:
         doomed = deploying.survey(stacks, aws, holdings, chosen, env)
         if not doomed:

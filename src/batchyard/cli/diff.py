@@ -22,10 +22,10 @@ def command(templates: tuple[str, ...], env: str, settings: tuple[str, ...]) -> 
     from batchyard.infra import catalogue, deploying
     from batchyard.infra.stacks import Stacks
 
-    chosen, given = catalogue.chosen(templates), pairs(settings)
+    chosen, given = catalogue.chosen(templates), pairs(settings, like="GpuSpotMaxvCpus=192")
     deploying.check(chosen, env, given)
     aws, front = CloudFormation(Door(None)), Terminal(changes_to_stdout=True)
-    introduce(env, aws.account(), aws.region)
+    introduce(env, aws)
     try:
         deploying.diff(Stacks(aws, front), front, chosen, env, given)
     finally:

@@ -125,10 +125,13 @@ def command(
 )
 def reclaim(job_id: str, notice: float, endpoint: str, token: str | None) -> None:
     """Take the host of a running job or child away, as spot does: first the notice, then the end."""
+    import http.client
     import json
     import urllib.error
     import urllib.request
 
+    if not endpoint.startswith(("http://", "https://")):
+        raise BadInput(f"--endpoint {endpoint}: this is no address", hint="write it like http://127.0.0.1:4577")
     headers = {"Content-Type": "application/json"}
     if token:
         headers["Authorization"] = f"AWS4-HMAC-SHA256 Credential={token}/-"
@@ -143,13 +146,22 @@ def reclaim(job_id: str, notice: float, endpoint: str, token: str | None) -> Non
         try:
             message = json.loads(said)["message"]
         except (ValueError, KeyError, TypeError):
-            message = f"{endpoint} answered {exc.code}, and is no `batchyard emulate`"
-        raise BadInput(message) from None
-    except (urllib.error.URLError, OSError, ValueError) as exc:
+            raise _not_ours(endpoint, f"answered {exc.code}") from None
+        hint = "`aws batch describe-jobs --jobs JOB_ID` says what it is doing"
+        if exc.code == http.HTTPStatus.FORBIDDEN:
+            hint = "give the endpoint's token with --token, or in BATCHYARD_EMULATE_TOKEN"
+        raise BadInput(message, hint=hint) from None
+    except json.JSONDecodeError:
+        raise _not_ours(endpoint, "sent something else than JSON") from None
+    except (urllib.error.URLError, OSError, http.client.HTTPException) as exc:
         raise Surroundings(
             f"no endpoint answers at {endpoint}: {getattr(exc, 'reason', exc)}",
             hint="start it with `batchyard emulate`, or say where it is with --endpoint",
         ) from None
+
+
+def _not_ours(endpoint: str, what: str) -> BadInput:
+    return BadInput(f"{endpoint} {what}, and is no `batchyard emulate`", hint="say where it is with --endpoint")
 
 
 def _require_extra() -> None:

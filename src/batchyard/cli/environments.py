@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 import click
 
 from batchyard.cli.options import example, home_of, home_option, json_option, print_json
 from batchyard.cli.render import table
 from batchyard.errors import BatchyardError
+
+if TYPE_CHECKING:
+    from batchyard.infra.listing import Deployed
 
 
 @click.command(epilog=example("batchyard environments", "batchyard environments --json"))
@@ -21,41 +26,42 @@ def command(local: bool, home: str | None, as_json: bool) -> int:
     from batchyard import environments
     from batchyard.aws.cloudformation import CloudFormation
     from batchyard.aws.door import Door
-    from batchyard.infra import catalogue, deploying
+    from batchyard.infra import listing
 
-    listed = [
-        {"name": name, "source": "file", "region": one.region, "templates": [], "missing": []}
-        for name, one in environments.read(home_of(home) / environments.FILE_NAME).items()
-    ]
+    in_file = environments.read(home_of(home) / environments.FILE_NAME)
     aws = CloudFormation(Door(None))
     try:
-        deployed = {} if local else deploying.deployed_environments(aws.exports())
+        deployed = {} if local else listing.deployed_environments(aws.summaries())
     except BatchyardError as exc:
-        if not listed:
+        if not in_file:
             raise
         # Who brings an environment in the file may have nothing to do with stacks.
         click.echo(f"only those of the file: {exc.message}", err=True)
         deployed = {}
-    for name, templates in deployed.items():
-        lacking = [core for core in catalogue.CORE if core not in templates]
-        listed.append(
-            {"name": name, "source": "deployed", "region": aws.region, "templates": templates, "missing": lacking}
-        )
     if as_json:
-        print_json(listed)
-        return 0
-    if not listed:
-        click.echo("there are none; `batchyard deploy --env NAME` makes one", err=True)
-        return 0
-    rows = [
-        (
-            str(one["name"]),
-            str(one["source"]),
-            str(one["region"]),
-            ", ".join(one["templates"]) or "-",
-            f"in part only: {', '.join(one['missing'])} missing" if one["missing"] else "",
+        print_json(
+            [_entry(name, "file", one.region, listing.Deployed({})) for name, one in in_file.items()]
+            + [_entry(name, "deployed", aws.region, one) for name, one in deployed.items()]
         )
-        for one in listed
-    ]
-    click.echo("\n".join(table(("environment", "from", "region", "templates", ""), rows)))
+    elif in_file or deployed:
+        rows = [(name, "file", one.region, "-", "") for name, one in in_file.items()]
+        for name, found in deployed.items():
+            templates = ", ".join(found.templates) or "-"
+            rows.append((name, "deployed", aws.region, templates, listing.shortcoming(name, found)))
+        click.echo("\n".join(table(("environment", "from", "region", "templates", ""), rows)))
+    else:
+        where = "in the file" if local else f"in {aws.region}"
+        click.echo(f"there are none {where}; `batchyard deploy --env NAME` makes one", err=True)
     return 0
+
+
+def _entry(name: str, source: str, region: str, found: Deployed) -> dict[str, Any]:
+    is_file = source == "file"
+    return {
+        "name": name,
+        "source": source,
+        "region": region,
+        "templates": found.templates,
+        "missing": [] if is_file else found.missing,
+        "unfinished": found.unfinished,
+    }

@@ -22,8 +22,6 @@ def follow(record: Record, *, quiet: bool) -> RunStatus:
     try:
         while True:
             shown = status.of_engine(record, engine, max_failures=0)
-            if shown.state is not RunState.RUNNING:
-                engine.tidy()
             if shown.state is not RunState.RUNNING or shown.is_interrupted:
                 return status.of_engine(record, engine)
             if show is not None:

@@ -4,20 +4,29 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from batchyard.cli.options import env_option, example, find_run, home_option, run_argument
+from batchyard import status
+from batchyard.cli import waiting
+from batchyard.cli.options import duration, env_option, example, find_run, home_flag, home_option, run_argument
 from batchyard.cli.render import child_name
-from batchyard.engines.base import LogChunk, RunState
+from batchyard.engines.base import LogChunk, Overview, RunEngine, RunState
+from batchyard.errors import BadInput, BatchyardError
 from batchyard.plan import Plan
 from batchyard.runs import Record
+
+if TYPE_CHECKING:
+    from batchyard.engines.aws.details import Wait
 
 _FOLLOW_EVERY_S = 0.2
 #: on AWS each look is some calls of its API: further and further apart while nothing happens
 _FIRST_LOOK_S, _LAST_LOOK_S = 1.0, 10.0
+_PATIENCE_S = 30
 
 
 @click.command(
@@ -32,19 +41,35 @@ _FIRST_LOOK_S, _LAST_LOOK_S = 1.0, 10.0
 @click.argument("child", metavar="[STEP[:INDEX]]", required=False)
 @click.option("--failed", is_flag=True, help="Only children that failed for good.")
 @click.option("-f", "--follow", is_flag=True, help="Go on until the run ends.")
+@click.option(
+    "--patience",
+    callback=duration,
+    metavar="TIME",
+    help=f"With -f: after so long a silence, say on stderr what is waited for. Default {_PATIENCE_S}s.",
+)
 @env_option
 @home_option
-def command(run: str, child: str | None, failed: bool, follow: bool, env: str | None, home: str | None) -> int:
+def command(
+    run: str,
+    child: str | None,
+    failed: bool,
+    follow: bool,
+    patience: int | None,
+    env: str | None,
+    home: str | None,
+) -> int:
     """Show what the children of a run wrote, byte for byte: all of them, a step's, or one child's.
 
     Where there are several, a line `==> step:index <==` stands above each.
     """
+    if patience is not None and not follow:
+        raise BadInput("--patience is about following", hint="add -f, or leave --patience out")
     record = find_run(home, run, env)
     step, index = _parsed(child, record.plan)
     sizes = {job.step: job.step_size for job in record.plan.jobs}
     printer = _Printer(sizes, with_headings=index is None and sum(sizes.values()) > 1)
     show = _show_here if record.is_local else _show_from_aws
-    missing = show(record, printer, _Wanted(step, index, failed), follow)
+    missing = show(record, printer, _Wanted(step, index, failed), _Follower(record, step, patience) if follow else None)
     if missing:
         click.echo(missing, err=True)
     elif not printer.shown:
@@ -62,35 +87,71 @@ class _Wanted:
     failed: bool
 
 
-def _show_here(record: Record, printer: _Printer, wanted: _Wanted, follow: bool) -> str:
+class _Follower:
+    """Tells on stderr what a run that is silent waits for, and why it is not followed any longer."""
+
+    def __init__(self, record: Record, step: str | None, patience_s: int | None) -> None:
+        self._record = record
+        self._step = step
+        self._quiet = waiting.Quiet(patience_s or _PATIENCE_S, time.monotonic())
+        self._flags = home_flag(record, Path.cwd())
+        self._shown = 0
+
+    def is_over(self, now: Overview) -> bool:
+        if now.is_interrupted:
+            name = f"{self._record.run_id}{self._flags}"
+            click.echo(f"the run is INTERRUPTED: `batchyard resume {name}` goes on with it", err=True)
+        return now.state is not RunState.RUNNING or now.is_interrupted
+
+    def look(self, engine: RunEngine, now: Overview, shown: int) -> None:
+        """``shown``: how much was shown so far."""
+        if shown != self._shown:
+            self._shown = shown
+            self._quiet.heard(time.monotonic())
+        elif self._quiet.is_due(time.monotonic()):
+            waits = None if self._record.is_local else self._waits(engine, now)
+            at_ms = int(time.time() * 1000)
+            for line in waiting.lines(self._record.plan, now.jobs, waits, self._step, at_ms, self._flags):
+                click.echo(line, err=True)
+
+    def _waits(self, engine: RunEngine, now: Overview) -> Sequence[Wait]:
+        try:
+            return status.waits_for_hosts(self._record, engine, now)
+        except BatchyardError:
+            return ()  # who may not list jobs may still read logs
+
+
+def _show_here(record: Record, printer: _Printer, wanted: _Wanted, follower: _Follower | None) -> str:
     """Returns what could not be shown, in a sentence: nothing."""
     engine = record.open_local()
     try:
         while True:
-            now = engine.overview() if follow else None
-            is_over = now is None or now.state is not RunState.RUNNING or now.is_interrupted
+            # Looked at first: what was written before the end is then shown too.
+            now = engine.overview() if follower else None
             printer.show(engine.logs(wanted.step, wanted.index, failed_only=wanted.failed))
-            if is_over:
+            if now is None or follower is None or follower.is_over(now):
                 return ""
+            follower.look(engine, now, printer.shown)
             time.sleep(_FOLLOW_EVERY_S)
     finally:
         engine.close()
 
 
-def _show_from_aws(record: Record, printer: _Printer, wanted: _Wanted, follow: bool) -> str:
+def _show_from_aws(record: Record, printer: _Printer, wanted: _Wanted, follower: _Follower | None) -> str:
     from batchyard.cloud import Patience
 
     engine = record.open_aws()
     reader = engine.log_reader
     patience = Patience(_FIRST_LOOK_S, _LAST_LOOK_S)
-    if not follow:
+    if follower is None:
         printer.show(reader.read(wanted.step, wanted.index, failed_only=wanted.failed))
         return reader.misses
     while True:
         now = engine.overview()
         printer.show(reader.follow(now.jobs, wanted.step, wanted.index, failed_only=wanted.failed))
-        if now.state is not RunState.RUNNING or now.is_interrupted:
+        if follower.is_over(now):
             return reader.misses
+        follower.look(engine, now, printer.shown)
         time.sleep(patience.after((printer.shown, [job.counts for job in now.jobs])))
 
 

@@ -22,6 +22,7 @@ def home_option(function: F) -> F:
     return click.option(
         "--home",
         envvar="BATCHYARD_HOME",
+        callback=_folder,
         metavar="DIR",
         help="Where runs are kept, instead of the nearest .batchyard.",
     )(function)
@@ -30,6 +31,7 @@ def home_option(function: F) -> F:
 def env_option(function: F) -> F:
     return click.option(
         "--env",
+        callback=_named,
         metavar="NAME",
         help="The AWS environment: of the deployed stacks, or of .batchyard/environments.yaml.",
     )(function)
@@ -73,8 +75,10 @@ def find_run(home: str | None, name: str, env: str | None = None) -> Record:
     where = home_of(home)
     try:
         return runs.load(where, name)
-    except NoSuchRun:
+    except NoSuchRun as exc:
         if env is None:
+            if runs.is_id(name):
+                exc.hint += "; --env NAME finds a run on AWS that another machine began"
             raise
         from batchyard import cloud
 
@@ -93,15 +97,33 @@ def print_json(value: Any) -> None:
     click.echo(json.dumps(value, indent=2))
 
 
-def pairs(values: tuple[str, ...]) -> dict[str, str]:
-    """`--set k=v`, as often as given."""
+def pairs(values: tuple[str, ...], like: str = "slices=128") -> dict[str, str]:
+    """`--set k=v`, as often as given; ``like``: an example."""
     found = {}
     for value in values:
         name, equals, text = value.partition("=")
         if not equals or not name:
-            raise BadInput(f"--set {value!r} is not of the form NAME=VALUE", hint="for example --set slices=128")
+            raise BadInput(f"--set {value!r} is not of the form NAME=VALUE", hint=f"for example --set {like}")
         found[name] = text
     return found
+
+
+def _folder(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    """A flag's callback: where it is a file, that is said once, and not by whoever first looks for something in it."""
+    if value and Path(value).exists() and not Path(value).is_dir():
+        is_variable = ctx.get_parameter_source(str(param.name)) is click.core.ParameterSource.ENVIRONMENT
+        raise BadInput(
+            f"{param.envvar if is_variable else '--home'} {value}: this is no folder",
+            hint="name the .batchyard folder itself, or leave it out",
+        )
+    return value
+
+
+def _named(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    """A flag's callback: `--env "$ENV"` where nobody has set ENV."""
+    if value == "":
+        raise BadInput("--env is empty", hint="name an environment: `batchyard environments` lists them")
+    return value
 
 
 def memory(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:

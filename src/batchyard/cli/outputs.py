@@ -8,7 +8,7 @@ import click
 
 from batchyard.cli.options import example, json_option, print_json
 from batchyard.cli.render import table
-from batchyard.cli.stacks import Terminal, environment_option
+from batchyard.cli.stacks import Terminal, environment_option, region_needed
 from batchyard.errors import BadInput
 
 
@@ -19,23 +19,18 @@ def command(env: str, as_json: bool) -> int:
     """Show what an environment's stacks have made: queues, bucket, roles, repositories, policies."""
     from batchyard import environments
     from batchyard.aws.cloudformation import CloudFormation
-    from batchyard.aws.door import Door, NoRegion, NotAllowed
-    from batchyard.infra import catalogue, deploying
+    from batchyard.aws.door import Door, NotAllowed
+    from batchyard.infra import catalogue, deploying, listing
     from batchyard.infra.stacks import Stacks
 
     catalogue.check_environment(env)
     aws = CloudFormation(Door(None))
-    try:
+    with region_needed(env):
         found = deploying.outputs(Stacks(aws, Terminal()), env)
-    except NoRegion as exc:
-        raise NoRegion(
-            f"nothing says in which region to look for the stacks of environment {env!r}",
-            hint="set AWS_REGION, or for the endpoint on this machine, paste the lines that `batchyard emulate` prints",
-        ) from exc
     if not found:
         near = ""
         with suppress(NotAllowed):  # who may not list them all may still look at one
-            near = environments.near_hint(env, deploying.deployed_environments(aws.exports()))
+            near = environments.near_hint(env, listing.deployed_environments(aws.summaries()))
         made = f"`batchyard deploy --env {env}` makes it, `batchyard environments` lists those that there are"
         raise BadInput(
             f"nothing of environment {env!r} is deployed in {aws.region}",

@@ -19,6 +19,7 @@ _COLOURS = {
     "RUNNING": "cyan",
     "STARTING": "cyan",
 }
+_LONGEST_LINE = 500
 
 
 def coloured(state: str) -> str:
@@ -51,7 +52,7 @@ def status_lines(status: RunStatus, now_ms: int, flags: str = "") -> list[str]:
         tries = f" (attempt {attempt.attempt})" if attempt.attempt > 1 else ""
         name = child_name(attempt.step, attempt.index, sizes[attempt.step])
         lines += ["", click.style(f"{name}{tries}: {explained(attempt)}", fg="red")]
-        lines += [f"  | {line}" for line in failure.log_tail] or ["  | (no output)"]
+        lines += [f"  | {_short(line)}" for line in failure.log_tail] or ["  | (no output)"]
     lines += _waiting(status, now_ms, flags)
     lines += _what_next(status, flags)
     return lines
@@ -64,8 +65,9 @@ def child_name(step: str, index: int, size: int) -> str:
 
 def headline(status: RunStatus, now_ms: int) -> str:
     took = ""
-    if status.started_ms is not None:
-        took = f" after {_span(status.started_ms, status.ended_ms or now_ms)}"
+    ended_ms = now_ms if status.state is RunState.RUNNING else status.ended_ms
+    if status.started_ms is not None and ended_ms is not None:
+        took = f" after {_span(status.started_ms, ended_ms)}"
     if status.is_interrupted:
         why = "its process died; its children may still run"
         if status.engine == "aws":
@@ -74,6 +76,12 @@ def headline(status: RunStatus, now_ms: int) -> str:
     if status.state is RunState.RUNNING:
         took = took.replace(" after ", " for ")
     return f"run {status.run}: {coloured(status.state.value)}{took}"
+
+
+def _short(line: str) -> str:
+    """One of a program's lines may be megabytes; `logs` has all of it."""
+    left = len(line) - _LONGEST_LINE
+    return line if left <= 0 else f"{line[:_LONGEST_LINE]}... ({left:,} characters more)"
 
 
 def plan_lines(plan: Plan) -> list[str]:

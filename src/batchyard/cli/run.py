@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -74,6 +75,7 @@ def _begin_on_aws(
     file: str, plan: Plan, chosen: pipelines.Chosen, home: Path, env: str | None, on_demand: bool
 ) -> Record:
     from batchyard import cloud
+    from batchyard.aws.s3 import Place
     from batchyard.images import registry
     from batchyard.pipeline_file import reading
 
@@ -82,9 +84,15 @@ def _begin_on_aws(
     offer = chosen.offer
     for flag, value in (("--cpus", offer.cpus), ("--memory", offer.memory_mib), ("--gpus", offer.gpus)):
         if value is not None:
-            raise BadInput(f"{flag} is about this machine; on AWS the environment's queues say how much there is")
+            raise BadInput(
+                f"{flag} is about this machine; on AWS the environment's queues say how much there is",
+                hint=f"leave {flag} out",
+            )
     if offer.runner != "process":
         raise BadInput("--runner is about this machine; on AWS every child is a container", hint="leave --runner out")
+    workspace = offer.workspace or chosen.pipeline.workspace or ""
+    if workspace.startswith("s3://"):
+        Place.of(workspace)  # names a bucket, or is refused before anything is recorded
     if reading.is_command_list(Path(file)) and not all(job.image for job in plan.jobs):
         raise BadInput(
             f"{file} is run on AWS in containers, and nothing says of which image",
@@ -137,15 +145,28 @@ def go_on_aws(record: Record, *, detach: bool, as_json: bool) -> int:
         say(f"the run goes on without us; `batchyard status {record.run_id} --watch` follows it, `stop` ends it")
         return 130
     if shown.state is not RunState.RUNNING:
-        fetched = cloud.fetch(record, Path(record.workspace)) if record.workspace else 0
-        if fetched:
-            say(f"fetched {fetched} output {'files' if fetched > 1 else 'file'} into {record.workspace}")
+        _fetch(record, say)
     with suppress(OSError):
         if as_json:
             print_json(status.to_json(shown))
         else:
             click.echo("\n".join(render.status_lines(shown, int(time.time() * 1000), home_flag(record, Path.cwd()))))
     return 3 if shown.is_interrupted else EXIT_CODES[shown.state]
+
+
+def _fetch(record: Record, say: Callable[[str], None]) -> None:
+    """What the run has made, to where its files came from."""
+    from batchyard import cloud
+    from batchyard.cli.fetch import is_from_elsewhere, workspace_here
+
+    folder = workspace_here(record)
+    if folder is not None:
+        fetched = cloud.fetch(record, folder)
+        if fetched:
+            say(f"fetched {fetched} output {'files' if fetched > 1 else 'file'} into {folder}")
+    elif is_from_elsewhere(record) and any(job.outputs for job in record.plan.jobs):
+        command = f"batchyard fetch {record.run_id}{home_flag(record, Path.cwd())} --to DIR"
+        say(f"its workspace is not on this machine: `{command}` downloads what it has made")
 
 
 def go(record: Record, *, detach: bool, as_json: bool) -> int:

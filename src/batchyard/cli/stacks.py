@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from rich.live import Live
 
+    from batchyard.aws.cloudformation import CloudFormation
     from batchyard.aws.holdings import Holding
     from batchyard.infra.changes import Change
     from batchyard.infra.events import Progress, Step
@@ -54,7 +55,23 @@ def yes_option(function: F) -> F:
     return click.option("--yes", is_flag=True, help="Answer every question with yes.")(function)
 
 
-def introduce(environment: str, account: str, region: str) -> None:
+@contextmanager
+def region_needed(environment: str) -> Iterator[None]:
+    """Where nothing says in which region: these commands take it from nowhere but the profile."""
+    from batchyard.aws.door import NoRegion
+
+    try:
+        yield
+    except NoRegion as exc:
+        raise NoRegion(
+            f"nothing says in which region to look for the stacks of environment {environment!r}",
+            hint="set AWS_REGION, or for the endpoint on this machine, paste the lines that `batchyard emulate` prints",
+        ) from exc
+
+
+def introduce(environment: str, aws: CloudFormation) -> None:
+    with region_needed(environment):
+        account, region = aws.account(), aws.region
     click.echo(f"environment {environment} in account {account}, region {region}", err=True)
 
 

@@ -57,13 +57,19 @@ def command(run: str, watch: bool, env: str | None, home: str | None, as_json: b
 
 def _looked_at(record: Record) -> RunStatus:
     """With its failures; where AWS does not answer, what is kept here of a run that is over."""
-    try:
+    if record.is_local:
         return status.of_run(record)
+    engine = record.open_aws()
+    try:
+        shown = status.of_engine(record, engine)
     except BatchyardError as exc:
-        if record.is_local or not record.open_aws().is_known_to_be_over:
+        if not engine.is_known_to_be_over:
             raise
         click.echo(f"only what is kept here: {exc.message}", err=True)
         return status.of_run(record, max_failures=0)
+    if engine.source:
+        click.echo(engine.source, err=True)
+    return shown
 
 
 def _watched(record: Record, *, quiet: bool) -> RunStatus:

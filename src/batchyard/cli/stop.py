@@ -69,6 +69,7 @@ def command(run: str, step: str | None, grace: float, env: str | None, home: str
 def _stop_on_aws(record: Record, step: str | None) -> int:
     """AWS Batch gives 30 s between SIGTERM and SIGKILL."""
     from batchyard import cloud
+    from batchyard.engines.aws.details import UNSUBMITTED
 
     engine = record.open_aws()
     before = engine.overview()
@@ -77,11 +78,16 @@ def _stop_on_aws(record: Record, step: str | None) -> int:
         return 0
     engine.stop([detail.id for detail in before.jobs if step in (None, detail.step)], "stopped by the user")
     if step is not None:
+        now = zip(before.jobs, engine.job_ids, strict=True)
+        if any(detail.step == step and job_id.startswith(UNSUBMITTED) for detail, job_id in now):
+            raise BadInput(
+                f"not all of {step} is submitted, and what is not cannot be told to stop",
+                hint=f"`batchyard stop {record.run_id}` stops the whole run, which is then submitted no further",
+            )
         click.echo(f"run {record.run_id}: {step} is told to stop")
         return 0
     if not cloud.wait_until_stopped(record, _AWS_GRACE_S + _PATIENCE_S):
         raise Surroundings("it has not stopped yet", hint="`batchyard status` shows what is left")
-    engine.tidy()
     click.echo(f"run {record.run_id}: {engine.overview().state.value}")
     return 0
 

@@ -37,13 +37,20 @@ def command(file: str, env: str | None, region: str | None, watch: bool, home: s
     from batchyard import cloud, submissions
     from batchyard.aws.batch import Batch, shape_problems
     from batchyard.aws.door import Door
+    from batchyard.batch.submitting import request_problems
 
-    requests = submissions.parse(_text_of(file), file)
+    if env and region:
+        raise BadInput("--region goes without --env, which has a region of its own", hint="leave one of them out")
+    requests = submissions.parse(_text_of(file), "stdin" if file == "-" else file)
     where = cloud.environment(home_of(home), env) if env else None
     batch = Batch(Door(where.region, where.profile) if where else Door(region))
-    queues = batch.queues(submissions.queues_of(requests)) if submissions.queues_of(requests) else {}
-    definitions = batch.usable_definitions(submissions.definitions_of(requests))
-    problems = submissions.problems(requests, queues, shape_problems, definitions)
+    known = submissions.Known(
+        queues=batch.queues(queues) if (queues := submissions.queues_of(requests)) else {},
+        definitions=batch.usable_definitions(submissions.definitions_of(requests)),
+        jobs=batch.describe(submissions.dependencies_of(requests)),
+        missing_consumables=batch.missing_consumables(submissions.consumables_of(requests)),
+    )
+    problems = submissions.problems(requests, known, shape_problems, request_problems)
     order = submissions.order(requests, problems)
     if problems:
         raise BadInput(f"{file}: nothing was submitted:\n  " + "\n  ".join(problems))
@@ -70,10 +77,12 @@ def _text_of(file: str) -> str:
     from batchyard.pipeline_file.command_lists import why_unreadable
     from batchyard.pipeline_file.mistakes import Notes
 
+    if not file:
+        raise BadInput("the name of FILE is empty", hint="name a file, or - for stdin")
     try:
         return sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
     except UnicodeDecodeError as exc:
-        raise BadInput(f"{file} is no UTF-8 text: {exc}") from exc
+        raise BadInput(f"{file} is no UTF-8 text: byte {exc.start + 1} is none", hint="save it as UTF-8") from exc
     except OSError as exc:
         what, instead = why_unreadable(Path(file), exc, Notes(file))
         raise BadInput(f"{file}: {what}", hint=instead) from None

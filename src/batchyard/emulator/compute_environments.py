@@ -177,6 +177,20 @@ def architecture(document: Document) -> str | None:
     return "arm64" if any(map(_is_arm, resources["instanceTypes"])) else "x86_64"
 
 
+def smallest_type(yard: Yard, document: Document, wanted: Resources) -> str | None:
+    """The type that a job is on which has its host for itself: of those that it fits, the smallest, and of equal ones
+    the first. None where that is for others to say: Fargate, and one's own instances."""
+    resources = document.get("computeResources")
+    if resources is None or resources["type"] in _FARGATE:
+        return None
+    fitting = [
+        ((offer.gpus, offer.vcpus, offer.memory_mib), name)
+        for name in _types(yard, resources["instanceTypes"])
+        if (offer := yard.instance_type(name)) is not None and wanted.fits_in(offer)
+    ]
+    return min(fitting, key=lambda one: one[0])[1] if fitting else None
+
+
 def _is_arm(name: str) -> bool:
     return name == "default_arm64" or bool(_ARM_FAMILY.fullmatch(name.partition(".")[0]))
 

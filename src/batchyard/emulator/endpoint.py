@@ -38,6 +38,8 @@ from batchyard.folder import RunFolder
 T = TypeVar("T")
 
 _MOST_NOTICE_S = 3600.0
+#: where a compute environment does not say what its hosts are: Fargate, and this machine as an UNMANAGED one
+_UNKNOWN_TYPE = "m6i.large"
 
 
 class _Notice(NamedTuple):
@@ -90,7 +92,7 @@ class Endpoint:
         notice = self._notices.get(task)
         host = metadata.Host(
             instance_id=names.instance_id(task),
-            instance_type="m6i.large",
+            instance_type=self._instance_type(task) if metadata.tells_type(path) else _UNKNOWN_TYPE,
             region=self.region,
             zone=f"{self.region}a",
             token_key=self._token_key + task.encode(),
@@ -103,6 +105,22 @@ class Endpoint:
             ),
         )
         return metadata.answer(host, method, path, headers, self._yard.clock())
+
+    def _instance_type(self, task: str) -> str:
+        """Of the host that an attempt under way pretends to be on."""
+        try:
+            return self._called(lambda: self._landed_on(task)) or _UNKNOWN_TYPE
+        except ServerException:
+            return _UNKNOWN_TYPE  # whoever asks while the endpoint goes down is about to end too
+
+    def _landed_on(self, task: str) -> str | None:
+        key = names.attempt_of(task, self._yard.salt)
+        job = None if key is None else self._logs.job(key.job_number)
+        attempt = None if key is None or job is None else self._yard.loop.running(job["jobId"], key.child)
+        environment = None if attempt is None else self._yard.get(ENVIRONMENT, attempt.place)
+        if attempt is None or environment is None:
+            return None
+        return compute_environments.smallest_type(self._yard, environment, attempt.resources)
 
     def reclaim(self, job_id: str, notice_s: float) -> Document:
         """Announces that the host of a running child is taken away, and takes it when the time has come."""

@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs
+from xml.sax.saxutils import escape
 
 from batchyard.emulator import clusters, guard, shapes
 from batchyard.emulator.failures import ApiError, ClientException, SubmissionRefused
@@ -49,7 +50,9 @@ class Front:
         is_metadata = path.startswith(self._endpoint.metadata_path)
         refusal = guard.refusal(environ, self._token, has_key=is_metadata)
         if refusal:
-            return _answer(start_response, 403, {"message": refusal}, {"x-amzn-ErrorType": "AccessDeniedException"})
+            # AWS's own words for a key that it does not know, and for who may not.
+            code = "UnrecognizedClientException" if refusal == guard.WRONG_KEY else "AccessDeniedException"
+            return _failed(start_response, environ, 403, code, refusal)
         length = environ.get("CONTENT_LENGTH", "")
         if not re.fullmatch(r"[0-9]{0,18}", length):
             message = {"message": f"Content-Length {length!r} is no number"}
@@ -213,8 +216,27 @@ def _troubled(fault: Fault, environ: WSGIEnvironment, start_response: StartRespo
         start_response("500 Internal Server Error", [("Content-Length", "0")])
         return [b""]
     status, code = (429, "TooManyRequestsException") if fault is Fault.THROTTLE else (500, "ServerException")
-    message = f"{code}: trouble on purpose"
-    return _answer(start_response, status, {"message": message, "__type": code}, {"x-amzn-ErrorType": code})
+    return _failed(start_response, environ, status, code, f"{code}: trouble on purpose")
+
+
+def _failed(
+    start_response: StartResponse, environ: WSGIEnvironment, status: int, code: str, message: str
+) -> list[bytes]:
+    """An error in the form of the service that was asked, as far as that can be told: clients read no other."""
+    scope = guard.signed_for(environ)
+    service = scope[1] if scope is not None else ""
+    is_query = str(environ.get("CONTENT_TYPE", "")).startswith("application/x-www-form-urlencoded")
+    if service != "s3" and not is_query:
+        document = {"message": message, "__type": code}
+        return _answer(start_response, status, document, {"x-amzn-ErrorType": code})
+    text = f"<Error><Code>{code}</Code><Message>{escape(message)}</Message></Error>"
+    if service == "ec2":
+        text = f"<Response><Errors>{text}</Errors></Response>"
+    elif is_query:
+        text = f"<ErrorResponse>{text}</ErrorResponse>"
+    body = f'<?xml version="1.0" encoding="UTF-8"?>{text}'.encode()
+    start_response(f"{status} {_REASONS.get(status, 'Error')}", [("Content-Type", "text/xml"), _length(body)])
+    return [body]
 
 
 def _hang_up(environ: WSGIEnvironment) -> None:

@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping
 from urllib.parse import parse_qs
 
+WRONG_KEY = "the access key is not this endpoint's token"
 _CREDENTIAL = re.compile(r"Credential=([^/,\s]+)/")
 _HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\[\]:]*))(?::[0-9]*)?")
 
@@ -25,7 +26,7 @@ def refusal(environ: Mapping[str, object], token: str | None, *, has_key: bool =
     if token is not None:
         given = access_key(environ)
         if given is None or not hmac.compare_digest(given.encode(), token.encode()):
-            return "the access key is not this endpoint's token"
+            return WRONG_KEY
         return None
     host = _host(str(environ.get("HTTP_HOST", "")))
     if host not in ("127.0.0.1", "localhost", "::1") and not host.endswith(".localhost"):

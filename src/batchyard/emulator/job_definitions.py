@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable
 
+from batchyard.batch import submitting
 from batchyard.batch.jobs import Resources
 from batchyard.emulator import names
 from batchyard.emulator.failures import ClientException, SubmissionRefused
@@ -13,13 +13,6 @@ from batchyard.emulator.paging import page, size_of_page
 from batchyard.emulator.yard import CONSUMABLE, DEFINITION, Document, Yard
 
 _MOST_BYTES = 24 * 1024
-_MOST_ATTEMPTS = 10
-_MOST_RULES = 5
-_LEAST_TIMEOUT_S = 60
-_MOST_TAGS = 50
-_TEXT_PATTERN = re.compile(r"[0-9A-Za-z.:\s]*\*?")
-_CODE_PATTERN = re.compile(r"[0-9]*\*?")
-_MOST_PATTERN = 512
 #: what is a task's in ecsProperties and the container's in containerProperties
 _OF_TASK = {
     "volumes": "volumes",
@@ -60,8 +53,8 @@ def register(yard: Yard, request: Document) -> Document:
     check_container(container, is_fargate=is_fargate)
     if "retryStrategy" in request:
         request["retryStrategy"] = checked_retry(request["retryStrategy"])
-    check_timeout(request.get("timeout", {}))
-    check_priority("schedulingPriority", request)
+    refuse(submitting.timeout_problems(request.get("timeout", {})))
+    refuse(submitting.priority_problems("schedulingPriority", request))
     check_consumables(yard, request.get("consumableResourceProperties", {}))
     revision = 1 + max((d["revision"] for d in revisions(yard, name)), default=0)
     document: Document = {
@@ -167,7 +160,8 @@ def check_container(container: Document, *, is_fargate: bool) -> None:
         raise SubmissionRefused("containerProperties.image must be provided")
     if len(container["image"]) > 255:
         raise SubmissionRefused("containerProperties.image must be at most 255 characters")
-    check_environment(container.get("environment", []))
+    refuse(submitting.environment_problems(container.get("environment", [])))
+    refuse(submitting.secret_problems(container))
     resources_of(container, is_fargate=is_fargate)
     if is_fargate and "executionRoleArn" not in container:
         raise SubmissionRefused("executionRoleArn must be provided for FARGATE")
@@ -177,17 +171,6 @@ def check_container(container: Document, *, is_fargate: bool) -> None:
             raise SubmissionRefused("mountPoints: containerPath must be provided")
         if not mount.get("sourceVolume") or mount["sourceVolume"] not in volumes:
             raise SubmissionRefused(f"mountPoints: there is no volume named {mount.get('sourceVolume')!r}")
-
-
-def check_environment(variables: list[Document]) -> None:
-    for variable in variables:
-        name = variable.get("name", "")
-        if not name or "=" in name:
-            raise SubmissionRefused(f"Environment variables must have a name, and no = in it; got {name!r}")
-        if name.startswith("AWS_BATCH_"):
-            raise SubmissionRefused(
-                f"Environment variables must not start with AWS_BATCH, which is reserved; got {name!r}"
-            )
 
 
 def resources_of(container: Document, *, is_fargate: bool = False) -> Resources:
@@ -203,11 +186,11 @@ def resources_of(container: Document, *, is_fargate: bool = False) -> Resources:
     for kind, lower in (("VCPU", "vcpus"), ("MEMORY", "memory")):
         if kind not in given:
             raise SubmissionRefused(f"resourceRequirements must have an entry of type {kind} ({lower} is required)")
-    memory_mib = _whole("MEMORY", given["MEMORY"], least=4)
+    memory_mib = _number("MEMORY", given["MEMORY"])
     if is_fargate:
         return _fargate_resources(given, memory_mib)
-    gpus = _whole("GPU", given["GPU"], least=1) if "GPU" in given else 0
-    return Resources(_whole("VCPU", given["VCPU"], least=1), memory_mib, gpus)
+    gpus = _number("GPU", given["GPU"]) if "GPU" in given else 0
+    return Resources(_number("VCPU", given["VCPU"]), memory_mib, gpus)
 
 
 def _fargate_resources(given: dict[str, str], memory_mib: int) -> Resources:
@@ -223,67 +206,30 @@ def _fargate_resources(given: dict[str, str], memory_mib: int) -> Resources:
     return Resources(max(1, int(vcpus)), memory_mib)
 
 
-def _whole(kind: str, value: str, least: int) -> int:
-    found = re.fullmatch(r"([0-9]{1,18})(\.0+)?", value)
-    number = int(found[1]) if found else -1
-    if number < least:
-        raise SubmissionRefused(
-            f"resourceRequirements: {kind} must be a whole number of at least {least}; got {value!r}"
-        )
-    return number
+def _number(kind: str, value: str) -> int:
+    refuse(submitting.requirement_problems(kind, value, is_fargate=False))
+    return submitting.whole(value) or 0
 
 
 def checked_retry(strategy: Document) -> Document:
     """facts, 1.3 and 1.4; actions as the service returns them, in lower case."""
+    refuse(submitting.retry_problems(strategy))
     rules = strategy.get("evaluateOnExit", [])
-    if rules and "attempts" not in strategy:
-        raise SubmissionRefused("RetryAttempts must be provided with retry strategy")
-    if not 1 <= strategy.get("attempts", 1) <= _MOST_ATTEMPTS:
-        raise SubmissionRefused(f"retryStrategy.attempts must be between 1 and {_MOST_ATTEMPTS}")
-    if len(rules) > _MOST_RULES:
-        raise SubmissionRefused(f"evaluateOnExit must have at most {_MOST_RULES} entries; got {len(rules)}")
-    for rule in rules:
-        if rule["action"].upper() not in ("RETRY", "EXIT"):
-            raise SubmissionRefused(f"evaluateOnExit: action must be RETRY or EXIT; got {rule['action']!r}")
-        for member in ("onStatusReason", "onReason", "onExitCode"):
-            pattern = _CODE_PATTERN if member == "onExitCode" else _TEXT_PATTERN
-            text = rule.get(member, "")
-            if len(text) > _MOST_PATTERN or not pattern.fullmatch(text):
-                allowed = "digits" if member == "onExitCode" else "letters, digits, periods, colons and white space"
-                raise SubmissionRefused(
-                    f"evaluateOnExit: {member} must be at most {_MOST_PATTERN} {allowed}, with at most one * at the "
-                    f"end; got {text!r}"
-                )
     return {**strategy, **({"evaluateOnExit": [{**r, "action": r["action"].lower()} for r in rules]} if rules else {})}
 
 
-def check_timeout(timeout: Document) -> None:
-    seconds = timeout.get("attemptDurationSeconds")
-    if seconds is not None and seconds < _LEAST_TIMEOUT_S:
-        raise SubmissionRefused(f"attemptDurationSeconds must be at least {_LEAST_TIMEOUT_S}; got {seconds}")
-
-
-def check_priority(member: str, request: Document) -> None:
-    if not 0 <= request.get(member, 0) <= 9999:
-        raise SubmissionRefused(f"{member} must be between 0 and 9999; got {request[member]}")
-
-
 def check_tags(tags: dict[str, str]) -> None:
-    if len(tags) > _MOST_TAGS:
-        raise SubmissionRefused(f"there must be at most {_MOST_TAGS} tags; got {len(tags)}")
-    for key, value in tags.items():
-        if not 1 <= len(key) <= 128 or len(value) > 256 or key.lower().startswith("aws:"):
-            raise SubmissionRefused(
-                f"a tag's key has 1 to 128 characters and does not start with aws:, its value at most 256; got {key!r}"
-            )
+    refuse(submitting.tag_problems(tags))
 
 
 def check_consumables(yard: Yard, properties: Document) -> None:
-    entries = properties.get("consumableResourceList", [])
-    if len({names.bare(entry.get("consumableResource", "")) for entry in entries}) < len(entries):
-        raise SubmissionRefused("consumableResourceList must not name a consumable resource twice")
-    for entry in entries:
+    refuse(submitting.consumable_problems(properties))
+    for entry in properties.get("consumableResourceList", []):
         if yard.get(CONSUMABLE, entry.get("consumableResource", "")) is None:
             raise SubmissionRefused(f"consumable resource {entry.get('consumableResource')!r} does not exist")
-        if entry.get("quantity", 0) < 1:
-            raise SubmissionRefused("a consumable resource's quantity must be at least 1")
+
+
+def refuse(problems: Iterable[str]) -> None:
+    """AWS says the first thing that is wrong."""
+    for problem in problems:
+        raise SubmissionRefused(problem)

@@ -6,10 +6,10 @@ underscore are ours and never leave the endpoint.
 
 from __future__ import annotations
 
-import json
 import uuid
 from typing import Any
 
+from batchyard.batch import submitting
 from batchyard.batch.dependencies import InvalidJob
 from batchyard.batch.jobs import (
     Action,
@@ -187,7 +187,7 @@ def _document(yard: Yard, request: Document) -> Document:
         "container": container,
         "_resources": {"vcpus": resources.vcpus, "memory_mib": resources.memory_mib, "gpus": resources.gpus},
         "_definition": definition["jobDefinitionName"],
-        "_overrides_length": len(json.dumps(overrides, separators=(",", ":"), ensure_ascii=False)) if overrides else 0,
+        "_overrides_length": submitting.overrides_length(overrides),
     }
     for member in _FROM_DEFINITION:
         value = request.get(member, definition.get(member))
@@ -197,7 +197,7 @@ def _document(yard: Yard, request: Document) -> Document:
         document["consumableResourceProperties"] = request["consumableResourcePropertiesOverride"]
     definitions.check_consumables(yard, document.get("consumableResourceProperties", {}))
     document["retryStrategy"] = definitions.checked_retry(document.get("retryStrategy", {"attempts": 1}))
-    definitions.check_timeout(document.get("timeout", {}))
+    definitions.refuse(submitting.timeout_problems(document.get("timeout", {})))
     _add_tags(document, definition, request)
     _add_share(document, queue, definition, request)
     _check_shares(yard, document)
@@ -222,11 +222,10 @@ def _add_share(document: Document, queue: Document, definition: Document, reques
         raise SubmissionRefused("shareIdentifier must be provided: the job queue has a scheduling policy")
     if not has_policy and share is not None:
         raise SubmissionRefused("shareIdentifier must not be provided: the job queue has no scheduling policy")
+    definitions.refuse(submitting.share_problems(request))
     if share is not None:
-        if not (share.isascii() and share.isalnum() and len(share) <= 255):
-            raise SubmissionRefused(f"shareIdentifier must be at most 255 letters and digits; got {share!r}")
         document["shareIdentifier"] = share
-    definitions.check_priority("schedulingPriorityOverride", request)
+    definitions.refuse(submitting.priority_problems("schedulingPriorityOverride", request))
     priority = request.get("schedulingPriorityOverride", definition.get("schedulingPriority"))
     if priority is not None:
         # In a queue without a policy it is kept, and changes nothing.
@@ -284,11 +283,10 @@ def _merged(definition: Document, overrides: Document) -> Document:
     if "instanceType" in overrides:
         raise SubmissionRefused("containerOverrides.instanceType is only for multi-node parallel jobs")
     if "command" in overrides:
-        if any(not word for word in overrides["command"]):
-            raise SubmissionRefused("containerOverrides.command must not have empty strings")
+        definitions.refuse(submitting.command_problems(overrides["command"]))
         container["command"] = overrides["command"]
     if "environment" in overrides:
-        definitions.check_environment(overrides["environment"])
+        definitions.refuse(submitting.environment_problems(overrides["environment"]))
         container["environment"] = _merge(container.get("environment", []), overrides["environment"], "name")
     requirements = container.get("resourceRequirements", [])
     for old, new in (("vcpus", "VCPU"), ("memory", "MEMORY")):

@@ -239,7 +239,7 @@ class LogStreams:
         """From its name, without a look at the others."""
         yard = self._yard
         key = names.attempt_of(name.rpartition("/")[2], yard.salt)
-        job = None if key is None else self._job(key.job_number)
+        job = None if key is None else self.job(key.job_number)
         if key is None or job is None or group_of(job) != group:
             return None
         job_id = job["jobId"]
@@ -252,7 +252,8 @@ class LogStreams:
             return None
         return self._running(job, key.job_number, task)
 
-    def _job(self, number: int) -> Document | None:
+    def job(self, number: int) -> Document | None:
+        """By the engine's number."""
         if number not in self._jobs:
             self._jobs = {self._yard.loop.row(job["jobId"]).number: job for job in self._yard.all(JOB)}
         return self._jobs.get(number)

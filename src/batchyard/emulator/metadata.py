@@ -98,6 +98,11 @@ def answer(host: Host, method: str, path: str, headers: Mapping[str, str], now: 
     return 200, {"Content-Type": "text/plain", _TTL_HEADER: str(seconds_left), "Server": "EC2ws"}, body
 
 
+def tells_type(path: str) -> bool:
+    """Whether an answer may depend on the host's type. Tokens and notices do not, and are asked for all the time."""
+    return "/api/token" not in path and "/spot/" not in path
+
+
 def _error(status: int, **headers: str) -> Answer:
     page = _ERROR_PAGE.format(title=f"{status} - {_STATUSES[status]}")
     return status, {"Content-Type": "text/html", "Server": "EC2ws", **headers}, page.encode()

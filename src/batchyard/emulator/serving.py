@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 import signal
 import socket
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -116,7 +118,7 @@ def _serve(
         try:
             runner.end_leftovers(token)
             here = Site(
-                environ=inherited(environ),
+                environ=inherited(environ, os.path.dirname(sys.executable)),
                 aws=aws,
                 metadata_address=f"{address}{metadata_path}",
                 token=token,
@@ -299,7 +301,9 @@ def _listening(setting: Setting) -> Iterator[socket.socket]:
         listener.close()
         raise Surroundings(
             f"could not listen on {setting.host}:{setting.port}: {exc.strerror}",
-            hint="give another --port, or --port 0 for a free one",
+            hint="give another --port, or --port 0 for a free one"
+            if exc.errno in (errno.EADDRINUSE, errno.EACCES)
+            else "check --host: it must be an address of this machine",
         ) from exc
     with listener:
         yield listener

@@ -139,6 +139,10 @@ def encoded(environ: Mapping[str, str]) -> dict[bytes, bytes]:
     return {os.fsencode(name): os.fsencode(value) for name, value in environ.items()}
 
 
-def inherited(environ: Mapping[str, str]) -> dict[str, str]:
-    """Of the endpoint's own environment, what a job may have: nothing about AWS, nor about another job."""
-    return {name: value for name, value in environ.items() if not name.startswith(_OWN_PREFIXES)}
+def inherited(environ: Mapping[str, str], programs: str = "") -> dict[str, str]:
+    """Of the endpoint's own environment, what a job may have: nothing about AWS, nor about another job. ``programs``:
+    the folder of batchyard's own, of which `batchyard-worker` must be found: last in PATH, so that it changes no other.
+    """
+    kept = {name: value for name, value in environ.items() if not name.startswith(_OWN_PREFIXES)}
+    folders = kept.get("PATH", os.defpath).split(os.pathsep)
+    return {**kept, "PATH": os.pathsep.join([*folders, programs])} if programs and programs not in folders else kept

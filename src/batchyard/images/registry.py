@@ -22,7 +22,7 @@ FILE_NAME = "images.json"
 
 def build(folder: Path, kind: str, tag: str, environ: Mapping[str, str], arguments: Sequence[str] = ()) -> None:
     """Docker's own words go to the terminal."""
-    client = docker.require_engine(environ)
+    client = docker.require_engine(environ, "`image build`")
     file = folder / f"Dockerfile.{kind}"
     if not file.exists():
         raise BadInput(f"there is no {file}", hint=f"`batchyard image init {folder} --kind {kind}` writes one")
@@ -40,7 +40,7 @@ def push(image: str, environment: Environment, environ: Mapping[str, str], home:
             f"environment {environment.name!r} has no repository for images",
             hint="add `repository: ADDRESS` to it in environments.yaml, or deploy the stack `registry`",
         )
-    client = docker.require_engine(environ)
+    client = docker.require_engine(environ, "`image push`")
     host = environment.repository.partition("/")[0]
     ecr = _ECR.fullmatch(host)
     if ecr:
@@ -88,14 +88,20 @@ def _log_in(client: str, host: str, door: Door, environ: Mapping[str, str]) -> N
     command = [client, "login", "--username", user, "--password-stdin", host]
     done = subprocess.run(command, input=password, env=dict(environ), capture_output=True, text=True)
     if done.returncode:
-        raise Surroundings(f"docker login to {host} failed: {done.stderr.strip()}")
+        raise Surroundings(
+            f"docker login to {host} failed: {done.stderr.strip()}",
+            hint="check the environment's `repository:`, and the network",
+        )
 
 
 def _docker(client: str, environ: Mapping[str, str], *argv: str) -> str:
     done = subprocess.run([client, *argv], env=dict(environ), capture_output=True, text=True)
     if done.returncode:
         said = (done.stderr or done.stdout).strip()
-        raise Surroundings(f"docker {argv[0]} {argv[-1]} failed: {said}")
+        raise Surroundings(
+            f"docker {argv[0]} {argv[-1]} failed: {said}",
+            hint="check the environment's `repository:`, and that you may push there",
+        )
     return done.stdout
 
 

@@ -57,6 +57,8 @@ class Orders:
     checkpoints: Place
     #: commands that an earlier run has finished, as ranges with both ends
     skip: tuple[tuple[int, int], ...] = ()
+    #: whether the file says `array:`, be it of one child, which is no array to AWS
+    is_array: bool = False
 
     def number_of(self, position: int) -> int:
         """The number in the step of the child at this position of the job's array."""
@@ -130,8 +132,9 @@ def told_to_commands(
     told.setdefault("BATCHYARD_RUN", orders.run)
     told.setdefault("BATCHYARD_STEP", orders.step)
     told |= {"ARRAY_SIZE": str(orders.size), "BATCHYARD_WORKSPACE": folder, "PWD": folder}
-    # One child of a larger step that is tried again is a plain job to AWS, and still that child to its commands.
-    if child.in_array or orders.size > 1:
+    # An array of one, or one child of a larger step that is tried again, is a plain job to AWS, and still that child to
+    # its commands.
+    if child.in_array or orders.is_array or orders.size > 1:
         told |= {"AWS_BATCH_JOB_ARRAY_INDEX": str(number), "AWS_BATCH_JOB_ARRAY_SIZE": str(orders.size)}
     return told
 
@@ -249,4 +252,5 @@ _FIELDS: dict[str, Callable[[Any], Any]] = {
     "done": _folder,
     "checkpoints": _folder,
     "skip": lambda value: () if value is None else _ranges(value),
+    "is_array": lambda value: False if value is None else _flag(value),
 }

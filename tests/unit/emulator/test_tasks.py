@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -178,3 +179,6 @@ def test_references(word: str, expected: str) -> None:
 def test_what_is_inherited() -> None:
     given = {"PATH": "/bin", "AWS_PROFILE": "p", "AWS_BATCH_JOB_ID": "j", "BATCHYARD_TOKEN": "t", "LANG": "C"}
     assert inherited(given) == {"PATH": "/bin", "LANG": "C"}
+    assert inherited(given, "/venv/bin") == {"PATH": "/bin:/venv/bin", "LANG": "C"}
+    assert inherited({"PATH": "/venv/bin:/bin"}, "/venv/bin") == {"PATH": "/venv/bin:/bin"}
+    assert inherited({}, "/venv/bin") == {"PATH": f"{os.defpath}:/venv/bin"}

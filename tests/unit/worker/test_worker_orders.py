@@ -162,3 +162,11 @@ def test_a_step_without_an_array_has_no_index() -> None:
     told = told_to_commands({}, orders(size=1), Child(0, 1, False, "j"), 0, "/w")
     assert "AWS_BATCH_JOB_ARRAY_INDEX" not in told
     assert told["ARRAY_SIZE"] == "1"
+
+
+def test_an_array_of_one_is_an_array_to_its_commands() -> None:
+    told = told_to_commands({}, orders(size=1, is_array=True), Child(0, 1, False, "j"), 0, "/w")
+    assert (told["AWS_BATCH_JOB_ARRAY_INDEX"], told["AWS_BATCH_JOB_ARRAY_SIZE"], told["ARRAY_SIZE"]) == ("0", "1", "1")
+    assert not orders().is_array, "orders of an older batchyard do not say"
+    with pytest.raises(Fault, match="'is_array' is 3"):
+        orders(is_array=3)

@@ -1,9 +1,11 @@
-"""The worker runs where Python is 3.10 and nothing of ours is but it and ``shard``."""
+"""The worker runs where Python is 3.10 and nothing of ours is but it and ``shard``.
+
+On a real Python 3.10 it runs in tests/worker/test_worker_python_3_10.py.
+"""
 
 from __future__ import annotations
 
 import ast
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -35,12 +37,3 @@ def test_a_mistake_in_its_variables_is_told_without_boto3_or_the_rest_of_ours() 
     ours = {name for name in loaded if name.startswith("batchyard.") and not name.startswith("batchyard.worker")}
     assert ours == {"batchyard.shard"}
     assert "boto3" not in loaded
-
-
-def test_it_starts_with_python_3_10() -> None:
-    python = shutil.which("python3.10")
-    if python is None or answer(python, "-c", "").returncode != 0:
-        pytest.skip("no python3.10 here")
-    done = answer(python, "-m", "batchyard.worker")
-    assert done.returncode == 78, done.stderr
-    assert done.stderr.startswith("batchyard-worker: BATCHYARD_ORDERS is not set")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from batchyard.batch.jobs import JobState
@@ -47,10 +47,13 @@ class Final:
     jobs: tuple[JobDetail, ...]
     #: whether somebody asked for that; None where an older batchyard has written it
     was_stopped: bool | None
+    #: id of an array with failures -> its children that succeeded, as ranges with both ends, where that is known
+    succeeded: Mapping[str, Sequence[Sequence[int]]] = field(default_factory=dict)
 
 
 def final_to_json(final: Final) -> dict[str, Any]:
-    return {"was_stopped": final.was_stopped, "jobs": [asdict(detail) for detail in final.jobs]}
+    jobs = [asdict(detail) for detail in final.jobs]
+    return {"was_stopped": final.was_stopped, "jobs": jobs, "succeeded": dict(final.succeeded)}
 
 
 def final_from_json(kept: Any) -> Final:
@@ -58,7 +61,7 @@ def final_from_json(kept: Any) -> Final:
     jobs = (
         JobDetail(**{**entry, "state": JobState(entry["state"]), "counts": tuple(entry["counts"])}) for entry in entries
     )
-    return Final(tuple(jobs), was_stopped)
+    return Final(tuple(jobs), was_stopped, {} if isinstance(kept, list) else kept.get("succeeded", {}))
 
 
 def overview(found: Sequence[JobDetail], *, was_stopped: bool, is_interrupted: bool = False) -> Overview:
@@ -95,7 +98,8 @@ def job_detail(part: Part, job_id: str, job: Mapping[str, Any] | None, first: Ma
     shown = first if part.size > 1 else job
     succeeded = counts[order.index(JobState.SUCCEEDED)]
     started_ms = None if shown is None else _first_start(shown)
-    # AWS does not count an array's attempts. One for each that has ended, unless it ended before anything began.
+    # AWS does not count an array's attempts. One for each that has ended, unless it ended before anything began; where
+    # some have failed, ``tally`` knows better in the end.
     ended = succeeded + counts[order.index(JobState.FAILED)] if succeeded or started_ms else 0
     return JobDetail(
         id=job_id,
@@ -108,6 +112,33 @@ def job_detail(part: Part, job_id: str, job: Mapping[str, Any] | None, first: Ma
         created_ms=0 if job is None else int(job["createdAt"]),
         started_ms=started_ms,
         ended_ms=None if job is None or not state.is_terminal else job.get("stoppedAt"),
+    )
+
+
+def forgotten(part: Part, job_id: str, succeeded: int, has_records: bool, last_ms: int | None) -> JobDetail:
+    """A job that AWS has forgotten: it is over, and what shows no success counts as failed. ``last_ms``: when the last
+    success record was written, if any."""
+    left = part.size - succeeded
+    if not has_records:
+        reason = "AWS Batch has forgotten how it ended, and a plain command leaves no success records"
+    elif part.size == 1:
+        reason = "AWS Batch has forgotten how it ended, and not all of it has a success record"
+    else:
+        missing = f"success records of {left} of its {part.size} children are missing"
+        reason = f"AWS Batch has forgotten how it ended; {missing}"
+    counts = {JobState.SUCCEEDED: succeeded, JobState.FAILED: left}
+    return JobDetail(
+        id=job_id,
+        step=part.step,
+        state=JobState.FAILED if left else JobState.SUCCEEDED,
+        status_reason=reason if left else "",
+        size=part.size,
+        counts=tuple(counts.get(state, 0) for state in JobState),
+        attempts=succeeded,
+        created_ms=0,
+        started_ms=None,
+        # Of one that has failed nobody knows.
+        ended_ms=None if left else last_ms,
     )
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from batchyard.engines.aws.staging import files_of
+from batchyard.engines.aws.staging import matching
 from batchyard.errors import BadInput
 from batchyard.plan import Plan
 from batchyard.worker.globs import Glob, globs
@@ -14,11 +14,13 @@ from batchyard.worker.globs import Glob, globs
 _WILD = re.compile(r"[*?\[]")
 
 
-def require(plan: Plan, workspace: Path) -> None:
-    """Raises BadInput where a step would find nothing at one of its inputs. Such a step may well succeed, wrongly."""
+def require(plan: Plan, workspace: Path) -> list[str]:
+    """Raises BadInput where a step would find nothing at one of its inputs, since it may well succeed, wrongly, or
+    where a file cannot be sent. Returns what the user should know."""
     named = [(job.step, pattern) for job in plan.jobs for pattern in job.inputs]
+    found = matching(workspace, (pattern for _, pattern in named))
     wanted = [(step, pattern) for step, pattern in named if not _is_given(plan, step, pattern)]
-    lacking = without_files(workspace, {pattern for _, pattern in wanted})
+    lacking = without_files(found.files, {pattern for _, pattern in wanted})
     problems = [
         f"step {step!r}: no file here matches the input {pattern}, and no step before it gives it"
         for step, pattern in wanted
@@ -30,12 +32,13 @@ def require(plan: Plan, workspace: Path) -> None:
             hint="check the pattern, the workspace, `needs`, and the `outputs` of the steps before; "
             "what may be missing has no place in `inputs`",
         )
+    return [f"{name}: a FIFO, a socket or a device, which is no input: passed over" for name in found.passed_over]
 
 
-def without_files(workspace: Path, patterns: Iterable[str]) -> set[str]:
-    """The patterns that match no file of a folder."""
+def without_files(names: Iterable[str], patterns: Iterable[str]) -> set[str]:
+    """The patterns that match none of the names."""
     left = dict(zip(patterns := list(patterns), globs(patterns), strict=True))
-    for name, _ in files_of(workspace) if left else ():
+    for name in names:
         for pattern in [pattern for pattern, glob in left.items() if glob.matches(name)]:
             del left[pattern]
         if not left:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from batchyard.errors import from_os_error
 
@@ -16,6 +18,8 @@ class Journal:
         self.intended: set[str] = set()
         #: name -> id
         self.ids: dict[str, str] = {}
+        #: name -> when, in seconds since the epoch
+        self.submitted_at: dict[str, float] = {}
         #: when it was written last, in seconds since the epoch; 0 where it is new
         self.changed_at = 0.0
         self._read()
@@ -24,9 +28,13 @@ class Journal:
         self.intended.add(name)
         self._add({"intend": name})
 
-    def submitted(self, name: str, job_id: str) -> None:
-        self.ids[name] = job_id
-        self._add({"submitted": name, "id": job_id})
+    def submitted(self, name: str, job_id: str, at: float) -> None:
+        self.ids[name], self.submitted_at[name] = job_id, at
+        self._add({"submitted": name, "id": job_id, "at": round(at, 3)})
+
+    def to_json(self) -> dict[str, Any]:
+        """For other machines."""
+        return {"jobs": {name: {"id": job_id, "at": self.submitted_at[name]} for name, job_id in self.ids.items()}}
 
     def _read(self) -> None:
         try:
@@ -45,8 +53,10 @@ class Journal:
                 self.intended.add(entry["intend"])
             elif "submitted" in entry:
                 self.ids[entry["submitted"]] = entry["id"]
+                # An older batchyard has not noted when.
+                self.submitted_at[entry["submitted"]] = entry.get("at", self.changed_at)
 
-    def _add(self, entry: dict[str, str]) -> None:
+    def _add(self, entry: dict[str, Any]) -> None:
         # A line that a dead process has cut short is ended first.
         data = json.dumps(entry).encode() + b"\n"
         try:
@@ -61,3 +71,9 @@ class Journal:
                 os.close(fd)
         except OSError as exc:
             raise from_os_error(exc, "write", self._path) from exc
+
+
+def of_another(kept: Mapping[str, Any], now: float) -> Iterator[tuple[str, str, float]]:
+    """(name, id, when) of what another machine has submitted. An older batchyard has kept the ids alone."""
+    for name, job in kept.get("jobs", kept).items():
+        yield (name, job, now) if isinstance(job, str) else (name, job["id"], job["at"])

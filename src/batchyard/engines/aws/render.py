@@ -7,14 +7,14 @@ run is in the submission, all else in the definition, which is named by the hash
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
 from batchyard import environments
 from batchyard.engines.aws import definitions as defining
+from batchyard.engines.aws import numbering
 from batchyard.environments import Environment
 from batchyard.errors import BadInput
 from batchyard.plan import Plan, PlannedJob, ranges
@@ -116,22 +116,23 @@ def render(plan: Plan, target: Target) -> Rendered:
     parts: list[Part] = []
     by_step: dict[str, list[Part]] = {}
     counters = {}
+    counts = _part_counts(plan, target)
     for job in plan.jobs:
         definition = defining.definition(job, target)
         definitions[definition["jobDefinitionName"]] = definition
         if job.max_running is not None:
             counters[counter_name(target.run_id, job.step)] = job.max_running
         own = []
-        for number, (offset, size) in enumerate(_split(job.size)):
+        for number, (offset, size) in enumerate(_split(job.size, counts[job.step])):
             needs = _needs(job, number, by_step)
-            name = f"{target.run_id}-{job.step}" + (f"-{number}" if job.size > MOST_CHILDREN else "")
-            knots, needs = _tied(name, job, needs, definition["jobDefinitionName"], target)
+            name = f"{target.run_id}-{job.step}" + (f"-{number}" if counts[job.step] > 1 else "")
+            knots, needs = _tied(name, job, size, needs, definition["jobDefinitionName"], target)
             parts += knots
             request = _request(name, job, offset, size, target)
             own.append(Part(name, job.step, size, offset, definition["jobDefinitionName"], request, needs))
         parts += own
         by_step[job.step] = own
-    return Rendered(definitions, tuple(parts), counters, tuple(_notes(plan)))
+    return Rendered(definitions, tuple(parts), counters, (*_notes(plan), *_notes_on_knots(parts)))
 
 
 def counter_name(run_id: str, step: str) -> str:
@@ -146,6 +147,7 @@ def orders(job: PlannedJob, target: Target) -> dict[str, Any]:
         "run": target.run_id,
         "step": job.step,
         "size": job.step_size,
+        "is_array": job.is_array,
         "indices": None if job.indices is None else ranges(job.indices),
         "command": job.command,
         "command_count": job.command_count,
@@ -182,6 +184,11 @@ def _problems(job: PlannedJob, target: Target) -> list[str]:
         found.append(f"{where}: timeout {job.timeout_s} s: AWS Batch takes {_LEAST_TIMEOUT_S} s or more")
     if job.resources.memory_mib < _LEAST_MEMORY_MIB:
         found.append(f"{where}: memory {job.resources.memory_mib} MiB: AWS Batch takes 4 MiB or more")
+    if job.secrets and not target.environment.execution_role:
+        found.append(
+            f"{where} has secrets, which AWS reads with the execution role, and environment "
+            f"{target.environment.name!r} has none: add `execution_role:` to it, the ARN of a role that may read them"
+        )
     queue = queue_of(job, target)
     share = job.share or target.environment.share
     if queue in target.fair_queues and not share:
@@ -207,19 +214,18 @@ def _too_large(job: PlannedJob, target: Target) -> Iterable[str]:
                 f"its job definition has {size:,} bytes, and AWS Batch takes {_MOST_DEFINITION_BYTES:,}: "
                 f"put what is long in `env` into a file"
             )
-    overrides = max(
-        len(json.dumps(_request("", job, offset, size, target)["containerOverrides"]))
-        for offset, size in _split(job.size)
-    )
-    if overrides <= _MOST_OVERRIDES:
-        return
-    if job.indices is not None and len(job.command or "") < _MOST_OVERRIDES // 2:
-        yield "too many children are left to be named one by one: retry it with a list of commands"
-    else:
+    # As long as it can get when one child is tried again: what cannot be retried is said before it runs.
+    alone = replace(job, size=1, indices=(job.step_size - 1,)) if job.is_array and job.step_size > 1 else job
+    overrides = _overrides_length(alone, 0, 1, target)
+    if overrides > _MOST_OVERRIDES:
         yield (
             f"its command and variables have {overrides:,} characters, and AWS Batch takes {_MOST_OVERRIDES:,}: "
             f"put the command into a script, or into a list (`commands:`), which goes to S3"
         )
+
+
+def _overrides_length(job: PlannedJob, offset: int, size: int, target: Target) -> int:
+    return len(json.dumps(_request("", job, offset, size, target)["containerOverrides"]))
 
 
 def _notes(plan: Plan) -> Iterable[str]:
@@ -236,12 +242,50 @@ def _notes(plan: Plan) -> Iterable[str]:
             yield f"{job.step}: no outputs are named, so what its commands write stays in the containers"
 
 
+def _notes_on_knots(parts: Iterable[Part]) -> Iterable[str]:
+    by_step: dict[str, int] = {}
+    for part in parts:
+        if part.is_barrier and part.size > 1:
+            by_step[part.step] = by_step.get(part.step, 0) + part.size
+    for step, count in by_step.items():
+        yield (
+            f"{step}: waits child by child for more than {MOST_DEPENDENCIES} steps, which AWS Batch does not take: "
+            f"{count:,} children that do nothing, in its image and with its resources, tie them together"
+        )
+
+
 # -- submissions ------------------------------------------------------------------------------------------------
 
 
-def _split(size: int) -> list[tuple[int, int]]:
-    """(offset, size) of the parts of an array: as few as AWS allows, and of one size but for one child."""
-    count = -(-size // MOST_CHILDREN)
+def _part_counts(plan: Plan, target: Target) -> dict[str, int]:
+    """Step -> of how many parts it is: as few as AWS allows. Steps that wait for each other child by child, which are
+    of one size, have the same number, so that their parts are pairs."""
+    counts = {job.step: _fewest_parts(job, target) for job in plan.jobs}
+    tied = {job.step: {job.step} for job in plan.jobs}
+    for job in plan.jobs:
+        for need in job.needs:
+            if need.each and tied[need.step] is not tied[job.step]:
+                tied[job.step] |= tied[need.step]
+                tied.update(dict.fromkeys(tied[need.step], tied[job.step]))
+    return {step: max(counts[other] for other in others) for step, others in tied.items()}
+
+
+def _fewest_parts(job: PlannedJob, target: Target) -> int:
+    """What a compacted plain command is told of its children's numbers must fit as well."""
+    count = -(-job.size // MOST_CHILDREN)
+    if job.indices is None or defining.needs_worker(job):
+        return count
+    room = _MOST_OVERRIDES - (fixed := _overrides_length(job, 0, 1, target))
+    while count < job.size:
+        longest = max(_overrides_length(job, offset, size, target) for offset, size in _split(job.size, count))
+        if longest <= _MOST_OVERRIDES:
+            break
+        count = max(count + 1, -(-count * (longest - fixed) // room)) if room > 0 else job.size
+    return min(count, job.size)
+
+
+def _split(size: int, count: int) -> list[tuple[int, int]]:
+    """(offset, size) of the parts of an array, of one size but for one child."""
     bounds = [size * number // count for number in range(count + 1)]
     return [(start, end - start) for start, end in pairwise(bounds)]
 
@@ -259,25 +303,30 @@ def _needs(job: PlannedJob, number: int, by_step: Mapping[str, Sequence[Part]]) 
 
 
 def _tied(
-    name: str, job: PlannedJob, needs: tuple[tuple[str, bool], ...], definition: str, target: Target
+    name: str, job: PlannedJob, size: int, needs: tuple[tuple[str, bool], ...], definition: str, target: Target
 ) -> tuple[list[Part], tuple[tuple[str, bool], ...]]:
-    """Where a part waits for more than AWS takes: jobs that do nothing but wait for twenty of them each."""
+    """Where a part waits for more than AWS takes: jobs that do nothing but wait for twenty of them each. What is waited
+    for child by child is tied by an array of the same size, child by child."""
+    if len(needs) <= MOST_DEPENDENCIES:
+        return [], needs
     knots: list[Part] = []
-    while len(needs) > MOST_DEPENDENCIES:
-        first, rest = needs[:MOST_DEPENDENCIES], needs[MOST_DEPENDENCIES:]
+    singly = [need for need in needs if need[1]]
+    wholly = [need for need in needs if not need[1]]
+    while len(singly) + len(wholly) > MOST_DEPENDENCIES:
+        kind, is_each = (singly, True) if len(singly) > len(wholly) else (wholly, False)
+        tied = tuple(kind[:MOST_DEPENDENCIES])
         knot = f"{name}-wait{len(knots)}"
         request = {
             "jobName": knot,
             "jobQueue": queue_of(job, target),
             "containerOverrides": {"command": ["true"]},
             "tags": _tags(job.step, target),
+            **({"arrayProperties": {"size": size}} if is_each else {}),
             **_share(job, target),
         }
-        # Whoever waits child by child for another keeps doing so himself.
-        single = tuple(need for need in first if need[1])
-        knots.append(Part(knot, job.step, 1, 0, definition, request, tuple(n for n in first if not n[1]), True))
-        needs = (*rest, *single, (knot, False))
-    return knots, needs
+        knots.append(Part(knot, job.step, size if is_each else 1, 0, definition, request, tied, True))
+        kind[:] = [*kind[MOST_DEPENDENCIES:], (knot, is_each)]
+    return knots, (*singly, *wholly)
 
 
 def _request(name: str, job: PlannedJob, offset: int, size: int, target: Target) -> dict[str, Any]:
@@ -297,7 +346,7 @@ def _request(name: str, job: PlannedJob, offset: int, size: int, target: Target)
             told["LIST_FILE_S3_PATH"] = f"{target.address}lists/{job.step}.txt"
     else:
         assert job.command is not None
-        overrides["command"] = ["sh", "-c", f"{_ONE_STREAM}{_prelude(job, offset, size)}{job.command}"]
+        overrides["command"] = ["sh", "-c", f"{_ONE_STREAM}{numbering.prelude(job, offset, size)}{job.command}"]
     overrides["environment"] = [{"name": key, "value": value} for key, value in told.items()]
     request: dict[str, Any] = {
         "jobName": name,
@@ -331,26 +380,3 @@ def _tags(step: str, target: Target) -> dict[str, str]:
         "batchyard:pipeline": pipeline,
         "batchyard:user": target.user,
     }
-
-
-def _prelude(job: PlannedJob, offset: int, size: int) -> str:
-    """Shell that gives a plain command the step's own numbers, where AWS's are others."""
-    if not job.is_array:
-        return ""
-    if job.indices is None and size == job.step_size and size > 1:
-        return ""
-    index = "${AWS_BATCH_JOB_ARRAY_INDEX:-0}"
-    if job.indices is None:
-        number = f"$(({index} + {offset}))"
-        find = f"AWS_BATCH_JOB_ARRAY_INDEX={number}; "
-    else:
-        # Unbroken runs of numbers are short to name, however many they are.
-        spans = " ".join(f"{first}-{last}" for first, last in ranges(job.indices[offset : offset + size]))
-        find = (
-            f"by_n={index}; for by_r in {spans}; do by_c=$((${{by_r#*-}} - ${{by_r%-*}} + 1)); "
-            "[ $by_n -lt $by_c ] && break; by_n=$((by_n - by_c)); done; "
-            "AWS_BATCH_JOB_ARRAY_INDEX=$((${by_r%-*} + by_n)); unset by_n by_r by_c; "
-        )
-    size_text = shlex.quote(str(job.step_size))
-    export = f"AWS_BATCH_JOB_ARRAY_SIZE={size_text}; export AWS_BATCH_JOB_ARRAY_INDEX AWS_BATCH_JOB_ARRAY_SIZE; "
-    return find + export

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 import sys
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from batchyard.aws.s3 import S3, Found
@@ -51,16 +53,16 @@ def encoded(commands: Sequence[str]) -> tuple[bytes, bytes]:
 
 def send_inputs(s3: S3, jobs: Iterable[PlannedJob], workspace: Path, address: str) -> int:
     """Uploads what the steps' inputs match in the local workspace, unless the same is there. Returns how many files."""
-    files = matching(workspace, (pattern for job in jobs for pattern in job.inputs))
+    files = matching(workspace, (pattern for job in jobs for pattern in job.inputs)).files
     if not files:
         return 0
     prefix = address.removeprefix("s3://").partition("/")[2]
     there = {found.key.removeprefix(prefix): found for found in s3.list(address)}
     new = []
-    for name, path in files.items():
-        known, state = there.get(name), path.stat()
+    for name, state in files.items():
+        known = there.get(name)
         if known is None or known.size != state.st_size or _ns(known) < state.st_mtime_ns:
-            new.append((path, address + name))
+            new.append((workspace / name, address + name))
     return s3.upload(new)
 
 
@@ -89,17 +91,60 @@ def _ns(found: Found) -> int:
     return round(found.modified * 1e9)
 
 
-def matching(workspace: Path, patterns: Iterable[str]) -> dict[str, Path]:
-    """The files of a folder that the globs match, by their paths in it."""
+@dataclass(frozen=True, slots=True)
+class Matched:
+    """What globs match in a folder."""
+
+    #: path in the folder -> what the system says about the file
+    files: dict[str, os.stat_result]
+    #: FIFOs, sockets and devices, which are no files to the worker either
+    passed_over: tuple[str, ...]
+
+
+def matching(workspace: Path, patterns: Iterable[str]) -> Matched:
+    """The files of a folder that the globs match. Raises BadInput where one of them cannot go to S3."""
     wanted = globs(dict.fromkeys(patterns))
-    every = files_of(workspace) if wanted else ()
-    return {name: path for name, path in every if any(glob.matches(name) for glob in wanted)}
+    files: dict[str, os.stat_result] = {}
+    passed_over, problems = [], []
+    for name in _names_of(workspace) if wanted else ():
+        if not any(glob.matches(name) for glob in wanted):
+            continue
+        problem, state = _looked_at(workspace, name)
+        if problem:
+            problems.append(problem)
+        elif state is not None and stat.S_ISREG(state.st_mode):
+            files[name] = state
+        elif state is not None:
+            passed_over.append(shown(name))
+    if problems:
+        raise BadInput(
+            "\n  ".join((f"in the workspace {workspace} inputs match what cannot go to S3:", *sorted(problems))),
+            hint="mend or remove these, or let the patterns of `inputs` leave them out",
+        )
+    return Matched(files, tuple(passed_over))
 
 
-def files_of(workspace: Path) -> Iterator[tuple[str, Path]]:
-    """Every file that could be an input: its path in the workspace, and where it is."""
+def shown(name: str) -> str:
+    """A file's name as text, also where it is none."""
+    return os.fsencode(name).decode(errors="backslashreplace")
+
+
+def _looked_at(workspace: Path, name: str) -> tuple[str, os.stat_result | None]:
+    """(what is wrong with it, what the system says about it); neither where it is gone by now."""
+    path = workspace / name
+    if shown(name) != name:
+        return f"{shown(name)}: its name is not UTF-8, and S3 takes no other: rename it", None
+    try:
+        return "", path.stat()
+    except OSError as exc:
+        if path.is_symlink():
+            return f"{name}: a link to {shown(os.readlink(path))}, and nothing is there", None
+        return ("", None) if isinstance(exc, FileNotFoundError) else (f"{name}: {exc.strerror}", None)
+
+
+def _names_of(workspace: Path) -> Iterator[str]:
+    """The path in the workspace of everything that is no folder."""
     for folder, folders, names in os.walk(workspace):
         folders[:] = sorted(name for name in folders if name != HOME_NAME)
-        for name in names:
-            path = Path(folder, name)
-            yield path.relative_to(workspace).as_posix(), path
+        below = Path(folder).relative_to(workspace)
+        yield from ((below / name).as_posix() for name in names)

@@ -186,13 +186,14 @@ def _last_words(said: str) -> str:
 # -- short questions ----------------------------------------------------------------------------------------------
 
 
-def require_engine(environ: Mapping[str, str] = os.environ) -> str:
-    """The docker command's path. Raises NoContainerEngine unless an engine answers."""
+def require_engine(environ: Mapping[str, str] = os.environ, who: str = "--runner docker") -> str:
+    """The docker command's path. Raises NoContainerEngine unless an engine answers. ``who`` needs it."""
     client = shutil.which("docker", path=environ.get("PATH"))
     if client is None:
         raise NoContainerEngine(
-            "--runner docker needs the docker command, and there is none in PATH",
-            hint="install it (on Debian and Ubuntu: `apt-get install docker.io`), or leave --runner docker out",
+            f"{who} needs the docker command, and there is none in PATH",
+            hint="install it (on Debian and Ubuntu: `apt-get install docker.io`)"
+            + (f", or leave {who} out" if who.startswith("--") else ""),
         )
     _asked(client, environ, "version", "--format", "{{.Server.Version}}")
     return client

@@ -1,0 +1,182 @@
+"""What AWS Batch takes of a job's members, or of a definition's (facts, 1.3, 1.4, 2 and 5). Pure.
+
+Values in AWS's own shapes in, sentences about what is wrong out. That they have these shapes was found out before.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from batchyard.batch.dependencies import Other, problem_of
+from batchyard.batch.jobs import Dependency, DependencyType
+
+MOST_OVERRIDES = 8192
+_MOST_ATTEMPTS = 10
+_MOST_RULES = 5
+_LEAST_TIMEOUT_S = 60
+_MOST_PRIORITY = 9999
+_MOST_TAGS = 50
+_MOST_PATTERN = 512
+_TEXT_PATTERN = re.compile(r"[0-9A-Za-z.:\s]*\*?")
+_CODE_PATTERN = re.compile(r"[0-9]*\*?")
+#: what a container is given -> the least of it
+_LEAST = {"VCPU": 1, "MEMORY": 4, "GPU": 1}
+
+Members = Mapping[str, Any]
+
+
+def request_problems(
+    request: Members, others: Mapping[str, tuple[str, int | None]], *, is_fargate: bool | None
+) -> Iterator[str]:
+    """Of a SubmitJob request, as far as it says itself. ``others``: (name, array size) of the jobs that it depends on,
+    by what it calls them; ``is_fargate``: None where that is not known."""
+    yield from dependency_problems(request, others)
+    for overrides in _overrides_of(request):
+        yield from command_problems(overrides.get("command", []))
+        yield from environment_problems(overrides.get("environment", []))
+        for requirement in overrides.get("resourceRequirements", []):
+            yield from requirement_problems(requirement["type"], requirement["value"], is_fargate=is_fargate)
+        if (length := overrides_length(overrides)) > MOST_OVERRIDES:
+            yield f"the overrides have {length:,} characters, and AWS takes {MOST_OVERRIDES:,} when it starts the job"
+    yield from retry_problems(request.get("retryStrategy", {}))
+    yield from timeout_problems(request.get("timeout", {}))
+    yield from priority_problems("schedulingPriorityOverride", request)
+    yield from share_problems(request)
+    yield from tag_problems(request.get("tags", {}))
+    yield from consumable_problems(request.get("consumableResourcePropertiesOverride", {}))
+
+
+def dependency_problems(request: Members, others: Mapping[str, tuple[str, int | None]]) -> Iterator[str]:
+    size = request.get("arrayProperties", {}).get("size")
+    for entry in request.get("dependsOn", []):
+        kind, job_id = entry.get("type"), entry.get("jobId")
+        if kind not in (None, "N_TO_N", "SEQUENTIAL"):
+            yield f"dependsOn: type must be N_TO_N or SEQUENTIAL; got {kind!r}"
+            continue
+        if job_id is None and kind != "SEQUENTIAL":
+            yield "dependsOn: jobId must be provided unless type is SEQUENTIAL"
+            continue
+        found = others.get((job_id or "").partition(":")[0])
+        other = Other(*found) if found else None
+        problem = problem_of(request.get("jobName", "?"), size, Dependency(job_id, DependencyType(kind)), other)
+        if problem:
+            yield problem
+
+
+def retry_problems(strategy: Members) -> Iterator[str]:
+    rules = strategy.get("evaluateOnExit", [])
+    if rules and "attempts" not in strategy:
+        yield "RetryAttempts must be provided with retry strategy"
+    if not 1 <= strategy.get("attempts", 1) <= _MOST_ATTEMPTS:
+        yield f"retryStrategy.attempts must be between 1 and {_MOST_ATTEMPTS}"
+    if len(rules) > _MOST_RULES:
+        yield f"evaluateOnExit must have at most {_MOST_RULES} entries; got {len(rules)}"
+    for rule in rules:
+        yield from _rule_problems(rule)
+
+
+def _rule_problems(rule: Members) -> Iterator[str]:
+    if rule["action"].upper() not in ("RETRY", "EXIT"):
+        yield f"evaluateOnExit: action must be RETRY or EXIT; got {rule['action']!r}"
+    for member in ("onStatusReason", "onReason", "onExitCode"):
+        pattern = _CODE_PATTERN if member == "onExitCode" else _TEXT_PATTERN
+        text = rule.get(member, "")
+        if len(text) > _MOST_PATTERN or not pattern.fullmatch(text):
+            allowed = "digits" if member == "onExitCode" else "letters, digits, periods, colons and white space"
+            yield (
+                f"evaluateOnExit: {member} must be at most {_MOST_PATTERN} {allowed}, with at most one * at the end; "
+                f"got {text!r}"
+            )
+
+
+def timeout_problems(timeout: Members) -> Iterator[str]:
+    seconds = timeout.get("attemptDurationSeconds")
+    if seconds is not None and seconds < _LEAST_TIMEOUT_S:
+        yield f"attemptDurationSeconds must be at least {_LEAST_TIMEOUT_S}; got {seconds}"
+
+
+def priority_problems(member: str, request: Members) -> Iterator[str]:
+    if not 0 <= request.get(member, 0) <= _MOST_PRIORITY:
+        yield f"{member} must be between 0 and {_MOST_PRIORITY}; got {request[member]}"
+
+
+def share_problems(request: Members) -> Iterator[str]:
+    share = request.get("shareIdentifier")
+    if share is not None and not (share.isascii() and share.isalnum() and len(share) <= 255):
+        yield f"shareIdentifier must be at most 255 letters and digits; got {share!r}"
+
+
+def tag_problems(tags: Mapping[str, str]) -> Iterator[str]:
+    if len(tags) > _MOST_TAGS:
+        yield f"there must be at most {_MOST_TAGS} tags; got {len(tags)}"
+    for key, value in tags.items():
+        if not 1 <= len(key) <= 128 or len(value) > 256 or key.lower().startswith("aws:"):
+            takes = "1 to 128 characters and does not start with aws:, its value at most 256"
+            yield f"a tag's key has {takes}; got {key!r}"
+
+
+def command_problems(command: Sequence[str]) -> Iterator[str]:
+    if any(not word for word in command):
+        yield "containerOverrides.command must not have empty strings"
+
+
+def environment_problems(variables: Sequence[Members]) -> Iterator[str]:
+    for variable in variables:
+        name = variable.get("name", "")
+        if not name or "=" in name:
+            yield f"Environment variables must have a name, and no = in it; got {name!r}"
+        elif name.startswith("AWS_BATCH_"):
+            yield f"Environment variables must not start with AWS_BATCH, which is reserved; got {name!r}"
+
+
+def requirement_problems(kind: str, value: str, *, is_fargate: bool | None) -> Iterator[str]:
+    """Of one resource requirement. Of Fargate's pairs of vCPUs and memory it knows nothing."""
+    if kind not in _LEAST:
+        yield f"resourceRequirements: type must be {', '.join(_LEAST)}; got {kind!r}"
+        return
+    if kind == "GPU" and is_fargate:
+        yield "resourceRequirements of type GPU are not for FARGATE"
+    if kind == "VCPU" and is_fargate is not False and re.fullmatch(r"0?\.(25|50?)", value):
+        return
+    number = whole(value)
+    if number is None or number < _LEAST[kind]:
+        yield f"resourceRequirements: {kind} must be a whole number of at least {_LEAST[kind]}; got {value!r}"
+
+
+def whole(value: str) -> int | None:
+    """A whole number as AWS takes it, also as `4.0`."""
+    found = re.fullmatch(r"([0-9]{1,18})(\.0+)?", value)
+    return int(found[1]) if found else None
+
+
+def consumable_problems(properties: Members) -> Iterator[str]:
+    """Whether there are such resources is not said here."""
+    entries = properties.get("consumableResourceList", [])
+    named = [entry.get("consumableResource", "").rpartition("/")[2] for entry in entries]
+    if len(set(named)) < len(named):
+        yield "consumableResourceList must not name a consumable resource twice"
+    if any(entry.get("quantity", 0) < 1 for entry in entries):
+        yield "a consumable resource's quantity must be at least 1"
+
+
+def secret_problems(container: Members) -> Iterator[str]:
+    """The agent on the host reads them, with the role that it has for this (facts, 5.3)."""
+    kept = container.get("secrets") or container.get("logConfiguration", {}).get("secretOptions")
+    if kept and not container.get("executionRoleArn"):
+        yield "executionRoleArn must be provided when secrets are specified"
+
+
+def overrides_length(overrides: Members) -> int:
+    """As AWS counts them when it starts the job (facts, 5.4)."""
+    return len(json.dumps(overrides, separators=(",", ":"), ensure_ascii=False)) if overrides else 0
+
+
+def _overrides_of(request: Members) -> Iterator[Members]:
+    yield request.get("containerOverrides", {})
+    for task in request.get("ecsPropertiesOverride", {}).get("taskProperties", []):
+        yield from task.get("containers", [])
+    for node in request.get("nodeOverrides", {}).get("nodePropertyOverrides", []):
+        yield node.get("containerOverrides", {})

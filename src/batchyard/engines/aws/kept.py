@@ -1,0 +1,62 @@
+"""What a run keeps of itself: small JSON files in S3, for everybody, and in its folder, where nobody need be asked."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from batchyard.aws.door import Refused
+from batchyard.aws.s3 import S3
+from batchyard.errors import from_os_error
+
+#: the jobs' ids; how they ended; that somebody asked for the end; commands that an earlier run has finished
+JOBS, FINAL, STOPPED, SKIP = "jobs.json", "final.json", "stopped.json", "skip.json"
+
+
+class Kept:
+    def __init__(self, folder: Path, address: str, s3: S3) -> None:
+        """``address``: the run's prefix in S3."""
+        self._folder = folder
+        self._address = address
+        self._s3 = s3
+        #: S3 has said so
+        self.is_bucket_gone = False
+
+    def put(self, name: str, content: object) -> None:
+        """In S3 and here; where the bucket is gone, here."""
+        text = json.dumps(content)
+        with self.bucket_may_be_gone():
+            self._s3.put(self._address + name, text.encode(), "application/json")
+        path = self._folder / name
+        try:
+            path.write_text(text, encoding="utf-8")
+        except OSError as exc:
+            raise from_os_error(exc, "write", path) from exc
+
+    def get(self, name: str) -> Any:
+        """From here, else from S3; None where it is nowhere."""
+        found = self.here(name)
+        return self.there(name) if found is None else found
+
+    def here(self, name: str) -> Any:
+        path = self._folder / name
+        return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+
+    def there(self, name: str) -> Any:
+        """What S3 has of it; nothing where the bucket is gone."""
+        with self.bucket_may_be_gone():
+            found = self._s3.get(self._address + name)
+            return None if found is None else json.loads(found)
+        return None
+
+    @contextmanager
+    def bucket_may_be_gone(self) -> Iterator[None]:
+        try:
+            yield
+        except Refused as exc:
+            if exc.code != "NoSuchBucket":
+                raise
+            self.is_bucket_gone = True

@@ -1,0 +1,65 @@
+"""Where a run's workspace is not on this machine, whoever wants its files is told of `fetch --to`."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from cloud_lab import BUCKET, Lab
+
+PIPELINE = """\
+name: makes
+image: busybox
+defaults: {memory: 256MiB}
+steps:
+  - {name: a, commands: ["echo made > a.txt"], outputs: [a.txt]}
+"""
+
+
+@pytest.fixture
+def run(lab: Lab) -> str:
+    lab.write("pipeline.yaml", PIPELINE)
+    run = lab.run("--detach")
+    assert lab.ended(run) == "SUCCEEDED"
+    return run
+
+
+def test_from_another_machine(lab: Lab, run: str, tmp_path: Path) -> None:
+    other = Lab(tmp_path / "other", lab.endpoint)
+    # The folder that the record names is there on the machine that began the run, and nowhere else.
+    lab.folder.rename(tmp_path / "gone")
+    said = other("fetch", run, code=2).stderr
+    assert "there are no runs in" in said and "--env NAME finds a run on AWS that another machine began" in said
+    said = other("fetch", run, "--env", "lab", code=2).stderr
+    assert f"run {run} was begun on another machine, and its workspace is there" in said
+    assert "say where to with --to DIR" in said
+    other("fetch", run, "--to", "here")
+    assert (other.folder / "here/a.txt").read_text() == "made\n"
+    # Followed to its end from there, it is not fetched into nowhere without a word.
+    said = other("resume", run).stderr
+    assert f"`batchyard fetch {run} --to DIR` downloads what it has made" in said
+    (tmp_path / "gone").rename(lab.folder)
+    assert "fetched 1 output file into" in lab("resume", run).stderr
+
+
+def test_from_a_copy_of_the_folder(lab: Lab, run: str, tmp_path: Path) -> None:
+    """Its record names a folder that is not there, and which must not be made to be found by nobody."""
+    shutil.copytree(lab.folder, tmp_path / "copy")
+    lab.folder.rename(tmp_path / "gone")
+    other = Lab(tmp_path / "copy", lab.endpoint)
+    said = other("fetch", run, code=2).stderr
+    assert f"the workspace of run {run} is not here: there is no folder {lab.folder}" in said and "--to DIR" in said
+    assert not lab.folder.exists()
+    other("fetch", run, "--to", ".")
+    assert (other.folder / "a.txt").read_text() == "made\n"
+    (tmp_path / "gone").rename(lab.folder)
+
+
+def test_a_workspace_in_s3_is_told_apart(lab: Lab) -> None:
+    lab.write("pipeline.yaml", PIPELINE)
+    run = lab.run("--workspace", f"s3://{BUCKET}/shared")
+    said = lab("fetch", run, code=2).stderr
+    assert f"the workspace of run {run} is in S3" in said and "--to DIR" in said
+    lab("fetch", run, "--to", "here")
+    assert (lab.folder / "here/a.txt").read_text() == "made\n"

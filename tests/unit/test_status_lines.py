@@ -1,0 +1,44 @@
+"""What people read of a run, from values."""
+
+from __future__ import annotations
+
+import click
+import pytest
+
+from batchyard.batch.jobs import JobState
+from batchyard.cli.render import headline, status_lines
+from batchyard.cloud import tag_text
+from batchyard.engines.base import AttemptDetail, RunState
+from batchyard.status import Failure, RunStatus, StepStatus
+
+
+def run(state: RunState, ended_ms: int | None = None, *lines: str) -> RunStatus:
+    step = StepStatus("a", JobState.FAILED, 1, 0, 1, 0, 0, 1, "", 0, ended_ms)
+    attempt = AttemptDetail("id", "a", 0, 1, JobState.FAILED, 1, "", "", 0, 1000, 0.0, 0.0, 0)
+    failures = (Failure(attempt, lines),) if lines else ()
+    return RunStatus("r", "p", "aws", state, 0, ended_ms, (step,), failures)
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        (run(RunState.FAILED, 5000), "run r: FAILED after 5.0 s"),
+        # Nobody knows when it ended: AWS has forgotten it.
+        (run(RunState.FAILED), "run r: FAILED"),
+        (run(RunState.RUNNING), "run r: RUNNING for 10.0 s"),
+    ],
+)
+def test_how_long_a_run_took_is_said_where_it_is_known(status: RunStatus, words: str) -> None:
+    assert click.unstyle(headline(status, 10_000)) == words
+
+
+def test_a_line_of_a_megabyte_is_cut() -> None:
+    lines = status_lines(run(RunState.FAILED, 1000, "x" * 1_000_000, "short"), 1000)
+    assert f"  | {'x' * 500}... (999,500 characters more)" in lines and "  | short" in lines
+
+
+@pytest.mark.parametrize(
+    ("name", "text"), [("ana", "ana"), ("DOM\\user ü*", "DOM_user ü_"), ("x" * 300, "x" * 256), ("a+b@c.d", "a+b@c.d")]
+)
+def test_a_users_name_becomes_what_a_tag_may_hold(name: str, text: str) -> None:
+    assert tag_text(name) == text
