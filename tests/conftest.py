@@ -15,6 +15,8 @@ from command_yard import Yard
 
 # A busy machine is no fault of what is tested: examples may take their time, to be made and to be tried.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# For a change that is to land, the same examples each time: what another seed finds is a finding, not a reason to wait.
+settings.register_profile("landing", settings.get_profile("patient"), derandomize=True)
 settings.load_profile("patient")
 
 # What a shell has started in the background ignores Ctrl-C, and so would all that the tests start and interrupt.

@@ -25,10 +25,10 @@ _MIME_BODY = re.compile(
     r"(?im)^content-transfer-encoding:[ \t]*base64[^\n]*\n(?:[ \t]*[^\s][^\n]*\n)*[ \t\r]*\n"
     r"((?:(?!--)[^\n]*\n|(?!--)[^\n]+\Z)*)"
 )
-#: of cloud-config's write_files
+#: of cloud-config's write_files; it goes on over lines that are indented, and ends with its padding
 _CONTENT = re.compile(
     r"(?m)\bcontent[ \t]*:[ \t]*(!!binary[ \t]+)?(?:[|>][-+0-9]*[ \t]*\r?\n)?[ \t]*[\"']?"
-    r"([A-Za-z0-9+/]{4,}={0,2}(?:[ \t]*\r?\n[ \t]*[A-Za-z0-9+/]+={0,2}(?=[ \t]*\r?$))*)(?=[ \t]*(?:[\"',}\r]|$))"
+    r"([A-Za-z0-9+/]{4,}(?:[ \t]*\r?\n[ \t]+[A-Za-z0-9+/]+(?==*[ \t]*\r?$))*={0,2})(?=[ \t]*(?:[\"',}\r]|$))"
 )
 _ENCODING = re.compile(r"\bencoding[ \t]*:[ \t]*[\"']?(?:gz|b64|base64)", re.IGNORECASE)
 _ITEM = re.compile(r"(?m)^[ \t]*-[ \t]")
@@ -109,6 +109,8 @@ def _runs(text: str) -> Iterator[Pack]:
             words = [line[0] for line in lines[:count]]
             if any(len(word) != len(words[0]) for word in words[:-1]) or len(words[-1]) > len(words[0]):
                 continue
+            if any("=" in word for word in words[:-1]):
+                continue  # it ends with its padding
             data = _decoded("".join(words))
             pack = _pack(match.start(), match.start() + lines[count - 1].end(), data)
             if pack.text is not None:

@@ -369,6 +369,12 @@ AS_WHOLE = st.sampled_from(
 
 @often
 @given(TEXTS, AS_PART, AS_WHOLE)
+@example(
+    "#!/bin/bash\nwrite_files:\n- path: /etc/ecs/ecs.config\n  encoding: b64\n"
+    "  content: RUNTX0NMVVNURVI9eCBUT0tFTj1odW50ZXIyMg==\nAKIAIOSFODNN7EXAMPLE",
+    lambda text: MIME.format(headers=SHELL, body=text),
+    str,
+)
 @example("#!/bin/bash\nexport DB_PASSWORD=hunterZZZ0", lambda text: MIME.format(headers=SHELL, body=text), str)
 @example("#cloud-config\nplain_text_passwd: hunterZZZ9", lambda text: MIME.format(headers=CONFIG, body=text), str)
 def test_masked_user_data_gives_the_same_findings(text: str, part: object, whole: object) -> None:
