@@ -51,11 +51,11 @@ def environment(home: Path, name: str) -> Environment:
 def _deployed() -> list[str]:
     """The names of the deployed environments; none where this user may not ask."""
     try:
-        exports = cloudformation.CloudFormation(Door(None)).exports()
+        summaries = cloudformation.CloudFormation(Door(None)).summaries()
     except BatchyardError:
         return []
-    stacks = {export["ExportingStackId"].partition(":stack/")[2].partition("/")[0] for export in exports}
-    return sorted(stack.removesuffix("-batch") for stack in stacks if stack.endswith("-batch"))
+    names = [one["StackName"] for one in summaries if one["StackStatus"] in ("CREATE_COMPLETE", "UPDATE_COMPLETE")]
+    return sorted(name.removesuffix("-batch") for name in names if name.endswith("-batch"))
 
 
 def begin(
@@ -241,10 +241,12 @@ def take_over(home: Path, where: Environment, name: str) -> Record:
     s3 = S3(Door(where.region, where.profile))
     prefix = f"s3://{where.bucket}/{where.prefix}runs/"
     if name == "last":
-        raise BadInput("`last` is about this machine's runs", hint="`batchyard runs --env ...` lists those in S3")
+        raise BadInput(
+            "`last` is about this machine's runs", hint=f"`batchyard runs --env {where.name}` lists those in S3"
+        )
     text = s3.get(f"{prefix}{name}/run.json")
     if text is None:
-        raise NoSuchRun(f"there is no run {name} in {prefix}", hint="`batchyard runs --env ...` lists them")
+        raise NoSuchRun(f"there is no run {name} in {prefix}", hint=f"`batchyard runs --env {where.name}` lists them")
     fields = json.loads(text)
     if not Path(fields.get("workspace", "")).is_dir():
         fields["workspace"] = ""  # a folder of the other machine

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -50,6 +52,12 @@ def test_from_a_copy_of_the_folder(lab: Lab, run: str, tmp_path: Path) -> None:
     other = Lab(tmp_path / "copy", lab.endpoint)
     said = other("fetch", run, code=2).stderr
     assert f"the workspace of run {run} is not here: there is no folder {lab.folder}" in said and "--to DIR" in said
+    assert not lab.folder.exists()
+    script = f"from batchyard import Run\nrun = Run.find({run!r})\nprint(run.fetch(to='here'))\nrun.fetch()\n"
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=other.folder, env=other.environ, capture_output=True, text=True
+    )
+    assert done.stdout == "1\n" and "BadInput: the run's workspace is not on this machine" in done.stderr
     assert not lab.folder.exists()
     other("fetch", run, "--to", ".")
     assert (other.folder / "a.txt").read_text() == "made\n"

@@ -94,6 +94,17 @@ def test_a_run_whose_bucket_is_not_there_is_given_up(lab: Lab) -> None:
     assert lab("clean", "--keep", "0", environ=NOBODY).stdout == "1 run deleted\n"
 
 
+def test_what_is_kept_and_cannot_be_read_is_named(lab: Lab) -> None:
+    lab.write("pipeline.yaml", "name: p\nimage: x\nsteps: [{name: a, memory: 64MiB, command: echo said}]\n")
+    run = lab.run()
+    final = folder_of(lab, run) / "final.json"
+    final.write_text(final.read_text()[:20])
+    for command in ("status", "logs", "stop", "retry", "report"):
+        assert f"{final} cannot be read" in lab(command, run, code=3).stderr
+    final.unlink()
+    assert "SUCCEEDED" in lab("status", run).stdout
+
+
 def test_a_run_that_is_over_is_not_resumed_where_its_bucket_is_gone(lab: Lab) -> None:
     lab.write("pipeline.yaml", "name: p\nimage: x\nsteps: [{name: a, memory: 64MiB, command: echo said}]\n")
     in_short_lived_bucket(lab)

@@ -9,6 +9,7 @@ import pytest
 from cloud_lab import Lab
 
 STACK = {
+    "Description": "batchyard: as far as its name goes",
     "Resources": {"Log": {"Type": "AWS::Logs::LogGroup", "Properties": {"LogGroupName": "prod"}}},
     "Outputs": {"CpuQueue": {"Value": "queue", "Export": {"Name": "prod-cpu-queue"}}},
 }

@@ -64,7 +64,8 @@ class Site:
 
     def stacks(self) -> dict[str, str]:
         """The environment's stacks with their states, deleted ones left out."""
-        found = self.endpoint.client("cloudformation").describe_stacks()["Stacks"]
+        pages = self.endpoint.client("cloudformation").get_paginator("describe_stacks").paginate()
+        found = [one for page in pages for one in page["Stacks"]]
         return {one["StackName"]: one["StackStatus"] for one in found if one["StackName"].startswith(f"{self.env}-")}
 
     def compute_environment(self, kind: str) -> Any:

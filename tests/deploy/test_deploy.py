@@ -321,7 +321,7 @@ def test_a_stack_of_somebody_else_is_left_alone(site: Site) -> None:
 def test_a_template_alone_names_what_it_needs(site: Site) -> None:
     done = site.about("deploy", "batch", "--yes", code=2)
     assert "batch needs what iam, network, storage would make" in done.stderr
-    assert f"`batchyard deploy network storage iam batch --env {site.env}`" in done.stderr
+    assert f"`batchyard deploy network storage registry iam batch --env {site.env}`" in done.stderr
     assert site.stacks() == {}
 
 

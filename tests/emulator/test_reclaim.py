@@ -250,11 +250,11 @@ def test_whatever_comes_to_the_address_of_the_command(endpoint: Endpoint, body: 
 
 
 def test_no_endpoint_answers(endpoint: Endpoint, tmp_path: Any) -> None:
-    """Exit code 3: the surroundings; and what is no endpoint of ours is told so."""
+    """Exit code 3: the surroundings; what is no address at all is bad input."""
     done = reclaim(endpoint, "x", "--endpoint", "http://127.0.0.1:9")
     assert done.returncode == 3 and "no endpoint answers at http://127.0.0.1:9" in done.stderr
     done = reclaim(endpoint, "x", "--endpoint", "nonsense")
-    assert done.returncode == 3 and "no endpoint answers at nonsense" in done.stderr
+    assert done.returncode == 2 and "--endpoint nonsense: this is no address" in done.stderr
 
 
 def test_nothing_of_this_has_shaken_the_endpoint(endpoint: Endpoint) -> None:

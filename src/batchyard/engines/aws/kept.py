@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 
 from batchyard.aws.door import Refused
 from batchyard.aws.s3 import S3
-from batchyard.errors import from_os_error
+from batchyard.errors import StoreIsBroken, from_os_error
 
 #: the jobs' ids; how they ended; that somebody asked for the end; commands that an earlier run has finished
 JOBS, FINAL, STOPPED, SKIP = "jobs.json", "final.json", "stopped.json", "skip.json"
@@ -31,8 +32,11 @@ class Kept:
         with self.bucket_may_be_gone():
             self._s3.put(self._address + name, text.encode(), "application/json")
         path = self._folder / name
+        # Under another name first: whoever is killed half way leaves nothing that is cut short.
+        draft = path.with_name(f".{name}-{os.getpid()}")
         try:
-            path.write_text(text, encoding="utf-8")
+            draft.write_text(text, encoding="utf-8")
+            draft.replace(path)
         except OSError as exc:
             raise from_os_error(exc, "write", path) from exc
 
@@ -43,13 +47,22 @@ class Kept:
 
     def here(self, name: str) -> Any:
         path = self._folder / name
-        return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+        try:
+            return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+        except OSError as exc:
+            raise from_os_error(exc, "read", path) from exc
+        except ValueError as exc:
+            hint = "delete it, and AWS and S3 are asked instead"
+            raise StoreIsBroken(f"{path} cannot be read: {exc}", hint=hint) from exc
 
     def there(self, name: str) -> Any:
         """What S3 has of it; nothing where the bucket is gone."""
         with self.bucket_may_be_gone():
             found = self._s3.get(self._address + name)
-            return None if found is None else json.loads(found)
+            try:
+                return None if found is None else json.loads(found)
+            except ValueError as exc:
+                raise StoreIsBroken(f"{self._address}{name} cannot be read: {exc}") from exc
         return None
 
     @contextmanager
