@@ -99,7 +99,7 @@ def test_what_python_only_says_is_not_run(text: str) -> None:
 # -- cloud-config -----------------------------------------------------------------------------------------------------
 
 SCRIPT = b"#!/bin/bash\nsystemctl restart ecs\n"
-PACKED = base64.b64encode(gzip.compress(SCRIPT)).decode()
+PACKED = base64.b64encode(gzip.compress(SCRIPT, mtime=0)).decode()
 PLAIN = base64.b64encode(SCRIPT).decode()
 
 

@@ -192,17 +192,19 @@ PACKED = {
     "gzip": GZIPPED,
     "a part in base64": MIME.format(headers=f"{SHELL}\nContent-Transfer-Encoding: base64", body=in_lines(b64(SECRET))),
     "a part in base64 of gzip": MIME.format(
-        headers=f"{SHELL}\nContent-Transfer-Encoding: base64", body=in_lines(b64(gzip.compress(SECRET.encode())))
+        headers=f"{SHELL}\nContent-Transfer-Encoding: base64",
+        body=in_lines(b64(gzip.compress(SECRET.encode(), mtime=0))),
     ),
     "a file in base64": MIME.format(headers=CONFIG, body=WRITTEN.format(encoding="b64", content=b64(SECRET))),
     "a file in lines of base64": MIME.format(
         headers=CONFIG, body=WRITTEN.format(encoding="base64", content="|\n    " + in_lines(b64(SECRET), "    "))
     ),
     "a file in base64 of gzip": MIME.format(
-        headers=CONFIG, body=WRITTEN.format(encoding="gz+b64", content=b64(gzip.compress(SECRET.encode())))
+        headers=CONFIG, body=WRITTEN.format(encoding="gz+b64", content=b64(gzip.compress(SECRET.encode(), mtime=0)))
     ),
     "a binary value of YAML": MIME.format(
-        headers=CONFIG, body=WRITTEN.format(encoding="gzip", content="!!binary " + b64(gzip.compress(SECRET.encode())))
+        headers=CONFIG,
+        body=WRITTEN.format(encoding="gzip", content="!!binary " + b64(gzip.compress(SECRET.encode(), mtime=0))),
     ),
     "an argument": MIME.format(headers=SHELL, body=f"#!/bin/bash\necho {b64(SECRET)} | base64 -d > /etc/x"),
     "a pack in a pack": MIME.format(
@@ -233,7 +235,9 @@ BINARY = bytes(range(256)) * 3
         b64(b"\x1f\x8b" + BINARY),
         MIME.format(headers=f"{SHELL}\nContent-Transfer-Encoding: base64", body=in_lines(b64(BINARY))),
         MIME.format(headers=CONFIG, body=WRITTEN.format(encoding="b64", content=b64(BINARY))),
-        MIME.format(headers=CONFIG, body=WRITTEN.format(encoding="gz+b64", content=b64(gzip.compress(BINARY)))),
+        MIME.format(
+            headers=CONFIG, body=WRITTEN.format(encoding="gz+b64", content=b64(gzip.compress(BINARY, mtime=0)))
+        ),
     ],
 )
 def test_what_cannot_be_unpacked_is_hidden_whole(user_data: str) -> None:

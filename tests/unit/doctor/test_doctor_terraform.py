@@ -138,7 +138,7 @@ def test_in_a_state_the_launch_template_is_known_by_its_id() -> None:
     ("kind", "values"),
     [
         ("aws_launch_template", {"user_data": packed(BLOCKING)}),
-        ("aws_launch_template", {"user_data": base64.b64encode(gzip.compress(BLOCKING.encode())).decode()}),
+        ("aws_launch_template", {"user_data": base64.b64encode(gzip.compress(BLOCKING.encode(), mtime=0)).decode()}),
         ("aws_instance", {"user_data": BLOCKING}),
         ("aws_instance", {"user_data_base64": packed(BLOCKING), "user_data": None}),
         ("aws_spot_instance_request", {"user_data": BLOCKING}),
