@@ -220,8 +220,7 @@ class Run:
         that are here already are left. Returns how many came."""
         if self._record.is_local:
             raise BadInput(f"run {self.id} is on this machine: its files are in {self._record.setting.workspace}")
-        workspace = self._record.workspace
-        folder = to or (workspace if workspace and Path(workspace).is_dir() else None)
+        folder = to or self._record.workspace_here
         if not folder:
             raise BadInput("the run's workspace is not on this machine", hint="say where to: fetch(to=...)")
         from batchyard import cloud

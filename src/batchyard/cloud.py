@@ -223,9 +223,9 @@ def begin_retry(old: Record, *, on_demand: bool = False, say: Callable[[str], No
     home = old.folder.path.parents[1]
     file = Path(old.file) if old.file else None
     workspace = Path(old.workspace) if old.workspace else None
-    if workspace is not None and workspace.is_dir():
+    if old.workspace_here is not None:
         # What cannot be sent is refused before the run is recorded.
-        staging.matching(workspace, (pattern for job in plan.jobs for pattern in job.inputs))
+        staging.matching(old.workspace_here, (pattern for job in plan.jobs for pattern in job.inputs))
     return runs.begin(home, plan, where, file=file, retry_of=old.run_id, done=commands_done, workspace=workspace)
 
 

@@ -65,6 +65,21 @@ class Record:
     def is_local(self) -> bool:
         return isinstance(self.place, Setting)
 
+    @property
+    def workspace_here(self) -> Path | None:
+        """The folder on this machine that the files of a run on AWS came from, and go back to."""
+        folder = Path(self.workspace) if self.workspace else None
+        return folder if folder is not None and folder.is_dir() else None
+
+    @property
+    def is_from_elsewhere(self) -> bool:
+        """Whether a run on AWS has such a folder, and it is not here."""
+        assert not isinstance(self.place, Setting)
+        # The files of a folder are among the runs, at the run's own address or at that of the one it retries.
+        environment = self.place.environment
+        among_runs = f"s3://{environment.bucket}/{environment.prefix}runs/"
+        return self.place.workspace.startswith(among_runs) and self.workspace_here is None
+
     def open_engine(self) -> RunEngine:
         return self.open_local() if self.is_local else self.open_aws()
 

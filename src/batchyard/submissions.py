@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
-from typing import Any, Protocol
+from typing import Any
 
+from batchyard.batch import limits, submitting
 from batchyard.errors import BadInput
 
 _REFERENCE = re.compile(r"\$\{([^}]+)\}")
@@ -19,10 +20,6 @@ _REFERENCE = re.compile(r"\$\{([^}]+)\}")
 _WHOLE_REFERENCE = re.compile(r"\$\{[^}]+\}(:[0-9]+)?")
 #: the member of a request that botocore's sentence is about
 _MEMBER = re.compile(r"(?:Missing required parameter in|Unknown parameter in|Invalid \w+ for parameter) (\w+)")
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}")
-_MOST_BYTES = 30 * 1024
-_MOST_DEPENDENCIES = 20
-_ARRAY_SIZES = range(2, 10_001)
 #: NUL ends a text wherever it is going to be used, and half of a surrogate pair is no letter
 _NO_TEXT = re.compile("[\0\ud800-\udfff]")
 #: what overrides -> what of a definition
@@ -142,17 +139,8 @@ class Known:
     missing_consumables: Container[str] = ()
 
 
-class Rules(Protocol):
-    """AWS Batch's own about a request's members. ``others``: (name, array size) of the jobs that it depends on, by what
-    it calls them; ``is_fargate``: None where that is not known."""
-
-    def __call__(
-        self, request: Request, others: Mapping[str, tuple[str, int | None]], *, is_fargate: bool | None
-    ) -> Iterable[str]: ...
-
-
 def problems(
-    requests: Sequence[Request], known: Known, shape_problems: Callable[[Request], Sequence[str]], rules: Rules
+    requests: Sequence[Request], known: Known, shape_problems: Callable[[Request], Sequence[str]]
 ) -> list[str]:
     """Everything that AWS would refuse, of all requests at once."""
     found = []
@@ -164,12 +152,13 @@ def problems(
         shapes = shape_problems(request)
         queue = known.queues.get(str(request.get("jobQueue")), {})
         kind = queue.get("jobQueueType")
+        is_fargate = kind == "ECS_FARGATE" if kind else None
         shapely = _shapely(request, shapes)
         own = [
             *shapes,
             *_problems(request),
             *_reference_problems(shapely),
-            *rules(_without_references(shapely, others), others, is_fargate=kind == "ECS_FARGATE" if kind else None),
+            *submitting.request_problems(_without_references(shapely, others), others, is_fargate=is_fargate),
             *_queue_problems(request, known.queues),
             *_unknown(shapely, known),
             *_misfits(shapely, known.definitions),
@@ -294,16 +283,16 @@ def _problems(request: Request) -> list[str]:
         f"{text!a} has what is no text: a NUL, or half a letter" for text in _texts(request) if _NO_TEXT.search(text)
     ]
     name = request.get("jobName")
-    if isinstance(name, str) and not _NAME.fullmatch(name):
+    if isinstance(name, str) and not limits.NAME_PATTERN.fullmatch(name):
         found.append("jobName must be up to 128 letters, digits, - and _, the first a letter or a digit")
     size = len(json.dumps(request, separators=(",", ":")).encode())
-    if size > _MOST_BYTES:
-        found.append(f"the request has {size:,} bytes, and AWS takes {_MOST_BYTES:,}: put lists into S3")
+    if size > limits.MAX_REQUEST_BYTES:
+        found.append(f"the request has {size:,} bytes, and AWS takes {limits.MAX_REQUEST_BYTES:,}: put lists into S3")
     entries = request.get("dependsOn")
-    if isinstance(entries, list) and len(entries) > _MOST_DEPENDENCIES:
-        found.append(f"{len(entries)} dependencies, and AWS takes {_MOST_DEPENDENCIES}")
+    if isinstance(entries, list) and len(entries) > limits.MAX_DEPENDENCIES:
+        found.append(f"{len(entries)} dependencies, and AWS takes {limits.MAX_DEPENDENCIES}")
     array = request.get("arrayProperties")
-    if isinstance(array, dict) and isinstance(array.get("size"), int) and array["size"] not in _ARRAY_SIZES:
+    if isinstance(array, dict) and isinstance(array.get("size"), int) and array["size"] not in limits.ARRAY_SIZES:
         found.append(f"an array has 2 to 10,000 children, not {array['size']}")
     return found
 

@@ -36,7 +36,7 @@ MAY_IMPORT = {
     # it runs where nothing else of ours is installed
     "worker": ("shard",),
     "aws": ("environments", *PURE),
-    "submissions": PURE,
+    "submissions": ("batch.limits", "batch.submitting", *PURE),
     "images": ("engines.local.docker", "aws", "environments", *PURE),
     "cloud": ("status", "runs", "engines", "aws", "environments", "batch", *PURE),
 }

@@ -9,7 +9,6 @@ import pytest
 
 from batchyard import submissions
 from batchyard.aws.batch import shape_problems
-from batchyard.batch.submitting import request_problems
 from batchyard.errors import BadInput
 
 QUEUES: dict[str, Any] = {
@@ -36,7 +35,7 @@ def job(name: str, *needs: str, **more: Any) -> dict[str, Any]:
 
 def problems(*requests: dict[str, Any], missing: tuple[str, ...] = ()) -> list[str]:
     known = submissions.Known(QUEUES, DEFINITIONS, JOBS, missing)
-    return submissions.problems(requests, known, shape_problems, request_problems)
+    return submissions.problems(requests, known, shape_problems)
 
 
 def test_one_request_or_several() -> None:

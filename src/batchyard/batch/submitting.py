@@ -10,20 +10,14 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from batchyard.batch import limits
 from batchyard.batch.dependencies import Other, problem_of
 from batchyard.batch.jobs import Dependency, DependencyType
 
-MOST_OVERRIDES = 8192
-_MOST_ATTEMPTS = 10
-_MOST_RULES = 5
-_LEAST_TIMEOUT_S = 60
-_MOST_PRIORITY = 9999
-_MOST_TAGS = 50
-_MOST_PATTERN = 512
 _TEXT_PATTERN = re.compile(r"[0-9A-Za-z.:\s]*\*?")
 _CODE_PATTERN = re.compile(r"[0-9]*\*?")
 #: what a container is given -> the least of it
-_LEAST = {"VCPU": 1, "MEMORY": 4, "GPU": 1}
+_LEAST = {"VCPU": 1, "MEMORY": limits.MIN_MEMORY_MIB, "GPU": 1}
 
 Members = Mapping[str, Any]
 
@@ -39,8 +33,8 @@ def request_problems(
         yield from environment_problems(overrides.get("environment", []))
         for requirement in overrides.get("resourceRequirements", []):
             yield from requirement_problems(requirement["type"], requirement["value"], is_fargate=is_fargate)
-        if (length := overrides_length(overrides)) > MOST_OVERRIDES:
-            yield f"the overrides have {length:,} characters, and AWS takes {MOST_OVERRIDES:,} when it starts the job"
+        if (length := overrides_length(overrides)) > limits.MAX_OVERRIDE_CHARS:
+            yield f"the overrides have {length:,} characters, and AWS takes {limits.MAX_OVERRIDE_CHARS:,} when it starts the job"
     yield from retry_problems(request.get("retryStrategy", {}))
     yield from timeout_problems(request.get("timeout", {}))
     yield from priority_problems("schedulingPriorityOverride", request)
@@ -70,10 +64,10 @@ def retry_problems(strategy: Members) -> Iterator[str]:
     rules = strategy.get("evaluateOnExit", [])
     if rules and "attempts" not in strategy:
         yield "RetryAttempts must be provided with retry strategy"
-    if not 1 <= strategy.get("attempts", 1) <= _MOST_ATTEMPTS:
-        yield f"retryStrategy.attempts must be between 1 and {_MOST_ATTEMPTS}"
-    if len(rules) > _MOST_RULES:
-        yield f"evaluateOnExit must have at most {_MOST_RULES} entries; got {len(rules)}"
+    if not 1 <= strategy.get("attempts", 1) <= limits.MAX_ATTEMPTS:
+        yield f"retryStrategy.attempts must be between 1 and {limits.MAX_ATTEMPTS}"
+    if len(rules) > limits.MAX_RETRY_RULES:
+        yield f"evaluateOnExit must have at most {limits.MAX_RETRY_RULES} entries; got {len(rules)}"
     for rule in rules:
         yield from _rule_problems(rule)
 
@@ -84,23 +78,23 @@ def _rule_problems(rule: Members) -> Iterator[str]:
     for member in ("onStatusReason", "onReason", "onExitCode"):
         pattern = _CODE_PATTERN if member == "onExitCode" else _TEXT_PATTERN
         text = rule.get(member, "")
-        if len(text) > _MOST_PATTERN or not pattern.fullmatch(text):
+        if len(text) > limits.MAX_RETRY_PATTERN_CHARS or not pattern.fullmatch(text):
             allowed = "digits" if member == "onExitCode" else "letters, digits, periods, colons and white space"
             yield (
-                f"evaluateOnExit: {member} must be at most {_MOST_PATTERN} {allowed}, with at most one * at the end; "
+                f"evaluateOnExit: {member} must be at most {limits.MAX_RETRY_PATTERN_CHARS} {allowed}, with at most one * at the end; "
                 f"got {text!r}"
             )
 
 
 def timeout_problems(timeout: Members) -> Iterator[str]:
     seconds = timeout.get("attemptDurationSeconds")
-    if seconds is not None and seconds < _LEAST_TIMEOUT_S:
-        yield f"attemptDurationSeconds must be at least {_LEAST_TIMEOUT_S}; got {seconds}"
+    if seconds is not None and seconds < limits.MIN_TIMEOUT_S:
+        yield f"attemptDurationSeconds must be at least {limits.MIN_TIMEOUT_S}; got {seconds}"
 
 
 def priority_problems(member: str, request: Members) -> Iterator[str]:
-    if not 0 <= request.get(member, 0) <= _MOST_PRIORITY:
-        yield f"{member} must be between 0 and {_MOST_PRIORITY}; got {request[member]}"
+    if not 0 <= request.get(member, 0) <= limits.MAX_PRIORITY:
+        yield f"{member} must be between 0 and {limits.MAX_PRIORITY}; got {request[member]}"
 
 
 def share_problems(request: Members) -> Iterator[str]:
@@ -110,8 +104,8 @@ def share_problems(request: Members) -> Iterator[str]:
 
 
 def tag_problems(tags: Mapping[str, str]) -> Iterator[str]:
-    if len(tags) > _MOST_TAGS:
-        yield f"there must be at most {_MOST_TAGS} tags; got {len(tags)}"
+    if len(tags) > limits.MAX_TAGS:
+        yield f"there must be at most {limits.MAX_TAGS} tags; got {len(tags)}"
     for key, value in tags.items():
         if not 1 <= len(key) <= 128 or len(value) > 256 or key.lower().startswith("aws:"):
             takes = "1 to 128 characters and does not start with aws:, its value at most 256"

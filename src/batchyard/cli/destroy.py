@@ -45,7 +45,7 @@ def command(templates: tuple[str, ...], env: str, empty_buckets: bool, delete_im
         click.echo(f"to be deleted: {', '.join(one.stack for one in doomed)}", err=True)
         for line in holding_lines((one.stack, held) for one in doomed for held in one.holdings):
             click.echo(line, err=True)
-        users = deploying.outside_users(aws, doomed, env)
+        users = deploying.outside_users(stacks, doomed, env)
         in_the_way = deploying.obstacles(doomed, users, empty_buckets=empty_buckets, delete_images=delete_images)
         if in_the_way:
             raise BadInput("nothing was deleted:\n  " + "\n  ".join(in_the_way))

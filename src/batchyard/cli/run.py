@@ -157,14 +157,13 @@ def go_on_aws(record: Record, *, detach: bool, as_json: bool) -> int:
 def _fetch(record: Record, say: Callable[[str], None]) -> None:
     """What the run has made, to where its files came from."""
     from batchyard import cloud
-    from batchyard.cli.fetch import is_from_elsewhere, workspace_here
 
-    folder = workspace_here(record)
+    folder = record.workspace_here
     if folder is not None:
         fetched = cloud.fetch(record, folder)
         if fetched:
             say(f"fetched {fetched} output {'files' if fetched > 1 else 'file'} into {folder}")
-    elif is_from_elsewhere(record) and any(job.outputs for job in record.plan.jobs):
+    elif record.is_from_elsewhere and any(job.outputs for job in record.plan.jobs):
         command = f"batchyard fetch {record.run_id}{home_flag(record, Path.cwd())} --to DIR"
         say(f"its workspace is not on this machine: `{command}` downloads what it has made")
 

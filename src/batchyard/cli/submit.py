@@ -37,7 +37,6 @@ def command(file: str, env: str | None, region: str | None, watch: bool, home: s
     from batchyard import cloud, submissions
     from batchyard.aws.batch import Batch, shape_problems
     from batchyard.aws.door import Door
-    from batchyard.batch.submitting import request_problems
 
     if env and region:
         raise BadInput("--region goes without --env, which has a region of its own", hint="leave one of them out")
@@ -50,7 +49,7 @@ def command(file: str, env: str | None, region: str | None, watch: bool, home: s
         jobs=batch.describe(submissions.dependencies_of(requests)),
         missing_consumables=batch.missing_consumables(submissions.consumables_of(requests)),
     )
-    problems = submissions.problems(requests, known, shape_problems, request_problems)
+    problems = submissions.problems(requests, known, shape_problems)
     order = submissions.order(requests, problems)
     if problems:
         raise BadInput(f"{file}: nothing was submitted:\n  " + "\n  ".join(problems))

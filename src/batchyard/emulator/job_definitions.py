@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 
-from batchyard.batch import submitting
+from batchyard.batch import limits, submitting
 from batchyard.batch.jobs import Resources
 from batchyard.emulator import names
 from batchyard.emulator.failures import ClientException, SubmissionRefused
 from batchyard.emulator.paging import page, size_of_page
 from batchyard.emulator.yard import CONSUMABLE, DEFINITION, Document, Yard
 
-_MOST_BYTES = 24 * 1024
 #: what is a task's in ecsProperties and the container's in containerProperties
 _OF_TASK = {
     "volumes": "volumes",
@@ -40,7 +39,7 @@ _FARGATE_PAIRS: dict[float, Iterable[int]] = {
 def register(yard: Yard, request: Document) -> Document:
     name = names.require_name("jobDefinitionName", request["jobDefinitionName"])
     size = size_of(request)
-    if size > _MOST_BYTES:
+    if size > limits.MAX_DEFINITION_BYTES:
         raise SubmissionRefused(f"Job definition size must be less than 24 KiB, got {-(-size // 1024)} KiB")
     if request["type"] != "container":
         raise ClientException("this endpoint runs jobs of one container; multinode job definitions are not for it")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
-from batchyard.batch import submitting
+from batchyard.batch import limits, submitting
 from batchyard.batch.dependencies import InvalidJob
 from batchyard.batch.jobs import (
     Action,
@@ -27,12 +27,8 @@ from batchyard.emulator.failures import SubmissionRefused
 from batchyard.emulator.yard import JOB, STOP, Document, Yard
 from batchyard.engines.local.store import JobRow
 
-_MOST_BYTES = 30 * 1024
-_MOST_DEPENDENCIES = 20
 _MOST_REASON = 1024
-_ARRAY_SIZES = range(2, 10_000 + 1)
 _MOST_BULK = 50
-_MOST_TAGS = 50
 _MOST_SHARES = 500
 _DEPRECATED = (
     "This value was submitted in a deprecated key and may conflict with the value provided by the job definition's "
@@ -44,7 +40,7 @@ _FROM_DEFINITION = ("platformCapabilities", "propagateTags", "consumableResource
 
 def submit(yard: Yard, request: Document) -> Document:
     size = definitions.size_of(request)
-    if size > _MOST_BYTES:
+    if size > limits.MAX_REQUEST_BYTES:
         raise SubmissionRefused(f"Job size must be less than 30 KiB, got {-(-size // 1024)} KiB")
     document = _document(yard, request)
     job = core(document)
@@ -203,7 +199,7 @@ def _document(yard: Yard, request: Document) -> Document:
     _check_shares(yard, document)
     if "arrayProperties" in request and "size" in request["arrayProperties"]:
         array_size = request["arrayProperties"]["size"]
-        if array_size not in _ARRAY_SIZES:
+        if array_size not in limits.ARRAY_SIZES:
             raise SubmissionRefused(f"arrayProperties.size must be between 2 and 10000; got {array_size}")
         document["arrayProperties"] = {"size": array_size}
     return document
@@ -211,7 +207,7 @@ def _document(yard: Yard, request: Document) -> Document:
 
 def _add_tags(document: Document, definition: Document, request: Document) -> None:
     document["tags"] = {**definition["tags"], **request.get("tags", {})}
-    if document.get("propagateTags") and len(document["tags"]) > _MOST_TAGS:
+    if document.get("propagateTags") and len(document["tags"]) > limits.MAX_TAGS:
         document["_refused"] = "there are more than 50 tags, the job's and its definition's together"
 
 
@@ -250,8 +246,8 @@ def _check_shares(yard: Yard, document: Document) -> None:
 
 
 def _check_dependencies(entries: list[Document]) -> None:
-    if len(entries) > _MOST_DEPENDENCIES:
-        raise SubmissionRefused(f"Job cannot have more than {_MOST_DEPENDENCIES} dependencies")
+    if len(entries) > limits.MAX_DEPENDENCIES:
+        raise SubmissionRefused(f"Job cannot have more than {limits.MAX_DEPENDENCIES} dependencies")
     for entry in entries:
         if "jobId" not in entry and entry.get("type") != "SEQUENTIAL":
             raise SubmissionRefused("dependsOn: jobId must be provided unless type is SEQUENTIAL")

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from batchyard.batch.limits import NAME_PATTERN
 from batchyard.emulator.failures import ClientException
 
 #: the account that moto pretends to be
 ACCOUNT_ID = "123456789012"
 DEFAULT_LOG_GROUP = "/aws/batch/job"
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}")
 _STREAM_PREFIX_LENGTH = 200
 #: as AWS writes it: `007` is no child's index
 _INDEX = re.compile(r"0|[1-9][0-9]{0,5}")
@@ -36,7 +36,7 @@ def kind_of(resource_arn: str) -> str:
 
 def require_name(field: str, value: str) -> str:
     """Names of jobs, definitions, queues, environments: facts, 5.4."""
-    if not _NAME.fullmatch(value):
+    if not NAME_PATTERN.fullmatch(value):
         raise ClientException(
             f"{field} should match valid pattern: up to 128 letters, digits, hyphens and underscores, the first one a "
             f"letter or a digit; got {value!r}"

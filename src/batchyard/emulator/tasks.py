@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from batchyard.batch.changes import Start
 from batchyard.batch.jobs import Outcome, Resources, StatusReason
+from batchyard.batch.limits import MAX_OVERRIDE_CHARS
 from batchyard.emulator import names
 from batchyard.emulator.containers import Volume, create_flags, missing_volume
 from batchyard.emulator.yard import Document
@@ -16,8 +17,6 @@ from batchyard.engines.local.runner import Task
 from batchyard.shard import Turn
 
 _REFERENCE = re.compile(r"Ref::([A-Za-z0-9_.-]+)")
-#: what ECS takes of overrides when a job is dispatched (facts, 5.4)
-_MOST_OVERRIDES = 8192
 _OWN_PREFIXES = ("AWS_BATCH_", "BATCHYARD_", "AWS_")
 
 
@@ -111,8 +110,8 @@ class ContainerTasks:
 
     def _refusal(self, told: dict[str, str], command: tuple[str, ...]) -> Outcome | None:
         """Why it cannot be started at all; adds its secrets to what it is told."""
-        if self.document["_overrides_length"] > _MOST_OVERRIDES:
-            return Outcome(None, f"Container Overrides length must be at most {_MOST_OVERRIDES}")
+        if self.document["_overrides_length"] > MAX_OVERRIDE_CHARS:
+            return Outcome(None, f"Container Overrides length must be at most {MAX_OVERRIDE_CHARS}")
         if "_refused" in self.document:
             return Outcome(None, self.document["_refused"])
         for secret in self.document["container"]["secrets"]:

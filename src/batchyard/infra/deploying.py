@@ -92,8 +92,7 @@ def diff(
 def _held(stacks: Stacks, template: Template, prepared: Prepared, environment: str) -> str:
     """Why AWS will not make the change: an export that would change is in use. Empty where none is."""
     would_change = changes.changed_exports(template, prepared.changes, prepared.parameters)
-    for export in (name.replace("${Env}", environment) for name in would_change):
-        users = stacks.users_of(export)
+    for export, users in stacks.users_of(name.replace("${Env}", environment) for name in would_change).items():
         if users:
             return f"{prepared.stack}: AWS does not change {export} while {', '.join(users)} uses it"
     return ""
@@ -143,13 +142,12 @@ def survey(
     return found
 
 
-def outside_users(aws: CloudFormation, doomed: Sequence[Doomed], environment: str) -> dict[str, list[str]]:
+def outside_users(stacks: Stacks, doomed: Sequence[Doomed], environment: str) -> dict[str, list[str]]:
     """Export -> the stacks that use it and would stay."""
     going = {one.stack for one in doomed}
-    ours = {name for one in doomed for name in one.template.exports_of(environment)}
-    exported = sorted(ours & {export["Name"] for export in aws.exports()})
-    users = {name: sorted(set(aws.importers(name)) - going) for name in exported}
-    return {name: others for name, others in users.items() if others}
+    ours = (name for one in doomed for name in one.template.exports_of(environment))
+    staying = {name: [user for user in users if user not in going] for name, users in stacks.users_of(ours).items()}
+    return {name: users for name, users in staying.items() if users}
 
 
 def obstacles(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -177,10 +177,11 @@ class Stacks:
             raise Refused(f"{name} cannot be changed so: {events.said(reason)}", hint=events.hint_for(reason))
         return prepared
 
-    def users_of(self, export: str) -> list[str]:
-        """The stacks that import it."""
-        is_there = any(one["Name"] == export for one in self._aws.exports())
-        return sorted(self._aws.importers(export)) if is_there else []
+    def users_of(self, exports: Iterable[str]) -> dict[str, list[str]]:
+        """Those of the exports that there are -> the stacks that import them."""
+        wanted = sorted(exports)
+        there = {one["Name"] for one in self._aws.exports()} if wanted else set()
+        return {name: sorted(self._aws.importers(name)) for name in wanted if name in there}
 
     def discard(self, prepared: Prepared) -> None:
         """As if it had never been prepared."""

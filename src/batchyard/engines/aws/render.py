@@ -13,20 +13,15 @@ from itertools import pairwise
 from typing import Any
 
 from batchyard import environments
+from batchyard.batch import limits
 from batchyard.engines.aws import definitions as defining
 from batchyard.engines.aws import numbering
 from batchyard.environments import Environment
 from batchyard.errors import BadInput
 from batchyard.plan import Plan, PlannedJob, ranges
 
-MOST_CHILDREN = 10_000
-MOST_DEPENDENCIES = 20
-MOST_RULES = 5
-_LEAST_TIMEOUT_S = 60
-_LEAST_MEMORY_MIB = 4
-_MOST_DEFINITION_BYTES = 24 * 1024
-#: of a submission's overrides: AWS takes 8,192 characters when it starts the job, what it adds itself included
-_MOST_OVERRIDES = 8192 - 700
+#: characters of a submission's overrides; AWS's limit includes what it adds itself
+_MOST_OVERRIDES = limits.MAX_OVERRIDE_CHARS - 700
 #: a container's stdout and stderr are two streams, which reach the log in any order
 _ONE_STREAM = "exec 2>&1; "
 #: what Python, boto3 and transfers take beside the commands; 130 MiB were seen
@@ -180,9 +175,9 @@ def _problems(job: PlannedJob, target: Target) -> list[str]:
     found = []
     if job.step not in target.images:
         found.append(f"{where} has no image: add `image:` to it or to the file")
-    if job.timeout_s is not None and job.timeout_s < _LEAST_TIMEOUT_S:
-        found.append(f"{where}: timeout {job.timeout_s} s: AWS Batch takes {_LEAST_TIMEOUT_S} s or more")
-    if job.resources.memory_mib < _LEAST_MEMORY_MIB:
+    if job.timeout_s is not None and job.timeout_s < limits.MIN_TIMEOUT_S:
+        found.append(f"{where}: timeout {job.timeout_s} s: AWS Batch takes {limits.MIN_TIMEOUT_S} s or more")
+    if job.resources.memory_mib < limits.MIN_MEMORY_MIB:
         found.append(f"{where}: memory {job.resources.memory_mib} MiB: AWS Batch takes 4 MiB or more")
     if job.secrets and not target.environment.execution_role:
         found.append(
@@ -197,10 +192,10 @@ def _problems(job: PlannedJob, target: Target) -> list[str]:
         found.append(f"{where}: queue {queue} has no fair-share policy, so it takes no `share` or `priority`")
     if not defining.needs_worker(job):
         rules = len(job.retry.evaluate_on_exit)
-        if rules > MOST_RULES:
+        if rules > limits.MAX_RETRY_RULES:
             found.append(
-                f"{where}: its retry rules come to {rules}, and AWS Batch takes {MOST_RULES}: name fewer exit codes, "
-                f"or give it a list of commands, so that the worker in its image follows them"
+                f"{where}: its retry rules come to {rules}, and AWS Batch takes {limits.MAX_RETRY_RULES}: name fewer exit "
+                f"codes, or give it a list of commands, so that the worker in its image follows them"
             )
     return [*found, *(f"{where}: {problem}" for problem in _too_large(job, target))]
 
@@ -209,9 +204,9 @@ def _too_large(job: PlannedJob, target: Target) -> Iterable[str]:
     """What AWS would refuse for its size, or accept and then never start."""
     if job.step in target.images:
         size = len(json.dumps(defining.definition(job, target)).encode())
-        if size > _MOST_DEFINITION_BYTES:
+        if size > limits.MAX_DEFINITION_BYTES:
             yield (
-                f"its job definition has {size:,} bytes, and AWS Batch takes {_MOST_DEFINITION_BYTES:,}: "
+                f"its job definition has {size:,} bytes, and AWS Batch takes {limits.MAX_DEFINITION_BYTES:,}: "
                 f"put what is long in `env` into a file"
             )
     # As long as it can get when one child is tried again: what cannot be retried is said before it runs.
@@ -249,8 +244,8 @@ def _notes_on_knots(parts: Iterable[Part]) -> Iterable[str]:
             by_step[part.step] = by_step.get(part.step, 0) + part.size
     for step, count in by_step.items():
         yield (
-            f"{step}: waits child by child for more than {MOST_DEPENDENCIES} steps, which AWS Batch does not take: "
-            f"{count:,} children that do nothing, in its image and with its resources, tie them together"
+            f"{step}: waits child by child for more than {limits.MAX_DEPENDENCIES} steps, which AWS Batch does not "
+            f"take: {count:,} children that do nothing, in its image and with its resources, tie them together"
         )
 
 
@@ -272,7 +267,7 @@ def _part_counts(plan: Plan, target: Target) -> dict[str, int]:
 
 def _fewest_parts(job: PlannedJob, target: Target) -> int:
     """What a compacted plain command is told of its children's numbers must fit as well."""
-    count = -(-job.size // MOST_CHILDREN)
+    count = -(-job.size // limits.MAX_CHILDREN)
     if job.indices is None or defining.needs_worker(job):
         return count
     room = _MOST_OVERRIDES - (fixed := _overrides_length(job, 0, 1, target))
@@ -307,14 +302,14 @@ def _tied(
 ) -> tuple[list[Part], tuple[tuple[str, bool], ...]]:
     """Where a part waits for more than AWS takes: jobs that do nothing but wait for twenty of them each. What is waited
     for child by child is tied by an array of the same size, child by child."""
-    if len(needs) <= MOST_DEPENDENCIES:
+    if len(needs) <= limits.MAX_DEPENDENCIES:
         return [], needs
     knots: list[Part] = []
     singly = [need for need in needs if need[1]]
     wholly = [need for need in needs if not need[1]]
-    while len(singly) + len(wholly) > MOST_DEPENDENCIES:
+    while len(singly) + len(wholly) > limits.MAX_DEPENDENCIES:
         kind, is_each = (singly, True) if len(singly) > len(wholly) else (wholly, False)
-        tied = tuple(kind[:MOST_DEPENDENCIES])
+        tied = tuple(kind[: limits.MAX_DEPENDENCIES])
         knot = f"{name}-wait{len(knots)}"
         request = {
             "jobName": knot,
@@ -325,7 +320,7 @@ def _tied(
             **_share(job, target),
         }
         knots.append(Part(knot, job.step, size if is_each else 1, 0, definition, request, tied, True))
-        kind[:] = [*kind[MOST_DEPENDENCIES:], (knot, is_each)]
+        kind[:] = [*kind[limits.MAX_DEPENDENCIES :], (knot, is_each)]
     return knots, (*singly, *wholly)
 
 

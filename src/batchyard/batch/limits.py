@@ -1,0 +1,27 @@
+"""The limits of AWS Batch that more than one module checks (facts, 5.4). Nothing else states these numbers."""
+
+from __future__ import annotations
+
+import re
+
+#: Names of jobs, job definitions, queues and compute environments.
+NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}")
+MAX_REQUEST_BYTES = 30 * 1024
+MAX_DEFINITION_BYTES = 24 * 1024
+MAX_DEPENDENCIES = 20
+#: Children of one array job.
+MAX_CHILDREN = 10_000
+ARRAY_SIZES = range(2, MAX_CHILDREN + 1)
+#: Characters of container overrides that ECS accepts when it starts the task of a job.
+MAX_OVERRIDE_CHARS = 8192
+MAX_ATTEMPTS = 10
+#: Entries of `evaluateOnExit`.
+MAX_RETRY_RULES = 5
+#: Characters of one pattern in `evaluateOnExit`.
+MAX_RETRY_PATTERN_CHARS = 512
+MAX_TAGS = 50
+MAX_PRIORITY = 9999
+MIN_TIMEOUT_S = 60
+MIN_MEMORY_MIB = 4
+#: Job ids in one DescribeJobs request.
+MAX_DESCRIBED_JOBS = 100
