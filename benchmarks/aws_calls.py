@@ -46,11 +46,25 @@ steps:
 @contextmanager
 def endpoint(folder: Path) -> Iterator[dict[str, str]]:
     """The variables for its clients."""
-    command = [BIN / "batchyard", "emulate", "--port", "0", "--cpus", "4", "--home", str(folder / "endpoint")]
+    command = [
+        BIN / "batchyard",
+        "emulate",
+        "--port",
+        "0",
+        "--cpus",
+        "4",
+        "--home",
+        str(folder / "endpoint"),
+    ]
     # What jobs find: the worker is beside this Python.
     environ = {**os.environ, "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}"}
     process = subprocess.Popen(
-        command, cwd=folder, env=environ, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        command,
+        cwd=folder,
+        env=environ,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
     )
     assert process.stdout is not None
     try:
@@ -72,16 +86,25 @@ def prepare(variables: dict[str, str]) -> None:
     }
     boto3.client("s3", **keys).create_bucket(Bucket="bench")
     batch = boto3.client("batch", **keys)
-    resources = {"type": "EC2", "maxvCpus": 4, "subnets": ["subnet-0a"], "securityGroupIds": ["sg-0a"]}
+    resources = {
+        "type": "EC2",
+        "maxvCpus": 4,
+        "subnets": ["subnet-0a"],
+        "securityGroupIds": ["sg-0a"],
+    }
     resources |= {"instanceRole": "ecsInstanceRole", "instanceTypes": ["m6i"]}
-    batch.create_compute_environment(computeEnvironmentName="bench", type="MANAGED", computeResources=resources)
+    batch.create_compute_environment(
+        computeEnvironmentName="bench", type="MANAGED", computeResources=resources
+    )
     order = [{"order": 1, "computeEnvironment": "bench"}]
     batch.create_job_queue(jobQueueName="bench", priority=1, computeEnvironmentOrder=order)
 
 
 def calls(variables: dict[str, str]) -> Counter[str]:
     with urllib.request.urlopen(f"{variables['AWS_ENDPOINT_URL']}/_batchyard/calls") as answer:
-        return Counter({name: n for name, n in json.load(answer).items() if name.startswith("batch:")})
+        return Counter(
+            {name: n for name, n in json.load(answer).items() if name.startswith("batch:")}
+        )
 
 
 @contextmanager
@@ -118,10 +141,14 @@ def run(folder: Path, variables: dict[str, str], watch_s: float | None) -> Measu
 
     def batchyard(*arguments: str) -> str:
         command = [BIN / "batchyard", *arguments]
-        return subprocess.run(command, cwd=folder, env=environ, check=True, capture_output=True, text=True).stdout
+        return subprocess.run(
+            command, cwd=folder, env=environ, check=True, capture_output=True, text=True
+        ).stdout
 
     first = calls(variables)
-    run_id = batchyard("run", "pipeline.yaml", "--engine", "aws", "--env", "bench", "--detach").strip()
+    run_id = batchyard(
+        "run", "pipeline.yaml", "--engine", "aws", "--env", "bench", "--detach"
+    ).strip()
     submitted = calls(variables)
     watcher = subprocess.Popen(
         [BIN / "batchyard", "status", run_id, "--watch"],
@@ -146,7 +173,10 @@ def run(folder: Path, variables: dict[str, str], watch_s: float | None) -> Measu
 
 
 def counted_polls(
-    variables: dict[str, str], before: Counter[str], watcher: subprocess.Popen[bytes], watch_s: float | None
+    variables: dict[str, str],
+    before: Counter[str],
+    watcher: subprocess.Popen[bytes],
+    watch_s: float | None,
 ) -> int:
     """How many bursts of calls there are: polls are a second apart, or more."""
     polls, last, seen = 0, 0.0, before.total()
@@ -175,12 +205,19 @@ def row(what: str, measured: Measured) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Calls of AWS Batch that a run costs, beside those of the peers.")
+    parser = argparse.ArgumentParser(
+        description="Calls of AWS Batch that a run costs, beside those of the peers."
+    )
     parser.add_argument("--quick", action="store_true", help="1,000 children only")
     given = parser.parse_args()
-    found = {children: of_children(children) for children in ((1_000,) if given.quick else (1_000, 10_000))}
+    found = {
+        children: of_children(children)
+        for children in ((1_000,) if given.quick else (1_000, 10_000))
+    }
     print(f"Bars: at most {MOST_TO_SUBMIT} calls to submit, at most {MOST_A_POLL} a poll.\n")
-    print("| calls of AWS Batch | to submit | a poll | in all |  |\n| --- | --- | --- | --- | --- |")
+    print(
+        "| calls of AWS Batch | to submit | a poll | in all |  |\n| --- | --- | --- | --- | --- |"
+    )
     for children, measured in found.items():
         print(row(f"batchyard, 4 steps, {children:,} children", measured))
     for peer, count in PEERS.items():

@@ -36,10 +36,26 @@ _EFFORT = Effort(least=5, most=25, budget_s=0.6)
 #: a library this many times behind after so many rounds is not called again
 _BEHIND, _LOOK_AFTER = 2.5, 2
 #: operation: workload -> size; with --quick
-_SIZES = {"matmul": (2000, 500), "convolution": (2048, 256), "blur": (2048, 256), "fft": (2048, 256)}
+_SIZES = {
+    "matmul": (2000, 500),
+    "convolution": (2048, 256),
+    "blur": (2048, 256),
+    "fft": (2048, 256),
+}
 _SIZES |= {"triad": (1 << 25, 1 << 20), "images": (8, 2)}
 #: for the bars about whole runs: large enough to take some time, small enough to be repeated
-_WHOLE = ("--only", "convolution", "--only", "blur", "--only", "fft", "--only", "triad", "--only", "backprojection")
+_WHOLE = (
+    "--only",
+    "convolution",
+    "--only",
+    "blur",
+    "--only",
+    "fft",
+    "--only",
+    "triad",
+    "--only",
+    "backprojection",
+)
 WITHIN, OVERHEAD, REPEAT = 1.10, 0.05, 0.10
 
 
@@ -57,7 +73,9 @@ def _scipy(found: dict[str, Direct]) -> None:
 
     workers = discovery.cpus()
     found["fft, SciPy"] = lambda given: lambda: fft.rfft2(given["image"], workers=workers)
-    found["blur, SciPy"] = lambda given: lambda: ndimage.gaussian_filter(given["image"], (5, 5, 0), mode="mirror")
+    found["blur, SciPy"] = lambda given: (
+        lambda: ndimage.gaussian_filter(given["image"], (5, 5, 0), mode="mirror")
+    )
 
 
 def _opencv(found: dict[str, Direct]) -> None:
@@ -66,7 +84,9 @@ def _opencv(found: dict[str, Direct]) -> None:
     def one(data: Any) -> Any:
         image = cv2.imdecode(data, cv2.IMREAD_COLOR)
         small = cv2.resize(image, None, fx=0.625, fy=0.625, interpolation=cv2.INTER_AREA)
-        return cv2.imencode(".jpg", cv2.cvtColor(small, cv2.COLOR_BGR2GRAY), [cv2.IMWRITE_JPEG_QUALITY, 90])
+        return cv2.imencode(
+            ".jpg", cv2.cvtColor(small, cv2.COLOR_BGR2GRAY), [cv2.IMWRITE_JPEG_QUALITY, 90]
+        )
 
     found["matmul, OpenCV"] = lambda given: lambda: cv2.gemm(given["a"], given["b"], 1, None, 0)
     found["blur, OpenCV"] = lambda given: lambda: cv2.GaussianBlur(given["image"], (0, 0), 5)
@@ -81,7 +101,8 @@ def _torch(found: dict[str, Direct]) -> None:
 
     def tensors(given: dict[str, Any], **form: Any) -> dict[str, Any]:
         return {
-            name: torch.from_numpy(a).to(**form) if a.ndim == 4 else torch.from_numpy(a) for name, a in given.items()
+            name: torch.from_numpy(a).to(**form) if a.ndim == 4 else torch.from_numpy(a)
+            for name, a in given.items()
         }
 
     def network(given: dict[str, Any], **form: Any) -> Callable[[], Any]:
@@ -89,7 +110,9 @@ def _torch(found: dict[str, Direct]) -> None:
 
         def call() -> Any:
             with torch.inference_mode():
-                first = functional.relu(functional.conv2d(held["image"], held["w1"], held["b1"], padding=1))
+                first = functional.relu(
+                    functional.conv2d(held["image"], held["w1"], held["b1"], padding=1)
+                )
                 return functional.max_pool2d(
                     functional.relu(functional.conv2d(first, held["w2"], held["b2"], padding=1)), 2
                 )
@@ -107,14 +130,21 @@ def _torch(found: dict[str, Direct]) -> None:
     found["fft, PyTorch"] = simple(lambda image: torch.fft.rfft2(image))
     found["triad, PyTorch"] = simple(lambda b, c: torch.add(b, c, alpha=3))
     found["convolution, PyTorch"] = network
-    found["convolution, PyTorch, channels last"] = lambda given: network(given, memory_format=torch.channels_last)
+    found["convolution, PyTorch, channels last"] = lambda given: network(
+        given, memory_format=torch.channels_last
+    )
 
 
 def plain_calls() -> tuple[dict[str, Direct], list[str]]:
     """Of the libraries that are there, and the names of those that are not."""
     found: dict[str, Direct] = {}
     missing = []
-    for name, add in (("NumPy", _numpy), ("SciPy", _scipy), ("OpenCV", _opencv), ("PyTorch", _torch)):
+    for name, add in (
+        ("NumPy", _numpy),
+        ("SciPy", _scipy),
+        ("OpenCV", _opencv),
+        ("PyTorch", _torch),
+    ):
         try:
             add(found)
         except ImportError:
@@ -136,12 +166,17 @@ class Contest:
 
     @property
     def best(self) -> str:
-        whole = {name: times for name, times in self.direct_s.items() if len(times) == len(self.ours_s)}
+        whole = {
+            name: times for name, times in self.direct_s.items() if len(times) == len(self.ours_s)
+        }
         return min(whole, key=lambda name: median(whole[name]))
 
     @property
     def ratios(self) -> list[float]:
-        return [ours / theirs for ours, theirs in zip(self.ours_s, self.direct_s[self.best], strict=True)]
+        return [
+            ours / theirs
+            for ours, theirs in zip(self.ours_s, self.direct_s[self.best], strict=True)
+        ]
 
 
 def side_by_side(rounds: int, is_quick: bool) -> tuple[list[Contest], list[str]]:
@@ -158,7 +193,9 @@ def side_by_side(rounds: int, is_quick: bool) -> tuple[list[Contest], list[str]]
     return contests, missing
 
 
-def _contest(workload: Any, size: int, calls: dict[str, Direct], bench: Bench, rounds: int) -> Contest:
+def _contest(
+    workload: Any, size: int, calls: dict[str, Direct], bench: Bench, rounds: int
+) -> Contest:
     """The fastest is chosen as `bench run` does it; then each has a call at a time, in turns."""
     contest = Contest(f"{workload.title}, {workload.label(size)}")
     chosen = measuring.measure(workload, size, bench)
@@ -175,9 +212,17 @@ def _contest(workload: Any, size: int, calls: dict[str, Direct], bench: Bench, r
             contest.direct_s.setdefault(name, []).append(_timed(ready[name]))
         if number == _LOOK_AFTER:
             middles = {name: median(contest.direct_s[name]) for name in ready}
-            ready = {name: ready[name] for name in ready if middles[name] < min(middles.values()) * _BEHIND}
-    middle, least = (median(times) * 1e3 for times in (contest.ours_s, contest.direct_s[contest.best]))
-    _say(f"{contest.operation}: ours {middle:.2f} ms ({contest.candidate}), {contest.best} {least:.2f} ms")
+            ready = {
+                name: ready[name]
+                for name in ready
+                if middles[name] < min(middles.values()) * _BEHIND
+            }
+    middle, least = (
+        median(times) * 1e3 for times in (contest.ours_s, contest.direct_s[contest.best])
+    )
+    _say(
+        f"{contest.operation}: ours {middle:.2f} ms ({contest.candidate}), {contest.best} {least:.2f} ms"
+    )
     return contest
 
 
@@ -187,7 +232,9 @@ def _ready(workload: Any, size: int, name: str, bench: Bench) -> measuring.Ready
         return None
     given = measuring.inputs_of(workload, size, bench.seed)
     check = checking.Check(workload.reference(size, given), workload.tolerance)
-    tried = measuring.try_candidate(candidate, bench.found.kits[candidate.kit], size, given, check, bench)
+    tried = measuring.try_candidate(
+        candidate, bench.found.kits[candidate.kit], size, given, check, bench
+    )
     return tried if isinstance(tried, measuring.Ready) else None
 
 
@@ -209,9 +256,20 @@ def whole_runs(is_quick: bool) -> tuple[list[dict[str, Any]], float]:
     with tempfile.TemporaryDirectory() as folder:
         for number in range(2):
             out = Path(folder) / str(number)
-            args = ["bench", "run", "--device", "cpu", "--out", str(out), *_WHOLE, *(["--quick"] if is_quick else [])]
+            args = [
+                "bench",
+                "run",
+                "--device",
+                "cpu",
+                "--out",
+                str(out),
+                *_WHOLE,
+                *(["--quick"] if is_quick else []),
+            ]
             _say(f"whole run {number + 1}/2: batchyard {' '.join(args)}")
-            subprocess.run([sys.executable, "-m", "batchyard", *args], check=True, stdout=subprocess.DEVNULL)
+            subprocess.run(
+                [sys.executable, "-m", "batchyard", *args], check=True, stdout=subprocess.DEVNULL
+            )
             runs.append(json.loads((out / "cpu-benchmark.json").read_text()))
     used = machine.busy_s() - busy - (sum(os.times()[:4]) - own)
     return runs, used / (time.monotonic() - begin)
@@ -260,7 +318,11 @@ def run_bars(runs: Sequence[dict[str, Any]]) -> list[Bar]:
     overheads = [overhead_of(run) for run in runs]
     return [
         scores.at_most(
-            "not inputs, checks or calls, of a whole run", OVERHEAD, overheads, [], lambda part: f"{part:.1%}"
+            "not inputs, checks or calls, of a whole run",
+            OVERHEAD,
+            overheads,
+            [],
+            lambda part: f"{part:.1%}",
         ),
         repeat_bar(repeats(runs[0], runs[1])),
     ]
@@ -269,11 +331,24 @@ def run_bars(runs: Sequence[dict[str, Any]]) -> list[Bar]:
 def repeat_bar(found: Sequence[Repeat]) -> Bar:
     """Where the run itself has said that the machine was not quiet, a repeat may differ: that is what it has said."""
     quiet, noisy = ([one for one in found if one.is_warned is warned] for warned in (False, True))
-    parts = [f"{len(quiet)} quiet: {quiet[0].apart:.0%} at most ({quiet[0].operation})"] if quiet else []
-    parts += [f"{len(noisy)} warned of: {noisy[0].apart:.0%} at most ({noisy[0].operation})"] if noisy else []
+    parts = (
+        [f"{len(quiet)} quiet: {quiet[0].apart:.0%} at most ({quiet[0].operation})"]
+        if quiet
+        else []
+    )
+    parts += (
+        [f"{len(noisy)} warned of: {noisy[0].apart:.0%} at most ({noisy[0].operation})"]
+        if noisy
+        else []
+    )
     asked = f"< {REPEAT:.0%}, or warned of"
     is_met = all(one.apart < REPEAT for one in quiet)
-    return Bar("a repeat's medians differ", asked, "; ".join(parts), Verdict.PASS if is_met else Verdict.MISS)
+    return Bar(
+        "a repeat's medians differ",
+        asked,
+        "; ".join(parts),
+        Verdict.PASS if is_met else Verdict.MISS,
+    )
 
 
 def _say(line: str) -> None:
@@ -281,7 +356,9 @@ def _say(line: str) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description="The CPU side of `batchyard bench`, beside plain calls.")
+    parser = argparse.ArgumentParser(
+        description="The CPU side of `batchyard bench`, beside plain calls."
+    )
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--quick", action="store_true", help="small sizes: shows that it works")
     parser.add_argument("--only", choices=("direct", "whole"), help="just this part")
@@ -299,7 +376,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         runs, others = whole_runs(given.quick)
         bars += run_bars(runs)
         parts.append(f"Other work kept {others:.1f} CPUs busy during the whole runs.")
-    parts.append(scores.table(["bar", "asked", "measured", ""], scores.bar_rows(bars), numbers_from=4))
+    parts.append(
+        scores.table(["bar", "asked", "measured", ""], scores.bar_rows(bars), numbers_from=4)
+    )
     print("\n\n".join(parts))
     is_wrong = any(bar.verdict is Verdict.WRONG for bar in bars)
     return int(is_wrong or (given.strict and any(bar.verdict is Verdict.MISS for bar in bars)))

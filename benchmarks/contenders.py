@@ -62,7 +62,9 @@ class Finished:
     stdout: bytes
     stderr: bytes
 
-    def timing(self, contender: str, workload: str, round: int, children: int = 1, problem: str = "") -> Timing:
+    def timing(
+        self, contender: str, workload: str, round: int, children: int = 1, problem: str = ""
+    ) -> Timing:
         # How many children failed says more than that the exit code was 1.
         if self.exit_code and not problem:
             said = self.stderr.decode(errors="replace").strip().splitlines()[-1:]
@@ -84,10 +86,19 @@ def timed(
 ) -> Finished:
     """Runs the command with its output in files, so that no reader of ours takes a CPU away from it."""
     out, err = yard.folder / "stdout", yard.folder / "stderr"
-    with (stdin or Path(os.devnull)).open("rb") as source, out.open("wb") as stdout, err.open("wb") as stderr:
+    with (
+        (stdin or Path(os.devnull)).open("rb") as source,
+        out.open("wb") as stdout,
+        err.open("wb") as stderr,
+    ):
         begin, busy_before = time.perf_counter(), machine.busy_s()
         process = subprocess.Popen(
-            argv, stdin=source, stdout=stdout, stderr=stderr, cwd=cwd or yard.folder, env=without_make(environ)
+            argv,
+            stdin=source,
+            stdout=stdout,
+            stderr=stderr,
+            cwd=cwd or yard.folder,
+            env=without_make(environ),
         )
         # Its usage, which Popen.wait would throw away. A new process begins with the peak memory of the one
         # that started it, so ours must stay small.
@@ -105,7 +116,13 @@ def timed(
 def floor(yard: Yard, workload: Workload, children: int, round: int) -> Timing:
     """A bare loop in C."""
     logs = yard.new_folder() if workload is Workload.ECHO else None
-    argv = [str(_compiled(yard)), str(children), str(yard.slots), str(logs or "-"), *workload.split()]
+    argv = [
+        str(_compiled(yard)),
+        str(children),
+        str(yard.slots),
+        str(logs or "-"),
+        *workload.split(),
+    ]
     finished = timed(yard, argv)
     return finished.timing("C floor", workload, round, children, _log_problem(logs, children))
 
@@ -115,7 +132,9 @@ def xargs(yard: Yard, workload: Workload, children: int, round: int) -> Timing:
     logs = yard.new_folder() if workload is Workload.ECHO else None
     # xargs has no output files: a shell for each child must open them.
     command = ["sh", "-c", f'{workload} > "$0.log"'] if logs else [workload]
-    finished = timed(yard, ["xargs", "-P", str(yard.slots), "-n", "1", *command], stdin=numbers, cwd=logs)
+    finished = timed(
+        yard, ["xargs", "-P", str(yard.slots), "-n", "1", *command], stdin=numbers, cwd=logs
+    )
     return finished.timing("xargs -P", workload, round, children, _log_problem(logs, children))
 
 
@@ -143,7 +162,9 @@ def batchyard(yard: Yard, workload: Workload, children: int, round: int) -> Timi
     commands = command_list(yard, workload, children)
     flags = ["--array", str(children), "--home", str(yard.home), *yard.flags]
     finished = ours(yard, "run", str(commands), *flags)
-    problem = _state_problem(yard, children) or _output_problem(_ask(yard, "logs"), workload, children)
+    problem = _state_problem(yard, children) or _output_problem(
+        _ask(yard, "logs"), workload, children
+    )
     return finished.timing("batchyard", workload, round, children, problem)
 
 

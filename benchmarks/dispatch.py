@@ -100,13 +100,22 @@ def told(timing: Timing, rounds: int) -> Timing:
 
 
 def bars_of(results: Results, sizes: Sizes) -> list[Bar]:
-    return [*_rate_bars(results, sizes), *_scale_bars(results, sizes), *_startup_bars(results, sizes)]
+    return [
+        *_rate_bars(results, sizes),
+        *_scale_bars(results, sizes),
+        *_startup_bars(results, sizes),
+    ]
 
 
 def _rate_bars(results: Results, sizes: Sizes) -> list[Bar]:
     bars = []
     for workload, other, least, kept in (
-        (Workload.TRUE, XARGS, 0.75, "state and logs kept; against `xargs -P`, which keeps neither"),
+        (
+            Workload.TRUE,
+            XARGS,
+            0.75,
+            "state and logs kept; against `xargs -P`, which keeps neither",
+        ),
         (Workload.ECHO, FLOOR, 0.70, "output captured; against the C floor with log files"),
     ):
         ours, theirs = (scores.select(results.rates, name, workload) for name in (OURS, other))
@@ -154,21 +163,34 @@ def _startup_bars(results: Results, sizes: Sizes) -> list[Bar]:
 
 def report(results: Results, bars: Sequence[Bar]) -> str:
     """All of it in Markdown."""
-    others = scores.spread_of(t.others_cpus for t in (*results.rates, *results.scale, *results.startup))
+    others = scores.spread_of(
+        t.others_cpus for t in (*results.rates, *results.scale, *results.startup)
+    )
     meanwhile = scores.spread_text(others, lambda cpus: f"{cpus:.1f}")
     parts = [f"{results.machine}. Other work kept {meanwhile} CPUs busy meanwhile."]
     if results.rates:
         names = list(dict.fromkeys(t.contender for t in results.rates))
-        header = ["children a second", "`/bin/true`", "of xargs", "`/bin/echo hello`, kept", "of the C floor"]
+        header = [
+            "children a second",
+            "`/bin/true`",
+            "of xargs",
+            "`/bin/echo hello`, kept",
+            "of the C floor",
+        ]
         rows = scores.rate_rows(results.rates, names, {Workload.TRUE: XARGS, Workload.ECHO: FLOOR})
         parts.append(scores.table(header, rows))
     if bars:
-        parts.append(scores.table(["bar", "asked", "measured", ""], scores.bar_rows(bars), numbers_from=4))
+        parts.append(
+            scores.table(["bar", "asked", "measured", ""], scores.bar_rows(bars), numbers_from=4)
+        )
     if results.peers:
         header = ["other schedulers, start-up not counted", "`/bin/true` a second"]
         parts.append(scores.table(header, scores.peer_rows(results.peers)))
     parts += [f"Not measured: {skip.name} ({skip.reason})." for skip in results.skipped]
-    parts += [f"WRONG: {t.contender} {t.workload}, round {t.round + 1}: {t.problem}." for t in results.problems]
+    parts += [
+        f"WRONG: {t.contender} {t.workload}, round {t.round + 1}: {t.problem}."
+        for t in results.problems
+    ]
     return "\n\n".join(parts)
 
 
@@ -182,14 +204,22 @@ def exit_code(results: Results, bars: Sequence[Bar], is_strict: bool) -> int:
 def options() -> argparse.ArgumentParser:
     cpus = len(os.sched_getaffinity(0))
     parser = argparse.ArgumentParser(description="Ours beside its peers: rates, ratios and bars.")
-    parser.add_argument("--slots", type=int, default=cpus, choices=range(1, cpus + 1), help="at once")
+    parser.add_argument(
+        "--slots", type=int, default=cpus, choices=range(1, cpus + 1), help="at once"
+    )
     parser.add_argument("--rounds", type=int, help="rounds of the rates, instead of 5")
     parser.add_argument("--quick", action="store_true", help="few children: shows that it works")
-    parser.add_argument("--only", choices=_PARTS, action="append", help="just this part; may be repeated")
-    parser.add_argument("--peers", action="store_true", help="also other schedulers, installed from PyPI")
+    parser.add_argument(
+        "--only", choices=_PARTS, action="append", help="just this part; may be repeated"
+    )
+    parser.add_argument(
+        "--peers", action="store_true", help="also other schedulers, installed from PyPI"
+    )
     parser.add_argument("--strict", action="store_true", help="exit 1 where a bar is missed")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the raw numbers")
-    parser.add_argument("--batchyard", type=shlex.split, metavar="COMMAND", help="another one to measure")
+    parser.add_argument(
+        "--batchyard", type=shlex.split, metavar="COMMAND", help="another one to measure"
+    )
     parser.set_defaults(batchyard=[str(Path(sys.executable).with_name("batchyard"))])
     return parser
 

@@ -37,8 +37,19 @@ def client(url: str) -> Any:
 
 @contextmanager
 def ours(folder: Path, slots: int) -> Iterator[str]:
-    command = [BIN / "batchyard", "emulate", "--port", "0", "--cpus", str(slots), "--home", str(folder / "endpoint")]
-    process = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    command = [
+        BIN / "batchyard",
+        "emulate",
+        "--port",
+        "0",
+        "--cpus",
+        str(slots),
+        "--home",
+        str(folder / "endpoint"),
+    ]
+    process = subprocess.Popen(
+        command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
     assert process.stdout is not None
     try:
         yield process.stdout.readline().strip().partition("=")[2]
@@ -56,14 +67,18 @@ def moto() -> Iterator[str]:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     process = subprocess.Popen(
-        [BIN / "moto_server", "-H", "127.0.0.1", "-p", str(port)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        [BIN / "moto_server", "-H", "127.0.0.1", "-p", str(port)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
     )
     url = f"http://127.0.0.1:{port}"
     try:
         for _ in range(100):
             try:
                 data = b'{"batch": {"use_docker": false}}'
-                urllib.request.urlopen(urllib.request.Request(f"{url}/moto-api/config", data, method="POST"))
+                urllib.request.urlopen(
+                    urllib.request.Request(f"{url}/moto-api/config", data, method="POST")
+                )
                 break
             except OSError:
                 time.sleep(0.1)
@@ -106,7 +121,10 @@ def prepare(batch: Any, url: str, slots: int) -> None:
     wanted = [{"type": "VCPU", "value": "1"}, {"type": "MEMORY", "value": "16"}]
     container = {"image": "busybox", "command": ["/bin/true"], "resourceRequirements": wanted}
     batch.register_job_definition(
-        jobDefinitionName="bench", type="container", containerProperties=container, retryStrategy={"attempts": 1}
+        jobDefinitionName="bench",
+        type="container",
+        containerProperties=container,
+        retryStrategy={"attempts": 1},
     )
 
 
@@ -160,7 +178,9 @@ def engine_rate(folder: Path, children: int) -> float:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="The endpoint beside moto's server, and beside the engine under it.")
+    parser = argparse.ArgumentParser(
+        description="The endpoint beside moto's server, and beside the engine under it."
+    )
     parser.add_argument("--quick", action="store_true", help="few children: shows that it works")
     parser.add_argument("--rounds", type=int, default=3)
     given = parser.parse_args()
@@ -181,7 +201,9 @@ def main() -> int:
             alone = engine_rate(Path(name), children)
             served = array_rate(batch, children, ids, described)
             shares.append(served / alone)
-            say(f"round {round + 1}/{rounds}: engine {alone:,.0f}/s, endpoint {served:,.0f}/s, {served / alone:.0%}")
+            say(
+                f"round {round + 1}/{rounds}: engine {alone:,.0f}/s, endpoint {served:,.0f}/s, {served / alone:.0%}"
+            )
         moto_ids = [submitted(other) for _ in range(100)]
         moto_described = timed(lambda: other.describe_jobs(jobs=moto_ids), 10)
     print(machine.describe(slots) + ".\n")
@@ -203,7 +225,14 @@ def main() -> int:
     return 0
 
 
-def row(what: str, asked: str, values: list[float], show: Callable[[float], str], is_good: bool, peer: str) -> None:
+def row(
+    what: str,
+    asked: str,
+    values: list[float],
+    show: Callable[[float], str],
+    is_good: bool,
+    peer: str,
+) -> None:
     spread = f"{show(median(values))} ({show(min(values))} to {show(max(values))})"
     print(f"| {what} | {asked} | {spread} | {peer} | {'PASS' if is_good else '**MISS**'} |")
 

@@ -11,7 +11,9 @@ def describe(slots: int) -> str:
     model = cpu_model(Path("/proc/cpuinfo").read_text())
     memory = memory_gib(Path("/proc/meminfo").read_text())
     hardware = f"{len(os.sched_getaffinity(0))} CPUs ({model}), {memory:.0f} GiB of memory"
-    return f"{hardware}, Linux {platform.release()}, Python {platform.python_version()}; {slots} slots"
+    return (
+        f"{hardware}, Linux {platform.release()}, Python {platform.python_version()}; {slots} slots"
+    )
 
 
 def busy_s() -> float:
@@ -21,7 +23,9 @@ def busy_s() -> float:
 
 def busy_ticks(stat: str) -> int:
     """Of /proc/stat's first line, all but idle and iowait; what the host took away (steal) counts as busy."""
-    user, nice, system, _idle, _iowait, irq, softirq, steal = map(int, stat.split("\n", 1)[0].split()[1:9])
+    user, nice, system, _idle, _iowait, irq, softirq, steal = map(
+        int, stat.split("\n", 1)[0].split()[1:9]
+    )
     return user + nice + system + irq + softirq + steal
 
 

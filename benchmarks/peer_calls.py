@@ -82,7 +82,9 @@ PEERS: dict[str, tuple[str, str, Callable[[Peer], subprocess.CompletedProcess[st
 }
 
 
-def counted(client: str, runner: str, run: Callable[[Peer], subprocess.CompletedProcess[str]]) -> Counted:
+def counted(
+    client: str, runner: str, run: Callable[[Peer], subprocess.CompletedProcess[str]]
+) -> Counted:
     """Raises NotMeasured."""
     if runner == "docker":
         made = make_image()
@@ -110,7 +112,9 @@ def counted(client: str, runner: str, run: Callable[[Peer], subprocess.Completed
 def ours() -> tuple[aws_calls.Measured, Counted]:
     """20 jobs, followed to their end."""
     with aws_calls.yard() as (folder, variables):
-        lines = [f"mkdir -p squares && echo $(({n} * {n})) > squares/{n}\n" for n in range(JOBS - 1)]
+        lines = [
+            f"mkdir -p squares && echo $(({n} * {n})) > squares/{n}\n" for n in range(JOBS - 1)
+        ]
         (folder / "squares.txt").write_text("".join(lines))
         (folder / "pipeline.yaml").write_text(SQUARES.format(squares=JOBS - 1))
         began = time.monotonic()
@@ -129,20 +133,36 @@ def client_row(name: str, found: Counted | NotMeasured) -> str:
         return f"| {name} | not measured: {found} | | | | |"
     calls = found.by_operation
     others = calls.total() - calls["submitjob"] - calls["describejobs"]
-    numbers = (calls.total(), calls["submitjob"], calls["describejobs"], others, round(found.seconds))
+    numbers = (
+        calls.total(),
+        calls["submitjob"],
+        calls["describejobs"],
+        others,
+        round(found.seconds),
+    )
     return f"| {name} | {' | '.join(map(str, numbers))} |"
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=f"Calls of AWS Batch for {JOBS} jobs: the peers', and ours.")
-    parser.add_argument("--only", choices=["batchyard", *(client for client, _, _ in PEERS.values())])
+    parser = argparse.ArgumentParser(
+        description=f"Calls of AWS Batch for {JOBS} jobs: the peers', and ours."
+    )
+    parser.add_argument(
+        "--only", choices=["batchyard", *(client for client, _, _ in PEERS.values())]
+    )
     only = parser.parse_args().only
     found: dict[str, Counted | NotMeasured] = {}
     bars: dict[str, aws_calls.Measured] = {}
     if only in (None, "batchyard"):
-        print(f"batchyard: {JOBS} jobs, and {' and '.join(map('{:,}'.format, CHILDREN))} children", file=sys.stderr)
+        print(
+            f"batchyard: {JOBS} jobs, and {' and '.join(map('{:,}'.format, CHILDREN))} children",
+            file=sys.stderr,
+        )
         bars[f"2 steps, {JOBS} jobs, followed to their end"], found["batchyard"] = ours()
-        bars |= {f"4 steps, {children:,} children": aws_calls.of_children(children) for children in CHILDREN}
+        bars |= {
+            f"4 steps, {children:,} children": aws_calls.of_children(children)
+            for children in CHILDREN
+        }
     for name, (client, runner, run) in PEERS.items():
         if only in (None, client):
             print(f"{name}: {JOBS} jobs", file=sys.stderr)
@@ -151,11 +171,15 @@ def main() -> int:
             except NotMeasured as exc:
                 found[name] = exc
     print(f"{machine.describe(4)}.\n")
-    print(f"| calls of AWS Batch for {JOBS} jobs | in all | SubmitJob | DescribeJobs | others | seconds |")
+    print(
+        f"| calls of AWS Batch for {JOBS} jobs | in all | SubmitJob | DescribeJobs | others | seconds |"
+    )
     print("| --- | ---: | ---: | ---: | ---: | ---: |")
     print("\n".join(client_row(name, one) for name, one in found.items()))
     if bars:
-        print(f"\nBars: at most {aws_calls.MOST_TO_SUBMIT} calls to submit, at most {aws_calls.MOST_A_POLL} a poll.\n")
+        print(
+            f"\nBars: at most {aws_calls.MOST_TO_SUBMIT} calls to submit, at most {aws_calls.MOST_A_POLL} a poll.\n"
+        )
         print("| batchyard | to submit | a poll | in all |  |\n| --- | ---: | ---: | ---: | --- |")
         print("\n".join(aws_calls.row(what, measured) for what, measured in bars.items()))
     return 0 if all(measured.passes for measured in bars.values()) else 1

@@ -72,7 +72,17 @@ def snakemake(bin: Path, folder: Path, slots: int, children: int) -> list[str]:
         f'rule all:\n    input: expand("done-{children}/{{n}}", n=range({children}))\n'
         f'rule child:\n    output: touch("done-{children}/{{n}}")\n    shell: "{Workload.TRUE}"\n'
     )
-    return [str(bin / "snakemake"), "-s", str(rules), "-d", str(folder), "-j", str(slots), "--quiet", "all"]
+    return [
+        str(bin / "snakemake"),
+        "-s",
+        str(rules),
+        "-d",
+        str(folder),
+        "-j",
+        str(slots),
+        "--quiet",
+        "all",
+    ]
 
 
 PEERS = (
@@ -118,7 +128,9 @@ def _race(yard: Yard, bin: Path, peer: Peer, round: int, children: int) -> Timin
             return finished.timing(peer.name, Workload.TRUE, round, children)
     wall_s = many.wall_s - few.wall_s
     if wall_s < few.wall_s * _LEAST_SHARE:
-        problem = f"{children} children are too few to be told from its start-up of {few.wall_s:.1f} s"
+        problem = (
+            f"{children} children are too few to be told from its start-up of {few.wall_s:.1f} s"
+        )
         return many.timing(peer.name, Workload.TRUE, round, children, problem)
     usage = (wall_s, many.cpu_s - few.cpu_s, many.max_rss_mb, many.others_cpus)
     return Timing(peer.name, Workload.TRUE, round, children - _FEW, *usage)
@@ -130,7 +142,15 @@ def _install(venv: Path, package: str) -> str:
     try:
         if not python.exists():
             subprocess.run([sys.executable, "-m", "venv", venv], check=True, capture_output=True)
-        pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", package]
+        pip = [
+            str(python),
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--disable-pip-version-check",
+            package,
+        ]
         subprocess.run(pip, check=True, capture_output=True, text=True, timeout=_INSTALL_TIMEOUT_S)
     except subprocess.CalledProcessError as exc:
         return f"could not be installed: {str(exc.stderr).strip().splitlines()[-1:]}"

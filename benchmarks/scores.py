@@ -79,12 +79,18 @@ def spread_of(values: Iterable[float]) -> Spread:
     return Spread(median(ordered), ordered[0], ordered[-1])
 
 
-def select(timings: Iterable[Timing], contender: str, workload: str, children: int | None = None) -> list[Timing]:
+def select(
+    timings: Iterable[Timing], contender: str, workload: str, children: int | None = None
+) -> list[Timing]:
     wanted = (contender, workload)
-    return [t for t in timings if (t.contender, t.workload) == wanted and children in (None, t.children)]
+    return [
+        t for t in timings if (t.contender, t.workload) == wanted and children in (None, t.children)
+    ]
 
 
-def ratios(of: Sequence[Timing], to: Sequence[Timing], cost: Callable[[Timing], float]) -> list[float]:
+def ratios(
+    of: Sequence[Timing], to: Sequence[Timing], cost: Callable[[Timing], float]
+) -> list[float]:
     """``cost`` of one against the other, round by round: both then had the same neighbours on the machine.
 
     A round that measured something several times counts with the mean.
@@ -108,7 +114,11 @@ def at_least(name: str, least: float, values: Sequence[float], measured: Sequenc
 
 
 def at_most(
-    name: str, most: float, values: Sequence[float], measured: Sequence[Timing], text: Callable[[float], str]
+    name: str,
+    most: float,
+    values: Sequence[float],
+    measured: Sequence[Timing],
+    text: Callable[[float], str],
 ) -> Bar:
     spread = spread_of(values)
     is_met = spread.middle < most
@@ -143,7 +153,9 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]], numbers_from: in
     return "\n".join("| " + " | ".join(cells) + " |" for cells in (header, rule, *rows))
 
 
-def rate_rows(timings: Sequence[Timing], contenders: Sequence[str], against: dict[Workload, str]) -> list[list[str]]:
+def rate_rows(
+    timings: Sequence[Timing], contenders: Sequence[str], against: dict[Workload, str]
+) -> list[list[str]]:
     """A row a contender: for each workload its children a second, and their share of the one it is held against."""
     rows = []
     for contender in contenders:

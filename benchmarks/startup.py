@@ -36,7 +36,12 @@ def measure(yard: Yard, repeats: int, lines: int) -> tuple[list[Timing], list[Sk
 
 def pipeline_text(lines: int) -> str:
     """A right pipeline of so many lines: a chain of steps with all that a step usually says."""
-    head = ["name: large", "defaults: {cpus: 1, memory: 512MiB, timeout: 1h}", "params: {size: 64}", "steps:"]
+    head = [
+        "name: large",
+        "defaults: {cpus: 1, memory: 512MiB, timeout: 1h}",
+        "params: {size: 64}",
+        "steps:",
+    ]
     body: list[str] = []
     previous = None
     while len(head) + len(body) < lines - 10:

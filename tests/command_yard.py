@@ -25,10 +25,17 @@ class Yard:
         path.write_text(text, encoding="utf-8")
         return path
 
-    def __call__(self, *args: str, code: int | None = 0, **kwargs: Any) -> subprocess.CompletedProcess[str]:
+    def __call__(
+        self, *args: str, code: int | None = 0, **kwargs: Any
+    ) -> subprocess.CompletedProcess[str]:
         """Runs the command to its end; fails unless it exits with ``code`` (None: any)."""
         done = subprocess.run(
-            self.command(*args), cwd=self.folder, capture_output=True, text=True, timeout=300, **kwargs
+            self.command(*args),
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            **kwargs,
         )
         said = f"batchyard {' '.join(args)} exited {done.returncode}:\n{done.stdout}\n{done.stderr}"
         assert code is None or done.returncode == code, said

@@ -49,7 +49,11 @@ def docker_engine() -> None:
     """A Docker engine that answers. Where none does the test is skipped, unless the environment requires one."""
     try:
         answer = subprocess.run(["docker", "info"], capture_output=True, text=True, timeout=60)
-        problem = "" if answer.returncode == 0 else (answer.stderr.strip().splitlines() or ["no answer"])[-1]
+        problem = (
+            ""
+            if answer.returncode == 0
+            else (answer.stderr.strip().splitlines() or ["no answer"])[-1]
+        )
     except (OSError, subprocess.TimeoutExpired) as exc:
         problem = str(exc)
     if problem and os.environ.get("BATCHYARD_REQUIRE_DOCKER"):

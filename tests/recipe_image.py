@@ -65,4 +65,6 @@ def _make_base() -> None:
         subprocess.run(command, check=True, capture_output=True)
         unfinished.rename(tree)
     with subprocess.Popen(["tar", "-C", str(tree), "-c", "."], stdout=subprocess.PIPE) as packer:
-        subprocess.run(["docker", "import", "-", _BASE], stdin=packer.stdout, check=True, capture_output=True)
+        subprocess.run(
+            ["docker", "import", "-", _BASE], stdin=packer.stdout, check=True, capture_output=True
+        )

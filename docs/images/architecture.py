@@ -153,8 +153,18 @@ def problems(boxes: list[Box]) -> list[str]:
         if _text_height(box) > box.height - 8:
             found.append(f"{name}: too many lines")
         for other in boxes[:number]:
-            apart = box.x >= other.right or other.x >= box.right or box.y >= other.bottom or other.y >= box.bottom
-            inside = other.x <= box.x and box.right <= other.right and other.y <= box.y and box.bottom <= other.bottom
+            apart = (
+                box.x >= other.right
+                or other.x >= box.right
+                or box.y >= other.bottom
+                or other.y >= box.bottom
+            )
+            inside = (
+                other.x <= box.x
+                and box.right <= other.right
+                and other.y <= box.y
+                and box.bottom <= other.bottom
+            )
             if not apart and not (inside and other.kind in FRAMES):
                 found.append(f"{name}: over {other.texts[0]}")
     return found

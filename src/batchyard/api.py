@@ -44,7 +44,10 @@ class Pipeline:
         path = Path(path)
         if reading.is_command_list(path):
             if params:
-                raise BadInput(f"params go with a pipeline; {path} is a list of commands", hint="a list has no params")
+                raise BadInput(
+                    f"params go with a pipeline; {path} is a list of commands",
+                    hint="a list has no params",
+                )
             return cls(reading.load_list(path))
         return cls(reading.load(path, {name: str(value) for name, value in (params or {}).items()}))
 
@@ -74,7 +77,9 @@ class Pipeline:
         if engine == "aws":
             return self._run_on_aws(plan, where, environment, on_demand, offer or Offer())
         if engine != "local":
-            raise BadInput(f"there is no engine {engine!r}", hint='the engines are "local" and "aws"')
+            raise BadInput(
+                f"there is no engine {engine!r}", hint='the engines are "local" and "aws"'
+            )
         if environment or on_demand:
             raise BadInput("environment and on_demand are about AWS", hint='add engine="aws"')
         plan, setting, _ = launch.fit(plan, self.model, offer or Offer())
@@ -82,12 +87,16 @@ class Pipeline:
         launch.execute_detached(record)
         return Run(record)
 
-    def _run_on_aws(self, plan: Plan, home: Path, environment: str | None, on_demand: bool, offer: Offer) -> Run:
+    def _run_on_aws(
+        self, plan: Plan, home: Path, environment: str | None, on_demand: bool, offer: Offer
+    ) -> Run:
         from batchyard import cloud
         from batchyard.images import registry
 
         if environment is None:
-            raise BadInput("a run on AWS needs an environment", hint='name it with environment="NAME"')
+            raise BadInput(
+                "a run on AWS needs an environment", hint='name it with environment="NAME"'
+            )
         if offer != Offer(use_gpus=offer.use_gpus, workspace=offer.workspace):
             raise BadInput(
                 "cpus, memory_mib, gpus and runner are about this machine; on AWS the environment's queues say how "
@@ -116,7 +125,9 @@ class Run:
         self._record = record
 
     @classmethod
-    def find(cls, name: str = "last", home: str | Path | None = None, *, environment: str | None = None) -> Run:
+    def find(
+        cls, name: str = "last", home: str | Path | None = None, *, environment: str | None = None
+    ) -> Run:
         """The run of that id, or beginning of one, or `last`, in the nearest `.batchyard`. With ``environment``, the
         id may be that of a run which another machine began there."""
         where = runs.find_home(Path.cwd(), str(home) if home else None)
@@ -147,7 +158,11 @@ class Run:
             if now.state is not RunState.RUNNING:
                 return now.state.value
             if now.is_interrupted:
-                what = "the process of run {} died" if self._record.is_local else "run {} was not submitted whole"
+                what = (
+                    "the process of run {} died"
+                    if self._record.is_local
+                    else "run {} was not submitted whole"
+                )
                 raise Surroundings(what.format(self.id), hint="Run.resume() goes on with it")
             if deadline is not None and time.monotonic() > deadline:
                 raise TimeoutError(f"run {self.id} was not over after {timeout_s} s")
@@ -166,14 +181,18 @@ class Run:
             now = status.of_engine(self._record, engine, max_failures=0)
             yield now, patience.after(now.steps)
 
-    def logs(self, step: str | None = None, index: int | None = None, *, failed: bool = False) -> Iterator[LogChunk]:
+    def logs(
+        self, step: str | None = None, index: int | None = None, *, failed: bool = False
+    ) -> Iterator[LogChunk]:
         """What the children have written so far: all of them, a step's, or one child's."""
         plan = self._record.plan
         if step is not None:
             plan.require_child(step, index)
         elif index is not None:
             steps = ", ".join(job.step for job in plan.jobs)
-            raise BadInput(f"of which step is child {index!r} meant?", hint=f"its steps are: {steps}")
+            raise BadInput(
+                f"of which step is child {index!r} meant?", hint=f"its steps are: {steps}"
+            )
         return self._chunks(step, index, failed)
 
     def _chunks(self, step: str | None, index: int | None, failed: bool) -> Iterator[LogChunk]:
@@ -205,7 +224,9 @@ class Run:
         """A new run of only what failed or never ran; ``on_demand``: on AWS, not on spot instances."""
         if self._record.is_local:
             if on_demand:
-                raise BadInput("on_demand goes with a run on AWS", hint=f"run {self.id} is on this machine")
+                raise BadInput(
+                    "on_demand goes with a run on AWS", hint=f"run {self.id} is on this machine"
+                )
             record = launch.begin_retry(self._record)
             launch.execute_detached(record)
             return Run(record)
@@ -219,10 +240,14 @@ class Run:
         """Downloads what the steps of a run on AWS have given back, into its workspace or the folder ``to``; files
         that are here already are left. Returns how many came."""
         if self._record.is_local:
-            raise BadInput(f"run {self.id} is on this machine: its files are in {self._record.setting.workspace}")
+            raise BadInput(
+                f"run {self.id} is on this machine: its files are in {self._record.setting.workspace}"
+            )
         folder = to or self._record.workspace_here
         if not folder:
-            raise BadInput("the run's workspace is not on this machine", hint="say where to: fetch(to=...)")
+            raise BadInput(
+                "the run's workspace is not on this machine", hint="say where to: fetch(to=...)"
+            )
         from batchyard import cloud
 
         return cloud.fetch(self._record, Path(folder).absolute())

@@ -54,7 +54,11 @@ def _deployed() -> list[str]:
         summaries = cloudformation.CloudFormation(Door(None)).summaries()
     except BatchyardError:
         return []
-    names = [one["StackName"] for one in summaries if one["StackStatus"] in ("CREATE_COMPLETE", "UPDATE_COMPLETE")]
+    names = [
+        one["StackName"]
+        for one in summaries
+        if one["StackStatus"] in ("CREATE_COMPLETE", "UPDATE_COMPLETE")
+    ]
     return sorted(name.removesuffix("-batch") for name in names if name.endswith("-batch"))
 
 
@@ -104,7 +108,9 @@ def target(
     """Where the plan's run goes. ``workspace``: an s3:// prefix instead of the run's own; ``pinned``: images by the
     addresses that they were pushed to."""
     images = {job.step: (pinned or {}).get(job.image, job.image) for job in plan.jobs if job.image}
-    given = workspace or (pipeline.workspace if (pipeline.workspace or "").startswith("s3://") else None)
+    given = workspace or (
+        pipeline.workspace if (pipeline.workspace or "").startswith("s3://") else None
+    )
     address = f"{given.rstrip('/')}/" if given else f"{where.run_address(run_id)}workspace/"
     return _with_queues(Target(where, run_id, images, address, user_name(), on_demand), plan)
 
@@ -126,7 +132,10 @@ def _with_queues(found: Target, plan: Plan) -> Target:
                 f"job queue {name} is {known[name]['state']}: it takes no jobs",
                 hint=f"enable it with `{command}`, or name another queue",
             )
-    return replace(found, fair_queues=frozenset(name for name in names if known[name].get("schedulingPolicyArn")))
+    return replace(
+        found,
+        fair_queues=frozenset(name for name in names if known[name].get("schedulingPolicyArn")),
+    )
 
 
 def user_name() -> str:
@@ -152,7 +161,10 @@ def local_workspace(pipeline: Pipeline, given: str | None) -> Path | None:
     else:
         path = (pipeline.folder / text).absolute() if text else pipeline.folder
     if not path.is_dir():
-        raise BadInput(f"the workspace {path} is not a folder", hint="make it, or name another with --workspace")
+        raise BadInput(
+            f"the workspace {path} is not a folder",
+            hint="make it, or name another with --workspace",
+        )
     return path
 
 
@@ -173,7 +185,9 @@ def _submit(record: Record, say: Callable[[str], None]) -> None:
     place = record.place
     assert isinstance(place, Target)
     if record.workspace:
-        sent = staging.send_inputs(engine.s3, record.plan.jobs, Path(record.workspace), place.workspace)
+        sent = staging.send_inputs(
+            engine.s3, record.plan.jobs, Path(record.workspace), place.workspace
+        )
         if sent:
             say(f"uploaded {sent} input {'files' if sent > 1 else 'file'} to {place.workspace}")
     engine.s3.put(f"{place.address}run.json", runs.to_text(record).encode(), "application/json")
@@ -195,20 +209,30 @@ def _with_lists(record: Record, s3: S3) -> Plan:
         address = f"{record.place.address}lists/{job.step}.txt"
         text = s3.get(address)
         if text is None:
-            raise BadInput(f"the list of {job.step} is not at {address}", hint="start the run anew from its file")
+            raise BadInput(
+                f"the list of {job.step} is not at {address}",
+                hint="start the run anew from its file",
+            )
         lists[job.step] = text.decode().removesuffix("\n").split("\n")
     return replace(record.plan, lists=lists)
 
 
-def begin_retry(old: Record, *, on_demand: bool = False, say: Callable[[str], None] = lambda text: None) -> Record:
+def begin_retry(
+    old: Record, *, on_demand: bool = False, say: Callable[[str], None] = lambda text: None
+) -> Record:
     """Records a new run of only what failed or never ran in the old one, on the same files. ``say``: where what
     succeeded is known from, if not from AWS Batch."""
     engine = old.open_aws()
     overview = engine.overview()
     if overview.is_interrupted:
-        raise BadInput(f"run {old.run_id} was not submitted whole", hint=f"`batchyard resume {old.run_id}` first")
+        raise BadInput(
+            f"run {old.run_id} was not submitted whole",
+            hint=f"`batchyard resume {old.run_id}` first",
+        )
     if overview.state is RunState.RUNNING:
-        raise BadInput(f"run {old.run_id} is still running", hint=f"`batchyard stop {old.run_id}` first")
+        raise BadInput(
+            f"run {old.run_id} is still running", hint=f"`batchyard stop {old.run_id}` first"
+        )
     children_left, commands_done = engine.unfinished()
     if engine.source:
         say(engine.source)
@@ -225,8 +249,12 @@ def begin_retry(old: Record, *, on_demand: bool = False, say: Callable[[str], No
     workspace = Path(old.workspace) if old.workspace else None
     if old.workspace_here is not None:
         # What cannot be sent is refused before the run is recorded.
-        staging.matching(old.workspace_here, (pattern for job in plan.jobs for pattern in job.inputs))
-    return runs.begin(home, plan, where, file=file, retry_of=old.run_id, done=commands_done, workspace=workspace)
+        staging.matching(
+            old.workspace_here, (pattern for job in plan.jobs for pattern in job.inputs)
+        )
+    return runs.begin(
+        home, plan, where, file=file, retry_of=old.run_id, done=commands_done, workspace=workspace
+    )
 
 
 def fetch(record: Record, folder: Path) -> int:
@@ -242,11 +270,15 @@ def take_over(home: Path, where: Environment, name: str) -> Record:
     prefix = f"s3://{where.bucket}/{where.prefix}runs/"
     if name == "last":
         raise BadInput(
-            "`last` is about this machine's runs", hint=f"`batchyard runs --env {where.name}` lists those in S3"
+            "`last` is about this machine's runs",
+            hint=f"`batchyard runs --env {where.name}` lists those in S3",
         )
     text = s3.get(f"{prefix}{name}/run.json")
     if text is None:
-        raise NoSuchRun(f"there is no run {name} in {prefix}", hint=f"`batchyard runs --env {where.name}` lists them")
+        raise NoSuchRun(
+            f"there is no run {name} in {prefix}",
+            hint=f"`batchyard runs --env {where.name}` lists them",
+        )
     fields = json.loads(text)
     if not Path(fields.get("workspace", "")).is_dir():
         fields["workspace"] = ""  # a folder of the other machine
@@ -257,7 +289,9 @@ def take_over(home: Path, where: Environment, name: str) -> Record:
 
 def known_runs(where: Environment) -> list[str]:
     """The ids of all runs in the environment's bucket."""
-    return sorted(S3(Door(where.region, where.profile)).folders(f"s3://{where.bucket}/{where.prefix}runs/"))
+    return sorted(
+        S3(Door(where.region, where.profile)).folders(f"s3://{where.bucket}/{where.prefix}runs/")
+    )
 
 
 class Patience:
@@ -269,12 +303,16 @@ class Patience:
         self._seen: object = None
 
     def after(self, seen: object) -> float:
-        self._delay_s = self._first_s if seen != self._seen else min(self._longest_s, self._delay_s * _GROWTH)
+        self._delay_s = (
+            self._first_s if seen != self._seen else min(self._longest_s, self._delay_s * _GROWTH)
+        )
         self._seen = seen
         return self._delay_s
 
 
-def wait_until_stopped(record: Record, seconds: float, sleep: Callable[[float], None] = time.sleep) -> bool:
+def wait_until_stopped(
+    record: Record, seconds: float, sleep: Callable[[float], None] = time.sleep
+) -> bool:
     """Whether all of it has ended within so many seconds."""
     engine = record.open_aws()
     deadline = time.monotonic() + seconds

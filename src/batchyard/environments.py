@@ -42,7 +42,9 @@ _QUEUE_OUTPUTS = {
     "GpuOnDemandQueue": "gpu_on_demand",
 }
 #: S3's rules for a name, or an access point's ARN
-_BUCKET = re.compile(r"(?!.*\.\.)(?![0-9.]+$)[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]|arn:aws[a-z-]*:s3[a-z-]*:[^/]+")
+_BUCKET = re.compile(
+    r"(?!.*\.\.)(?![0-9.]+$)[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]|arn:aws[a-z-]*:s3[a-z-]*:[^/]+"
+)
 #: until 2018 names could be longer there, and have other letters
 _OLD_REGION = "us-east-1"
 _OLD_BUCKET = re.compile(r"[A-Za-z0-9._-]{3,255}")
@@ -68,7 +70,9 @@ _SHAPES = {
     "prefix": (re.compile(r"(?!s3:)[^\s\\]*"), "folder in the bucket", "team/runs"),
 }
 #: a queue's name or ARN
-_QUEUE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}|arn:aws[a-z-]*:batch:[a-z0-9-]+:[0-9]{12}:job-queue/[\w-]+")
+_QUEUE = re.compile(
+    r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}|arn:aws[a-z-]*:batch:[a-z0-9-]+:[0-9]{12}:job-queue/[\w-]+"
+)
 #: the stacks of an environment that have these outputs: `<environment>-<name>`
 STACKS = ("batch", "storage", "iam", "registry")
 
@@ -151,7 +155,9 @@ def read(path: Path) -> dict[str, Environment]:
     except FileNotFoundError:
         return {}
     except UnicodeDecodeError as exc:
-        raise BadInput(f"{path} is no UTF-8 text: byte {exc.start + 1} is none", hint="save it as UTF-8") from exc
+        raise BadInput(
+            f"{path} is no UTF-8 text: byte {exc.start + 1} is none", hint="save it as UTF-8"
+        ) from exc
     except OSError as exc:
         raise from_os_error(exc, "read", path) from exc
     try:
@@ -161,27 +167,35 @@ def read(path: Path) -> dict[str, Environment]:
         notes = Notes(str(path))
         yaml_nodes.parse(text, notes)
         notes.settle()
-        raise BadInput(f"{path} is no YAML: {exc}", hint="put text in quotes, and indent with spaces") from exc
+        raise BadInput(
+            f"{path} is no YAML: {exc}", hint="put text in quotes, and indent with spaces"
+        ) from exc
     entries = document.get("environments") if isinstance(document, dict) else None
     if not isinstance(entries, dict):
         raise BadInput(
             f"{path}: expected `environments:` with a name and its settings under it",
             hint="for example `environments: {lab: {region: eu-central-1, bucket: lab-runs, queues: {cpu: lab-cpu}}}`",
         )
-    return {str(name): from_mapping(str(name), settings, str(path)) for name, settings in entries.items()}
+    return {
+        str(name): from_mapping(str(name), settings, str(path))
+        for name, settings in entries.items()
+    }
 
 
 def from_mapping(name: str, settings: Any, where: str) -> Environment:
     """One entry of the file; raises BadInput for what is wrong in it."""
     if not isinstance(settings, dict):
         raise BadInput(
-            f"{where}: environment {name!r} must be a mapping of settings", hint="give it region, bucket and queues"
+            f"{where}: environment {name!r} must be a mapping of settings",
+            hint="give it region, bucket and queues",
         )
     known = {one.name for one in fields(Environment)} - {"name"}
     for key in settings:
         if key not in known:
             near = get_close_matches(str(key), known, 1)
-            hint = f"did you mean {near[0]!r}?" if near else f"known are: {', '.join(sorted(known))}"
+            hint = (
+                f"did you mean {near[0]!r}?" if near else f"known are: {', '.join(sorted(known))}"
+            )
             raise BadInput(f"{where}: environment {name!r} has an unknown key {key!r}", hint=hint)
     for key in ("region", "bucket"):
         if not settings.get(key):
@@ -191,13 +205,17 @@ def from_mapping(name: str, settings: Any, where: str) -> Environment:
         raise BadInput(
             f"{where}: environment {name!r}: `queues` must map some of {', '.join(QUEUES)} to the names of job queues"
         )
-    wrong = [key for key, value in settings.items() if key != "queues" and not isinstance(value, str)]
+    wrong = [
+        key for key, value in settings.items() if key != "queues" and not isinstance(value, str)
+    ]
     wrong += [f"queues.{key}" for key, value in queues.items() if not isinstance(value, str)]
     if wrong:
         raise BadInput(f"{where}: environment {name!r}: {', '.join(wrong)} must be text")
     _require_shapes(name, settings, where)
     prefix = settings.get("prefix", "")
-    return Environment(**{**settings, "name": name, "prefix": f"{prefix.strip('/')}/" if prefix.strip("/") else ""})
+    return Environment(
+        **{**settings, "name": name, "prefix": f"{prefix.strip('/')}/" if prefix.strip("/") else ""}
+    )
 
 
 def _require_shapes(name: str, settings: Mapping[str, Any], where: str) -> None:
@@ -209,20 +227,29 @@ def _require_shapes(name: str, settings: Mapping[str, Any], where: str) -> None:
         plain, _, below = bucket.removeprefix("s3://").partition("/")
         hint = "3 to 63 lower-case letters, digits, periods and hyphens"
         if bucket.startswith("s3://") and _BUCKET.fullmatch(plain):
-            hint = f"write `bucket: {plain}`" + (f" and `prefix: {below}`" if below.strip("/") else "")
+            hint = f"write `bucket: {plain}`" + (
+                f" and `prefix: {below}`" if below.strip("/") else ""
+            )
         raise BadInput(f"{found}: {bucket!r} is no bucket's name", hint=hint)
     for key, (shape, what, example) in _SHAPES.items():
         if key in settings and not shape.fullmatch(settings[key]):
-            raise BadInput(f"{found}: {key} is {settings[key]!r}, which is no {what}", hint=f"for example {example}")
+            raise BadInput(
+                f"{found}: {key} is {settings[key]!r}, which is no {what}",
+                hint=f"for example {example}",
+            )
     for key, queue in settings["queues"].items():
         if not _QUEUE.fullmatch(queue):
-            raise BadInput(f"{found}: queues.{key} is {queue!r}", hint="write a job queue's name or its ARN")
+            raise BadInput(
+                f"{found}: queues.{key} is {queue!r}", hint="write a job queue's name or its ARN"
+            )
 
 
 def from_outputs(name: str, outputs: Mapping[str, str]) -> Environment:
     """What `batchyard deploy` has made. ``outputs``: of all its stacks, and `Region`."""
     settings = {ours: outputs[theirs] for theirs, ours in _OUTPUTS.items() if outputs.get(theirs)}
-    queues = {ours: outputs[theirs] for theirs, ours in _QUEUE_OUTPUTS.items() if outputs.get(theirs)}
+    queues = {
+        ours: outputs[theirs] for theirs, ours in _QUEUE_OUTPUTS.items() if outputs.get(theirs)
+    }
     if not queues or "bucket" not in settings:
         raise BadInput(
             f"environment {name!r} is deployed in part only: it has {', '.join(sorted(outputs)) or 'no outputs'}",

@@ -43,18 +43,28 @@ class Offer:
         _require_count("gpus", self.gpus, 0)
         _require_memory(self.memory_mib)
         if self.runner not in RUNNERS:
-            raise BadInput(f"Offer: there is no runner {self.runner!r}", hint='the runners are "process" and "docker"')
+            raise BadInput(
+                f"Offer: there is no runner {self.runner!r}",
+                hint='the runners are "process" and "docker"',
+            )
 
 
 def _require_count(name: str, value: object, least: int) -> None:
-    if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < least):
-        raise BadInput(f"Offer: {name} is {value!r}", hint=f"write a whole number, at least {least}, or leave it out")
+    if value is not None and (
+        not isinstance(value, int) or isinstance(value, bool) or value < least
+    ):
+        raise BadInput(
+            f"Offer: {name} is {value!r}",
+            hint=f"write a whole number, at least {least}, or leave it out",
+        )
 
 
 def _require_memory(value: object) -> None:
     """The limits are those of ``--memory``; an amount as it is written there is told as a number."""
     least, most = units.MIN_MEMORY_MIB, units.MAX_MEMORY_MIB
-    if value is None or (isinstance(value, int) and not isinstance(value, bool) and least <= value <= most):
+    if value is None or (
+        isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
+    ):
         return
     hint = f"write a whole number of MiB, {least} to {most:,}, or leave it out"
     if isinstance(value, str):
@@ -74,7 +84,9 @@ def fit(plan: Plan, pipeline: Pipeline, offer: Offer) -> tuple[Plan, Setting, li
     elif gpu_steps:
         gpu_numbers = _gpu_numbers(offer.gpus, gpu_steps, notes)
     found = machine.capacity(len(gpu_numbers))
-    capacity = Resources(offer.cpus or found.vcpus, offer.memory_mib or found.memory_mib, found.gpus)
+    capacity = Resources(
+        offer.cpus or found.vcpus, offer.memory_mib or found.memory_mib, found.gpus
+    )
     _require_fit(plan, capacity)
     if offer.runner == "docker":
         from batchyard.engines.local import docker
@@ -91,10 +103,14 @@ def fit(plan: Plan, pipeline: Pipeline, offer: Offer) -> tuple[Plan, Setting, li
     return plan, setting, notes
 
 
-def with_capacity(setting: Setting, plan: Plan, cpus: int | None, memory_mib: int | None) -> Setting:
+def with_capacity(
+    setting: Setting, plan: Plan, cpus: int | None, memory_mib: int | None
+) -> Setting:
     """The setting with other limits; raises BadInput where a child would no longer fit."""
     before = setting.capacity
-    capacity = replace(before, vcpus=cpus or before.vcpus, memory_mib=memory_mib or before.memory_mib)
+    capacity = replace(
+        before, vcpus=cpus or before.vcpus, memory_mib=memory_mib or before.memory_mib
+    )
     _require_fit(plan, capacity)
     return replace(setting, capacity=capacity)
 
@@ -110,14 +126,18 @@ def workspace_of(pipeline: Pipeline, given: str | None) -> Path:
         path = Path(given).absolute()
     elif pipeline.workspace is not None and pipeline.workspace.startswith("s3://"):
         raise BadInput(
-            f"the workspace {pipeline.workspace} is not on this machine", hint="name a folder with --workspace DIR"
+            f"the workspace {pipeline.workspace} is not on this machine",
+            hint="name a folder with --workspace DIR",
         )
     elif pipeline.workspace is not None:
         path = (pipeline.folder / pipeline.workspace).absolute()
     else:
         path = pipeline.folder
     if not path.is_dir():
-        raise BadInput(f"the workspace {path} is not a folder", hint="make it, or name another with --workspace")
+        raise BadInput(
+            f"the workspace {path} is not a folder",
+            hint="make it, or name another with --workspace",
+        )
     return path
 
 
@@ -128,7 +148,9 @@ def unfinished_part(record: Record) -> tuple[Plan, dict[str, list[int]]]:
         if engine.run_state is RunState.RUNNING:
             doing = "is still running" if engine.holder else "is not over: its process died"
             command = "stop" if engine.holder else "resume"
-            raise BadInput(f"run {record.run_id} {doing}", hint=f"`batchyard {command} {record.run_id}` first")
+            raise BadInput(
+                f"run {record.run_id} {doing}", hint=f"`batchyard {command} {record.run_id}` first"
+            )
         children_left, commands_done = engine.unfinished()
     finally:
         engine.close()
@@ -160,9 +182,15 @@ def require_resumable(record: Record) -> None:
     finally:
         engine.close()
     if holder is not None:
-        raise RunIsHeld(f"run {record.run_id} is being executed by {holder}", hint="there is nothing to resume")
+        raise RunIsHeld(
+            f"run {record.run_id} is being executed by {holder}", hint="there is nothing to resume"
+        )
     if state is not RunState.RUNNING:
-        hint = "" if state is RunState.SUCCEEDED else f"`batchyard retry {record.run_id}` runs what is left"
+        hint = (
+            ""
+            if state is RunState.SUCCEEDED
+            else f"`batchyard retry {record.run_id}` runs what is left"
+        )
         raise BadInput(f"run {record.run_id} is over: {state.value}", hint=hint)
 
 
@@ -170,7 +198,9 @@ def execute(record: Record, watcher: Watcher, *, carry_out_old_stops: bool = Fal
     """Executes the run in this process, to its end."""
     engine = record.open_local()
     try:
-        return engine.execute(record.setting, os.environ, watcher, carry_out_old_stops=carry_out_old_stops)
+        return engine.execute(
+            record.setting, os.environ, watcher, carry_out_old_stops=carry_out_old_stops
+        )
     finally:
         engine.close()
 
@@ -183,17 +213,30 @@ def execute_detached(record: Record, timeout_s: float = _DETACH_TIMEOUT_S) -> No
     log_begins = record.folder.engine_log.stat().st_size if record.folder.engine_log.exists() else 0
     with record.folder.engine_log.open("ab") as log:
         process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, cwd="/"
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+            cwd="/",
         )
     deadline = time.monotonic() + timeout_s
     engine = record.open_local()
     try:
         while engine.executed_by != process.pid and engine.run_state is RunState.RUNNING:
             if process.poll() is not None and engine.run_state is RunState.RUNNING:
-                said = record.folder.engine_log.read_bytes()[log_begins:].decode(errors="replace").strip()
-                raise Surroundings(f"the engine of run {record.run_id} did not start: {said or process.returncode}")
+                said = (
+                    record.folder.engine_log.read_bytes()[log_begins:]
+                    .decode(errors="replace")
+                    .strip()
+                )
+                raise Surroundings(
+                    f"the engine of run {record.run_id} did not start: {said or process.returncode}"
+                )
             if time.monotonic() > deadline:
-                raise Surroundings(f"the engine of run {record.run_id} did not start within {timeout_s:.0f} s")
+                raise Surroundings(
+                    f"the engine of run {record.run_id} did not start within {timeout_s:.0f} s"
+                )
             time.sleep(0.01)
     finally:
         engine.close()
@@ -221,9 +264,14 @@ def _gpu_numbers(wanted: int | None, steps: Sequence[str], notes: list[str]) -> 
             )
         return tuple(gpu.index for gpu in found)
     if wanted > len(found):
-        notes.append(f"--gpus {wanted}, but this machine shows {len(found)}: the rest are pretended")
+        notes.append(
+            f"--gpus {wanted}, but this machine shows {len(found)}: the rest are pretended"
+        )
     known = [gpu.index for gpu in found[:wanted]]
-    return (*known, *range(max(known, default=-1) + 1, max(known, default=-1) + 1 + wanted - len(known)))
+    return (
+        *known,
+        *range(max(known, default=-1) + 1, max(known, default=-1) + 1 + wanted - len(known)),
+    )
 
 
 def _require_images(plan: Plan) -> None:

@@ -90,7 +90,9 @@ class Plan:
     def require_child(self, step: str, index: int | str | None = None) -> None:
         """Raises BadInput unless there is such a step, and it has such a child."""
         if step not in self._by_step:
-            raise BadInput(f"the run has no step {step!r}", hint=f"its steps are: {', '.join(self._by_step)}")
+            raise BadInput(
+                f"the run has no step {step!r}", hint=f"its steps are: {', '.join(self._by_step)}"
+            )
         job = self.job(step)
         known = range(job.size) if job.indices is None else job.indices
         number = int(index) if isinstance(index, str) and index.isdigit() else index
@@ -113,7 +115,9 @@ def make(pipeline: Pipeline, *, only: str | None = None, start_from: str | None 
 def without_gpus(plan: Plan) -> Plan:
     """The same work with no GPU asked for: the commands are told BATCHYARD_DEVICE=cpu."""
     jobs = tuple(
-        replace(job, resources=replace(job.resources, gpus=0), device="cpu") if job.resources.gpus else job
+        replace(job, resources=replace(job.resources, gpus=0), device="cpu")
+        if job.resources.gpus
+        else job
         for job in plan.jobs
     )
     return replace(plan, jobs=jobs)
@@ -163,11 +167,15 @@ def only_unfinished(plan: Plan, unfinished: Mapping[str, Sequence[int]]) -> Plan
                 is_same = tuple(unfinished[need.step]) == left
                 needs.append(Need(need.step, need.each and is_same))
         is_whole = len(left) == job.step_size
-        jobs.append(replace(job, size=len(left), needs=tuple(needs), indices=None if is_whole else left))
+        jobs.append(
+            replace(job, size=len(left), needs=tuple(needs), indices=None if is_whole else left)
+        )
     return replace(plan, jobs=tuple(jobs))
 
 
-def retry_strategy(retries: int, retry_on: Iterable[ExitRule], fail_on: Iterable[ExitRule]) -> RetryStrategy:
+def retry_strategy(
+    retries: int, retry_on: Iterable[ExitRule], fail_on: Iterable[ExitRule]
+) -> RetryStrategy:
     """The user's rules in AWS Batch's terms: fail_on is looked at first; what retry_on does not name is not retried."""
     retry_on = tuple(retry_on)
     rules = [rule for one in fail_on for rule in _evaluations(one, Action.EXIT)]
@@ -182,7 +190,11 @@ def retry_strategy(retries: int, retry_on: Iterable[ExitRule], fail_on: Iterable
 
 def shown(plan: Plan, engine: str) -> dict[str, Any]:
     """The documented shape of ``plan --json``."""
-    return {"pipeline": plan.pipeline, "engine": engine, "jobs": [_shown_job(job) for job in plan.jobs]}
+    return {
+        "pipeline": plan.pipeline,
+        "engine": engine,
+        "jobs": [_shown_job(job) for job in plan.jobs],
+    }
 
 
 def to_json(plan: Plan) -> dict[str, Any]:
@@ -192,7 +204,9 @@ def to_json(plan: Plan) -> dict[str, Any]:
         fields = asdict(job)
         fields["indices"] = None if job.indices is None else ranges(job.indices)
         rules = fields["retry"]["evaluate_on_exit"]
-        fields["retry"]["evaluate_on_exit"] = [{**rule, "action": rule["action"].value} for rule in rules]
+        fields["retry"]["evaluate_on_exit"] = [
+            {**rule, "action": rule["action"].value} for rule in rules
+        ]
         jobs.append(fields)
     return {"pipeline": plan.pipeline, "fail_fast": plan.fail_fast, "jobs": jobs}
 
@@ -201,14 +215,18 @@ def from_json(record: Mapping[str, Any], lists: Mapping[str, Sequence[str]] | No
     jobs = []
     for fields in record["jobs"]:
         rules = fields["retry"]["evaluate_on_exit"]
-        evaluations = tuple(EvaluateOnExit(**{**rule, "action": Action(rule["action"])}) for rule in rules)
+        evaluations = tuple(
+            EvaluateOnExit(**{**rule, "action": Action(rule["action"])}) for rule in rules
+        )
         indices = fields["indices"]
         known = {
             **fields,
             "resources": Resources(**fields["resources"]),
             "needs": tuple(Need(**need) for need in fields["needs"]),
             "retry": RetryStrategy(fields["retry"]["attempts"], evaluations),
-            "indices": None if indices is None else tuple(i for a, b in indices for i in range(a, b + 1)),
+            "indices": None
+            if indices is None
+            else tuple(i for a, b in indices for i in range(a, b + 1)),
             **{name: tuple(fields[name]) for name in _TUPLES if name in fields},
         }
         jobs.append(PlannedJob(**known))
@@ -282,14 +300,18 @@ def _evaluations(rule: ExitRule, action: Action) -> list[EvaluateOnExit]:
     }
     if rule.word:
         return [by_word[rule.word]]
-    return [EvaluateOnExit(action, on_exit_code=str(code)) for code in range(rule.first, rule.last + 1)]
+    return [
+        EvaluateOnExit(action, on_exit_code=str(code)) for code in range(rule.first, rule.last + 1)
+    ]
 
 
 def _shown_job(job: PlannedJob) -> dict[str, Any]:
     return {
         "step": job.step,
         "size": job.size,
-        "commands": sum(len(job.commands_of(i)) for i in range(job.size)) if job.indices else job.command_count,
+        "commands": sum(len(job.commands_of(i)) for i in range(job.size))
+        if job.indices
+        else job.command_count,
         "cpus": job.resources.vcpus,
         "memory_mib": job.resources.memory_mib,
         "gpus": job.resources.gpus,

@@ -127,7 +127,14 @@ def begin(
     where = str(file.absolute()) if file else None
     engine_name = LocalEngine.name if is_local else "aws"
     record = Record(
-        folder, plan, place, engine_name, int(time.time() * 1000), where, retry_of, str(workspace) if workspace else ""
+        folder,
+        plan,
+        place,
+        engine_name,
+        int(time.time() * 1000),
+        where,
+        retry_of,
+        str(workspace) if workspace else "",
     )
     draft = RunFolder(runs_in(home) / f".new-{run_id}")
     try:
@@ -140,7 +147,10 @@ def begin(
             engine.submit(plan, done)
             engine.close()
         else:
-            _write_synced(draft.skip, json.dumps({step: list(numbers) for step, numbers in (done or {}).items()}))
+            _write_synced(
+                draft.skip,
+                json.dumps({step: list(numbers) for step, numbers in (done or {}).items()}),
+            )
         os.rename(draft.path, folder.path)
     except OSError as exc:
         raise from_os_error(exc, "record the run in", home) from exc
@@ -174,7 +184,9 @@ def read(folder: RunFolder) -> Record:
     try:
         fields = json.loads(folder.record.read_text(encoding="utf-8"))
         if fields["format"] > RECORD_FORMAT:
-            raise StoreIsNewer(f"{folder.record} was written by a newer batchyard", hint="upgrade batchyard")
+            raise StoreIsNewer(
+                f"{folder.record} was written by a newer batchyard", hint="upgrade batchyard"
+            )
         plan = planning.from_json(fields["plan"])
         return Record(
             folder,
@@ -187,7 +199,9 @@ def read(folder: RunFolder) -> Record:
             fields.get("workspace", ""),
         )
     except (ValueError, KeyError, TypeError) as exc:
-        raise StoreIsBroken(f"{folder.record} cannot be read: {exc}", hint="remove the folder, or restore it") from exc
+        raise StoreIsBroken(
+            f"{folder.record} cannot be read: {exc}", hint="remove the folder, or restore it"
+        ) from exc
     except OSError as exc:
         raise from_os_error(exc, "read", folder.record) from exc
 
@@ -234,7 +248,10 @@ def delete(record: Record) -> None:
 def _resolved(home: Path, name: str) -> str:
     known = names(home)
     if not known:
-        raise NoSuchRun(f"there are no runs in {home}", hint="start one with `batchyard run FILE`, or give --home")
+        raise NoSuchRun(
+            f"there are no runs in {home}",
+            hint="start one with `batchyard run FILE`, or give --home",
+        )
     if name == "last":
         return known[0]
     if name in known:
@@ -244,7 +261,8 @@ def _resolved(home: Path, name: str) -> str:
         return matches[0]
     if matches:
         raise BadInput(
-            f"{name!r} could be any of {len(matches)} runs: {', '.join(matches[:5])}", hint="write more of it"
+            f"{name!r} could be any of {len(matches)} runs: {', '.join(matches[:5])}",
+            hint="write more of it",
         )
     raise NoSuchRun(f"no run begins with {name!r} in {home}", hint="`batchyard runs` lists them")
 

@@ -19,7 +19,9 @@ class Turn:
 
     __slots__ = ("_done", "_keep_going", "_next", "_stop", "exit_code")
 
-    def __init__(self, commands: range, done: Container[int] = (), *, keep_going: bool = False) -> None:
+    def __init__(
+        self, commands: range, done: Container[int] = (), *, keep_going: bool = False
+    ) -> None:
         self._next = commands.start
         self._stop = commands.stop
         self._done = done

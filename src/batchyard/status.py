@@ -77,7 +77,9 @@ def of_engine(record: Record, engine: RunEngine, *, max_failures: int = MAX_FAIL
         if max_failures and any(detail.count(JobState.FAILED) for detail in details):
             for attempt in engine.attempts(engine.job_ids, failed_only=True):
                 if attempt.attempt:
-                    failures.append(Failure(attempt, tuple(engine.log_reader.tail(attempt, TAIL_LINES))))
+                    failures.append(
+                        Failure(attempt, tuple(engine.log_reader.tail(attempt, TAIL_LINES)))
+                    )
                 if len(failures) >= max_failures:
                     break
         return RunStatus(
@@ -106,8 +108,14 @@ def waits_for_hosts(record: Record, engine: RunEngine, overview: Overview) -> tu
 
     assert isinstance(engine, AwsEngine)
     ended = {detail.step: detail.ended_ms or 0 for detail in overview.jobs}
-    needed = {job.step: max((ended.get(need.step, 0) for need in job.needs), default=0) for job in record.plan.jobs}
-    return tuple(replace(wait, since_ms=max(wait.since_ms, needed[wait.step])) for wait in engine.waits(overview.jobs))
+    needed = {
+        job.step: max((ended.get(need.step, 0) for need in job.needs), default=0)
+        for job in record.plan.jobs
+    }
+    return tuple(
+        replace(wait, since_ms=max(wait.since_ms, needed[wait.step]))
+        for wait in engine.waits(overview.jobs)
+    )
 
 
 def _by_step(details: Sequence[JobDetail]) -> list[list[JobDetail]]:
@@ -185,7 +193,12 @@ def to_json(status: RunStatus) -> dict[str, Any]:
             for failure in status.failures
         ],
         "runnable": [
-            {"step": wait.step, "children": wait.count, "job": wait.job_id, "since": iso(wait.since_ms)}
+            {
+                "step": wait.step,
+                "children": wait.count,
+                "job": wait.job_id,
+                "since": iso(wait.since_ms),
+            }
             for wait in status.waits
         ],
     }
@@ -214,4 +227,8 @@ def explained(attempt: AttemptDetail) -> str:
 def iso(at_ms: int | None) -> str | None:
     if at_ms is None:
         return None
-    return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return (
+        datetime.fromtimestamp(at_ms / 1000, UTC)
+        .isoformat(timespec="milliseconds")
+        .replace("+00:00", "Z")
+    )

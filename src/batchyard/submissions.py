@@ -19,7 +19,9 @@ _REFERENCE = re.compile(r"\$\{([^}]+)\}")
 #: as AWS's ids are given: a job, or one child of an array
 _WHOLE_REFERENCE = re.compile(r"\$\{[^}]+\}(:[0-9]+)?")
 #: the member of a request that botocore's sentence is about
-_MEMBER = re.compile(r"(?:Missing required parameter in|Unknown parameter in|Invalid \w+ for parameter) (\w+)")
+_MEMBER = re.compile(
+    r"(?:Missing required parameter in|Unknown parameter in|Invalid \w+ for parameter) (\w+)"
+)
 #: NUL ends a text wherever it is going to be used, and half of a surrogate pair is no letter
 _NO_TEXT = re.compile("[\0\ud800-\udfff]")
 #: what overrides -> what of a definition
@@ -64,8 +66,14 @@ def parse(text: str, where: str) -> list[Request]:
             )
     if isinstance(entries, dict):
         entries = [entries]
-    if not isinstance(entries, list) or not entries or not all(isinstance(entry, dict) for entry in entries):
-        raise BadInput(f'{where}: expected a SubmitJob request, or {{"jobs": [...]}} with some', hint=_SKELETON)
+    if (
+        not isinstance(entries, list)
+        or not entries
+        or not all(isinstance(entry, dict) for entry in entries)
+    ):
+        raise BadInput(
+            f'{where}: expected a SubmitJob request, or {{"jobs": [...]}} with some', hint=_SKELETON
+        )
     return entries
 
 
@@ -78,14 +86,19 @@ def _is_a_pipeline(where: str) -> BadInput:
 
 def _is_too_deep(where: str) -> BadInput:
     return BadInput(
-        f"{where} is nested more than {_MOST_LEVELS} levels deep, and no SubmitJob request is", hint=_SKELETON
+        f"{where} is nested more than {_MOST_LEVELS} levels deep, and no SubmitJob request is",
+        hint=_SKELETON,
     )
 
 
 def _is_deep(document: Any) -> bool:
     level = [document]
     for _ in range(_MOST_LEVELS):
-        members = (one.values() if isinstance(one, dict) else one for one in level if isinstance(one, (dict, list)))
+        members = (
+            one.values() if isinstance(one, dict) else one
+            for one in level
+            if isinstance(one, (dict, list))
+        )
         level = [value for some in members for value in some]
     return bool(level)
 
@@ -106,14 +119,18 @@ def order(requests: Sequence[Request], problems: list[str]) -> list[int]:
     for number, request in enumerate(requests):
         name = str(request.get("jobName", ""))
         if name in by_name and any(name in _references(other) for other in requests):
-            problems.append(f"jobs[{number}]: two jobs are named {name!r}, and another depends on that name")
+            problems.append(
+                f"jobs[{number}]: two jobs are named {name!r}, and another depends on that name"
+            )
         by_name.setdefault(name, number)
     graph: dict[int, set[int]] = {}
     for number, request in enumerate(requests):
         graph[number] = set()
         for name in _references(request):
             if name not in by_name:
-                problems.append(f"jobs[{number}]: dependsOn names ${{{name}}}, and no job of the file is called so")
+                problems.append(
+                    f"jobs[{number}]: dependsOn names ${{{name}}}, and no job of the file is called so"
+                )
             else:
                 graph[number].add(by_name[name])
     if len(problems) == before:
@@ -144,9 +161,13 @@ def problems(
 ) -> list[str]:
     """Everything that AWS would refuse, of all requests at once."""
     found = []
-    sizes = {f"${{{request.get('jobName')}}}": _array_size(request) for request in reversed(requests)}
+    sizes = {
+        f"${{{request.get('jobName')}}}": _array_size(request) for request in reversed(requests)
+    }
     others = {name: (name[2:-1], size) for name, size in sizes.items()}
-    others |= {job_id: (job.get("jobName", job_id), _array_size(job)) for job_id, job in known.jobs.items()}
+    others |= {
+        job_id: (job.get("jobName", job_id), _array_size(job)) for job_id, job in known.jobs.items()
+    }
     for number, request in enumerate(requests):
         where = f"jobs[{number}] ({request.get('jobName', '?')})"
         shapes = shape_problems(request)
@@ -158,7 +179,9 @@ def problems(
             *shapes,
             *_problems(request),
             *_reference_problems(shapely),
-            *submitting.request_problems(_without_references(shapely, others), others, is_fargate=is_fargate),
+            *submitting.request_problems(
+                _without_references(shapely, others), others, is_fargate=is_fargate
+            ),
             *_queue_problems(request, known.queues),
             *_unknown(shapely, known),
             *_misfits(shapely, known.definitions),
@@ -170,19 +193,32 @@ def problems(
 def resolved(request: Request, ids: Mapping[str, str]) -> Request:
     """With the ids of those that it names."""
     depends_on = [
-        {**entry, "jobId": _REFERENCE.sub(lambda found: ids[found[1]], entry["jobId"])} if "jobId" in entry else entry
+        {**entry, "jobId": _REFERENCE.sub(lambda found: ids[found[1]], entry["jobId"])}
+        if "jobId" in entry
+        else entry
         for entry in request.get("dependsOn", [])
     ]
     return {**request, "dependsOn": depends_on} if depends_on else request
 
 
 def definitions_of(requests: Sequence[Request]) -> list[str]:
-    return sorted({name for request in requests if isinstance(name := request.get("jobDefinition"), str) and name})
+    return sorted(
+        {
+            name
+            for request in requests
+            if isinstance(name := request.get("jobDefinition"), str) and name
+        }
+    )
 
 
 def dependencies_of(requests: Sequence[Request]) -> list[str]:
     """The ids of the jobs outside of the file that they depend on, without the numbers of children."""
-    ids = {text.partition(":")[0] for request in requests for text in _ids_of(request) if "${" not in text}
+    ids = {
+        text.partition(":")[0]
+        for request in requests
+        for text in _ids_of(request)
+        if "${" not in text
+    }
     return sorted(ids - {""})
 
 
@@ -280,19 +316,29 @@ def _texts(value: Any) -> Iterator[str]:
 
 def _problems(request: Request) -> list[str]:
     found = [
-        f"{text!a} has what is no text: a NUL, or half a letter" for text in _texts(request) if _NO_TEXT.search(text)
+        f"{text!a} has what is no text: a NUL, or half a letter"
+        for text in _texts(request)
+        if _NO_TEXT.search(text)
     ]
     name = request.get("jobName")
     if isinstance(name, str) and not limits.NAME_PATTERN.fullmatch(name):
-        found.append("jobName must be up to 128 letters, digits, - and _, the first a letter or a digit")
+        found.append(
+            "jobName must be up to 128 letters, digits, - and _, the first a letter or a digit"
+        )
     size = len(json.dumps(request, separators=(",", ":")).encode())
     if size > limits.MAX_REQUEST_BYTES:
-        found.append(f"the request has {size:,} bytes, and AWS takes {limits.MAX_REQUEST_BYTES:,}: put lists into S3")
+        found.append(
+            f"the request has {size:,} bytes, and AWS takes {limits.MAX_REQUEST_BYTES:,}: put lists into S3"
+        )
     entries = request.get("dependsOn")
     if isinstance(entries, list) and len(entries) > limits.MAX_DEPENDENCIES:
         found.append(f"{len(entries)} dependencies, and AWS takes {limits.MAX_DEPENDENCIES}")
     array = request.get("arrayProperties")
-    if isinstance(array, dict) and isinstance(array.get("size"), int) and array["size"] not in limits.ARRAY_SIZES:
+    if (
+        isinstance(array, dict)
+        and isinstance(array.get("size"), int)
+        and array["size"] not in limits.ARRAY_SIZES
+    ):
         found.append(f"an array has 2 to 10,000 children, not {array['size']}")
     return found
 
@@ -303,10 +349,14 @@ def _queue_problems(request: Request, queues: Mapping[str, Any]) -> list[str]:
         return []  # the shape says it
     queue = queues.get(wanted)
     if queue is None:
-        return [f"there is no job queue {wanted} in this region: check its name, --env and --region"]
+        return [
+            f"there is no job queue {wanted} in this region: check its name, --env and --region"
+        ]
     found = []
     if queue["state"] != "ENABLED":
-        found.append(f"job queue {wanted} is {queue['state']}: it takes no jobs until it is enabled")
+        found.append(
+            f"job queue {wanted} is {queue['state']}: it takes no jobs until it is enabled"
+        )
     if queue.get("schedulingPolicyArn") and not request.get("shareIdentifier"):
         found.append(f"job queue {wanted} has a fair-share policy: add shareIdentifier")
     if not queue.get("schedulingPolicyArn") and request.get("shareIdentifier"):

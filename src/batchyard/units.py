@@ -21,7 +21,9 @@ _BINARY = {"k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 _DECIMAL = {"k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 _MEMORY = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,9})?) ?([kmgt])(ib|i|b)?", re.IGNORECASE)
 _NUMBER = re.compile(r"[0-9]{1,15}(?:\.[0-9]{1,9})?")
-_DURATION = re.compile(r"(?:([0-9]{1,12})d)?(?:([0-9]{1,12})h)?(?:([0-9]{1,12})m)?(?:([0-9]{1,12})s)?")
+_DURATION = re.compile(
+    r"(?:([0-9]{1,12})d)?(?:([0-9]{1,12})h)?(?:([0-9]{1,12})m)?(?:([0-9]{1,12})s)?"
+)
 _UNITS_OF_TIME = ((86_400, "d"), (3_600, "h"), (60, "m"), (1, "s"))
 
 
@@ -40,19 +42,28 @@ def memory_mib(text: str) -> int:
     match = _MEMORY.fullmatch(text)
     if not match:
         if _NUMBER.fullmatch(text):
-            raise NotAnAmount(f"{quoted(text)} has no unit", f"write {text}MiB or {text}GiB, whichever is meant")
+            raise NotAnAmount(
+                f"{quoted(text)} has no unit", f"write {text}MiB or {text}GiB, whichever is meant"
+            )
         raise NotAnAmount(
-            f"{quoted(text)} is not an amount of memory", "write a number with a unit, like 2GiB or 512MiB"
+            f"{quoted(text)} is not an amount of memory",
+            "write a number with a unit, like 2GiB or 512MiB",
         )
     number, letter, suffix = match.groups()
     scale = _DECIMAL if (suffix or "").lower() == "b" else _BINARY
     # In whole numbers, since a float may round up to one MiB too many.
     ones, _, decimals = number.partition(".")
-    mib = -(-int(ones + decimals) * scale[letter.lower()] // (_MIB * int("1" + "0" * len(decimals))))
+    mib = -(
+        -int(ones + decimals) * scale[letter.lower()] // (_MIB * int("1" + "0" * len(decimals)))
+    )
     if mib < MIN_MEMORY_MIB:
-        raise NotAnAmount(f"{quoted(text)} is too little memory", f"write at least {MIN_MEMORY_MIB}MiB")
+        raise NotAnAmount(
+            f"{quoted(text)} is too little memory", f"write at least {MIN_MEMORY_MIB}MiB"
+        )
     if mib > MAX_MEMORY_MIB:
-        raise NotAnAmount(f"{quoted(text)} is more memory than any machine has", "write at most 1024TiB")
+        raise NotAnAmount(
+            f"{quoted(text)} is more memory than any machine has", "write at most 1024TiB"
+        )
     return mib
 
 
@@ -65,7 +76,9 @@ def seconds(text: str) -> int:
             f"{quoted(text)} is not a length of time",
             "write a number with a unit, like 90s, 30m, 1h30m or 2d",
         )
-    total = sum(int(n or 0) * unit for n, (unit, _) in zip(match.groups(), _UNITS_OF_TIME, strict=True))
+    total = sum(
+        int(n or 0) * unit for n, (unit, _) in zip(match.groups(), _UNITS_OF_TIME, strict=True)
+    )
     if total < 1:
         raise NotAnAmount(f"{quoted(text)} is no time at all", "write at least 1s")
     if total > MAX_DURATION_S:

@@ -34,15 +34,21 @@ WORKLOAD = Workload(
 
 
 #: `batchyard`, with `bench` among its commands
-_START = "from batchyard.cli.main import COMMANDS, main; COMMANDS.setdefault('bench', 'bench'); main()"
+_START = (
+    "from batchyard.cli.main import COMMANDS, main; COMMANDS.setdefault('bench', 'bench'); main()"
+)
 
 
 def command(*args: str) -> list[str]:
     return [sys.executable, "-c", _START, *args]
 
 
-def batchyard(folder: Path, *args: str, code: int = 0, **kwargs: Any) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(command(*args), cwd=folder, capture_output=True, text=True, timeout=300, **kwargs)
+def batchyard(
+    folder: Path, *args: str, code: int = 0, **kwargs: Any
+) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        command(*args), cwd=folder, capture_output=True, text=True, timeout=300, **kwargs
+    )
     said = f"batchyard {' '.join(args)} exited {done.returncode}:\n{done.stdout}\n{done.stderr}"
     assert done.returncode == code, said
     assert "Traceback" not in done.stderr, said

@@ -22,8 +22,13 @@ from bench_values import results as made
 from batchyard.bench.page import page
 from batchyard.bench.results import Peak
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")]
+CHROMIUM = (
+    shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed"),
+]
 
 #: what the browser made of the page, as JSON in an attribute of the body
 _LOOK = """
@@ -52,7 +57,9 @@ LONG = "512 x 512 pixels, 180 angles, 367 detector elements, single precision, u
 
 def results_of_both() -> list[Any]:
     ours = [measurement(size=size, seconds=(size / 1000) ** 3) for size in (500, 1000, 5000)]
-    ours += [measurement("blur", 2048, 0.03, title="Gaussian blur, sigma 5", label="2048 x 2048 x 3")]
+    ours += [
+        measurement("blur", 2048, 0.03, title="Gaussian blur, sigma 5", label="2048 x 2048 x 3")
+    ]
     theirs = [on_gpu(one, (one.median_s or 1) / 25, (one.median_s or 1) / 25 + 0.2) for one in ours]
     return [
         made("cpu", *ours, instance_type="c7i.4xlarge"),
@@ -63,19 +70,36 @@ def results_of_both() -> list[Any]:
 def results_of_three() -> list[Any]:
     """Devices that are nearly the same, so that everything about them is in nearly the same place."""
     cpu = results_of_both()[0]
-    long = measurement("mine", 512, 0.5, title="My own reconstruction of a volume from projections " * 4, label=LONG)
-    ours = (*cpu.measurements, long, measurement("wide", 8, 0.2, label="八枚の画像を縮小して灰色にする", flops=None))
+    long = measurement(
+        "mine",
+        512,
+        0.5,
+        title="My own reconstruction of a volume from projections " * 4,
+        label=LONG,
+    )
+    ours = (
+        *cpu.measurements,
+        long,
+        measurement("wide", 8, 0.2, label="八枚の画像を縮小して灰色にする", flops=None),
+    )
     near = [replace(one, warm_s=tuple(s * 1.04 for s in one.warm_s)) for one in ours]
     return [
         replace(cpu, measurements=ours, peak=Peak(24.0, 20.0)),
         replace(cpu, measurements=tuple(near), instance_type="c7i.8xlarge", peak=Peak(30.0, 17.0)),
-        replace(cpu, measurements=ours, instance_type=None, stands_for="gpu", peak=Peak(31.5, 20.0)),
+        replace(
+            cpu, measurements=ours, instance_type=None, stands_for="gpu", peak=Peak(31.5, 20.0)
+        ),
     ]
 
 
 RESULTS = {"two": results_of_both, "three": results_of_three}
 #: results, light or dark, and how wide the window is
-VIEWS = [("two", "light", 1240), ("two", "dark", 1240), ("three", "light", 1240), ("three", "dark", 480)]
+VIEWS = [
+    ("two", "light", 1240),
+    ("two", "dark", 1240),
+    ("three", "light", 1240),
+    ("three", "dark", 480),
+]
 
 
 @pytest.fixture(scope="module", params=VIEWS, ids=lambda view: "-".join(map(str, view)))
@@ -86,11 +110,19 @@ def seen(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     text = page(RESULTS[which](), 1_700_000_000_000)
     assert "<script" not in text
     # The page forbids scripts; the copy that is looked at has one, and no rule against it.
-    text = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", text).replace("</body>", f"{_LOOK}</body>")
+    text = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", text).replace(
+        "</body>", f"{_LOOK}</body>"
+    )
     (folder / "page.html").write_text(text, encoding="utf-8")
     done = subprocess.run(
         [
-            *(CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", f"--window-size={width},2000"),
+            *(
+                CHROMIUM,
+                "--headless",
+                "--no-sandbox",
+                "--disable-gpu",
+                f"--window-size={width},2000",
+            ),
             f"--user-data-dir={folder / 'profile'}",
             f"--blink-settings=preferredColorScheme={0 if scheme == 'dark' else 1}",
             *("--dump-dom", f"file://{folder / 'page.html'}"),

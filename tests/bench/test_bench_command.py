@@ -28,8 +28,15 @@ def test_a_run_leaves_a_table_json_and_csv(measured: Path) -> None:
     assert "Triad, a = b + 3c, 1 Mi elements" in text and "GB/s" in text and "threads:" in text
     value = read(measured / "out" / "cpu-benchmark.json")
     one = value["measurements"][0]
-    assert one["outcome"] == "ok" and len(one["warm_s"]) >= 3 and one["candidate"] and one["cold_s"] > 0
-    assert value["machine"]["libraries"]["NumPy"] and value["ended"] and value["peak"]["gbytes_s"] > 0
+    assert (
+        one["outcome"] == "ok"
+        and len(one["warm_s"]) >= 3
+        and one["candidate"]
+        and one["cold_s"] > 0
+    )
+    assert (
+        value["machine"]["libraries"]["NumPy"] and value["ended"] and value["peak"]["gbytes_s"] > 0
+    )
     assert value["peak"]["gflops"] > 0
     rate = one["traffic_bytes"] / statistics.median(one["warm_s"]) / 1e9
     assert rate <= value["peak"]["gbytes_s"] * 1.0001
@@ -47,7 +54,9 @@ def test_progress_goes_to_stderr_and_the_table_to_stdout(tmp_path: Path) -> None
 
 def test_nothing_is_said_about_a_gpu_that_is_not_there(tmp_path: Path) -> None:
     environ = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
-    done = batchyard(tmp_path, "bench", "run", "--quick", "--only", "triad", "--out", "out", env=environ)
+    done = batchyard(
+        tmp_path, "bench", "run", "--quick", "--only", "triad", "--out", "out", env=environ
+    )
     assert "no GPU is measured: " in done.stderr
     assert sorted(path.name for path in (tmp_path / "out").iterdir())[0] == "cpu-benchmark.csv"
     assert not list((tmp_path / "out").glob("gpu*")) and "GPU" not in done.stdout
@@ -85,7 +94,16 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
 
 def test_a_size_that_does_not_fit_is_skipped_with_the_reason(tmp_path: Path) -> None:
     done = batchyard(
-        tmp_path, "bench", "run", "--device", "cpu", "--quick", "--only", "matmul", "--sizes", "64,5000000"
+        tmp_path,
+        "bench",
+        "run",
+        "--device",
+        "cpu",
+        "--quick",
+        "--only",
+        "matmul",
+        "--sizes",
+        "64,5000000",
     )
     assert "SKIPPED: it needs" in done.stdout and "GiB of memory" in done.stdout
     assert "Matrix multiplication, 64 x 64" in done.stdout
@@ -106,16 +124,32 @@ WORKLOAD = Workload(
 
 def test_nan_fails_the_run_and_loses_nothing(tmp_path: Path) -> None:
     (tmp_path / "wrong.py").write_text(WRONG)
-    done = batchyard(tmp_path, "bench", "run", "--device", "cpu", "--quick", "--workload", "wrong.py", code=1)
+    done = batchyard(
+        tmp_path, "bench", "run", "--device", "cpu", "--quick", "--workload", "wrong.py", code=1
+    )
     assert "NumPy, bad FAILED: 4 of 4 values are NaN or infinite" in done.stdout
     value = read(tmp_path / "benchmark" / "cpu-benchmark.json")
     assert value["measurements"][0]["candidate"] == "NumPy, good" and value["ended"]
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 130), (signal.SIGKILL, -9)])
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 130), (signal.SIGKILL, -9)]
+)
 def test_what_was_measured_survives(tmp_path: Path, number: signal.Signals, code: int) -> None:
     (tmp_path / "slow.py").write_text(SLOW)
-    args = ("bench", "run", "--device", "cpu", "--quick", "--workload", "slow.py", "--sizes", "1,2", "--out", "out")
+    args = (
+        "bench",
+        "run",
+        "--device",
+        "cpu",
+        "--quick",
+        "--workload",
+        "slow.py",
+        "--sizes",
+        "1,2",
+        "--out",
+        "out",
+    )
     process = subprocess.Popen(command(*args), cwd=tmp_path, stderr=subprocess.PIPE, text=True)
     try:
         assert process.stderr is not None
@@ -143,13 +177,33 @@ def test_two_cpu_results_compared_are_labelled_so(measured: Path, tmp_path: Path
     path = str(measured / "out" / "cpu-benchmark.json")
     args = ("--a-type", "c7i.4xlarge", "--b-type", "no.such", "--prices")
     done = batchyard(tmp_path, "bench", "compare", path, path, *args)
-    assert "CPU A: c7i.4xlarge, $0.714 an hour" in done.stdout and "CPU B: no.such, ? dollars an hour" in done.stdout
-    assert "no comparison with a GPU" in done.stdout and "1.00x" in done.stdout and "prices: EC2" in done.stdout
+    assert (
+        "CPU A: c7i.4xlarge, $0.714 an hour" in done.stdout
+        and "CPU B: no.such, ? dollars an hour" in done.stdout
+    )
+    assert (
+        "no comparison with a GPU" in done.stdout
+        and "1.00x" in done.stdout
+        and "prices: EC2" in done.stdout
+    )
     assert (tmp_path / "benchmark-summary.txt").read_text(encoding="utf-8") == done.stdout
 
 
 def test_results_of_different_workloads(measured: Path, tmp_path: Path) -> None:
-    batchyard(tmp_path, "bench", "run", "--device", "cpu", "--quick", "--only", "fft", "--sizes", "16", "--out", "o")
+    batchyard(
+        tmp_path,
+        "bench",
+        "run",
+        "--device",
+        "cpu",
+        "--quick",
+        "--only",
+        "fft",
+        "--sizes",
+        "16",
+        "--out",
+        "o",
+    )
     paths = (str(measured / "out" / "cpu-benchmark.json"), "o/cpu-benchmark.json")
     done = batchyard(tmp_path, "bench", "compare", *paths, code=2)
     assert "no operation in common: one has triad 1048576, the other fft 16" in done.stderr
@@ -158,7 +212,9 @@ def test_results_of_different_workloads(measured: Path, tmp_path: Path) -> None:
 def test_a_file_cut_short(measured: Path, tmp_path: Path) -> None:
     whole = (measured / "out" / "cpu-benchmark.json").read_text(encoding="utf-8")
     (tmp_path / "cut-benchmark.json").write_text(whole[: len(whole) // 2], encoding="utf-8")
-    done = batchyard(tmp_path, "bench", "compare", "cut-benchmark.json", "cut-benchmark.json", code=2)
+    done = batchyard(
+        tmp_path, "bench", "compare", "cut-benchmark.json", "cut-benchmark.json", code=2
+    )
     assert "was cut short" in done.stderr
     assert "was cut short" in batchyard(tmp_path, "bench", "report", ".", code=2).stderr
 
@@ -178,9 +234,14 @@ def test_nothing_to_read(tmp_path: Path, args: tuple[str, ...], code: int, said:
 def test_where_the_page_goes(measured: Path, tmp_path: Path) -> None:
     folder = str(measured / "out")
     said = batchyard(tmp_path, "bench", "report", f"{folder}/cpu-benchmark.json", code=2).stderr
-    assert "cpu-benchmark.json: this is a file" in said and f"name the folder that it is in: {folder}\n" in said
+    assert (
+        "cpu-benchmark.json: this is a file" in said
+        and f"name the folder that it is in: {folder}\n" in said
+    )
     assert batchyard(tmp_path, "bench", "report", folder, "--out", "p.html").stdout == "p.html\n"
-    assert batchyard(tmp_path, "bench", "report", folder, "--out", "-").stdout.startswith("<!doctype html>")
+    assert batchyard(tmp_path, "bench", "report", folder, "--out", "-").stdout.startswith(
+        "<!doctype html>"
+    )
     done = batchyard(tmp_path, "bench", "report", folder, "--out", "no/such.html", code=3)
     assert "could not write the report" in done.stderr and "--out" in done.stderr
 
@@ -206,7 +267,9 @@ def test_help_has_examples(tmp_path: Path) -> None:
         assert "batchyard bench" in batchyard(tmp_path, *args, "--help").stdout
 
 
-def test_the_price_of_an_instance_is_recorded_and_an_unknown_one_is_a_question_mark(tmp_path: Path) -> None:
+def test_the_price_of_an_instance_is_recorded_and_an_unknown_one_is_a_question_mark(
+    tmp_path: Path,
+) -> None:
     said = batchyard(tmp_path, *QUICK, "--instance-type", "g5.xlarge").stdout
     assert re.search(r"(?m)^price: +\$1\.006 an hour \(EC2 on-demand, .*seen 20\d\d-", said)
     assert read(tmp_path / "out" / "cpu-benchmark.json")["machine"]["price"]["usd_h"] == 1.006
@@ -217,9 +280,12 @@ def test_the_price_of_an_instance_is_recorded_and_an_unknown_one_is_a_question_m
 def test_more_memory_than_is_allowed_is_not_used(tmp_path: Path) -> None:
     done = batchyard(tmp_path, *QUICK, "--sizes", "1000,268435456", "--memory", "1500MiB")
     assert re.search(
-        r"256 Mi elements: SKIPPED: .*it needs .* GiB of memory, and this machine has [01]\.\d GiB", done.stdout
+        r"256 Mi elements: SKIPPED: .*it needs .* GiB of memory, and this machine has [01]\.\d GiB",
+        done.stdout,
     )
-    outcomes = [one["outcome"] for one in read(tmp_path / "out" / "cpu-benchmark.json")["measurements"]]
+    outcomes = [
+        one["outcome"] for one in read(tmp_path / "out" / "cpu-benchmark.json")["measurements"]
+    ]
     assert outcomes == ["ok", "skipped"]
 
 
@@ -228,7 +294,11 @@ def test_a_stand_in_is_measured_only_where_it_was_asked_for_and_says_so(tmp_path
     batchyard(tmp_path, *on_gpu, code=3, env={**os.environ, "CUDA_VISIBLE_DEVICES": ""})
     assert not (tmp_path / "out").exists()
     # What a metadata service says is not asked for, since it would be made up too.
-    pretended = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "AWS_EC2_METADATA_SERVICE_ENDPOINT": "http://127.0.0.1:9"}
+    pretended = {
+        **os.environ,
+        "CUDA_VISIBLE_DEVICES": "",
+        "AWS_EC2_METADATA_SERVICE_ENDPOINT": "http://127.0.0.1:9",
+    }
     done = batchyard(tmp_path, *on_gpu, "--stand-in", env=pretended)
     assert done.stdout.startswith("batchyard bench: CPU standing in for a GPU, quick: ")
     assert "the CPU stands in for it, and is labelled so" in done.stderr
@@ -266,7 +336,9 @@ WORKLOADS = (
 
 def test_mistakes_of_one_workload_are_its_own_and_the_others_are_measured(tmp_path: Path) -> None:
     (tmp_path / "mistakes.py").write_text(MISTAKES)
-    done = batchyard(tmp_path, "bench", "run", "--device", "cpu", "--quick", "--workload", "mistakes.py", code=1)
+    done = batchyard(
+        tmp_path, "bench", "run", "--device", "cpu", "--quick", "--workload", "mistakes.py", code=1
+    )
     value = read(tmp_path / "benchmark" / "cpu-benchmark.json")
     outcomes = {one["workload"]: one["outcome"] for one in value["measurements"]}
     assert outcomes == {
@@ -274,17 +346,35 @@ def test_mistakes_of_one_workload_are_its_own_and_the_others_are_measured(tmp_pa
         **dict.fromkeys(("unlabelled", "uncounted", "leaves", "ends", "unreal"), "failed"),
     }
     assert value["ended"] and "bug" not in done.stderr
-    for said in ("label(4): ZeroDivisionError", "flops(4) is nan", "it called sys.exit(0)", "4 of 4 values are NaN"):
+    for said in (
+        "label(4): ZeroDivisionError",
+        "flops(4) is nan",
+        "it called sys.exit(0)",
+        "4 of 4 values are NaN",
+    ):
         assert said in done.stdout, said
 
 
 def test_reruns_that_are_stopped_leave_what_was_measured(tmp_path: Path) -> None:
     # Stopped before anything is measured, each time.
     (tmp_path / "slow.py").write_text(SLOW)
-    args = ("bench", "run", "--device", "cpu", "--quick", "--workload", "slow.py", "--out", "out", "--sizes")
+    args = (
+        "bench",
+        "run",
+        "--device",
+        "cpu",
+        "--quick",
+        "--workload",
+        "slow.py",
+        "--out",
+        "out",
+        "--sizes",
+    )
     batchyard(tmp_path, *args, "1")
     for _ in range(2):
-        process = subprocess.Popen(command(*args, "2"), cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+        process = subprocess.Popen(
+            command(*args, "2"), cwd=tmp_path, stderr=subprocess.PIPE, text=True
+        )
         try:
             _wait_until_empty(tmp_path / "out" / "cpu-benchmark.json", process)
             process.send_signal(signal.SIGINT)
@@ -293,7 +383,9 @@ def test_reruns_that_are_stopped_leave_what_was_measured(tmp_path: Path) -> None
         finally:
             process.kill()
             process.communicate()
-    assert [one["size"] for one in read(tmp_path / "out" / "cpu-benchmark.json.old")["measurements"]] == [1]
+    assert [
+        one["size"] for one in read(tmp_path / "out" / "cpu-benchmark.json.old")["measurements"]
+    ] == [1]
     assert read(tmp_path / "out" / "cpu-benchmark.json")["measurements"] == []
 
 
@@ -309,12 +401,17 @@ def _wait_until_empty(path: Path, process: subprocess.Popen[str]) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ('{"format": "batchyard-bench", "version": 1, "device": null}', "a.json: .*changed: device: text was expected"),
+        (
+            '{"format": "batchyard-bench", "version": 1, "device": null}',
+            "a.json: .*changed: device: text was expected",
+        ),
         ("[" * 100_000, "a.json: .*nested too deeply"),
     ],
 )
 def test_an_edited_result(tmp_path: Path, text: str, said: str) -> None:
     (tmp_path / "a.json").write_text(text)
-    assert re.search(said, batchyard(tmp_path, "bench", "compare", "a.json", "a.json", code=2).stderr)
+    assert re.search(
+        said, batchyard(tmp_path, "bench", "compare", "a.json", "a.json", code=2).stderr
+    )
     (tmp_path / "a.json").rename(tmp_path / "a-benchmark.json")
     assert "a-benchmark.json: " in batchyard(tmp_path, "bench", "report", ".", code=2).stderr

@@ -11,10 +11,22 @@ PAGE = Path(__file__).parents[2] / "docs" / "benchmark.md"
 
 
 def test_the_example_of_a_workload_of_ones_own(tmp_path: Path) -> None:
-    match = re.search(r"(?ms)^```python distances\.py\n(.*?)^```$", PAGE.read_text(encoding="utf-8"))
+    match = re.search(
+        r"(?ms)^```python distances\.py\n(.*?)^```$", PAGE.read_text(encoding="utf-8")
+    )
     assert match
     (tmp_path / "distances.py").write_text(match[1], encoding="utf-8")
-    args = ("bench", "run", "--device", "cpu", "--quick", "--workload", "distances.py", "--out", "mine")
+    args = (
+        "bench",
+        "run",
+        "--device",
+        "cpu",
+        "--quick",
+        "--workload",
+        "distances.py",
+        "--out",
+        "mine",
+    )
     assert "Distances of all pairs, 400" in batchyard(tmp_path, *args).stdout
     measurements = read(tmp_path / "mine" / "cpu-benchmark.json")["measurements"]
     assert [(one["size"], one["outcome"]) for one in measurements] == [(200, "ok"), (400, "ok")]

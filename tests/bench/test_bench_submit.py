@@ -35,7 +35,9 @@ WORKLOAD = Workload(
 @pytest.fixture(scope="module")
 def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Endpoint]:
     """With a GPU queue, and no GPU at all."""
-    it = opened(tmp_path_factory.mktemp("endpoint"), "--cpus", "4", "--memory", "8GiB", "--gpus", "0")
+    it = opened(
+        tmp_path_factory.mktemp("endpoint"), "--cpus", "4", "--memory", "8GiB", "--gpus", "0"
+    )
     try:
         yield it
     finally:
@@ -61,7 +63,9 @@ def names_in(folder: Path) -> set[str]:
 def test_both_are_measured_fetched_and_compared_and_the_stand_in_says_so(lab: Lab) -> None:
     done = lab(*SUBMIT, *TRIAD, "--cpu-type", "m6i.large")
     out = lab.folder / "results"
-    both = {f"{stem}-benchmark.{end}" for stem in ("cpu", "stand-in") for end in ("json", "csv", "txt")}
+    both = {
+        f"{stem}-benchmark.{end}" for stem in ("cpu", "stand-in") for end in ("json", "csv", "txt")
+    }
     assert names_in(out) == both | {"benchmark-summary.txt", "benchmark.html"}
     assert done.stdout == (out / "benchmark-summary.txt").read_text()
     assert "stand-in: CPU standing in for a GPU" in done.stdout
@@ -96,8 +100,12 @@ def test_where_one_job_fails_the_others_result_is_kept_and_the_reason_told(lab: 
     mended = lab.folder / "mended"
     lab.write("own/half broken.py", HALF_BROKEN.format(mended=str(mended)))
     done = lab(*SUBMIT, "--quick", "--workload", "own/half broken.py", code=1)
-    assert {name for name in names_in(lab.folder / "benchmark") if name.endswith(".json")} == {"cpu-benchmark.json"}
-    measured = json.loads((lab.folder / "benchmark" / "cpu-benchmark.json").read_text())["measurements"]
+    assert {name for name in names_in(lab.folder / "benchmark") if name.endswith(".json")} == {
+        "cpu-benchmark.json"
+    }
+    measured = json.loads((lab.folder / "benchmark" / "cpu-benchmark.json").read_text())[
+        "measurements"
+    ]
     assert [one["workload"] for one in measured] == ["mine"]
     assert "there is no result of the GPU job" in done.stderr
     assert "not on this one" in done.stderr  # the end of the job's log
@@ -108,7 +116,10 @@ def test_where_one_job_fails_the_others_result_is_kept_and_the_reason_told(lab: 
     assert [step["name"] for step in lab.status(retried)["steps"]] == ["gpu"]
     both = lab("bench", "submit", "--run", retried)
     assert re.search(r"^Mine, 4 ", both.stdout, re.MULTILINE)
-    assert json.loads((lab.folder / "benchmark" / "cpu-benchmark.json").read_text())["measurements"] == measured
+    assert (
+        json.loads((lab.folder / "benchmark" / "cpu-benchmark.json").read_text())["measurements"]
+        == measured
+    )
 
 
 def test_what_is_interrupted_goes_on_and_what_is_stopped_keeps_what_it_had(lab: Lab) -> None:
@@ -120,7 +131,9 @@ def test_what_is_interrupted_goes_on_and_what_is_stopped_keeps_what_it_had(lab: 
     process.send_signal(signal.SIGINT)
     assert process.wait(60) == 130
     said = log.read_text()
-    found = re.search(r"`batchyard bench submit --run (benchmark-\d{8}-[0-9a-f]{6})` waits for it", said)
+    found = re.search(
+        r"`batchyard bench submit --run (benchmark-\d{8}-[0-9a-f]{6})` waits for it", said
+    )
     assert found, said
     run = found[1]
     assert lab.status(run)["state"] == "RUNNING"
@@ -131,7 +144,8 @@ def test_what_is_interrupted_goes_on_and_what_is_stopped_keeps_what_it_had(lab: 
     lab("stop", run)
     done = lab("bench", "submit", "--run", run, code=130)
     assert re.search(
-        r"there is no result of the (CPU|GPU) job, so nothing is compared; the other's is kept", done.stderr
+        r"there is no result of the (CPU|GPU) job, so nothing is compared; the other's is kept",
+        done.stderr,
     )
     (path,) = (lab.folder / "benchmark").glob("*.json")
     value = json.loads(path.read_text())
@@ -165,7 +179,9 @@ def is_measured(lab: Lab, key: str) -> bool:
         (("--run", "nothing"), "there are no runs"),
     ],
 )
-def test_what_cannot_be_is_refused_before_anything_is_submitted(lab: Lab, words: tuple[str, ...], said: str) -> None:
+def test_what_cannot_be_is_refused_before_anything_is_submitted(
+    lab: Lab, words: tuple[str, ...], said: str
+) -> None:
     other = "\n  cpu-only: {region: us-east-1, bucket: lab-runs, queues: {cpu: spot}}\n"
     other += "  gone: {region: us-east-1, bucket: lab-runs, queues: {cpu: spot, gpu: nowhere}}\n"
     file = lab.folder / ".batchyard" / "environments.yaml"
@@ -209,7 +225,9 @@ def test_another_run_is_no_benchmark(lab: Lab) -> None:
 def test_an_image_that_lacks_what_is_needed_is_told_by_the_job(lab: Lab, tmp_path: Path) -> None:
     """A Python with neither boto3 nor pip; the end of the job's log is what the command shows."""
     bare = tmp_path / "bare"
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(bare)], check=True, timeout=120)
+    subprocess.run(
+        [sys.executable, "-m", "venv", "--without-pip", str(bare)], check=True, timeout=120
+    )
     path = f"{bare / 'bin'}:{PATH}"
     it = Endpoint(tmp_path / "endpoint", "--cpus", "2", "--memory", "4GiB", environ={"PATH": path})
     try:
@@ -218,5 +236,8 @@ def test_an_image_that_lacks_what_is_needed_is_told_by_the_job(lab: Lab, tmp_pat
         done = Lab(lab.folder, it)(*SUBMIT, *TRIAD, code=1)
     finally:
         it.stop()
-    assert "this image has no boto3, and pip could not install it: put boto3 into the image" in done.stderr
+    assert (
+        "this image has no boto3, and pip could not install it: put boto3 into the image"
+        in done.stderr
+    )
     assert "there is no result of the CPU and the GPU job, so nothing is compared\n" in done.stderr

@@ -43,7 +43,9 @@ def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Endpoint]:
         it.stop()
 
 
-def script(endpoint: Endpoint, folder: Path, *words: str, code: int, **more: str) -> subprocess.CompletedProcess[str]:
+def script(
+    endpoint: Endpoint, folder: Path, *words: str, code: int, **more: str
+) -> subprocess.CompletedProcess[str]:
     done = subprocess.run(
         [SCRIPT, *words],
         cwd=folder,
@@ -52,11 +54,15 @@ def script(endpoint: Endpoint, folder: Path, *words: str, code: int, **more: str
         text=True,
         timeout=300,
     )
-    assert done.returncode == code, f"{words} exited {done.returncode}:\n{done.stdout}\n{done.stderr}"
+    assert done.returncode == code, (
+        f"{words} exited {done.returncode}:\n{done.stdout}\n{done.stderr}"
+    )
     return done
 
 
-def started(endpoint: Endpoint, folder: Path, log: Path, *words: str, path: str = PATH) -> subprocess.Popen[bytes]:
+def started(
+    endpoint: Endpoint, folder: Path, log: Path, *words: str, path: str = PATH
+) -> subprocess.Popen[bytes]:
     with log.open("wb") as file:
         return subprocess.Popen(
             [SCRIPT, *words],
@@ -70,11 +76,18 @@ def started(endpoint: Endpoint, folder: Path, log: Path, *words: str, path: str 
         )
 
 
-def test_it_submits_waits_fetches_and_compares_with_the_stand_in_labelled(endpoint: Endpoint, tmp_path: Path) -> None:
+def test_it_submits_waits_fetches_and_compares_with_the_stand_in_labelled(
+    endpoint: Endpoint, tmp_path: Path
+) -> None:
     done = script(endpoint, tmp_path, "--out", "the results", *TRIAD, code=0)
     out = tmp_path / "the results"
-    both = {f"{stem}-benchmark.{end}" for stem in ("cpu", "stand-in") for end in ("json", "csv", "txt")}
-    assert {path.name for path in out.iterdir()} == both | {"benchmark-summary.txt", "benchmark.html"}
+    both = {
+        f"{stem}-benchmark.{end}" for stem in ("cpu", "stand-in") for end in ("json", "csv", "txt")
+    }
+    assert {path.name for path in out.iterdir()} == both | {
+        "benchmark-summary.txt",
+        "benchmark.html",
+    }
     assert done.stdout == (out / "benchmark-summary.txt").read_text()
     assert "stand-in: CPU standing in for a GPU" in done.stdout
     assert re.search(r"^Triad, .*x  ", done.stdout, re.MULTILINE)
@@ -84,12 +97,16 @@ def test_it_submits_waits_fetches_and_compares_with_the_stand_in_labelled(endpoi
     # Whoever was interrupted goes on with the ids that were said; what there was is kept.
     found = re.search(r"^submitted: cpu (\S+)\nsubmitted: gpu (\S+)$", done.stderr, re.MULTILINE)
     assert found
-    again = script(endpoint, tmp_path, "--out", "the results", "--jobs", f"{found[1]},{found[2]}", code=0)
+    again = script(
+        endpoint, tmp_path, "--out", "the results", "--jobs", f"{found[1]},{found[2]}", code=0
+    )
     assert again.stdout == done.stdout
     assert (out / "cpu-benchmark.json.old").read_text() == (out / "cpu-benchmark.json").read_text()
 
 
-def test_a_job_that_fails_is_told_with_its_reason_and_the_end_of_its_log(endpoint: Endpoint, tmp_path: Path) -> None:
+def test_a_job_that_fails_is_told_with_its_reason_and_the_end_of_its_log(
+    endpoint: Endpoint, tmp_path: Path
+) -> None:
     done = script(endpoint, tmp_path, "--", "--only", "triads", code=1)
     assert "the cpu job failed: Essential container in task exited; exit code 2" in done.stderr
     assert "  | batchyard: --only triads: no such workload" in done.stderr
@@ -106,7 +123,11 @@ def test_a_job_that_fails_is_told_with_its_reason_and_the_end_of_its_log(endpoin
         (("--out",), 2, "--out needs a value"),
         (("--jobs", "one"), 2, "--jobs wants two ids with a comma between"),
         (("--jobs", "one,two"), 2, "AWS Batch does not know these jobs: one, two"),
-        (("--", "--workload", "mine.py"), 2, "files of your own are sent by `batchyard bench submit`"),
+        (
+            ("--", "--workload", "mine.py"),
+            2,
+            "files of your own are sent by `batchyard bench submit`",
+        ),
         (("--", "--device", "cpu"), 2, "--device is the jobs' own business"),
         (("--", "--only", "a b"), 2, "an option may have no spaces"),
         (("--", "--quik"), 2, "the benchmark has no option --quik; it has --quick, --only"),
@@ -120,7 +141,9 @@ def test_a_job_that_fails_is_told_with_its_reason_and_the_end_of_its_log(endpoin
         ),
     ],
 )
-def test_bad_input_is_told(endpoint: Endpoint, tmp_path: Path, words: tuple[str, ...], code: int, said: str) -> None:
+def test_bad_input_is_told(
+    endpoint: Endpoint, tmp_path: Path, words: tuple[str, ...], code: int, said: str
+) -> None:
     assert said in script(endpoint, tmp_path, *words, code=code).stderr
 
 
@@ -128,9 +151,13 @@ def test_the_options_that_it_takes_are_those_of_bench_run(tmp_path: Path) -> Non
     """All but those which the jobs set themselves; with `no aws` there is nothing behind the check."""
     ours = {"--out", "--workload", "--images"}
     known = {
-        name for option in benching.measuring_options(click.command()(lambda: None)).params for name in option.opts
+        name
+        for option in benching.measuring_options(click.command()(lambda: None)).params
+        for name in option.opts
     }
-    said = subprocess.run([SCRIPT, "--", "--no-such"], cwd=tmp_path, capture_output=True, text=True).stderr
+    said = subprocess.run(
+        [SCRIPT, "--", "--no-such"], cwd=tmp_path, capture_output=True, text=True
+    ).stderr
     assert set(re.findall(r"--[a-z][a-z-]*", said)) == (known - ours) | {"--no-such"}
     usage = subprocess.run([SCRIPT, "--help"], cwd=tmp_path, capture_output=True, text=True).stdout
     assert known - ours <= set(re.findall(r"--[a-z][a-z-]*", usage))
@@ -142,7 +169,9 @@ def test_surroundings_that_lack_something_are_told(endpoint: Endpoint, tmp_path:
     for name in ("bash", "dirname", "env"):
         (tools / name).symlink_to(shutil.which(name) or name)
     assert "there is no aws command" in script(endpoint, tmp_path, code=3, PATH=str(tools)).stderr
-    gone = script(endpoint, tmp_path, code=3, AWS_ENDPOINT_URL="http://127.0.0.1:9", AWS_MAX_ATTEMPTS="1")
+    gone = script(
+        endpoint, tmp_path, code=3, AWS_ENDPOINT_URL="http://127.0.0.1:9", AWS_MAX_ATTEMPTS="1"
+    )
     assert "the stack gpu-benchmark cannot be asked about: " in gone.stderr
     assert "usage: ./run-benchmarks.sh" in script(endpoint, tmp_path, "--help", code=0).stdout
     assert Path(AWS).exists()
@@ -150,12 +179,23 @@ def test_surroundings_that_lack_something_are_told(endpoint: Endpoint, tmp_path:
 
 def test_a_stack_of_something_else_is_told(endpoint: Endpoint, tmp_path: Path) -> None:
     template = tmp_path / "other.yaml"
-    template.write_text("Resources: {B: {Type: 'AWS::S3::Bucket'}}\nOutputs: {Bucket: {Value: !Ref B}}\n")
+    template.write_text(
+        "Resources: {B: {Type: 'AWS::S3::Bucket'}}\nOutputs: {Bucket: {Value: !Ref B}}\n"
+    )
     done = endpoint.aws(
-        "cloudformation", "deploy", "--stack-name", "other", "--template-file", str(template), check=False
+        "cloudformation",
+        "deploy",
+        "--stack-name",
+        "other",
+        "--template-file",
+        str(template),
+        check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert "the stack other has no output CpuQueue" in script(endpoint, tmp_path, "other", code=2).stderr
+    assert (
+        "the stack other has no output CpuQueue"
+        in script(endpoint, tmp_path, "other", code=2).stderr
+    )
 
 
 def test_why_a_job_cannot_start_is_said_and_an_interrupt_leaves_the_jobs(tmp_path: Path) -> None:
@@ -163,7 +203,9 @@ def test_why_a_job_cannot_start_is_said_and_an_interrupt_leaves_the_jobs(tmp_pat
     log = tmp_path / "log"
     process = started(it, tmp_path, log, *TRIAD)
     try:
-        text = until(log.read_text, lambda text: "gpu cannot start" in text or process.poll() is not None)
+        text = until(
+            log.read_text, lambda text: "gpu cannot start" in text or process.poll() is not None
+        )
         assert "gpu cannot start: CAPACITY:" in text and "batchyard emulate --gpus 1" in text
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 130
@@ -194,7 +236,9 @@ def path_with_aws(folder: Path, device: str, does: str) -> str:
     return f"{tools}{os.pathsep}{PATH}"
 
 
-def test_where_the_second_job_cannot_be_submitted_the_first_is_ended(endpoint: Endpoint, tmp_path: Path) -> None:
+def test_where_the_second_job_cannot_be_submitted_the_first_is_ended(
+    endpoint: Endpoint, tmp_path: Path
+) -> None:
     path = path_with_aws(tmp_path, "gpu", "echo no such queue >&2; exit 254")
     done = script(endpoint, tmp_path, "--", "--quick", code=3, PATH=path)
     found = re.search(r"^submitted: cpu (\S+)$", done.stderr, re.MULTILINE)
@@ -206,13 +250,17 @@ def test_where_the_second_job_cannot_be_submitted_the_first_is_ended(endpoint: E
 
 
 @pytest.mark.parametrize("device", ["cpu", "gpu"])
-def test_an_interrupt_while_a_job_is_submitted_loses_none(endpoint: Endpoint, tmp_path: Path, device: str) -> None:
+def test_an_interrupt_while_a_job_is_submitted_loses_none(
+    endpoint: Endpoint, tmp_path: Path, device: str
+) -> None:
     """As Ctrl-C does it: the script and `aws` are told at once."""
     before = {job["jobId"] for job in jobs_of(endpoint)}
     asked = tmp_path / "asked"
     log = tmp_path / "log"
     told = tmp_path / "told"
-    path = path_with_aws(tmp_path, device, f"touch {asked}; until test -e {told}; do sleep 0.1; done")
+    path = path_with_aws(
+        tmp_path, device, f"touch {asked}; until test -e {told}; do sleep 0.1; done"
+    )
     process = started(endpoint, tmp_path, log, "--", "--quick", "--only", "matmul", path=path)
     try:
         until(lambda: asked.exists() or process.poll() is not None)
@@ -235,14 +283,20 @@ def test_an_interrupt_while_a_job_is_submitted_loses_none(endpoint: Endpoint, tm
             endpoint.batch.terminate_job(jobId=job_id, reason="the test is over")
 
 
-def test_an_interrupt_between_two_looks_says_how_to_go_on_and_nothing_else(endpoint: Endpoint, tmp_path: Path) -> None:
+def test_an_interrupt_between_two_looks_says_how_to_go_on_and_nothing_else(
+    endpoint: Endpoint, tmp_path: Path
+) -> None:
     """An `aws` that complains when it is interrupted, as one does that is still being loaded."""
     asked, log, tools = tmp_path / "asked", tmp_path / "log", tmp_path / "bin"
     tools.mkdir()
     slow = f"trap 'echo Traceback of aws >&2; exit 130' INT; touch {asked}; sleep 30 & wait"
-    (tools / "aws").write_text(f'#!/bin/bash\ncase " $* " in *" describe-jobs "*) {slow} ;; esac\nexec {AWS} "$@"\n')
+    (tools / "aws").write_text(
+        f'#!/bin/bash\ncase " $* " in *" describe-jobs "*) {slow} ;; esac\nexec {AWS} "$@"\n'
+    )
     (tools / "aws").chmod(0o755)
-    process = started(endpoint, tmp_path, log, "--jobs", "one,two", path=f"{tools}{os.pathsep}{PATH}")
+    process = started(
+        endpoint, tmp_path, log, "--jobs", "one,two", path=f"{tools}{os.pathsep}{PATH}"
+    )
     try:
         until(lambda: asked.exists() or process.poll() is not None)
         os.killpg(process.pid, signal.SIGINT)
@@ -252,24 +306,36 @@ def test_an_interrupt_between_two_looks_says_how_to_go_on_and_nothing_else(endpo
             process.kill()
         process.wait()
     again = "./run-benchmarks.sh gpu-benchmark --jobs one,two"
-    assert log.read_text() == f"the jobs go on without us; to wait for them, fetch and compare: {again}\n"
+    assert (
+        log.read_text()
+        == f"the jobs go on without us; to wait for them, fetch and compare: {again}\n"
+    )
 
 
 def test_why_the_jobs_cannot_be_asked_about_is_told(endpoint: Endpoint, tmp_path: Path) -> None:
     tools = tmp_path / "bin"
     tools.mkdir()
     refuses = "echo some words >&2; echo no permission >&2; exit 254"
-    (tools / "aws").write_text(f'#!/bin/sh\ncase " $* " in *" describe-jobs "*) {refuses} ;; esac\nexec {AWS} "$@"\n')
+    (tools / "aws").write_text(
+        f'#!/bin/sh\ncase " $* " in *" describe-jobs "*) {refuses} ;; esac\nexec {AWS} "$@"\n'
+    )
     (tools / "aws").chmod(0o755)
-    done = script(endpoint, tmp_path, "--jobs", "one,two", code=3, PATH=f"{tools}{os.pathsep}{PATH}")
-    assert "the jobs cannot be asked about: no permission; go on with: ./run-benchmarks.sh" in done.stderr
+    done = script(
+        endpoint, tmp_path, "--jobs", "one,two", code=3, PATH=f"{tools}{os.pathsep}{PATH}"
+    )
+    assert (
+        "the jobs cannot be asked about: no permission; go on with: ./run-benchmarks.sh"
+        in done.stderr
+    )
 
 
 def jobs_of(endpoint: Endpoint) -> list[dict[str, str]]:
     every = [{"name": "AFTER_CREATED_AT", "values": ["0"]}]
     queues = ("gpu-benchmark-cpu", "gpu-benchmark-gpu")
     return [
-        job for queue in queues for job in endpoint.batch.list_jobs(jobQueue=queue, filters=every)["jobSummaryList"]
+        job
+        for queue in queues
+        for job in endpoint.batch.list_jobs(jobQueue=queue, filters=every)["jobSummaryList"]
     ]
 
 

@@ -74,7 +74,11 @@ class Lab:
         return path
 
     def __call__(
-        self, *arguments: str, code: int | None = 0, environ: Mapping[str, str] | None = None, stdin: str = ""
+        self,
+        *arguments: str,
+        code: int | None = 0,
+        environ: Mapping[str, str] | None = None,
+        stdin: str = "",
     ) -> subprocess.CompletedProcess[str]:
         """Runs the command to its end; fails unless it exits with ``code`` (None: any)."""
         done = subprocess.run(
@@ -123,7 +127,9 @@ class Lab:
     def jobs_of(self, run: str) -> dict[str, str]:
         """Name -> state of the run's jobs on spot instances, by AWS's word."""
         pages = self.patient("batch").get_paginator("list_jobs")
-        asked = pages.paginate(jobQueue="spot", filters=[{"name": "JOB_NAME", "values": [f"{run}*"]}])
+        asked = pages.paginate(
+            jobQueue="spot", filters=[{"name": "JOB_NAME", "values": [f"{run}*"]}]
+        )
         return {job["jobName"]: job["status"] for page in asked for job in page["jobSummaryList"]}
 
     def job_names(self, *queues: str) -> Counter[str]:
@@ -131,7 +137,9 @@ class Lab:
         found: Counter[str] = Counter()
         for queue in queues or ("spot", "steady"):
             pages = self.patient("batch").get_paginator("list_jobs")
-            for page in pages.paginate(jobQueue=queue, filters=[{"name": "AFTER_CREATED_AT", "values": ["0"]}]):
+            for page in pages.paginate(
+                jobQueue=queue, filters=[{"name": "AFTER_CREATED_AT", "values": ["0"]}]
+            ):
                 found.update(job["jobName"] for job in page["jobSummaryList"])
         return found
 
@@ -154,7 +162,9 @@ class Lab:
         return [sys.executable, "-m", "batchyard", *arguments]
 
 
-def until(look: Callable[[], Any], is_so: Callable[[Any], bool] = bool, within_s: float = 120) -> Any:
+def until(
+    look: Callable[[], Any], is_so: Callable[[Any], bool] = bool, within_s: float = 120
+) -> Any:
     deadline = time.monotonic() + within_s
     while not is_so(found := look()):
         assert time.monotonic() < deadline, f"still {found}"

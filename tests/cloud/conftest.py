@@ -19,7 +19,9 @@ from emulator_endpoint import Endpoint
 @pytest.fixture(scope="module")
 def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Endpoint]:
     """One for all tests of a module: 8 vCPUs, the queues `spot` and `steady`."""
-    it = opened(tmp_path_factory.mktemp("endpoint"), "--cpus", "8", "--memory", "16GiB", "--gpus", "1")
+    it = opened(
+        tmp_path_factory.mktemp("endpoint"), "--cpus", "8", "--memory", "16GiB", "--gpus", "1"
+    )
     try:
         yield it
     finally:

@@ -23,7 +23,8 @@ def test_child_by_child_on_more_than_aws_takes(lab: Lab) -> None:
     names = [f"s{number}" for number in range(21)]
     fails = 'test "$AWS_BATCH_JOB_ARRAY_INDEX" = 0'
     steps = "".join(
-        f"  - {{name: {name}, array: 2, command: '{fails if name == 's7' else 'true'}'}}\n" for name in names
+        f"  - {{name: {name}, array: 2, command: '{fails if name == 's7' else 'true'}'}}\n"
+        for name in names
     )
     needs = ", ".join(f"{{step: {name}, each: true}}" for name in names)
     steps += "  - {name: first, command: 'true'}\n"
@@ -49,4 +50,6 @@ def test_a_retry_of_scattered_children_of_a_plain_command(lab: Lab) -> None:
     lab("retry", run)
     assert 1 < calls(lab.endpoint)["batch:SubmitJob"] - before <= 4
     said = lab("logs", "last", "a").stdout
-    assert sorted(int(number) for number in re.findall(r"n (\d+)$", said, re.MULTILINE)) == list(range(1, 300, 2))
+    assert sorted(int(number) for number in re.findall(r"n (\d+)$", said, re.MULTILINE)) == list(
+        range(1, 300, 2)
+    )

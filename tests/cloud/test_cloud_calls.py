@@ -26,7 +26,9 @@ def pipeline(lab: Lab, children: int) -> None:
 
 
 @pytest.mark.parametrize("children", [1_000, 10_000])
-def test_submitting_and_watching_cost_the_same_however_many_children(lab: Lab, children: int) -> None:
+def test_submitting_and_watching_cost_the_same_however_many_children(
+    lab: Lab, children: int
+) -> None:
     pipeline(lab, children)
     before = calls(lab.endpoint)
     run = lab.run("--detach")
@@ -83,14 +85,20 @@ def test_more_children_than_an_array_of_aws_takes(tmp_path: Path) -> None:
             ("a", 10_002, 10_002),
             ("b", 1, 1),
         ]
-        assert {path.name: path.read_text() for path in seen.iterdir()} == {"last": "10002\n", "middle": "10002\n"}
+        assert {path.name: path.read_text() for path in seen.iterdir()} == {
+            "last": "10002\n",
+            "middle": "10002\n",
+        }
         assert lab("logs", run, "b").stdout.endswith("after all\n")
     finally:
         endpoint.stop()
 
 
 def test_watching_a_long_run_asks_less_and_less(lab: Lab) -> None:
-    lab.write("pipeline.yaml", "name: long\nimage: x\nsteps: [{name: a, memory: 4MiB, command: sleep 600}]\n")
+    lab.write(
+        "pipeline.yaml",
+        "name: long\nimage: x\nsteps: [{name: a, memory: 4MiB, command: sleep 600}]\n",
+    )
     run = lab.run("--detach")
     until(lambda: lab.status(run)["state"] == "RUNNING")
     before = calls(lab.endpoint)["batch:DescribeJobs"]
@@ -120,7 +128,9 @@ def test_following_logs_asks_about_what_can_have_changed(lab: Lab) -> None:
     with out.open("wb") as file:
         process = lab.start("logs", run, "-f", output=file)
         until(lambda: lab.status(run)["steps"][1]["state"] == "RUNNING")
-        until(lambda: out.read_text().count("quick"), lambda count: count >= 2000)  # each with its heading
+        until(
+            lambda: out.read_text().count("quick"), lambda count: count >= 2000
+        )  # each with its heading
         time.sleep(3)
         quiet, began = calls(lab.endpoint), time.monotonic()
         until(lambda: batch_calls(quiet, calls(lab.endpoint)).get("batch:DescribeJobs", 0) >= 2)
@@ -132,7 +142,9 @@ def test_following_logs_asks_about_what_can_have_changed(lab: Lab) -> None:
     lines = [line for line in out.read_text().splitlines() if line and not line.startswith("==>")]
     assert sorted(lines) == sorted(f"{word} {n}" for word in ("quick", "late") for n in range(1000))
     # In the silence: the jobs, and the one child that runs, at moments that are further and further apart.
-    assert set(silence) == {"batch:DescribeJobs"} and silence["batch:DescribeJobs"] <= 4 + silence_s, silence
+    assert (
+        set(silence) == {"batch:DescribeJobs"} and silence["batch:DescribeJobs"] <= 4 + silence_s
+    ), silence
     # Each child once when it has ended, and some before that; asking about all each time would come to hundreds.
     assert asked["batch:DescribeJobs"] < 100, asked
 

@@ -30,10 +30,18 @@ def pipeline(lab: Lab) -> None:
 
 
 def test_no_credentials(lab: Lab) -> None:
-    nothing = {"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": "", "AWS_EC2_METADATA_DISABLED": "true"}
+    nothing = {
+        "AWS_ACCESS_KEY_ID": "",
+        "AWS_SECRET_ACCESS_KEY": "",
+        "AWS_EC2_METADATA_DISABLED": "true",
+    }
     nothing["AWS_SHARED_CREDENTIALS_FILE"] = "/dev/null"
     said = lab(*RUN, code=3, environ=nothing).stderr
-    assert "no usable AWS credentials" in said and "aws sso login" in said and "batchyard emulate" in said
+    assert (
+        "no usable AWS credentials" in said
+        and "aws sso login" in said
+        and "batchyard emulate" in said
+    )
     said = lab(*RUN, environ={"AWS_PROFILE": "nobody"}, code=2).stderr
     assert "nobody" in said
 
@@ -56,7 +64,9 @@ def test_a_queue_that_is_not_there_or_takes_no_jobs(lab: Lab) -> None:
     lab.write(".batchyard/environments.yaml", ENVIRONMENTS.replace("cpu: spot", "cpu: closed"))
     assert "no job queue closed" not in (said := lab(*RUN, code=2).stderr)
     assert "job queue closed is DISABLED" in said
-    assert "aws batch update-job-queue --job-queue closed --state ENABLED --region us-east-1" in said
+    assert (
+        "aws batch update-job-queue --job-queue closed --state ENABLED --region us-east-1" in said
+    )
     lab.write(".batchyard/environments.yaml", ENVIRONMENTS.replace(", cpu_on_demand: steady", ""))
     assert "has no cpu_on_demand queue" in lab(*RUN, "--on-demand", code=2).stderr
     # None of these runs is there: what cannot be is refused before it is recorded.
@@ -67,7 +77,11 @@ def test_a_bucket_that_is_not_there(lab: Lab) -> None:
     lab.write(".batchyard/environments.yaml", ENVIRONMENTS.replace("lab-runs", "nobodys-runs"))
     done = lab(*RUN, code=2)
     said = done.stderr
-    assert "could not" in said and "nobodys-runs" in said and "check the environment's `bucket:`" in said
+    assert (
+        "could not" in said
+        and "nobodys-runs" in said
+        and "check the environment's `bucket:`" in said
+    )
     # It is recorded, and goes on once there is one.
     assert f"not all of it is submitted: `batchyard resume {run_of(done)}` goes on" in said
     assert not [name for name in lab.job_names() if name.startswith("small-") and "nobody" in name]
@@ -78,7 +92,11 @@ def test_a_bucket_that_is_not_there(lab: Lab) -> None:
 def test_a_step_without_an_image(lab: Lab) -> None:
     lab.write("pipeline.yaml", PIPELINE.replace("image: busybox\n", ""))
     said = lab(*RUN, code=2).stderr
-    assert "step 'a' has no image" in said and "step 'b' has no image" in said and "add `image:`" in said
+    assert (
+        "step 'a' has no image" in said
+        and "step 'b' has no image" in said
+        and "add `image:`" in said
+    )
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:1", "http://nowhere.invalid"])
@@ -86,12 +104,18 @@ def test_nobody_answers(lab: Lab, url: str) -> None:
     began = time.monotonic()
     said = lab(*RUN, code=3, environ={"AWS_ENDPOINT_URL": url}).stderr
     assert "AWS cannot be reached" in said and "AWS_ENDPOINT_URL" in said
-    assert time.monotonic() - began < 60, "who has a typo in the address waits too long to hear of it"
+    assert time.monotonic() - began < 60, (
+        "who has a typo in the address waits too long to hear of it"
+    )
 
 
 def test_a_region_that_is_none(lab: Lab) -> None:
     lab.write(".batchyard/environments.yaml", ENVIRONMENTS.replace("us-east-1", "us-nowhere-7"))
-    said = lab(*RUN, code=3, environ={"AWS_ENDPOINT_URL": "", "AWS_IGNORE_CONFIGURED_ENDPOINT_URLS": "true"}).stderr
+    said = lab(
+        *RUN,
+        code=3,
+        environ={"AWS_ENDPOINT_URL": "", "AWS_IGNORE_CONFIGURED_ENDPOINT_URLS": "true"},
+    ).stderr
     assert "could not ask about the job queues" in said and "region" in said
     lab.write(".batchyard/environments.yaml", ENVIRONMENTS.replace("us-east-1", "not a region"))
     assert "not a region" in lab(*RUN, code=2).stderr
@@ -105,7 +129,11 @@ class _Denying(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        self._answer(json.dumps({"message": "User: arn:aws:iam::123456789012:user/eve is not authorized"}).encode())
+        self._answer(
+            json.dumps(
+                {"message": "User: arn:aws:iam::123456789012:user/eve is not authorized"}
+            ).encode()
+        )
 
     def do_GET(self) -> None:
         text = "<Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>"
@@ -158,10 +186,14 @@ def test_access_denied_names_the_action(lab: Lab) -> None:
         assert "batch:DescribeJobs:" in lab("status", run, code=3, environ=batch).stderr
         said = lab(*RUN, code=3, environ={"AWS_ENDPOINT_URL_S3": url}).stderr
         assert "could not read s3://lab-runs/team/runs/small-" in said and "s3:GetObject" in said
-        assert "s3:ListBucket" in lab("runs", "--env", "lab", code=3, environ={"AWS_ENDPOINT_URL_S3": url}).stderr
+        assert (
+            "s3:ListBucket"
+            in lab("runs", "--env", "lab", code=3, environ={"AWS_ENDPOINT_URL_S3": url}).stderr
+        )
         assert lab.ended(run) == "SUCCEEDED"
         assert (
-            "logs:FilterLogEvents" in lab("logs", run, code=3, environ={"AWS_ENDPOINT_URL_CLOUDWATCH_LOGS": url}).stderr
+            "logs:FilterLogEvents"
+            in lab("logs", run, code=3, environ={"AWS_ENDPOINT_URL_CLOUDWATCH_LOGS": url}).stderr
         )
 
 
@@ -175,13 +207,19 @@ def test_what_could_not_be_stopped_is_named(lab: Lab) -> None:
             if self.path.endswith("/terminatejob"):
                 self._answer(b'{"message": "not today"}')
                 return
-            request = urllib.request.Request(lab.endpoint.url + self.path, body, dict(self.headers.items()))
+            request = urllib.request.Request(
+                lab.endpoint.url + self.path, body, dict(self.headers.items())
+            )
             with urllib.request.urlopen(request) as answer:
                 self._answer(answer.read(), 200)
 
     with denying(MayNotStop) as url:
         said = lab("stop", run, code=3, environ={"AWS_ENDPOINT_URL_BATCH": url}).stderr
-    assert "could not stop all of it" in said and "batch:TerminateJob" in said and "stop it again" in said
+    assert (
+        "could not stop all of it" in said
+        and "batch:TerminateJob" in said
+        and "stop it again" in said
+    )
     assert f"{run}-a (" in said and f"{run}-b (" in said
     assert lab("stop", run).stdout == f"run {run}: STOPPED\n"
 
@@ -204,7 +242,8 @@ def test_outputs_that_cannot_be_written(lab: Lab) -> None:
 
 def test_rules_that_aws_cannot_be_told_are_refused(lab: Lab) -> None:
     lab.write(
-        "pipeline.yaml", PIPELINE.replace("command: echo b", "command: echo b, timeout: 5s") + "fail_fast: true\n"
+        "pipeline.yaml",
+        PIPELINE.replace("command: echo b", "command: echo b, timeout: 5s") + "fail_fast: true\n",
     )
     said = lab(*RUN, code=2).stderr
     assert "AWS Batch takes 60 s or more" in said and "fail_fast" in said
@@ -222,4 +261,7 @@ def test_a_step_with_no_room_for_the_worker_is_told_so(lab: Lab) -> None:
     assert "MiB of memory" not in lab(*RUN).stderr
     lab.write("pipeline.yaml", PIPELINE.replace("256MiB", "64MiB"))
     said = lab(*RUN, "--detach").stderr
-    assert "note: a: of its 64 MiB of memory the worker alone takes up to 160 MiB" in said and "note: b: of" not in said
+    assert (
+        "note: a: of its 64 MiB of memory the worker alone takes up to 160 MiB" in said
+        and "note: b: of" not in said
+    )

@@ -17,7 +17,9 @@ def test_the_reconstruction_is_the_same_to_the_byte(lab: Lab) -> None:
     pytest.importorskip("matplotlib", reason="the example needs batchyard[examples]")
     folders = [lab.folder / name for name in ("here", "there")]
     for folder in folders:
-        shutil.copytree(EXAMPLE, folder, ignore=shutil.ignore_patterns("work", "__pycache__", ".batchyard"))
+        shutil.copytree(
+            EXAMPLE, folder, ignore=shutil.ignore_patterns("work", "__pycache__", ".batchyard")
+        )
         text = (folder / "pipeline.yaml").read_text()
         (folder / "pipeline.yaml").write_text(f"image: recon\n{text}")
     lab("run", "here/pipeline.yaml", "--no-gpu", *SMALL)

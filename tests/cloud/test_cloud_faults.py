@@ -33,7 +33,9 @@ steps:
      outputs: [all.txt]}
 """
 STEPS = ("first", "second", "third", "fourth", "fifth")
-WORDS = "".join(f"mkdir -p $BATCHYARD_STEP && echo word {n} > $BATCHYARD_STEP/{n}\n" for n in range(8))
+WORDS = "".join(
+    f"mkdir -p $BATCHYARD_STEP && echo word {n} > $BATCHYARD_STEP/{n}\n" for n in range(8)
+)
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +43,9 @@ def troubled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Endpoint]:
     """Set up in peace, then started again with trouble."""
     folder = tmp_path_factory.mktemp("troubled")
     opened(folder, "--cpus", "8", "--memory", "16GiB").stop()
-    it = Endpoint(folder, "--cpus", "8", "--memory", "16GiB", "--faults", TROUBLE, environ={"PATH": PATH})
+    it = Endpoint(
+        folder, "--cpus", "8", "--memory", "16GiB", "--faults", TROUBLE, environ={"PATH": PATH}
+    )
     try:
         Lab(folder / "first", it).patient("s3").create_bucket(Bucket=BUCKET)
         yield it
@@ -71,7 +75,10 @@ def test_a_run_on_a_bad_day_ends_right(tmp_path: Path, troubled: Endpoint) -> No
 def test_stop_and_retry_on_a_bad_day(tmp_path: Path, troubled: Endpoint) -> None:
     lab = prepared(tmp_path / "lab", troubled)
     mark = tmp_path / "mark"
-    lab.write("pipeline.yaml", PIPELINE.replace("command: echo three", f"command: test -e {mark} || sleep 600"))
+    lab.write(
+        "pipeline.yaml",
+        PIPELINE.replace("command: echo three", f"command: test -e {mark} || sleep 600"),
+    )
     run = lab.run("--detach")
     assert "STOPPED" in lab("stop", run).stdout
     mark.touch()

@@ -32,7 +32,10 @@ def test_from_another_machine(lab: Lab, run: str, tmp_path: Path) -> None:
     # The folder that the record names is there on the machine that began the run, and nowhere else.
     lab.folder.rename(tmp_path / "gone")
     said = other("fetch", run, code=2).stderr
-    assert "there are no runs in" in said and "--env NAME finds a run on AWS that another machine began" in said
+    assert (
+        "there are no runs in" in said
+        and "--env NAME finds a run on AWS that another machine began" in said
+    )
     said = other("fetch", run, "--env", "lab", code=2).stderr
     assert f"run {run} was begun on another machine, and its workspace is there" in said
     assert "say where to with --to DIR" in said
@@ -51,13 +54,23 @@ def test_from_a_copy_of_the_folder(lab: Lab, run: str, tmp_path: Path) -> None:
     lab.folder.rename(tmp_path / "gone")
     other = Lab(tmp_path / "copy", lab.endpoint)
     said = other("fetch", run, code=2).stderr
-    assert f"the workspace of run {run} is not here: there is no folder {lab.folder}" in said and "--to DIR" in said
+    assert (
+        f"the workspace of run {run} is not here: there is no folder {lab.folder}" in said
+        and "--to DIR" in said
+    )
     assert not lab.folder.exists()
     script = f"from batchyard import Run\nrun = Run.find({run!r})\nprint(run.fetch(to='here'))\nrun.fetch()\n"
     done = subprocess.run(
-        [sys.executable, "-c", script], cwd=other.folder, env=other.environ, capture_output=True, text=True
+        [sys.executable, "-c", script],
+        cwd=other.folder,
+        env=other.environ,
+        capture_output=True,
+        text=True,
     )
-    assert done.stdout == "1\n" and "BadInput: the run's workspace is not on this machine" in done.stderr
+    assert (
+        done.stdout == "1\n"
+        and "BadInput: the run's workspace is not on this machine" in done.stderr
+    )
     assert not lab.folder.exists()
     other("fetch", run, "--to", ".")
     assert (other.folder / "a.txt").read_text() == "made\n"

@@ -97,7 +97,9 @@ def an_old_run(lab: Lab) -> tuple[Notes, str]:
     notes = Notes(lab)
     run = lab.run("--on-demand", "--detach")
     wait_unwatched(lab, run)
-    assert notes.counts["plain.0"] == notes.counts["list-0.0"] == 1 and "after.0" not in notes.counts
+    assert (
+        notes.counts["plain.0"] == notes.counts["list-0.0"] == 1 and "after.0" not in notes.counts
+    )
     forget(lab, run)
     return notes, run
 
@@ -117,7 +119,9 @@ def test_retry_runs_nothing_that_has_a_success_record(lab: Lab) -> None:
     assert more == Counter([*FAILED, "plain.0"])
     # One line says where that comes from.
     (line,) = [line for line in done.stderr.splitlines() if "forgotten" in line]
-    assert f"s3://{BUCKET}/team/runs/{run}/done/" in line and "plain" in line and "first" not in line
+    assert (
+        f"s3://{BUCKET}/team/runs/{run}/done/" in line and "plain" in line and "first" not in line
+    )
 
 
 def test_status_shows_what_the_records_tell(lab: Lab) -> None:
@@ -127,7 +131,9 @@ def test_status_shows_what_the_records_tell(lab: Lab) -> None:
     shown = json.loads(done.stdout)
     asked = calls(lab.endpoint) - before
     assert shown["state"] == "FAILED" and not shown["interrupted"]
-    assert {step["name"]: (step["state"], step["succeeded"], step["failed"]) for step in shown["steps"]} == {
+    assert {
+        step["name"]: (step["state"], step["succeeded"], step["failed"]) for step in shown["steps"]
+    } == {
         "first": ("SUCCEEDED", 2, 0),
         "list": ("FAILED", 3, 1),
         "given": ("FAILED", 2, 1),
@@ -157,7 +163,10 @@ def test_another_machine_finds_the_same(lab: Lab, tmp_path: Path) -> None:
 def test_a_run_of_which_all_has_a_record_has_nothing_to_retry(lab: Lab) -> None:
     notes = Notes(lab)
     notes.good.touch()
-    lab.write("pipeline.yaml", Path(lab.folder, "pipeline.yaml").read_text().partition("  - {name: plain")[0])
+    lab.write(
+        "pipeline.yaml",
+        Path(lab.folder, "pipeline.yaml").read_text().partition("  - {name: plain")[0],
+    )
     run = lab.run("--detach")
     wait_unwatched(lab, run)
     forget(lab, run)

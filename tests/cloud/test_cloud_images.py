@@ -65,7 +65,9 @@ def image(tmp_path_factory: pytest.TempPathFactory, docker_engine: None) -> str:
 @pytest.fixture(scope="module")
 def boxes(tmp_path_factory: pytest.TempPathFactory, image: str) -> Iterator[Endpoint]:
     """An endpoint that runs jobs as containers."""
-    it = opened(tmp_path_factory.mktemp("boxes"), "--runner", "docker", "--cpus", "4", "--memory", "4GiB")
+    it = opened(
+        tmp_path_factory.mktemp("boxes"), "--runner", "docker", "--cpus", "4", "--memory", "4GiB"
+    )
     try:
         yield it
     finally:
@@ -76,7 +78,9 @@ def boxes(tmp_path_factory: pytest.TempPathFactory, image: str) -> Iterator[Endp
 def box_lab(tmp_path: Path, boxes: Endpoint) -> Lab:
     lab = Lab(tmp_path / "lab", boxes)
     lab.write("pipeline.yaml", PIPELINE)
-    lab.write("cut.txt", "".join(f"mkdir -p cut; tr a-z A-Z < raw/{n} > cut/{n}\n" for n in range(6)))
+    lab.write(
+        "cut.txt", "".join(f"mkdir -p cut; tr a-z A-Z < raw/{n} > cut/{n}\n" for n in range(6))
+    )
     for n in range(6):
         lab.write(f"raw/{n}", f"line {n}\n")
     return lab
@@ -137,7 +141,9 @@ def test_a_run_is_pinned_to_the_digest_that_was_pushed(box_lab: Lab, registry: s
         jobs = box_lab.patient("batch").list_jobs(
             jobQueue="spot", filters=[{"name": "JOB_NAME", "values": [f"{run}-glue"]}]
         )
-        assert box_lab.endpoint.job(jobs["jobSummaryList"][0]["jobId"])["container"]["image"] == pinned
+        assert (
+            box_lab.endpoint.job(jobs["jobSummaryList"][0]["jobId"])["container"]["image"] == pinned
+        )
     finally:
         for name in (pinned, f"{repository}:batchyard-recipe-test"):
             subprocess.run(["docker", "image", "rm", name], capture_output=True)

@@ -25,15 +25,25 @@ def test_inputs_that_nothing_gives(lab: Lab) -> None:
     lab.write("pipeline.yaml", PIPELINE)
     lab.write("raws/1.txt", "line\n")
     said = lab(*RUN, code=2).stderr
-    assert "step 'cut': no file here matches the input raw/*.txt, and no step before it gives it" in said
+    assert (
+        "step 'cut': no file here matches the input raw/*.txt, and no step before it gives it"
+        in said
+    )
     assert "step 'count': no file here matches the input limit.txt" in said and "cut.*" not in said
     assert str(lab.folder) in said
     program = "from batchyard import *; Pipeline.load('pipeline.yaml').run(engine='aws', environment='lab')"
     done = subprocess.run(
-        [sys.executable, "-c", program], cwd=lab.folder, env=lab.environ, capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", program],
+        cwd=lab.folder,
+        env=lab.environ,
+        capture_output=True,
+        text=True,
+        timeout=60,
     )
     assert done.returncode and "BadInput" in done.stderr and "no file here matches" in done.stderr
-    assert lab.json("runs") == [] and not [name for name in lab.job_names() if name.startswith("shop-")]
+    assert lab.json("runs") == [] and not [
+        name for name in lab.job_names() if name.startswith("shop-")
+    ]
 
     (lab.folder / "raws").rename(lab.folder / "raw")
     lab.write("limit.txt", "3\n")
@@ -56,7 +66,10 @@ def test_odd_files_are_a_sentence_before_anything_is_recorded(lab: Lab) -> None:
     Path(os.fsdecode(os.fsencode(lab.folder) + b"/raw/b\xe4d.txt")).write_text("line\n")
     before = lab.job_names()
     said = lab(*RUN, code=2).stderr
-    assert "raw/old.txt: a link to gone, and nothing is there" in said and "raw/b\\xe4d.txt: its name" in said
+    assert (
+        "raw/old.txt: a link to gone, and nothing is there" in said
+        and "raw/b\\xe4d.txt: its name" in said
+    )
     assert lab.json("runs") == [] and lab.job_names() == before
     for path in (lab.folder / "raw").glob("[ob]*"):
         path.unlink()

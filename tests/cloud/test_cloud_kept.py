@@ -95,7 +95,10 @@ def test_a_run_whose_bucket_is_not_there_is_given_up(lab: Lab) -> None:
 
 
 def test_what_is_kept_and_cannot_be_read_is_named(lab: Lab) -> None:
-    lab.write("pipeline.yaml", "name: p\nimage: x\nsteps: [{name: a, memory: 64MiB, command: echo said}]\n")
+    lab.write(
+        "pipeline.yaml",
+        "name: p\nimage: x\nsteps: [{name: a, memory: 64MiB, command: echo said}]\n",
+    )
     run = lab.run()
     final = folder_of(lab, run) / "final.json"
     final.write_text(final.read_text()[:20])
@@ -106,7 +109,10 @@ def test_what_is_kept_and_cannot_be_read_is_named(lab: Lab) -> None:
 
 
 def test_a_run_that_is_over_is_not_resumed_where_its_bucket_is_gone(lab: Lab) -> None:
-    lab.write("pipeline.yaml", "name: p\nimage: x\nsteps: [{name: a, memory: 64MiB, command: echo said}]\n")
+    lab.write(
+        "pipeline.yaml",
+        "name: p\nimage: x\nsteps: [{name: a, memory: 64MiB, command: echo said}]\n",
+    )
     in_short_lived_bucket(lab)
     run = lab.run()
     delete_bucket(lab)

@@ -18,7 +18,9 @@ NO_REGION = {"AWS_REGION": "", "AWS_CONFIG_FILE": "/dev/null"}
 
 @pytest.fixture(autouse=True)
 def pipeline(lab: Lab) -> None:
-    lab.write("pipeline.yaml", "name: p\nimage: x\nsteps: [{name: a, memory: 64MiB, command: 'true'}]\n")
+    lab.write(
+        "pipeline.yaml", "name: p\nimage: x\nsteps: [{name: a, memory: 64MiB, command: 'true'}]\n"
+    )
 
 
 @pytest.fixture
@@ -44,12 +46,20 @@ def test_no_region_to_look_in(lab: Lab) -> None:
     run = ("run", "pipeline.yaml", "--engine", "aws", "--env")
     said = lab(*run, "lap", code=2, environ=NO_REGION).stderr
     assert "there is no environment 'lap' in " in said and "did you mean 'lab'?" in said
-    assert "set AWS_REGION" in said and "`batchyard emulate` prints" in said and "with --env" not in said
+    assert (
+        "set AWS_REGION" in said
+        and "`batchyard emulate` prints" in said
+        and "with --env" not in said
+    )
     said = lab(*run, "quite-other", code=2, environ=NO_REGION).stderr
     assert "the file has lab." in said and "Without a region" in said
     said = lab("outputs", "--env", "lab", code=2, environ=NO_REGION).stderr
     assert "nothing says in which region to look for the stacks of environment 'lab'" in said
-    assert "set AWS_REGION" in said and "`batchyard emulate` prints" in said and "with --env" not in said
+    assert (
+        "set AWS_REGION" in said
+        and "`batchyard emulate` prints" in said
+        and "with --env" not in said
+    )
     (lab.folder / ".batchyard" / "environments.yaml").unlink()
     assert "the file has none." in lab(*run, "lab", code=2, environ=NO_REGION).stderr
 
@@ -58,6 +68,10 @@ def test_a_list_without_an_image(lab: Lab) -> None:
     lab.write("list.txt", "echo a\necho b\n")
     command = ("run", "list.txt", "--engine", "aws", "--env", "lab", "--detach")
     said = lab(*command, code=2).stderr
-    assert "nothing says of which image" in said and "--image NAME:TAG" in said and "`image:`" not in said
+    assert (
+        "nothing says of which image" in said
+        and "--image NAME:TAG" in said
+        and "`image:`" not in said
+    )
     assert lab.json("runs") == []
     assert lab.ended(lab(*command, "--image", "busybox").stdout.strip()) == "SUCCEEDED"

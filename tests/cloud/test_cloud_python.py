@@ -62,7 +62,9 @@ print(json.dumps([run.id, run.wait(timeout_s=60), run.fetch(), run.status()["ret
     )
     assert again[1:] == ["SUCCEEDED", 2, first[0]]
     assert (lab.folder / "glued.txt").read_text() == "LINE\ngood\n"
-    assert f"{again[0]}-cut" in lab.job_names("steady") and f"{first[0]}-cut" in lab.job_names("spot")
+    assert f"{again[0]}-cut" in lab.job_names("steady") and f"{first[0]}-cut" in lab.job_names(
+        "spot"
+    )
 
 
 def test_stop_timeouts_and_what_another_machine_began(lab: Lab, tmp_path: Path) -> None:
@@ -149,7 +151,13 @@ print(json.dumps(found))
     found = told(lab, program)
     for said, words in zip(
         found,
-        ('environment="NAME"', "no engine 'awz'", 'engine="aws"', "did you mean 'lab'", "about this machine"),
+        (
+            'environment="NAME"',
+            "no engine 'awz'",
+            'engine="aws"',
+            "did you mean 'lab'",
+            "about this machine",
+        ),
         strict=True,
     ):
         assert words in said, said

@@ -29,7 +29,9 @@ steps:
     array: 2
     command: echo told $AWS_BATCH_JOB_ARRAY_INDEX of $ARRAY_SIZE
 """
-CUT = "".join(f"mkdir -p cut; tr a-z A-Z < raw/{n}.txt > cut/{n}.txt; echo cut {n}\n" for n in range(6))
+CUT = "".join(
+    f"mkdir -p cut; tr a-z A-Z < raw/{n}.txt > cut/{n}.txt; echo cut {n}\n" for n in range(6)
+)
 
 #: fails in two of its five children until there is an object `good` beside the inputs
 FLAKY = """\
@@ -67,8 +69,13 @@ def flaky(lab: Lab) -> Path:
     lines = []
     for n in range(10):
         test = f"echo look {n}; test -e good; " if n in (3, 7) else ""
-        lines.append(f"{test}mkdir -p seen && echo $AWS_BATCH_JOB_ARRAY_INDEX/$ARRAY_SIZE > seen/{n}.$BATCHYARD_RUN\n")
-    lab.write("list.txt", "".join(line.replace("; test -e good; ", "; test -e good && ") for line in lines))
+        lines.append(
+            f"{test}mkdir -p seen && echo $AWS_BATCH_JOB_ARRAY_INDEX/$ARRAY_SIZE > seen/{n}.$BATCHYARD_RUN\n"
+        )
+    lab.write(
+        "list.txt",
+        "".join(line.replace("; test -e good; ", "; test -e good && ") for line in lines),
+    )
     return mark
 
 
@@ -81,9 +88,15 @@ def test_a_run_from_its_files_to_its_files(lab: Lab, tmp_path: Path) -> None:
     assert "SUCCEEDED" in done.stdout
     shown = lab.status(run)
     assert shown["engine"] == "aws" and shown["state"] == "SUCCEEDED" and shown["ended"]
-    assert [(step["name"], step["succeeded"]) for step in shown["steps"]] == [("cut", 3), ("glue", 1), ("tell", 2)]
+    assert [(step["name"], step["succeeded"]) for step in shown["steps"]] == [
+        ("cut", 3),
+        ("glue", 1),
+        ("tell", 2),
+    ]
     # once each, and the parts that AWS knows are named by the run
-    assert {f"{run}-{step}": 1 for step in ("cut", "glue", "tell")}.items() <= lab.job_names().items()
+    assert {
+        f"{run}-{step}": 1 for step in ("cut", "glue", "tell")
+    }.items() <= lab.job_names().items()
 
     # logs: whole, a step, one child
     whole = lab("logs", run).stdout
@@ -99,7 +112,9 @@ def test_a_run_from_its_files_to_its_files(lab: Lab, tmp_path: Path) -> None:
     assert [one["run"] for one in lab.json("runs")] == [run]
     assert run in lab.json("runs", "--env", "lab")
     lab("fetch", run, "--to", str(tmp_path / "elsewhere"))
-    assert (tmp_path / "elsewhere" / "glued.txt").read_bytes() == (lab.folder / "glued.txt").read_bytes()
+    assert (tmp_path / "elsewhere" / "glued.txt").read_bytes() == (
+        lab.folder / "glued.txt"
+    ).read_bytes()
     assert "0 files fetched" in lab("fetch", run).stderr
     # once it is over, everything is as it was
     assert "over already: SUCCEEDED" in lab("stop", run).stdout
@@ -125,7 +140,12 @@ def test_retry_runs_only_what_failed(lab: Lab) -> None:
     }
     assert ["plain 1"] in [f["log_tail"] for f in shown["failures"]]
     failed = lab("logs", run, "--failed").stdout
-    assert "look 3\n" in failed and "look 7\n" in failed and "plain 1\n" in failed and "plain 0\n" not in failed
+    assert (
+        "look 3\n" in failed
+        and "look 7\n" in failed
+        and "plain 1\n" in failed
+        and "plain 0\n" not in failed
+    )
 
     lab.write("good", "")
     mark.touch()
@@ -134,18 +154,31 @@ def test_retry_runs_only_what_failed(lab: Lab) -> None:
     again = run_of(done)
     shown = lab.status(again)
     assert shown["state"] == "SUCCEEDED" and shown["retry_of"] == run
-    assert {step["name"]: step["size"] for step in shown["steps"]} == {"list": 2, "plain": 2, "after": 1}
-    assert {f"{again}-{step}" for step in ("list", "plain", "after")} <= set(lab.job_names("steady"))
+    assert {step["name"]: step["size"] for step in shown["steps"]} == {
+        "list": 2,
+        "plain": 2,
+        "after": 1,
+    }
+    assert {f"{again}-{step}" for step in ("list", "plain", "after")} <= set(
+        lab.job_names("steady")
+    )
     # Only the commands that failed ran again, and each saw the numbers of its step.
-    assert sorted(path.name for path in (lab.folder / "seen").glob(f"*.{again}")) == [f"{n}.{again}" for n in (3, 7)]
+    assert sorted(path.name for path in (lab.folder / "seen").glob(f"*.{again}")) == [
+        f"{n}.{again}" for n in (3, 7)
+    ]
     assert (lab.folder / "seen" / f"3.{again}").read_text() == "1/5\n"
     assert (lab.folder / "seen" / f"7.{again}").read_text() == "3/5\n"
-    assert lab("logs", again, "plain").stdout == "==> plain:1 <==\nplain 1\n==> plain:3 <==\nplain 3\n"
+    assert (
+        lab("logs", again, "plain").stdout == "==> plain:1 <==\nplain 1\n==> plain:3 <==\nplain 3\n"
+    )
     assert "everything in it succeeded" in lab("retry", again, code=2).stderr
 
 
 def test_retry_of_a_run_that_is_not_over_is_refused(lab: Lab) -> None:
-    lab.write("pipeline.yaml", "name: slow\nimage: x\nsteps: [{name: a, memory: 64MiB, command: sleep 600}]\n")
+    lab.write(
+        "pipeline.yaml",
+        "name: slow\nimage: x\nsteps: [{name: a, memory: 64MiB, command: sleep 600}]\n",
+    )
     run = lab.run("--detach")
     assert "still running" in lab("retry", run, code=2).stderr
     lab("stop", run)
@@ -164,7 +197,9 @@ def test_stop_ends_everything_and_says_so(lab: Lab) -> None:
     assert "STOPPED" in lab("stop", run).stdout
     assert watcher.wait(60) == 130
     shown = lab.status(run)
-    assert shown["state"] == "STOPPED" and "stopped by the user" in {step["reason"] for step in shown["steps"]}
+    assert shown["state"] == "STOPPED" and "stopped by the user" in {
+        step["reason"] for step in shown["steps"]
+    }
     assert "over already: STOPPED" in lab("stop", run).stdout
     # What held the children back is not left in the account.
     left = lab.patient("batch").list_consumable_resources()["consumableResources"]
@@ -181,7 +216,9 @@ def test_whoever_sees_a_run_end_first_tidies_up_after_it(lab: Lab) -> None:
 
     def counters() -> list[str]:
         found = lab.patient("batch").list_consumable_resources()["consumableResources"]
-        return [one["consumableResourceName"] for one in found if run in one["consumableResourceName"]]
+        return [
+            one["consumableResourceName"] for one in found if run in one["consumableResourceName"]
+        ]
 
     assert len(counters()) == 1
     until(lambda: lab.status(run)["state"], lambda state: state == "SUCCEEDED")
@@ -203,8 +240,13 @@ def test_stop_of_one_step_fails_what_needs_it(lab: Lab) -> None:
 
 def test_ctrl_c_while_following_leaves_the_run_going(lab: Lab) -> None:
     waits = f"until [ -e '{lab.folder}/go' ]; do sleep 0.1; done; echo on"
-    lab.write("pipeline.yaml", f'name: going\nimage: x\nsteps: [{{name: a, memory: 64MiB, command: "{waits}"}}]\n')
-    process = lab.start("run", "pipeline.yaml", "--engine", "aws", "--env", "lab", output=subprocess.PIPE)
+    lab.write(
+        "pipeline.yaml",
+        f'name: going\nimage: x\nsteps: [{{name: a, memory: 64MiB, command: "{waits}"}}]\n',
+    )
+    process = lab.start(
+        "run", "pipeline.yaml", "--engine", "aws", "--env", "lab", output=subprocess.PIPE
+    )
     assert process.stdout is not None and process.stderr is not None
     lines = iter(process.stderr.readline, b"")
     assert any(line.startswith(b"a: ") for line in lines)  # it is being followed
@@ -237,9 +279,13 @@ def test_logs_are_followed_as_they_come_each_line_once(lab: Lab) -> None:
         lab.write("seen", "")
         assert process.wait(120) == 0
     lines = [line for line in out.read_text().splitlines() if line and not line.startswith("==>")]
-    assert sorted(lines) == sorted([f"{i}-{n}" for i in range(2) for n in range(1, 6)] + ["last words"])
+    assert sorted(lines) == sorted(
+        [f"{i}-{n}" for i in range(2) for n in range(1, 6)] + ["last words"]
+    )
     for i in range(2):
-        assert [line for line in lines if line.startswith(f"{i}-")] == [f"{i}-{n}" for n in range(1, 6)]
+        assert [line for line in lines if line.startswith(f"{i}-")] == [
+            f"{i}-{n}" for n in range(1, 6)
+        ]
 
 
 def test_a_run_is_found_from_another_machine(lab: Lab, tmp_path: Path) -> None:
@@ -255,7 +301,9 @@ def test_a_run_is_found_from_another_machine(lab: Lab, tmp_path: Path) -> None:
     assert lab.job_names()[f"{run}-cut"] == 1
     third = tmp_path / "third" / ".batchyard"
     third.mkdir(parents=True)
-    (third / "environments.yaml").write_text((other.folder / ".batchyard/environments.yaml").read_text())
+    (third / "environments.yaml").write_text(
+        (other.folder / ".batchyard/environments.yaml").read_text()
+    )
     assert "SUCCEEDED" in lab("status", run, "--env", "lab", "--home", str(third)).stdout
     said = lab("status", "shop-20200101-abcdef", "--env", "lab", code=2).stderr
     assert "no run shop-20200101-abcdef" in said and "runs --env" in said
@@ -265,12 +313,16 @@ def test_another_machine_retries_with_the_lists_in_s3(lab: Lab, tmp_path: Path) 
     mark = flaky(lab)
     run = lab.run(code=1)
     mark.touch()
-    lab.endpoint.client("s3").put_object(Bucket=BUCKET, Key=f"team/runs/{run}/workspace/good", Body=b"")
+    lab.endpoint.client("s3").put_object(
+        Bucket=BUCKET, Key=f"team/runs/{run}/workspace/good", Body=b""
+    )
     other = Lab(tmp_path / "other", lab.endpoint)
     again = other("retry", run, "--env", "lab", "--detach").stdout.strip()
     assert other.ended(again) == "SUCCEEDED"
     other("fetch", again, "--to", "mine")
-    assert {path.name for path in (other.folder / "mine/seen").glob(f"*.{again}")} == {f"{n}.{again}" for n in (3, 7)}
+    assert {path.name for path in (other.folder / "mine/seen").glob(f"*.{again}")} == {
+        f"{n}.{again}" for n in (3, 7)
+    }
 
 
 def test_a_run_that_another_machine_left_half_submitted(lab: Lab, tmp_path: Path) -> None:
@@ -301,19 +353,31 @@ def test_status_shows_who_waits_for_a_host(lab: Lab) -> None:
     assert {one["step"]: one["children"] for one in shown["runnable"]} == {"wide": 4, "one": 1}
     time.sleep(1)
     lines = lab("status", run).stdout.splitlines()
-    (line,) = [number for number, line in enumerate(lines) if line.startswith("wide: 4 children RUNNABLE for ")]
+    (line,) = [
+        number
+        for number, line in enumerate(lines)
+        if line.startswith("wide: 4 children RUNNABLE for ")
+    ]
     # With what it takes to find the job: its region and profile need not be the user's own.
     job_id, _, rest = lines[line + 1].partition("batchyard doctor job ")[2].partition(" ")
     assert rest == "--env lab"
     assert lab.endpoint.job(job_id)["status"] == "RUNNABLE" and ":" in job_id
     before = calls(lab.endpoint)
     lab("status", run)
-    assert batch_calls(before, calls(lab.endpoint)) == {"batch:DescribeJobs": 1, "batch:ListJobs": 1}
+    assert batch_calls(before, calls(lab.endpoint)) == {
+        "batch:DescribeJobs": 1,
+        "batch:ListJobs": 1,
+    }
     lab("stop", run)
     shown = lab.status(run)
     assert shown["runnable"] == []
     # None of these ever began.
-    assert {step["name"]: step["attempts"] for step in shown["steps"]} == {"hold": 1, "wide": 0, "one": 0, "later": 0}
+    assert {step["name"]: step["attempts"] for step in shown["steps"]} == {
+        "hold": 1,
+        "wide": 0,
+        "one": 0,
+        "later": 0,
+    }
 
 
 def test_a_failed_run_of_many_children_is_shown_with_few_calls(lab: Lab) -> None:

@@ -18,7 +18,9 @@ def half_submitted(lab: Lab) -> tuple[str, subprocess.Popen[bytes]]:
         "name: slow\nimage: x\ndefaults: {memory: 4MiB}\nsteps:\n"
         + "".join(f"  - {{name: s{n}, command: sleep 600}}\n" for n in range(STEPS)),
     )
-    process = lab.start("run", "pipeline.yaml", "--engine", "aws", "--env", "lab", output=subprocess.PIPE)
+    process = lab.start(
+        "run", "pipeline.yaml", "--engine", "aws", "--env", "lab", output=subprocess.PIPE
+    )
     (path,) = until(lambda: list(lab.folder.glob(".batchyard/runs/slow-*")))
     until(lambda: lab.jobs_of(path.name))
     process.send_signal(signal.SIGSTOP)
@@ -41,7 +43,10 @@ def test_a_stop_from_another_machine_while_it_is_being_submitted(lab: Lab, tmp_p
     for one in (lab, other):
         assert one.status(run)["state"] == "STOPPED"
         said = one("resume", run, code=2).stderr
-        assert "was stopped before all of it was submitted" in said and f"batchyard retry {run}" in said
+        assert (
+            "was stopped before all of it was submitted" in said
+            and f"batchyard retry {run}" in said
+        )
     assert lab.jobs_of(run) == found
 
 
@@ -94,7 +99,9 @@ def test_what_never_began_is_no_attempt(lab: Lab) -> None:
     before = calls(lab.endpoint)
     lab("stop", run)
     asked = batch_calls(before, calls(lab.endpoint))
-    attempts = {step["name"]: (step["failed"], step["attempts"]) for step in lab.status(run)["steps"]}
+    attempts = {
+        step["name"]: (step["failed"], step["attempts"]) for step in lab.status(run)["steps"]
+    }
     assert attempts == {"a": (245, 8), "b": (245, 5), "c": (250, 0)}
     # Three hundreds of children of each step that can have begun, once; beside them a look a second, and the stop's.
     assert asked["batch:DescribeJobs"] <= 6 + 8 and "batch:ListJobs" not in asked, asked

@@ -20,7 +20,13 @@ def definitions(endpoint: Endpoint) -> None:
 
 def job(name: str, *needs: str, definition: str = "good", **more: Any) -> dict[str, Any]:
     depends_on = [{"jobId": need} for need in needs]
-    return {"jobName": name, "jobQueue": "spot", "jobDefinition": definition, "dependsOn": depends_on, **more}
+    return {
+        "jobName": name,
+        "jobQueue": "spot",
+        "jobDefinition": definition,
+        "dependsOn": depends_on,
+        **more,
+    }
 
 
 def ids(text: str) -> dict[str, str]:
@@ -37,12 +43,20 @@ def test_one_request(lab: Lab) -> None:
 
 
 def test_several_that_name_each_other_in_any_order(lab: Lab) -> None:
-    jobs = [job("last", "${left}", "${right}"), job("left", "${first}"), job("right", "${first}"), job("first")]
+    jobs = [
+        job("last", "${left}", "${right}"),
+        job("left", "${first}"),
+        job("right", "${first}"),
+        job("first"),
+    ]
     lab.write("jobs.json", json.dumps({"jobs": jobs}))
     found = ids(lab("submit", "jobs.json", "--watch").stdout)
     described = {name: lab.endpoint.job(job_id) for name, job_id in found.items()}
     assert {one["status"] for one in described.values()} == {"SUCCEEDED"}
-    assert {need["jobId"] for need in described["last"]["dependsOn"]} == {found["left"], found["right"]}
+    assert {need["jobId"] for need in described["last"]["dependsOn"]} == {
+        found["left"],
+        found["right"],
+    }
     assert [need["jobId"] for need in described["left"]["dependsOn"]] == [found["first"]]
 
 
@@ -106,12 +120,24 @@ def test_a_definition_that_cannot_be_used_is_said_before_anything_is_submitted(l
     batch = lab.endpoint.batch
     gone = lab.endpoint.definition("gone", "true")
     batch.deregister_job_definition(jobDefinition=gone)
-    (known,) = batch.describe_job_definitions(jobDefinitionName="good", status="ACTIVE")["jobDefinitions"]
+    (known,) = batch.describe_job_definitions(jobDefinitionName="good", status="ACTIVE")[
+        "jobDefinitions"
+    ]
     arn = known["jobDefinitionArn"]
-    names = ["nothing", "good:7", gone, "gone", arn.replace("good", "other"), arn.rpartition(":")[0] + "x"]
+    names = [
+        "nothing",
+        "good:7",
+        gone,
+        "gone",
+        arn.replace("good", "other"),
+        arn.rpartition(":")[0] + "x",
+    ]
     before = calls(lab.endpoint)["batch:SubmitJob"]
     said = lab(
-        "submit", "-", stdin=json.dumps([job("a"), *(job("b", definition=name) for name in names)]), code=2
+        "submit",
+        "-",
+        stdin=json.dumps([job("a"), *(job("b", definition=name) for name in names)]),
+        code=2,
     ).stderr
     for number, name in enumerate(names, 1):
         assert f"jobs[{number}] (b): there is no job definition {name}, or none" in said, said
@@ -147,11 +173,16 @@ def test_nothing_is_submitted_where_a_later_job_cannot_be(lab: Lab) -> None:
 
 
 def test_a_job_outside_of_the_file_may_be_waited_for(lab: Lab) -> None:
-    (first,) = ids(lab("submit", "-", stdin=json.dumps(job("a", arrayProperties={"size": 2}))).stdout).values()
+    (first,) = ids(
+        lab("submit", "-", stdin=json.dumps(job("a", arrayProperties={"size": 2}))).stdout
+    ).values()
     pair = job("b", arrayProperties={"size": 2}, dependsOn=[{"jobId": first, "type": "N_TO_N"}])
     lab("submit", "-", "--watch", stdin=json.dumps([pair, job("c", f"{first}:1")]))
     wrong = {**pair, "arrayProperties": {"size": 3}}
-    assert "'b' has 3 children, 'a' has 2" in lab("submit", "-", stdin=json.dumps(wrong), code=2).stderr
+    assert (
+        "'b' has 3 children, 'a' has 2"
+        in lab("submit", "-", stdin=json.dumps(wrong), code=2).stderr
+    )
 
 
 def test_a_lost_answer_is_not_mistaken_for_an_older_job_of_the_name(tmp_path: Path) -> None:
@@ -160,7 +191,9 @@ def test_a_lost_answer_is_not_mistaken_for_an_older_job_of_the_name(tmp_path: Pa
     calm.definition("good", "true")
     calm.stop()
     # Of all calls together few enough that none fails as often in a row as the client tries.
-    endpoint = Endpoint(tmp_path / "endpoint", "--cpus", "2", "--faults", "throttle=0.05,lose=0.3,error=0.05")
+    endpoint = Endpoint(
+        tmp_path / "endpoint", "--cpus", "2", "--faults", "throttle=0.05,lose=0.3,error=0.05"
+    )
     try:
         lab = Lab(tmp_path / "lab", endpoint)
         text = json.dumps([job("same")] * 3)

@@ -30,7 +30,10 @@ def stuck(lab: Lab) -> Iterator[str]:
     """A run of which 300 children cannot start."""
     lab.write("pipeline.yaml", STUCK.replace("END", str(lab.folder / "end")))
     run = lab.run("--detach")
-    until(lambda: [step["state"] for step in lab.status(run)["steps"][:2]], lambda now: now == ["RUNNING", "RUNNABLE"])
+    until(
+        lambda: [step["state"] for step in lab.status(run)["steps"][:2]],
+        lambda now: now == ["RUNNING", "RUNNABLE"],
+    )
     yield run
     lab("stop", run)  # whatever has become of the test: the next one needs the vCPUs
 
@@ -55,13 +58,19 @@ def followed(lab: Lab, *arguments: str) -> Iterator[Followed]:
     out, err = lab.folder / "followed.out", lab.folder / "followed.err"
     with out.open("wb") as stdout, err.open("wb") as stderr:
         process = subprocess.Popen(
-            lab.command("logs", *arguments), cwd=lab.folder, env=lab.environ, stdout=stdout, stderr=stderr
+            lab.command("logs", *arguments),
+            cwd=lab.folder,
+            env=lab.environ,
+            stdout=stdout,
+            stderr=stderr,
         )
         lab.started.append(process)
         yield Followed(process, out, err)
 
 
-def test_children_that_cannot_start_are_told_with_the_command_that_says_why(lab: Lab, stuck: str) -> None:
+def test_children_that_cannot_start_are_told_with_the_command_that_says_why(
+    lab: Lab, stuck: str
+) -> None:
     with followed(lab, stuck, "-f", "--patience", "2s") as it:
         until(lambda: len(it.lines) == 2)
         before, began = calls(lab.endpoint), time.monotonic()

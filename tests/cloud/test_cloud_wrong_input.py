@@ -30,7 +30,9 @@ def told(lab: Lab, *words: str, code: int, **more: object) -> tuple[str, str]:
     """What a command says is wrong, and what to do about it: the last two lines, and the second is indented."""
     done = lab(*words, code=code, **more)  # type: ignore[arg-type]
     lines = done.stderr.splitlines()
-    assert len(lines) >= 2 and not lines[-2].startswith(" ") and lines[-1].startswith("  "), done.stderr
+    assert len(lines) >= 2 and not lines[-2].startswith(" ") and lines[-1].startswith("  "), (
+        done.stderr
+    )
     assert done.stdout == ""
     return lines[-2], lines[-1].strip()
 
@@ -91,7 +93,9 @@ def test_a_web_page_is_not_taken_for_aws(lab: Lab, status: int) -> None:
     with web_server(status) as url:
         for command in commands:
             what, hint = told(lab, *command.split(), code=3, environ={"AWS_ENDPOINT_URL": url})
-            assert f"what answers there is not AWS: it sent a web page (HTTP {status})" in what, command
+            assert f"what answers there is not AWS: it sent a web page (HTTP {status})" in what, (
+                command
+            )
             assert what.startswith("batchyard: could not ") and "AWS_ENDPOINT_URL" in hint
         # What is kept here is shown all the same.
         assert "SUCCEEDED" in lab("status", run, environ={"AWS_ENDPOINT_URL": url}).stdout
@@ -99,17 +103,31 @@ def test_a_web_page_is_not_taken_for_aws(lab: Lab, status: int) -> None:
 
 def test_a_redirection_is_not_followed_in_a_circle(lab: Lab) -> None:
     with web_server(302) as url:
-        for command in ("runs --env lab", "status small-20200101-abcdef --env lab", "outputs --env other"):
-            assert "(HTTP 302)" in told(lab, *command.split(), code=3, environ={"AWS_ENDPOINT_URL": url})[0]
+        for command in (
+            "runs --env lab",
+            "status small-20200101-abcdef --env lab",
+            "outputs --env other",
+        ):
+            assert (
+                "(HTTP 302)"
+                in told(lab, *command.split(), code=3, environ={"AWS_ENDPOINT_URL": url})[0]
+            )
 
 
 def test_a_page_that_a_run_has_made_is_fetched(lab: Lab) -> None:
     """HTML is no proof that it is not AWS: S3 says of it what it was told."""
-    lab.write("pipeline.yaml", PIPELINE.replace("command: echo a", 'commands: ["true"], outputs: ["*.html"]'))
-    lab.write("pipeline.yaml", (lab.folder / "pipeline.yaml").read_text().replace("64MiB", "256MiB"))
+    lab.write(
+        "pipeline.yaml",
+        PIPELINE.replace("command: echo a", 'commands: ["true"], outputs: ["*.html"]'),
+    )
+    lab.write(
+        "pipeline.yaml", (lab.folder / "pipeline.yaml").read_text().replace("64MiB", "256MiB")
+    )
     run = lab.run()
     key = f"team/runs/{run}/workspace/page.html"
-    lab.endpoint.client("s3").put_object(Bucket=BUCKET, Key=key, Body=b"<html></html>", ContentType="text/html")
+    lab.endpoint.client("s3").put_object(
+        Bucket=BUCKET, Key=key, Body=b"<html></html>", ContentType="text/html"
+    )
     lab("fetch", run, "--to", "here")
     assert (lab.folder / "here/page.html").read_text() == "<html></html>"
 
@@ -124,7 +142,11 @@ def test_a_page_that_a_run_has_made_is_fetched(lab: Lab) -> None:
         (b"environments:\n", "expected `environments:`", "for example"),
         (b"environments:\n  lab:\n", "'lab' must be a mapping", "region, bucket and queues"),
         (b"\xff\xfe", "is no UTF-8 text: byte 1 is none", "save it as UTF-8"),
-        (ENVIRONMENTS.replace("us-east-1", "2001-99-99").encode(), "is no YAML", "put text in quotes"),
+        (
+            ENVIRONMENTS.replace("us-east-1", "2001-99-99").encode(),
+            "is no YAML",
+            "put text in quotes",
+        ),
     ],
 )
 def test_what_is_wrong_in_the_file(lab: Lab, text: bytes, said: str, hinted: str) -> None:
@@ -167,7 +189,10 @@ def test_a_folder_in_its_place_is_told_so(lab: Lab) -> None:
 )
 def test_a_home_that_is_a_file(lab: Lab, command: str) -> None:
     what, hint = told(lab, *command.split(), "--home", "job.json", code=2)
-    assert what == "batchyard: --home job.json: this is no folder" and ".batchyard folder itself" in hint
+    assert (
+        what == "batchyard: --home job.json: this is no folder"
+        and ".batchyard folder itself" in hint
+    )
 
 
 def test_a_home_from_the_environment_that_is_a_file(lab: Lab) -> None:
@@ -176,22 +201,44 @@ def test_a_home_from_the_environment_that_is_a_file(lab: Lab) -> None:
 
 
 def test_an_environment_whose_name_is_empty(lab: Lab) -> None:
-    for command in ("run pipeline.yaml --engine aws", "runs", "status last", "image push x", "submit job.json"):
+    for command in (
+        "run pipeline.yaml --engine aws",
+        "runs",
+        "status last",
+        "image push x",
+        "submit job.json",
+    ):
         what, hint = told(lab, *command.split(), "--env", "", code=2)
         assert what == "batchyard: --env is empty" and "`batchyard environments`" in hint
 
 
 def test_a_workspace_without_a_bucket(lab: Lab) -> None:
     for where in ("s3://", "s3:///folder"):
-        what, hint = told(lab, "run", "pipeline.yaml", "--engine", "aws", "--env", "lab", "--workspace", where, code=2)
+        what, hint = told(
+            lab,
+            "run",
+            "pipeline.yaml",
+            "--engine",
+            "aws",
+            "--env",
+            "lab",
+            "--workspace",
+            where,
+            code=2,
+        )
         assert f"'{where}' names no bucket" in what and "s3://bucket" in hint
     lab.write("pipeline.yaml", PIPELINE + "workspace: s3://\n")
-    assert "names no bucket" in told(lab, "run", "pipeline.yaml", "--engine", "aws", "--env", "lab", code=2)[0]
+    assert (
+        "names no bucket"
+        in told(lab, "run", "pipeline.yaml", "--engine", "aws", "--env", "lab", code=2)[0]
+    )
     assert lab.json("runs") == []
 
 
 def test_a_flag_of_this_machine_says_what_to_do(lab: Lab) -> None:
-    _, hint = told(lab, "run", "pipeline.yaml", "--engine", "aws", "--env", "lab", "--gpus", "2", code=2)
+    _, hint = told(
+        lab, "run", "pipeline.yaml", "--engine", "aws", "--env", "lab", "--gpus", "2", code=2
+    )
     assert hint == "leave --gpus out"
 
 
@@ -238,7 +285,10 @@ def test_images_without_docker(lab: Lab) -> None:
     lab.write(".batchyard/environments.yaml", ENVIRONMENTS + "    repository: registry.example/x\n")
     bare = {"PATH": str(lab.folder)}
     what, hint = told(lab, "image", "push", "x", "--env", "lab", code=3, environ=bare)
-    assert what.startswith("batchyard: `image push` needs the docker command") and "--runner" not in hint
+    assert (
+        what.startswith("batchyard: `image push` needs the docker command")
+        and "--runner" not in hint
+    )
     assert "`image build`" in told(lab, "image", "build", "--tag", "x", code=3, environ=bare)[0]
     what, hint = told(lab, "image", "init", "job.json/below", code=3)
     assert "Not a directory" in what and "a file and no folder" in hint
@@ -251,7 +301,10 @@ def test_stacks_without_a_region(lab: Lab) -> None:
         what, hint = told(lab, *command.split(), "--env", "other", code=2, environ=nowhere)
         assert "in which region to look for the stacks of environment 'other'" in what
         assert "set AWS_REGION" in hint and "--env" not in hint
-    assert told(lab, "deploy", "--env", "other", "--set", "Zones", code=2)[1] == "for example --set GpuSpotMaxvCpus=192"
+    assert (
+        told(lab, "deploy", "--env", "other", "--set", "Zones", code=2)[1]
+        == "for example --set GpuSpotMaxvCpus=192"
+    )
 
 
 def test_no_environment_in_this_region(lab: Lab) -> None:
@@ -274,7 +327,16 @@ def test_a_reclaim_that_cannot_be(lab: Lab) -> None:
 
 def test_an_address_that_is_not_this_machines(lab: Lab) -> None:
     what, hint = told(
-        lab, "emulate", "--port", "0", "--host", "nowhere.invalid", "--token", "x", code=3, environ={"PATH": PATH}
+        lab,
+        "emulate",
+        "--port",
+        "0",
+        "--host",
+        "nowhere.invalid",
+        "--token",
+        "x",
+        code=3,
+        environ={"PATH": PATH},
     )
     assert "could not listen on nowhere.invalid" in what and "--host" in hint
     port = lab.endpoint.url.rpartition(":")[2]

@@ -73,7 +73,10 @@ class AwsLab:
         self.workspace = ""
         self.record: Record | None = None
         self._environment = Environment(
-            "lab", endpoint.variables["AWS_REGION"], "contract", queues={"cpu": "queue", "cpu_on_demand": "queue"}
+            "lab",
+            endpoint.variables["AWS_REGION"],
+            "contract",
+            queues={"cpu": "queue", "cpu_on_demand": "queue"},
         )
 
     def begin(self, *steps: Step) -> RunEngine:
@@ -134,7 +137,9 @@ def image(tmp_path_factory: pytest.TempPathFactory, docker_engine: None) -> str:
 def containers(tmp_path_factory: pytest.TempPathFactory, image: str) -> Iterator[Endpoint]:
     """What the tests look at in their folders is on a disk that all containers have."""
     disk = str(tmp_path_factory.getbasetemp())
-    with served(tmp_path_factory.mktemp("containers"), "--runner", "docker", "--volume", disk) as endpoint:
+    with served(
+        tmp_path_factory.mktemp("containers"), "--runner", "docker", "--volume", disk
+    ) as endpoint:
         yield endpoint
 
 
@@ -156,7 +161,11 @@ def lab(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Monk
     for name, value in endpoint.variables.items():
         monkeypatch.setenv(name, value)
     # A process is of no image, but a definition names one.
-    return AwsLab(tmp_path, endpoint, "busybox" if request.param == "aws" else request.getfixturevalue("image"))
+    return AwsLab(
+        tmp_path,
+        endpoint,
+        "busybox" if request.param == "aws" else request.getfixturevalue("image"),
+    )
 
 
 def wait(engine: RunEngine, ids: list[str], seconds: float = 240) -> None:
@@ -197,7 +206,11 @@ def test_submitting_again_adds_nothing(lab: Lab) -> None:
 
 
 def test_an_array_counts_its_children_and_is_pending_until_all_have_ended(lab: Lab) -> None:
-    engine = lab.begin(lab.step("a", command="test -e go || sleep 0.1; until test -e go; do sleep 0.1; done", array=3))
+    engine = lab.begin(
+        lab.step(
+            "a", command="test -e go || sleep 0.1; until test -e go; do sleep 0.1; done", array=3
+        )
+    )
     (job_id,) = engine.job_ids
     until(lambda: engine.describe([job_id])[0].count(JobState.RUNNING) == 3)
     (detail,) = engine.describe([job_id])
@@ -212,11 +225,16 @@ def test_an_array_counts_its_children_and_is_pending_until_all_have_ended(lab: L
 def test_attempts_say_how_each_try_ended(lab: Lab) -> None:
     command = "exit $((AWS_BATCH_JOB_ARRAY_INDEX * 3))"
     engine = lab.begin(
-        lab.step("a", command=command, array=2, retries=1), lab.step("b", needs=(Need("a"),), command="true")
+        lab.step("a", command=command, array=2, retries=1),
+        lab.step("b", needs=(Need("a"),), command="true"),
     )
     ids = engine.job_ids
     wait(engine, ids)
-    assert ends(engine, ids) == [("a", 0, 1, "SUCCEEDED", 0), ("a", 1, 1, None, 3), ("a", 1, 2, "FAILED", 3)]
+    assert ends(engine, ids) == [
+        ("a", 0, 1, "SUCCEEDED", 0),
+        ("a", 1, 1, None, 3),
+        ("a", 1, 2, "FAILED", 3),
+    ]
     failed: list[AttemptDetail] = list(engine.attempts(ids, failed_only=True))
     assert [(a.index, a.attempt) for a in failed] == [(1, 2)]
     parent, follower = engine.describe(ids)
@@ -226,7 +244,11 @@ def test_attempts_say_how_each_try_ended(lab: Lab) -> None:
 
 
 def test_exit_rules(lab: Lab) -> None:
-    rules = {"retries": 3, "retry_on": (ExitRule(first=64, last=78),), "fail_on": (ExitRule(first=70, last=70),)}
+    rules = {
+        "retries": 3,
+        "retry_on": (ExitRule(first=64, last=78),),
+        "fail_on": (ExitRule(first=70, last=70),),
+    }
     engine = lab.begin(
         lab.step("again", command="exit 75", **rules),
         lab.step("fatal", command="exit 70", **rules),
@@ -240,7 +262,12 @@ def test_pairs_wait_for_their_own_child_only(lab: Lab) -> None:
     slow = "test $AWS_BATCH_JOB_ARRAY_INDEX = 0 || until test -e seen-0; do sleep 0.05; done"
     engine = lab.begin(
         lab.step("a", command=slow, array=2),
-        lab.step("b", needs=(Need("a", each=True),), command="touch seen-$AWS_BATCH_JOB_ARRAY_INDEX", array=2),
+        lab.step(
+            "b",
+            needs=(Need("a", each=True),),
+            command="touch seen-$AWS_BATCH_JOB_ARRAY_INDEX",
+            array=2,
+        ),
     )
     wait(engine, engine.job_ids)
     assert [detail.state for detail in engine.describe(engine.job_ids)] == [JobState.SUCCEEDED] * 2
@@ -250,8 +277,14 @@ def test_a_list_is_shared_out_and_every_command_runs_once(lab: Lab) -> None:
     commands = tuple(f"echo {n} >> ran-{n}; echo {n}" for n in range(10))
     engine = lab.begin(lab.step("a", commands=commands, array=3))
     wait(engine, engine.job_ids)
-    assert sorted(path.read_text() for path in lab.folder.glob("ran-*")) == sorted(f"{n}\n" for n in range(10))
-    assert [text_of(engine, "a", i) for i in range(3)] == [b"0\n1\n2\n", b"3\n4\n5\n", b"6\n7\n8\n9\n"]
+    assert sorted(path.read_text() for path in lab.folder.glob("ran-*")) == sorted(
+        f"{n}\n" for n in range(10)
+    )
+    assert [text_of(engine, "a", i) for i in range(3)] == [
+        b"0\n1\n2\n",
+        b"3\n4\n5\n",
+        b"6\n7\n8\n9\n",
+    ]
 
 
 def test_what_a_child_is_told(lab: Lab) -> None:
@@ -275,7 +308,10 @@ def test_what_a_child_is_told(lab: Lab) -> None:
 
 def test_logs_can_be_read_while_it_runs(lab: Lab) -> None:
     engine = lab.begin(
-        lab.step("a", command=r"printf '\377\000out\r\n'; printf 'err\n' >&2; until test -e go; do sleep 0.05; done")
+        lab.step(
+            "a",
+            command=r"printf '\377\000out\r\n'; printf 'err\n' >&2; until test -e go; do sleep 0.05; done",
+        )
     )
     written = lab.as_logged(b"\xff\x00out\r\nerr\n")
     until(lambda: b"".join(chunk.data for chunk in lab_logs(lab)) == written)
@@ -311,7 +347,11 @@ def test_stop_ends_jobs_with_the_reason_and_stopping_twice_is_the_same(lab: Lab)
     engine.stop(ids, "enough", grace_s=1)
     wait(engine, ids)
     details = engine.describe(ids)
-    assert [detail.state for detail in details] == [JobState.FAILED, JobState.FAILED, JobState.SUCCEEDED]
+    assert [detail.state for detail in details] == [
+        JobState.FAILED,
+        JobState.FAILED,
+        JobState.SUCCEEDED,
+    ]
     assert [detail.status_reason for detail in details[:2]] == ["enough", "enough"]
     assert not (lab.folder / "never").exists()
     engine.stop(ids, "again", grace_s=1)

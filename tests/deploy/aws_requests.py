@@ -77,7 +77,9 @@ class Request:
     @property
     def service(self) -> str:
         """By its signature: ``Credential=key/day/region/service/aws4_request``."""
-        found = re.search(r"Credential=[^/]+/\d+/[^/]+/([^/]+)/", self.headers.get("authorization", ""))
+        found = re.search(
+            r"Credential=[^/]+/\d+/[^/]+/([^/]+)/", self.headers.get("authorization", "")
+        )
         assert found, f"{self.method} {self.target} is not signed"
         return found[1]
 
@@ -95,12 +97,22 @@ def _operation(request: Request) -> tuple[str, dict[str, Any]]:
     if request.service == "s3":
         bucket, _, key = unquote(request.path).lstrip("/").partition("/")
         for (method, has_key, word), name in _S3_OPERATIONS.items():
-            if (method, has_key) == (request.method, bool(key)) and (not word or word in request.query):
-                return name, {"bucket": bucket, "key": key, "prefix": request.query.get("prefix", "")}
-        raise AssertionError(f"an operation of S3 that is not in the table: {request.method} {request.target}")
+            if (method, has_key) == (request.method, bool(key)) and (
+                not word or word in request.query
+            ):
+                return name, {
+                    "bucket": bucket,
+                    "key": key,
+                    "prefix": request.query.get("prefix", ""),
+                }
+        raise AssertionError(
+            f"an operation of S3 that is not in the table: {request.method} {request.target}"
+        )
     if request.service == "batch":
         found = shapes.find_route("batch", request.method, request.path)
-        assert found, f"an operation of AWS Batch that there is not: {request.method} {request.target}"
+        assert found, (
+            f"an operation of AWS Batch that there is not: {request.method} {request.target}"
+        )
         return found[0].operation, {**json.loads(request.body or b"{}"), **found[1]}
     if "x-amz-target" in request.headers:
         return request.headers["x-amz-target"].rpartition(".")[2], json.loads(request.body)
@@ -113,7 +125,13 @@ def _operation(request: Request) -> tuple[str, dict[str, Any]]:
 
 def rights(request: Request, tags: Mapping[str, Mapping[str, str]] | None = None) -> list[Call]:
     """All that must be allowed. ``tags``: of the consumable resources that there are, by name."""
-    known = {"s3": _s3, "batch": _batch, "logs": _logs, "cloudformation": _cloudformation, "ecr": _ecr}
+    known = {
+        "s3": _s3,
+        "batch": _batch,
+        "logs": _logs,
+        "cloudformation": _cloudformation,
+        "ecr": _ecr,
+    }
     return known.get(request.service, _other)(request, tags or {})
 
 
@@ -144,15 +162,21 @@ def _batch(request: Request, tags: Mapping[str, Mapping[str, str]]) -> list[Call
         ]
         about += [_arn("consumable-resource", name) for name in _counters(asked)]
         found = [call(action, arn) for arn in about]
-        return found + ([call("batch:TagResource", _arn("job", "new"))] if asked.get("tags") else [])
+        return found + (
+            [call("batch:TagResource", _arn("job", "new"))] if asked.get("tags") else []
+        )
     if operation == "RegisterJobDefinition":
         arn = _arn("job-definition", asked["jobDefinitionName"])
         container = asked["containerProperties"]
         privileged = {"batch__Privileged": "true"} if container.get("privileged") else {}
         found = [call(action, arn, **privileged)]
         found += [call("batch:TagResource", f"{arn}:1")] if asked.get("tags") else []
-        passed = [(container[role], service) for role, service in _ROLES.items() if container.get(role)]
-        return found + [call("iam:PassRole", role, iam__PassedToService=service) for role, service in passed]
+        passed = [
+            (container[role], service) for role, service in _ROLES.items() if container.get(role)
+        ]
+        return found + [
+            call("iam:PassRole", role, iam__PassedToService=service) for role, service in passed
+        ]
     if operation == "CreateConsumableResource":
         arn = _arn("consumable-resource", asked["consumableResourceName"])
         given = {f"aws:RequestTag/{name}": value for name, value in asked.get("tags", {}).items()}
@@ -169,7 +193,9 @@ def _batch(request: Request, tags: Mapping[str, Mapping[str, str]]) -> list[Call
 
 
 def _counters(submission: Mapping[str, Any]) -> list[str]:
-    given = submission.get("consumableResourcePropertiesOverride", {}).get("consumableResourceList", [])
+    given = submission.get("consumableResourcePropertiesOverride", {}).get(
+        "consumableResourceList", []
+    )
     return [one["consumableResource"] for one in given]
 
 
@@ -182,7 +208,11 @@ def _logs(request: Request, _: object) -> list[Call]:
     if request.operation == "DescribeLogGroups":
         return [call("logs:DescribeLogGroups")]
     group = f"arn:aws:logs:{REGION}:{ACCOUNT}:log-group:{asked['logGroupName']}"
-    about = f"{group}:log-stream:{asked['logStreamName']}" if request.operation == "GetLogEvents" else f"{group}:*"
+    about = (
+        f"{group}:log-stream:{asked['logStreamName']}"
+        if request.operation == "GetLogEvents"
+        else f"{group}:*"
+    )
     return [call(f"logs:{request.operation}", about)]
 
 
@@ -195,7 +225,9 @@ def _cloudformation(request: Request, _: object) -> list[Call]:
         return [call(action, name)]
     found = [call(action, f"arn:aws:cloudformation:{REGION}:{ACCOUNT}:stack/{name}/*")]
     if "Transform: AWS::Serverless" in asked.get("TemplateBody", ""):
-        found.append(call(action, f"arn:aws:cloudformation:{REGION}:aws:transform/Serverless-2016-10-31"))
+        found.append(
+            call(action, f"arn:aws:cloudformation:{REGION}:aws:transform/Serverless-2016-10-31")
+        )
     return found
 
 
@@ -207,5 +239,9 @@ def _ecr(request: Request, _: object) -> list[Call]:
 
 def _other(request: Request, _: object) -> list[Call]:
     """What is looked at by doctors and administrators, and knows no resource or is asked for by its kind only."""
-    prefix = {"monitoring": "cloudwatch", "service-quotas": "servicequotas"}.get(request.service, request.service)
-    return [] if request.operation == "GetCallerIdentity" else [call(f"{prefix}:{request.operation}")]
+    prefix = {"monitoring": "cloudwatch", "service-quotas": "servicequotas"}.get(
+        request.service, request.service
+    )
+    return (
+        [] if request.operation == "GetCallerIdentity" else [call(f"{prefix}:{request.operation}")]
+    )

@@ -43,7 +43,9 @@ class Gate:
                     return right
             self.passed.append((request, tuple(needed)))
             if (request.service, request.operation) == ("batch", "CreateConsumableResource"):
-                self._tags[request.members["consumableResourceName"]] = request.members.get("tags", {})
+                self._tags[request.members["consumableResourceName"]] = request.members.get(
+                    "tags", {}
+                )
         return None
 
 
@@ -57,10 +59,17 @@ class _Handler(BaseHTTPRequestHandler):
         missing = self.gate.judge(request)
         if missing is not None:
             return self._refuse(request, missing)
-        upstream = http.client.HTTPConnection(str(self.gate.upstream.hostname), self.gate.upstream.port or 80)
+        upstream = http.client.HTTPConnection(
+            str(self.gate.upstream.hostname), self.gate.upstream.port or 80
+        )
         try:
             kept = {name: value for name, value in headers.items() if name not in _HOP}
-            upstream.request(self.command, self.path, request.body, {**kept, "content-length": str(len(request.body))})
+            upstream.request(
+                self.command,
+                self.path,
+                request.body,
+                {**kept, "content-length": str(len(request.body))},
+            )
             answer = upstream.getresponse()
             body = answer.read()
             self.send_response(answer.status)

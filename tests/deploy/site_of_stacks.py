@@ -22,7 +22,11 @@ class Site:
     env: str = field(default_factory=lambda: f"t{secrets.token_hex(3)}")
 
     def __call__(
-        self, *words: str, code: int | None = 0, answers: str | None = None, environ: dict[str, str] | None = None
+        self,
+        *words: str,
+        code: int | None = 0,
+        answers: str | None = None,
+        environ: dict[str, str] | None = None,
     ) -> subprocess.CompletedProcess[str]:
         """Runs `batchyard WORDS`. ``answers``: what is typed, None: nothing, as from /dev/null."""
         done = subprocess.run(
@@ -34,7 +38,9 @@ class Site:
             text=True,
             timeout=120,
         )
-        said = f"batchyard {' '.join(words)} exited {done.returncode}:\n{done.stdout}\n{done.stderr}"
+        said = (
+            f"batchyard {' '.join(words)} exited {done.returncode}:\n{done.stdout}\n{done.stderr}"
+        )
         assert code is None or done.returncode == code, said
         assert "Traceback" not in said and "a bug in batchyard" not in said, said
         return done
@@ -66,11 +72,19 @@ class Site:
         """The environment's stacks with their states, deleted ones left out."""
         pages = self.endpoint.client("cloudformation").get_paginator("describe_stacks").paginate()
         found = [one for page in pages for one in page["Stacks"]]
-        return {one["StackName"]: one["StackStatus"] for one in found if one["StackName"].startswith(f"{self.env}-")}
+        return {
+            one["StackName"]: one["StackStatus"]
+            for one in found
+            if one["StackName"].startswith(f"{self.env}-")
+        }
 
     def compute_environment(self, kind: str) -> Any:
         """By the name that its instances get, like cpu-spot."""
         found = self.endpoint.batch.describe_compute_environments()["computeEnvironments"]
         wanted = f"{self.env}-{kind}"
-        (one,) = [ce for ce in found if ce.get("computeResources", {}).get("tags", {}).get("Name") == wanted]
+        (one,) = [
+            ce
+            for ce in found
+            if ce.get("computeResources", {}).get("tags", {}).get("Name") == wanted
+        ]
         return one

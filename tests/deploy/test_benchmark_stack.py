@@ -103,7 +103,9 @@ def begun(endpoint: Endpoint, outputs: dict[str, str], device: str, **environ: s
     return endpoint.submit(definition, queue, containerOverrides=overrides)
 
 
-def results_of(endpoint: Endpoint, outputs: dict[str, str], device: str, job: Any) -> dict[str, str]:
+def results_of(
+    endpoint: Endpoint, outputs: dict[str, str], device: str, job: Any
+) -> dict[str, str]:
     return results_in(endpoint, outputs, f"results/{device}/{job['jobId']}/")
 
 
@@ -111,7 +113,11 @@ def results_in(endpoint: Endpoint, outputs: dict[str, str], prefix: str) -> dict
     s3 = endpoint.client("s3")
     found = s3.list_objects_v2(Bucket=outputs["Bucket"], Prefix=prefix).get("Contents", [])
     return {
-        one["Key"].removeprefix(prefix): s3.get_object(Bucket=outputs["Bucket"], Key=one["Key"])["Body"].read().decode()
+        one["Key"].removeprefix(prefix): s3.get_object(Bucket=outputs["Bucket"], Key=one["Key"])[
+            "Body"
+        ]
+        .read()
+        .decode()
         for one in found
     }
 
@@ -127,9 +133,13 @@ def check_both_devices(endpoint: Endpoint, outputs: dict[str, str]) -> None:
         assert found == {f"{device}-benchmark.txt": "measured\n", "raw/args": "--quick\n"}
 
 
-def test_deployed_by_hand_it_runs_the_code_of_its_bucket_on_both_devices(large_endpoint: Endpoint) -> None:
+def test_deployed_by_hand_it_runs_the_code_of_its_bucket_on_both_devices(
+    large_endpoint: Endpoint,
+) -> None:
     stack = ("--stack-name", "by-hand", "--template-file", str(REPOSITORY / FILE))
-    done = large_endpoint.aws("cloudformation", "deploy", *stack, "--capabilities", "CAPABILITY_IAM", check=False)
+    done = large_endpoint.aws(
+        "cloudformation", "deploy", *stack, "--capabilities", "CAPABILITY_IAM", check=False
+    )
     assert done.returncode == 0, done.stderr
     outputs = outputs_of(large_endpoint, "by-hand")
 
@@ -158,7 +168,10 @@ def test_what_was_measured_is_kept_where_the_benchmark_is_stopped(large_site: Si
     for device in ("cpu", "gpu"):
         job_id = begun(endpoint, outputs, device)
         endpoint.wait(job_id, "RUNNING")
-        until(lambda job_id=job_id: said_by(endpoint, job_id, outputs), lambda said: "measuring" in said)
+        until(
+            lambda job_id=job_id: said_by(endpoint, job_id, outputs),
+            lambda said: "measuring" in said,
+        )
         endpoint.batch.terminate_job(jobId=job_id, reason="enough")
         job = endpoint.wait(job_id)
         assert (job["status"], job["container"]["exitCode"]) == ("FAILED", 130)
@@ -172,25 +185,31 @@ def said_by(endpoint: Endpoint, job_id: str, outputs: dict[str, str]) -> list[st
         return []  # it has said nothing yet
 
 
-def test_what_was_measured_is_kept_where_only_the_first_process_is_told_to_end(large_site: Site) -> None:
+def test_what_was_measured_is_kept_where_only_the_first_process_is_told_to_end(
+    large_site: Site,
+) -> None:
     """As Docker does; the endpoint tells all processes of a job."""
     large_site.about("deploy", "gpu-batch-benchmark", "--yes")
     outputs, folder = large_site.outputs(), large_site.folder
-    (definition,) = large_site.endpoint.batch.describe_job_definitions(jobDefinitions=[outputs["CpuJobDefinition"]])[
-        "jobDefinitions"
-    ]
+    (definition,) = large_site.endpoint.batch.describe_job_definitions(
+        jobDefinitions=[outputs["CpuJobDefinition"]]
+    )["jobDefinitions"]
     *shell, text = definition["containerProperties"]["command"]
     assert shell == ["sh", "-c"]
     found = [name for name in SHELLS if shutil.which(name.split()[0])]
     assert found
     for name in found:
-        assert stopped(large_site, outputs, [*name.split(), "-c", text], ENDLESS) == (130, ENDED), name
+        assert stopped(large_site, outputs, [*name.split(), "-c", text], ENDLESS) == (130, ENDED), (
+            name
+        )
     # What does not hear it is killed; here it is not waited for so long.
     impatient = folder / "impatient"
     impatient.mkdir()
     (impatient / "sleep").write_text("#!/bin/sh\nexec /bin/sleep 0.2\n")
     (impatient / "sleep").chmod(0o755)
-    code, results = stopped(large_site, outputs, ["sh", "-c", text], DEAF, f"{impatient}{os.pathsep}")
+    code, results = stopped(
+        large_site, outputs, ["sh", "-c", text], DEAF, f"{impatient}{os.pathsep}"
+    )
     assert (code, results) == (137, {"cpu-benchmark.txt": "measured\n"})
 
 
@@ -208,7 +227,9 @@ def stopped(
         "BENCHMARK_DEVICE": "cpu",
         "AWS_BATCH_JOB_ID": folder.name,
     }
-    with subprocess.Popen(argv, env=environ, stdout=subprocess.PIPE, text=True, start_new_session=True) as process:
+    with subprocess.Popen(
+        argv, env=environ, stdout=subprocess.PIPE, text=True, start_new_session=True
+    ) as process:
         assert process.stdout is not None
         try:
             assert process.stdout.readline() == "measuring\n"
@@ -230,8 +251,13 @@ def test_code_in_the_images_is_not_fetched(large_site: Site) -> None:
     (folder / "run.sh").write_text(RUN)
     (folder / "beside.txt").write_text("the image")
     job = ran(large_site.endpoint, outputs, "gpu", BENCHMARK_CODE=str(folder), BENCHMARK_ARGS="")
-    assert large_site.endpoint.output(job["jobId"], outputs["LogGroup"])[0] == "on gpu with the image"
-    assert set(results_of(large_site.endpoint, outputs, "gpu", job)) == {"gpu-benchmark.txt", "raw/args"}
+    assert (
+        large_site.endpoint.output(job["jobId"], outputs["LogGroup"])[0] == "on gpu with the image"
+    )
+    assert set(results_of(large_site.endpoint, outputs, "gpu", job)) == {
+        "gpu-benchmark.txt",
+        "raw/args",
+    }
 
 
 def test_batchyards_own_commands_take_it_for_a_stack_of_the_environment(large_site: Site) -> None:
@@ -239,7 +265,10 @@ def test_batchyards_own_commands_take_it_for_a_stack_of_the_environment(large_si
     name = f"{large_site.env}-gpu-batch-benchmark"
     assert large_site.stacks() == {name: "CREATE_COMPLETE"}
     resources = large_site.compute_environment("gpu-batch-benchmark-gpu")["computeResources"]
-    assert (resources["type"], resources["allocationStrategy"]) == ("SPOT", "SPOT_PRICE_CAPACITY_OPTIMIZED")
+    assert (resources["type"], resources["allocationStrategy"]) == (
+        "SPOT",
+        "SPOT_PRICE_CAPACITY_OPTIMIZED",
+    )
     assert "nothing to do" in large_site.about("diff", "gpu-batch-benchmark").stderr
     upload_code(large_site.endpoint, large_site.outputs())
     assert "is not empty: --empty-buckets" in large_site.about("destroy", "--yes", code=2).stderr
@@ -250,16 +279,25 @@ def test_batchyards_own_commands_take_it_for_a_stack_of_the_environment(large_si
 
 
 @pytest.mark.slow
-def test_sam_deploys_it_as_it_stands_from_the_repositorys_root(large_endpoint: Endpoint, tmp_path: Path) -> None:
+def test_sam_deploys_it_as_it_stands_from_the_repositorys_root(
+    large_endpoint: Endpoint, tmp_path: Path
+) -> None:
     tools = sorted((REPOSITORY / ".cache/lint").glob("aws-sam-cli-*/bin/sam"))
     if not tools:
         refuse = pytest.fail if os.environ.get("BATCHYARD_REQUIRE_LINT") == "1" else pytest.skip
         refuse("sam is not there; .ci/lint-templates installs it")
-    command = f"deploy --template-file {FILE} --stack-name gpu-benchmark --capabilities CAPABILITY_IAM"
+    command = (
+        f"deploy --template-file {FILE} --stack-name gpu-benchmark --capabilities CAPABILITY_IAM"
+    )
     # What it keeps about itself is no business of this machine's user.
     environ = {**large_endpoint.environ, "SAM_CLI_TELEMETRY": "0", "HOME": str(tmp_path)}
     done = subprocess.run(
-        [tools[-1], *command.split()], cwd=REPOSITORY, env=environ, capture_output=True, text=True, timeout=300
+        [tools[-1], *command.split()],
+        cwd=REPOSITORY,
+        env=environ,
+        capture_output=True,
+        text=True,
+        timeout=300,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     check_both_devices(large_endpoint, outputs_of(large_endpoint, "gpu-benchmark"))

@@ -52,9 +52,17 @@ def _look_at_network(site: Site, outputs: dict[str, str]) -> None:
     subnets = ec2.describe_subnets(SubnetIds=ids)["Subnets"]
     assert {one["VpcId"] for one in subnets} == {outputs["Vpc"]}
     assert len({one["AvailabilityZone"] for one in subnets}) == 2
-    tables = ec2.describe_route_tables(Filters=[{"Name": "association.subnet-id", "Values": ids}])["RouteTables"]
-    assert any(route.get("GatewayId", "").startswith("igw-") for table in tables for route in table["Routes"])
-    (endpoint,) = ec2.describe_vpc_endpoints(Filters=[{"Name": "vpc-id", "Values": [outputs["Vpc"]]}])["VpcEndpoints"]
+    tables = ec2.describe_route_tables(Filters=[{"Name": "association.subnet-id", "Values": ids}])[
+        "RouteTables"
+    ]
+    assert any(
+        route.get("GatewayId", "").startswith("igw-")
+        for table in tables
+        for route in table["Routes"]
+    )
+    (endpoint,) = ec2.describe_vpc_endpoints(
+        Filters=[{"Name": "vpc-id", "Values": [outputs["Vpc"]]}]
+    )["VpcEndpoints"]
     assert endpoint["ServiceName"] == "com.amazonaws.us-east-1.s3"
     (group,) = ec2.describe_security_groups(GroupIds=[outputs["SecurityGroup"]])["SecurityGroups"]
     assert group["IpPermissions"] == [] and group["IpPermissionsEgress"]
@@ -67,7 +75,9 @@ def _look_at_storage(site: Site, outputs: dict[str, str]) -> None:
     assert rule["ApplyServerSideEncryptionByDefault"]["SSEAlgorithm"] == "AES256"
     (statement,) = json.loads(s3.get_bucket_policy(Bucket=bucket)["Policy"])["Statement"]
     assert (statement["Effect"], statement["Sid"]) == ("Deny", "TlsOnly")
-    groups = site.endpoint.logs.describe_log_groups(logGroupNamePrefix=outputs["LogGroup"])["logGroups"]
+    groups = site.endpoint.logs.describe_log_groups(logGroupNamePrefix=outputs["LogGroup"])[
+        "logGroups"
+    ]
     assert [(one["logGroupName"], one.get("retentionInDays")) for one in groups] == [
         (f"/batchyard/{site.env}/jobs", 30)
     ]
@@ -79,31 +89,43 @@ def _look_at_registry_and_roles(site: Site, outputs: dict[str, str]) -> None:
     found = ecr.describe_repositories(repositoryNames=names)["repositories"]
     assert outputs["Repository"] in {one["repositoryUri"] for one in found}
     roles = {one["Arn"]: one["RoleName"] for one in iam.list_roles()["Roles"]}
-    attached = iam.list_attached_role_policies(RoleName=roles[outputs["ExecutionRoleArn"]])["AttachedPolicies"]
+    attached = iam.list_attached_role_policies(RoleName=roles[outputs["ExecutionRoleArn"]])[
+        "AttachedPolicies"
+    ]
     assert [one["PolicyName"] for one in attached] == ["AmazonECSTaskExecutionRolePolicy"]
-    job = iam.get_role_policy(RoleName=roles[outputs["JobRoleArn"]], PolicyName="runs")["PolicyDocument"]
+    job = iam.get_role_policy(RoleName=roles[outputs["JobRoleArn"]], PolicyName="runs")[
+        "PolicyDocument"
+    ]
     assert job["Statement"][1]["Resource"] == f"arn:aws:s3:::{outputs['Bucket']}/runs/*"
     policy = iam.get_policy(PolicyArn=outputs["SubmitterPolicyArn"])["Policy"]
     assert policy["Description"] == f"Run, watch and stop pipelines in {site.env}"
 
 
 def _look_at_batch(site: Site, outputs: dict[str, str]) -> None:
-    spot, on_demand = site.compute_environment("cpu-spot"), site.compute_environment("cpu-on-demand")
+    spot, on_demand = (
+        site.compute_environment("cpu-spot"),
+        site.compute_environment("cpu-on-demand"),
+    )
     resources = spot["computeResources"]
     assert (resources["maxvCpus"], resources["type"]) == (256, "SPOT")
     assert resources["allocationStrategy"] == "SPOT_PRICE_CAPACITY_OPTIMIZED"
     assert resources["subnets"] == outputs["Subnets"].split(",")
     assert resources["securityGroupIds"] == [outputs["SecurityGroup"]]
     assert resources["instanceRole"] == outputs["InstanceProfileArn"]
-    queues = site.endpoint.batch.describe_job_queues(jobQueues=[outputs["CpuQueue"], outputs["CpuOnDemandQueue"]])
+    queues = site.endpoint.batch.describe_job_queues(
+        jobQueues=[outputs["CpuQueue"], outputs["CpuOnDemandQueue"]]
+    )
     first, second = sorted(queues["jobQueues"], key=lambda queue: queue["priority"])
     assert (first["jobQueueName"], first["state"]) == (f"{site.env}-cpu", "ENABLED")
-    order = [one["computeEnvironment"] for one in sorted(first["computeEnvironmentOrder"], key=lambda o: o["order"])]
+    order = [
+        one["computeEnvironment"]
+        for one in sorted(first["computeEnvironmentOrder"], key=lambda o: o["order"])
+    ]
     assert order == [spot["computeEnvironmentArn"], on_demand["computeEnvironmentArn"]]
     assert [one["computeEnvironment"] for one in second["computeEnvironmentOrder"]] == order[1:]
-    (definition,) = site.endpoint.batch.describe_job_definitions(jobDefinitions=[outputs["GpuJobDefinition"]])[
-        "jobDefinitions"
-    ]
+    (definition,) = site.endpoint.batch.describe_job_definitions(
+        jobDefinitions=[outputs["GpuJobDefinition"]]
+    )["jobDefinitions"]
     assert definition["containerProperties"]["jobRoleArn"] == outputs["JobRoleArn"]
 
 
@@ -114,11 +136,15 @@ def test_a_pipeline_runs_on_the_queues_that_were_made(site: Site) -> None:
     assert (run["state"], [step["succeeded"] for step in run["steps"]]) == ("SUCCEEDED", [1, 3])
     log = site("logs", "last").stdout
     assert "first" in log and f"child 2 in {site.env}-cpu" in log
-    jobs = site.endpoint.batch.list_jobs(jobQueue=f"{site.env}-cpu", jobStatus="SUCCEEDED")["jobSummaryList"]
+    jobs = site.endpoint.batch.list_jobs(jobQueue=f"{site.env}-cpu", jobStatus="SUCCEEDED")[
+        "jobSummaryList"
+    ]
     assert len(jobs) == 2
     parts = site.endpoint.batch.describe_jobs(jobs=[job["jobId"] for job in jobs])["jobs"]
     outputs = site.outputs()
-    assert {job["jobDefinition"].rpartition("/")[2].partition("-")[0] for job in parts} == {f"{site.env}_step"}
+    assert {job["jobDefinition"].rpartition("/")[2].partition("-")[0] for job in parts} == {
+        f"{site.env}_step"
+    }
     assert {job["container"]["jobRoleArn"] for job in parts} == {outputs["JobRoleArn"]}
     options = {job["container"]["logConfiguration"]["options"]["awslogs-group"] for job in parts}
     assert options == {outputs["LogGroup"]}
@@ -131,12 +157,16 @@ def test_public_nodes_become_private_ones_and_public_again(site: Site) -> None:
     ec2, ids = site.endpoint.client("ec2"), site.outputs()["Subnets"].split(",")
 
     def ways_out() -> list[dict[str, Any]]:
-        tables = ec2.describe_route_tables(Filters=[{"Name": "association.subnet-id", "Values": ids}])["RouteTables"]
+        tables = ec2.describe_route_tables(
+            Filters=[{"Name": "association.subnet-id", "Values": ids}]
+        )["RouteTables"]
         routes = [route for table in tables for route in table["Routes"]]
         return [route for route in routes if route.get("DestinationCidrBlock") == "0.0.0.0/0"]
 
     def have_addresses() -> set[bool]:
-        return {one["MapPublicIpOnLaunch"] for one in ec2.describe_subnets(SubnetIds=ids)["Subnets"]}
+        return {
+            one["MapPublicIpOnLaunch"] for one in ec2.describe_subnets(SubnetIds=ids)["Subnets"]
+        }
 
     (out,) = ways_out()
     assert out["GatewayId"].startswith("igw-") and have_addresses() == {True}
@@ -150,7 +180,9 @@ def test_public_nodes_become_private_ones_and_public_again(site: Site) -> None:
 
 def test_an_export_that_others_use_is_not_tried_to_be_changed(site: Site) -> None:
     site.about("deploy", "--yes")
-    words = f"{site.env}-network: AWS does not change {site.env}-subnets while {site.env}-batch uses it"
+    words = (
+        f"{site.env}-network: AWS does not change {site.env}-subnets while {site.env}-batch uses it"
+    )
     assert words in site.about("diff", "network", "--set", "Zones=3", code=None).stderr
     refused = site.about("deploy", "network", "--yes", "--set", "Zones=3", code=2).stderr
     assert words in refused and "batchyard destroy" in refused
@@ -199,15 +231,24 @@ def test_team_queues_come_and_go_with_their_parameter(site: Site) -> None:
     batch = site.endpoint.batch
     queue = f"{site.env}-team-cpu"
     (found,) = batch.describe_job_queues(jobQueues=[queue])["jobQueues"]
-    policies = batch.describe_scheduling_policies(arns=[found["schedulingPolicyArn"]])["schedulingPolicies"]
+    policies = batch.describe_scheduling_policies(arns=[found["schedulingPolicyArn"]])[
+        "schedulingPolicies"
+    ]
     assert [one["name"] for one in policies] == [f"{site.env}-fair-share"]
     done = site.about("deploy", "batch", "--yes", "--set", "TeamQueues=false")
     assert "- TeamCpuQueue  AWS::Batch::JobQueue" in done.stderr and "- FairShare" in done.stderr
     until(
-        lambda: [one["status"] for one in batch.describe_job_queues(jobQueues=[queue])["jobQueues"]],
+        lambda: [
+            one["status"] for one in batch.describe_job_queues(jobQueues=[queue])["jobQueues"]
+        ],
         lambda states: states in ([], ["DELETED"]),
     )
-    assert batch.describe_scheduling_policies(arns=[found["schedulingPolicyArn"]])["schedulingPolicies"] == []
+    assert (
+        batch.describe_scheduling_policies(arns=[found["schedulingPolicyArn"]])[
+            "schedulingPolicies"
+        ]
+        == []
+    )
 
 
 # -- questions ----------------------------------------------------------------------------------------------------
@@ -312,7 +353,9 @@ def test_a_failure_is_told_by_its_cause_and_the_next_deploy_makes_it_anew(site: 
 
 def test_a_stack_of_somebody_else_is_left_alone(site: Site) -> None:
     body = {"Description": "shop", "Resources": {"B": {"Type": "AWS::S3::Bucket"}}}
-    site.endpoint.client("cloudformation").create_stack(StackName=f"{site.env}-storage", TemplateBody=json.dumps(body))
+    site.endpoint.client("cloudformation").create_stack(
+        StackName=f"{site.env}-storage", TemplateBody=json.dumps(body)
+    )
     assert "not batchyard's" in site.about("deploy", "storage", "--yes", code=2).stderr
     assert "not batchyard's" in site.about("destroy", "--yes", code=2).stderr
     assert site.stacks() == {f"{site.env}-storage": "CREATE_COMPLETE"}
@@ -342,9 +385,13 @@ def test_a_diff_changes_nothing(site: Site) -> None:
     assert done.stderr.count("nothing to do") == len(CORE) - 1
     assert site.compute_environment("cpu-spot")["computeResources"]["maxvCpus"] == 256
     assert set(site.stacks().values()) == {"CREATE_COMPLETE"}
-    left: Any = site.endpoint.client("cloudformation").list_change_sets(StackName=f"{site.env}-batch")["Summaries"]
+    left: Any = site.endpoint.client("cloudformation").list_change_sets(
+        StackName=f"{site.env}-batch"
+    )["Summaries"]
     assert [
-        one for one in left if one["StackName"] == f"{site.env}-batch" and one["ExecutionStatus"] == "AVAILABLE"
+        one
+        for one in left
+        if one["StackName"] == f"{site.env}-batch" and one["ExecutionStatus"] == "AVAILABLE"
     ] == []
 
 
@@ -360,11 +407,17 @@ def test_outputs_and_environments(site: Site) -> None:
     listed = {one["name"]: one for one in json.loads(site("environments", "--json").stdout)}
     assert (listed["lab"]["source"], listed["lab"]["region"]) == ("file", "eu-central-1")
     ours = listed[site.env]
-    assert (ours["source"], ours["region"], ours["templates"]) == ("deployed", "us-east-1", ["network", "storage"])
+    assert (ours["source"], ours["region"], ours["templates"]) == (
+        "deployed",
+        "us-east-1",
+        ["network", "storage"],
+    )
     assert ours["missing"] == ["iam", "registry", "batch"]
     shown = site("environments").stdout
     assert f"{site.env}" in shown and "in part only: iam, registry, batch missing" in shown
-    assert [one["name"] for one in json.loads(site("environments", "--local", "--json").stdout)] == ["lab"]
+    assert [
+        one["name"] for one in json.loads(site("environments", "--local", "--json").stdout)
+    ] == ["lab"]
 
 
 @pytest.mark.parametrize("name", ["network", "batch-unmanaged", "spotfleet", "gpu-batch-benchmark"])
@@ -384,9 +437,13 @@ def test_clusters_and_unmanaged_nodes(site: Site) -> None:
     site.about("deploy", "--yes")
     site.about("deploy", "ecs", "batch-unmanaged", "--yes")
     outputs = site.outputs()
-    found = site.endpoint.batch.describe_job_queues(jobQueues=[outputs["UnmanagedGpuQueue"]])["jobQueues"]
+    found = site.endpoint.batch.describe_job_queues(jobQueues=[outputs["UnmanagedGpuQueue"]])[
+        "jobQueues"
+    ]
     assert [one["jobQueueName"] for one in found] == [f"{site.env}-unmanaged-gpu"]
-    (cluster,) = site.endpoint.client("ecs").describe_clusters(clusters=[f"{site.env}-ecs"])["clusters"]
+    (cluster,) = site.endpoint.client("ecs").describe_clusters(clusters=[f"{site.env}-ecs"])[
+        "clusters"
+    ]
     assert cluster["status"] == "ACTIVE" and cluster["capacityProviders"]
     groups = site.endpoint.client("autoscaling").describe_auto_scaling_groups()["AutoScalingGroups"]
     assert len([one for one in groups if one["AutoScalingGroupName"].startswith(site.env)]) == 2

@@ -80,7 +80,9 @@ def test_a_missing_right_is_named_with_the_policy_that_grants_it(
     done = site.about(*words, environ=denying, code=3)
     said, hint = done.stderr.splitlines()[-2:]
     assert f"access denied for {action}" in said
-    assert hint.startswith(f"  ask for the action {action}: the environment's administrator policy grants it")
+    assert hint.startswith(
+        f"  ask for the action {action}: the environment's administrator policy grants it"
+    )
 
 
 def nothing_of_aws(**more: str) -> dict[str, str]:
@@ -94,7 +96,9 @@ def nothing_of_aws(**more: str) -> dict[str, str]:
     }
 
 
-@pytest.mark.parametrize("words", [("deploy", "--yes"), ("diff",), ("outputs",), ("destroy", "--yes")])
+@pytest.mark.parametrize(
+    "words", [("deploy", "--yes"), ("diff",), ("outputs",), ("destroy", "--yes")]
+)
 def test_no_credentials(site: Site, words: tuple[str, ...]) -> None:
     done = site.about(*words, environ=nothing_of_aws(AWS_DEFAULT_REGION="eu-central-1"), code=3)
     assert "there are no usable AWS credentials" in done.stderr
@@ -102,7 +106,9 @@ def test_no_credentials(site: Site, words: tuple[str, ...]) -> None:
 
 
 def test_no_region(site: Site) -> None:
-    done = site.about("deploy", environ=nothing_of_aws(AWS_ACCESS_KEY_ID="x", AWS_SECRET_ACCESS_KEY="x"), code=2)
+    done = site.about(
+        "deploy", environ=nothing_of_aws(AWS_ACCESS_KEY_ID="x", AWS_SECRET_ACCESS_KEY="x"), code=2
+    )
     assert "region" in done.stderr and len(done.stderr.splitlines()) <= 2
 
 
@@ -136,7 +142,9 @@ def test_a_file_of_environments_needs_no_aws(site: Site) -> None:
         (("diff", "network", "--set", "CpuSpotMaxvCpus=3"), "the template batch has it"),
     ],
 )
-def test_mistakes_are_found_without_asking_aws(site: Site, words: tuple[str, ...], said: str) -> None:
+def test_mistakes_are_found_without_asking_aws(
+    site: Site, words: tuple[str, ...], said: str
+) -> None:
     assert said in site.about(*words, environ=nothing_of_aws(), code=2).stderr
 
 

@@ -18,7 +18,9 @@ from site_of_stacks import CORE, Site
 def test_everything_goes_and_what_holds_data_is_asked_about(site: Site) -> None:
     site.about("deploy", "--yes", "--set", "Placement=private")
     outputs = site.outputs()
-    (site.folder / "pipeline.yaml").write_text("name: hello\nimage: x\nsteps:\n  - {name: one, command: echo hi}\n")
+    (site.folder / "pipeline.yaml").write_text(
+        "name: hello\nimage: x\nsteps:\n  - {name: one, command: echo hi}\n"
+    )
     site.about("run", "pipeline.yaml", "--engine", "aws")
 
     refused = site.about("destroy", "--yes", code=2)
@@ -30,7 +32,11 @@ def test_everything_goes_and_what_holds_data_is_asked_about(site: Site) -> None:
     done = site.about("destroy", "--empty-buckets", answers="yes\n")
     order = [f"{site.env}-{name}" for name in reversed(CORE)]
     assert done.stdout == f"{', '.join(order)}: gone\n"
-    ended = [line.partition(":")[0] for line in done.stderr.splitlines() if "DELETE_COMPLETE after" in line]
+    ended = [
+        line.partition(":")[0]
+        for line in done.stderr.splitlines()
+        if "DELETE_COMPLETE after" in line
+    ]
     assert ended == order
     assert "kept" not in done.stderr
     _nothing_is_left(site, outputs)
@@ -48,10 +54,18 @@ def _nothing_is_left(site: Site, outputs: dict[str, str]) -> None:
     assert ec2.describe_route_tables(Filters=in_vpc)["RouteTables"] == []
     assert ec2.describe_security_groups(Filters=in_vpc)["SecurityGroups"] == []
     gateways = ec2.describe_internet_gateways()["InternetGateways"]
-    assert not [one for one in gateways if any(tag["Value"] == f"{site.env}-batchyard" for tag in one["Tags"])]
+    assert not [
+        one
+        for one in gateways
+        if any(tag["Value"] == f"{site.env}-batchyard" for tag in one["Tags"])
+    ]
     nats = ec2.describe_nat_gateways(Filters=in_vpc)["NatGateways"]
     assert {one["State"] for one in nats} <= {"deleted"}
-    assert not [one for one in ec2.describe_addresses()["Addresses"] if site.env in json.dumps(one.get("Tags", []))]
+    assert not [
+        one
+        for one in ec2.describe_addresses()["Addresses"]
+        if site.env in json.dumps(one.get("Tags", []))
+    ]
     templates = ec2.describe_launch_templates()["LaunchTemplates"]
     assert not [one for one in templates if one["LaunchTemplateName"].startswith(site.env)]
     buckets = [one["Name"] for one in site.endpoint.client("s3").list_buckets()["Buckets"]]
@@ -59,11 +73,22 @@ def _nothing_is_left(site: Site, outputs: dict[str, str]) -> None:
     repositories = site.endpoint.client("ecr").describe_repositories()["repositories"]
     assert not [one for one in repositories if one["repositoryName"].startswith(f"{site.env}/")]
     iam = site.endpoint.client("iam")
-    assert not [one for one in iam.list_roles()["Roles"] if one["RoleName"].startswith(f"{site.env}-")]
-    assert not [one for one in iam.list_policies(Scope="Local")["Policies"] if one["PolicyName"].startswith(site.env)]
-    assert not [one for one in iam.list_instance_profiles()["InstanceProfiles"] if site.env in one["Arn"]]
+    assert not [
+        one for one in iam.list_roles()["Roles"] if one["RoleName"].startswith(f"{site.env}-")
+    ]
+    assert not [
+        one
+        for one in iam.list_policies(Scope="Local")["Policies"]
+        if one["PolicyName"].startswith(site.env)
+    ]
+    assert not [
+        one for one in iam.list_instance_profiles()["InstanceProfiles"] if site.env in one["Arn"]
+    ]
     until(
-        lambda: [one["status"] for one in batch.describe_job_queues(jobQueues=[outputs["CpuQueue"]])["jobQueues"]],
+        lambda: [
+            one["status"]
+            for one in batch.describe_job_queues(jobQueues=[outputs["CpuQueue"]])["jobQueues"]
+        ],
         lambda states: states in ([], ["DELETED"]),
     )
     found = batch.describe_compute_environments()["computeEnvironments"]
@@ -71,7 +96,9 @@ def _nothing_is_left(site: Site, outputs: dict[str, str]) -> None:
     assert [one["status"] for one in of_ours if one["status"] not in ("DELETED", "DELETING")] == []
     active = batch.get_paginator("describe_job_definitions").paginate(status="ACTIVE")
     names = [one["jobDefinitionName"] for page in active for one in page["jobDefinitions"]]
-    assert not [name for name in names if name.startswith(f"{site.env}_")], "those that runs registered go too"
+    assert not [name for name in names if name.startswith(f"{site.env}_")], (
+        "those that runs registered go too"
+    )
 
 
 def test_an_environment_of_the_file_is_told_apart_from_one_that_is_deployed(site: Site) -> None:
@@ -82,7 +109,10 @@ def test_an_environment_of_the_file_is_told_apart_from_one_that_is_deployed(site
         f"environments:\n  {site.env}:\n    region: us-east-1\n    bucket: lab-runs\n    queues: {{cpu: lab-cpu}}\n"
     )
     done = site.about("destroy", "--yes")
-    assert f"{site.env} is an environment of {file}: what it names was not deployed here, and stays" in done.stderr
+    assert (
+        f"{site.env} is an environment of {file}: what it names was not deployed here, and stays"
+        in done.stderr
+    )
     file.write_text("environments: 3\n")
     assert "nothing to do" in site.about("destroy", "--yes").stdout
 
@@ -108,7 +138,11 @@ def test_images_are_not_deleted_unless_that_is_said(site: Site) -> None:
     site.about("deploy", "registry", "--yes")
     ecr = site.endpoint.client("ecr")
     name = f"{site.env}/pipelines"
-    manifest = {"schemaVersion": 2, "mediaType": "application/vnd.docker.distribution.manifest.v2+json", "layers": []}
+    manifest = {
+        "schemaVersion": 2,
+        "mediaType": "application/vnd.docker.distribution.manifest.v2+json",
+        "layers": [],
+    }
     ecr.put_image(repositoryName=name, imageManifest=json.dumps(manifest), imageTag="latest")
     refused = site.about("destroy", "--yes", "--empty-buckets", code=2)
     assert f"repository {name}" in refused.stderr and "1 image," in refused.stderr

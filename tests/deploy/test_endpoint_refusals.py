@@ -23,7 +23,9 @@ ASKED: list[tuple[str, str, dict[str, Any]]] = [
 ]
 
 
-def refused(endpoint: Endpoint, service: str, operation: str, members: dict[str, Any], key: str) -> tuple[str, str]:
+def refused(
+    endpoint: Endpoint, service: str, operation: str, members: dict[str, Any], key: str
+) -> tuple[str, str]:
     """The error's code and message, as boto3 reads them."""
     client = boto3.client(
         service,
@@ -44,14 +46,26 @@ def test_a_wrong_key(tmp_path: Path) -> None:
     try:
         for one in ASKED:
             code, message = refused(endpoint, *one, key="wrong")
-            assert (code, message) == ("UnrecognizedClientException", "the access key is not this endpoint's token")
+            assert (code, message) == (
+                "UnrecognizedClientException",
+                "the access key is not this endpoint's token",
+            )
         site = Site(endpoint, tmp_path)
         wrong = {**endpoint.environ, "AWS_ACCESS_KEY_ID": "wrong"}
-        for words in (("deploy", "--yes"), ("diff",), ("outputs",), ("destroy", "--yes"), ("run", "p.txt")):
+        for words in (
+            ("deploy", "--yes"),
+            ("diff",),
+            ("outputs",),
+            ("destroy", "--yes"),
+            ("run", "p.txt"),
+        ):
             more = ("--engine", "aws", "--image", "x") if words[0] == "run" else ()
             (tmp_path / "p.txt").write_text("true\n")
             said = site.about(*words, *more, environ=wrong, code=3).stderr
-            assert "AWS does not know these credentials: the access key is not this endpoint's token" in said
+            assert (
+                "AWS does not know these credentials: the access key is not this endpoint's token"
+                in said
+            )
             assert "check AWS_PROFILE, AWS_ACCESS_KEY_ID" in said
         said = site("emulate", "reclaim", "x", environ=wrong, code=2).stderr
         assert "not this endpoint's token" in said and "--token" in said

@@ -18,7 +18,9 @@ def listed(site: Site) -> Any:
 
 
 def line(site: Site) -> str:
-    (found,) = [line for line in site("environments").stdout.splitlines() if line.startswith(f"{site.env} ")]
+    (found,) = [
+        line for line in site("environments").stdout.splitlines() if line.startswith(f"{site.env} ")
+    ]
     return found
 
 
@@ -41,7 +43,9 @@ def test_a_first_stack_that_could_not_be_made(site: Site) -> None:
         "unfinished": {"registry": "ROLLBACK_COMPLETE"},
     }
     shown = line(site)
-    assert "in part only: registry is ROLLBACK_COMPLETE; network, storage, iam, batch missing" in shown
+    assert (
+        "in part only: registry is ROLLBACK_COMPLETE; network, storage, iam, batch missing" in shown
+    )
     # The command that it names makes it whole.
     assert command_in(shown) == ["deploy", "--env", site.env]
     ecr.delete_repository(repositoryName=f"{site.env}/benchmark")
@@ -62,7 +66,9 @@ def test_a_deployment_that_was_interrupted(site: Site) -> None:
 
 def test_what_is_not_ours_or_was_never_begun_is_not_listed(site: Site) -> None:
     cloudformation = site.endpoint.client("cloudformation")
-    bucket = json.dumps({"Description": "a shop", "Resources": {"Bucket": {"Type": "AWS::S3::Bucket"}}})
+    bucket = json.dumps(
+        {"Description": "a shop", "Resources": {"Bucket": {"Type": "AWS::S3::Bucket"}}}
+    )
     cloudformation.create_stack(StackName=f"{site.env}-storage", TemplateBody=bucket)
     cloudformation.create_change_set(
         StackName=f"{site.env}-network",

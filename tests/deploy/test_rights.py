@@ -99,7 +99,11 @@ class Day:
     def __call__(self, *words: str, code: int | None = 0, **more: Any) -> str:
         """What a command says, run as the developer."""
         before = len(self.developer.refused)
-        environ = {**self.site.endpoint.environ, "AWS_ENDPOINT_URL": self.developer.url, "PATH": PATH}
+        environ = {
+            **self.site.endpoint.environ,
+            "AWS_ENDPOINT_URL": self.developer.url,
+            "PATH": PATH,
+        }
         done = self.site(*words, code=code, environ=environ, **more)
         self.refused.setdefault(" ".join(words[:2]), []).extend(self.developer.refused[before:])
         return done.stdout
@@ -117,7 +121,10 @@ def statements_of(endpoint: Endpoint, arn: str) -> list[dict[str, Any]]:
 def statements_of_role(endpoint: Endpoint, arn: str) -> list[dict[str, Any]]:
     iam, name = endpoint.client("iam"), arn.rpartition("/")[2]
     policies = iam.list_role_policies(RoleName=name)["PolicyNames"]
-    documents = [iam.get_role_policy(RoleName=name, PolicyName=policy)["PolicyDocument"] for policy in policies]
+    documents = [
+        iam.get_role_policy(RoleName=name, PolicyName=policy)["PolicyDocument"]
+        for policy in policies
+    ]
     return [statement for document in documents for statement in document["Statement"]]
 
 
@@ -176,7 +183,10 @@ def spend(day: Day) -> None:
 
     # One that is stopped, after somebody has asked why its second child waits.
     asleep = day("run", "sleeper.yaml", "--engine", "aws", *env, "--on-demand", "--detach").strip()
-    until(lambda: day("status", asleep, "--json"), lambda said: json.loads(said)["steps"][0]["state"] == "RUNNING")
+    until(
+        lambda: day("status", asleep, "--json"),
+        lambda said: json.loads(said)["steps"][0]["state"] == "RUNNING",
+    )
     day("doctor", "job", f"{job_of(day, asleep)}:{waiting_child(day, asleep)}", *env, code=None)
     day("stop", asleep)
     assert "asleep" in day("logs", asleep, "-f", code=None)
@@ -196,14 +206,17 @@ def spend(day: Day) -> None:
 
 def waiting_child(day: Day, run: str) -> int:
     """The child that is not running."""
-    jobs = day.site.endpoint.batch.list_jobs(arrayJobId=job_of(day, run), jobStatus="RUNNABLE")["jobSummaryList"]
+    jobs = day.site.endpoint.batch.list_jobs(arrayJobId=job_of(day, run), jobStatus="RUNNABLE")[
+        "jobSummaryList"
+    ]
     return int(jobs[0]["arrayProperties"]["index"])
 
 
 def job_of(day: Day, run: str) -> str:
     """The job of a run's only step."""
     jobs = day.site.endpoint.batch.list_jobs(
-        jobQueue=f"{day.site.env}-cpu-on-demand", filters=[{"name": "JOB_NAME", "values": [f"{run}*"]}]
+        jobQueue=f"{day.site.env}-cpu-on-demand",
+        filters=[{"name": "JOB_NAME", "values": [f"{run}*"]}],
     )["jobSummaryList"]
     return str(jobs[0]["jobId"])
 
@@ -225,7 +238,10 @@ def submit_to_all_queues(day: Day, env: tuple[str, str]) -> None:
     misfit = next(one for one in waiting if one["jobName"] == "to-team-cpu")
     misfit["containerOverrides"]["resourceRequirements"] = [{"type": "VCPU", "value": "4000"}]
     (day.site.folder / "jobs.json").write_text(json.dumps({"jobs": waiting}))
-    submitted = {one["jobName"]: one["jobId"] for one in json.loads(day("submit", "jobs.json", *env, "--json"))}
+    submitted = {
+        one["jobName"]: one["jobId"]
+        for one in json.loads(day("submit", "jobs.json", *env, "--json"))
+    }
     day("doctor", "job", submitted["to-team-cpu"], *env, "--fix", code=None, answers="y\n")
 
 
@@ -252,7 +268,10 @@ def test_a_developer_has_no_right_that_the_day_did_not_need(day: Day) -> None:
         (statement["Sid"], action, resource)
         for statement, action, resource in single_grants(statements)
         if action not in SUBMITTER_UNSEEN
-        and not any(allows({**statement, "Action": action, "Resource": resource}, one) for one in day.developer.used)
+        and not any(
+            allows({**statement, "Action": action, "Resource": resource}, one)
+            for one in day.developer.used
+        )
     ]
     assert unneeded == []
 
@@ -271,7 +290,9 @@ def test_jobs_have_the_rights_that_they_need_and_no_other(day: Day) -> None:
     assert day.jobs.refused == []
     operations = {request.operation for request, _ in day.jobs.passed}
     assert {"GetObject", "PutObject", "ListObjectsV2", "UploadPart"} <= operations
-    assert actions_of(day.jobs.statements) - {right.action for right in day.jobs.used} == set(JOB_UNSEEN)
+    assert actions_of(day.jobs.statements) - {right.action for right in day.jobs.used} == set(
+        JOB_UNSEEN
+    )
 
 
 def test_who_pushes_images_can_log_in(deployed: Site, tmp_path: Path) -> None:
@@ -282,7 +303,11 @@ def test_who_pushes_images_can_log_in(deployed: Site, tmp_path: Path) -> None:
     # Which repository it is, is read from the stacks, as who submits may.
     stacks = statements_of(deployed.endpoint, deployed.outputs()["SubmitterPolicyArn"])
     with standing_before(deployed.endpoint.url, [*statements, *stacks]) as gate:
-        environ = {**deployed.endpoint.environ, "AWS_ENDPOINT_URL": gate.url, "PATH": f"{tmp_path}{os.pathsep}{PATH}"}
+        environ = {
+            **deployed.endpoint.environ,
+            "AWS_ENDPOINT_URL": gate.url,
+            "PATH": f"{tmp_path}{os.pathsep}{PATH}",
+        }
         deployed("image", "push", "recon:1", "--env", deployed.env, environ=environ)
     assert gate.refused == []
     assert actions_of(statements) - {right.action for right in gate.used} == set(PUSHER_UNSEEN)
@@ -291,7 +316,9 @@ def test_who_pushes_images_can_log_in(deployed: Site, tmp_path: Path) -> None:
 def test_who_deploys_may_make_change_and_destroy(deployed: Site, tmp_path: Path) -> None:
     # Of an environment of its own: the policy is the same but for the name.
     site = Site(deployed.endpoint, tmp_path)
-    text = json.dumps(statements_of(deployed.endpoint, deployed.outputs()["AdministratorPolicyArn"]))
+    text = json.dumps(
+        statements_of(deployed.endpoint, deployed.outputs()["AdministratorPolicyArn"])
+    )
     statements = json.loads(text.replace(deployed.env, site.env))
     with standing_before(deployed.endpoint.url, statements) as gate:
         environ = {**deployed.endpoint.environ, "AWS_ENDPOINT_URL": gate.url}

@@ -57,7 +57,9 @@ def image(docker_engine: None) -> None:
 def nothing_is_left(yard: Yard) -> Iterator[None]:
     """After every test: no container of its runs is there any more, running or not."""
     yield
-    runs = [path.name for path in yard.folder.parent.rglob("runs/*") if (path / "run.json").exists()]
+    runs = [
+        path.name for path in yard.folder.parent.rglob("runs/*") if (path / "run.json").exists()
+    ]
     # A run is over a moment before its engine is, which removes them last.
     with suppress(AssertionError):
         yard.wait_for(lambda: not any(map(containers_of, runs)))
@@ -69,18 +71,24 @@ def nothing_is_left(yard: Yard) -> Iterator[None]:
 
 
 def docker(*args: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(["docker", *args], capture_output=True, text=True, check=check, timeout=120)
+    return subprocess.run(
+        ["docker", *args], capture_output=True, text=True, check=check, timeout=120
+    )
 
 
 def containers_of(run: str, *flags: str) -> list[str]:
-    listed = docker("ps", "--all", "--filter", f"label=batchyard.run={run}", "--format", "{{.Names}}", *flags)
+    listed = docker(
+        "ps", "--all", "--filter", f"label=batchyard.run={run}", "--format", "{{.Names}}", *flags
+    )
     return listed.stdout.split()
 
 
 def attempts(yard: Yard, run: str, step: int = 0) -> list[Row]:
     columns = ", ".join(Row._fields)
     with closing(sqlite3.connect(yard.folder / ".batchyard" / "runs" / run / "state.db")) as db:
-        rows = db.execute(f"SELECT {columns} FROM attempt WHERE job = ? ORDER BY child, attempt", (step,))
+        rows = db.execute(
+            f"SELECT {columns} FROM attempt WHERE job = ? ORDER BY child, attempt", (step,)
+        )
         return [Row(*row) for row in rows]
 
 
@@ -109,7 +117,9 @@ def ended(yard: Yard, run: str) -> str:
 
 def log_of(yard: Yard, run: str, *where: str) -> bytes:
     command = yard.command("logs", run, *(where or ("list:0",)))
-    return subprocess.run(command, cwd=yard.folder, capture_output=True, check=True, timeout=60).stdout
+    return subprocess.run(
+        command, cwd=yard.folder, capture_output=True, check=True, timeout=60
+    ).stdout
 
 
 def fake_docker(yard: Yard, script: str) -> str:
@@ -139,9 +149,15 @@ steps: [{name: s, array: 2, commands: ["env -0 > env-$AWS_BATCH_JOB_ARRAY_INDEX"
     own = ("AWS_BATCH_", "BATCHYARD_", "ARRAY_SIZE", "LIST_FILE", "CUDA_")
     own += ("LINES", "EMPTY", "UMLAUT", "HOME", "DOCKER_HOST")
     changing = {"AWS_BATCH_JOB_ID", "BATCHYARD_RUN", "BATCHYARD_TOKEN", "LIST_FILE_S3_PATH"}
-    names = {name for name in told["process"] if name.startswith(own) and not name.startswith("BATCHYARD_REQUIRE_")}
+    names = {
+        name
+        for name in told["process"]
+        if name.startswith(own) and not name.startswith("BATCHYARD_REQUIRE_")
+    }
     assert {name for name in told["docker"] if name.startswith(own)} == names
-    assert {n: told["docker"][n] for n in names - changing} == {n: told["process"][n] for n in names - changing}
+    assert {n: told["docker"][n] for n in names - changing} == {
+        n: told["process"][n] for n in names - changing
+    }
     assert told["docker"]["LINES"] == "one\ntwo=2"
     assert "OF_THE_ENGINE" in told["process"]
     assert "OF_THE_ENGINE" not in told["docker"]
@@ -168,7 +184,16 @@ def test_files_are_written_in_the_workspace(yard: Yard) -> None:
 
 def test_the_list_is_readable_where_home_is_elsewhere(yard: Yard, tmp_path: Path) -> None:
     yard.write("list.txt", "cat ${LIST_FILE_S3_PATH#file://} > copy\n")
-    yard("run", "list.txt", "--runner", "docker", "--image", IMAGE, "--home", str(tmp_path / "elsewhere"))
+    yard(
+        "run",
+        "list.txt",
+        "--runner",
+        "docker",
+        "--image",
+        IMAGE,
+        "--home",
+        str(tmp_path / "elsewhere"),
+    )
     assert (yard.folder / "copy").read_text() == (yard.folder / "list.txt").read_text()
 
 
@@ -178,7 +203,12 @@ def test_limits_are_those_of_aws(yard: Yard) -> None:
     (name,) = containers_of(run)
     host = json.loads(docker("inspect", "--format", "{{json .HostConfig}}", name).stdout)
     assert (host["Memory"], host["MemorySwap"]) == (100 << 20, 100 << 20)
-    assert (host["CpuShares"], host["ShmSize"], host["NetworkMode"], host["Init"]) == (2048, 10 << 20, "host", True)
+    assert (host["CpuShares"], host["ShmSize"], host["NetworkMode"], host["Init"]) == (
+        2048,
+        10 << 20,
+        "host",
+        True,
+    )
     assert name.startswith(f"batchyard-{run}-s-0-1-")
     yard("stop", run, "--grace", "1")
 
@@ -195,12 +225,26 @@ def test_files_belong_to_the_caller(yard: Yard) -> None:
             path.chmod(0o755)
     os.chown(yard.folder, 12345, 54321)
     # The right to read keeps Python reachable where it is in root's home.
-    become = ["setpriv", "--reuid", "12345", "--regid", "54321", "--groups", f"{socket.stat().st_gid},777"]
+    become = [
+        "setpriv",
+        "--reuid",
+        "12345",
+        "--regid",
+        "54321",
+        "--groups",
+        f"{socket.stat().st_gid},777",
+    ]
     become += ["--inh-caps", "+dac_read_search", "--ambient-caps", "+dac_read_search"]
     for array in ("1", "2"):
-        command = yard.command("run", "list.txt", "--runner", "docker", "--image", IMAGE, "--array", array)
+        command = yard.command(
+            "run", "list.txt", "--runner", "docker", "--image", IMAGE, "--array", array
+        )
         done = subprocess.run(
-            [*become, *command], cwd=yard.folder, capture_output=True, text=True, env=os.environ | {"HOME": "/"}
+            [*become, *command],
+            cwd=yard.folder,
+            capture_output=True,
+            text=True,
+            env=os.environ | {"HOME": "/"},
         )
         assert done.returncode == 0, done.stdout + done.stderr
     written = (yard.folder / "who").stat()
@@ -250,7 +294,9 @@ def test_exit_codes(yard: Yard, shell: str) -> None:
     assert ended(yard, run) == "FAILED"
     rows = [attempts(yard, run, step=n)[0] for n in range(len(cases))]
     assert [row.exit_code for row in rows] == [code for _, code in cases]
-    assert {(row.reason, row.status_reason) for row in rows} == {("", "Essential container in task exited")}
+    assert {(row.reason, row.status_reason) for row in rows} == {
+        ("", "Essential container in task exited")
+    }
     assert not (yard.folder / "never").exists()
 
 
@@ -352,7 +398,9 @@ def test_memory_is_a_hard_limit(yard: Yard, commands: list[str]) -> None:
     assert ended(yard, run) == "FAILED"
     rows = attempts(yard, run)
     assert [row.exit_code for row in rows] == [137, 137]
-    assert {row.reason for row in rows} == {"OutOfMemoryError: Container killed due to memory usage"}
+    assert {row.reason for row in rows} == {
+        "OutOfMemoryError: Container killed due to memory usage"
+    }
 
 
 def test_an_image_that_is_not_there(yard: Yard) -> None:
@@ -360,8 +408,14 @@ def test_an_image_that_is_not_there(yard: Yard) -> None:
     yard.write("p.yaml", text)
     run = yard.json("run", "p.yaml", "--runner", "docker", code=1)["run"]
     rows = attempts(yard, run)
-    assert [(row.attempt, row.exit_code, row.started_ms) for row in rows] == [(1, None, None), (2, None, None)]
-    assert all(row.reason.startswith("CannotPullContainerError: Error response from daemon: ") for row in rows)
+    assert [(row.attempt, row.exit_code, row.started_ms) for row in rows] == [
+        (1, None, None),
+        (2, None, None),
+    ]
+    assert all(
+        row.reason.startswith("CannotPullContainerError: Error response from daemon: ")
+        for row in rows
+    )
     assert "nobody.invalid" in rows[0].reason
     assert rows[0].status_reason == "Task failed to start"
 
@@ -369,8 +423,12 @@ def test_an_image_that_is_not_there(yard: Yard) -> None:
 def test_a_container_that_cannot_be_made_or_started(yard: Yard) -> None:
     run = one(yard, "true", "memory: 4MiB")  # less than Docker allows
     assert ended(yard, run) == "FAILED"
-    assert attempts(yard, run)[0].reason.startswith("CannotCreateContainerError: Error response from daemon: ")
-    path = fake_docker(yard, '[ "$1" != create ] || { shift; exec "$real" create --runtime "$RUNTIME" "$@"; }')
+    assert attempts(yard, run)[0].reason.startswith(
+        "CannotCreateContainerError: Error response from daemon: "
+    )
+    path = fake_docker(
+        yard, '[ "$1" != create ] || { shift; exec "$real" create --runtime "$RUNTIME" "$@"; }'
+    )
     yard.write("p.yaml", f"name: p\nimage: {IMAGE}\nsteps: [{{name: s, command: 'true'}}]\n")
     environ = os.environ | {"PATH": path, "RUNTIME": "no-such-runtime"}
     done = yard("run", "p.yaml", "--runner", "docker", "--json", code=1, env=environ)
@@ -382,7 +440,9 @@ def test_a_container_that_cannot_be_made_or_started(yard: Yard) -> None:
 def test_no_engine_is_told_before_the_run_is_recorded(yard: Yard) -> None:
     yard.write("list.txt", "true\n")
     flags = ("run", "list.txt", "--runner", "docker", "--image", IMAGE)
-    done = yard(*flags, code=3, env=os.environ | {"DOCKER_HOST": f"unix://{yard.folder}/nobody.sock"})
+    done = yard(
+        *flags, code=3, env=os.environ | {"DOCKER_HOST": f"unix://{yard.folder}/nobody.sock"}
+    )
     assert "no Docker engine answers" in done.stderr
     assert "systemctl start docker" in done.stderr
     done = yard(*flags, code=3, env=os.environ | {"PATH": str(yard.folder)})
@@ -391,7 +451,9 @@ def test_no_engine_is_told_before_the_run_is_recorded(yard: Yard) -> None:
 
 
 def test_an_engine_that_goes_away_costs_no_child_an_attempt(yard: Yard) -> None:
-    path = fake_docker(yard, f"""[ ! -e '{yard.folder}/gone' ] || exec "$real" --host unix:///nobody.sock "$@" """)
+    path = fake_docker(
+        yard, f"""[ ! -e '{yard.folder}/gone' ] || exec "$real" --host unix:///nobody.sock "$@" """
+    )
     yard.write("list.txt", "touch gone; sleep 0.1\ntrue\n")
     flags = ("--runner", "docker", "--image", IMAGE, "--array", "2", "--max-running", "1")
     done = yard("run", "list.txt", *flags, code=3, env=os.environ | {"PATH": path})
@@ -400,7 +462,9 @@ def test_an_engine_that_goes_away_costs_no_child_an_attempt(yard: Yard) -> None:
     assert yard.json("status", "last")["state"] == "RUNNING"
     done = yard("resume", "last", code=None, env=os.environ | {"PATH": path})
     (yard.folder / "gone").unlink(missing_ok=True)
-    if done.returncode == 3:  # the first command was not recorded, has run again, and has done it again
+    if (
+        done.returncode == 3
+    ):  # the first command was not recorded, has run again, and has done it again
         yard("resume", "last")
     run = yard.json("status", "last")
     assert run["state"] == "SUCCEEDED"
@@ -434,7 +498,9 @@ def test_stop_lets_a_child_save_its_work(yard: Yard, shell: str, rest: list[str]
 @pytest.mark.parametrize("rest", [[], ["touch never"]])
 def test_stop_reaches_a_plain_program(yard: Yard, rest: list[str]) -> None:
     """One that is not the container's first process, and has no handler."""
-    run = start_pipeline(yard, f"steps: [{{name: s, commands: {['touch ready; sleep 60; true', *rest]}}}]")
+    run = start_pipeline(
+        yard, f"steps: [{{name: s, commands: {['touch ready; sleep 60; true', *rest]}}}]"
+    )
     yard.wait_for((yard.folder / "ready").exists)
     began = time.monotonic()
     yard("stop", run)
@@ -455,7 +521,9 @@ def test_what_ignores_sigterm_is_killed(yard: Yard, rest: list[str]) -> None:
 @pytest.mark.parametrize("lines", [1, 2])
 def test_stop_at_the_moment_of_the_start(yard: Yard, lines: int) -> None:
     """No signal is lost on a container that is only being started: docker refuses it, and it is sent again."""
-    path = fake_docker(yard, f"""[ "$1" != start ] || {{ touch '{yard.folder}/starting'; sleep 1; }}""")
+    path = fake_docker(
+        yard, f"""[ "$1" != start ] || {{ touch '{yard.folder}/starting'; sleep 1; }}"""
+    )
     run = start_pipeline(yard, f"steps: [{{name: s, commands: {['sleep 60'] * lines}}}]", path)
     yard.wait_for((yard.folder / "starting").exists)
     began = time.monotonic()
@@ -465,7 +533,9 @@ def test_stop_at_the_moment_of_the_start(yard: Yard, lines: int) -> None:
 
 
 def test_stop_ends_a_pull(yard: Yard) -> None:
-    path = fake_docker(yard, f"""[ "$1" != create ] || {{ touch '{yard.folder}/pulling'; sleep 60; }}""")
+    path = fake_docker(
+        yard, f"""[ "$1" != create ] || {{ touch '{yard.folder}/pulling'; sleep 60; }}"""
+    )
     run = start_pipeline(yard, "steps: [{name: s, command: 'true'}]", path)
     yard.wait_for((yard.folder / "pulling").exists)
     began = time.monotonic()
@@ -557,7 +627,10 @@ steps:
         done = {path.name for path in (yard.folder / "done").iterdir()}
         assert _recorded(yard) <= done
     # On a very slow machine no moment may have been late enough for there to be a run.
-    yard(*(("resume", "last") if yard.json("runs") else ("run", "p.yaml", "--runner", "docker")), code=None)
+    yard(
+        *(("resume", "last") if yard.json("runs") else ("run", "p.yaml", "--runner", "docker")),
+        code=None,
+    )
     assert yard.json("status", "last")["state"] == "SUCCEEDED"
     expected = {f"wide-{n}" for n in range(60)} | {f"single-{n}" for n in range(8)}
     assert {path.name for path in (yard.folder / "done").iterdir()} == expected
@@ -569,7 +642,9 @@ def _recorded(yard: Yard) -> set[str]:
     # Not `*`, which would also find the draft of a run that was killed before it became one.
     for database in yard.folder.glob(".batchyard/runs/[!.]*/state.db"):
         with closing(sqlite3.connect(database)) as db:
-            names |= {f"wide-{n}" for (n,) in db.execute("SELECT number FROM command WHERE job = 0")}
+            names |= {
+                f"wide-{n}" for (n,) in db.execute("SELECT number FROM command WHERE job = 0")
+            }
             rows = db.execute("SELECT child FROM attempt WHERE job = 1 AND state = 'SUCCEEDED'")
             names |= {f"single-{n}" for (n,) in rows}
     return names

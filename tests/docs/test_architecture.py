@@ -35,7 +35,9 @@ def test_the_picture_is_whole_and_needs_nothing_else(script: ModuleType) -> None
     root = ET.fromstring(text)
     shown = [element.text for element in root.iter("{http://www.w3.org/2000/svg}text")]
     boxes, arrows = script.parsed(script.PICTURE)
-    assert [text for box in boxes for text in box.texts] + [one.label for one in arrows if one.label] == shown
+    assert [text for box in boxes for text in box.texts] + [
+        one.label for one in arrows if one.label
+    ] == shown
     assert text.count("http") == 1 and "@import" not in text and "href" not in text
 
 
@@ -49,7 +51,9 @@ def test_every_arrow_ends_at_boxes(script: ModuleType) -> None:
             for box in boxes
         )
 
-    assert not [arrow for arrow in arrows if not touches(*arrow.points[0]) or not touches(*arrow.points[-1])]
+    assert not [
+        arrow for arrow in arrows if not touches(*arrow.points[0]) or not touches(*arrow.points[-1])
+    ]
 
 
 def test_what_would_look_bad_is_found(script: ModuleType) -> None:

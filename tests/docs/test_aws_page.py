@@ -44,7 +44,11 @@ class AwsReader(Reader):
         command = ["batchyard", "emulate", "--port", "0"]
         with (self.folder.parent / "endpoint.log").open("wb") as log:
             server = subprocess.Popen(
-                [sys.executable, "-m", *command], cwd=self.folder, env=self._environ, stdout=subprocess.PIPE, stderr=log
+                [sys.executable, "-m", *command],
+                cwd=self.folder,
+                env=self._environ,
+                stdout=subprocess.PIPE,
+                stderr=log,
             )
         assert server.stdout
         try:
@@ -90,7 +94,11 @@ def test_every_key_of_an_environment_is_in_the_reference() -> None:
 
 
 def test_the_environments_that_the_page_shows_are_right(tmp_path: Path) -> None:
-    shown = [block for block in blocks_of(PAGE) if block.language == "yaml" and block.text.startswith("environments:")]
+    shown = [
+        block
+        for block in blocks_of(PAGE)
+        if block.language == "yaml" and block.text.startswith("environments:")
+    ]
     assert len(shown) >= 2
     for block in shown:
         path = tmp_path / environments.FILE_NAME

@@ -66,10 +66,17 @@ def accept(words: list[str]) -> click.Context:
     return command.make_context(" ".join(words[:2]), rest, parent=ctx)
 
 
-COMMANDS = [(block.file, words) for block in EXAMPLES for script in scripts_of(block) for words in commands_in(script)]
+COMMANDS = [
+    (block.file, words)
+    for block in EXAMPLES
+    for script in scripts_of(block)
+    for words in commands_in(script)
+]
 
 
-@pytest.mark.parametrize(("file", "words"), COMMANDS, ids=lambda value: value if isinstance(value, str) else None)
+@pytest.mark.parametrize(
+    ("file", "words"), COMMANDS, ids=lambda value: value if isinstance(value, str) else None
+)
 def test_a_command_is_one_that_the_program_takes(file: str, words: list[str]) -> None:
     accept(words)
 
@@ -85,11 +92,17 @@ def test_each_service_builds_pushes_and_runs() -> None:
 
 
 def test_no_command_is_overlooked() -> None:
-    shown = sum(len(re.findall(r"\bbatchyard (?=[a-z])", script)) for b in EXAMPLES for script in scripts_of(b))
+    shown = sum(
+        len(re.findall(r"\bbatchyard (?=[a-z])", script))
+        for b in EXAMPLES
+        for script in scripts_of(b)
+    )
     assert shown == len(COMMANDS) > 10
 
 
-@pytest.mark.parametrize("wrong", ["run p.yaml --no-such-flag", "image biuld . --tag a", "run", "image push"])
+@pytest.mark.parametrize(
+    "wrong", ["run p.yaml --no-such-flag", "image biuld . --tag a", "run", "image push"]
+)
 def test_a_wrong_command_is_found(wrong: str) -> None:
     with pytest.raises(click.UsageError):
         accept(["batchyard", *wrong.split()])
@@ -118,7 +131,9 @@ def test_a_circleci_configuration_has_what_it_needs(block: Block) -> None:
         for entry in workflow["jobs"]:
             assert set(entry) <= config["jobs"].keys()
     for job in config["jobs"].values():
-        assert {"AWS_REGION", "AWS_ROLE_ARN", "AWS_WEB_IDENTITY_TOKEN_FILE"} == job["environment"].keys()
+        assert {"AWS_REGION", "AWS_ROLE_ARN", "AWS_WEB_IDENTITY_TOKEN_FILE"} == job[
+            "environment"
+        ].keys()
         assert any("$CIRCLE_OIDC_TOKEN_V2" in script for script in scripts_of(block))
 
 
@@ -135,7 +150,9 @@ def test_no_key_is_stored() -> None:
 def test_a_trust_policy_names_who_and_where(block: Block) -> None:
     (statement,) = json.loads(block.text)["Statement"]
     provider = statement["Principal"]["Federated"].partition("oidc-provider/")[2]
-    conditions = {key: value for test in statement["Condition"].values() for key, value in test.items()}
+    conditions = {
+        key: value for test in statement["Condition"].values() for key, value in test.items()
+    }
     assert conditions.keys() == {f"{provider}:aud", f"{provider}:sub"}
     assert statement["Action"] == "sts:AssumeRoleWithWebIdentity"
     assert not conditions[f"{provider}:sub"].startswith("*")

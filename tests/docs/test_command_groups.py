@@ -29,8 +29,15 @@ INNER = dict(inner_commands())
 @pytest.mark.parametrize("name", INNER)
 def test_every_flag_is_in_the_reference(name: str) -> None:
     section = section_of(PAGE, f"batchyard {name}")
-    flags = [flag for option in INNER[name].params if isinstance(option, click.Option) for flag in option.opts]
-    assert not [flag for flag in flags if not re.search(rf"(?<![\w-]){re.escape(flag)}(?![\w-])", section)]
+    flags = [
+        flag
+        for option in INNER[name].params
+        if isinstance(option, click.Option)
+        for flag in option.opts
+    ]
+    assert not [
+        flag for flag in flags if not re.search(rf"(?<![\w-]){re.escape(flag)}(?![\w-])", section)
+    ]
 
 
 def test_no_command_is_in_the_reference_that_is_not_in_the_program() -> None:

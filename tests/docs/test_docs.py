@@ -151,7 +151,11 @@ class Reader:
             path.chmod(0o755)
         self._cwd_file = folder / "cwd"
         # No GPU, also where there is one: what a page shows is the same on every machine.
-        self._environ = {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}", "CUDA_VISIBLE_DEVICES": ""}
+        self._environ = {
+            **os.environ,
+            "PATH": f"{programs}:{os.environ['PATH']}",
+            "CUDA_VISIBLE_DEVICES": "",
+        }
 
     def does(self, command: Command, page: Path) -> None:
         where = f"{page.name}:{command.line}: $ {command.text}"
@@ -160,7 +164,9 @@ class Reader:
         self.cwd = Path(self._cwd_file.read_text().rstrip("\n"))
         if command.shown:
             expected, actual = self._comparable("\n".join(command.shown)), self._comparable(printed)
-            assert matches(expected, actual), f"{where}\nthe page shows\n{expected}\nand it printed\n{actual}"
+            assert matches(expected, actual), (
+                f"{where}\nthe page shows\n{expected}\nand it printed\n{actual}"
+            )
 
     def executes(self, command: list[str], code: int, where: str) -> str:
         done = subprocess.run(
@@ -229,7 +235,9 @@ def prose_of(page: Path) -> str:
 
 def section_of(page: Path, heading: str) -> str:
     """The text under a heading, up to the next one of its rank or above."""
-    match = re.search(rf"(?ms)^(#+) {re.escape(heading)}$\n(.*?)(?=^\1 |^#{{1,2}} |\Z)", prose_of(page))
+    match = re.search(
+        rf"(?ms)^(#+) {re.escape(heading)}$\n(.*?)(?=^\1 |^#{{1,2}} |\Z)", prose_of(page)
+    )
     assert match, f"{page.name} has no heading {heading!r}"
     return match[2]
 
@@ -274,8 +282,17 @@ def test_every_command_and_flag_is_in_the_reference() -> None:
         section = section_of(page, f"batchyard {name}")
         if name in ("plan", "run"):
             section += section_of(page, "Flags of plan and run")
-        flags = [flag for option in command.params if isinstance(option, click.Option) for flag in option.opts]
-        missing = [flag for flag in flags if not re.search(rf"(?<![\w-]){re.escape(flag)}(?![\w-])", section)]
+        flags = [
+            flag
+            for option in command.params
+            if isinstance(option, click.Option)
+            for flag in option.opts
+        ]
+        missing = [
+            flag
+            for flag in flags
+            if not re.search(rf"(?<![\w-]){re.escape(flag)}(?![\w-])", section)
+        ]
         assert not missing, f"batchyard {name}"
 
 
@@ -286,7 +303,10 @@ def test_every_flag_of_the_program_itself_is_in_the_reference() -> None:
 
 
 def test_every_field_of_the_json_is_in_the_reference(yard: Yard) -> None:
-    yard.write("p.yaml", "name: p\nsteps: [{name: a, command: exit 1}, {name: b, needs: [a], command: echo}]\n")
+    yard.write(
+        "p.yaml",
+        "name: p\nsteps: [{name: a, command: exit 1}, {name: b, needs: [a], command: echo}]\n",
+    )
     page = DOCS / "commands.md"
     for heading, value in (
         ("JSON of run, status, retry and resume", yard.json("run", "p.yaml", code=1)),

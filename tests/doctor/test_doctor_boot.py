@@ -70,8 +70,16 @@ def a_tree_to_boot() -> None:
 
 def files(wanted: str = "") -> dict[str, str]:
     """The doctor as it is installed: it needs no library but Python's own on a host. ``wanted`` ends the boot."""
-    sources = [PACKAGE / "__init__.py", PACKAGE / "errors.py", PACKAGE / "units.py", *PACKAGE.glob("doctor/**/*.py")]
-    found = {f"opt/doctor/batchyard/{path.relative_to(PACKAGE)}": path.read_text(encoding="utf-8") for path in sources}
+    sources = [
+        PACKAGE / "__init__.py",
+        PACKAGE / "errors.py",
+        PACKAGE / "units.py",
+        *PACKAGE.glob("doctor/**/*.py"),
+    ]
+    found = {
+        f"opt/doctor/batchyard/{path.relative_to(PACKAGE)}": path.read_text(encoding="utf-8")
+        for path in sources
+    }
     return found | {
         "opt/doctor/look.py": LOOK % {"wanted": wanted},
         "etc/systemd/system/doctor.service": UNIT,
@@ -95,7 +103,9 @@ def test_the_deadlock_of_a_node_that_really_booted_is_named(command: str, unit: 
         assert first["id"] == "BY301"
         assert first["evidence"][0].startswith(f"{unit} -> cloud-final.service -> process ")
     # What the host says when it is too late, the user data says before.
-    assert [(f.id, f.place) for f in examine(script.encode(), "s", "ecs").findings] == [("BY101", "s:2")]
+    assert [(f.id, f.place) for f in examine(script.encode(), "s", "ecs").findings] == [
+        ("BY101", "s:2")
+    ]
 
 
 def test_a_node_that_booted_well_shows_no_deadlock() -> None:
@@ -109,23 +119,40 @@ def test_a_node_that_booted_well_shows_no_deadlock() -> None:
 # -- what our own nodes write down -------------------------------------------------------------------------------
 
 #: how the GPU image of Amazon Linux 2023 gives dockerd the runtime
-REGISTERED = {"etc/docker-runtimes.d/nvidia": '#!/bin/sh\nexec /usr/bin/nvidia-container-runtime "$@"\n'}
+REGISTERED = {
+    "etc/docker-runtimes.d/nvidia": '#!/bin/sh\nexec /usr/bin/nvidia-container-runtime "$@"\n'
+}
 #: the node is ended by who looks, not by the observer
 NEVER = {"ecs.service": "failed"}
 
 
 def gpu_node(wanted: str, **scene: Any) -> Any:
     """A GPU node of ours that stays when its check fails, so that somebody can look."""
-    values = {"GpuFailureAction": "none", "Cluster": "c", "ComputeEnvironment": "e", "AWS::Region": "us-east-1"}
+    values = {
+        "GpuFailureAction": "none",
+        "Cluster": "c",
+        "ComputeEnvironment": "e",
+        "AWS::Region": "us-east-1",
+    }
     data = inline.on_node("batch-gpu", values)
-    return booting.booted(booting.Scene(data, files={**REGISTERED, **files(wanted)}, until=NEVER, **scene))
+    return booting.booted(
+        booting.Scene(data, files={**REGISTERED, **files(wanted)}, until=NEVER, **scene)
+    )
 
 
 @pytest.mark.parametrize(
     ("scene", "cause", "words"),
     [
-        ({"gpus": 4, "container_gpus": 3}, "a container on it does not see its GPUs", "a container sees 3 of 4 GPUs"),
-        ({"driver_stays_asleep": True}, "its NVIDIA driver does not answer", "nvidia-smi still fails"),
+        (
+            {"gpus": 4, "container_gpus": 3},
+            "a container on it does not see its GPUs",
+            "a container sees 3 of 4 GPUs",
+        ),
+        (
+            {"driver_stays_asleep": True},
+            "its NVIDIA driver does not answer",
+            "nvidia-smi still fails",
+        ),
     ],
     ids=["fewer GPUs in a container", "no driver"],
 )
@@ -135,7 +162,8 @@ def test_why_a_gpu_node_keeps_itself_from_ecs_is_read_from_what_it_wrote(
     with gpu_node("BY319", **scene) as node:
         assert node.report["ended"] is None, "nobody found it"
         found = {
-            finding["id"]: finding for finding in json.loads(node.read("var/lib/observer/doctor.json"))["findings"]
+            finding["id"]: finding
+            for finding in json.loads(node.read("var/lib/observer/doctor.json"))["findings"]
         }
     first = found["BY319"]
     assert first["cause"] == f"the node keeps itself from ECS: {cause}"

@@ -22,7 +22,10 @@ from batchyard.doctor.judge import judge
 from batchyard.doctor.kinds import BY_ID
 
 HERE = Path(__file__).parent
-HEALTHY = {path.stem: path.read_text(encoding="utf-8") for path in sorted((HERE / "healthy").glob("*.json"))}
+HEALTHY = {
+    path.stem: path.read_text(encoding="utf-8")
+    for path in sorted((HERE / "healthy").glob("*.json"))
+}
 CASES = {
     f"{path.stem}-{number}": (path.stem, case)
     for path in sorted((HERE / "cases").glob("BY*.json"))
@@ -66,7 +69,9 @@ def test_a_sick_case_gives_its_finding_and_no_other(name: str) -> None:
 def test_its_evidence_says_what_was_seen(name: str) -> None:
     kind, case = CASES[name]
     report = report_of(case["base"], case["sick"])
-    evidence = "\n".join(text for finding in report.findings if finding.id == kind for text in finding.evidence)
+    evidence = "\n".join(
+        text for finding in report.findings if finding.id == kind for text in finding.evidence
+    )
     assert case["says"] in evidence
 
 

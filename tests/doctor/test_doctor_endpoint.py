@@ -43,19 +43,29 @@ class Yard:
         self.profile = self.instance_profile("nodes", ECS_POLICY)
         self._count = 0
 
-    def network(self, block: str, *, has_route: bool = True, is_public: bool = True) -> tuple[str, str]:
+    def network(
+        self, block: str, *, has_route: bool = True, is_public: bool = True
+    ) -> tuple[str, str]:
         """A subnet and a security group in a VPC of their own."""
         vpc = self.ec2.create_vpc(CidrBlock=block)["Vpc"]["VpcId"]
-        subnet = self.ec2.create_subnet(VpcId=vpc, CidrBlock=block.replace("/16", "/24"), AvailabilityZone="us-east-1a")
+        subnet = self.ec2.create_subnet(
+            VpcId=vpc, CidrBlock=block.replace("/16", "/24"), AvailabilityZone="us-east-1a"
+        )
         subnet_id = subnet["Subnet"]["SubnetId"]
         if has_route:
             gateway = self.ec2.create_internet_gateway()["InternetGateway"]["InternetGatewayId"]
             self.ec2.attach_internet_gateway(InternetGatewayId=gateway, VpcId=vpc)
             table = self.ec2.create_route_table(VpcId=vpc)["RouteTable"]["RouteTableId"]
-            self.ec2.create_route(RouteTableId=table, DestinationCidrBlock="0.0.0.0/0", GatewayId=gateway)
+            self.ec2.create_route(
+                RouteTableId=table, DestinationCidrBlock="0.0.0.0/0", GatewayId=gateway
+            )
             self.ec2.associate_route_table(RouteTableId=table, SubnetId=subnet_id)
-        self.ec2.modify_subnet_attribute(SubnetId=subnet_id, MapPublicIpOnLaunch={"Value": is_public})
-        group = self.ec2.create_security_group(GroupName=f"of-{vpc}", Description="x", VpcId=vpc)["GroupId"]
+        self.ec2.modify_subnet_attribute(
+            SubnetId=subnet_id, MapPublicIpOnLaunch={"Value": is_public}
+        )
+        group = self.ec2.create_security_group(GroupName=f"of-{vpc}", Description="x", VpcId=vpc)[
+            "GroupId"
+        ]
         return subnet_id, group
 
     def instance_profile(self, name: str, *policies: str, has_role: bool = True) -> str:
@@ -67,7 +77,9 @@ class Yard:
             self.iam.add_role_to_instance_profile(InstanceProfileName=name, RoleName=name)
         return name
 
-    def environment(self, vcpus: int = 64, types: tuple[str, ...] = ("m6i.large", "m6i.xlarge"), **more: Any) -> str:
+    def environment(
+        self, vcpus: int = 64, types: tuple[str, ...] = ("m6i.large", "m6i.xlarge"), **more: Any
+    ) -> str:
         self._count += 1
         right = {
             "subnets": [self.subnet],
@@ -81,7 +93,9 @@ class Yard:
         self._count += 1
         return self.endpoint.queue(f"q{self._count}", *environments, **more)
 
-    def submit(self, queue: str, *command: str, asks: dict[str, int] | None = None, **more: Any) -> str:
+    def submit(
+        self, queue: str, *command: str, asks: dict[str, int] | None = None, **more: Any
+    ) -> str:
         definition = self.endpoint.definition("any", *(command or ("true",)), **(asks or {}))
         return self.endpoint.submit(definition, queue, **more)
 
@@ -108,7 +122,12 @@ class Yard:
         done = self.doctor(*args, "--json")
         assert done.returncode in (0, 1, 2) and done.stdout, done.stderr
         report = json.loads(done.stdout)
-        assert (done.returncode, report["state"]) in ((0, "healthy"), (0, "waiting"), (1, "findings"), (2, "blind"))
+        assert (done.returncode, report["state"]) in (
+            (0, "healthy"),
+            (0, "waiting"),
+            (1, "findings"),
+            (2, "blind"),
+        )
         return report
 
     def found(self, *args: str) -> list[str]:
@@ -122,7 +141,9 @@ class Yard:
 
 @pytest.fixture(scope="module")
 def yard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
-    endpoint = Endpoint(tmp_path_factory.mktemp("endpoint"), "--cpus", "16", "--memory", "64GiB", "--gpus", "2")
+    endpoint = Endpoint(
+        tmp_path_factory.mktemp("endpoint"), "--cpus", "16", "--memory", "64GiB", "--gpus", "2"
+    )
     try:
         yield Yard(endpoint)
     finally:
@@ -142,11 +163,16 @@ def test_a_healthy_queue_environment_and_finished_job_give_nothing(yard: Yard) -
         assert (args, report["findings"], report["blind"]) == (args, [], "")
         assert report["state"] == "healthy"
     done = yard.doctor("queue", queue, "--all")
-    assert done.returncode == 0 and "BY031 every subnet has a way to ECS, ECR and the logs" in done.stdout
+    assert (
+        done.returncode == 0
+        and "BY031 every subnet has a way to ECS, ECR and the logs" in done.stdout
+    )
 
 
 def test_what_the_endpoint_does_not_offer_is_said_to_be_so(yard: Yard) -> None:
-    unseen = {u["id"]: u["why"] for u in yard.report("queue", yard.queue(yard.environment()))["unseen"]}
+    unseen = {
+        u["id"]: u["why"] for u in yard.report("queue", yard.queue(yard.environment()))["unseen"]
+    }
     assert "not available" in unseen["BY025"]  # quotas of EC2
     assert "no Auto Scaling group of e" in unseen["BY026"]
 
@@ -164,7 +190,13 @@ def test_a_job_that_runs_is_healthy(yard: Yard) -> None:
 @pytest.mark.slow
 def test_an_environment_that_was_just_deployed_is_healthy(yard: Yard) -> None:
     command = [BATCHYARD, "deploy", "--env", "fresh", "--yes"]
-    subprocess.run(command, env=yard.endpoint.environ, cwd=yard.endpoint.folder, check=True, capture_output=True)
+    subprocess.run(
+        command,
+        env=yard.endpoint.environ,
+        cwd=yard.endpoint.folder,
+        check=True,
+        capture_output=True,
+    )
     report = yard.report("env", "fresh")
     assert (report["findings"], report["state"]) == ([], "healthy")
     report = yard.report("env", "fresh", "--gpus", "1", "--memory", "14GiB")
@@ -175,7 +207,9 @@ def test_an_environment_that_was_just_deployed_is_healthy(yard: Yard) -> None:
 
 def own_queue(yard: Yard, name: str) -> str:
     """A queue of an UNMANAGED environment, as the endpoint's own docs make it."""
-    yard.endpoint.batch.create_compute_environment(computeEnvironmentName=name, type="UNMANAGED", serviceRole="any")
+    yard.endpoint.batch.create_compute_environment(
+        computeEnvironmentName=name, type="UNMANAGED", serviceRole="any"
+    )
     return yard.endpoint.queue(name, name)
 
 
@@ -183,12 +217,16 @@ def pipeline_at(folder: Path, queue: str, steps: str) -> Path:
     """A pipeline beside an environment `here`, all of whose steps go to this queue."""
     (folder / ".batchyard").mkdir()
     settings = {"region": "us-east-1", "bucket": "lab", "queues": {"cpu": queue, "gpu": queue}}
-    (folder / ".batchyard" / "environments.yaml").write_text(json.dumps({"environments": {"here": settings}}))
+    (folder / ".batchyard" / "environments.yaml").write_text(
+        json.dumps({"environments": {"here": settings}})
+    )
     (folder / "pipeline.yaml").write_text(f"{{name: a, image: b, steps: {steps}}}")
     return folder / "pipeline.yaml"
 
 
-def test_an_unmanaged_environment_runs_on_this_machine_and_is_healthy(yard: Yard, tmp_path: Path) -> None:
+def test_an_unmanaged_environment_runs_on_this_machine_and_is_healthy(
+    yard: Yard, tmp_path: Path
+) -> None:
     queue = own_queue(yard, "here")
     job_id = yard.submit(queue)
     assert yard.endpoint.wait(job_id)["status"] == "SUCCEEDED"
@@ -237,7 +275,9 @@ def test_the_steps_of_a_pipeline_are_compared_with_the_hosts_of_an_unmanaged_env
         return
     (found,) = report["findings"]
     assert (found["id"], found["place"]) == (kind, "step large")
-    assert any(line.endswith(" registers 16 vCPUs, 65,536 MiB, 2 GPUs") for line in found["evidence"])
+    assert any(
+        line.endswith(" registers 16 vCPUs, 65,536 MiB, 2 GPUs") for line in found["evidence"]
+    )
     assert yard.doctor(*pipeline).returncode == 1
 
 
@@ -245,7 +285,9 @@ def test_the_steps_of_a_pipeline_are_compared_with_the_hosts_of_an_unmanaged_env
 
 
 def test_maxvcpus_too_small(yard: Yard) -> None:
-    job_id = yard.runnable(yard.queue(yard.environment(vcpus=1, types=("m6i.large",))), asks={"vcpus": 2})
+    job_id = yard.runnable(
+        yard.queue(yard.environment(vcpus=1, types=("m6i.large",))), asks={"vcpus": 2}
+    )
     assert yard.found("job", job_id) == ["BY012"]
     assert "maxvCpus 1; m6i.large has 2 vCPUs" in yard.evidence("BY012", "job", job_id)
 
@@ -318,12 +360,16 @@ def test_another_job_blocks_the_queue(yard: Yard) -> None:
     time.sleep(1.1)
     report = yard.report("job", job_id, "--dwell", "1s")
     assert [finding["id"] for finding in report["findings"]] == ["BY011"]
-    assert head in str(report["findings"]) and "MISCONFIGURATION:JOB_RESOURCE_REQUIREMENT" in str(report["findings"])
+    assert head in str(report["findings"]) and "MISCONFIGURATION:JOB_RESOURCE_REQUIREMENT" in str(
+        report["findings"]
+    )
 
 
 def test_a_consumable_resource_is_exhausted(yard: Yard) -> None:
     queue = yard.queue(yard.environment())
-    yard.endpoint.batch.create_consumable_resource(consumableResourceName="licence", totalQuantity=1)
+    yard.endpoint.batch.create_consumable_resource(
+        consumableResourceName="licence", totalQuantity=1
+    )
 
     def wants(quantity: int) -> dict[str, Any]:
         entry = {"consumableResource": "licence", "quantity": quantity}
@@ -341,9 +387,9 @@ def test_a_consumable_resource_is_exhausted(yard: Yard) -> None:
 
 
 def test_a_fair_share_policy_keeps_room_for_others(yard: Yard) -> None:
-    policy = yard.endpoint.batch.create_scheduling_policy(name="kept-back", fairsharePolicy={"computeReservation": 50})[
-        "arn"
-    ]
+    policy = yard.endpoint.batch.create_scheduling_policy(
+        name="kept-back", fairsharePolicy={"computeReservation": 50}
+    )["arn"]
     queue = yard.queue(yard.environment(vcpus=4), schedulingPolicyArn=policy)
     holders = [yard.submit(queue, "sleep", "600", shareIdentifier="a") for _ in range(2)]
     for holder in holders:
@@ -351,7 +397,9 @@ def test_a_fair_share_policy_keeps_room_for_others(yard: Yard) -> None:
     job_id = yard.runnable(queue, shareIdentifier="a")
     time.sleep(1.1)
     assert yard.found("job", job_id, "--dwell", "1s") == ["BY045"]
-    assert "usable 2, in use 2; the job asks 1" in yard.evidence("BY045", "job", job_id, "--dwell", "1s")
+    assert "usable 2, in use 2; the job asks 1" in yard.evidence(
+        "BY045", "job", job_id, "--dwell", "1s"
+    )
     for holder in holders:
         yard.endpoint.batch.terminate_job(jobId=holder, reason="done")
 
@@ -387,7 +435,9 @@ def test_out_of_memory(yard: Yard, queue: str) -> None:
 
 def test_overrides_too_long(yard: Yard, queue: str) -> None:
     variables = [{"name": "A", "value": "x" * 8192}]
-    assert yard.found("job", failed(yard, queue, containerOverrides={"environment": variables})) == ["BY064"]
+    assert yard.found(
+        "job", failed(yard, queue, containerOverrides={"environment": variables})
+    ) == ["BY064"]
 
 
 def test_the_host_is_lost(yard: Yard, queue: str) -> None:
@@ -463,14 +513,19 @@ def test_at_most_25_calls_for_the_largest_array(yard: Yard, queue: str) -> None:
     assert made == ["batch:DescribeJobs", "batch:ListJobs"]
     assert isinstance(facts.job, Job) and facts.job.failed == 2500
     evidence = yard.evidence("BY060", "job", job_id)
-    assert "1,000 children of 2,500" in evidence and "1,000 of the 2,500 that failed were looked at" in evidence
+    assert (
+        "1,000 children of 2,500" in evidence
+        and "1,000 of the 2,500 that failed were looked at" in evidence
+    )
 
 
 def test_at_most_25_calls_for_an_array_that_waits_in_three_environments(yard: Yard) -> None:
     template = launch_template(yard, "three", HEALTHY_USER_DATA)
     using = {"launchTemplate": {"launchTemplateId": template}}
     environments = [
-        yard.environment(types=(kind,), instanceRole=yard.instance_profile(f"node-{kind}", ECS_POLICY), **using)
+        yard.environment(
+            types=(kind,), instanceRole=yard.instance_profile(f"node-{kind}", ECS_POLICY), **using
+        )
         for kind in ("m6i.large", "c6i.large", "r6i.large")
     ]
     waits_for = yard.submit(yard.queue(yard.environment()), "true")
@@ -481,14 +536,21 @@ def test_at_most_25_calls_for_an_array_that_waits_in_three_environments(yard: Ya
         arrayProperties={"size": 10_000},
         dependsOn=[{"jobId": waits_for}],
     )
-    until(lambda: yard.endpoint.job(job_id), lambda job: job["arrayProperties"]["statusSummary"].get("RUNNABLE"))
+    until(
+        lambda: yard.endpoint.job(job_id),
+        lambda job: job["arrayProperties"]["statusSummary"].get("RUNNABLE"),
+    )
     facts, made = gathered(yard, lambda gatherer: gatherer.job(job_id))
     assert len(made) <= MOST_CALLS == 25
-    assert isinstance(facts.job, Job) and facts.job.status == "RUNNABLE" and facts.job.size == 10_000
+    assert (
+        isinstance(facts.job, Job) and facts.job.status == "RUNNABLE" and facts.job.size == 10_000
+    )
     report = yard.report("job", job_id)
     assert [finding["id"] for finding in report["findings"]] == ["BY017"]
     assert report["calls"] == len(made)
-    assert "AWS says: MISCONFIGURATION:JOB_RESOURCE_REQUIREMENT" in yard.evidence("BY017", "job", job_id)
+    assert "AWS says: MISCONFIGURATION:JOB_RESOURCE_REQUIREMENT" in yard.evidence(
+        "BY017", "job", job_id
+    )
     yard.endpoint.batch.cancel_job(jobId=job_id, reason="done")
 
 
@@ -518,7 +580,9 @@ Content-Type: text/x-shellscript; charset="us-ascii"
 
 --==B==--
 """
-HEALTHY_USER_DATA = MIME.format(script="echo ECS_IMAGE_PULL_BEHAVIOR=prefer-cached >> /etc/ecs/ecs.config")
+HEALTHY_USER_DATA = MIME.format(
+    script="echo ECS_IMAGE_PULL_BEHAVIOR=prefer-cached >> /etc/ecs/ecs.config"
+)
 
 
 def launch_template(yard: Yard, name: str, user_data: str, **more: Any) -> str:
@@ -536,26 +600,35 @@ def test_a_vpc_without_routes(yard: Yard) -> None:
     vpc = yard.ec2.describe_subnets(SubnetIds=[subnet])["Subnets"][0]["VpcId"]
     for service in ("ecs", "ecs-agent", "ecs-telemetry", "ecr.api", "ecr.dkr", "logs", "s3"):
         yard.ec2.create_vpc_endpoint(
-            VpcId=vpc, ServiceName=f"com.amazonaws.us-east-1.{service}", VpcEndpointType="Interface", SubnetIds=[subnet]
+            VpcId=vpc,
+            ServiceName=f"com.amazonaws.us-east-1.{service}",
+            VpcEndpointType="Interface",
+            SubnetIds=[subnet],
         )
     assert yard.found("env", environment) == []
 
 
 def test_no_public_address_in_a_public_subnet(yard: Yard) -> None:
     subnet, group = yard.network("10.3.0.0/16", is_public=False)
-    assert yard.found("env", yard.environment(subnets=[subnet], securityGroupIds=[group])) == ["BY032"]
+    assert yard.found("env", yard.environment(subnets=[subnet], securityGroupIds=[group])) == [
+        "BY032"
+    ]
 
 
 def test_a_security_group_that_lets_nothing_out(yard: Yard) -> None:
     subnet, group = yard.network("10.4.0.0/16")
     everything = [{"IpProtocol": "-1", "IpRanges": [{"CidrIp": "0.0.0.0/0"}]}]
     yard.ec2.revoke_security_group_egress(GroupId=group, IpPermissions=everything)
-    assert yard.found("env", yard.environment(subnets=[subnet], securityGroupIds=[group])) == ["BY033"]
+    assert yard.found("env", yard.environment(subnets=[subnet], securityGroupIds=[group])) == [
+        "BY033"
+    ]
 
 
 def test_a_network_acl_that_denies_https(yard: Yard) -> None:
     subnet, group = yard.network("10.5.0.0/16")
-    acls = yard.ec2.describe_network_acls(Filters=[{"Name": "association.subnet-id", "Values": [subnet]}])
+    acls = yard.ec2.describe_network_acls(
+        Filters=[{"Name": "association.subnet-id", "Values": [subnet]}]
+    )
     yard.ec2.create_network_acl_entry(
         NetworkAclId=acls["NetworkAcls"][0]["NetworkAclId"],
         RuleNumber=50,
@@ -580,7 +653,10 @@ def test_user_data_that_deadlocks_in_a_launch_template(yard: Yard) -> None:
     sick = launch_template(yard, "sick-template", MIME.format(script="systemctl restart ecs"))
     environment = yard.environment(launchTemplate={"launchTemplateId": sick})
     assert yard.found("env", environment) == ["BY101"]
-    assert yard.found("job", yard.runnable(yard.queue(environment), asks={"gpus": 1})) == ["BY017", "BY101"]
+    assert yard.found("job", yard.runnable(yard.queue(environment), asks={"gpus": 1})) == [
+        "BY017",
+        "BY101",
+    ]
     right = launch_template(yard, "right-template", HEALTHY_USER_DATA)
     assert yard.found("env", yard.environment(launchTemplate={"launchTemplateId": right})) == []
     named = {"launchTemplateName": "sick-template", "version": "$Latest"}
@@ -590,8 +666,14 @@ def test_user_data_that_deadlocks_in_a_launch_template(yard: Yard) -> None:
 def test_user_data_that_deadlocks_on_some_types_only(yard: Yard) -> None:
     sick = launch_template(yard, "sick-override", MIME.format(script="systemctl restart ecs"))
     right = launch_template(yard, "right-default", HEALTHY_USER_DATA)
-    override = {"launchTemplateId": sick, "version": "$Latest", "targetInstanceTypes": ["m6i.large"]}
-    environment = yard.environment(launchTemplate={"launchTemplateId": right, "overrides": [override]})
+    override = {
+        "launchTemplateId": sick,
+        "version": "$Latest",
+        "targetInstanceTypes": ["m6i.large"],
+    }
+    environment = yard.environment(
+        launchTemplate={"launchTemplateId": right, "overrides": [override]}
+    )
     assert yard.found("queue", yard.queue(environment)) == ["BY101"]
 
 
@@ -603,7 +685,9 @@ def test_a_queue_that_can_never_launch_anything(yard: Yard) -> None:
 def test_a_launch_template_that_keeps_containers_from_the_metadata_service(yard: Yard) -> None:
     options = {"MetadataOptions": {"HttpPutResponseHopLimit": 1}}
     template = launch_template(yard, "one-hop", HEALTHY_USER_DATA, **options)
-    assert yard.found("env", yard.environment(launchTemplate={"launchTemplateId": template})) == ["BY056"]
+    assert yard.found("env", yard.environment(launchTemplate={"launchTemplateId": template})) == [
+        "BY056"
+    ]
 
 
 def test_spot_without_its_role(yard: Yard) -> None:
@@ -624,14 +708,20 @@ def test_spot_without_its_role(yard: Yard) -> None:
 def test_spot_by_best_fit_with_a_role_that_cannot_tag(yard: Yard) -> None:
     yard.iam.create_role(RoleName="fleet", AssumeRolePolicyDocument=ANYONE)
     environment = yard.environment(
-        type="SPOT", allocationStrategy="BEST_FIT", spotIamFleetRole="arn:aws:iam::123456789012:role/fleet"
+        type="SPOT",
+        allocationStrategy="BEST_FIT",
+        spotIamFleetRole="arn:aws:iam::123456789012:role/fleet",
     )
     assert "BY042" in yard.found("env", environment)
     assert "it may not tag instances" in yard.evidence("BY042", "env", environment)
 
 
 def test_a_bid_is_compared_with_the_prices_of_now(yard: Yard) -> None:
-    spot = {"type": "SPOT", "allocationStrategy": "SPOT_PRICE_CAPACITY_OPTIMIZED", "bidPercentage": 50}
+    spot = {
+        "type": "SPOT",
+        "allocationStrategy": "SPOT_PRICE_CAPACITY_OPTIMIZED",
+        "bidPercentage": 50,
+    }
     name = yard.environment(types=("m5.xlarge", "m5.2xlarge"), **spot)
     door = Watched(yard.endpoint)
     prices = PriceList({"m5.xlarge": 0.192, "m5.2xlarge": 0.384}, "us-east-1")
@@ -660,12 +750,14 @@ def test_best_fit_and_a_type_that_is_not_offered_there(yard: Yard) -> None:
         for route in table["Routes"]
         if route.get("DestinationCidrBlock") == "0.0.0.0/0"
     )
-    table = yard.ec2.create_route_table(VpcId=yard.ec2.describe_subnets(SubnetIds=[subnet])["Subnets"][0]["VpcId"])[
-        "RouteTable"
-    ]["RouteTableId"]
+    table = yard.ec2.create_route_table(
+        VpcId=yard.ec2.describe_subnets(SubnetIds=[subnet])["Subnets"][0]["VpcId"]
+    )["RouteTable"]["RouteTableId"]
     yard.ec2.create_route(RouteTableId=table, DestinationCidrBlock="0.0.0.0/0", GatewayId=gateway)
     yard.ec2.associate_route_table(RouteTableId=table, SubnetId=subnet)
-    environment = yard.environment(types=("g5.xlarge",), subnets=[subnet], allocationStrategy="BEST_FIT")
+    environment = yard.environment(
+        types=("g5.xlarge",), subnets=[subnet], allocationStrategy="BEST_FIT"
+    )
     assert yard.found("env", environment) == ["BY029", "BY054"]
 
 
@@ -677,7 +769,8 @@ def test_a_queue_is_asked_about_a_shape(yard: Yard) -> None:
     report = yard.report("queue", queue, "--gpus", "1", "--cpus", "4", "--memory", "15GiB")
     assert report["findings"] == []
     assert re.fullmatch(
-        r"the shape that is asked about fits e\d+: g5.xlarge, g5.2xlarge; in us-east-1a", report["fits"][0]
+        r"the shape that is asked about fits e\d+: g5.xlarge, g5.2xlarge; in us-east-1a",
+        report["fits"][0],
     )
     assert yard.found("queue", queue, "--gpus", "2") == ["BY016"]
 
@@ -706,7 +799,9 @@ def lab(yard: Yard, tmp_path: Path) -> Path:
     cpu = yard.queue(yard.environment())
     (tmp_path / ".batchyard").mkdir()
     settings = {"region": "us-east-1", "bucket": "lab", "queues": {"cpu": cpu, "gpu": gpu}}
-    (tmp_path / ".batchyard" / "environments.yaml").write_text(json.dumps({"environments": {"lab": settings}}))
+    (tmp_path / ".batchyard" / "environments.yaml").write_text(
+        json.dumps({"environments": {"lab": settings}})
+    )
     (tmp_path / "pipeline.yaml").write_text(PIPELINE)
     return tmp_path
 
@@ -766,7 +861,9 @@ def test_only_one_step_is_examined(yard: Yard, lab: Path) -> None:
     assert yard.report(*args, "--only", "first")["state"] == "healthy"
 
 
-def test_a_pipelines_facts_are_saved_and_judged_elsewhere(yard: Yard, lab: Path, tmp_path: Path) -> None:
+def test_a_pipelines_facts_are_saved_and_judged_elsewhere(
+    yard: Yard, lab: Path, tmp_path: Path
+) -> None:
     saved = str(tmp_path / "facts.json")
     args = ("pipeline", str(lab / "pipeline.yaml"), "--env", "lab")
     first = yard.doctor(*args, "--save", saved, "--all")
@@ -776,7 +873,9 @@ def test_a_pipelines_facts_are_saved_and_judged_elsewhere(yard: Yard, lab: Path,
 
 
 def test_a_pipeline_whose_queue_is_not_there(yard: Yard, lab: Path) -> None:
-    (lab / "pipeline.yaml").write_text(PIPELINE.replace("20GiB", "1GiB").replace("gpus: 1", "queue: nowhere"))
+    (lab / "pipeline.yaml").write_text(
+        PIPELINE.replace("20GiB", "1GiB").replace("gpus: 1", "queue: nowhere")
+    )
     done = yard.doctor("pipeline", str(lab / "pipeline.yaml"), "--env", "lab")
     assert done.returncode == 2 and "no job queue nowhere" in done.stderr
 
@@ -790,7 +889,9 @@ def test_a_named_environment_is_all_its_queues(yard: Yard, lab: Path) -> None:
     report = yard.report("env", "lab", *home, "--gpus", "1")
     assert report["state"] == "healthy" and "g5.xlarge" in report["fits"][0]
     assert yard.found("env", "lab", *home, "--gpus", "2") == ["BY016"]
-    settings = {"environments": {"lab": {"region": "us-east-1", "bucket": "lab", "queues": {"cpu": "q"}}}}
+    settings = {
+        "environments": {"lab": {"region": "us-east-1", "bucket": "lab", "queues": {"cpu": "q"}}}
+    }
     (lab / ".batchyard" / "environments.yaml").write_text(json.dumps(settings))
     done = yard.doctor("env", "lab", *home, "--gpus", "1")
     assert done.returncode == 2 and "has no gpu queue" in done.stderr
@@ -828,7 +929,10 @@ def test_a_job_queue_or_environment_that_is_not_there(yard: Yard) -> None:
 def test_a_queue_with_almost_that_name_is_named(yard: Yard) -> None:
     yard.endpoint.queue("reconstruction", yard.environment())
     done = yard.doctor("queue", "reconstuction")
-    assert done.returncode == 2 and "no job queue reconstuction here; did you mean reconstruction?" in done.stdout
+    assert (
+        done.returncode == 2
+        and "no job queue reconstuction here; did you mean reconstruction?" in done.stdout
+    )
     done = yard.doctor("queue", "zzz")
     assert done.returncode == 2 and "no job queue zzz here\n" in done.stdout
 
@@ -865,10 +969,16 @@ def test_there_is_nothing_to_mend_in_a_healthy_queue(yard: Yard) -> None:
 
 
 def test_nobody_answers(yard: Yard) -> None:
-    environ = {**yard.endpoint.environ, "AWS_ENDPOINT_URL": "http://127.0.0.1:1", "AWS_MAX_ATTEMPTS": "1"}
+    environ = {
+        **yard.endpoint.environ,
+        "AWS_ENDPOINT_URL": "http://127.0.0.1:1",
+        "AWS_MAX_ATTEMPTS": "1",
+    }
     environ = {name: value for name, value in environ.items() if not name.startswith("AWS_ACCESS")}
     environ |= {"AWS_EC2_METADATA_DISABLED": "true", "AWS_SHARED_CREDENTIALS_FILE": os.devnull}
-    done = subprocess.run([BATCHYARD, "doctor", "job", "x"], env=environ, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(
+        [BATCHYARD, "doctor", "job", "x"], env=environ, capture_output=True, text=True, timeout=120
+    )
     assert done.returncode == 2 and "no usable AWS credentials" in done.stdout, done.stderr
 
 
@@ -880,6 +990,10 @@ def test_the_facts_of_an_environment_are_as_aws_gave_them(yard: Yard) -> None:
     (environment,) = facts.environments
     assert isinstance(environment, Environment)
     assert (environment.max_vcpus, environment.instance_types) == (32, ("m6i.large", "m6i.xlarge"))
-    assert environment.launch_template is not None and "prefer-cached" in str(environment.launch_template)
-    assert isinstance(facts.subnets, tuple) and str(facts.subnets[0].default_route).startswith("igw-")
+    assert environment.launch_template is not None and "prefer-cached" in str(
+        environment.launch_template
+    )
+    assert isinstance(facts.subnets, tuple) and str(facts.subnets[0].default_route).startswith(
+        "igw-"
+    )
     assert facts.subnets[0].zone == "us-east-1a" and facts.subnets[0].free_addresses > 200

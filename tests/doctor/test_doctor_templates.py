@@ -20,7 +20,10 @@ KINDS = sorted(f"BY{number:03}" for _, numbers in CHECKS for number in numbers)
 MARK = re.compile(r"# <-((?: BY\d{3})+)")
 
 OURS = Path(batchyard.__file__).parent / "infra"
-OUR_TEMPLATES = [*sorted((OURS / "templates").glob("*.y*ml")), Path(__file__).parents[2] / "gpu-batch-benchmark.yaml"]
+OUR_TEMPLATES = [
+    *sorted((OURS / "templates").glob("*.y*ml")),
+    Path(__file__).parents[2] / "gpu-batch-benchmark.yaml",
+]
 OUR_SCRIPTS = sorted((OURS / "userdata").glob("*.sh"))
 #: what our own templates do on purpose
 ON_PURPOSE = {"spotfleet.yaml": {"BY208"}}
@@ -43,7 +46,12 @@ def test_its_healthy_twin_gives_none(kind: str) -> None:
 
 def marked(text: str) -> set[tuple[str, int]]:
     lines = enumerate(text.split("\n"), 1)
-    return {(kind, number) for number, line in lines if (m := MARK.search(line)) for kind in m[1].split()}
+    return {
+        (kind, number)
+        for number, line in lines
+        if (m := MARK.search(line))
+        for kind in m[1].split()
+    }
 
 
 @pytest.mark.parametrize("name", ["cloudformation.yaml", "sam.yaml", "cfn-init.yaml"])
@@ -115,7 +123,9 @@ def test_our_own_user_data_gives_no_finding(path: Path) -> None:
 def test_our_own_user_data_as_a_node_gets_it_gives_no_finding(name: str) -> None:
     data = inline.mime(inline.script(name)).encode()
     owner = "batch" if name.startswith("batch-") else "ecs"
-    assert [f"{f.id} {f.place} {f.cause}" for f in examine_user_data(data, name, owner).findings] == []
+    assert [
+        f"{f.id} {f.place} {f.cause}" for f in examine_user_data(data, name, owner).findings
+    ] == []
     if owner == "ecs":  # a cluster of our own is named, which AWS Batch's nodes may not do
         assert {f.id for f in examine_user_data(data, name, "batch").findings} == {"BY102"}
 

@@ -37,7 +37,11 @@ def test_its_healthy_twin_gives_none(kind: str) -> None:
 
 
 def marked(text: str) -> set[tuple[str, int]]:
-    return {(m[1], number) for number, line in enumerate(text.split("\n"), 1) if (m := MARK.search(line))}
+    return {
+        (m[1], number)
+        for number, line in enumerate(text.split("\n"), 1)
+        if (m := MARK.search(line))
+    }
 
 
 @pytest.mark.parametrize("name", FORMS)
@@ -59,7 +63,9 @@ def test_a_command_over_several_lines_is_found_where_it_begins() -> None:
     assert [f.place for f in examine(script, "s", "ecs").findings] == ["s:2"]
 
 
-@pytest.mark.parametrize("pack", [base64.b64encode, gzip.compress, lambda data: base64.b64encode(gzip.compress(data))])
+@pytest.mark.parametrize(
+    "pack", [base64.b64encode, gzip.compress, lambda data: base64.b64encode(gzip.compress(data))]
+)
 def test_packed_user_data_is_unpacked(pack: Callable[[bytes], bytes]) -> None:
     data = (HERE / "pairs" / "BY101.sick.txt").read_bytes()
     assert [f.id for f in examine(pack(data), "packed").findings] == ["BY101"]
@@ -73,7 +79,11 @@ def test_windows_line_ends_change_nothing() -> None:
 def test_for_a_node_of_ecs_the_cluster_may_be_set_in_a_plain_script() -> None:
     script = b"#!/bin/bash\necho ECS_CLUSTER=web > /etc/ecs/ecs.config\n"
     assert examine(script, "script", "ecs").findings == ()
-    assert {f.id for f in examine(script, "script", "batch").findings} == {"BY102", "BY103", "BY105"}
+    assert {f.id for f in examine(script, "script", "batch").findings} == {
+        "BY102",
+        "BY103",
+        "BY105",
+    }
 
 
 def test_user_data_for_windows_is_not_judged() -> None:
@@ -88,10 +98,16 @@ def test_empty_user_data_is_healthy() -> None:
 @pytest.mark.parametrize(
     ("text", "what"),
     [
-        ("\n\nMIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=b\n\n--b--\n", "blank lines stand before"),
+        (
+            "\n\nMIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=b\n\n--b--\n",
+            "blank lines stand before",
+        ),
         ("Content-Type: multipart/mixed\n\n--b\n", "has no boundary"),
         ("Content-Type: multipart/mixed; boundary=b\n\nnothing\n", "stands nowhere"),
-        ("Content-Type: multipart/mixed; boundary=b\n\n--b\n\n#!/bin/sh\n:\n--b--\n", "no Content-Type header"),
+        (
+            "Content-Type: multipart/mixed; boundary=b\n\n--b\n\n#!/bin/sh\n:\n--b--\n",
+            "no Content-Type header",
+        ),
         ("Content-Type: text/x-shellscript\n\n#!/bin/sh\n:\n", "not multipart/mixed"),
     ],
 )
@@ -154,7 +170,9 @@ def test_what_only_sounds_like_a_secret_is_none(line: str) -> None:
     ],
 )
 def test_what_is_a_secret_is_found_in_comments_and_urls_too(line: str) -> None:
-    assert [f.id for f in examine(f"#!/bin/bash\n{line}\n".encode(), "script", "ecs").findings] == ["BY113"]
+    assert [f.id for f in examine(f"#!/bin/bash\n{line}\n".encode(), "script", "ecs").findings] == [
+        "BY113"
+    ]
 
 
 def test_a_module_that_has_nothing_to_do_with_gpus_may_be_built() -> None:

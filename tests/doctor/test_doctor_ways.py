@@ -19,7 +19,11 @@ KINDS = sorted({path.name.partition(".")[0] for path in HERE.iterdir()})
 
 
 def ways(how: str) -> list[tuple[str, str]]:
-    found = [(kind, way) for kind in KINDS for way in (HERE / f"{kind}.{how}.txt").read_text().split("\n===\n")]
+    found = [
+        (kind, way)
+        for kind in KINDS
+        for way in (HERE / f"{kind}.{how}.txt").read_text().split("\n===\n")
+    ]
     return [(kind, way.rstrip("\n")) for kind, way in found]
 
 
@@ -57,7 +61,9 @@ PROGRAMS = (
 
 @pytest.mark.parametrize("program", PROGRAMS.split("|"))
 def test_a_program_without_its_words_is_no_trouble(program: str) -> None:
-    assert "BY101" in found(mime(("text/x-shellscript", f"#!/bin/bash\nservice ecs start\n{program}\n")))
+    assert "BY101" in found(
+        mime(("text/x-shellscript", f"#!/bin/bash\nservice ecs start\n{program}\n"))
+    )
 
 
 # -- what stands in other languages -----------------------------------------------------------------------------------
@@ -69,9 +75,18 @@ SUBPROCESS = 'import subprocess\nsubprocess.run([\n  "systemctl",\n  "restart",\
     ("script", "line"),
     [
         (f"#!/usr/bin/env python3\n{SUBPROCESS}", 9),
-        ('#!/usr/bin/python3\nimport os\nfor s in ("sshd", "ecs"):\n  os.system(f"systemctl restart {s}")', 10),
-        ('#!/usr/bin/python3\nimport os as o\nUNIT = "ecs"\no.system("systemctl restart %s" % UNIT)', 10),
-        ('#!/usr/bin/python3\nfrom subprocess import run\nrun("service {} start".format("docker").split())', 9),
+        (
+            '#!/usr/bin/python3\nimport os\nfor s in ("sshd", "ecs"):\n  os.system(f"systemctl restart {s}")',
+            10,
+        ),
+        (
+            '#!/usr/bin/python3\nimport os as o\nUNIT = "ecs"\no.system("systemctl restart %s" % UNIT)',
+            10,
+        ),
+        (
+            '#!/usr/bin/python3\nfrom subprocess import run\nrun("service {} start".format("docker").split())',
+            9,
+        ),
         ('#!/usr/bin/perl\nsystem("systemctl", "restart", "ecs");', 8),
         ('#!/usr/bin/ruby\nputs 1\nsystem "service docker restart"', 9),
         ("#!/usr/bin/fish\nsystemctl restart ecs", 8),
@@ -124,7 +139,9 @@ def test_a_file_in_python_and_the_file_of_a_unit_are_followed() -> None:
     config = f"#cloud-config\nwrite_files:\n- path: /tmp/x.py\n  content: {code}\nruncmd:\n- [python3, /tmp/x.py]"
     assert found(mime(("text/cloud-config", config))) == {"BY101"}
     unit = json.dumps("[Service]\nType=oneshot\nExecStart=/usr/bin/systemctl restart ecs\n")
-    config = f"#cloud-config\nwrite_files:\n- path: /etc/systemd/system/a.service\n  content: {unit}\n"
+    config = (
+        f"#cloud-config\nwrite_files:\n- path: /etc/systemd/system/a.service\n  content: {unit}\n"
+    )
     assert found(mime(("text/cloud-config", config))) == set()
     assert found(mime(("text/cloud-config", f"{config}runcmd:\n- systemctl start a"))) == {"BY101"}
 
@@ -135,7 +152,9 @@ def test_a_quoted_printable_part_is_decoded() -> None:
     assert found(mime((kind, "#!/bin/bash\nSVC=3Dsshd\nsystemctl restart $SVC"))) == set()
 
 
-@pytest.mark.parametrize(("path", "value"), [("/runcmd", ["service ecs start"]), ("/runcmd/-", "service ecs start")])
+@pytest.mark.parametrize(
+    ("path", "value"), [("/runcmd", ["service ecs start"]), ("/runcmd/-", "service ecs start")]
+)
 def test_a_json_patch_of_the_cloud_config_is_read(path: str, value: object) -> None:
     patch = json.dumps([{"op": "add", "path": path, "value": value}])
     assert found(mime(("text/cloud-config-jsonp", f"#cloud-config-jsonp\n{patch}"))) == {"BY101"}

@@ -38,7 +38,11 @@ pytestmark = pytest.mark.slow
 REQUIRED = os.environ.get("BATCHYARD_REQUIRE_WILD") == "1"
 CACHE = Path(__file__).parents[2] / ".cache" / "wild"
 PYPI = os.environ.get("PIP_INDEX_URL") or "https://pypi.org/simple"
-NPM = os.environ.get("NPM_CONFIG_REGISTRY") or os.environ.get("npm_config_registry") or "https://registry.npmjs.org"
+NPM = (
+    os.environ.get("NPM_CONFIG_REGISTRY")
+    or os.environ.get("npm_config_registry")
+    or "https://registry.npmjs.org"
+)
 MAX_BYTES = 1_000_000
 #: none takes as long as this, on any machine
 MAX_S = 20
@@ -56,10 +60,26 @@ class Package:
 
 
 PACKAGES = [
-    Package("cfn-lint", "cfn_lint-1.58.0.tar.gz", "ba02cd7f7e06c8bc160936051a03ec931af52943fcc9cc72ad2748caa0f2a103"),
-    Package("cloudknot", "cloudknot-0.6.1.tar.gz", "c2503c99ab62bf44c462e09bb86408be9242c2bf82d19ddd5775c3849d2ad329"),
-    Package("aegea", "aegea-4.5.3.tar.gz", "1f27d48a8de6620e78ce88e4b1f038912dd370b4def004ad6e658ec47448bc32"),
-    Package("tibanna", "tibanna-6.1.0.tar.gz", "a14a92e31d8e345df869d1e5fe03b6983e6c220e4daf1288285ece8d08c09dde"),
+    Package(
+        "cfn-lint",
+        "cfn_lint-1.58.0.tar.gz",
+        "ba02cd7f7e06c8bc160936051a03ec931af52943fcc9cc72ad2748caa0f2a103",
+    ),
+    Package(
+        "cloudknot",
+        "cloudknot-0.6.1.tar.gz",
+        "c2503c99ab62bf44c462e09bb86408be9242c2bf82d19ddd5775c3849d2ad329",
+    ),
+    Package(
+        "aegea",
+        "aegea-4.5.3.tar.gz",
+        "1f27d48a8de6620e78ce88e4b1f038912dd370b4def004ad6e658ec47448bc32",
+    ),
+    Package(
+        "tibanna",
+        "tibanna-6.1.0.tar.gz",
+        "a14a92e31d8e345df869d1e5fe03b6983e6c220e4daf1288285ece8d08c09dde",
+    ),
     Package(
         "aws-parallelcluster",
         "aws_parallelcluster-3.16.1.tar.gz",
@@ -70,8 +90,16 @@ PACKAGES = [
         "dask_cloudprovider-2025.9.0.tar.gz",
         "0026c5ab15ff37411b852804ed5c5bc651bed78b34fb517a9f056bdcf5bc5253",
     ),
-    Package("skypilot", "skypilot-0.14.1.tar.gz", "60c6d38e68999d67f9294f87e30808787caad682bd93274136a261f3606fac8d"),
-    Package("magnum", "magnum-23.0.0.tar.gz", "1fefec2aef5736ae1d181b9e9c7ba00a7a53ae7cd632ef20d219bf97b9750f5a"),
+    Package(
+        "skypilot",
+        "skypilot-0.14.1.tar.gz",
+        "60c6d38e68999d67f9294f87e30808787caad682bd93274136a261f3606fac8d",
+    ),
+    Package(
+        "magnum",
+        "magnum-23.0.0.tar.gz",
+        "1fefec2aef5736ae1d181b9e9c7ba00a7a53ae7cd632ef20d219bf97b9750f5a",
+    ),
     Package(
         "kolla-ansible",
         "kolla_ansible-23.0.0.tar.gz",
@@ -82,8 +110,16 @@ PACKAGES = [
         "diskimage_builder-3.43.0.tar.gz",
         "a0e71b53c62e9f91dfa29a19118b4f44f6c9ddbf490ce51700234f950d1d70df",
     ),
-    Package("octavia", "octavia-19.0.0.tar.gz", "accaa633297c9994439a060e8b786c336fe549bfee6c7314663b514f59a81004"),
-    Package("trove", "trove-26.0.0.tar.gz", "96401d646c52b9f5669669a6a6a91d3b7b9ef434266ef8827f9f9bcded4554fe"),
+    Package(
+        "octavia",
+        "octavia-19.0.0.tar.gz",
+        "accaa633297c9994439a060e8b786c336fe549bfee6c7314663b514f59a81004",
+    ),
+    Package(
+        "trove",
+        "trove-26.0.0.tar.gz",
+        "96401d646c52b9f5669669a6a6a91d3b7b9ef434266ef8827f9f9bcded4554fe",
+    ),
     Package(
         "sahara-image-elements",
         "sahara-image-elements-19.0.0.tar.gz",
@@ -95,9 +131,15 @@ PACKAGES = [
         "667c581c6a0fc193a475207cea24a4af8ddb2464929dc333e36391afcbd84e6b",
     ),
     Package(
-        "monasca-api", "monasca-api-11.0.0.tar.gz", "e5071f7392aa9fad6d4f5dd9add5b0e09cb663a63532e1effa783107d29690f3"
+        "monasca-api",
+        "monasca-api-11.0.0.tar.gz",
+        "e5071f7392aa9fad6d4f5dd9add5b0e09cb663a63532e1effa783107d29690f3",
     ),
-    Package("zaqar", "zaqar-23.0.1.tar.gz", "ceba22df8c40c8a76001de446ba1c713fd2f0c5ab92a159d0ac6ef5a64f64284"),
+    Package(
+        "zaqar",
+        "zaqar-23.0.1.tar.gz",
+        "ceba22df8c40c8a76001de446ba1c713fd2f0c5ab92a159d0ac6ef5a64f64284",
+    ),
     Package(
         "networking-ovn",
         "networking-ovn-7.4.1.tar.gz",
@@ -108,9 +150,15 @@ PACKAGES = [
         "openstack_heat-27.0.1.tar.gz",
         "65eac7175938a3f38e7e4990ebf52aa8641a1d52f4190ea795c5872d014154b6",
     ),
-    Package("zun", "zun-18.0.0.tar.gz", "6c98503fd39304f120e26aec3c0ad70c4ca0747e48fa0d1c21d2800f8ba64ceb"),
     Package(
-        "@aws-cdk/aws-ecs", "aws-ecs-1.60.0.tgz", "2b912d45aa07b0d9dd0c97489c98bf687964a60f2018db2209308f7dd0076a32"
+        "zun",
+        "zun-18.0.0.tar.gz",
+        "6c98503fd39304f120e26aec3c0ad70c4ca0747e48fa0d1c21d2800f8ba64ceb",
+    ),
+    Package(
+        "@aws-cdk/aws-ecs",
+        "aws-ecs-1.60.0.tgz",
+        "2b912d45aa07b0d9dd0c97489c98bf687964a60f2018db2209308f7dd0076a32",
     ),
     Package(
         "@aws-cdk/aws-ecs-patterns",
@@ -123,7 +171,9 @@ PACKAGES = [
         "ab138fa866fd897949ff856a4b370135498de913656b800af41b7519ce1306a2",
     ),
     Package(
-        "@aws-cdk/aws-batch", "aws-batch-1.60.0.tgz", "02cad129fa5a7f19044feb8b7a623636d3390671759d0a5a53d38fdce5b58ebe"
+        "@aws-cdk/aws-batch",
+        "aws-batch-1.60.0.tgz",
+        "02cad129fa5a7f19044feb8b7a623636d3390671759d0a5a53d38fdce5b58ebe",
     ),
     Package(
         "@cfn-modules/asg-singleton-amazon-linux2",
@@ -155,7 +205,9 @@ def fetched(package: Package) -> bytes:
     kept = CACHE / package.file
     if not kept.exists() or hashlib.sha256(kept.read_bytes()).hexdigest() != package.sha256:
         data = download(address(package))
-        assert hashlib.sha256(data).hexdigest() == package.sha256, f"{package.file} is not what it was"
+        assert hashlib.sha256(data).hexdigest() == package.sha256, (
+            f"{package.file} is not what it was"
+        )
         CACHE.mkdir(parents=True, exist_ok=True)
         fresh = kept.with_name(f"{kept.name}.{os.getpid()}")
         fresh.write_bytes(data)
@@ -168,7 +220,9 @@ def address(package: Package) -> str:
         return f"{NPM.rstrip('/')}/{package.name}/-/{package.file}"
     page = f"{PYPI.rstrip('/')}/{package.name}/"
     links = re.findall(r'href="([^"#]+)', download(page).decode("utf-8", "replace"))
-    return next(urllib.parse.urljoin(page, link) for link in links if link.endswith("/" + package.file))
+    return next(
+        urllib.parse.urljoin(page, link) for link in links if link.endswith("/" + package.file)
+    )
 
 
 def download(url: str) -> bytes:
@@ -196,7 +250,8 @@ def is_template(file: Wild) -> bool:
 def is_script(file: Wild) -> bool:
     head = file.data[:200]
     is_marked = re.match(
-        rb"\s*(?:#!.*\b(?:ba|da|k|z)?sh\b|#cloud-|MIME-Version:|Content-Type: multipart|## template:)", head
+        rb"\s*(?:#!.*\b(?:ba|da|k|z)?sh\b|#cloud-|MIME-Version:|Content-Type: multipart|## template:)",
+        head,
     )
     return bool(is_marked) or file.name.endswith(".sh")
 
@@ -253,7 +308,9 @@ def test_every_script_is_examined(scripts: list[Wild]) -> None:
     assert len(scripts) > 250
 
 
-def test_some_through_the_command_itself(templates: list[Wild], scripts: list[Wild], tmp_path: Path) -> None:
+def test_some_through_the_command_itself(
+    templates: list[Wild], scripts: list[Wild], tmp_path: Path
+) -> None:
     chosen = [("template", file) for file in templates[:: len(templates) // 3]]
     chosen += [("userdata", file) for file in scripts[:: len(scripts) // 3]]
     for word, file in chosen:
@@ -269,11 +326,15 @@ def test_some_through_the_command_itself(templates: list[Wild], scripts: list[Wi
 
 _UNIT = r"(?<![\w./-])(?:ecs|docker)(?:\.service)?(?![\w.-])"
 ORACLE = [
-    re.compile(rf"\bsystemctl\b[^;&|]*?\b(?:start|restart|try-restart|reload-or-restart|condrestart)\b[^;&|]*?{_UNIT}"),
+    re.compile(
+        rf"\bsystemctl\b[^;&|]*?\b(?:start|restart|try-restart|reload-or-restart|condrestart)\b[^;&|]*?{_UNIT}"
+    ),
     re.compile(rf"\bsystemctl\b(?=[^;&|]*--now)[^;&|]*?\b(?:enable|reenable)\b[^;&|]*?{_UNIT}"),
     re.compile(rf"\b(?:service|invoke-rc\.d)\s+(?:-\S+\s+)*{_UNIT}\s+(?:start|restart)\b"),
     re.compile(r"/init\.d/(?:ecs|docker)\s+(?:start|restart)\b"),
-    re.compile(r"(?:^|[;&|(`\"'\s]|/sbin/)(?:initctl\s+)?(?:start|restart)\s+(?:ecs|docker)(?![\w./-])"),
+    re.compile(
+        r"(?:^|[;&|(`\"'\s]|/sbin/)(?:initctl\s+)?(?:start|restart)\s+(?:ecs|docker)(?![\w./-])"
+    ),
 ]
 _NAME = r"[\"']?[\w$@{][\w$@{}.:-]*[\"']?(?![\w(])"
 RENAMED = [
@@ -286,7 +347,10 @@ RENAMED = [
     ),
     (re.compile(rf"(\bservice[ \t]+){_NAME}([ \t]+(?:start|restart)\b)"), r"\1ecs\2"),
     (re.compile(rf"(/etc/init\.d/){_NAME}([ \t]+(?:start|restart)\b)"), r"\1ecs\2"),
-    (re.compile(rf"(\binvoke-rc\.d[ \t]+(?:-\S+[ \t]+)*){_NAME}([ \t]+(?:start|restart)\b)"), r"\1ecs\2"),
+    (
+        re.compile(rf"(\binvoke-rc\.d[ \t]+(?:-\S+[ \t]+)*){_NAME}([ \t]+(?:start|restart)\b)"),
+        r"\1ecs\2",
+    ),
 ]
 
 
@@ -306,11 +370,15 @@ def excluded(text: str, number: int, line: str) -> str:
     """The rule that says why the line starts nothing at boot, or starts it and goes on; empty where none does."""
     lines = text.split("\n")
     above = lines[: number - 1]
-    if line.startswith(("#", "//")) or re.search(r"(?<!\$)#.*(?:start|restart)", line.split("systemctl")[0]):
+    if line.startswith(("#", "//")) or re.search(
+        r"(?<!\$)#.*(?:start|restart)", line.split("systemctl")[0]
+    ):
         return "a comment"
     if "--no-block" in line or re.search(r"&\s*$", line) or "--user" in line:
         return "it does not wait, or is a user's own service"
-    if re.search(r"\b(?:echo|printf|log|warn|die|msg)\b.*(?:start|restart)|=[\"'].*(?:start|restart)", line):
+    if re.search(
+        r"\b(?:echo|printf|log|warn|die|msg)\b.*(?:start|restart)|=[\"'].*(?:start|restart)", line
+    ):
         return "text that is printed or kept"
     if re.search(r"\bssh\b|\bdocker\s+(?:re)?start\b", line):
         return "on another machine, or a container"
@@ -334,7 +402,9 @@ def _in_heredoc(above: list[str]) -> bool:
 
 def _in_quotes(above: list[str]) -> bool:
     """In a text of several lines: an odd number of quotes stands above, comments and escaped ones left out."""
-    return sum(re.sub(r"(?:^|\s)#.*|\\.|\"[^\"]*\"", "", line).count("'") for line in above) % 2 == 1
+    return (
+        sum(re.sub(r"(?:^|\s)#.*|\\.|\"[^\"]*\"", "", line).count("'") for line in above) % 2 == 1
+    )
 
 
 def _function_around(above: list[str]) -> str:
@@ -400,7 +470,9 @@ def test_every_start_in_a_template_is_found_or_excluded_by_a_rule(templates: lis
     for file in templates:
         text = renamed(file.text)
         if hits := list(seen_by_oracle(text)):
-            misses += [f"{file.name} {miss}" for miss in missed(text, examine_template(text.encode(), "x"))]
+            misses += [
+                f"{file.name} {miss}" for miss in missed(text, examine_template(text.encode(), "x"))
+            ]
             seen += len(hits)
     print(f"{seen} lines seen by the oracle")
     assert misses == []

@@ -25,7 +25,11 @@ MISTAKES = [
     (STEP + "    array: -1\n", "array"),
     (STEP + "    array: 1000001\n", "1,000,000"),
     (STEP + "    array: ten\n", "array"),
-    (STEP + "    array: 3\n  - {name: b, command: x, array: 4, needs: [{step: a, each: true}]}\n", "3"),
+    (
+        STEP
+        + "    array: 3\n  - {name: b, command: x, array: 4, needs: [{step: a, each: true}]}\n",
+        "3",
+    ),
     (STEP + "    memory: 2 gigs\n", "2GiB"),
     ("name: p\nsteps:\n  - name: a\n    commands_file: empty.txt\n", "empty.txt"),
     ("name: p\nsteps:\n  - name: a\n    commands_file: latin.txt\n", "latin.txt:2"),
@@ -49,7 +53,9 @@ def test_mistakes_in_the_file(yard: Yard, command: str, text: str, expected: str
 
 
 def test_all_mistakes_at_once_each_with_its_place(yard: Yard) -> None:
-    yard.write("p.yaml", "name: P!\nsteps:\n  - name: a\n    array: 0\n    memory: lots\n    nedes: [b]\n")
+    yard.write(
+        "p.yaml", "name: P!\nsteps:\n  - name: a\n    array: 0\n    memory: lots\n    nedes: [b]\n"
+    )
     lines = yard("validate", "p.yaml", code=2).stderr.splitlines()
     places = {line.split(": ")[0] for line in lines}
     assert {"p.yaml:1:7", "p.yaml:4:12", "p.yaml:5:13", "p.yaml:6:5"} <= places
@@ -65,10 +71,17 @@ def test_a_file_of_jobs_that_is_none(yard: Yard) -> None:
     yard.write("jobs.json", "{}")
     yard.write("squares.yaml", STEP)
     said = yard("submit", "job.json", code=2).stderr
-    assert "job.json: there is no such file" in said and 'did you mean "jobs.json"?' in said and "Errno" not in said
+    assert (
+        "job.json: there is no such file" in said
+        and 'did you mean "jobs.json"?' in said
+        and "Errno" not in said
+    )
     assert "this is a folder" in yard("submit", ".", code=2).stderr
     said = yard("submit", "squares.yaml", code=2).stderr
-    assert "squares.yaml looks like a pipeline" in said and "batchyard run squares.yaml --engine aws" in said
+    assert (
+        "squares.yaml looks like a pipeline" in said
+        and "batchyard run squares.yaml --engine aws" in said
+    )
 
 
 def test_billion_laughs(yard: Yard) -> None:
@@ -85,7 +98,9 @@ def test_a_million_commands(yard: Yard) -> None:
 
 
 def test_crlf_is_fine(yard: Yard) -> None:
-    (yard.folder / "p.yaml").write_bytes(b"name: p\r\nsteps:\r\n  - name: a\r\n    commands_file: list.txt\r\n")
+    (yard.folder / "p.yaml").write_bytes(
+        b"name: p\r\nsteps:\r\n  - name: a\r\n    commands_file: list.txt\r\n"
+    )
     (yard.folder / "list.txt").write_bytes(b"# a list\r\n\r\necho one\r\necho two\r\n")
     yard("run", "p.yaml")
     assert yard("logs", "last").stdout == "one\ntwo\n"
@@ -174,6 +189,10 @@ def test_completion(yard: Yard) -> None:
     yard.write("list.txt", "true\n")
     run = yard.json("run", "list.txt")["run"]
     assert "_BATCHYARD_COMPLETE" in yard("completion", "bash").stdout
-    asked = {"_BATCHYARD_COMPLETE": "bash_complete", "COMP_WORDS": "batchyard status l", "COMP_CWORD": "2"}
+    asked = {
+        "_BATCHYARD_COMPLETE": "bash_complete",
+        "COMP_WORDS": "batchyard status l",
+        "COMP_CWORD": "2",
+    }
     shown = yard(env=os.environ | asked).stdout
     assert run in shown and "last" in shown

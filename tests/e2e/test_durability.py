@@ -52,12 +52,16 @@ steps:
     killed_while_running = 0
     for _ in range(KILLS):
         has_run = bool(yard.json("runs"))
-        process = yard.start("resume", "last") if has_run else yard.start("run", "p.yaml", "--cpus", "2")
+        process = (
+            yard.start("resume", "last") if has_run else yard.start("run", "p.yaml", "--cpus", "2")
+        )
         time.sleep(moments.uniform(0.05, 0.75))
         process.send_signal(signal.SIGKILL)
         killed_while_running += process.wait() == -signal.SIGKILL
         _no_success_without_its_work(yard)
-    assert killed_while_running >= KILLS - 5, "the run was over too soon for the kills to mean anything"
+    assert killed_while_running >= KILLS - 5, (
+        "the run was over too soon for the kills to mean anything"
+    )
     # On a very slow machine no moment may have been late enough for there to be a run.
     yard(*(("resume", "last") if yard.json("runs") else ("run", "p.yaml")), code=None)
     status = yard.json("status", "last")
@@ -99,7 +103,9 @@ def test_resume_ends_what_the_dead_engine_left_running(yard: Yard) -> None:
 
 def _sleepers(yard: Yard) -> list[str]:
     """Those that commands of this yard's runs have started: the same tests may run elsewhere on the machine."""
-    found = subprocess.run(["ps", "-eo", "pid,stat,args"], capture_output=True, text=True, check=True).stdout
+    found = subprocess.run(
+        ["ps", "-eo", "pid,stat,args"], capture_output=True, text=True, check=True
+    ).stdout
     wanted = [line for line in found.splitlines() if "sleep 1234." in line and "sh -c" not in line]
     return [line for line in wanted if _is_at_work_in(yard.folder, *line.split()[:2])]
 
@@ -138,7 +144,9 @@ def test_stop_ends_the_whole_tree_even_of_what_ignores_sigterm(yard: Yard) -> No
 
 
 def test_stop_gives_sigterm_a_chance(yard: Yard) -> None:
-    yard.write("polite.sh", "trap 'touch tidied; exit 5' TERM\ntouch on\nwhile :; do sleep 0.05; done\n")
+    yard.write(
+        "polite.sh", "trap 'touch tidied; exit 5' TERM\ntouch on\nwhile :; do sleep 0.05; done\n"
+    )
     yard.write("list.txt", "sh polite.sh\n")
     process = yard.start("run", "list.txt")
     yard.wait_for((yard.folder / "on").exists)
@@ -166,7 +174,10 @@ steps:
     assert process.wait(30) == 1
     status = yard.json("status", "last")
     assert [step["state"] for step in status["steps"]] == ["FAILED", "FAILED", "SUCCEEDED"]
-    assert [step["reason"] for step in status["steps"][:2]] == ["stopped by the user", "Dependent Job failed"]
+    assert [step["reason"] for step in status["steps"][:2]] == [
+        "stopped by the user",
+        "Dependent Job failed",
+    ]
 
 
 def test_stop_of_a_run_whose_process_died(yard: Yard) -> None:
@@ -229,7 +240,9 @@ def test_half_written_and_damaged_files(yard: Yard) -> None:
     record.write_bytes(record.read_bytes()[:40])
     said = yard("status", "last", code=3).stderr
     assert "run.json cannot be read" in said
-    (folder / good / "state.db").write_bytes(b"not a database at all, but long enough to be looked at" * 40)
+    (folder / good / "state.db").write_bytes(
+        b"not a database at all, but long enough to be looked at" * 40
+    )
     assert "cannot be read" in yard("status", good, code=3).stderr
     assert yard.json("runs") == []
 
@@ -246,7 +259,9 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of 2 MiB."""
     where = tmp_path / "small"
     where.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(where)], capture_output=True)
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(where)], capture_output=True
+    )
     if mounted.returncode:
         pytest.skip("mounting a small file system needs root")
     yield where
@@ -254,7 +269,9 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_a_full_disk_loses_nothing(yard: Yard, small_disk: Path) -> None:
-    yard.write("list.txt", "".join(f"echo {n} >> ran; head -c 100000 /dev/zero\n" for n in range(60)))
+    yard.write(
+        "list.txt", "".join(f"echo {n} >> ran; head -c 100000 /dev/zero\n" for n in range(60))
+    )
     said = yard("run", "list.txt", "--array", "60", "--home", str(small_disk), code=3)
     assert "No space left" in said.stderr or "full" in said.stderr
     assert "resume" in said.stderr
@@ -354,7 +371,12 @@ def test_closed_streams_and_an_odd_path(yard: Yard) -> None:
     yard.write("list.txt", "echo hello\n")
     command = " ".join(f"'{word}'" for word in yard.command("run", "list.txt"))
     for closed in ("2>&-", ">&-", "0<&- >&- 2>&-"):
-        subprocess.run(["sh", "-c", f"{command} {closed}"], cwd=yard.folder, check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(
+            ["sh", "-c", f"{command} {closed}"],
+            cwd=yard.folder,
+            check=True,
+            stdout=subprocess.DEVNULL,
+        )
         assert yard.json("status", "last")["state"] == "SUCCEEDED"
         assert yard("logs", "last").stdout == "hello\n"
     odd = os.environb | {b"PATH": os.environb[b"PATH"] + b":/caf\xe9"}

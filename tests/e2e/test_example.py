@@ -18,7 +18,12 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "reconstruction"
 @pytest.mark.slow
 def test_the_reconstruction_recovers_the_centre_and_the_phantom(yard: Yard) -> None:
     pytest.importorskip("matplotlib", reason="the example needs batchyard[examples]")
-    shutil.copytree(EXAMPLE, yard.folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("work", "__pycache__"))
+    shutil.copytree(
+        EXAMPLE,
+        yard.folder,
+        dirs_exist_ok=True,
+        ignore=shutil.ignore_patterns("work", "__pycache__"),
+    )
     # `python` in the commands is the interpreter under test.
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     small = [f"--set={pair}" for pair in ("slices=24", "size=128", "angles=180")]

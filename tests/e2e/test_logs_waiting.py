@@ -22,7 +22,9 @@ steps:
 def followed(yard: Yard, *arguments: str) -> Iterator[tuple[subprocess.Popen[bytes], Path, Path]]:
     out, err = yard.folder / "followed.out", yard.folder / "followed.err"
     with out.open("wb") as stdout, err.open("wb") as stderr:
-        process = subprocess.Popen(yard.command("logs", *arguments), cwd=yard.folder, stdout=stdout, stderr=stderr)
+        process = subprocess.Popen(
+            yard.command("logs", *arguments), cwd=yard.folder, stdout=stdout, stderr=stderr
+        )
         yard.started.append(process)
         yield process, out, err
 

@@ -41,19 +41,26 @@ def test_the_least_and_the_most_of_an_offer_are_fine() -> None:
 
 def test_a_list_of_commands_has_no_params(yard: Yard) -> None:
     path = yard.write("squares.txt", "echo 1\n")
-    with pytest.raises(BadInput, match=r"params go with a pipeline; .*squares\.txt is a list of commands"):
+    with pytest.raises(
+        BadInput, match=r"params go with a pipeline; .*squares\.txt is a list of commands"
+    ):
         Pipeline.load(path, params={"n": 3})
     assert Pipeline.load(path, params={}).name == "squares"
 
 
 def test_logs_of_what_is_not_there_are_refused_at_once(yard: Yard) -> None:
-    path = yard.write("p.yaml", "name: p\nsteps:\n  - {name: squares, array: 3, commands: [echo 0, echo 1, echo 4]}\n")
+    path = yard.write(
+        "p.yaml",
+        "name: p\nsteps:\n  - {name: squares, array: 3, commands: [echo 0, echo 1, echo 4]}\n",
+    )
     run = Pipeline.load(path).run(offer=Offer(cpus=1))
     assert run.wait(60) == "SUCCEEDED"
     assert [chunk.data for chunk in run.logs("squares", 2)] == [b"4\n"]
     assert len(list(run.logs())) == 3
     for index in (3, 7, -1):
-        with pytest.raises(BadInput, match=f"step 'squares' has no child {index} in this run") as caught:
+        with pytest.raises(
+            BadInput, match=f"step 'squares' has no child {index} in this run"
+        ) as caught:
             run.logs("squares", index)
         assert caught.value.hint == "its children are 0 to 2"
     with pytest.raises(BadInput, match="the run has no step 'cubes'"):

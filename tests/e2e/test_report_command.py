@@ -43,7 +43,9 @@ class Reader(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append(tag)
-        self.links += [value or "" for name, value in attrs if name in ("href", "src", "xlink:href", "action")]
+        self.links += [
+            value or "" for name, value in attrs if name in ("href", "src", "xlink:href", "action")
+        ]
 
     def handle_data(self, data: str) -> None:
         self.data += data
@@ -63,7 +65,14 @@ def test_the_page_of_a_failed_run(yard: Yard, failed_run: str) -> None:
     page = Reader((yard.folder / f"{failed_run}.html").read_text(encoding="utf-8"))
     assert "script" not in page.tags
     assert set(page.links) <= {"#failures", "data:,"}
-    for words in (failed_run, "FAILED", "6 of 12 children succeeded", "work:1", "exit code 3", "Retries"):
+    for words in (
+        failed_run,
+        "FAILED",
+        "6 of 12 children succeeded",
+        "work:1",
+        "exit code 3",
+        "Retries",
+    ):
         assert words in page.data
     assert "<script>alert(1)</script> broken & lost" in page.data
     assert "$ echo '<script>alert(1)</script> broken & lost'; exit 3" in page.data
@@ -76,17 +85,27 @@ def test_the_page_of_a_failed_run(yard: Yard, failed_run: str) -> None:
 def test_where_the_page_goes(yard: Yard, failed_run: str) -> None:
     assert yard("report", failed_run[:9], "--out", "my päge.html").stdout == "my päge.html\n"
     page = (yard.folder / "my päge.html").read_bytes()
-    on_stdout = subprocess.run(yard.command("report", "last", "--out", "-"), cwd=yard.folder, capture_output=True)
-    assert on_stdout.stdout.startswith(b"<!doctype html>") and on_stdout.stdout.endswith(b"</html>\n")
+    on_stdout = subprocess.run(
+        yard.command("report", "last", "--out", "-"), cwd=yard.folder, capture_output=True
+    )
+    assert on_stdout.stdout.startswith(b"<!doctype html>") and on_stdout.stdout.endswith(
+        b"</html>\n"
+    )
     made_at = re.compile(rb"at \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC\.")
     assert made_at.sub(b"", on_stdout.stdout) == made_at.sub(b"", page)
     assert not (yard.folder / "-").exists()
 
 
-@pytest.mark.parametrize(("out", "reason"), [("no/such/folder.html", "No such file"), (".", "Is a directory")])
+@pytest.mark.parametrize(
+    ("out", "reason"), [("no/such/folder.html", "No such file"), (".", "Is a directory")]
+)
 def test_a_path_that_cannot_be_written(yard: Yard, failed_run: str, out: str, reason: str) -> None:
     done = yard("report", "last", "--out", out, code=3)
-    assert "could not write the report" in done.stderr and reason in done.stderr and "--out" in done.stderr
+    assert (
+        "could not write the report" in done.stderr
+        and reason in done.stderr
+        and "--out" in done.stderr
+    )
     assert done.stdout == ""
 
 
@@ -99,7 +118,9 @@ def test_a_run_that_is_under_way_and_then_interrupted(yard: Yard) -> None:
     process = yard.start("run", "list.txt", "--array", "2", "--cpus", "2")
     yard.wait_for(lambda: '"succeeded": 1' in yard("status", "last", "--json", code=None).stdout)
     page = Reader(yard("report", "last", "--out", "-").stdout).data
-    assert "RUNNING" in page and "1 of 2 children succeeded, 1 running when this page was made" in page
+    assert (
+        "RUNNING" in page and "1 of 2 children succeeded, 1 running when this page was made" in page
+    )
     process.kill()
     process.wait()
     page = Reader(yard("report", "last", "--out", "-").stdout).data

@@ -53,7 +53,17 @@ def test_a_pipeline_runs_in_order_and_every_command_once(small: Yard) -> None:
 def test_the_json_shapes_of_the_design(small: Yard) -> None:
     run = small.json("run", "pipeline.yaml")
     assert {"run", "pipeline", "engine", "state", "started", "ended", "steps"} <= set(run)
-    step_keys = {"name", "state", "size", "succeeded", "failed", "running", "waiting", "attempts", "reason"}
+    step_keys = {
+        "name",
+        "state",
+        "size",
+        "succeeded",
+        "failed",
+        "running",
+        "waiting",
+        "attempts",
+        "reason",
+    }
     assert all(step_keys <= set(step) for step in run["steps"])
     assert small.json("status", run["run"]) == run
     (listed,) = small.json("runs")
@@ -122,7 +132,11 @@ steps:
         3,
         "Essential container in task exited",
     )
-    assert (after["state"], after["attempts"], after["reason"]) == ("FAILED", 0, "Dependent Job failed")
+    assert (after["state"], after["attempts"], after["reason"]) == (
+        "FAILED",
+        0,
+        "Dependent Job failed",
+    )
     (failure,) = status["failures"]
     assert failure["exit_code"] == 7 and failure["log_tail"] == ["attempt 3"]
     assert not (yard.folder / "never").exists()
@@ -167,7 +181,10 @@ def test_only_and_from(small: Yard) -> None:
 
 
 def test_a_timeout_ends_the_attempt_and_is_not_retried(yard: Yard) -> None:
-    yard.write("p.yaml", "name: p\nsteps:\n  - name: s\n    command: sleep 60\n    timeout: 1s\n    retries: 3\n")
+    yard.write(
+        "p.yaml",
+        "name: p\nsteps:\n  - name: s\n    command: sleep 60\n    timeout: 1s\n    retries: 3\n",
+    )
     done = yard("run", "p.yaml", code=1)
     assert "60" in done.stderr  # the warning that AWS wants at least 60 s
     status = yard.json("status", "last")
@@ -193,7 +210,9 @@ steps:
 
 
 def test_retry_runs_only_what_is_left_and_keeps_the_numbers(yard: Yard) -> None:
-    yard.write("list.txt", "".join(f"echo {n} >> ran; test {n} != 5 -o -e fixed\n" for n in range(8)))
+    yard.write(
+        "list.txt", "".join(f"echo {n} >> ran; test {n} != 5 -o -e fixed\n" for n in range(8))
+    )
     first = yard.json("run", "list.txt", "--array", "4", code=1)
     assert first["steps"][0]["failed"] == 1
     (yard.folder / "ran").unlink()
@@ -207,9 +226,7 @@ def test_retry_runs_only_what_is_left_and_keeps_the_numbers(yard: Yard) -> None:
 
 
 def test_a_retried_child_is_told_its_number_in_the_step(yard: Yard) -> None:
-    text = (
-        "test $AWS_BATCH_JOB_ARRAY_INDEX -lt 3 -o -e fixed; e=$?; echo $AWS_BATCH_JOB_ARRAY_INDEX/$ARRAY_SIZE; exit $e"
-    )
+    text = "test $AWS_BATCH_JOB_ARRAY_INDEX -lt 3 -o -e fixed; e=$?; echo $AWS_BATCH_JOB_ARRAY_INDEX/$ARRAY_SIZE; exit $e"
     yard.write("p.yaml", f"name: p\nsteps:\n  - name: s\n    array: 5\n    command: {text}\n")
     yard("run", "p.yaml", code=1)
     (yard.folder / "fixed").touch()
@@ -219,11 +236,16 @@ def test_a_retried_child_is_told_its_number_in_the_step(yard: Yard) -> None:
 
 
 def test_logs_are_byte_for_byte(yard: Yard) -> None:
-    yard.write("list.txt", r"printf '\377\000x\r\n' ; printf err >&2 ; sleep 0.2; echo later > /dev/stderr" + "\n")
+    yard.write(
+        "list.txt",
+        r"printf '\377\000x\r\n' ; printf err >&2 ; sleep 0.2; echo later > /dev/stderr" + "\n",
+    )
     yard("run", "list.txt")
     import subprocess
 
-    shown = subprocess.run(yard.command("logs", "last"), cwd=yard.folder, capture_output=True, check=True)
+    shown = subprocess.run(
+        yard.command("logs", "last"), cwd=yard.folder, capture_output=True, check=True
+    )
     assert shown.stdout == b"\xff\x00x\r\nerrlater\n"
 
 
@@ -284,7 +306,9 @@ def test_gpu_slots_are_handed_out_by_number(yard: Yard) -> None:
     assert "no GPU" in yard("run", "p.yaml", "--cpus", "4", code=2).stderr
     done = yard("run", "p.yaml", "--cpus", "4", "--gpus", "2")
     assert "pretended" in done.stderr
-    lines = {line for line in yard("logs", "last").stdout.splitlines() if not line.startswith("==>")}
+    lines = {
+        line for line in yard("logs", "last").stdout.splitlines() if not line.startswith("==>")
+    }
     assert lines == {"0 0 gpu", "1 1 gpu"}
     done = yard("run", "p.yaml", "--no-gpu")
     assert "BATCHYARD_DEVICE=cpu" in done.stderr
@@ -294,6 +318,10 @@ def test_gpu_slots_are_handed_out_by_number(yard: Yard) -> None:
 def test_the_plan_is_what_the_run_does(small: Yard) -> None:
     plan = small.json("plan", "pipeline.yaml")
     status = small.json("run", "pipeline.yaml")
-    assert [(j["step"], j["size"]) for j in plan["jobs"]] == [(s["name"], s["size"]) for s in status["steps"]]
-    record = json.loads((small.folder / ".batchyard" / "runs" / status["run"] / "run.json").read_text())
+    assert [(j["step"], j["size"]) for j in plan["jobs"]] == [
+        (s["name"], s["size"]) for s in status["steps"]
+    ]
+    record = json.loads(
+        (small.folder / ".batchyard" / "runs" / status["run"] / "run.json").read_text()
+    )
     assert [job["step"] for job in record["plan"]["jobs"]] == [job["step"] for job in plan["jobs"]]

@@ -14,7 +14,9 @@ from emulator_endpoint import Endpoint
 @pytest.fixture(scope="module")
 def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Endpoint]:
     """One for all tests of a module: 8 vCPUs, 2 pretended GPUs, an environment `cpu` and a queue `queue` on it."""
-    it = Endpoint(tmp_path_factory.mktemp("endpoint"), "--cpus", "8", "--memory", "16GiB", "--gpus", "2")
+    it = Endpoint(
+        tmp_path_factory.mktemp("endpoint"), "--cpus", "8", "--memory", "16GiB", "--gpus", "2"
+    )
     try:
         it.queue("queue", it.environment("cpu"))
         yield it

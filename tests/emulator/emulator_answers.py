@@ -32,7 +32,11 @@ def _complaints(shape: Shape, value: Any, where: str) -> list[str]:
             return [f"{where} is no object: {value!r}"]
         found = [f"{where}.{name} is unknown" for name in value if name not in shape.members]
         missing = [name for name in shape.required_members if name not in value]
-        found += [f"{where}.{name} is missing" for name in missing if (shape.name, name) not in _NOT_ALWAYS]
+        found += [
+            f"{where}.{name} is missing"
+            for name in missing
+            if (shape.name, name) not in _NOT_ALWAYS
+        ]
         for name in value:
             if name in shape.members:
                 found += _complaints(shape.members[name], value[name], f"{where}.{name}")
@@ -41,18 +45,26 @@ def _complaints(shape: Shape, value: Any, where: str) -> list[str]:
         if not isinstance(value, list):
             return [f"{where} is no list: {value!r}"]
         return [
-            one for number, item in enumerate(value) for one in _complaints(shape.member, item, f"{where}[{number}]")
+            one
+            for number, item in enumerate(value)
+            for one in _complaints(shape.member, item, f"{where}[{number}]")
         ]
     if isinstance(shape, MapShape):
         if not isinstance(value, dict):
             return [f"{where} is no object: {value!r}"]
-        return [one for key, item in value.items() for one in _complaints(shape.value, item, f"{where}.{key}")]
+        return [
+            one
+            for key, item in value.items()
+            for one in _complaints(shape.value, item, f"{where}.{key}")
+        ]
     return [] if _is_right(shape, value) else [f"{where} should be {shape.type_name}: {value!r}"]
 
 
 def _is_right(shape: Shape, value: Any) -> bool:
     if isinstance(shape, StringShape):
-        return isinstance(value, str) and (not shape.enum or value in shape.enum or value.upper() in shape.enum)
+        return isinstance(value, str) and (
+            not shape.enum or value in shape.enum or value.upper() in shape.enum
+        )
     if shape.type_name in ("integer", "long"):
         return isinstance(value, int) and not isinstance(value, bool)
     if shape.type_name in ("float", "double"):

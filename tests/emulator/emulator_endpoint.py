@@ -23,11 +23,17 @@ TERMINAL = ("SUCCEEDED", "FAILED")
 class Endpoint:
     """One endpoint, started and stopped by the test."""
 
-    def __init__(self, folder: Path, *arguments: str, environ: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, folder: Path, *arguments: str, environ: dict[str, str] | None = None
+    ) -> None:
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
         self.said = folder / "stderr.txt"
-        base = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "BATCHYARD_"))}
+        base = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("AWS_", "BATCHYARD_"))
+        }
         with self.said.open("ab") as stderr:
             self.process = subprocess.Popen(
                 [BATCHYARD, "emulate", "--port", "0", "--home", str(folder / "home"), *arguments],
@@ -63,7 +69,12 @@ class Endpoint:
     def aws(self, *arguments: str, check: bool = True) -> Any:
         """The real `aws` command: its answer as JSON, or where it may fail, the completed process."""
         done = subprocess.run(
-            [AWS, *arguments], env=self.environ, cwd=self.folder, capture_output=True, text=True, timeout=120
+            [AWS, *arguments],
+            env=self.environ,
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
+            timeout=120,
         )
         if not check:
             return done
@@ -80,7 +91,9 @@ class Endpoint:
 
     # -- what most tests need -----------------------------------------------------------------------------------
 
-    def environment(self, name: str, vcpus: int = 256, types: tuple[str, ...] = ("m6i",), **more: Any) -> str:
+    def environment(
+        self, name: str, vcpus: int = 256, types: tuple[str, ...] = ("m6i",), **more: Any
+    ) -> str:
         resources = {
             "type": "EC2",
             "maxvCpus": vcpus,
@@ -96,14 +109,25 @@ class Endpoint:
 
     def queue(self, name: str, *environments: str, priority: int = 1, **more: Any) -> str:
         order = [{"order": n, "computeEnvironment": one} for n, one in enumerate(environments, 1)]
-        self.batch.create_job_queue(jobQueueName=name, priority=priority, computeEnvironmentOrder=order, **more)
+        self.batch.create_job_queue(
+            jobQueueName=name, priority=priority, computeEnvironmentOrder=order, **more
+        )
         return name
 
     def definition(
-        self, name: str, *command: str, vcpus: int = 1, memory_mib: int = 64, gpus: int = 0, **more: Any
+        self,
+        name: str,
+        *command: str,
+        vcpus: int = 1,
+        memory_mib: int = 64,
+        gpus: int = 0,
+        **more: Any,
     ) -> str:
         """Registers one; `more` is for the definition, or, as `container={...}`, for its container."""
-        wanted = [{"type": "VCPU", "value": str(vcpus)}, {"type": "MEMORY", "value": str(memory_mib)}]
+        wanted = [
+            {"type": "VCPU", "value": str(vcpus)},
+            {"type": "MEMORY", "value": str(memory_mib)},
+        ]
         wanted += [{"type": "GPU", "value": str(gpus)}] if gpus else []
         container = {"image": "busybox", "command": list(command), "resourceRequirements": wanted}
         container |= more.pop("container", {})
@@ -113,7 +137,9 @@ class Endpoint:
         return f"{name}:{answer['revision']}"
 
     def submit(self, definition: str, queue: str = "queue", name: str = "job", **more: Any) -> str:
-        answer = self.batch.submit_job(jobName=name, jobQueue=queue, jobDefinition=definition, **more)
+        answer = self.batch.submit_job(
+            jobName=name, jobQueue=queue, jobDefinition=definition, **more
+        )
         return str(answer["jobId"])
 
     def run(self, *command: str, queue: str = "queue", **more: Any) -> str:
@@ -125,12 +151,16 @@ class Endpoint:
 
     def wait(self, job_id: str, *states: str, within_s: float = 120) -> Any:
         """The job, once it is in one of the states (by default: over)."""
-        return until(lambda: self.job(job_id), lambda job: job["status"] in (states or TERMINAL), within_s)
+        return until(
+            lambda: self.job(job_id), lambda job: job["status"] in (states or TERMINAL), within_s
+        )
 
     def output(self, job_id: str, group: str = "/aws/batch/job") -> list[str]:
         """The lines of a job's or child's last attempt."""
         stream = self.job(job_id)["container"]["logStreamName"]
-        events = self.logs.get_log_events(logGroupName=group, logStreamName=stream, startFromHead=True)["events"]
+        events = self.logs.get_log_events(
+            logGroupName=group, logStreamName=stream, startFromHead=True
+        )["events"]
         return [event["message"] for event in events]
 
 

@@ -20,7 +20,9 @@ def gate(tmp_path: Path) -> Iterator[Gate]:
 
 
 def children(endpoint: Endpoint, job_id: str, size: int) -> list[Any]:
-    return list(endpoint.batch.describe_jobs(jobs=[f"{job_id}:{index}" for index in range(size)])["jobs"])
+    return list(
+        endpoint.batch.describe_jobs(jobs=[f"{job_id}:{index}" for index in range(size)])["jobs"]
+    )
 
 
 def summary(endpoint: Endpoint, job_id: str) -> dict[str, int]:
@@ -37,8 +39,12 @@ def test_an_array_has_2_to_10000_children(endpoint: Endpoint, size: int) -> None
 
 def test_the_largest_array_is_taken(endpoint: Endpoint) -> None:
     """facts, 2: 10,000 children."""
-    job_id = endpoint.run("sleep", "60", queue=one_at_a_time(endpoint, "large"), arrayProperties={"size": 10_000})
-    until(lambda: summary(endpoint, job_id), lambda found: found == {"RUNNING": 1, "RUNNABLE": 9_999})
+    job_id = endpoint.run(
+        "sleep", "60", queue=one_at_a_time(endpoint, "large"), arrayProperties={"size": 10_000}
+    )
+    until(
+        lambda: summary(endpoint, job_id), lambda found: found == {"RUNNING": 1, "RUNNABLE": 9_999}
+    )
     endpoint.batch.terminate_job(jobId=job_id, reason="large enough")
     assert endpoint.wait(job_id)["arrayProperties"]["statusSummary"]["FAILED"] == 10_000
 
@@ -55,7 +61,9 @@ def test_ids_of_children(endpoint: Endpoint) -> None:
     parent = endpoint.wait(job_id)
     found = children(endpoint, job_id, 3)
     assert [child["jobId"] for child in found] == [f"{job_id}:{index}" for index in range(3)]
-    assert [child["jobArn"] for child in found] == [f"{parent['jobArn']}:{index}" for index in range(3)]
+    assert [child["jobArn"] for child in found] == [
+        f"{parent['jobArn']}:{index}" for index in range(3)
+    ]
     assert {child["jobName"] for child in found} == {"family"}
     assert parent["jobArn"].endswith(f":job/{job_id}")
 
@@ -70,7 +78,9 @@ def test_the_parent_is_pending_until_all_children_are_over(endpoint: Endpoint, g
     until(lambda: summary(endpoint, job_id), lambda found: found == {"RUNNING": 1, "SUCCEEDED": 2})
     seen.add(endpoint.job(job_id)["status"])
     gate.open()
-    until(lambda: endpoint.job(job_id)["status"], lambda state: seen.add(state) or state in TERMINAL)
+    until(
+        lambda: endpoint.job(job_id)["status"], lambda state: seen.add(state) or state in TERMINAL
+    )
     assert seen <= {"SUBMITTED", "PENDING", "SUCCEEDED"} and "PENDING" in seen
 
 
@@ -83,7 +93,11 @@ def test_the_parent_fails_only_when_all_children_are_over(endpoint: Endpoint, ga
     gate.open(2)
     parent = endpoint.wait(job_id)
     assert (parent["status"], parent["statusReason"]) == ("FAILED", "Array Child Job failed")
-    assert [child["status"] for child in children(endpoint, job_id, 3)] == ["SUCCEEDED", "FAILED", "SUCCEEDED"]
+    assert [child["status"] for child in children(endpoint, job_id, 3)] == [
+        "SUCCEEDED",
+        "FAILED",
+        "SUCCEEDED",
+    ]
 
 
 def test_what_is_told_of_a_parent(endpoint: Endpoint) -> None:
@@ -104,10 +118,15 @@ def test_what_is_told_of_a_parent(endpoint: Endpoint) -> None:
 
 def test_what_is_told_of_a_child(endpoint: Endpoint) -> None:
     """facts, 2: index and size; createdAt is when the parent became PENDING (1.2)."""
-    job_id = endpoint.run("sh", "-c", "exit $AWS_BATCH_JOB_ARRAY_INDEX", arrayProperties={"size": 2})
+    job_id = endpoint.run(
+        "sh", "-c", "exit $AWS_BATCH_JOB_ARRAY_INDEX", arrayProperties={"size": 2}
+    )
     created = endpoint.wait(job_id)["createdAt"]
     first, second = children(endpoint, job_id, 2)
-    assert (first["arrayProperties"], second["arrayProperties"]) == ({"index": 0, "size": 2}, {"index": 1, "size": 2})
+    assert (first["arrayProperties"], second["arrayProperties"]) == (
+        {"index": 0, "size": 2},
+        {"index": 1, "size": 2},
+    )
     assert (first["container"]["exitCode"], second["container"]["exitCode"]) == (0, 1)
     assert first["createdAt"] >= created and first["startedAt"] <= first["stoppedAt"]
     assert first["container"]["taskArn"] != second["container"]["taskArn"]
@@ -125,7 +144,9 @@ def test_each_child_knows_itself(endpoint: Endpoint) -> None:
 def test_each_child_is_tried_by_itself(endpoint: Endpoint) -> None:
     """facts, 2: the strategy is each child's, and the parent is not retried."""
     script = "test $AWS_BATCH_JOB_ATTEMPT -gt $AWS_BATCH_JOB_ARRAY_INDEX"
-    job_id = endpoint.run("sh", "-c", script, arrayProperties={"size": 4}, retryStrategy={"attempts": 3})
+    job_id = endpoint.run(
+        "sh", "-c", script, arrayProperties={"size": 4}, retryStrategy={"attempts": 3}
+    )
     assert endpoint.wait(job_id)["status"] == "FAILED"
     found = children(endpoint, job_id, 4)
     assert [len(child["attempts"]) for child in found] == [1, 2, 3, 3]
@@ -146,7 +167,9 @@ def test_resources_are_each_childs(endpoint: Endpoint) -> None:
 def test_list_jobs_of_an_array(endpoint: Endpoint, gate: Gate) -> None:
     """facts, 2: arrayJobId lists children; without jobStatus only those that RUN; filters are not for children."""
     queue = one_at_a_time(endpoint, "listed")
-    job_id = endpoint.run(*gate.shell("exit $AWS_BATCH_JOB_ARRAY_INDEX"), queue=queue, arrayProperties={"size": 4})
+    job_id = endpoint.run(
+        *gate.shell("exit $AWS_BATCH_JOB_ARRAY_INDEX"), queue=queue, arrayProperties={"size": 4}
+    )
 
     def listed(**more: Any) -> list[Any]:
         return list(endpoint.batch.list_jobs(arrayJobId=job_id, **more)["jobSummaryList"])
@@ -176,7 +199,9 @@ def test_children_come_in_pages(endpoint: Endpoint) -> None:
     pages = endpoint.batch.get_paginator("list_jobs").paginate(
         arrayJobId=job_id, jobStatus="SUCCEEDED", PaginationConfig={"PageSize": 10}
     )
-    found = [[child["arrayProperties"]["index"] for child in page["jobSummaryList"]] for page in pages]
+    found = [
+        [child["arrayProperties"]["index"] for child in page["jobSummaryList"]] for page in pages
+    ]
     assert [len(page) for page in found] == [10, 10, 5]
     assert [index for page in found for index in page] == list(range(25))
     for stranger in ("nonsense", f"{job_id}:0", endpoint.run("true")):

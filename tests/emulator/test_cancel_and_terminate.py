@@ -55,7 +55,9 @@ def test_a_runnable_job_fails(endpoint: Endpoint, narrow: str, verb: str) -> Non
     assert "startedAt" not in job and job["stoppedAt"] >= job["createdAt"]
 
 
-def test_a_cancelled_pending_job_fails_when_its_dependencies_are_over(endpoint: Endpoint, gate: Gate) -> None:
+def test_a_cancelled_pending_job_fails_when_its_dependencies_are_over(
+    endpoint: Endpoint, gate: Gate
+) -> None:
     """facts, 1.6: PENDING -> FAILED, but only after all of its dependencies have finished."""
     first = endpoint.run(*gate.shell())
     second = endpoint.run("true", dependsOn=[{"jobId": first}])
@@ -127,9 +129,18 @@ def test_an_unknown_job_is_no_error(endpoint: Endpoint, verb: str) -> None:
     """facts, 1.6: a choice, after the newer operations for many jobs: 200."""
     known = endpoint.run("true")
     array = endpoint.run("true", arrayProperties={"size": 2})
-    for job_id in ("nonsense", "00000000-0000-0000-0000-000000000000", f"{known}:0", f"{array}:2", f"{array}:x"):
+    for job_id in (
+        "nonsense",
+        "00000000-0000-0000-0000-000000000000",
+        f"{known}:0",
+        f"{array}:2",
+        f"{array}:x",
+    ):
         end(endpoint, verb, job_id)
-    assert [endpoint.wait(job_id)["status"] for job_id in (known, array)] == ["SUCCEEDED", "SUCCEEDED"]
+    assert [endpoint.wait(job_id)["status"] for job_id in (known, array)] == [
+        "SUCCEEDED",
+        "SUCCEEDED",
+    ]
 
 
 @VERBS
@@ -161,12 +172,16 @@ def test_the_first_reason_stays(endpoint: Endpoint, gate: Gate) -> None:
 
 
 @VERBS
-def test_a_job_between_two_attempts_keeps_the_reason(endpoint: Endpoint, gate: Gate, verb: str) -> None:
+def test_a_job_between_two_attempts_keeps_the_reason(
+    endpoint: Endpoint, gate: Gate, verb: str
+) -> None:
     """facts, 1.6: it is RUNNABLE, so it fails, with the caller's reason and the attempt that it has had."""
     queue = endpoint.queue(f"between-{verb}", endpoint.environment(f"between-{verb}"))
     job_id = endpoint.run(*gate.shell("exit 3"), queue=queue, retryStrategy={"attempts": 3})
     endpoint.wait(job_id, "RUNNING")
-    endpoint.batch.update_compute_environment(computeEnvironment=f"between-{verb}", state="DISABLED")
+    endpoint.batch.update_compute_environment(
+        computeEnvironment=f"between-{verb}", state="DISABLED"
+    )
     gate.open()
     waiting = endpoint.wait(job_id, "RUNNABLE")
     assert len(waiting["attempts"]) == 1
@@ -188,7 +203,9 @@ def test_through_the_aws_command(endpoint: Endpoint, narrow: str, verb: str) -> 
 
 
 def states(endpoint: Endpoint, job_id: str, size: int) -> list[str]:
-    found = endpoint.batch.describe_jobs(jobs=[f"{job_id}:{index}" for index in range(size)])["jobs"]
+    found = endpoint.batch.describe_jobs(jobs=[f"{job_id}:{index}" for index in range(size)])[
+        "jobs"
+    ]
     return [child["status"] for child in found]
 
 
@@ -218,19 +235,25 @@ def test_a_cancelled_array_has_the_callers_reason(endpoint: Endpoint, narrow: st
 def test_terminating_an_array_ends_all_children(endpoint: Endpoint) -> None:
     """facts, 1.6 and 2: those that run are stopped, the others never start."""
     queue = one_at_a_time(endpoint, "terminated-array")
-    job_id = endpoint.run("sleep", "60", queue=queue, arrayProperties={"size": 3}, retryStrategy={"attempts": 2})
+    job_id = endpoint.run(
+        "sleep", "60", queue=queue, arrayProperties={"size": 3}, retryStrategy={"attempts": 2}
+    )
     endpoint.wait(f"{job_id}:0", "RUNNING")
     end(endpoint, "terminate", job_id, "all of it")
     parent = endpoint.wait(job_id)
     assert (parent["status"], parent["statusReason"]) == ("FAILED", "all of it")
     found = endpoint.batch.describe_jobs(jobs=[f"{job_id}:{index}" for index in range(3)])["jobs"]
-    assert [(child["status"], child["statusReason"]) for child in found] == [("FAILED", "all of it")] * 3
+    assert [(child["status"], child["statusReason"]) for child in found] == [
+        ("FAILED", "all of it")
+    ] * 3
     assert [len(child["attempts"]) for child in found] == [1, 0, 0]
     assert [flags(child) for child in found] == [(False, True)] * 3
 
 
 @VERBS
-def test_ending_one_child_condemns_the_parent_alone(endpoint: Endpoint, gate: Gate, verb: str) -> None:
+def test_ending_one_child_condemns_the_parent_alone(
+    endpoint: Endpoint, gate: Gate, verb: str
+) -> None:
     """facts, 2: its siblings go on."""
     queue = one_at_a_time(endpoint, f"one-child-{verb}")
     job_id = endpoint.run(*gate.shell(), queue=queue, arrayProperties={"size": 3})
@@ -274,7 +297,9 @@ def test_a_cancelled_array_that_waits_for_another_job(endpoint: Endpoint, gate: 
     stays(lambda: endpoint.job(job_id)["arrayProperties"]["statusSummary"]["PENDING"], 3)
     gate.open()
     assert endpoint.wait(job_id)["status"] == "FAILED"
-    assert {endpoint.job(f"{job_id}:{index}")["statusReason"] for index in range(3)} == {"no more need"}
+    assert {endpoint.job(f"{job_id}:{index}")["statusReason"] for index in range(3)} == {
+        "no more need"
+    }
 
 
 # -- many at once -----------------------------------------------------------------------------------------------

@@ -20,8 +20,15 @@ EC2 = {
     "securityGroupIds": ["sg-0a"],
     "instanceRole": "ecsInstanceRole",
 }
-FARGATE = {"type": "FARGATE", "maxvCpus": 4, "subnets": ["subnet-0a"], "securityGroupIds": ["sg-0a"]}
-SERVICE_LINKED = "arn:aws:iam::123456789012:role/aws-service-role/batch.amazonaws.com/AWSServiceRoleForBatch"
+FARGATE = {
+    "type": "FARGATE",
+    "maxvCpus": 4,
+    "subnets": ["subnet-0a"],
+    "securityGroupIds": ["sg-0a"],
+}
+SERVICE_LINKED = (
+    "arn:aws:iam::123456789012:role/aws-service-role/batch.amazonaws.com/AWSServiceRoleForBatch"
+)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -30,12 +37,18 @@ def as_described(endpoint: Endpoint) -> Iterator[None]:
 
 
 def create(endpoint: Endpoint, name: str, resources: dict[str, Any] | None, **more: Any) -> Any:
-    request = {"type": "MANAGED", **({} if resources is None else {"computeResources": resources}), **more}
+    request = {
+        "type": "MANAGED",
+        **({} if resources is None else {"computeResources": resources}),
+        **more,
+    }
     return endpoint.batch.create_compute_environment(computeEnvironmentName=name, **request)
 
 
 def described(endpoint: Endpoint, name: str) -> Any:
-    (found,) = endpoint.batch.describe_compute_environments(computeEnvironments=[name])["computeEnvironments"]
+    (found,) = endpoint.batch.describe_compute_environments(computeEnvironments=[name])[
+        "computeEnvironments"
+    ]
     return found
 
 
@@ -51,14 +64,18 @@ def test_a_managed_one_as_it_is_described(endpoint: Endpoint) -> None:
     assert (answer["computeEnvironmentName"], answer["computeEnvironmentArn"]) == ("managed", arn)
     found = described(endpoint, arn)
     assert re.fullmatch(
-        r"arn:aws:ecs:us-east-1:123456789012:cluster/AWSBatch-managed-[0-9a-f-]{36}", found["ecsClusterArn"]
+        r"arn:aws:ecs:us-east-1:123456789012:cluster/AWSBatch-managed-[0-9a-f-]{36}",
+        found["ecsClusterArn"],
     )
     assert (found["type"], found["state"], found["status"]) == ("MANAGED", "ENABLED", "VALID")
     assert found["statusReason"] == "ComputeEnvironment Healthy"
     assert found["serviceRole"] == SERVICE_LINKED
     assert found["containerOrchestrationType"] == "ECS"
     assert found["tags"] == {"team": "a"}
-    assert found["updatePolicy"] == {"terminateJobsOnUpdate": False, "jobExecutionTimeoutMinutes": 30}
+    assert found["updatePolicy"] == {
+        "terminateJobsOnUpdate": False,
+        "jobExecutionTimeoutMinutes": 30,
+    }
     assert found["computeResources"] == {
         **EC2,
         "allocationStrategy": "BEST_FIT",
@@ -79,10 +96,21 @@ def test_gpu_types_get_the_image_with_drivers(endpoint: Endpoint) -> None:
 
 def test_spot_fargate_and_unmanaged(endpoint: Endpoint) -> None:
     """8.1: the four types of resources, and environments whose instances are the owner's."""
-    create(endpoint, "spot", {**EC2, "type": "SPOT", "allocationStrategy": "SPOT_PRICE_CAPACITY_OPTIMIZED"})
+    create(
+        endpoint,
+        "spot",
+        {**EC2, "type": "SPOT", "allocationStrategy": "SPOT_PRICE_CAPACITY_OPTIMIZED"},
+    )
     create(endpoint, "fargate", FARGATE)
     create(endpoint, "fargate-spot", {**FARGATE, "type": "FARGATE_SPOT"})
-    create(endpoint, "own", None, type="UNMANAGED", serviceRole="arn:aws:iam::123456789012:role/b", unmanagedvCpus=8)
+    create(
+        endpoint,
+        "own",
+        None,
+        type="UNMANAGED",
+        serviceRole="arn:aws:iam::123456789012:role/b",
+        unmanagedvCpus=8,
+    )
     assert described(endpoint, "spot")["computeResources"]["type"] == "SPOT"
     assert described(endpoint, "fargate")["computeResources"] == FARGATE
     assert described(endpoint, "own")["unmanagedvCpus"] == 8
@@ -105,10 +133,22 @@ REFUSED_RESOURCES = {
     "8.1 desired is within min and max": ({**EC2, "desiredvCpus": 17}, "desiredvCpus"),
     "8.1 desired is not less than min": ({**EC2, "minvCpus": 4, "desiredvCpus": 2}, "desiredvCpus"),
     "8.1 a type that is none": ({**EC2, "type": "LAMBDA"}, "type"),
-    "8.1 a type that is not served": ({**EC2, "type": "ECS_MANAGED_INSTANCES"}, "ECS_MANAGED_INSTANCES"),
-    "8.1 scale-down delay of 19": ({**EC2, "scalingPolicy": {"minScaleDownDelayMinutes": 19}}, "20 and 10080"),
-    "8.1 scale-down delay of 10081": ({**EC2, "scalingPolicy": {"minScaleDownDelayMinutes": 10081}}, "20 and 10080"),
-    "8.2 a strategy for spot alone": ({**EC2, "allocationStrategy": "SPOT_CAPACITY_OPTIMIZED"}, "allocationStrategy"),
+    "8.1 a type that is not served": (
+        {**EC2, "type": "ECS_MANAGED_INSTANCES"},
+        "ECS_MANAGED_INSTANCES",
+    ),
+    "8.1 scale-down delay of 19": (
+        {**EC2, "scalingPolicy": {"minScaleDownDelayMinutes": 19}},
+        "20 and 10080",
+    ),
+    "8.1 scale-down delay of 10081": (
+        {**EC2, "scalingPolicy": {"minScaleDownDelayMinutes": 10081}},
+        "20 and 10080",
+    ),
+    "8.2 a strategy for spot alone": (
+        {**EC2, "allocationStrategy": "SPOT_CAPACITY_OPTIMIZED"},
+        "allocationStrategy",
+    ),
     "8.2 BEST_FIT on spot needs a fleet role": ({**EC2, "type": "SPOT"}, "spotIamFleetRole"),
     "8.2 bidPercentage is for spot": ({**EC2, "bidPercentage": 50}, "bidPercentage"),
     "8.2 bidPercentage over 100": (
@@ -117,13 +157,22 @@ REFUSED_RESOURCES = {
     ),
     "8.3 a type nobody knows": ({**EC2, "instanceTypes": ["m6i.gigantic"]}, "m6i.gigantic"),
     "8.3 a family nobody knows": ({**EC2, "instanceTypes": ["zz9"]}, "zz9"),
-    "8.3 x86_64 with arm64": ({**EC2, "instanceTypes": ["m6i", "m6g.large"]}, "must not mix x86_64 and arm64"),
+    "8.3 x86_64 with arm64": (
+        {**EC2, "instanceTypes": ["m6i", "m6g.large"]},
+        "must not mix x86_64 and arm64",
+    ),
     "8.3 x86_64 with arm64, by magic words": (
         {**EC2, "instanceTypes": ["optimal", "default_arm64"]},
         "must not mix x86_64 and arm64",
     ),
-    "8.4 three images": ({**EC2, "ec2Configuration": [{"imageType": "ECS_AL2023"}] * 3}, "at most 2"),
-    "8.4 Amazon Linux 2 has ended": ({**EC2, "ec2Configuration": [{"imageType": "ECS_AL2"}]}, "use ECS_AL2023"),
+    "8.4 three images": (
+        {**EC2, "ec2Configuration": [{"imageType": "ECS_AL2023"}] * 3},
+        "at most 2",
+    ),
+    "8.4 Amazon Linux 2 has ended": (
+        {**EC2, "ec2Configuration": [{"imageType": "ECS_AL2"}]},
+        "use ECS_AL2023",
+    ),
     "8.4 Amazon Linux 2 has ended, with GPUs": (
         {**EC2, "ec2Configuration": [{"imageType": "ECS_AL2_NVIDIA"}]},
         "use ECS_AL2023_NVIDIA",
@@ -148,7 +197,12 @@ def test_what_no_environment_can_be(endpoint: Endpoint, case: str) -> None:
     )
     assert status == 400
     assert text in answer["message"]
-    assert endpoint.batch.describe_compute_environments(computeEnvironments=["never"])["computeEnvironments"] == []
+    assert (
+        endpoint.batch.describe_compute_environments(computeEnvironments=["never"])[
+            "computeEnvironments"
+        ]
+        == []
+    )
 
 
 @pytest.mark.parametrize(
@@ -179,11 +233,17 @@ def test_what_an_environment_can_be(endpoint: Endpoint, resources: dict[str, Any
     [
         ({"type": "MANAGED"}, "computeResources must be provided"),
         ({"type": "UNMANAGED"}, "serviceRole must be provided"),
-        ({"type": "UNMANAGED", "serviceRole": "r", "computeResources": EC2}, "computeResources must not be provided"),
+        (
+            {"type": "UNMANAGED", "serviceRole": "r", "computeResources": EC2},
+            "computeResources must not be provided",
+        ),
         ({"type": "MANAGED", "computeResources": EC2, "unmanagedvCpus": 1}, "unmanagedvCpus"),
         ({"type": "HANDMADE"}, "MANAGED, UNMANAGED"),
         (
-            {"type": "MANAGED", "eksConfiguration": {"eksClusterArn": "a", "kubernetesNamespace": "b"}},
+            {
+                "type": "MANAGED",
+                "eksConfiguration": {"eksClusterArn": "a", "kubernetesNamespace": "b"},
+            },
             "eksConfiguration is not for it",
         ),
     ],
@@ -256,9 +316,14 @@ def test_an_infrastructure_update(endpoint: Endpoint, change: dict[str, Any]) ->
     create(endpoint, "new-instances", {**EC2, "allocationStrategy": "BEST_FIT_PROGRESSIVE"})
     create(endpoint, "best-fit", EC2)
     own = "arn:aws:iam::123456789012:role/mine"
-    create(endpoint, "own-role", {**EC2, "allocationStrategy": "BEST_FIT_PROGRESSIVE"}, serviceRole=own)
+    create(
+        endpoint, "own-role", {**EC2, "allocationStrategy": "BEST_FIT_PROGRESSIVE"}, serviceRole=own
+    )
     try:
-        assert update(endpoint, "new-instances", computeResources=change)["computeResources"].items() >= change.items()
+        assert (
+            update(endpoint, "new-instances", computeResources=change)["computeResources"].items()
+            >= change.items()
+        )
         with refused("BEST_FIT"):
             update(endpoint, "best-fit", computeResources=change)
         with refused("service-linked role"):
@@ -271,7 +336,9 @@ def test_an_infrastructure_update(endpoint: Endpoint, change: dict[str, Any]) ->
 def test_the_newest_image_is_asked_for_and_not_remembered(endpoint: Endpoint) -> None:
     """8.4: updateToLatestImageVersion goes back to false by itself."""
     create(endpoint, "newest", {**EC2, "allocationStrategy": "BEST_FIT_PROGRESSIVE"})
-    resources = update(endpoint, "newest", computeResources={"updateToLatestImageVersion": True})["computeResources"]
+    resources = update(endpoint, "newest", computeResources={"updateToLatestImageVersion": True})[
+        "computeResources"
+    ]
     assert "updateToLatestImageVersion" not in resources
 
 
@@ -286,7 +353,9 @@ def test_what_needs_a_new_environment(endpoint: Endpoint) -> None:
         update(endpoint, "stays-ec2", serviceRole="arn:aws:iam::123456789012:role/mine")
     with refused("cannot be exchanged"):
         update(endpoint, "own", serviceRole=SERVICE_LINKED)
-    assert update(endpoint, "own", serviceRole="arn:aws:iam::123456789012:role/other")["serviceRole"].endswith("other")
+    assert update(endpoint, "own", serviceRole="arn:aws:iam::123456789012:role/other")[
+        "serviceRole"
+    ].endswith("other")
     with refused("computeResources can only be updated for a MANAGED"):
         update(endpoint, "own", computeResources={"maxvCpus": 1})
     with refused("does not exist"):
@@ -296,11 +365,15 @@ def test_what_needs_a_new_environment(endpoint: Endpoint) -> None:
 def test_the_update_policy(endpoint: Endpoint) -> None:
     """8.10: what is not given stays. The facts have 1..360 minutes, AWS's newer description 7200: that one counts."""
     create(endpoint, "policy", EC2)
-    assert update(endpoint, "policy", updatePolicy={"terminateJobsOnUpdate": True})["updatePolicy"] == {
+    assert update(endpoint, "policy", updatePolicy={"terminateJobsOnUpdate": True})[
+        "updatePolicy"
+    ] == {
         "terminateJobsOnUpdate": True,
         "jobExecutionTimeoutMinutes": 30,
     }
-    assert update(endpoint, "policy", updatePolicy={"jobExecutionTimeoutMinutes": 7200})["updatePolicy"] == {
+    assert update(endpoint, "policy", updatePolicy={"jobExecutionTimeoutMinutes": 7200})[
+        "updatePolicy"
+    ] == {
         "terminateJobsOnUpdate": True,
         "jobExecutionTimeoutMinutes": 7200,
     }
@@ -328,7 +401,12 @@ def test_the_order_of_deleting(endpoint: Endpoint) -> None:
     endpoint.batch.update_job_queue(jobQueue="in-the-way", state="DISABLED")
     endpoint.batch.delete_job_queue(jobQueue="in-the-way")
     endpoint.batch.delete_compute_environment(computeEnvironment="to-go")
-    assert endpoint.batch.describe_compute_environments(computeEnvironments=["to-go"])["computeEnvironments"] == []
+    assert (
+        endpoint.batch.describe_compute_environments(computeEnvironments=["to-go"])[
+            "computeEnvironments"
+        ]
+        == []
+    )
     endpoint.batch.delete_compute_environment(computeEnvironment="to-go")
 
 
@@ -336,7 +414,10 @@ def test_describe_by_name_arn_and_page(endpoint: Endpoint) -> None:
     """6: at most 100 names, pages of 1 to 100. Names that nobody has are left out."""
     arn = described(endpoint, "managed")["computeEnvironmentArn"]
     found = endpoint.batch.describe_compute_environments(computeEnvironments=[arn, "cpu", "nobody"])
-    assert {one["computeEnvironmentName"] for one in found["computeEnvironments"]} == {"managed", "cpu"}
+    assert {one["computeEnvironmentName"] for one in found["computeEnvironments"]} == {
+        "managed",
+        "cpu",
+    }
     everything = endpoint.batch.describe_compute_environments()["computeEnvironments"]
     paged, token = [], {}
     while True:

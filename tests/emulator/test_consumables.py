@@ -41,7 +41,9 @@ def amounts(endpoint: Endpoint, name: str) -> tuple[int, int, int]:
 
 
 def held(endpoint: Endpoint, gate: Path, properties: dict[str, Any], **more: Any) -> str:
-    definition = endpoint.definition("holds", "sh", "-c", f"until [ -e {gate} ]; do sleep 0.02; done")
+    definition = endpoint.definition(
+        "holds", "sh", "-c", f"until [ -e {gate} ]; do sleep 0.02; done"
+    )
     return endpoint.submit(definition, consumableResourcePropertiesOverride=properties, **more)
 
 
@@ -85,7 +87,11 @@ def test_set_add_and_remove(endpoint: Endpoint) -> None:
     create(endpoint, "counted", 5)
 
     def update(**change: Any) -> int:
-        return int(endpoint.batch.update_consumable_resource(consumableResource="counted", **change)["totalQuantity"])
+        return int(
+            endpoint.batch.update_consumable_resource(consumableResource="counted", **change)[
+                "totalQuantity"
+            ]
+        )
 
     assert update(operation="ADD", quantity=2) == 7
     assert update(operation="REMOVE", quantity=3) == 4
@@ -110,13 +116,18 @@ def test_what_is_refused(endpoint: Endpoint) -> None:
         ({"consumableResourceName": "taken"}, "Object already exists"),
         ({"consumableResourceName": "a b"}, "consumableResourceName"),
         ({"consumableResourceName": "never", "totalQuantity": -1}, "negative"),
-        ({"consumableResourceName": "never", "resourceType": "SOLID"}, "REPLENISHABLE, NON_REPLENISHABLE"),
+        (
+            {"consumableResourceName": "never", "resourceType": "SOLID"},
+            "REPLENISHABLE, NON_REPLENISHABLE",
+        ),
     ):
         with refused(text):
             endpoint.batch.create_consumable_resource(**request)
     for call in (
         lambda: endpoint.batch.describe_consumable_resource(consumableResource="nobody"),
-        lambda: endpoint.batch.update_consumable_resource(consumableResource="nobody", operation="SET", quantity=1),
+        lambda: endpoint.batch.update_consumable_resource(
+            consumableResource="nobody", operation="SET", quantity=1
+        ),
         lambda: endpoint.batch.list_jobs_by_consumable_resource(consumableResource="nobody"),
         lambda: endpoint.run("true", consumableResourcePropertiesOverride=needs(nobody=1)),
     ):
@@ -147,7 +158,9 @@ def test_lists(endpoint: Endpoint) -> None:
     assert names(filters=by_name("list")) == []
     assert {"list-A", "list-B", "unlisted"} <= set(names())
     first = endpoint.batch.list_consumable_resources(filters=by_name("list-*"), maxResults=1)
-    rest = endpoint.batch.list_consumable_resources(filters=by_name("list-*"), nextToken=first["nextToken"])
+    rest = endpoint.batch.list_consumable_resources(
+        filters=by_name("list-*"), nextToken=first["nextToken"]
+    )
     assert [one["consumableResourceName"] for one in rest["consumableResources"]] == ["list-B"]
     with refused("CONSUMABLE_RESOURCE_NAME"):
         names(filters=[{"name": "COLOUR", "values": ["red"]}])
@@ -177,9 +190,13 @@ def test_more_of_it_lets_more_run(endpoint: Endpoint, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     array = held(endpoint, gate, needs(growing=1), arrayProperties={"size": 4})
     running(endpoint, array, 1)
-    endpoint.batch.update_consumable_resource(consumableResource="growing", operation="SET", quantity=3)
+    endpoint.batch.update_consumable_resource(
+        consumableResource="growing", operation="SET", quantity=3
+    )
     running(endpoint, array, 3)
-    endpoint.batch.update_consumable_resource(consumableResource="growing", operation="SET", quantity=1)
+    endpoint.batch.update_consumable_resource(
+        consumableResource="growing", operation="SET", quantity=1
+    )
     running(endpoint, array, 3)
     assert amounts(endpoint, "growing") == (1, 3, 0)
     gate.touch()
@@ -205,7 +222,9 @@ def test_several_and_more_than_one_of_each(endpoint: Endpoint, tmp_path: Path) -
 def test_the_definition_says_it_unless_the_submission_does(endpoint: Endpoint) -> None:
     create(endpoint, "wanted", 2)
     definition = endpoint.definition("wants", "true", consumableResourceProperties=needs(wanted=2))
-    assert endpoint.wait(endpoint.submit(definition))["consumableResourceProperties"] == needs(wanted=2)
+    assert endpoint.wait(endpoint.submit(definition))["consumableResourceProperties"] == needs(
+        wanted=2
+    )
     job_id = endpoint.submit(definition, consumableResourcePropertiesOverride=needs(wanted=1))
     assert endpoint.wait(job_id)["consumableResourceProperties"] == needs(wanted=1)
 
@@ -218,7 +237,9 @@ def test_some_are_used_up(endpoint: Endpoint, command: str) -> None:
     definition = endpoint.definition("burns", command)
 
     def burn() -> str:
-        return endpoint.submit(definition, consumableResourcePropertiesOverride=needs(**{name.replace("-", "_"): 1}))
+        return endpoint.submit(
+            definition, consumableResourcePropertiesOverride=needs(**{name.replace("-", "_"): 1})
+        )
 
     for left in (1, 0):
         endpoint.wait(burn())
@@ -235,7 +256,9 @@ def test_who_uses_it(endpoint: Endpoint, tmp_path: Path) -> None:
     """7.3: ListJobsByConsumableResource, newest first; filters JOB_STATUS and JOB_NAME."""
     create(endpoint, "asked-for", 1)
     gate = tmp_path / "gate"
-    ended = endpoint.run("true", name="Ended", consumableResourcePropertiesOverride=needs(asked_for=1))
+    ended = endpoint.run(
+        "true", name="Ended", consumableResourcePropertiesOverride=needs(asked_for=1)
+    )
     endpoint.wait(ended)
     runs = held(endpoint, gate, needs(asked_for=1), name="runs")
     endpoint.wait(runs, "RUNNING")
@@ -252,9 +275,13 @@ def test_who_uses_it(endpoint: Endpoint, tmp_path: Path) -> None:
     assert [one["quantity"] for one in found] == [1, 1, 1]
     assert found[1]["startedAt"] == endpoint.job(runs)["startedAt"]
     assert "startedAt" not in found[0]
-    names = [one["jobName"] for one in listed({"name": "JOB_STATUS", "values": ["RUNNING", "RUNNABLE"]})]
+    names = [
+        one["jobName"] for one in listed({"name": "JOB_STATUS", "values": ["RUNNING", "RUNNABLE"]})
+    ]
     assert names == ["waits", "runs"]
-    assert [one["jobName"] for one in listed({"name": "JOB_NAME", "values": ["ENDED", "wai*"]})] == ["waits", "Ended"]
+    assert [
+        one["jobName"] for one in listed({"name": "JOB_NAME", "values": ["ENDED", "wai*"]})
+    ] == ["waits", "Ended"]
     with refused("JOB_STATUS or JOB_NAME"):
         listed({"name": "COLOUR", "values": ["red"]})
     gate.touch()
@@ -308,7 +335,9 @@ def test_after_a_restart(start: Callable[..., Endpoint], tmp_path: Path) -> None
     create(endpoint, "fuel", 10, "NON_REPLENISHABLE")
     create(endpoint, "licence", 2)
     again = {"attempts": 2}
-    job_id = endpoint.run("false", retryStrategy=again, consumableResourcePropertiesOverride=needs(fuel=3))
+    job_id = endpoint.run(
+        "false", retryStrategy=again, consumableResourcePropertiesOverride=needs(fuel=3)
+    )
     endpoint.wait(job_id)
     assert amounts(endpoint, "fuel") == (10, 6, 4)
     array = held(endpoint, tmp_path / "gate", needs(licence=1), arrayProperties={"size": 3})

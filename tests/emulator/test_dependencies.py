@@ -27,7 +27,9 @@ def ended(endpoint: Endpoint, job_id: str) -> tuple[str, str]:
 
 
 def children(endpoint: Endpoint, job_id: str, size: int) -> list[Any]:
-    return list(endpoint.batch.describe_jobs(jobs=[f"{job_id}:{index}" for index in range(size)])["jobs"])
+    return list(
+        endpoint.batch.describe_jobs(jobs=[f"{job_id}:{index}" for index in range(size)])["jobs"]
+    )
 
 
 def states(endpoint: Endpoint, job_id: str, size: int) -> list[str]:
@@ -37,7 +39,9 @@ def states(endpoint: Endpoint, job_id: str, size: int) -> list[str]:
 # -- on whole jobs ----------------------------------------------------------------------------------------------
 
 
-def test_a_job_waits_as_pending_until_all_dependencies_have_succeeded(endpoint: Endpoint, gate: Gate) -> None:
+def test_a_job_waits_as_pending_until_all_dependencies_have_succeeded(
+    endpoint: Endpoint, gate: Gate
+) -> None:
     """facts, 1.7 and 1.1: PENDING -> RUNNABLE when every one has SUCCEEDED."""
     first, second = endpoint.run(*gate.shell()), endpoint.run("true")
     third = endpoint.run("true", dependsOn=[{"jobId": first}, {"jobId": second}])
@@ -54,10 +58,15 @@ def test_at_most_20_dependencies(endpoint: Endpoint) -> None:
     """facts, 1.7 and 5.4: `Job cannot have more than 20 dependencies`."""
     done = endpoint.run("true")
     endpoint.wait(done)
-    assert endpoint.wait(endpoint.run("true", dependsOn=[{"jobId": done}] * 20))["status"] == "SUCCEEDED"
+    assert (
+        endpoint.wait(endpoint.run("true", dependsOn=[{"jobId": done}] * 20))["status"]
+        == "SUCCEEDED"
+    )
     message = refused(lambda: endpoint.run("true", dependsOn=[{"jobId": done}] * 21))
     assert "Job cannot have more than 20 dependencies" in message
-    assert message.startswith("Error executing request, Exception : ") and ", RequestId: " in message
+    assert (
+        message.startswith("Error executing request, Exception : ") and ", RequestId: " in message
+    )
 
 
 def test_a_dependency_may_be_in_another_queue(endpoint: Endpoint, gate: Gate) -> None:
@@ -88,8 +97,12 @@ def test_a_failure_fails_all_that_follow(endpoint: Endpoint, gate: Gate) -> None
 
 def test_a_retried_dependency_has_not_failed_yet(endpoint: Endpoint) -> None:
     """facts, 1.7: what counts is the job, not its attempts."""
-    first = endpoint.run("sh", "-c", "exit $((2 - AWS_BATCH_JOB_ATTEMPT))", retryStrategy={"attempts": 2})
-    assert endpoint.wait(endpoint.run("true", dependsOn=[{"jobId": first}]))["status"] == "SUCCEEDED"
+    first = endpoint.run(
+        "sh", "-c", "exit $((2 - AWS_BATCH_JOB_ATTEMPT))", retryStrategy={"attempts": 2}
+    )
+    assert (
+        endpoint.wait(endpoint.run("true", dependsOn=[{"jobId": first}]))["status"] == "SUCCEEDED"
+    )
 
 
 def test_a_dependency_that_is_over_already(endpoint: Endpoint) -> None:
@@ -101,13 +114,24 @@ def test_a_dependency_that_is_over_already(endpoint: Endpoint) -> None:
 
 
 @pytest.mark.parametrize(
-    "entry", [{"jobId": NOBODY}, {"jobId": "nonsense"}, {"jobId": ""}, {}, {"jobId": NOBODY, "type": "N_TO_N"}]
+    "entry",
+    [
+        {"jobId": NOBODY},
+        {"jobId": "nonsense"},
+        {"jobId": ""},
+        {},
+        {"jobId": NOBODY, "type": "N_TO_N"},
+    ],
 )
 def test_an_unknown_dependency_is_refused(endpoint: Endpoint, entry: dict[str, str]) -> None:
     """facts, 1.7: a choice, as AWS does not say: the submit is refused, and no job is left of it."""
-    before = endpoint.batch.list_jobs(jobQueue="queue", filters=[{"name": "JOB_NAME", "values": ["lost"]}])
+    before = endpoint.batch.list_jobs(
+        jobQueue="queue", filters=[{"name": "JOB_NAME", "values": ["lost"]}]
+    )
     refused(lambda: endpoint.run("true", name="lost", dependsOn=[entry]))
-    after = endpoint.batch.list_jobs(jobQueue="queue", filters=[{"name": "JOB_NAME", "values": ["lost"]}])
+    after = endpoint.batch.list_jobs(
+        jobQueue="queue", filters=[{"name": "JOB_NAME", "values": ["lost"]}]
+    )
     assert before["jobSummaryList"] == after["jobSummaryList"] == []
 
 
@@ -119,7 +143,9 @@ def test_a_whole_array_must_succeed(endpoint: Endpoint, gate: Gate) -> None:
     array = endpoint.run(*gate.shell(), arrayProperties={"size": 2})
     after = endpoint.run("true", dependsOn=[{"jobId": array}])
     gate.open()
-    until(lambda: sorted(states(endpoint, array, 2)), lambda found: found == ["RUNNING", "SUCCEEDED"])
+    until(
+        lambda: sorted(states(endpoint, array, 2)), lambda found: found == ["RUNNING", "SUCCEEDED"]
+    )
     stays(lambda: endpoint.job(after)["status"], "PENDING", 0.2)
     gate.open()
     assert endpoint.wait(after)["status"] == "SUCCEEDED"
@@ -131,7 +157,10 @@ def test_one_child_can_be_waited_for(endpoint: Endpoint, gate: Gate) -> None:
     """facts, 2: a choice: {jobId: "P:1"} waits for that child only."""
     script = f"if [ $AWS_BATCH_JOB_ARRAY_INDEX != 1 ]; then {gate.shell()[2]} fi"
     array = endpoint.run("sh", "-c", script, arrayProperties={"size": 3})
-    assert endpoint.wait(endpoint.run("true", dependsOn=[{"jobId": f"{array}:1"}]))["status"] == "SUCCEEDED"
+    assert (
+        endpoint.wait(endpoint.run("true", dependsOn=[{"jobId": f"{array}:1"}]))["status"]
+        == "SUCCEEDED"
+    )
     assert endpoint.job(array)["status"] == "PENDING"
     gate.open(2)
     endpoint.wait(array)
@@ -144,7 +173,9 @@ def test_one_child_can_be_waited_for(endpoint: Endpoint, gate: Gate) -> None:
 def test_sequential_children_come_one_after_the_other(endpoint: Endpoint, tmp_path: Path) -> None:
     """facts, 2: child i waits for child i-1 of the same array; 0 goes first."""
     script = f"echo begin $AWS_BATCH_JOB_ARRAY_INDEX >> {tmp_path}/o; sleep 0.05; echo end >> {tmp_path}/o"
-    job_id = endpoint.run("sh", "-c", script, arrayProperties={"size": 5}, dependsOn=[{"type": "SEQUENTIAL"}])
+    job_id = endpoint.run(
+        "sh", "-c", script, arrayProperties={"size": 5}, dependsOn=[{"type": "SEQUENTIAL"}]
+    )
     assert endpoint.wait(job_id)["status"] == "SUCCEEDED"
     order = (tmp_path / "o").read_text().splitlines()
     assert order == [line for index in range(5) for line in (f"begin {index}", "end")]
@@ -154,7 +185,9 @@ def test_sequential_children_come_one_after_the_other(endpoint: Endpoint, tmp_pa
 def test_a_failed_child_of_a_sequence_takes_the_rest_along(endpoint: Endpoint) -> None:
     """facts, 2: by cascade, without an attempt."""
     script = "test $AWS_BATCH_JOB_ARRAY_INDEX -lt 2"
-    job_id = endpoint.run("sh", "-c", script, arrayProperties={"size": 6}, dependsOn=[{"type": "SEQUENTIAL"}])
+    job_id = endpoint.run(
+        "sh", "-c", script, arrayProperties={"size": 6}, dependsOn=[{"type": "SEQUENTIAL"}]
+    )
     parent = endpoint.wait(job_id)
     assert (parent["status"], parent["statusReason"]) == ("FAILED", "Array Child Job failed")
     found = children(endpoint, job_id, 6)
@@ -167,8 +200,13 @@ def test_child_for_child(endpoint: Endpoint, gate: Gate) -> None:
     """facts, 2: N_TO_N: child i waits for child i of the other array only."""
     script = f"if [ $AWS_BATCH_JOB_ARRAY_INDEX = 1 ]; then {gate.shell()[2]} fi"
     first = endpoint.run("sh", "-c", script, arrayProperties={"size": 3})
-    second = endpoint.run("true", arrayProperties={"size": 3}, dependsOn=[{"jobId": first, "type": "N_TO_N"}])
-    until(lambda: states(endpoint, second, 3), lambda found: found == ["SUCCEEDED", "PENDING", "SUCCEEDED"])
+    second = endpoint.run(
+        "true", arrayProperties={"size": 3}, dependsOn=[{"jobId": first, "type": "N_TO_N"}]
+    )
+    until(
+        lambda: states(endpoint, second, 3),
+        lambda found: found == ["SUCCEEDED", "PENDING", "SUCCEEDED"],
+    )
     assert endpoint.job(first)["status"] == "PENDING"
     gate.open()
     assert endpoint.wait(second)["status"] == "SUCCEEDED"
@@ -176,14 +214,20 @@ def test_child_for_child(endpoint: Endpoint, gate: Gate) -> None:
 
 def test_a_failure_child_for_child(endpoint: Endpoint) -> None:
     """facts, 2: only the same index fails, the others go on, and the follower's parent fails at the end."""
-    first = endpoint.run("sh", "-c", "test $AWS_BATCH_JOB_ARRAY_INDEX != 1", arrayProperties={"size": 3})
-    second = endpoint.run("true", arrayProperties={"size": 3}, dependsOn=[{"jobId": first, "type": "N_TO_N"}])
+    first = endpoint.run(
+        "sh", "-c", "test $AWS_BATCH_JOB_ARRAY_INDEX != 1", arrayProperties={"size": 3}
+    )
+    second = endpoint.run(
+        "true", arrayProperties={"size": 3}, dependsOn=[{"jobId": first, "type": "N_TO_N"}]
+    )
     assert ended(endpoint, second) == ("FAILED", "Array Child Job failed")
     found = children(endpoint, second, 3)
     assert [child["status"] for child in found] == ["SUCCEEDED", "FAILED", "SUCCEEDED"]
     assert (found[1]["statusReason"], found[1]["attempts"]) == ("Dependent Job failed", [])
     # And where the first one is over already.
-    third = endpoint.run("true", arrayProperties={"size": 3}, dependsOn=[{"jobId": first, "type": "N_TO_N"}])
+    third = endpoint.run(
+        "true", arrayProperties={"size": 3}, dependsOn=[{"jobId": first, "type": "N_TO_N"}]
+    )
     endpoint.wait(third)
     assert states(endpoint, third, 3) == ["SUCCEEDED", "FAILED", "SUCCEEDED"]
 
@@ -229,9 +273,18 @@ def test_through_the_aws_command(endpoint: Endpoint) -> None:
         return str(endpoint.aws("batch", "submit-job", *words, *more)["jobId"])
 
     first = submit("--array-properties", "size=2")
-    second = submit("--array-properties", "size=2", "--depends-on", f"jobId={first},type=N_TO_N", "type=SEQUENTIAL")
+    second = submit(
+        "--array-properties",
+        "size=2",
+        "--depends-on",
+        f"jobId={first},type=N_TO_N",
+        "type=SEQUENTIAL",
+    )
     assert endpoint.wait(second)["status"] == "SUCCEEDED"
-    assert endpoint.job(second)["dependsOn"] == [{"jobId": first, "type": "N_TO_N"}, {"type": "SEQUENTIAL"}]
+    assert endpoint.job(second)["dependsOn"] == [
+        {"jobId": first, "type": "N_TO_N"},
+        {"type": "SEQUENTIAL"},
+    ]
 
 
 def test_a_long_chain(endpoint: Endpoint) -> None:

@@ -26,6 +26,10 @@ def test_what_is_no_region_is_refused(yard: Yard, given: str, hint: str) -> None
 
 def test_every_region_that_is_known_has_the_form() -> None:
     session = pytest.importorskip("botocore.session").get_session()
-    known = {name for part in session.get_available_partitions() for name in session.get_available_regions("ec2", part)}
+    known = {
+        name
+        for part in session.get_available_partitions()
+        for name in session.get_available_regions("ec2", part)
+    }
     assert len(known) > 30
     assert [name for name in known if not _REGION.fullmatch(name)] == []

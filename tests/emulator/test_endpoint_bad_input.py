@@ -16,15 +16,69 @@ from batchyard.emulator.operations import OPERATIONS
 
 #: names of what is there, and of what is not; texts that are at home nowhere
 WORDS = [
-    *("off", "cpu", "never:1", "never", "policy", "licence", "x" * 300, "", " ", "-1", "0", "1", "1.5", "1e999", "nan"),
-    *("9" * 5000, "ä", "\0", "\ud800", "a:b:c", ":", "::::::", "*", "Ref::x", "AWS_BATCH_X", "../..", "arn:aws:batch"),
+    *(
+        "off",
+        "cpu",
+        "never:1",
+        "never",
+        "policy",
+        "licence",
+        "x" * 300,
+        "",
+        " ",
+        "-1",
+        "0",
+        "1",
+        "1.5",
+        "1e999",
+        "nan",
+    ),
+    *(
+        "9" * 5000,
+        "ä",
+        "\0",
+        "\ud800",
+        "a:b:c",
+        ":",
+        "::::::",
+        "*",
+        "Ref::x",
+        "AWS_BATCH_X",
+        "../..",
+        "arn:aws:batch",
+    ),
     *(
         "arn:aws:batch:us-east-1:123456789012:job-queue/off",
         "arn:aws:batch:us-east-1:123456789012:job-definition/never",
     ),
-    *("arn:aws:batch:us-east-1:123456789012:scheduling-policy/policy", "VCPU", "MEMORY", "FARGATE", "JOB_NAME", "SET"),
+    *(
+        "arn:aws:batch:us-east-1:123456789012:scheduling-policy/policy",
+        "VCPU",
+        "MEMORY",
+        "FARGATE",
+        "JOB_NAME",
+        "SET",
+    ),
 ]
-NUMBERS = [-1, 0, 1, 2, 50, 100, 101, 600, 9999, 10_001, 2**31 - 1, 2**31, -(2**31) - 1, 2**63, 10**400, 1.5, 1e308]
+NUMBERS = [
+    -1,
+    0,
+    1,
+    2,
+    50,
+    100,
+    101,
+    600,
+    9999,
+    10_001,
+    2**31 - 1,
+    2**31,
+    -(2**31) - 1,
+    2**63,
+    10**400,
+    1.5,
+    1e308,
+]
 JUNK = st.one_of(
     st.none(),
     st.booleans(),
@@ -60,13 +114,17 @@ def like(draw: st.DrawFn, shape: Shape, depth: int = 0) -> Any:
         return draw(JUNK)
     if isinstance(shape, StructureShape):
         optional = [name for name in shape.members if name not in shape.required_members]
-        some = draw(st.lists(st.sampled_from(optional), max_size=4, unique=True)) if optional else []
+        some = (
+            draw(st.lists(st.sampled_from(optional), max_size=4, unique=True)) if optional else []
+        )
         wanted = [name for name in [*shape.required_members, *some] if draw(st.integers(0, 19))]
         return {name: draw(like(shape.members[name], depth + 1)) for name in wanted}
     if isinstance(shape, ListShape):
         return draw(st.lists(like(shape.member, depth + 1), max_size=3))
     if isinstance(shape, MapShape):
-        return draw(st.dictionaries(st.sampled_from(WORDS), like(shape.value, depth + 1), max_size=3))
+        return draw(
+            st.dictionaries(st.sampled_from(WORDS), like(shape.value, depth + 1), max_size=3)
+        )
     if isinstance(shape, StringShape):
         return draw(st.sampled_from(list(shape.enum) or WORDS))
     if shape.type_name == "boolean":
@@ -76,7 +134,9 @@ def like(draw: st.DrawFn, shape: Shape, depth: int = 0) -> Any:
 
 def path_of(operation: str) -> tuple[str, str]:
     http = MODEL.operation_model(operation).http
-    path = http["requestUri"].replace("{resourceArn}", "arn:aws:batch:us-east-1:123456789012:job-queue/off")
+    path = http["requestUri"].replace(
+        "{resourceArn}", "arn:aws:batch:us-east-1:123456789012:job-queue/off"
+    )
     return path, http["method"]
 
 
@@ -91,35 +151,57 @@ def is_answered(endpoint: Endpoint, operation: str, request: Any) -> None:
 
 
 @pytest.mark.parametrize("operation", sorted(OPERATIONS))
-@pytest.mark.parametrize("junk", [None, 17, "x", [], [{}], {}, {"": ""}, {"jobs": 1, "jobQueue": [], "tags": "x"}])
+@pytest.mark.parametrize(
+    "junk", [None, 17, "x", [], [{}], {}, {"": ""}, {"jobs": 1, "jobQueue": [], "tags": "x"}]
+)
 def test_junk(endpoint: Endpoint, operation: str, junk: Any) -> None:
     is_answered(endpoint, operation, junk)
 
 
 @given(st.data())
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(
+    max_examples=400,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
 def test_requests_that_are_nearly_right(endpoint: Endpoint, data: st.DataObject) -> None:
     operation = data.draw(st.sampled_from(sorted(OPERATIONS)))
     is_answered(endpoint, operation, data.draw(like(MODEL.operation_model(operation).input_shape)))
 
 
 @given(like(MODEL.operation_model("SubmitJob").input_shape))
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(
+    max_examples=150,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
 def test_submissions_that_are_nearly_right(endpoint: Endpoint, request_: Any) -> None:
     if isinstance(request_, dict):
         request_ = {**request_, "jobName": "j", "jobQueue": "off", "jobDefinition": "never"}
     is_answered(endpoint, "SubmitJob", request_)
 
 
-@given(like(MODEL.operation_model("RegisterJobDefinition").input_shape.members["containerProperties"]))
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(
+    like(MODEL.operation_model("RegisterJobDefinition").input_shape.members["containerProperties"])
+)
+@settings(
+    max_examples=150,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
 def test_containers_that_are_nearly_right(endpoint: Endpoint, container: Any) -> None:
     request = {"jobDefinitionName": "fuzz", "type": "container", "containerProperties": container}
     is_answered(endpoint, "RegisterJobDefinition", request)
 
 
-@given(like(MODEL.operation_model("RegisterJobDefinition").input_shape.members["containerProperties"]))
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(
+    like(MODEL.operation_model("RegisterJobDefinition").input_shape.members["containerProperties"])
+)
+@settings(
+    max_examples=60,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
 def test_what_is_taken_comes_to_an_end(endpoint: Endpoint, container: Any) -> None:
     """It may well fail, but no container that was registered harms the endpoint."""
     if not isinstance(container, dict):

@@ -74,26 +74,44 @@ class Company:
         """What a shell prints that is given the script in the folder; it must end well."""
         environ = {**self.endpoint.environ, "PATH": f"{AWS.parent}:{self.endpoint.environ['PATH']}"}
         done = subprocess.run(
-            ["sh", "-eu", "-c", script], cwd=self.folder, env=environ, capture_output=True, text=True, timeout=1200
+            ["sh", "-eu", "-c", script],
+            cwd=self.folder,
+            env=environ,
+            capture_output=True,
+            text=True,
+            timeout=1200,
         )
-        assert done.returncode == 0, f"{script}\nexited {done.returncode}:\n{done.stdout}{done.stderr}"
+        assert done.returncode == 0, (
+            f"{script}\nexited {done.returncode}:\n{done.stdout}{done.stderr}"
+        )
         return done.stdout
 
     def jobs(self, queue: str) -> dict[str, Any]:
         """Name -> the newest job of that name."""
         batch = self.endpoint.batch
-        found = batch.list_jobs(jobQueue=queue, filters=[{"name": "AFTER_CREATED_AT", "values": ["0"]}])
+        found = batch.list_jobs(
+            jobQueue=queue, filters=[{"name": "AFTER_CREATED_AT", "values": ["0"]}]
+        )
         ids = [summary["jobId"] for summary in found["jobSummaryList"]]
-        return {job["jobName"]: job for job in reversed(batch.describe_jobs(jobs=ids)["jobs"])} if ids else {}
+        return (
+            {job["jobName"]: job for job in reversed(batch.describe_jobs(jobs=ids)["jobs"])}
+            if ids
+            else {}
+        )
 
     def every_job(self) -> dict[str, Any]:
-        queues = [queue["jobQueueName"] for queue in self.endpoint.batch.describe_job_queues()["jobQueues"]]
+        queues = [
+            queue["jobQueueName"]
+            for queue in self.endpoint.batch.describe_job_queues()["jobQueues"]
+        ]
         return {name: job for queue in queues for name, job in self.jobs(queue).items()}
 
     def printed(self, job: Any) -> list[list[str]]:
         """The output of a job, or of each child."""
         size = job.get("arrayProperties", {}).get("size")
-        ids = [job["jobId"]] if size is None else [f"{job['jobId']}:{index}" for index in range(size)]
+        ids = (
+            [job["jobId"]] if size is None else [f"{job['jobId']}:{index}" for index in range(size)]
+        )
         return [self.endpoint.output(one) for one in ids]
 
 
@@ -136,13 +154,18 @@ def test_what_the_platform_files_describe_is_there(read_through: Company) -> Non
         "queues": batch.describe_job_queues()["jobQueues"],
         "definitions": batch.describe_job_definitions(status="ACTIVE")["jobDefinitions"],
         "policies": batch.describe_scheduling_policies(
-            arns=[policy["arn"] for policy in batch.list_scheduling_policies()["schedulingPolicies"]]
+            arns=[
+                policy["arn"] for policy in batch.list_scheduling_policies()["schedulingPolicies"]
+            ]
         )["schedulingPolicies"],
     }
     changed_on_the_page = {("cpu", "maxvCpus"): 96, ("vision-lab", "priority"): 2}
     for kind, documents in found.items():
         member = KINDS[kind][1]
-        described = {document[member]: document for document in sorted(documents, key=lambda d: d.get("revision", 0))}
+        described = {
+            document[member]: document
+            for document in sorted(documents, key=lambda d: d.get("revision", 0))
+        }
         wanted = files_of(kind)
         assert sorted(described) == sorted(one[member] for one in wanted)
         for one in wanted:
@@ -161,14 +184,27 @@ def assert_in(wanted: Any, found: Any, name: str, changed: dict[tuple[str, str],
         for one, other in zip(wanted, found, strict=True):
             assert_in(one, other, name, changed)
     else:
-        action = str(found).upper() == wanted  # of evaluateOnExit, which AWS gives back in lower case
+        action = (
+            str(found).upper() == wanted
+        )  # of evaluateOnExit, which AWS gives back in lower case
         assert found == wanted or action or str(found).endswith(f"/{wanted}")
 
 
 def test_the_two_teams_share_and_the_lab_does_not(read_through: Company) -> None:
-    queues = {queue["jobQueueName"]: queue for queue in read_through.endpoint.batch.describe_job_queues()["jobQueues"]}
-    policies = {name: queue.get("schedulingPolicyArn", "/").rpartition("/")[2] for name, queue in queues.items()}
-    assert policies == {"shared-cpu": "teams", "shared-gpu": "teams", "genomics-spot": "people", "vision-lab": ""}
+    queues = {
+        queue["jobQueueName"]: queue
+        for queue in read_through.endpoint.batch.describe_job_queues()["jobQueues"]
+    }
+    policies = {
+        name: queue.get("schedulingPolicyArn", "/").rpartition("/")[2]
+        for name, queue in queues.items()
+    }
+    assert policies == {
+        "shared-cpu": "teams",
+        "shared-gpu": "teams",
+        "genomics-spot": "people",
+        "vision-lab": "",
+    }
     jobs = read_through.every_job()
     assert jobs["train"]["shareIdentifier"] == "vision"
     assert jobs["merge"]["shareIdentifier"] == "genomics"
@@ -221,7 +257,9 @@ def test_what_has_to_wait_began_after_what_it_waits_for(read_through: Company) -
 
 def test_the_definitions_of_the_script_are_the_second_revisions(read_through: Company) -> None:
     found = read_through.endpoint.batch.describe_job_definitions(status="ACTIVE")["jobDefinitions"]
-    revisions = {(one["jobDefinitionName"], one["revision"], "cksum" in one["tags"]) for one in found}
+    revisions = {
+        (one["jobDefinitionName"], one["revision"], "cksum" in one["tags"]) for one in found
+    }
     names = ("cpu-job", "gpu-job", "spot-job")
     assert revisions == {(name, 1, False) for name in names} | {(name, 2, True) for name in names}
 
@@ -271,7 +309,9 @@ def test_register_makes_everything(elsewhere: Company, registered: list[str]) ->
     assert environment["computeResources"]["subnets"] == [OTHER_ACCOUNT["subnet-0a1b2c3d4e5f60718"]]
 
 
-def test_submit_submits_in_order_and_puts_ids_for_names(elsewhere: Company, registered: list[str]) -> None:
+def test_submit_submits_in_order_and_puts_ids_for_names(
+    elsewhere: Company, registered: list[str]
+) -> None:
     printed = elsewhere.sh("./submit.sh jobs/hello.json jobs/vision/*.json jobs/genomics/*.json")
     ids = dict(line.split("\t") for line in printed.splitlines())
     assert list(ids) == ["hello", "frames", "train", "look", "align", "call", "merge"]
@@ -282,18 +322,24 @@ def test_submit_submits_in_order_and_puts_ids_for_names(elsewhere: Company, regi
     assert jobs["merge"]["dependsOn"] == [{"jobId": ids["call"]}]
 
 
-def test_submit_stops_at_a_name_that_it_does_not_know(elsewhere: Company, registered: list[str]) -> None:
+def test_submit_stops_at_a_name_that_it_does_not_know(
+    elsewhere: Company, registered: list[str]
+) -> None:
     before = {job["jobId"] for job in elsewhere.every_job().values()}
     with pytest.raises(AssertionError, match=r"(?s)exited 25[245].*ClientException"):
         elsewhere.sh("./submit.sh jobs/vision/3-look.json jobs/hello.json")
     assert {job["jobId"] for job in elsewhere.every_job().values()} == before
 
 
-def test_register_repeated_registers_what_has_changed(elsewhere: Company, registered: list[str]) -> None:
+def test_register_repeated_registers_what_has_changed(
+    elsewhere: Company, registered: list[str]
+) -> None:
     definition = elsewhere.folder / "platform" / "definitions" / "cpu-job.json"
     definition.write_text(definition.read_text().replace('"nobody"', '"somebody"'))
     again = elsewhere.sh("./register.sh").splitlines()
-    assert [line for line in again if not line.endswith(": is there")] == ["definitions/cpu-job.json: revision 2"]
+    assert [line for line in again if not line.endswith(": is there")] == [
+        "definitions/cpu-job.json: revision 2"
+    ]
     assert len(again) == len(registered)
 
 
@@ -303,7 +349,12 @@ def test_register_repeated_registers_what_has_changed(elsewhere: Company, regist
 @pytest.mark.parametrize("file", FILES, ids=str)
 def test_a_file_is_one_request_as_aws_describes_it(file: Path) -> None:
     operation, name = KINDS[kind_of(file)]
-    shape = botocore.session.get_session().get_service_model("batch").operation_model(operation).input_shape
+    shape = (
+        botocore.session.get_session()
+        .get_service_model("batch")
+        .operation_model(operation)
+        .input_shape
+    )
     request = read(file)
     validate_parameters(request, shape)  # raises for what is missing, of the wrong type, or unknown
     assert re.sub(r"^\d-", "", file.stem) == request[name], "the file has the name of what is in it"
@@ -317,5 +368,7 @@ def test_every_file_is_on_the_page() -> None:
 def test_shellcheck_has_nothing_to_say(script: str) -> None:
     if shutil.which("shellcheck") is None:
         pytest.skip("no shellcheck here")
-    done = subprocess.run(["shellcheck", "--shell=sh", EXAMPLE / script], capture_output=True, text=True)
+    done = subprocess.run(
+        ["shellcheck", "--shell=sh", EXAMPLE / script], capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stdout

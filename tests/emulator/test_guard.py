@@ -46,9 +46,7 @@ def ask(endpoint: Endpoint, method: str, path: str, headers: Headers) -> tuple[i
 
 
 def signed(key: str, service: str = "batch") -> str:
-    return (
-        f"AWS4-HMAC-SHA256 Credential={key}/20260101/us-east-1/{service}/aws4_request, SignedHeaders=host, Signature=0"
-    )
+    return f"AWS4-HMAC-SHA256 Credential={key}/20260101/us-east-1/{service}/aws4_request, SignedHeaders=host, Signature=0"
 
 
 @pytest.fixture(scope="module")
@@ -64,13 +62,21 @@ def metadata_path(endpoint: Endpoint) -> str:
 
 
 FOREIGN = [
-    *("evil.example", "evil.example:4577", "127.0.0.1.evil.example", "localhost.evil.example", "notlocalhost"),
+    *(
+        "evil.example",
+        "evil.example:4577",
+        "127.0.0.1.evil.example",
+        "localhost.evil.example",
+        "notlocalhost",
+    ),
     *("192.168.0.1", "[::1].evil.example", "[::2]", "", None, "127.0.0.1@evil"),
 ]
 
 
 @pytest.mark.parametrize("host", FOREIGN)
-def test_a_foreign_host_is_refused_everywhere(endpoint: Endpoint, metadata_path: str, host: str | None) -> None:
+def test_a_foreign_host_is_refused_everywhere(
+    endpoint: Endpoint, metadata_path: str, host: str | None
+) -> None:
     """A page that lets its own name point to 127.0.0.1 sends its name."""
     for method, path, headers in (*ADDRESSES, ("PUT", f"{metadata_path}/latest/api/token", {})):
         status, said = ask(endpoint, method, path, {**headers, "Host": host})
@@ -79,8 +85,12 @@ def test_a_foreign_host_is_refused_everywhere(endpoint: Endpoint, metadata_path:
         assert "runs commands" in said or "refused" in said
 
 
-@pytest.mark.parametrize("origin", ["https://evil.example", "http://127.0.0.1:4577", "http://localhost", "null"])
-def test_a_browsers_origin_is_refused_everywhere(endpoint: Endpoint, metadata_path: str, origin: str) -> None:
+@pytest.mark.parametrize(
+    "origin", ["https://evil.example", "http://127.0.0.1:4577", "http://localhost", "null"]
+)
+def test_a_browsers_origin_is_refused_everywhere(
+    endpoint: Endpoint, metadata_path: str, origin: str
+) -> None:
     """Whatever it is: a program sends none."""
     for method, path, headers in (*ADDRESSES, ("PUT", f"{metadata_path}/latest/api/token", {})):
         status, said = ask(endpoint, method, path, {**headers, "Origin": origin})
@@ -88,12 +98,25 @@ def test_a_browsers_origin_is_refused_everywhere(endpoint: Endpoint, metadata_pa
 
 
 @pytest.mark.parametrize(
-    "host", ["127.0.0.1", "127.0.0.1:80", "localhost", "LocalHost:4577", "bucket.localhost:4577", "[::1]", "[::1]:4577"]
+    "host",
+    [
+        "127.0.0.1",
+        "127.0.0.1:80",
+        "localhost",
+        "LocalHost:4577",
+        "bucket.localhost:4577",
+        "[::1]",
+        "[::1]:4577",
+    ],
 )
-def test_names_of_this_machine_are_welcome(endpoint: Endpoint, metadata_path: str, host: str) -> None:
+def test_names_of_this_machine_are_welcome(
+    endpoint: Endpoint, metadata_path: str, host: str
+) -> None:
     assert ask(endpoint, "POST", "/v1/describejobs", {"Host": host}) == (200, '{"jobs": []}')
     ttl = {"X-aws-ec2-metadata-token-ttl-seconds": "60"}
-    assert ask(endpoint, "PUT", f"{metadata_path}/latest/api/token", {"Host": host, **ttl})[0] == 200
+    assert (
+        ask(endpoint, "PUT", f"{metadata_path}/latest/api/token", {"Host": host, **ttl})[0] == 200
+    )
 
 
 def test_the_refusal_is_one_that_clients_understand(endpoint: Endpoint) -> None:
@@ -140,7 +163,16 @@ def test_it_listens_on_loopback_alone(endpoint: Endpoint) -> None:
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "example.com", ""])
 def test_beyond_loopback_a_token_is_wanted(tmp_path: Path, host: str) -> None:
     """Exit code 2, before anything is opened."""
-    command = [str(BATCHYARD), "emulate", "--port", "0", "--host", host, "--home", str(tmp_path / "home")]
+    command = [
+        str(BATCHYARD),
+        "emulate",
+        "--port",
+        "0",
+        "--host",
+        host,
+        "--home",
+        str(tmp_path / "home"),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout) == (2, "") and "--token" in done.stderr
     assert not (tmp_path / "home").exists()
@@ -149,32 +181,62 @@ def test_beyond_loopback_a_token_is_wanted(tmp_path: Path, host: str) -> None:
 @pytest.mark.parametrize("token", ["", "has space", "a/b", "a,b", "line\nbreak", "ü"])
 def test_a_token_must_be_usable_as_an_access_key(tmp_path: Path, token: str) -> None:
     command = [str(BATCHYARD), "emulate", "--port", "0", "--host", "0.0.0.0", "--token", token]
-    done = subprocess.run([*command, "--home", str(tmp_path)], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [*command, "--home", str(tmp_path)], capture_output=True, text=True, timeout=60
+    )
     assert (done.returncode, done.stdout) == (2, "") and "--token" in done.stderr
 
 
 def test_a_host_that_is_not_ours(tmp_path: Path) -> None:
-    command = [str(BATCHYARD), "emulate", "--port", "0", "--host", "192.0.2.1", "--token", "x", "--home", str(tmp_path)]
+    command = [
+        str(BATCHYARD),
+        "emulate",
+        "--port",
+        "0",
+        "--host",
+        "192.0.2.1",
+        "--token",
+        "x",
+        "--home",
+        str(tmp_path),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode == 3 and "could not listen on 192.0.2.1:0" in done.stderr
 
 
 def test_with_a_token_the_right_key_is_let_in_and_no_other(start: Callable[..., Endpoint]) -> None:
     """From anywhere, under any name; jobs have the key, and get at their metadata without one."""
-    endpoint = start("--cpus", "2", "--memory", "1GiB", "--host", "0.0.0.0", "--token", "s3cret-token")
+    endpoint = start(
+        "--cpus", "2", "--memory", "1GiB", "--host", "0.0.0.0", "--token", "s3cret-token"
+    )
     assert endpoint.variables["AWS_ACCESS_KEY_ID"] == "s3cret-token"
     assert endpoint.url.startswith("http://127.0.0.1:")
     endpoint.queue("queue", endpoint.environment("cpu"))
 
     for method, path, headers in ADDRESSES:
-        for key in (None, signed("batchyard"), signed("s3cret-toke"), signed("s3cret-token2"), "s3cret-token"):
-            assert ask(endpoint, method, path, {**headers, "Authorization": key})[0] == 403, (path, key)
+        for key in (
+            None,
+            signed("batchyard"),
+            signed("s3cret-toke"),
+            signed("s3cret-token2"),
+            "s3cret-token",
+        ):
+            assert ask(endpoint, method, path, {**headers, "Authorization": key})[0] == 403, (
+                path,
+                key,
+            )
     for path in ("/?X-Amz-Credential=wrong/20260101/us-east-1/s3/aws4_request", "/v1/tags/x"):
         assert ask(endpoint, "GET", path, {})[0] == 403
     right = {"Authorization": signed("s3cret-token")}
     for host in ("build-server.example:4577", "127.0.0.1", "[2001:db8::1]:4577"):
-        assert ask(endpoint, "POST", "/v1/describejobs", {**right, "Host": host}) == (200, '{"jobs": []}')
-    assert ask(endpoint, "POST", "/v1/describejobs", {**right, "Origin": "https://evil.example"})[0] == 403
+        assert ask(endpoint, "POST", "/v1/describejobs", {**right, "Host": host}) == (
+            200,
+            '{"jobs": []}',
+        )
+    assert (
+        ask(endpoint, "POST", "/v1/describejobs", {**right, "Origin": "https://evil.example"})[0]
+        == 403
+    )
 
     bucket = "by-signed-address"
     s3 = endpoint.client("s3")
@@ -195,10 +257,23 @@ def test_with_a_token_the_right_key_is_let_in_and_no_other(start: Callable[..., 
 
     job_id = endpoint.run("sleep", "60")
     endpoint.wait(job_id, "RUNNING")
-    command = [str(BATCHYARD), "emulate", "reclaim", job_id, "--notice", "0", "--endpoint", endpoint.url]
-    without = subprocess.run(command, env=endpoint.environ, capture_output=True, text=True, timeout=60)
+    command = [
+        str(BATCHYARD),
+        "emulate",
+        "reclaim",
+        job_id,
+        "--notice",
+        "0",
+        "--endpoint",
+        endpoint.url,
+    ]
+    without = subprocess.run(
+        command, env=endpoint.environ, capture_output=True, text=True, timeout=60
+    )
     assert without.returncode == 2 and "token" in without.stderr
-    done = subprocess.run([*command, "--token", "s3cret-token"], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [*command, "--token", "s3cret-token"], capture_output=True, text=True, timeout=60
+    )
     assert done.returncode == 0, done.stderr
     assert endpoint.wait(job_id)["statusReason"].startswith("Host EC2")
     no_traceback(endpoint)
@@ -211,7 +286,16 @@ def test_ipv6_loopback(tmp_path: Path) -> None:
             probe.bind(("::1", 0))
     except OSError:
         pytest.skip("this machine has no IPv6 loopback")
-    command = [str(BATCHYARD), "emulate", "--port", "0", "--host", "::1", "--home", str(tmp_path / "home")]
+    command = [
+        str(BATCHYARD),
+        "emulate",
+        "--port",
+        "0",
+        "--host",
+        "::1",
+        "--home",
+        str(tmp_path / "home"),
+    ]
     with (tmp_path / "said").open("w") as said:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=said, text=True)
     with process:
@@ -221,9 +305,13 @@ def test_ipv6_loopback(tmp_path: Path) -> None:
             variables = {name: value for name, _, value in words}
             assert variables["AWS_ENDPOINT_URL"].startswith("http://[::1]:")
             words = [str(AWS), "batch", "describe-jobs", "--jobs", "x"]
-            done = subprocess.run(words, env=os.environ | variables, capture_output=True, text=True, timeout=60)
+            done = subprocess.run(
+                words, env=os.environ | variables, capture_output=True, text=True, timeout=60
+            )
             assert done.returncode == 0 and json.loads(done.stdout) == {"jobs": []}
-            connection = http.client.HTTPConnection("::1", int(variables["AWS_ENDPOINT_URL"].rpartition(":")[2]))
+            connection = http.client.HTTPConnection(
+                "::1", int(variables["AWS_ENDPOINT_URL"].rpartition(":")[2])
+            )
             connection.request("POST", "/v1/describejobs", "{}", {"Host": "evil.example"})
             assert connection.getresponse().status == 403
             connection.close()

@@ -48,7 +48,12 @@ def told(endpoint: Endpoint, queue: str, child: str = "", **asks: int) -> list[s
     ],
 )
 def test_the_smallest_that_the_job_fits(
-    endpoint: Endpoint, name: str, types: tuple[str, ...], asks: dict[str, int], kind: str, architecture: str
+    endpoint: Endpoint,
+    name: str,
+    types: tuple[str, ...],
+    asks: dict[str, int],
+    kind: str,
+    architecture: str,
 ) -> None:
     queue = endpoint.queue(name, endpoint.environment(name, types=types))
     assert told(endpoint, queue, **asks) == [kind, kind, architecture]
@@ -63,7 +68,9 @@ def test_a_child_of_an_array_and_the_second_of_two_environments(endpoint: Endpoi
 
 def test_where_nobody_knows_it_is_what_it_always_was(endpoint: Endpoint) -> None:
     endpoint.batch.create_compute_environment(
-        computeEnvironmentName="own", type="UNMANAGED", serviceRole="arn:aws:iam::123456789012:role/batch"
+        computeEnvironmentName="own",
+        type="UNMANAGED",
+        serviceRole="arn:aws:iam::123456789012:role/batch",
     )
     assert told(endpoint, endpoint.queue("own", "own"))[0] == "m6i.large"
 

@@ -10,7 +10,11 @@ from emulator_answers import held_to_account, post, refused
 from emulator_endpoint import Endpoint
 
 VCPU, MEMORY = {"type": "VCPU", "value": "1"}, {"type": "MEMORY", "value": "64"}
-CONTAINER: dict[str, Any] = {"image": "busybox", "command": ["true"], "resourceRequirements": [VCPU, MEMORY]}
+CONTAINER: dict[str, Any] = {
+    "image": "busybox",
+    "command": ["true"],
+    "resourceRequirements": [VCPU, MEMORY],
+}
 ROLE = "arn:aws:iam::123456789012:role/execution"
 
 
@@ -19,8 +23,14 @@ def as_described(endpoint: Endpoint) -> Iterator[None]:
     yield from held_to_account(endpoint)
 
 
-def register(endpoint: Endpoint, name: str = "any", container: dict[str, Any] | None = None, **more: Any) -> Any:
-    request = {"jobDefinitionName": name, "type": "container", "containerProperties": container or CONTAINER}
+def register(
+    endpoint: Endpoint, name: str = "any", container: dict[str, Any] | None = None, **more: Any
+) -> Any:
+    request = {
+        "jobDefinitionName": name,
+        "type": "container",
+        "containerProperties": container or CONTAINER,
+    }
     return endpoint.batch.register_job_definition(**{**request, **more})
 
 
@@ -29,7 +39,10 @@ def described(endpoint: Endpoint, **request: Any) -> Any:
 
 
 def needing(**amounts: str) -> dict[str, Any]:
-    return {**CONTAINER, "resourceRequirements": [{"type": kind, "value": value} for kind, value in amounts.items()]}
+    return {
+        **CONTAINER,
+        "resourceRequirements": [{"type": kind, "value": value} for kind, value in amounts.items()],
+    }
 
 
 # -- revisions ------------------------------------------------------------------------------------------------------
@@ -44,13 +57,18 @@ def test_revisions_go_up_by_one_and_none_comes_back(endpoint: Endpoint) -> None:
         assert answer["jobDefinitionArn"] == f"{arn}:{number}"
     endpoint.batch.deregister_job_definition(jobDefinition="counted:2")
     endpoint.batch.deregister_job_definition(jobDefinition=f"{arn}:1")
-    assert [one["status"] for one in described(endpoint, jobDefinitionName="counted")] == ["INACTIVE", "INACTIVE"]
+    assert [one["status"] for one in described(endpoint, jobDefinitionName="counted")] == [
+        "INACTIVE",
+        "INACTIVE",
+    ]
     assert register(endpoint, "counted")["revision"] == 3
 
 
 def test_one_as_it_is_described(endpoint: Endpoint) -> None:
     """5.4: EC2 is what it is for unless it says otherwise."""
-    register(endpoint, "plain", tags={"a": "b"}, schedulingPriority=9999, retryStrategy={"attempts": 10})
+    register(
+        endpoint, "plain", tags={"a": "b"}, schedulingPriority=9999, retryStrategy={"attempts": 10}
+    )
     (found,) = described(endpoint, jobDefinitions=["plain:1"])
     assert found == {
         "jobDefinitionName": "plain",
@@ -77,10 +95,18 @@ def test_describe_by_name_revision_arn_and_status(endpoint: Endpoint) -> None:
         found = described(endpoint, jobDefinitionName="looked-for", status=status)
         assert [one["revision"] for one in found] == revisions
     arn = "arn:aws:batch:us-east-1:123456789012:job-definition/looked-for"
-    assert [one["revision"] for one in described(endpoint, jobDefinitions=[f"{arn}:1", "looked-for:3"])] == [3, 1]
+    assert [
+        one["revision"] for one in described(endpoint, jobDefinitions=[f"{arn}:1", "looked-for:3"])
+    ] == [3, 1]
     first = endpoint.batch.describe_job_definitions(jobDefinitionName="looked-for", maxResults=2)
-    rest = endpoint.batch.describe_job_definitions(jobDefinitionName="looked-for", nextToken=first["nextToken"])
-    assert [one["revision"] for one in first["jobDefinitions"] + rest["jobDefinitions"]] == [3, 2, 1]
+    rest = endpoint.batch.describe_job_definitions(
+        jobDefinitionName="looked-for", nextToken=first["nextToken"]
+    )
+    assert [one["revision"] for one in first["jobDefinitions"] + rest["jobDefinitions"]] == [
+        3,
+        2,
+        1,
+    ]
     assert described(endpoint, jobDefinitions=["nobody:1"]) == []
     with refused("100"):
         described(endpoint, jobDefinitions=["x:1"] * 101)
@@ -99,20 +125,47 @@ def test_a_revision_must_be_named_to_be_deregistered(endpoint: Endpoint) -> None
 # -- what may be in one ---------------------------------------------------------------------------------------------
 
 REFUSED_DEFINITIONS = {
-    "5.3 the value is a string": ({"resourceRequirements": [{"type": "VCPU", "value": 1}, MEMORY]}, "a string"),
+    "5.3 the value is a string": (
+        {"resourceRequirements": [{"type": "VCPU", "value": 1}, MEMORY]},
+        "a string",
+    ),
     "5.3 VCPU is required": ({"resourceRequirements": [MEMORY]}, "VCPU"),
     "5.3 MEMORY is required": ({"resourceRequirements": [VCPU]}, "MEMORY"),
-    "5.3 at least 1 VCPU": (needing(VCPU="0", MEMORY="64"), "VCPU must be a whole number of at least 1"),
+    "5.3 at least 1 VCPU": (
+        needing(VCPU="0", MEMORY="64"),
+        "VCPU must be a whole number of at least 1",
+    ),
     "5.3 whole VCPUs on EC2": (needing(VCPU="0.5", MEMORY="64"), "VCPU must be a whole number"),
-    "5.3 at least 4 MiB": (needing(VCPU="1", MEMORY="3"), "MEMORY must be a whole number of at least 4"),
-    "5.3 MEMORY that is no number": (needing(VCPU="1", MEMORY="1GiB"), "MEMORY must be a whole number"),
-    "5.3 MEMORY that is no number here": (needing(VCPU="1", MEMORY="1_000"), "MEMORY must be a whole number"),
-    "5.3 MEMORY of 400 digits": (needing(VCPU="1", MEMORY="9" * 400), "MEMORY must be a whole number"),
-    "5.3 MEMORY of 400 digits and a point": (needing(VCPU="1", MEMORY="9" * 400 + ".0"), "MEMORY must be a whole"),
+    "5.3 at least 4 MiB": (
+        needing(VCPU="1", MEMORY="3"),
+        "MEMORY must be a whole number of at least 4",
+    ),
+    "5.3 MEMORY that is no number": (
+        needing(VCPU="1", MEMORY="1GiB"),
+        "MEMORY must be a whole number",
+    ),
+    "5.3 MEMORY that is no number here": (
+        needing(VCPU="1", MEMORY="1_000"),
+        "MEMORY must be a whole number",
+    ),
+    "5.3 MEMORY of 400 digits": (
+        needing(VCPU="1", MEMORY="9" * 400),
+        "MEMORY must be a whole number",
+    ),
+    "5.3 MEMORY of 400 digits and a point": (
+        needing(VCPU="1", MEMORY="9" * 400 + ".0"),
+        "MEMORY must be a whole",
+    ),
     "5.3 whole GPUs": (needing(VCPU="1", MEMORY="64", GPU="0.5"), "GPU must be a whole number"),
     "5.3 no GPU is none": (needing(VCPU="1", MEMORY="64", GPU="0"), "GPU must be a whole number"),
-    "5.3 one type twice": ({"resourceRequirements": [VCPU, VCPU, MEMORY]}, "two entries of type VCPU"),
-    "5.3 a type that is none": ({"resourceRequirements": [VCPU, MEMORY, {"type": "TPU", "value": "1"}]}, "GPU"),
+    "5.3 one type twice": (
+        {"resourceRequirements": [VCPU, VCPU, MEMORY]},
+        "two entries of type VCPU",
+    ),
+    "5.3 a type that is none": (
+        {"resourceRequirements": [VCPU, MEMORY, {"type": "TPU", "value": "1"}]},
+        "GPU",
+    ),
     "5.3 an image is required": ({"image": ""}, "image"),
     "5.3 an image of 256 characters": ({"image": "i" * 256}, "at most 255"),
     "5.3 a log driver that is none": ({"logConfiguration": {"logDriver": "printer"}}, "awslogs"),
@@ -120,14 +173,25 @@ REFUSED_DEFINITIONS = {
         {"mountPoints": [{"sourceVolume": "v", "containerPath": "/v"}]},
         "no volume named 'v'",
     ),
-    "5.3 a mount of nothing": ({"mountPoints": [{"containerPath": "/v"}], "volumes": [{}]}, "no volume named"),
-    "5.3 a mount to nowhere": ({"mountPoints": [{"sourceVolume": "v"}], "volumes": [{"name": "v"}]}, "containerPath"),
+    "5.3 a mount of nothing": (
+        {"mountPoints": [{"containerPath": "/v"}], "volumes": [{}]},
+        "no volume named",
+    ),
+    "5.3 a mount to nowhere": (
+        {"mountPoints": [{"sourceVolume": "v"}], "volumes": [{"name": "v"}]},
+        "containerPath",
+    ),
     "5.3 secrets need a role": (
         {"secrets": [{"name": "S", "valueFrom": "arn:aws:ssm:us-east-1:123456789012:parameter/s"}]},
         "executionRoleArn must be provided when secrets are specified",
     ),
     "5.3 so do a log driver's": (
-        {"logConfiguration": {"logDriver": "splunk", "secretOptions": [{"name": "t", "valueFrom": "arn:x"}]}},
+        {
+            "logConfiguration": {
+                "logDriver": "splunk",
+                "secretOptions": [{"name": "t", "valueFrom": "arn:x"}],
+            }
+        },
         "executionRoleArn must be provided",
     ),
     "3 a reserved variable": ({"environment": [{"name": "AWS_BATCH_X", "value": ""}]}, "AWS_BATCH"),
@@ -141,7 +205,11 @@ REFUSED_DEFINITIONS = {
 @pytest.mark.parametrize("case", REFUSED_DEFINITIONS)
 def test_what_no_container_can_be(endpoint: Endpoint, case: str) -> None:
     change, text = REFUSED_DEFINITIONS[case]
-    request = {"jobDefinitionName": "never", "type": "container", "containerProperties": {**CONTAINER, **change}}
+    request = {
+        "jobDefinitionName": "never",
+        "type": "container",
+        "containerProperties": {**CONTAINER, **change},
+    }
     status, answer = post(endpoint, "/v1/registerjobdefinition", request)
     assert status == 400
     assert text in answer["message"]
@@ -149,11 +217,20 @@ def test_what_no_container_can_be(endpoint: Endpoint, case: str) -> None:
 
 
 REFUSED_REQUESTS = {
-    "5.2 neither kind of properties": ({"containerProperties": None}, "containerProperties or ecsProperties"),
+    "5.2 neither kind of properties": (
+        {"containerProperties": None},
+        "containerProperties or ecsProperties",
+    ),
     "5.4 a type that is none": ({"type": "pod"}, "container, multinode"),
-    "5.4 several nodes are not served": ({"type": "multinode"}, "multinode job definitions are not for it"),
+    "5.4 several nodes are not served": (
+        {"type": "multinode"},
+        "multinode job definitions are not for it",
+    ),
     "5.2 EKS is not served": ({"eksProperties": {}}, "eksProperties is not for it"),
-    "5.4 managed instances are not served": ({"platformCapabilities": ["MANAGED_INSTANCES"]}, "MANAGED_INSTANCES"),
+    "5.4 managed instances are not served": (
+        {"platformCapabilities": ["MANAGED_INSTANCES"]},
+        "MANAGED_INSTANCES",
+    ),
     "5.4 a platform that is none": ({"platformCapabilities": ["MAINFRAME"]}, "EC2, FARGATE"),
     "5.4 a name with a dot": ({"jobDefinitionName": "a.b"}, "jobDefinitionName"),
     "5.4 a name of 129": ({"jobDefinitionName": "a" * 129}, "jobDefinitionName"),
@@ -163,10 +240,17 @@ REFUSED_REQUESTS = {
     "5.4 a key of 129": ({"tags": {"k" * 129: ""}}, "128"),
     "5.4 a value of 257": ({"tags": {"k": "v" * 257}}, "256"),
     "1.3 eleven attempts": ({"retryStrategy": {"attempts": 11}}, "between 1 and 10"),
-    "1.4 six rules": ({"retryStrategy": {"attempts": 2, "evaluateOnExit": [{"action": "RETRY"}] * 6}}, "at most 5"),
+    "1.4 six rules": (
+        {"retryStrategy": {"attempts": 2, "evaluateOnExit": [{"action": "RETRY"}] * 6}},
+        "at most 5",
+    ),
     "1.5 a timeout of 59 seconds": ({"timeout": {"attemptDurationSeconds": 59}}, "at least 60"),
     "7.3 a resource that is not there": (
-        {"consumableResourceProperties": {"consumableResourceList": [{"consumableResource": "x", "quantity": 1}]}},
+        {
+            "consumableResourceProperties": {
+                "consumableResourceList": [{"consumableResource": "x", "quantity": 1}]
+            }
+        },
         "does not exist",
     ),
 }
@@ -175,7 +259,12 @@ REFUSED_REQUESTS = {
 @pytest.mark.parametrize("case", REFUSED_REQUESTS)
 def test_what_no_definition_can_be(endpoint: Endpoint, case: str) -> None:
     change, text = REFUSED_REQUESTS[case]
-    request = {"jobDefinitionName": "never", "type": "container", "containerProperties": CONTAINER, **change}
+    request = {
+        "jobDefinitionName": "never",
+        "type": "container",
+        "containerProperties": CONTAINER,
+        **change,
+    }
     status, answer = post(endpoint, "/v1/registerjobdefinition", request)
     assert status == 400
     assert text in answer["message"]
@@ -212,12 +301,16 @@ def test_everything_that_a_container_can_have(endpoint: Endpoint) -> None:
         "logConfiguration": {"logDriver": "awslogs", "options": {"awslogs-group": "/mine"}},
     }
     register(endpoint, "everything", container)
-    assert described(endpoint, jobDefinitionName="everything")[0]["containerProperties"] == container
+    assert (
+        described(endpoint, jobDefinitionName="everything")[0]["containerProperties"] == container
+    )
 
 
 def test_the_old_keys_of_a_container(endpoint: Endpoint) -> None:
     """5.2: vcpus and memory are deprecated, and still good."""
-    register(endpoint, "old-keys", {"image": "busybox", "command": ["true"], "vcpus": 1, "memory": 64})
+    register(
+        endpoint, "old-keys", {"image": "busybox", "command": ["true"], "vcpus": 1, "memory": 64}
+    )
     assert endpoint.wait(endpoint.submit("old-keys"))["status"] == "SUCCEEDED"
 
 
@@ -256,7 +349,12 @@ def test_fargate_has_these_pairs(endpoint: Endpoint, vcpus: str) -> None:
     step = sizes[-1] - sizes[-2]
     for size in (sizes[0] // 2, sizes[0] + 1, sizes[-1] + step):
         with refused("Fargate does not have"):
-            register(endpoint, "never", {**needing(VCPU=vcpus, MEMORY=str(size)), "executionRoleArn": ROLE}, **more)
+            register(
+                endpoint,
+                "never",
+                {**needing(VCPU=vcpus, MEMORY=str(size)), "executionRoleArn": ROLE},
+                **more,
+            )
 
 
 def test_what_fargate_asks_for(endpoint: Endpoint) -> None:
@@ -269,9 +367,15 @@ def test_what_fargate_asks_for(endpoint: Endpoint) -> None:
     for vcpus in ("3", "0", "nan", "inf", "one"):
         with refused("Fargate does not have"):
             register(endpoint, "never", needing(VCPU=vcpus, MEMORY="2048"), **fargate)
-    task = {"containers": [{"name": "c", **needing(VCPU="1", MEMORY="2048")}], "executionRoleArn": ROLE}
+    task = {
+        "containers": [{"name": "c", **needing(VCPU="1", MEMORY="2048")}],
+        "executionRoleArn": ROLE,
+    }
     answer = endpoint.batch.register_job_definition(
-        jobDefinitionName="fargate-task", type="container", ecsProperties={"taskProperties": [task]}, **fargate
+        jobDefinitionName="fargate-task",
+        type="container",
+        ecsProperties={"taskProperties": [task]},
+        **fargate,
     )
     assert answer["revision"] == 1
 
@@ -291,10 +395,14 @@ ONE = {"name": "main", **CONTAINER}
         ({"taskProperties": [{"containers": [{**ONE, "essential": False}]}]}, "essential"),
     ],
 )
-def test_ecs_properties_of_one_container(endpoint: Endpoint, properties: dict[str, Any], text: str) -> None:
+def test_ecs_properties_of_one_container(
+    endpoint: Endpoint, properties: dict[str, Any], text: str
+) -> None:
     """5.2: one task; AWS takes ten containers, this endpoint one, and says so."""
     with refused(text):
-        endpoint.batch.register_job_definition(jobDefinitionName="never", type="container", ecsProperties=properties)
+        endpoint.batch.register_job_definition(
+            jobDefinitionName="never", type="container", ecsProperties=properties
+        )
 
 
 def test_ecs_properties_exclude_container_properties(endpoint: Endpoint) -> None:

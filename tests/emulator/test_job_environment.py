@@ -52,13 +52,17 @@ def test_a_child_has_two_more(endpoint: Endpoint) -> None:
     }
 
 
-def test_the_worker_is_found_beside_the_endpoint_and_nothing_else_is_there_first(tmp_path: Path) -> None:
+def test_the_worker_is_found_beside_the_endpoint_and_nothing_else_is_there_first(
+    tmp_path: Path,
+) -> None:
     """An endpoint that was started by its full path, from a shell without the venv."""
     endpoint = Endpoint(tmp_path, environ={"PATH": "/usr/bin:/bin"})
     try:
         endpoint.queue("queue", endpoint.environment("cpu"))
         job = endpoint.wait(endpoint.run("batchyard-worker"))
-        assert "BATCHYARD_ORDERS is not set" in "".join(endpoint.output(job["jobId"])), job["attempts"]
+        assert "BATCHYARD_ORDERS is not set" in "".join(endpoint.output(job["jobId"])), job[
+            "attempts"
+        ]
         (path,) = endpoint.output(endpoint.wait(endpoint.run("sh", "-c", "echo $PATH"))["jobId"])
         assert path == f"/usr/bin:/bin:{Path(sys.executable).parent}"
     finally:
@@ -67,22 +71,32 @@ def test_the_worker_is_found_beside_the_endpoint_and_nothing_else_is_there_first
 
 def test_the_attempt_is_counted_from_one(endpoint: Endpoint) -> None:
     """facts, 3 and 1.1: `1`, and one more for each retry."""
-    job_id = endpoint.run("sh", "-c", "echo $AWS_BATCH_JOB_ATTEMPT; exit 1", retryStrategy={"attempts": 3})
+    job_id = endpoint.run(
+        "sh", "-c", "echo $AWS_BATCH_JOB_ATTEMPT; exit 1", retryStrategy={"attempts": 3}
+    )
     job = endpoint.wait(job_id)
     streams = [one["container"]["logStreamName"] for one in job["attempts"]]
-    said = [endpoint.logs.get_log_events(logGroupName="/aws/batch/job", logStreamName=name) for name in streams]
+    said = [
+        endpoint.logs.get_log_events(logGroupName="/aws/batch/job", logStreamName=name)
+        for name in streams
+    ]
     assert [[event["message"] for event in one["events"]] for one in said] == [["1"], ["2"], ["3"]]
 
 
 def test_the_names_are_those_of_the_environment_it_runs_in(endpoint: Endpoint) -> None:
     """facts, 3: names, not ARNs; of a queue with two environments the one that had room."""
     endpoint.environment("small-one", vcpus=1)
-    arn = endpoint.batch.describe_compute_environments()["computeEnvironments"][-1]["computeEnvironmentArn"]
+    arn = endpoint.batch.describe_compute_environments()["computeEnvironments"][-1][
+        "computeEnvironmentArn"
+    ]
     assert arn.endswith("/small-one")
     queue = endpoint.queue("two-environments", arn, endpoint.environment("large-one", vcpus=8))
     definition = endpoint.definition("two-vcpus", *PRINT, vcpus=2)
     found = environ(endpoint, endpoint.submit(definition, queue))
-    assert (found["AWS_BATCH_CE_NAME"], found["AWS_BATCH_JQ_NAME"]) == ("large-one", "two-environments")
+    assert (found["AWS_BATCH_CE_NAME"], found["AWS_BATCH_JQ_NAME"]) == (
+        "large-one",
+        "two-environments",
+    )
 
 
 @pytest.mark.parametrize("name", ["AWS_BATCH_JOB_ID", "AWS_BATCH_", "AWS_BATCH_MINE"])
@@ -96,17 +110,30 @@ def test_the_prefix_is_protected(endpoint: Endpoint, name: str) -> None:
 
 def test_the_definitions_variables_and_their_overrides(endpoint: Endpoint) -> None:
     """facts, 3 and 5.2: merged by name; nothing is put in for Ref:: in values, nor for $."""
-    variables = [{"name": "A", "value": "1"}, {"name": "B", "value": "Ref::b $HOME"}, {"name": "EMPTY", "value": ""}]
-    definition = endpoint.definition("variables", *PRINT, container={"environment": variables}, parameters={"b": "x"})
+    variables = [
+        {"name": "A", "value": "1"},
+        {"name": "B", "value": "Ref::b $HOME"},
+        {"name": "EMPTY", "value": ""},
+    ]
+    definition = endpoint.definition(
+        "variables", *PRINT, container={"environment": variables}, parameters={"b": "x"}
+    )
     overrides = {"environment": [{"name": "A", "value": "2"}, {"name": "C", "value": "ü\nline"}]}
     found = environ(endpoint, endpoint.submit(definition, containerOverrides=overrides))
-    assert [found[name] for name in ("A", "B", "C", "EMPTY")] == ["2", "Ref::b $HOME", "ü\nline", ""]
+    assert [found[name] for name in ("A", "B", "C", "EMPTY")] == [
+        "2",
+        "Ref::b $HOME",
+        "ü\nline",
+        "",
+    ]
 
 
 def test_a_gpu_job_is_told_which_ones(endpoint: Endpoint) -> None:
     """facts, 3: NVIDIA_VISIBLE_DEVICES, as from the ECS agent; there is no variable with their number."""
     queue = endpoint.queue("gpu", endpoint.environment("gpu", types=("g5",)))
-    both = environ(endpoint, endpoint.submit(endpoint.definition("two-gpus", *PRINT, gpus=2), queue))
+    both = environ(
+        endpoint, endpoint.submit(endpoint.definition("two-gpus", *PRINT, gpus=2), queue)
+    )
     assert both["NVIDIA_VISIBLE_DEVICES"] == both["CUDA_VISIBLE_DEVICES"] == "0,1"
     none = environ(endpoint, endpoint.submit(endpoint.definition("no-gpu", *PRINT), queue))
     # A choice: a process is told that there is none, as it would find those of others.
@@ -138,8 +165,15 @@ def test_the_endpoints_own_environment_is_not_the_jobs(start: Any) -> None:
     endpoint = start("--cpus", "2", "--memory", "2GiB", environ=foreign)
     endpoint.queue("queue", endpoint.environment("cpu"))
     found = environ(endpoint, endpoint.run(*PRINT))
-    assert "AWS_PROFILE" not in found and "AWS_SESSION_TOKEN" not in found and "BATCHYARD_RUN" not in found
-    assert "AWS_BATCH_JOB_ARRAY_INDEX" not in found and "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI" not in found
+    assert (
+        "AWS_PROFILE" not in found
+        and "AWS_SESSION_TOKEN" not in found
+        and "BATCHYARD_RUN" not in found
+    )
+    assert (
+        "AWS_BATCH_JOB_ARRAY_INDEX" not in found
+        and "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI" not in found
+    )
     # A choice: a process has the rest of the environment, its PATH above all.
     assert found["SOMETHING"] == "else" and found["PATH"]
 

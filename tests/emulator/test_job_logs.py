@@ -48,19 +48,25 @@ def test_what_a_job_has_said_can_be_read_while_it_runs(endpoint: Endpoint, gate:
     endpoint.wait(job_id, "RUNNING")
     assert until(lambda: endpoint.output(job_id), lambda lines: len(lines) == 2) == ["one", "two"]
     stream = stream_of(endpoint, job_id)
-    answer = endpoint.logs.get_log_events(logGroupName=GROUP, logStreamName=stream, startFromHead=True)
+    answer = endpoint.logs.get_log_events(
+        logGroupName=GROUP, logStreamName=stream, startFromHead=True
+    )
     token = answer["nextForwardToken"]
     gate.open()
     endpoint.wait(job_id)
     answer = endpoint.logs.get_log_events(logGroupName=GROUP, logStreamName=stream, nextToken=token)
     assert messages(answer) == ["three", "no-newline"]
-    again = endpoint.logs.get_log_events(logGroupName=GROUP, logStreamName=stream, nextToken=answer["nextForwardToken"])
+    again = endpoint.logs.get_log_events(
+        logGroupName=GROUP, logStreamName=stream, nextToken=answer["nextForwardToken"]
+    )
     assert again["events"] == [] and again["nextForwardToken"] == answer["nextForwardToken"]
 
 
 def test_a_running_job_through_the_aws_command(endpoint: Endpoint, gate: Gate) -> None:
     """get-log-events, filter-log-events, describe-log-streams, describe-log-groups."""
-    definition = endpoint.definition("read-by-cli", "sh", "-c", f"echo hello from inside; {gate.shell()[2]}")
+    definition = endpoint.definition(
+        "read-by-cli", "sh", "-c", f"echo hello from inside; {gate.shell()[2]}"
+    )
     job_id = endpoint.submit(definition)
     endpoint.wait(job_id, "RUNNING")
     until(lambda: endpoint.output(job_id), bool)
@@ -69,15 +75,25 @@ def test_a_running_job_through_the_aws_command(endpoint: Endpoint, gate: Gate) -
     def logs(*words: str) -> Any:
         return endpoint.aws("logs", *words)
 
-    assert messages(logs("get-log-events", "--log-group-name", GROUP, "--log-stream-name", stream)) == [
-        "hello from inside"
+    assert messages(
+        logs("get-log-events", "--log-group-name", GROUP, "--log-stream-name", stream)
+    ) == ["hello from inside"]
+    found = logs(
+        "filter-log-events", "--log-group-name", GROUP, "--filter-pattern", '"from inside"'
+    )["events"]
+    assert [(event["logStreamName"], event["message"]) for event in found] == [
+        (stream, "hello from inside")
     ]
-    found = logs("filter-log-events", "--log-group-name", GROUP, "--filter-pattern", '"from inside"')["events"]
-    assert [(event["logStreamName"], event["message"]) for event in found] == [(stream, "hello from inside")]
     (one,) = logs(
-        "describe-log-streams", "--log-group-name", GROUP, "--log-stream-name-prefix", "read-by-cli/default/"
+        "describe-log-streams",
+        "--log-group-name",
+        GROUP,
+        "--log-stream-name-prefix",
+        "read-by-cli/default/",
     )["logStreams"]
-    assert one["logStreamName"] == stream and one["arn"].endswith(f"log-group:{GROUP}:log-stream:{stream}")
+    assert one["logStreamName"] == stream and one["arn"].endswith(
+        f"log-group:{GROUP}:log-stream:{stream}"
+    )
     assert one["firstEventTimestamp"] <= one["lastEventTimestamp"] <= time.time() * 1000
     groups = logs("describe-log-groups", "--log-group-name-prefix", "/aws/batch")["logGroups"]
     assert [group["logGroupName"] for group in groups] == [GROUP]
@@ -95,7 +111,9 @@ def test_a_follower_of_the_log_sees_every_line_once(endpoint: Endpoint) -> None:
     is_over = False
     while not is_over:
         is_over = endpoint.job(job_id)["status"] == "SUCCEEDED"
-        answer = endpoint.logs.get_log_events(logGroupName=GROUP, logStreamName=stream, startFromHead=True, **token)
+        answer = endpoint.logs.get_log_events(
+            logGroupName=GROUP, logStreamName=stream, startFromHead=True, **token
+        )
         found += messages(answer)
         token = {"nextToken": answer["nextForwardToken"]}
     assert found == [f"line {number}" for number in range(1, 41)]
@@ -106,16 +124,22 @@ def test_a_follower_of_the_log_sees_every_line_once(endpoint: Endpoint) -> None:
 
 def test_each_attempt_has_a_stream_of_its_own(endpoint: Endpoint) -> None:
     """facts, 1.1 and 1.2: attempts[].container.logStreamName."""
-    definition = endpoint.definition("twice", "sh", "-c", "echo attempt $AWS_BATCH_JOB_ATTEMPT; exit 1")
+    definition = endpoint.definition(
+        "twice", "sh", "-c", "echo attempt $AWS_BATCH_JOB_ATTEMPT; exit 1"
+    )
     job = endpoint.wait(endpoint.submit(definition, retryStrategy={"attempts": 2}))
     streams = [one["container"]["logStreamName"] for one in job["attempts"]]
     assert len(set(streams)) == 2 and job["container"]["logStreamName"] == streams[1]
     for number, stream in enumerate(streams, 1):
-        assert messages(endpoint.logs.get_log_events(logGroupName=GROUP, logStreamName=stream)) == [f"attempt {number}"]
+        assert messages(endpoint.logs.get_log_events(logGroupName=GROUP, logStreamName=stream)) == [
+            f"attempt {number}"
+        ]
 
 
 def test_the_logs_of_an_array(endpoint: Endpoint) -> None:
-    definition = endpoint.definition("many-logs", "sh", "-c", "echo child $AWS_BATCH_JOB_ARRAY_INDEX")
+    definition = endpoint.definition(
+        "many-logs", "sh", "-c", "echo child $AWS_BATCH_JOB_ARRAY_INDEX"
+    )
     job_id = endpoint.submit(definition, arrayProperties={"size": 12})
     endpoint.wait(job_id)
     pages = endpoint.logs.get_paginator("filter_log_events").paginate(
@@ -123,7 +147,9 @@ def test_the_logs_of_an_array(endpoint: Endpoint) -> None:
     )
     found = [[event["message"] for event in page["events"]] for page in pages]
     assert [len(page) for page in found] == [5, 5, 2]
-    assert {message for page in found for message in page} == {f"child {index}" for index in range(12)}
+    assert {message for page in found for message in page} == {
+        f"child {index}" for index in range(12)
+    }
     pages = endpoint.logs.get_paginator("describe_log_streams").paginate(
         logGroupName=GROUP, logStreamNamePrefix="many-logs/", PaginationConfig={"PageSize": 5}
     )
@@ -144,7 +170,9 @@ def test_times_and_bounds(endpoint: Endpoint, gate: Gate) -> None:
     stream = stream_of(endpoint, job_id)
 
     def events(**more: Any) -> list[Any]:
-        return list(endpoint.logs.get_log_events(logGroupName=GROUP, logStreamName=stream, **more)["events"])
+        return list(
+            endpoint.logs.get_log_events(logGroupName=GROUP, logStreamName=stream, **more)["events"]
+        )
 
     times = [event["timestamp"] for event in events()]
     assert job["startedAt"] <= times[0] < times[1] < times[2] <= job["stoppedAt"]
@@ -159,7 +187,9 @@ def test_a_job_that_says_nothing(endpoint: Endpoint) -> None:
     job_id = endpoint.submit(definition)
     endpoint.wait(job_id)
     assert endpoint.output(job_id) == []
-    (stream,) = endpoint.logs.describe_log_streams(logGroupName=GROUP, logStreamNamePrefix="silent/")["logStreams"]
+    (stream,) = endpoint.logs.describe_log_streams(
+        logGroupName=GROUP, logStreamNamePrefix="silent/"
+    )["logStreams"]
     assert "firstEventTimestamp" not in stream
 
 
@@ -176,14 +206,16 @@ def test_a_group_and_a_prefix_of_the_definitions_own(endpoint: Endpoint) -> None
     """logConfiguration: awslogs-group and awslogs-stream-prefix, which stands in for the definition's name."""
     options = {"awslogs-group": "/my/jobs", "awslogs-stream-prefix": "mine"}
     container = {"logConfiguration": {"logDriver": "awslogs", "options": options}}
-    job_id = endpoint.submit(endpoint.definition("elsewhere", "echo", "over here", container=container))
+    job_id = endpoint.submit(
+        endpoint.definition("elsewhere", "echo", "over here", container=container)
+    )
     job = endpoint.wait(job_id)
     stream = job["container"]["logStreamName"]
     assert stream == f"mine/default/{job['container']['taskArn'].rpartition('/')[2]}"
     assert endpoint.output(job_id, "/my/jobs") == ["over here"]
-    assert error_of(lambda: endpoint.logs.get_log_events(logGroupName=GROUP, logStreamName=stream)) == (
-        "ResourceNotFoundException"
-    )
+    assert error_of(
+        lambda: endpoint.logs.get_log_events(logGroupName=GROUP, logStreamName=stream)
+    ) == ("ResourceNotFoundException")
     found = endpoint.logs.filter_log_events(logGroupName="/my/jobs", logStreamNames=[stream])
     assert messages(found) == ["over here"]
     groups = endpoint.logs.describe_log_groups(logGroupNamePrefix="/my/")["logGroups"]
@@ -195,8 +227,12 @@ def test_a_group_and_a_prefix_of_the_definitions_own(endpoint: Endpoint) -> None
 
 def test_another_driver_leaves_nothing_in_cloudwatch(endpoint: Endpoint) -> None:
     container = {"logConfiguration": {"logDriver": "json-file"}}
-    endpoint.wait(endpoint.submit(endpoint.definition("driver", "echo", "unseen", container=container)))
-    streams = endpoint.logs.describe_log_streams(logGroupName=GROUP, logStreamNamePrefix="driver/")["logStreams"]
+    endpoint.wait(
+        endpoint.submit(endpoint.definition("driver", "echo", "unseen", container=container))
+    )
+    streams = endpoint.logs.describe_log_streams(logGroupName=GROUP, logStreamNamePrefix="driver/")[
+        "logStreams"
+    ]
     assert streams == []
 
 
@@ -206,10 +242,15 @@ def test_groups_of_others_are_there_beside_those_of_jobs(endpoint: Endpoint) -> 
     endpoint.logs.create_log_stream(logGroupName="/app/web", logStreamName="one")
     event = {"timestamp": int(time.time() * 1000), "message": "from the app"}
     endpoint.logs.put_log_events(logGroupName="/app/web", logStreamName="one", logEvents=[event])
-    assert messages(endpoint.logs.get_log_events(logGroupName="/app/web", logStreamName="one")) == ["from the app"]
+    assert messages(endpoint.logs.get_log_events(logGroupName="/app/web", logStreamName="one")) == [
+        "from the app"
+    ]
 
     def groups(**more: Any) -> list[str]:
-        return [group["logGroupName"] for group in endpoint.logs.describe_log_groups(**more)["logGroups"]]
+        return [
+            group["logGroupName"]
+            for group in endpoint.logs.describe_log_groups(**more)["logGroups"]
+        ]
 
     assert {"/app/web", GROUP} <= set(groups()) and groups() == sorted(groups())
     assert groups(logGroupNamePrefix="/app") == ["/app/web"]
@@ -219,7 +260,14 @@ def test_groups_of_others_are_there_beside_those_of_jobs(endpoint: Endpoint) -> 
 
 def test_unsigned_requests_reach_the_logs(endpoint: Endpoint) -> None:
     """--no-sign-request: there is no signature to tell the service by."""
-    words = [AWS, "logs", "describe-log-groups", "--no-sign-request", "--query", "logGroups[].logGroupName"]
+    words = [
+        AWS,
+        "logs",
+        "describe-log-groups",
+        "--no-sign-request",
+        "--query",
+        "logGroups[].logGroupName",
+    ]
     done = subprocess.run(words, env=endpoint.environ, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0 and GROUP in done.stdout, done.stderr
 
@@ -231,9 +279,16 @@ def test_what_is_not_there(endpoint: Endpoint) -> None:
     job_id = endpoint.run("true")
     endpoint.wait(job_id)
     stream = stream_of(endpoint, job_id)
-    for group, name in ((GROUP, "no/such/stream"), (GROUP, f"other/default/{stream[-32:]}"), ("/no/group", stream)):
+    for group, name in (
+        (GROUP, "no/such/stream"),
+        (GROUP, f"other/default/{stream[-32:]}"),
+        ("/no/group", stream),
+    ):
         call = {"logGroupName": group, "logStreamName": name}
-        assert error_of(lambda call=call: endpoint.logs.get_log_events(**call)) == "ResourceNotFoundException"
+        assert (
+            error_of(lambda call=call: endpoint.logs.get_log_events(**call))
+            == "ResourceNotFoundException"
+        )
 
 
 @pytest.mark.parametrize(
@@ -261,10 +316,24 @@ def test_members_of_a_wrong_type(endpoint: Endpoint, value: object) -> None:
     import json
 
     for operation in ("GetLogEvents", "FilterLogEvents", "DescribeLogStreams", "DescribeLogGroups"):
-        for member in ("limit", "nextToken", "logStreamNames", "logStreamName", "startTime", "logGroupNamePrefix"):
-            connection = http.client.HTTPConnection(endpoint.url.removeprefix("http://"), timeout=30)
-            headers = {"X-Amz-Target": f"Logs_20140328.{operation}", "Content-Type": "application/x-amz-json-1.1"}
-            connection.request("POST", "/", json.dumps({"logGroupName": GROUP, member: value}), headers)
+        for member in (
+            "limit",
+            "nextToken",
+            "logStreamNames",
+            "logStreamName",
+            "startTime",
+            "logGroupNamePrefix",
+        ):
+            connection = http.client.HTTPConnection(
+                endpoint.url.removeprefix("http://"), timeout=30
+            )
+            headers = {
+                "X-Amz-Target": f"Logs_20140328.{operation}",
+                "Content-Type": "application/x-amz-json-1.1",
+            }
+            connection.request(
+                "POST", "/", json.dumps({"logGroupName": GROUP, member: value}), headers
+            )
             answer = connection.getresponse()
             answer.read()
             connection.close()

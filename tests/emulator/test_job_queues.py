@@ -23,7 +23,12 @@ def as_described(endpoint: Endpoint) -> Iterator[None]:
     endpoint.batch.create_compute_environment(
         computeEnvironmentName="fargate",
         type="MANAGED",
-        computeResources={"type": "FARGATE", "maxvCpus": 4, "subnets": ["subnet-0a"], "securityGroupIds": ["sg-0a"]},
+        computeResources={
+            "type": "FARGATE",
+            "maxvCpus": 4,
+            "subnets": ["subnet-0a"],
+            "securityGroupIds": ["sg-0a"],
+        },
     )
     for name in ("one", "two", "three", "four"):
         endpoint.environment(name)
@@ -37,7 +42,9 @@ def policy(name: str) -> str:
 
 
 def order(*environments: str) -> list[dict[str, Any]]:
-    return [{"order": number, "computeEnvironment": name} for number, name in enumerate(environments)]
+    return [
+        {"order": number, "computeEnvironment": name} for number, name in enumerate(environments)
+    ]
 
 
 def described(endpoint: Endpoint, name: str) -> Any:
@@ -63,7 +70,9 @@ def test_one_as_it_is_described(endpoint: Endpoint) -> None:
     assert found["tags"] == {"team": "a"}
     assert found["jobStateTimeLimitActions"] == [LIMIT]
     assert "schedulingPolicyArn" not in found
-    assert [one["computeEnvironment"].rpartition("/")[2] for one in found["computeEnvironmentOrder"]] == [
+    assert [
+        one["computeEnvironment"].rpartition("/")[2] for one in found["computeEnvironmentOrder"]
+    ] == [
         "one",
         "two",
         "three",
@@ -71,36 +80,71 @@ def test_one_as_it_is_described(endpoint: Endpoint) -> None:
 
 
 REFUSED_QUEUES = {
-    "6 four environments": ({"computeEnvironmentOrder": order("one", "two", "three", "four")}, "1 to 3"),
+    "6 four environments": (
+        {"computeEnvironmentOrder": order("one", "two", "three", "four")},
+        "1 to 3",
+    ),
     "7 no environment": ({"computeEnvironmentOrder": []}, "1 to 3"),
-    "7 an environment that is not there": ({"computeEnvironmentOrder": order("nobody")}, "nobody does not exist"),
-    "7 one order twice": ({"computeEnvironmentOrder": [*order("one"), *order("two")]}, "same order"),
+    "7 an environment that is not there": (
+        {"computeEnvironmentOrder": order("nobody")},
+        "nobody does not exist",
+    ),
+    "7 one order twice": (
+        {"computeEnvironmentOrder": [*order("one"), *order("two")]},
+        "same order",
+    ),
     "7 EC2 with Fargate": ({"computeEnvironmentOrder": order("one", "fargate")}, "EC2 and Fargate"),
-    "7 x86_64 with arm64": ({"computeEnvironmentOrder": order("one", "arm")}, "x86_64 and of arm64"),
+    "7 x86_64 with arm64": (
+        {"computeEnvironmentOrder": order("one", "arm")},
+        "x86_64 and of arm64",
+    ),
     "7 priority over 1000": ({"priority": 1001}, "between 0 and 1000"),
     "7 negative priority": ({"priority": -1}, "between 0 and 1000"),
     "7 a policy that is not there": ({"schedulingPolicyArn": policy("nobody")}, "does not exist"),
     "7 a state that is none": ({"state": "ASLEEP"}, "ENABLED, DISABLED"),
-    "7.3 a type of other environments": ({"jobQueueType": "ECS_FARGATE"}, "jobQueueType must be ECS"),
+    "7.3 a type of other environments": (
+        {"jobQueueType": "ECS_FARGATE"},
+        "jobQueueType must be ECS",
+    ),
     "7.3 a type that is not served": ({"jobQueueType": "SAGEMAKER_TRAINING"}, "not for it"),
     "7.2 a reason without an action": (
         {"jobStateTimeLimitActions": [{**LIMIT, "reason": "ACTION_REQUIRED"}]},
         "reason must be one of",
     ),
     "7.2 another reason without an action": (
-        {"jobStateTimeLimitActions": [{**LIMIT, "reason": "MISCONFIGURATION:SERVICE_ROLE_PERMISSIONS"}]},
+        {
+            "jobStateTimeLimitActions": [
+                {**LIMIT, "reason": "MISCONFIGURATION:SERVICE_ROLE_PERMISSIONS"}
+            ]
+        },
         "reason must be one of",
     ),
-    "7.2 TERMINATE is for SageMaker": ({"jobStateTimeLimitActions": [{**LIMIT, "action": "TERMINATE"}]}, "CANCEL"),
-    "7.2 RUNNABLE is the only state": ({"jobStateTimeLimitActions": [{**LIMIT, "state": "RUNNING"}]}, "RUNNABLE"),
-    "7.2 less than 600 seconds": ({"jobStateTimeLimitActions": [{**LIMIT, "maxTimeSeconds": 599}]}, "600 and 86400"),
-    "7.2 over a day": ({"jobStateTimeLimitActions": [{**LIMIT, "maxTimeSeconds": 86401}]}, "600 and 86400"),
+    "7.2 TERMINATE is for SageMaker": (
+        {"jobStateTimeLimitActions": [{**LIMIT, "action": "TERMINATE"}]},
+        "CANCEL",
+    ),
+    "7.2 RUNNABLE is the only state": (
+        {"jobStateTimeLimitActions": [{**LIMIT, "state": "RUNNING"}]},
+        "RUNNABLE",
+    ),
+    "7.2 less than 600 seconds": (
+        {"jobStateTimeLimitActions": [{**LIMIT, "maxTimeSeconds": 599}]},
+        "600 and 86400",
+    ),
+    "7.2 over a day": (
+        {"jobStateTimeLimitActions": [{**LIMIT, "maxTimeSeconds": 86401}]},
+        "600 and 86400",
+    ),
     "5.4 a name that is none": ({"jobQueueName": "a.b"}, "jobQueueName"),
     "5.4 a name that is too long": ({"jobQueueName": "a" * 129}, "jobQueueName"),
     "a name that is taken": ({"jobQueueName": "queue"}, "Object already exists"),
     **{
         f"7.2 {member} is required": (
-            {"jobStateTimeLimitActions": [{name: value for name, value in LIMIT.items() if name != member}]},
+            {
+                "jobStateTimeLimitActions": [
+                    {name: value for name, value in LIMIT.items() if name != member}
+                ]
+            },
             f"{member} must not be null",
         )
         for member in LIMIT
@@ -111,7 +155,12 @@ REFUSED_QUEUES = {
 @pytest.mark.parametrize("case", REFUSED_QUEUES)
 def test_what_no_queue_can_be(endpoint: Endpoint, case: str) -> None:
     change, text = REFUSED_QUEUES[case]
-    request = {"jobQueueName": "never", "priority": 1, "computeEnvironmentOrder": order("one"), **change}
+    request = {
+        "jobQueueName": "never",
+        "priority": 1,
+        "computeEnvironmentOrder": order("one"),
+        **change,
+    }
     status, answer = post(endpoint, "/v1/createjobqueue", request)
     assert status == 400
     assert text in answer["message"]
@@ -140,10 +189,17 @@ def test_time_limits(endpoint: Endpoint, reason: str, seconds: int) -> None:
 def test_what_may_change(endpoint: Endpoint) -> None:
     endpoint.queue("changes", "one")
     endpoint.batch.update_job_queue(
-        jobQueue="changes", priority=1000, state="DISABLED", computeEnvironmentOrder=order("two", "three")
+        jobQueue="changes",
+        priority=1000,
+        state="DISABLED",
+        computeEnvironmentOrder=order("two", "three"),
     )
     found = described(endpoint, "changes")
-    assert (found["priority"], found["state"], len(found["computeEnvironmentOrder"])) == (1000, "DISABLED", 2)
+    assert (found["priority"], found["state"], len(found["computeEnvironmentOrder"])) == (
+        1000,
+        "DISABLED",
+        2,
+    )
     for change, text in (
         ({"priority": 1001}, "between 0 and 1000"),
         ({"computeEnvironmentOrder": order("fargate")}, "cannot change between EC2 and Fargate"),
@@ -224,7 +280,10 @@ def test_a_queue_of_the_same_name_starts_afresh(start: Callable[..., Endpoint]) 
     endpoint.stop()
     endpoint = start("--cpus", "2", "--memory", "2GiB")
     assert endpoint.job(new)["status"] == "SUCCEEDED"
-    assert (endpoint.job(old)["status"], endpoint.job(old)["statusReason"]) == ("FAILED", "JobQueue deleted")
+    assert (endpoint.job(old)["status"], endpoint.job(old)["statusReason"]) == (
+        "FAILED",
+        "JobQueue deleted",
+    )
     assert endpoint.wait(endpoint.run("true", queue="again"))["status"] == "SUCCEEDED"
     assert_no_traceback(endpoint)
 
@@ -239,7 +298,8 @@ def test_a_fair_queue_in_the_place_of_a_fifo_one(start: Callable[..., Endpoint])
     endpoint.queue("again", "first", schedulingPolicyArn=policy("policy"))
     job_id = endpoint.run("true", queue="again", shareIdentifier="a", schedulingPriorityOverride=1)
     until(
-        lambda: endpoint.process.poll(), lambda code: code is not None or endpoint.job(job_id)["status"] == "SUCCEEDED"
+        lambda: endpoint.process.poll(),
+        lambda code: code is not None or endpoint.job(job_id)["status"] == "SUCCEEDED",
     )
     assert endpoint.process.poll() is None
 
@@ -251,7 +311,9 @@ def test_describe_by_name_arn_and_page(endpoint: Endpoint) -> None:
     rest = endpoint.batch.describe_job_queues(nextToken=first["nextToken"])["jobQueues"]
     assert first["jobQueues"] + rest == everything
     arn = everything[0]["jobQueueArn"]
-    assert endpoint.batch.describe_job_queues(jobQueues=[arn, "nobody"])["jobQueues"] == everything[:1]
+    assert (
+        endpoint.batch.describe_job_queues(jobQueues=[arn, "nobody"])["jobQueues"] == everything[:1]
+    )
     with refused("100"):
         endpoint.batch.describe_job_queues(jobQueues=["x"] * 101)
     with refused("maxResults should be between 1 and 100"):

@@ -39,10 +39,18 @@ def timed(endpoint: Endpoint) -> Timed:
     strategy = {"attempts": 3, "evaluateOnExit": [{"action": "RETRY", "onReason": "*"}]}
     timeout = {"attemptDurationSeconds": 60}
     array = endpoint.run(
-        "sh", "-c", script, arrayProperties={"size": 2}, retryStrategy=strategy, timeout=timeout, name="timed-array"
+        "sh",
+        "-c",
+        script,
+        arrayProperties={"size": 2},
+        retryStrategy=strategy,
+        timeout=timeout,
+        name="timed-array",
     )
     script = "sleep 31; test $AWS_BATCH_JOB_ATTEMPT = 2"
-    twice = endpoint.run("sh", "-c", script, retryStrategy={"attempts": 2}, timeout=timeout, name="timed-twice")
+    twice = endpoint.run(
+        "sh", "-c", script, retryStrategy={"attempts": 2}, timeout=timeout, name="timed-twice"
+    )
     script = "trap 'echo heard' TERM; echo ready; while :; do sleep 1; done"
     deaf = endpoint.run("sh", "-c", script, name="deaf")
     endpoint.wait(deaf, "RUNNING")
@@ -58,10 +66,14 @@ def gate(tmp_path: Path) -> Iterator[Gate]:
     it.close()
 
 
-def ask(endpoint: Endpoint, method: str, path: str, body: bytes | str = b"", **headers: str) -> tuple[int, Any, Any]:
+def ask(
+    endpoint: Endpoint, method: str, path: str, body: bytes | str = b"", **headers: str
+) -> tuple[int, Any, Any]:
     """As anybody can, without boto3 and unsigned."""
     connection = http.client.HTTPConnection(endpoint.url.removeprefix("http://"), timeout=30)
-    connection.request(method, path, body, {name.replace("_", "-"): value for name, value in headers.items()})
+    connection.request(
+        method, path, body, {name.replace("_", "-"): value for name, value in headers.items()}
+    )
     answer = connection.getresponse()
     content = answer.read()
     connection.close()
@@ -75,9 +87,15 @@ def test_a_job_goes_through_the_states_in_their_order(endpoint: Endpoint, gate: 
     """facts, 1.1: SUBMITTED -> PENDING -> RUNNABLE -> STARTING -> RUNNING -> SUCCEEDED, none twice, none backwards."""
     job_id = endpoint.run(*gate.shell())
     seen = []
-    until(lambda: endpoint.job(job_id)["status"], lambda state: seen.append(state) or state == "RUNNING")
+    until(
+        lambda: endpoint.job(job_id)["status"],
+        lambda state: seen.append(state) or state == "RUNNING",
+    )
     gate.open()
-    until(lambda: endpoint.job(job_id)["status"], lambda state: seen.append(state) or state in TERMINAL)
+    until(
+        lambda: endpoint.job(job_id)["status"],
+        lambda state: seen.append(state) or state in TERMINAL,
+    )
     assert seen[-1] == "SUCCEEDED" and "RUNNING" in seen
     assert seen == sorted(seen, key=STATES.index)
 
@@ -98,7 +116,9 @@ def test_a_job_whose_command_fails_has_failed(endpoint: Endpoint) -> None:
     assert (job["status"], job["container"]["exitCode"]) == ("FAILED", 3)
 
 
-def test_a_job_waits_for_capacity_as_runnable_for_as_long_as_it_takes(endpoint: Endpoint, gate: Gate) -> None:
+def test_a_job_waits_for_capacity_as_runnable_for_as_long_as_it_takes(
+    endpoint: Endpoint, gate: Gate
+) -> None:
     """facts, 1.1: RUNNABLE has no time limit; STARTING and RUNNING follow when there is room."""
     queue = one_at_a_time(endpoint, "narrow")
     first = endpoint.run(*gate.shell(), queue=queue)
@@ -108,17 +128,26 @@ def test_a_job_waits_for_capacity_as_runnable_for_as_long_as_it_takes(endpoint: 
     waiting = endpoint.job(second)
     assert waiting.get("startedAt") is None and "taskArn" not in waiting["container"]
     gate.open()
-    assert [endpoint.wait(job_id)["status"] for job_id in (first, second)] == ["SUCCEEDED", "SUCCEEDED"]
+    assert [endpoint.wait(job_id)["status"] for job_id in (first, second)] == [
+        "SUCCEEDED",
+        "SUCCEEDED",
+    ]
 
 
 def test_a_retried_job_goes_to_the_front_of_its_queue(endpoint: Endpoint, tmp_path: Path) -> None:
     """facts, 1.1: the second attempt comes before the jobs that were submitted meanwhile."""
     queue = one_at_a_time(endpoint, "in-front")
     note = f"echo $AWS_BATCH_JOB_ID $AWS_BATCH_JOB_ATTEMPT >> {tmp_path}/order"
-    first = endpoint.run("sh", "-c", f"{note}; sleep 0.5; exit 1", queue=queue, retryStrategy={"attempts": 2})
+    first = endpoint.run(
+        "sh", "-c", f"{note}; sleep 0.5; exit 1", queue=queue, retryStrategy={"attempts": 2}
+    )
     second = endpoint.run("sh", "-c", note, queue=queue)
     endpoint.wait(second)
-    assert (tmp_path / "order").read_text().splitlines() == [f"{first} 1", f"{first} 2", f"{second} 1"]
+    assert (tmp_path / "order").read_text().splitlines() == [
+        f"{first} 1",
+        f"{first} 2",
+        f"{second} 1",
+    ]
 
 
 def test_where_a_job_runs_and_logs_is_known_while_it_runs(endpoint: Endpoint, gate: Gate) -> None:
@@ -128,7 +157,8 @@ def test_where_a_job_runs_and_logs_is_known_while_it_runs(endpoint: Endpoint, ga
     running = endpoint.wait(job_id, "RUNNING")["container"]
     task = running["taskArn"].rpartition("/")[2]
     assert re.fullmatch(
-        r"arn:aws:ecs:us-east-1:\d{12}:task/AWSBatch-cpu-[0-9a-f-]{36}/[0-9a-f]{32}", running["taskArn"]
+        r"arn:aws:ecs:us-east-1:\d{12}:task/AWSBatch-cpu-[0-9a-f-]{36}/[0-9a-f]{32}",
+        running["taskArn"],
     )
     assert running["logStreamName"] == f"where-it-runs/default/{task}"
     assert ":container-instance/AWSBatch-cpu-" in running["containerInstanceArn"]
@@ -145,9 +175,14 @@ def test_the_stream_begins_with_128_characters_of_a_definition(endpoint: Endpoin
     assert job["container"]["logStreamName"].startswith("n" * 128 + "/default/")
 
 
-def test_an_ended_attempt_stays_in_the_cluster_that_it_ran_in(endpoint: Endpoint, gate: Gate) -> None:
+def test_an_ended_attempt_stays_in_the_cluster_that_it_ran_in(
+    endpoint: Endpoint, gate: Gate
+) -> None:
     """facts, 1.2: taskArn is that of the task; a queue's second environment has a cluster of its own."""
-    environments = [endpoint.environment("first-of-two", vcpus=1), endpoint.environment("second-of-two", vcpus=1)]
+    environments = [
+        endpoint.environment("first-of-two", vcpus=1),
+        endpoint.environment("second-of-two", vcpus=1),
+    ]
     queue = endpoint.queue("on-two", *environments)
     jobs = [endpoint.run(*gate.shell(), queue=queue) for _ in range(2)]
     running = [endpoint.wait(job_id, "RUNNING")["container"]["taskArn"] for job_id in jobs]
@@ -162,7 +197,9 @@ def test_an_ended_attempt_stays_in_the_cluster_that_it_ran_in(endpoint: Endpoint
 def test_describe_jobs_tells_what_aws_tells(endpoint: Endpoint) -> None:
     """facts, 1.2: the members that JobDetail requires, and those that say how it was submitted."""
     before = time.time()
-    definition = endpoint.definition("told", "echo", "Ref::what", parameters={"what": "x"}, tags={"a": "1"})
+    definition = endpoint.definition(
+        "told", "echo", "Ref::what", parameters={"what": "x"}, tags={"a": "1"}
+    )
     job_id = endpoint.submit(
         definition,
         name="told-job",
@@ -186,10 +223,18 @@ def test_describe_jobs_tells_what_aws_tells(endpoint: Endpoint) -> None:
     assert (job["isCancelled"], job["isTerminated"]) == (False, False)
     assert job["container"]["command"] == ["echo", "Ref::what"]
     assert not [member for member in job if member.startswith("_")]
-    assert before * 1000 - 1 <= job["createdAt"] <= job["startedAt"] <= job["stoppedAt"] <= time.time() * 1000
+    assert (
+        before * 1000 - 1
+        <= job["createdAt"]
+        <= job["startedAt"]
+        <= job["stoppedAt"]
+        <= time.time() * 1000
+    )
 
 
-def test_times_are_milliseconds_and_there_from_when_they_are_known(endpoint: Endpoint, gate: Gate) -> None:
+def test_times_are_milliseconds_and_there_from_when_they_are_known(
+    endpoint: Endpoint, gate: Gate
+) -> None:
     """facts, 1.2: startedAt once RUNNING, stoppedAt once over, all in ms since 1970."""
     held = endpoint.run(*gate.shell())
     waiting = endpoint.job(endpoint.run("true", dependsOn=[{"jobId": held}]))
@@ -205,12 +250,16 @@ def test_only_finished_attempts_are_listed(endpoint: Endpoint) -> None:
     """facts, 1.2: attempts[] has container, startedAt, stoppedAt, statusReason of those that are over."""
     script = "test $AWS_BATCH_JOB_ATTEMPT = 1 && exit 4; exec sleep 60"
     job_id = endpoint.run("sh", "-c", script, retryStrategy={"attempts": 2})
-    job = until(lambda: endpoint.job(job_id), lambda job: job["attempts"] and job["status"] == "RUNNING")
+    job = until(
+        lambda: endpoint.job(job_id), lambda job: job["attempts"] and job["status"] == "RUNNING"
+    )
     (attempt,) = job["attempts"]
     assert attempt["container"]["exitCode"] == 4
     assert attempt["statusReason"] == EXITED
     assert attempt["startedAt"] <= attempt["stoppedAt"] <= job["startedAt"]
-    assert {"containerInstanceArn", "taskArn", "logStreamName", "networkInterfaces"} <= set(attempt["container"])
+    assert {"containerInstanceArn", "taskArn", "logStreamName", "networkInterfaces"} <= set(
+        attempt["container"]
+    )
     assert attempt["container"]["taskArn"] != job["container"]["taskArn"]
     assert "exitCode" not in job["container"]
     endpoint.batch.terminate_job(jobId=job_id, reason="enough")
@@ -221,10 +270,16 @@ def test_only_finished_attempts_are_listed(endpoint: Endpoint) -> None:
 
 def test_what_cannot_be_started_has_a_reason_and_no_exit_code(endpoint: Endpoint) -> None:
     """facts, 1.2 and 1.8: exitCode only where something exited; container.reason of at most 255 characters."""
-    for command, part in (("no-such-program", "No such file"), ("x" * 300, ""), ("/etc/passwd", "Permission denied")):
+    for command, part in (
+        ("no-such-program", "No such file"),
+        ("x" * 300, ""),
+        ("/etc/passwd", "Permission denied"),
+    ):
         job = endpoint.wait(endpoint.run(command))
         assert (job["status"], job["statusReason"]) == ("FAILED", "Task failed to start")
-        assert "exitCode" not in job["container"] and "exitCode" not in job["attempts"][0]["container"]
+        assert (
+            "exitCode" not in job["container"] and "exitCode" not in job["attempts"][0]["container"]
+        )
         assert job["container"]["reason"].startswith("CannotStartContainerError: ")
         assert part in job["container"]["reason"] and len(job["container"]["reason"]) <= 255
         assert job["attempts"][0]["container"]["reason"] == job["container"]["reason"]
@@ -233,7 +288,10 @@ def test_what_cannot_be_started_has_a_reason_and_no_exit_code(endpoint: Endpoint
 def test_what_was_never_started_has_no_start(endpoint: Endpoint) -> None:
     """facts, 1.2: startedAt is the moment from STARTING to RUNNING, and this one never came to run."""
     job = endpoint.wait(endpoint.run("no-such-program"))
-    assert "startedAt" not in job["attempts"][0] and "logStreamName" not in job["attempts"][0]["container"]
+    assert (
+        "startedAt" not in job["attempts"][0]
+        and "logStreamName" not in job["attempts"][0]["container"]
+    )
 
 
 def test_a_job_without_a_command_does_not_start(endpoint: Endpoint) -> None:
@@ -247,7 +305,15 @@ def test_unknown_ids_are_left_out(endpoint: Endpoint, timed: Timed) -> None:
     """facts, 1.2: no error; also children that an array does not have, or that are spelt otherwise than AWS does."""
     known = endpoint.run("true")
     endpoint.wait(known)
-    unknown = ["00000000-0000-0000-0000-000000000000", "nonsense", "", f"{known}:0", f"{known}:", ":", "a:b:c"]
+    unknown = [
+        "00000000-0000-0000-0000-000000000000",
+        "nonsense",
+        "",
+        f"{known}:0",
+        f"{known}:",
+        ":",
+        "a:b:c",
+    ]
     unknown += [f"{timed.array}:{index}" for index in ("2", "-1", "00", "x", "٣", "9" * 5000)]
     found = endpoint.batch.describe_jobs(jobs=[*unknown, known, f"{timed.array}:1", known])["jobs"]
     assert [job["jobId"] for job in found] == [known, f"{timed.array}:1"]
@@ -273,7 +339,11 @@ def test_a_summary_tells_what_aws_tells(endpoint: Endpoint, gate: Gate) -> None:
     job_id = endpoint.run(*gate.shell("exit 5"), queue=queue, name="summed-up")
     endpoint.wait(job_id, "RUNNING")
     (running,) = endpoint.batch.list_jobs(jobQueue=queue)["jobSummaryList"]
-    assert (running["jobId"], running["jobName"], running["status"]) == (job_id, "summed-up", "RUNNING")
+    assert (running["jobId"], running["jobName"], running["status"]) == (
+        job_id,
+        "summed-up",
+        "RUNNING",
+    )
     assert running["jobArn"].endswith(f":job/{job_id}") and "/any:" in running["jobDefinition"]
     assert running["createdAt"] <= running["startedAt"] and "stoppedAt" not in running
     gate.open()
@@ -295,7 +365,9 @@ def test_operations_are_posts_to_their_names_in_lower_case(endpoint: Endpoint) -
     assert re.fullmatch(r"[0-9a-f-]{36}", headers["x-amzn-RequestId"])
     job_id = endpoint.run("true")
     for operation in ("canceljob", "terminatejob"):
-        assert ask(endpoint, "POST", f"/v1/{operation}", json.dumps({"jobId": job_id, "reason": "x"}))[:2] == (200, {})
+        assert ask(
+            endpoint, "POST", f"/v1/{operation}", json.dumps({"jobId": job_id, "reason": "x"})
+        )[:2] == (200, {})
 
 
 SIGNED = "AWS4-HMAC-SHA256 Credential=batchyard/20260101/{}/batch/aws4_request, SignedHeaders=host, Signature=0"
@@ -320,24 +392,51 @@ SIGNED = "AWS4-HMAC-SHA256 Credential=batchyard/20260101/{}/batch/aws4_request, 
         ("POST", "/v1/describejobs", '{"jobs": [1]}', "jobs[0] should be a string"),
         ("POST", "/v1/listjobs", "{}", "exactly one of jobQueue"),
         ("POST", "/v1/listjobs", '{"jobQueue": "queue", "nextToken": "x"}', "nextToken"),
-        ("POST", "/v1/listjobs", '{"jobQueue": "queue", "maxResults": 0}', "maxResults should be between 1 and 1000"),
-        ("POST", "/v1/listjobs", '{"jobQueue": "queue", "filters": [null]}', "filters[0] should be an object"),
-        ("POST", "/v1/listjobs", '{"jobQueue": "queue", "filters": [{"values": ["1"]}]}', "name must be one of"),
         (
             "POST",
             "/v1/listjobs",
-            json.dumps({"jobQueue": "queue", "filters": [{"name": "AFTER_CREATED_AT", "values": ["9" * 5000]}]}),
+            '{"jobQueue": "queue", "maxResults": 0}',
+            "maxResults should be between 1 and 1000",
+        ),
+        (
+            "POST",
+            "/v1/listjobs",
+            '{"jobQueue": "queue", "filters": [null]}',
+            "filters[0] should be an object",
+        ),
+        (
+            "POST",
+            "/v1/listjobs",
+            '{"jobQueue": "queue", "filters": [{"values": ["1"]}]}',
+            "name must be one of",
+        ),
+        (
+            "POST",
+            "/v1/listjobs",
+            json.dumps(
+                {
+                    "jobQueue": "queue",
+                    "filters": [{"name": "AFTER_CREATED_AT", "values": ["9" * 5000]}],
+                }
+            ),
             "a time in milliseconds",
         ),
         ("POST", "/v1/canceljob", '{"jobId": "x"}', "reason must not be null"),
-        ("POST", "/v1/submitjob", '{"jobName": "x", "jobQueue": "queue"}', "jobDefinition must not be null"),
+        (
+            "POST",
+            "/v1/submitjob",
+            '{"jobName": "x", "jobQueue": "queue"}',
+            "jobDefinition must not be null",
+        ),
     ],
 )
 def test_bad_requests_get_a_client_exception(
     endpoint: Endpoint, method: str, path: str, body: str | bytes, message: str
 ) -> None:
     """facts, 1.2: ClientException, 400."""
-    status, answer, headers = ask(endpoint, method, path, body, Authorization=SIGNED.format("us-east-1"))
+    status, answer, headers = ask(
+        endpoint, method, path, body, Authorization=SIGNED.format("us-east-1")
+    )
     assert (status, headers["x-amzn-ErrorType"]) == (400, "ClientException")
     assert message in answer["message"]
 
@@ -351,7 +450,11 @@ def test_a_request_whose_length_is_nonsense_is_refused(endpoint: Endpoint) -> No
 def test_a_request_for_another_region_is_refused(endpoint: Endpoint) -> None:
     """A choice: one endpoint is one region."""
     status, answer, _ = ask(
-        endpoint, "POST", "/v1/describejobs", '{"jobs": ["x"]}', Authorization=SIGNED.format("eu-west-1")
+        endpoint,
+        "POST",
+        "/v1/describejobs",
+        '{"jobs": ["x"]}',
+        Authorization=SIGNED.format("eu-west-1"),
     )
     assert status == 400 and "eu-west-1" in answer["message"]
 
@@ -363,7 +466,11 @@ def test_the_reason_of_an_end_is_the_same_for_success_and_failure(endpoint: Endp
     """facts, 1.8: `Essential container in task exited`, both for exit 0 and for any other."""
     for code, state in ((0, "SUCCEEDED"), (1, "FAILED")):
         job = endpoint.wait(endpoint.run("sh", "-c", f"exit {code}"))
-        assert (job["status"], job["statusReason"], job["container"]["exitCode"]) == (state, EXITED, code)
+        assert (job["status"], job["statusReason"], job["container"]["exitCode"]) == (
+            state,
+            EXITED,
+            code,
+        )
 
 
 @pytest.mark.parametrize(("how", "code"), [("-SEGV", 139), ("-TERM", 143), ("-KILL", 137)])
@@ -445,20 +552,29 @@ def test_a_timeout_at_submit_replaces_the_definitions(endpoint: Endpoint) -> Non
 def test_what_does_not_listen_is_killed_after_30_seconds(endpoint: Endpoint, timed: Timed) -> None:
     """facts, 1.5 and 1.6: SIGTERM, 30 s, SIGKILL, which is exit code 137; so it is with TerminateJob and timeouts."""
     job = endpoint.wait(timed.deaf)
-    assert (job["status"], job["statusReason"], job["container"]["exitCode"]) == ("FAILED", "the deaf one", 137)
+    assert (job["status"], job["statusReason"], job["container"]["exitCode"]) == (
+        "FAILED",
+        "the deaf one",
+        137,
+    )
     assert (job["isCancelled"], job["isTerminated"]) == (False, True)
     assert 30_000 <= job["stoppedAt"] - job["startedAt"] < 90_000
     assert "heard" in endpoint.output(timed.deaf)
 
 
 @pytest.mark.slow
-def test_at_its_timeout_a_child_is_ended_and_not_tried_again(endpoint: Endpoint, timed: Timed) -> None:
+def test_at_its_timeout_a_child_is_ended_and_not_tried_again(
+    endpoint: Endpoint, timed: Timed
+) -> None:
     """facts, 1.5 and 1.3: FAILED, never retried, whatever the strategy says; SIGTERM first; each child by itself."""
     parent = endpoint.wait(timed.array)
     assert (parent["status"], parent["statusReason"]) == ("FAILED", "Array Child Job failed")
     for index, code in ((0, 143), (1, 0)):
         child = endpoint.job(f"{timed.array}:{index}")
-        assert (child["status"], child["statusReason"]) == ("FAILED", "Job attempt duration exceeded timeout")
+        assert (child["status"], child["statusReason"]) == (
+            "FAILED",
+            "Job attempt duration exceeded timeout",
+        )
         assert [one["container"]["exitCode"] for one in child["attempts"]] == [code]
         # By two clocks, that of the day and one that nobody sets; who is not killed has ended before another 30 s.
         assert 59_900 <= child["stoppedAt"] - child["startedAt"] < 90_000

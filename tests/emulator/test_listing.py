@@ -48,10 +48,15 @@ def jobs(endpoint: Endpoint) -> Jobs:
 
 
 def listed(endpoint: Endpoint, queue: str = "mixed", **request: Any) -> list[str]:
-    return [one["jobId"] for one in endpoint.batch.list_jobs(jobQueue=queue, **request)["jobSummaryList"]]
+    return [
+        one["jobId"]
+        for one in endpoint.batch.list_jobs(jobQueue=queue, **request)["jobSummaryList"]
+    ]
 
 
-def filtered(endpoint: Endpoint, name: str, *values: str, queue: str = "mixed", **request: Any) -> list[str]:
+def filtered(
+    endpoint: Endpoint, name: str, *values: str, queue: str = "mixed", **request: Any
+) -> list[str]:
     return listed(endpoint, queue, filters=[{"name": name, "values": list(values)}], **request)
 
 
@@ -83,10 +88,14 @@ def test_children(endpoint: Endpoint, jobs: Jobs) -> None:
     children = endpoint.batch.list_jobs(arrayJobId=jobs.array)["jobSummaryList"]
     assert [one["jobId"] for one in children] == [f"{jobs.array}:{index}" for index in range(3)]
     assert [one["arrayProperties"] for one in children] == [{"index": index} for index in range(3)]
-    assert endpoint.batch.list_jobs(arrayJobId=jobs.array, jobStatus="FAILED")["jobSummaryList"] == []
+    assert (
+        endpoint.batch.list_jobs(arrayJobId=jobs.array, jobStatus="FAILED")["jobSummaryList"] == []
+    )
     assert endpoint.batch.list_jobs(arrayJobId=jobs.running)["jobSummaryList"] == []
     with refused("filters"):
-        endpoint.batch.list_jobs(arrayJobId=jobs.array, filters=[{"name": "JOB_NAME", "values": ["a"]}])
+        endpoint.batch.list_jobs(
+            arrayJobId=jobs.array, filters=[{"name": "JOB_NAME", "values": ["a"]}]
+        )
 
 
 @pytest.mark.parametrize(
@@ -106,8 +115,18 @@ def test_names(endpoint: Endpoint, jobs: Jobs) -> None:
     assert filtered(endpoint, "JOB_NAME", "ALPHA-1") == [jobs.succeeded]
     assert filtered(endpoint, "JOB_NAME", "alpha*") == [jobs.failed, jobs.succeeded]
     assert filtered(endpoint, "JOB_NAME", "alpha") == []
-    assert filtered(endpoint, "JOB_NAME", "*") == [jobs.waiting, jobs.running, jobs.array, jobs.failed, jobs.succeeded]
-    assert filtered(endpoint, "JOB_NAME", "a*", jobStatus="RUNNING") == [jobs.array, jobs.failed, jobs.succeeded]
+    assert filtered(endpoint, "JOB_NAME", "*") == [
+        jobs.waiting,
+        jobs.running,
+        jobs.array,
+        jobs.failed,
+        jobs.succeeded,
+    ]
+    assert filtered(endpoint, "JOB_NAME", "a*", jobStatus="RUNNING") == [
+        jobs.array,
+        jobs.failed,
+        jobs.succeeded,
+    ]
 
 
 def test_definitions(endpoint: Endpoint, jobs: Jobs) -> None:
@@ -119,14 +138,23 @@ def test_definitions(endpoint: Endpoint, jobs: Jobs) -> None:
     assert filtered(endpoint, "JOB_DEFINITION", f"{arn}:1") == [jobs.failed]
     assert filtered(endpoint, "JOB_DEFINITION", f"{arn}*") == []
     # `any` has a revision for each of them.
-    assert filtered(endpoint, "JOB_DEFINITION", "any") == [jobs.waiting, jobs.running, jobs.array, jobs.succeeded]
+    assert filtered(endpoint, "JOB_DEFINITION", "any") == [
+        jobs.waiting,
+        jobs.running,
+        jobs.array,
+        jobs.succeeded,
+    ]
 
 
 def test_times(endpoint: Endpoint, jobs: Jobs) -> None:
     """6: BEFORE_CREATED_AT and AFTER_CREATED_AT, in milliseconds, as a string."""
     between = str(jobs.between_ms)
     assert filtered(endpoint, "BEFORE_CREATED_AT", between) == [jobs.failed, jobs.succeeded]
-    assert filtered(endpoint, "AFTER_CREATED_AT", between) == [jobs.waiting, jobs.running, jobs.array]
+    assert filtered(endpoint, "AFTER_CREATED_AT", between) == [
+        jobs.waiting,
+        jobs.running,
+        jobs.array,
+    ]
     for wrong in ("yesterday", "", "-1", "9" * 5000):
         with refused("milliseconds"):
             filtered(endpoint, "AFTER_CREATED_AT", wrong)
@@ -151,7 +179,9 @@ def test_shares(endpoint: Endpoint) -> None:
     for job_id in ids:
         endpoint.wait(job_id)
     assert filtered(endpoint, "SHARE_IDENTIFIER", "a", queue="shared") == [ids[1], ids[0]]
-    assert filtered(endpoint, "SHARE_IDENTIFIER", "a", queue="shared", jobStatus="FAILED") == [ids[1]]
+    assert filtered(endpoint, "SHARE_IDENTIFIER", "a", queue="shared", jobStatus="FAILED") == [
+        ids[1]
+    ]
     assert filtered(endpoint, "SHARE_IDENTIFIER", "a", queue="shared", jobStatus="RUNNING") == []
     summary = endpoint.batch.list_jobs(jobQueue="shared", jobStatus="FAILED")["jobSummaryList"][0]
     assert summary["shareIdentifier"] == "a"
@@ -187,9 +217,15 @@ def test_pages(endpoint: Endpoint, jobs: Jobs) -> None:
         for wrong in (0, -1, most + 1):
             with refused(f"maxResults should be between 1 and {most}"):
                 listed(endpoint, maxResults=wrong, **request)
-    pages = list(endpoint.batch.get_paginator("list_jobs").paginate(jobQueue="mixed", filters=[ALL], maxResults=2))
+    pages = list(
+        endpoint.batch.get_paginator("list_jobs").paginate(
+            jobQueue="mixed", filters=[ALL], maxResults=2
+        )
+    )
     assert [len(page["jobSummaryList"]) for page in pages] == [2, 2, 1]
-    assert [one["jobId"] for page in pages for one in page["jobSummaryList"]] == filtered(endpoint, "JOB_NAME", "*")
+    assert [one["jobId"] for page in pages for one in page["jobSummaryList"]] == filtered(
+        endpoint, "JOB_NAME", "*"
+    )
     with refused("nextToken"):
         listed(endpoint, nextToken="made up")
 
@@ -204,7 +240,9 @@ def test_a_page_is_1000_by_default_and_100_with_a_filter(endpoint: Endpoint) -> 
     array = endpoint.run("true", queue="stuck", arrayProperties={"size": 1001})
     page = endpoint.batch.list_jobs(arrayJobId=array, jobStatus="RUNNABLE")
     assert len(page["jobSummaryList"]) == 1000
-    rest = endpoint.batch.list_jobs(arrayJobId=array, jobStatus="RUNNABLE", nextToken=page["nextToken"])
+    rest = endpoint.batch.list_jobs(
+        arrayJobId=array, jobStatus="RUNNABLE", nextToken=page["nextToken"]
+    )
     assert [one["jobId"] for one in rest["jobSummaryList"]] == [f"{array}:1000"]
     definition = endpoint.definition("many", "true")
     for _ in range(100):
@@ -217,7 +255,16 @@ def test_a_summary(endpoint: Endpoint, jobs: Jobs) -> None:
     """1.2: the members of a JobSummary."""
     (failed,) = endpoint.batch.list_jobs(jobQueue="mixed", jobStatus="FAILED")["jobSummaryList"]
     job = endpoint.job(jobs.failed)
-    for member in ("jobArn", "jobId", "jobName", "createdAt", "status", "statusReason", "startedAt", "stoppedAt"):
+    for member in (
+        "jobArn",
+        "jobId",
+        "jobName",
+        "createdAt",
+        "status",
+        "statusReason",
+        "startedAt",
+        "stoppedAt",
+    ):
         assert failed[member] == job[member], member
     assert failed["jobDefinition"] == job["jobDefinition"]
     assert failed["container"]["exitCode"] == 1

@@ -45,7 +45,9 @@ def port() -> Iterator[int]:
         def log(self, type: str, message: str, *args: Any) -> None:
             pass
 
-    server = make_server("127.0.0.1", 0, moto_adapter.application(), threaded=True, request_handler=Quiet)
+    server = make_server(
+        "127.0.0.1", 0, moto_adapter.application(), threaded=True, request_handler=Quiet
+    )
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     yield server.server_port
@@ -57,17 +59,25 @@ def port() -> Iterator[int]:
 @pytest.fixture(params=["127.0.0.1", "localhost"])
 def client(request: pytest.FixtureRequest, port: int) -> Client:
     """By either name of this machine."""
-    return lambda service: boto3.client(service, endpoint_url=f"http://{request.param}:{port}", **CREDENTIALS)
+    return lambda service: boto3.client(
+        service, endpoint_url=f"http://{request.param}:{port}", **CREDENTIALS
+    )
 
 
 @pytest.fixture
 def here(port: int) -> Client:
-    return lambda service: boto3.client(service, endpoint_url=f"http://127.0.0.1:{port}", **CREDENTIALS)
+    return lambda service: boto3.client(
+        service, endpoint_url=f"http://127.0.0.1:{port}", **CREDENTIALS
+    )
 
 
-def ask(port: int, method: str, path: str, body: bytes = b"", **headers: str) -> tuple[int, bytes, dict[str, str]]:
+def ask(
+    port: int, method: str, path: str, body: bytes = b"", **headers: str
+) -> tuple[int, bytes, dict[str, str]]:
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
-    connection.request(method, path, body, {name.replace("_", "-"): value for name, value in headers.items()})
+    connection.request(
+        method, path, body, {name.replace("_", "-"): value for name, value in headers.items()}
+    )
     answer = connection.getresponse()
     content = answer.read()
     connection.close()
@@ -80,24 +90,26 @@ def ask(port: int, method: str, path: str, body: bytes = b"", **headers: str) ->
 def test_s3_by_path(client: Client) -> None:
     s3 = client("s3")
     s3.create_bucket(Bucket="by-path")
-    s3.put_object(Bucket="by-path", Key="a folder/ä.txt", Body=b"hello", Metadata={"some_key": "value"})
+    s3.put_object(
+        Bucket="by-path", Key="a folder/ä.txt", Body=b"hello", Metadata={"some_key": "value"}
+    )
     answer = s3.get_object(Bucket="by-path", Key="a folder/ä.txt")
     assert (answer["Body"].read(), answer["Metadata"]) == (b"hello", {"some_key": "value"})
-    assert [o["Key"] for o in s3.list_objects_v2(Bucket="by-path", Prefix="a folder/")["Contents"]] == [
-        "a folder/ä.txt"
-    ]
+    assert [
+        o["Key"] for o in s3.list_objects_v2(Bucket="by-path", Prefix="a folder/")["Contents"]
+    ] == ["a folder/ä.txt"]
 
 
 def test_s3_by_the_name_of_the_host(port: int, here: Client) -> None:
     # Not every machine's resolver knows names under localhost, so the connection is made by address.
     here("s3").create_bucket(Bucket="by-host")
-    authorization = (
-        f"AWS4-HMAC-SHA256 Credential=test/20260101/{REGION}/s3/aws4_request, SignedHeaders=host, Signature=0"
-    )
+    authorization = f"AWS4-HMAC-SHA256 Credential=test/20260101/{REGION}/s3/aws4_request, SignedHeaders=host, Signature=0"
     headers = {"Host": f"by-host.localhost:{port}", "Authorization": authorization}
     assert ask(port, "PUT", "/folder/key.txt", b"by host", **headers)[0] == 200
     assert ask(port, "GET", "/folder/key.txt", **headers)[:2] == (200, b"by host")
-    assert here("s3").get_object(Bucket="by-host", Key="folder/key.txt")["Body"].read() == b"by host"
+    assert (
+        here("s3").get_object(Bucket="by-host", Key="folder/key.txt")["Body"].read() == b"by host"
+    )
 
 
 def test_of_many_conditional_writes_one_wins(here: Client) -> None:
@@ -135,7 +147,9 @@ def test_a_bucket_policy_that_wants_tls_does_not_close_the_bucket(here: Client) 
     assert json.loads(s3.get_bucket_policy(Bucket="policed")["Policy"]) == policy
 
     plain = {name: value for name, value in conditional.items() if name != "Condition"}
-    s3.put_bucket_policy(Bucket="policed", Policy=json.dumps({"Version": "2012-10-17", "Statement": [plain]}))
+    s3.put_bucket_policy(
+        Bucket="policed", Policy=json.dumps({"Version": "2012-10-17", "Statement": [plain]})
+    )
     with pytest.raises(ClientError, match="403"):
         s3.put_object(Bucket="policed", Key="closed", Body=b"x")
 
@@ -150,7 +164,12 @@ def test_the_services_that_clients_of_batch_call(client: Client) -> None:
 
     name = f"of-{uuid.uuid4()}"
     client("ecr").create_repository(repositoryName=name)
-    assert client("ecr").describe_repositories(repositoryNames=[name])["repositories"][0]["repositoryName"] == name
+    assert (
+        client("ecr").describe_repositories(repositoryNames=[name])["repositories"][0][
+            "repositoryName"
+        ]
+        == name
+    )
     client("ecs").create_cluster(clusterName=name)
     assert client("ecs").describe_clusters(clusters=[name])["clusters"][0]["status"] == "ACTIVE"
     client("ssm").put_parameter(Name=name, Value="1", Type="String")
@@ -159,9 +178,14 @@ def test_the_services_that_clients_of_batch_call(client: Client) -> None:
     assert client("secretsmanager").get_secret_value(SecretId=name)["SecretString"] == "2"
     client("iam").create_role(RoleName=name, AssumeRolePolicyDocument="{}")
     assert client("iam").get_role(RoleName=name)["Role"]["RoleName"] == name
-    template = json.dumps({"Resources": {"Bucket": {"Type": "AWS::S3::Bucket", "Properties": {"BucketName": name}}}})
+    template = json.dumps(
+        {"Resources": {"Bucket": {"Type": "AWS::S3::Bucket", "Properties": {"BucketName": name}}}}
+    )
     client("cloudformation").create_stack(StackName=name, TemplateBody=template)
-    assert client("cloudformation").describe_stacks(StackName=name)["Stacks"][0]["StackStatus"] == "CREATE_COMPLETE"
+    assert (
+        client("cloudformation").describe_stacks(StackName=name)["Stacks"][0]["StackStatus"]
+        == "CREATE_COMPLETE"
+    )
     client("s3").head_bucket(Bucket=name)
 
 
@@ -185,7 +209,9 @@ def test_the_aws_command(port: int) -> None:
 
     def aws(*args: str) -> str:
         command = [sys.executable, "-m", "awscli", *args]
-        return subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=120).stdout
+        return subprocess.run(
+            command, env=environment, capture_output=True, text=True, check=True, timeout=120
+        ).stdout
 
     aws("s3", "mb", "s3://from-the-command")
     answer = json.loads(aws("sts", "get-caller-identity"))
@@ -199,17 +225,28 @@ def test_the_aws_command(port: int) -> None:
 def test_no_container_is_started_for_a_function_of_lambda(here: Client, tmp_path: Any) -> None:
     archive = io.BytesIO()
     with zipfile.ZipFile(archive, "w") as bundle:
-        bundle.writestr("main.py", f"def run(event, context):\n    open({str(tmp_path / 'ran')!r}, 'w').close()\n")
-    role = here("iam").create_role(RoleName="for-lambda", AssumeRolePolicyDocument="{}")["Role"]["Arn"]
+        bundle.writestr(
+            "main.py",
+            f"def run(event, context):\n    open({str(tmp_path / 'ran')!r}, 'w').close()\n",
+        )
+    role = here("iam").create_role(RoleName="for-lambda", AssumeRolePolicyDocument="{}")["Role"][
+        "Arn"
+    ]
     here("lambda").create_function(
-        FunctionName="f", Runtime="python3.12", Role=role, Handler="main.run", Code={"ZipFile": archive.getvalue()}
+        FunctionName="f",
+        Runtime="python3.12",
+        Role=role,
+        Handler="main.run",
+        Code={"ZipFile": archive.getvalue()},
     )
     answer = here("lambda").invoke(FunctionName="f")
     assert answer["Payload"].read() == b"Simple Lambda happy path OK"
     assert not (tmp_path / "ran").exists()
 
 
-@pytest.mark.parametrize("path", ["", "/", "/reset", "/data.json", "/config", "/seed?a=1", "/recorder/start-recording"])
+@pytest.mark.parametrize(
+    "path", ["", "/", "/reset", "/data.json", "/config", "/seed?a=1", "/recorder/start-recording"]
+)
 def test_the_pages_of_moto_are_not_there(port: int, path: str) -> None:
     for method in ("GET", "POST"):
         assert ask(port, method, f"/moto-api{path}")[0] == 404
@@ -220,24 +257,32 @@ def test_no_page_of_another_origin_is_let_in(port: int) -> None:
     assert "access-control-allow-origin" not in headers
 
 
-def test_an_operation_that_moto_does_not_have_is_named(here: Client, capfd: pytest.CaptureFixture[str]) -> None:
+def test_an_operation_that_moto_does_not_have_is_named(
+    here: Client, capfd: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(ClientError) as caught:
         here("ssm").list_nodes()
     assert caught.value.response["Error"]["Code"] == "NotImplemented"
     assert "list_nodes" in caught.value.response["Error"]["Message"]
-    with pytest.raises(ClientError, match=r"\(NotImplemented\).*describe_trunk_interface_associations"):
+    with pytest.raises(
+        ClientError, match=r"\(NotImplemented\).*describe_trunk_interface_associations"
+    ):
         here("ec2").describe_trunk_interface_associations()
     assert capfd.readouterr() == ("", "")
 
 
-def test_what_moto_stumbles_over_is_an_answer_and_no_traceback(port: int, capfd: pytest.CaptureFixture[str]) -> None:
+def test_what_moto_stumbles_over_is_an_answer_and_no_traceback(
+    port: int, capfd: pytest.CaptureFixture[str]
+) -> None:
     authorization = f"AWS4-HMAC-SHA256 Credential=test/20260101/{REGION}/dynamodb/aws4_request, SignedHeaders=host"
     status, body, _ = ask(port, "POST", "/", Authorization=authorization)
     assert status == 500 and b"<Code>InternalFailure</Code>" in body and b"KeyError" in body
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_service_that_moto_does_not_have_is_named(here: Client, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_service_that_moto_does_not_have_is_named(
+    here: Client, capfd: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(ClientError, match=r"\(UnknownService\).*braket"):
         here("braket").search_devices(filters=[])
     assert capfd.readouterr() == ("", "")
@@ -248,20 +293,28 @@ def test_another_moto_is_refused(tmp_path: Any) -> None:
     for name in ("moto", "moto-9.9.9.dist-info"):
         (tmp_path / name).mkdir()
     (tmp_path / "moto" / "__init__.py").touch()
-    (tmp_path / "moto-9.9.9.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: moto\nVersion: 9.9.9\n")
+    (tmp_path / "moto-9.9.9.dist-info" / "METADATA").write_text(
+        "Metadata-Version: 2.1\nName: moto\nVersion: 9.9.9\n"
+    )
     script = (
         "from batchyard.emulator import moto_adapter\nfrom batchyard.errors import Surroundings\n"
         "try:\n    moto_adapter.application()\nexcept Surroundings as exc:\n    print(exc.message, exc.hint)"
     )
     done = subprocess.run(
-        [sys.executable, "-c", script], env={"PYTHONPATH": str(tmp_path)}, capture_output=True, text=True, check=True
+        [sys.executable, "-c", script],
+        env={"PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert "works with moto 5.2.5, and 9.9.9 is installed" in done.stdout
 
 
 def test_nothing_of_moto_is_loaded_before_it_is_needed() -> None:
     script = "import batchyard.emulator.moto_adapter, sys; print([m for m in sys.modules if m.startswith('moto')])"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
     assert done.stdout.strip() == "[]"
 
 
@@ -318,13 +371,19 @@ def test_secrets_of_systems_manager(here: Client) -> None:
     ssm = here("ssm")
     ssm.put_parameter(Name="/team/key", Value="hidden", Type="SecureString")
     ssm.put_parameter(Name="flat", Value="plain", Type="String")
-    other = boto3.client("ssm", endpoint_url=ssm.meta.endpoint_url, **{**CREDENTIALS, "region_name": "eu-west-1"})
+    other = boto3.client(
+        "ssm", endpoint_url=ssm.meta.endpoint_url, **{**CREDENTIALS, "region_name": "eu-west-1"}
+    )
     other.put_parameter(Name="flat", Value="elsewhere", Type="String")
 
     assert (secret("/team/key"), secret("flat")) == ("hidden", "plain")
     assert secret("arn:aws:ssm:us-east-1:123456789012:parameter/team/key") == "hidden"
     assert secret("arn:aws:ssm:eu-west-1:123456789012:parameter/flat") == "elsewhere"
     assert secret("flat", region="eu-west-1") == "elsewhere"
-    for wrong in ("nothing", "arn:aws:ssm:us-east-1:123456789012:parameter/nothing", "arn:aws:s3:::bucket"):
+    for wrong in (
+        "nothing",
+        "arn:aws:ssm:us-east-1:123456789012:parameter/nothing",
+        "arn:aws:s3:::bucket",
+    ):
         with pytest.raises(LookupError, match=wrong):
             secret(wrong)

@@ -39,10 +39,18 @@ class Batch:
 
     #: kind -> the members that have its name and its ARN
     MEMBERS = {  # noqa: RUF012
-        "ComputeEnvironment": ("computeEnvironmentName", "computeEnvironmentArn", "compute-environment"),
+        "ComputeEnvironment": (
+            "computeEnvironmentName",
+            "computeEnvironmentArn",
+            "compute-environment",
+        ),
         "JobQueue": ("jobQueueName", "jobQueueArn", "job-queue"),
         "SchedulingPolicy": ("name", "arn", "scheduling-policy"),
-        "ConsumableResource": ("consumableResourceName", "consumableResourceArn", "consumable-resource"),
+        "ConsumableResource": (
+            "consumableResourceName",
+            "consumableResourceArn",
+            "consumable-resource",
+        ),
     }
 
     def __init__(self) -> None:
@@ -98,9 +106,16 @@ class Batch:
 
     def _delete(self, kind: str, request: Document) -> Document:
         arn = self._arn(request)
-        if kind in ("ComputeEnvironment", "JobQueue") and self._existing(arn)["state"] != "DISABLED":
+        if (
+            kind in ("ComputeEnvironment", "JobQueue")
+            and self._existing(arn)["state"] != "DISABLED"
+        ):
             raise ClientException("Cannot delete, it must be disabled first")
-        if any(arn in json.dumps(queue) for other, queue in self.of("job-queue").items() if other != arn):
+        if any(
+            arn in json.dumps(queue)
+            for other, queue in self.of("job-queue").items()
+            if other != arn
+        ):
             raise ClientException("Cannot delete, found existing JobQueue relationship")
         del self.resources[arn]
         return {}
@@ -108,7 +123,12 @@ class Batch:
     def _describe(self, kind: str, request: Document) -> Document:
         if kind == "ConsumableResource":
             document = self._existing(request["consumableResource"])
-            return {**document, "availableQuantity": document["totalQuantity"], "inUseQuantity": 0, "createdAt": 1}
+            return {
+                **document,
+                "availableQuantity": document["totalQuantity"],
+                "inUseQuantity": 0,
+                "createdAt": 1,
+            }
         member = kind[0].lower() + kind[1:] + "s"
         return {member: [self.resources[arn] for arn in request[member] if arn in self.resources]}
 
@@ -141,7 +161,9 @@ def port() -> Iterator[int]:
         def log(self, type: str, message: str, *args: Any) -> None:
             pass
 
-    server = make_server("127.0.0.1", 0, moto_adapter.application(), threaded=True, request_handler=Quiet)
+    server = make_server(
+        "127.0.0.1", 0, moto_adapter.application(), threaded=True, request_handler=Quiet
+    )
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     yield server.server_port
@@ -198,13 +220,18 @@ class Stacks:
         return str(self.describe(name)["StackStatus"])
 
     def outputs(self, name: str | None = None) -> dict[str, str]:
-        return {output["OutputKey"]: output["OutputValue"] for output in self.describe(name).get("Outputs", [])}
+        return {
+            output["OutputKey"]: output["OutputValue"]
+            for output in self.describe(name).get("Outputs", [])
+        }
 
     def reasons(self, status: str, name: str | None = None) -> dict[str, str]:
         """Logical id -> reason, of the events with that status."""
         events = self.api.describe_stack_events(StackName=name or self.name)["StackEvents"]
         return {
-            e["LogicalResourceId"]: e.get("ResourceStatusReason", "") for e in events if e["ResourceStatus"] == status
+            e["LogicalResourceId"]: e.get("ResourceStatusReason", "")
+            for e in events
+            if e["ResourceStatus"] == status
         }
 
     def physical(self, name: str | None = None) -> dict[str, str]:
@@ -322,7 +349,9 @@ Outputs:
 """
     assert stacks.create({}, body=body) == "CREATE_COMPLETE"
     # Each before those that refer to it, whatever their order in the template.
-    assert batch.operations().index("CreateComputeEnvironment") < batch.operations().index("CreateJobQueue")
+    assert batch.operations().index("CreateComputeEnvironment") < batch.operations().index(
+        "CreateJobQueue"
+    )
     environment = batch.only("compute-environment")
     assert environment["computeResources"] == {
         "type": "EC2",
@@ -341,7 +370,10 @@ Outputs:
         "tags": {"team": "imaging"},
     }
     shares = batch.only("scheduling-policy")["fairsharePolicy"]
-    assert shares == {"shareDecaySeconds": 60, "shareDistribution": [{"shareIdentifier": "a", "weightFactor": 0.5}]}
+    assert shares == {
+        "shareDecaySeconds": 60,
+        "shareDistribution": [{"shareIdentifier": "a", "weightFactor": 0.5}],
+    }
     assert batch.only("consumable-resource")["totalQuantity"] == 4
     assert batch.only("job-definition") == {
         "type": "container",
@@ -352,7 +384,10 @@ Outputs:
             "image": "busybox",
             "readonlyRootFilesystem": True,
             "environment": [{"name": "WHERE", "value": f"{REGION} ${{literal}}"}],
-            "resourceRequirements": [{"type": "VCPU", "value": "1"}, {"type": "MEMORY", "value": "512"}],
+            "resourceRequirements": [
+                {"type": "VCPU", "value": "1"},
+                {"type": "MEMORY", "value": "512"},
+            ],
         },
     }
     # A Ref is the ARN; a name that was not given is the logical id and sixteen letters and digits.
@@ -364,7 +399,9 @@ Outputs:
 
 
 @pytest.mark.parametrize("how", ["stack", "change set"])
-def test_a_refused_resource_fails_the_stack_and_undoes_it(stacks: Stacks, batch: Batch, how: str) -> None:
+def test_a_refused_resource_fails_the_stack_and_undoes_it(
+    stacks: Stacks, batch: Batch, how: str
+) -> None:
     batch.resources["arn:aws:batch:us-east-1:123456789012:job-queue/taken"] = {"state": "ENABLED"}
     bucket = f"{stacks.name}-bucket"
     resources = {
@@ -398,12 +435,19 @@ def test_a_refused_resource_fails_the_stack_and_undoes_it(stacks: Stacks, batch:
         (environment(ComputeResources={"MaxVCpus": 4}), "ComputeResources.MaxVCpus"),
         (definition(ContainerPropertys={}), "ContainerPropertys"),
         (definition(ContainerProperties={"Image": "x", "VCpus": 1}), "ContainerProperties.VCpus"),
-        (queue(ComputeEnvironmentOrder=[{"Order": 1, "Environment": "x"}]), "ComputeEnvironmentOrder.Environment"),
+        (
+            queue(ComputeEnvironmentOrder=[{"Order": 1, "Environment": "x"}]),
+            "ComputeEnvironmentOrder.Environment",
+        ),
     ],
 )
-def test_a_misspelled_property_is_refused(stacks: Stacks, batch: Batch, resource: Document, path: str) -> None:
+def test_a_misspelled_property_is_refused(
+    stacks: Stacks, batch: Batch, resource: Document, path: str
+) -> None:
     assert stacks.create({"It": resource}) == "ROLLBACK_COMPLETE"
-    assert stacks.reasons("CREATE_FAILED")["It"].endswith(f"extraneous key [{path}] is not permitted")
+    assert stacks.reasons("CREATE_FAILED")["It"].endswith(
+        f"extraneous key [{path}] is not permitted"
+    )
     assert batch.calls == []
 
 
@@ -417,7 +461,11 @@ def test_scaling_changes_an_environment_in_place(stacks: Stacks, batch: Batch) -
     batch.calls.clear()
     resources["Environment"] = environment(ComputeResources={"MaxvCpus": 64, "MinvCpus": 2})
     assert stacks.update(resources) == "UPDATE_COMPLETE"
-    change = {"computeEnvironment": arn, "state": "ENABLED", "computeResources": {"maxvCpus": 64, "minvCpus": 2}}
+    change = {
+        "computeEnvironment": arn,
+        "state": "ENABLED",
+        "computeResources": {"maxvCpus": 64, "minvCpus": 2},
+    }
     assert batch.calls == [("UpdateComputeEnvironment", change)]
 
 
@@ -431,7 +479,10 @@ def test_what_asks_for_new_instances_replaces_an_environment(stacks: Stacks, bat
     after = stacks.physical()
     # The queue, whose part of the template has not changed, is moved to the new one before the old one goes.
     assert after["Environment"] != before["Environment"] and after["Queue"] == before["Queue"]
-    assert batch.only("job-queue")["computeEnvironmentOrder"][0]["computeEnvironment"] == after["Environment"]
+    assert (
+        batch.only("job-queue")["computeEnvironmentOrder"][0]["computeEnvironment"]
+        == after["Environment"]
+    )
     assert list(batch.of("compute-environment")) == [after["Environment"]]
     assert batch.operations() == [
         "CreateComputeEnvironment",
@@ -442,19 +493,33 @@ def test_what_asks_for_new_instances_replaces_an_environment(stacks: Stacks, bat
     ]
 
 
-def test_without_replacement_the_environment_is_told_everything(stacks: Stacks, batch: Batch) -> None:
+def test_without_replacement_the_environment_is_told_everything(
+    stacks: Stacks, batch: Batch
+) -> None:
     given = {"ReplaceComputeEnvironment": False}
-    stacks.create({"Environment": environment(**given, ComputeResources={"Ec2KeyPair": "key", "PlacementGroup": "g"})})
+    stacks.create(
+        {
+            "Environment": environment(
+                **given, ComputeResources={"Ec2KeyPair": "key", "PlacementGroup": "g"}
+            )
+        }
+    )
     arn = stacks.physical()["Environment"]
     batch.calls.clear()
-    changed = environment(**given, ComputeResources={"InstanceTypes": ["g6"], "Ec2KeyPair": "other"})
+    changed = environment(
+        **given, ComputeResources={"InstanceTypes": ["g6"], "Ec2KeyPair": "other"}
+    )
     assert stacks.update({"Environment": changed}) == "UPDATE_COMPLETE"
     # What was taken away is said by an empty value, as the API has it.
     resources = {"instanceTypes": ["g6"], "ec2KeyPair": "other", "placementGroup": ""}
-    assert batch.calls == [("UpdateComputeEnvironment", {"computeEnvironment": arn, "computeResources": resources})]
+    assert batch.calls == [
+        ("UpdateComputeEnvironment", {"computeEnvironment": arn, "computeResources": resources})
+    ]
 
 
-@pytest.mark.parametrize("change", [{"Tags": {"a": "b"}}, {"ComputeResources": {"SpotIamFleetRole": "fleet"}}])
+@pytest.mark.parametrize(
+    "change", [{"Tags": {"a": "b"}}, {"ComputeResources": {"SpotIamFleetRole": "fleet"}}]
+)
 def test_some_properties_always_replace(stacks: Stacks, batch: Batch, change: Document) -> None:
     stacks.create({"Environment": environment(ReplaceComputeEnvironment=False)})
     before = stacks.physical()["Environment"]
@@ -464,7 +529,9 @@ def test_some_properties_always_replace(stacks: Stacks, batch: Batch, change: Do
     assert list(batch.of("compute-environment")) == [after]
 
 
-def test_an_environment_with_a_name_of_its_own_cannot_be_replaced(stacks: Stacks, batch: Batch) -> None:
+def test_an_environment_with_a_name_of_its_own_cannot_be_replaced(
+    stacks: Stacks, batch: Batch
+) -> None:
     named = {"ComputeEnvironmentName": "mine"}
     resources = {"Environment": environment(**named), "Queue": queue(), "Tokens": tokens(4)}
     stacks.create(resources)
@@ -476,9 +543,14 @@ def test_an_environment_with_a_name_of_its_own_cannot_be_replaced(stacks: Stacks
         "More": definition(),
     }
     assert stacks.update(changed) == "UPDATE_ROLLBACK_COMPLETE"
-    assert "custom-named resource requires replacing. Rename mine" in stacks.reasons("UPDATE_FAILED")["Environment"]
+    assert (
+        "custom-named resource requires replacing. Rename mine"
+        in stacks.reasons("UPDATE_FAILED")["Environment"]
+    )
     # All is as before: what had been changed is changed back, what had been made is gone.
-    assert batch.of("compute-environment") == {k: v for k, v in before.items() if ":compute-environment/" in k}
+    assert batch.of("compute-environment") == {
+        k: v for k, v in before.items() if ":compute-environment/" in k
+    }
     assert batch.only("job-queue")["priority"] == 1
     assert batch.only("consumable-resource")["totalQuantity"] == 4
     assert all(arn in batch.inactive for arn in batch.of("job-definition"))
@@ -494,7 +566,9 @@ def tokens(quantity: int, **properties: Any) -> Document:
     return {"Type": "AWS::Batch::ConsumableResource", "Properties": given}
 
 
-def test_a_changed_definition_is_a_new_revision_and_the_old_one_is_deregistered(stacks: Stacks, batch: Batch) -> None:
+def test_a_changed_definition_is_a_new_revision_and_the_old_one_is_deregistered(
+    stacks: Stacks, batch: Batch
+) -> None:
     blocks = {"Outputs": {"Definition": {"Value": {"Ref": "Definition"}}}}
     stacks.create({"Definition": definition("one")}, blocks=blocks)
     first = stacks.outputs()["Definition"]
@@ -518,7 +592,10 @@ def test_a_definition_that_is_refused_leaves_the_old_revision(stacks: Stacks, ba
     # Nor does a revision that goes when the rest of the update fails.
     kept = {"ResourceRetentionPolicy": {"SkipDeregisterOnUpdate": True}}
     nowhere = [{"Order": 1, "ComputeEnvironment": "nowhere"}]
-    changed = {"Definition": definition("two", **kept), "Queue": queue(ComputeEnvironmentOrder=nowhere)}
+    changed = {
+        "Definition": definition("two", **kept),
+        "Queue": queue(ComputeEnvironmentOrder=nowhere),
+    }
     assert stacks.update(changed) == "UPDATE_ROLLBACK_COMPLETE"
     first = stacks.physical()["Definition"]
     assert first.endswith(":1") and batch.inactive == [f"{first[:-2]}:2"]
@@ -531,10 +608,14 @@ def test_queues_policies_and_consumables_change_in_place(stacks: Stacks, batch: 
         given = {"FairsharePolicy": {"ShareDecaySeconds": decay}, **properties}
         return {"Type": "AWS::Batch::SchedulingPolicy", "Properties": given}
 
-    limits = [{"Action": "CANCEL", "MaxTimeSeconds": 600, "Reason": "CAPACITY", "State": "RUNNABLE"}]
+    limits = [
+        {"Action": "CANCEL", "MaxTimeSeconds": 600, "Reason": "CAPACITY", "State": "RUNNABLE"}
+    ]
     first = {
         "Environment": environment(),
-        "Queue": queue(State="DISABLED", Tags={"a": "1", "b": "2"}, JobStateTimeLimitActions=limits),
+        "Queue": queue(
+            State="DISABLED", Tags={"a": "1", "b": "2"}, JobStateTimeLimitActions=limits
+        ),
         "Policy": policy(60),
         "Tokens": tokens(4),
     }
@@ -559,9 +640,18 @@ def test_queues_policies_and_consumables_change_in_place(stacks: Stacks, batch: 
     assert "UpdateComputeEnvironment" not in batch.operations()
 
 
-def test_what_is_taken_out_of_a_template_goes_after_what_used_it_has_changed(stacks: Stacks, batch: Batch) -> None:
-    order = [{"Order": n, "ComputeEnvironment": {"Ref": name}} for n, name in ((1, "Environment"), (2, "Second"))]
-    resources = {"Environment": environment(), "Second": environment(), "Queue": queue(ComputeEnvironmentOrder=order)}
+def test_what_is_taken_out_of_a_template_goes_after_what_used_it_has_changed(
+    stacks: Stacks, batch: Batch
+) -> None:
+    order = [
+        {"Order": n, "ComputeEnvironment": {"Ref": name}}
+        for n, name in ((1, "Environment"), (2, "Second"))
+    ]
+    resources = {
+        "Environment": environment(),
+        "Second": environment(),
+        "Queue": queue(ComputeEnvironmentOrder=order),
+    }
     stacks.create(resources)
     kept = stacks.physical()["Environment"]
     assert stacks.update({"Environment": environment(), "Queue": queue()}) == "UPDATE_COMPLETE"
@@ -574,11 +664,19 @@ def test_a_parameter_alone_changes_what_refers_to_it(stacks: Stacks, batch: Batc
         "Environment": environment(ComputeResources={"MaxvCpus": {"Ref": "Most"}}),
         "Queue": queue(),
     }
-    blocks = {"Parameters": {"Most": {"Type": "Number", "Default": 16}, "Zones": {"Type": "CommaDelimitedList"}}}
+    blocks = {
+        "Parameters": {
+            "Most": {"Type": "Number", "Default": 16},
+            "Zones": {"Type": "CommaDelimitedList"},
+        }
+    }
     zones = {"ParameterKey": "Zones", "ParameterValue": "a,b"}
     stacks.create(resources, blocks=blocks, Parameters=[zones])
     batch.calls.clear()
-    more = [{"ParameterKey": "Most", "ParameterValue": "32"}, {"ParameterKey": "Zones", "UsePreviousValue": True}]
+    more = [
+        {"ParameterKey": "Most", "ParameterValue": "32"},
+        {"ParameterKey": "Zones", "UsePreviousValue": True},
+    ]
     stacks.api.update_stack(StackName=stacks.name, UsePreviousTemplate=True, Parameters=more)
     assert batch.operations() == ["UpdateComputeEnvironment"]
     assert batch.only("compute-environment")["computeResources"]["maxvCpus"] == 32
@@ -590,7 +688,10 @@ def test_a_parameter_alone_changes_what_refers_to_it(stacks: Stacks, batch: Batc
 
 def test_values_that_the_template_does_not_allow_are_refused(stacks: Stacks) -> None:
     mine = {"Fn::Not": [{"Fn::Equals": [{"Ref": "Vpc"}, ""]}]}
-    assertion = {"Assert": {"Fn::Not": [{"Fn::Contains": [{"Ref": "Nets"}, ""]}]}, "AssertDescription": "give Nets"}
+    assertion = {
+        "Assert": {"Fn::Not": [{"Fn::Contains": [{"Ref": "Nets"}, ""]}]},
+        "AssertDescription": "give Nets",
+    }
     blocks = {
         "Parameters": {
             "Vpc": {"Type": "String", "Default": "", "AllowedPattern": "(vpc-[0-9a-f]+)?"},
@@ -607,7 +708,10 @@ def test_values_that_the_template_does_not_allow_are_refused(stacks: Stacks) -> 
         stacks.create(resources, blocks=blocks, Parameters=given(Vpc="mine"))
     with pytest.raises(ClientError, match="give Nets"):
         stacks.create(resources, blocks=blocks, Parameters=given(Vpc="vpc-1"))
-    assert stacks.create(resources, blocks=blocks, Parameters=given(Vpc="vpc-1", Nets="a,b")) == "CREATE_COMPLETE"
+    assert (
+        stacks.create(resources, blocks=blocks, Parameters=given(Vpc="vpc-1", Nets="a,b"))
+        == "CREATE_COMPLETE"
+    )
     with pytest.raises(ClientError, match="give Nets"):
         stacks.update(resources, blocks=blocks, Parameters=given(Vpc="vpc-2", Nets=""))
 
@@ -617,7 +721,9 @@ def test_values_that_the_template_does_not_allow_are_refused(stacks: Stacks) -> 
 
 def test_deleting_disables_first_and_goes_backwards(stacks: Stacks, batch: Batch) -> None:
     kept = {**tokens(1), "DeletionPolicy": "Retain"}
-    stacks.create({"Environment": environment(), "Queue": queue(), "Definition": definition(), "Kept": kept})
+    stacks.create(
+        {"Environment": environment(), "Queue": queue(), "Definition": definition(), "Kept": kept}
+    )
     arn = stacks.physical()["Kept"]
     batch.calls.clear()
     assert stacks.delete() == "DELETE_COMPLETE"
@@ -642,7 +748,10 @@ def test_what_cannot_be_deleted_fails_the_deletion(stacks: Stacks, batch: Batch)
     stacks.create(resources)
     arn = stacks.physical()["Environment"]
     order = [{"order": 1, "computeEnvironment": arn}]
-    batch("CreateJobQueue", {"jobQueueName": "by-hand", "priority": 1, "computeEnvironmentOrder": order})
+    batch(
+        "CreateJobQueue",
+        {"jobQueueName": "by-hand", "priority": 1, "computeEnvironmentOrder": order},
+    )
     s3 = stacks.client("s3")
     s3.put_object(Bucket=bucket, Key="k", Body=b"")
     assert stacks.delete() == "DELETE_FAILED"
@@ -651,7 +760,9 @@ def test_what_cannot_be_deleted_fails_the_deletion(stacks: Stacks, batch: Batch)
     assert "is not empty" in reasons["Bucket"]
     assert sorted(stacks.physical()) == ["Bucket", "Environment"]
 
-    batch.resources = {arn: document for arn, document in batch.resources.items() if "by-hand" not in arn}
+    batch.resources = {
+        arn: document for arn, document in batch.resources.items() if "by-hand" not in arn
+    }
     s3.delete_object(Bucket=bucket, Key="k")
     assert stacks.delete() == "DELETE_COMPLETE"
 
@@ -674,7 +785,9 @@ def test_a_bucket_and_a_group_that_somebody_deleted_by_hand_are_deleted(stacks: 
 # -- change sets, outputs, exports ------------------------------------------------------------------------------
 
 
-def test_a_change_set_makes_outputs_and_exports_and_imports_them(stacks: Stacks, batch: Batch) -> None:
+def test_a_change_set_makes_outputs_and_exports_and_imports_them(
+    stacks: Stacks, batch: Batch
+) -> None:
     export = {"Name": {"Fn::Sub": "${AWS::StackName}-environment"}}
     blocks = {"Outputs": {"Arn": {"Value": {"Ref": "Environment"}, "Export": export}}}
     stacks.api.create_change_set(
@@ -721,7 +834,9 @@ def test_an_import_of_nothing_fails_the_stack(stacks: Stacks, batch: Batch) -> N
     assert "No export named nowhere found." in stacks.describe()["StackStatusReason"]
 
 
-def test_a_change_set_without_changes_fails_and_is_not_executed(stacks: Stacks, batch: Batch) -> None:
+def test_a_change_set_without_changes_fails_and_is_not_executed(
+    stacks: Stacks, batch: Batch
+) -> None:
     resources = {"Definition": definition()}
     stacks.create(resources)
     batch.calls.clear()
@@ -743,7 +858,10 @@ def test_change_sets_belong_to_their_stacks(stacks: Stacks, batch: Batch) -> Non
         body = text({"Definition": definition(image), "More": definition(image)})
         stacks.api.create_change_set(StackName=name, ChangeSetName="same", TemplateBody=body)
     described = stacks.api.describe_change_set(StackName=stacks.name, ChangeSetName="same")
-    actions = {c["ResourceChange"]["LogicalResourceId"]: c["ResourceChange"]["Action"] for c in described["Changes"]}
+    actions = {
+        c["ResourceChange"]["LogicalResourceId"]: c["ResourceChange"]["Action"]
+        for c in described["Changes"]
+    }
     assert actions == {"Definition": "Modify", "More": "Add"}
     stacks.api.execute_change_set(StackName=stacks.name, ChangeSetName="same")
     assert (stacks.status(), stacks.status(other)) == ("UPDATE_COMPLETE", "CREATE_COMPLETE")
@@ -809,25 +927,40 @@ Outputs:
     assert policy["Version"] == "2012-10-17"
     assert policy["Statement"][0]["Resource"] == f"arn:aws:s3:::{made['Bucket']}/*"
     ecs = stacks.client("ecs")
-    (provider,) = ecs.describe_capacity_providers(capacityProviders=[made["Provider"]])["capacityProviders"]
+    (provider,) = ecs.describe_capacity_providers(capacityProviders=[made["Provider"]])[
+        "capacityProviders"
+    ]
     assert provider["autoScalingGroupProvider"]["managedScaling"]["targetCapacity"] == 90
     (cluster,) = ecs.describe_clusters(clusters=[made["Cluster"]])["clusters"]
     assert cluster["capacityProviders"] == [made["Provider"]]
-    assert cluster["defaultCapacityProviderStrategy"] == [{"capacityProvider": made["Provider"], "weight": 1}]
+    assert cluster["defaultCapacityProviderStrategy"] == [
+        {"capacityProvider": made["Provider"], "weight": 1}
+    ]
 
     stacks.api.update_stack(
         StackName=stacks.name, TemplateBody=body.replace("TargetCapacity: 90", "TargetCapacity: 50")
     )
-    (provider,) = ecs.describe_capacity_providers(capacityProviders=[made["Provider"]])["capacityProviders"]
+    (provider,) = ecs.describe_capacity_providers(capacityProviders=[made["Provider"]])[
+        "capacityProviders"
+    ]
     assert provider["autoScalingGroupProvider"]["managedScaling"]["targetCapacity"] == 50
     assert stacks.physical() == made
     assert stacks.delete() == "DELETE_COMPLETE"
-    assert ecs.describe_capacity_providers(capacityProviders=[made["Provider"]])["capacityProviders"] == []
+    assert (
+        ecs.describe_capacity_providers(capacityProviders=[made["Provider"]])["capacityProviders"]
+        == []
+    )
 
 
 def test_an_unknown_type_is_passed_over_and_the_events_say_so(stacks: Stacks, batch: Batch) -> None:
-    resources = {"Odd": {"Type": "AWS::Budgets::Budget", "Properties": {"Budget": {}}}, "Definition": definition()}
-    assert stacks.create(resources, blocks={"Outputs": {"Odd": {"Value": {"Ref": "Odd"}}}}) == "CREATE_COMPLETE"
+    resources = {
+        "Odd": {"Type": "AWS::Budgets::Budget", "Properties": {"Budget": {}}},
+        "Definition": definition(),
+    }
+    assert (
+        stacks.create(resources, blocks={"Outputs": {"Odd": {"Value": {"Ref": "Odd"}}}})
+        == "CREATE_COMPLETE"
+    )
     assert "does not know AWS::Budgets::Budget" in stacks.reasons("CREATE_COMPLETE")["Odd"]
     assert stacks.outputs()["Odd"].startswith(f"{stacks.name}-Odd-")
 
@@ -872,14 +1005,22 @@ def test_a_nested_stack(stacks: Stacks, batch: Batch) -> None:
         ("{}", "At least one Resources member must be defined"),
         ("Resources: [", "Template format error"),
         ("Resources: {A: {Properties: {}}}", "must have a Type"),
-        ("Resources: {A: {Type: 'AWS::S3::Bucket', Properties: {BucketName: !Ref B}}}", r"dependencies \[B\]"),
-        ("Resources: {A: {Type: T, DependsOn: B}, B: {Type: T, DependsOn: A}}", "Circular dependency"),
+        (
+            "Resources: {A: {Type: 'AWS::S3::Bucket', Properties: {BucketName: !Ref B}}}",
+            r"dependencies \[B\]",
+        ),
+        (
+            "Resources: {A: {Type: T, DependsOn: B}, B: {Type: T, DependsOn: A}}",
+            "Circular dependency",
+        ),
         ("Parameters: {P: {Type: String}}\nResources: {A: {Type: T}}", r"\[P\] must have values"),
         ("Resources: {A: {Type: !!python/object/apply:os.getcwd []}}", "Template format error"),
         ("Resources: {A: {Type: 'AWS::IAM::Role'}}", r"Requires capabilities : \[CAPABILITY_IAM\]"),
     ],
 )
-def test_a_bad_template_is_refused_before_anything_is_made(stacks: Stacks, template: str, message: str) -> None:
+def test_a_bad_template_is_refused_before_anything_is_made(
+    stacks: Stacks, template: str, message: str
+) -> None:
     with pytest.raises(ClientError, match=message):
         stacks.api.create_stack(StackName=stacks.name, TemplateBody=template)
     with pytest.raises(ClientError, match="does not exist"):
@@ -888,7 +1029,10 @@ def test_a_bad_template_is_refused_before_anything_is_made(stacks: Stacks, templ
 
 def test_templates_are_validated_and_summarised(stacks: Stacks) -> None:
     body = text(
-        {"Role": {"Type": "AWS::IAM::Role", "Properties": {"RoleName": "r"}}, "Definition": definition()},
+        {
+            "Role": {"Type": "AWS::IAM::Role", "Properties": {"RoleName": "r"}},
+            "Definition": definition(),
+        },
         Description="of two",
         Parameters={"P": {"Type": "Number", "Default": 1}},
     )
@@ -899,9 +1043,14 @@ def test_templates_are_validated_and_summarised(stacks: Stacks) -> None:
     assert summary["ResourceTypes"] == ["AWS::Batch::JobDefinition", "AWS::IAM::Role"]
 
 
-def test_the_aws_command_deploys_and_deploys_again(stacks: Stacks, batch: Batch, tmp_path: Path) -> None:
+def test_the_aws_command_deploys_and_deploys_again(
+    stacks: Stacks, batch: Batch, tmp_path: Path
+) -> None:
     file = tmp_path / "template.json"
-    resources = {"Environment": environment(ComputeResources={"Subnets": {"Ref": "Subnets"}}), "Queue": queue()}
+    resources = {
+        "Environment": environment(ComputeResources={"Subnets": {"Ref": "Subnets"}}),
+        "Queue": queue(),
+    }
     blocks = {"Parameters": {"Subnets": {"Type": "List<AWS::EC2::Subnet::Id>"}}}
     variables = {
         "PATH": "/usr/bin:/bin",
@@ -913,13 +1062,24 @@ def test_the_aws_command_deploys_and_deploys_again(stacks: Stacks, batch: Batch,
 
     def deploy(*args: str) -> subprocess.CompletedProcess[str]:
         file.write_text(text(resources, **blocks))
-        words = ["cloudformation", "deploy", "--stack-name", stacks.name, "--template-file", str(file), *args]
+        words = [
+            "cloudformation",
+            "deploy",
+            "--stack-name",
+            stacks.name,
+            "--template-file",
+            str(file),
+            *args,
+        ]
         command = [sys.executable, "-m", "awscli", *words]
         return subprocess.run(command, env=variables, capture_output=True, text=True, timeout=120)
 
     done = deploy("--parameter-overrides", "Subnets=subnet-1,subnet-2")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert batch.only("compute-environment")["computeResources"]["subnets"] == ["subnet-1", "subnet-2"]
+    assert batch.only("compute-environment")["computeResources"]["subnets"] == [
+        "subnet-1",
+        "subnet-2",
+    ]
     # The parameters of before are used again.
     resources["Queue"] = queue(Priority=3)
     done = deploy()
@@ -927,7 +1087,9 @@ def test_the_aws_command_deploys_and_deploys_again(stacks: Stacks, batch: Batch,
     assert batch.only("job-queue")["priority"] == 3
     done = deploy("--no-fail-on-empty-changeset")
     assert done.returncode == 0 and "No changes to deploy" in done.stdout
-    resources["Queue"] = queue(ComputeEnvironmentOrder=[{"Order": 1, "ComputeEnvironment": "nowhere"}])
+    resources["Queue"] = queue(
+        ComputeEnvironmentOrder=[{"Order": 1, "ComputeEnvironment": "nowhere"}]
+    )
     done = deploy()
     assert done.returncode == 255 and stacks.status() == "UPDATE_ROLLBACK_COMPLETE"
 
@@ -941,18 +1103,33 @@ def test_references() -> None:
         "b": {"Fn::Sub": ["${Four}-${given}-${!literal}-${Five.Arn}", {"given": {"Ref": "Six"}}]},
         "DependsOn": ["Seven"],
     }
-    assert list(templates.references(value)) == ["One", "Two", "Three", "Four", "Five", "Six", "Seven"]
+    assert list(templates.references(value)) == [
+        "One",
+        "Two",
+        "Three",
+        "Four",
+        "Five",
+        "Six",
+        "Seven",
+    ]
 
 
 def test_changes_between_templates() -> None:
-    old = {"Resources": {"A": {"Type": "T"}, "B": {"Type": "T"}, "C": {"Type": "T", "P": {"Ref": "X"}}}}
-    new = {"Resources": {"A": {"Type": "U"}, "C": {"Type": "T", "P": {"Ref": "X"}}, "D": {"Type": "T"}}}
+    old = {
+        "Resources": {"A": {"Type": "T"}, "B": {"Type": "T"}, "C": {"Type": "T", "P": {"Ref": "X"}}}
+    }
+    new = {
+        "Resources": {"A": {"Type": "U"}, "C": {"Type": "T", "P": {"Ref": "X"}}, "D": {"Type": "T"}}
+    }
     assert templates.changes(old, new, []) == {"Add": ["D"], "Modify": ["A"], "Remove": ["B"]}
     assert templates.changes(old, new, ["X"])["Modify"] == ["A", "C"]
 
 
 def test_a_condition_carries_a_parameters_change_to_what_asks_for_it() -> None:
-    conditions = {"On": {"Fn::Equals": [{"Ref": "X"}, "1"]}, "Off": {"Fn::Not": [{"Condition": "On"}]}}
+    conditions = {
+        "On": {"Fn::Equals": [{"Ref": "X"}, "1"]},
+        "Off": {"Fn::Not": [{"Condition": "On"}]},
+    }
     resources = {
         "A": {"Type": "T", "Properties": {"P": [{"Fn::If": ["Off", 1, 2]}]}},
         "B": {"Type": "T", "Properties": {"Condition": {"Bool": {"x": "true"}}}},

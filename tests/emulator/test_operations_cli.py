@@ -69,15 +69,29 @@ def test_create_compute_environment(endpoint: Endpoint, call: Call) -> None:
         "type=SPOT,allocationStrategy=SPOT_PRICE_CAPACITY_OPTIMIZED,maxvCpus=16,subnets=subnet-0a,"
         "securityGroupIds=sg-0a,instanceRole=r,instanceTypes=m6i,c6i"
     )
-    answer = call("--compute-environment-name", "made", "--type", "MANAGED", "--compute-resources", resources)
-    assert answer == {"computeEnvironmentName": "made", "computeEnvironmentArn": f"{PREFIX}:compute-environment/made"}
+    answer = call(
+        "--compute-environment-name", "made", "--type", "MANAGED", "--compute-resources", resources
+    )
+    assert answer == {
+        "computeEnvironmentName": "made",
+        "computeEnvironmentArn": f"{PREFIX}:compute-environment/made",
+    }
 
 
 def test_update_compute_environment(endpoint: Endpoint, call: Call) -> None:
     endpoint.environment("to-update")
-    answer = call("--compute-environment", "to-update", "--state", "DISABLED", "--compute-resources", "maxvCpus=7")
+    answer = call(
+        "--compute-environment",
+        "to-update",
+        "--state",
+        "DISABLED",
+        "--compute-resources",
+        "maxvCpus=7",
+    )
     assert answer["computeEnvironmentArn"] == f"{PREFIX}:compute-environment/to-update"
-    (found,) = endpoint.batch.describe_compute_environments(computeEnvironments=["to-update"])["computeEnvironments"]
+    (found,) = endpoint.batch.describe_compute_environments(computeEnvironments=["to-update"])[
+        "computeEnvironments"
+    ]
     assert (found["state"], found["computeResources"]["maxvCpus"]) == ("DISABLED", 7)
 
 
@@ -85,7 +99,12 @@ def test_delete_compute_environment(endpoint: Endpoint, call: Call) -> None:
     endpoint.environment("to-delete")
     endpoint.batch.update_compute_environment(computeEnvironment="to-delete", state="DISABLED")
     assert call("--compute-environment", "to-delete") is None
-    assert endpoint.batch.describe_compute_environments(computeEnvironments=["to-delete"])["computeEnvironments"] == []
+    assert (
+        endpoint.batch.describe_compute_environments(computeEnvironments=["to-delete"])[
+            "computeEnvironments"
+        ]
+        == []
+    )
 
 
 def test_describe_compute_environments(call: Call) -> None:
@@ -98,14 +117,18 @@ def test_describe_compute_environments(call: Call) -> None:
 
 def test_create_job_queue(call: Call) -> None:
     order = "order=1,computeEnvironment=cpu"
-    answer = call("--job-queue-name", "made", "--priority", "5", "--compute-environment-order", order)
+    answer = call(
+        "--job-queue-name", "made", "--priority", "5", "--compute-environment-order", order
+    )
     assert answer == {"jobQueueName": "made", "jobQueueArn": f"{PREFIX}:job-queue/made"}
 
 
 def test_update_job_queue(endpoint: Endpoint, call: Call) -> None:
     endpoint.queue("to-update", "cpu")
     assert call("--job-queue", "to-update", "--priority", "9")["jobQueueName"] == "to-update"
-    assert endpoint.batch.describe_job_queues(jobQueues=["to-update"])["jobQueues"][0]["priority"] == 9
+    assert (
+        endpoint.batch.describe_job_queues(jobQueues=["to-update"])["jobQueues"][0]["priority"] == 9
+    )
 
 
 def test_delete_job_queue(endpoint: Endpoint, call: Call) -> None:
@@ -202,7 +225,11 @@ def test_submit_job(endpoint: Endpoint, call: Call) -> None:
 def test_cancel_job(endpoint: Endpoint, call: Call, waiting: str) -> None:
     assert call("--job-id", waiting, "--reason", "not needed") is None
     job = endpoint.wait(waiting)
-    assert (job["status"], job["statusReason"], job["isCancelled"]) == ("FAILED", "not needed", True)
+    assert (job["status"], job["statusReason"], job["isCancelled"]) == (
+        "FAILED",
+        "not needed",
+        True,
+    )
 
 
 def test_terminate_job(endpoint: Endpoint, call: Call) -> None:
@@ -244,7 +271,14 @@ def test_list_jobs(call: Call, waiting: str) -> None:
 
 
 def test_create_consumable_resource(endpoint: Endpoint, call: Call) -> None:
-    answer = call("--consumable-resource-name", "made", "--total-quantity", "3", "--resource-type", "NON_REPLENISHABLE")
+    answer = call(
+        "--consumable-resource-name",
+        "made",
+        "--total-quantity",
+        "3",
+        "--resource-type",
+        "NON_REPLENISHABLE",
+    )
     assert answer == {
         "consumableResourceName": "made",
         "consumableResourceArn": f"{PREFIX}:consumable-resource/made",
@@ -259,12 +293,20 @@ def licence(endpoint: Endpoint, request: pytest.FixtureRequest) -> str:
 
 
 def test_update_consumable_resource(call: Call, licence: str) -> None:
-    assert call("--consumable-resource", licence, "--operation", "ADD", "--quantity", "3")["totalQuantity"] == 5
+    assert (
+        call("--consumable-resource", licence, "--operation", "ADD", "--quantity", "3")[
+            "totalQuantity"
+        ]
+        == 5
+    )
 
 
 def test_delete_consumable_resource(endpoint: Endpoint, call: Call, licence: str) -> None:
     assert call("--consumable-resource", licence) is None
-    names = [one["consumableResourceName"] for one in endpoint.batch.list_consumable_resources()["consumableResources"]]
+    names = [
+        one["consumableResourceName"]
+        for one in endpoint.batch.list_consumable_resources()["consumableResources"]
+    ]
     assert licence not in names
 
 
@@ -274,7 +316,9 @@ def test_describe_consumable_resource(call: Call, licence: str) -> None:
 
 
 def test_list_consumable_resources(call: Call, licence: str) -> None:
-    found = call("--filters", f"name=CONSUMABLE_RESOURCE_NAME,values={licence}")["consumableResources"]
+    found = call("--filters", f"name=CONSUMABLE_RESOURCE_NAME,values={licence}")[
+        "consumableResources"
+    ]
     assert [one["consumableResourceName"] for one in found] == [licence]
 
 
@@ -290,7 +334,10 @@ def test_list_jobs_by_consumable_resource(endpoint: Endpoint, call: Call, licenc
 
 def test_tag_resource(endpoint: Endpoint, call: Call) -> None:
     assert call("--resource-arn", f"{PREFIX}:job-queue/queue", "--tags", "team=a b") is None
-    assert endpoint.batch.describe_job_queues(jobQueues=["queue"])["jobQueues"][0]["tags"]["team"] == "a b"
+    assert (
+        endpoint.batch.describe_job_queues(jobQueues=["queue"])["jobQueues"][0]["tags"]["team"]
+        == "a b"
+    )
 
 
 def test_untag_resource(endpoint: Endpoint, call: Call) -> None:
@@ -329,7 +376,9 @@ NOT_SERVED = sorted(set(MODEL.operation_names) - set(OPERATIONS))
         ),
     ],
 )
-def test_what_is_not_served_is_refused_by_name(endpoint: Endpoint, operation: str, arguments: str) -> None:
+def test_what_is_not_served_is_refused_by_name(
+    endpoint: Endpoint, operation: str, arguments: str
+) -> None:
     """7.3: service jobs and quota shares are for SageMaker."""
     done = endpoint.aws("batch", xform_name(operation, "-"), *arguments.split(), check=False)
     assert done.returncode != 0
@@ -343,13 +392,25 @@ def test_nothing_else_is_served_by_accident(endpoint: Endpoint, operation: str) 
     http = MODEL.operation_model(operation).http
     status, answer = post(endpoint, http["requestUri"], {}, http["method"])
     assert status == 400
-    assert answer["message"].startswith(f"{operation} is not an operation of batchyard's AWS Batch endpoint")
+    assert answer["message"].startswith(
+        f"{operation} is not an operation of batchyard's AWS Batch endpoint"
+    )
 
 
 def test_an_error_as_the_command_shows_it(endpoint: Endpoint) -> None:
     """5.4: the general shape of an error."""
     done = endpoint.aws(
-        *("batch", "submit-job", "--job-name", "a b", "--job-queue", "queue", "--job-definition", "x"), check=False
+        *(
+            "batch",
+            "submit-job",
+            "--job-name",
+            "a b",
+            "--job-queue",
+            "queue",
+            "--job-definition",
+            "x",
+        ),
+        check=False,
     )
     assert done.returncode != 0
     assert "(ClientException) when calling the SubmitJob operation" in done.stderr
@@ -360,7 +421,12 @@ def test_the_check_of_answers_finds_what_is_wrong() -> None:
     """Of the tests' own means: an answer with an unknown member, wrong types, a missing member."""
     wrong = {
         "computeEnvironments": [
-            {"computeEnvironmentName": 7, "colour": "red", "computeResources": {"maxvCpus": "1"}, "state": "ASLEEP"}
+            {
+                "computeEnvironmentName": 7,
+                "colour": "red",
+                "computeResources": {"maxvCpus": "1"},
+                "state": "ASLEEP",
+            }
         ]
     }
     where = "DescribeComputeEnvironments.computeEnvironments[0]"

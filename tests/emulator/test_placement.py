@@ -40,7 +40,9 @@ def tidy(endpoint: Endpoint) -> Iterator[None]:
     yield
     left = []
     for queue in endpoint.batch.describe_job_queues()["jobQueues"]:
-        jobs = endpoint.batch.list_jobs(jobQueue=queue["jobQueueArn"], filters=EVERYTHING)["jobSummaryList"]
+        jobs = endpoint.batch.list_jobs(jobQueue=queue["jobQueueArn"], filters=EVERYTHING)[
+            "jobSummaryList"
+        ]
         left += [job["jobId"] for job in jobs if job["status"] not in ("SUCCEEDED", "FAILED")]
     for job_id in left:
         endpoint.batch.terminate_job(jobId=job_id, reason="the test is over")
@@ -56,7 +58,9 @@ def gate(endpoint: Endpoint, tmp_path: Path) -> Path:
 
 def hold(endpoint: Endpoint, queue: str, gate: Path, vcpus: int = 1, **more: Any) -> str:
     """A job that runs, and has its vCPUs, until the gate opens."""
-    definition = endpoint.definition("hold", "sh", "-c", f"until [ -e {gate} ]; do sleep 0.02; done", vcpus=vcpus)
+    definition = endpoint.definition(
+        "hold", "sh", "-c", f"until [ -e {gate} ]; do sleep 0.02; done", vcpus=vcpus
+    )
     job_id = endpoint.submit(definition, queue, **more)
     endpoint.wait(job_id, "RUNNING")
     return job_id
@@ -85,7 +89,9 @@ def count(endpoint: Endpoint, array: str, state: str = "RUNNING") -> int:
 def settled(endpoint: Endpoint, *arrays: str) -> dict[str, int]:
     """How many children of each array run, once some do and nothing has changed for a while."""
     before: dict[str, int] = {}
-    while (now := {array: count(endpoint, array) for array in arrays}) != before or not any(now.values()):
+    while (now := {array: count(endpoint, array) for array in arrays}) != before or not any(
+        now.values()
+    ):
         before = now
         time.sleep(0.3)
     return now
@@ -103,19 +109,25 @@ def most_at_once(times: list[tuple[int, int]]) -> int:
 
 def blocked(endpoint: Endpoint, job_id: str) -> str:
     """What a RUNNABLE job says, once it says something."""
-    return str(until(lambda: endpoint.job(job_id), lambda job: job.get("statusReason"))["statusReason"])
+    return str(
+        until(lambda: endpoint.job(job_id), lambda job: job.get("statusReason"))["statusReason"]
+    )
 
 
 # -- maxvCpus -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("vcpus", "at_once"), [(1, 3), (2, 1), (3, 1)])
-def test_max_vcpus_is_a_cap_on_what_runs_at_once(endpoint: Endpoint, gate: Path, vcpus: int, at_once: int) -> None:
+def test_max_vcpus_is_a_cap_on_what_runs_at_once(
+    endpoint: Endpoint, gate: Path, vcpus: int, at_once: int
+) -> None:
     """5.3 and 8.1. A choice: the vCPUs that jobs ask for count, since here there are no instances to count."""
     endpoint.queue(f"capped-{vcpus}", endpoint.environment(f"capped-{vcpus}", vcpus=3))
     script = f"date +%s%N; until [ -e {gate} ]; do sleep 0.02; done; sleep 0.1; date +%s%N"
     definition = endpoint.definition("stamps", "sh", "-c", script, vcpus=vcpus)
-    array = endpoint.submit(definition, f"capped-{vcpus}", arrayProperties={"size": 6 if vcpus == 1 else 3})
+    array = endpoint.submit(
+        definition, f"capped-{vcpus}", arrayProperties={"size": 6 if vcpus == 1 else 3}
+    )
     assert settled(endpoint, array) == {array: at_once}
     gate.touch()
     size = endpoint.wait(array)["arrayProperties"]["statusSummary"]["SUCCEEDED"]
@@ -129,9 +141,13 @@ def test_max_vcpus_can_be_raised_and_lowered(endpoint: Endpoint) -> None:
     endpoint.queue("scaled", endpoint.environment("scaled", vcpus=1))
     array = endpoint.run("sleep", "600", queue="scaled", arrayProperties={"size": 6})
     assert settled(endpoint, array) == {array: 1}
-    endpoint.batch.update_compute_environment(computeEnvironment="scaled", computeResources={"maxvCpus": 3})
+    endpoint.batch.update_compute_environment(
+        computeEnvironment="scaled", computeResources={"maxvCpus": 3}
+    )
     assert settled(endpoint, array) == {array: 3}
-    endpoint.batch.update_compute_environment(computeEnvironment="scaled", computeResources={"maxvCpus": 2})
+    endpoint.batch.update_compute_environment(
+        computeEnvironment="scaled", computeResources={"maxvCpus": 2}
+    )
     endpoint.batch.terminate_job(jobId=f"{array}:0", reason="leaves two")
     endpoint.wait(f"{array}:0")
     assert settled(endpoint, array) == {array: 2}
@@ -208,7 +224,9 @@ def test_environments_are_filled_in_their_order(endpoint: Endpoint) -> None:
     say = ("sh", "-c", "echo $AWS_BATCH_CE_NAME; exec sleep 600")
     array = endpoint.run(*say, queue="ordered", arrayProperties={"size": 4})
     assert settled(endpoint, array) == {array: 3}
-    said = [until(lambda index=index: endpoint.output(f"{array}:{index}"), bool) for index in range(3)]
+    said = [
+        until(lambda index=index: endpoint.output(f"{array}:{index}"), bool) for index in range(3)
+    ]
     assert said == [["first"], ["second"], ["second"]]
 
 
@@ -254,7 +272,8 @@ def test_an_environment_of_the_same_name(endpoint: Endpoint, gate: Path) -> None
     endpoint.queue("renewing", "renewed")
     old = hold(endpoint, "renewing", gate, vcpus=2)
     endpoint.batch.update_job_queue(
-        jobQueue="renewing", computeEnvironmentOrder=[{"order": 1, "computeEnvironment": "meanwhile"}]
+        jobQueue="renewing",
+        computeEnvironmentOrder=[{"order": 1, "computeEnvironment": "meanwhile"}],
     )
     endpoint.batch.update_compute_environment(computeEnvironment="renewed", state="DISABLED")
     endpoint.batch.delete_compute_environment(computeEnvironment="renewed")
@@ -270,25 +289,43 @@ def test_an_environment_of_the_same_name(endpoint: Endpoint, gate: Path) -> None
 def test_ones_own_instances(endpoint: Endpoint) -> None:
     """8.1: an UNMANAGED environment has the instances that its owner gives it: here, this machine."""
     endpoint.batch.create_compute_environment(
-        computeEnvironmentName="own", type="UNMANAGED", serviceRole="arn:aws:iam::123456789012:role/batch"
+        computeEnvironmentName="own",
+        type="UNMANAGED",
+        serviceRole="arn:aws:iam::123456789012:role/batch",
     )
     endpoint.queue("own", "own")
-    assert endpoint.wait(endpoint.submit(endpoint.definition("on-own", "true", gpus=2), "own"))["status"] == "SUCCEEDED"
+    assert (
+        endpoint.wait(endpoint.submit(endpoint.definition("on-own", "true", gpus=2), "own"))[
+            "status"
+        ]
+        == "SUCCEEDED"
+    )
 
 
 def test_this_machine_is_the_instance_in_the_cluster_of_ones_own(endpoint: Endpoint) -> None:
-    endpoint.batch.create_compute_environment(computeEnvironmentName="mine", type="UNMANAGED", serviceRole="any")
-    (mine,) = endpoint.batch.describe_compute_environments(computeEnvironments=["mine"])["computeEnvironments"]
+    endpoint.batch.create_compute_environment(
+        computeEnvironmentName="mine", type="UNMANAGED", serviceRole="any"
+    )
+    (mine,) = endpoint.batch.describe_compute_environments(computeEnvironments=["mine"])[
+        "computeEnvironments"
+    ]
     cluster = mine["ecsClusterArn"]
     ecs = endpoint.client("ecs")
     (arn,) = ecs.list_container_instances(cluster=cluster)["containerInstanceArns"]
     # By its name too, and the same every time.
     by_name = ecs.list_container_instances(cluster=cluster.rpartition("/")[2], status="ACTIVE")
     assert by_name["containerInstanceArns"] == [arn]
-    assert ecs.list_container_instances(cluster=cluster, status="DRAINING")["containerInstanceArns"] == []
+    assert (
+        ecs.list_container_instances(cluster=cluster, status="DRAINING")["containerInstanceArns"]
+        == []
+    )
     answer = ecs.describe_container_instances(cluster=cluster, containerInstances=[arn, "other"])
     (machine,) = answer["containerInstances"]
-    assert machine["containerInstanceArn"] == arn and machine["agentConnected"] and machine["status"] == "ACTIVE"
+    assert (
+        machine["containerInstanceArn"] == arn
+        and machine["agentConnected"]
+        and machine["status"] == "ACTIVE"
+    )
     resources = {entry["name"]: entry for entry in machine["registeredResources"]}
     assert resources["CPU"]["integerValue"] == 8 * 1024
     assert resources["MEMORY"]["integerValue"] == 16 * 1024
@@ -303,14 +340,20 @@ def test_this_machine_is_the_instance_in_the_cluster_of_ones_own(endpoint: Endpo
 def test_other_clusters_are_as_they_were(endpoint: Endpoint) -> None:
     """Those of managed environments have no instances here, and those that somebody made are moto's."""
     endpoint.environment("launches")
-    (found,) = endpoint.batch.describe_compute_environments(computeEnvironments=["launches"])["computeEnvironments"]
+    (found,) = endpoint.batch.describe_compute_environments(computeEnvironments=["launches"])[
+        "computeEnvironments"
+    ]
     ecs = endpoint.client("ecs")
-    assert ecs.list_container_instances(cluster=found["ecsClusterArn"])["containerInstanceArns"] == []
+    assert (
+        ecs.list_container_instances(cluster=found["ecsClusterArn"])["containerInstanceArns"] == []
+    )
     ecs.create_cluster(clusterName="made")
     assert ecs.list_container_instances(cluster="made")["containerInstanceArns"] == []
 
 
-def test_a_job_that_is_larger_than_the_endpoint_is_said_to_be_so_once(start: Callable[..., Endpoint]) -> None:
+def test_a_job_that_is_larger_than_the_endpoint_is_said_to_be_so_once(
+    start: Callable[..., Endpoint],
+) -> None:
     one = start("--cpus", "2", "--memory", "1GiB")
     one.queue("queue", one.environment("cpu", types=("m6i",)))
     large = one.submit(one.definition("large", "true", memory_mib=512_000), name="large")
@@ -331,7 +374,9 @@ def test_a_job_that_is_larger_than_the_endpoint_is_said_to_be_so_once(start: Cal
     one.stop()
     # Started anew it has enough for one of them.
     start("--cpus", "4", "--gpus", "1", "--memory", "1GiB")
-    (line,) = [line for line in one.said.read_text()[len(said) :].splitlines() if "can never" in line]
+    (line,) = [
+        line for line in one.said.read_text()[len(said) :].splitlines() if "can never" in line
+    ]
     assert large in line
 
 
@@ -354,7 +399,9 @@ def test_gpus_are_given_whole_and_to_one_job_at_a_time(endpoint: Endpoint) -> No
     endpoint.batch.terminate_job(jobId=ids[1], reason="gives it back")
     endpoint.wait(ids[2], "RUNNING")
     assert until(lambda: endpoint.output(ids[2]), bool) == [given[1]]
-    both = endpoint.submit(endpoint.definition("two-gpus", "sh", "-c", "echo $NVIDIA_VISIBLE_DEVICES", gpus=2), "gpus")
+    both = endpoint.submit(
+        endpoint.definition("two-gpus", "sh", "-c", "echo $NVIDIA_VISIBLE_DEVICES", gpus=2), "gpus"
+    )
     for job_id in (ids[0], ids[2]):
         endpoint.batch.terminate_job(jobId=job_id, reason="gives it back")
     endpoint.wait(both)
@@ -367,9 +414,21 @@ def test_gpus_are_given_whole_and_to_one_job_at_a_time(endpoint: Endpoint) -> No
 BLOCKED: dict[str, tuple[str, dict[str, Any], dict[str, int]]] = {
     "9.1 maxvCpus is too small": (MAX_RESOURCE, {"vcpus": 2}, {"vcpus": 4}),
     "8.3 `optimal` has no GPUs": (JOB_REQUIREMENT, {"types": ("optimal",)}, {"gpus": 1}),
-    "5.3 more GPUs than one instance has": (JOB_REQUIREMENT, {"types": ("g5.xlarge",)}, {"gpus": 2}),
-    "9.1 more vCPUs than one instance has": (JOB_REQUIREMENT, {"types": ("m6i.large",)}, {"vcpus": 4}),
-    "5.3 16 GiB of an instance of 16 GiB": (JOB_REQUIREMENT, {"types": ("g4dn.xlarge",)}, {"memory_mib": 16384}),
+    "5.3 more GPUs than one instance has": (
+        JOB_REQUIREMENT,
+        {"types": ("g5.xlarge",)},
+        {"gpus": 2},
+    ),
+    "9.1 more vCPUs than one instance has": (
+        JOB_REQUIREMENT,
+        {"types": ("m6i.large",)},
+        {"vcpus": 4},
+    ),
+    "5.3 16 GiB of an instance of 16 GiB": (
+        JOB_REQUIREMENT,
+        {"types": ("g4dn.xlarge",)},
+        {"memory_mib": 16384},
+    ),
     "9.1 more vCPUs than this machine has": (NO_CAPACITY, {}, {"vcpus": 16}),
     "9.1 more GPUs than this machine has": (NO_CAPACITY, {"types": ("p4d",)}, {"gpus": 8}),
     "9.1 more memory than this machine has": (NO_CAPACITY, {}, {"memory_mib": 65536}),
@@ -377,7 +436,9 @@ BLOCKED: dict[str, tuple[str, dict[str, Any], dict[str, int]]] = {
 
 
 @pytest.mark.parametrize("case", BLOCKED)
-def test_what_can_never_start_says_so_at_the_head_of_its_queue(endpoint: Endpoint, case: str) -> None:
+def test_what_can_never_start_says_so_at_the_head_of_its_queue(
+    endpoint: Endpoint, case: str
+) -> None:
     """9.1 and 7: it stays RUNNABLE with AWS's reason, and blocks what is behind it, which has no reason; ListJobs has
     the same text. When it is gone the others go on."""
     reason, environment, wanted = BLOCKED[case]
@@ -389,7 +450,10 @@ def test_what_can_never_start_says_so_at_the_head_of_its_queue(endpoint: Endpoin
     assert status(endpoint, head) == "RUNNABLE"
     assert "statusReason" not in endpoint.job(second)
     runnable = endpoint.batch.list_jobs(jobQueue=name, jobStatus="RUNNABLE")["jobSummaryList"]
-    assert {one["jobId"]: one.get("statusReason") for one in runnable} == {head: reason, second: None}
+    assert {one["jobId"]: one.get("statusReason") for one in runnable} == {
+        head: reason,
+        second: None,
+    }
     snapshot = endpoint.batch.get_job_queue_snapshot(jobQueue=name)["frontOfQueue"]["jobs"]
     assert [one["jobArn"].rpartition("/")[2] for one in snapshot] == [head, second]
     endpoint.batch.cancel_job(jobId=head, reason="will never start")
@@ -430,13 +494,19 @@ def test_a_mended_environment_unblocks_its_queue(endpoint: Endpoint) -> None:
     endpoint.queue("mended", endpoint.environment("mended", vcpus=1))
     job_id = endpoint.submit(endpoint.definition("two", "true", vcpus=2), "mended")
     assert blocked(endpoint, job_id) == MAX_RESOURCE
-    endpoint.batch.update_compute_environment(computeEnvironment="mended", computeResources={"maxvCpus": 2})
+    endpoint.batch.update_compute_environment(
+        computeEnvironment="mended", computeResources={"maxvCpus": 2}
+    )
     assert endpoint.wait(job_id)["status"] == "SUCCEEDED"
 
 
 def test_an_environment_that_fits_is_enough(endpoint: Endpoint) -> None:
     """9.1: blocked is only what none of a queue's environments can take."""
-    endpoint.queue("one-fits", endpoint.environment("too-small", vcpus=1), endpoint.environment("fits", vcpus=4))
+    endpoint.queue(
+        "one-fits",
+        endpoint.environment("too-small", vcpus=1),
+        endpoint.environment("fits", vcpus=4),
+    )
     job_id = endpoint.submit(endpoint.definition("three", "true", vcpus=3), "one-fits")
     assert endpoint.wait(job_id)["status"] == "SUCCEEDED"
 
@@ -457,7 +527,10 @@ def test_who_waits_for_room_has_no_reason(endpoint: Endpoint, gate: Path) -> Non
     hold(endpoint, "full", gate)
     job_id = endpoint.run("true", queue="full")
     time.sleep(0.3)
-    assert (status(endpoint, job_id), endpoint.job(job_id).get("statusReason")) == ("RUNNABLE", None)
+    assert (status(endpoint, job_id), endpoint.job(job_id).get("statusReason")) == (
+        "RUNNABLE",
+        None,
+    )
 
 
 # -- fair share (7.1) -----------------------------------------------------------------------------------------------
@@ -469,7 +542,10 @@ def fair(endpoint: Endpoint, name: str, vcpus: int, **policy: Any) -> str:
 
 
 def weights(**by_share: float) -> list[dict[str, Any]]:
-    return [{"shareIdentifier": share.replace("_", "*"), "weightFactor": weight} for share, weight in by_share.items()]
+    return [
+        {"shareIdentifier": share.replace("_", "*"), "weightFactor": weight}
+        for share, weight in by_share.items()
+    ]
 
 
 def compete(endpoint: Endpoint, queue: str, gate: Path, vcpus: int, *shares: str) -> dict[str, int]:
@@ -477,7 +553,9 @@ def compete(endpoint: Endpoint, queue: str, gate: Path, vcpus: int, *shares: str
     hold(endpoint, queue, gate, vcpus, shareIdentifier="holder")
     definition = endpoint.definition("competes", "sleep", "600")
     arrays = {
-        share: endpoint.submit(definition, queue, shareIdentifier=share, arrayProperties={"size": 8})
+        share: endpoint.submit(
+            definition, queue, shareIdentifier=share, arrayProperties={"size": 8}
+        )
         for share in shares
     }
     gate.touch()
@@ -500,7 +578,11 @@ def test_a_share_that_is_not_named_weighs_one(endpoint: Endpoint, gate: Path) ->
 def test_each_share_under_a_prefix_is_one_of_its_own(endpoint: Endpoint, gate: Path) -> None:
     """7.1: `team*` weighs each of them, and they do not share a share."""
     queue = fair(endpoint, "prefixed", 6, shareDistribution=weights(team_=1.0))
-    assert compete(endpoint, queue, gate, 6, "teamA", "teamB", "other") == {"teamA": 2, "teamB": 2, "other": 2}
+    assert compete(endpoint, queue, gate, 6, "teamA", "teamB", "other") == {
+        "teamA": 2,
+        "teamB": 2,
+        "other": 2,
+    }
 
 
 def test_priority_counts_within_a_share(endpoint: Endpoint, gate: Path, tmp_path: Path) -> None:
@@ -526,7 +608,11 @@ def test_priority_does_not_count_between_shares(endpoint: Endpoint, gate: Path) 
     definition = endpoint.definition("competes", "sleep", "600")
     arrays = [
         endpoint.submit(
-            definition, queue, shareIdentifier=share, schedulingPriorityOverride=priority, arrayProperties={"size": 4}
+            definition,
+            queue,
+            shareIdentifier=share,
+            schedulingPriorityOverride=priority,
+            arrayProperties={"size": 4},
         )
         for share, priority in (("calm", 0), ("urgent", 9999))
     ]
@@ -563,11 +649,15 @@ def test_a_changed_policy_counts_from_now_on(endpoint: Endpoint, gate: Path) -> 
     """7.1: UpdateSchedulingPolicy, and UpdateJobQueue with another policy."""
     queue = fair(endpoint, "changed", 6)
     arn = "arn:aws:batch:us-east-1:123456789012:scheduling-policy/changed"
-    endpoint.batch.update_scheduling_policy(arn=arn, fairsharePolicy={"shareDistribution": weights(a=0.5)})
+    endpoint.batch.update_scheduling_policy(
+        arn=arn, fairsharePolicy={"shareDistribution": weights(a=0.5)}
+    )
     assert compete(endpoint, queue, gate, 6, "b", "a") == {"b": 2, "a": 4}
 
 
-def test_a_changed_decay_window_counts_from_now_on(endpoint: Endpoint, gate: Path, tmp_path: Path) -> None:
+def test_a_changed_decay_window_counts_from_now_on(
+    endpoint: Endpoint, gate: Path, tmp_path: Path
+) -> None:
     """7.1: UpdateSchedulingPolicy, of the window."""
     queue = fair(endpoint, "new-window", 1, shareDecaySeconds=0)
     arn = "arn:aws:batch:us-east-1:123456789012:scheduling-policy/new-window"
@@ -595,10 +685,16 @@ def test_the_head_of_a_fair_queue_is_who_would_start_next(endpoint: Endpoint) ->
     queue = fair(endpoint, "fair-head", 2)
     endpoint.batch.update_compute_environment(computeEnvironment="fair-head", state="DISABLED")
     small = endpoint.submit(
-        endpoint.definition("small", "true"), queue, shareIdentifier="a", schedulingPriorityOverride=0
+        endpoint.definition("small", "true"),
+        queue,
+        shareIdentifier="a",
+        schedulingPriorityOverride=0,
     )
     large = endpoint.submit(
-        endpoint.definition("large", "true", vcpus=3), queue, shareIdentifier="a", schedulingPriorityOverride=9
+        endpoint.definition("large", "true", vcpus=3),
+        queue,
+        shareIdentifier="a",
+        schedulingPriorityOverride=9,
     )
     endpoint.batch.update_compute_environment(computeEnvironment="fair-head", state="ENABLED")
     until(lambda: endpoint.job(large).get("statusReason"), lambda reason: reason == MAX_RESOURCE)
@@ -624,9 +720,14 @@ def test_a_snapshot_of_what_is_next(endpoint: Endpoint, gate: Path) -> None:
     single = endpoint.run("true", queue="snapped")
     endpoint.run("true", queue="snapped", dependsOn=[{"jobId": single}])
     array = endpoint.run("true", queue="snapped", arrayProperties={"size": 120})
-    assert list(front(endpoint, "snapped")) == [single, *[f"{array}:{index}" for index in range(99)]]
+    assert list(front(endpoint, "snapped")) == [
+        single,
+        *[f"{array}:{index}" for index in range(99)],
+    ]
     snapshot = endpoint.batch.get_job_queue_snapshot(jobQueue="snapped")
-    assert snapshot["queueUtilization"]["totalCapacityUsage"] == [{"capacityUnit": "VCPU", "quantity": 1.0}]
+    assert snapshot["queueUtilization"]["totalCapacityUsage"] == [
+        {"capacityUnit": "VCPU", "quantity": 1.0}
+    ]
     assert "fairshareUtilization" not in snapshot["queueUtilization"]
     now_ms = time.time() * 1000
     for times in (snapshot["frontOfQueue"], snapshot["queueUtilization"]):
@@ -664,7 +765,10 @@ def test_what_the_shares_of_a_queue_use(endpoint: Endpoint, gate: Path) -> None:
     assert utilization["totalCapacityUsage"] == [{"capacityUnit": "VCPU", "quantity": 6.0}]
     assert utilization["fairshareUtilization"]["activeShareCount"] == 2
     top = utilization["fairshareUtilization"]["topCapacityUtilization"]
-    assert [(one["shareIdentifier"], one["capacityUsage"][0]["quantity"]) for one in top] == [("a", 4.0), ("b", 2.0)]
+    assert [(one["shareIdentifier"], one["capacityUsage"][0]["quantity"]) for one in top] == [
+        ("a", 4.0),
+        ("b", 2.0),
+    ]
 
 
 def test_a_snapshot_of_a_fair_queue(endpoint: Endpoint, gate: Path) -> None:
@@ -672,7 +776,14 @@ def test_a_snapshot_of_a_fair_queue(endpoint: Endpoint, gate: Path) -> None:
     queue = fair(endpoint, "fair-front", 1)
     hold(endpoint, queue, gate, shareIdentifier="a")
     ids = {
-        name: note(endpoint, queue, gate, name, shareIdentifier=name[0], schedulingPriorityOverride=int(name[1]))
+        name: note(
+            endpoint,
+            queue,
+            gate,
+            name,
+            shareIdentifier=name[0],
+            schedulingPriorityOverride=int(name[1]),
+        )
         for name in ("a1", "a9", "b1")
     }
     assert list(front(endpoint, queue)) == [ids["b1"], ids["a9"], ids["a1"]]
@@ -698,13 +809,22 @@ def test_every_start_is_counted_once(endpoint: Endpoint, tmp_path: Path) -> None
     endpoint.queue("busy-1", "busy-1", "busy-2", priority=2)
     endpoint.queue("busy-2", "busy-2")
     arrays = [
-        endpoint.run("sh", "-c", "echo $AWS_BATCH_JOB_ID", queue=queue, arrayProperties={"size": 20})
+        endpoint.run(
+            "sh", "-c", "echo $AWS_BATCH_JOB_ID", queue=queue, arrayProperties={"size": 20}
+        )
         for queue in ("busy-1", "busy-2", "busy-1")
     ]
     for array in arrays:
         assert endpoint.wait(array)["status"] == "SUCCEEDED"
-    said = Counter(line for array in arrays for index in range(20) for line in endpoint.output(f"{array}:{index}"))
+    said = Counter(
+        line
+        for array in arrays
+        for index in range(20)
+        for line in endpoint.output(f"{array}:{index}")
+    )
     assert set(said.values()) == {1} and len(said) == 60
     for queue in ("busy-1", "busy-2"):
-        usage = endpoint.batch.get_job_queue_snapshot(jobQueue=queue)["queueUtilization"]["totalCapacityUsage"]
+        usage = endpoint.batch.get_job_queue_snapshot(jobQueue=queue)["queueUtilization"][
+            "totalCapacityUsage"
+        ]
         assert usage == [{"capacityUnit": "VCPU", "quantity": 0}]

@@ -66,7 +66,10 @@ def test_first_the_notice_then_the_end(endpoint: Endpoint) -> None:
     at = datetime.strptime(announced["time"], "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
     assert abs(at.timestamp() - time.time()) < 20
     job = endpoint.wait(job_id)
-    assert (job["status"], job["statusReason"]) == ("FAILED", f"Host EC2 (instance {instance}) terminated.")
+    assert (job["status"], job["statusReason"]) == (
+        "FAILED",
+        f"Host EC2 (instance {instance}) terminated.",
+    )
     assert "exitCode" not in job["container"] and "exitCode" not in job["attempts"][0]["container"]
     assert "reason" not in job["container"]
     assert job["attempts"][0]["statusReason"] == job["statusReason"]
@@ -82,7 +85,10 @@ def test_a_lost_host_is_retried_by_default(endpoint: Endpoint) -> None:
     job = endpoint.wait(job_id)
     assert job["status"] == "SUCCEEDED"
     lost, good = job["attempts"]
-    assert lost["statusReason"].startswith("Host EC2 (instance i-") and "exitCode" not in lost["container"]
+    assert (
+        lost["statusReason"].startswith("Host EC2 (instance i-")
+        and "exitCode" not in lost["container"]
+    )
     assert good["container"]["exitCode"] == 0
     assert lost["container"]["containerInstanceArn"] != good["container"]["containerInstanceArn"]
 
@@ -90,16 +96,26 @@ def test_a_lost_host_is_retried_by_default(endpoint: Endpoint) -> None:
 @pytest.mark.parametrize(
     ("rules", "state"),
     [
-        ([{"action": "RETRY", "onStatusReason": "Host EC2*"}, {"action": "EXIT", "onReason": "*"}], "SUCCEEDED"),
+        (
+            [
+                {"action": "RETRY", "onStatusReason": "Host EC2*"},
+                {"action": "EXIT", "onReason": "*"},
+            ],
+            "SUCCEEDED",
+        ),
         ([{"action": "EXIT", "onStatusReason": "Host EC2*"}], "FAILED"),
         # A missing exit code matches no pattern (facts, 1.4.9), so this one goes on to "nothing matches": RETRY.
         ([{"action": "EXIT", "onExitCode": "*"}], "SUCCEEDED"),
     ],
 )
-def test_evaluate_on_exit_decides(endpoint: Endpoint, rules: list[dict[str, str]], state: str) -> None:
+def test_evaluate_on_exit_decides(
+    endpoint: Endpoint, rules: list[dict[str, str]], state: str
+) -> None:
     """facts, 1.4.10: the idiom for spot is onStatusReason "Host EC2*"."""
     script = "test $AWS_BATCH_JOB_ATTEMPT = 2 || sleep 60"
-    job_id = endpoint.run("sh", "-c", script, retryStrategy={"attempts": 3, "evaluateOnExit": rules})
+    job_id = endpoint.run(
+        "sh", "-c", script, retryStrategy={"attempts": 3, "evaluateOnExit": rules}
+    )
     endpoint.wait(job_id, "RUNNING")
     reclaimed(endpoint, job_id)
     job = endpoint.wait(job_id)
@@ -138,13 +154,17 @@ def test_who_ends_in_time_has_not_lost_anything(endpoint: Endpoint, tmp_path: Pa
     gate.open()
     job = endpoint.wait(job_id)
     gate.close()
-    assert (job["statusReason"], job["container"]["exitCode"]) == ("Essential container in task exited", 75)
+    assert (job["statusReason"], job["container"]["exitCode"]) == (
+        "Essential container in task exited",
+        75,
+    )
 
 
 def test_a_second_attempt_has_no_notice(endpoint: Endpoint) -> None:
     """Each attempt is on a host of its own, and the second one's was not announced."""
     watch = WATCH.replace(
-        "assert exc.code == 404", "os.environ['AWS_BATCH_JOB_ATTEMPT'] == '2' and sys.exit(exc.code - 404)"
+        "assert exc.code == 404",
+        "os.environ['AWS_BATCH_JOB_ATTEMPT'] == '2' and sys.exit(exc.code - 404)",
     )
     job_id = endpoint.run("python3", "-c", watch, retryStrategy={"attempts": 2})
     endpoint.wait(job_id, "RUNNING")
@@ -154,7 +174,8 @@ def test_a_second_attempt_has_no_notice(endpoint: Endpoint) -> None:
     assert job["status"] == "SUCCEEDED"
     first, second = (one["container"]["logStreamName"] for one in job["attempts"])
     said = [
-        endpoint.logs.get_log_events(logGroupName="/aws/batch/job", logStreamName=s)["events"] for s in (first, second)
+        endpoint.logs.get_log_events(logGroupName="/aws/batch/job", logStreamName=s)["events"]
+        for s in (first, second)
     ]
     assert [event["message"].partition(" ")[0] for event in said[1]] == ["instance"]
     assert said[0][0]["message"] != said[1][0]["message"]
@@ -179,10 +200,18 @@ def test_the_metadata_service_wants_a_token(endpoint: Endpoint) -> None:
                 return exc.code
 
     assert status(f"{address}/latest/meta-data/instance-id") == 401
-    assert status(f"{address}/latest/meta-data/instance-id", X_aws_ec2_metadata_token="forged") == 401
+    assert (
+        status(f"{address}/latest/meta-data/instance-id", X_aws_ec2_metadata_token="forged") == 401
+    )
     assert status(f"{address}/latest/api/token", "PUT") == 400
-    assert status(f"{address}/latest/api/token", "PUT", X_aws_ec2_metadata_token_ttl_seconds="60") == 200
-    assert status(f"{address}/latest/api/token", "PUT", X_aws_ec2_metadata_token_ttl_seconds="x") == 400
+    assert (
+        status(f"{address}/latest/api/token", "PUT", X_aws_ec2_metadata_token_ttl_seconds="60")
+        == 200
+    )
+    assert (
+        status(f"{address}/latest/api/token", "PUT", X_aws_ec2_metadata_token_ttl_seconds="x")
+        == 400
+    )
     assert status(f"{address}/latest/api/token", "PUT", X_Forwarded_For="1.2.3.4") == 403
     endpoint.batch.terminate_job(jobId=job_id, reason="seen")
 
@@ -225,7 +254,10 @@ def test_ids_that_cannot_be_reclaimed(endpoint: Endpoint) -> None:
         done = reclaim(endpoint, job_id)
         assert (done.returncode, done.stdout) == (2, "") and text in done.stderr, done.stderr
         assert "Traceback" not in done.stderr
-    assert [endpoint.job(job_id)["status"] for job_id in (single, f"{array}:0")] == ["RUNNING", "RUNNING"]
+    assert [endpoint.job(job_id)["status"] for job_id in (single, f"{array}:0")] == [
+        "RUNNING",
+        "RUNNING",
+    ]
     for job_id in (single, array):
         endpoint.batch.terminate_job(jobId=job_id, reason="seen")
 

@@ -65,9 +65,14 @@ def test_an_array_outlives_three_kills(start: Start, tmp_path: Path) -> None:
     known: dict[str, int] = {}
     for number in range(1, 4):
         (notes / f"go-{number - 1}").touch()
-        until(lambda number=number: len(lines(notes / "ended")), lambda ended, number=number: ended >= 12 * number)
+        until(
+            lambda number=number: len(lines(notes / "ended")),
+            lambda ended, number=number: ended >= 12 * number,
+        )
         # What the endpoint has told of is on disk.
-        listed = endpoint.batch.list_jobs(arrayJobId=job_id, jobStatus="SUCCEEDED")["jobSummaryList"]
+        listed = endpoint.batch.list_jobs(arrayJobId=job_id, jobStatus="SUCCEEDED")[
+            "jobSummaryList"
+        ]
         started = Counter(lines(notes / "started"))
         for child in listed:
             index = str(child["arrayProperties"]["index"])
@@ -77,7 +82,10 @@ def test_an_array_outlives_three_kills(start: Start, tmp_path: Path) -> None:
         assert endpoint.job(after)["status"] == "PENDING"
     (notes / "go-3").touch()
     parent = endpoint.wait(job_id)
-    assert (parent["status"], parent["arrayProperties"]["statusSummary"]["SUCCEEDED"]) == ("SUCCEEDED", 60)
+    assert (parent["status"], parent["arrayProperties"]["statusSummary"]["SUCCEEDED"]) == (
+        "SUCCEEDED",
+        60,
+    )
     assert endpoint.wait(after)["status"] == "SUCCEEDED"
     assert lines(notes / "twice") == []
     started, ended = Counter(lines(notes / "started")), Counter(lines(notes / "ended"))
@@ -90,7 +98,9 @@ def test_an_array_outlives_three_kills(start: Start, tmp_path: Path) -> None:
     no_traceback(endpoint)
 
 
-def test_sigterm_ends_it_in_order_and_the_array_goes_on_afterwards(start: Start, tmp_path: Path) -> None:
+def test_sigterm_ends_it_in_order_and_the_array_goes_on_afterwards(
+    start: Start, tmp_path: Path
+) -> None:
     """Exit code 0, and nothing is left running; a child that was stopped with it has not failed."""
     notes = tmp_path / "notes"
     notes.mkdir()
@@ -98,7 +108,9 @@ def test_sigterm_ends_it_in_order_and_the_array_goes_on_afterwards(start: Start,
     job_id = endpoint.run(*noting(notes, 6), arrayProperties={"size": 6})
     until(lambda: len(lines(notes / "started")), lambda count: count == 4)
     assert endpoint.stop(signal.SIGTERM) == 0
-    pids = subprocess.run(["pgrep", "-f", str(notes)], capture_output=True, text=True).stdout.split()
+    pids = subprocess.run(
+        ["pgrep", "-f", str(notes)], capture_output=True, text=True
+    ).stdout.split()
     assert pids == []
     assert lines(notes / "ended") == []
     (notes / "go-0").touch()
@@ -113,7 +125,8 @@ def test_everything_is_as_it_was(start: Start, gate: Gate) -> None:
     """facts, 1.1: what is over stays describable; resources, definitions, tags, logs, order and all."""
     endpoint = begin(start)
     policy = endpoint.batch.create_scheduling_policy(
-        name="fair", fairsharePolicy={"shareDistribution": [{"shareIdentifier": "a*", "weightFactor": 0.5}]}
+        name="fair",
+        fairsharePolicy={"shareDistribution": [{"shareIdentifier": "a*", "weightFactor": 0.5}]},
     )["arn"]
     endpoint.queue("shared", "cpu", priority=7, schedulingPolicyArn=policy, tags={"of": "queue"})
     endpoint.batch.create_consumable_resource(
@@ -122,7 +135,10 @@ def test_everything_is_as_it_was(start: Start, gate: Gate) -> None:
     for revision in range(3):
         endpoint.definition("kept", "echo", str(revision), tags={"revision": str(revision)})
     endpoint.batch.deregister_job_definition(jobDefinition="kept:2")
-    jobs = [endpoint.submit("kept", name=f"job-{number}", tags={"n": str(number)}) for number in range(5)]
+    jobs = [
+        endpoint.submit("kept", name=f"job-{number}", tags={"n": str(number)})
+        for number in range(5)
+    ]
     jobs.append(endpoint.run("sh", "-c", "echo out; exit 3", retryStrategy={"attempts": 2}))
     jobs.append(endpoint.submit("kept", "shared", shareIdentifier="a1"))
     array = endpoint.run("sh", "-c", "exit $AWS_BATCH_JOB_ARRAY_INDEX", arrayProperties={"size": 2})
@@ -149,20 +165,24 @@ def test_everything_is_as_it_was(start: Start, gate: Gate) -> None:
             "jobs": found,
             "failed": batch.list_jobs(jobQueue="queue", jobStatus="FAILED")["jobSummaryList"],
             "succeeded": batch.list_jobs(jobQueue="queue", jobStatus="SUCCEEDED")["jobSummaryList"],
-            "newest first": batch.list_jobs(jobQueue="queue", filters=[{"name": "JOB_NAME", "values": ["job-*"]}])[
-                "jobSummaryList"
-            ],
+            "newest first": batch.list_jobs(
+                jobQueue="queue", filters=[{"name": "JOB_NAME", "values": ["job-*"]}]
+            )["jobSummaryList"],
             "queues": sorted(batch.describe_job_queues()["jobQueues"], key=str),
             "environments": batch.describe_compute_environments()["computeEnvironments"],
             "definitions": kept,
             "policies": batch.describe_scheduling_policies(arns=[policy])["schedulingPolicies"],
-            "consumable": batch.describe_consumable_resource(consumableResource="licence")["availableQuantity"],
+            "consumable": batch.describe_consumable_resource(consumableResource="licence")[
+                "availableQuantity"
+            ],
             "tags": batch.list_tags_for_resource(resourceArn=arn)["tags"],
             "logs": [endpoint.output(job_id) for job_id in names],
         }
 
     before = look(endpoint)
-    assert [job["jobName"] for job in before["newest first"]] == [f"job-{n}" for n in reversed(range(5))]
+    assert [job["jobName"] for job in before["newest first"]] == [
+        f"job-{n}" for n in reversed(range(5))
+    ]
     assert before["tags"] == {"revision": "2", "n": "0", "late": "tag"} and len(before["logs"]) > 7
     for signum in (signal.SIGKILL, signal.SIGTERM):
         endpoint = again(start, endpoint, signum)
@@ -170,7 +190,10 @@ def test_everything_is_as_it_was(start: Start, gate: Gate) -> None:
         for part in before:
             assert after[part] == before[part], part
         refused(lambda endpoint=endpoint: endpoint.submit("kept:2"))
-        assert endpoint.definition("kept", "true", tags={}) == f"kept:{4 if signum == signal.SIGKILL else 5}"
+        assert (
+            endpoint.definition("kept", "true", tags={})
+            == f"kept:{4 if signum == signal.SIGKILL else 5}"
+        )
         before = look(endpoint)
     endpoint.wait(held, "RUNNING")
     gate.open()
@@ -186,13 +209,19 @@ def test_what_was_asked_to_end_ends_after_a_kill(start: Start, gate: Gate, tmp_p
     child = endpoint.run("true", arrayProperties={"size": 2}, dependsOn=[{"jobId": first}])
     endpoint.batch.cancel_job(jobId=cancelled, reason="not that one")
     endpoint.batch.cancel_job(jobId=f"{child}:1", reason="nor this")
-    deaf = endpoint.run("sh", "-c", f"trap '' TERM; echo up >> {tmp_path}/up; while :; do sleep 0.1; done")
+    deaf = endpoint.run(
+        "sh", "-c", f"trap '' TERM; echo up >> {tmp_path}/up; while :; do sleep 0.1; done"
+    )
     until(lambda: lines(tmp_path / "up"), bool)
     endpoint.batch.terminate_job(jobId=deaf, reason="stop at once")
     assert endpoint.job(deaf)["status"] == "RUNNING"
     endpoint = again(start, endpoint)
     job = endpoint.wait(deaf)
-    assert (job["status"], job["statusReason"], job["isTerminated"]) == ("FAILED", "stop at once", True)
+    assert (job["status"], job["statusReason"], job["isTerminated"]) == (
+        "FAILED",
+        "stop at once",
+        True,
+    )
     assert lines(tmp_path / "up") == ["up"]  # it was not started again for that
     stays(lambda: endpoint.job(cancelled)["status"], "PENDING", 0.3)
     assert endpoint.job(cancelled)["isCancelled"]
@@ -203,7 +232,10 @@ def test_what_was_asked_to_end_ends_after_a_kill(start: Start, gate: Gate, tmp_p
     assert (job["status"], job["statusReason"]) == ("FAILED", "not that one")
     assert not (tmp_path / "ran").exists()
     endpoint.wait(child)
-    assert [endpoint.job(f"{child}:{index}")["status"] for index in (0, 1)] == ["SUCCEEDED", "FAILED"]
+    assert [endpoint.job(f"{child}:{index}")["status"] for index in (0, 1)] == [
+        "SUCCEEDED",
+        "FAILED",
+    ]
     assert endpoint.job(f"{child}:1")["statusReason"] == "nor this"
     # And once more: what has been carried out is not carried out again.
     endpoint = again(start, endpoint)
@@ -217,7 +249,10 @@ def test_a_retried_job_goes_on_with_the_attempt_it_was_in(start: Start, gate: Ga
     script = f"echo attempt $AWS_BATCH_JOB_ATTEMPT; test $AWS_BATCH_JOB_ATTEMPT = 2 && {gate.shell()[2]} exit 1"
     endpoint = begin(start)
     job_id = endpoint.run("sh", "-c", script, retryStrategy={"attempts": 3})
-    until(lambda: endpoint.job(job_id), lambda job: job["status"] == "RUNNING" and len(job["attempts"]) == 1)
+    until(
+        lambda: endpoint.job(job_id),
+        lambda job: job["status"] == "RUNNING" and len(job["attempts"]) == 1,
+    )
     before = endpoint.job(job_id)["attempts"]
     endpoint = again(start, endpoint)
     endpoint.wait(job_id, "RUNNING")
@@ -226,9 +261,14 @@ def test_a_retried_job_goes_on_with_the_attempt_it_was_in(start: Start, gate: Ga
     job = endpoint.wait(job_id)
     assert (job["status"], len(job["attempts"])) == ("FAILED", 3)
     streams = [one["container"]["logStreamName"] for one in job["attempts"]]
-    said = [endpoint.logs.get_log_events(logGroupName="/aws/batch/job", logStreamName=name) for name in streams]
+    said = [
+        endpoint.logs.get_log_events(logGroupName="/aws/batch/job", logStreamName=name)
+        for name in streams
+    ]
     found = [[event["message"] for event in one["events"]] for one in said]
-    assert found[0] == ["attempt 1"] and set(found[1]) == {"attempt 2"} and found[2] == ["attempt 3"]
+    assert (
+        found[0] == ["attempt 1"] and set(found[1]) == {"attempt 2"} and found[2] == ["attempt 3"]
+    )
     no_traceback(endpoint)
 
 
@@ -277,8 +317,14 @@ def test_a_port_in_use_and_a_home_that_is_none(start: Start, tmp_path: Path) -> 
     port = endpoint.url.rpartition(":")[2]
     (tmp_path / "file").touch()
     for words, code, text in (
-        (("--port", port, "--home", str(tmp_path / "other")), 3, f"could not listen on 127.0.0.1:{port}"),
+        (
+            ("--port", port, "--home", str(tmp_path / "other")),
+            3,
+            f"could not listen on 127.0.0.1:{port}",
+        ),
         (("--port", "0", "--home", str(tmp_path / "file")), 2, str(tmp_path / "file")),
     ):
-        done = subprocess.run([str(BATCHYARD), "emulate", *words], capture_output=True, text=True, timeout=60)
+        done = subprocess.run(
+            [str(BATCHYARD), "emulate", *words], capture_output=True, text=True, timeout=60
+        )
         assert done.returncode == code and text in done.stderr and "Traceback" not in done.stderr

@@ -16,7 +16,9 @@ def rule(action: str, **conditions: str) -> dict[str, str]:
     return {"action": action, **conditions}
 
 
-def tried(endpoint: Endpoint, *rules: dict[str, str], code: int = 1, attempts: int = 3, command: str = "") -> int:
+def tried(
+    endpoint: Endpoint, *rules: dict[str, str], code: int = 1, attempts: int = 3, command: str = ""
+) -> int:
     """How often a job with this strategy is tried that always ends with this exit code."""
     strategy: dict[str, Any] = {"attempts": attempts, "evaluateOnExit": list(rules)}
     words = (command,) if command else ("sh", "-c", f"exit {code}")
@@ -40,7 +42,9 @@ def test_there_are_1_to_10_attempts(endpoint: Endpoint, attempts: int) -> None:
     """facts, 1.3: in definitions and at SubmitJob."""
     strategy = {"attempts": attempts}
     assert "between 1 and 10" in refused(lambda: endpoint.run("true", retryStrategy=strategy))
-    assert "between 1 and 10" in refused(lambda: endpoint.definition("often", "true", retryStrategy=strategy))
+    assert "between 1 and 10" in refused(
+        lambda: endpoint.definition("often", "true", retryStrategy=strategy)
+    )
 
 
 def test_ten_attempts_are_allowed_and_made(endpoint: Endpoint) -> None:
@@ -68,7 +72,11 @@ def test_the_strategy_at_submit_replaces_the_definitions(endpoint: Endpoint) -> 
 
 def test_a_success_ends_the_tries(endpoint: Endpoint) -> None:
     """facts, 1.3 and 3: AWS_BATCH_JOB_ATTEMPT counts from 1."""
-    job = endpoint.wait(endpoint.run("sh", "-c", "exit $((2 - AWS_BATCH_JOB_ATTEMPT))", retryStrategy={"attempts": 4}))
+    job = endpoint.wait(
+        endpoint.run(
+            "sh", "-c", "exit $((2 - AWS_BATCH_JOB_ATTEMPT))", retryStrategy={"attempts": 4}
+        )
+    )
     assert job["status"] == "SUCCEEDED"
     assert [one["container"]["exitCode"] for one in job["attempts"]] == [1, 0]
     assert job["container"]["exitCode"] == 0
@@ -113,12 +121,20 @@ def test_the_conditions_of_a_rule_must_all_hold(endpoint: Endpoint) -> None:
 
 def test_actions_in_any_case_are_returned_in_lower_case(endpoint: Endpoint) -> None:
     """facts, 1.4.4."""
-    strategy = {"attempts": 2, "evaluateOnExit": [rule("Exit", onExitCode="9"), rule("rEtRy", onReason="*")]}
+    strategy = {
+        "attempts": 2,
+        "evaluateOnExit": [rule("Exit", onExitCode="9"), rule("rEtRy", onReason="*")],
+    }
     definition = endpoint.definition("mixed-case", "true", retryStrategy=strategy)
     job = endpoint.job(endpoint.submit(definition))
-    (registered,) = endpoint.batch.describe_job_definitions(jobDefinitions=[definition])["jobDefinitions"]
+    (registered,) = endpoint.batch.describe_job_definitions(jobDefinitions=[definition])[
+        "jobDefinitions"
+    ]
     for found in (job, registered):
-        assert [one["action"] for one in found["retryStrategy"]["evaluateOnExit"]] == ["exit", "retry"]
+        assert [one["action"] for one in found["retryStrategy"]["evaluateOnExit"]] == [
+            "exit",
+            "retry",
+        ]
     assert tried(endpoint, rule("eXIT", onReason="*")) == 1
 
 
@@ -146,7 +162,9 @@ def test_an_unknown_action_is_refused(endpoint: Endpoint) -> None:
         ("onExitCode", "1" * 513),
     ],
 )
-def test_patterns_are_plain_with_one_star_at_the_end(endpoint: Endpoint, member: str, pattern: str) -> None:
+def test_patterns_are_plain_with_one_star_at_the_end(
+    endpoint: Endpoint, member: str, pattern: str
+) -> None:
     """facts, 1.4.5: letters, digits, . : and white space, at most 512; exit codes digits."""
     assert member in refused(lambda: tried(endpoint, rule("RETRY", **{member: pattern})))
 
@@ -198,7 +216,14 @@ def test_what_is_matched(endpoint: Endpoint) -> None:
     assert tried(endpoint, rule("EXIT", onReason="*"), code=3) == 1
     assert tried(endpoint, rule("EXIT", onReason="")) == 1
     assert tried(endpoint, rule("EXIT", onStatusReason=NOT_STARTED), command="no-such-program") == 1
-    assert tried(endpoint, rule("EXIT", onReason="CannotStartContainerError:*"), command="no-such-program") == 1
+    assert (
+        tried(
+            endpoint,
+            rule("EXIT", onReason="CannotStartContainerError:*"),
+            command="no-such-program",
+        )
+        == 1
+    )
 
 
 def test_a_missing_exit_code_matches_no_pattern(endpoint: Endpoint) -> None:

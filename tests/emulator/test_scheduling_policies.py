@@ -16,7 +16,9 @@ def as_described(endpoint: Endpoint) -> Iterator[None]:
 
 
 def shares(*names: str, weight: float = 1.0) -> dict[str, Any]:
-    return {"shareDistribution": [{"shareIdentifier": name, "weightFactor": weight} for name in names]}
+    return {
+        "shareDistribution": [{"shareIdentifier": name, "weightFactor": weight} for name in names]
+    }
 
 
 def described(endpoint: Endpoint, *arns: str) -> Any:
@@ -28,11 +30,18 @@ def test_one_as_it_is_described_changed_and_deleted(endpoint: Endpoint) -> None:
     policy = {
         "shareDecaySeconds": 604800,
         "computeReservation": 99,
-        "shareDistribution": [{"shareIdentifier": "UserA*", "weightFactor": 0.125}, {"shareIdentifier": "UserB"}],
+        "shareDistribution": [
+            {"shareIdentifier": "UserA*", "weightFactor": 0.125},
+            {"shareIdentifier": "UserB"},
+        ],
     }
-    answer = endpoint.batch.create_scheduling_policy(name="teams", fairsharePolicy=policy, tags={"a": "b"})
+    answer = endpoint.batch.create_scheduling_policy(
+        name="teams", fairsharePolicy=policy, tags={"a": "b"}
+    )
     assert (answer["name"], answer["arn"]) == ("teams", arn)
-    assert described(endpoint, arn) == [{"name": "teams", "arn": arn, "fairsharePolicy": policy, "tags": {"a": "b"}}]
+    assert described(endpoint, arn) == [
+        {"name": "teams", "arn": arn, "fairsharePolicy": policy, "tags": {"a": "b"}}
+    ]
     endpoint.batch.update_scheduling_policy(arn=arn, fairsharePolicy={"shareDecaySeconds": 60})
     assert described(endpoint, arn)[0]["fairsharePolicy"] == {"shareDecaySeconds": 60}
     endpoint.queue("bound", "cpu", schedulingPolicyArn=arn)
@@ -69,7 +78,9 @@ REFUSED_POLICIES = {
 def test_what_no_policy_can_be(endpoint: Endpoint, case: str) -> None:
     """7.1: decay 0..604800, reservation 0..99, weights 0.0001..999.9999, shares that do not overlap."""
     with refused():
-        endpoint.batch.create_scheduling_policy(name="never", fairsharePolicy=REFUSED_POLICIES[case])
+        endpoint.batch.create_scheduling_policy(
+            name="never", fairsharePolicy=REFUSED_POLICIES[case]
+        )
     endpoint.batch.create_scheduling_policy(name="once")
     arn = "arn:aws:batch:us-east-1:123456789012:scheduling-policy/once"
     try:
@@ -102,14 +113,17 @@ def test_what_a_policy_can_be(endpoint: Endpoint, policy: dict[str, Any]) -> Non
 
 def test_names_and_pages(endpoint: Endpoint) -> None:
     """6: at most 100 ARNs, pages of 1 to 100. 5.4: names. 7.3: quota shares are for SageMaker."""
-    arns = [endpoint.batch.create_scheduling_policy(name=f"p{number}")["arn"] for number in range(3)]
+    arns = [
+        endpoint.batch.create_scheduling_policy(name=f"p{number}")["arn"] for number in range(3)
+    ]
     first = endpoint.batch.list_scheduling_policies(maxResults=2)
     rest = endpoint.batch.list_scheduling_policies(nextToken=first["nextToken"])
     assert [one["arn"] for one in first["schedulingPolicies"] + rest["schedulingPolicies"]] == arns
     assert "nextToken" not in rest
-    assert [one["arn"] for one in described(endpoint, arns[1], "arn:aws:batch:us-east-1:1:scheduling-policy/x")] == [
-        arns[1]
-    ]
+    assert [
+        one["arn"]
+        for one in described(endpoint, arns[1], "arn:aws:batch:us-east-1:1:scheduling-policy/x")
+    ] == [arns[1]]
     with refused("100"):
         described(endpoint, *arns[:1] * 101)
     with refused("Object already exists"):

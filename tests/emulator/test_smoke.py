@@ -12,6 +12,10 @@ def test_a_job_runs_and_its_output_is_in_the_logs(endpoint: Endpoint) -> None:
 
 
 def test_an_array_knows_its_indices(endpoint: Endpoint) -> None:
-    job_id = endpoint.run("sh", "-c", "echo $AWS_BATCH_JOB_ARRAY_INDEX", arrayProperties={"size": 5})
+    job_id = endpoint.run(
+        "sh", "-c", "echo $AWS_BATCH_JOB_ARRAY_INDEX", arrayProperties={"size": 5}
+    )
     assert endpoint.wait(job_id)["arrayProperties"]["statusSummary"]["SUCCEEDED"] == 5
-    assert [endpoint.output(f"{job_id}:{index}") for index in range(5)] == [[str(index)] for index in range(5)]
+    assert [endpoint.output(f"{job_id}:{index}") for index in range(5)] == [
+        [str(index)] for index in range(5)
+    ]

@@ -51,27 +51,47 @@ def variables(**values: str) -> list[dict[str, str]]:
 def test_a_parameter_of_the_submission_beats_that_of_the_definition(endpoint: Endpoint) -> None:
     """5.1: defaults, overlaid by what SubmitJob gives; several in one word, and within a word."""
     definition = endpoint.definition(
-        "greets", "echo", "Ref::one", "x=Ref::two;Ref::three", parameters={"one": "1", "two": "2", "three": "3"}
+        "greets",
+        "echo",
+        "Ref::one",
+        "x=Ref::two;Ref::three",
+        parameters={"one": "1", "two": "2", "three": "3"},
     )
     assert lines(endpoint, endpoint.submit(definition)) == ["1 x=2;3"]
     job_id = endpoint.submit(definition, parameters={"two": "zwei", "four": "vier"})
     assert lines(endpoint, job_id) == ["1 x=zwei;3"]
-    assert endpoint.job(job_id)["parameters"] == {"one": "1", "two": "zwei", "three": "3", "four": "vier"}
-    assert endpoint.job(job_id)["container"]["command"] == ["echo", "Ref::one", "x=Ref::two;Ref::three"]
+    assert endpoint.job(job_id)["parameters"] == {
+        "one": "1",
+        "two": "zwei",
+        "three": "3",
+        "four": "vier",
+    }
+    assert endpoint.job(job_id)["container"]["command"] == [
+        "echo",
+        "Ref::one",
+        "x=Ref::two;Ref::three",
+    ]
 
 
 def test_a_parameter_that_nobody_gives_stays_as_it_is(endpoint: Endpoint) -> None:
     """5.1, a choice: AWS does not say what it does."""
-    assert lines(endpoint, endpoint.run("echo", "Ref::nobody", parameters={"somebody": "x"})) == ["Ref::nobody"]
+    assert lines(endpoint, endpoint.run("echo", "Ref::nobody", parameters={"somebody": "x"})) == [
+        "Ref::nobody"
+    ]
 
 
 def test_parameters_are_for_the_command_alone(endpoint: Endpoint) -> None:
     """5.1: not for variables (nor image, volumes, role); also in the command of an override."""
-    definition = endpoint.definition("refers", "echo", container={"environment": variables(A="Ref::x")})
+    definition = endpoint.definition(
+        "refers", "echo", container={"environment": variables(A="Ref::x")}
+    )
     job_id = endpoint.submit(
         definition,
         parameters={"x": "value"},
-        containerOverrides={"command": ["sh", "-c", 'echo "$A $B" Ref::x'], "environment": variables(B="Ref::x")},
+        containerOverrides={
+            "command": ["sh", "-c", 'echo "$A $B" Ref::x'],
+            "environment": variables(B="Ref::x"),
+        },
     )
     assert lines(endpoint, job_id) == ["Ref::x Ref::x value"]
 
@@ -84,7 +104,9 @@ def test_a_value_is_not_looked_at_again(endpoint: Endpoint) -> None:
 
 def test_no_shell_reads_the_command(endpoint: Endpoint) -> None:
     """5.1: neither $VAR nor $(VAR) nor a semicolon mean anything without a shell."""
-    assert lines(endpoint, endpoint.run("echo", "$HOME", "$(HOME)", "a;b", "  c")) == ["$HOME $(HOME) a;b   c"]
+    assert lines(endpoint, endpoint.run("echo", "$HOME", "$(HOME)", "a;b", "  c")) == [
+        "$HOME $(HOME) a;b   c"
+    ]
 
 
 # -- overrides (5.2) ------------------------------------------------------------------------------------------------
@@ -92,10 +114,15 @@ def test_no_shell_reads_the_command(endpoint: Endpoint) -> None:
 
 def test_a_command_replaces_and_variables_merge(endpoint: Endpoint) -> None:
     """5.2: the command as a whole, variables by name."""
-    definition = endpoint.definition("says", "echo", "old", container={"environment": variables(A="1", B="2")})
+    definition = endpoint.definition(
+        "says", "echo", "old", container={"environment": variables(A="1", B="2")}
+    )
     job_id = endpoint.submit(
         definition,
-        containerOverrides={"command": ["sh", "-c", "echo $A $B $C"], "environment": variables(B="zwei", C="drei")},
+        containerOverrides={
+            "command": ["sh", "-c", "echo $A $B $C"],
+            "environment": variables(B="zwei", C="drei"),
+        },
     )
     assert lines(endpoint, job_id) == ["1 zwei drei"]
     container = endpoint.job(job_id)["container"]
@@ -110,14 +137,22 @@ def test_a_command_replaces_and_variables_merge(endpoint: Endpoint) -> None:
 def test_requirements_merge_by_type(endpoint: Endpoint, off: str) -> None:
     """5.2: only the type that is named changes."""
     definition = endpoint.definition("needs", "true", vcpus=2, memory_mib=128)
-    overrides = {"resourceRequirements": [{"type": "MEMORY", "value": "256"}, {"type": "GPU", "value": "1"}]}
-    container = endpoint.job(endpoint.submit(definition, off, containerOverrides=overrides))["container"]
+    overrides = {
+        "resourceRequirements": [{"type": "MEMORY", "value": "256"}, {"type": "GPU", "value": "1"}]
+    }
+    container = endpoint.job(endpoint.submit(definition, off, containerOverrides=overrides))[
+        "container"
+    ]
     wanted = {one["type"]: one["value"] for one in container["resourceRequirements"]}
     assert wanted == {"VCPU": "2", "MEMORY": "256", "GPU": "1"}
 
 
-@pytest.mark.parametrize("overrides", [{"vcpus": 2}, {"memory": 128}, {"vcpus": 2, "memory": 128}], ids=str)
-def test_deprecated_keys_against_requirements(endpoint: Endpoint, overrides: dict[str, int]) -> None:
+@pytest.mark.parametrize(
+    "overrides", [{"vcpus": 2}, {"memory": 128}, {"vcpus": 2, "memory": 128}], ids=str
+)
+def test_deprecated_keys_against_requirements(
+    endpoint: Endpoint, overrides: dict[str, int]
+) -> None:
     """5.2: AWS refuses or ignores them; here they are refused, with its text."""
     definition = endpoint.definition("modern", "true")
     with refused(DEPRECATED):
@@ -128,11 +163,16 @@ def test_deprecated_keys_against_deprecated_keys(endpoint: Endpoint, off: str) -
     """5.2: they act on definitions that use them; a requirement beats them."""
     container = {"vcpus": 1, "memory": 64, "resourceRequirements": []}
     definition = endpoint.definition("old-fashioned", "true", container=container)
-    job = endpoint.job(endpoint.submit(definition, off, containerOverrides={"vcpus": 3, "memory": 32}))
+    job = endpoint.job(
+        endpoint.submit(definition, off, containerOverrides={"vcpus": 3, "memory": 32})
+    )
     assert (job["container"]["vcpus"], job["container"]["memory"]) == (3, 32)
     overrides = {"resourceRequirements": [{"type": "VCPU", "value": "64"}]}
     stuck = endpoint.submit(definition, containerOverrides=overrides)
-    assert endpoint.wait(stuck, "RUNNABLE")["container"]["resourceRequirements"] == overrides["resourceRequirements"]
+    assert (
+        endpoint.wait(stuck, "RUNNABLE")["container"]["resourceRequirements"]
+        == overrides["resourceRequirements"]
+    )
     endpoint.batch.terminate_job(jobId=stuck, reason="has been seen")
 
 
@@ -142,11 +182,26 @@ REFUSED_OVERRIDES = {
     "3 a reserved variable": ({"environment": variables(AWS_BATCH_JOB_ID="x")}, "AWS_BATCH"),
     "5.2 a variable without a name": ({"environment": [{"value": "x"}]}, "must have a name"),
     "5.2 a NUL in a variable": ({"environment": variables(A="a\0b")}, "should be a string"),
-    "5.3 no whole VCPU": ({"resourceRequirements": [{"type": "VCPU", "value": "0.5"}]}, "VCPU must be a whole number"),
-    "5.3 less than 4 MiB": ({"resourceRequirements": [{"type": "MEMORY", "value": "3"}]}, "MEMORY must be"),
-    "5.3 no GPU is none": ({"resourceRequirements": [{"type": "GPU", "value": "0"}]}, "GPU must be"),
-    "5.3 a number where a string belongs": ({"resourceRequirements": [{"type": "VCPU", "value": 1}]}, "a string"),
-    "5.3 a type that is none": ({"resourceRequirements": [{"type": "TPU", "value": "1"}]}, "GPU, VCPU, MEMORY"),
+    "5.3 no whole VCPU": (
+        {"resourceRequirements": [{"type": "VCPU", "value": "0.5"}]},
+        "VCPU must be a whole number",
+    ),
+    "5.3 less than 4 MiB": (
+        {"resourceRequirements": [{"type": "MEMORY", "value": "3"}]},
+        "MEMORY must be",
+    ),
+    "5.3 no GPU is none": (
+        {"resourceRequirements": [{"type": "GPU", "value": "0"}]},
+        "GPU must be",
+    ),
+    "5.3 a number where a string belongs": (
+        {"resourceRequirements": [{"type": "VCPU", "value": 1}]},
+        "a string",
+    ),
+    "5.3 a type that is none": (
+        {"resourceRequirements": [{"type": "TPU", "value": "1"}]},
+        "GPU, VCPU, MEMORY",
+    ),
 }
 
 
@@ -154,7 +209,12 @@ REFUSED_OVERRIDES = {
 def test_what_no_override_can_be(endpoint: Endpoint, case: str) -> None:
     overrides, text = REFUSED_OVERRIDES[case]
     definition = endpoint.definition("overridden", "true")
-    request = {"jobName": "never", "jobQueue": "queue", "jobDefinition": definition, "containerOverrides": overrides}
+    request = {
+        "jobName": "never",
+        "jobQueue": "queue",
+        "jobDefinition": definition,
+        "containerOverrides": overrides,
+    }
     status, answer = post(endpoint, "/v1/submitjob", request)
     assert status == 400
     assert text in answer["message"]
@@ -163,8 +223,18 @@ def test_what_no_override_can_be(endpoint: Endpoint, case: str) -> None:
 def test_nothing_else_can_be_overridden(endpoint: Endpoint) -> None:
     """5.2: image, roles, volumes, log configuration. AWS passes over members that it does not know."""
     definition = endpoint.definition("fixed", "true")
-    overrides = {"image": "other", "jobRoleArn": "r", "volumes": [], "logConfiguration": {"logDriver": "syslog"}}
-    request = {"jobName": "same", "jobQueue": "queue", "jobDefinition": definition, "containerOverrides": overrides}
+    overrides = {
+        "image": "other",
+        "jobRoleArn": "r",
+        "volumes": [],
+        "logConfiguration": {"logDriver": "syslog"},
+    }
+    request = {
+        "jobName": "same",
+        "jobQueue": "queue",
+        "jobDefinition": definition,
+        "containerOverrides": overrides,
+    }
     status, answer = post(endpoint, "/v1/submitjob", request)
     assert status == 200
     container = endpoint.wait(answer["jobId"])["container"]
@@ -175,9 +245,16 @@ def test_nothing_else_can_be_overridden(endpoint: Endpoint) -> None:
 def test_overrides_of_ecs_properties(endpoint: Endpoint) -> None:
     """5.2: ecsPropertiesOverride for ecsProperties, containerOverrides for containerProperties; by the name."""
     wanted = [{"type": "VCPU", "value": "1"}, {"type": "MEMORY", "value": "64"}]
-    container = {"name": "main", "image": "busybox", "command": ["echo", "old"], "resourceRequirements": wanted}
+    container = {
+        "name": "main",
+        "image": "busybox",
+        "command": ["echo", "old"],
+        "resourceRequirements": wanted,
+    }
     endpoint.batch.register_job_definition(
-        jobDefinitionName="task", type="container", ecsProperties={"taskProperties": [{"containers": [container]}]}
+        jobDefinitionName="task",
+        type="container",
+        ecsProperties={"taskProperties": [{"containers": [container]}]},
     )
 
     def override(*containers: dict[str, Any]) -> dict[str, Any]:
@@ -205,7 +282,9 @@ def test_overrides_of_ecs_properties(endpoint: Endpoint) -> None:
 def test_memory_is_a_hard_limit(endpoint: Endpoint) -> None:
     """5.3: above it the container is killed."""
     eat = "x = []\nwhile True: x.append(bytearray(1 << 20))"
-    job = endpoint.wait(endpoint.submit(endpoint.definition("eats", "python3", "-c", eat, memory_mib=32)))
+    job = endpoint.wait(
+        endpoint.submit(endpoint.definition("eats", "python3", "-c", eat, memory_mib=32))
+    )
     assert job["status"] == "FAILED"
     assert job["container"]["exitCode"] == 137
     assert job["container"]["reason"] == "OutOfMemoryError: Container killed due to memory usage"
@@ -216,13 +295,26 @@ def test_platforms_do_not_mix(endpoint: Endpoint) -> None:
     endpoint.batch.create_compute_environment(
         computeEnvironmentName="fargate",
         type="MANAGED",
-        computeResources={"type": "FARGATE", "maxvCpus": 4, "subnets": ["subnet-0a"], "securityGroupIds": ["sg-0a"]},
+        computeResources={
+            "type": "FARGATE",
+            "maxvCpus": 4,
+            "subnets": ["subnet-0a"],
+            "securityGroupIds": ["sg-0a"],
+        },
     )
     endpoint.queue("fargate", "fargate")
-    assert endpoint.batch.describe_job_queues(jobQueues=["fargate"])["jobQueues"][0]["jobQueueType"] == "ECS_FARGATE"
+    assert (
+        endpoint.batch.describe_job_queues(jobQueues=["fargate"])["jobQueues"][0]["jobQueueType"]
+        == "ECS_FARGATE"
+    )
     wanted = [{"type": "VCPU", "value": "0.25"}, {"type": "MEMORY", "value": "512"}]
-    container = {"executionRoleArn": "arn:aws:iam::123456789012:role/e", "resourceRequirements": wanted}
-    definition = endpoint.definition("for-fargate", "true", container=container, platformCapabilities=["FARGATE"])
+    container = {
+        "executionRoleArn": "arn:aws:iam::123456789012:role/e",
+        "resourceRequirements": wanted,
+    }
+    definition = endpoint.definition(
+        "for-fargate", "true", container=container, platformCapabilities=["FARGATE"]
+    )
     job = endpoint.wait(endpoint.submit(definition, "fargate"))
     assert (job["status"], job["platformCapabilities"]) == ("SUCCEEDED", ["FARGATE"])
     with refused("platformCapabilities"):
@@ -262,7 +354,13 @@ def test_the_newest_active_revision_is_meant(endpoint: Endpoint, off: str) -> No
         endpoint.definition("meant", "echo", str(number))
     endpoint.batch.deregister_job_definition(jobDefinition="meant:3")
     arn = "arn:aws:batch:us-east-1:123456789012:job-definition/meant"
-    for wanted, revision in (("meant", 2), ("meant:1", 1), (arn, 2), (f"{arn}:1", 1), (f"{arn}:2", 2)):
+    for wanted, revision in (
+        ("meant", 2),
+        ("meant:1", 1),
+        (arn, 2),
+        (f"{arn}:1", 1),
+        (f"{arn}:2", 2),
+    ):
         assert endpoint.job(endpoint.submit(wanted, off))["jobDefinition"] == f"{arn}:{revision}"
     with refused("not ACTIVE"):
         endpoint.submit("meant:3", off)
@@ -290,10 +388,19 @@ def test_queues_that_are_none(endpoint: Endpoint) -> None:
 def test_a_submission_of_30_kib(endpoint: Endpoint, off: str) -> None:
     """5.4 and 6: 30 KiB of compact JSON are taken, a byte more is not; with AWS's text around AWS's words."""
     definition = endpoint.definition("sized", "true")
-    request = {"jobName": "j", "jobQueue": off, "jobDefinition": definition, "parameters": {"p": ""}}
-    empty = len('{"jobName":"j","jobQueue":"off","jobDefinition":"","parameters":{"p":""}}') + len(definition)
+    request = {
+        "jobName": "j",
+        "jobQueue": off,
+        "jobDefinition": definition,
+        "parameters": {"p": ""},
+    }
+    empty = len('{"jobName":"j","jobQueue":"off","jobDefinition":"","parameters":{"p":""}}') + len(
+        definition
+    )
     endpoint.batch.submit_job(**{**request, "parameters": {"p": "x" * (30 * 1024 - empty)}})
-    with refused("Error executing request, Exception : Job size must be less than 30 KiB, got 31 KiB, RequestId: "):
+    with refused(
+        "Error executing request, Exception : Job size must be less than 30 KiB, got 31 KiB, RequestId: "
+    ):
         endpoint.batch.submit_job(**{**request, "parameters": {"p": "x" * (30 * 1024 - empty + 1)}})
     with refused("got 40 KiB"):
         endpoint.batch.submit_job(**{**request, "parameters": {"p": "x" * 40_000}})
@@ -302,10 +409,17 @@ def test_a_submission_of_30_kib(endpoint: Endpoint, off: str) -> None:
 def test_overrides_of_more_than_8192_characters(endpoint: Endpoint) -> None:
     """5.4: the job is taken, and fails when it is dispatched. A little less is good."""
     definition = endpoint.definition("long", "true")
-    job = endpoint.wait(endpoint.submit(definition, containerOverrides={"environment": variables(A="x" * 8192)}))
-    assert (job["status"], job["statusReason"]) == ("FAILED", "Container Overrides length must be at most 8192")
+    job = endpoint.wait(
+        endpoint.submit(definition, containerOverrides={"environment": variables(A="x" * 8192)})
+    )
+    assert (job["status"], job["statusReason"]) == (
+        "FAILED",
+        "Container Overrides length must be at most 8192",
+    )
     assert "exitCode" not in job["container"]
-    job = endpoint.wait(endpoint.submit(definition, containerOverrides={"environment": variables(A="x" * 8100)}))
+    job = endpoint.wait(
+        endpoint.submit(definition, containerOverrides={"environment": variables(A="x" * 8100)})
+    )
     assert job["status"] == "SUCCEEDED"
 
 
@@ -375,7 +489,10 @@ def test_more_than_fifty_tags_at_the_task(endpoint: Endpoint) -> None:
     job = endpoint.wait(endpoint.submit(definition, tags=other))
     assert job["status"] == "FAILED"
     assert "50 tags" in job["statusReason"]
-    assert endpoint.wait(endpoint.submit(definition, tags=other, propagateTags=False))["status"] == "SUCCEEDED"
+    assert (
+        endpoint.wait(endpoint.submit(definition, tags=other, propagateTags=False))["status"]
+        == "SUCCEEDED"
+    )
     # A tag that both have is the job's, and counts once.
     same = {f"d{number}": "job" for number in range(40)}
     job = endpoint.wait(endpoint.submit(definition, tags=same))
@@ -402,16 +519,26 @@ def test_priorities(endpoint: Endpoint, shared: str, off: str) -> None:
     """5.4: 0 to 9999; that of the submission beats that of the definition. A choice: in a queue without a policy it is
     taken and changes nothing, as AWS only says that it affects queues with one."""
     definition = endpoint.definition("urgent", "true", schedulingPriority=7)
-    assert endpoint.job(endpoint.submit(definition, shared, shareIdentifier="a"))["schedulingPriority"] == 7
+    assert (
+        endpoint.job(endpoint.submit(definition, shared, shareIdentifier="a"))["schedulingPriority"]
+        == 7
+    )
     for priority in (0, 9999):
-        job_id = endpoint.submit(definition, shared, shareIdentifier="a", schedulingPriorityOverride=priority)
+        job_id = endpoint.submit(
+            definition, shared, shareIdentifier="a", schedulingPriorityOverride=priority
+        )
         assert endpoint.job(job_id)["schedulingPriority"] == priority
         assert (
-            endpoint.job(endpoint.submit(definition, off, schedulingPriorityOverride=priority))["status"] == "RUNNABLE"
+            endpoint.job(endpoint.submit(definition, off, schedulingPriorityOverride=priority))[
+                "status"
+            ]
+            == "RUNNABLE"
         )
     for priority in (-1, 10_000):
         with refused("between 0 and 9999"):
-            endpoint.submit(definition, shared, shareIdentifier="a", schedulingPriorityOverride=priority)
+            endpoint.submit(
+                definition, shared, shareIdentifier="a", schedulingPriorityOverride=priority
+            )
 
 
 def test_a_queue_has_500_active_shares(endpoint: Endpoint) -> None:
@@ -421,7 +548,9 @@ def test_a_queue_has_500_active_shares(endpoint: Endpoint) -> None:
     endpoint.queue("crowd", "crowd-off", schedulingPolicyArn=arn)
     endpoint.batch.update_compute_environment(computeEnvironment="crowd-off", state="DISABLED")
     definition = endpoint.definition("crowded", "true")
-    ids = [endpoint.submit(definition, "crowd", shareIdentifier=f"s{number}") for number in range(500)]
+    ids = [
+        endpoint.submit(definition, "crowd", shareIdentifier=f"s{number}") for number in range(500)
+    ]
     with refused("500 active share identifiers"):
         endpoint.submit(definition, "crowd", shareIdentifier="one")
     endpoint.submit(definition, "crowd", shareIdentifier="s0")
@@ -440,11 +569,19 @@ def test_what_a_job_has_of_its_definition(endpoint: Endpoint, off: str) -> None:
     )
     job = endpoint.job(endpoint.submit(definition, off))
     assert job["timeout"] == {"attemptDurationSeconds": 60}
-    assert job["retryStrategy"] == {"attempts": 3, "evaluateOnExit": [{"onExitCode": "1", "action": "exit"}]}
+    assert job["retryStrategy"] == {
+        "attempts": 3,
+        "evaluateOnExit": [{"onExitCode": "1", "action": "exit"}],
+    }
     job = endpoint.job(
-        endpoint.submit(definition, off, timeout={"attemptDurationSeconds": 90}, retryStrategy={"attempts": 2})
+        endpoint.submit(
+            definition, off, timeout={"attemptDurationSeconds": 90}, retryStrategy={"attempts": 2}
+        )
     )
-    assert (job["timeout"], job["retryStrategy"]) == ({"attemptDurationSeconds": 90}, {"attempts": 2})
+    assert (job["timeout"], job["retryStrategy"]) == (
+        {"attemptDurationSeconds": 90},
+        {"attempts": 2},
+    )
 
 
 # -- bad input of any kind ------------------------------------------------------------------------------------------

@@ -19,7 +19,10 @@ def arns(endpoint: Endpoint) -> dict[str, str]:
     """One of each kind, made with the tag `made=here`."""
     tags, batch = {"made": "here"}, endpoint.batch
     environment = batch.create_compute_environment(
-        computeEnvironmentName="tagged", type="UNMANAGED", serviceRole="arn:aws:iam::123456789012:role/b", tags=tags
+        computeEnvironmentName="tagged",
+        type="UNMANAGED",
+        serviceRole="arn:aws:iam::123456789012:role/b",
+        tags=tags,
     )
     queue = batch.create_job_queue(
         jobQueueName="tagged",
@@ -32,19 +35,29 @@ def arns(endpoint: Endpoint) -> dict[str, str]:
         "compute-environment": environment["computeEnvironmentArn"],
         "job-queue": queue["jobQueueArn"],
         "scheduling-policy": batch.create_scheduling_policy(name="tagged", tags=tags)["arn"],
-        "job-definition": batch.describe_job_definitions(jobDefinitions=["tagged:1"])["jobDefinitions"][0][
-            "jobDefinitionArn"
-        ],
-        "consumable-resource": batch.create_consumable_resource(consumableResourceName="tagged", tags=tags)[
-            "consumableResourceArn"
-        ],
+        "job-definition": batch.describe_job_definitions(jobDefinitions=["tagged:1"])[
+            "jobDefinitions"
+        ][0]["jobDefinitionArn"],
+        "consumable-resource": batch.create_consumable_resource(
+            consumableResourceName="tagged", tags=tags
+        )["consumableResourceArn"],
         "job": batch.submit_job(
-            jobName="j", jobQueue="queue", jobDefinition=endpoint.definition("untagged", "true"), tags=tags
+            jobName="j",
+            jobQueue="queue",
+            jobDefinition=endpoint.definition("untagged", "true"),
+            tags=tags,
         )["jobArn"],
     }
 
 
-KINDS = ["compute-environment", "job-queue", "scheduling-policy", "job-definition", "consumable-resource", "job"]
+KINDS = [
+    "compute-environment",
+    "job-queue",
+    "scheduling-policy",
+    "job-definition",
+    "consumable-resource",
+    "job",
+]
 
 
 def tags(endpoint: Endpoint, arn: str) -> dict[str, str]:
@@ -73,15 +86,28 @@ def test_tags_come_change_and_go(endpoint: Endpoint, arns: dict[str, str], kind:
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"k" * 129: ""}, {"": ""}, {"k": "v" * 257}, {"aws:x": ""}, {str(n): "" for n in range(51)}, {"k": 1}]
+    "wrong",
+    [
+        {"k" * 129: ""},
+        {"": ""},
+        {"k": "v" * 257},
+        {"aws:x": ""},
+        {str(n): "" for n in range(51)},
+        {"k": 1},
+    ],
 )
-def test_tags_that_are_none(endpoint: Endpoint, arns: dict[str, str], wrong: dict[str, str]) -> None:
+def test_tags_that_are_none(
+    endpoint: Endpoint, arns: dict[str, str], wrong: dict[str, str]
+) -> None:
     """5.4; and wherever tags are given."""
     assert post(endpoint, f"/v1/tags/{arns['job-queue']}", {"tags": wrong})[0] == 400
     for path, request in (
         ("createschedulingpolicy", {"name": "never"}),
         ("createconsumableresource", {"consumableResourceName": "never"}),
-        ("createcomputeenvironment", {"computeEnvironmentName": "never", "type": "UNMANAGED", "serviceRole": "r"}),
+        (
+            "createcomputeenvironment",
+            {"computeEnvironmentName": "never", "type": "UNMANAGED", "serviceRole": "r"},
+        ),
     ):
         assert post(endpoint, f"/v1/{path}", {**request, "tags": wrong})[0] == 400
     assert tags(endpoint, arns["job-queue"]) == {"made": "here"}

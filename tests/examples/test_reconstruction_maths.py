@@ -30,7 +30,9 @@ def recon() -> Iterator[SimpleNamespace]:
     """The example's modules; the import path and sys.modules are as before afterwards."""
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(EXAMPLE))
-        yield SimpleNamespace(**{name.strip("_"): importlib.import_module(f"recon.{name}") for name in MODULES})
+        yield SimpleNamespace(
+            **{name.strip("_"): importlib.import_module(f"recon.{name}") for name in MODULES}
+        )
     for name in [name for name in sys.modules if name == "recon" or name.startswith("recon.")]:
         del sys.modules[name]
 
@@ -52,7 +54,9 @@ def exact_integrals(recon: SimpleNamespace, scan: Any, shift_px: float) -> Any:
 
 def rmse_in_object(recon: SimpleNamespace, scan: Any, slices: Any) -> float:
     squares = [
-        ((image - recon.phantom.draw_slice(scan.size, z)) ** 2)[recon.phantom.draw_mask(scan.size, z, 0)]
+        ((image - recon.phantom.draw_slice(scan.size, z)) ** 2)[
+            recon.phantom.draw_mask(scan.size, z, 0)
+        ]
         for image, z in zip(slices, scan.heights, strict=True)
     ]
     return float(np.sqrt(np.concatenate(squares).mean()))
@@ -61,7 +65,9 @@ def rmse_in_object(recon: SimpleNamespace, scan: Any, slices: Any) -> float:
 # The phantom: projections and slices must describe the same object.
 
 
-def test_projections_and_slices_hold_the_same_mass(recon: SimpleNamespace, small: SimpleNamespace) -> None:
+def test_projections_and_slices_hold_the_same_mass(
+    recon: SimpleNamespace, small: SimpleNamespace
+) -> None:
     scan = small.scan
     projected = exact_integrals(recon, scan, SHIFT_PX).sum(axis=2) * scan.pixel_cm
     drawn = [recon.phantom.draw_slice(scan.size, z).sum() * scan.pixel_cm**2 for z in scan.heights]
@@ -69,10 +75,14 @@ def test_projections_and_slices_hold_the_same_mass(recon: SimpleNamespace, small
     assert projected[0] == pytest.approx(drawn, rel=5e-3)
 
 
-def test_projection_at_angle_0_is_the_column_sum(recon: SimpleNamespace, small: SimpleNamespace) -> None:
+def test_projection_at_angle_0_is_the_column_sum(
+    recon: SimpleNamespace, small: SimpleNamespace
+) -> None:
     scan = small.scan
     projected = exact_integrals(recon, scan, shift_px=0)[0]
-    drawn = [recon.phantom.draw_slice(scan.size, z).sum(axis=0) * scan.pixel_cm for z in scan.heights]
+    drawn = [
+        recon.phantom.draw_slice(scan.size, z).sum(axis=0) * scan.pixel_cm for z in scan.heights
+    ]
     assert np.abs(projected - drawn).max() < 0.03 * projected.max()
 
 
@@ -92,14 +102,18 @@ def test_bad_pixels_are_found_exactly(recon: SimpleNamespace, small: SimpleNames
 
 
 def test_bad_pixels_are_repaired_from_good_neighbours(recon: SimpleNamespace) -> None:
-    images = np.arange(2 * 4 * 5, dtype=float).reshape(2, 4, 5)  # a slope: a neighbourhood's mean is its middle
+    images = np.arange(2 * 4 * 5, dtype=float).reshape(
+        2, 4, 5
+    )  # a slope: a neighbourhood's mean is its middle
     bad = np.zeros((4, 5), dtype=bool)
     bad[1, 2] = bad[3, 0] = bad[3, 1] = True
     broken = images.copy()
     broken[:, bad] = 1e6
     repaired = recon.correct.repair(broken, bad)
     assert repaired[:, 1, 2] == pytest.approx(images[:, 1, 2])
-    assert repaired[:, 3, 0] == pytest.approx(images[:, 2, :2].mean(axis=1))  # its bad neighbour is left out
+    assert repaired[:, 3, 0] == pytest.approx(
+        images[:, 2, :2].mean(axis=1)
+    )  # its bad neighbour is left out
     assert np.array_equal(repaired[:, ~bad], images[:, ~bad])
     assert broken[0, 1, 2] == 1e6  # the input is not changed
 
@@ -110,7 +124,9 @@ def test_flat_field_undoes_uneven_light_and_offset(recon: SimpleNamespace) -> No
     transmission = rng.uniform(0.1, 1.0, (3, 4, 6))
     counts = (offset + light * transmission).round().astype(np.uint16)
     dark, flat = offset.astype(np.uint16)[None], (offset + light).astype(np.uint16)[None]
-    assert recon.correct.line_integrals(counts, dark, flat) == pytest.approx(-np.log(transmission), abs=1e-3)
+    assert recon.correct.line_integrals(counts, dark, flat) == pytest.approx(
+        -np.log(transmission), abs=1e-3
+    )
 
 
 def test_corrected_projections_are_the_exact_ones_within_the_noise(
@@ -118,8 +134,12 @@ def test_corrected_projections_are_the_exact_ones_within_the_noise(
 ) -> None:
     off = small.integrals - exact_integrals(recon, small.scan, SHIFT_PX)
     assert abs(off.mean()) < 0.002
-    assert off[:, ~small.raw.bad].std() < 0.015  # 20,000 photons, of which the object lets a third through
-    assert np.abs(off[:, small.raw.bad]).max() < 0.3  # left as they are, they would be off by as much as 9
+    assert (
+        off[:, ~small.raw.bad].std() < 0.015
+    )  # 20,000 photons, of which the object lets a third through
+    assert (
+        np.abs(off[:, small.raw.bad]).max() < 0.3
+    )  # left as they are, they would be off by as much as 9
 
 
 # Filter.
@@ -165,7 +185,9 @@ def test_centre_is_found_through_the_noise(recon: SimpleNamespace, small: Simple
 # Back-projection.
 
 
-def test_reconstruction_is_right_with_the_right_centre_only(recon: SimpleNamespace, small: SimpleNamespace) -> None:
+def test_reconstruction_is_right_with_the_right_centre_only(
+    recon: SimpleNamespace, small: SimpleNamespace
+) -> None:
     xp, scan = recon.arrays.on_numpy(), small.scan
     centre_px = recon.centre.find(small.integrals, scan.angles_rad).centre_px
     right = recon.backproject.backproject(xp, small.filtered, scan, centre_px)
@@ -185,7 +207,9 @@ def test_reconstruction_has_the_right_scale(recon: SimpleNamespace, small: Simpl
         assert image[mask].mean() == pytest.approx(true[mask].mean(), rel=0.02)
 
 
-def test_slices_do_not_depend_on_how_they_are_grouped(recon: SimpleNamespace, small: SimpleNamespace) -> None:
+def test_slices_do_not_depend_on_how_they_are_grouped(
+    recon: SimpleNamespace, small: SimpleNamespace
+) -> None:
     xp, centre_px = recon.arrays.on_numpy(), small.scan.middle_px + SHIFT_PX
     together = recon.backproject.backproject(xp, small.filtered[:3], small.scan, centre_px)
     alone = recon.backproject.backproject(xp, small.filtered[1:2], small.scan, centre_px)
@@ -258,13 +282,17 @@ def decode_grey_png(content: bytes) -> Any:
     while at < len(content):
         length, kind = struct.unpack(">I4s", content[at : at + 8])
         body = content[at + 8 : at + 8 + length]
-        assert struct.unpack(">I", content[at + 8 + length : at + 12 + length])[0] == zlib.crc32(kind + body)
+        assert struct.unpack(">I", content[at + 8 + length : at + 12 + length])[0] == zlib.crc32(
+            kind + body
+        )
         chunks[kind] = body
         at += 12 + length
     assert list(chunks) == [b"IHDR", b"IDAT", b"IEND"]
     width, height, *rest = struct.unpack(">IIBBBBB", chunks[b"IHDR"])
     assert rest == [8, 0, 0, 0, 0]
-    lines = np.frombuffer(zlib.decompress(chunks[b"IDAT"]), dtype=np.uint8).reshape(height, width + 1)
+    lines = np.frombuffer(zlib.decompress(chunks[b"IDAT"]), dtype=np.uint8).reshape(
+        height, width + 1
+    )
     assert (lines[:, 0] == 0).all()
     return lines[:, 1:]
 
@@ -282,7 +310,9 @@ def test_png_is_read_by_matplotlib(recon: SimpleNamespace, tmp_path: Path) -> No
     assert np.array_equal(picture.imread(path), np.eye(5, dtype=np.float32))
 
 
-def test_failed_write_leaves_the_old_file_and_nothing_else(recon: SimpleNamespace, tmp_path: Path) -> None:
+def test_failed_write_leaves_the_old_file_and_nothing_else(
+    recon: SimpleNamespace, tmp_path: Path
+) -> None:
     path = tmp_path / "deep" / "centre.json"
     recon.files.write_json(path, {"centre_px": 1.0})
     with pytest.raises(TypeError):
@@ -313,11 +343,19 @@ def test_each_item_is_in_exactly_one_part(recon: SimpleNamespace, total: int, pa
     assert [item for items in ranges for item in items] == list(range(total))
 
 
-@pytest.mark.parametrize(("step", "parts"), [("preprocess", 8), ("filter", 32), ("reconstruct", 32)])
+@pytest.mark.parametrize(
+    ("step", "parts"), [("preprocess", 8), ("filter", 32), ("reconstruct", 32)]
+)
 def test_commands_file_names_every_part_once_and_in_order(step: str, parts: int) -> None:
     # In order, since child i of reconstruct waits for child i of filter only.
-    lines = [line for line in (EXAMPLE / f"{step}.txt").read_text().splitlines() if not line.startswith("#")]
-    assert lines == [f"python -m recon {step} --part {part}/{parts}" for part in range(1, parts + 1)]
+    lines = [
+        line
+        for line in (EXAMPLE / f"{step}.txt").read_text().splitlines()
+        if not line.startswith("#")
+    ]
+    assert lines == [
+        f"python -m recon {step} --part {part}/{parts}" for part in range(1, parts + 1)
+    ]
 
 
 @pytest.mark.parametrize("part", ["0/4", "5/4", "4", "a/b", "1/0"])
@@ -352,10 +390,14 @@ def test_same_bytes_however_the_work_is_cut_and_repeated(
     files = sorted(path.relative_to(once) for path in once.rglob("*") if path.is_file())
     assert files == sorted(path.relative_to(again) for path in again.rglob("*") if path.is_file())
     assert len([path for path in files if path.parent.name == "slices"]) == 2 * 6
-    assert [path for path in files if (once / path).read_bytes() != (again / path).read_bytes()] == []
+    assert [
+        path for path in files if (once / path).read_bytes() != (again / path).read_bytes()
+    ] == []
 
 
-def test_figure_says_how_good_it_is(recon: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_figure_says_how_good_it_is(
+    recon: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     picture = pytest.importorskip("matplotlib.image")
     monkeypatch.delenv("BATCHYARD_DEVICE", raising=False)
     run_all(recon, tmp_path, parts=2)

@@ -21,7 +21,16 @@ from typing import Any
 
 STANDINS = Path(__file__).parent / "standins"
 REPOSITORY = Path(__file__).parents[2]
-PROGRAMS = ("docker", "dockerd", "nvidia-smi", "modprobe", "nvidia-container-runtime", "aws", "dnf", "observer")
+PROGRAMS = (
+    "docker",
+    "dockerd",
+    "nvidia-smi",
+    "modprobe",
+    "nvidia-container-runtime",
+    "aws",
+    "dnf",
+    "observer",
+)
 UNITS = ("docker.service", "ecs.service", "cloud-final.service", "observer.service")
 ALL_UP = {"cloud-final.service": "active", "docker.service": "active", "ecs.service": "active"}
 #: only what matters here: the scripts of the user data, in the stage that they are run in
@@ -86,7 +95,11 @@ def missing() -> str | None:
 
 
 def tree() -> Path | None:
-    found = [path for path in (REPOSITORY / ".cache").glob("boot-tree-*") if path.is_dir() and not path.suffix]
+    found = [
+        path
+        for path in (REPOSITORY / ".cache").glob("boot-tree-*")
+        if path.is_dir() and not path.suffix
+    ]
     return max(found, key=lambda path: path.stat().st_mtime, default=None)
 
 
@@ -111,12 +124,30 @@ def booted(scene: Scene) -> Iterator[Booted]:
 
 
 def _boot(root: Path, name: str) -> None:
-    command = ["systemd-nspawn", "--quiet", "--boot", "--register=no", "--keep-unit", "--private-network"]
-    command += ["--console=pipe", f"--machine={re.sub('[^a-z0-9]', '', name)}", f"--directory={root}"]
+    command = [
+        "systemd-nspawn",
+        "--quiet",
+        "--boot",
+        "--register=no",
+        "--keep-unit",
+        "--private-network",
+    ]
+    command += [
+        "--console=pipe",
+        f"--machine={re.sub('[^a-z0-9]', '', name)}",
+        f"--directory={root}",
+    ]
     done = subprocess.run(
-        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=DEADLINE_S + 60
+        command,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=DEADLINE_S + 60,
     )
-    assert done.returncode == 0, f"systemd-nspawn exited {done.returncode}:\n{done.stdout}\n{done.stderr}"
+    assert done.returncode == 0, (
+        f"systemd-nspawn exited {done.returncode}:\n{done.stdout}\n{done.stderr}"
+    )
 
 
 def _lay_out(root: Path, scene: Scene) -> None:

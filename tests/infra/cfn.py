@@ -56,7 +56,9 @@ def template(name: str) -> Template:
 def nodes(value: Any) -> Iterator[Any]:
     """The value and all that is in it."""
     yield value
-    children = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    children = (
+        value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    )
     for child in children:
         yield from nodes(child)
 
@@ -77,7 +79,9 @@ def imports(name: str) -> set[str]:
 
 def exports(name: str) -> set[str]:
     outputs = template(name)["Outputs"].values()
-    return {render(output["Export"]["Name"], {"Env": "ENV"}) for output in outputs if "Export" in output}
+    return {
+        render(output["Export"]["Name"], {"Env": "ENV"}) for output in outputs if "Export" in output
+    }
 
 
 def render(value: Any, values: Mapping[str, str]) -> Any:
@@ -106,5 +110,7 @@ def render(value: Any, values: Mapping[str, str]) -> Any:
 def substitute(pattern: str, values: Mapping[str, str]) -> str:
     """What Fn::Sub does: ${Name} is a value, ${!Name} is ${Name}."""
     return re.sub(
-        r"\$\{(!?)([^}]*)\}", lambda match: f"${{{match[2]}}}" if match[1] else values[match[2].strip()], pattern
+        r"\$\{(!?)([^}]*)\}",
+        lambda match: f"${{{match[2]}}}" if match[1] else values[match[2].strip()],
+        pattern,
     )

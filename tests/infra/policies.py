@@ -13,7 +13,9 @@ class Call(NamedTuple):
 
 
 def call(action: str, resource: str = "*", **context: str) -> Call:
-    return Call(action, resource, tuple((key.replace("__", ":"), value) for key, value in context.items()))
+    return Call(
+        action, resource, tuple((key.replace("__", ":"), value) for key, value in context.items())
+    )
 
 
 def as_list(value: Any) -> list[str]:
@@ -35,7 +37,9 @@ def holds(condition: dict[str, dict[str, Any]], context: dict[str, str]) -> bool
                 continue
             if value is None and operator.endswith("IfExists"):
                 continue
-            if value is None or not any(fnmatchcase(value, pattern) for pattern in as_list(patterns)):
+            if value is None or not any(
+                fnmatchcase(value, pattern) for pattern in as_list(patterns)
+            ):
                 return False
     return True
 

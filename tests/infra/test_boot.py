@@ -23,7 +23,9 @@ VALUES = {
 #: what the nodes of AWS Batch are told by AWS Batch's own part; its last line may lack an end
 FROM_BATCH = {"etc/ecs/ecs.config": "ECS_RESERVED_MEMORY=32\nECS_CLUSTER=from-batch"}
 #: how the GPU image of Amazon Linux 2023 gives dockerd the runtime
-REGISTERED = {"etc/docker-runtimes.d/nvidia": '#!/bin/sh\nexec /usr/bin/nvidia-container-runtime "$@"\n'}
+REGISTERED = {
+    "etc/docker-runtimes.d/nvidia": '#!/bin/sh\nexec /usr/bin/nvidia-container-runtime "$@"\n'
+}
 UP_AND_CHECKED = {**ALL_UP, "batchyard-gpu-check.service": "active"}
 
 pytestmark = [pytest.mark.boot, pytest.mark.usefixtures("a_tree_to_boot")]
@@ -52,7 +54,9 @@ def came_up(node: Booted) -> None:
 
 def settings(node: Booted) -> dict[str, str]:
     """What the agent was told when it started."""
-    return dict(line.split("=", 1) for line in node.read("var/lib/observer/ecs-environment").splitlines())
+    return dict(
+        line.split("=", 1) for line in node.read("var/lib/observer/ecs-environment").splitlines()
+    )
 
 
 def check(node: Booted) -> dict[str, object]:
@@ -69,7 +73,10 @@ def test_a_gpu_node_of_batch_comes_up_on_the_image_that_registers_the_runtime() 
     with booted(Scene(user_data("batch-gpu"), gpus=4, files=files, until=UP_AND_CHECKED)) as node:
         came_up(node)
         # Merged, and without a second registration, which the stand-in refuses as dockerd does.
-        assert json.loads(node.read("etc/docker/daemon.json")) == {**before, "default-runtime": "nvidia"}
+        assert json.loads(node.read("etc/docker/daemon.json")) == {
+            **before,
+            "default-runtime": "nvidia",
+        }
         assert node.read("var/lib/observer/docker-starts").split() == ["nvidia"]
         assert settings(node) == {
             "ECS_CLUSTER": "from-batch",
@@ -80,12 +87,18 @@ def test_a_gpu_node_of_batch_comes_up_on_the_image_that_registers_the_runtime() 
         assert node.read("etc/ecs/ecs.config").startswith(FROM_BATCH["etc/ecs/ecs.config"] + "\n")
         assert check(node)["ok"] is True
         assert "sees 4 of 4 GPUs" in str(check(node)["reason"])
-        assert not node.exists("var/lib/observer/modprobe")  # the driver answered: nothing to load anew
+        assert not node.exists(
+            "var/lib/observer/modprobe"
+        )  # the driver answered: nothing to load anew
         assert not node.exists("var/lib/stand-in-image")  # the check leaves no image behind
 
 
-def test_the_runtime_is_registered_where_the_image_does_not_and_the_modules_are_loaded_anew_once() -> None:
-    with booted(Scene(user_data("batch-gpu"), driver_sleeps=True, files=FROM_BATCH, until=UP_AND_CHECKED)) as node:
+def test_the_runtime_is_registered_where_the_image_does_not_and_the_modules_are_loaded_anew_once() -> (
+    None
+):
+    with booted(
+        Scene(user_data("batch-gpu"), driver_sleeps=True, files=FROM_BATCH, until=UP_AND_CHECKED)
+    ) as node:
         came_up(node)
         config = json.loads(node.read("etc/docker/daemon.json"))
         assert config["default-runtime"] == "nvidia"
@@ -132,7 +145,9 @@ def test_a_self_managed_node_joins_the_cluster_that_batch_has_made() -> None:
 
 
 def test_a_self_managed_node_installs_the_aws_client_where_the_image_has_none() -> None:
-    scene = Scene(user_data("unmanaged-gpu"), lacks_aws_client=True, files=REGISTERED, until=UP_AND_CHECKED)
+    scene = Scene(
+        user_data("unmanaged-gpu"), lacks_aws_client=True, files=REGISTERED, until=UP_AND_CHECKED
+    )
     with booted(scene) as node:
         came_up(node)
         assert settings(node)["ECS_CLUSTER"] == "dev-unmanaged-gpu_Batch_0f1e"
@@ -145,11 +160,21 @@ def test_a_self_managed_node_installs_the_aws_client_where_the_image_has_none() 
 @pytest.mark.parametrize(
     ("scene", "stage", "words"),
     [
-        (Scene(user_data("batch-gpu"), gpus=4, container_gpus=3, files=REGISTERED), "container", "3 of 4 GPUs"),
-        (Scene(user_data("batch-gpu"), driver_stays_asleep=True, files=REGISTERED), "driver", "NVIDIA driver"),
+        (
+            Scene(user_data("batch-gpu"), gpus=4, container_gpus=3, files=REGISTERED),
+            "container",
+            "3 of 4 GPUs",
+        ),
+        (
+            Scene(user_data("batch-gpu"), driver_stays_asleep=True, files=REGISTERED),
+            "driver",
+            "NVIDIA driver",
+        ),
         (
             # Somebody's daemon.json that dockerd refuses: it is left alone, and the reason is told.
-            Scene(user_data("batch-gpu"), files={**REGISTERED, "etc/docker/daemon.json": "{not json"}),
+            Scene(
+                user_data("batch-gpu"), files={**REGISTERED, "etc/docker/daemon.json": "{not json"}
+            ),
             "docker",
             "Docker does not answer",
         ),
@@ -173,7 +198,11 @@ def test_a_node_that_cannot_serve_says_why_and_powers_off_before_ecs_starts(
 
 
 def test_a_node_can_be_told_to_stay_for_somebody_to_look_at() -> None:
-    until = {"cloud-final.service": "active", "docker.service": "active", "batchyard-gpu-check.service": "failed"}
+    until = {
+        "cloud-final.service": "active",
+        "docker.service": "active",
+        "batchyard-gpu-check.service": "failed",
+    }
     data = user_data("batch-gpu", GpuFailureAction="none")
     with booted(Scene(data, container_gpus=0, files=REGISTERED, until=until)) as node:
         assert node.report["ended"] == "as expected"
@@ -184,11 +213,16 @@ def test_a_node_can_be_told_to_stay_for_somebody_to_look_at() -> None:
 # -- what these boots would catch ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("command", ["systemctl start ecs", "systemctl restart ecs", "systemctl restart docker"])
+@pytest.mark.parametrize(
+    "command", ["systemctl start ecs", "systemctl restart ecs", "systemctl restart docker"]
+)
 def test_waiting_for_ecs_or_docker_deadlocks(command: str) -> None:
     with booted(Scene(mistake(command), gpus=0, stuck_s=5)) as node:
         assert node.report["deadlock"]["commands"] == [command]
-        jobs = {unit: state for _, unit, _, state in map(str.split, node.report["deadlock"]["jobs"].splitlines())}
+        jobs = {
+            unit: state
+            for _, unit, _, state in map(str.split, node.report["deadlock"]["jobs"].splitlines())
+        }
         assert jobs["cloud-final.service"] == "running"
         assert jobs["ecs.service"] == jobs["docker.service"] == "waiting"
         # Nothing else was in the way: the command ended, all comes up.
@@ -198,6 +232,8 @@ def test_waiting_for_ecs_or_docker_deadlocks(command: str) -> None:
 def test_registering_the_runtime_twice_stops_docker() -> None:
     twice = 'echo \'{"runtimes": {"nvidia": {"path": "x"}}, "default-runtime": "nvidia"}\' >/etc/docker/daemon.json'
     until = {"cloud-final.service": "active", "docker.service": "failed"}
-    with booted(Scene(mistake("mkdir -p /etc/docker", twice), files=REGISTERED, until=until)) as node:
+    with booted(
+        Scene(mistake("mkdir -p /etc/docker", twice), files=REGISTERED, until=until)
+    ) as node:
         assert node.report["ended"] == "as expected"
         assert not node.exists("var/lib/observer/docker-starts")

@@ -40,13 +40,19 @@ NOT_A_RUN = [
     call("batch:SubmitJob", f"{BATCH}:job-queue/dev-2-gpu"),
     call("batch:SubmitJob", f"{BATCH}:job-definition/prod_recon-3f2a:1"),
     call("batch:RegisterJobDefinition", f"{BATCH}:job-definition/dev-2_recon"),
-    call("batch:RegisterJobDefinition", f"{BATCH}:job-definition/dev_recon", batch__Privileged="true"),
+    call(
+        "batch:RegisterJobDefinition", f"{BATCH}:job-definition/dev_recon", batch__Privileged="true"
+    ),
     call("batch:DeregisterJobDefinition", f"{BATCH}:job-definition/dev_recon:1"),
     call("batch:UpdateComputeEnvironment", f"{BATCH}:compute-environment/dev-gpu"),
     call("batch:CreateJobQueue", f"{BATCH}:job-queue/dev-mine"),
     call("batch:CreateConsumableResource", f"{BATCH}:consumable-resource/licences"),
     call("batch:DeleteConsumableResource", f"{BATCH}:consumable-resource/licences"),
-    call("batch:UpdateConsumableResource", COUNTER, **{"aws:ResourceTag/batchyard:run": "recon-20260101-abcdef"}),
+    call(
+        "batch:UpdateConsumableResource",
+        COUNTER,
+        **{"aws:ResourceTag/batchyard:run": "recon-20260101-abcdef"},
+    ),
     call("iam:PassRole", VALUES["JobRole.Arn"], iam__PassedToService="ec2.amazonaws.com"),
     call("iam:PassRole", f"{ROLES}/admin", iam__PassedToService="ecs-tasks.amazonaws.com"),
     call("iam:CreateRole", f"{ROLES}/dev-mine"),
@@ -55,7 +61,10 @@ NOT_A_RUN = [
     call("s3:GetObject", "arn:aws:s3:::another/runs/x"),
     call("s3:DeleteObject", f"{BUCKET}/runs/recon-20260101-abcdef/results/0"),
     call("s3:DeleteBucket", BUCKET),
-    call("logs:GetLogEvents", f"arn:aws:logs:us-east-1:{ACCOUNT}:log-group:/aws/lambda/x:log-stream:y"),
+    call(
+        "logs:GetLogEvents",
+        f"arn:aws:logs:us-east-1:{ACCOUNT}:log-group:/aws/lambda/x:log-stream:y",
+    ),
     call("logs:DeleteLogGroup", f"{LOGS}:*"),
     call("cloudformation:DeleteStack", f"{STACKS}/dev-batch/1f"),
     call("ec2:RunInstances"),
@@ -70,10 +79,16 @@ def policy(name: str) -> list[dict[str, Any]]:
 
 def role(name: str) -> list[dict[str, Any]]:
     policies = cfn.resources("iam", "AWS::IAM::Role")[name]["Policies"]
-    return [statement for entry in cfn.render(policies, VALUES) for statement in entry["PolicyDocument"]["Statement"]]
+    return [
+        statement
+        for entry in cfn.render(policies, VALUES)
+        for statement in entry["PolicyDocument"]["Statement"]
+    ]
 
 
-@pytest.mark.parametrize("asked", NOT_A_RUN, ids=lambda asked: f"{asked.action} {asked.resource.split(':')[-1]}")
+@pytest.mark.parametrize(
+    "asked", NOT_A_RUN, ids=lambda asked: f"{asked.action} {asked.resource.split(':')[-1]}"
+)
 def test_who_submits_may_do_nothing_else(asked: Call) -> None:
     assert not allowed(policy("SubmitterPolicy"), asked)
 
@@ -93,8 +108,13 @@ def test_jobs_touch_the_files_of_runs_and_nothing_else() -> None:
 
 def test_secrets_of_other_environments_are_out_of_reach() -> None:
     secrets = f"arn:aws:secretsmanager:us-east-1:{ACCOUNT}:secret"
-    assert allowed(role("ExecutionRole"), call("secretsmanager:GetSecretValue", f"{secrets}:dev/token-AbCdEf"))
-    assert not allowed(role("ExecutionRole"), call("secretsmanager:GetSecretValue", f"{secrets}:dev-2/token-AbCdEf"))
+    assert allowed(
+        role("ExecutionRole"), call("secretsmanager:GetSecretValue", f"{secrets}:dev/token-AbCdEf")
+    )
+    assert not allowed(
+        role("ExecutionRole"),
+        call("secretsmanager:GetSecretValue", f"{secrets}:dev-2/token-AbCdEf"),
+    )
 
 
 def test_who_deploys_is_bound_to_the_environment_where_aws_has_names() -> None:
@@ -109,7 +129,8 @@ def test_who_deploys_is_bound_to_the_environment_where_aws_has_names() -> None:
     slr = f"{ROLES}/aws-service-role/batch.amazonaws.com/AWSServiceRoleForBatch"
     assert allowed(statements, call("iam:CreateServiceLinkedRole", slr, **service))
     assert not allowed(
-        statements, call("iam:CreateServiceLinkedRole", slr, iam__AWSServiceName="organizations.amazonaws.com")
+        statements,
+        call("iam:CreateServiceLinkedRole", slr, iam__AWSServiceName="organizations.amazonaws.com"),
     )
 
 
@@ -123,5 +144,7 @@ def test_roles_are_for_their_services_only_and_bounded_where_asked() -> None:
     for name, properties in cfn.resources("iam", "AWS::IAM::Role").items():
         (trust,) = cfn.render(properties["AssumeRolePolicyDocument"], VALUES)["Statement"]
         service = trust["Principal"]["Service"]
-        assert service == ("ec2.amazonaws.com" if name == "InstanceRole" else "ecs-tasks.amazonaws.com")
+        assert service == (
+            "ec2.amazonaws.com" if name == "InstanceRole" else "ecs-tasks.amazonaws.com"
+        )
         assert properties["PermissionsBoundary"]["Fn::If"][0] == "HasBoundary"

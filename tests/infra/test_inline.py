@@ -25,7 +25,9 @@ REQUIRED = os.environ.get("BATCHYARD_REQUIRE_BOOT") == "1"
 
 
 def test_every_user_data_has_a_template_and_every_launch_template_has_user_data() -> None:
-    assert {used for name in USERS for used in inline.names_in(cfn.text(name))} == set(inline.USER_DATA)
+    assert {used for name in USERS for used in inline.names_in(cfn.text(name))} == set(
+        inline.USER_DATA
+    )
     for name in EVERY:
         launched = cfn.resources(name, "AWS::EC2::LaunchTemplate")
         assert len(launched) == len(inline.names_in(cfn.text(name)))
@@ -57,17 +59,25 @@ def test_a_template_that_asks_for_unknown_user_data_is_a_mistake() -> None:
 
 
 def test_a_file_that_would_end_its_own_here_document_is_a_mistake() -> None:
-    files = {"common.sh": "", "gpu.sh": "#@ write file /etc/file 0644\n", "file": "BATCHYARD_FILE\n"}
+    files = {
+        "common.sh": "",
+        "gpu.sh": "#@ write file /etc/file 0644\n",
+        "file": "BATCHYARD_FILE\n",
+    }
     with pytest.raises(ValueError, match="ends its here-document"):
         inline.script("batch-gpu", files.__getitem__)
 
 
 def test_the_command_rewrites_what_is_between_the_marks_and_nothing_else(tmp_path: Path) -> None:
     path = tmp_path / "template.yaml"
-    path.write_text("a: 1\nUserData:\n  # user data batch-cpu: x\n  stale\n  # end of user data\nb: ${Kept}\n")
+    path.write_text(
+        "a: 1\nUserData:\n  # user data batch-cpu: x\n  stale\n  # end of user data\nb: ${Kept}\n"
+    )
     inline.main([str(path)])
     after = path.read_text()
-    assert after.startswith("a: 1\nUserData:\n  # user data batch-cpu: x\n  Fn::Base64: |\n    MIME-Version: 1.0\n")
+    assert after.startswith(
+        "a: 1\nUserData:\n  # user data batch-cpu: x\n  Fn::Base64: |\n    MIME-Version: 1.0\n"
+    )
     assert after.endswith("  # end of user data\nb: ${Kept}\n")
     assert "stale" not in after
     assert inline.inline(after) == after
@@ -91,7 +101,11 @@ def test_user_data_is_mime_multipart_of_one_script_and_small(name: str) -> None:
 
 
 def statements(name: str) -> list[str]:
-    return [line.strip() for line in inline.script(name).splitlines() if not line.strip().startswith("#")]
+    return [
+        line.strip()
+        for line in inline.script(name).splitlines()
+        if not line.strip().startswith("#")
+    ]
 
 
 @pytest.mark.parametrize("name", inline.USER_DATA)
@@ -124,7 +138,9 @@ def test_the_reason_is_written_where_the_doctor_looks_and_to_the_console() -> No
 @pytest.mark.parametrize("name", [*inline.USER_DATA, "gpu-check.sh", "boot-tree", "lint-templates"])
 def test_shellcheck_finds_nothing(name: str, tmp_path: Path) -> None:
     if shutil.which("shellcheck") is None:
-        (pytest.fail if REQUIRED else pytest.skip)("there is no shellcheck; .ci/boot-tree installs it")
+        (pytest.fail if REQUIRED else pytest.skip)(
+            "there is no shellcheck; .ci/boot-tree installs it"
+        )
     if name in inline.USER_DATA:
         text = inline.script(name)
     elif name == "gpu-check.sh":

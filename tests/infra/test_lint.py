@@ -40,7 +40,9 @@ def test_the_templates_pass() -> None:
     ],
     ids=["casing", "open bucket", "unknown name", "warning"],
 )
-def test_a_bad_template_does_not_pass(name: str, right: str, wrong: str, finding: str, tmp_path: Path) -> None:
+def test_a_bad_template_does_not_pass(
+    name: str, right: str, wrong: str, finding: str, tmp_path: Path
+) -> None:
     text = cfn.text(name)
     assert right in text
     path = tmp_path / "bad.yaml"

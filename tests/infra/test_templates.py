@@ -32,7 +32,16 @@ def test_every_template_is_in_the_list() -> None:
 
 @pytest.mark.slow
 def test_the_wheel_has_the_templates_and_the_user_data(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(tmp_path)]
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "wheel",
+        "--quiet",
+        "--no-deps",
+        "--wheel-dir",
+        str(tmp_path),
+    ]
     subprocess.run([*command, str(cfn.REPOSITORY)], check=True, capture_output=True)
     (wheel,) = tmp_path.glob("*.whl")
     infra = cfn.REPOSITORY / "src/batchyard/infra"
@@ -62,14 +71,18 @@ def test_a_template_belongs_to_an_environment(name: str) -> None:
     # The underscore that ends the environment's part of a job definition's name must not be in it.
     assert not pattern.fullmatch("dev_2")
     # SSM refuses parameters, and ECS capacity providers, with such names.
-    assert not any(pattern.fullmatch(name) for name in ("aws", "aws-lab", "ssm1", "ecs", "ecs-lab", "fargate"))
+    assert not any(
+        pattern.fullmatch(name) for name in ("aws", "aws-lab", "ssm1", "ecs", "ecs-lab", "fargate")
+    )
     assert all(export.startswith("ENV-") for export in cfn.exports(name))
 
 
 def test_what_a_template_imports_is_exported_by_an_earlier_one() -> None:
     there: set[str] = set()
     for name in TEMPLATES:
-        assert cfn.imports(name) - there == set(), f"{name} imports what no template before it exports"
+        assert cfn.imports(name) - there == set(), (
+            f"{name} imports what no template before it exports"
+        )
         assert cfn.exports(name) & there == set(), f"{name} exports a name that is taken"
         there |= cfn.exports(name)
 
@@ -77,13 +90,21 @@ def test_what_a_template_imports_is_exported_by_an_earlier_one() -> None:
 def test_the_benchmark_stands_alone() -> None:
     assert cfn.imports(STANDALONE) == cfn.exports(STANDALONE) == set()
     # CAPABILITY_IAM is enough only while no role has a name of its own.
-    assert all("RoleName" not in role for role in cfn.resources(STANDALONE, "AWS::IAM::Role").values())
+    assert all(
+        "RoleName" not in role for role in cfn.resources(STANDALONE, "AWS::IAM::Role").values()
+    )
     # sam deploy takes an output for the parameter of its name, and breaks off.
-    assert set(cfn.template(STANDALONE)["Outputs"]) & set(cfn.template(STANDALONE)["Parameters"]) == set()
+    assert (
+        set(cfn.template(STANDALONE)["Outputs"]) & set(cfn.template(STANDALONE)["Parameters"])
+        == set()
+    )
 
 
 def test_the_benchmark_is_the_same_on_both_devices() -> None:
-    cpu, gpu = (cfn.resources(STANDALONE, "AWS::Batch::JobDefinition")[f"{kind}Benchmark"] for kind in ("Cpu", "Gpu"))
+    cpu, gpu = (
+        cfn.resources(STANDALONE, "AWS::Batch::JobDefinition")[f"{kind}Benchmark"]
+        for kind in ("Cpu", "Gpu")
+    )
     assert cpu["ContainerProperties"]["Command"] == gpu["ContainerProperties"]["Command"]
     for key in ("RetryStrategy", "Timeout"):
         assert cpu[key] == gpu[key]
@@ -98,7 +119,9 @@ def test_the_tool_finds_what_it_looks_up(name: str) -> None:
 def test_nothing_of_2018_is_left(name: str) -> None:
     text = cfn.text(name)
     assert "LaunchConfiguration" not in text
-    assert not re.search(r"amazon-linux-2/|ECS_AL2\b|ECS_AL2_NVIDIA|\bBEST_FIT$", text, re.MULTILINE)
+    assert not re.search(
+        r"amazon-linux-2/|ECS_AL2\b|ECS_AL2_NVIDIA|\bBEST_FIT$", text, re.MULTILINE
+    )
     types = [
         str(parameter["Default"])
         for key, parameter in cfn.template(name)["Parameters"].items()
@@ -109,7 +132,11 @@ def test_nothing_of_2018_is_left(name: str) -> None:
 
 @pytest.mark.parametrize("name", EVERY)
 def test_a_skipped_check_has_a_reason(name: str) -> None:
-    lists = [node["skip"] for node in cfn.nodes(cfn.template(name)) if isinstance(node, dict) and "skip" in node]
+    lists = [
+        node["skip"]
+        for node in cfn.nodes(cfn.template(name))
+        if isinstance(node, dict) and "skip" in node
+    ]
     assert all(len(skip["comment"].split()) > 4 for skips in lists for skip in skips)
 
 
@@ -125,7 +152,9 @@ MANAGED = [
 @pytest.mark.parametrize("environment", MANAGED)
 def test_a_compute_environment_can_be_changed_in_place(environment: dict[str, Any]) -> None:
     assert environment["ReplaceComputeEnvironment"] is False
-    assert "ServiceRole" not in environment  # the service-linked role, or in-place changes are refused
+    assert (
+        "ServiceRole" not in environment
+    )  # the service-linked role, or in-place changes are refused
     assert "ComputeEnvironmentName" not in environment
     computing = environment["ComputeResources"]
     assert "DesiredvCpus" not in computing  # AWS Batch's own dial
@@ -158,7 +187,10 @@ def test_gpu_types_are_families_that_batch_schedules_gpus_on() -> None:
 def test_spot_comes_first_and_on_demand_second() -> None:
     queues = cfn.resources("batch", "AWS::Batch::JobQueue")
     order = {
-        key: [entry["ComputeEnvironment"]["Ref"] for entry in sorted(queue["ComputeEnvironmentOrder"], key=by_order)]
+        key: [
+            entry["ComputeEnvironment"]["Ref"]
+            for entry in sorted(queue["ComputeEnvironmentOrder"], key=by_order)
+        ]
         for key, queue in queues.items()
     }
     assert order == {
@@ -185,7 +217,9 @@ def test_what_blocks_a_queue_is_cancelled_for_reasons_that_aws_knows() -> None:
         for queue in cfn.resources(name, "AWS::Batch::JobQueue").values():
             actions = queue["JobStateTimeLimitActions"]
             assert {action["Reason"] for action in actions} == reasons
-            assert {(action["State"], action["Action"]) for action in actions} == {("RUNNABLE", "CANCEL")}
+            assert {(action["State"], action["Action"]) for action in actions} == {
+                ("RUNNABLE", "CANCEL")
+            }
 
 
 def test_queues_of_teams_have_the_policy_and_others_have_none() -> None:
@@ -196,14 +230,20 @@ def test_queues_of_teams_have_the_policy_and_others_have_none() -> None:
 @pytest.mark.parametrize("name", ["batch", "gpu-batch-benchmark"])
 def test_a_job_definition_fits_the_smallest_node_and_retries_reclaims_only(name: str) -> None:
     for key, job in cfn.resources(name, "AWS::Batch::JobDefinition").items():
-        requirements = {entry["Type"]: entry["Value"] for entry in job["ContainerProperties"]["ResourceRequirements"]}
+        requirements = {
+            entry["Type"]: entry["Value"]
+            for entry in job["ContainerProperties"]["ResourceRequirements"]
+        }
         assert all(isinstance(value, str) for value in requirements.values()), "AWS takes strings"
         assert ("GPU" in requirements) == key.startswith("Gpu")
         if "GPU" in requirements:  # a g4dn.xlarge has 4 vCPUs and 16 GiB, of which it keeps some
             assert int(requirements["VCPU"]) <= 4
             assert int(requirements["MEMORY"]) <= 0.9 * 16 * 1024
         rules = job["RetryStrategy"]["EvaluateOnExit"]
-        assert rules == [{"Action": "RETRY", "OnStatusReason": "Host EC2*"}, {"Action": "EXIT", "OnReason": "*"}]
+        assert rules == [
+            {"Action": "RETRY", "OnStatusReason": "Host EC2*"},
+            {"Action": "EXIT", "OnReason": "*"},
+        ]
         assert "Privileged" not in job["ContainerProperties"]
 
 
@@ -224,7 +264,9 @@ def test_tags_of_batch_are_maps(name: str) -> None:
 # -- machines and data -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", [name for name in EVERY if cfn.resources(name, "AWS::EC2::LaunchTemplate")])
+@pytest.mark.parametrize(
+    "name", [name for name in EVERY if cfn.resources(name, "AWS::EC2::LaunchTemplate")]
+)
 def test_nodes_ask_for_tokens_and_encrypt_their_disks(name: str) -> None:
     for launch in cfn.resources(name, "AWS::EC2::LaunchTemplate").values():
         data = launch["LaunchTemplateData"]
@@ -255,7 +297,9 @@ def test_ecs_scales_and_drains_its_nodes() -> None:
     scaling = provider["AutoScalingGroupProvider"]
     assert scaling["ManagedScaling"]["Status"] == scaling["ManagedDraining"] == "ENABLED"
     (group,) = cfn.resources("ecs", "AWS::AutoScaling::AutoScalingGroup").values()
-    assert group["NewInstancesProtectedFromScaleIn"] is True  # or managed termination protection is refused
+    assert (
+        group["NewInstancesProtectedFromScaleIn"] is True
+    )  # or managed termination protection is refused
     assert "DesiredCapacity" not in group
     overrides = group["MixedInstancesPolicy"]["LaunchTemplate"]["Overrides"]
     assert all("WeightedCapacity" not in override for override in overrides)
@@ -266,7 +310,8 @@ def test_nodes_reach_the_internet_by_exactly_one_way() -> None:
     routes = [
         resource["Properties"]
         for resource in cfn.template("network")["Resources"].values()
-        if resource["Type"] == "AWS::EC2::Route" and resource["Properties"]["RouteTableId"] == {"Ref": "Routes"}
+        if resource["Type"] == "AWS::EC2::Route"
+        and resource["Properties"]["RouteTableId"] == {"Ref": "Routes"}
     ]
     (route,) = routes
     nothing = {"Ref": "AWS::NoValue"}

@@ -22,7 +22,10 @@ from peer_clients import IMAGE, Peer, make_image, opened  # noqa: E402
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    named = [Path(config.invocation_params.dir, argument.partition("::")[0]).resolve() for argument in config.args]
+    named = [
+        Path(config.invocation_params.dir, argument.partition("::")[0]).resolve()
+        for argument in config.args
+    ]
     return None if any(path.is_relative_to(HERE) for path in named) else True
 
 
@@ -50,4 +53,6 @@ def begin(tmp_path: Path) -> Iterator[Callable[..., Peer]]:
         yield start
         for peer in begun:
             # Shown with -rP
-            print("operations of Batch that it called:", dict(peer.counted.by_operation.most_common()))
+            print(
+                "operations of Batch that it called:", dict(peer.counted.by_operation.most_common())
+            )

@@ -92,8 +92,19 @@ class Peer:
         wanted = hashlib.sha256(requirements.read_bytes()).hexdigest()
         stamp, python = where / ".installed", where / "bin" / "python"
         if not stamp.exists() or stamp.read_text() != wanted:
-            subprocess.run([sys.executable, "-m", "venv", "--clear", where], check=True, timeout=300)
-            install = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r", requirements]
+            subprocess.run(
+                [sys.executable, "-m", "venv", "--clear", where], check=True, timeout=300
+            )
+            install = [
+                python,
+                "-m",
+                "pip",
+                "install",
+                "--quiet",
+                "--disable-pip-version-check",
+                "-r",
+                requirements,
+            ]
             subprocess.run(install, check=True, timeout=1200)
             stamp.write_text(wanted)
         return python
@@ -141,11 +152,15 @@ class Peer:
 @contextmanager
 def opened(client: str, runner: str, folder: Path) -> Iterator[Peer]:
     """A client from PyPI that knows the address of an endpoint with a queue and a bucket."""
-    python = Peer.installed(ROOT / ".cache" / "peers" / client, HERE / "requirements" / f"{client}.txt")
+    python = Peer.installed(
+        ROOT / ".cache" / "peers" / client, HERE / "requirements" / f"{client}.txt"
+    )
     # The programs of the environment, python among them, are what jobs find when they run as processes.
     path = {"PATH": f"{python.parent}{os.pathsep}{os.environ['PATH']}"}
     size = ("--cpus", "4", "--memory", "16GiB", "--gpus", "0")
-    endpoint = Endpoint(folder / "endpoint", "--runner", runner, *size, environ={**path, "TMPDIR": str(folder)})
+    endpoint = Endpoint(
+        folder / "endpoint", "--runner", runner, *size, environ={**path, "TMPDIR": str(folder)}
+    )
     try:
         endpoint.queue(QUEUE, endpoint.environment("cpu"))
         s3 = endpoint.client("s3")

@@ -64,10 +64,19 @@ def prepare_snakemake(peer: Peer) -> None:
 
 def run_snakemake(peer: Peer, *arguments: str, jobs: int = 2) -> subprocess.CompletedProcess[str]:
     """Each job is a process, and is sent to a folder of its own first, with Snakemake's own --precommand."""
-    queue = peer.endpoint.batch.describe_job_queues(jobQueues=[QUEUE])["jobQueues"][0]["jobQueueArn"]
+    queue = peer.endpoint.batch.describe_job_queues(jobQueues=[QUEUE])["jobQueues"][0][
+        "jobQueueArn"
+    ]
     return peer.run(
         "snakemake",
-        *("--executor", "aws-batch", "--aws-batch-region", "us-east-1", "--aws-batch-job-role", ROLE),
+        *(
+            "--executor",
+            "aws-batch",
+            "--aws-batch-region",
+            "us-east-1",
+            "--aws-batch-job-role",
+            ROLE,
+        ),
         *("--aws-batch-job-queue", queue, "--jobs", str(jobs)),
         *("--precommand", 'cd "$(mktemp -d)"'),
         *("--default-storage-provider", "s3", "--default-storage-prefix", "s3://peers/snakemake"),

@@ -38,7 +38,12 @@ def test_a_flow(begin: Callable[..., Peer], image: str) -> None:
     assert looked.returncode == 0, said(looked)
     found = json.loads(looked.stdout)
     assert (found["successful"], found["squares"], found["total"]) == (True, [0, 1, 4], 5)
-    told = [line for output in found["output"] for line in output.splitlines() if line.startswith("the square")]
+    told = [
+        line
+        for output in found["output"]
+        for line in output.splitlines()
+        if line.startswith("the square")
+    ]
     assert sorted(told) == ["the square is 0", "the square is 1", "the square is 4"]
     # Metaflow's tasks note the attempt that Batch tells them.
     assert found["attempts"] == dict.fromkeys(("start", "square", "join", "end"), "1")

@@ -16,7 +16,9 @@ def prepared(begin: Callable[..., Peer], image: str, least_array: int) -> Peer:
     """``least_array``: how many equal tasks are bundled at the least; 0: it bundles none."""
     peer = begin("redun", "docker")
     # It waits as long as job_stale_time for more equal tasks before it bundles what it has.
-    prepare_redun(peer, image, job_monitor_interval=0.5, job_stale_time=5, min_array_size=least_array)
+    prepare_redun(
+        peer, image, job_monitor_interval=0.5, job_stale_time=5, min_array_size=least_array
+    )
     return peer
 
 
@@ -38,7 +40,11 @@ def test_equal_tasks_as_an_array_job(begin: Callable[..., Peer], image: str) -> 
     peer = prepared(begin, image, least_array=3)
     done = run_redun(peer, "main", "--kept-as", KEPT_AS)
     assert done.returncode == 0, said(done)
-    assert ast.literal_eval(done.stdout) == {"squares": [0, 1, 4, 9, 16, 25], "total": 55, "letters": "9\n"}
+    assert ast.literal_eval(done.stdout) == {
+        "squares": [0, 1, 4, 9, 16, 25],
+        "total": 55,
+        "letters": "9\n",
+    }
 
     arrays = [job for job in peer.jobs() if "arrayProperties" in job]
     assert [(job["status"], job["arrayProperties"]["size"]) for job in arrays] == [("SUCCEEDED", 6)]

@@ -25,7 +25,9 @@ def test_a_workflow(begin: Callable[..., Peer]) -> None:
     peer = prepared(begin)
     done = run_snakemake(peer, *OFTEN)
     assert done.returncode == 0, said(done)
-    made = {key: content for key, content in peer.objects("snakemake/").items() if key.endswith(".txt")}
+    made = {
+        key: content for key, content in peer.objects("snakemake/").items() if key.endswith(".txt")
+    }
     assert made == {
         "snakemake/squares/3.txt": b"9\n",
         "snakemake/squares/4.txt": b"16\n",
@@ -37,7 +39,9 @@ def test_a_workflow(begin: Callable[..., Peer]) -> None:
     assert sorted(job["jobName"].split("-")[1] for job in jobs) == ["square", "square", "total"]
     # It registers a definition for each job, and takes it away again.
     calls = peer.counted.by_operation
-    assert [calls[name] for name in ("registerjobdefinition", "submitjob", "deregisterjobdefinition")] == [3, 3, 3]
+    assert [
+        calls[name] for name in ("registerjobdefinition", "submitjob", "deregisterjobdefinition")
+    ] == [3, 3, 3]
     assert not peer.endpoint.batch.describe_job_definitions(status="ACTIVE")["jobDefinitions"]
 
 
@@ -45,7 +49,9 @@ def test_a_job_that_fails(begin: Callable[..., Peer]) -> None:
     peer = prepared(begin)
     done = run_snakemake(peer, *OFTEN, "--", "broken.txt")
     assert done.returncode == 1, said(done)
-    assert "AWS Batch job failed. Code: 1, Msg: Essential container in task exited" in done.stderr, said(done)
+    assert (
+        "AWS Batch job failed. Code: 1, Msg: Essential container in task exited" in done.stderr
+    ), said(done)
 
     (job,) = peer.jobs()
     assert (job["status"], job["container"]["exitCode"]) == ("FAILED", 1)

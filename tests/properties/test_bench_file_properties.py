@@ -25,8 +25,19 @@ from batchyard.bench.results import Outcome, Results, to_json
 from batchyard.errors import BadInput
 
 MACHINE = {
-    **{"cpu": "Some Processor", "cpus": 8, "threads": 8, "cpu_clock_mhz": 2300.5, "memory_bytes": 2**34},
-    **{"thread_variables": {"OMP_NUM_THREADS": "8"}, "libraries": {"NumPy": "2.0"}, "python": "3.11", "malloc": "kept"},
+    **{
+        "cpu": "Some Processor",
+        "cpus": 8,
+        "threads": 8,
+        "cpu_clock_mhz": 2300.5,
+        "memory_bytes": 2**34,
+    },
+    **{
+        "thread_variables": {"OMP_NUM_THREADS": "8"},
+        "libraries": {"NumPy": "2.0"},
+        "python": "3.11",
+        "malloc": "kept",
+    },
     **{"gpus": [{"name": "Made-up", "driver": "5"}], "price": {"usd_h": 0.714, "source": "a list"}},
 }
 CPU = made(
@@ -37,21 +48,61 @@ CPU = made(
     instance_type="c7i.4xlarge",
     missing={"SciPy": "not installed"},
 )
-GPU = made("gpu", *(on_gpu(one, 0.01, 0.6) for one in CPU.good), machine=MACHINE, instance_type="g5.xlarge")
+GPU = made(
+    "gpu", *(on_gpu(one, 0.01, 0.6) for one in CPU.good), machine=MACHINE, instance_type="g5.xlarge"
+)
 WHOLE = {device: json.loads(to_json(one)) for device, one in (("cpu", CPU), ("gpu", GPU))}
 LISTED = prices.listed()
 
 #: what people and broken programs put in another's place
 ODD = (
-    *(None, True, False, -1, 0, 1, 2**70, 10**400, -0.0, 1e-320, 1e308, -1e308, float("nan"), float("inf"), 0.5),
-    *("", "x", "ok", "gpu", "12", "\ud800", "\x1b[31m\n\0", "<b>" * 99, [], [None], [1], ["x"], [[]], [{}], {}),
+    *(
+        None,
+        True,
+        False,
+        -1,
+        0,
+        1,
+        2**70,
+        10**400,
+        -0.0,
+        1e-320,
+        1e308,
+        -1e308,
+        float("nan"),
+        float("inf"),
+        0.5,
+    ),
+    *(
+        "",
+        "x",
+        "ok",
+        "gpu",
+        "12",
+        "\ud800",
+        "\x1b[31m\n\0",
+        "<b>" * 99,
+        [],
+        [None],
+        [1],
+        ["x"],
+        [[]],
+        [{}],
+        {},
+    ),
     *({"": None}, {"\ud800": 1}, {"usd_h": "x"}, [[[[[[[[[[1]]]]]]]]]]),
 )
 
 
 def places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     yield at
-    inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    inside = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    )
     for key, one in inside:
         yield from places(one, (*at, key))
 
@@ -79,7 +130,11 @@ def use(text: str) -> Results | None:
     try:
         found = from_json(text, "a.json")
     except BadInput as exc:
-        assert exc.message.startswith("a.json") and "\n" not in exc.message and exc.message.isprintable()
+        assert (
+            exc.message.startswith("a.json")
+            and "\n" not in exc.message
+            and exc.message.isprintable()
+        )
         exc.message.encode()
         return None
     for other in (CPU, GPU):
@@ -101,7 +156,9 @@ def test_what_is_whole_is_used(device: str) -> None:
     assert use(json.dumps(WHOLE[device])) in (CPU, GPU)
 
 
-@pytest.mark.parametrize("to", [*ODD, _GONE], ids=lambda to: "gone" if to is _GONE else repr(to)[:20])
+@pytest.mark.parametrize(
+    "to", [*ODD, _GONE], ids=lambda to: "gone" if to is _GONE else repr(to)[:20]
+)
 def test_one_value_changed_anywhere(to: Any) -> None:
     for place in PLACES["cpu"]:
         # Of lists the first: the others are checked alike.
@@ -152,13 +209,25 @@ def test_what_no_parser_likes(text: str, said: str) -> None:
     [
         (("device",), None, "device: text was expected, and there is null"),
         (("device",), "tpu", 'device: cpu or gpu was expected, and there is "tpu"'),
-        (("measurements", 1, "size"), "x", 'measurements[1].size: a whole number was expected, and there is "x"'),
-        (("measurements", 0, "warm_s", 2), -1, "measurements[0].warm_s[2]: a number from 1e-12 to 1e+12 was expected"),
+        (
+            ("measurements", 1, "size"),
+            "x",
+            'measurements[1].size: a whole number was expected, and there is "x"',
+        ),
+        (
+            ("measurements", 0, "warm_s", 2),
+            -1,
+            "measurements[0].warm_s[2]: a number from 1e-12 to 1e+12 was expected",
+        ),
         (("measurements", 0, "outcome"), "good", "outcome: ok or skipped or failed was expected"),
         (("measurements", 0, "tried"), _GONE, "measurements[0].tried is missing"),
         (("measurements", 0, "colour"), 1, 'measurements[0]."colour": there is no such field'),
         (("measurements", 0, "warm_s"), [], "it says that it was measured"),
-        (("machine", "libraries"), [], "machine.libraries: an object was expected, and there is a list"),
+        (
+            ("machine", "libraries"),
+            [],
+            "machine.libraries: an object was expected, and there is a list",
+        ),
     ],
 )
 def test_it_says_where_and_what(place: tuple[Any, ...], to: Any, said: str) -> None:

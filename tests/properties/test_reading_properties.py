@@ -24,7 +24,9 @@ SCHEMA = json.loads((Path(pipeline.__file__).parent / "pipeline.schema.json").re
 # -- right files --------------------------------------------------------------------------------------------
 
 names = st.from_regex(r"[a-z][a-z0-9-]{0,9}", fullmatch=True)
-printable = st.characters(exclude_categories=("Cs", "Cc", "Zl", "Zp"), exclude_characters="\ufeff\ufffe\uffff")
+printable = st.characters(
+    exclude_categories=("Cs", "Cc", "Zl", "Zp"), exclude_characters="\ufeff\ufffe\uffff"
+)
 line = st.text(printable, min_size=1, max_size=20).map(str.strip).filter(bool)
 commands = line.filter(lambda command: "${params." not in command)
 words = st.text(string.ascii_letters, min_size=1, max_size=8)
@@ -62,14 +64,26 @@ def steps(draw: st.DrawFn) -> list[dict[str, Any]]:
         work = st.fixed_dictionaries({"command": commands}) | st.fixed_dictionaries(
             {"commands": st.lists(commands, min_size=1, max_size=4)}
         )
-        extra = {**optional_keys, "env": tables, "inputs": globs, "outputs": globs, "checkpoint": globs}
+        extra = {
+            **optional_keys,
+            "env": tables,
+            "inputs": globs,
+            "outputs": globs,
+            "checkpoint": globs,
+        }
         step = {"name": name, **draw(work), **draw(st.fixed_dictionaries({}, optional=extra))}
         if draw(st.booleans()):
             step["array"] = draw(st.integers(1, 4))
-        needed = draw(st.lists(st.sampled_from(written), unique_by=lambda s: s["name"])) if written else []
+        needed = (
+            draw(st.lists(st.sampled_from(written), unique_by=lambda s: s["name"]))
+            if written
+            else []
+        )
         for other in needed:
             each = other.get("array", 1) == step.get("array", 1) and draw(st.booleans())
-            step.setdefault("needs", []).append({"step": other["name"], "each": True} if each else other["name"])
+            step.setdefault("needs", []).append(
+                {"step": other["name"], "each": True} if each else other["name"]
+            )
         written.append(step)
     return draw(st.permutations(written))
 
@@ -103,7 +117,9 @@ def expected_fields(file: dict[str, Any], step: dict[str, Any]) -> dict[str, Any
         "command": step.get("command"),
         "commands": tuple(step["commands"]) if "commands" in step else None,
         "array": step.get("array"),
-        "needs": tuple(Need(n["step"], n.get("each", False) and sizes[n["step"]] > 1) for n in needs),
+        "needs": tuple(
+            Need(n["step"], n.get("each", False) and sizes[n["step"]] > 1) for n in needs
+        ),
         **{key: tuple(step.get(key, ())) for key in ("inputs", "outputs", "checkpoint")},
         **{key: said.get(key, 1 if key == "cpus" else 0) for key in ("cpus", "gpus", "retries")},
         "memory_mib": mib.get("memory", 512),
@@ -127,15 +143,22 @@ def check(text: str, name: str, file: dict[str, Any]) -> Pipeline:
         path = Path(folder) / name
         path.write_bytes(text.encode())
         loaded = reading.load(path)
-    assert [fields(step) for step in loaded.steps] == [expected_fields(file, step) for step in file["steps"]]
+    assert [fields(step) for step in loaded.steps] == [
+        expected_fields(file, step) for step in file["steps"]
+    ]
     assert loaded.name == file["name"]
-    assert (loaded.workspace, loaded.fail_fast) == (file.get("workspace"), file.get("fail_fast", False))
+    assert (loaded.workspace, loaded.fail_fast) == (
+        file.get("workspace"),
+        file.get("fail_fast", False),
+    )
     return loaded
 
 
 @settings(deadline=None)
 @given(files, st.booleans(), st.booleans())
-def test_a_right_file_comes_back_as_it_was_written(file: dict[str, Any], flow: bool, wide: bool) -> None:
+def test_a_right_file_comes_back_as_it_was_written(
+    file: dict[str, Any], flow: bool, wide: bool
+) -> None:
     text = yaml.safe_dump(file, default_flow_style=flow, allow_unicode=wide, sort_keys=False)
     loaded = check(text, "p.yaml", file)
     assert [step.name for step in pipeline.in_order(loaded.steps)]
@@ -163,7 +186,9 @@ anything = st.one_of(
     st.binary(max_size=200),
     st.text(max_size=200).map(lambda text: text.encode("utf-8", "surrogatepass")),
     st.lists(pieces, max_size=40).map(lambda parts: "".join(parts).encode()),
-    st.lists(pieces, max_size=30).map(lambda parts: ("name: p\nsteps:\n- " + "".join(parts)).encode()),
+    st.lists(pieces, max_size=30).map(
+        lambda parts: ("name: p\nsteps:\n- " + "".join(parts)).encode()
+    ),
 )
 
 

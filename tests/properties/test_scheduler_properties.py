@@ -74,7 +74,9 @@ def worlds(draw: st.DrawFn, may_fail_fast: bool = True) -> World:
     environments = tuple(
         ComputeEnvironment(
             name,
-            Resources(draw(st.integers(1, 4)), draw(st.integers(1, 4)) * 100, draw(st.integers(0, 3))),
+            Resources(
+                draw(st.integers(1, 4)), draw(st.integers(1, 4)) * 100, draw(st.integers(0, 3))
+            ),
             # One is always on, so that everything can run somewhere.
             is_enabled=name == "x" or draw(st.booleans()),
         )
@@ -84,7 +86,11 @@ def worlds(draw: st.DrawFn, may_fail_fast: bool = True) -> World:
     if draw(st.booleans()):
         queues.append(Queue("r", tuple(draw(st.permutations(names))), draw(st.integers(1, 3))))
     world = World(
-        environments, tuple(queues), (), {"tokens": 2}, fail_fast=may_fail_fast and draw(st.integers(0, 2)) == 0
+        environments,
+        tuple(queues),
+        (),
+        {"tokens": 2},
+        fail_fast=may_fail_fast and draw(st.integers(0, 2)) == 0,
     )
     for number in range(draw(st.sampled_from([1, 2, 3, 4, 5, 6, 6, 6]))):
         world = replace(world, jobs=(*world.jobs, draw(jobs(world, f"j{number}"))))
@@ -95,9 +101,13 @@ def worlds(draw: st.DrawFn, may_fail_fast: bool = True) -> World:
 def jobs(draw: st.DrawFn, world: World, id: str) -> Job:
     array = draw(st.sampled_from([3, 3, 3, None, 1, 2]))
     queue = draw(st.sampled_from(world.queues))
-    rooms = [e.capacity for e in world.environments if e.is_enabled and e.name in queue.environments]
+    rooms = [
+        e.capacity for e in world.environments if e.is_enabled and e.name in queue.environments
+    ]
     room = draw(st.sampled_from(rooms))
-    strategy = RetryStrategy(draw(st.integers(1, 3)), tuple(rule for rule in RULES if draw(st.integers(0, 2)) == 0))
+    strategy = RetryStrategy(
+        draw(st.integers(1, 3)), tuple(rule for rule in RULES if draw(st.integers(0, 2)) == 0)
+    )
     return Job(
         id=id,
         name=id,
@@ -108,7 +118,9 @@ def jobs(draw: st.DrawFn, world: World, id: str) -> Job:
             draw(st.integers(0, room.gpus)),
         ),
         array_size=array,
-        depends_on=tuple(draw(st.lists(dependencies(world, array), max_size=3))) if world.jobs or array else (),
+        depends_on=tuple(draw(st.lists(dependencies(world, array), max_size=3)))
+        if world.jobs or array
+        else (),
         retry=strategy,
         timeout_s=draw(st.sampled_from([None, None, 60])),
         consumables=draw(st.sampled_from([(), (), (("tokens", 1),), (("tokens", 2),)])),
@@ -123,12 +135,16 @@ def dependencies(world: World, array: int | None) -> st.SearchStrategy[Dependenc
         kinds.append(st.sampled_from(world.jobs).map(lambda job: Dependency(job.id)))
         arrays = [job for job in world.jobs if job.array_size is not None]
         if arrays:
-            one = st.sampled_from([job.child_id(index) for job in arrays for index in range(job.size)])
+            one = st.sampled_from(
+                [job.child_id(index) for job in arrays for index in range(job.size)]
+            )
             kinds.append(one.map(Dependency))
         same = [job for job in arrays if job.array_size == array]
         if same:
             # Listed twice, as the kind that has most to go wrong.
-            kinds += [st.sampled_from(same).map(lambda job: Dependency(job.id, DependencyType.N_TO_N))] * 2
+            kinds += [
+                st.sampled_from(same).map(lambda job: Dependency(job.id, DependencyType.N_TO_N))
+            ] * 2
     return st.one_of(kinds)
 
 
@@ -160,14 +176,20 @@ class Record:
     rest: dict[str, str] = field(default_factory=dict)
 
     def settled(self) -> dict[Child, JobState]:
-        return {(id, index): state for (id, index, _), state in self.attempts.items() if state is not None}
+        return {
+            (id, index): state
+            for (id, index, _), state in self.attempts.items()
+            if state is not None
+        }
 
     def restore(self, world: World) -> Scheduler:
         scheduler = world.scheduler()
         for job in world.jobs:
             scheduler.submit(job)
         for job in world.jobs:
-            for (id, index, attempt), state in sorted(self.attempts.items(), key=lambda item: item[0]):
+            for (id, index, attempt), state in sorted(
+                self.attempts.items(), key=lambda item: item[0]
+            ):
                 if id == job.id:
                     scheduler.restore(id, index, attempt, state, "")
             if job.id in self.rest:
@@ -181,10 +203,14 @@ class Record:
 class Simulation:
     """Plays the loop, at random, and believes only what the changes say."""
 
-    def __init__(self, world: World, random: Random, outcome_of: Callable[[Start], Outcome] | None = None) -> None:
+    def __init__(
+        self, world: World, random: Random, outcome_of: Callable[[Start], Outcome] | None = None
+    ) -> None:
         self.world = world
         self.random = random
-        self.outcome_of = outcome_of or (lambda start: random.choice(OUTCOMES[: random.choice((1, 1, 2, 6))]))
+        self.outcome_of = outcome_of or (
+            lambda start: random.choice(OUTCOMES[: random.choice((1, 1, 2, 6))])
+        )
         self.scheduler = world.scheduler()
         self.now_ms = 0
         self.known: list[Job] = []
@@ -266,7 +292,9 @@ class Simulation:
         for job in self.world.jobs:
             for index in range(job.size):
                 state = self.scheduler.child_state(job.id, index)
-                assert recorded.get((job.id, index), state) is state, "what is recorded comes back as it was"
+                assert recorded.get((job.id, index), state) is state, (
+                    "what is recorded comes back as it was"
+                )
                 if state.is_terminal:
                     # Beyond the records only failures follow: of a stopped job, and of what depends on it.
                     assert (job.id, index) in recorded or state is FAILED
@@ -286,7 +314,9 @@ class Simulation:
         for change in changes:
             if isinstance(change, Stop):
                 child = (change.job_id, change.child)
-                assert child in self.under_way and child not in self.stopping, "only what runs is stopped, once"
+                assert child in self.under_way and child not in self.stopping, (
+                    "only what runs is stopped, once"
+                )
                 self.stopping.add(child)
             elif isinstance(change, Requeued):
                 self.unwritten.attempts[change] = None
@@ -313,7 +343,9 @@ class Simulation:
         job = self.world.job(start.job_id)
         assert child not in self.states and child not in self.under_way
         for needed in needs_of(self.world, job, start.child):
-            assert self.states.get(needed) is SUCCEEDED, f"{child} started before {needed} had succeeded"
+            assert self.states.get(needed) is SUCCEEDED, (
+                f"{child} started before {needed} had succeeded"
+            )
         assert start.attempt == self.attempts[child] + 1 <= job.retry.attempts
         queue = next(queue for queue in self.world.queues if queue.name == job.queue)
         assert start.environment in queue.environments
@@ -321,21 +353,35 @@ class Simulation:
 
     def check_capacity(self) -> None:
         for environment in self.world.environments:
-            here = [start for start in self.under_way.values() if start.environment == environment.name]
+            here = [
+                start for start in self.under_way.values() if start.environment == environment.name
+            ]
             held = [self.world.job(start.job_id).resources for start in here]
             capacity = environment.capacity
-            used = Resources(sum(r.vcpus for r in held), sum(r.memory_mib for r in held), sum(r.gpus for r in held))
+            used = Resources(
+                sum(r.vcpus for r in held),
+                sum(r.memory_mib for r in held),
+                sum(r.gpus for r in held),
+            )
             assert used.fits_in(capacity)
             assert environment.is_enabled or not here
             gpus = [gpu for start in here for gpu in start.gpus]
-            assert len(gpus) == len(set(gpus)) and set(gpus) <= set(range(capacity.gpus)), "a GPU handed out twice"
+            assert len(gpus) == len(set(gpus)) and set(gpus) <= set(range(capacity.gpus)), (
+                "a GPU handed out twice"
+            )
             if any(environment.name in queue.environments for queue in self.world.queues):
                 free = self.scheduler.free(environment.name)
                 left = (capacity.vcpus - used.vcpus, capacity.memory_mib - used.memory_mib)
-                assert (free.vcpus, free.memory_mib, free.gpus) == (*left, capacity.gpus - used.gpus)
+                assert (free.vcpus, free.memory_mib, free.gpus) == (
+                    *left,
+                    capacity.gpus - used.gpus,
+                )
         for name, total in self.world.consumables.items():
             jobs = [self.world.job(id) for id, _ in self.under_way]
-            assert sum(quantity for job in jobs for n, quantity in job.consumables if n == name) <= total
+            assert (
+                sum(quantity for job in jobs for n, quantity in job.consumables if n == name)
+                <= total
+            )
         assert sorted(self.scheduler.placed()) == sorted(self.under_way)
 
     def check_verdict(self, start: Start, outcome: Outcome, changes: list[Change]) -> None:
@@ -369,11 +415,17 @@ class Simulation:
             summary = self.scheduler.summary(job.id)
             assert summary.counts == tuple(states.count(state) for state in JobState)
             for child, state in zip(children, states, strict=True):
-                assert state is self.states[child] if child in self.states else not state.is_terminal
+                assert (
+                    state is self.states[child] if child in self.states else not state.is_terminal
+                )
                 assert (child in self.under_way) is (state in (JobState.STARTING, JobState.RUNNING))
                 assert (child in self.is_running) is (state is JobState.RUNNING)
             assert summary.state.is_terminal is (job.id in self.settled_jobs)
-            assert summary.state.is_terminal or job.array_size is None or summary.state is JobState.PENDING
+            assert (
+                summary.state.is_terminal
+                or job.array_size is None
+                or summary.state is JobState.PENDING
+            )
         assert self.scheduler.is_over is (len(self.settled_jobs) == len(self.known))
 
     # -- running it -----------------------------------------------------------------------------------------
@@ -416,7 +468,9 @@ seeds = st.integers(0, 2**32 - 1)
 
 @settings(deadline=None, max_examples=300)
 @given(worlds(), seeds, st.integers(0, 60))
-def test_everything_holds_at_every_moment_and_everything_ends(world: World, seed: int, steps: int) -> None:
+def test_everything_holds_at_every_moment_and_everything_ends(
+    world: World, seed: int, steps: int
+) -> None:
     simulation = Simulation(world, Random(seed))
     for _ in range(steps):
         simulation.step(may_stop=True)

@@ -28,7 +28,9 @@ def test_parts_differ_by_at_most_one_command(total: int, size: int) -> None:
 
 @settings(deadline=None)
 @given(st.integers(0, 10**12), st.integers(1, 10**6), st.data())
-def test_neighbours_meet_without_gap_or_overlap_at_any_scale(total: int, size: int, data: st.DataObject) -> None:
+def test_neighbours_meet_without_gap_or_overlap_at_any_scale(
+    total: int, size: int, data: st.DataObject
+) -> None:
     index = data.draw(st.integers(0, size - 1))
     part = commands_of(total, index, size)
     assert part.start == (commands_of(total, index - 1, size).stop if index else 0)

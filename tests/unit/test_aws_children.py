@@ -44,7 +44,13 @@ class Array:
 
     def detail(self, reason: str = "") -> JobDetail:
         is_over = all(state.is_terminal for state in self.states)
-        state = JobState.PENDING if not is_over else JobState.FAILED if JobState.FAILED in self.states else S
+        state = (
+            JobState.PENDING
+            if not is_over
+            else JobState.FAILED
+            if JobState.FAILED in self.states
+            else S
+        )
         counts = tuple(self.states.count(one) for one in JobState)
         return JobDetail("id", "a", state, reason, len(self.states), counts, 0, 1, None, None)
 
@@ -108,7 +114,9 @@ def test_who_runs_out_of_order_is_found_at_once() -> None:
 
 def test_a_thorough_look_finds_all_that_have_begun_and_no_more_than_it_must() -> None:
     array = Array([S, W] * 300 + [W] * 9_400)
-    assert {n for n in look(Children(array), array, is_thorough=True) if array.states[n] is S} == set(range(0, 600, 2))  # type: ignore[arg-type]
+    assert {
+        n for n in look(Children(array), array, is_thorough=True) if array.states[n] is S
+    } == set(range(0, 600, 2))  # type: ignore[arg-type]
     assert len(array.asked) == 6
 
 

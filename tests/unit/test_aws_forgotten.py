@@ -46,11 +46,23 @@ ENDED = {"status": "FAILED", "stoppedAt": 9}
 @pytest.mark.parametrize(
     "b, c, expected",
     [
-        ({"status": "RUNNING"}, {"status": "PENDING", "startedAt": None}, ["SUCCEEDED", "RUNNING", "PENDING"]),
-        ({"status": "RUNNABLE", "startedAt": None}, {"status": "PENDING"}, ["SUCCEEDED", "RUNNABLE", "PENDING"]),
+        (
+            {"status": "RUNNING"},
+            {"status": "PENDING", "startedAt": None},
+            ["SUCCEEDED", "RUNNING", "PENDING"],
+        ),
+        (
+            {"status": "RUNNABLE", "startedAt": None},
+            {"status": "PENDING"},
+            ["SUCCEEDED", "RUNNABLE", "PENDING"],
+        ),
         (ENDED, {**ENDED, "startedAt": None}, ["SUCCEEDED", "FAILED", "FAILED"]),
         # It never began: why is not known any more.
-        ({**ENDED, "startedAt": None}, {**ENDED, "startedAt": None}, ["FAILED", "FAILED", "FAILED"]),
+        (
+            {**ENDED, "startedAt": None},
+            {**ENDED, "startedAt": None},
+            ["FAILED", "FAILED", "FAILED"],
+        ),
     ],
 )
 def test_what_is_forgotten_is_known_by_what_came_after(
@@ -72,7 +84,11 @@ def test_what_is_not_known_in_its_first_week_is_not_forgotten(tmp_path: Path) ->
     account, record = submitted(tmp_path)
     account.jobs.clear()
     engine = opened(record, account, 6.9)
-    assert states(engine) == ["SUBMITTED"] * 3 and engine.overview().state is RunState.RUNNING and not engine.source
+    assert (
+        states(engine) == ["SUBMITTED"] * 3
+        and engine.overview().state is RunState.RUNNING
+        and not engine.source
+    )
     engine = opened(record, account, 7.1)
     assert states(engine) == ["FAILED"] * 3 and engine.overview().state is RunState.FAILED
     assert engine.unfinished() == ({"a": [0], "b": [0], "c": [0]}, {})

@@ -66,7 +66,13 @@ class Account:
     def submit_job(self, **request: Any) -> dict[str, str]:
         self.meanwhile(len(self.jobs))
         job_id = f"id-{request['jobName'].rpartition('-')[2]}"
-        job = {"jobId": job_id, "status": "RUNNING", "createdAt": 1, "startedAt": 2, "container": {}}
+        job = {
+            "jobId": job_id,
+            "status": "RUNNING",
+            "createdAt": 1,
+            "startedAt": 2,
+            "container": {},
+        }
         self.jobs[job_id] = {**job, "jobName": request["jobName"]}
         self.then(len(self.jobs))
         return {"jobId": job_id}
@@ -176,7 +182,9 @@ def test_how_it_ended_is_known_when_aws_has_forgotten(tmp_path: Path) -> None:
     ]
 
 
-def test_what_aws_has_forgotten_before_anybody_looked_is_not_kept_as_the_end(tmp_path: Path) -> None:
+def test_what_aws_has_forgotten_before_anybody_looked_is_not_kept_as_the_end(
+    tmp_path: Path,
+) -> None:
     account, record = Account(), begun(tmp_path)
     half_submitted(record, account)
     stop(record, account)
@@ -196,7 +204,9 @@ def test_a_stop_while_it_is_being_submitted_ends_that(tmp_path: Path, count: int
             engine.submit(record.plan)
     else:
         engine.submit(record.plan)
-    assert [job["statusReason"] for job in account.jobs.values()] == ["stopped by the user"] * (count + 1)
+    assert [job["statusReason"] for job in account.jobs.values()] == ["stopped by the user"] * (
+        count + 1
+    )
     assert opened(record, account).overview().state is RunState.STOPPED
 
 
@@ -215,7 +225,9 @@ def test_a_stop_from_another_machine_ends_the_submitting(tmp_path: Path, count: 
             engine.submit(record.plan)
     else:
         engine.submit(record.plan)
-    assert [job["statusReason"] for job in account.jobs.values()] == ["stopped by the user"] * (count + 1)
+    assert [job["statusReason"] for job in account.jobs.values()] == ["stopped by the user"] * (
+        count + 1
+    )
     assert opened(record, account).overview().state is RunState.STOPPED
     # Nothing more of it is submitted, by whomever.
     account.meanwhile = lambda jobs: pytest.fail("submitted")
@@ -237,7 +249,9 @@ def test_whether_somebody_has_stopped_it_is_asked_once_a_job(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("is_elsewhere", [False, True])
-def test_what_a_process_that_died_has_submitted_is_stopped_too(tmp_path: Path, is_elsewhere: bool) -> None:
+def test_what_a_process_that_died_has_submitted_is_stopped_too(
+    tmp_path: Path, is_elsewhere: bool
+) -> None:
     """AWS has accepted the second job, and its id came nowhere."""
     account, record = Account(), begun(tmp_path)
 
@@ -259,11 +273,15 @@ def test_what_a_process_that_died_has_submitted_is_stopped_too(tmp_path: Path, i
     ]
 
 
-def test_what_cannot_be_looked_for_does_not_keep_the_rest_from_being_stopped(tmp_path: Path) -> None:
+def test_what_cannot_be_looked_for_does_not_keep_the_rest_from_being_stopped(
+    tmp_path: Path,
+) -> None:
     account, record = Account(), begun(tmp_path)
     half_submitted(record, account)
     account.refusal = ("AccessDenied", 403)
-    with pytest.raises(Surroundings, match=f"{record.run_id}-b: could not look for a job: access denied"):
+    with pytest.raises(
+        Surroundings, match=f"{record.run_id}-b: could not look for a job: access denied"
+    ):
         stop(record, account)
     assert [job["statusReason"] for job in account.jobs.values()] == ["stopped by the user"]
     account.refusal = ("ClientException", 400)  # the queue is gone, and all jobs with it

@@ -48,7 +48,18 @@ def workspace(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize(
     "pattern",
-    ["raw", "raw/*.txt", "./raw/1.txt", "**", "other/**", "work/cut/7.txt", "work/**", "work", "*/cut/?.txt", "log/x"],
+    [
+        "raw",
+        "raw/*.txt",
+        "./raw/1.txt",
+        "**",
+        "other/**",
+        "work/cut/7.txt",
+        "work/**",
+        "work",
+        "*/cut/?.txt",
+        "log/x",
+    ],
 )
 def test_what_is_here_or_may_come_from_a_step_before_is_fine(workspace: Path, pattern: str) -> None:
     require(workspace, pattern)
@@ -56,12 +67,24 @@ def test_what_is_here_or_may_come_from_a_step_before_is_fine(workspace: Path, pa
 
 @pytest.mark.parametrize(
     "pattern",
-    ["rwa/*.txt", "raw/*.dat", "raw/2.txt", "work/out/*.txt", "work/cut/a.dat", "logs", "beside/x", "hidden.txt"],
+    [
+        "rwa/*.txt",
+        "raw/*.dat",
+        "raw/2.txt",
+        "work/out/*.txt",
+        "work/cut/a.dat",
+        "logs",
+        "beside/x",
+        "hidden.txt",
+    ],
 )
 def test_what_nothing_gives_is_refused(workspace: Path, pattern: str) -> None:
     with pytest.raises(BadInput) as caught:
         require(workspace, pattern)
-    assert f"step 'use': no file here matches the input {pattern}, and no step before it gives it" in str(caught.value)
+    assert (
+        f"step 'use': no file here matches the input {pattern}, and no step before it gives it"
+        in str(caught.value)
+    )
     assert "'make'" not in str(caught.value) and str(workspace) in str(caught.value)
 
 
@@ -77,7 +100,11 @@ def test_patterns_that_meet_are_never_taken_for_apart() -> None:
     """All small patterns against all small paths."""
     names = ["a", "b", "ab", "a*", "*b", "?", "[ab]", "[!a]b", "**", "a**"]
     texts = ["/".join(parts) for count in (1, 2, 3) for parts in product(names, repeat=count)][:400]
-    paths = ["/".join(parts) for count in (1, 2, 3) for parts in product(("a", "b", "ab", "bb"), repeat=count)]
+    paths = [
+        "/".join(parts)
+        for count in (1, 2, 3)
+        for parts in product(("a", "b", "ab", "bb"), repeat=count)
+    ]
     patterns = globs(texts)
     matched = [frozenset(path for path in paths if one.matches(path)) for one in patterns]
     apart = 0
@@ -96,8 +123,13 @@ def test_what_cannot_go_to_s3_is_refused_by_name_and_all_at_once(workspace: Path
     with pytest.raises(BadInput) as caught:
         require(workspace, "raw/**")
     said = str(caught.value)
-    assert "raw/old.txt: a link to ../gone.txt, and nothing is there" in said and "raw/me: a link to me" in said
-    assert "raw/b\\xe4d.txt: its name is not UTF-8" in said and "1.txt: " not in said.replace("gone.txt", "")
+    assert (
+        "raw/old.txt: a link to ../gone.txt, and nothing is there" in said
+        and "raw/me: a link to me" in said
+    )
+    assert "raw/b\\xe4d.txt: its name is not UTF-8" in said and "1.txt: " not in said.replace(
+        "gone.txt", ""
+    )
     said.encode()
     assert "mend or remove" in caught.value.hint
     # What no pattern matches may be as it is.

@@ -37,7 +37,12 @@ class Cloud:
         for job_id in job_ids:
             container = {"logStreamName": f"s{job_id.partition(':')[2]}"}
             attempts = [{"container": container}] if self.status.is_terminal else []
-            found[job_id] = {"jobId": job_id, "status": self.status, "container": container, "attempts": attempts}
+            found[job_id] = {
+                "jobId": job_id,
+                "status": self.status,
+                "container": container,
+                "attempts": attempts,
+            }
         return found
 
     def filtered(self, group: str, streams: Sequence[str], start_ms: int) -> Iterator[Any]:
@@ -132,7 +137,9 @@ def test_what_aws_has_forgotten_is_said(tmp_path: Path) -> None:
     cloud = Cloud()
     cloud.status, cloud.has_forgotten = JobState.SUCCEEDED, True
     one = reader(cloud, tmp_path)
-    assert list(one.read()) == [] and "AWS has forgotten" in one.misses and "log group g" in one.misses
+    assert (
+        list(one.read()) == [] and "AWS has forgotten" in one.misses and "log group g" in one.misses
+    )
     cloud.has_forgotten = False
     other = reader(cloud, tmp_path)
     assert list(other.read()) == [] and other.misses == ""
@@ -158,7 +165,9 @@ class NothingSubmitted(Cloud):
 
 @pytest.mark.parametrize("failed_only", [False, True])
 @pytest.mark.parametrize("size", [1, 2])
-def test_what_was_never_submitted_has_nothing_to_say(tmp_path: Path, size: int, failed_only: bool) -> None:
+def test_what_was_never_submitted_has_nothing_to_say(
+    tmp_path: Path, size: int, failed_only: bool
+) -> None:
     cloud = NothingSubmitted(size)
     one = reader(cloud, tmp_path, cloud.part, f"{UNSUBMITTED}run-a")
     assert list(one.read(failed_only=failed_only)) == [] and one.misses == ""

@@ -36,7 +36,11 @@ def step(
 
 def told(*jobs: PlannedJob, recorded: dict[str, set[int]], **more: Any) -> dict[str, set[int]]:
     return records.succeeded(
-        Plan("p", jobs), recorded, more.get("skipped", {}), more.get("ran", {}), more.get("begun", ())
+        Plan("p", jobs),
+        recorded,
+        more.get("skipped", {}),
+        more.get("ran", {}),
+        more.get("begun", ()),
     )
 
 
@@ -51,7 +55,9 @@ def test_a_child_has_succeeded_when_all_its_commands_have() -> None:
 
 
 def test_a_child_with_nothing_to_run_has_nothing_left_to_do() -> None:
-    assert told(step("a", 3, 2), recorded={"a": {0}}) == {"a": {0, 1}}  # the middle one's is command 0
+    assert told(step("a", 3, 2), recorded={"a": {0}}) == {
+        "a": {0, 1}
+    }  # the middle one's is command 0
 
 
 def test_a_compacted_array_is_known_by_its_old_numbers() -> None:
@@ -70,7 +76,10 @@ def test_what_something_waited_for_that_has_begun_has_succeeded() -> None:
 def test_a_child_that_waited_for_one_other_tells_of_that_alone() -> None:
     pair = (step("a", 3), step("b", 3, 6, each="a"))
     assert told(*pair, recorded={"b": {2}}) == {"a": {1}, "b": set()}
-    assert told(*pair, recorded={}, begun=["b"]) == {"a": set(), "b": set()}  # which one is not known
+    assert told(*pair, recorded={}, begun=["b"]) == {
+        "a": set(),
+        "b": set(),
+    }  # which one is not known
 
 
 def test_what_an_earlier_run_did_or_nobody_had_to_do_says_nothing_of_what_was_waited_for() -> None:
@@ -118,12 +127,15 @@ class Children:
         numbers = [int(job_id.partition(":")[2]) for job_id in job_ids]
         known = {n: self._attempts[n] for n in numbers if n < len(self._attempts)}
         return {
-            f"id-a:{n}": {"status": S if tries < 0 else F, "attempts": [{}] * abs(tries)} for n, tries in known.items()
+            f"id-a:{n}": {"status": S if tries < 0 else F, "attempts": [{}] * abs(tries)}
+            for n, tries in known.items()
         }
 
 
 def ended(step: str, state: JobState, size: int, *, job_id: str = "") -> JobDetail:
-    return JobDetail(job_id or f"id-{step}", step, state, "", size, (0,) * 6 + (size,), size, 1, None, None)
+    return JobDetail(
+        job_id or f"id-{step}", step, state, "", size, (0,) * 6 + (size,), size, 1, None, None
+    )
 
 
 def part(step: str, size: int) -> Part:
@@ -132,14 +144,26 @@ def part(step: str, size: int) -> Part:
 
 def test_the_attempts_of_a_stopped_array_are_those_that_began() -> None:
     children = Children(-1, -2, 3, *[0] * 247)
-    jobs, succeeded = tally.tally(children, Plan("p", (step("a", 250),)), [part("a", 250)], [ended("a", F, 250)])  # type: ignore[arg-type]
+    jobs, succeeded = tally.tally(
+        children, Plan("p", (step("a", 250),)), [part("a", 250)], [ended("a", F, 250)]
+    )  # type: ignore[arg-type]
     assert jobs[0].attempts == 6 and succeeded == {"id-a": [(0, 1)]} and children.asked == 3
-    assert tally.positions(succeeded, "id-a") == {0, 1} and tally.positions(succeeded, "id-b") is None
+    assert (
+        tally.positions(succeeded, "id-a") == {0, 1} and tally.positions(succeeded, "id-b") is None
+    )
 
 
 def test_who_is_asked_about_and_who_need_not_be() -> None:
     children = Children(*[-1] * 10)
-    plan = Plan("p", (step("a", 10), step("b", needs=["a"]), step("c", 10, needs=["b"]), step("d", 10, each="c")))
+    plan = Plan(
+        "p",
+        (
+            step("a", 10),
+            step("b", needs=["a"]),
+            step("c", 10, needs=["b"]),
+            step("d", 10, each="c"),
+        ),
+    )
     found = [ended("a", S, 10), ended("b", F, 1), ended("c", F, 10), ended("d", F, 10)]
     parts = [part(one.step, one.size) for one in found]
     jobs, succeeded = tally.tally(children, plan, parts, found)  # type: ignore[arg-type]
@@ -156,9 +180,16 @@ def test_more_than_ten_thousand_children_are_not_asked_about() -> None:
     plan = Plan("p", (step("a", 20_000),))
     found = [ended("a", F, 10_000), ended("a", F, 10_000, job_id="id-more")]
     jobs, succeeded = tally.tally(children, plan, [part("a", 10_000)] * 2, found)  # type: ignore[arg-type]
-    assert children.asked == 100 and [job.attempts for job in jobs] == [0, 10_000] and set(succeeded) == {"id-a"}
+    assert (
+        children.asked == 100
+        and [job.attempts for job in jobs] == [0, 10_000]
+        and set(succeeded) == {"id-a"}
+    )
 
 
 def test_children_that_aws_does_not_all_know_are_not_counted() -> None:
     found = [ended("a", F, 10)]
-    assert tally.tally(Children(1, 1), Plan("p", (step("a", 10),)), [part("a", 10)], found) == (found, {})  # type: ignore[arg-type]
+    assert tally.tally(Children(1, 1), Plan("p", (step("a", 10),)), [part("a", 10)], found) == (
+        found,
+        {},
+    )  # type: ignore[arg-type]

@@ -55,8 +55,12 @@ def rendered(*steps: Step, **more: Any) -> Rendered:
         assert {name for name, _ in part.needs} <= known, "each comes after what it waits for"
         assert len(part.needs) <= 20
         known.add(part.name)
-        depends_on = [{"jobId": name, **({"type": "N_TO_N"} if each else {})} for name, each in part.needs]
-        valid("SubmitJob", {**part.request, "jobDefinition": part.definition, "dependsOn": depends_on})
+        depends_on = [
+            {"jobId": name, **({"type": "N_TO_N"} if each else {})} for name, each in part.needs
+        ]
+        valid(
+            "SubmitJob", {**part.request, "jobDefinition": part.definition, "dependsOn": depends_on}
+        )
     return found
 
 
@@ -91,7 +95,8 @@ def test_an_array_beyond_awss_limit_is_several_jobs_of_which_each_knows_where_it
     assert [part.size for part in found.parts] == [8333, 8334, 8334]
     assert [part.offset for part in found.parts] == [0, 8333, 16667]
     told = [
-        {one["name"]: one["value"] for one in part.request["containerOverrides"]["environment"]} for part in found.parts
+        {one["name"]: one["value"] for one in part.request["containerOverrides"]["environment"]}
+        for part in found.parts
     ]
     assert [one.get("BATCHYARD_OFFSET") for one in told] == [None, "8333", "16667"]
 
@@ -120,13 +125,16 @@ def test_more_than_twenty_dependencies_are_tied_together() -> None:
         for name, _ in todo.pop().needs:
             reached.add(name)
             todo += [barriers[name]] if name in barriers else []
-    assert reached - set(barriers) == {part.name for part in found.parts[:-3] if part.step.startswith("s")}
+    assert reached - set(barriers) == {
+        part.name for part in found.parts[:-3] if part.step.startswith("s")
+    }
 
 
 @given(st.lists(st.integers(1, 30), min_size=1, max_size=6))
 def test_whatever_is_needed_is_reached(sizes: list[int]) -> None:
     steps = [
-        Step(f"s{number}", commands=("x",) * (size * 3000), array=size * 3000) for number, size in enumerate(sizes)
+        Step(f"s{number}", commands=("x",) * (size * 3000), array=size * 3000)
+        for number, size in enumerate(sizes)
     ]
     last = Step("last", command="true", needs=tuple(Need(step.name) for step in steps))
     found = rendered(*steps, last)
@@ -137,32 +145,47 @@ def test_whatever_is_needed_is_reached(sizes: list[int]) -> None:
         for name, _ in by_name[todo.pop()].needs:
             reached.add(name)
             todo.append(name)
-    assert {part.name for part in found.parts if not part.is_barrier and part.step != "last"} <= reached
+    assert {
+        part.name for part in found.parts if not part.is_barrier and part.step != "last"
+    } <= reached
 
 
 @settings(max_examples=30)
 @given(st.integers(0, 60), st.integers(0, 60), st.sampled_from([1, 2, 7, 20_000]))
-def test_what_is_needed_child_by_child_is_reached_child_by_child(each: int, whole: int, size: int) -> None:
+def test_what_is_needed_child_by_child_is_reached_child_by_child(
+    each: int, whole: int, size: int
+) -> None:
     pairs = [Step(f"e{number}", command="true", array=size) for number in range(each)]
     others = [Step(f"w{number}", command="true") for number in range(whole)]
     needs = (*(Need(step.name, each=True) for step in pairs), *(Need(step.name) for step in others))
     found = rendered(*pairs, *others, Step("last", command="true", array=size, needs=needs))
     by_name = {part.name: part for part in found.parts}
-    for number, last in enumerate(part for part in found.parts if part.step == "last" and not part.is_barrier):
+    for number, last in enumerate(
+        part for part in found.parts if part.step == "last" and not part.is_barrier
+    ):
         reached: dict[str, set[bool]] = {}
         todo = [(last.name, True)]
         while todo:
             waiting, is_each_so_far = todo.pop()
             for name, is_each in by_name[waiting].needs:
                 if is_each:
-                    assert by_name[name].size == by_name[waiting].size, "AWS pairs arrays of one size only"
+                    assert by_name[name].size == by_name[waiting].size, (
+                        "AWS pairs arrays of one size only"
+                    )
                 reached.setdefault(by_name[name].step, set()).add(is_each_so_far and is_each)
                 todo += [(name, is_each_so_far and is_each)] if by_name[name].is_barrier else []
         ends = {step: how for step, how in reached.items() if step != "last"}
-        assert ends == {step.name: {size > 1} for step in pairs} | {step.name: {False} for step in others}
+        assert ends == {step.name: {size > 1} for step in pairs} | {
+            step.name: {False} for step in others
+        }
         suffix = f"-{number}" if size > 10_000 else ""
         named = {f"demo-20260101-abcdef-{step.name}{suffix}" for step in pairs}
-        waited = {name for part in found.parts if part.name.startswith(last.name) for name, _ in part.needs}
+        waited = {
+            name
+            for part in found.parts
+            if part.name.startswith(last.name)
+            for name, _ in part.needs
+        }
         assert named <= waited, "parts of split arrays are pairs"
 
 
@@ -171,14 +194,17 @@ def test_arrays_that_only_wait_are_said() -> None:
     needs = tuple(Need(step.name, each=True) for step in pairs)
     found = rendered(*pairs, Step("last", command="true", array=3, needs=needs))
     assert any(
-        "last: waits child by child for more than 20 steps" in note and "3 children" in note for note in found.notes
+        "last: waits child by child for more than 20 steps" in note and "3 children" in note
+        for note in found.notes
     )
     assert sum(part.is_barrier for part in found.parts) == 1
 
 
 def test_definitions_are_named_by_their_content_alone() -> None:
     one = rendered(Step("a", commands=("x",)), Step("b", commands=("y", "z")))
-    assert len(one.definitions) == 1, "what the same image runs with the same resources is one definition"
+    assert len(one.definitions) == 1, (
+        "what the same image runs with the same resources is one definition"
+    )
     other = rendered(Step("a", commands=("x",), cpus=2))
     assert not set(one.definitions) & set(other.definitions)
     again = rendered(Step("q", commands=("q",)), run_id="demo-20270101-123456")
@@ -187,18 +213,41 @@ def test_definitions_are_named_by_their_content_alone() -> None:
 
 def test_all_that_a_step_says_is_in_its_definition_or_its_submission() -> None:
     arn = "arn:aws:secretsmanager:us-east-1:123456789012:secret:key-AbCdEf"
-    step = Step("a", commands=("x", "y"), array=2, cpus=4, memory_mib=2048, timeout_s=90, retries=2, shm_mib=512)
-    where = replace(ENVIRONMENT, execution_role="arn:aws:iam::123456789012:role/exec", log_group="/lab/jobs")
-    found = rendered(replace(step, env={"B": "2", "A": "1"}, secrets={"KEY": arn}, queue="mine"), environment=where)
+    step = Step(
+        "a",
+        commands=("x", "y"),
+        array=2,
+        cpus=4,
+        memory_mib=2048,
+        timeout_s=90,
+        retries=2,
+        shm_mib=512,
+    )
+    where = replace(
+        ENVIRONMENT, execution_role="arn:aws:iam::123456789012:role/exec", log_group="/lab/jobs"
+    )
+    found = rendered(
+        replace(step, env={"B": "2", "A": "1"}, secrets={"KEY": arn}, queue="mine"),
+        environment=where,
+    )
     definition, (part,) = definition_of(found, "a"), found.parts
     container = definition["containerProperties"]
-    assert (container["jobRoleArn"], container["executionRoleArn"]) == (where.job_role, where.execution_role)
-    assert {one["type"]: one["value"] for one in container["resourceRequirements"]} == {"VCPU": "4", "MEMORY": "2048"}
+    assert (container["jobRoleArn"], container["executionRoleArn"]) == (
+        where.job_role,
+        where.execution_role,
+    )
+    assert {one["type"]: one["value"] for one in container["resourceRequirements"]} == {
+        "VCPU": "4",
+        "MEMORY": "2048",
+    }
     assert container["environment"] == [{"name": "A", "value": "1"}, {"name": "B", "value": "2"}]
     assert container["secrets"] == [{"name": "KEY", "valueFrom": arn}]
     assert container["linuxParameters"] == {"initProcessEnabled": True, "sharedMemorySize": 512}
     assert container["logConfiguration"]["options"]["awslogs-group"] == "/lab/jobs"
-    assert definition["timeout"] == {"attemptDurationSeconds": 90} and definition["retryStrategy"]["attempts"] == 3
+    assert (
+        definition["timeout"] == {"attemptDurationSeconds": 90}
+        and definition["retryStrategy"]["attempts"] == 3
+    )
     assert definition["propagateTags"] is True and part.request["propagateTags"] is True
     assert part.request["jobQueue"] == "mine" and part.request["arrayProperties"] == {"size": 2}
     assert part.request["tags"] == {
@@ -214,14 +263,20 @@ def test_all_that_a_step_says_is_in_its_definition_or_its_submission() -> None:
 
 
 def test_gpu_steps_go_to_the_gpu_queue_and_have_shared_memory() -> None:
-    found = rendered(Step("a", commands=("x",), gpus=2, memory_mib=8192), Step("b", commands=("x",), queue="mine"))
+    found = rendered(
+        Step("a", commands=("x",), gpus=2, memory_mib=8192),
+        Step("b", commands=("x",), queue="mine"),
+    )
     assert [part.request["jobQueue"] for part in found.parts] == ["gpu", "mine"]
     container = definition_of(found, "a")["containerProperties"]
     assert {"type": "GPU", "value": "2"} in container["resourceRequirements"]
     assert container["linuxParameters"]["sharedMemorySize"] == 4096
     found = rendered(Step("a", commands=("x",), gpus=1, shm_mib=123), on_demand=True)
     assert found.parts[0].request["jobQueue"] == "gpu-od"
-    assert definition_of(found, "a")["containerProperties"]["linuxParameters"]["sharedMemorySize"] == 123
+    assert (
+        definition_of(found, "a")["containerProperties"]["linuxParameters"]["sharedMemorySize"]
+        == 123
+    )
 
 
 def test_a_step_without_retries_survives_two_reclaims_on_spot_and_is_tried_once_on_demand() -> None:
@@ -241,7 +296,9 @@ def test_a_step_without_retries_survives_two_reclaims_on_spot_and_is_tried_once_
 
 def test_the_workers_rules_fit_in_five_whatever_the_user_says() -> None:
     codes = tuple(ExitRule(first=code, last=code) for code in range(2, 100))
-    found = rendered(Step("a", commands=("x",), retries=9, retry_on=(ExitRule(word="any"),), fail_on=codes))
+    found = rendered(
+        Step("a", commands=("x",), retries=9, retry_on=(ExitRule(word="any"),), fail_on=codes)
+    )
     strategy = definition_of(found, "a")["retryStrategy"]
     assert strategy["attempts"] == 10 and len(strategy["evaluateOnExit"]) == 5
 
@@ -251,7 +308,13 @@ def test_what_aws_cannot_be_told_is_refused_with_all_reasons_at_once() -> None:
         Pipeline(
             "demo",
             (
-                Step("a", command="true", retries=1, retry_on=(ExitRule(first=64, last=78),), timeout_s=5),
+                Step(
+                    "a",
+                    command="true",
+                    retries=1,
+                    retry_on=(ExitRule(first=64, last=78),),
+                    timeout_s=5,
+                ),
                 Step("b", command="true", share="team"),
             ),
             fail_fast=True,
@@ -260,22 +323,40 @@ def test_what_aws_cannot_be_told_is_refused_with_all_reasons_at_once() -> None:
     with pytest.raises(BadInput) as caught:
         render.render(plan, target(images={"a": "image"}))
     said = caught.value.message
-    for part in ("come to 16", "timeout 5 s", "'b' has no image", "no fair-share policy", "fail_fast"):
+    for part in (
+        "come to 16",
+        "timeout 5 s",
+        "'b' has no image",
+        "no fair-share policy",
+        "fail_fast",
+    ):
         assert part in said, part
 
 
 def test_secrets_need_a_role_that_reads_them() -> None:
-    step = Step("a", command="true", secrets={"KEY": "arn:aws:ssm:us-east-1:123456789012:parameter/key"})
-    with pytest.raises(BadInput, match=r"step 'a' has secrets.*'lab' has none: add `execution_role:`"):
+    step = Step(
+        "a", command="true", secrets={"KEY": "arn:aws:ssm:us-east-1:123456789012:parameter/key"}
+    )
+    with pytest.raises(
+        BadInput, match=r"step 'a' has secrets.*'lab' has none: add `execution_role:`"
+    ):
         rendered(step)
-    rendered(step, environment=replace(ENVIRONMENT, execution_role="arn:aws:iam::123456789012:role/exec"))
+    rendered(
+        step, environment=replace(ENVIRONMENT, execution_role="arn:aws:iam::123456789012:role/exec")
+    )
 
 
 @pytest.mark.parametrize(
     ("step", "words"),
     [
-        (Step("a", command=f"echo {'x' * 7_500}"), "AWS Batch takes 7,492: put the command into a script"),
-        (Step("a", commands=("x",), env={"LONG": "x" * 25_000}), "bytes, and AWS Batch takes 24,576"),
+        (
+            Step("a", command=f"echo {'x' * 7_500}"),
+            "AWS Batch takes 7,492: put the command into a script",
+        ),
+        (
+            Step("a", commands=("x",), env={"LONG": "x" * 25_000}),
+            "bytes, and AWS Batch takes 24,576",
+        ),
     ],
 )
 def test_what_is_too_large_for_aws_is_refused_in_the_plan(step: Step, words: str) -> None:
@@ -284,7 +365,9 @@ def test_what_is_too_large_for_aws_is_refused_in_the_plan(step: Step, words: str
 
 
 def test_a_list_may_be_of_any_length_and_a_long_command_that_fits_is_taken() -> None:
-    rendered(Step("a", commands=("x" * 100_000,) * 10, array=5), Step("b", command=f"echo {'x' * 6_500}"))
+    rendered(
+        Step("a", commands=("x" * 100_000,) * 10, array=5), Step("b", command=f"echo {'x' * 6_500}")
+    )
 
 
 def left_of(step: Step, numbers: list[int], *others: Step) -> Rendered:
@@ -307,11 +390,18 @@ def left_of(step: Step, numbers: list[int], *others: Step) -> Rendered:
         (10_000, [7], 1),
     ],
 )
-def test_scattered_children_of_a_plain_command_are_few_arrays(size: int, numbers: list[int], parts: int) -> None:
+def test_scattered_children_of_a_plain_command_are_few_arrays(
+    size: int, numbers: list[int], parts: int
+) -> None:
     found = left_of(Step("a", command="echo", array=size), numbers).parts
     assert len(found) <= parts
-    assert [part.offset for part in found] == [sum(one.size for one in found[:n]) for n in range(len(found))]
-    assert sum(part.size for part in found) == len(numbers) and max(part.size for part in found) <= 10_000
+    assert [part.offset for part in found] == [
+        sum(one.size for one in found[:n]) for n in range(len(found))
+    ]
+    assert (
+        sum(part.size for part in found) == len(numbers)
+        and max(part.size for part in found) <= 10_000
+    )
 
 
 def test_arrays_that_wait_child_by_child_are_split_alike_whatever_they_are_told() -> None:
@@ -346,16 +436,27 @@ def test_a_compacted_array_of_a_plain_command_keeps_its_numbers(shell: str) -> N
     if found is None:
         pytest.skip(f"no {shell} here")
     numbers = [0, 1, 2, 7, 9, 9_000, *range(9_500, 10_000)]
-    plan = planning.make(Pipeline("demo", (Step("a", command='echo "$AWS_BATCH_JOB_ARRAY_INDEX"', array=10_000),)))
-    (part,) = render.render(planning.only_unfinished(plan, {"a": numbers}), target(images={"a": "image"})).parts
-    script = part.request["containerOverrides"]["command"][2].replace("echo ", "set -eu; env | grep BATCH; echo $# ")
+    plan = planning.make(
+        Pipeline("demo", (Step("a", command='echo "$AWS_BATCH_JOB_ARRAY_INDEX"', array=10_000),))
+    )
+    (part,) = render.render(
+        planning.only_unfinished(plan, {"a": numbers}), target(images={"a": "image"})
+    ).parts
+    script = part.request["containerOverrides"]["command"][2].replace(
+        "echo ", "set -eu; env | grep BATCH; echo $# "
+    )
     assert part.size == len(numbers)
     for child in (0, 2, 3, 4, 5, 6, 505):
         environ = {"AWS_BATCH_JOB_ARRAY_INDEX": str(child), "PATH": os.environ["PATH"]}
         command = [found, *(["sh"] if shell == "busybox" else []), "-c", script]
-        said = subprocess.run(command, env=environ, capture_output=True, text=True, check=True).stdout
+        said = subprocess.run(
+            command, env=environ, capture_output=True, text=True, check=True
+        ).stdout
         lines = set(said.split("\n"))
-        assert {f"AWS_BATCH_JOB_ARRAY_INDEX={numbers[child]}", "AWS_BATCH_JOB_ARRAY_SIZE=10000"} <= lines
+        assert {
+            f"AWS_BATCH_JOB_ARRAY_INDEX={numbers[child]}",
+            "AWS_BATCH_JOB_ARRAY_SIZE=10000",
+        } <= lines
         assert f"0 {numbers[child]}" in lines
 
 
@@ -368,12 +469,19 @@ def test_every_child_of_every_part_finds_its_number() -> None:
     for part in parts:
         script = part.request["containerOverrides"]["command"][2]
         loop = f"for AWS_BATCH_JOB_ARRAY_INDEX in $(seq 0 {part.size - 1}); do ({script}) ; done"
-        said += map(int, subprocess.run(["sh", "-c", loop], capture_output=True, text=True, check=True).stdout.split())
+        said += map(
+            int,
+            subprocess.run(
+                ["sh", "-c", loop], capture_output=True, text=True, check=True
+            ).stdout.split(),
+        )
     assert said == numbers
 
 
 def test_a_queue_with_a_policy_gets_the_share() -> None:
-    found = rendered(Step("a", commands=("x",), share="vision", priority=7), fair_queues=frozenset({"cpu"}))
+    found = rendered(
+        Step("a", commands=("x",), share="vision", priority=7), fair_queues=frozenset({"cpu"})
+    )
     assert found.parts[0].request["shareIdentifier"] == "vision"
     assert definition_of(found, "a")["schedulingPriority"] == 7
     with pytest.raises(BadInput, match="has a fair-share policy"):
@@ -384,7 +492,9 @@ def test_max_running_is_a_consumable_resource() -> None:
     found = rendered(Step("a", commands=("x", "y"), array=2, max_running=1))
     assert found.counters == {"demo-20260101-abcdef-a": 1}
     override = found.parts[0].request["consumableResourcePropertiesOverride"]
-    assert override["consumableResourceList"] == [{"consumableResource": "demo-20260101-abcdef-a", "quantity": 1}]
+    assert override["consumableResourceList"] == [
+        {"consumableResource": "demo-20260101-abcdef-a", "quantity": 1}
+    ]
 
 
 def test_a_target_goes_through_json_unchanged() -> None:

@@ -20,7 +20,9 @@ REQUEST = {"jobName": "run-step", "jobQueue": "q", "jobDefinition": "d"}
 class Service:
     """A Batch that accepts jobs, and has trouble in the order given."""
 
-    def __init__(self, *trouble: Callable[[], Exception | None], accepts_first: bool = False) -> None:
+    def __init__(
+        self, *trouble: Callable[[], Exception | None], accepts_first: bool = False
+    ) -> None:
         self.jobs: list[str] = []
         self._trouble = list(trouble)
         #: whether what fails was accepted all the same
@@ -39,12 +41,19 @@ class Service:
 
     def list_jobs(self, **request: Any) -> dict[str, Any]:
         (wanted,) = request["filters"][0]["values"]
-        found = [{"jobId": f"id-{n}", "jobName": name} for n, name in enumerate(self.jobs, 1) if name == wanted]
+        found = [
+            {"jobId": f"id-{n}", "jobName": name}
+            for n, name in enumerate(self.jobs, 1)
+            if name == wanted
+        ]
         return {"jobSummaryList": found[::-1]}
 
 
 def answer(code: str, status: int) -> Callable[[], Exception]:
-    response = {"Error": {"Code": code, "Message": "no"}, "ResponseMetadata": {"HTTPStatusCode": status}}
+    response = {
+        "Error": {"Code": code, "Message": "no"},
+        "ResponseMetadata": {"HTTPStatusCode": status},
+    }
     return lambda: ClientError(response, "SubmitJob")
 
 
@@ -61,7 +70,8 @@ def batch(service: Service) -> Batch:
 
 
 @pytest.mark.parametrize(
-    "trouble", [answer("TooManyRequestsException", 429), answer("ServerException", 500), reset, timeout]
+    "trouble",
+    [answer("TooManyRequestsException", 429), answer("ServerException", 500), reset, timeout],
 )
 @pytest.mark.parametrize("accepts_first", [False, True])
 def test_one_job_however_it_breaks(trouble: Callable[[], Exception], accepts_first: bool) -> None:

@@ -13,7 +13,9 @@ from batchyard.engines.local.docker import Place, User
 from batchyard.engines.local.runner import Task
 from batchyard.shard import Turn
 
-PLACE = Place("p-20261116-0123ab", "by00", Path("/data/a, b"), Path("/data/a, b/.batchyard/runs/p/lists"))
+PLACE = Place(
+    "p-20261116-0123ab", "by00", Path("/data/a, b"), Path("/data/a, b/.batchyard/runs/p/lists")
+)
 ROOT = User((), "root")
 ANN = User(("--user", "1000:100"), "ann")
 
@@ -51,7 +53,10 @@ def test_gpus_are_the_drivers_outside_and_counted_from_0_inside() -> None:
     told = {"CUDA_VISIBLE_DEVICES": "2,5", "NVIDIA_VISIBLE_DEVICES": "2,5"}
     one = task(own_environ=told, resources=Resources(1, 512, 2), gpus=(0, 1))
     assert after(argv(one), "--gpus") == ['"device=2,5"']
-    assert docker.environ_of(one, ROOT) == {"CUDA_VISIBLE_DEVICES": "0,1", "NVIDIA_VISIBLE_DEVICES": "2,5"}
+    assert docker.environ_of(one, ROOT) == {
+        "CUDA_VISIBLE_DEVICES": "0,1",
+        "NVIDIA_VISIBLE_DEVICES": "2,5",
+    }
 
 
 def test_mounts() -> None:
@@ -75,10 +80,18 @@ def test_values_go_by_the_clients_environment_unless_they_would_change_the_clien
 
 def test_whom_a_container_runs_as() -> None:
     assert docker.user_flags(0, 0, [0, 4], is_rootless=False) == ()
-    assert docker.user_flags(1000, 100, [100, 27], is_rootless=False) == ("--user", "1000:100", "--group-add=27")
+    assert docker.user_flags(1000, 100, [100, 27], is_rootless=False) == (
+        "--user",
+        "1000:100",
+        "--group-add=27",
+    )
     assert docker.user_flags(1000, 100, [100, 27], is_rootless=True) == ()
     assert docker.environ_of(task(), ROOT) == {"AWS_BATCH_JOB_ID": "x"}
-    assert docker.environ_of(task(), ANN) == {"HOME": "/tmp", "USER": "ann", "AWS_BATCH_JOB_ID": "x"}
+    assert docker.environ_of(task(), ANN) == {
+        "HOME": "/tmp",
+        "USER": "ann",
+        "AWS_BATCH_JOB_ID": "x",
+    }
     assert docker.environ_of(task(own_environ={"HOME": "/h"}), ANN)["HOME"] == "/h"
 
 

@@ -43,7 +43,10 @@ def test_a_file(tmp_path: Path) -> None:
         ("environments: {lab: {region: r, bucket: b}}", "`queues` must map"),
         ("environments: {lab: {region: r, bucket: b, queues: {tpu: q}}}", "`queues` must map"),
         ("environments: {lab: {region: r, bucket: 3, queues: {cpu: q}}}", "bucket must be text"),
-        ("environments: {lab: {region: r, bucket: b, queues: {cpu: q}, bukket: c}}", "unknown key 'bukket'"),
+        (
+            "environments: {lab: {region: r, bucket: b, queues: {cpu: q}, bukket: c}}",
+            "unknown key 'bukket'",
+        ),
     ],
 )
 def test_what_is_wrong_in_it_is_said(tmp_path: Path, text: str, said: str) -> None:
@@ -55,15 +58,27 @@ def test_what_is_wrong_in_it_is_said(tmp_path: Path, text: str, said: str) -> No
 @pytest.mark.parametrize(
     ("settings", "said", "hint"),
     [
-        ("bucket: s3://lab-runs", "'s3://lab-runs' is no bucket's name", "write `bucket: lab-runs`"),
-        ("bucket: s3://lab-runs/team/x", "no bucket's name", "write `bucket: lab-runs` and `prefix: team/x`"),
+        (
+            "bucket: s3://lab-runs",
+            "'s3://lab-runs' is no bucket's name",
+            "write `bucket: lab-runs`",
+        ),
+        (
+            "bucket: s3://lab-runs/team/x",
+            "no bucket's name",
+            "write `bucket: lab-runs` and `prefix: team/x`",
+        ),
         ('bucket: "Bad Bucket!"', "'Bad Bucket!' is no bucket's name", "3 to 63 lower-case"),
         ("bucket: lab_runs", "no bucket's name", "lower-case"),
         ("bucket: ab", "no bucket's name", "3 to 63"),
         ("bucket: 10.0.0.1", "no bucket's name", ""),
         ("bucket: a..b", "no bucket's name", ""),
         ("bucket: lab-runs/team", "no bucket's name", ""),
-        ("{region: eu-central1, bucket: lab-runs}", "region is 'eu-central1', which is no region", "us-east-1"),
+        (
+            "{region: eu-central1, bucket: lab-runs}",
+            "region is 'eu-central1', which is no region",
+            "us-east-1",
+        ),
         ("job_role: lab-job", "job_role is 'lab-job', which is no role's ARN", "arn:aws:iam::"),
         ("execution_role: arn:aws:iam::123456789012:user/me", "execution_role is", "arn:aws:iam::"),
         ("repository: https://x/y", "no repository's address", ""),
@@ -78,7 +93,12 @@ def test_what_cannot_be_is_said_before_anything_is_done_with_it(
 ) -> None:
     import yaml
 
-    given = {"region": "eu-central-1", "bucket": "lab-runs", "queues": {"cpu": "q"}, **yaml.safe_load(settings)}
+    given = {
+        "region": "eu-central-1",
+        "bucket": "lab-runs",
+        "queues": {"cpu": "q"},
+        **yaml.safe_load(settings),
+    }
     (tmp_path / "environments.yaml").write_text(yaml.safe_dump({"environments": {"lab": given}}))
     with pytest.raises(BadInput) as caught:
         environments.load(tmp_path, "lab", lambda name: {})
@@ -93,10 +113,18 @@ def test_what_cannot_be_is_said_before_anything_is_done_with_it(
         {"bucket": "lab-abc123-s3alias"},
         {"bucket": "Old_Lab", "region": "us-east-1"},
         {"region": "us-gov-west-1", "job_role": "arn:aws-us-gov:iam::123456789012:role/team/lab"},
-        {"region": "eusc-de-east-1", "queues": {"cpu": "arn:aws:batch:us-east-1:123456789012:job-queue/lab_cpu"}},
+        {
+            "region": "eusc-de-east-1",
+            "queues": {"cpu": "arn:aws:batch:us-east-1:123456789012:job-queue/lab_cpu"},
+        },
         {"repository": "123456789012.dkr.ecr.us-east-1.amazonaws.com/team/lab"},
         {"repository": "localhost:5000/lab"},
-        {"prefix": "/team/x/", "log_group": "/lab/jobs", "share": "vision", "definition_prefix": "lab-1"},
+        {
+            "prefix": "/team/x/",
+            "log_group": "/lab/jobs",
+            "share": "vision",
+            "definition_prefix": "lab-1",
+        },
         {"prefix": ""},
     ],
 )
@@ -106,9 +134,20 @@ def test_what_can_be_is_taken(settings: dict[str, Any]) -> None:
 
 
 def test_stacks_stand_in_where_the_file_has_no_such_name(tmp_path: Path) -> None:
-    outputs = {"CpuQueue": "arn:q", "Bucket": "b", "JobRoleArn": "arn:r", "Region": "us-west-2", "Other": "x"}
+    outputs = {
+        "CpuQueue": "arn:q",
+        "Bucket": "b",
+        "JobRoleArn": "arn:r",
+        "Region": "us-west-2",
+        "Other": "x",
+    }
     found = environments.load(tmp_path, "prod", lambda name: outputs)
-    assert (found.name, found.region, found.queues, found.job_role) == ("prod", "us-west-2", {"cpu": "arn:q"}, "arn:r")
+    assert (found.name, found.region, found.queues, found.job_role) == (
+        "prod",
+        "us-west-2",
+        {"cpu": "arn:q"},
+        "arn:r",
+    )
     with pytest.raises(BadInput, match="deployed in part"):
         environments.load(tmp_path, "prod", lambda name: {"Bucket": "b", "Region": "r"})
     (tmp_path / "environments.yaml").write_text(GOOD)

@@ -8,7 +8,11 @@ from batchyard.images.recipes import KINDS, dockerfile
 
 
 def settings(kind: str) -> dict[str, str]:
-    lines = [line.removeprefix("ENV ") for line in dockerfile(kind).splitlines() if line.startswith("ENV ")]
+    lines = [
+        line.removeprefix("ENV ")
+        for line in dockerfile(kind).splitlines()
+        if line.startswith("ENV ")
+    ]
     return dict(line.split("=", 1) for line in lines)
 
 

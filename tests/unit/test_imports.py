@@ -117,7 +117,9 @@ def test_a_room_imports_only_what_is_below_it(room: str) -> None:
 
 
 def test_nothing_below_it_imports_the_command_line() -> None:
-    importers = [module for module in MODULES if any(is_in(name, "cli") for name in imports(module))]
+    importers = [
+        module for module in MODULES if any(is_in(name, "cli") for name in imports(module))
+    ]
     assert [module for module in importers if room_of(module) not in ("cli", "__main__")] == []
 
 
@@ -138,7 +140,9 @@ def test_no_module_imports_itself_in_a_ring() -> None:
 def loaded_by(statement: str) -> set[str]:
     """The modules that a fresh interpreter has loaded after the statement."""
     script = f"{statement}\nimport sys\nprint(*sys.modules, sep='\\n')"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
     return set(done.stdout.split())
 
 
@@ -150,7 +154,9 @@ def test_the_command_starts_without_yaml_sqlite_rich_or_an_engine() -> None:
 
 
 def test_the_package_itself_loads_nothing_of_ours() -> None:
-    assert {name for name in loaded_by("import batchyard") if name.startswith("batchyard")} == {"batchyard"}
+    assert {name for name in loaded_by("import batchyard") if name.startswith("batchyard")} == {
+        "batchyard"
+    }
 
 
 def test_the_rules_of_batch_load_no_library_and_nothing_that_could_act() -> None:

@@ -24,7 +24,9 @@ def test_the_second_is_told_who_is_the_first(path: Path) -> None:
     first = RunLock(path)
     holder = holder_of(path)
     assert holder is not None and holder.pid == os.getpid()
-    with pytest.raises(RunIsHeld, match=f"run a-run is being executed by process {os.getpid()} on "):
+    with pytest.raises(
+        RunIsHeld, match=f"run a-run is being executed by process {os.getpid()} on "
+    ):
         RunLock(path)
     first.release()
     assert holder_of(path) is None

@@ -39,7 +39,9 @@ NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Ma
 is installed and running.
 
 """
-MISMATCH = "Failed to initialize NVML: Driver/library version mismatch\nNVML library version: 550.163\n"
+MISMATCH = (
+    "Failed to initialize NVML: Driver/library version mismatch\nNVML library version: 550.163\n"
+)
 
 
 def test_one_gpu_is_read() -> None:
@@ -69,7 +71,9 @@ def test_memory_that_the_driver_does_not_know_is_0() -> None:
     assert parse_nvidia_smi(NO_MEMORY_KNOWN) == (Gpu(0, "NVIDIA GB10", 0, "580.95.05"),)
 
 
-@pytest.mark.parametrize("text", ["", "\n", NO_DEVICES, NO_DRIVER, MISMATCH, "a, b, c, d\n", "0, Tesla T4\n"])
+@pytest.mark.parametrize(
+    "text", ["", "\n", NO_DEVICES, NO_DRIVER, MISMATCH, "a, b, c, d\n", "0, Tesla T4\n"]
+)
 def test_what_is_no_gpu_is_not_taken_for_one(text: str) -> None:
     assert parse_nvidia_smi(text) == ()
 
@@ -139,8 +143,12 @@ def test_an_nvidia_smi_that_may_not_be_executed_is_no_gpu(tmp_path: Path) -> Non
     assert find_gpus(command, environ={}) == ()
 
 
-@pytest.mark.parametrize(("text", "exit_code"), [(NO_DRIVER, 9), (NO_DEVICES, 6), (MISMATCH, 18), (ONE_T4, 1)])
-def test_an_nvidia_smi_that_fails_is_no_gpu_whatever_it_says(tmp_path: Path, text: str, exit_code: int) -> None:
+@pytest.mark.parametrize(
+    ("text", "exit_code"), [(NO_DRIVER, 9), (NO_DEVICES, 6), (MISMATCH, 18), (ONE_T4, 1)]
+)
+def test_an_nvidia_smi_that_fails_is_no_gpu_whatever_it_says(
+    tmp_path: Path, text: str, exit_code: int
+) -> None:
     assert find_gpus(nvidia_smi(tmp_path, text, exit_code), environ={}) == ()
 
 

@@ -58,7 +58,9 @@ def test_its_own_examples_are_right() -> None:
             validator.validate({"name": "p", "steps": [step]})
     for key, value in SCHEMA["properties"].items():
         for example in value.get("examples", []):
-            validator.validate({"name": "p", "steps": [{"name": "a", "command": "x"}], key: example})
+            validator.validate(
+                {"name": "p", "steps": [{"name": "a", "command": "x"}], key: example}
+            )
     for example in SCHEMA["examples"]:
         validator.validate(example)
 

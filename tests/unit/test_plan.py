@@ -11,7 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from batchyard import plan as planning
-from batchyard.batch.jobs import OUT_OF_MEMORY, Action, EvaluateOnExit, Outcome, Resources, RetryStrategy, StatusReason
+from batchyard.batch.jobs import (
+    OUT_OF_MEMORY,
+    Action,
+    EvaluateOnExit,
+    Outcome,
+    Resources,
+    RetryStrategy,
+    StatusReason,
+)
 from batchyard.batch.retry import decide
 from batchyard.errors import BadInput
 from batchyard.pipeline import ExitRule, Need, Pipeline, Step
@@ -84,7 +92,13 @@ def test_a_step_s_values_are_the_job_s() -> None:
 
 def test_a_step_without_array_is_one_child_and_no_array() -> None:
     job = plan_of(step("a")).job("a")
-    assert (job.size, job.is_array, job.step_size, job.command_count, job.device) == (1, False, 1, 1, "cpu")
+    assert (job.size, job.is_array, job.step_size, job.command_count, job.device) == (
+        1,
+        False,
+        1,
+        1,
+        "cpu",
+    )
 
 
 def test_an_array_of_one_is_an_array_to_its_command() -> None:
@@ -116,7 +130,14 @@ def test_fail_fast_is_handed_on() -> None:
     assert not plan_of(step("a")).fail_fast
 
 
-DIAMOND = (step("a"), step("b", "a"), step("c", "a"), step("d", "b", "c"), step("e", "c"), step("f"))
+DIAMOND = (
+    step("a"),
+    step("b", "a"),
+    step("c", "a"),
+    step("d", "b", "c"),
+    step("e", "c"),
+    step("f"),
+)
 
 
 def test_only_plans_one_step_without_what_it_needs() -> None:
@@ -184,7 +205,10 @@ def test_without_retries_there_are_no_rules() -> None:
         ((code(75), word("any")), ()),
         ((word("spot"),), (EvaluateOnExit(RETRY, on_status_reason="Host EC2*"), CATCH_ALL)),
         ((word("oom"),), (EvaluateOnExit(RETRY, on_reason="OutOfMemoryError*"), CATCH_ALL)),
-        ((word("image"),), (EvaluateOnExit(RETRY, on_reason="CannotPullContainerError*"), CATCH_ALL)),
+        (
+            (word("image"),),
+            (EvaluateOnExit(RETRY, on_reason="CannotPullContainerError*"), CATCH_ALL),
+        ),
         ((code(75),), (EvaluateOnExit(RETRY, on_exit_code="75"), CATCH_ALL)),
         (
             (code(64, 66),),
@@ -194,7 +218,9 @@ def test_without_retries_there_are_no_rules() -> None:
     ],
     ids=str,
 )
-def test_retry_on_compiles_to_rules(retry_on: tuple[ExitRule, ...], rules: tuple[EvaluateOnExit, ...]) -> None:
+def test_retry_on_compiles_to_rules(
+    retry_on: tuple[ExitRule, ...], rules: tuple[EvaluateOnExit, ...]
+) -> None:
     assert planning.retry_strategy(2, retry_on, ()) == RetryStrategy(3, rules)
 
 
@@ -229,7 +255,9 @@ def test_what_is_retried_is_what_retry_on_names_and_fail_on_does_not(
 ) -> None:
     strategy = planning.retry_strategy(1, retry_on, fail_on)
     outcomes = {"1": Outcome(1), "75": Outcome(75), "oom": OOM, "spot": SPOT, "image": NO_IMAGE}
-    assert {name for name, outcome in outcomes.items() if decide(strategy, 1, outcome) is RETRY} == retried
+    assert {
+        name for name, outcome in outcomes.items() if decide(strategy, 1, outcome) is RETRY
+    } == retried
 
 
 # -- what fits ------------------------------------------------------------------------------------------------
@@ -404,12 +432,20 @@ rules = st.sampled_from(["spot", "oom", "image", "any"]).map(ExitRule) | st.tupl
 def plans(draw: st.DrawFn) -> Plan:
     steps: list[Step] = []
     for name in draw(st.lists(names, min_size=1, max_size=5, unique=True)):
-        needs = draw(st.lists(st.sampled_from(steps), unique_by=lambda s: s.name, max_size=2)) if steps else []
+        needs = (
+            draw(st.lists(st.sampled_from(steps), unique_by=lambda s: s.name, max_size=2))
+            if steps
+            else []
+        )
         steps.append(
             step(
                 name,
                 *(Need(other.name, draw(st.booleans())) for other in needs),
-                **({"commands": ("x", "y")} if draw(st.booleans()) else {"command": draw(st.text(max_size=5))}),
+                **(
+                    {"commands": ("x", "y")}
+                    if draw(st.booleans())
+                    else {"command": draw(st.text(max_size=5))}
+                ),
                 array=draw(st.none() | st.integers(1, 12)),
                 cpus=draw(st.integers(1, 64)),
                 memory_mib=draw(st.integers(4, 10**6)),

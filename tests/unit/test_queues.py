@@ -19,12 +19,16 @@ ONE = Resources(1, 1)
 LARGE = Resources(1000, 1_000_000, 100)
 
 
-def job(id: str, array: int | None = None, *, queue: str = "q", asks: Resources = ONE, **fields: Any) -> Job:
+def job(
+    id: str, array: int | None = None, *, queue: str = "q", asks: Resources = ONE, **fields: Any
+) -> Job:
     return Job(id=id, name=id, queue=queue, resources=asks, array_size=array, **fields)
 
 
 def with_queue(vcpus: int = 4, **queue: Any) -> Scheduler:
-    return Scheduler([Queue("q", ("ce",), **queue)], [ComputeEnvironment("ce", Resources(vcpus, 1_000_000, 8))])
+    return Scheduler(
+        [Queue("q", ("ce",), **queue)], [ComputeEnvironment("ce", Resources(vcpus, 1_000_000, 8))]
+    )
 
 
 def start_all(scheduler: Scheduler) -> list[tuple[str, int]]:
@@ -76,7 +80,9 @@ def test_cancel_of_what_runs_or_is_over_changes_nothing() -> None:
     scheduler.submit(job("a"))
     start_all(scheduler)
     assert scheduler.cancel("a", "late") == []
-    assert scheduler.ended("a", 0, OK)[-1] == JobSettled("a", JobState.SUCCEEDED, "Essential container in task exited")
+    assert scheduler.ended("a", 0, OK)[-1] == JobSettled(
+        "a", JobState.SUCCEEDED, "Essential container in task exited"
+    )
     assert scheduler.cancel("a", "later still") == []
 
 
@@ -106,7 +112,9 @@ def test_within_a_share_priority_then_the_order_of_submission() -> None:
     scheduler = fair()
     for id, priority in (("first", 1), ("second", 1), ("urgent", 9)):
         scheduler.submit(job(id, 4, share="anna", priority=priority))
-    assert [job_id for job_id, _ in start_all(scheduler)] == ["urgent"] * 4 + ["first"] * 4 + ["second"]
+    assert [job_id for job_id, _ in start_all(scheduler)] == ["urgent"] * 4 + ["first"] * 4 + [
+        "second"
+    ]
 
 
 def test_what_has_ended_counts_for_the_decay_window() -> None:
@@ -144,7 +152,10 @@ def test_a_reservation_is_held_back_for_shares_to_come() -> None:
 def test_environments_on_one_machine_share_it_and_its_gpus_numbers() -> None:
     scheduler = Scheduler(
         [Queue("q", ("one", "two"))],
-        [ComputeEnvironment("one", Resources(4, 1000, 8)), ComputeEnvironment("two", Resources(4, 1000, 8))],
+        [
+            ComputeEnvironment("one", Resources(4, 1000, 8)),
+            ComputeEnvironment("two", Resources(4, 1000, 8)),
+        ],
         machine=Resources(3, 1000, 2),
     )
     scheduler.submit(job("a", 9, asks=Resources(1, 1, 1)))
@@ -199,14 +210,24 @@ XLARGE = Resources(4, 15_384, 1)
     ("wanted", "environment", "expected"),
     [
         (Resources(2, 100), ComputeEnvironment("ce", LARGE), ""),
-        (Resources(2, 100), ComputeEnvironment("ce", LARGE, is_enabled=False), blocked.NO_ENVIRONMENT),
+        (
+            Resources(2, 100),
+            ComputeEnvironment("ce", LARGE, is_enabled=False),
+            blocked.NO_ENVIRONMENT,
+        ),
         (Resources(2, 16_384), ComputeEnvironment("ce", LARGE, (XLARGE,)), blocked.NO_INSTANCE),
         (Resources(1, 1, 2), ComputeEnvironment("ce", LARGE, (XLARGE,)), blocked.NO_INSTANCE),
-        (Resources(4, 100), ComputeEnvironment("ce", Resources(2, 1000, 0), (XLARGE,)), blocked.MAX_VCPUS),
+        (
+            Resources(4, 100),
+            ComputeEnvironment("ce", Resources(2, 1000, 0), (XLARGE,)),
+            blocked.MAX_VCPUS,
+        ),
         (Resources(9, 100), ComputeEnvironment("ce", LARGE), blocked.NO_CAPACITY),
     ],
 )
-def test_why_a_job_can_never_start(wanted: Resources, environment: ComputeEnvironment, expected: str) -> None:
+def test_why_a_job_can_never_start(
+    wanted: Resources, environment: ComputeEnvironment, expected: str
+) -> None:
     assert blocked.reason(wanted, [environment], machine=Resources(8, 64_000, 1)) == expected
 
 
@@ -237,7 +258,9 @@ def test_a_time_limit_cancels_what_blocks_the_queue_and_is_not_retried() -> None
 
 
 def test_a_time_limit_for_another_reason_does_nothing() -> None:
-    scheduler = with_queue(vcpus=2, time_limits=(TimeLimit("CAPACITY:INSUFFICIENT_INSTANCE_CAPACITY", 600),))
+    scheduler = with_queue(
+        vcpus=2, time_limits=(TimeLimit("CAPACITY:INSUFFICIENT_INSTANCE_CAPACITY", 600),)
+    )
     scheduler.submit(job("huge", asks=Resources(3, 1)))
     scheduler.tick(0)
     assert scheduler.tick(10_000_000) == []

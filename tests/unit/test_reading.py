@@ -18,7 +18,9 @@ from batchyard.pipeline_file import reading
 HEAD = "name: p\nsteps:\n"
 
 
-def load(folder: Path, text: str | bytes, params: dict[str, str] | None = None, name: str = "p.yaml") -> Pipeline:
+def load(
+    folder: Path, text: str | bytes, params: dict[str, str] | None = None, name: str = "p.yaml"
+) -> Pipeline:
     path = folder / name
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     return reading.load(path, params)
@@ -119,20 +121,36 @@ steps:
         shm_mib=1024,
     )
     assert pipeline.steps == (first, second)
-    assert (pipeline.workspace, pipeline.fail_fast, pipeline.params) == ("data", True, {"slices": "64"})
+    assert (pipeline.workspace, pipeline.fail_fast, pipeline.params) == (
+        "data",
+        True,
+        {"slices": "64"},
+    )
     assert pipeline.warnings == ()
 
 
 def test_values_of_env_and_params_are_the_text_that_was_written(tmp_path: Path) -> None:
     text = (
-        "env: {A: yes, B: 1, C: 0.10, D: 1_000, E: '', F: 2001-01-01, G: 0o7}\n" + HEAD + "- {name: a, command: 'true'}"
+        "env: {A: yes, B: 1, C: 0.10, D: 1_000, E: '', F: 2001-01-01, G: 0o7}\n"
+        + HEAD
+        + "- {name: a, command: 'true'}"
     )
     env = load(tmp_path, text).steps[0].env
-    assert env == {"A": "yes", "B": "1", "C": "0.10", "D": "1_000", "E": "", "F": "2001-01-01", "G": "0o7"}
+    assert env == {
+        "A": "yes",
+        "B": "1",
+        "C": "0.10",
+        "D": "1_000",
+        "E": "",
+        "F": "2001-01-01",
+        "G": "0o7",
+    }
 
 
 def test_numbers_may_have_underscores_and_truth_may_be_yes(tmp_path: Path) -> None:
-    step = load(tmp_path, HEAD + "- {name: a, command: x, array: 1_000_000, keep_going: on}").steps[0]
+    step = load(tmp_path, HEAD + "- {name: a, command: x, array: 1_000_000, keep_going: on}").steps[
+        0
+    ]
     assert (step.array, step.keep_going) == (1_000_000, True)
 
 
@@ -142,7 +160,10 @@ def test_a_command_may_be_a_script_of_several_lines(tmp_path: Path) -> None:
 
 
 def test_each_between_single_children_is_a_plain_need(tmp_path: Path) -> None:
-    text = HEAD + "- {name: a, command: x}\n- {name: b, command: x, array: 1, needs: [{step: a, each: true}]}"
+    text = (
+        HEAD
+        + "- {name: a, command: x}\n- {name: b, command: x, array: 1, needs: [{step: a, each: true}]}"
+    )
     assert load(tmp_path, text).steps[1].needs == (Need("a", each=False),)
 
 
@@ -152,7 +173,10 @@ def test_a_need_may_come_before_its_step(tmp_path: Path) -> None:
 
 
 def test_anchors_aliases_and_merges_work(tmp_path: Path) -> None:
-    text = HEAD + "- &a {name: a, command: &c echo, cpus: 2, env: {X: 1}}\n- {<<: *a, name: b, cpus: 3}\n"
+    text = (
+        HEAD
+        + "- &a {name: a, command: &c echo, cpus: 2, env: {X: 1}}\n- {<<: *a, name: b, cpus: 3}\n"
+    )
     text += "- {<<: [{gpus: 1}, *a], name: c, command: *c}\n"
     first, second, third = load(tmp_path, text).steps
     assert (second.command, second.cpus, second.env) == ("echo", 3, {"X": "1"})
@@ -162,7 +186,9 @@ def test_anchors_aliases_and_merges_work(tmp_path: Path) -> None:
 
 def test_steps_are_put_in_order_with_ties_as_written(tmp_path: Path) -> None:
     names = {"d": "[b, c]", "c": "[a]", "b": "[a]", "a": "[]", "z": "[]"}
-    text = HEAD + "".join(f"- {{name: {name}, command: x, needs: {needs}}}\n" for name, needs in names.items())
+    text = HEAD + "".join(
+        f"- {{name: {name}, command: x, needs: {needs}}}\n" for name, needs in names.items()
+    )
     assert [step.name for step in in_order(load(tmp_path, text).steps)] == ["a", "c", "b", "d", "z"]
     with pytest.raises(ValueError, match="cycle among steps: a, b"):
         in_order([Step("a", needs=(Need("b"),)), Step("b", needs=(Need("a"),)), Step("c")])
@@ -170,7 +196,9 @@ def test_steps_are_put_in_order_with_ties_as_written(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("ending", ["\n", "\r\n", "\r"])
 @pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
-def test_line_endings_and_a_byte_order_mark_do_not_matter(ending: str, mark: bytes, tmp_path: Path) -> None:
+def test_line_endings_and_a_byte_order_mark_do_not_matter(
+    ending: str, mark: bytes, tmp_path: Path
+) -> None:
     text = ending.join(["name: p", "steps:", "- name: a", "  command: x", ""])
     assert load(tmp_path, mark + text.encode()).steps == (Step("a", command="x"),)
 
@@ -178,7 +206,14 @@ def test_line_endings_and_a_byte_order_mark_do_not_matter(ending: str, mark: byt
 def test_json_is_read_too(tmp_path: Path) -> None:
     content = {
         "name": "p",
-        "steps": [{"name": "a", "command": 'echo "\U0001f600" / \\ud83d é', "array": 2, "keep_going": False}],
+        "steps": [
+            {
+                "name": "a",
+                "command": 'echo "\U0001f600" / \\ud83d é',
+                "array": 2,
+                "keep_going": False,
+            }
+        ],
     }
     for indent in (None, 2, "\t"):
         step = load(tmp_path, json.dumps(content, indent=indent), name="p.json").steps[0]
@@ -206,7 +241,9 @@ def test_a_short_timeout_and_idle_children_are_warned_of(tmp_path: Path) -> None
         "p.yaml:3:50: warning: timeout is 59 s, and AWS Batch will refuse less than 60 s;"
         " write 60s or more to run it there",
     ]
-    assert load(tmp_path, HEAD + "- {name: a, commands: [x, y], array: 2, timeout: 60}").warnings == ()
+    assert (
+        load(tmp_path, HEAD + "- {name: a, commands: [x, y], array: 2, timeout: 60}").warnings == ()
+    )
 
 
 def test_warnings_are_told_together_with_mistakes(tmp_path: Path) -> None:
@@ -256,7 +293,9 @@ def test_a_value_is_not_looked_into_for_parameters(tmp_path: Path) -> None:
 
 def test_unreadable_params_make_no_further_mistakes(tmp_path: Path) -> None:
     text = "params: [n]\n" + HEAD + "- {name: a, command: 'x ${params.n}'}"
-    assert mistakes(tmp_path, text) == ["p.yaml:1:9: params is a list; write a mapping, like {slices: 64}"]
+    assert mistakes(tmp_path, text) == [
+        "p.yaml:1:9: params is a list; write a mapping, like {slices: 64}"
+    ]
 
 
 # -- commands files -----------------------------------------------------------------------------------------
@@ -268,7 +307,11 @@ def test_commands_files_skip_blanks_and_comments(tmp_path: Path) -> None:
     content = "\ufeff# head\r\n\r\n  one  # not a comment\t\r\n\t# comment ${params.none}\r\n"
     content += " \ntwo\u00a0\n#x\nthree"
     (tmp_path / "list.txt").write_bytes(content.encode())
-    assert load(tmp_path, WITH_LIST).steps[0].commands == ("one  # not a comment", "two\u00a0", "three")
+    assert load(tmp_path, WITH_LIST).steps[0].commands == (
+        "one  # not a comment",
+        "two\u00a0",
+        "three",
+    )
 
 
 @pytest.mark.parametrize(
@@ -282,14 +325,19 @@ def test_commands_files_skip_blanks_and_comments(tmp_path: Path) -> None:
             "list.txt:1:1: the byte 0xff is not UTF-8; the file looks like UTF-16: save it as UTF-8",
         ),
         (b"one\ntw\0o\n", "list.txt:2:3: a NUL byte in the file; take it away"),
-        (b"one\rtwo\r", "list.txt:1:4: a carriage return inside a line; end lines with LF or CR LF"),
+        (
+            b"one\rtwo\r",
+            "list.txt:1:4: a carriage return inside a line; end lines with LF or CR LF",
+        ),
         (
             b"# ${params.x}\none\n  two ${params.x}\n${params.x}\n",
             'list.txt:3:7: there is no parameter "x"; write it under params',
         ),
     ],
 )
-def test_what_is_wrong_in_a_commands_file_is_told_with_its_line(content: bytes, expected: str, tmp_path: Path) -> None:
+def test_what_is_wrong_in_a_commands_file_is_told_with_its_line(
+    content: bytes, expected: str, tmp_path: Path
+) -> None:
     (tmp_path / "list.txt").write_bytes(content)
     assert mistakes(tmp_path, WITH_LIST) == [expected]
 
@@ -305,7 +353,10 @@ def test_a_commands_file_of_two_steps_is_told_of_once(tmp_path: Path) -> None:
 
 def test_mistakes_of_all_files_are_told_at_once(tmp_path: Path) -> None:
     (tmp_path / "one.txt").write_bytes(b"\xff")
-    text = HEAD + "- {name: a, commands_file: one.txt}\n- {name: b, commands_file: two.txt}\n- {name: c}\n"
+    text = (
+        HEAD
+        + "- {name: a, commands_file: one.txt}\n- {name: b, commands_file: two.txt}\n- {name: c}\n"
+    )
     assert mistakes(tmp_path, text) == [
         'p.yaml:4:28: commands_file "two.txt": there is no such file; check the path',
         'p.yaml:5:3: step "c" has nothing to run; write command:, commands: or commands_file:',
@@ -333,7 +384,9 @@ def test_a_folder_is_no_pipeline_file(tmp_path: Path) -> None:
 
 def test_a_byte_that_is_not_utf8_has_its_line_and_column(tmp_path: Path) -> None:
     content = "name: p\r\n# größe ".encode() + b"\xe9\nsteps: []\n"
-    assert mistakes(tmp_path, content) == ["p.yaml:2:9: the byte 0xe9 is not UTF-8; save the file as UTF-8"]
+    assert mistakes(tmp_path, content) == [
+        "p.yaml:2:9: the byte 0xe9 is not UTF-8; save the file as UTF-8"
+    ]
 
 
 # -- files made to break or to slow a reader ----------------------------------------------------------------
@@ -352,8 +405,14 @@ EXPLODES = "stand for more than 100,000 values; write the file with fewer aliase
     [
         (LAUGHS, f"p.yaml:5:45: the aliases up to *a3 {EXPLODES}"),
         (MERGED_LAUGHS, f"p.yaml:6:20: the aliases up to *a4 {EXPLODES}"),
-        ("[" * 200_000, "p.yaml:1:41: lists and mappings nested more than 40 deep; write them flatter"),
-        ("- " * 200_000, "p.yaml:1:81: lists and mappings nested more than 40 deep; write them flatter"),
+        (
+            "[" * 200_000,
+            "p.yaml:1:41: lists and mappings nested more than 40 deep; write them flatter",
+        ),
+        (
+            "- " * 200_000,
+            "p.yaml:1:81: lists and mappings nested more than 40 deep; write them flatter",
+        ),
     ],
     ids=["aliases", "merges", "brackets", "dashes"],
 )
@@ -364,7 +423,10 @@ def test_files_that_explode_are_refused_at_once(text: str, expected: str, tmp_pa
 
 
 def test_a_tag_that_would_run_code_runs_nothing(tmp_path: Path) -> None:
-    text = HEAD + f"- name: a\n  command: !!python/object/apply:os.system ['touch {tmp_path}/hacked']\n"
+    text = (
+        HEAD
+        + f"- name: a\n  command: !!python/object/apply:os.system ['touch {tmp_path}/hacked']\n"
+    )
     assert mistakes(tmp_path, text)[0] == (
         'p.yaml:4:12: the tag "!!python/object/apply:os.system" is not allowed:'
         " a pipeline file holds plain values; take the tag away"
@@ -379,8 +441,14 @@ def test_harmless_tags_are_allowed(tmp_path: Path) -> None:
 
 def test_a_file_of_five_thousand_lines_takes_a_fraction_of_a_second(tmp_path: Path) -> None:
     entry = "- name: s{}\n  command: echo {}\n  cpus: 2\n  memory: 2GiB\n  needs: [s{}]\n"
-    good = HEAD + "- {name: s0, command: x}\n" + "".join(entry.format(i, i, i - 1) for i in range(1, 1000))
-    bad = HEAD + "".join(f"- {{name: s{i}, comand{i}: x, cpus: no, needs: [t{i}]}}\n" for i in range(5000))
+    good = (
+        HEAD
+        + "- {name: s0, command: x}\n"
+        + "".join(entry.format(i, i, i - 1) for i in range(1, 1000))
+    )
+    bad = HEAD + "".join(
+        f"- {{name: s{i}, comand{i}: x, cpus: no, needs: [t{i}]}}\n" for i in range(5000)
+    )
     before = time.process_time()
     assert len(load(tmp_path, good).steps) == 1000
     assert time.process_time() - before < 0.4
@@ -491,7 +559,14 @@ def test_a_plain_list_has_more_children_than_commands(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "is_list"),
-    [("a.txt", True), ("a", True), ("a.list", True), ("a.yaml", False), ("a.YML", False), ("a.json", False)],
+    [
+        ("a.txt", True),
+        ("a", True),
+        ("a.list", True),
+        ("a.yaml", False),
+        ("a.YML", False),
+        ("a.json", False),
+    ],
 )
 def test_a_plain_list_is_told_by_its_name(name: str, is_list: bool) -> None:
     assert reading.is_command_list(Path(name)) is is_list

@@ -67,7 +67,9 @@ MISTAKES = [
     (
         "a colon too many",
         "name: p\nsteps:\n- name: a\n  command: echo a: b\n",
-        ['4:18: not YAML: a key cannot stand here; put text that holds ": " in quotes, or check the indentation'],
+        [
+            '4:18: not YAML: a key cannot stand here; put text that holds ": " in quotes, or check the indentation'
+        ],
     ),
     (
         "crooked indentation",
@@ -79,7 +81,9 @@ MISTAKES = [
     (
         "a bare asterisk",
         "name: p\nsteps:\n- name: a\n  command: x\n  inputs: [*.txt]\n",
-        ["5:12: not YAML: * and & have a meaning in YAML; put text that begins with them in quotes"],
+        [
+            "5:12: not YAML: * and & have a meaning in YAML; put text that begins with them in quotes"
+        ],
     ),
     (
         "a value that begins with @",
@@ -91,7 +95,11 @@ MISTAKES = [
         ONE + "---\nname: q\n",
         ['5:1: a second document ("---") in the file; write one pipeline a file'],
     ),
-    ("a control character", "name: p\x07\n", ["1:8: the control character U+0007 in the file; take it away"]),
+    (
+        "a control character",
+        "name: p\x07\n",
+        ["1:8: the control character U+0007 in the file; take it away"],
+    ),
     ("a NUL", "name: p\nsteps: \0\n", ["2:8: a NUL byte in the file; take it away"]),
     (
         "no name, no steps",
@@ -114,7 +122,11 @@ MISTAKES = [
         "name: p\nsteps:\n- name: a\n  comand: x\n",
         ['4:3: unknown key "comand" in a step; did you mean "command"?'],
     ),
-    ("a key in capitals", step("CPUS: 2"), ['5:3: unknown key "CPUS" in a step; did you mean "cpus"?']),
+    (
+        "a key in capitals",
+        step("CPUS: 2"),
+        ['5:3: unknown key "CPUS" in a step; did you mean "cpus"?'],
+    ),
     (
         "a key like no other",
         "xyzzy: 1\n" + ONE,
@@ -132,7 +144,11 @@ MISTAKES = [
         "? [a]\n: b\n" + ONE,
         ["1:3: a list or mapping stands where a key is expected; write a word"],
     ),
-    ("steps not a list", "name: p\nsteps: a\n", ['2:8: steps is "a"; write a list with at least one step']),
+    (
+        "steps not a list",
+        "name: p\nsteps: a\n",
+        ['2:8: steps is "a"; write a list with at least one step'],
+    ),
     (
         "steps empty",
         "name: p\nsteps: []\n",
@@ -178,7 +194,9 @@ MISTAKES = [
         "- {name: b, command: x, needs: [a]}\n"
         "- {name: c, command: x, needs: [b]}\n"
         "- {name: d, command: x, needs: [a]}\n",
-        ["3:33: the steps need each other in a circle: a -> c -> b -> a; take one of these needs away"],
+        [
+            "3:33: the steps need each other in a circle: a -> c -> b -> a; take one of these needs away"
+        ],
     ),
     (
         "two circles",
@@ -244,20 +262,52 @@ MISTAKES = [
         ],
     ),
     ("array 0", step("array: 0"), ["5:10: array is 0; write a whole number from 1 to 1,000,000"]),
-    ("array -1", step("array: -1"), ["5:10: array is -1; write a whole number from 1 to 1,000,000"]),
+    (
+        "array -1",
+        step("array: -1"),
+        ["5:10: array is -1; write a whole number from 1 to 1,000,000"],
+    ),
     (
         "array 1000001",
         step("array: 1000001"),
         ["5:10: array is 1000001; write a whole number from 1 to 1,000,000"],
     ),
-    ("array many", step("array: many"), ['5:10: array is "many"; write a whole number from 1 to 1,000,000']),
-    ("array 2.5", step("array: 2.5"), ["5:10: array is 2.5; write a whole number from 1 to 1,000,000"]),
-    ("array true", step("array: true"), ["5:10: array is true; write a whole number from 1 to 1,000,000"]),
+    (
+        "array many",
+        step("array: many"),
+        ['5:10: array is "many"; write a whole number from 1 to 1,000,000'],
+    ),
+    (
+        "array 2.5",
+        step("array: 2.5"),
+        ["5:10: array is 2.5; write a whole number from 1 to 1,000,000"],
+    ),
+    (
+        "array true",
+        step("array: true"),
+        ["5:10: array is true; write a whole number from 1 to 1,000,000"],
+    ),
     ('array "4"', step('array: "4"'), ['5:10: array is "4"; write 4, without quotes or commas']),
-    ("array 010", step("array: 010"), ["5:10: array is 010; write a whole number from 1 to 1,000,000"]),
-    ("array 1,000", step("array: 1,000"), ['5:10: array is "1,000"; write 1000, without quotes or commas']),
-    ("array [4]", step("array: [4]"), ["5:10: array is a list; write a whole number from 1 to 1,000,000"]),
-    ("array", step("array:"), ["5:9: array has no value; write a whole number from 1 to 1,000,000"]),
+    (
+        "array 010",
+        step("array: 010"),
+        ["5:10: array is 010; write a whole number from 1 to 1,000,000"],
+    ),
+    (
+        "array 1,000",
+        step("array: 1,000"),
+        ['5:10: array is "1,000"; write 1000, without quotes or commas'],
+    ),
+    (
+        "array [4]",
+        step("array: [4]"),
+        ["5:10: array is a list; write a whole number from 1 to 1,000,000"],
+    ),
+    (
+        "array",
+        step("array:"),
+        ["5:9: array has no value; write a whole number from 1 to 1,000,000"],
+    ),
     (
         "a number of thousands of digits",
         step("array: " + "9" * 5000),
@@ -303,9 +353,15 @@ MISTAKES = [
     (
         "timeouts",
         step("timeout: soon"),
-        ['5:12: timeout: "soon" is not a length of time; write a number with a unit, like 90s, 30m, 1h30m or 2d'],
+        [
+            '5:12: timeout: "soon" is not a length of time; write a number with a unit, like 90s, 30m, 1h30m or 2d'
+        ],
     ),
-    ("no timeout at all", step("timeout: 0"), ['5:12: timeout: "0" is no time at all; write at least 1s']),
+    (
+        "no timeout at all",
+        step("timeout: 0"),
+        ['5:12: timeout: "0" is no time at all; write at least 1s'],
+    ),
     (
         "retry rules",
         step("retry_on: [0, 256, 78-64, 0-5, spto, any, [1], -1]\nfail_on: 2"),
@@ -377,7 +433,8 @@ MISTAKES = [
     ),
     (
         "env",
-        "env: {A: ~, 1B: x, AWS_BATCH_JOB_ID: x, BATCHYARD_RUN: x, ARRAY_SIZE: 1, B-C: x, D: [1]}\n" + ONE,
+        "env: {A: ~, 1B: x, AWS_BATCH_JOB_ID: x, BATCHYARD_RUN: x, ARRAY_SIZE: 1, B-C: x, D: [1]}\n"
+        + ONE,
         [
             '1:10: env.A has no value; write a value, or "" for an empty one',
             '1:13: "1B" cannot be a name in env; write letters, digits and _, beginning with a letter or _',
@@ -488,7 +545,9 @@ MISTAKES = [
     (
         "an alias of nothing",
         "name: *p\n",
-        ["1:7: *p is an alias, and there is no &p before it; put text that begins with * in quotes"],
+        [
+            "1:7: *p is an alias, and there is no &p before it; put text that begins with * in quotes"
+        ],
     ),
     (
         "an alias inside itself",
@@ -509,7 +568,9 @@ MISTAKES = [
 
 
 @pytest.mark.parametrize(("text", "expected"), [pytest.param(t, e, id=i) for i, t, e in MISTAKES])
-def test_a_mistake_is_told_with_its_place_and_what_to_write(text: str, expected: list[str], tmp_path: Path) -> None:
+def test_a_mistake_is_told_with_its_place_and_what_to_write(
+    text: str, expected: list[str], tmp_path: Path
+) -> None:
     folder = tmp_path / "my-folder"
     folder.mkdir()
     (folder / "commands.txt").write_text("true\n")

@@ -92,13 +92,20 @@ def step(name: str = "work", **changes: object) -> StepStatus:
 
 
 def run(*steps: StepStatus, **changes: object) -> RunStatus:
-    made = RunStatus("work-20250131-abcdef", "work", "local", RunState.SUCCEEDED, START_MS, START_MS + 300, steps)
+    made = RunStatus(
+        "work-20250131-abcdef", "work", "local", RunState.SUCCEEDED, START_MS, START_MS + 300, steps
+    )
     return replace(made, **changes)  # type: ignore[arg-type]
 
 
 def about(*steps: StepStatus, **changes: object) -> About:
-    jobs = tuple(PlannedJob(s.name, s.size, s.size > 1, Resources(1, 64), "true", step_size=s.size) for s in steps)
-    made = About(Plan("work", jobs), Resources(2, 1024), "process", "/work space", START_MS + 900, "0.1")
+    jobs = tuple(
+        PlannedJob(s.name, s.size, s.size > 1, Resources(1, 64), "true", step_size=s.size)
+        for s in steps
+    )
+    made = About(
+        Plan("work", jobs), Resources(2, 1024), "process", "/work space", START_MS + 900, "0.1"
+    )
     return replace(made, **changes)  # type: ignore[arg-type]
 
 
@@ -118,7 +125,20 @@ def test_a_run_that_succeeded() -> None:
     assert "2 vCPUs, 1 GiB" in text and "/work space/p.yaml" in text and "process" in text
     row = [data for name, data in shown.texts if name == "td"]
     # state, children, succeeded, failed, attempts, wall, median, p95, max, CPU, memory, efficiency
-    assert row == ["SUCCEEDED", "2", "2", "0", "2", "250 ms", "150 ms", "150 ms", "150 ms", "240 ms", "2 MiB", "60 %"]
+    assert row == [
+        "SUCCEEDED",
+        "2",
+        "2",
+        "0",
+        "2",
+        "250 ms",
+        "150 ms",
+        "150 ms",
+        "150 ms",
+        "240 ms",
+        "2 MiB",
+        "60 %",
+    ]
     assert len(shown.bars) == 2 and "Failures" not in text and "Retries" not in text
 
 
@@ -144,14 +164,18 @@ def test_charts_have_names_and_the_page_has_both_colour_schemes() -> None:
 
 
 def test_a_run_with_nothing_in_it() -> None:
-    waiting = step(state=JobState.PENDING, succeeded=0, waiting=2, attempts=0, started_ms=None, ended_ms=None)
+    waiting = step(
+        state=JobState.PENDING, succeeded=0, waiting=2, attempts=0, started_ms=None, ended_ms=None
+    )
     shown = made(run(waiting, state=RunState.RUNNING, started_ms=None, ended_ms=None), [])
     assert "No attempt has ended yet." in shown.text() and "PENDING" in shown.text("td")
     assert made(run(ended_ms=START_MS), []).text("p").count("Nothing was started.") == 1
 
 
 def test_a_run_that_is_not_over() -> None:
-    half = step(state=JobState.RUNNING, size=4, succeeded=1, running=2, waiting=1, attempts=1, ended_ms=None)
+    half = step(
+        state=JobState.RUNNING, size=4, succeeded=1, running=2, waiting=1, attempts=1, ended_ms=None
+    )
     status = run(half, state=RunState.RUNNING, ended_ms=None)
     shown = made(status, [attempt(0)])
     assert "2 running when this page was made" in shown.text("p")
@@ -162,7 +186,9 @@ def test_a_run_that_is_not_over() -> None:
 
 def test_an_interrupted_run_ends_with_the_last_that_is_known() -> None:
     half = step(state=JobState.RUNNABLE, size=4, succeeded=1, waiting=3, attempts=1, ended_ms=None)
-    shown = made(run(half, state=RunState.RUNNING, ended_ms=None, is_interrupted=True), [attempt(0)])
+    shown = made(
+        run(half, state=RunState.RUNNING, ended_ms=None, is_interrupted=True), [attempt(0)]
+    )
     assert "INTERRUPTED" in shown.text("span")
     assert "batchyard resume work-20250131-abcdef" in shown.text("code")
     assert "150 ms" in shown.text("dd") and "900 ms" not in shown.text("dd")
@@ -188,9 +214,15 @@ def test_when_everything_failed() -> None:
 
 def test_children_that_never_started() -> None:
     broken = step(state=JobState.FAILED, succeeded=1, failed=1)
-    after = step("after", state=JobState.FAILED, size=7, succeeded=0, failed=7, attempts=0, started_ms=None)
+    after = step(
+        "after", state=JobState.FAILED, size=7, succeeded=0, failed=7, attempts=0, started_ms=None
+    )
     after = replace(after, reason="Dependent Job failed")
-    rows = [attempt(0), failed(1), failed(0, step="after", attempt=0, exit_code=None, started_ms=None)]
+    rows = [
+        attempt(0),
+        failed(1),
+        failed(0, step="after", attempt=0, exit_code=None, started_ms=None),
+    ]
     shown = made(run(broken, after, state=RunState.FAILED, failures=(Failure(rows[1], ()),)), rows)
     assert "after: 7 children: Dependent Job failed" in shown.text("li")
     assert "did not start" in shown.text("text") and "no output" in shown.text("p")
@@ -219,9 +251,15 @@ EVIL = "</pre><script>alert(1)</script><img src=x onerror=alert(2)>\"'&amp;"
 def test_what_others_wrote_stays_text() -> None:
     broken = step(state=JobState.FAILED, succeeded=1, failed=1, reason=EVIL)
     bad = failed(1, reason=EVIL)
-    status = run(broken, state=RunState.FAILED, failures=(Failure(bad, (EVIL, "\x1b[31mred\x1b[0m \x00\x07")),))
+    status = run(
+        broken,
+        state=RunState.FAILED,
+        failures=(Failure(bad, (EVIL, "\x1b[31mred\x1b[0m \x00\x07")),),
+    )
     commands = {("work", 1): (EVIL,)}
-    shown = made(status, [attempt(0), bad], commands=commands, file=EVIL, workspace=EVIL, retry_of=EVIL)
+    shown = made(
+        status, [attempt(0), bad], commands=commands, file=EVIL, workspace=EVIL, retry_of=EVIL
+    )
     names = {name for name, _ in shown.tags}
     assert not names & {"script", "img"}
     assert shown.text("pre").count(EVIL) == 2 and shown.text("dd").count(EVIL) == 3
@@ -250,12 +288,18 @@ def test_any_text_survives_a_tag(content: str, value: str) -> None:
 
 def test_only_markup_is_not_escaped() -> None:
     assert tag("p", "<b>", Markup("<br>"), None, 7, ["&"]) == "<p>&lt;b&gt;<br>7&amp;</p>"
-    assert tag("rect", stroke_width=1.25, class_='"', x=None) == '<rect stroke-width="1.2" class="&quot;"></rect>'
+    assert (
+        tag("rect", stroke_width=1.25, class_='"', x=None)
+        == '<rect stroke-width="1.2" class="&quot;"></rect>'
+    )
 
 
 # -- lanes -------------------------------------------------------------------------------------------------------
 
-SPANS = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 20)).map(lambda s: (s[0], s[0] + s[1])), max_size=60)
+SPANS = st.lists(
+    st.tuples(st.integers(0, 60), st.integers(0, 20)).map(lambda s: (s[0], s[0] + s[1])),
+    max_size=60,
+)
 
 
 def overlap(a: tuple[int, int], b: tuple[int, int]) -> bool:
@@ -271,7 +315,9 @@ def brute_most_at_once(spans: list[tuple[int, int]]) -> int:
 
 
 @given(SPANS)
-def test_no_two_that_overlap_share_a_lane_and_there_are_no_more_lanes_than_needed(spans: list[tuple[int, int]]) -> None:
+def test_no_two_that_overlap_share_a_lane_and_there_are_no_more_lanes_than_needed(
+    spans: list[tuple[int, int]],
+) -> None:
     starts, ends = [a for a, _ in spans], [b for _, b in spans]
     packed = lanes.pack(starts, ends)
     for i in range(len(spans)):
@@ -303,7 +349,13 @@ def many(count: int) -> Iterator[AttemptDetail]:
         start = START_MS + index * 7 // 10
         bad = index % 11 == 0
         state, code = (JobState.FAILED, 1) if bad else (JobState.SUCCEEDED, 0)
-        yield attempt(index, state=state, exit_code=code, started_ms=start, ended_ms=start + 1 + index * 31 % 97)
+        yield attempt(
+            index,
+            state=state,
+            exit_code=code,
+            started_ms=start,
+            ended_ms=start + 1 + index * 31 % 97,
+        )
 
 
 @pytest.mark.parametrize("count", [10_000, 100_000])
@@ -330,7 +382,9 @@ def test_as_many_bars_as_allowed_stay_under_a_megabyte() -> None:
 
 def test_a_small_step_keeps_its_bars_beside_a_large_one() -> None:
     big, small = step("big", size=MAX_BARS + 1), step("small")
-    rows = [attempt(i, step="big") for i in range(MAX_BARS + 1)] + [attempt(i, step="small") for i in range(2)]
+    rows = [attempt(i, step="big") for i in range(MAX_BARS + 1)] + [
+        attempt(i, step="small") for i in range(2)
+    ]
     assert len(made(run(big, small), rows).bars) == 2
 
 
@@ -349,8 +403,12 @@ def test_a_small_step_keeps_its_bars_beside_a_large_one() -> None:
         (64, 64, 0, 100, None, 1),
     ],
 )
-def test_slots(vcpus: int, memory_mib: int, gpus: int, size: int, max_running: int | None, slots: int) -> None:
-    job = PlannedJob("a", size, True, Resources(vcpus, memory_mib, gpus), "x", max_running=max_running)
+def test_slots(
+    vcpus: int, memory_mib: int, gpus: int, size: int, max_running: int | None, slots: int
+) -> None:
+    job = PlannedJob(
+        "a", size, True, Resources(vcpus, memory_mib, gpus), "x", max_running=max_running
+    )
     assert figures.slots_of(job, Resources(8, 1024, 4)) == slots
 
 

@@ -49,21 +49,30 @@ def test_where_no_rule_matches_it_is_retried() -> None:
 
 
 def test_retry_only_on_x_needs_a_final_catch_all() -> None:
-    strategy = rules(EvaluateOnExit(RETRY, on_status_reason="Host EC2*"), EvaluateOnExit(EXIT, on_reason="*"))
+    strategy = rules(
+        EvaluateOnExit(RETRY, on_status_reason="Host EC2*"), EvaluateOnExit(EXIT, on_reason="*")
+    )
     assert decide(strategy, 1, SPOT) is RETRY
     assert decide(strategy, 1, Outcome(1)) is EXIT
 
 
 def test_the_first_rule_that_matches_decides() -> None:
-    exit_first = rules(EvaluateOnExit(EXIT, on_exit_code="7"), EvaluateOnExit(RETRY, on_exit_code="*"))
-    retry_first = rules(EvaluateOnExit(RETRY, on_exit_code="*"), EvaluateOnExit(EXIT, on_exit_code="7"))
+    exit_first = rules(
+        EvaluateOnExit(EXIT, on_exit_code="7"), EvaluateOnExit(RETRY, on_exit_code="*")
+    )
+    retry_first = rules(
+        EvaluateOnExit(RETRY, on_exit_code="*"), EvaluateOnExit(EXIT, on_exit_code="7")
+    )
     assert decide(exit_first, 1, Outcome(7)) is EXIT
     assert decide(retry_first, 1, Outcome(7)) is RETRY
 
 
 def test_all_conditions_of_a_rule_must_match() -> None:
     rule = EvaluateOnExit(
-        EXIT, on_status_reason="Essential container*", on_reason="OutOfMemoryError:*", on_exit_code="137"
+        EXIT,
+        on_status_reason="Essential container*",
+        on_reason="OutOfMemoryError:*",
+        on_exit_code="137",
     )
     assert matches(rule, Outcome(137, reason=OUT_OF_MEMORY))
     assert not matches(rule, Outcome(1, reason=OUT_OF_MEMORY))
@@ -91,7 +100,9 @@ def test_a_rule_with_no_condition_matches_everything() -> None:
         ("01", 1, False),
     ],
 )
-def test_exit_codes_match_as_decimal_text_whole_or_by_prefix(pattern: str, code: int, is_match: bool) -> None:
+def test_exit_codes_match_as_decimal_text_whole_or_by_prefix(
+    pattern: str, code: int, is_match: bool
+) -> None:
     assert matches(EvaluateOnExit(RETRY, on_exit_code=pattern), Outcome(code)) is is_match
 
 

@@ -82,11 +82,15 @@ def begin(scheduler: Scheduler, now_ms: int = 0) -> list[tuple[str, int]]:
 
 
 def finish(
-    scheduler: Scheduler, outcome_of: Callable[[Start], Outcome] = lambda start: OK, steps: int = 100_000
+    scheduler: Scheduler,
+    outcome_of: Callable[[Start], Outcome] = lambda start: OK,
+    steps: int = 100_000,
 ) -> list[Change]:
     """Runs everything to its end, one child at a time, or so many steps of it."""
     changes: list[Change] = []
-    under_way = {(job_id, index): Start(job_id, index, 1, (), "") for job_id, index in scheduler.placed()}
+    under_way = {
+        (job_id, index): Start(job_id, index, 1, (), "") for job_id, index in scheduler.placed()
+    }
     while not scheduler.is_over and steps:
         for start in scheduler.place():
             scheduler.started(start.job_id, start.child, 0)
@@ -107,7 +111,11 @@ def state(scheduler: Scheduler, id: str) -> JobState:
 
 
 def settled_jobs(changes: Iterable[Change]) -> dict[str, tuple[JobState, str]]:
-    return {change.job_id: (change.state, change.status_reason) for change in changes if isinstance(change, JobSettled)}
+    return {
+        change.job_id: (change.state, change.status_reason)
+        for change in changes
+        if isinstance(change, JobSettled)
+    }
 
 
 # -- the states of one job ------------------------------------------------------------------------------------
@@ -141,7 +149,9 @@ def test_a_job_that_exits_with_another_code_has_failed() -> None:
 def test_a_job_that_never_came_to_run_has_failed_with_its_reason() -> None:
     scheduler = submitted(of(), job("a"))
     scheduler.place()
-    changes = scheduler.ended("a", 0, Outcome(None, StatusReason.NOT_STARTED, "CannotPullContainerError: x"))
+    changes = scheduler.ended(
+        "a", 0, Outcome(None, StatusReason.NOT_STARTED, "CannotPullContainerError: x")
+    )
     assert changes[-1] == JobSettled("a", FAILED, StatusReason.NOT_STARTED)
 
 
@@ -202,7 +212,9 @@ def test_a_summary_counts_the_children_by_state() -> None:
 def test_an_array_of_one_child_is_an_array_still() -> None:
     scheduler = submitted(of(), job("a", 1))
     assert state(scheduler, "a") is PENDING
-    assert settled_jobs(finish(scheduler, lambda start: BAD)) == {"a": (FAILED, StatusReason.CHILD_FAILED)}
+    assert settled_jobs(finish(scheduler, lambda start: BAD)) == {
+        "a": (FAILED, StatusReason.CHILD_FAILED)
+    }
 
 
 # -- dependencies ---------------------------------------------------------------------------------------------
@@ -295,7 +307,9 @@ def test_a_dependency_on_one_child_waits_for_that_child_only() -> None:
 
 
 def test_a_dependency_on_one_child_fails_with_that_child_and_not_with_its_siblings() -> None:
-    scheduler = submitted(of(), job("a", 3), job("b", None, whole("a:1")), job("c", None, whole("a:2")))
+    scheduler = submitted(
+        of(), job("a", 3), job("b", None, whole("a:1")), job("c", None, whole("a:2"))
+    )
     begin(scheduler)
     scheduler.ended("a", 0, BAD)
     assert (state(scheduler, "b"), state(scheduler, "c")) == (PENDING, PENDING)
@@ -306,7 +320,9 @@ def test_a_dependency_on_one_child_fails_with_that_child_and_not_with_its_siblin
 
 
 @pytest.mark.parametrize("end", ["terminated", "its own dependency failed", "fail_fast"])
-def test_a_dependency_on_one_child_fails_with_it_when_the_whole_array_fails_unstarted(end: str) -> None:
+def test_a_dependency_on_one_child_fails_with_it_when_the_whole_array_fails_unstarted(
+    end: str,
+) -> None:
     scheduler = of(fail_fast=end == "fail_fast")
     submitted(scheduler, job("0"), job("a", 3, whole("0")), job("b", None, whole("a:1")))
     begin(scheduler)
@@ -317,7 +333,9 @@ def test_a_dependency_on_one_child_fails_with_it_when_the_whole_array_fails_unst
     assert scheduler.is_over
 
 
-def test_a_dependency_on_one_placed_child_of_a_terminated_array_fails_when_that_child_has_ended() -> None:
+def test_a_dependency_on_one_placed_child_of_a_terminated_array_fails_when_that_child_has_ended() -> (
+    None
+):
     scheduler = submitted(of(vcpus=1), job("a", 3), job("b", None, whole("a:0")))
     begin(scheduler)
     scheduler.terminate("a", "not wanted")
@@ -417,7 +435,9 @@ def test_a_dependency_that_has_failed_fails_the_job_at_submit() -> None:
     finish(scheduler, lambda start: BAD if start.child else OK)
     changes = [RestFailed("b", DEPENDENT), JobSettled("b", FAILED, DEPENDENT)]
     assert scheduler.submit(job("b", None, whole("a"))) == changes
-    assert settled_jobs(scheduler.submit(job("c", None, whole("a:1")))) == {"c": (FAILED, DEPENDENT)}
+    assert settled_jobs(scheduler.submit(job("c", None, whole("a:1")))) == {
+        "c": (FAILED, DEPENDENT)
+    }
     assert scheduler.submit(job("d", None, whole("a:0"))) == []
     assert scheduler.submit(job("e", 2, each("a"))) == [Settled("e", 1, 0, FAILED, DEPENDENT)]
     assert begin(scheduler) == [("d", 0), ("e", 0)]
@@ -520,7 +540,10 @@ def test_a_chain_of_3_000_jobs_succeeds_one_by_one() -> None:
         (job("x", 3, each("a:1")), "N_TO_N"),
         (job("x", None, each("a")), "N_TO_N is for array jobs"),
         (job("x", None, SEQUENTIAL), "SEQUENTIAL is for array jobs"),
-        (job("x", 3, Dependency("a", DependencyType.SEQUENTIAL)), "SEQUENTIAL dependency names no job"),
+        (
+            job("x", 3, Dependency("a", DependencyType.SEQUENTIAL)),
+            "SEQUENTIAL dependency names no job",
+        ),
     ],
 )
 def test_a_job_that_cannot_be_is_refused_and_leaves_nothing_behind(refused: Job, why: str) -> None:
@@ -605,7 +628,9 @@ def test_retries_keep_the_order_in_which_they_failed() -> None:
 def test_retries_that_find_no_room_keep_their_place_at_the_front() -> None:
     queues = [Queue("p", ("ce",), priority=9), Queue("q", ("ce",))]
     scheduler = Scheduler(queues, [ComputeEnvironment("ce", Resources(3, 8_000))])
-    submitted(scheduler, job("a", asks=Resources(2, 1), attempts=2), job("b", attempts=2), job("c", 9))
+    submitted(
+        scheduler, job("a", asks=Resources(2, 1), attempts=2), job("b", attempts=2), job("c", 9)
+    )
     begin(scheduler)
     scheduler.ended("a", 0, BAD)
     scheduler.ended("b", 0, BAD)
@@ -736,7 +761,11 @@ def test_terminating_what_is_over_changes_nothing(outcome: Outcome) -> None:
 def test_terminating_twice_is_the_same_as_once() -> None:
     scheduler = submitted(of(vcpus=2), job("a", 4))
     begin(scheduler)
-    assert scheduler.terminate("a", "first") == [RestFailed("a", "first"), Stop("a", 0), Stop("a", 1)]
+    assert scheduler.terminate("a", "first") == [
+        RestFailed("a", "first"),
+        Stop("a", 0),
+        Stop("a", 1),
+    ]
     assert scheduler.terminate("a", "second") == []
     scheduler.ended("a", 0, BAD)
     assert scheduler.ended("a", 1, BAD) == [
@@ -759,7 +788,11 @@ def test_terminating_an_array_fails_what_waits_and_stops_what_runs() -> None:
     begin(scheduler)
     scheduler.ended("a", 0, OK)
     begin(scheduler)
-    assert scheduler.terminate("a", "enough") == [RestFailed("a", "enough"), Stop("a", 1), Stop("a", 2)]
+    assert scheduler.terminate("a", "enough") == [
+        RestFailed("a", "enough"),
+        Stop("a", 1),
+        Stop("a", 2),
+    ]
     assert states(scheduler, one) == [SUCCEEDED, RUNNING, RUNNING, FAILED]
     scheduler.ended("a", 2, BAD)
     assert scheduler.ended("a", 1, BAD)[-1] == JobSettled("a", FAILED, "enough")
@@ -809,7 +842,9 @@ def test_a_terminated_child_does_not_start_again() -> None:
     scheduler = submitted(of(vcpus=1), job("a", 2, attempts=2))
     begin(scheduler)
     scheduler.ended("a", 0, BAD)
-    assert scheduler.terminate("a", "not this one", 0) == [Settled("a", 0, 0, FAILED, "not this one")]
+    assert scheduler.terminate("a", "not this one", 0) == [
+        Settled("a", 0, 0, FAILED, "not this one")
+    ]
     assert begin(scheduler) == [("a", 1)]
 
 
@@ -843,7 +878,9 @@ def test_what_depends_on_a_terminated_job_fails() -> None:
         (Resources(2, 10_000, 8), Resources(1, 1, 1), 2),
     ],
 )
-def test_no_more_children_run_than_vcpus_memory_and_gpus_allow(room: Resources, asks: Resources, at_once: int) -> None:
+def test_no_more_children_run_than_vcpus_memory_and_gpus_allow(
+    room: Resources, asks: Resources, at_once: int
+) -> None:
     scheduler = submitted(of(room.vcpus, room.memory_mib, room.gpus), job("a", 10, asks=asks))
     assert len(begin(scheduler)) == at_once
     assert begin(scheduler) == []
@@ -868,7 +905,9 @@ def test_what_a_child_held_is_free_again_when_it_has_ended() -> None:
 
 
 def test_the_lowest_gpu_numbers_go_out_first_and_come_back() -> None:
-    scheduler = submitted(of(gpus=4), job("a", 5, asks=Resources(1, 1, 1)), job("b", asks=Resources(1, 1, 2)))
+    scheduler = submitted(
+        of(gpus=4), job("a", 5, asks=Resources(1, 1, 1)), job("b", asks=Resources(1, 1, 2))
+    )
     assert [start.gpus for start in scheduler.place()] == [(0,), (1,), (2,), (3,)]
     scheduler.ended("a", 2, OK)
     scheduler.ended("a", 0, OK)
@@ -897,7 +936,9 @@ def test_a_job_that_becomes_runnable_later_keeps_its_place_by_submission() -> No
 @pytest.mark.parametrize("asks", [Resources(4, 100), Resources(1, 8_000)], ids=["vCPUs", "memory"])
 def test_a_large_child_is_not_starved_by_small_ones(asks: Resources) -> None:
     small = Resources(1, 2_000)
-    scheduler = submitted(of(4, 8_000), job("a", 3, asks=small), job("big", asks=asks), job("c", 9, asks=small))
+    scheduler = submitted(
+        of(4, 8_000), job("a", 3, asks=small), job("big", asks=asks), job("c", 9, asks=small)
+    )
     assert begin(scheduler) == [("a", 0), ("a", 1), ("a", 2)]
     for index in range(2):
         scheduler.ended("a", index, OK)
@@ -934,7 +975,9 @@ def test_children_with_fewer_gpus_do_not_pass_one_that_waits_for_more() -> None:
 
 
 def test_a_gpu_child_that_lacks_vcpus_holds_up_everything_behind_it() -> None:
-    scheduler = submitted(of(4, gpus=1), job("a", asks=Resources(2, 1)), job("g", asks=Resources(4, 1, 1)), job("c"))
+    scheduler = submitted(
+        of(4, gpus=1), job("a", asks=Resources(2, 1)), job("g", asks=Resources(4, 1, 1)), job("c")
+    )
     assert begin(scheduler) == [("a", 0)]
     scheduler.ended("a", 0, OK)
     assert begin(scheduler) == [("g", 0)]
@@ -963,7 +1006,10 @@ def test_environments_are_tried_in_the_queues_order() -> None:
 
 
 def test_a_child_must_fit_in_one_environment_whole() -> None:
-    rooms = [ComputeEnvironment("small", Resources(2, 100)), ComputeEnvironment("large", Resources(4, 100))]
+    rooms = [
+        ComputeEnvironment("small", Resources(2, 100)),
+        ComputeEnvironment("large", Resources(4, 100)),
+    ]
     scheduler = Scheduler([Queue("q", ("small", "large"))], rooms)
     scheduler.submit(job("a", 2, asks=Resources(3, 1)))
     assert [start.environment for start in scheduler.place()] == ["large"]
@@ -981,8 +1027,13 @@ def test_a_disabled_environment_takes_nothing_new() -> None:
 
 def test_gpu_numbers_are_counted_in_each_environment() -> None:
     rooms = [ComputeEnvironment(name, Resources(8, 100, 1)) for name in ("x", "y")]
-    scheduler = submitted(Scheduler([Queue("q", ("x", "y"))], rooms), job("a", 3, asks=Resources(1, 1, 1)))
-    assert [(start.environment, start.gpus) for start in scheduler.place()] == [("x", (0,)), ("y", (0,))]
+    scheduler = submitted(
+        Scheduler([Queue("q", ("x", "y"))], rooms), job("a", 3, asks=Resources(1, 1, 1))
+    )
+    assert [(start.environment, start.gpus) for start in scheduler.place()] == [
+        ("x", (0,)),
+        ("y", (0,)),
+    ]
 
 
 def test_the_queue_of_higher_priority_is_served_first() -> None:
@@ -1110,7 +1161,15 @@ def graph() -> list[Job]:
     ]
 
 
-FAILURES = {("a", 2, 1), ("a", 3, 1), ("a", 3, 2), ("d", 1, 1), ("g", 0, 1), ("g", 0, 2), ("g", 1, 1)}
+FAILURES = {
+    ("a", 2, 1),
+    ("a", 3, 1),
+    ("a", 3, 2),
+    ("d", 1, 1),
+    ("g", 0, 1),
+    ("g", 0, 2),
+    ("g", 1, 1),
+}
 
 
 def outcome_of(start: Start) -> Outcome:
@@ -1138,7 +1197,12 @@ def test_any_prefix_of_a_run_restored_comes_to_the_same_end() -> None:
     uninterrupted = submitted(of(vcpus=3), *jobs)
     finish(uninterrupted, outcome_of)
     expected = {one.id: states(uninterrupted, one) for one in jobs}
-    assert expected["a"] == [SUCCEEDED, SUCCEEDED, SUCCEEDED, FAILED]  # the graph is what it says it is
+    assert expected["a"] == [
+        SUCCEEDED,
+        SUCCEEDED,
+        SUCCEEDED,
+        FAILED,
+    ]  # the graph is what it says it is
     assert expected["d"] == [SUCCEEDED, FAILED, FAILED]
     for steps in range(40):
         changes = finish(submitted(of(vcpus=3), *jobs), outcome_of, steps)
@@ -1205,7 +1269,9 @@ def test_a_restored_fail_fast_leaves_what_had_succeeded_whatever_the_order_of_th
     changes = [
         *scheduler.ended("a", 2, OK),
         *scheduler.ended("b", 0, OK),
-        *scheduler.ended("a", 0, BAD),  # from here on everything fails; a:1 and b:1 are being stopped
+        *scheduler.ended(
+            "a", 0, BAD
+        ),  # from here on everything fails; a:1 and b:1 are being stopped
     ]
     resumed = restored(of(fail_fast=True), jobs, changes)
     assert states(resumed, jobs[0]) == [FAILED, FAILED, SUCCEEDED]
@@ -1214,4 +1280,6 @@ def test_a_restored_fail_fast_leaves_what_had_succeeded_whatever_the_order_of_th
 
 
 def test_the_same_events_give_the_same_changes() -> None:
-    assert finish(submitted(of(), *graph()), outcome_of) == finish(submitted(of(), *graph()), outcome_of)
+    assert finish(submitted(of(), *graph()), outcome_of) == finish(
+        submitted(of(), *graph()), outcome_of
+    )

@@ -28,14 +28,19 @@ def needs_shell(command: str) -> bool:
         ("echo", ("echo",)),
         ("  echo   hello  world ", ("echo", "hello", "world")),
         ("echo a=b c:d,e ./f-g_h @i %j +k", ("echo", "a=b", "c:d,e", "./f-g_h", "@i", "%j", "+k")),
-        ("python3 -m recon --in raw/1.npy -j4", ("python3", "-m", "recon", "--in", "raw/1.npy", "-j4")),
+        (
+            "python3 -m recon --in raw/1.npy -j4",
+            ("python3", "-m", "recon", "--in", "raw/1.npy", "-j4"),
+        ),
         ("/bin/echo -n", ("/bin/echo", "-n")),
         ("echo 1.5e-3", ("echo", "1.5e-3")),
         ("true", ("true",)),
         ("false", ("false",)),
     ],
 )
-def test_a_program_with_plain_arguments_needs_no_shell(command: str, words: tuple[str, ...]) -> None:
+def test_a_program_with_plain_arguments_needs_no_shell(
+    command: str, words: tuple[str, ...]
+) -> None:
     assert plain_words(command) == words
 
 
@@ -83,7 +88,9 @@ def test_whatever_is_special_to_a_shell_goes_through_it(command: str) -> None:
     assert program_of(command) == ("/bin/sh", ("sh", "-c", command))
 
 
-@pytest.mark.parametrize("command", ["A=b", "A=b echo c", "A= echo", "A+=b echo", "PATH=/nowhere echo a", "=b echo"])
+@pytest.mark.parametrize(
+    "command", ["A=b", "A=b echo c", "A= echo", "A+=b echo", "PATH=/nowhere echo a", "=b echo"]
+)
 def test_an_assignment_before_the_program_goes_through_the_shell(command: str) -> None:
     assert needs_shell(command)
 
@@ -104,7 +111,9 @@ def test_the_shells_own_words_are_ordinary_as_arguments() -> None:
     assert plain_words("echo if then cd exit .") == ("echo", "if", "then", "cd", "exit", ".")
 
 
-@pytest.mark.parametrize("command", ["echo -n a", "echo -e a", "echo a -n", "echo --help", "echo -"])
+@pytest.mark.parametrize(
+    "command", ["echo -n a", "echo -e a", "echo a -n", "echo --help", "echo -"]
+)
 def test_echo_with_options_is_the_shells(command: str) -> None:
     assert needs_shell(command)
 
@@ -120,7 +129,8 @@ def test_letters_beyond_ascii_are_left_to_the_shell(command: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "command", ["echo a\tb", "echo a\nb", "echo a\n", "\techo", "echo\ra", "echo a\x0bb", "echo a\x00b"]
+    "command",
+    ["echo a\tb", "echo a\nb", "echo a\n", "\techo", "echo\ra", "echo a\x0bb", "echo a\x00b"],
 )
 def test_whitespace_other_than_spaces_is_left_to_the_shell(command: str) -> None:
     assert needs_shell(command)
@@ -161,7 +171,9 @@ def test_a_relative_program_is_found_from_the_current_folder(tmp_path: Path) -> 
     assert program_of(f"{relative} a", "/nowhere") == (str(path), (relative, "a"))
 
 
-@pytest.mark.parametrize("command", ["no-such-program-7 a", "./no-such-program-7", "/no/such/program"])
+@pytest.mark.parametrize(
+    "command", ["no-such-program-7 a", "./no-such-program-7", "/no/such/program"]
+)
 def test_a_program_that_cannot_be_found_is_left_to_the_shell(command: str) -> None:
     assert program_of(command) == through_shell(command)
 
@@ -224,7 +236,9 @@ SPECIAL = (
 )
 commands = st.tuples(
     st.sampled_from(["echo ", "/bin/echo ", "true ", "false ", "  echo  ", ""]),
-    st.lists(st.sampled_from(PLAIN) | st.sampled_from(PLAIN) | st.sampled_from(SPECIAL), max_size=3),
+    st.lists(
+        st.sampled_from(PLAIN) | st.sampled_from(PLAIN) | st.sampled_from(SPECIAL), max_size=3
+    ),
     st.sampled_from([" ", " ", "  ", ""]),
 ).map(lambda parts: parts[0] + parts[2].join(parts[1]))
 
@@ -241,7 +255,12 @@ def test_what_runs_without_a_shell_says_and_returns_what_it_would_in_one(command
         Path(folder, "q").touch()
         direct, shell = (
             subprocess.run(
-                given, executable=executable, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, check=False
+                given,
+                executable=executable,
+                cwd=folder,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                check=False,
             )
             for executable, given in ((program, argv), (SHELL, ("sh", "-c", command)))
         )

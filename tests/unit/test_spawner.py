@@ -49,7 +49,9 @@ def test_an_exit_code_and_a_signal(spawner: Spawner) -> None:
     assert [one.exit_code for one in exits(spawner, 10)] == [128 + signal.SIGSEGV]
 
 
-def test_a_file_that_somebody_still_has_open_does_not_speak_for_the_next_process(spawner: Spawner) -> None:
+def test_a_file_that_somebody_still_has_open_does_not_speak_for_the_next_process(
+    spawner: Spawner,
+) -> None:
     # A process between fork and exec still has its parent's files: here it is a copy that we keep.
     first = spawn(spawner, "exit 0")
     number = first.pidfd

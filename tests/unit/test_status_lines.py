@@ -38,7 +38,13 @@ def test_a_line_of_a_megabyte_is_cut() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "text"), [("ana", "ana"), ("DOM\\user ü*", "DOM_user ü_"), ("x" * 300, "x" * 256), ("a+b@c.d", "a+b@c.d")]
+    ("name", "text"),
+    [
+        ("ana", "ana"),
+        ("DOM\\user ü*", "DOM_user ü_"),
+        ("x" * 300, "x" * 256),
+        ("a+b@c.d", "a+b@c.d"),
+    ],
 )
 def test_a_users_name_becomes_what_a_tag_may_hold(name: str, text: str) -> None:
     assert tag_text(name) == text

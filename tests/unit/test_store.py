@@ -17,10 +17,37 @@ from batchyard.engines.local.store import SCHEMA_VERSION, AttemptRow, JobRow, St
 from batchyard.errors import StoreIsBroken, StoreIsNewer, Surroundings
 
 JOB = JobRow(0, "id-a", "pre", 3, "PENDING", "", (0, 3, 0, 0, 0, 0, 0), 0, 1_000)
-OTHER = JobRow(1, "id-b", "post", 1, "FAILED", "why: é", (0, 0, 0, 0, 0, 0, 1), 4, 1_000, 2_000, 3_000, "not wanted")
+OTHER = JobRow(
+    1,
+    "id-b",
+    "post",
+    1,
+    "FAILED",
+    "why: é",
+    (0, 0, 0, 0, 0, 0, 1),
+    4,
+    1_000,
+    2_000,
+    3_000,
+    "not wanted",
+)
 RETRIED = AttemptRow(0, 0, 1, None, 75, "", "Essential container in task exited", 10, 20)
 DONE = AttemptRow(
-    0, 0, 2, "SUCCEEDED", 0, "", "Essential container in task exited", 30, 40, 1.5, 0.25, 999, "0,3", 7, 12
+    0,
+    0,
+    2,
+    "SUCCEEDED",
+    0,
+    "",
+    "Essential container in task exited",
+    30,
+    40,
+    1.5,
+    0.25,
+    999,
+    "0,3",
+    7,
+    12,
 )
 NEVER_RAN = AttemptRow(0, 2, 0, "FAILED", None, "", "Dependent Job failed", None, 50)
 
@@ -40,7 +67,9 @@ def store(path: Path) -> Iterator[Store]:
 def filled(path: Path, children: int = 500) -> Path:
     """A store of some size, closed in order, so that all of it is in one file."""
     with closing(Store.open(path, create=True)) as store:
-        rows = [AttemptRow(0, child, 1, "SUCCEEDED", 0, "", "x" * 50, 1, 2) for child in range(children)]
+        rows = [
+            AttemptRow(0, child, 1, "SUCCEEDED", 0, "", "x" * 50, 1, 2) for child in range(children)
+        ]
         store.commit(new_jobs=[JOB], attempts=rows)
     return path
 
@@ -55,7 +84,9 @@ def test_jobs_come_back_as_they_were_in_order(store: Store) -> None:
 
 def test_a_job_is_replaced_by_its_newer_row(store: Store) -> None:
     store.commit(new_jobs=[JOB])
-    newer = JOB._replace(state="SUCCEEDED", counts=(0, 0, 0, 0, 0, 3, 0), attempts=3, started_ms=5, ended_ms=9)
+    newer = JOB._replace(
+        state="SUCCEEDED", counts=(0, 0, 0, 0, 0, 3, 0), attempts=3, started_ms=5, ended_ms=9
+    )
     store.commit(jobs=[newer])
     assert store.jobs() == [newer]
 
@@ -110,7 +141,9 @@ def test_stop_requests_come_back_in_order_and_only_the_new_ones(store: Store) ->
 
 def test_what_is_written_is_there_for_the_next_process(path: Path) -> None:
     with closing(Store.open(path, create=True)) as store:
-        store.commit(new_jobs=[JOB], attempts=[DONE], commands=[(0, 1)], values=[("state", "RUNNING")])
+        store.commit(
+            new_jobs=[JOB], attempts=[DONE], commands=[(0, 1)], values=[("state", "RUNNING")]
+        )
     with closing(Store.open(path)) as store:
         assert store.jobs() == [JOB]
         assert list(store.attempts(0)) == [DONE]
@@ -147,14 +180,18 @@ def test_a_commit_that_cannot_be_made_whole_leaves_nothing(store: Store) -> None
     store.commit(new_jobs=[JOB])
     bad = DONE._replace(reason=None)  # the schema has it NOT NULL
     with pytest.raises(Surroundings):
-        store.commit(new_jobs=[OTHER], attempts=[RETRIED, bad], commands=[(0, 1)], values=[("state", "x")])
+        store.commit(
+            new_jobs=[OTHER], attempts=[RETRIED, bad], commands=[(0, 1)], values=[("state", "x")]
+        )
     assert store.jobs() == [JOB]
     assert list(store.attempts(0)) == []
     assert store.commands(0) == []
     assert store.value("state") is None
 
 
-def test_rows_that_fail_while_they_are_made_leave_nothing_and_the_store_goes_on(store: Store) -> None:
+def test_rows_that_fail_while_they_are_made_leave_nothing_and_the_store_goes_on(
+    store: Store,
+) -> None:
     def rows() -> Iterator[AttemptRow]:
         yield RETRIED
         raise RuntimeError("in the middle")
@@ -220,9 +257,13 @@ def test_a_newer_format_is_refused_and_left_as_it_is(path: Path) -> None:
     assert path.read_bytes() == before
 
 
-@pytest.mark.parametrize("data", [b"hello\n", b"garbage" * 1_000, bytes(5_000)], ids=["short", "long", "zeros"])
+@pytest.mark.parametrize(
+    "data", [b"hello\n", b"garbage" * 1_000, bytes(5_000)], ids=["short", "long", "zeros"]
+)
 @pytest.mark.parametrize("create", [False, True])
-def test_garbage_is_a_broken_store_and_is_left_as_it_is(path: Path, data: bytes, create: bool) -> None:
+def test_garbage_is_a_broken_store_and_is_left_as_it_is(
+    path: Path, data: bytes, create: bool
+) -> None:
     path.write_bytes(data)
     with pytest.raises(StoreIsBroken) as raised:
         Store.open(path, create=create)

@@ -40,18 +40,27 @@ def problems(*requests: dict[str, Any], missing: tuple[str, ...] = ()) -> list[s
 
 def test_one_request_or_several() -> None:
     assert submissions.parse(json.dumps(job("a")), "f") == [job("a")]
-    assert submissions.parse(json.dumps({"jobs": [job("a"), job("b")]}), "f") == [job("a"), job("b")]
+    assert submissions.parse(json.dumps({"jobs": [job("a"), job("b")]}), "f") == [
+        job("a"),
+        job("b"),
+    ]
     assert submissions.parse(json.dumps([job("a")]), "f") == [job("a")]
 
 
-@pytest.mark.parametrize("text", ["", "{", "3", "[]", '{"jobs": []}', '{"jobs": [1]}', '{"jobs": "x"}'])
+@pytest.mark.parametrize(
+    "text", ["", "{", "3", "[]", '{"jobs": []}', '{"jobs": [1]}', '{"jobs": "x"}']
+)
 def test_what_is_no_file_of_jobs_is_said(text: str) -> None:
     with pytest.raises(BadInput, match=r"jobs\.json"):
         submissions.parse(text, "jobs.json")
 
 
 @pytest.mark.parametrize(
-    ("text", "where"), [("name: squares\nsteps: []\n", "squares.yaml"), ('{"name": "x", "steps": []}', "squares.json")]
+    ("text", "where"),
+    [
+        ("name: squares\nsteps: []\n", "squares.yaml"),
+        ('{"name": "x", "steps": []}', "squares.json"),
+    ],
 )
 def test_a_pipeline_is_told_where_it_belongs(text: str, where: str) -> None:
     with pytest.raises(BadInput, match=f"{where} looks like a pipeline") as caught:
@@ -64,7 +73,10 @@ def test_a_pipeline_is_told_where_it_belongs(text: str, where: str) -> None:
 def test_each_comes_after_what_it_names() -> None:
     requests = [job("c", "${a}", "${b}"), job("b", "${a}"), job("a")]
     assert [one["jobName"] for one in submissions.ordered(requests, "f")] == ["a", "b", "c"]
-    assert submissions.resolved(requests[0], {"a": "1", "b": "2"})["dependsOn"] == [{"jobId": "1"}, {"jobId": "2"}]
+    assert submissions.resolved(requests[0], {"a": "1", "b": "2"})["dependsOn"] == [
+        {"jobId": "1"},
+        {"jobId": "2"},
+    ]
     child = job("c", "${a}:3")
     assert submissions.resolved(child, {"a": "1"})["dependsOn"] == [{"jobId": "1:3"}]
     assert submissions.resolved(job("a"), {}) == job("a")
@@ -115,7 +127,10 @@ def test_everything_that_is_wrong_is_said_at_once() -> None:
 
 
 def test_a_right_file_has_no_problems() -> None:
-    requests = [job("a", arrayProperties={"size": 10}), job("b", "${a}", jobQueue="fair", shareIdentifier="x")]
+    requests = [
+        job("a", arrayProperties={"size": 10}),
+        job("b", "${a}", jobQueue="fair", shareIdentifier="x"),
+    ]
     assert problems(*requests) == []
 
 
@@ -135,7 +150,11 @@ def test_a_right_file_has_no_problems() -> None:
         ([{}], 3, "jobId must be provided"),
         ([{"jobId": "id", "type": "n_to_n"}], 3, "type must be N_TO_N or SEQUENTIAL"),
         ([{"type": "SEQUENTIAL"}], None, "SEQUENTIAL is for array jobs"),
-        ([{"jobId": "x${a}y"}], None, "jobId must be an id, ${name}, or ${name}:index; got 'x${a}y'"),
+        (
+            [{"jobId": "x${a}y"}],
+            None,
+            "jobId must be an id, ${name}, or ${name}:index; got 'x${a}y'",
+        ),
         ([{"jobId": "${a}${one}"}], None, "jobId must be an id"),
         ([{"jobId": "${a}:3"}], None, "no job has the id ${a}:3"),
         ([{"jobId": "${one}:0"}], None, "no job has the id ${one}:0"),
@@ -143,7 +162,9 @@ def test_a_right_file_has_no_problems() -> None:
         ([{"jobId": "id-3:3"}], None, "no job has the id id-3:3"),
     ],
 )
-def test_dependencies_that_cannot_be(entries: list[dict[str, str]], size: int | None, words: str) -> None:
+def test_dependencies_that_cannot_be(
+    entries: list[dict[str, str]], size: int | None, words: str
+) -> None:
     array = {"arrayProperties": {"size": size}} if size else {}
     b = job("b", dependsOn=entries, **array)
     (found,) = problems(b, job("one"), job("a", arrayProperties={"size": 3}))
@@ -151,7 +172,12 @@ def test_dependencies_that_cannot_be(entries: list[dict[str, str]], size: int | 
 
 
 def test_dependencies_that_can_be() -> None:
-    entries = [{"jobId": "${a}", "type": "N_TO_N"}, {"type": "SEQUENTIAL"}, {"jobId": "id"}, {"jobId": "id-3:2"}]
+    entries = [
+        {"jobId": "${a}", "type": "N_TO_N"},
+        {"type": "SEQUENTIAL"},
+        {"jobId": "id"},
+        {"jobId": "id-3:2"},
+    ]
     entries += [{"jobId": "${a}:2"}, {"jobId": "id-3", "type": "N_TO_N"}]
     b = job("b", dependsOn=entries, arrayProperties={"size": 3})
     assert problems(b, job("a", arrayProperties={"size": 3})) == []
@@ -174,20 +200,41 @@ def retrying(*rules: dict[str, str], **more: Any) -> dict[str, Any]:
         ({"retryStrategy": {"attempts": 11}}, "between 1 and 10"),
         (retrying(*[{"action": "EXIT"}] * 6, attempts=2), "at most 5 entries; got 6"),
         (retrying({"action": "EXIT"}), "RetryAttempts must be provided"),
-        (retrying({"action": "EXIT", "onReason": "a*b"}, attempts=2), "onReason must be at most 512"),
+        (
+            retrying({"action": "EXIT", "onReason": "a*b"}, attempts=2),
+            "onReason must be at most 512",
+        ),
         (retrying({"action": "STOP"}, attempts=2), "action must be RETRY or EXIT"),
-        (overriding(environment=[{"name": "AWS_BATCH_X", "value": "1"}]), "must not start with AWS_BATCH"),
+        (
+            overriding(environment=[{"name": "AWS_BATCH_X", "value": "1"}]),
+            "must not start with AWS_BATCH",
+        ),
         (overriding(environment=[{"value": "1"}]), "must have a name"),
         (overriding(command=["echo", ""]), "must not have empty strings"),
-        (overriding(resourceRequirements=[{"type": "DISK", "value": "1"}]), "type must be VCPU, MEMORY, GPU"),
-        (overriding(resourceRequirements=[{"type": "VCPU", "value": "0.5"}]), "VCPU must be a whole number"),
-        (overriding(resourceRequirements=[{"type": "MEMORY", "value": "1GiB"}]), "MEMORY must be a whole number"),
-        (overriding(resourceRequirements=[{"type": "GPU", "value": "0"}]), "GPU must be a whole number"),
+        (
+            overriding(resourceRequirements=[{"type": "DISK", "value": "1"}]),
+            "type must be VCPU, MEMORY, GPU",
+        ),
+        (
+            overriding(resourceRequirements=[{"type": "VCPU", "value": "0.5"}]),
+            "VCPU must be a whole number",
+        ),
+        (
+            overriding(resourceRequirements=[{"type": "MEMORY", "value": "1GiB"}]),
+            "MEMORY must be a whole number",
+        ),
+        (
+            overriding(resourceRequirements=[{"type": "GPU", "value": "0"}]),
+            "GPU must be a whole number",
+        ),
         (overriding(command=["x" * 8_200]), "characters, and AWS takes 8,192"),
         ({"jobQueue": "fair", "shareIdentifier": "x-y"}, "letters and digits"),
         ({"schedulingPriorityOverride": 10_000}, "between 0 and 9999"),
         ({"tags": {f"t{number}": "" for number in range(51)}}, "at most 50 tags"),
-        ({"nodeOverrides": {"numNodes": 2}}, "nodeOverrides does not go with job definition d: it has no nodeProp"),
+        (
+            {"nodeOverrides": {"numNodes": 2}},
+            "nodeOverrides does not go with job definition d: it has no nodeProp",
+        ),
         (
             {"jobDefinition": "ecs", **overriding(command=["x"])},
             "containerOverrides does not go with job definition ecs",
@@ -196,7 +243,11 @@ def retrying(*rules: dict[str, str], **more: Any) -> dict[str, Any]:
         ({"parameters": {"a": "\ud800"}}, r"'\ud800' has what is no text"),
         ({"tags": {"aws:x": ""}}, "does not start with aws:"),
         (
-            {"consumableResourcePropertiesOverride": {"consumableResourceList": [{"consumableResource": "c"}]}},
+            {
+                "consumableResourcePropertiesOverride": {
+                    "consumableResourceList": [{"consumableResource": "c"}]
+                }
+            },
             "quantity",
         ),
     ],
@@ -228,7 +279,13 @@ def test_a_consumable_resource_that_is_not_there() -> None:
 
 
 def test_what_is_of_the_wrong_shape_hides_nothing_else() -> None:
-    one = job("a", tiemout=3, timeout={"attemptDurationSeconds": 5}, tags=[], retryStrategy={"attempts": "2"})
+    one = job(
+        "a",
+        tiemout=3,
+        timeout={"attemptDurationSeconds": 5},
+        tags=[],
+        retryStrategy={"attempts": "2"},
+    )
     found = problems(one)
     assert len(found) == 4 and any("at least 60" in line for line in found), found
 

@@ -102,7 +102,14 @@ def test_what_is_no_duration_says_what_to_write(text: str, message: str) -> None
 
 @pytest.mark.parametrize(
     ("mib", "shown"),
-    [(4, "4MiB"), (512, "512MiB"), (1024, "1GiB"), (1536, "1.5GiB"), (1908, "1.9GiB"), (2**20, "1TiB")],
+    [
+        (4, "4MiB"),
+        (512, "512MiB"),
+        (1024, "1GiB"),
+        (1536, "1.5GiB"),
+        (1908, "1.9GiB"),
+        (2**20, "1TiB"),
+    ],
 )
 def test_memory_is_shown_to_one_decimal(mib: int, shown: str) -> None:
     assert show_memory(mib) == shown

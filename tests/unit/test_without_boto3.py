@@ -11,7 +11,9 @@ import pytest
 
 from command_yard import Yard
 
-ENVIRONMENTS = "environments: {lab: {region: us-east-1, bucket: lab-runs, queues: {cpu: q, gpu: q}}}\n"
+ENVIRONMENTS = (
+    "environments: {lab: {region: us-east-1, bucket: lab-runs, queues: {cpu: q, gpu: q}}}\n"
+)
 #: read by Python at its start: these packages are not there
 WITHOUT = """\
 import sys
@@ -46,21 +48,29 @@ def environ(tmp_path: Path) -> dict[str, str]:
         "submit jobs.json --env lab",
     ],
 )
-def test_every_command_about_aws_says_what_to_install(yard: Yard, environ: dict[str, str], command: str) -> None:
+def test_every_command_about_aws_says_what_to_install(
+    yard: Yard, environ: dict[str, str], command: str
+) -> None:
     yard.write(".batchyard/environments.yaml", ENVIRONMENTS)
     yard.write("pipeline.yaml", "name: p\nimage: x\nsteps: [{name: a, command: 'true'}]\n")
     yard.write("jobs.json", '[{"jobName": "a", "jobQueue": "q", "jobDefinition": "d"}]')
     done = yard(*command.split(), code=None, env=environ)
     said = done.stdout + done.stderr
-    assert done.returncode == (2 if command.startswith("doctor") else 3), said  # the doctor's code for "cannot look"
+    assert done.returncode == (2 if command.startswith("doctor") else 3), (
+        said
+    )  # the doctor's code for "cannot look"
     assert "the AWS engine needs boto3" in said and "pip install '.[aws]'" in said
     assert "a bug in batchyard" not in said
 
 
-def test_environments_of_the_file_are_listed_all_the_same(yard: Yard, environ: dict[str, str]) -> None:
+def test_environments_of_the_file_are_listed_all_the_same(
+    yard: Yard, environ: dict[str, str]
+) -> None:
     yard.write(".batchyard/environments.yaml", ENVIRONMENTS)
     done = yard("environments", env=environ)
-    assert "lab" in done.stdout and "only those of the file: the AWS engine needs boto3" in done.stderr
+    assert (
+        "lab" in done.stdout and "only those of the file: the AWS engine needs boto3" in done.stderr
+    )
 
 
 def test_from_python_it_is_an_error_of_ours(yard: Yard, environ: dict[str, str]) -> None:
@@ -75,7 +85,12 @@ except Surroundings as exc:
     print(exc.message, exc.hint)
 """
     done = subprocess.run(
-        [sys.executable, "-c", program], cwd=yard.folder, env=environ, capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", program],
+        cwd=yard.folder,
+        env=environ,
+        capture_output=True,
+        text=True,
+        timeout=60,
     )
     assert done.returncode == 0, done.stderr
     assert "the AWS engine needs boto3" in done.stdout and "pip install '.[aws]'" in done.stdout

@@ -31,7 +31,9 @@ class Proxy:
             self.connections += 1
             server = socket.create_connection((target.hostname, target.port or 80))
             self._open += [client, server]
-            threading.Thread(target=self._carry, args=(self.connections, client, server), daemon=True).start()
+            threading.Thread(
+                target=self._carry, args=(self.connections, client, server), daemon=True
+            ).start()
 
     def _carry(self, number: int, client: socket.socket, server: socket.socket) -> None:
         back = threading.Thread(target=self._back, args=(number, server, client), daemon=True)

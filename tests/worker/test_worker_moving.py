@@ -37,7 +37,10 @@ def never() -> bool:
 
 def listed(scene: Scene, folder: Path) -> list[Move]:
     found = Bucket(scene.s3).list(Place(BUCKET, f"{scene.root}ws/"), "list")
-    return [Move(Place(BUCKET, one.key), str(folder / Path(one.key).name), one.size, one.etag) for one in found]
+    return [
+        Move(Place(BUCKET, one.key), str(folder / Path(one.key).name), one.size, one.etag)
+        for one in found
+    ]
 
 
 def breaking(times: int) -> Callable[[int, bytes, int], bool]:
@@ -65,7 +68,9 @@ def test_uploads_are_tried_again_too(scene: Scene, tmp_path: Path) -> None:
     assert scene.get("ws/a") == data
 
 
-def test_what_stays_broken_is_given_up_and_asks_for_another_attempt(scene: Scene, tmp_path: Path) -> None:
+def test_what_stays_broken_is_given_up_and_asks_for_another_attempt(
+    scene: Scene, tmp_path: Path
+) -> None:
     scene.put("ws/a", b"x")
     with (
         cutting(scene.endpoint.url, breaking(1000)) as proxy,
@@ -90,7 +95,9 @@ def test_what_is_wrong_for_good_is_not_tried_again(scene: Scene, tmp_path: Path)
     assert slept == []
 
 
-@pytest.mark.parametrize(("before", "after"), [(b"one" * 7_000_000, b"two" * 7_000_000), (b"short", b"longer")])
+@pytest.mark.parametrize(
+    ("before", "after"), [(b"one" * 7_000_000, b"two" * 7_000_000), (b"short", b"longer")]
+)
 def test_an_object_that_was_replaced_since_it_was_listed_is_not_mixed_up(
     scene: Scene, tmp_path: Path, before: bytes, after: bytes
 ) -> None:
@@ -114,8 +121,12 @@ def test_more_files_than_are_under_way_at_once(scene: Scene, tmp_path: Path) -> 
     (tmp_path / "out").mkdir()
     for n in range(150):
         (tmp_path / f"out/{n}").write_text(str(n))
-    moves = [Move(Place(BUCKET, f"{scene.root}ws/{n}"), str(tmp_path / f"out/{n}")) for n in range(150)]
+    moves = [
+        Move(Place(BUCKET, f"{scene.root}ws/{n}"), str(tmp_path / f"out/{n}")) for n in range(150)
+    ]
     mover = Mover(scene.s3)
     mover.store(moves, never)
     mover.fetch(listed(scene, tmp_path / "in"), never)
-    assert {path.name: path.read_text() for path in (tmp_path / "in").iterdir()} == {str(n): str(n) for n in range(150)}
+    assert {path.name: path.read_text() for path in (tmp_path / "in").iterdir()} == {
+        str(n): str(n) for n in range(150)
+    }

@@ -39,14 +39,18 @@ def worker_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def scene(worker_endpoint: Endpoint, worker_files: Path, tmp_path: Path, request: pytest.FixtureRequest) -> Scene:
+def scene(
+    worker_endpoint: Endpoint, worker_files: Path, tmp_path: Path, request: pytest.FixtureRequest
+) -> Scene:
     worker = ("env", f"PYTHONPATH={worker_files}", str(PYTHON), "-m", "batchyard.worker")
     return Scene(worker_endpoint, tmp_path, name_of(request.node.name), worker)
 
 
 def python(worker_files: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     environ = {"PYTHONPATH": str(worker_files), "PATH": "/usr/bin:/bin"}
-    return subprocess.run([PYTHON, *arguments], env=environ, capture_output=True, text=True, timeout=300)
+    return subprocess.run(
+        [PYTHON, *arguments], env=environ, capture_output=True, text=True, timeout=300
+    )
 
 
 def test_it_starts_with_python_3_10(worker_files: Path) -> None:
@@ -58,8 +62,25 @@ def test_it_starts_with_python_3_10(worker_files: Path) -> None:
 
 def test_its_unit_tests_pass(worker_files: Path, tmp_path: Path) -> None:
     # No cache and no conftest: both are of the Python that runs this. Profile ci: hypothesis may take its time.
-    options = ("-q", "-W", "error", "-p", "no:cacheprovider", "--noconftest", "--hypothesis-profile", "ci")
-    done = python(worker_files, "-B", "-m", "pytest", *options, f"--basetemp={tmp_path}/base", *map(str, UNIT_TESTS))
+    options = (
+        "-q",
+        "-W",
+        "error",
+        "-p",
+        "no:cacheprovider",
+        "--noconftest",
+        "--hypothesis-profile",
+        "ci",
+    )
+    done = python(
+        worker_files,
+        "-B",
+        "-m",
+        "pytest",
+        *options,
+        f"--basetemp={tmp_path}/base",
+        *map(str, UNIT_TESTS),
+    )
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -67,8 +88,14 @@ def test_a_whole_job(scene: Scene) -> None:
     large = os.urandom(20 * 1024 * 1024)  # moves in parts, in threads
     scene.put("ws/raw/large", large)
     scene.put("ws/raw/ü small", b"small")
-    said = 'echo "$AWS_BATCH_JOB_ARRAY_INDEX of $ARRAY_SIZE"; readlink /proc/$PPID/exe > $KEEP/python'
-    commands = ["mkdir out && cp raw/large out/", 'mkdir -p out && cp raw/*small "out/sm all"', said]
+    said = (
+        'echo "$AWS_BATCH_JOB_ARRAY_INDEX of $ARRAY_SIZE"; readlink /proc/$PPID/exe > $KEEP/python'
+    )
+    commands = [
+        "mkdir out && cp raw/large out/",
+        'mkdir -p out && cp raw/*small "out/sm all"',
+        said,
+    ]
     job = scene.run(scene.orders(commands, size=2, inputs=["raw/**"], outputs=["out/**"]), size=2)
     assert job["status"] == "SUCCEEDED"
     assert scene.get("ws/out/large") == large

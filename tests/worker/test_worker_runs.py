@@ -10,7 +10,10 @@ from worker_scene import Scene, exit_codes
 
 
 def test_every_command_of_a_list_runs_once_and_has_its_record(scene: Scene) -> None:
-    commands = [f'mkdir -p out && echo "{n} $AWS_BATCH_JOB_ARRAY_INDEX/$ARRAY_SIZE" > out/{n}' for n in range(7)]
+    commands = [
+        f'mkdir -p out && echo "{n} $AWS_BATCH_JOB_ARRAY_INDEX/$ARRAY_SIZE" > out/{n}'
+        for n in range(7)
+    ]
     job = scene.run(scene.orders(commands, size=3, outputs=["out/**"]), size=3)
     assert job["status"] == "SUCCEEDED"
     assert scene.done() == list(range(7))
@@ -30,7 +33,11 @@ def test_more_children_than_commands_have_nothing_to_do(scene: Scene) -> None:
 
 
 def test_commands_are_text_as_they_were_written(scene: Scene) -> None:
-    commands = ["printf '%s' 'ü \"quoted\"' > a", "cat > b <<E\ntwo\nlines\nE", "echo $((1+2)) | tr 3 4 > c"]
+    commands = [
+        "printf '%s' 'ü \"quoted\"' > a",
+        "cat > b <<E\ntwo\nlines\nE",
+        "echo $((1+2)) | tr 3 4 > c",
+    ]
     job = scene.run(scene.orders(commands, outputs=["*"]))
     assert job["status"] == "SUCCEEDED"
     assert scene.files() == {"a": 'ü "quoted"', "b": "two\nlines\n", "c": "4\n"}
@@ -38,7 +45,9 @@ def test_commands_are_text_as_they_were_written(scene: Scene) -> None:
 
 def test_a_plain_command_runs_in_every_child_and_is_numbered_by_it(scene: Scene) -> None:
     command = 'echo "$AWS_BATCH_JOB_ARRAY_INDEX of $AWS_BATCH_JOB_ARRAY_SIZE" > out-$AWS_BATCH_JOB_ARRAY_INDEX'
-    job = scene.run(scene.orders(command=command, command_count=3, size=3, outputs=["out-*"]), size=3)
+    job = scene.run(
+        scene.orders(command=command, command_count=3, size=3, outputs=["out-*"]), size=3
+    )
     assert job["status"] == "SUCCEEDED"
     assert scene.done() == [0, 1, 2]
     assert scene.files() == {f"out-{n}": f"{n} of 3\n" for n in range(3)}
@@ -83,12 +92,16 @@ def test_large_files_go_both_ways_in_parts_and_stay_as_they_are(scene: Scene) ->
     data = os.urandom(40 * 1024 * 1024 + 17)
     scene.put("ws/in/large", data)
     scene.put("ws/in/empty", b"")
-    command = "mkdir out && cp in/large out/copy && cp in/empty out/ && ls -a in | wc -l > $KEEP/count"
+    command = (
+        "mkdir out && cp in/large out/copy && cp in/empty out/ && ls -a in | wc -l > $KEEP/count"
+    )
     job = scene.run(scene.orders(command=command, inputs=["in/*"], outputs=["out/**"]))
     assert job["status"] == "SUCCEEDED"
     assert scene.get("ws/out/copy") == data
     assert scene.get("ws/out/empty") == b""
-    assert scene.s3.head_object(Bucket="yard", Key=f"{scene.root}ws/out/copy")["ETag"].endswith('-3"')
+    assert scene.s3.head_object(Bucket="yard", Key=f"{scene.root}ws/out/copy")["ETag"].endswith(
+        '-3"'
+    )
     assert scene.kept("count") == ["4"]  # ., .., and no part left behind
 
 
@@ -103,7 +116,9 @@ def test_only_what_a_command_wrote_is_given_back(scene: Scene) -> None:
     ]
     job_id = scene.submit(scene.orders(commands, inputs=["data/**"], outputs=["data/**"]))
     while not (scene.folder / "ready").exists():
-        assert scene.endpoint.job(job_id)["status"] not in ("SUCCEEDED", "FAILED"), scene.logs(job_id)
+        assert scene.endpoint.job(job_id)["status"] not in ("SUCCEEDED", "FAILED"), scene.logs(
+            job_id
+        )
     scene.put("ws/data/kept", b"from elsewhere")
     (scene.folder / "go").touch()
     assert scene.endpoint.wait(job_id)["status"] == "SUCCEEDED"
@@ -136,7 +151,9 @@ def test_a_key_that_would_leave_the_folder_is_refused(scene: Scene) -> None:
     scene.put("ws/in/fine", b"fine")
     scene.put("ws/in/../../../evil", b"evil")
     work = scene.folder / "a/b/work"
-    job = scene.run(scene.orders(command="touch $KEEP/ran", inputs=["in/**"]), BATCHYARD_WORKDIR=str(work))
+    job = scene.run(
+        scene.orders(command="touch $KEEP/ran", inputs=["in/**"]), BATCHYARD_WORKDIR=str(work)
+    )
     assert job["container"]["exitCode"] == 76
     assert "'in/../../../evil'" in scene.logs(job["jobId"])[-1]
     assert [path.name for path in scene.folder.rglob("*") if path.is_file()] == []
@@ -159,13 +176,17 @@ def test_a_name_that_s3_cannot_have_is_told(scene: Scene) -> None:
 def test_an_input_that_matches_nothing_is_said_and_the_command_runs(scene: Scene) -> None:
     job = scene.run(scene.orders(command="echo ran", inputs=["raw/**"]))
     said = scene.logs(job["jobId"])
-    assert said[0].startswith("batchyard-worker: no object matches the input raw/** below s3://yard/")
+    assert said[0].startswith(
+        "batchyard-worker: no object matches the input raw/** below s3://yard/"
+    )
     assert said[1:] == ["ran"]
 
 
 def test_a_folder_of_ones_own_is_used_and_stays(scene: Scene) -> None:
     work = scene.folder / "work"
-    job = scene.run(scene.orders(command='echo "$BATCHYARD_WORKSPACE $PWD" > said'), BATCHYARD_WORKDIR=str(work))
+    job = scene.run(
+        scene.orders(command='echo "$BATCHYARD_WORKSPACE $PWD" > said'), BATCHYARD_WORKDIR=str(work)
+    )
     assert job["status"] == "SUCCEEDED"
     assert (work / "said").read_text() == f"{work} {work}\n"
 
@@ -179,7 +200,9 @@ def test_the_first_failure_is_the_exit_code_and_the_rest_is_left(scene: Scene) -
     assert (job["status"], job["container"]["exitCode"]) == ("FAILED", 4)
     assert scene.done() == [0]
     assert scene.kept("ran") == []
-    assert [(one["command"], one["exit_code"], one["attempt"]) for one in scene.failures()] == [(1, 4, 1)]
+    assert [(one["command"], one["exit_code"], one["attempt"]) for one in scene.failures()] == [
+        (1, 4, 1)
+    ]
 
 
 def test_keep_going_runs_the_rest_and_has_the_first_failures_code(scene: Scene) -> None:
@@ -209,7 +232,9 @@ def test_a_child_has_use_only_for_its_own_records(scene: Scene) -> None:
 
 
 def test_retries_are_counted_apart_from_the_attempts_that_reclaims_need(scene: Scene) -> None:
-    job = scene.run(scene.orders(["echo x >> $KEEP/ran; exit 9"], retries=1, attempts=5), attempts=5)
+    job = scene.run(
+        scene.orders(["echo x >> $KEEP/ran; exit 9"], retries=1, attempts=5), attempts=5
+    )
     assert exit_codes(job) == [75, 9]
     assert [one["exit_code"] for one in scene.failures()] == [9, 9]
 
@@ -224,8 +249,12 @@ def test_retries_are_counted_apart_from_the_attempts_that_reclaims_need(scene: S
         ({"retry_on": ["75"]}, 75, [75, 75]),
     ],
 )
-def test_the_rules_decide(scene: Scene, rules: dict[str, list[str]], code: int, codes: list[int]) -> None:
-    job = scene.run(scene.orders(command=f"exit {code}", retries=1, attempts=2, **rules), attempts=2)
+def test_the_rules_decide(
+    scene: Scene, rules: dict[str, list[str]], code: int, codes: list[int]
+) -> None:
+    job = scene.run(
+        scene.orders(command=f"exit {code}", retries=1, attempts=2, **rules), attempts=2
+    )
     assert exit_codes(job) == codes
     if codes == [1]:
         assert "ended with exit code 75, and no rule retries it" in scene.logs(job["jobId"])[-1]

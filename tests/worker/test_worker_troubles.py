@@ -94,7 +94,9 @@ def test_a_checkpoint_is_for_the_command_that_it_is_of(scene: Scene) -> None:
 
 
 def test_a_terminated_job_saves_and_is_not_taken_for_done(scene: Scene) -> None:
-    job_id = scene.submit(scene.orders(command=COUNTER, attempts=3, checkpoint=["ckpt/**"]), attempts=3)
+    job_id = scene.submit(
+        scene.orders(command=COUNTER, attempts=3, checkpoint=["ckpt/**"]), attempts=3
+    )
     wait_for(scene.folder / "counting")
     scene.endpoint.batch.terminate_job(jobId=job_id, reason="enough")
     job = scene.endpoint.wait(job_id)
@@ -106,7 +108,9 @@ def test_a_terminated_job_saves_and_is_not_taken_for_done(scene: Scene) -> None:
 
 def test_a_command_that_does_not_listen_is_ended_in_time_to_save(scene: Scene) -> None:
     command = "trap '' TERM; mkdir ckpt; echo 41 > ckpt/state; touch $KEEP/begun; while true; do sleep 0.1; done"
-    worker = scene.direct(scene.orders(command=command, attempts=2, checkpoint=["ckpt"]), BATCHYARD_STOP_S="15")
+    worker = scene.direct(
+        scene.orders(command=command, attempts=2, checkpoint=["ckpt"]), BATCHYARD_STOP_S="15"
+    )
     wait_for(scene.folder / "begun")
     began = time.monotonic()
     worker.send_signal(signal.SIGTERM)
@@ -115,7 +119,9 @@ def test_a_command_that_does_not_listen_is_ended_in_time_to_save(scene: Scene) -
     assert worker.returncode == 75, said
     assert "saved 1 file of command 0" in said
     assert "stopped by SIGTERM; asks for another attempt" in said
-    assert [name.split("/", 1)[1] for name in scene.names("checkpoint/s/0/") if "/" in name] == ["ckpt/state"]
+    assert [name.split("/", 1)[1] for name in scene.names("checkpoint/s/0/") if "/" in name] == [
+        "ckpt/state"
+    ]
 
 
 def test_a_signal_while_inputs_come_ends_the_worker_at_once(scene: Scene) -> None:
@@ -130,7 +136,9 @@ def test_a_signal_while_inputs_come_ends_the_worker_at_once(scene: Scene) -> Non
         return True
 
     with cutting(scene.endpoint.url, allows) as proxy:
-        worker = scene.direct(scene.orders(command="touch $KEEP/ran", inputs=["in"]), AWS_ENDPOINT_URL_S3=proxy.url)
+        worker = scene.direct(
+            scene.orders(command="touch $KEEP/ran", inputs=["in"]), AWS_ENDPOINT_URL_S3=proxy.url
+        )
         assert reached.wait(60)
         worker.send_signal(signal.SIGTERM)
         _, said = worker.communicate(timeout=60)
@@ -162,7 +170,9 @@ def test_a_command_that_is_done_when_the_signal_comes_is_recorded(scene: Scene) 
 
     with cutting(scene.endpoint.url, allows) as proxy:
         commands = ["echo done > out", "echo never > $KEEP/ran"]
-        worker = scene.direct(scene.orders(commands, attempts=2, outputs=["out"]), AWS_ENDPOINT_URL_S3=proxy.url)
+        worker = scene.direct(
+            scene.orders(commands, attempts=2, outputs=["out"]), AWS_ENDPOINT_URL_S3=proxy.url
+        )
         assert reached.wait(60)
         worker.send_signal(signal.SIGTERM)
         time.sleep(0.5)
@@ -179,7 +189,9 @@ def test_a_command_that_is_done_when_the_signal_comes_is_recorded(scene: Scene) 
 
 def test_cut_connections_are_mended(scene: Scene) -> None:
     """Every third connection breaks off somewhere, both ways, and what comes and goes is right all the same."""
-    data = {f"ws/in/{n}": os.urandom(size) for n, size in enumerate([1, 70_000, 300_000, 20_000_000])}
+    data = {
+        f"ws/in/{n}": os.urandom(size) for n, size in enumerate([1, 70_000, 300_000, 20_000_000])
+    }
     for name, content in data.items():
         scene.put(name, content)
     dice = random.Random(7)
@@ -210,14 +222,18 @@ def test_a_worker_killed_between_output_and_record_does_it_again(scene: Scene) -
             return False
         return True
 
-    command = "echo $PPID > $KEEP/worker; echo x >> $KEEP/ran; echo attempt $AWS_BATCH_JOB_ATTEMPT > out"
+    command = (
+        "echo $PPID > $KEEP/worker; echo x >> $KEEP/ran; echo attempt $AWS_BATCH_JOB_ATTEMPT > out"
+    )
     with cutting(scene.endpoint.url, allows) as proxy:
         orders = scene.orders([command], attempts=2, outputs=["out"])
         # 137 is not asked for by the worker: here the definition retries whatever happens.
         told = {"AWS_ENDPOINT_URL_S3": proxy.url, "BATCHYARD_ORDERS": orders, "KEEP": scene.folder}
         told["TMPDIR"] = scene.temporary
         environ = [f"{name}={value}" for name, value in told.items()]
-        job_id = scene.endpoint.submit(scene.definition("env", *environ), retryStrategy={"attempts": 2})
+        job_id = scene.endpoint.submit(
+            scene.definition("env", *environ), retryStrategy={"attempts": 2}
+        )
         job = scene.endpoint.wait(job_id)
     assert killed
     assert exit_codes(job) == [137, 0]
@@ -230,12 +246,24 @@ def test_a_worker_killed_between_output_and_record_does_it_again(scene: Scene) -
 @pytest.mark.parametrize(
     ("environ", "code", "said"),
     [
-        ({"BATCHYARD_ORDERS": "s3://no-such-bucket/orders.json"}, 72, "there is no bucket no-such-bucket"),
-        ({"BATCHYARD_ORDERS": "s3://yard/no/such/orders.json"}, 72, "could not read the orders s3://yard/no/such/"),
+        (
+            {"BATCHYARD_ORDERS": "s3://no-such-bucket/orders.json"},
+            72,
+            "there is no bucket no-such-bucket",
+        ),
+        (
+            {"BATCHYARD_ORDERS": "s3://yard/no/such/orders.json"},
+            72,
+            "could not read the orders s3://yard/no/such/",
+        ),
         ({"BATCHYARD_ORDERS": ""}, 78, "BATCHYARD_ORDERS is not set"),
         ({"AWS_BATCH_JOB_ARRAY_INDEX": "x"}, 78, "AWS_BATCH_JOB_ARRAY_INDEX is 'x'"),
         ({"AWS_BATCH_JOB_ARRAY_INDEX": "9"}, 78, "have no child 9"),
-        ({"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": ""}, 77, "no AWS credentials; give the job definition"),
+        (
+            {"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": ""},
+            77,
+            "no AWS credentials; give the job definition",
+        ),
         ({"BATCHYARD_WORKDIR": "/proc/nowhere"}, 71, "/proc/nowhere"),
         ({"TMPDIR": "/proc/nowhere", "BATCHYARD_STOP_S": "soon"}, 78, "BATCHYARD_STOP_S is 'soon'"),
     ],
@@ -282,11 +310,16 @@ def test_access_denied_names_the_missing_action(scene: Scene) -> None:
         worker = scene.direct("s3://yard/runs/a/orders.json", AWS_ENDPOINT_URL_S3=address)
         _, said = worker.communicate(timeout=60)
     assert worker.returncode == 77
-    assert "allow s3:GetObject on arn:aws:s3:::yard/runs/a/orders.json in the job role's policy" in said
+    assert (
+        "allow s3:GetObject on arn:aws:s3:::yard/runs/a/orders.json in the job role's policy"
+        in said
+    )
 
 
 @pytest.mark.slow
-def test_an_s3_that_stays_broken_is_asked_patiently_and_then_another_attempt_is(scene: Scene) -> None:
+def test_an_s3_that_stays_broken_is_asked_patiently_and_then_another_attempt_is(
+    scene: Scene,
+) -> None:
     with answering(503, "SlowDown") as address:
         began = time.monotonic()
         worker = scene.direct("s3://yard/runs/a/orders.json", AWS_ENDPOINT_URL_S3=address)

@@ -28,7 +28,9 @@ AGAIN = [
 
 
 class Scene:
-    def __init__(self, endpoint: Endpoint, folder: Path, name: str, worker: tuple[str, ...] = WORKER) -> None:
+    def __init__(
+        self, endpoint: Endpoint, folder: Path, name: str, worker: tuple[str, ...] = WORKER
+    ) -> None:
         self.endpoint = endpoint
         self.worker = worker
         #: where commands leave what no attempt may lose
@@ -88,7 +90,9 @@ class Scene:
         more: dict[str, Any] = {"arrayProperties": {"size": size}} if size > 1 else {}
         if attempts > 1:
             more["retryStrategy"] = {"attempts": attempts, "evaluateOnExit": AGAIN}
-        overrides = {"environment": [{"name": name, "value": value} for name, value in told.items()]}
+        overrides = {
+            "environment": [{"name": name, "value": value} for name, value in told.items()]
+        }
         return self.endpoint.submit(self.definition(), containerOverrides=overrides, **more)
 
     def definition(self, *before: str) -> str:
@@ -101,7 +105,11 @@ class Scene:
 
     def direct(self, address: str, **environ: str) -> subprocess.Popen[str]:
         """The worker without AWS Batch around it."""
-        base = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "BATCHYARD_"))}
+        base = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("AWS_", "BATCHYARD_"))
+        }
         told = {
             **base,
             **self.endpoint.variables,
@@ -111,7 +119,9 @@ class Scene:
             "TMPDIR": str(self.temporary),
             **environ,
         }
-        return subprocess.Popen(self.worker, env=told, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        return subprocess.Popen(
+            self.worker, env=told, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
 
     # -- what is there ------------------------------------------------------------------------------------------
 
@@ -125,7 +135,9 @@ class Scene:
         """Of the objects below a part of the run's place, without it."""
         at = self.root + prefix
         pages = self.s3.get_paginator("list_objects_v2").paginate(Bucket=BUCKET, Prefix=at)
-        return [entry["Key"].removeprefix(at) for page in pages for entry in page.get("Contents", ())]
+        return [
+            entry["Key"].removeprefix(at) for page in pages for entry in page.get("Contents", ())
+        ]
 
     def files(self, prefix: str = "ws/") -> dict[str, str]:
         return {name: self.get(prefix + name).decode() for name in self.names(prefix)}

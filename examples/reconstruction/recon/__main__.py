@@ -67,7 +67,9 @@ def reconstruct(work: files.Work, args: argparse.Namespace) -> str:
         return "no slices in this part"
     sinograms = np.stack([files.read_array(work.filtered(number)) for number in numbers])
     centre_px = files.read_json(work.centre)["centre_px"]
-    for number, values in zip(numbers, backproject.backproject(xp, sinograms, scan, centre_px), strict=True):
+    for number, values in zip(
+        numbers, backproject.backproject(xp, sinograms, scan, centre_px), strict=True
+    ):
         files.write_array(work.slice_values(number), values)
         files.write_bytes(work.slice_picture(number), files.grey_png(values, *GREY_RANGE_PER_CM))
     return f"slices {numbers.start} to {numbers.stop - 1} reconstructed with {xp.name}"
@@ -104,12 +106,16 @@ def _part(text: str) -> tuple[int, int]:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="recon", description="A small tomography, step by step.")
-    parser.add_argument("--work", type=Path, default=Path("work"), help="folder of all files (default: work)")
+    parser.add_argument(
+        "--work", type=Path, default=Path("work"), help="folder of all files (default: work)"
+    )
     steps = parser.add_subparsers(dest="step", required=True)
     for name in STEPS:
         step = steps.add_parser(name)
         if name in IN_PARTS:
-            step.add_argument("--part", type=_part, default=(1, 1), metavar="I/N", help="do part I of N only")
+            step.add_argument(
+                "--part", type=_part, default=(1, 1), metavar="I/N", help="do part I of N only"
+            )
         if name == "simulate":
             _add_scan_options(step)
     return parser
@@ -121,7 +127,12 @@ def _add_scan_options(step: argparse.ArgumentParser) -> None:
         ("--slices", int, 64, "detector rows"),
         ("--angles", int, 360, "projections over a half turn"),
         ("--shift-px", float, 3.7, "how far the axis lies right of the detector's middle"),
-        ("--photons", float, 20000.0, "in the brightest part of the beam, per pixel and projection"),
+        (
+            "--photons",
+            float,
+            20000.0,
+            "in the brightest part of the beam, per pixel and projection",
+        ),
         ("--seed", int, 7, "of noise and bad pixels"),
     ):
         step.add_argument(flag, type=kind, default=default, help=f"{meaning} (default: {default})")

@@ -52,7 +52,9 @@ def on_numpy() -> Arrays:
 
 
 def on_cupy(cupy: ModuleType) -> Arrays:
-    return Arrays("cupy", cupy.asarray, cupy.asnumpy, cupy.floor, cupy.clip, lambda a: a.astype(cupy.int64))
+    return Arrays(
+        "cupy", cupy.asarray, cupy.asnumpy, cupy.floor, cupy.clip, lambda a: a.astype(cupy.int64)
+    )
 
 
 def on_torch(torch: ModuleType, device: str) -> Arrays:

@@ -16,14 +16,18 @@ def backproject(xp: Arrays, filtered: np.ndarray, scan: Scan, centre_px: float) 
     Several slices at a time, since where a pixel lies on the detector is the same for all of them.
     """
     x_px, y_px = np.broadcast_arrays(*plane_px(scan.size))
-    seen = np.hypot(x_px, y_px) <= scan.size / 2  # the corners are not on the detector at every angle
+    seen = (
+        np.hypot(x_px, y_px) <= scan.size / 2
+    )  # the corners are not on the detector at every angle
     x, y = (xp.from_numpy(axis[seen].astype(np.float32)) for axis in (x_px, y_px))
     values = xp.from_numpy(filtered)
     # The last column gets slope 0, so a position just past it needs no case of its own.
     slopes = xp.from_numpy(np.diff(filtered, axis=2, append=filtered[:, :, -1:]))
     sums = [x * 0 for _ in filtered]
     for turn, angle_rad in enumerate(scan.angles_rad.tolist()):
-        position = xp.clip(x * math.cos(angle_rad) + y * math.sin(angle_rad) + centre_px, 0, scan.size - 1)
+        position = xp.clip(
+            x * math.cos(angle_rad) + y * math.sin(angle_rad) + centre_px, 0, scan.size - 1
+        )
         whole = xp.floor(position)
         fraction, column = position - whole, xp.to_index(whole)
         for n, total in enumerate(sums):

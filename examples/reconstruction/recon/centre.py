@@ -29,5 +29,7 @@ def find(integrals: np.ndarray, angles_rad: np.ndarray) -> Centre:
     fitted, *_ = np.linalg.lstsq(sine, moment_px, rcond=None)
     per_row = fitted[0]
     middle = float(np.median(per_row))
-    spread = 1.4826 * float(np.median(np.abs(per_row - middle)))  # a standard deviation that ignores outliers
+    spread = 1.4826 * float(
+        np.median(np.abs(per_row - middle))
+    )  # a standard deviation that ignores outliers
     return Centre(middle, spread / len(per_row) ** 0.5, len(per_row))

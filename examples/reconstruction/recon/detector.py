@@ -38,7 +38,9 @@ def simulate(scan: Scan, shift_px: float, photons: float, seed: int) -> Raw:
     def expose(transmission: np.ndarray | float, frame: int) -> np.ndarray:
         # A generator per frame: the counts of one do not depend on how many were drawn before it.
         noise = np.random.default_rng([seed, frame])
-        counts = noise.poisson(light * transmission) + offset + noise.normal(0, READ_NOISE_COUNTS, shape)
+        counts = (
+            noise.poisson(light * transmission) + offset + noise.normal(0, READ_NOISE_COUNTS, shape)
+        )
         counts[dead] = 0
         counts[hot] = FULL_WELL
         return counts.clip(0, FULL_WELL).astype(np.uint16)
@@ -48,7 +50,9 @@ def simulate(scan: Scan, shift_px: float, photons: float, seed: int) -> Raw:
     return Raw(
         dark=np.stack([expose(0.0, frame) for frame in range(FIELD_FRAMES)]),
         flat=np.stack([expose(1.0, FIELD_FRAMES + frame) for frame in range(FIELD_FRAMES)]),
-        projections=np.stack([expose(np.exp(-project(turn, edges, scan.heights)), n) for n, turn in turns]),
+        projections=np.stack(
+            [expose(np.exp(-project(turn, edges, scan.heights)), n) for n, turn in turns]
+        ),
         bad=dead | hot,
     )
 

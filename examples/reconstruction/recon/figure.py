@@ -39,7 +39,9 @@ def draw(work: files.Work, scan: Scan, grey_range_per_cm: tuple[float, float]) -
     numbers = _numbers(work, scan, shown)
     picture = _picture(work, scan, shown, numbers, grey_range_per_cm)
     content = io.BytesIO()
-    picture.savefig(content, dpi=DPI, metadata={"Software": None})  # a version would change the bytes
+    picture.savefig(
+        content, dpi=DPI, metadata={"Software": None}
+    )  # a version would change the bytes
     files.write_bytes(work.figure, content.getvalue())
     files.write_json(work.summary, numbers)
     return numbers
@@ -73,7 +75,9 @@ def _numbers(work: files.Work, scan: Scan, shown: Shown) -> dict[str, Any]:
         "rmse_inside_skull_per_cm": _root_mean(np.concatenate(soft)),
         "shown_slice": shown.number,
         "shown_slice_rmse_per_cm": per_slice[shown.number],
-        "shown_slice_uncalibrated_rmse_per_cm": _root_mean((shown.uncalibrated - shown.truth)[outline] ** 2),
+        "shown_slice_uncalibrated_rmse_per_cm": _root_mean(
+            (shown.uncalibrated - shown.truth)[outline] ** 2
+        ),
         "slice_rmse_per_cm": per_slice,
     }
 
@@ -83,12 +87,19 @@ def _root_mean(squares: np.ndarray) -> float:
 
 
 def _picture(
-    work: files.Work, scan: Scan, shown: Shown, numbers: dict[str, Any], grey_range: tuple[float, float]
+    work: files.Work,
+    scan: Scan,
+    shown: Shown,
+    numbers: dict[str, Any],
+    grey_range: tuple[float, float],
 ) -> Figure:
     picture = Figure(figsize=(WIDTH_IN, HEIGHT_IN), facecolor="white", layout="constrained")
     picture.get_layout_engine().set(w_pad=0.07, h_pad=0.05)
     size = f"{scan.size} x {scan.size} px"
-    picture.suptitle(f"Tomography of a phantom: {scan.slices} slices of {size}, {scan.angles} angles", fontsize=13)
+    picture.suptitle(
+        f"Tomography of a phantom: {scan.slices} slices of {size}, {scan.angles} angles",
+        fontsize=13,
+    )
     images, strip, charts = picture.subfigures(3, 1, height_ratios=(3.35, 1.6, 3.0))
     _draw_images(images, shown, grey_range)
     _draw_strip(strip, work, scan)
@@ -150,7 +161,9 @@ def _draw_profile(axes: Axes, shown: Shown, scan: Scan) -> None:
     axes.set_ylabel("attenuation, 1/cm", fontsize=9)
     axes.set_xlim(-1.7, 1.7)
     axes.set_ylim(-0.15, 1.1)
-    axes.legend(fontsize=8, loc="upper center", ncols=3, frameon=False, columnspacing=1.2, handlelength=1.5)
+    axes.legend(
+        fontsize=8, loc="upper center", ncols=3, frameon=False, columnspacing=1.2, handlelength=1.5
+    )
     _as_chart(axes)
 
 

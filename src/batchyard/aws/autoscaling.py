@@ -17,7 +17,9 @@ class AutoScaling:
         """A page of the region's groups, and the token of the next page; empty after the last."""
         more = {"NextToken": token} if token else {}
         with told("list the Auto Scaling groups"):
-            answer = self._door.client("autoscaling").describe_auto_scaling_groups(MaxRecords=_MOST_AT_ONCE, **more)
+            answer = self._door.client("autoscaling").describe_auto_scaling_groups(
+                MaxRecords=_MOST_AT_ONCE, **more
+            )
         return list(answer["AutoScalingGroups"]), str(answer.get("NextToken", ""))
 
     def activities(self, group: str) -> list[Any]:

@@ -39,7 +39,11 @@ class Batch:
     def children(self, array_id: str, state: str) -> Iterator[str]:
         """The ids of an array's children in one state."""
         with told("list an array's children"):
-            pages = self._door.client("batch").get_paginator("list_jobs").paginate(arrayJobId=array_id, jobStatus=state)
+            pages = (
+                self._door.client("batch")
+                .get_paginator("list_jobs")
+                .paginate(arrayJobId=array_id, jobStatus=state)
+            )
             for page in pages:
                 yield from (job["jobId"] for job in page["jobSummaryList"])
 
@@ -87,7 +91,9 @@ class Batch:
             there = self.find(queue, name, others)
             if there is not None:
                 return there
-        raise Surroundings(f"could not {doing}: {problem}", hint="`batchyard resume` goes on where it stopped")
+        raise Surroundings(
+            f"could not {doing}: {problem}", hint="`batchyard resume` goes on where it stopped"
+        )
 
     def _delay(self, attempt: int) -> float:
         longest: float = min(_LONGEST_DELAY_S, _FIRST_DELAY_S * 2**attempt)
@@ -108,7 +114,9 @@ class Batch:
                 for page in paginator.paginate(jobDefinitions=list(some)):
                     for one in page["jobDefinitions"]:
                         if one["status"] == "ACTIVE":
-                            found[one["jobDefinitionName"]] = f"{one['jobDefinitionName']}:{one['revision']}"
+                            found[one["jobDefinitionName"]] = (
+                                f"{one['jobDefinitionName']}:{one['revision']}"
+                            )
         return found
 
     def usable_definitions(self, names: Iterable[str]) -> dict[str, Any]:
@@ -137,7 +145,9 @@ class Batch:
         found: list[Any] = []
         for some in _hundreds(names):
             with told("ask about the job queues"):
-                found += self._door.client("batch").describe_job_queues(jobQueues=list(some))["jobQueues"]
+                found += self._door.client("batch").describe_job_queues(jobQueues=list(some))[
+                    "jobQueues"
+                ]
         return {queue[key]: queue for queue in found for key in ("jobQueueName", "jobQueueArn")}
 
     def make_consumable(self, name: str, quantity: int, tags: dict[str, str]) -> None:
@@ -147,7 +157,9 @@ class Batch:
 
         with told(f"make the consumable resource {name}"):
             try:
-                client.create_consumable_resource(consumableResourceName=name, totalQuantity=quantity, tags=tags)
+                client.create_consumable_resource(
+                    consumableResourceName=name, totalQuantity=quantity, tags=tags
+                )
             except ClientError as exc:
                 if "already exists" not in str(exc):
                     raise
@@ -182,7 +194,9 @@ class Batch:
             return []
         names = [one["computeEnvironment"] for one in order]
         with told("ask about the compute environments"):
-            answer = self._door.client("batch").describe_compute_environments(computeEnvironments=names)
+            answer = self._door.client("batch").describe_compute_environments(
+                computeEnvironments=names
+            )
         found = [one.get("computeResources", {}) for one in answer["computeEnvironments"]]
         return [one for resources in found for one in resources.get("instanceTypes", ())]
 

@@ -24,7 +24,9 @@ def outputs_of(environment: str, door: Door | None = None) -> dict[str, str]:
     for stack in STACKS:
         try:
             with told(f"ask about the stack {environment}-{stack}"):
-                answer = door.client("cloudformation").describe_stacks(StackName=f"{environment}-{stack}")
+                answer = door.client("cloudformation").describe_stacks(
+                    StackName=f"{environment}-{stack}"
+                )
         except Refused as exc:
             if "does not exist" not in exc.message:
                 raise
@@ -98,7 +100,9 @@ class CloudFormation:
         """The oldest first; those after the event of this id."""
         found: list[Document] = []
         with administering("read the stack's events"):
-            for page in self._client.get_paginator("describe_stack_events").paginate(StackName=stack_id):
+            for page in self._client.get_paginator("describe_stack_events").paginate(
+                StackName=stack_id
+            ):
                 for event in page["StackEvents"]:
                     if event["EventId"] == after:
                         return found[::-1]
@@ -134,7 +138,9 @@ class CloudFormation:
         with administering("look at the change set"):
             while True:
                 # Not the paginator, which would keep the changes and drop the rest.
-                page = self._client.describe_change_set(ChangeSetName=change_set_id, IncludePropertyValues=True, **more)
+                page = self._client.describe_change_set(
+                    ChangeSetName=change_set_id, IncludePropertyValues=True, **more
+                )
                 changes = [*whole.get("Changes", []), *page.get("Changes", [])]
                 whole = {**page, "Changes": changes}
                 if not page.get("NextToken"):

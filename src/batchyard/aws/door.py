@@ -22,9 +22,17 @@ _MOST_FIRST_ATTEMPTS = 4
 _TIMEOUT_S = 60
 #: error codes that mean "later"
 THROTTLED = frozenset(
-    ["TooManyRequestsException", "ThrottlingException", "Throttling", "RequestLimitExceeded", "SlowDown"]
+    [
+        "TooManyRequestsException",
+        "ThrottlingException",
+        "Throttling",
+        "RequestLimitExceeded",
+        "SlowDown",
+    ]
 )
-_DENIED = frozenset(["AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "403", "Forbidden"])
+_DENIED = frozenset(
+    ["AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "403", "Forbidden"]
+)
 _EXPIRED = frozenset(["ExpiredToken", "ExpiredTokenException", "RequestExpired"])
 _UNKNOWN_KEYS = frozenset(
     [
@@ -106,7 +114,9 @@ class Door:
         except BotoCoreError:
             raise
         except ValueError as exc:  # botocore's word for an address that is none
-            raise BadInput(f"could not use {service}: {exc}", hint="check AWS_ENDPOINT_URL") from exc
+            raise BadInput(
+                f"could not use {service}: {exc}", hint="check AWS_ENDPOINT_URL"
+            ) from exc
         if not client.meta.region_name:  # AWS_DEFAULT_REGION is set, and empty
             raise NoRegionError
         whose = client.meta.service_model.service_id.hyphenize()
@@ -130,7 +140,11 @@ def _require_aws(response_dict: Any, **_: Any) -> None:
     (these have an ETag), or a machine before AWS is in trouble; else botocore finds nothing in it, and says nothing."""
     headers = {name.lower(): value for name, value in response_dict["headers"].items()}
     status = response_dict["status_code"]
-    if headers.get("content-type", "").startswith("text/html") and status < 500 and "etag" not in headers:
+    if (
+        headers.get("content-type", "").startswith("text/html")
+        and status < 500
+        and "etag" not in headers
+    ):
         raise _NotAws(f"it sent a web page (HTTP {status})")
 
 
@@ -154,14 +168,20 @@ def told(doing: str) -> Iterator[None]:
 
     try:
         yield
-    except (aws.NoCredentialsError, aws.PartialCredentialsError, aws.CredentialRetrievalError) as exc:
+    except (
+        aws.NoCredentialsError,
+        aws.PartialCredentialsError,
+        aws.CredentialRetrievalError,
+    ) as exc:
         raise Surroundings(
             f"could not {doing}: there are no usable AWS credentials ({exc})",
             hint="log in with `aws sso login` or `aws configure`, or set AWS_PROFILE; for the endpoint on this "
             "machine, paste the lines that `batchyard emulate` printed",
         ) from exc
     except aws.ProfileNotFound as exc:
-        raise BadInput(f"could not {doing}: {exc}", hint="`aws configure list-profiles` shows the profiles") from exc
+        raise BadInput(
+            f"could not {doing}: {exc}", hint="`aws configure list-profiles` shows the profiles"
+        ) from exc
     except aws.NoRegionError as exc:
         raise NoRegion(
             f"could not {doing}: nothing says in which region",
@@ -174,7 +194,8 @@ def told(doing: str) -> Iterator[None]:
         raise BadInput(f"could not {doing}: {exc}") from exc
     except aws.InvalidRegionError as exc:
         raise BadInput(
-            f"could not {doing}: {exc}", hint="check the environment's `region:`, --region or AWS_REGION"
+            f"could not {doing}: {exc}",
+            hint="check the environment's `region:`, --region or AWS_REGION",
         ) from exc
     except (aws.HTTPClientError, aws.ConnectionError) as exc:
         raise Surroundings(
@@ -196,10 +217,15 @@ def from_client_error(exc: ClientError, doing: str) -> Surroundings | Refused:
     """The sentence for an answer of AWS that is an error."""
     code = str(exc.response.get("Error", {}).get("Code", ""))
     status = exc.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 400)
-    message = str(exc.response.get("Error", {}).get("Message", "")) or code or f"it answered {status}, and no more"
+    message = (
+        str(exc.response.get("Error", {}).get("Message", ""))
+        or code
+        or f"it answered {status}, and no more"
+    )
     if code in _EXPIRED:
         return Surroundings(
-            f"could not {doing}: the AWS credentials have expired", hint="log in again: `aws sso login`"
+            f"could not {doing}: the AWS credentials have expired",
+            hint="log in again: `aws sso login`",
         )
     if code in _UNKNOWN_KEYS:
         return Surroundings(
@@ -214,10 +240,13 @@ def from_client_error(exc: ClientError, doing: str) -> Surroundings | Refused:
         )
     if code in THROTTLED:
         return Surroundings(
-            f"could not {doing}: AWS asks to go slower, and went on asking", hint="try again in a minute"
+            f"could not {doing}: AWS asks to go slower, and went on asking",
+            hint="try again in a minute",
         )
     if status >= 500:
-        return Surroundings(f"could not {doing}: AWS has a problem of its own: {message}", hint="try again")
+        return Surroundings(
+            f"could not {doing}: AWS has a problem of its own: {message}", hint="try again"
+        )
     return Refused(f"could not {doing}: {message}", code=code, hint=_HINTS.get(code, ""))
 
 

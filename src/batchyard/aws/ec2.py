@@ -26,15 +26,21 @@ class Ec2:
         return self._all("describe_vpc_endpoints", "VpcEndpoints", "VPC endpoints", "vpc-id", vpcs)
 
     def security_groups(self, ids: Sequence[str]) -> list[Any]:
-        return self._all("describe_security_groups", "SecurityGroups", "security groups", "group-id", ids)
+        return self._all(
+            "describe_security_groups", "SecurityGroups", "security groups", "group-id", ids
+        )
 
     def network_acls(self, subnets: Sequence[str]) -> list[Any]:
-        return self._all("describe_network_acls", "NetworkAcls", "network ACLs", "association.subnet-id", subnets)
+        return self._all(
+            "describe_network_acls", "NetworkAcls", "network ACLs", "association.subnet-id", subnets
+        )
 
     def instance_types(self, patterns: Sequence[str]) -> list[Any]:
         """``patterns``: `g5.xlarge`, or `g5.*` for a family. What does not exist is left out."""
         what = "instance types"
-        return self._all("describe_instance_types", "InstanceTypes", what, "instance-type", patterns)
+        return self._all(
+            "describe_instance_types", "InstanceTypes", what, "instance-type", patterns
+        )
 
     def offerings(self, types: Sequence[str]) -> list[Any]:
         """Which of these types is offered in which zone."""
@@ -48,12 +54,16 @@ class Ec2:
         """What the version of the template says; by its id, or by its name."""
         which = {"LaunchTemplateId": id} if id else {"LaunchTemplateName": name}
         with told(f"ask about the launch template {id or name}"):
-            answer = self._door.client("ec2").describe_launch_template_versions(**which, Versions=[version])
+            answer = self._door.client("ec2").describe_launch_template_versions(
+                **which, Versions=[version]
+            )
         return answer["LaunchTemplateVersions"][0]
 
     def spot_fleets(self) -> list[Any]:
         with told("ask about Spot Fleets"):
-            return list(self._door.client("ec2").describe_spot_fleet_requests()["SpotFleetRequestConfigs"])
+            return list(
+                self._door.client("ec2").describe_spot_fleet_requests()["SpotFleetRequestConfigs"]
+            )
 
     def spot_fleet_history(self, fleet: str, since: str) -> list[Any]:
         """What went wrong in a Spot Fleet since a time (ISO)."""
@@ -63,7 +73,9 @@ class Ec2:
             )
         return list(answer["HistoryRecords"])
 
-    def _all(self, operation: str, member: str, what: str, name: str, values: Sequence[str]) -> list[Any]:
+    def _all(
+        self, operation: str, member: str, what: str, name: str, values: Sequence[str]
+    ) -> list[Any]:
         with told(f"ask about {what}"):
             answer = getattr(self._door.client("ec2"), operation)(Filters=[_filter(name, values)])
         return list(answer[member])

@@ -18,7 +18,9 @@ class Ecs:
     def host_arns(self, cluster: str) -> list[str]:
         """The first hundred container instances of the cluster."""
         with told("list the hosts of the cluster"):
-            answer = self._door.client("ecs").list_container_instances(cluster=cluster, maxResults=MOST_AT_ONCE)
+            answer = self._door.client("ecs").list_container_instances(
+                cluster=cluster, maxResults=MOST_AT_ONCE
+            )
         return list(answer["containerInstanceArns"])
 
     def hosts(self, cluster: str, arns: Sequence[str]) -> list[Any]:

@@ -14,7 +14,12 @@ from batchyard.errors import Surroundings
 _COUNTED_AT_MOST = 100_000
 _DELETED_AT_ONCE = 1000
 _IMAGES_AT_ONCE = 100
-_NOT_THERE = ("NoSuchBucket", "RepositoryNotFoundException", "ResourceNotFoundException", "ClientException")
+_NOT_THERE = (
+    "NoSuchBucket",
+    "RepositoryNotFoundException",
+    "ResourceNotFoundException",
+    "ClientException",
+)
 _UNFINISHED = ("SUBMITTED", "PENDING", "RUNNABLE", "STARTING", "RUNNING")
 
 
@@ -64,29 +69,48 @@ class Holdings:
         return Holding("bucket", name, count, size)
 
     def _versions(self, bucket: str) -> Iterable[Any]:
-        pages: Iterable[Any] = self._door.client("s3").get_paginator("list_object_versions").paginate(Bucket=bucket)
+        pages: Iterable[Any] = (
+            self._door.client("s3").get_paginator("list_object_versions").paginate(Bucket=bucket)
+        )
         return pages
 
     def _repository(self, name: str) -> Holding:
         images = self._images(name)
-        return Holding("repository", name, len(images), sum(image.get("imageSizeInBytes", 0) for image in images))
+        return Holding(
+            "repository",
+            name,
+            len(images),
+            sum(image.get("imageSizeInBytes", 0) for image in images),
+        )
 
     def _images(self, name: str) -> list[Any]:
         with administering(f"list the images in {name}", "ecr"):
-            pages = self._door.client("ecr").get_paginator("describe_images").paginate(repositoryName=name)
+            pages = (
+                self._door.client("ecr")
+                .get_paginator("describe_images")
+                .paginate(repositoryName=name)
+            )
             return [image for page in pages for image in page["imageDetails"]]
 
     def _log_group(self, name: str) -> Holding:
         with administering(f"look at the log group {name}", "logs"):
             answer = self._door.client("logs").describe_log_groups(logGroupNamePrefix=name)
-        size = sum(group.get("storedBytes", 0) for group in answer["logGroups"] if group["logGroupName"] == name)
+        size = sum(
+            group.get("storedBytes", 0)
+            for group in answer["logGroups"]
+            if group["logGroupName"] == name
+        )
         return Holding("log group", name, 1 if size else 0, size)
 
     def _queue(self, arn: str) -> Holding:
         count = 0
         with administering(f"list the jobs of {arn}", "batch"):
             for state in _UNFINISHED:
-                pages = self._door.client("batch").get_paginator("list_jobs").paginate(jobQueue=arn, jobStatus=state)
+                pages = (
+                    self._door.client("batch")
+                    .get_paginator("list_jobs")
+                    .paginate(jobQueue=arn, jobStatus=state)
+                )
                 count += sum(len(page["jobSummaryList"]) for page in pages)
         return Holding("queue", arn.rpartition("/")[2], count)
 
@@ -104,7 +128,9 @@ class Holdings:
                 ]
                 for start in range(0, len(keys), _DELETED_AT_ONCE):
                     some = keys[start : start + _DELETED_AT_ONCE]
-                    answer = client.delete_objects(Bucket=name, Delete={"Objects": some, "Quiet": True})
+                    answer = client.delete_objects(
+                        Bucket=name, Delete={"Objects": some, "Quiet": True}
+                    )
                     for error in answer.get("Errors", []):
                         raise Surroundings(
                             f"could not empty the bucket {name}: {error.get('Key')}: {error.get('Message')}",
@@ -117,8 +143,12 @@ class Holdings:
         digests = sorted({image["imageDigest"] for image in self._images(repository)})
         with administering(f"delete the images in {repository}", "ecr"):
             for start in range(0, len(digests), _IMAGES_AT_ONCE):
-                some = [{"imageDigest": digest} for digest in digests[start : start + _IMAGES_AT_ONCE]]
-                self._door.client("ecr").batch_delete_image(repositoryName=repository, imageIds=some)
+                some = [
+                    {"imageDigest": digest} for digest in digests[start : start + _IMAGES_AT_ONCE]
+                ]
+                self._door.client("ecr").batch_delete_image(
+                    repositoryName=repository, imageIds=some
+                )
         return len(digests)
 
     def deregister(self, prefix: str) -> int:

@@ -14,7 +14,9 @@ class Iam:
 
     def instance_profile(self, name: str) -> Any:
         with told(f"ask about the instance profile {name}"):
-            return self._door.client("iam").get_instance_profile(InstanceProfileName=name)["InstanceProfile"]
+            return self._door.client("iam").get_instance_profile(InstanceProfileName=name)[
+                "InstanceProfile"
+            ]
 
     def refused(self, role_arn: str, actions: Sequence[str]) -> list[str]:
         """Those of the actions that the role may not do."""
@@ -22,7 +24,11 @@ class Iam:
             answer = self._door.client("iam").simulate_principal_policy(
                 PolicySourceArn=role_arn, ActionNames=list(actions)
             )
-        return [one["EvalActionName"] for one in answer["EvaluationResults"] if one["EvalDecision"] != "allowed"]
+        return [
+            one["EvalActionName"]
+            for one in answer["EvaluationResults"]
+            if one["EvalDecision"] != "allowed"
+        ]
 
     def attached_policies(self, role: str) -> list[str]:
         """The ARNs of the managed policies of a role."""
@@ -33,5 +39,7 @@ class Iam:
     def service_linked_roles(self) -> list[str]:
         """Their names."""
         with told("list the service-linked roles"):
-            answer = self._door.client("iam").list_roles(PathPrefix="/aws-service-role/", MaxItems=1000)
+            answer = self._door.client("iam").list_roles(
+                PathPrefix="/aws-service-role/", MaxItems=1000
+            )
         return [role["RoleName"] for role in answer["Roles"]]

@@ -14,7 +14,9 @@ class Logs:
     def __init__(self, door: Door) -> None:
         self._door = door
 
-    def events(self, group: str, stream: str, token: str | None = None) -> tuple[list[Any], str | None]:
+    def events(
+        self, group: str, stream: str, token: str | None = None
+    ) -> tuple[list[Any], str | None]:
         """All events after the token, and the token for the next time. A stream that is not there yet has none."""
         found: list[Any] = []
         while True:

@@ -14,4 +14,6 @@ class Quotas:
     def ec2(self, code: str) -> Any:
         """A quota of EC2 by its code, like L-1216C47A."""
         with told(f"ask about the quota {code}"):
-            return self._door.client("service-quotas").get_service_quota(ServiceCode="ec2", QuotaCode=code)["Quota"]
+            return self._door.client("service-quotas").get_service_quota(
+                ServiceCode="ec2", QuotaCode=code
+            )["Quota"]

@@ -42,24 +42,32 @@ class S3:
     def _client(self) -> Any:
         return self._door.client("s3")
 
-    def put(self, address: str, data: bytes, content_type: str = "application/octet-stream") -> None:
+    def put(
+        self, address: str, data: bytes, content_type: str = "application/octet-stream"
+    ) -> None:
         place = Place.of(address)
         with told(f"write {address}"):
-            self._client.put_object(Bucket=place.bucket, Key=place.key, Body=data, ContentType=content_type)
+            self._client.put_object(
+                Bucket=place.bucket, Key=place.key, Body=data, ContentType=content_type
+            )
 
     def get(self, address: str) -> bytes | None:
         """None where there is no such object."""
         place = Place.of(address)
         with told(f"read {address}"):
             try:
-                return bytes(self._client.get_object(Bucket=place.bucket, Key=place.key)["Body"].read())
+                return bytes(
+                    self._client.get_object(Bucket=place.bucket, Key=place.key)["Body"].read()
+                )
             except self._client.exceptions.NoSuchKey:
                 return None
 
     def list(self, prefix: str) -> Iterator[Found]:
         place = Place.of(prefix)
         with told(f"list {prefix}"):
-            for page in self._client.get_paginator("list_objects_v2").paginate(Bucket=place.bucket, Prefix=place.key):
+            for page in self._client.get_paginator("list_objects_v2").paginate(
+                Bucket=place.bucket, Prefix=place.key
+            ):
                 for one in page.get("Contents", []):
                     yield Found(one["Key"], one["Size"], one["LastModified"].timestamp())
 

@@ -23,15 +23,21 @@ NO_CAPACITY = (
 )
 
 
-def reason(wanted: Resources, environments: Sequence[ComputeEnvironment], machine: Resources | None = None) -> str:
+def reason(
+    wanted: Resources, environments: Sequence[ComputeEnvironment], machine: Resources | None = None
+) -> str:
     """Empty where it could start, if not now then once something else has ended."""
     enabled = [environment for environment in environments if environment.is_enabled]
     if not enabled:
         return NO_ENVIRONMENT
-    with_instance = [environment for environment in enabled if fits_an_instance(wanted, environment)]
+    with_instance = [
+        environment for environment in enabled if fits_an_instance(wanted, environment)
+    ]
     if not with_instance:
         return NO_INSTANCE
-    large_enough = [environment for environment in with_instance if wanted.vcpus <= environment.capacity.vcpus]
+    large_enough = [
+        environment for environment in with_instance if wanted.vcpus <= environment.capacity.vcpus
+    ]
     if not large_enough:
         return MAX_VCPUS
     if not any(wanted.fits_in(environment.capacity) for environment in large_enough):

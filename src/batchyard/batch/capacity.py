@@ -51,7 +51,9 @@ class Room:
         """The GPUs' numbers are the machine's, where environments share one."""
         self.free_vcpus -= wanted.vcpus
         self.free_memory_mib -= wanted.memory_mib
-        gpus = tuple(heapq.heappop(self.free_gpus) for _ in range(wanted.gpus)) if wanted.gpus else ()
+        gpus = (
+            tuple(heapq.heappop(self.free_gpus) for _ in range(wanted.gpus)) if wanted.gpus else ()
+        )
         return gpus if self.machine is None else self.machine.take(wanted)
 
     def give_back(self, wanted: Resources, gpus: tuple[int, ...]) -> None:

@@ -21,7 +21,9 @@ class Other(NamedTuple):
     array_size: int | None
 
 
-def target(jobs: Mapping[str, TrackedJob], job: Job, dependency: Dependency) -> tuple[TrackedJob, int | None] | None:
+def target(
+    jobs: Mapping[str, TrackedJob], job: Job, dependency: Dependency
+) -> tuple[TrackedJob, int | None] | None:
     """The job, and the child where one is named; None for SEQUENTIAL, which is about the job itself."""
     parent_id, _, child = (dependency.job_id or "").partition(":")
     found = jobs.get(parent_id)
@@ -32,14 +34,20 @@ def target(jobs: Mapping[str, TrackedJob], job: Job, dependency: Dependency) -> 
     return (found, int(child) if child else None) if found else None
 
 
-def problem_of(name: str, array_size: int | None, dependency: Dependency, other: Other | None) -> str:
+def problem_of(
+    name: str, array_size: int | None, dependency: Dependency, other: Other | None
+) -> str:
     """What is wrong with a dependency of the job of this name and size; empty: nothing. ``other``: the job whose id, or
     whose child's id, it names; None where there is none."""
     kind, dependency_id = dependency.type, dependency.job_id
     if kind is not DependencyType.WHOLE and array_size is None:
         return f"{kind.value} is for array jobs, and {name!r} is none"
     if kind is DependencyType.SEQUENTIAL:
-        return "a SEQUENTIAL dependency names no job: it is about the array itself" if dependency_id is not None else ""
+        return (
+            "a SEQUENTIAL dependency names no job: it is about the array itself"
+            if dependency_id is not None
+            else ""
+        )
     if dependency_id is None:
         return "a dependency must name a job"
     _, colon, child = dependency_id.partition(":")

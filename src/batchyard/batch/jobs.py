@@ -61,7 +61,11 @@ class Resources:
         return ", ".join(parts)
 
     def fits_in(self, room: Resources) -> bool:
-        return self.vcpus <= room.vcpus and self.memory_mib <= room.memory_mib and self.gpus <= room.gpus
+        return (
+            self.vcpus <= room.vcpus
+            and self.memory_mib <= room.memory_mib
+            and self.gpus <= room.gpus
+        )
 
 
 class DependencyType(Enum):

@@ -66,7 +66,12 @@ class Line:
         if policy is not None and use is not None:
             jobs = sorted(
                 jobs,
-                key=lambda t: (_weighted(t.job.share, use, policy, now_ms), t.job.share, -t.job.priority, t.number),
+                key=lambda t: (
+                    _weighted(t.job.share, use, policy, now_ms),
+                    t.job.share,
+                    -t.job.priority,
+                    t.number,
+                ),
             )
         for tracked in jobs:
             for index in tracked.ready:
@@ -102,7 +107,9 @@ class Pass:
 
     __slots__ = ("consumables", "gpus_are_held", "line", "now_ms", "starts")
 
-    def __init__(self, line: Line, consumables: Consumables, starts: list[Start], now_ms: int) -> None:
+    def __init__(
+        self, line: Line, consumables: Consumables, starts: list[Start], now_ms: int
+    ) -> None:
         self.line = line
         self.now_ms = now_ms
         self.consumables = consumables

@@ -43,7 +43,9 @@ class FairShare:
 
     def reserved(self, active_shares: int) -> float:
         """The part of the vCPUs that is held back."""
-        return (self.reservation_percent / 100) ** active_shares if self.reservation_percent else 0.0
+        return (
+            (self.reservation_percent / 100) ** active_shares if self.reservation_percent else 0.0
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,9 +15,26 @@ from itertools import islice
 
 from batchyard.batch import blocked, dependencies, retry
 from batchyard.batch.capacity import Consumables, Room
-from batchyard.batch.changes import Change, JobSettled, JobSummary, Requeued, RestFailed, Settled, Start, Stop
+from batchyard.batch.changes import (
+    Change,
+    JobSettled,
+    JobSummary,
+    Requeued,
+    RestFailed,
+    Settled,
+    Start,
+    Stop,
+)
 from batchyard.batch.dependencies import InvalidJob
-from batchyard.batch.jobs import Action, DependencyType, Job, JobState, Outcome, Resources, StatusReason
+from batchyard.batch.jobs import (
+    Action,
+    DependencyType,
+    Job,
+    JobState,
+    Outcome,
+    Resources,
+    StatusReason,
+)
 from batchyard.batch.lines import Line, Pass
 from batchyard.batch.queues import QUEUE_DELETED, TIME_LIMIT, ComputeEnvironment, Queue
 from batchyard.batch.tracking import FAILED, RUNNABLE, RUNNING, STATES, SUCCEEDED, TrackedJob
@@ -204,7 +221,12 @@ class Scheduler:
             expired = line.look_at_head(machine, now_ms)
             if expired is not None:
                 self._settle(
-                    expired.tracked, expired.child, FAILED, TIME_LIMIT + blocked.code(expired.reason), 0, changes
+                    expired.tracked,
+                    expired.child,
+                    FAILED,
+                    TIME_LIMIT + blocked.code(expired.reason),
+                    0,
+                    changes,
                 )
         while self._deadlines and self._deadlines[0][0] <= now_ms:
             _, job_id, index, attempt = heapq.heappop(self._deadlines)
@@ -214,7 +236,9 @@ class Scheduler:
                 changes.append(Stop(job_id, index))
         return self._spread_news(changes)
 
-    def restore(self, job_id: str, index: int, attempts: int, state: JobState | None, reason: str) -> list[Change]:
+    def restore(
+        self, job_id: str, index: int, attempts: int, state: JobState | None, reason: str
+    ) -> list[Change]:
         """What an earlier process recorded of a child; call it after the submits and before the first ``place``.
 
         ``state`` None: its attempts so far have failed and it is to be tried again. Returns what follows from it, some
@@ -267,7 +291,10 @@ class Scheduler:
 
     def front_of(self, queue: str, at_most: int) -> list[tuple[str, int]]:
         """The RUNNABLE children that are next, in the order in which they would start now."""
-        return [(tracked.job.id, index) for tracked, index in islice(self._lines[queue].waiting(self._now_ms), at_most)]
+        return [
+            (tracked.job.id, index)
+            for tracked, index in islice(self._lines[queue].waiting(self._now_ms), at_most)
+        ]
 
     def change_consumable(self, name: str, by: int, *, is_replenishable: bool = True) -> None:
         self._consumables.change(name, by, is_replenishable=is_replenishable)
@@ -277,7 +304,9 @@ class Scheduler:
 
     def placed(self) -> list[tuple[str, int]]:
         """The children that hold capacity now."""
-        return [(job_id, index) for job_id, tracked in self._jobs.items() for index in tracked.placed]
+        return [
+            (job_id, index) for job_id, tracked in self._jobs.items() for index in tracked.placed
+        ]
 
     # -- dependencies ---------------------------------------------------------------------------------------
 
@@ -305,7 +334,13 @@ class Scheduler:
     # -- endings and what follows from them -----------------------------------------------------------------
 
     def _settle(
-        self, tracked: TrackedJob, index: int, code: int, reason: str, attempt: int, changes: list[Change]
+        self,
+        tracked: TrackedJob,
+        index: int,
+        code: int,
+        reason: str,
+        attempt: int,
+        changes: list[Change],
     ) -> None:
         """Ends one child, and whatever follows from that; a work list, since a cascade can be 10,000 long."""
         todo = [(tracked, index, code, reason, attempt)]

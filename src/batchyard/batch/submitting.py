@@ -32,7 +32,9 @@ def request_problems(
         yield from command_problems(overrides.get("command", []))
         yield from environment_problems(overrides.get("environment", []))
         for requirement in overrides.get("resourceRequirements", []):
-            yield from requirement_problems(requirement["type"], requirement["value"], is_fargate=is_fargate)
+            yield from requirement_problems(
+                requirement["type"], requirement["value"], is_fargate=is_fargate
+            )
         if (length := overrides_length(overrides)) > limits.MAX_OVERRIDE_CHARS:
             yield f"the overrides have {length:,} characters, and AWS takes {limits.MAX_OVERRIDE_CHARS:,} when it starts the job"
     yield from retry_problems(request.get("retryStrategy", {}))
@@ -43,7 +45,9 @@ def request_problems(
     yield from consumable_problems(request.get("consumableResourcePropertiesOverride", {}))
 
 
-def dependency_problems(request: Members, others: Mapping[str, tuple[str, int | None]]) -> Iterator[str]:
+def dependency_problems(
+    request: Members, others: Mapping[str, tuple[str, int | None]]
+) -> Iterator[str]:
     size = request.get("arrayProperties", {}).get("size")
     for entry in request.get("dependsOn", []):
         kind, job_id = entry.get("type"), entry.get("jobId")
@@ -55,7 +59,9 @@ def dependency_problems(request: Members, others: Mapping[str, tuple[str, int | 
             continue
         found = others.get((job_id or "").partition(":")[0])
         other = Other(*found) if found else None
-        problem = problem_of(request.get("jobName", "?"), size, Dependency(job_id, DependencyType(kind)), other)
+        problem = problem_of(
+            request.get("jobName", "?"), size, Dependency(job_id, DependencyType(kind)), other
+        )
         if problem:
             yield problem
 
@@ -79,7 +85,11 @@ def _rule_problems(rule: Members) -> Iterator[str]:
         pattern = _CODE_PATTERN if member == "onExitCode" else _TEXT_PATTERN
         text = rule.get(member, "")
         if len(text) > limits.MAX_RETRY_PATTERN_CHARS or not pattern.fullmatch(text):
-            allowed = "digits" if member == "onExitCode" else "letters, digits, periods, colons and white space"
+            allowed = (
+                "digits"
+                if member == "onExitCode"
+                else "letters, digits, periods, colons and white space"
+            )
             yield (
                 f"evaluateOnExit: {member} must be at most {limits.MAX_RETRY_PATTERN_CHARS} {allowed}, with at most one * at the end; "
                 f"got {text!r}"

@@ -117,7 +117,11 @@ class TrackedJob:
 
     def fail_unplaced(self) -> list[int]:
         """Fails every child that no capacity was given to yet, and says which."""
-        unplaced = [i for i, code in enumerate(self.codes) if code <= RUNNABLE] if self.pair_followers else []
+        unplaced = (
+            [i for i, code in enumerate(self.codes) if code <= RUNNABLE]
+            if self.pair_followers
+            else []
+        )
         self.counts[FAILED] += sum(self.counts[: RUNNABLE + 1])
         self.counts[: RUNNABLE + 1] = [0] * (RUNNABLE + 1)
         self.codes = bytearray(self.codes.translate(_FAIL_UNPLACED))

@@ -64,8 +64,12 @@ def number(name: str, value: Any) -> float:
 
 def inputs_of(workload: Workload, size: int, seed: int) -> Arrays:
     # Of its own for each operation: the same numbers, whatever else is measured in the same run.
-    given = workload.inputs(size, np.random.default_rng([seed, zlib.crc32(workload.name.encode()), size]))
-    if not isinstance(given, dict) or not all(isinstance(array, np.ndarray) for array in given.values()):
+    given = workload.inputs(
+        size, np.random.default_rng([seed, zlib.crc32(workload.name.encode()), size])
+    )
+    if not isinstance(given, dict) or not all(
+        isinstance(array, np.ndarray) for array in given.values()
+    ):
         raise TypeError("inputs() must return a dictionary of NumPy arrays")
     return given
 
@@ -80,7 +84,10 @@ def reference_of(workload: Workload, size: int, given: Arrays) -> Any:
 def crc_of(given: Arrays) -> int:
     crc = 0
     for name, array in sorted(given.items()):
-        crc = zlib.crc32(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data, zlib.crc32(name.encode(), crc))
+        crc = zlib.crc32(
+            np.ascontiguousarray(array).reshape(-1).view(np.uint8).data,
+            zlib.crc32(name.encode(), crc),
+        )
     return crc
 
 

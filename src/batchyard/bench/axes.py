@@ -24,7 +24,9 @@ class LogScale:
 
     def at(self, value: float) -> float:
         value = min(max(value, self.low), self.high)
-        return self.start + (self.end - self.start) * math.log(value / self.low) / math.log(self.high / self.low)
+        return self.start + (self.end - self.start) * math.log(value / self.low) / math.log(
+            self.high / self.low
+        )
 
     def ticks(self) -> list[float]:
         """1, 2, 5 of each decade; only 1 where there are more than three, and not of each where there are dozens."""
@@ -55,7 +57,10 @@ def plain_tick(value: float) -> str:
 
 def text_px(text: str, font_px: float = 12) -> float:
     """About how wide it will be, rather too much than too little: fonts differ."""
-    return sum(1.05 if unicodedata.east_asian_width(letter) in "WF" else 0.66 for letter in text) * font_px
+    return (
+        sum(1.05 if unicodedata.east_asian_width(letter) in "WF" else 0.66 for letter in text)
+        * font_px
+    )
 
 
 def fitted(text: str, room_px: float) -> str:
@@ -71,7 +76,9 @@ def fitted(text: str, room_px: float) -> str:
 def words_at(text: str, room_px: float, x: float, y: float, class_: str) -> Markup:
     """Never longer than its room; what was cut off is told to whoever points at it."""
     short = fitted(text, room_px)
-    return tag("text", tag("title", text) if short != text else None, short, x=x, y=y, class_=class_)
+    return tag(
+        "text", tag("title", text) if short != text else None, short, x=x, y=y, class_=class_
+    )
 
 
 def mark(number: int, x: float, y: float, words: str = "", r: float = 5) -> Markup:
@@ -83,7 +90,9 @@ def mark(number: int, x: float, y: float, words: str = "", r: float = 5) -> Mark
         return tag("circle", title, cx=x, cy=y, r=r - 0.3, class_=class_)
     if shape == 1:
         side = r * 1.75
-        return tag("rect", title, x=x - side / 2, y=y - side / 2, width=side, height=side, class_=class_)
+        return tag(
+            "rect", title, x=x - side / 2, y=y - side / 2, width=side, height=side, class_=class_
+        )
     reach = r * 1.3
     path = f"M{px(x)} {px(y - reach)}l{px(reach)} {px(reach)}l{px(-reach)} {px(reach)}l{px(-reach)} {px(-reach)}z"
     return tag("path", title, d=path, class_=class_)
@@ -98,7 +107,10 @@ def whisker(number: int, scale: LogScale, low: float, high: float, y: float) -> 
 
 
 def legend(entries: Sequence[tuple[Markup, str]]) -> Markup:
-    items = [tag("li", tag("svg", sign, width=18, height=12, aria_hidden="true"), words) for sign, words in entries]
+    items = [
+        tag("li", tag("svg", sign, width=18, height=12, aria_hidden="true"), words)
+        for sign, words in entries
+    ]
     return tag("ul", items, class_="legend")
 
 

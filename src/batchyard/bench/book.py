@@ -36,7 +36,9 @@ class Book:
         """Makes the folder. An older result is kept beside the new one."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            self.put_aside = put_aside([self.folder / f"{self._stem}{ending}" for ending in (".json", ".csv", ".txt")])
+            self.put_aside = put_aside(
+                [self.folder / f"{self._stem}{ending}" for ending in (".json", ".csv", ".txt")]
+            )
         except OSError as exc:
             raise _refused(exc, self.folder) from exc
 
@@ -63,9 +65,15 @@ def put_aside(paths: Iterable[Path]) -> list[Path]:
 
     A result in which nothing was measured yet may be written over: who stops two runs in a row loses nothing by it.
     """
-    found = [path for path in paths if path.exists() and not _holds_nothing(path.with_suffix(".json"))]
+    found = [
+        path for path in paths if path.exists() and not _holds_nothing(path.with_suffix(".json"))
+    ]
     endings = (OLD if number == 1 else f"{OLD}{number}" for number in count(1))
-    ending = next(one for one in endings if not any(path.with_name(path.name + one).exists() for path in found))
+    ending = next(
+        one
+        for one in endings
+        if not any(path.with_name(path.name + one).exists() for path in found)
+    )
     return [path.replace(path.with_name(path.name + ending)) for path in found]
 
 
@@ -80,10 +88,13 @@ def read(path: Path) -> Results:
     try:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError:
-        raise BadInput(f"{path}: this is not text", hint="give a file of `batchyard bench run`") from None
+        raise BadInput(
+            f"{path}: this is not text", hint="give a file of `batchyard bench run`"
+        ) from None
     except OSError as exc:
         raise BadInput(
-            f"could not read {path}: {exc.strerror or exc}", hint="`batchyard bench run` writes cpu-benchmark.json"
+            f"could not read {path}: {exc.strerror or exc}",
+            hint="`batchyard bench run` writes cpu-benchmark.json",
         ) from None
     return reading.from_json(text, str(path))
 
@@ -91,7 +102,9 @@ def read(path: Path) -> Results:
 def read_folder(folder: Path) -> list[tuple[Path, Results]]:
     """Every result in it; other JSON files are passed over."""
     if folder.is_file():
-        raise BadInput(f"{folder}: this is a file", hint=f"name the folder that it is in: {folder.parent}")
+        raise BadInput(
+            f"{folder}: this is a file", hint=f"name the folder that it is in: {folder.parent}"
+        )
     try:
         paths = sorted(folder.glob("*.json")) if folder.is_dir() else []
     except OSError as exc:

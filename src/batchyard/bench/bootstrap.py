@@ -41,8 +41,14 @@ def client(work: str) -> Any:
 
 def install(packages: list[str]) -> None:
     """Into the container, which is thrown away."""
-    if packages and subprocess.call([sys.executable, "-m", "pip", "install", "--quiet", *packages], stdout=sys.stderr):
-        print(f"batchyard: {' '.join(packages)} could not be installed; going on without", file=sys.stderr, flush=True)
+    if packages and subprocess.call(
+        [sys.executable, "-m", "pip", "install", "--quiet", *packages], stdout=sys.stderr
+    ):
+        print(
+            f"batchyard: {' '.join(packages)} could not be installed; going on without",
+            file=sys.stderr,
+            flush=True,
+        )
 
 
 def send(s3: Any, out: str, sent: dict[str, int], bucket: str, prefix: str) -> str:
@@ -63,7 +69,9 @@ def send(s3: Any, out: str, sent: dict[str, int], bucket: str, prefix: str) -> s
 
 def main(step: str, arguments: list[str]) -> int:
     if sys.version_info < OLDEST_PYTHON:
-        stop(f"this image has Python {sys.version.split()[0]}, and the benchmark needs 3.11 or newer")
+        stop(
+            f"this image has Python {sys.version.split()[0]}, and the benchmark needs 3.11 or newer"
+        )
     bucket, _, prefix = os.environ["BATCHYARD_WORKSPACE"][len("s3://") :].partition("/")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     work = tempfile.mkdtemp(prefix="benchmark-")

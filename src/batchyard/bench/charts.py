@@ -89,7 +89,9 @@ def _left_of(operations: Sequence[Measurement]) -> float:
 
 
 def _rows(
-    operations: Sequence[Measurement], left: float, draw: Callable[[Measurement, float], tuple[Markup, float]]
+    operations: Sequence[Measurement],
+    left: float,
+    draw: Callable[[Measurement, float], tuple[Markup, float]],
 ) -> tuple[Markup, float]:
     """``draw`` (operation, top) -> a row and its height. The workload's title stands above its sizes."""
     drawn: list[Markup] = []
@@ -103,13 +105,17 @@ def _rows(
             drawn.append(words_at(title, WIDTH, 0, top + 15, "title"))
             top += _TITLE_PX
         row, height = draw(one, top)
-        label = words_at(one.label, left - _NAME_GAP, left - _NAME_GAP, top + height / 2 + 4, "name")
+        label = words_at(
+            one.label, left - _NAME_GAP, left - _NAME_GAP, top + height / 2 + 4, "name"
+        )
         drawn += [label, row]
         top += height + _ROW_GAP
     return join(drawn), top
 
 
-def _chart(title: str, desc: str, grid: Callable[[float], Markup], rows: Markup, height: float) -> Markup:
+def _chart(
+    title: str, desc: str, grid: Callable[[float], Markup], rows: Markup, height: float
+) -> Markup:
     chart = tag(
         "svg",
         tag("title", title),
@@ -137,7 +143,9 @@ def times_chart(found: Sequence[Results]) -> Markup:
         for number, one in enumerate(series):
             times = sorted(one.times(op.key))
             if times:
-                drawn.append(_timed(number, one.name, op, times, scale, top + (lane + 0.5) * _LANE_PX))
+                drawn.append(
+                    _timed(number, one.name, op, times, scale, top + (lane + 0.5) * _LANE_PX)
+                )
                 lane += 1
         return join(drawn), max(1, lane) * _LANE_PX
 
@@ -153,11 +161,15 @@ def times_chart(found: Sequence[Results]) -> Markup:
     return join((chart, legend([(mark(n, 9, 6), one.name) for n, one in enumerate(series)])))
 
 
-def _timed(number: int, name: str, op: Measurement, times: Sequence[float], scale: LogScale, y: float) -> Markup:
+def _timed(
+    number: int, name: str, op: Measurement, times: Sequence[float], scale: LogScale, y: float
+) -> Markup:
     middle, low, high = (percentile(times, part) for part in (0.5, 0.1, 0.9))
     words = f"{op.operation}, {name}: {time_text(middle)} ({time_text(low)} to {time_text(high)})"
     said = tag("text", time_text(middle), x=scale.at(high) + 10, y=y + 4, class_="small value")
-    return join((whisker(number, scale, low, high, y), mark(number, scale.at(middle), y, words), said))
+    return join(
+        (whisker(number, scale, low, high, y), mark(number, scale.at(middle), y, words), said)
+    )
 
 
 # -- speed-up ---------------------------------------------------------------------------------------------------
@@ -178,7 +190,12 @@ def speed_up_chart(value: Comparison) -> Markup:
         up = row.speed_up or 1.0
         x = scale.at(up)
         bar = tag(
-            "rect", x=min(x, one_x), y=y - 4, width=abs(x - one_x), height=8.0, class_="bar c0" if up < 1 else "bar c1"
+            "rect",
+            x=min(x, one_x),
+            y=y - 4,
+            width=abs(x - one_x),
+            height=8.0,
+            class_="bar c0" if up < 1 else "bar c1",
         )
         bare = row.bare_speed_up if row.second.with_copies_s else None
         ring = mark(3, scale.at(bare), y, f"without copies {times_text(bare)}") if bare else None
@@ -192,7 +209,13 @@ def speed_up_chart(value: Comparison) -> Markup:
         middle = tag("line", x1=one_x, x2=one_x, y1=_TOP, y2=bottom, class_="even")
         left = tag("text", f"{value.first.label} faster", x=one_x - 10, y=14, class_="peak small")
         right = tag("text", f"{value.second.label} faster", x=one_x + 10, y=14, class_="small")
-        said = tag("text", "copies included" if has_copies else "speed-up", x=WIDTH, y=_TOP - 6, class_="peak small")
+        said = tag(
+            "text",
+            "copies included" if has_copies else "speed-up",
+            x=WIDTH,
+            y=_TOP - 6,
+            class_="peak small",
+        )
         return join((vertical_grid(scale, _TOP, bottom, ticks), middle, left, right, said))
 
     chart = _chart(
@@ -248,7 +271,11 @@ def _measured(op: Measurement) -> list[tuple[Trial, float]]:
     """With their times as multiples of the fastest's, in order."""
     tried = [one for one in op.tried if one.median_s is not None]
     best = min((one.median_s or 0.0 for one in tried), default=0.0)
-    return sorted(((one, (one.median_s or 0.0) / best) for one in tried), key=lambda pair: pair[1]) if best else []
+    return (
+        sorted(((one, (one.median_s or 0.0) / best) for one in tried), key=lambda pair: pair[1])
+        if best
+        else []
+    )
 
 
 def _library(trial: Trial) -> str:
@@ -262,5 +289,7 @@ def _letter(trial: Trial, share: float, x: float, y: float) -> Markup:
 
 def _sign(letter: str, x: float, y: float) -> Markup:
     number = list(LETTERS.values()).index(letter) if letter in LETTERS.values() else 0
-    circle = tag("circle", cx=x, cy=y, r=_LETTER_PX / 2 - 0.5, class_=f"letter c{number % (MARKS + 2)}")
+    circle = tag(
+        "circle", cx=x, cy=y, r=_LETTER_PX / 2 - 0.5, class_=f"letter c{number % (MARKS + 2)}"
+    )
     return join((circle, tag("text", letter, x=x, y=y + 4, class_="in-letter")))

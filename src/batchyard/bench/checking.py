@@ -45,11 +45,14 @@ class Check:
             error = relative_error(part, expected)
             # Asked of each: what is no number is not larger than anything.
             if not math.isfinite(error):
-                return Checked(None, "its difference to the reference is beyond what numbers can hold")
+                return Checked(
+                    None, "its difference to the reference is beyond what numbers can hold"
+                )
             worst = max(worst, error)
         if worst > self.tolerance:
             return Checked(
-                worst, f"the result is wrong by {worst:.2g} of its largest value, allowed is {self.tolerance:g}"
+                worst,
+                f"the result is wrong by {worst:.2g} of its largest value, allowed is {self.tolerance:g}",
             )
         return Checked(worst)
 

@@ -63,7 +63,9 @@ class Row:
     @property
     def spread(self) -> float:
         """Of the times that are compared, the wider one's, as a part of its median."""
-        return max(spread_of(one.with_copies_s or one.warm_s) or 0.0 for one in (self.first, self.second))
+        return max(
+            spread_of(one.with_copies_s or one.warm_s) or 0.0 for one in (self.first, self.second)
+        )
 
     @property
     def winner(self) -> int:
@@ -126,7 +128,9 @@ class Comparison:
         return f"{(self.first if first < second else self.second).label} ({word})"
 
 
-def compare(first: Results, second: Results, prices: Prices, first_type: str = "", second_type: str = "") -> Comparison:
+def compare(
+    first: Results, second: Results, prices: Prices, first_type: str = "", second_type: str = ""
+) -> Comparison:
     """The CPU comes first, whichever is given first; a CPU that stands in for a GPU is in the GPU's place."""
     if _is_second(first) and not _is_second(second):
         first, second, first_type, second_type = second, first, second_type, first_type
@@ -144,23 +148,33 @@ def compare(first: Results, second: Results, prices: Prices, first_type: str = "
     alone += [(sides[1].label, one.operation) for key, one in theirs.items() if key not in mine]
     has_stand_in = bool(first.stands_for or second.stands_for)
     evens = () if has_stand_in else tuple(_break_evens(rows))
-    return Comparison(*sides, rows, evens, tuple(alone), tuple(_notes(first, second, sides)), has_stand_in)
+    return Comparison(
+        *sides, rows, evens, tuple(alone), tuple(_notes(first, second, sides)), has_stand_in
+    )
 
 
 def _is_second(results: Results) -> bool:
     return GPU in (results.device, results.stands_for)
 
 
-def _sides(first: Results, second: Results, prices: Prices, first_type: str, second_type: str) -> tuple[Side, Side]:
+def _sides(
+    first: Results, second: Results, prices: Prices, first_type: str, second_type: str
+) -> tuple[Side, Side]:
     labels = ["stand-in" if one.stands_for else one.device.upper() for one in (first, second)]
     if labels[0] == labels[1]:
         labels = [f"{label} {letter}" for label, letter in zip(labels, "AB", strict=True)]
     sides = []
-    for label, results, given in zip(labels, (first, second), (first_type, second_type), strict=True):
+    for label, results, given in zip(
+        labels, (first, second), (first_type, second_type), strict=True
+    ):
         # What stands in costs nothing that the other would.
         name = None if results.stands_for else given or results.instance_type
         about = f"{results.kind}, " if results.stands_for else ""
-        sides.append(Side(label, results.device, name, prices.of(name), prices.gpus.get(name or "", 0), about))
+        sides.append(
+            Side(
+                label, results.device, name, prices.of(name), prices.gpus.get(name or "", 0), about
+            )
+        )
     return sides[0], sides[1]
 
 
@@ -171,12 +185,17 @@ def _row(mine: Measurement, theirs: Measurement, first: Side, second: Side) -> R
             reason = f"{side.label} {one.outcome.value}: {one.reason}"
     if not reason and mine.inputs_crc != theirs.inputs_crc:
         reason = "not the same inputs"
-    usd = (None, None) if reason else (first.dollars(mine.copied_s), second.dollars(theirs.copied_s))
+    usd = (
+        (None, None) if reason else (first.dollars(mine.copied_s), second.dollars(theirs.copied_s))
+    )
     return Row(mine, theirs, reason, *usd)
 
 
 def _names(results: Results) -> str:
-    return ", ".join(dict.fromkeys(f"{one.workload} {one.size}" for one in results.measurements)) or "nothing"
+    return (
+        ", ".join(dict.fromkeys(f"{one.workload} {one.size}" for one in results.measurements))
+        or "nothing"
+    )
 
 
 def _notes(first: Results, second: Results, sides: tuple[Side, Side]) -> list[str]:
@@ -187,9 +206,13 @@ def _notes(first: Results, second: Results, sides: tuple[Side, Side]) -> list[st
         if side.instance_type is None:
             notes.append(f"{side.label}: the instance type is not known, so its price is ?")
         elif side.usd_h is None:
-            notes.append(f"{side.label}: no price is known for {side.instance_type}, so it is ?; give --price TYPE=USD")
+            notes.append(
+                f"{side.label}: no price is known for {side.instance_type}, so it is ?; give --price TYPE=USD"
+            )
         if side.device == GPU and side.gpus > 1:
-            notes.append(f"{side.label}: one of {side.gpus} GPUs was used, and the whole instance is paid")
+            notes.append(
+                f"{side.label}: one of {side.gpus} GPUs was used, and the whole instance is paid"
+            )
     if first.stands_for or second.stands_for:
         notes.append(STOOD_IN)
     elif first.device == second.device:
@@ -205,7 +228,9 @@ def _notes(first: Results, second: Results, sides: tuple[Side, Side]) -> list[st
 def _break_evens(rows: Sequence[Row]) -> list[BreakEven]:
     found = []
     for workload in dict.fromkeys(row.first.workload for row in rows):
-        points = [row for row in rows if row.first.workload == workload and row.speed_up is not None]
+        points = [
+            row for row in rows if row.first.workload == workload and row.speed_up is not None
+        ]
         points.sort(key=lambda row: row.first.size)
         if len(points) > 1:
             found.append(break_even(points))
@@ -217,7 +242,9 @@ def break_even(points: Sequence[Row]) -> BreakEven:
     size = None
     sizes = f"{points[0].first.label} to {points[-1].first.label}"
     winners = [row.winner for row in points]
-    changes = [pair for pair in pairwise(points) if (pair[0].winner == 1) is not (pair[1].winner == 1)]
+    changes = [
+        pair for pair in pairwise(points) if (pair[0].winner == 1) is not (pair[1].winner == 1)
+    ]
     if not any(winners):
         says = f"neither wins nor loses at any size measured, {sizes}"
     elif 1 not in winners:
@@ -245,7 +272,10 @@ def _crossing(before: Row, after: Row) -> tuple[float | None, str]:
     low, high = before.speed_up or 1.0, after.speed_up or 1.0
     shown = f"{low:.2f}x at {before.first.label}, {high:.2f}x at {after.first.label}"
     if before.winner == 0:
-        return None, f"wins at {after.first.label}, and at {before.first.label} neither does: {shown}"
+        return (
+            None,
+            f"wins at {after.first.label}, and at {before.first.label} neither does: {shown}",
+        )
     part = math.log(1 / low) / math.log(high / low)
     size = before.first.size * (after.first.size / before.first.size) ** part
     return size, f"from about {size:,.0f}: {shown}"

@@ -56,7 +56,9 @@ def cpus() -> int:
     return len(os.sched_getaffinity(0))
 
 
-def find(kind: str, wanted: Iterable[str], threads: int, importer: Importer = importlib.import_module) -> Found:
+def find(
+    kind: str, wanted: Iterable[str], threads: int, importer: Importer = importlib.import_module
+) -> Found:
     """Of the ``wanted`` libraries, those that serve this kind of device."""
     found = Found(kind)
     for key in wanted:
@@ -68,7 +70,9 @@ def find(kind: str, wanted: Iterable[str], threads: int, importer: Importer = im
         try:
             module = _imported(library, importer)
             kit = (
-                _GPU_KITS[key](module, importer) if kind == GPU else _CPU_KITS[key](library, module, importer, threads)
+                _GPU_KITS[key](module, importer)
+                if kind == GPU
+                else _CPU_KITS[key](library, module, importer, threads)
             )
         except Unusable as exc:
             found.missing[library.title] = str(exc)

@@ -53,7 +53,8 @@ def from_file(path: Path) -> list[Workload]:
         raise BadInput(f"{path}: {exc.message}", hint=exc.hint) from None
     if not found:
         raise BadInput(
-            f"{path}: it defines no workload", hint="end it with `WORKLOAD = Workload(...)`; see docs/benchmark.md"
+            f"{path}: it defines no workload",
+            hint="end it with `WORKLOAD = Workload(...)`; see docs/benchmark.md",
         )
     return found
 
@@ -86,16 +87,26 @@ def _without_mistakes(workload: Workload) -> Workload:
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise BadInput(f"{name!r} is no name", hint="use a-z, 0-9 and hyphens, at most 40")
     candidates = _members(f"{name}: candidates", workload.candidates, Candidate)
-    sizes, quick_sizes = _sizes(name, "sizes", workload.sizes), _sizes(name, "quick_sizes", workload.quick_sizes)
+    sizes, quick_sizes = (
+        _sizes(name, "sizes", workload.sizes),
+        _sizes(name, "quick_sizes", workload.quick_sizes),
+    )
     if not sizes or not candidates:
-        raise BadInput(f"{name} has no sizes, or no candidates", hint="it needs at least one of each")
+        raise BadInput(
+            f"{name} has no sizes, or no candidates", hint="it needs at least one of each"
+        )
     for candidate in candidates:
         if candidate.kit not in LIBRARIES:
-            raise BadInput(f"{name}: no such library {candidate.kit!r}", hint=f"use one of {', '.join(LIBRARIES)}")
+            raise BadInput(
+                f"{name}: no such library {candidate.kit!r}",
+                hint=f"use one of {', '.join(LIBRARIES)}",
+            )
     kinds = _members(f"{name}: kinds", workload.kinds, str)
     for kind in kinds:
         if kind not in KINDS:
-            raise BadInput(f"{name}: no such kind of device {kind!r}", hint=f"use {' or '.join(KINDS)}")
+            raise BadInput(
+                f"{name}: no such kind of device {kind!r}", hint=f"use {' or '.join(KINDS)}"
+            )
     return replace(
         workload,
         title=asking.words(workload.title),
@@ -116,7 +127,9 @@ def _sizes(name: str, field: str, values: Any) -> tuple[int, ...]:
             sizes.append(0)
         if not 0 < sizes[-1] <= MOST_SIZE:
             hint = f"write whole numbers from 1 to {MOST_SIZE}"
-            raise BadInput(f"{name}: {field}: {asking.words(repr(value), 40)} is no size", hint=hint)
+            raise BadInput(
+                f"{name}: {field}: {asking.words(repr(value), 40)} is no size", hint=hint
+            )
     return tuple(sizes)
 
 
@@ -133,10 +146,16 @@ def select(workloads: Sequence[Workload], only: Iterable[str]) -> list[Workload]
     names = [one.name for one in workloads]
     twice = {name for name in names if names.count(name) > 1}
     if twice:
-        raise BadInput(f"two workloads are called {sorted(twice)[0]}", hint="give yours another name")
+        raise BadInput(
+            f"two workloads are called {sorted(twice)[0]}", hint="give yours another name"
+        )
     for pattern in wanted:
         if not any(fnmatchcase(name, pattern) for name in names):
             near = get_close_matches(pattern, names, 1)
             hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(names)}"
             raise BadInput(f"--only {pattern}: no such workload", hint=hint)
-    return [one for one in workloads if not wanted or any(fnmatchcase(one.name, pattern) for pattern in wanted)]
+    return [
+        one
+        for one in workloads
+        if not wanted or any(fnmatchcase(one.name, pattern) for pattern in wanted)
+    ]

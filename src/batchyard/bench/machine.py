@@ -16,12 +16,27 @@ from typing import Any
 from batchyard.bench.discovery import Found, cpus
 from batchyard.bench.memory import kib_of
 
-_THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
-_NVIDIA_FIELDS = ("name", "driver_version", "memory.total", "clocks.sm", "clocks.max.sm", "clocks.mem", "power.limit")
+_THREAD_VARIABLES = (
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "NUMBA_NUM_THREADS",
+)
+_NVIDIA_FIELDS = (
+    "name",
+    "driver_version",
+    "memory.total",
+    "clocks.sm",
+    "clocks.max.sm",
+    "clocks.mem",
+    "power.limit",
+)
 _NVIDIA_TIMEOUT_S = 20
 
 
-def describe(found: Found, threads: int, keeps_buffers: bool, environ: Mapping[str, str]) -> dict[str, Any]:
+def describe(
+    found: Found, threads: int, keeps_buffers: bool, environ: Mapping[str, str]
+) -> dict[str, Any]:
     cpuinfo = _text("/proc/cpuinfo")
     facts: dict[str, Any] = {
         "cpu": cpu_model(cpuinfo),
@@ -89,8 +104,14 @@ def nvidia_gpus() -> list[dict[str, str]]:
 
 
 def parse_gpus(said: str) -> list[dict[str, str]]:
-    rows = [[cell.strip() for cell in line.split(",")] for line in said.splitlines() if line.strip()]
-    return [dict(zip(_NVIDIA_FIELDS, row, strict=True)) for row in rows if len(row) == len(_NVIDIA_FIELDS)]
+    rows = [
+        [cell.strip() for cell in line.split(",")] for line in said.splitlines() if line.strip()
+    ]
+    return [
+        dict(zip(_NVIDIA_FIELDS, row, strict=True))
+        for row in rows
+        if len(row) == len(_NVIDIA_FIELDS)
+    ]
 
 
 def use_threads(threads: int) -> None:

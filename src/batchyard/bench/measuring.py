@@ -94,17 +94,27 @@ class Ready:
 
 
 def name_of(candidate: Candidate) -> str:
-    return f"{LIBRARIES[candidate.kit].title}, {candidate.name}" if candidate.name else LIBRARIES[candidate.kit].title
+    return (
+        f"{LIBRARIES[candidate.kit].title}, {candidate.name}"
+        if candidate.name
+        else LIBRARIES[candidate.kit].title
+    )
 
 
 def measure(workload: Workload, size: int, bench: Bench) -> Measurement:
     """Whatever happens is in what it returns; only an interrupt gets past."""
-    about = Measurement(workload.name, workload.title, size, label_of(workload, size), Outcome.SKIPPED)
+    about = Measurement(
+        workload.name, workload.title, size, label_of(workload, size), Outcome.SKIPPED
+    )
     try:
         about = about_of(workload, size)
         needed = amount("memory_bytes", workload.memory_bytes, size)
     except TROUBLE as exc:
-        return replace(about, outcome=Outcome.FAILED, reason=f"what it says of itself cannot be used: {described(exc)}")
+        return replace(
+            about,
+            outcome=Outcome.FAILED,
+            reason=f"what it says of itself cannot be used: {described(exc)}",
+        )
     candidates = [one for one in workload.candidates if _serves(one, bench.found)]
     if not candidates:
         return replace(about, reason=_nothing_for(workload, bench.found))
@@ -120,7 +130,9 @@ def measure(workload: Workload, size: int, bench: Bench) -> Measurement:
     except MemoryError:
         return replace(about, reason=f"making the {making} took more memory than there is")
     except TROUBLE as exc:
-        return replace(about, outcome=Outcome.FAILED, reason=f"its {making} cannot be used: {described(exc)}")
+        return replace(
+            about, outcome=Outcome.FAILED, reason=f"its {making} cannot be used: {described(exc)}"
+        )
     needed = 2.0 * sum(array.nbytes for array in given.values()) if needed is None else needed
     about = replace(about, inputs_crc=crc)
     trials, ready = _tried(workload, about, candidates, given, expected, needed, bench)
@@ -132,9 +144,15 @@ def _serves(candidate: Candidate, found: Found) -> bool:
 
 
 def _nothing_for(workload: Workload, found: Found) -> str:
-    titles = dict.fromkeys(LIBRARIES[one.kit].title for one in workload.candidates if found.kind in one.kinds)
+    titles = dict.fromkeys(
+        LIBRARIES[one.kit].title for one in workload.candidates if found.kind in one.kinds
+    )
     able = [f"{title} ({found.missing[title]})" for title in titles if title in found.missing]
-    return f"it needs {' or '.join(able)}" if able else f"there is no way to do it on a {found.kind.upper()}"
+    return (
+        f"it needs {' or '.join(able)}"
+        if able
+        else f"there is no way to do it on a {found.kind.upper()}"
+    )
 
 
 def too_large(needed: float | None, free: int | None, whose: str) -> str:
@@ -147,7 +165,9 @@ def too_large(needed: float | None, free: int | None, whose: str) -> str:
 # -- scouting ---------------------------------------------------------------------------------------------------
 
 
-def scout(workload: Workload, about: Measurement, candidates: Sequence[Candidate], bench: Bench) -> None:
+def scout(
+    workload: Workload, about: Measurement, candidates: Sequence[Candidate], bench: Bench
+) -> None:
     """Before a large size, every candidate at a small one: some would take minutes for what others do in a second."""
     small = max(workload.quick_sizes, default=about.size)
     if workload.name in bench.scouted or len(candidates) < 2 or small >= about.size:
@@ -158,7 +178,10 @@ def scout(workload: Workload, about: Measurement, candidates: Sequence[Candidate
     _, given = bench.inputs.time(lambda: inputs_of(workload, small, bench.seed))
     _, expected = bench.checks.time(lambda: reference_of(workload, small, given))
     check = checking.Check(expected, workload.tolerance)
-    tried = [try_candidate(one, bench.found.kits[one.kit], small, given, check, bench) for one in candidates]
+    tried = [
+        try_candidate(one, bench.found.kits[one.kit], small, given, check, bench)
+        for one in candidates
+    ]
     times_s = {one.trial.candidate: one.best_s for one in tried if isinstance(one, Ready)}
     bench.scouted[workload.name] = Scouted(label_of(workload, small), flops, times_s)
 
@@ -223,19 +246,29 @@ def try_candidate(
     memory.return_buffers()
     try:
         with kit.measuring():
-            _, held = bench.inputs.time(lambda: {k: kit.host(a) for k, a in candidate.arrange(given).items()})
-            _, arrays = bench.inputs.time(lambda: {k: kit.to_device(one) for k, one in held.items()})
+            _, held = bench.inputs.time(
+                lambda: {k: kit.host(a) for k, a in candidate.arrange(given).items()}
+            )
+            _, arrays = bench.inputs.time(
+                lambda: {k: kit.to_device(one) for k, one in held.items()}
+            )
             kit.synchronise()
             kit.reset_peak()
-            cold_s, (function, result) = bench.calls.time(lambda: _first(candidate, kit, size, arrays))
+            cold_s, (function, result) = bench.calls.time(
+                lambda: _first(candidate, kit, size, arrays)
+            )
             peak = kit.peak_bytes()
             # Not kept beyond the check: its memory is what the next call reuses.
             on_device = [result]
             del result
-            _, checked = bench.checks.time(lambda: check(candidate.finish(kit.to_host(on_device.pop()))))
+            _, checked = bench.checks.time(
+                lambda: check(candidate.finish(kit.to_host(on_device.pop())))
+            )
             if checked.problem:
                 return Trial(name, Outcome.FAILED, checked.problem, cold_s, error=checked.error)
-            ready = Ready(candidate, kit, function, held, arrays, Trial(name, Outcome.OK), 0.0, peak)
+            ready = Ready(
+                candidate, kit, function, held, arrays, Trial(name, Outcome.OK), 0.0, peak
+            )
             warm_s = _warmed(ready, bench)
     except TROUBLE as exc:
         return _excused(name, exc)
@@ -244,7 +277,9 @@ def try_candidate(
     return ready
 
 
-def _first(candidate: Candidate, kit: Kit, size: int, arrays: dict[str, Any]) -> tuple[Function, Any]:
+def _first(
+    candidate: Candidate, kit: Kit, size: int, arrays: dict[str, Any]
+) -> tuple[Function, Any]:
     function = candidate.prepare(kit, size)
     result = function(**arrays)
     kit.synchronise()
@@ -263,7 +298,9 @@ def _excused(name: str, exc: BaseException) -> Trial:
     if is_out_of_memory(exc):
         return Trial(name, Outcome.SKIPPED, f"out of memory: {words(exc, 120)}")
     if isinstance(exc, ImportError):
-        return Trial(name, Outcome.SKIPPED, f"it needs {exc.name or words(exc)}, which is not installed")
+        return Trial(
+            name, Outcome.SKIPPED, f"it needs {exc.name or words(exc)}, which is not installed"
+        )
     return Trial(name, Outcome.FAILED, described(exc))
 
 
@@ -272,7 +309,12 @@ def is_out_of_memory(exc: BaseException) -> bool:
     if isinstance(exc, MemoryError) or "OutOfMemory" in type(exc).__name__:
         return True
     said = words(exc, 5000).lower()
-    signs = ("out of memory", "can't allocate memory", "insufficient memory", "mem_object_allocation_failure")
+    signs = (
+        "out of memory",
+        "can't allocate memory",
+        "insufficient memory",
+        "mem_object_allocation_failure",
+    )
     return any(sign in said for sign in signs)
 
 
@@ -321,7 +363,9 @@ def _decided(
     return _with_copies(measured, best, workload, bench)
 
 
-def _with_copies(measured: Measurement, best: Ready, workload: Workload, bench: Bench) -> Measurement:
+def _with_copies(
+    measured: Measurement, best: Ready, workload: Workload, bench: Bench
+) -> Measurement:
     """Once more, with the inputs copied to the device and the result back: what a job really takes."""
     kit = best.kit
     if not kit.has_own_memory or workload.copies_included:

@@ -23,7 +23,12 @@ def instance_type(environ: Mapping[str, str], vendor: str | None = None) -> str 
     if not endpoint and "amazon" not in (_vendor() if vendor is None else vendor).lower():
         return None
     try:
-        token = _ask(endpoint or _ADDRESS, "PUT", "/latest/api/token", {"X-aws-ec2-metadata-token-ttl-seconds": "60"})
+        token = _ask(
+            endpoint or _ADDRESS,
+            "PUT",
+            "/latest/api/token",
+            {"X-aws-ec2-metadata-token-ttl-seconds": "60"},
+        )
         headers = {"X-aws-ec2-metadata-token": token}
         said = _ask(endpoint or _ADDRESS, "GET", "/latest/meta-data/instance-type", headers)
     except (OSError, http.client.HTTPException, ValueError):

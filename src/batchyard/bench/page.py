@@ -43,7 +43,12 @@ def page(found: Sequence[Results], now_ms: int) -> str:
     found = sorted(found, key=lambda one: (one.device, one.stands_for))
     measured = [one for one in found if one.good]
     body = (
-        tag("header", tag("h1", "CPU against GPU"), tag("p", _lead(found), class_="lead"), _devices(found)),
+        tag(
+            "header",
+            tag("h1", "CPU against GPU"),
+            tag("p", _lead(found), class_="lead"),
+            _devices(found),
+        ),
         tag(
             "main",
             _comparisons(measured),
@@ -112,7 +117,9 @@ def _devices(found: Sequence[Results]) -> list[Markup]:
 def _device(results: Results, usd_h: float | None) -> Markup:
     machine, peak = results.machine, results.peak
     noisy = sum((one.spread or 0) > NOISY for one in results.good)
-    libraries = ", ".join(f"{name} {version}" for name, version in machine.get("libraries", {}).items())
+    libraries = ", ".join(
+        f"{name} {version}" for name, version in machine.get("libraries", {}).items()
+    )
     gpus = "; ".join(", ".join(gpu.values()) for gpu in machine.get("gpus", ()))
     facts = [
         ("Device", f"{results.kind}: {results.device_name}"),
@@ -120,7 +127,10 @@ def _device(results: Results, usd_h: float | None) -> Markup:
         ("Dollars an hour, on-demand", "?" if usd_h is None else f"{usd_h:g}"),
         ("Measured", results.started + ("" if results.ended else ", not finished")),
         ("Peak, measured", f"{_number(peak.gflops)} GFLOP/s, {_number(peak.gbytes_s)} GB/s"),
-        ("Host", f"{machine.get('cpu', '?')}, {machine.get('cpus', '?')} CPUs, {machine.get('threads', '?')} threads"),
+        (
+            "Host",
+            f"{machine.get('cpu', '?')}, {machine.get('cpus', '?')} CPUs, {machine.get('threads', '?')} threads",
+        ),
         ("GPU, driver, memory, clocks", gpus),
         ("Noise", f"{noisy} of {len(results.good)} spread by more than {NOISY * 100:.0f} %"),
         ("Malloc", str(machine.get("malloc", "?"))),
@@ -128,7 +138,9 @@ def _device(results: Results, usd_h: float | None) -> Markup:
         ("Libraries", libraries),
     ]
     cells = [
-        tag("div", tag("dt", name), tag("dd", value), class_="wide" if name == "Libraries" else None)
+        tag(
+            "div", tag("dt", name), tag("dd", value), class_="wide" if name == "Libraries" else None
+        )
         for name, value in facts
         if value
     ]
@@ -148,7 +160,9 @@ def _comparisons(found: Sequence[Results]) -> list[Content]:
     for cpu in (one for one in found if one.device == CPU and not one.stands_for):
         for gpu in (one for one in found if GPU in (one.device, one.stands_for)):
             if {one.key for one in cpu.measurements} & {one.key for one in gpu.measurements}:
-                sections.append(_comparison(comparing.compare(cpu, gpu, listed), cpu, gpu, listed.source))
+                sections.append(
+                    _comparison(comparing.compare(cpu, gpu, listed), cpu, gpu, listed.source)
+                )
     return sections
 
 
@@ -165,7 +179,9 @@ def _comparison(value: Comparison, cpu: Results, gpu: Results, source: str) -> C
         tag("h2", f"{cpu.name} against {'the ' + gpu.kind if gpu.stands_for else gpu.name}"),
         charts.speed_up_chart(value),
         _plain(head, rows, {0, 7}),
-        (tag("h3", "Break-even, copies included"), tag("ul", evens, class_="plain")) if evens else None,
+        (tag("h3", "Break-even, copies included"), tag("ul", evens, class_="plain"))
+        if evens
+        else None,
         tag("ul", notes, class_="plain note"),
     )
 
@@ -188,7 +204,17 @@ def _compared(value: Comparison, row: comparing.Row) -> list[str]:
 
 
 def _table(results: Results) -> Markup:
-    head = ("Operation", "Fastest with", "Cold", "Median", "Spread", "With copies", "Rate", "Of peak", "Memory")
+    head = (
+        "Operation",
+        "Fastest with",
+        "Cold",
+        "Median",
+        "Spread",
+        "With copies",
+        "Rate",
+        "Of peak",
+        "Memory",
+    )
     rows = [_measured(one, results) for one in results.good]
     bad = [one for one in results.measurements if one.outcome is not Outcome.OK]
     lines = [tag("li", f"{one.operation}: {one.outcome.value}: {one.reason}") for one in bad]
@@ -219,5 +245,9 @@ def _plain(head: Sequence[str], rows: Sequence[Sequence[str]], texts: set[int]) 
         return "left wide" if column in texts else None
 
     names = [tag("th", name, scope="col", class_=class_(i)) for i, name in enumerate(head)]
-    lines = [tag("tr", [tag("td", cell, class_=class_(i)) for i, cell in enumerate(row)]) for row in rows]
-    return tag("div", tag("table", tag("thead", tag("tr", names)), tag("tbody", lines)), class_="scroll")
+    lines = [
+        tag("tr", [tag("td", cell, class_=class_(i)) for i, cell in enumerate(row)]) for row in rows
+    ]
+    return tag(
+        "div", tag("table", tag("thead", tag("tr", names)), tag("tbody", lines)), class_="scroll"
+    )

@@ -30,7 +30,9 @@ class Prices:
 def listed(*, spot: bool = False) -> Prices:
     text = resources.files("batchyard.bench").joinpath("prices.json").read_text(encoding="utf-8")
     value = json.loads(text)
-    key, kind = ("spot_usd_h", "spot, which moves all day") if spot else ("on_demand_usd_h", "on-demand")
+    key, kind = (
+        ("spot_usd_h", "spot, which moves all day") if spot else ("on_demand_usd_h", "on-demand")
+    )
     return Prices(
         {name: one[key] for name, one in value["types"].items()},
         {name: one["gpus"] for name, one in value["types"].items()},
@@ -49,7 +51,8 @@ def with_own(prices: Prices, given: Iterable[str]) -> Prices:
             usd_h = math.nan
         if not equals or not name or not math.isfinite(usd_h) or usd_h < 0:
             raise BadInput(
-                f"--price {one!r} is not of the form TYPE=DOLLARS", hint="for example --price g5.xlarge=1.006"
+                f"--price {one!r} is not of the form TYPE=DOLLARS",
+                hint="for example --price g5.xlarge=1.006",
             )
         own[name] = usd_h
     if not own:

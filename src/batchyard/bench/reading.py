@@ -35,7 +35,13 @@ _MACHINE: dict[str, Any] = {
     "memory_bytes": int | None,
 }
 _PRICE: dict[str, Any] = {"usd_h": float | None, "source": str}
-_NAMES = {str: "text", int: "a whole number", float: "a number", bool: "true or false", Mapping: "an object"}
+_NAMES = {
+    str: "text",
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    Mapping: "an object",
+}
 
 
 class Changed(Exception):
@@ -62,7 +68,8 @@ def from_json(text: str, path: str) -> Results:
         # A name in the file may hold what a terminal would obey.
         said = str(exc) if str(exc).isprintable() else quoted(str(exc), 300)
         raise BadInput(
-            f"{path}: a result of `batchyard bench run` that was changed: {said}", hint="measure again"
+            f"{path}: a result of `batchyard bench run` that was changed: {said}",
+            hint="measure again",
         ) from None
 
 
@@ -75,20 +82,26 @@ def _parsed(text: str, path: str) -> Any:
         said = "its values are nested too deeply"
     except ValueError:
         said = "it has a number with thousands of digits"
-    raise BadInput(f"{path}: no result of `batchyard bench run`: {said}", hint="give a file of `batchyard bench run`")
+    raise BadInput(
+        f"{path}: no result of `batchyard bench run`: {said}",
+        hint="give a file of `batchyard bench run`",
+    )
 
 
 def _unreadable(text: str, path: str, exc: json.JSONDecodeError) -> BadInput:
     if not text.strip():
         return BadInput(f"{path}: the file is empty", hint="measure again")
     # A word like `false` is cut up to five characters before the end.
-    if text.lstrip()[0] == "{" and (exc.pos >= len(text.rstrip()) - 10 or exc.msg.startswith("Unterminated")):
+    if text.lstrip()[0] == "{" and (
+        exc.pos >= len(text.rstrip()) - 10 or exc.msg.startswith("Unterminated")
+    ):
         return BadInput(
             f"{path}:{exc.lineno}: the file was cut short: it ends in the middle of a value",
             hint="copy it again from where it was measured, or measure again",
         )
     return BadInput(
-        f"{path}:{exc.lineno}:{exc.colno}: this is not JSON: {exc.msg}", hint="give a file of `batchyard bench run`"
+        f"{path}:{exc.lineno}:{exc.colno}: this is not JSON: {exc.msg}",
+        hint="give a file of `batchyard bench run`",
     )
 
 
@@ -147,9 +160,18 @@ def _object(kind: Any, value: Any, place: str) -> Any:
         hint = hints[one.name]
         if one.name in value:
             known[one.name] = _read(hint, value[one.name], at + one.name)
-        elif get_origin(hint) is tuple or is_dataclass(hint) or one.default is one.default_factory is MISSING:
+        elif (
+            get_origin(hint) is tuple
+            or is_dataclass(hint)
+            or one.default is one.default_factory is MISSING
+        ):
             raise Changed(f"{at}{one.name} is missing")
-    if "outcome" in known and known["outcome"] is Outcome.OK and "size" in known and not known["warm_s"]:
+    if (
+        "outcome" in known
+        and known["outcome"] is Outcome.OK
+        and "size" in known
+        and not known["warm_s"]
+    ):
         raise Changed(f"{at}warm_s: there is no time, and it says that it was measured")
     return kind(**known)
 
@@ -160,7 +182,9 @@ def _hints(kind: Any) -> dict[str, Any]:
 
 
 def _scalar(kind: type[Any], value: Any, place: str) -> Any:
-    is_one = isinstance(value, int | float if kind is float else kind) and (kind is bool or not isinstance(value, bool))
+    is_one = isinstance(value, int | float if kind is float else kind) and (
+        kind is bool or not isinstance(value, bool)
+    )
     if not is_one:
         raise _expected(_NAMES[kind], value, place)
     name = place.rpartition(".")[2].partition("[")[0]
@@ -170,7 +194,10 @@ def _scalar(kind: type[Any], value: Any, place: str) -> Any:
         return value
     low, high = _range(name, kind)
     # Nothing at all is another thing than something too small; a time that counts is never nothing.
-    if not (low <= value <= high or (value == 0 and not name.startswith(("warm_s", "with_copies_s", "size")))):
+    if not (
+        low <= value <= high
+        or (value == 0 and not name.startswith(("warm_s", "with_copies_s", "size")))
+    ):
         raise _expected(f"{_NAMES[kind]} from {low:g} to {high:g}", value, place)
     return kind(value)
 
@@ -201,7 +228,10 @@ def _plain(value: Any, place: str, depth: int) -> Any:
     if depth > _DEEPEST:
         raise Changed(f"{place}: it is nested too deeply")
     if isinstance(value, dict):
-        return {_text("", name, place): _plain(one, f"{place}.{name}", depth + 1) for name, one in value.items()}
+        return {
+            _text("", name, place): _plain(one, f"{place}.{name}", depth + 1)
+            for name, one in value.items()
+        }
     if isinstance(value, list):
         return [_plain(one, f"{place}[{n}]", depth + 1) for n, one in enumerate(value)]
     return _text("", value, place) if isinstance(value, str) else value

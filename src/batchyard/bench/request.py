@@ -63,17 +63,27 @@ class Teller(Protocol):
     def on_done(self, measurement: Measurement) -> None: ...
 
 
-def fulfil(request: Request, environ: Mapping[str, str], teller: Teller, done: Callable[[Book, Results], None]) -> None:
+def fulfil(
+    request: Request,
+    environ: Mapping[str, str],
+    teller: Teller,
+    done: Callable[[Book, Results], None],
+) -> None:
     """``done`` is called for each device with its results."""
     run = next((environ[name] for name in _RUN_VARIABLES if environ.get(name)), "")
     if not request.stand_in or not run:
         return _fulfil(request, environ, teller, done)
-    with machine.in_turn(run, lambda: teller.say("waiting until the other job on this machine has measured")):
+    with machine.in_turn(
+        run, lambda: teller.say("waiting until the other job on this machine has measured")
+    ):
         return _fulfil(request, environ, teller, done)
 
 
 def _fulfil(
-    request: Request, environ: Mapping[str, str], teller: Teller, done: Callable[[Book, Results], None]
+    request: Request,
+    environ: Mapping[str, str],
+    teller: Teller,
+    done: Callable[[Book, Results], None],
 ) -> None:
     begin = time.perf_counter()
     threads = request.threads or discovery.cpus()
@@ -92,7 +102,9 @@ def _fulfil(
     chosen = own if own and not request.only else loading.select([*ours, *own], request.only)
     peaks = [one for one in ours if one.name in ("matmul", "triad")]
     # Where something stands in for something else, the metadata service is made up too.
-    instance = request.instance_type or (None if request.stand_in else metadata.instance_type(environ))
+    instance = request.instance_type or (
+        None if request.stand_in else metadata.instance_type(environ)
+    )
     listed = prices.listed()
     for kind in [CPU, GPU] if request.device == AUTO else [request.device]:
         subject = _subject(request, kind, chosen, peaks, threads, teller)
@@ -133,19 +145,28 @@ class _Subject:
 
 
 def _subject(
-    request: Request, kind: str, chosen: list[Workload], peaks: list[Workload], threads: int, teller: Teller
+    request: Request,
+    kind: str,
+    chosen: list[Workload],
+    peaks: list[Workload],
+    threads: int,
+    teller: Teller,
 ) -> _Subject | None:
     """None where there is nothing to measure, and that is no mistake."""
     from batchyard.bench import running
 
     operations = tuple(running.planned(chosen, kind, request.sizes, request.quick))
     if not operations and request.device != AUTO:
-        raise BadInput(f"none of what was asked for runs on a {kind.upper()}", hint="choose others with --only")
+        raise BadInput(
+            f"none of what was asked for runs on a {kind.upper()}", hint="choose others with --only"
+        )
     found = discovery.find(kind, running.libraries_of([*chosen, *peaks], kind), threads)
     if kind == CPU or found.kits:
         return _Subject(operations, found) if operations else None
     if request.stand_in:
-        teller.say(f"no GPU can be used here ({_reasons(found)}): the CPU stands in for it, and is labelled so")
+        teller.say(
+            f"no GPU can be used here ({_reasons(found)}): the CPU stands in for it, and is labelled so"
+        )
         its = _subject(replace(request, device=CPU), CPU, chosen, peaks, threads, teller)
         return None if its is None else replace(its, stands_for=GPU)
     if request.device == GPU:
@@ -159,9 +180,13 @@ def _require_numpy() -> None:
         importlib.import_module("numpy")
     except ImportError as exc:
         raise Surroundings(
-            f"`batchyard bench run` needs NumPy: {exc}", hint="in the clone of batchyard: pip install '.[bench]'"
+            f"`batchyard bench run` needs NumPy: {exc}",
+            hint="in the clone of batchyard: pip install '.[bench]'",
         ) from None
 
 
 def _reasons(found: discovery.Found) -> str:
-    return "; ".join(f"{name}: {reason}" for name, reason in found.missing.items()) or "no workload has code for one"
+    return (
+        "; ".join(f"{name}: {reason}" for name, reason in found.missing.items())
+        or "no workload has code for one"
+    )

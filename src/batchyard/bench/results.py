@@ -100,7 +100,11 @@ class Measurement:
 
     @property
     def gbytes_s(self) -> float | None:
-        return self.traffic_bytes / self.median_s / 1e9 if self.traffic_bytes and self.median_s else None
+        return (
+            self.traffic_bytes / self.median_s / 1e9
+            if self.traffic_bytes and self.median_s
+            else None
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +183,9 @@ class Results:
 
 
 #: beneath everything that a stand-in has to do with
-STOOD_IN = "a CPU stood in for the GPU: this shows that everything works, and says nothing about any GPU"
+STOOD_IN = (
+    "a CPU stood in for the GPU: this shows that everything works, and says nothing about any GPU"
+)
 
 
 def stem_of(device: str, stands_for: str = "") -> str:
@@ -205,4 +211,9 @@ def percentile(ordered: Sequence[float], part: float) -> float:
 
 def to_json(results: Results) -> str:
     # NaN is no JSON, and no result either: what is not finite has failed before it gets here.
-    return json.dumps({"format": FORMAT, "version": VERSION, **asdict(results)}, indent=1, allow_nan=False) + "\n"
+    return (
+        json.dumps(
+            {"format": FORMAT, "version": VERSION, **asdict(results)}, indent=1, allow_nan=False
+        )
+        + "\n"
+    )

@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from batchyard.bench.axes import MARKS, WIDTH, LogScale, legend, mark, plain_tick, scale_of, text_px, vertical_grid
+from batchyard.bench.axes import (
+    MARKS,
+    WIDTH,
+    LogScale,
+    legend,
+    mark,
+    plain_tick,
+    scale_of,
+    text_px,
+    vertical_grid,
+)
 from batchyard.bench.charts import operations_of
 from batchyard.bench.results import Measurement, Peak, Results
 from batchyard.report.markup import Markup, join, px, tag
@@ -53,12 +63,19 @@ def roofline(found: Sequence[Results]) -> Markup:
     across = scale_of([one.intensity for one in points], _LEFT, WIDTH - _RIGHT, room=1.6)
     heights = [one.gflops for one in points] + [flops for _, flops, _ in roofs if flops]
     up = scale_of(heights, _HEIGHT, _TOP, room=1.6)
-    drawn = [_roof(number, flops, gbytes, across, up) for number, flops, gbytes in roofs if flops and gbytes]
+    drawn = [
+        _roof(number, flops, gbytes, across, up)
+        for number, flops, gbytes in roofs
+        if flops and gbytes
+    ]
     drawn.append(_points(points, across, up))
     chart = tag(
         "svg",
         tag("title", "Roofline"),
-        tag("desc", "Operations a second against operations for each byte, under what each device can do at most."),
+        tag(
+            "desc",
+            "Operations a second against operations for each byte, under what each device can do at most.",
+        ),
         _grid(across, up),
         drawn,
         viewBox=f"0 0 {WIDTH} {_HEIGHT + 44}",
@@ -81,18 +98,33 @@ def _roof_class(number: int) -> str:
 
 def _most(peak: Peak) -> str:
     # Beneath the chart: on it the words of devices that are alike would stand on one another.
-    return f", at most {peak.gflops:,.0f} GFLOP/s, {peak.gbytes_s:,.0f} GB/s" if peak.gflops and peak.gbytes_s else ""
+    return (
+        f", at most {peak.gflops:,.0f} GFLOP/s, {peak.gbytes_s:,.0f} GB/s"
+        if peak.gflops and peak.gbytes_s
+        else ""
+    )
 
 
 def _grid(across: LogScale, up: LogScale) -> Markup:
     columns = vertical_grid(across, _TOP, _HEIGHT, [""] * len(across.ticks()))
-    drawn = [tag("text", plain_tick(v), x=across.at(v), y=_HEIGHT + 18, class_="tick") for v in across.ticks()]
+    drawn = [
+        tag("text", plain_tick(v), x=across.at(v), y=_HEIGHT + 18, class_="tick")
+        for v in across.ticks()
+    ]
     for value in up.ticks():
         y = up.at(value)
         drawn.append(tag("line", x1=_LEFT, x2=WIDTH - _RIGHT, y1=y, y2=y, class_="grid"))
         drawn.append(tag("text", plain_tick(value), x=_LEFT - 8, y=y + 4, class_="peak small"))
     drawn.append(tag("text", "GFLOP/s", x=_LEFT - 8, y=_TOP - 16, class_="peak small"))
-    drawn.append(tag("text", "operations for each byte", x=WIDTH - _RIGHT, y=_HEIGHT + 38, class_="peak small"))
+    drawn.append(
+        tag(
+            "text",
+            "operations for each byte",
+            x=WIDTH - _RIGHT,
+            y=_HEIGHT + 38,
+            class_="peak small",
+        )
+    )
     return join((columns, drawn))
 
 
@@ -125,11 +157,15 @@ def _points(points: Sequence[Point], across: LogScale, up: LogScale) -> Markup:
             continue
         wide = text_px(str(one.number), 11) + 2
         places = [_Box(x + dx, y + dy, wide, _NUMBER_PX) for dx, dy in _AROUND]
-        place = next((box for box in places if box.is_inside and not any(map(box.overlaps, taken))), None)
+        place = next(
+            (box for box in places if box.is_inside and not any(map(box.overlaps, taken))), None
+        )
         if place is not None:
             taken.append(place)
             numbered.append((one.number, here))
-            drawn.append(tag("text", str(one.number), x=place.x, y=place.y + 4, class_="tick value"))
+            drawn.append(
+                tag("text", str(one.number), x=place.x, y=place.y + 4, class_="tick value")
+            )
     return join(drawn)
 
 
@@ -145,7 +181,11 @@ class _Box:
     @property
     def is_inside(self) -> bool:
         half = self.width / 2
-        return _LEFT <= self.x - half and self.x + half <= WIDTH - _RIGHT + 20 and _TOP <= self.y <= _HEIGHT - 6
+        return (
+            _LEFT <= self.x - half
+            and self.x + half <= WIDTH - _RIGHT + 20
+            and _TOP <= self.y <= _HEIGHT - 6
+        )
 
     def overlaps(self, other: _Box) -> bool:
         return (

@@ -39,7 +39,9 @@ class Plan:
     stands_for: str = ""
 
 
-def planned(workloads: Sequence[Workload], kind: str, sizes: Sequence[int], quick: bool) -> list[tuple[Workload, int]]:
+def planned(
+    workloads: Sequence[Workload], kind: str, sizes: Sequence[int], quick: bool
+) -> list[tuple[Workload, int]]:
     """Smallest first, so that what is far behind there is not tried at the larger ones."""
     chosen = [one for one in workloads if kind in one.kinds]
     return [(one, size) for one in chosen for size in sorted(set(sizes or one.sizes_for(quick)))]
@@ -48,7 +50,12 @@ def planned(workloads: Sequence[Workload], kind: str, sizes: Sequence[int], quic
 def libraries_of(workloads: Sequence[Workload], kind: str) -> list[str]:
     """Of the candidates that serve this kind of device, in order."""
     return list(
-        dict.fromkeys(c.kit for one in workloads for c in one.candidates if kind in c.kinds and kind in one.kinds)
+        dict.fromkeys(
+            c.kit
+            for one in workloads
+            for c in one.candidates
+            if kind in c.kinds and kind in one.kinds
+        )
     )
 
 
@@ -101,7 +108,9 @@ def run(
     return results
 
 
-def _probes(plan: Plan, peaks: Sequence[Workload], bench: Bench, watcher: Watcher) -> list[Measurement]:
+def _probes(
+    plan: Plan, peaks: Sequence[Workload], bench: Bench, watcher: Watcher
+) -> list[Measurement]:
     """What the device can do at best, where the run would not show it anyway."""
     planned_names = {workload.name for workload, _ in plan.operations}
     probes = []
@@ -123,7 +132,9 @@ def peak_of(measurements: Sequence[Measurement], probes: Sequence[Measurement] =
     good = [one for one in (*measurements, *probes) if one.outcome is Outcome.OK]
     rates = [_largest_triad_gbytes_s(measurements), _largest_triad_gbytes_s(probes)]
     return Peak(
-        gflops=max((one.gflops for one in good if one.gflops and not one.is_about_bytes), default=None),
+        gflops=max(
+            (one.gflops for one in good if one.gflops and not one.is_about_bytes), default=None
+        ),
         gbytes_s=max((rate for rate in rates if rate), default=None),
     )
 

@@ -130,10 +130,18 @@ def with_type(results: Results, wanted: str, *, is_here: bool) -> tuple[Results,
     if wanted in ("", ANY_TYPE, results.instance_type):
         return results, ""
     if is_here or results.stands_for:
-        return results, f"{results.kind}: {wanted} was asked for, and is not what was measured: it has no price here"
+        return (
+            results,
+            f"{results.kind}: {wanted} was asked for, and is not what was measured: it has no price here",
+        )
     if results.instance_type is None:
-        return replace(results, instance_type=wanted), f"{results.kind}: {wanted} as asked for: the job could not tell"
-    return results, f"{results.kind}: {wanted} was asked for, and it ran on {results.instance_type}, which counts"
+        return replace(
+            results, instance_type=wanted
+        ), f"{results.kind}: {wanted} as asked for: the job could not tell"
+    return (
+        results,
+        f"{results.kind}: {wanted} was asked for, and it ran on {results.instance_type}, which counts",
+    )
 
 
 # -- pipeline ---------------------------------------------------------------------------------------------------
@@ -153,7 +161,14 @@ def pipeline(
     installed = {INSTALL_VARIABLE: " ".join(install)} if install else {}
     for kind in STEPS:
         # A shell that is a container's first process would not pass SIGTERM on.
-        command = ["exec", "python3", "-c", source(), kind, *arguments(replace(request, device=kind))]
+        command = [
+            "exec",
+            "python3",
+            "-c",
+            source(),
+            kind,
+            *arguments(replace(request, device=kind)),
+        ]
         steps.append(
             Step(
                 name=kind,
@@ -199,7 +214,13 @@ def arguments(request: Request) -> list[str]:
 
 def source() -> str:
     """The text of ``bootstrap``, without what only readers need: a job's command may have 8192 characters."""
-    return ast.unparse(_bare(ast.parse(resources.files("batchyard.bench").joinpath("bootstrap.py").read_text("utf-8"))))
+    return ast.unparse(
+        _bare(
+            ast.parse(
+                resources.files("batchyard.bench").joinpath("bootstrap.py").read_text("utf-8")
+            )
+        )
+    )
 
 
 def _bare(tree: ast.Module) -> ast.Module:
@@ -217,9 +238,14 @@ def refuse_missing(request: Request) -> None:
     names = [path.name for path in request.files]
     for path in request.files:
         if path.suffix != ".py" or not path.is_file():
-            raise BadInput(f"{path}: there is no such Python file", hint="give the file of a workload")
+            raise BadInput(
+                f"{path}: there is no such Python file", hint="give the file of a workload"
+            )
         if names.count(path.name) > 1:
-            raise BadInput(f"two workloads are in files called {path.name}", hint="give one of them another name")
+            raise BadInput(
+                f"two workloads are in files called {path.name}",
+                hint="give one of them another name",
+            )
         try:
             ast.parse(path.read_bytes(), str(path))
         except (SyntaxError, ValueError) as exc:
@@ -228,12 +254,16 @@ def refuse_missing(request: Request) -> None:
         except OSError as exc:
             raise from_os_error(exc, "read", path) from exc
     if request.images is not None and not request.images.is_dir():
-        raise BadInput(f"--images {request.images}: there is no such folder", hint="give a folder of pictures")
+        raise BadInput(
+            f"--images {request.images}: there is no such folder", hint="give a folder of pictures"
+        )
 
 
 def pack(path: Path, request: Request) -> None:
     """Our code, what it needs, and the user's own files, in one archive."""
-    entries = {name: file for package in ("batchyard", *_LIBRARIES) for name, file in _package(package)}
+    entries = {
+        name: file for package in ("batchyard", *_LIBRARIES) for name, file in _package(package)
+    }
     entries |= {f"{_OWN}/{file.name}": file for file in request.files}
     try:
         if request.images is not None:

@@ -8,7 +8,16 @@ from collections.abc import Sequence
 
 from batchyard.bench.comparing import Comparison, Row, Side
 from batchyard.bench.prices import UNKNOWN
-from batchyard.bench.results import NOISY, STOOD_IN, Measurement, Outcome, Peak, Results, Trial, spread_of
+from batchyard.bench.results import (
+    NOISY,
+    STOOD_IN,
+    Measurement,
+    Outcome,
+    Peak,
+    Results,
+    Trial,
+    spread_of,
+)
 from batchyard.units import show_duration
 
 NONE = "-"
@@ -52,7 +61,13 @@ def dollars_text(usd: float | None) -> str:
     """Unknown is unknown: never a guess."""
     if usd is None:
         return UNKNOWN
-    return f"${usd:.2f}" if usd >= 0.995 else f"${usd:.2g}" if usd >= 1e-4 or usd == 0 else f"${usd:.1e}"
+    return (
+        f"${usd:.2f}"
+        if usd >= 0.995
+        else f"${usd:.2g}"
+        if usd >= 1e-4 or usd == 0
+        else f"${usd:.1e}"
+    )
 
 
 def times_text(factor: float | None) -> str:
@@ -66,7 +81,10 @@ def columns(head: Sequence[str], rows: Sequence[Sequence[str]], texts: frozenset
     widths = [max(len(row[i]) for row in [head, *rows]) for i in range(len(head))]
 
     def line(row: Sequence[str]) -> str:
-        cells = [cell.ljust(widths[i]) if i in texts else cell.rjust(widths[i]) for i, cell in enumerate(row)]
+        cells = [
+            cell.ljust(widths[i]) if i in texts else cell.rjust(widths[i])
+            for i, cell in enumerate(row)
+        ]
         return "  ".join(cells).rstrip()
 
     return [line(head), "  ".join("-" * width for width in widths), *map(line, rows)]
@@ -90,11 +108,16 @@ def _title(results: Results) -> str:
 
 def _facts(results: Results) -> list[str]:
     machine = results.machine
-    libraries = ", ".join(f"{name} {version}" for name, version in machine.get("libraries", {}).items())
+    libraries = ", ".join(
+        f"{name} {version}" for name, version in machine.get("libraries", {}).items()
+    )
     clock = machine.get("cpu_clock_mhz")
     price = machine.get("price", {})
     pairs = [
-        ("measured", results.started + (f" to {results.ended}" if results.ended else ", not finished")),
+        (
+            "measured",
+            results.started + (f" to {results.ended}" if results.ended else ", not finished"),
+        ),
         ("instance", results.instance_type or f"{UNKNOWN} (not on EC2, or it does not say)"),
         ("price", _price(price.get("usd_h"), price.get("source", ""))),
         (
@@ -108,7 +131,10 @@ def _facts(results: Results) -> list[str]:
         ("system", ", ".join(str(machine[k]) for k in ("system", "libc") if machine.get(k))),
         ("libraries", f"Python {machine.get('python', UNKNOWN)}, {libraries}"),
         ("BLAS", str(machine.get("blas", ""))),
-        *(("GPU", ", ".join(f"{name} {value}" for name, value in gpu.items())) for gpu in machine.get("gpus", ())),
+        *(
+            ("GPU", ", ".join(f"{name} {value}" for name, value in gpu.items()))
+            for gpu in machine.get("gpus", ())
+        ),
         ("peak", f"{_peak(results.peak)} (measured here)"),
     ]
     return [f"{name + ':':<11}{value}" for name, value in pairs if value]
@@ -144,8 +170,20 @@ def _operations(results: Results) -> list[str]:
         error = NONE if one.error is None else f"{one.error:.0e}, {one.tolerance or 0:.0e}"
         rows.append(
             [
-                *(one.operation, one.candidate, time_text(one.cold_s), time_text(one.median_s), spread, copied),
-                *(rate_text(one), percent(results.peak.part(one)), bytes_text(one.peak_memory_bytes), error),
+                *(
+                    one.operation,
+                    one.candidate,
+                    time_text(one.cold_s),
+                    time_text(one.median_s),
+                    spread,
+                    copied,
+                ),
+                *(
+                    rate_text(one),
+                    percent(results.peak.part(one)),
+                    bytes_text(one.peak_memory_bytes),
+                    error,
+                ),
             ]
         )
     if not rows:
@@ -154,7 +192,10 @@ def _operations(results: Results) -> list[str]:
 
 
 def _candidates(results: Results) -> list[str]:
-    head, rows = ["operation", "candidate", "cold", "median", "spread", "calls", "of the fastest"], []
+    head, rows = (
+        ["operation", "candidate", "cold", "median", "spread", "calls", "of the fastest"],
+        [],
+    )
     for measured in results.measurements:
         best_s = measured.median_s
         for one in sorted(measured.tried, key=lambda trial: trial.median_s or float("inf")):
@@ -196,7 +237,9 @@ def _remarks(results: Results) -> list[str]:
             "the machine was not quiet, and a repeat may differ as much"
         )
     if results.is_quick:
-        lines.append("quick: few repeats and small sizes: fit to see that it works, not to decide by")
+        lines.append(
+            "quick: few repeats and small sizes: fit to see that it works, not to decide by"
+        )
     if results.missing:
         said = "; ".join(f"{name}: {reason}" for name, reason in results.missing.items())
         lines.append(f"not tried, and might be faster: {said}")
@@ -204,7 +247,9 @@ def _remarks(results: Results) -> list[str]:
         lines.append("not finished: what was measured until here is all there is")
     else:
         spent = results.seconds
-        lines.append(f"took {time_text(spent.total)}, of it {percent(spent.overhead)} neither inputs, checks nor calls")
+        lines.append(
+            f"took {time_text(spent.total)}, of it {percent(spent.overhead)} neither inputs, checks nor calls"
+        )
     return lines
 
 
@@ -214,13 +259,25 @@ def _remarks(results: Results) -> list[str]:
 def comparison_text(value: Comparison, source: str, *, prices: bool = False) -> str:
     a, b = value.first, value.second
     head = [
-        *("operation", f"{a.label} time", f"{b.label} time", "with copies", "speed-up", "without copies"),
+        *(
+            "operation",
+            f"{a.label} time",
+            f"{b.label} time",
+            "with copies",
+            "speed-up",
+            "without copies",
+        ),
         *(f"{a.label} $/1000", f"{b.label} $/1000", "pick"),
     ]
     rows = [_comparison_row(value, row) for row in value.rows if not row.reason]
     rows.append(_total_row(value))
-    parts = ["\n".join([_side_text(a), _side_text(b)]), "\n".join(columns(head, rows, frozenset({0, 8})))]
-    unable = [f"{row.first.operation}: not compared: {row.reason}" for row in value.rows if row.reason]
+    parts = [
+        "\n".join([_side_text(a), _side_text(b)]),
+        "\n".join(columns(head, rows, frozenset({0, 8}))),
+    ]
+    unable = [
+        f"{row.first.operation}: not compared: {row.reason}" for row in value.rows if row.reason
+    ]
     unable += [f"{operation}: only {label} has it" for label, operation in value.alone]
     evens = [f"{one.title}: {b.label} {one.says}" for one in value.break_evens]
     notes = [f"note: {note}" for note in value.notes]
@@ -258,14 +315,43 @@ def _total_row(value: Comparison) -> list[str]:
     up = times_text(first_s / second_s) if second_s else NONE
     first_usd, second_usd = value.total_usd()
     dollars = [dollars_text(first_usd), dollars_text(second_usd)]
-    return ["total", time_text(first_s), time_text(bare_s), time_text(second_s), up, "", *dollars, ""]
+    return [
+        "total",
+        time_text(first_s),
+        time_text(bare_s),
+        time_text(second_s),
+        up,
+        "",
+        *dollars,
+        "",
+    ]
 
 
 # -- CSV --------------------------------------------------------------------------------------------------------
 
 CSV_HEAD = (
-    *("device", "workload", "size", "label", "outcome", "reason", "candidate", "cold_s", "median_s", "spread"),
-    *("calls", "with_copies_s", "to_device_s", "to_host_s", "gflops", "gbytes_s", "peak_memory_bytes", "error"),
+    *(
+        "device",
+        "workload",
+        "size",
+        "label",
+        "outcome",
+        "reason",
+        "candidate",
+        "cold_s",
+        "median_s",
+        "spread",
+    ),
+    *(
+        "calls",
+        "with_copies_s",
+        "to_device_s",
+        "to_host_s",
+        "gflops",
+        "gbytes_s",
+        "peak_memory_bytes",
+        "error",
+    ),
     "tolerance",
 )
 
@@ -279,8 +365,24 @@ def csv_text(results: Results) -> str:
         copied = one.copied_s if one.with_copies_s else None
         writer.writerow(
             [
-                *(device, one.workload, one.size, one.label, one.outcome.value, one.reason, one.candidate),
-                *(one.cold_s, one.median_s, one.spread, len(one.warm_s), copied, one.to_device_s, one.to_host_s),
+                *(
+                    device,
+                    one.workload,
+                    one.size,
+                    one.label,
+                    one.outcome.value,
+                    one.reason,
+                    one.candidate,
+                ),
+                *(
+                    one.cold_s,
+                    one.median_s,
+                    one.spread,
+                    len(one.warm_s),
+                    copied,
+                    one.to_device_s,
+                    one.to_host_s,
+                ),
                 *(one.gflops, one.gbytes_s, one.peak_memory_bytes, one.error, one.tolerance),
             ]
         )

@@ -84,7 +84,9 @@ def in_turns(runners: Sequence[Runner], effort: Effort, stopwatch: Stopwatch) ->
     """Fills in the times of each. What else the machine does meanwhile then disturbs all of them alike."""
     spent = [0.0] * len(runners)
     while True:
-        waiting = [n for n, runner in enumerate(runners) if not enough(runner.times_s, spent[n], effort)]
+        waiting = [
+            n for n, runner in enumerate(runners) if not enough(runner.times_s, spent[n], effort)
+        ]
         if not waiting:
             return
         for number in waiting:

@@ -50,11 +50,20 @@ command.add_command(bench_submit.command, "submit")
     )
 )
 @click.option(
-    "--device", default="auto", metavar="cpu|gpu|auto", help="What to measure; auto: both, if there is a GPU."
+    "--device",
+    default="auto",
+    metavar="cpu|gpu|auto",
+    help="What to measure; auto: both, if there is a GPU.",
 )
 @benching.measuring_options
-@click.option("--instance-type", metavar="TYPE", help="The EC2 type, where the metadata service does not say.")
-@click.option("--stand-in", is_flag=True, help="Where there is no GPU, measure the CPU in its place, labelled so.")
+@click.option(
+    "--instance-type", metavar="TYPE", help="The EC2 type, where the metadata service does not say."
+)
+@click.option(
+    "--stand-in",
+    is_flag=True,
+    help="Where there is no GPU, measure the CPU in its place, labelled so.",
+)
 def run(device: str, **given: Any) -> int:
     """Measure workloads here, and write cpu-benchmark and gpu-benchmark as text, JSON and CSV.
 
@@ -143,7 +152,13 @@ class BarTeller(LineTeller):
 
     def on_plan(self, book: Book, operations: int) -> None:
         from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            Progress,
+            TextColumn,
+            TimeElapsedColumn,
+        )
 
         super().on_plan(book, operations)
         shown = (
@@ -153,7 +168,9 @@ class BarTeller(LineTeller):
             TextColumn("{task.description}", markup=False),
         )
         # Drawn only when something has happened: a thread that draws would disturb what is measured.
-        self._bar = Progress(*shown, console=Console(stderr=True), transient=True, auto_refresh=False)
+        self._bar = Progress(
+            *shown, console=Console(stderr=True), transient=True, auto_refresh=False
+        )
         self._bar.start()
         self._bar.add_task("", total=operations)
 
@@ -195,14 +212,30 @@ def _in_short(one: Measurement) -> str:
 @click.argument("b", metavar="B.json", type=click.Path(path_type=Path))
 @click.option("--prices", is_flag=True, help="Also say where the prices are from.")
 @click.option("--spot", is_flag=True, help="Count with spot prices instead of on-demand ones.")
-@click.option("--price", multiple=True, metavar="TYPE=USD", help="Dollars an hour of a type; may be repeated.")
-@click.option("--a-type", default="", metavar="TYPE", help="A's instance type, where the file does not say.")
-@click.option("--b-type", default="", metavar="TYPE", help="B's instance type, where the file does not say.")
 @click.option(
-    "--out", default=benching.SUMMARY, metavar="FILE", help=f"Where to write it.  [default: {benching.SUMMARY}]"
+    "--price", multiple=True, metavar="TYPE=USD", help="Dollars an hour of a type; may be repeated."
+)
+@click.option(
+    "--a-type", default="", metavar="TYPE", help="A's instance type, where the file does not say."
+)
+@click.option(
+    "--b-type", default="", metavar="TYPE", help="B's instance type, where the file does not say."
+)
+@click.option(
+    "--out",
+    default=benching.SUMMARY,
+    metavar="FILE",
+    help=f"Where to write it.  [default: {benching.SUMMARY}]",
 )
 def compare(
-    a: Path, b: Path, prices: bool, spot: bool, price: tuple[str, ...], a_type: str, b_type: str, out: str
+    a: Path,
+    b: Path,
+    prices: bool,
+    spot: bool,
+    price: tuple[str, ...],
+    a_type: str,
+    b_type: str,
+    out: str,
 ) -> None:
     """Compare two results: times, speed-up, dollars per 1,000 operations, which to pick, and from which size.
 
@@ -222,10 +255,16 @@ def compare(
 # -- report -----------------------------------------------------------------------------------------------------
 
 
-@command.command(epilog=example("batchyard bench report results", "batchyard bench report results --out bench.html"))
+@command.command(
+    epilog=example(
+        "batchyard bench report results", "batchyard bench report results --out bench.html"
+    )
+)
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
 @click.option(
-    "--out", metavar="FILE.html", help="Where to write the page instead of DIR/benchmark.html; `-` is stdout."
+    "--out",
+    metavar="FILE.html",
+    help="Where to write the page instead of DIR/benchmark.html; `-` is stdout.",
 )
 def report(folder: Path, out: str | None) -> None:
     """Write one HTML page with the charts of all results in a folder. Prints the page's path.

@@ -38,9 +38,18 @@ if TYPE_CHECKING:
     )
 )
 @env_option
-@click.option("--cpu-type", default="", metavar="TYPE", help="The CPU queue's instance type to measure: all of one.")
+@click.option(
+    "--cpu-type",
+    default="",
+    metavar="TYPE",
+    help="The CPU queue's instance type to measure: all of one.",
+)
 @click.option("--gpu-type", default="", metavar="TYPE", help="The same of the GPU queue.")
-@click.option("--image", metavar="IMAGE", help="With Python 3.11 and NumPy; default: PyTorch's own, with CUDA.")
+@click.option(
+    "--image",
+    metavar="IMAGE",
+    help="With Python 3.11 and NumPy; default: PyTorch's own, with CUDA.",
+)
 @click.option("--on-demand", is_flag=True, help="Not on spot instances.")
 @click.option("--detach", is_flag=True, help="Return once it is submitted, and print the run's id.")
 @click.option("--run", "run_id", metavar="RUN", help="Go on with one: wait for it, fetch, compare.")
@@ -69,10 +78,13 @@ def command(
     else:
         if env is None:
             raise BadInput(
-                "`bench submit` needs an environment", hint="name it with --env; `batchyard environments` lists them"
+                "`bench submit` needs an environment",
+                hint="name it with --env; `batchyard environments` lists them",
             )
         request = benching.request_of(out=out, **given)
-        record = _begin(request, home_of(home), env, {"cpu": cpu_type, "gpu": gpu_type}, image, on_demand)
+        record = _begin(
+            request, home_of(home), env, {"cpu": cpu_type, "gpu": gpu_type}, image, on_demand
+        )
     return _go(record, Path(out), detach=detach)
 
 
@@ -80,7 +92,12 @@ def command(
 
 
 def _begin(
-    request: Request, home: Path, env: str, types: Mapping[str, str], image: str | None, on_demand: bool
+    request: Request,
+    home: Path,
+    env: str,
+    types: Mapping[str, str],
+    image: str | None,
+    on_demand: bool,
 ) -> Record:
     from batchyard import cloud, runs
     from batchyard import plan as planning
@@ -95,7 +112,9 @@ def _begin(
     pipeline = _pipeline(request, where, Door(where.region, where.profile), types, image, on_demand)
     plan = planning.make(pipeline)
     pinned = registry.pinned(home, env)
-    target = cloud.target(plan, pipeline, where, runs.new_id(plan), on_demand=on_demand, pinned=pinned)
+    target = cloud.target(
+        plan, pipeline, where, runs.new_id(plan), on_demand=on_demand, pinned=pinned
+    )
     render(plan, target)  # what AWS cannot be told is refused before the run is recorded
     with _packed(request, home) as code:
         record = runs.begin(home, plan, target)
@@ -126,7 +145,12 @@ def _packed(request: Request, home: Path) -> Iterator[Path]:
 
 
 def _pipeline(
-    request: Request, where: Environment, door: Door, given: Mapping[str, str], image: str | None, on_demand: bool
+    request: Request,
+    where: Environment,
+    door: Door,
+    given: Mapping[str, str],
+    image: str | None,
+    on_demand: bool,
 ) -> Pipeline:
     from batchyard.aws.batch import Batch
     from batchyard.bench import submission
@@ -146,7 +170,9 @@ def _pipeline(
         types[kind] = given[kind] or ("" if is_here else submission.only_type(fleet) or "")
         shapes[kind] = _shape(kind, types[kind], request, is_here=is_here)
     if stands_in:
-        _say("note: the endpoint is on this machine, which has no GPU: the CPU stands in for it, labelled so")
+        _say(
+            "note: the endpoint is on this machine, which has no GPU: the CPU stands in for it, labelled so"
+        )
     # A container sees its limit from inside; a process of the endpoint does not.
     memory_mib = shapes["cpu"].memory_mib if is_here else request.memory_mib
     return submission.pipeline(
@@ -166,8 +192,14 @@ def _shape(kind: str, instance_type: str, request: Request, *, is_here: bool) ->
     shape = submission.asked(kind, instance_type, request, is_here=is_here)
     if not is_here and submission.shape_of(instance_type) is None:
         asked = f"{shape.cpus} vCPUs and {shape.memory_mib} MiB"
-        more = "its size is not in the list" if instance_type else f"--{kind}-type asks for the whole of one"
-        _say(f"note: the {kind.upper()} job asks for {asked}, and may share its machine with others: {more}")
+        more = (
+            "its size is not in the list"
+            if instance_type
+            else f"--{kind}-type asks for the whole of one"
+        )
+        _say(
+            f"note: the {kind.upper()} job asks for {asked}, and may share its machine with others: {more}"
+        )
     return shape
 
 
@@ -197,7 +229,8 @@ def _known(record: Record) -> Record:
 
     if record.is_local or not all(submission.TYPE_VARIABLE in job.env for job in record.plan.jobs):
         raise BadInput(
-            f"run {record.run_id} is no benchmark", hint="name one that `batchyard bench submit` began, with --run"
+            f"run {record.run_id} is no benchmark",
+            hint="name one that `batchyard bench submit` began, with --run",
         )
     return record
 
@@ -221,7 +254,9 @@ def _go(record: Record, out: Path, *, detach: bool) -> int:
     try:
         shown = follow(record, quiet=False)
     except KeyboardInterrupt:
-        _say(f"the benchmark goes on without us; {again} waits for it, fetches and compares; {stop} ends it")
+        _say(
+            f"the benchmark goes on without us; {again} waits for it, fetches and compares; {stop} ends it"
+        )
         return 130
     return _finish(record, shown, out)
 
@@ -268,11 +303,15 @@ def _finish(record: Record, shown: RunStatus, out: Path) -> int:
     missing = [kind.upper() for kind in submission.STEPS if kind not in found]
     if missing:
         kept = "; the other's is kept" if found else ""
-        _say(f"there is no result of the {' and the '.join(missing)} job, so nothing is compared{kept}")
+        _say(
+            f"there is no result of the {' and the '.join(missing)} job, so nothing is compared{kept}"
+        )
     else:
         _compare(found["cpu"], found["gpu"], notes, out)
     if found:
-        benching.write(out / benching.PAGE, benching.page_of(list(found.values())), "write the report")
+        benching.write(
+            out / benching.PAGE, benching.page_of(list(found.values())), "write the report"
+        )
         _say(f"written: {out / benching.PAGE}")
     return code or (1 if missing else 0)
 
@@ -282,7 +321,9 @@ def _compare(cpu: Results, gpu: Results, notes: list[str], out: Path) -> None:
 
     listed = prices.listed()
     value = comparing.compare(cpu, gpu, listed)
-    text = tables.comparison_text(replace(value, notes=(*value.notes, *notes)), listed.source, prices=True)
+    text = tables.comparison_text(
+        replace(value, notes=(*value.notes, *notes)), listed.source, prices=True
+    )
     click.echo(text, nl=False)
     benching.write(out / benching.SUMMARY, text, "write the summary")
     _say(f"written: {out / benching.SUMMARY}")

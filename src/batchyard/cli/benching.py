@@ -25,7 +25,9 @@ def _sizes(ctx: click.Context, param: click.Parameter, value: str | None) -> tup
         return ()
     parts = value.replace(",", " ").split()
     if not parts or not all(part.isascii() and part.isdigit() and _is_size(part) for part in parts):
-        raise click.BadParameter(f"{value!r} is no list of sizes; write whole numbers like 1000,5000")
+        raise click.BadParameter(
+            f"{value!r} is no list of sizes; write whole numbers like 1000,5000"
+        )
     return tuple(int(part) for part in parts)
 
 
@@ -38,16 +40,36 @@ def _is_size(digits: str) -> bool:
 
 _OPTIONS = [
     click.option(
-        "--only", multiple=True, metavar="NAME", help="A workload, or a pattern like 'conv*'; may be repeated."
+        "--only",
+        multiple=True,
+        metavar="NAME",
+        help="A workload, or a pattern like 'conv*'; may be repeated.",
     ),
-    click.option("--sizes", callback=_sizes, metavar="N,N,...", help="Instead of each workload's own sizes."),
-    click.option("--quick", is_flag=True, help="Small sizes, few repeats: shows that it works."),
-    click.option("--out", default="benchmark", metavar="DIR", help="Where the results go.  [default: benchmark]"),
-    click.option("--all-candidates", is_flag=True, help="Measure and show every way to do it, not only the fastest."),
     click.option(
-        "--workload", "files", multiple=True, metavar="FILE.py", help="A workload of your own; may be repeated."
+        "--sizes", callback=_sizes, metavar="N,N,...", help="Instead of each workload's own sizes."
     ),
-    click.option("--images", metavar="DIR", help="Pictures for the workload `images`, instead of made ones."),
+    click.option("--quick", is_flag=True, help="Small sizes, few repeats: shows that it works."),
+    click.option(
+        "--out",
+        default="benchmark",
+        metavar="DIR",
+        help="Where the results go.  [default: benchmark]",
+    ),
+    click.option(
+        "--all-candidates",
+        is_flag=True,
+        help="Measure and show every way to do it, not only the fastest.",
+    ),
+    click.option(
+        "--workload",
+        "files",
+        multiple=True,
+        metavar="FILE.py",
+        help="A workload of your own; may be repeated.",
+    ),
+    click.option(
+        "--images", metavar="DIR", help="Pictures for the workload `images`, instead of made ones."
+    ),
     click.option(
         "--memory",
         "memory_mib",
@@ -55,10 +77,21 @@ _OPTIONS = [
         metavar="AMOUNT",
         help="Of the machine's memory, at most so much, like 16GiB: larger sizes are skipped.",
     ),
-    click.option("--threads", type=click.IntRange(1, 4096), help="Threads on the CPU, instead of one for each CPU."),
-    click.option("--seed", type=click.IntRange(0), default=0, help="Of the inputs; equal seeds, equal inputs."),
     click.option(
-        "--plain-malloc", is_flag=True, help="Let malloc return large buffers to the system, as it does by default."
+        "--threads",
+        type=click.IntRange(1, 4096),
+        help="Threads on the CPU, instead of one for each CPU.",
+    ),
+    click.option(
+        "--seed",
+        type=click.IntRange(0),
+        default=0,
+        help="Of the inputs; equal seeds, equal inputs.",
+    ),
+    click.option(
+        "--plain-malloc",
+        is_flag=True,
+        help="Let malloc return large buffers to the system, as it does by default.",
     ),
 ]
 
@@ -107,7 +140,9 @@ def refuse_unknown_workloads(request: Request) -> None:
     except ImportError:
         return
     chosen = loading.select(ours, request.only)
-    lacking = [kind.upper() for kind in ("cpu", "gpu") if not any(kind in one.kinds for one in chosen)]
+    lacking = [
+        kind.upper() for kind in ("cpu", "gpu") if not any(kind in one.kinds for one in chosen)
+    ]
     if lacking:
         raise BadInput(
             f"none of what was asked for runs on a {' or '.join(lacking)}, so there is nothing to compare",

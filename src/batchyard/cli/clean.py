@@ -18,12 +18,19 @@ from batchyard.units import counted
 def _age(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
     # Elsewhere a bare number is seconds; here somebody who means days would lose all runs.
     if value is not None and value.strip().isdigit():
-        raise click.BadParameter(f"{value!r} has no unit; write {value}d for days, or {value}h for hours")
+        raise click.BadParameter(
+            f"{value!r} has no unit; write {value}d for days, or {value}h for hours"
+        )
     return duration(ctx, param, value)
 
 
 @click.command(epilog=example("batchyard clean --older-than 30d", "batchyard clean --keep 10"))
-@click.option("--older-than", callback=_age, metavar="TIME", help="Delete runs that began longer ago, like 30d.")
+@click.option(
+    "--older-than",
+    callback=_age,
+    metavar="TIME",
+    help="Delete runs that began longer ago, like 30d.",
+)
 @click.option("--keep", type=click.IntRange(0), help="Keep so many of the newest runs.")
 @home_option
 def command(older_than: int | None, keep: int | None, home: str | None) -> int:
@@ -32,7 +39,9 @@ def command(older_than: int | None, keep: int | None, home: str | None) -> int:
     A run that is not over is never deleted, but for one of which nothing was submitted and whose bucket is gone.
     """
     if older_than is None and keep is None:
-        raise BadInput("nothing says which runs are old", hint="give --older-than 30d, --keep 10, or both")
+        raise BadInput(
+            "nothing says which runs are old", hint="give --older-than 30d, --keep 10, or both"
+        )
     where = home_of(home)
     now_ms = time.time() * 1000
     deleted = 0
@@ -45,7 +54,9 @@ def command(older_than: int | None, keep: int | None, home: str | None) -> int:
             if not (is_old and is_beyond):
                 continue
             if not _is_over(record):
-                click.echo(f"{name} is not over, so it is kept: `batchyard stop {name}` first", err=True)
+                click.echo(
+                    f"{name} is not over, so it is kept: `batchyard stop {name}` first", err=True
+                )
                 continue
             runs.delete(record)
             deleted += 1
@@ -59,4 +70,7 @@ def _is_over(record: Record) -> bool:
     if record.is_local:
         return status.of_run(record, max_failures=0).state is not RunState.RUNNING
     engine = record.open_aws()
-    return status.of_engine(record, engine, max_failures=0).state is not RunState.RUNNING or engine.is_nothing
+    return (
+        status.of_engine(record, engine, max_failures=0).state is not RunState.RUNNING
+        or engine.is_nothing
+    )

@@ -42,7 +42,11 @@ def command(templates: tuple[str, ...], env: str, settings: tuple[str, ...], yes
     if not changed:
         click.echo(f"{env} is as it should be: nothing to do")
     elif any(one.name == "batch" for one in chosen):
-        click.echo(f"{env} is deployed: `batchyard run PIPELINE --engine aws --env {env}` uses its queues")
+        click.echo(
+            f"{env} is deployed: `batchyard run PIPELINE --engine aws --env {env}` uses its queues"
+        )
     else:
-        click.echo(f"{env}: {', '.join(one.name for one in chosen)} deployed; `batchyard outputs --env {env}`")
+        click.echo(
+            f"{env}: {', '.join(one.name for one in chosen)} deployed; `batchyard outputs --env {env}`"
+        )
     return 0

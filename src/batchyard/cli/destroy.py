@@ -12,13 +12,19 @@ from batchyard.errors import BadInput
 from batchyard.units import counted
 
 
-@click.command(epilog=example("batchyard destroy --env dev", "batchyard destroy ecs --env dev --empty-buckets"))
+@click.command(
+    epilog=example("batchyard destroy --env dev", "batchyard destroy ecs --env dev --empty-buckets")
+)
 @click.argument("templates", metavar="[TEMPLATE]...", nargs=-1)
 @environment_option
-@click.option("--empty-buckets", is_flag=True, help="Delete what is in the buckets, all versions of it.")
+@click.option(
+    "--empty-buckets", is_flag=True, help="Delete what is in the buckets, all versions of it."
+)
 @click.option("--delete-images", is_flag=True, help="Delete the images in the repositories.")
 @yes_option
-def command(templates: tuple[str, ...], env: str, empty_buckets: bool, delete_images: bool, yes: bool) -> int:
+def command(
+    templates: tuple[str, ...], env: str, empty_buckets: bool, delete_images: bool, yes: bool
+) -> int:
     """Delete an environment's stacks, those first that others do not need. Without templates: all of them.
 
     What holds data is listed before you are asked. A bucket or repository that is not empty stops it before anything
@@ -46,13 +52,23 @@ def command(templates: tuple[str, ...], env: str, empty_buckets: bool, delete_im
         for line in holding_lines((one.stack, held) for one in doomed for held in one.holdings):
             click.echo(line, err=True)
         users = deploying.outside_users(stacks, doomed, env)
-        in_the_way = deploying.obstacles(doomed, users, empty_buckets=empty_buckets, delete_images=delete_images)
+        in_the_way = deploying.obstacles(
+            doomed, users, empty_buckets=empty_buckets, delete_images=delete_images
+        )
         if in_the_way:
             raise BadInput("nothing was deleted:\n  " + "\n  ".join(in_the_way))
-        if not front.ask(f"delete {counted(len(doomed), 'stack')} of {env}, with all that they hold?"):
+        if not front.ask(
+            f"delete {counted(len(doomed), 'stack')} of {env}, with all that they hold?"
+        ):
             raise Declined("nothing was deleted")
         deploying.destroy(
-            stacks, holdings, front, doomed, env, empty_buckets=empty_buckets, delete_images=delete_images
+            stacks,
+            holdings,
+            front,
+            doomed,
+            env,
+            empty_buckets=empty_buckets,
+            delete_images=delete_images,
         )
     finally:
         front.close()
@@ -65,6 +81,11 @@ def _tell_of_file(env: str) -> None:
     from batchyard import environments
 
     path = home_of(None) / environments.FILE_NAME
-    with suppress(BadInput):  # a file with mistakes is no reason to fail where nothing is to be done
+    with suppress(
+        BadInput
+    ):  # a file with mistakes is no reason to fail where nothing is to be done
         if env in environments.read(path):
-            click.echo(f"{env} is an environment of {path}: what it names was not deployed here, and stays", err=True)
+            click.echo(
+                f"{env} is an environment of {path}: what it names was not deployed here, and stays",
+                err=True,
+            )

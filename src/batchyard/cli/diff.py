@@ -8,7 +8,11 @@ from batchyard.cli.options import example, pairs
 from batchyard.cli.stacks import Terminal, environment_option, introduce, set_option
 
 
-@click.command(epilog=example("batchyard diff --env dev", "batchyard diff batch --env dev --set CpuSpotMaxvCpus=512"))
+@click.command(
+    epilog=example(
+        "batchyard diff --env dev", "batchyard diff batch --env dev --set CpuSpotMaxvCpus=512"
+    )
+)
 @click.argument("templates", metavar="[TEMPLATE]...", nargs=-1)
 @environment_option
 @set_option

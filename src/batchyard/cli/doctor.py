@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from batchyard.cli import doctoring
-from batchyard.cli.doctoring import Looked, all_option, aws_options, dwell_option, region_option, shape_options
+from batchyard.cli.doctoring import (
+    Looked,
+    all_option,
+    aws_options,
+    dwell_option,
+    region_option,
+    shape_options,
+)
 from batchyard.cli.options import env_option, example, home_of, json_option
 from batchyard.errors import BadInput, Surroundings
 
@@ -61,7 +68,9 @@ def job(job_id: str | None, env: str | None, region: str | None, **flags: Any) -
 
 
 @command.command(
-    epilog=example("batchyard doctor queue gpu", "batchyard doctor queue gpu --cpus 4 --memory 14GiB --gpus 1")
+    epilog=example(
+        "batchyard doctor queue gpu", "batchyard doctor queue gpu --cpus 4 --memory 14GiB --gpus 1"
+    )
 )
 @click.argument("name", required=False)
 @env_option
@@ -83,7 +92,9 @@ def queue(name: str | None, env: str | None, region: str | None, **flags: Any) -
     return doctoring.examine(look, flags)
 
 
-@command.command(epilog=example("batchyard doctor env lab", "batchyard doctor env my-gpu-compute-environment"))
+@command.command(
+    epilog=example("batchyard doctor env lab", "batchyard doctor env my-gpu-compute-environment")
+)
 @click.argument("name", required=False)
 @region_option
 @shape_options
@@ -153,7 +164,9 @@ def pipeline(file: str | None, env: str | None, **flags: Any) -> int:
         home = runs.home_beside(read.folder, flags["home"])
         where = cloud.environment(home, env)
         pinned = registry.pinned(home, env)
-        target = cloud.target(plan, read, where, runs.new_id(plan), on_demand=flags["on_demand"], pinned=pinned)
+        target = cloud.target(
+            plan, read, where, runs.new_id(plan), on_demand=flags["on_demand"], pinned=pinned
+        )
         render.render(plan, target)
         by_queue: dict[str, list[Job]] = {}
         for one in plan.jobs:
@@ -163,7 +176,11 @@ def pipeline(file: str | None, env: str | None, **flags: Any) -> int:
     return doctoring.examine(look, flags)
 
 
-@command.command(epilog=example("batchyard doctor userdata user-data.txt", "batchyard doctor userdata - < boot.sh"))
+@command.command(
+    epilog=example(
+        "batchyard doctor userdata user-data.txt", "batchyard doctor userdata - < boot.sh"
+    )
+)
 @click.argument("file", type=click.Path(allow_dash=True))
 @click.option(
     "--for",
@@ -184,12 +201,17 @@ def userdata(file: str, owner: str, with_all: bool, as_json: bool) -> int:
 
     data, name = doctoring.content(file), doctoring.name_of(file)
     if not data.strip():
-        raise BadInput(f"{name} is empty: there is no user data to examine", hint="name the file that holds it")
+        raise BadInput(
+            f"{name} is empty: there is no user data to examine", hint="name the file that holds it"
+        )
     return doctoring.answer(examine(data, name, owner), with_all, as_json)
 
 
 @command.command(
-    epilog=example("batchyard doctor template stack.yaml", "terraform show -json plan | batchyard doctor template -")
+    epilog=example(
+        "batchyard doctor template stack.yaml",
+        "terraform show -json plan | batchyard doctor template -",
+    )
 )
 @click.argument("file", type=click.Path(allow_dash=True))
 @all_option
@@ -203,16 +225,29 @@ def template(file: str, with_all: bool, as_json: bool) -> int:
     from batchyard.doctor.template.examine import examine
 
     beside = None if file == "-" else doctoring.beside
-    return doctoring.answer(examine(doctoring.content(file), doctoring.name_of(file), beside), with_all, as_json)
+    return doctoring.answer(
+        examine(doctoring.content(file), doctoring.name_of(file), beside), with_all, as_json
+    )
 
 
 @command.command(epilog=example("batchyard doctor host", "batchyard doctor host --save host.json"))
-@click.option("--gpu-container", metavar="IMAGE", default="", help="Also run nvidia-smi in a container of this image.")
-@click.option("--save", metavar="FILE", help="Keep the facts in a file, secrets and account ids masked.")
-@click.option("--from", "source", metavar="FILE", help="Judge facts that were saved, instead of this machine.")
+@click.option(
+    "--gpu-container",
+    metavar="IMAGE",
+    default="",
+    help="Also run nvidia-smi in a container of this image.",
+)
+@click.option(
+    "--save", metavar="FILE", help="Keep the facts in a file, secrets and account ids masked."
+)
+@click.option(
+    "--from", "source", metavar="FILE", help="Judge facts that were saved, instead of this machine."
+)
 @all_option
 @json_option
-def host(gpu_container: str, save: str | None, source: str | None, with_all: bool, as_json: bool) -> int:
+def host(
+    gpu_container: str, save: str | None, source: str | None, with_all: bool, as_json: bool
+) -> int:
     """Examine this machine: driver, Docker, ECS agent, boot, disk, clock, metadata service."""
     from batchyard.doctor.host.checks import judge as judge_host
     from batchyard.doctor.host.facts import HostFacts
@@ -222,7 +257,10 @@ def host(gpu_container: str, save: str | None, source: str | None, with_all: boo
     if source:
         found = doctoring.saved_facts(source)
         if not isinstance(found, HostFacts):
-            raise BadInput(f"{source} holds no facts of a host", hint=f"`batchyard doctor judge {source}` reads it")
+            raise BadInput(
+                f"{source} holds no facts of a host",
+                hint=f"`batchyard doctor judge {source}` reads it",
+            )
     else:
         found = gather(ThisMachine(), gpu_container)
     code = doctoring.answer(judge_host(found), with_all, as_json)
@@ -232,11 +270,15 @@ def host(gpu_container: str, save: str | None, source: str | None, with_all: boo
 
 
 @command.command(
-    epilog=example("batchyard doctor judge facts.json --all", "batchyard doctor judge facts.json --dwell 5m")
+    epilog=example(
+        "batchyard doctor judge facts.json --all", "batchyard doctor judge facts.json --dwell 5m"
+    )
 )
 @click.argument("file", type=click.Path(allow_dash=True))
 @dwell_option
-@click.option("--save", metavar="FILE", help="Keep the facts in another file, secrets and account ids masked.")
+@click.option(
+    "--save", metavar="FILE", help="Keep the facts in another file, secrets and account ids masked."
+)
 @all_option
 @json_option
 def judge(file: str, dwell: int, save: str | None, with_all: bool, as_json: bool) -> int:

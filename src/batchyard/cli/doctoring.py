@@ -38,7 +38,9 @@ def all_option(function: F) -> F:
 
 def dwell_option(function: F) -> F:
     text = "What a fleet may take to start: a job that has waited less is waiting, not stuck."
-    option = click.option("--dwell", callback=duration, default="15m", metavar="TIME", show_default=True, help=text)
+    option = click.option(
+        "--dwell", callback=duration, default="15m", metavar="TIME", show_default=True, help=text
+    )
     return option(function)
 
 
@@ -52,10 +54,23 @@ def aws_options(function: F) -> F:
     for option in (
         json_option,
         all_option,
-        click.option("--fix", is_flag=True, help="Offer to mend what can be mended safely; asks first, each time."),
+        click.option(
+            "--fix",
+            is_flag=True,
+            help="Offer to mend what can be mended safely; asks first, each time.",
+        ),
         dwell_option,
-        click.option("--from", "source", metavar="FILE", help="Judge facts that were saved, instead of asking AWS."),
-        click.option("--save", metavar="FILE", help="Keep the facts in a file, secrets and account ids masked."),
+        click.option(
+            "--from",
+            "source",
+            metavar="FILE",
+            help="Judge facts that were saved, instead of asking AWS.",
+        ),
+        click.option(
+            "--save",
+            metavar="FILE",
+            help="Keep the facts in a file, secrets and account ids masked.",
+        ),
         home_option,
     ):
         function = option(function)
@@ -66,8 +81,12 @@ def shape_options(function: F) -> F:
     """What a step asks for: for ``shape``."""
     for option in (
         click.option("--gpus", type=click.IntRange(0), help="The same for GPUs."),
-        click.option("--memory", callback=memory, metavar="AMOUNT", help="The same for memory, like 14GiB."),
-        click.option("--cpus", type=click.IntRange(1), help="Also ask: can it run a step with so many vCPUs?"),
+        click.option(
+            "--memory", callback=memory, metavar="AMOUNT", help="The same for memory, like 14GiB."
+        ),
+        click.option(
+            "--cpus", type=click.IntRange(1), help="Also ask: can it run a step with so many vCPUs?"
+        ),
     ):
         function = option(function)
     return function
@@ -79,16 +98,30 @@ def run_options(function: F) -> F:
         click.option("--image", help="List only: the image."),
         click.option("--keep-going", is_flag=True, default=None, help="List only: as for `run`."),
         click.option("--max-running", type=click.IntRange(1), help="List only: as for `run`."),
-        click.option("--timeout", callback=duration, metavar="TIME", help="List only: as for `run`."),
+        click.option(
+            "--timeout", callback=duration, metavar="TIME", help="List only: as for `run`."
+        ),
         click.option("--retries", type=click.IntRange(0, 9), help="List only: as for `run`."),
-        click.option("--gpus", type=click.IntRange(0), help="List only: GPUs that a child asks for."),
-        click.option("--memory", callback=memory, metavar="AMOUNT", help="List only: memory, like 14GiB."),
+        click.option(
+            "--gpus", type=click.IntRange(0), help="List only: GPUs that a child asks for."
+        ),
+        click.option(
+            "--memory", callback=memory, metavar="AMOUNT", help="List only: memory, like 14GiB."
+        ),
         click.option("--cpus", type=click.IntRange(1), help="List only: vCPUs."),
-        click.option("--array", type=click.IntRange(1, 1_000_000), help="List only: so many children."),
+        click.option(
+            "--array", type=click.IntRange(1, 1_000_000), help="List only: so many children."
+        ),
         click.option("--no-gpu", is_flag=True, help="As it would run with `run --no-gpu`."),
         click.option("--on-demand", is_flag=True, help="As it would run with `run --on-demand`."),
         click.option("--only", metavar="STEP", help="Just this step."),
-        click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="Override one of the params."),
+        click.option(
+            "--set",
+            "settings",
+            multiple=True,
+            metavar="NAME=VALUE",
+            help="Override one of the params.",
+        ),
     ):
         function = option(function)
     return function
@@ -103,7 +136,8 @@ def planned(file: str, flags: dict[str, Any]) -> tuple[Pipeline, Plan]:
     offer = chosen.offer
     if (offer.cpus, offer.memory_mib, offer.gpus) != (None, None, None):
         raise BadInput(
-            f"--cpus, --memory and --gpus go with a list of commands; {file} is a pipeline", hint="say it in the file"
+            f"--cpus, --memory and --gpus go with a list of commands; {file} is a pipeline",
+            hint="say it in the file",
         )
     pipelines.show_warnings(chosen.pipeline)
     plan = planning.make(chosen.pipeline, only=flags["only"])
@@ -183,10 +217,16 @@ def _saved(source: str, wants_fix: bool) -> Facts | Survey:
     from batchyard.doctor.host.facts import HostFacts
 
     if wants_fix:
-        raise BadInput("--fix does not go with --from: what was saved may be over", hint="leave one of them out")
+        raise BadInput(
+            "--fix does not go with --from: what was saved may be over",
+            hint="leave one of them out",
+        )
     found = saved_facts(source)
     if isinstance(found, HostFacts):
-        raise BadInput(f"{source} holds the facts of a host", hint=f"`batchyard doctor host --from {source}` reads it")
+        raise BadInput(
+            f"{source} holds the facts of a host",
+            hint=f"`batchyard doctor host --from {source}` reads it",
+        )
     return found
 
 
@@ -263,7 +303,11 @@ def judged(facts: Facts | Survey, dwell_s: int) -> Report:
     from batchyard.doctor import judge
     from batchyard.doctor.facts import Survey
 
-    return judge.judge_survey(facts, dwell_s) if isinstance(facts, Survey) else judge.judge(facts, dwell_s)
+    return (
+        judge.judge_survey(facts, dwell_s)
+        if isinstance(facts, Survey)
+        else judge.judge(facts, dwell_s)
+    )
 
 
 def answer(report: Report, with_all: bool, as_json: bool, calls: int | None = None) -> int:

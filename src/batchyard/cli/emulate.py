@@ -26,14 +26,28 @@ _REGION = re.compile(r"[a-z]{2,4}(-[a-z]+){1,2}-[0-9]{1,2}")
         "batchyard emulate reclaim 6e1c7e28-1c0d-4a5e-9d7e-2f4b1c3d5e6f:3",
     ),
 )
-@click.option("--port", type=click.IntRange(0, 65535), default=_DEFAULT_PORT, show_default=True, help="0: a free one.")
 @click.option(
-    "--host", default="127.0.0.1", show_default=True, help="Where to listen; beyond loopback only with --token."
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=_DEFAULT_PORT,
+    show_default=True,
+    help="0: a free one.",
 )
 @click.option(
-    "--token", metavar="SECRET", envvar="BATCHYARD_EMULATE_TOKEN", help="What clients must have as access key."
+    "--host",
+    default="127.0.0.1",
+    show_default=True,
+    help="Where to listen; beyond loopback only with --token.",
 )
-@click.option("--runner", type=click.Choice(["process", "docker"]), default="process", show_default=True)
+@click.option(
+    "--token",
+    metavar="SECRET",
+    envvar="BATCHYARD_EMULATE_TOKEN",
+    help="What clients must have as access key.",
+)
+@click.option(
+    "--runner", type=click.Choice(["process", "docker"]), default="process", show_default=True
+)
 @click.option(
     "--volume",
     "volumes",
@@ -41,12 +55,24 @@ _REGION = re.compile(r"[a-z]{2,4}(-[a-z]+){1,2}-[0-9]{1,2}")
     metavar="HOST[:CONTAINER][:ro]",
     help="A folder of this machine that every container has; with --runner docker. May be repeated.",
 )
-@click.option("--cpus", type=click.IntRange(1), help="vCPUs that jobs may have together; default: this machine's.")
-@click.option("--memory", callback=memory, metavar="AMOUNT", help="Memory that jobs may have together.")
-@click.option("--gpus", type=click.IntRange(0), help="GPUs; more than there are: the rest are pretended.")
-@click.option("--region", default="us-east-1", show_default=True, help="The region that it pretends to be.")
 @click.option(
-    "--faults", metavar="KIND=PART,...", help="Trouble on purpose: parts of all calls to throttle, error, reset, lose."
+    "--cpus",
+    type=click.IntRange(1),
+    help="vCPUs that jobs may have together; default: this machine's.",
+)
+@click.option(
+    "--memory", callback=memory, metavar="AMOUNT", help="Memory that jobs may have together."
+)
+@click.option(
+    "--gpus", type=click.IntRange(0), help="GPUs; more than there are: the rest are pretended."
+)
+@click.option(
+    "--region", default="us-east-1", show_default=True, help="The region that it pretends to be."
+)
+@click.option(
+    "--faults",
+    metavar="KIND=PART,...",
+    help="Trouble on purpose: parts of all calls to throttle, error, reset, lose.",
 )
 @home_option
 @click.pass_context
@@ -117,11 +143,23 @@ def command(
 @command.command(epilog=example("batchyard emulate reclaim JOB_ID --notice 5"))
 @click.argument("job_id", metavar="JOB_ID")
 @click.option(
-    "--notice", type=click.FloatRange(0, 3600), default=120, show_default=True, help="Seconds between notice and end."
+    "--notice",
+    type=click.FloatRange(0, 3600),
+    default=120,
+    show_default=True,
+    help="Seconds between notice and end.",
 )
-@click.option("--endpoint", envvar="AWS_ENDPOINT_URL", default=f"http://127.0.0.1:{_DEFAULT_PORT}", show_default=True)
 @click.option(
-    "--token", metavar="SECRET", envvar="BATCHYARD_EMULATE_TOKEN", help="The endpoint's token, if it has one."
+    "--endpoint",
+    envvar="AWS_ENDPOINT_URL",
+    default=f"http://127.0.0.1:{_DEFAULT_PORT}",
+    show_default=True,
+)
+@click.option(
+    "--token",
+    metavar="SECRET",
+    envvar="BATCHYARD_EMULATE_TOKEN",
+    help="The endpoint's token, if it has one.",
 )
 def reclaim(job_id: str, notice: float, endpoint: str, token: str | None) -> None:
     """Take the host of a running job or child away, as spot does: first the notice, then the end."""
@@ -131,13 +169,17 @@ def reclaim(job_id: str, notice: float, endpoint: str, token: str | None) -> Non
     import urllib.request
 
     if not endpoint.startswith(("http://", "https://")):
-        raise BadInput(f"--endpoint {endpoint}: this is no address", hint="write it like http://127.0.0.1:4577")
+        raise BadInput(
+            f"--endpoint {endpoint}: this is no address", hint="write it like http://127.0.0.1:4577"
+        )
     headers = {"Content-Type": "application/json"}
     if token:
         headers["Authorization"] = f"AWS4-HMAC-SHA256 Credential={token}/-"
     data = json.dumps({"jobId": job_id, "notice": notice}).encode()
     try:
-        request = urllib.request.Request(f"{endpoint.rstrip('/')}/_batchyard/reclaim", data, headers, method="POST")
+        request = urllib.request.Request(
+            f"{endpoint.rstrip('/')}/_batchyard/reclaim", data, headers, method="POST"
+        )
         with urllib.request.urlopen(request, timeout=30) as answer:
             print_json(json.load(answer))
     except urllib.error.HTTPError as exc:
@@ -161,7 +203,9 @@ def reclaim(job_id: str, notice: float, endpoint: str, token: str | None) -> Non
 
 
 def _not_ours(endpoint: str, what: str) -> BadInput:
-    return BadInput(f"{endpoint} {what}, and is no `batchyard emulate`", hint="say where it is with --endpoint")
+    return BadInput(
+        f"{endpoint} {what}, and is no `batchyard emulate`", hint="say where it is with --endpoint"
+    )
 
 
 def _require_extra() -> None:
@@ -182,7 +226,9 @@ def _require_region(name: str) -> None:
     # Without its last dash, in capitals, or with the letter of a zone.
     near = re.sub(r"-?([0-9]{1,2})[a-z]?$", r"-\1", name.lower())
     is_region = _REGION.fullmatch(near)
-    hint = f"did you mean {near}?" if is_region else "regions are named like us-east-1 or eu-central-1"
+    hint = (
+        f"did you mean {near}?" if is_region else "regions are named like us-east-1 or eu-central-1"
+    )
     raise BadInput(f"--region {name}: no region has such a name", hint=hint)
 
 

@@ -40,7 +40,10 @@ def command(local: bool, home: str | None, as_json: bool) -> int:
         deployed = {}
     if as_json:
         print_json(
-            [_entry(name, "file", one.region, listing.Deployed({})) for name, one in in_file.items()]
+            [
+                _entry(name, "file", one.region, listing.Deployed({}))
+                for name, one in in_file.items()
+            ]
             + [_entry(name, "deployed", aws.region, one) for name, one in deployed.items()]
         )
     elif in_file or deployed:

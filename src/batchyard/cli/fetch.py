@@ -28,7 +28,9 @@ def command(run: str, to: str | None, env: str | None, home: str | None) -> None
 
     record = find_run(home, run, env)
     if record.is_local:
-        raise BadInput(f"run {record.run_id} is on this machine: its files are in {record.setting.workspace}")
+        raise BadInput(
+            f"run {record.run_id} is on this machine: its files are in {record.setting.workspace}"
+        )
     folder = Path(to).absolute() if to else record.workspace_here
     if folder is None:
         raise BadInput(_why_nowhere(record), hint="say where to with --to DIR")

@@ -29,7 +29,12 @@ def follow(record: Record, *, quiet: bool) -> RunStatus:
             elif not quiet:
                 _tell(shown, states)
             time.sleep(
-                patience.after([(step.state, step.succeeded, step.failed, step.running) for step in shown.steps])
+                patience.after(
+                    [
+                        (step.state, step.succeeded, step.failed, step.running)
+                        for step in shown.steps
+                    ]
+                )
             )
     finally:
         if show is not None:
@@ -40,7 +45,9 @@ def _tell(shown: RunStatus, states: dict[str, str]) -> None:
     for step in shown.steps:
         if states.get(step.name) != step.state.value:
             states[step.name] = step.state.value
-            click.echo(f"{step.name}: {step.state.value} {step.succeeded}/{step.size} succeeded", err=True)
+            click.echo(
+                f"{step.name}: {step.state.value} {step.succeeded}/{step.size} succeeded", err=True
+            )
 
 
 class LiveSteps:

@@ -11,7 +11,11 @@ from batchyard.cli.options import env_option, example, home_of, home_option
 from batchyard.errors import BadInput
 
 _kind_option = click.option(
-    "--kind", type=click.Choice(["cpu", "cuda", "opencl"]), default="cpu", show_default=True, help="Which recipe."
+    "--kind",
+    type=click.Choice(["cpu", "cuda", "opencl"]),
+    default="cpu",
+    show_default=True,
+    help="Which recipe.",
 )
 
 
@@ -28,7 +32,9 @@ def command() -> None:
 
 @command.command(epilog=example("batchyard image init", "batchyard image init images --kind cuda"))
 @click.argument("folder", metavar="[DIR]", default=".")
-@click.option("--kind", type=click.Choice(["cpu", "cuda", "opencl", "all"]), default="all", show_default=True)
+@click.option(
+    "--kind", type=click.Choice(["cpu", "cuda", "opencl", "all"]), default="all", show_default=True
+)
 @click.option("--force", is_flag=True, help="Overwrite Dockerfiles that are there.")
 def init(folder: str, kind: str, force: bool) -> None:
     """Write Dockerfiles, and beside them the worker that goes into the images.
@@ -37,15 +43,28 @@ def init(folder: str, kind: str, force: bool) -> None:
     """
     from batchyard.images import recipes
 
-    for path in recipes.write(Path(folder), recipes.KINDS if kind == "all" else (kind,), force=force):
+    for path in recipes.write(
+        Path(folder), recipes.KINDS if kind == "all" else (kind,), force=force
+    ):
         click.echo(path)
 
 
 @command.command(epilog=example("batchyard image build --kind cuda --tag recon:1"))
 @click.argument("folder", metavar="[DIR]", default=".")
 @_kind_option
-@click.option("--tag", required=True, metavar="NAME[:TAG]", help="What to call it: what `image:` in a pipeline says.")
-@click.option("--build-arg", "arguments", multiple=True, metavar="NAME=VALUE", help="Passed on to docker build.")
+@click.option(
+    "--tag",
+    required=True,
+    metavar="NAME[:TAG]",
+    help="What to call it: what `image:` in a pipeline says.",
+)
+@click.option(
+    "--build-arg",
+    "arguments",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Passed on to docker build.",
+)
 def build(folder: str, kind: str, tag: str, arguments: tuple[str, ...]) -> None:
     """Build an image with Docker, from the Dockerfile of that kind."""
     from batchyard.images import registry
@@ -66,6 +85,8 @@ def push(image: str, env: str | None, home: str | None) -> None:
     from batchyard.images import registry
 
     if env is None:
-        raise BadInput("an image is pushed to an environment's repository", hint="name it with --env NAME")
+        raise BadInput(
+            "an image is pushed to an environment's repository", hint="name it with --env NAME"
+        )
     where = home_of(home)
     click.echo(registry.push(image, cloud.environment(where, env), os.environ, where))

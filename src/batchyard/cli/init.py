@@ -44,10 +44,15 @@ _LIST_HEAD = "# one shell command a line; blank lines and lines that begin with 
 def command(folder: str) -> int:
     """Make a small, working pipeline folder to start from. Nothing that is there is overwritten."""
     where = Path(folder)
-    files = {"pipeline.yaml": _pipeline(where), "work.txt": _LIST_HEAD + "".join(map(_command, range(1, 13)))}
+    files = {
+        "pipeline.yaml": _pipeline(where),
+        "work.txt": _LIST_HEAD + "".join(map(_command, range(1, 13))),
+    }
     there = [name for name in files if (where / name).exists()]
     if there:
-        raise BadInput(f"{where / there[0]} is there already", hint="name another folder: batchyard init DIR")
+        raise BadInput(
+            f"{where / there[0]} is there already", hint="name another folder: batchyard init DIR"
+        )
     try:
         where.mkdir(parents=True, exist_ok=True)
         for name, text in files.items():

@@ -13,7 +13,15 @@ import click
 
 from batchyard import status
 from batchyard.cli import waiting
-from batchyard.cli.options import duration, env_option, example, find_run, home_flag, home_option, run_argument
+from batchyard.cli.options import (
+    duration,
+    env_option,
+    example,
+    find_run,
+    home_flag,
+    home_option,
+    run_argument,
+)
 from batchyard.cli.render import child_name
 from batchyard.engines.base import LogChunk, Overview, RunEngine, RunState
 from batchyard.errors import BadInput, BatchyardError
@@ -69,13 +77,21 @@ def command(
     sizes = {job.step: job.step_size for job in record.plan.jobs}
     printer = _Printer(sizes, with_headings=index is None and sum(sizes.values()) > 1)
     show = _show_here if record.is_local else _show_from_aws
-    missing = show(record, printer, _Wanted(step, index, failed), _Follower(record, step, patience) if follow else None)
+    missing = show(
+        record,
+        printer,
+        _Wanted(step, index, failed),
+        _Follower(record, step, patience) if follow else None,
+    )
     if missing:
         click.echo(missing, err=True)
     elif not printer.shown:
         what = child or "the run"
         click.echo(
-            f"no failed child of {what} has written anything" if failed else f"{what} has written nothing", err=True
+            f"no failed child of {what} has written anything"
+            if failed
+            else f"{what} has written nothing",
+            err=True,
         )
     return 0
 
@@ -100,7 +116,9 @@ class _Follower:
     def is_over(self, now: Overview) -> bool:
         if now.is_interrupted:
             name = f"{self._record.run_id}{self._flags}"
-            click.echo(f"the run is INTERRUPTED: `batchyard resume {name}` goes on with it", err=True)
+            click.echo(
+                f"the run is INTERRUPTED: `batchyard resume {name}` goes on with it", err=True
+            )
         return now.state is not RunState.RUNNING or now.is_interrupted
 
     def look(self, engine: RunEngine, now: Overview, shown: int) -> None:
@@ -111,7 +129,9 @@ class _Follower:
         elif self._quiet.is_due(time.monotonic()):
             waits = None if self._record.is_local else self._waits(engine, now)
             at_ms = int(time.time() * 1000)
-            for line in waiting.lines(self._record.plan, now.jobs, waits, self._step, at_ms, self._flags):
+            for line in waiting.lines(
+                self._record.plan, now.jobs, waits, self._step, at_ms, self._flags
+            ):
                 click.echo(line, err=True)
 
     def _waits(self, engine: RunEngine, now: Overview) -> Sequence[Wait]:
@@ -121,7 +141,9 @@ class _Follower:
             return ()  # who may not list jobs may still read logs
 
 
-def _show_here(record: Record, printer: _Printer, wanted: _Wanted, follower: _Follower | None) -> str:
+def _show_here(
+    record: Record, printer: _Printer, wanted: _Wanted, follower: _Follower | None
+) -> str:
     """Returns what could not be shown, in a sentence: nothing."""
     engine = record.open_local()
     try:
@@ -137,7 +159,9 @@ def _show_here(record: Record, printer: _Printer, wanted: _Wanted, follower: _Fo
         engine.close()
 
 
-def _show_from_aws(record: Record, printer: _Printer, wanted: _Wanted, follower: _Follower | None) -> str:
+def _show_from_aws(
+    record: Record, printer: _Printer, wanted: _Wanted, follower: _Follower | None
+) -> str:
     from batchyard.cloud import Patience
 
     engine = record.open_aws()

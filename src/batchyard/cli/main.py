@@ -89,7 +89,9 @@ class LazyGroup(click.Group):
             from difflib import get_close_matches
 
             near = get_close_matches(args[0], _ONE_LINERS, 1)
-            hint = f"Did you mean '{near[0]}'?" if near else "`batchyard --help` lists the commands."
+            hint = (
+                f"Did you mean '{near[0]}'?" if near else "`batchyard --help` lists the commands."
+            )
             ctx.fail(f"No such command '{args[0]}'. {hint}")
         return super().resolve_command(ctx, args)
 
@@ -138,7 +140,10 @@ def main(args: Sequence[str] | None = None) -> None:
         if is_verbose:
             raise
         print(f"batchyard: a bug in batchyard: {type(exc).__name__}: {exc}", file=sys.stderr)
-        print("  please report it with what `batchyard -v ...` prints; nothing recorded is lost", file=sys.stderr)
+        print(
+            "  please report it with what `batchyard -v ...` prints; nothing recorded is lost",
+            file=sys.stderr,
+        )
         sys.exit(3)
     try:
         sys.stdout.flush()

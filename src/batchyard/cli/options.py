@@ -44,7 +44,9 @@ def json_option(function: F) -> F:
 def capacity_options(function: F) -> F:
     """What the rest of a run may use, where that is not what it began with."""
     for option in (
-        click.option("--memory", callback=memory, metavar="AMOUNT", help="Memory to use at most from now on."),
+        click.option(
+            "--memory", callback=memory, metavar="AMOUNT", help="Memory to use at most from now on."
+        ),
         click.option("--cpus", type=click.IntRange(1), help="vCPUs to use at most from now on."),
     ):
         function = option(function)
@@ -103,7 +105,9 @@ def pairs(values: tuple[str, ...], like: str = "slices=128") -> dict[str, str]:
     for value in values:
         name, equals, text = value.partition("=")
         if not equals or not name:
-            raise BadInput(f"--set {value!r} is not of the form NAME=VALUE", hint=f"for example --set {like}")
+            raise BadInput(
+                f"--set {value!r} is not of the form NAME=VALUE", hint=f"for example --set {like}"
+            )
         found[name] = text
     return found
 
@@ -111,7 +115,9 @@ def pairs(values: tuple[str, ...], like: str = "slices=128") -> dict[str, str]:
 def _folder(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
     """A flag's callback: where it is a file, that is said once, and not by whoever first looks for something in it."""
     if value and Path(value).exists() and not Path(value).is_dir():
-        is_variable = ctx.get_parameter_source(str(param.name)) is click.core.ParameterSource.ENVIRONMENT
+        is_variable = (
+            ctx.get_parameter_source(str(param.name)) is click.core.ParameterSource.ENVIRONMENT
+        )
         raise BadInput(
             f"{param.envvar if is_variable else '--home'} {value}: this is no folder",
             hint="name the .batchyard folder itself, or leave it out",
@@ -122,7 +128,9 @@ def _folder(ctx: click.Context, param: click.Parameter, value: str | None) -> st
 def _named(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
     """A flag's callback: `--env "$ENV"` where nobody has set ENV."""
     if value == "":
-        raise BadInput("--env is empty", hint="name an environment: `batchyard environments` lists them")
+        raise BadInput(
+            "--env is empty", hint="name an environment: `batchyard environments` lists them"
+        )
     return value
 
 

@@ -12,7 +12,11 @@ from batchyard.cli.stacks import Terminal, environment_option, region_needed
 from batchyard.errors import BadInput
 
 
-@click.command(epilog=example("batchyard outputs --env dev", "batchyard outputs --env dev --json | jq .stacks.batch"))
+@click.command(
+    epilog=example(
+        "batchyard outputs --env dev", "batchyard outputs --env dev --json | jq .stacks.batch"
+    )
+)
 @environment_option
 @json_option
 def command(env: str, as_json: bool) -> int:
@@ -39,6 +43,8 @@ def command(env: str, as_json: bool) -> int:
     if as_json:
         print_json({"environment": env, "region": aws.region, "stacks": found})
         return 0
-    rows = [(stack, name, value) for stack, outputs in found.items() for name, value in outputs.items()]
+    rows = [
+        (stack, name, value) for stack, outputs in found.items() for name, value in outputs.items()
+    ]
     click.echo("\n".join(table(("template", "output", "value"), rows)))
     return 0

@@ -17,9 +17,19 @@ from batchyard.pipeline import Pipeline
 F = TypeVar("F", bound=Callable[..., Any])
 
 _FILE_FLAGS = [
-    click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="Override one of the file's params."),
-    click.option("--only", metavar="STEP", help="Run just this step, as if what it needs were done."),
-    click.option("--from", "start_from", metavar="STEP", help="Run this step and all that follows it."),
+    click.option(
+        "--set",
+        "settings",
+        multiple=True,
+        metavar="NAME=VALUE",
+        help="Override one of the file's params.",
+    ),
+    click.option(
+        "--only", metavar="STEP", help="Run just this step, as if what it needs were done."
+    ),
+    click.option(
+        "--from", "start_from", metavar="STEP", help="Run this step and all that follows it."
+    ),
 ]
 _MACHINE_FLAGS = [
     click.option("--cpus", type=click.IntRange(1), help="vCPUs to use at most; with a list: what one child asks for."),
@@ -33,13 +43,29 @@ _MACHINE_FLAGS = [
     click.option("--workspace", metavar="DIR", help="Where commands run, instead of the file's folder."),
 ]  # fmt: skip
 _LIST_FLAGS = [
-    click.option("--array", type=click.IntRange(1, 1_000_000), help="List only: share it out over so many children."),
-    click.option("--retries", type=click.IntRange(0, 9), default=None, help="List only: extra attempts of a child."),
     click.option(
-        "--timeout", callback=duration, metavar="TIME", help="List only: an attempt's longest time, like 30m."
+        "--array",
+        type=click.IntRange(1, 1_000_000),
+        help="List only: share it out over so many children.",
     ),
-    click.option("--max-running", type=click.IntRange(1), help="List only: at most so many children at once."),
-    click.option("--keep-going", is_flag=True, default=None, help="List only: go on after a command failed."),
+    click.option(
+        "--retries",
+        type=click.IntRange(0, 9),
+        default=None,
+        help="List only: extra attempts of a child.",
+    ),
+    click.option(
+        "--timeout",
+        callback=duration,
+        metavar="TIME",
+        help="List only: an attempt's longest time, like 30m.",
+    ),
+    click.option(
+        "--max-running", type=click.IntRange(1), help="List only: at most so many children at once."
+    ),
+    click.option(
+        "--keep-going", is_flag=True, default=None, help="List only: go on after a command failed."
+    ),
     click.option("--image", help="List only: the image, for --runner docker and for AWS."),
 ]
 
@@ -68,12 +94,18 @@ def chosen(file: str, flags: Mapping[str, Any]) -> Chosen:
         given = [name for name in _LIST_ONLY if flags[name] is not None]
         if given:
             names = ", ".join("--" + name.replace("_", "-") for name in given)
-            raise BadInput(f"{names} goes with a list of commands; {file} is a pipeline", hint="say it in the file")
+            raise BadInput(
+                f"{names} goes with a list of commands; {file} is a pipeline",
+                hint="say it in the file",
+            )
         pipeline = reading.load(path, pairs(flags["settings"]))
         offer = Offer(flags["cpus"], flags["memory"], flags["gpus"])
     else:
         if flags["settings"]:
-            raise BadInput(f"--set goes with a pipeline; {file} is a list of commands", hint="a list has no params")
+            raise BadInput(
+                f"--set goes with a pipeline; {file} is a list of commands",
+                hint="a list has no params",
+            )
         pipeline = reading.load_list(
             path,
             array=flags["array"],

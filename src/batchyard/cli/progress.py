@@ -74,7 +74,10 @@ class ProgressLines(Watcher):
             why = explained(attempt_detail(row, job, self._plan.job(task.step)))
             more = "" if row.state else "; it will be tried again"
             self.say(
-                click.style(f"{task.step}:{task.index_in_step} attempt {task.attempt} failed: {why}{more}", fg="red")
+                click.style(
+                    f"{task.step}:{task.index_in_step} attempt {task.attempt} failed: {why}{more}",
+                    fg="red",
+                )
             )
         elif shown == _FAILURES_SHOWN + 1:
             self.say(f"{task.step}: more failures are not shown here; see `batchyard status`")
@@ -96,7 +99,9 @@ class ProgressLines(Watcher):
             self.say(f"{step.name}: {step.state.value} {_counts(step)}{reason}")
         elif step.state is JobState.RUNNING and step.name not in self._begun:
             self._begun.add(step.name)
-            self.say(f"{step.name}: started, {step.size} {'child' if step.size == 1 else 'children'}")
+            self.say(
+                f"{step.name}: started, {step.size} {'child' if step.size == 1 else 'children'}"
+            )
 
 
 class LiveTable(ProgressLines):
@@ -126,7 +131,9 @@ class LiveTable(ProgressLines):
             for line in self._waiting_lines:
                 self.say(line)
         if self._live is not None:
-            self._live.update(live_table(list(self._steps.values()), int(time.time() * 1000)), refresh=True)
+            self._live.update(
+                live_table(list(self._steps.values()), int(time.time() * 1000)), refresh=True
+            )
 
     def say(self, line: str) -> None:
         if self._live is None:
@@ -158,11 +165,19 @@ def live_table(steps: list[StepStatus], now_ms: int) -> Any:
         grid.add_column(name, justify="left" if name in ("step", "") else "right", no_wrap=True)
     for step in steps:
         done = step.succeeded + step.failed
-        style = {"FAILED": "red", "SUCCEEDED": "green"}.get(step.state.value, "cyan" if step.running else "dim")
+        style = {"FAILED": "red", "SUCCEEDED": "green"}.get(
+            step.state.value, "cyan" if step.running else "dim"
+        )
         bar_style = "red" if step.failed else "green"
         grid.add_row(
             f"[{style}]{step.name}[/]",
-            ProgressBar(total=step.size, completed=done, width=28, complete_style=bar_style, finished_style=bar_style),
+            ProgressBar(
+                total=step.size,
+                completed=done,
+                width=28,
+                complete_style=bar_style,
+                finished_style=bar_style,
+            ),
             f"{done}/{step.size}",
             f"[red]{step.failed}[/]" if step.failed else "",
             str(step.running or ""),
@@ -183,7 +198,9 @@ def _rate(step: StepStatus, done: int, now_ms: int) -> tuple[str, str]:
     left = int((step.size - done) / rate)
     return (
         shown,
-        f"{left // 3600}:{left % 3600 // 60:02}:{left % 60:02}" if left >= 3600 else f"{left // 60}:{left % 60:02}",
+        f"{left // 3600}:{left % 3600 // 60:02}:{left % 60:02}"
+        if left >= 3600
+        else f"{left // 60}:{left % 60:02}",
     )
 
 

@@ -27,7 +27,9 @@ def coloured(state: str) -> str:
     return click.style(state, fg=_COLOURS.get(state))
 
 
-def table(head: Sequence[str], rows: Sequence[Sequence[str]], right: frozenset[int] = frozenset()) -> list[str]:
+def table(
+    head: Sequence[str], rows: Sequence[Sequence[str]], right: frozenset[int] = frozenset()
+) -> list[str]:
     """Columns as wide as their widest cell; those in ``right`` flush right."""
     widths = [max(len(click.unstyle(row[i])) for row in [head, *rows]) for i in range(len(head))]
     lines = []
@@ -43,7 +45,18 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], right: frozenset[i
 def status_lines(status: RunStatus, now_ms: int, flags: str = "") -> list[str]:
     """``flags``: what the commands that are suggested need to find the run again."""
     lines = [headline(status, now_ms), ""]
-    head = ("step", "state", "children", "succeeded", "failed", "running", "waiting", "attempts", "time", "")
+    head = (
+        "step",
+        "state",
+        "children",
+        "succeeded",
+        "failed",
+        "running",
+        "waiting",
+        "attempts",
+        "time",
+        "",
+    )
     rows = [_step_row(step, now_ms) for step in status.steps]
     lines += table(head, rows, right=frozenset(range(2, 9)))
     sizes = {step.name: step.size for step in status.steps}
@@ -85,7 +98,17 @@ def _short(line: str) -> str:
 
 
 def plan_lines(plan: Plan) -> list[str]:
-    head = ("step", "children", "commands", "cpus", "memory", "gpus", "attempts", "timeout", "after")
+    head = (
+        "step",
+        "children",
+        "commands",
+        "cpus",
+        "memory",
+        "gpus",
+        "attempts",
+        "timeout",
+        "after",
+    )
     rows = [_plan_row(job) for job in plan.jobs]
     children = sum(job.size for job in plan.jobs)
     title = f"pipeline {plan.pipeline}: {counted(len(plan.jobs), 'step')}, {counted(children, 'child', 'children')}"
@@ -130,7 +153,9 @@ def _waiting(status: RunStatus, now_ms: int, flags: str) -> list[str]:
     lines = []
     for wait in status.waits:
         who = counted(wait.count, "child", "children")
-        lines.append(f"{wait.step}: {who} RUNNABLE for {_span(wait.since_ms, now_ms)}, waiting for a host")
+        lines.append(
+            f"{wait.step}: {who} RUNNABLE for {_span(wait.since_ms, now_ms)}, waiting for a host"
+        )
         lines.append(f"  why: batchyard doctor job {wait.job_id} --env {wait.environment}{flags}")
     return ["", *lines] if lines else []
 
@@ -140,9 +165,17 @@ def _what_next(status: RunStatus, flags: str) -> list[str]:
     if status.is_interrupted:
         return ["", f"go on with it: batchyard resume {name}"]
     if status.state in (RunState.FAILED, RunState.STOPPED):
-        more = [f"all failed output: batchyard logs {name} --failed"] if len(status.failures) >= MAX_FAILURES else []
-        if status.engine == "aws" and any(_cannot_pull(failure.attempt) for failure in status.failures):
-            more.append("the image is not there, or may not be read: check `image:`; `batchyard image push` pushes one")
+        more = (
+            [f"all failed output: batchyard logs {name} --failed"]
+            if len(status.failures) >= MAX_FAILURES
+            else []
+        )
+        if status.engine == "aws" and any(
+            _cannot_pull(failure.attempt) for failure in status.failures
+        ):
+            more.append(
+                "the image is not there, or may not be read: check `image:`; `batchyard image push` pushes one"
+            )
         return ["", *more, f"run what is left: batchyard retry {name}"]
     return []
 

@@ -21,7 +21,9 @@ from batchyard.errors import from_os_error
     )
 )
 @run_argument
-@click.option("--out", metavar="FILE", help="Where to write the page instead of RUN.html here; `-` is stdout.")
+@click.option(
+    "--out", metavar="FILE", help="Where to write the page instead of RUN.html here; `-` is stdout."
+)
 @env_option
 @home_option
 def command(run: str, out: str | None, env: str | None, home: str | None) -> None:

@@ -28,16 +28,26 @@ from batchyard.errors import BadInput
 @home_option
 @json_option
 def command(
-    run: str, detach: bool, cpus: int | None, memory: int | None, env: str | None, home: str | None, as_json: bool
+    run: str,
+    detach: bool,
+    cpus: int | None,
+    memory: int | None,
+    env: str | None,
+    home: str | None,
+    as_json: bool,
 ) -> int:
     """Go on with a run whose process died: what succeeded is not run again, what it left running is ended first."""
     record = find_run(home, run, env)
     if not record.is_local:
         if cpus or memory:
-            raise BadInput("--cpus and --memory are about this machine", hint=f"run {record.run_id} is on AWS")
+            raise BadInput(
+                "--cpus and --memory are about this machine", hint=f"run {record.run_id} is on AWS"
+            )
         return go_on_aws(record, detach=detach, as_json=as_json)
     launch.require_resumable(record)
     setting = launch.with_capacity(record.setting, record.plan, cpus, memory)
     if detach and setting != record.setting:
-        raise BadInput("--cpus and --memory go with a resume in the foreground", hint="leave --detach out")
+        raise BadInput(
+            "--cpus and --memory go with a resume in the foreground", hint="leave --detach out"
+        )
     return go(replace(record, place=setting), detach=detach, as_json=as_json)

@@ -45,10 +45,16 @@ def command(
         from batchyard import cloud
 
         if cpus or memory:
-            raise BadInput("--cpus and --memory are about this machine", hint=f"run {old.run_id} is on AWS")
-        record = cloud.begin_retry(old, on_demand=on_demand, say=lambda text: click.echo(text, err=True))
+            raise BadInput(
+                "--cpus and --memory are about this machine", hint=f"run {old.run_id} is on AWS"
+            )
+        record = cloud.begin_retry(
+            old, on_demand=on_demand, say=lambda text: click.echo(text, err=True)
+        )
         return go_on_aws(record, detach=detach, as_json=as_json)
     if on_demand:
-        raise BadInput("--on-demand goes with a run on AWS", hint=f"run {old.run_id} is on this machine")
+        raise BadInput(
+            "--on-demand goes with a run on AWS", hint=f"run {old.run_id} is on this machine"
+        )
     record = launch.begin_retry(old, cpus, memory)
     return go(record, detach=detach, as_json=as_json)

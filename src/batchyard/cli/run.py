@@ -13,7 +13,14 @@ import click
 from batchyard import launch, runs, status
 from batchyard import plan as planning
 from batchyard.cli import pipelines, progress, render
-from batchyard.cli.options import env_option, example, home_flag, home_option, json_option, print_json
+from batchyard.cli.options import (
+    env_option,
+    example,
+    home_flag,
+    home_option,
+    json_option,
+    print_json,
+)
 from batchyard.engines.base import RunState
 from batchyard.errors import BadInput, BatchyardError, RunIsHeld
 from batchyard.plan import Plan
@@ -31,9 +38,17 @@ EXIT_CODES = {RunState.SUCCEEDED: 0, RunState.FAILED: 1, RunState.STOPPED: 130}
     )
 )
 @click.argument("file", type=click.Path())
-@click.option("--detach", is_flag=True, help="Return at once and print the run's id; the run goes on by itself.")
 @click.option(
-    "--engine", type=click.Choice(["local", "aws"]), default="local", show_default=True, help="Where it runs."
+    "--detach",
+    is_flag=True,
+    help="Return at once and print the run's id; the run goes on by itself.",
+)
+@click.option(
+    "--engine",
+    type=click.Choice(["local", "aws"]),
+    default="local",
+    show_default=True,
+    help="Where it runs.",
 )
 @env_option
 @click.option("--on-demand", is_flag=True, help="AWS only: not on spot instances.")
@@ -82,14 +97,21 @@ def _begin_on_aws(
     if env is None:
         raise BadInput("--engine aws needs an environment", hint="name it with --env NAME")
     offer = chosen.offer
-    for flag, value in (("--cpus", offer.cpus), ("--memory", offer.memory_mib), ("--gpus", offer.gpus)):
+    for flag, value in (
+        ("--cpus", offer.cpus),
+        ("--memory", offer.memory_mib),
+        ("--gpus", offer.gpus),
+    ):
         if value is not None:
             raise BadInput(
                 f"{flag} is about this machine; on AWS the environment's queues say how much there is",
                 hint=f"leave {flag} out",
             )
     if offer.runner != "process":
-        raise BadInput("--runner is about this machine; on AWS every child is a container", hint="leave --runner out")
+        raise BadInput(
+            "--runner is about this machine; on AWS every child is a container",
+            hint="leave --runner out",
+        )
     workspace = offer.workspace or chosen.pipeline.workspace or ""
     if workspace.startswith("s3://"):
         Place.of(workspace)  # names a bucket, or is refused before anything is recorded
@@ -129,7 +151,9 @@ def go_on_aws(record: Record, *, detach: bool, as_json: bool) -> int:
         cloud.submit(record, say)
     except (KeyboardInterrupt, BatchyardError) as exc:
         if not isinstance(exc, RunIsHeld | WasStopped):
-            say(f"not all of it is submitted: `batchyard resume {record.run_id}` goes on, `stop` gives it up")
+            say(
+                f"not all of it is submitted: `batchyard resume {record.run_id}` goes on, `stop` gives it up"
+            )
         if isinstance(exc, BatchyardError):
             raise
         return 130
@@ -142,7 +166,9 @@ def go_on_aws(record: Record, *, detach: bool, as_json: bool) -> int:
     try:
         shown = follow(record, quiet=as_json)
     except KeyboardInterrupt:
-        say(f"the run goes on without us; `batchyard status {record.run_id} --watch` follows it, `stop` ends it")
+        say(
+            f"the run goes on without us; `batchyard status {record.run_id} --watch` follows it, `stop` ends it"
+        )
         return 130
     if shown.state is not RunState.RUNNING:
         _fetch(record, say)
@@ -150,7 +176,13 @@ def go_on_aws(record: Record, *, detach: bool, as_json: bool) -> int:
         if as_json:
             print_json(status.to_json(shown))
         else:
-            click.echo("\n".join(render.status_lines(shown, int(time.time() * 1000), home_flag(record, Path.cwd()))))
+            click.echo(
+                "\n".join(
+                    render.status_lines(
+                        shown, int(time.time() * 1000), home_flag(record, Path.cwd())
+                    )
+                )
+            )
     return 3 if shown.is_interrupted else EXIT_CODES[shown.state]
 
 
@@ -192,5 +224,9 @@ def go(record: Record, *, detach: bool, as_json: bool) -> int:
         if as_json:
             print_json(status.to_json(shown))
         else:
-            click.echo("\n".join(render.status_lines(shown, int(time.time() * 1000), home_flag(record, here))))
+            click.echo(
+                "\n".join(
+                    render.status_lines(shown, int(time.time() * 1000), home_flag(record, here))
+                )
+            )
     return EXIT_CODES[state]

@@ -41,7 +41,15 @@ def command(env: str | None, home: str | None, as_json: bool) -> int:
         print_json([_summary(one) for one in found])
     elif found:
         rows = [_row(one) for one in found]
-        click.echo("\n".join(table(("run", "state", "started", "took", "children", "failed"), rows, frozenset({4, 5}))))
+        click.echo(
+            "\n".join(
+                table(
+                    ("run", "state", "started", "took", "children", "failed"),
+                    rows,
+                    frozenset({4, 5}),
+                )
+            )
+        )
     else:
         click.echo(f"no runs in {where}", err=True)
     return 0
@@ -60,7 +68,20 @@ def _summary(one: RunStatus) -> dict[str, object]:
 
 def _row(one: RunStatus) -> tuple[str, ...]:
     started = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime((one.started_ms or 0) / 1000))
-    took = "" if one.ended_ms is None or one.started_ms is None else f"{(one.ended_ms - one.started_ms) / 1000:.1f} s"
-    state = click.style("INTERRUPTED", fg="yellow") if one.is_interrupted else coloured(one.state.value)
+    took = (
+        ""
+        if one.ended_ms is None or one.started_ms is None
+        else f"{(one.ended_ms - one.started_ms) / 1000:.1f} s"
+    )
+    state = (
+        click.style("INTERRUPTED", fg="yellow") if one.is_interrupted else coloured(one.state.value)
+    )
     failed = sum(step.failed for step in one.steps)
-    return one.run, state, started, took, str(sum(step.size for step in one.steps)), str(failed or "")
+    return (
+        one.run,
+        state,
+        started,
+        took,
+        str(sum(step.size for step in one.steps)),
+        str(failed or ""),
+    )

@@ -28,7 +28,12 @@ if TYPE_CHECKING:
 else:
     F = TypeVar("F")
 
-_MARKS = {"add": ("+", "green"), "change": ("~", "yellow"), "replace": ("!", "red"), "remove": ("-", "red")}
+_MARKS = {
+    "add": ("+", "green"),
+    "change": ("~", "yellow"),
+    "replace": ("!", "red"),
+    "remove": ("-", "red"),
+}
 _VERB_COLOURS = {"created": "green", "changed": "yellow", "deleted": "yellow", "failed": "red"}
 #: without a terminal, a word now and then that it still goes on
 _STILL_EVERY_S = 30.0
@@ -36,9 +41,9 @@ _STILL_EVERY_S = 30.0
 
 def environment_option(function: F) -> F:
     """Of the commands that make and unmake an environment: there is no default that could be meant."""
-    return click.option("--env", required=True, metavar="NAME", help="The environment: stacks are named NAME-...")(
-        function
-    )
+    return click.option(
+        "--env", required=True, metavar="NAME", help="The environment: stacks are named NAME-..."
+    )(function)
 
 
 def set_option(function: F) -> F:
@@ -78,7 +83,9 @@ def introduce(environment: str, aws: CloudFormation) -> None:
 class Terminal:
     """The front of infra.stacks: plain lines on stderr; on a terminal also what is going on at the moment."""
 
-    def __init__(self, *, says_yes: bool = False, offers_all: bool = False, changes_to_stdout: bool = False) -> None:
+    def __init__(
+        self, *, says_yes: bool = False, offers_all: bool = False, changes_to_stdout: bool = False
+    ) -> None:
         self._says_yes = says_yes
         self._offers_all = offers_all
         self._changes_to_stdout = changes_to_stdout
@@ -97,12 +104,16 @@ class Terminal:
         if not sys.stdin.isatty():
             click.echo("", err=True)
         if not answer:
-            raise BadInput("the question needs an answer", hint="--yes answers every question with yes")
+            raise BadInput(
+                "the question needs an answer", hint="--yes answers every question with yes"
+            )
         word = answer.strip().lower()
         self._says_yes = self._offers_all and word in ("a", "all")
         return self._says_yes or word in ("y", "yes")
 
-    def show_changes(self, stack: str, found: Sequence[Change], parameters: Mapping[str, tuple[str, str]]) -> None:
+    def show_changes(
+        self, stack: str, found: Sequence[Change], parameters: Mapping[str, tuple[str, str]]
+    ) -> None:
         for line in change_lines(stack, found, parameters):
             click.echo(line, err=not self._changes_to_stdout)
 
@@ -146,7 +157,10 @@ class LiveEvents:
         self._stack = stack
         self._progress = progress
         self._live: Live = Live(
-            console=Console(stderr=True), get_renderable=self._drawn, refresh_per_second=2, transient=True
+            console=Console(stderr=True),
+            get_renderable=self._drawn,
+            refresh_per_second=2,
+            transient=True,
         )
         self._live.start()
 
@@ -154,7 +168,9 @@ class LiveEvents:
         from rich.text import Text
 
         going_on = running(self._progress, time.time())
-        return Text("\n".join(f"  ... {line}" for line in going_on) or f"  ... {self._stack}", style="dim")
+        return Text(
+            "\n".join(f"  ... {line}" for line in going_on) or f"  ... {self._stack}", style="dim"
+        )
 
     def say(self, line: str) -> None:
         from rich.text import Text
@@ -169,10 +185,14 @@ class LiveEvents:
 # -- lines ----------------------------------------------------------------------------------------------------------
 
 
-def change_lines(stack: str, found: Sequence[Change], parameters: Mapping[str, tuple[str, str]]) -> list[str]:
+def change_lines(
+    stack: str, found: Sequence[Change], parameters: Mapping[str, tuple[str, str]]
+) -> list[str]:
     from batchyard.infra import changes
 
-    lines = [f"{stack}: {changes.counts(found) or 'no resource changes, only outputs or parameters'}"]
+    lines = [
+        f"{stack}: {changes.counts(found) or 'no resource changes, only outputs or parameters'}"
+    ]
     lines += [f"  {name}: {before} -> {after}" for name, (before, after) in parameters.items()]
     width = max((len(one.name) for one in found), default=0)
     for one in found:

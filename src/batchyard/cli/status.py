@@ -30,7 +30,11 @@ from batchyard.status import RunStatus
 _WATCH_EVERY_S = 0.5
 
 
-@click.command(epilog=example("batchyard status last", "batchyard status last --watch", "batchyard status last --json"))
+@click.command(
+    epilog=example(
+        "batchyard status last", "batchyard status last --watch", "batchyard status last --json"
+    )
+)
 @run_argument
 @click.option("--watch", is_flag=True, help="Follow the run to its end, and exit as it does.")
 @env_option
@@ -45,11 +49,17 @@ def command(run: str, watch: bool, env: str | None, home: str | None, as_json: b
     if not watch:
         shown = _looked_at(record)
     else:
-        shown = _watched(record, quiet=as_json) if record.is_local else follow(record, quiet=as_json)
+        shown = (
+            _watched(record, quiet=as_json) if record.is_local else follow(record, quiet=as_json)
+        )
     if as_json:
         print_json(status.to_json(shown))
     else:
-        click.echo("\n".join(render.status_lines(shown, int(time.time() * 1000), home_flag(record, Path.cwd()))))
+        click.echo(
+            "\n".join(
+                render.status_lines(shown, int(time.time() * 1000), home_flag(record, Path.cwd()))
+            )
+        )
     if not watch:
         return 0
     return 3 if shown.is_interrupted else EXIT_CODES[shown.state]

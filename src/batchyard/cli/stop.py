@@ -21,7 +21,9 @@ _AWS_GRACE_S = 30.0
 
 
 @click.command(
-    epilog=example("batchyard stop last", "batchyard stop last reconstruct", "batchyard stop last --grace 5")
+    epilog=example(
+        "batchyard stop last", "batchyard stop last reconstruct", "batchyard stop last --grace 5"
+    )
 )
 @run_argument
 @click.argument("step", required=False)
@@ -55,12 +57,16 @@ def command(run: str, step: str | None, grace: float, env: str | None, home: str
                 f"run {record.run_id} is interrupted: nothing of it runs",
                 hint=f"`batchyard resume {record.run_id}` goes on, `batchyard stop {record.run_id}` ends it all",
             )
-        ids = [detail.id for detail in engine.describe(engine.job_ids) if step in (None, detail.step)]
+        ids = [
+            detail.id for detail in engine.describe(engine.job_ids) if step in (None, detail.step)
+        ]
         engine.stop(ids, "stopped by the user", grace)
         if engine.holder is None:
             _stop_abandoned(record, engine, ids, grace)
         _wait(engine, ids, grace + _PATIENCE_S)
-        click.echo(f"run {record.run_id}: " + (f"{step} is stopped" if step else engine.run_state.value))
+        click.echo(
+            f"run {record.run_id}: " + (f"{step} is stopped" if step else engine.run_state.value)
+        )
     finally:
         engine.close()
     return 0
@@ -76,7 +82,9 @@ def _stop_on_aws(record: Record, step: str | None) -> int:
     if before.state is not RunState.RUNNING:
         click.echo(f"run {record.run_id} is over already: {before.state.value}")
         return 0
-    engine.stop([detail.id for detail in before.jobs if step in (None, detail.step)], "stopped by the user")
+    engine.stop(
+        [detail.id for detail in before.jobs if step in (None, detail.step)], "stopped by the user"
+    )
     if step is not None:
         now = zip(before.jobs, engine.job_ids, strict=True)
         if any(detail.step == step and job_id.startswith(UNSUBMITTED) for detail, job_id in now):
@@ -106,7 +114,8 @@ def _wait(engine: LocalEngine, job_ids: list[str], seconds: float) -> None:
     while any(not detail.state.is_terminal for detail in engine.describe(job_ids)):
         if time.monotonic() > deadline:
             raise Surroundings(
-                f"it has not stopped within {seconds:.0f} s", hint="`batchyard status` shows what is left"
+                f"it has not stopped within {seconds:.0f} s",
+                hint="`batchyard status` shows what is left",
             )
         time.sleep(_POLL_S)
     # The run itself is over a moment after its last job.

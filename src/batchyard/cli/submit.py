@@ -24,11 +24,15 @@ _TERMINAL = ("SUCCEEDED", "FAILED")
 )
 @click.argument("file", type=click.Path(allow_dash=True))
 @env_option
-@click.option("--region", metavar="NAME", help="Without --env: the region, instead of your profile's.")
+@click.option(
+    "--region", metavar="NAME", help="Without --env: the region, instead of your profile's."
+)
 @click.option("--watch", is_flag=True, help="Follow the jobs to their ends; exit 1 if one failed.")
 @home_option
 @json_option
-def command(file: str, env: str | None, region: str | None, watch: bool, home: str | None, as_json: bool) -> int:
+def command(
+    file: str, env: str | None, region: str | None, watch: bool, home: str | None, as_json: bool
+) -> int:
     """Submit jobs to AWS Batch from plain JSON, in the shapes of AWS's SubmitJob.
 
     FILE holds one request, or {"jobs": [...]}; `dependsOn` may name another job of the file as ${jobName}. All of
@@ -39,7 +43,10 @@ def command(file: str, env: str | None, region: str | None, watch: bool, home: s
     from batchyard.aws.door import Door
 
     if env and region:
-        raise BadInput("--region goes without --env, which has a region of its own", hint="leave one of them out")
+        raise BadInput(
+            "--region goes without --env, which has a region of its own",
+            hint="leave one of them out",
+        )
     requests = submissions.parse(_text_of(file), "stdin" if file == "-" else file)
     where = cloud.environment(home_of(home), env) if env else None
     batch = Batch(Door(where.region, where.profile) if where else Door(region))
@@ -65,7 +72,12 @@ def command(file: str, env: str | None, region: str | None, watch: bool, home: s
             click.echo(f"{request['jobName']}\t{job_id}")
     states = _watched(batch, [job_id for _, job_id in submitted]) if watch else {}
     if as_json:
-        print_json([{"jobName": n, "jobId": i, **({"status": states[i]} if watch else {})} for n, i in submitted])
+        print_json(
+            [
+                {"jobName": n, "jobId": i, **({"status": states[i]} if watch else {})}
+                for n, i in submitted
+            ]
+        )
     elif watch:
         rows = [(name, job_id, coloured(states[job_id])) for name, job_id in submitted]
         click.echo("\n".join(table(("job", "id", "state"), rows)), err=True)
@@ -81,7 +93,9 @@ def _text_of(file: str) -> str:
     try:
         return sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
     except UnicodeDecodeError as exc:
-        raise BadInput(f"{file} is no UTF-8 text: byte {exc.start + 1} is none", hint="save it as UTF-8") from exc
+        raise BadInput(
+            f"{file} is no UTF-8 text: byte {exc.start + 1} is none", hint="save it as UTF-8"
+        ) from exc
     except OSError as exc:
         what, instead = why_unreadable(Path(file), exc, Notes(file))
         raise BadInput(f"{file}: {what}", hint=instead) from None

@@ -13,9 +13,17 @@ from batchyard.pipeline_file import reading
 from batchyard.units import counted
 
 
-@click.command(epilog=example("batchyard validate pipeline.yaml", "batchyard validate commands.txt"))
+@click.command(
+    epilog=example("batchyard validate pipeline.yaml", "batchyard validate commands.txt")
+)
 @click.argument("file", type=click.Path())
-@click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="Override one of the file's params.")
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Override one of the file's params.",
+)
 def command(file: str, settings: tuple[str, ...]) -> int:
     """Show every mistake in a pipeline file at once, as file:line:column: what; what to write instead.
 
@@ -24,11 +32,16 @@ def command(file: str, settings: tuple[str, ...]) -> int:
     path = Path(file)
     if reading.is_command_list(path):
         if settings:
-            raise BadInput(f"--set goes with a pipeline; {file} is a list of commands", hint="a list has no params")
+            raise BadInput(
+                f"--set goes with a pipeline; {file} is a list of commands",
+                hint="a list has no params",
+            )
         pipeline = reading.load_list(path)
     else:
         pipeline = reading.load(path, pairs(settings))
     show_warnings(pipeline)
     children = sum(step.size for step in pipeline.steps)
-    click.echo(f"{file}: right: {counted(len(pipeline.steps), 'step')}, {counted(children, 'child', 'children')}")
+    click.echo(
+        f"{file}: right: {counted(len(pipeline.steps), 'step')}, {counted(children, 'child', 'children')}"
+    )
     return 0

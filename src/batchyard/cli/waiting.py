@@ -53,7 +53,11 @@ def lines(
     """``waits``: on AWS, who waits for a host; None on this machine. ``wanted``: the one step that is followed.
     ``flags``: what the commands that are suggested need to find the run's environment."""
     counts = _counts(jobs)
-    going = {step for step, by_state in counts.items() if any(by_state[state] for state in (*_CAUSES, *_NOT_YET))}
+    going = {
+        step
+        for step, by_state in counts.items()
+        if any(by_state[state] for state in (*_CAUSES, *_NOT_YET))
+    }
     concerned = _with_needs(plan, wanted) & going if wanted else going
     steps = [job.step for job in plan.jobs if job.step in (concerned or going)]
     causes = [step for step in steps if any(counts[step][state] for state in _CAUSES)]
@@ -83,7 +87,9 @@ def _counts(jobs: Sequence[JobDetail]) -> dict[str, dict[JobState, int]]:
 
 def _with_needs(plan: Plan, step: str) -> set[str]:
     """The step, and all that must end before it."""
-    needs: Mapping[str, list[str]] = {job.step: [need.step for need in job.needs] for job in plan.jobs}
+    needs: Mapping[str, list[str]] = {
+        job.step: [need.step for need in job.needs] for job in plan.jobs
+    }
     found: set[str] = set()
     left = [step]
     while left:
@@ -99,7 +105,13 @@ def _who(step: str, state: JobState, count: int) -> str:
 
 
 def _what_for(
-    plan: Plan, step: str, state: JobState, waits: Sequence[Wait] | None, going: set[str], now_ms: int, flags: str
+    plan: Plan,
+    step: str,
+    state: JobState,
+    waits: Sequence[Wait] | None,
+    going: set[str],
+    now_ms: int,
+    flags: str,
 ) -> str:
     """How the line goes on; empty where nothing more is known."""
     if state is JobState.RUNNABLE:
@@ -110,5 +122,13 @@ def _what_for(
             return ""
         span = show_duration(max(0, now_ms - min(wait.since_ms for wait in hosts)) // 1000)
         return f" for {span}; `batchyard doctor job {hosts[0].job_id} --env {hosts[0].environment}{flags}` says why"
-    needed = [need.step for need in plan.job(step).needs if need.step in going] if state in _NOT_YET else []
-    return f" until {', '.join(needed)} {'has' if len(needed) == 1 else 'have'} ended" if needed else ""
+    needed = (
+        [need.step for need in plan.job(step).needs if need.step in going]
+        if state in _NOT_YET
+        else []
+    )
+    return (
+        f" until {', '.join(needed)} {'has' if len(needed) == 1 else 'have'} ended"
+        if needed
+        else ""
+    )

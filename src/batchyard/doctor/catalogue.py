@@ -73,7 +73,10 @@ _GPU: dict[str, tuple[str, dict[str, tuple[int, float, int]]]] = {
             "16xlarge": (64, 256, 0),
         },
     ),
-    "g6f": (X86, {"large": (2, 8, 0), "xlarge": (4, 16, 0), "2xlarge": (8, 32, 0), "4xlarge": (16, 64, 0)}),
+    "g6f": (
+        X86,
+        {"large": (2, 8, 0), "xlarge": (4, 16, 0), "2xlarge": (8, 32, 0), "4xlarge": (16, 64, 0)},
+    ),
     "gr6f": (X86, {"4xlarge": (16, 128, 0)}),
     "g7": (
         X86,
@@ -142,7 +145,10 @@ _CPU: dict[str, tuple[str, float, tuple[float, ...], int]] = {
     "r7g": (ARM, 8, (0.25, 0.5, 1, 2, 4, 8, 12, 16), 64),
 }
 _OLD: dict[str, tuple[str, dict[str, tuple[int, float, int]]]] = {
-    "m3": (X86, {"medium": (1, 3.75, 0), "large": (2, 7.5, 0), "xlarge": (4, 15, 0), "2xlarge": (8, 30, 0)}),
+    "m3": (
+        X86,
+        {"medium": (1, 3.75, 0), "large": (2, 7.5, 0), "xlarge": (4, 15, 0), "2xlarge": (8, 30, 0)},
+    ),
     "m4": (
         X86,
         {
@@ -167,19 +173,27 @@ UNSCHEDULABLE = frozenset({"g4ad", "g6f", "gr6f"})
 #: their GPUs are older than the driver of the AL2023 GPU image
 TOO_OLD_FOR_AL2023 = frozenset({"g3", "g3s", "p3", "p3dn"})
 #: eight GPUs behind a switch that a service must bring up
-NVSWITCH = frozenset({"p3dn", "p4d", "p4de", "p5", "p5e", "p5en", "p6-b200", "p6-b300", "p6e-gb200"})
+NVSWITCH = frozenset(
+    {"p3dn", "p4d", "p4de", "p5", "p5e", "p5en", "p6-b200", "p6-b300", "p6e-gb200"}
+)
 
 
 def _all() -> dict[str, InstanceType]:
     found = {}
     for family, (architecture, sizes) in (_GPU | _OLD).items():
         for size, (vcpus, gib, gpus) in sizes.items():
-            found[f"{family}.{size}"] = InstanceType(f"{family}.{size}", vcpus, int(gib * GIB), gpus, architecture)
+            found[f"{family}.{size}"] = InstanceType(
+                f"{family}.{size}", vcpus, int(gib * GIB), gpus, architecture
+            )
     for family, (architecture, gib_per_vcpu, xlarges, metal) in _CPU.items():
-        counts = {_SIZE_NAMES.get(n, f"{n:g}xlarge"): int(n * 4) for n in xlarges} | ({"metal": metal} if metal else {})
+        counts = {_SIZE_NAMES.get(n, f"{n:g}xlarge"): int(n * 4) for n in xlarges} | (
+            {"metal": metal} if metal else {}
+        )
         for size, vcpus in counts.items():
             name = f"{family}.{size}"
-            found[name] = InstanceType(name, vcpus, int(vcpus * gib_per_vcpu * GIB), 0, architecture)
+            found[name] = InstanceType(
+                name, vcpus, int(vcpus * gib_per_vcpu * GIB), 0, architecture
+            )
     return found
 
 
@@ -190,7 +204,9 @@ def family_of(name: str) -> str:
     return name.partition(".")[0]
 
 
-def expand(names: Iterable[str], described: Iterable[InstanceType] | None = None) -> tuple[InstanceType, ...]:
+def expand(
+    names: Iterable[str], described: Iterable[InstanceType] | None = None
+) -> tuple[InstanceType, ...]:
     """The types that an environment's ``instanceTypes`` stand for, smallest first; unknown names are left out.
 
     ``described`` is what AWS said of its types, None where it was not asked; it is believed before the catalogue.
@@ -202,7 +218,9 @@ def expand(names: Iterable[str], described: Iterable[InstanceType] | None = None
             if family in types:
                 found[family] = types[family]
             # A family's name leaves out its bare-metal sizes.
-            members = (t for t in types.values() if family_of(t.name) == family and ".metal" not in t.name)
+            members = (
+                t for t in types.values() if family_of(t.name) == family and ".metal" not in t.name
+            )
             found.update((t.name, t) for t in members)
     return tuple(sorted(found.values(), key=lambda t: (t.vcpus, t.memory_mib, t.name)))
 
@@ -240,5 +258,11 @@ def quota_code(name: str, is_spot: bool) -> str:
 def quota_patterns(codes: Iterable[str]) -> list[str]:
     """What the names of all types look like that may count against one of these quotas: a few too many."""
     wanted = set(codes)
-    letters = [start for start, both in _QUOTAS.items() if wanted & {*both, *([_SPOT_P5] if start == "p" else [])}]
-    return [f"{start}*" for start in sorted({start[0] if start != "vt" else start for start in letters})]
+    letters = [
+        start
+        for start, both in _QUOTAS.items()
+        if wanted & {*both, *([_SPOT_P5] if start == "p" else [])}
+    ]
+    return [
+        f"{start}*" for start in sorted({start[0] if start != "vt" else start for start in letters})
+    ]

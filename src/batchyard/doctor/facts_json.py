@@ -26,25 +26,37 @@ T = TypeVar("T")
 
 def dump(facts: Facts | Survey | HostFacts) -> str:
     about = next(name for name, model in MODELS.items() if isinstance(facts, model))
-    return json.dumps({"batchyard_facts": FORMAT, "about": about, "facts": plain(facts)}, indent=2) + "\n"
+    return (
+        json.dumps({"batchyard_facts": FORMAT, "about": about, "facts": plain(facts)}, indent=2)
+        + "\n"
+    )
 
 
 def load(text: str, name: str = "facts") -> Facts | Survey | HostFacts:
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as exc:
-        raise BadInput(f"{name} is not JSON: {exc}", hint="give a file that `--save` wrote") from None
+        raise BadInput(
+            f"{name} is not JSON: {exc}", hint="give a file that `--save` wrote"
+        ) from None
     if not isinstance(value, dict) or "batchyard_facts" not in value:
-        raise BadInput(f"{name} holds no facts of batchyard", hint="give a file that `--save` wrote")
+        raise BadInput(
+            f"{name} holds no facts of batchyard", hint="give a file that `--save` wrote"
+        )
     if value["batchyard_facts"] != FORMAT:
         found = quoted(str(value["batchyard_facts"]))
         raise BadInput(
-            f"{name} is of format {found}; this version reads {FORMAT}", hint="use the version that wrote it"
+            f"{name} is of format {found}; this version reads {FORMAT}",
+            hint="use the version that wrote it",
         )
     about = value.get("about")
     if not isinstance(about, str) or about not in MODELS:
-        raise BadInput(f"{name}: about: expected one of {', '.join(MODELS)}, found {quoted(str(about))}")
-    return cast("Facts | Survey | HostFacts", read(value.get("facts"), MODELS[about], f"{name}: facts"))
+        raise BadInput(
+            f"{name}: about: expected one of {', '.join(MODELS)}, found {quoted(str(about))}"
+        )
+    return cast(
+        "Facts | Survey | HostFacts", read(value.get("facts"), MODELS[about], f"{name}: facts")
+    )
 
 
 def plain(value: Any) -> Any:
@@ -65,7 +77,9 @@ def read(value: Any, wanted: Any, where: str) -> Any:
     if get_origin(wanted) is tuple:
         if not isinstance(value, list):
             raise _wrong(where, "a list", value)
-        return tuple(read(item, get_args(wanted)[0], f"{where}[{i}]") for i, item in enumerate(value))
+        return tuple(
+            read(item, get_args(wanted)[0], f"{where}[{i}]") for i, item in enumerate(value)
+        )
     if is_dataclass(wanted) and isinstance(wanted, type):
         return _read_object(value, wanted, where)
     if wanted is float and isinstance(value, int) and not isinstance(value, bool):
@@ -80,7 +94,9 @@ def _read_union(value: Any, options: tuple[Any, ...], where: str) -> Any:
     if value is None and NoneType in options:
         return None
     if Missing in options and isinstance(value, dict) and "missing" in value:
-        return Missing(read(value["missing"], str, where), read(value.get("action", ""), str, where))
+        return Missing(
+            read(value["missing"], str, where), read(value.get("action", ""), str, where)
+        )
     rest = [option for option in options if option not in (NoneType, Missing)]
     return read(value, rest[0], where)
 
@@ -91,12 +107,20 @@ def _read_object(value: Any, wanted: type[T], where: str) -> T:
     hints = _hints(cast(Any, wanted))
     unknown = sorted(set(value) - set(hints))
     if unknown:
-        raise BadInput(f"{where}: {quoted(unknown[0])} is not known here", hint="it may be of a newer version")
-    needed = [f.name for f in fields(cast(Any, wanted)) if f.default is MISSING and f.default_factory is MISSING]
+        raise BadInput(
+            f"{where}: {quoted(unknown[0])} is not known here", hint="it may be of a newer version"
+        )
+    needed = [
+        f.name
+        for f in fields(cast(Any, wanted))
+        if f.default is MISSING and f.default_factory is MISSING
+    ]
     for name in needed:
         if name not in value:
             raise BadInput(f"{where}: {name} is missing")
-    return wanted(**{name: read(item, hints[name], f"{where}.{name}") for name, item in value.items()})
+    return wanted(
+        **{name: read(item, hints[name], f"{where}.{name}") for name, item in value.items()}
+    )
 
 
 @cache

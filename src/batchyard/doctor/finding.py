@@ -55,7 +55,10 @@ class Finding:
         """Findings are shown in this order."""
         likelihood = self.kind.likelihood if self.likelihood < 0 else self.likelihood
         # a:9 before a:10
-        place = [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d{1,9})", self.place)]
+        place = [
+            (int(part), "") if part.isdecimal() else (-1, part)
+            for part in re.split(r"(\d{1,9})", self.place)
+        ]
         return (-likelihood, list(Severity).index(self.kind.severity), self.kind.id, place)
 
 

@@ -71,7 +71,9 @@ def _cancelling(facts: Facts, report: Report) -> list[Fix]:
     if not isinstance(job, Job) or not job.job_id or job.status not in _NOT_STARTED:
         return []
     for finding in report.findings:
-        if (finding.id in _NEVER and _is_sure(finding)) or (finding.id == "BY044" and _asks_too_much(facts, job)):
+        if (finding.id in _NEVER and _is_sure(finding)) or (
+            finding.id == "BY044" and _asks_too_much(facts, job)
+        ):
             because = f"{finding.id}: as it is, it can never start"
             return [Fix(Act.CANCEL, job.job_id, because, _UNDO_CANCEL, _COST_OF_CANCEL)]
     return []
@@ -83,8 +85,13 @@ def _is_sure(finding: Finding) -> bool:
 
 def _asks_too_much(facts: Facts, job: Job) -> bool:
     """Of a consumable resource, more than there is in all."""
-    there = {c.name: c.total for c in facts.consumables} if isinstance(facts.consumables, tuple) else {}
-    return any(wanted.resource in there and wanted.quantity > there[wanted.resource] for wanted in job.consumables)
+    there = (
+        {c.name: c.total for c in facts.consumables} if isinstance(facts.consumables, tuple) else {}
+    )
+    return any(
+        wanted.resource in there and wanted.quantity > there[wanted.resource]
+        for wanted in job.consumables
+    )
 
 
 def perform(fix: Fix, batch: BatchCalls) -> None:

@@ -43,7 +43,11 @@ def _judged(facts: Facts, dwell_s: float) -> Report:
         tally.right.remove(unsaid.kind)
     subject = f"{facts.subject.kind} {facts.subject.name}"
     findings = in_order(tally.findings)
-    waiting = "" if findings else _waiting_for(facts) or (_waiting(facts, waited_s or 0, dwell_s) * setting.is_early)
+    waiting = (
+        ""
+        if findings
+        else _waiting_for(facts) or (_waiting(facts, waited_s or 0, dwell_s) * setting.is_early)
+    )
     return Report(
         subject,
         findings,
@@ -75,10 +79,14 @@ def merged(subject: str, reports: Sequence[Report]) -> Report:
     first = {u.kind: u for report in reversed(reports) for u in reversed(report.unseen)}
     unseen = [first[kind] for kind in KINDS.values() if kind in first and kind not in wrong]
     doubtful = wrong | {u.kind for u in unseen}
-    right = dict.fromkeys(kind for report in reports for kind in report.right if kind not in doubtful)
+    right = dict.fromkeys(
+        kind for report in reports for kind in report.right if kind not in doubtful
+    )
     blind = dict.fromkeys(report.blind for report in reports if report.blind)
     fits = dict.fromkeys(line for report in reports for line in report.fits)
-    return Report(subject, findings, tuple(right), tuple(unseen), blind="; ".join(blind), fits=tuple(fits))
+    return Report(
+        subject, findings, tuple(right), tuple(unseen), blind="; ".join(blind), fits=tuple(fits)
+    )
 
 
 def waited(facts: Facts) -> float | None:
@@ -128,7 +136,11 @@ def _waiting(facts: Facts, waited_s: float, dwell_s: float) -> str:
 
 def _reason(facts: Facts) -> str:
     """AWS's own, why a job does not start."""
-    return facts.job.status_reason if isinstance(facts.job, Job) and facts.job.status == "RUNNABLE" else ""
+    return (
+        facts.job.status_reason
+        if isinstance(facts.job, Job) and facts.job.status == "RUNNABLE"
+        else ""
+    )
 
 
 def _says(facts: Facts, findings: Sequence[Finding], waiting: str) -> str:

@@ -28,7 +28,9 @@ _ACCOUNT = re.compile(
 #: as the console shows it
 _DASHED_ACCOUNT = re.compile(r"(?<![\w-])(\d{4})-(\d{4})-(\d{4})(?![\w-])")
 #: parts of facts that are no sentences
-_CODE = frozenset(["user_data", "ecs_config", "image_ecs_config", "daemon_json", "command", "output", "node_log"])
+_CODE = frozenset(
+    ["user_data", "ecs_config", "image_ecs_config", "daemon_json", "command", "output", "node_log"]
+)
 #: base64, and what is none
 _HIDDEN_PACK, _BROKEN_PACK = base64.b64encode(b"hidden").decode(), "hidde"
 
@@ -46,11 +48,16 @@ def mask_text(text: str, accounts: Accounts | None = None, is_prose: bool = Fals
 def _masked(text: str, accounts: Accounts, is_prose: bool, depth: int) -> str:
     pieces, at = [], 0
     for pack in packed.packs(text):
-        pieces += [text[at : pack.start], _repacked(text[pack.start : pack.end], pack, accounts, depth)]
+        pieces += [
+            text[at : pack.start],
+            _repacked(text[pack.start : pack.end], pack, accounts, depth),
+        ]
         at = pack.end
     text = secrets.hidden("".join([*pieces, text[at:]]), is_prose)
     text = _ACCOUNT.sub(lambda m: _number(m[1], accounts), text)
-    return _DASHED_ACCOUNT.sub(lambda m: "-".join(re.findall("....", _number(m[1] + m[2] + m[3], accounts))), text)
+    return _DASHED_ACCOUNT.sub(
+        lambda m: "-".join(re.findall("....", _number(m[1] + m[2] + m[3], accounts))), text
+    )
 
 
 def _repacked(shape: str, pack: packed.Pack, accounts: Accounts, depth: int) -> str:
@@ -82,7 +89,11 @@ def _template(template: LaunchTemplate, accounts: Accounts) -> LaunchTemplate:
 def _is_opaque(text: str) -> bool:
     """Base64 of no text: what EC2 holds is neither a text nor gzip."""
     word = "".join(text.split())
-    is_base64 = len(word) >= 16 and len(word) % 4 == 0 and re.fullmatch(r"[A-Za-z0-9+/]+={0,2}", word) is not None
+    is_base64 = (
+        len(word) >= 16
+        and len(word) % 4 == 0
+        and re.fullmatch(r"[A-Za-z0-9+/]+={0,2}", word) is not None
+    )
     return is_base64 and not any(pack.text is not None for pack in packed.packs(text))
 
 
@@ -95,7 +106,10 @@ def _walk(value: Any, accounts: Accounts, name: str = "") -> Any:
         rest = _walk(replace(value, user_data=""), accounts)
         return replace(rest, **_user_data(_template(value, accounts)))
     if is_dataclass(value) and not isinstance(value, type):
-        return replace(value, **{f.name: _walk(getattr(value, f.name), accounts, f.name) for f in fields(value)})
+        return replace(
+            value,
+            **{f.name: _walk(getattr(value, f.name), accounts, f.name) for f in fields(value)},
+        )
     return value
 
 

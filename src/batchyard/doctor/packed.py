@@ -107,7 +107,9 @@ def _runs(text: str) -> Iterator[Pack]:
         lines = list(re.finditer(r"[A-Za-z0-9+/]+={0,2}", match[0]))
         for count in range(len(lines), 0, -1):
             words = [line[0] for line in lines[:count]]
-            if any(len(word) != len(words[0]) for word in words[:-1]) or len(words[-1]) > len(words[0]):
+            if any(len(word) != len(words[0]) for word in words[:-1]) or len(words[-1]) > len(
+                words[0]
+            ):
                 continue
             if any("=" in word for word in words[:-1]):
                 continue  # it ends with its padding

@@ -20,10 +20,15 @@ def page_of(name: str, folders: tuple[Path, ...] = _FOLDERS) -> str:
     match = _NUMBER.fullmatch(name.strip())
     kind = BY_ID.get(f"BY{int(match[1]):03}") if match else None
     if kind is None:
-        raise BadInput(f"there is no finding {name!r}", hint="`batchyard doctor explain` lists them all, like BY042")
+        raise BadInput(
+            f"there is no finding {name!r}",
+            hint="`batchyard doctor explain` lists them all, like BY042",
+        )
     for folder in folders:
         try:
             return (folder / f"{kind.id}.md").read_text(encoding="utf-8")
         except OSError:
             continue
-    raise Surroundings(f"the page of {kind.id} is not here", hint="install batchyard again: its pages are missing")
+    raise Surroundings(
+        f"the page of {kind.id} is not here", hint="install batchyard again: its pages are missing"
+    )

@@ -41,7 +41,12 @@ def find(text: str, is_prose: bool = False) -> list[Secret]:
     for secret in sorted(found, key=lambda s: (s.start, -s.end, not s.is_sure)):
         if not chosen or secret.start >= chosen[-1].end:
             chosen.append(secret)
-        elif secret.is_sure and secret.alone and not chosen[-1].is_sure and secret.end <= chosen[-1].end:
+        elif (
+            secret.is_sure
+            and secret.alone
+            and not chosen[-1].is_sure
+            and secret.end <= chosen[-1].end
+        ):
             chosen[-1] = _as_sure(text, chosen[-1], secret)
     return chosen
 
@@ -65,21 +70,39 @@ _WORD = re.compile(r"[A-Za-z.]*[a-z][.:]?")
 # -- what is a secret by its own form ---------------------------------------------------------------------------------
 
 #: lines of base64 and the two headers; a command in between is none of it
-_KEY_BODY = (
-    r"(?:[A-Za-z0-9+/=]++|\\++[nr]|[ \t]*+\r?\n[ \t]*+(?:(?:Proc-Type|DEK-Info):[^\n]*+)?+| (?=[A-Za-z0-9+/=]{30}))*+"
-)
+_KEY_BODY = r"(?:[A-Za-z0-9+/=]++|\\++[nr]|[ \t]*+\r?\n[ \t]*+(?:(?:Proc-Type|DEK-Info):[^\n]*+)?+| (?=[A-Za-z0-9+/=]{30}))*+"
 _KEY = re.compile(
     rf"(-----BEGIN [A-Z ]{{0,40}}PRIVATE KEY-----)(?:({_KEY_BODY})(?=-----END [A-Z ]{{0,40}}PRIVATE KEY-----)"
     r"|((?:\s*+[A-Za-z0-9+/=]{40,}+)++))"
 )
 _FORMS: tuple[tuple[re.Pattern[str], str, str], ...] = (
-    (re.compile(r"\b(?:AKIA|ASIA|AROA|AIDA)([0-9A-Z]{16})\b"), "an AWS access key", "HIDDENHIDDENHIDD"),
+    (
+        re.compile(r"\b(?:AKIA|ASIA|AROA|AIDA)([0-9A-Z]{16})\b"),
+        "an AWS access key",
+        "HIDDENHIDDENHIDD",
+    ),
     (re.compile(r"(?i)\bbearer +(?!\$)([\w.~+/=-]{12,})"), "a bearer token", SURE),
-    (re.compile(r"(?i)\bauthorization\b[\"']?[ \t]*[:=][ \t]*[\"']?basic +([\w+/=-]{8,})"), "a password", SURE),
-    (re.compile(r"\b(?:gh[pousr]_|github_pat_|npm_|hf_|sk_live_)(\w{20,})"), "a token", "hidden" * 4),
+    (
+        re.compile(r"(?i)\bauthorization\b[\"']?[ \t]*[:=][ \t]*[\"']?basic +([\w+/=-]{8,})"),
+        "a password",
+        SURE,
+    ),
+    (
+        re.compile(r"\b(?:gh[pousr]_|github_pat_|npm_|hf_|sk_live_)(\w{20,})"),
+        "a token",
+        "hidden" * 4,
+    ),
     (re.compile(r"\b(?:glpat-|dckr_pat_|xox[abprs]-)([\w-]{10,})"), "a token", "hidden" * 4),
-    (re.compile(r"(?<=\beyJ)([\w-]{10,}\.eyJ[\w-]{10,}\.[\w-]{6,})"), "a token", "hidden-value.eyJhidden-value.hidden"),
-    (re.compile(r"(?<=hooks\.slack\.com/services/)([\w/]{20,})"), "a token", "hidden/hidden/hidden/hidden"),
+    (
+        re.compile(r"(?<=\beyJ)([\w-]{10,}\.eyJ[\w-]{10,}\.[\w-]{6,})"),
+        "a token",
+        "hidden-value.eyJhidden-value.hidden",
+    ),
+    (
+        re.compile(r"(?<=hooks\.slack\.com/services/)([\w/]{20,})"),
+        "a token",
+        "hidden/hidden/hidden/hidden",
+    ),
 )
 #: /etc/shadow's: hard to turn into the password, and nobody's business
 _HASH = re.compile(r"\$(?:1|2[abxy]?|5|6|7|y|gy|argon2\w*|pbkdf2[\w-]*)\$([\w./$=,+*-]{8,})")
@@ -103,9 +126,16 @@ def _by_form(text: str) -> Iterator[Secret]:
         lines = body.count("\n")
         # As many lines as there were: what stands below keeps its line. As long as is needed to be taken for a key.
         mask = (
-            "\n" + "\n".join(["hidden"] * (lines - 1)) + "\n" if lines > 1 else "\nhidden\n" * bool(lines) or "hidden"
+            "\n" + "\n".join(["hidden"] * (lines - 1)) + "\n"
+            if lines > 1
+            else "\nhidden\n" * bool(lines) or "hidden"
         )
-        yield Secret(*match.span(group), "a private key", mask if group == 2 else "\n" * lines + "hidden" * 7, True)
+        yield Secret(
+            *match.span(group),
+            "a private key",
+            mask if group == 2 else "\n" * lines + "hidden" * 7,
+            True,
+        )
 
 
 def _in_urls(text: str) -> Iterator[Secret]:
@@ -118,14 +148,20 @@ def _in_urls(text: str) -> Iterator[Secret]:
             shown = user if re.search(r"\$|\{\{|#\{|%\(", user) else DOUBTFUL
             yield Secret(*match.span(1), "", shown, False)
             mask = SURE if is_sure else DOUBTFUL
-            yield Secret(*match.span(2), "a password in a URL", mask, is_sure, f"x://{DOUBTFUL}:{mask}@x")
+            yield Secret(
+                *match.span(2), "a password in a URL", mask, is_sure, f"x://{DOUBTFUL}:{mask}@x"
+            )
     for match in _URL_TOKEN.finditer(text):
-        yield _valued(match, 1, "a token in a URL", _is_mixed(match[1]) and len(match[1]) >= len(SURE))
+        yield _valued(
+            match, 1, "a token in a URL", _is_mixed(match[1]) and len(match[1]) >= len(SURE)
+        )
 
 
 # -- what is a secret by its name -------------------------------------------------------------------------------------
 
-_WORDS = r"passw(?:or)?d|passphrase|secret|token|api[_-]?key|access[_-]?key|credential|private[_-]?key"
+_WORDS = (
+    r"passw(?:or)?d|passphrase|secret|token|api[_-]?key|access[_-]?key|credential|private[_-]?key"
+)
 #: these are words of other meanings, too: only whole parts of a name
 _PARTS = (
     r"(?<!by)(?<!com)(?<!tres)(?<!proxy[_-])pass(?![a-z])|(?<![a-z])pwd(?![a-z])"
@@ -158,19 +194,26 @@ _BLOCK = re.compile(
 )
 _BELOW = re.compile(r"[ \t]*[\"']?([^\s:#\"'\[{-][^\n:\"']*?)[\"']?[ \t]*\r?\n?\Z")
 #: "--password x": in free text "token for" names nothing
-_OPTION = re.compile(rf"(?im)((?<![\w.-])--?[\w-]{{0,60}}?(?:{_WORDS})[\w-]*)(?:[ \t]+|[\"']?,[ \t]*)(?!-){_VALUE}")
+_OPTION = re.compile(
+    rf"(?im)((?<![\w.-])--?[\w-]{{0,60}}?(?:{_WORDS})[\w-]*)(?:[ \t]+|[\"']?,[ \t]*)(?!-){_VALUE}"
+)
 
 _SWITCHES = r"true|false|null|none|yes|no|on|off|required|optional|enabled?|disabled?|default|always|never|random"
 #: values that are no secrets though their name says so: a variable, a command's output, a path, a switch
 _HARMLESS = re.compile(
-    rf"\$.*|`.*|/.*|\.{{1,2}}/.*|<.*|arn:.*|![\w:]*|\d{{1,6}}(?::\d{{1,6}})?|\W*|{_SWITCHES}", re.IGNORECASE | re.DOTALL
+    rf"\$.*|`.*|/.*|\.{{1,2}}/.*|<.*|arn:.*|![\w:]*|\d{{1,6}}(?::\d{{1,6}})?|\W*|{_SWITCHES}",
+    re.IGNORECASE | re.DOTALL,
 )
 _SECRET_KEY = re.compile(r"(?=.*\d)(?=.*[a-z])(?=.*[A-Z])[A-Za-z0-9/+]{40}")
 #: /etc/nsswitch.conf names where accounts are looked up
-_NSSWITCH = re.compile(r"passwd:(?:[ \t]+(?:files|compat|db|nis|sss|ldap|winbind|systemd|altfiles)\b|\\s|\[|\.\*)")
+_NSSWITCH = re.compile(
+    r"passwd:(?:[ \t]+(?:files|compat|db|nis|sss|ldap|winbind|systemd|altfiles)\b|\\s|\[|\.\*)"
+)
 #: names of what only leads to a secret
 _LEADS_TO_ONE = re.compile(r".*(?:file|name|path|arn|id|url|ttl|policy|length)s?", re.IGNORECASE)
-_PUBLIC = re.compile(r".*(?:gpg|pgp|apt|rpm|pub|public|s3|cache|sort|partition|host|object)_key", re.IGNORECASE)
+_PUBLIC = re.compile(
+    r".*(?:gpg|pgp|apt|rpm|pub|public|s3|cache|sort|partition|host|object)_key", re.IGNORECASE
+)
 #: what is filled in later: ${name}, {{ name }}, #{name}, @Name@, %(name)s
 _FILLED_IN = re.compile(r"[^\s=:@]*[=:]?[ \t]*[\"']?(?:[^\s\"'@]*:)?(?:\$|\{\{|#\{|@\w+@|%\()")
 _IS_FILLED_IN = re.compile(r"\$(?!\d)|\{\{|#\{|@\w+@|%\(")
@@ -221,15 +264,24 @@ def _lines_below(text: str, match: re.Match[str]) -> Iterator[Secret]:
         yield Secret(start, end, f"a value for {match[2]}", _mark(line[1], is_sure), is_sure)
 
 
-def _named(text: str, match: re.Match[str], name: int, value: int, is_doubtful: bool = False) -> Iterator[Secret]:
+def _named(
+    text: str, match: re.Match[str], name: int, value: int, is_doubtful: bool = False
+) -> Iterator[Secret]:
     start, end = _within_quotes(match, value)
     inner = text[start:end]
     is_harmless = _HARMLESS.fullmatch(inner) and not _SECRET_KEY.fullmatch(inner)
-    if is_harmless or _is_filled_in(inner) or _is_of_arn(text, match.start(name)) or _is_nsswitch(text, match.start()):
+    if (
+        is_harmless
+        or _is_filled_in(inner)
+        or _is_of_arn(text, match.start(name))
+        or _is_nsswitch(text, match.start())
+    ):
         return
     is_call = text[end : end + 1] == "("
     is_sure = not is_doubtful and not is_call and _is_secret(text, match, name, inner)
-    yield Secret(start, end, f"a value for {match[name].strip('-')}", _mark(inner, is_sure), is_sure)
+    yield Secret(
+        start, end, f"a value for {match[name].strip('-')}", _mark(inner, is_sure), is_sure
+    )
 
 
 def _is_secret(text: str, match: re.Match[str], name: int, value: str) -> bool:
@@ -330,5 +382,11 @@ def _given(text: str, start: int, end: int) -> Iterator[Secret]:
         yield Secret(start, end, "a password given to a command", _mark(value, is_sure), is_sure)
 
 
-_RULES_OF_PROSE: tuple[Callable[[str], Iterator[Secret]], ...] = (_by_form, _in_urls, _by_name, _by_option, _by_command)
+_RULES_OF_PROSE: tuple[Callable[[str], Iterator[Secret]], ...] = (
+    _by_form,
+    _in_urls,
+    _by_name,
+    _by_option,
+    _by_command,
+)
 _RULES = (*_RULES_OF_PROSE, _by_line)

@@ -32,7 +32,9 @@ def _headline(report: Report) -> str:
     if report.exit_code:
         return f"{report.subject}: could not look: no check could be done"
     said = f"{report.status}, nothing found" if report.status else "nothing found"
-    return f"{report.subject}: {said}" + (f", {counted(len(report.right), 'check')} right" if report.right else "")
+    return f"{report.subject}: {said}" + (
+        f", {counted(len(report.right), 'check')} right" if report.right else ""
+    )
 
 
 def _finding(finding: Finding) -> list[str]:
@@ -82,7 +84,10 @@ def as_json(report: Report) -> dict[str, Any]:
             for f in report.findings
         ],
         "right": [{"id": kind.id, "title": kind.title} for kind in report.right],
-        "unseen": [{"id": u.kind.id, "title": u.kind.title, "why": u.why, "action": u.action} for u in report.unseen],
+        "unseen": [
+            {"id": u.kind.id, "title": u.kind.title, "why": u.why, "action": u.action}
+            for u in report.unseen
+        ],
         "waiting": report.waiting,
         "says": report.says,
         "blind": report.blind,

@@ -61,7 +61,9 @@ def parse(text: str) -> Node:
     try:
         return _from_events(text)
     except yaml.MarkedYAMLError as exc:
-        problem = NotReadable(str(exc.problem or exc), exc.problem_mark.line + 1 if exc.problem_mark else 0)
+        problem = NotReadable(
+            str(exc.problem or exc), exc.problem_mark.line + 1 if exc.problem_mark else 0
+        )
     except (yaml.YAMLError, ValueError, OverflowError, RecursionError) as exc:
         problem = NotReadable(str(exc))
     # JSON allows a few things that YAML does not, such as "\/".

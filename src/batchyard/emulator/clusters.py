@@ -22,8 +22,12 @@ def answer(yard: Yard, operation: str, request: Document) -> Document | None:
     arn = machine["containerInstanceArn"]
     if operation == "ListContainerInstances":
         if "filter" in request:
-            raise ApiError("InvalidParameterException", "this endpoint has no filter for container instances")
-        return {"containerInstanceArns": [arn] if request.get("status", "ACTIVE") == "ACTIVE" else []}
+            raise ApiError(
+                "InvalidParameterException", "this endpoint has no filter for container instances"
+            )
+        return {
+            "containerInstanceArns": [arn] if request.get("status", "ACTIVE") == "ACTIVE" else []
+        }
     wanted = request["containerInstances"]
     others = [one for one in wanted if names.bare(one) != names.bare(arn)]
     return {
@@ -47,7 +51,11 @@ def _machine(yard: Yard, cluster: str, identity: str) -> Document:
         "registeredResources": [
             _number("CPU", has.vcpus * 1024),
             _number("MEMORY", has.memory_mib),
-            {"name": "GPU", "type": "STRINGSET", "stringSetValue": [f"GPU-{n}" for n in range(has.gpus)]},
+            {
+                "name": "GPU",
+                "type": "STRINGSET",
+                "stringSetValue": [f"GPU-{n}" for n in range(has.gpus)],
+            },
         ],
         "attributes": [{"name": "com.amazonaws.ecs.capability.logging-driver.awslogs"}],
     }

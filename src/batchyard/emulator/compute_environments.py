@@ -64,7 +64,9 @@ def create(yard: Yard, request: Document) -> Document:
     if yard.get(ENVIRONMENT, name) is not None:
         raise ClientException("Object already exists")
     if "eksConfiguration" in request:
-        raise ClientException("this endpoint runs jobs on ECS-type compute; eksConfiguration is not for it")
+        raise ClientException(
+            "this endpoint runs jobs on ECS-type compute; eksConfiguration is not for it"
+        )
     is_managed = request["type"] == "MANAGED"
     resources = request.get("computeResources")
     if is_managed and resources is None:
@@ -72,7 +74,9 @@ def create(yard: Yard, request: Document) -> Document:
     if not is_managed and "serviceRole" not in request:
         raise ClientException("serviceRole must be provided for an UNMANAGED compute environment")
     if not is_managed and resources is not None:
-        raise ClientException("computeResources must not be provided for an UNMANAGED compute environment")
+        raise ClientException(
+            "computeResources must not be provided for an UNMANAGED compute environment"
+        )
     if is_managed and "unmanagedvCpus" in request:
         raise ClientException("unmanagedvCpus is only for an UNMANAGED compute environment")
     identity = uuid.uuid4()
@@ -86,7 +90,9 @@ def create(yard: Yard, request: Document) -> Document:
         "state": request.get("state", "ENABLED"),
         "status": "VALID",
         "statusReason": "ComputeEnvironment Healthy",
-        "serviceRole": request.get("serviceRole", f"arn:aws:iam::{names.ACCOUNT_ID}:{_SERVICE_LINKED_ROLE}"),
+        "serviceRole": request.get(
+            "serviceRole", f"arn:aws:iam::{names.ACCOUNT_ID}:{_SERVICE_LINKED_ROLE}"
+        ),
         "updatePolicy": {"terminateJobsOnUpdate": False, "jobExecutionTimeoutMinutes": 30},
         "containerOrchestrationType": "ECS",
         "uuid": str(identity),
@@ -104,12 +110,16 @@ def update(yard: Yard, request: Document) -> Document:
     change = request.get("computeResources", {})
     if change:
         if document["type"] != "MANAGED":
-            raise ClientException("computeResources can only be updated for a MANAGED compute environment")
+            raise ClientException(
+                "computeResources can only be updated for a MANAGED compute environment"
+            )
         document["computeResources"] = _updated(yard, document, change)
-    if _is_service_linked(request.get("serviceRole", document["serviceRole"])) != _is_service_linked(
-        document["serviceRole"]
-    ):
-        raise ClientException("a service-linked role cannot be exchanged for another role, nor the other way round")
+    if _is_service_linked(
+        request.get("serviceRole", document["serviceRole"])
+    ) != _is_service_linked(document["serviceRole"]):
+        raise ClientException(
+            "a service-linked role cannot be exchanged for another role, nor the other way round"
+        )
     for member in ("state", "serviceRole", "unmanagedvCpus"):
         if member in request:
             document[member] = request[member]
@@ -165,7 +175,9 @@ def core(yard: Yard, document: Document) -> ComputeEnvironment:
         offers = _largest(yard, resources["instanceTypes"])
         gpus = max((offer.gpus for offer in offers), default=0)
     # GPUs and memory are bounded by the instances and by this machine, not by the environment.
-    most = Resources(resources["maxvCpus"], _UNLIMITED_MIB, max(gpus, yard.machine.gpus) if gpus else 0)
+    most = Resources(
+        resources["maxvCpus"], _UNLIMITED_MIB, max(gpus, yard.machine.gpus) if gpus else 0
+    )
     return ComputeEnvironment(name, most, offers, is_enabled)
 
 
@@ -212,7 +224,9 @@ def _largest(yard: Yard, instance_types: Sequence[str]) -> tuple[Resources, ...]
         offer = yard.instance_type(name)
         assert offer is not None
         offers.add(offer)
-    return tuple(one for one in offers if not any(one != other and one.fits_in(other) for other in offers))
+    return tuple(
+        one for one in offers if not any(one != other and one.fits_in(other) for other in offers)
+    )
 
 
 def _types(yard: Yard, wanted: Sequence[str]) -> list[str]:
@@ -220,13 +234,17 @@ def _types(yard: Yard, wanted: Sequence[str]) -> list[str]:
     for name in wanted or ("optimal",):
         if "." in name:
             if yard.instance_type(name) is None:
-                raise ClientException(f"Instance type can only be one of those that the region knows; got {name!r}")
+                raise ClientException(
+                    f"Instance type can only be one of those that the region knows; got {name!r}"
+                )
             found.append(name)
             continue
         for family in _MAGIC_FAMILIES.get(name, (name,)):
             types = yard.instance_family(family)
             if not types:
-                raise ClientException(f"Instance family can only be one that the region knows; got {name!r}")
+                raise ClientException(
+                    f"Instance family can only be one that the region knows; got {name!r}"
+                )
             found += types
     return found
 
@@ -241,7 +259,9 @@ def _checked(yard: Yard, resources: Document) -> Document:
     if kind in _FARGATE:
         for member in _EC2_ONLY:
             if member in resources:
-                raise ClientException(f"computeResources.{member} is not for {kind} compute environments")
+                raise ClientException(
+                    f"computeResources.{member} is not for {kind} compute environments"
+                )
         if not resources.get("securityGroupIds"):
             raise ClientException(f"computeResources.securityGroupIds must be provided for {kind}")
     else:
@@ -254,7 +274,9 @@ def _checked(yard: Yard, resources: Document) -> Document:
     if least > most:
         raise ClientException(f"minvCpus ({least}) must not be more than maxvCpus ({most})")
     if not least <= resources.get("desiredvCpus", least) <= most:
-        raise ClientException(f"desiredvCpus must be between minvCpus ({least}) and maxvCpus ({most})")
+        raise ClientException(
+            f"desiredvCpus must be between minvCpus ({least}) and maxvCpus ({most})"
+        )
     return resources
 
 
@@ -262,20 +284,32 @@ def _check_ec2(yard: Yard, resources: Document) -> None:
     kind = resources["type"]
     strategy = resources.get("allocationStrategy", "BEST_FIT")
     if strategy not in _STRATEGIES[kind]:
-        raise ClientException(f"allocationStrategy {strategy} is not for computeResources of type {kind}")
+        raise ClientException(
+            f"allocationStrategy {strategy} is not for computeResources of type {kind}"
+        )
     if "instanceRole" not in resources:
-        raise ClientException("computeResources.instanceRole must be provided: the name or ARN of an instance profile")
+        raise ClientException(
+            "computeResources.instanceRole must be provided: the name or ARN of an instance profile"
+        )
     if kind == "SPOT" and strategy == "BEST_FIT" and "spotIamFleetRole" not in resources:
-        raise ClientException("computeResources.spotIamFleetRole must be provided for SPOT with BEST_FIT")
+        raise ClientException(
+            "computeResources.spotIamFleetRole must be provided for SPOT with BEST_FIT"
+        )
     if "bidPercentage" in resources:
         if kind != "SPOT":
             raise ClientException("computeResources.bidPercentage is only for SPOT")
         _check_range(resources, "bidPercentage", 1, 100)
     template = resources.get("launchTemplate")
-    if template is not None and ("launchTemplateId" in template) == ("launchTemplateName" in template):
-        raise ClientException("launchTemplate must have either launchTemplateId or launchTemplateName")
+    if template is not None and ("launchTemplateId" in template) == (
+        "launchTemplateName" in template
+    ):
+        raise ClientException(
+            "launchTemplate must have either launchTemplateId or launchTemplateName"
+        )
     if not resources.get("securityGroupIds") and template is None:
-        raise ClientException("computeResources.securityGroupIds must be provided, here or in a launch template")
+        raise ClientException(
+            "computeResources.securityGroupIds must be provided, here or in a launch template"
+        )
     configurations = resources.get("ec2Configuration", [])
     if len(configurations) > 2:
         raise ClientException("computeResources.ec2Configuration must have at most 2 entries")
@@ -287,7 +321,9 @@ def _check_ec2(yard: Yard, resources: Document) -> None:
             )
     delay = resources.get("scalingPolicy", {}).get("minScaleDownDelayMinutes", 0)
     if delay and delay not in _SCALE_DOWN_DELAYS:
-        raise ClientException(f"minScaleDownDelayMinutes must be between 20 and 10080, or 0 for none; got {delay}")
+        raise ClientException(
+            f"minScaleDownDelayMinutes must be between 20 and 10080, or 0 for none; got {delay}"
+        )
     _types(yard, resources.get("instanceTypes", []))
     if len({_is_arm(name) for name in resources.get("instanceTypes", [])}) > 1:
         raise ClientException("computeResources.instanceTypes must not mix x86_64 and arm64")
@@ -326,9 +362,13 @@ def _updated(yard: Yard, document: Document, change: Document) -> Document:
         raise ClientException("a compute environment cannot change between EC2 and Fargate")
     if set(change) - _SCALING_MEMBERS and old["type"] not in _FARGATE:
         if not _is_service_linked(document["serviceRole"]):
-            raise ClientException("an infrastructure update needs the service-linked role AWSServiceRoleForBatch")
+            raise ClientException(
+                "an infrastructure update needs the service-linked role AWSServiceRoleForBatch"
+            )
         if old["allocationStrategy"] == "BEST_FIT":
-            raise ClientException("an infrastructure update is not possible with allocationStrategy BEST_FIT")
+            raise ClientException(
+                "an infrastructure update is not possible with allocationStrategy BEST_FIT"
+            )
     kept = {name: value for name, value in change.items() if name != "updateToLatestImageVersion"}
     return _with_defaults(yard, _checked(yard, old | kept))
 

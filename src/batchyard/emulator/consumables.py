@@ -31,7 +31,10 @@ def create(yard: Yard, request: Document) -> Document:
     yard.keep(CONSUMABLE, name, document)
     yard.save()
     enter(yard, document)
-    return {"consumableResourceName": name, "consumableResourceArn": document["consumableResourceArn"]}
+    return {
+        "consumableResourceName": name,
+        "consumableResourceArn": document["consumableResourceArn"],
+    }
 
 
 def enter(yard: Yard, document: Document) -> None:
@@ -58,7 +61,9 @@ def _used_up(yard: Yard, document: Document) -> int:
 def _quantity(job: Document, name: str) -> int:
     """How much of it the job, or each of its children, takes."""
     held = job.get("consumableResourceProperties", {}).get("consumableResourceList", [])
-    return sum(entry["quantity"] for entry in held if names.bare(entry["consumableResource"]) == name)
+    return sum(
+        entry["quantity"] for entry in held if names.bare(entry["consumableResource"]) == name
+    )
 
 
 def update(yard: Yard, request: Document) -> Document:
@@ -81,7 +86,9 @@ def update(yard: Yard, request: Document) -> Document:
     name = document["consumableResourceName"]
     yard.keep(CONSUMABLE, name, document)
     yard.save()
-    yard.scheduler.change_consumable(name, wanted - total, is_replenishable=_is_given_back(document))
+    yard.scheduler.change_consumable(
+        name, wanted - total, is_replenishable=_is_given_back(document)
+    )
     return _answer(document)
 
 
@@ -92,7 +99,11 @@ def delete(yard: Yard, request: Document) -> Document:
         yard.forget(CONSUMABLE, name)
         yard.save()
         # What runs still gives back what it holds, but nobody gives back what has been used up.
-        gone = document["totalQuantity"] if _is_given_back(document) else yard.scheduler.free_consumable(name)
+        gone = (
+            document["totalQuantity"]
+            if _is_given_back(document)
+            else yard.scheduler.free_consumable(name)
+        )
         yard.scheduler.change_consumable(name, -gone, is_replenishable=_is_given_back(document))
     return {}
 
@@ -101,21 +112,38 @@ def describe(yard: Yard, request: Document) -> Document:
     document = _existing(yard, request["consumableResource"])
     free = yard.scheduler.free_consumable(document["consumableResourceName"])
     visible = {key: value for key, value in document.items() if key != "clientToken"}
-    return {**visible, "availableQuantity": max(0, free), "inUseQuantity": document["totalQuantity"] - free}
+    return {
+        **visible,
+        "availableQuantity": max(0, free),
+        "inUseQuantity": document["totalQuantity"] - free,
+    }
 
 
 def list_all(yard: Yard, request: Document) -> Document:
     found = yard.all(CONSUMABLE)
     for filter in request.get("filters", []):
         if filter.get("name") != "CONSUMABLE_RESOURCE_NAME":
-            raise ClientException(f"filters: name must be CONSUMABLE_RESOURCE_NAME; got {filter.get('name')!r}")
-        found = [d for d in found if any(_matches(v, d["consumableResourceName"]) for v in filter.get("values", []))]
+            raise ClientException(
+                f"filters: name must be CONSUMABLE_RESOURCE_NAME; got {filter.get('name')!r}"
+            )
+        found = [
+            d
+            for d in found
+            if any(_matches(v, d["consumableResourceName"]) for v in filter.get("values", []))
+        ]
     summaries = []
     for document in found:
         free = yard.scheduler.free_consumable(document["consumableResourceName"])
-        members = ("consumableResourceArn", "consumableResourceName", "totalQuantity", "resourceType")
+        members = (
+            "consumableResourceArn",
+            "consumableResourceName",
+            "totalQuantity",
+            "resourceType",
+        )
         in_use = document["totalQuantity"] - free
-        summaries.append({**{member: document[member] for member in members}, "inUseQuantity": in_use})
+        summaries.append(
+            {**{member: document[member] for member in members}, "inUseQuantity": in_use}
+        )
     some, token = page(summaries, size_of_page(request, 100), request.get("nextToken"))
     return {"consumableResources": list(some), **({"nextToken": token} if token else {})}
 
@@ -126,7 +154,9 @@ def list_jobs(yard: Yard, request: Document) -> Document:
     name, filters = document["consumableResourceName"], request.get("filters", [])
     for filter in filters:
         if filter.get("name") not in ("JOB_STATUS", "JOB_NAME"):
-            raise ClientException(f"filters: name must be JOB_STATUS or JOB_NAME; got {filter.get('name')!r}")
+            raise ClientException(
+                f"filters: name must be JOB_STATUS or JOB_NAME; got {filter.get('name')!r}"
+            )
     found = []
     for job in yard.all(JOB):
         quantity = _quantity(job, name)

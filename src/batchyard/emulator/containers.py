@@ -98,15 +98,23 @@ def _mounts(container: Document, volumes: Sequence[Volume]) -> list[str]:
     flags = []
     there = {volume.target for volume in volumes}
     read_only = set()
-    sources = {v.get("name"): v.get("host", {}).get("sourcePath") for v in container.get("volumes", [])}
+    sources = {
+        v.get("name"): v.get("host", {}).get("sourcePath") for v in container.get("volumes", [])
+    }
     for mount in container.get("mountPoints", []):
         target = mount["containerPath"]
         if mount.get("readOnly"):
             read_only.add(normpath(target))
         if normpath(target) not in there:
-            flags += _mount(sources[mount["sourceVolume"]], target, is_read_only=bool(mount.get("readOnly")))
+            flags += _mount(
+                sources[mount["sourceVolume"]], target, is_read_only=bool(mount.get("readOnly"))
+            )
     for volume in volumes:
-        flags += _mount(volume.source, volume.target, is_read_only=volume.is_read_only or volume.target in read_only)
+        flags += _mount(
+            volume.source,
+            volume.target,
+            is_read_only=volume.is_read_only or volume.target in read_only,
+        )
     return flags
 
 

@@ -13,7 +13,13 @@ from batchyard.emulator.yard import ENVIRONMENT, JOB, STOP, Document, Yard
 from batchyard.engines.local.store import AttemptRow
 
 _MOST_DESCRIBED = 100
-_FILTERS = ("JOB_NAME", "JOB_DEFINITION", "BEFORE_CREATED_AT", "AFTER_CREATED_AT", "SHARE_IDENTIFIER")
+_FILTERS = (
+    "JOB_NAME",
+    "JOB_DEFINITION",
+    "BEFORE_CREATED_AT",
+    "AFTER_CREATED_AT",
+    "SHARE_IDENTIFIER",
+)
 
 
 def describe(yard: Yard, request: Document) -> Document:
@@ -28,9 +34,13 @@ def describe(yard: Yard, request: Document) -> Document:
 
 
 def list_jobs(yard: Yard, request: Document) -> Document:
-    given = [member for member in ("jobQueue", "arrayJobId", "multiNodeJobId") if request.get(member)]
+    given = [
+        member for member in ("jobQueue", "arrayJobId", "multiNodeJobId") if request.get(member)
+    ]
     if len(given) != 1:
-        raise ClientException("exactly one of jobQueue, arrayJobId and multiNodeJobId must be provided")
+        raise ClientException(
+            "exactly one of jobQueue, arrayJobId and multiNodeJobId must be provided"
+        )
     if given == ["multiNodeJobId"]:
         return {"jobSummaryList": []}
     filters = request.get("filters", [])
@@ -80,7 +90,11 @@ def _of_parent(yard: Yard, job_id: str, size: int) -> Document:
     counts = {state.value: count for state, count in zip(JobState, summary.counts, strict=True)}
     found: Document = {
         "status": summary.state.value,
-        "arrayProperties": {"size": size, "statusSummary": counts, "statusSummaryLastUpdatedAt": yard.now_ms()},
+        "arrayProperties": {
+            "size": size,
+            "statusSummary": counts,
+            "statusSummaryLastUpdatedAt": yard.now_ms(),
+        },
         "attempts": [],
     }
     if row.status_reason:
@@ -97,7 +111,10 @@ def _now(yard: Yard, document: Document, child: int) -> Document:
     state = yard.scheduler.child_state(job_id, child)
     rows = list(yard.store.attempts(row.number, child=child))
     started = [one for one in rows if one.attempt]
-    found: Document = {"status": state.value, "attempts": [_attempt(yard, document, one) for one in started]}
+    found: Document = {
+        "status": state.value,
+        "attempts": [_attempt(yard, document, one) for one in started],
+    }
     container: Document = {"networkInterfaces": []}
     running = yard.loop.running(job_id, child)
     if state.is_terminal:
@@ -114,7 +131,9 @@ def _now(yard: Yard, document: Document, child: int) -> Document:
     else:
         reason = _blocked_reason(yard, document, child) if state is JobState.RUNNABLE else None
         if running is not None:
-            container |= _whereabouts(yard, document, row.number, child, running.attempt, running.place)
+            container |= _whereabouts(
+                yard, document, row.number, child, running.attempt, running.place
+            )
             if running.started_ms is not None and state is JobState.RUNNING:
                 found["startedAt"] = running.started_ms
             else:
@@ -133,14 +152,19 @@ def _attempt(yard: Yard, document: Document, row: AttemptRow) -> Document:
         container["reason"] = row.reason[:255]
     if row.started_ms is None:
         del container["logStreamName"]
-    found: Document = {"container": {**container, "networkInterfaces": []}, "stoppedAt": row.ended_ms}
+    found: Document = {
+        "container": {**container, "networkInterfaces": []},
+        "stoppedAt": row.ended_ms,
+    }
     found["statusReason"] = row.status_reason
     if row.started_ms is not None:
         found["startedAt"] = row.started_ms
     return found
 
 
-def _whereabouts(yard: Yard, document: Document, number: int, child: int, attempt: int, place: str) -> Document:
+def _whereabouts(
+    yard: Yard, document: Document, number: int, child: int, attempt: int, place: str
+) -> Document:
     """The ECS task that an attempt pretends to be, and where it logs."""
     task = names.task_id(names.AttemptKey(number, child, attempt), yard.salt)
     environment = yard.get(ENVIRONMENT, place)
@@ -149,7 +173,9 @@ def _whereabouts(yard: Yard, document: Document, number: int, child: int, attemp
     return {
         "taskArn": names.task_arn(yard.region, cluster, task),
         "containerInstanceArn": names.container_instance_arn(yard.region, cluster, task),
-        "logStreamName": names.log_stream(document["_definition"], task, options.get("awslogs-stream-prefix")),
+        "logStreamName": names.log_stream(
+            document["_definition"], task, options.get("awslogs-stream-prefix")
+        ),
     }
 
 
@@ -172,7 +198,11 @@ def _children(yard: Yard, request: Document) -> list[tuple[str, int | None]]:
         return []
     wanted = JobState(request.get("jobStatus", JobState.RUNNING))
     size = document["arrayProperties"]["size"]
-    return [(job_id, index) for index in range(size) if yard.scheduler.child_state(job_id, index) is wanted]
+    return [
+        (job_id, index)
+        for index in range(size)
+        if yard.scheduler.child_state(job_id, index) is wanted
+    ]
 
 
 def _in_queue(yard: Yard, request: Document) -> list[tuple[str, int | None]]:
@@ -208,7 +238,9 @@ def _matches(job: Document, name: str, value: str) -> bool:
     if name == "JOB_DEFINITION":
         # A name stands for all its revisions; an ARN for the one.
         definition: str = job["jobDefinition"]
-        return definition == value if value.startswith("arn:") else _is_like(job["_definition"], value)
+        return (
+            definition == value if value.startswith("arn:") else _is_like(job["_definition"], value)
+        )
     if not re.fullmatch(r"[0-9]{1,18}", value):
         raise ClientException(f"filters: {name} must be a time in milliseconds; got {value!r}")
     created: int = job["createdAt"]
@@ -223,15 +255,30 @@ def _summary(yard: Yard, job_id: str, index: int | None) -> Document:
     child = job_id if index is None else f"{job_id}:{index}"
     detail = _detail(yard, child)
     assert detail is not None
-    members = ("jobArn", "jobId", "jobName", "createdAt", "status", "statusReason", "startedAt", "stoppedAt")
+    members = (
+        "jobArn",
+        "jobId",
+        "jobName",
+        "createdAt",
+        "status",
+        "statusReason",
+        "startedAt",
+        "stoppedAt",
+    )
     found = {member: detail[member] for member in members if member in detail}
     found["jobDefinition"] = detail["jobDefinition"]
     if "shareIdentifier" in detail:
         found["shareIdentifier"] = detail["shareIdentifier"]
     array = detail.get("arrayProperties")
     if array is None or index is not None:
-        container = {key: detail["container"][key] for key in ("exitCode", "reason") if key in detail["container"]}
+        container = {
+            key: detail["container"][key]
+            for key in ("exitCode", "reason")
+            if key in detail["container"]
+        }
         found["container"] = container
     if array is not None:
-        found["arrayProperties"] = {"index": index} if index is not None else {"size": array["size"]}
+        found["arrayProperties"] = (
+            {"index": index} if index is not None else {"size": array["size"]}
+        )
     return found

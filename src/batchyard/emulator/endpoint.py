@@ -51,7 +51,9 @@ class _Notice(NamedTuple):
 
 
 class Endpoint:
-    def __init__(self, yard: Yard, folder: RunFolder, metadata_path: str, aws: dict[str, str]) -> None:
+    def __init__(
+        self, yard: Yard, folder: RunFolder, metadata_path: str, aws: dict[str, str]
+    ) -> None:
         """``metadata_path``: the address's path under which each task's metadata service is."""
         self._yard = yard
         self.region = yard.region
@@ -88,7 +90,9 @@ class Endpoint:
         known = _checked("ecs", operation, request)
         return self._called(lambda: clusters.answer(self._yard, operation, known))
 
-    def metadata(self, task: str, method: str, path: str, headers: dict[str, str]) -> metadata.Answer:
+    def metadata(
+        self, task: str, method: str, path: str, headers: dict[str, str]
+    ) -> metadata.Answer:
         notice = self._notices.get(task)
         host = metadata.Host(
             instance_id=names.instance_id(task),
@@ -116,7 +120,9 @@ class Endpoint:
     def _landed_on(self, task: str) -> str | None:
         key = names.attempt_of(task, self._yard.salt)
         job = None if key is None else self._logs.job(key.job_number)
-        attempt = None if key is None or job is None else self._yard.loop.running(job["jobId"], key.child)
+        attempt = (
+            None if key is None or job is None else self._yard.loop.running(job["jobId"], key.child)
+        )
         environment = None if attempt is None else self._yard.get(ENVIRONMENT, attempt.place)
         if attempt is None or environment is None:
             return None
@@ -145,11 +151,15 @@ class Endpoint:
         if document is None or (index is not None and index not in range(size)):
             raise ClientException(f"no job has the id {job_id}")
         if index is None and "arrayProperties" in document:
-            raise ClientException(f"{job_id} is an array: name one of its children, as in {job_id}:0")
+            raise ClientException(
+                f"{job_id} is an array: name one of its children, as in {job_id}:0"
+            )
         task = self._yard.loop.running(parent, index or 0)
         if task is None:
             raise ClientException(f"{job_id} is not running, so it has no host to be taken away")
-        key = names.task_id(names.AttemptKey(task.job_number, task.child, task.attempt), self._yard.salt)
+        key = names.task_id(
+            names.AttemptKey(task.job_number, task.child, task.attempt), self._yard.salt
+        )
         at, due = self._yard.clock() + notice_s, self._monotonic() + notice_s
         self._notices[key] = _Notice(at, due, parent, task)
         self.take_hosts()
@@ -202,7 +212,9 @@ def restore(yard: Yard) -> None:
         changes = []
         for attempt in yard.store.attempts(row.number):
             state = None if attempt.state is None else JobState(attempt.state)
-            changes += yard.scheduler.restore(row.id, attempt.child, attempt.attempt, state, attempt.status_reason)
+            changes += yard.scheduler.restore(
+                row.id, attempt.child, attempt.attempt, state, attempt.status_reason
+            )
         yard.loop.perform(changes)
     for row in reversed(rows):
         if row.rest_reason is not None:

@@ -26,17 +26,29 @@ _JSON = "application/json"
 _JSON_1_1 = "application/x-amz-json-1.1"
 _LOGS_TARGET = "Logs_20140328."
 _ECS_TARGET = "AmazonEC2ContainerServiceV20141113."
-_UNSIGNED_LOGS = "AWS4-HMAC-SHA256 Credential=-/-/{region}/logs/aws4_request, SignedHeaders=host, Signature=-"
+_UNSIGNED_LOGS = (
+    "AWS4-HMAC-SHA256 Credential=-/-/{region}/logs/aws4_request, SignedHeaders=host, Signature=-"
+)
 METADATA_PATH = "/imds/"
 CONTROL_PATH = "/_batchyard/"
 #: what of CloudWatch Logs is about jobs
 _LOGS_OPERATIONS = ("GetLogEvents", "FilterLogEvents", "DescribeLogStreams")
-_REASONS = {200: "OK", 400: "Bad Request", 403: "Forbidden", 404: "Not Found", 500: "Internal Server Error"}
+_REASONS = {
+    200: "OK",
+    400: "Bad Request",
+    403: "Forbidden",
+    404: "Not Found",
+    500: "Internal Server Error",
+}
 
 
 class Front:
     def __init__(
-        self, endpoint: Endpoint, others: WSGIApplication, token: str | None = None, faults: Faults | None = None
+        self,
+        endpoint: Endpoint,
+        others: WSGIApplication,
+        token: str | None = None,
+        faults: Faults | None = None,
     ) -> None:
         """``others`` answers whatever is not about jobs; ``faults``: trouble on purpose."""
         self._endpoint = endpoint
@@ -51,7 +63,11 @@ class Front:
         refusal = guard.refusal(environ, self._token, has_key=is_metadata)
         if refusal:
             # AWS's own words for a key that it does not know, and for who may not.
-            code = "UnrecognizedClientException" if refusal == guard.WRONG_KEY else "AccessDeniedException"
+            code = (
+                "UnrecognizedClientException"
+                if refusal == guard.WRONG_KEY
+                else "AccessDeniedException"
+            )
             return _failed(start_response, environ, 403, code, refusal)
         length = environ.get("CONTENT_LENGTH", "")
         if not re.fullmatch(r"[0-9]{0,18}", length):
@@ -85,7 +101,10 @@ class Front:
         target = str(environ.get("HTTP_X_AMZ_TARGET", ""))
         if target.startswith(_LOGS_TARGET):
             return self._logs(environ, start_response, target.removeprefix(_LOGS_TARGET))
-        if target.startswith(_ECS_TARGET) and target.removeprefix(_ECS_TARGET) in clusters.OPERATIONS:
+        if (
+            target.startswith(_ECS_TARGET)
+            and target.removeprefix(_ECS_TARGET) in clusters.OPERATIONS
+        ):
             return self._ecs(environ, start_response, target.removeprefix(_ECS_TARGET))
         return self._others(environ, start_response)
 
@@ -98,14 +117,20 @@ class Front:
         return shapes.find_route("batch", environ["REQUEST_METHOD"], path) is not None
 
     def _batch(
-        self, environ: WSGIEnvironment, start_response: StartResponse, path: str, scope: tuple[str, str] | None
+        self,
+        environ: WSGIEnvironment,
+        start_response: StartResponse,
+        path: str,
+        scope: tuple[str, str] | None,
     ) -> Iterable[bytes]:
         request_id = str(uuid.uuid4())
         headers = {"x-amzn-RequestId": request_id}
         try:
             region = self._endpoint.region
             if scope is not None and scope[0] != region:
-                raise ClientException(f"this endpoint serves AWS Batch in {region}, and the request is for {scope[0]}")
+                raise ClientException(
+                    f"this endpoint serves AWS Batch in {region}, and the request is for {scope[0]}"
+                )
             operation, request = _read_batch(environ, path)
             return _answer(start_response, 200, self._endpoint.batch(operation, request), headers)
         except ApiError as exc:
@@ -117,22 +142,36 @@ class Front:
 
     # -- CloudWatch Logs --------------------------------------------------------------------------------------
 
-    def _logs(self, environ: WSGIEnvironment, start_response: StartResponse, operation: str) -> Iterable[bytes]:
+    def _logs(
+        self, environ: WSGIEnvironment, start_response: StartResponse, operation: str
+    ) -> Iterable[bytes]:
         try:
             body = _body(environ)
             environ["wsgi.input"] = io.BytesIO(body)
             # The others tell services apart by the signature, and this one has none with --no-sign-request.
-            environ.setdefault("HTTP_AUTHORIZATION", _UNSIGNED_LOGS.format(region=self._endpoint.region))
+            environ.setdefault(
+                "HTTP_AUTHORIZATION", _UNSIGNED_LOGS.format(region=self._endpoint.region)
+            )
             request = _parsed(body)
             group = request.get("logGroupName") or request.get("logGroupIdentifier")
             if operation == "DescribeLogGroups":
                 return self._log_groups(environ, start_response, request)
-            if operation not in _LOGS_OPERATIONS or not isinstance(group, str) or not self._endpoint.owns_logs(group):
+            if (
+                operation not in _LOGS_OPERATIONS
+                or not isinstance(group, str)
+                or not self._endpoint.owns_logs(group)
+            ):
                 return self._others(environ, start_response)
             answer = self._endpoint.logs(operation, request)
             return _answer(start_response, 200, answer, {}, _JSON_1_1)
         except ApiError as exc:
-            return _answer(start_response, exc.status, {"__type": exc.code, "message": exc.message}, {}, _JSON_1_1)
+            return _answer(
+                start_response,
+                exc.status,
+                {"__type": exc.code, "message": exc.message},
+                {},
+                _JSON_1_1,
+            )
 
     def _log_groups(
         self, environ: WSGIEnvironment, start_response: StartResponse, request: dict[str, Any]
@@ -153,25 +192,37 @@ class Front:
             answer["logGroups"] += [group for group in ours if group["logGroupName"] not in there]
             answer["logGroups"].sort(key=lambda group: group["logGroupName"])
         pattern = request.get("logGroupNamePattern", "")
-        answer["logGroups"] = [group for group in answer["logGroups"] if pattern in group["logGroupName"]]
+        answer["logGroups"] = [
+            group for group in answer["logGroups"] if pattern in group["logGroupName"]
+        ]
         return _answer(start_response, 200, answer, {}, _JSON_1_1)
 
     # -- ECS --------------------------------------------------------------------------------------------------
 
-    def _ecs(self, environ: WSGIEnvironment, start_response: StartResponse, operation: str) -> Iterable[bytes]:
+    def _ecs(
+        self, environ: WSGIEnvironment, start_response: StartResponse, operation: str
+    ) -> Iterable[bytes]:
         try:
             body = _body(environ)
             environ["wsgi.input"] = io.BytesIO(body)
             answer = self._endpoint.ecs(operation, _parsed(body))
         except ApiError as exc:
-            return _answer(start_response, exc.status, {"__type": exc.code, "message": exc.message}, {}, _JSON_1_1)
+            return _answer(
+                start_response,
+                exc.status,
+                {"__type": exc.code, "message": exc.message},
+                {},
+                _JSON_1_1,
+            )
         if answer is None:
             return self._others(environ, start_response)
         return _answer(start_response, 200, answer, {}, _JSON_1_1)
 
     # -- the rest ---------------------------------------------------------------------------------------------
 
-    def _metadata(self, environ: WSGIEnvironment, start_response: StartResponse, path: str) -> Iterable[bytes]:
+    def _metadata(
+        self, environ: WSGIEnvironment, start_response: StartResponse, path: str
+    ) -> Iterable[bytes]:
         headers = {
             name.removeprefix("HTTP_").replace("_", "-"): str(value)
             for name, value in environ.items()
@@ -179,11 +230,17 @@ class Front:
         }
         _body(environ)
         task, _, rest = path.removeprefix(self._endpoint.metadata_path).partition("/")
-        status, answer_headers, body = self._endpoint.metadata(task, environ["REQUEST_METHOD"], f"/{rest}", headers)
-        start_response(f"{status} {_REASONS.get(status, 'Error')}", [*answer_headers.items(), _length(body)])
+        status, answer_headers, body = self._endpoint.metadata(
+            task, environ["REQUEST_METHOD"], f"/{rest}", headers
+        )
+        start_response(
+            f"{status} {_REASONS.get(status, 'Error')}", [*answer_headers.items(), _length(body)]
+        )
         return [body]
 
-    def _control(self, environ: WSGIEnvironment, start_response: StartResponse, verb: str) -> Iterable[bytes]:
+    def _control(
+        self, environ: WSGIEnvironment, start_response: StartResponse, verb: str
+    ) -> Iterable[bytes]:
         """Ours alone: what `batchyard emulate reclaim` asks for."""
         try:
             request = _parsed(_body(environ))
@@ -192,7 +249,11 @@ class Front:
             if environ["REQUEST_METHOD"] != "POST" or verb != "reclaim":
                 raise ApiError("NotFound", f"there is no {verb!r} here", 404)
             job_id, notice_s = request.get("jobId"), request.get("notice", 120)
-            if not isinstance(job_id, str) or isinstance(notice_s, bool) or not isinstance(notice_s, int | float):
+            if (
+                not isinstance(job_id, str)
+                or isinstance(notice_s, bool)
+                or not isinstance(notice_s, int | float)
+            ):
                 raise ClientException("jobId should be a string, and notice a number")
             answer = self._endpoint.reclaim(job_id, notice_s)
             return _answer(start_response, 200, answer, {})
@@ -200,10 +261,16 @@ class Front:
             return _answer(start_response, exc.status, {"message": exc.message}, {})
 
 
-def _asked_for(scope: tuple[str, str] | None, environ: WSGIEnvironment, path: str) -> tuple[str, str]:
+def _asked_for(
+    scope: tuple[str, str] | None, environ: WSGIEnvironment, path: str
+) -> tuple[str, str]:
     """(service, operation) for the count of calls; where the operation cannot be told, the method."""
     service = scope[1] if scope is not None else "?"
-    route = shapes.find_route("batch", environ["REQUEST_METHOD"], path) if service in ("batch", "?") else None
+    route = (
+        shapes.find_route("batch", environ["REQUEST_METHOD"], path)
+        if service in ("batch", "?")
+        else None
+    )
     if route is not None:
         return "batch", route[0].operation
     target = str(environ.get("HTTP_X_AMZ_TARGET", ""))
@@ -215,7 +282,9 @@ def _troubled(fault: Fault, environ: WSGIEnvironment, start_response: StartRespo
         _hang_up(environ)
         start_response("500 Internal Server Error", [("Content-Length", "0")])
         return [b""]
-    status, code = (429, "TooManyRequestsException") if fault is Fault.THROTTLE else (500, "ServerException")
+    status, code = (
+        (429, "TooManyRequestsException") if fault is Fault.THROTTLE else (500, "ServerException")
+    )
     return _failed(start_response, environ, status, code, f"{code}: trouble on purpose")
 
 
@@ -235,7 +304,9 @@ def _failed(
     elif is_query:
         text = f"<ErrorResponse>{text}</ErrorResponse>"
     body = f'<?xml version="1.0" encoding="UTF-8"?>{text}'.encode()
-    start_response(f"{status} {_REASONS.get(status, 'Error')}", [("Content-Type", "text/xml"), _length(body)])
+    start_response(
+        f"{status} {_REASONS.get(status, 'Error')}", [("Content-Type", "text/xml"), _length(body)]
+    )
     return [body]
 
 
@@ -278,11 +349,15 @@ def _body(environ: WSGIEnvironment) -> bytes:
     return bytes(environ["wsgi.input"].read()) if environ.get("wsgi.input_terminated") else b""
 
 
-def _called(application: WSGIApplication, environ: WSGIEnvironment) -> tuple[str, list[tuple[str, str]], bytes]:
+def _called(
+    application: WSGIApplication, environ: WSGIEnvironment
+) -> tuple[str, list[tuple[str, str]], bytes]:
     """What another application answers."""
     told: list[Any] = []
 
-    def start_response(status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Callable[[bytes], object]:
+    def start_response(
+        status: str, headers: list[tuple[str, str]], exc_info: Any = None
+    ) -> Callable[[bytes], object]:
         told[:] = [status, headers]
         return lambda data: None
 
@@ -292,7 +367,11 @@ def _called(application: WSGIApplication, environ: WSGIEnvironment) -> tuple[str
 
 
 def _answer(
-    start_response: StartResponse, status: int, document: object, headers: dict[str, str], kind: str = _JSON
+    start_response: StartResponse,
+    status: int,
+    document: object,
+    headers: dict[str, str],
+    kind: str = _JSON,
 ) -> list[bytes]:
     body = json.dumps(document).encode()
     start_response(

@@ -16,7 +16,9 @@ _CREDENTIAL = re.compile(r"Credential=([^/,\s]+)/")
 _HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\[\]:]*))(?::[0-9]*)?")
 
 
-def refusal(environ: Mapping[str, object], token: str | None, *, has_key: bool = False) -> str | None:
+def refusal(
+    environ: Mapping[str, object], token: str | None, *, has_key: bool = False
+) -> str | None:
     """Why the request is refused; None where it is not. ``environ`` is WSGI's, ``token`` None on loopback; ``has_key``:
     its address has a key of its own, as the metadata service's has, where nobody has credentials yet."""
     if environ.get("HTTP_ORIGIN"):
@@ -54,7 +56,11 @@ def signed_for(environ: Mapping[str, object]) -> tuple[str, str] | None:
     """(region, service) of the signature's scope; None where the request is not signed."""
     header = str(environ.get("HTTP_AUTHORIZATION", ""))
     found = re.search(r"Credential=([^,\s]+)", header)
-    scope = found[1] if found else parse_qs(str(environ.get("QUERY_STRING", ""))).get("X-Amz-Credential", [""])[0]
+    scope = (
+        found[1]
+        if found
+        else parse_qs(str(environ.get("QUERY_STRING", ""))).get("X-Amz-Credential", [""])[0]
+    )
     parts = scope.split("/")
     return (parts[-3], parts[-2]) if len(parts) >= 5 else None
 

@@ -23,7 +23,14 @@ _OF_TASK = {
     "enableExecuteCommand": "enableExecuteCommand",
 }
 #: what only a container among several has use for
-_ONLY_OF_ECS = ("name", "essential", "dependsOn", "firelensConfiguration", "startTimeout", "stopTimeout")
+_ONLY_OF_ECS = (
+    "name",
+    "essential",
+    "dependsOn",
+    "firelensConfiguration",
+    "startTimeout",
+    "stopTimeout",
+)
 #: vCPUs of Fargate -> MiB that go with them (facts, 5.3)
 _FARGATE_PAIRS: dict[float, Iterable[int]] = {
     0.25: (512, 1024, 2048),
@@ -40,11 +47,17 @@ def register(yard: Yard, request: Document) -> Document:
     name = names.require_name("jobDefinitionName", request["jobDefinitionName"])
     size = size_of(request)
     if size > limits.MAX_DEFINITION_BYTES:
-        raise SubmissionRefused(f"Job definition size must be less than 24 KiB, got {-(-size // 1024)} KiB")
+        raise SubmissionRefused(
+            f"Job definition size must be less than 24 KiB, got {-(-size // 1024)} KiB"
+        )
     if request["type"] != "container":
-        raise ClientException("this endpoint runs jobs of one container; multinode job definitions are not for it")
+        raise ClientException(
+            "this endpoint runs jobs of one container; multinode job definitions are not for it"
+        )
     if "eksProperties" in request:
-        raise ClientException("this endpoint runs jobs on ECS-type compute; eksProperties is not for it")
+        raise ClientException(
+            "this endpoint runs jobs on ECS-type compute; eksProperties is not for it"
+        )
     if "MANAGED_INSTANCES" in request.get("platformCapabilities", []):
         raise ClientException("this endpoint has EC2 and Fargate; MANAGED_INSTANCES is not for it")
     is_fargate = request.get("platformCapabilities") == ["FARGATE"]
@@ -68,7 +81,11 @@ def register(yard: Yard, request: Document) -> Document:
     document.setdefault("parameters", {})
     yard.keep(DEFINITION, f"{name}:{revision}", document)
     yard.save()
-    return {"jobDefinitionName": name, "jobDefinitionArn": document["jobDefinitionArn"], "revision": revision}
+    return {
+        "jobDefinitionName": name,
+        "jobDefinitionArn": document["jobDefinitionArn"],
+        "revision": revision,
+    }
 
 
 def deregister(yard: Yard, request: Document) -> Document:
@@ -76,7 +93,9 @@ def deregister(yard: Yard, request: Document) -> Document:
     document = yard.get(DEFINITION, wanted)
     if document is None:
         if ":" not in wanted:
-            raise ClientException(f"{request['jobDefinition']}: a revision must be named, as in {wanted}:1")
+            raise ClientException(
+                f"{request['jobDefinition']}: a revision must be named, as in {wanted}:1"
+            )
         return {}
     yard.keep(DEFINITION, wanted, {**document, "status": "INACTIVE"})
     yard.save()
@@ -90,10 +109,18 @@ def describe(yard: Yard, request: Document) -> Document:
         if len(wanted) > 100:
             raise ClientException("Maximum number of job definitions supported is 100.")
         bare = {names.bare(one) for one in wanted}
-        found = [d for d in found if {d["jobDefinitionName"], f"{d['jobDefinitionName']}:{d['revision']}"} & bare]
+        found = [
+            d
+            for d in found
+            if {d["jobDefinitionName"], f"{d['jobDefinitionName']}:{d['revision']}"} & bare
+        ]
     if "jobDefinitionName" in request:
         name = names.bare(request["jobDefinitionName"])
-        found = [d for d in found if name in (d["jobDefinitionName"], f"{d['jobDefinitionName']}:{d['revision']}")]
+        found = [
+            d
+            for d in found
+            if name in (d["jobDefinitionName"], f"{d['jobDefinitionName']}:{d['revision']}")
+        ]
     if "status" in request:
         found = [d for d in found if d["status"] == request["status"]]
     some, token = page(found, size_of_page(request, 100), request.get("nextToken"))
@@ -116,7 +143,9 @@ def active(yard: Yard, wanted: str) -> Document:
         return document
     candidates = [d for d in revisions(yard, bare) if d["status"] == "ACTIVE"]
     if not candidates:
-        raise SubmissionRefused(f"JobDefinition {wanted} does not exist, or none of its revisions is ACTIVE")
+        raise SubmissionRefused(
+            f"JobDefinition {wanted} does not exist, or none of its revisions is ACTIVE"
+        )
     return max(candidates, key=lambda d: int(d["revision"]))
 
 
@@ -136,7 +165,9 @@ def container_of(definition: Document) -> Document:
 def _container_of(request: Document) -> Document:
     if "ecsProperties" not in request:
         if "containerProperties" not in request:
-            raise ClientException("containerProperties or ecsProperties must be provided for type container")
+            raise ClientException(
+                "containerProperties or ecsProperties must be provided for type container"
+            )
         container: Document = request["containerProperties"]
         return container
     if "containerProperties" in request:
@@ -146,12 +177,17 @@ def _container_of(request: Document) -> Document:
         raise ClientException("ecsProperties.taskProperties must have exactly one element")
     containers = tasks[0]["containers"]
     if len(containers) != 1:
-        raise ClientException("this endpoint runs jobs of one container; ecsProperties with several are not for it")
+        raise ClientException(
+            "this endpoint runs jobs of one container; ecsProperties with several are not for it"
+        )
     if not containers[0].get("essential", True):
         raise ClientException("ecsProperties must have at least one container that is essential")
     # What an ECS task has around its container belongs to the container elsewhere.
     around = {ours: tasks[0][theirs] for theirs, ours in _OF_TASK.items() if theirs in tasks[0]}
-    return {**{member: value for member, value in containers[0].items() if member not in _ONLY_OF_ECS}, **around}
+    return {
+        **{member: value for member, value in containers[0].items() if member not in _ONLY_OF_ECS},
+        **around,
+    }
 
 
 def check_container(container: Document, *, is_fargate: bool) -> None:
@@ -169,7 +205,9 @@ def check_container(container: Document, *, is_fargate: bool) -> None:
         if not mount.get("containerPath"):
             raise SubmissionRefused("mountPoints: containerPath must be provided")
         if not mount.get("sourceVolume") or mount["sourceVolume"] not in volumes:
-            raise SubmissionRefused(f"mountPoints: there is no volume named {mount.get('sourceVolume')!r}")
+            raise SubmissionRefused(
+                f"mountPoints: there is no volume named {mount.get('sourceVolume')!r}"
+            )
 
 
 def resources_of(container: Document, *, is_fargate: bool = False) -> Resources:
@@ -177,14 +215,18 @@ def resources_of(container: Document, *, is_fargate: bool = False) -> Resources:
     given: dict[str, str] = {}
     for requirement in container.get("resourceRequirements", []):
         if requirement["type"] in given:
-            raise SubmissionRefused(f"resourceRequirements must not have two entries of type {requirement['type']}")
+            raise SubmissionRefused(
+                f"resourceRequirements must not have two entries of type {requirement['type']}"
+            )
         given[requirement["type"]] = requirement["value"]
     for old, new in (("vcpus", "VCPU"), ("memory", "MEMORY")):
         if container.get(old):
             given.setdefault(new, str(container[old]))
     for kind, lower in (("VCPU", "vcpus"), ("MEMORY", "memory")):
         if kind not in given:
-            raise SubmissionRefused(f"resourceRequirements must have an entry of type {kind} ({lower} is required)")
+            raise SubmissionRefused(
+                f"resourceRequirements must have an entry of type {kind} ({lower} is required)"
+            )
     memory_mib = _number("MEMORY", given["MEMORY"])
     if is_fargate:
         return _fargate_resources(given, memory_mib)
@@ -200,7 +242,9 @@ def _fargate_resources(given: dict[str, str], memory_mib: int) -> Resources:
     except ValueError:
         vcpus = 0.0
     if memory_mib not in _FARGATE_PAIRS.get(vcpus, ()):
-        raise SubmissionRefused(f"Fargate does not have {given['VCPU']} VCPU with {memory_mib} MiB of MEMORY")
+        raise SubmissionRefused(
+            f"Fargate does not have {given['VCPU']} VCPU with {memory_mib} MiB of MEMORY"
+        )
     # The scheduler counts whole vCPUs.
     return Resources(max(1, int(vcpus)), memory_mib)
 
@@ -214,7 +258,14 @@ def checked_retry(strategy: Document) -> Document:
     """facts, 1.3 and 1.4; actions as the service returns them, in lower case."""
     refuse(submitting.retry_problems(strategy))
     rules = strategy.get("evaluateOnExit", [])
-    return {**strategy, **({"evaluateOnExit": [{**r, "action": r["action"].lower()} for r in rules]} if rules else {})}
+    return {
+        **strategy,
+        **(
+            {"evaluateOnExit": [{**r, "action": r["action"].lower()} for r in rules]}
+            if rules
+            else {}
+        ),
+    }
 
 
 def check_tags(tags: dict[str, str]) -> None:
@@ -225,7 +276,9 @@ def check_consumables(yard: Yard, properties: Document) -> None:
     refuse(submitting.consumable_problems(properties))
     for entry in properties.get("consumableResourceList", []):
         if yard.get(CONSUMABLE, entry.get("consumableResource", "")) is None:
-            raise SubmissionRefused(f"consumable resource {entry.get('consumableResource')!r} does not exist")
+            raise SubmissionRefused(
+                f"consumable resource {entry.get('consumableResource')!r} does not exist"
+            )
 
 
 def refuse(problems: Iterable[str]) -> None:

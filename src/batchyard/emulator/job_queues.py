@@ -24,7 +24,9 @@ def create(yard: Yard, request: Document) -> Document:
     if yard.get(QUEUE, name) is not None:
         raise ClientException("Object already exists")
     if "serviceEnvironmentOrder" in request or request.get("jobQueueType") in _OTHER_TYPES:
-        raise ClientException("this endpoint runs jobs on ECS-type compute; such a queue is not for it")
+        raise ClientException(
+            "this endpoint runs jobs on ECS-type compute; such a queue is not for it"
+        )
     order, is_fargate = _checked_order(yard, request.get("computeEnvironmentOrder", []))
     kind = "ECS_FARGATE" if is_fargate else "ECS"
     if request.get("jobQueueType", kind) != kind:
@@ -46,7 +48,9 @@ def create(yard: Yard, request: Document) -> Document:
         "jobStateTimeLimitActions": _checked_limits(request.get("jobStateTimeLimitActions", [])),
     }
     if "schedulingPolicyArn" in request:
-        document["schedulingPolicyArn"] = _existing_policy(yard, request["schedulingPolicyArn"])["arn"]
+        document["schedulingPolicyArn"] = _existing_policy(yard, request["schedulingPolicyArn"])[
+            "arn"
+        ]
     _enter(yard, document)
     return {"jobQueueName": name, "jobQueueArn": arn}
 
@@ -54,9 +58,13 @@ def create(yard: Yard, request: Document) -> Document:
 def update(yard: Yard, request: Document) -> Document:
     document = dict(existing(yard, request["jobQueue"]))
     if "computeEnvironmentOrder" in request:
-        document["computeEnvironmentOrder"], is_fargate = _checked_order(yard, request["computeEnvironmentOrder"])
+        document["computeEnvironmentOrder"], is_fargate = _checked_order(
+            yard, request["computeEnvironmentOrder"]
+        )
         if is_fargate != (document["jobQueueType"] == "ECS_FARGATE"):
-            raise ClientException("a queue cannot change between EC2 and Fargate compute environments")
+            raise ClientException(
+                "a queue cannot change between EC2 and Fargate compute environments"
+            )
     if "priority" in request:
         document["priority"] = _checked_priority(request["priority"])
     if "state" in request:
@@ -65,8 +73,12 @@ def update(yard: Yard, request: Document) -> Document:
         document["jobStateTimeLimitActions"] = _checked_limits(request["jobStateTimeLimitActions"])
     if "schedulingPolicyArn" in request:
         if "schedulingPolicyArn" not in document:
-            raise ClientException("a scheduling policy cannot be added to a job queue that was created without one")
-        document["schedulingPolicyArn"] = _existing_policy(yard, request["schedulingPolicyArn"])["arn"]
+            raise ClientException(
+                "a scheduling policy cannot be added to a job queue that was created without one"
+            )
+        document["schedulingPolicyArn"] = _existing_policy(yard, request["schedulingPolicyArn"])[
+            "arn"
+        ]
     _enter(yard, document)
     return {"jobQueueName": document["jobQueueName"], "jobQueueArn": document["jobQueueArn"]}
 
@@ -106,7 +118,12 @@ def snapshot(yard: Yard, request: Document) -> Document:
         job = yard.get(JOB, job_id)
         assert job is not None
         arn = job["jobArn"] if "arrayProperties" not in job else f"{job['jobArn']}:{index}"
-        jobs.append({"jobArn": arn, "earliestTimeAtPosition": _at_position_since(yard, job, index, departures)})
+        jobs.append(
+            {
+                "jobArn": arn,
+                "earliestTimeAtPosition": _at_position_since(yard, job, index, departures),
+            }
+        )
     now_ms = yard.now_ms()
     used: dict[str, float] = {}
     for job_id, _ in yard.scheduler.placed():
@@ -121,14 +138,20 @@ def snapshot(yard: Yard, request: Document) -> Document:
     if "schedulingPolicyArn" in document:
         top = sorted(used.items(), key=lambda item: -item[1])
         usage = [
-            {"shareIdentifier": share, "capacityUsage": [{"capacityUnit": "VCPU", "quantity": vcpus}]}
+            {
+                "shareIdentifier": share,
+                "capacityUsage": [{"capacityUnit": "VCPU", "quantity": vcpus}],
+            }
             for share, vcpus in top
         ]
         utilization["fairshareUtilization"] = {
             "activeShareCount": len(used),
             "topCapacityUtilization": usage[:20],
         }
-    return {"frontOfQueue": {"jobs": jobs, "lastUpdatedAt": now_ms}, "queueUtilization": utilization}
+    return {
+        "frontOfQueue": {"jobs": jobs, "lastUpdatedAt": now_ms},
+        "queueUtilization": utilization,
+    }
 
 
 def _departures(yard: Yard, queue: Document) -> list[tuple[int, int]]:
@@ -141,7 +164,12 @@ def _departures(yard: Yard, queue: Document) -> list[tuple[int, int]]:
             found += [(row.number, left_ms)] if left_ms else []
     for job_id, index in yard.scheduler.placed():
         placed, task = yard.get(JOB, job_id), yard.loop.running(job_id, index)
-        if placed and placed["jobQueue"] == queue["jobQueueArn"] and task is not None and task.started_ms:
+        if (
+            placed
+            and placed["jobQueue"] == queue["jobQueueArn"]
+            and task is not None
+            and task.started_ms
+        ):
             found.append((task.job_number, task.started_ms))
     if "schedulingPolicyArn" in queue:
         # Whoever left may have been ahead of anybody.
@@ -149,7 +177,9 @@ def _departures(yard: Yard, queue: Document) -> list[tuple[int, int]]:
     return found
 
 
-def _at_position_since(yard: Yard, job: Document, index: int, departures: list[tuple[int, int]]) -> int:
+def _at_position_since(
+    yard: Yard, job: Document, index: int, departures: list[tuple[int, int]]
+) -> int:
     """When it became RUNNABLE, or when the last one ahead of it left."""
     row = yard.loop.row(job["jobId"])
     times: list[int] = [job["createdAt"]]
@@ -167,14 +197,21 @@ def _at_position_since(yard: Yard, job: Document, index: int, departures: list[t
 def core(yard: Yard, document: Document) -> Queue:
     """The scheduler's view of it."""
     order = sorted(document["computeEnvironmentOrder"], key=lambda entry: int(entry["order"]))
-    policy = yard.get(POLICY, document["schedulingPolicyArn"]) if "schedulingPolicyArn" in document else None
+    policy = (
+        yard.get(POLICY, document["schedulingPolicyArn"])
+        if "schedulingPolicyArn" in document
+        else None
+    )
     return Queue(
         document["jobQueueName"],
         tuple(names.bare(entry["computeEnvironment"]) for entry in order),
         document["priority"],
         document["state"] == "ENABLED",
         None if policy is None else _fair_share(policy),
-        tuple(TimeLimit(a["reason"], a["maxTimeSeconds"]) for a in document["jobStateTimeLimitActions"]),
+        tuple(
+            TimeLimit(a["reason"], a["maxTimeSeconds"])
+            for a in document["jobStateTimeLimitActions"]
+        ),
     )
 
 
@@ -182,7 +219,9 @@ def _fair_share(document: Document) -> FairShare:
     policy = document["fairsharePolicy"]
     entries = policy.get("shareDistribution", [])
     weights = tuple((entry["shareIdentifier"], entry.get("weightFactor", 1.0)) for entry in entries)
-    return FairShare(weights, policy.get("shareDecaySeconds", 0), policy.get("computeReservation", 0))
+    return FairShare(
+        weights, policy.get("shareDecaySeconds", 0), policy.get("computeReservation", 0)
+    )
 
 
 def find(yard: Yard, name: str) -> Document | None:
@@ -208,7 +247,9 @@ def _enter(yard: Yard, document: Document) -> None:
 def _checked_order(yard: Yard, order: list[Document]) -> tuple[list[Document], bool]:
     """The order with ARNs, and whether its environments are Fargate."""
     if not 1 <= len(order) <= _MOST_ENVIRONMENTS:
-        raise ClientException(f"computeEnvironmentOrder must have 1 to {_MOST_ENVIRONMENTS} entries; got {len(order)}")
+        raise ClientException(
+            f"computeEnvironmentOrder must have 1 to {_MOST_ENVIRONMENTS} entries; got {len(order)}"
+        )
     if len({entry["order"] for entry in order}) < len(order):
         raise ClientException("computeEnvironmentOrder must not have two entries of the same order")
     found, kinds, architectures = [], set(), set()
@@ -220,11 +261,17 @@ def _checked_order(yard: Yard, order: list[Document]) -> tuple[list[Document], b
             raise ClientException(f"{entry['computeEnvironment']} is not VALID")
         kinds.add(environment.get("computeResources", {}).get("type", "EC2").startswith("FARGATE"))
         architectures.add(compute_environments.architecture(environment))
-        found.append({"order": entry["order"], "computeEnvironment": environment["computeEnvironmentArn"]})
+        found.append(
+            {"order": entry["order"], "computeEnvironment": environment["computeEnvironmentArn"]}
+        )
     if len(kinds) > 1:
-        raise ClientException("computeEnvironmentOrder must not mix EC2 and Fargate compute environments")
+        raise ClientException(
+            "computeEnvironmentOrder must not mix EC2 and Fargate compute environments"
+        )
     if {"arm64", "x86_64"} <= architectures:
-        raise ClientException("computeEnvironmentOrder must not mix compute environments of x86_64 and of arm64")
+        raise ClientException(
+            "computeEnvironmentOrder must not mix compute environments of x86_64 and of arm64"
+        )
     return found, kinds == {True}
 
 
@@ -241,9 +288,13 @@ def _checked_limits(actions: list[Document]) -> list[Document]:
                 f"jobStateTimeLimitActions: reason must be one of {', '.join(_LIMITED_REASONS)}; got {action['reason']}"
             )
         if action["state"] != "RUNNABLE" or action["action"] != "CANCEL":
-            raise ClientException("jobStateTimeLimitActions: state must be RUNNABLE and action CANCEL")
+            raise ClientException(
+                "jobStateTimeLimitActions: state must be RUNNABLE and action CANCEL"
+            )
         if not 600 <= action["maxTimeSeconds"] <= 86400:
-            raise ClientException("jobStateTimeLimitActions: maxTimeSeconds must be between 600 and 86400")
+            raise ClientException(
+                "jobStateTimeLimitActions: maxTimeSeconds must be between 600 and 86400"
+            )
     return actions
 
 

@@ -35,7 +35,13 @@ _DEPRECATED = (
     "resource requirements."
 )
 #: members of a job that its definition gives unless SubmitJob does
-_FROM_DEFINITION = ("platformCapabilities", "propagateTags", "consumableResourceProperties", "timeout", "retryStrategy")
+_FROM_DEFINITION = (
+    "platformCapabilities",
+    "propagateTags",
+    "consumableResourceProperties",
+    "timeout",
+    "retryStrategy",
+)
 
 
 def submit(yard: Yard, request: Document) -> Document:
@@ -50,7 +56,9 @@ def submit(yard: Yard, request: Document) -> Document:
         raise SubmissionRefused(str(exc)) from None
     number = len(yard.all(JOB))
     counts = tuple(job.size if state is JobState.PENDING else 0 for state in JobState)
-    row = JobRow(number, job.id, job.id, job.size, JobState.PENDING, "", counts, 0, document["createdAt"])
+    row = JobRow(
+        number, job.id, job.id, job.size, JobState.PENDING, "", counts, 0, document["createdAt"]
+    )
     yard.keep(JOB, job.id, document)
     yard.save(new_job=row)
     changes = yard.scheduler.submit(job)
@@ -89,13 +97,18 @@ def core(document: Document) -> Job:
         resources=Resources(resources["vcpus"], resources["memory_mib"], resources["gpus"]),
         array_size=document.get("arrayProperties", {}).get("size"),
         depends_on=tuple(
-            Dependency(entry.get("jobId"), DependencyType(entry.get("type"))) for entry in document.get("dependsOn", [])
+            Dependency(entry.get("jobId"), DependencyType(entry.get("type")))
+            for entry in document.get("dependsOn", [])
         ),
-        retry=RetryStrategy(retry.get("attempts", 1), tuple(map(_rule, retry.get("evaluateOnExit", [])))),
+        retry=RetryStrategy(
+            retry.get("attempts", 1), tuple(map(_rule, retry.get("evaluateOnExit", [])))
+        ),
         timeout_s=document.get("timeout", {}).get("attemptDurationSeconds"),
         share=document.get("shareIdentifier", ""),
         priority=document.get("schedulingPriority", 0),
-        consumables=tuple((names.bare(entry["consumableResource"]), entry["quantity"]) for entry in held),
+        consumables=tuple(
+            (names.bare(entry["consumableResource"]), entry["quantity"]) for entry in held
+        ),
     )
 
 
@@ -146,7 +159,9 @@ def _end_all(yard: Yard, request: Document, verb: str) -> Document:
 def _checked_reason(request: Document) -> str:
     reason: str = request["reason"]
     if not 1 <= len(reason) <= _MOST_REASON:
-        raise SubmissionRefused(f"reason must have 1 to {_MOST_REASON} characters; got {len(reason)}")
+        raise SubmissionRefused(
+            f"reason must have 1 to {_MOST_REASON} characters; got {len(reason)}"
+        )
     return reason
 
 
@@ -157,14 +172,18 @@ def _document(yard: Yard, request: Document) -> Document:
     name = names.require_name("jobName", request["jobName"])
     queue = job_queues.existing(yard, request["jobQueue"])
     if queue["state"] != "ENABLED":
-        raise SubmissionRefused(f"Cannot submit job to job queue {queue['jobQueueName']}: it is DISABLED")
+        raise SubmissionRefused(
+            f"Cannot submit job to job queue {queue['jobQueueName']}: it is DISABLED"
+        )
     definition = definitions.active(yard, request["jobDefinition"])
     for member in ("nodeOverrides", "eksPropertiesOverride"):
         if member in request:
             raise SubmissionRefused(f"{member} does not apply to a job definition of one container")
     is_fargate = definition["platformCapabilities"] == ["FARGATE"]
     if is_fargate != (queue["jobQueueType"] == "ECS_FARGATE"):
-        raise SubmissionRefused("the job definition's platformCapabilities and the queue's environments do not match")
+        raise SubmissionRefused(
+            "the job definition's platformCapabilities and the queue's environments do not match"
+        )
     _check_dependencies(request.get("dependsOn", []))
     overrides = _overrides(definition, request)
     container = _merged(definition, overrides)
@@ -181,7 +200,11 @@ def _document(yard: Yard, request: Document) -> Document:
         "dependsOn": request.get("dependsOn", []),
         "parameters": {**definition.get("parameters", {}), **request.get("parameters", {})},
         "container": container,
-        "_resources": {"vcpus": resources.vcpus, "memory_mib": resources.memory_mib, "gpus": resources.gpus},
+        "_resources": {
+            "vcpus": resources.vcpus,
+            "memory_mib": resources.memory_mib,
+            "gpus": resources.gpus,
+        },
         "_definition": definition["jobDefinitionName"],
         "_overrides_length": submitting.overrides_length(overrides),
     }
@@ -192,7 +215,9 @@ def _document(yard: Yard, request: Document) -> Document:
     if "consumableResourcePropertiesOverride" in request:
         document["consumableResourceProperties"] = request["consumableResourcePropertiesOverride"]
     definitions.check_consumables(yard, document.get("consumableResourceProperties", {}))
-    document["retryStrategy"] = definitions.checked_retry(document.get("retryStrategy", {"attempts": 1}))
+    document["retryStrategy"] = definitions.checked_retry(
+        document.get("retryStrategy", {"attempts": 1})
+    )
     definitions.refuse(submitting.timeout_problems(document.get("timeout", {})))
     _add_tags(document, definition, request)
     _add_share(document, queue, definition, request)
@@ -200,7 +225,9 @@ def _document(yard: Yard, request: Document) -> Document:
     if "arrayProperties" in request and "size" in request["arrayProperties"]:
         array_size = request["arrayProperties"]["size"]
         if array_size not in limits.ARRAY_SIZES:
-            raise SubmissionRefused(f"arrayProperties.size must be between 2 and 10000; got {array_size}")
+            raise SubmissionRefused(
+                f"arrayProperties.size must be between 2 and 10000; got {array_size}"
+            )
         document["arrayProperties"] = {"size": array_size}
     return document
 
@@ -208,16 +235,24 @@ def _document(yard: Yard, request: Document) -> Document:
 def _add_tags(document: Document, definition: Document, request: Document) -> None:
     document["tags"] = {**definition["tags"], **request.get("tags", {})}
     if document.get("propagateTags") and len(document["tags"]) > limits.MAX_TAGS:
-        document["_refused"] = "there are more than 50 tags, the job's and its definition's together"
+        document["_refused"] = (
+            "there are more than 50 tags, the job's and its definition's together"
+        )
 
 
-def _add_share(document: Document, queue: Document, definition: Document, request: Document) -> None:
+def _add_share(
+    document: Document, queue: Document, definition: Document, request: Document
+) -> None:
     has_policy = "schedulingPolicyArn" in queue
     share = request.get("shareIdentifier")
     if has_policy and not share:
-        raise SubmissionRefused("shareIdentifier must be provided: the job queue has a scheduling policy")
+        raise SubmissionRefused(
+            "shareIdentifier must be provided: the job queue has a scheduling policy"
+        )
     if not has_policy and share is not None:
-        raise SubmissionRefused("shareIdentifier must not be provided: the job queue has no scheduling policy")
+        raise SubmissionRefused(
+            "shareIdentifier must not be provided: the job queue has no scheduling policy"
+        )
     definitions.refuse(submitting.share_problems(request))
     if share is not None:
         document["shareIdentifier"] = share
@@ -242,7 +277,9 @@ def _check_shares(yard: Yard, document: Document) -> None:
                 return
             active.add(share)
     if len(active) > _MOST_SHARES:
-        raise SubmissionRefused(f"the job queue has {_MOST_SHARES} active share identifiers, which is the most")
+        raise SubmissionRefused(
+            f"the job queue has {_MOST_SHARES} active share identifiers, which is the most"
+        )
 
 
 def _check_dependencies(entries: list[Document]) -> None:
@@ -259,9 +296,13 @@ def _overrides(definition: Document, request: Document) -> Document:
     """containerOverrides, or what ecsPropertiesOverride says about the one container."""
     is_ecs = "ecsProperties" in definition
     if is_ecs and request.get("containerOverrides"):
-        raise SubmissionRefused("containerOverrides does not apply to ecsProperties; use ecsPropertiesOverride")
+        raise SubmissionRefused(
+            "containerOverrides does not apply to ecsProperties; use ecsPropertiesOverride"
+        )
     if not is_ecs and request.get("ecsPropertiesOverride"):
-        raise SubmissionRefused("ecsPropertiesOverride does not apply to containerProperties; use containerOverrides")
+        raise SubmissionRefused(
+            "ecsPropertiesOverride does not apply to containerProperties; use containerOverrides"
+        )
     if not is_ecs:
         overrides: Document = request.get("containerOverrides", {})
         return overrides
@@ -269,21 +310,29 @@ def _overrides(definition: Document, request: Document) -> Document:
     tasks = request.get("ecsPropertiesOverride", {}).get("taskProperties", [])
     containers = [container for task in tasks for container in task.get("containers", [])]
     if len(containers) > 1 or any(container.get("name", name) != name for container in containers):
-        raise SubmissionRefused(f"ecsPropertiesOverride: the job definition has one container, named {name!r}")
-    return {key: value for container in containers for key, value in container.items() if key != "name"}
+        raise SubmissionRefused(
+            f"ecsPropertiesOverride: the job definition has one container, named {name!r}"
+        )
+    return {
+        key: value for container in containers for key, value in container.items() if key != "name"
+    }
 
 
 def _merged(definition: Document, overrides: Document) -> Document:
     """facts, 5.2: a command replaces, variables merge by name, requirements by type."""
     container: Document = dict(definitions.container_of(definition))
     if "instanceType" in overrides:
-        raise SubmissionRefused("containerOverrides.instanceType is only for multi-node parallel jobs")
+        raise SubmissionRefused(
+            "containerOverrides.instanceType is only for multi-node parallel jobs"
+        )
     if "command" in overrides:
         definitions.refuse(submitting.command_problems(overrides["command"]))
         container["command"] = overrides["command"]
     if "environment" in overrides:
         definitions.refuse(submitting.environment_problems(overrides["environment"]))
-        container["environment"] = _merge(container.get("environment", []), overrides["environment"], "name")
+        container["environment"] = _merge(
+            container.get("environment", []), overrides["environment"], "name"
+        )
     requirements = container.get("resourceRequirements", [])
     for old, new in (("vcpus", "VCPU"), ("memory", "MEMORY")):
         if old in overrides:
@@ -291,8 +340,18 @@ def _merged(definition: Document, overrides: Document) -> Document:
                 raise SubmissionRefused(_DEPRECATED)
             container[old] = overrides[old]
     if "resourceRequirements" in overrides:
-        container["resourceRequirements"] = _merge(requirements, overrides["resourceRequirements"], "type")
-    for member in ("command", "environment", "mountPoints", "volumes", "ulimits", "resourceRequirements", "secrets"):
+        container["resourceRequirements"] = _merge(
+            requirements, overrides["resourceRequirements"], "type"
+        )
+    for member in (
+        "command",
+        "environment",
+        "mountPoints",
+        "volumes",
+        "ulimits",
+        "resourceRequirements",
+        "secrets",
+    ):
         container.setdefault(member, [])
     return container
 
@@ -305,5 +364,8 @@ def _merge(old: list[Document], new: list[Document], key: str) -> list[Document]
 
 def _rule(entry: Document) -> EvaluateOnExit:
     return EvaluateOnExit(
-        Action(entry["action"].lower()), entry.get("onStatusReason"), entry.get("onReason"), entry.get("onExitCode")
+        Action(entry["action"].lower()),
+        entry.get("onStatusReason"),
+        entry.get("onReason"),
+        entry.get("onExitCode"),
     )

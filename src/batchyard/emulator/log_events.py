@@ -230,13 +230,16 @@ def page_of(events: Iterator[Event], most: int, most_bytes: int) -> list[Event]:
     return page
 
 
-def merged(streams: Iterable[Stream], window: Window, short_log: int) -> Iterator[tuple[Order, Stream, Event]]:
+def merged(
+    streams: Iterable[Stream], window: Window, short_log: int
+) -> Iterator[tuple[Order, Stream, Event]]:
     """The events of all streams in order of time. A stream is looked into when its time has come."""
     sign = 1 if window.is_rising else -1
     after = None if window.after is None else _signed(window.after, sign)
     # Each stream is in the heap once, with its next event, or with a time before which it has none.
     heap: list[tuple[Order, Stream, Event | None, Iterator[Event]]] = [
-        (_first_order(stream, window, sign), stream, None, _events(stream, window, short_log)) for stream in streams
+        (_first_order(stream, window, sign), stream, None, _events(stream, window, short_log))
+        for stream in streams
     ]
     heapq.heapify(heap)
     while heap:
@@ -256,7 +259,9 @@ def _first_order(stream: Stream, window: Window, sign: int) -> Order:
     kept = stream.kept
     if window.is_rising:
         # What is only in short.log all has the time of the end.
-        first_ms = kept.started_ms if kept.own is not None or kept.ended_ms is None else kept.ended_ms
+        first_ms = (
+            kept.started_ms if kept.own is not None or kept.ended_ms is None else kept.ended_ms
+        )
         return _signed((max(first_ms, window.low_ms), *stream.key, -1), sign)
     last_ms = LATEST_MS if kept.ended_ms is None else kept.ended_ms
     return _signed((min(last_ms, window.high_ms), *stream.key, LATEST_MS), sign)
@@ -273,7 +278,11 @@ def _events(stream: Stream, window: Window, short_log: int) -> Iterator[Event]:
                 if window.after is not None and window.after[1:4] == stream.key:
                     # On the way up that event is found again, and passed over for its order.
                     position = window.after[4]
-                    low, high = (max(low, position), high) if window.is_rising else (low, min(high, position))
+                    low, high = (
+                        (max(low, position), high)
+                        if window.is_rising
+                        else (low, min(high, position))
+                    )
             events = output.forward(low, high) if window.is_rising else output.backward(low, high)
             batch = page_of(events, _BATCH, _BATCH_BYTES)
         if not batch:

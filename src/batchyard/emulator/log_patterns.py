@@ -37,7 +37,9 @@ _TOKEN = re.compile(
     )""",
     re.VERBOSE,
 )
-_STEP = re.compile(r"""\.(?P<name>[\w-]+|\*)|\[(?P<index>\d+|\*)\]|\['(?P<single>[^']*)'\]|\["(?P<double>[^"]*)"\]""")
+_STEP = re.compile(
+    r"""\.(?P<name>[\w-]+|\*)|\[(?P<index>\d+|\*)\]|\['(?P<single>[^']*)'\]|\["(?P<double>[^"]*)"\]"""
+)
 _NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?")
 _ORDERS: dict[str, Callable[[float, float], bool]] = {
     "<": operator.lt,
@@ -82,7 +84,9 @@ def _terms_test(pattern: str) -> Test:
     if optional and not needed and not unwanted:
         return lambda message: any(test(message) for test in optional)
     # Beside others, terms with a question mark do not count.
-    return lambda message: all(test(message) for test in needed) and not any(test(message) for test in unwanted)
+    return lambda message: (
+        all(test(message) for test in needed) and not any(test(message) for test in unwanted)
+    )
 
 
 def _term_test(term: str) -> Test:
@@ -215,7 +219,9 @@ def _comparison(steps: list[str | int], sign: str, literal: _Token) -> Condition
         if literal.kind != "word" or not _NUMBER.fullmatch(literal.text):
             raise _invalid()
         order, number = _ORDERS[sign], float(literal.text)
-        return lambda value: any(_is_number(found) and order(found, number) for found in _select(value, steps))
+        return lambda value: any(
+            _is_number(found) and order(found, number) for found in _select(value, steps)
+        )
     if sign not in ("=", "!="):
         raise _invalid()
     is_equal = _equality(literal)
@@ -236,8 +242,12 @@ def _equality(literal: _Token) -> Condition:
         return lambda found: found is not None
     # A star means anything at either end, and itself elsewhere.
     core = re.escape(text.strip("*"))
-    shape = re.compile(f"{'.*' if text[:1] == '*' else ''}{core}{'.*' if text[-1:] == '*' else ''}", re.DOTALL)
-    return lambda found: isinstance(found, str | int | float) and shape.fullmatch(_text(found)) is not None
+    shape = re.compile(
+        f"{'.*' if text[:1] == '*' else ''}{core}{'.*' if text[-1:] == '*' else ''}", re.DOTALL
+    )
+    return lambda found: (
+        isinstance(found, str | int | float) and shape.fullmatch(_text(found)) is not None
+    )
 
 
 def _is_number(value: Any) -> bool:
@@ -255,7 +265,9 @@ def _steps(selector: str) -> list[str | int]:
         if found["index"] not in (None, "*"):
             steps.append(int(found["index"]))
         else:
-            steps.append(found["name"] or found["index"] or found["single"] or found["double"] or "")
+            steps.append(
+                found["name"] or found["index"] or found["single"] or found["double"] or ""
+            )
     return steps
 
 
@@ -266,7 +278,13 @@ def _select(value: Any, steps: list[str | int]) -> Iterator[Any]:
         return
     step, rest = steps[0], steps[1:]
     if step == "*":
-        below = list(value.values()) if isinstance(value, dict) else value if isinstance(value, list) else []
+        below = (
+            list(value.values())
+            if isinstance(value, dict)
+            else value
+            if isinstance(value, list)
+            else []
+        )
     elif isinstance(step, int):
         below = value[step : step + 1] if isinstance(value, list) else []
     else:

@@ -65,7 +65,9 @@ class LogStreams:
     def owns(self, group: str) -> bool:
         """Whether jobs log, or may log, to the group of this name or ARN. The default group is always there."""
         name = _bare_group(group)
-        return name == names.DEFAULT_LOG_GROUP or any(group_of(job) == name for job in self._yard.all(JOB))
+        return name == names.DEFAULT_LOG_GROUP or any(
+            group_of(job) == name for job in self._yard.all(JOB)
+        )
 
     def groups(self, prefix: str = "") -> list[Document]:
         """As DescribeLogGroups has them, by name."""
@@ -74,7 +76,11 @@ class LogStreams:
             group = group_of(job)
             if group is not None:
                 created[group] = min(created.get(group, job["createdAt"]), job["createdAt"])
-        return [self._group_document(name, created[name]) for name in sorted(created) if name.startswith(prefix)]
+        return [
+            self._group_document(name, created[name])
+            for name in sorted(created)
+            if name.startswith(prefix)
+        ]
 
     def _group_document(self, name: str, created_ms: int) -> Document:
         arn = self._group_arn(name)
@@ -92,9 +98,15 @@ class LogStreams:
         return f"arn:aws:logs:{self._yard.region}:{names.ACCOUNT_ID}:log-group:{name}"
 
     def _asked_group(self, request: Document) -> str:
-        given = [request[member] for member in ("logGroupName", "logGroupIdentifier") if request.get(member)]
+        given = [
+            request[member]
+            for member in ("logGroupName", "logGroupIdentifier")
+            if request.get(member)
+        ]
         if len(given) != 1:
-            raise _wrong("You must include either logGroupName or logGroupIdentifier, but not both.")
+            raise _wrong(
+                "You must include either logGroupName or logGroupIdentifier, but not both."
+            )
         if not self.owns(given[0]):
             raise ApiError("ResourceNotFoundException", "The specified log group does not exist.")
         return _bare_group(given[0])
@@ -106,7 +118,9 @@ class LogStreams:
         stream = self._existing(self._asked_group(request), request.get("logStreamName", ""))
         with Output(stream.kept, self._short_log) as output:
             low = output.since(request["startTime"]) if "startTime" in request else 0
-            high = max(low, output.since(request["endTime"])) if "endTime" in request else output.end
+            high = (
+                max(low, output.since(request["endTime"])) if "endTime" in request else output.end
+            )
             if request.get("nextToken"):
                 is_forward, position = _read_position(request["nextToken"], output.end)
             else:
@@ -120,7 +134,11 @@ class LogStreams:
         first, last = (events[0].start, events[-1].end) if events else (position, position)
         return {
             "events": [
-                {"timestamp": event.time_ms, "message": event.message, "ingestionTime": event.time_ms}
+                {
+                    "timestamp": event.time_ms,
+                    "message": event.message,
+                    "ingestionTime": event.time_ms,
+                }
                 for event in events
             ],
             "nextForwardToken": f"f/{last:056d}",
@@ -137,11 +155,17 @@ class LogStreams:
         found: list[Document] = []
         scanned, scanned_bytes, found_bytes = 0, 0, 0
         last: Order | None = None
-        for order, stream, event in merged(self._chosen(group, request, window.low_ms), window, self._short_log):
+        for order, stream, event in merged(
+            self._chosen(group, request, window.low_ms), window, self._short_log
+        ):
             size = size_of(event)
             is_full = len(found) >= most or (bool(found) and found_bytes + size > _MOST_BYTES)
             if is_full or scanned >= _MOST_SCANNED or scanned_bytes >= _MOST_SCANNED_BYTES:
-                return {"events": found, "searchedLogStreams": [], "nextToken": _packed([window.is_rising, last])}
+                return {
+                    "events": found,
+                    "searchedLogStreams": [],
+                    "nextToken": _packed([window.is_rising, last]),
+                }
             last = order
             scanned, scanned_bytes = scanned + 1, scanned_bytes + size
             if test is None or test(event.message):
@@ -157,7 +181,11 @@ class LogStreams:
             raise _wrong(f"logStreamNames must have at most {_MOST_NAMES} names.")
         if wanted:
             return [self._existing(group, name) for name in dict.fromkeys(wanted)]
-        return (stream for stream in self._all(group, since_ms) if not prefix or stream.name.startswith(prefix))
+        return (
+            stream
+            for stream in self._all(group, since_ms)
+            if not prefix or stream.name.startswith(prefix)
+        )
 
     # -- DescribeLogStreams -----------------------------------------------------------------------------------
 
@@ -169,7 +197,10 @@ class LogStreams:
         if is_by_time and prefix:
             raise _wrong("Cannot order by LastEventTime with a logStreamNamePrefix.")
         streams = [stream for stream in self._all(group) if stream.name.startswith(prefix)]
-        ordered = sorted(((self._last_ms(stream) if is_by_time else 0, stream.name), stream) for stream in streams)
+        ordered = sorted(
+            ((self._last_ms(stream) if is_by_time else 0, stream.name), stream)
+            for stream in streams
+        )
         is_falling = request.get("descending", False)
         if is_falling:
             ordered.reverse()
@@ -177,8 +208,14 @@ class LogStreams:
         if request.get("nextToken"):
             start = _index_after([key for key, _ in ordered], request["nextToken"], is_falling)
         page = ordered[start : start + most]
-        answer: Document = {"logStreams": [self._stream_document(group, stream) for _, stream in page]}
-        return answer if start + most >= len(ordered) else {**answer, "nextToken": _packed(page[-1][0])}
+        answer: Document = {
+            "logStreams": [self._stream_document(group, stream) for _, stream in page]
+        }
+        return (
+            answer
+            if start + most >= len(ordered)
+            else {**answer, "nextToken": _packed(page[-1][0])}
+        )
 
     def _stream_document(self, group: str, stream: Stream) -> Document:
         with Output(stream.kept, self._short_log) as output:
@@ -255,7 +292,9 @@ class LogStreams:
     def job(self, number: int) -> Document | None:
         """By the engine's number."""
         if number not in self._jobs:
-            self._jobs = {self._yard.loop.row(job["jobId"]).number: job for job in self._yard.all(JOB)}
+            self._jobs = {
+                self._yard.loop.row(job["jobId"]).number: job for job in self._yard.all(JOB)
+            }
         return self._jobs.get(number)
 
     def _own_logs(self, job_id: str) -> frozenset[str]:
@@ -268,7 +307,11 @@ class LogStreams:
         own = self._folder.log_of(job["jobId"], row.child, row.attempt) if may_have_own else None
         ended_ms = max(row.started_ms, row.ended_ms)
         length = 0 if row.log_offset is None else row.log_length or 0
-        return Stream(key, self._name(job, key), Kept(own, row.started_ms, ended_ms, row.log_offset or 0, length))
+        return Stream(
+            key,
+            self._name(job, key),
+            Kept(own, row.started_ms, ended_ms, row.log_offset or 0, length),
+        )
 
     def _running(self, job: Document, number: int, task: Task) -> Stream:
         assert task.started_ms is not None
@@ -279,7 +322,9 @@ class LogStreams:
     def _name(self, job: Document, key: AttemptKey) -> str:
         options = job["container"].get("logConfiguration", {}).get("options", {})
         return names.log_stream(
-            job["_definition"], names.task_id(key, self._yard.salt), options.get("awslogs-stream-prefix")
+            job["_definition"],
+            names.task_id(key, self._yard.salt),
+            options.get("awslogs-stream-prefix"),
         )
 
 
@@ -328,12 +373,16 @@ def _window(request: Document) -> Window:
     if not request.get("nextToken"):
         is_rising = request.get("startFromHead", True)
         if not is_rising and request.get("startTime", LATEST_MS) < _NEWEST_FIRST_SINCE_MS:
-            raise _wrong("startFromHead can be false only for a startTime on or after January 1, 2024.")
+            raise _wrong(
+                "startFromHead can be false only for a startTime on or after January 1, 2024."
+            )
         return Window(low_ms, high_ms, is_rising)
     match _unpacked(request["nextToken"]):
         case [bool(is_rising), [int(time_ms), int(job), int(child), int(attempt), int(position)]]:
             after = (time_ms, job, child, attempt, position)
-            low_ms, high_ms = (max(low_ms, time_ms), high_ms) if is_rising else (low_ms, min(high_ms, time_ms))
+            low_ms, high_ms = (
+                (max(low_ms, time_ms), high_ms) if is_rising else (low_ms, min(high_ms, time_ms))
+            )
             return Window(low_ms, high_ms, is_rising, after)
     raise _wrong(_BAD_TOKEN)
 
@@ -343,7 +392,9 @@ def _index_after(keys: list[tuple[int, str]], token: str, is_falling: bool) -> i
     match _unpacked(token):
         case [int(time_ms), str(name)]:
             key = (time_ms, name)
-            return len(keys) - bisect_left(keys[::-1], key) if is_falling else bisect_right(keys, key)
+            return (
+                len(keys) - bisect_left(keys[::-1], key) if is_falling else bisect_right(keys, key)
+            )
     raise _wrong(_BAD_TOKEN)
 
 

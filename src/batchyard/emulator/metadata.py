@@ -85,7 +85,9 @@ def answer(host: Host, method: str, path: str, headers: Mapping[str, str], now: 
     if "x-forwarded-for" in given:
         return _error(403)  # whoever comes by way of a proxy is not on the host
     if parts == ["latest", "api", "token"]:
-        return _new_token(host, given, now) if method == "PUT" else _error(405, Allow="OPTIONS, PUT")
+        return (
+            _new_token(host, given, now) if method == "PUT" else _error(405, Allow="OPTIONS, PUT")
+        )
     if method not in ("GET", "HEAD"):
         return _error(405, Allow="OPTIONS, GET, HEAD")
     seconds_left = _seconds_left(host, given.get(_TOKEN_HEADER.lower(), ""), now)
@@ -95,7 +97,11 @@ def answer(host: Host, method: str, path: str, headers: Mapping[str, str], now: 
     if found is None:
         return _error(404)
     body = b"" if method == "HEAD" else found.encode()
-    return 200, {"Content-Type": "text/plain", _TTL_HEADER: str(seconds_left), "Server": "EC2ws"}, body
+    return (
+        200,
+        {"Content-Type": "text/plain", _TTL_HEADER: str(seconds_left), "Server": "EC2ws"},
+        body,
+    )
 
 
 def tells_type(path: str) -> bool:
@@ -134,7 +140,9 @@ def _seconds_left(host: Host, token: str, now: float) -> int | None:
 
 
 def _signature(host: Host, expires: bytes) -> bytes:
-    return hmac.digest(host.token_key, host.instance_id.encode() + expires, "sha256")[:_SIGNATURE_BYTES]
+    return hmac.digest(host.token_key, host.instance_id.encode() + expires, "sha256")[
+        :_SIGNATURE_BYTES
+    ]
 
 
 # -- what there is ----------------------------------------------------------------------------------------------
@@ -155,7 +163,9 @@ def _look_up(root: Tree, parts: list[str]) -> str | None:
         return at
     # The root's folders and the roles are listed by name alone.
     is_bare = len(parts) == 1 or parts[-1] == "security-credentials"
-    return "\n".join(name if is_bare or isinstance(at[name], str) else f"{name}/" for name in sorted(at))
+    return "\n".join(
+        name if is_bare or isinstance(at[name], str) else f"{name}/" for name in sorted(at)
+    )
 
 
 def _root(host: Host, now: float) -> Tree:

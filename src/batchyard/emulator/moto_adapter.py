@@ -51,14 +51,20 @@ def application() -> WSGIApplication:
 
     def answer(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         path = environ.get("PATH_INFO", "")
-        if path == "/favicon.ico" or path.rstrip("/") == "/moto-api" or path.startswith("/moto-api/"):
+        if (
+            path == "/favicon.ico"
+            or path.rstrip("/") == "/moto-api"
+            or path.startswith("/moto-api/")
+        ):
             return _refusal(environ, start_response, 404, "NotFound", f"there is nothing at {path}")
         try:
             return dispatcher(environ, start_response)  # type: ignore[no-any-return]
         except _NoSuchService as exc:
             return _refusal(environ, start_response, 400, "UnknownService", str(exc))
         except NotImplementedError as exc:
-            return _refusal(environ, start_response, 501, "NotImplemented", f"moto {MOTO_VERSION}: {exc}")
+            return _refusal(
+                environ, start_response, 501, "NotImplemented", f"moto {MOTO_VERSION}: {exc}"
+            )
         except Exception as exc:
             what = f"moto {MOTO_VERSION} could not answer: {type(exc).__name__}: {exc}"
             return _refusal(environ, start_response, 500, "InternalFailure", what)
@@ -96,7 +102,11 @@ def _dispatcher() -> DomainDispatcherApplication:
     class Dispatcher(werkzeug_app.DomainDispatcherApplication):
         def get_backend_for_host(self, host: str | None) -> Any:
             # moto prints to stdout where it finds none.
-            found = None if host is None or not _is_known(self, host) else super().get_backend_for_host(host)
+            found = (
+                None
+                if host is None or not _is_known(self, host)
+                else super().get_backend_for_host(host)
+            )
             if host is not None and found is None:
                 raise _NoSuchService(f"no service of AWS is known here by {host}")
             return found
@@ -139,7 +149,9 @@ def _pass_over_conditions() -> None:
         plain = [statement for statement in statements if not statement.get("Condition")]
         if not plain:
             return PermissionResult.NEUTRAL
-        return IAMPolicy(json.dumps({**policy, "Statement": plain})).is_action_permitted(action, resource)
+        return IAMPolicy(json.dumps({**policy, "Statement": plain})).is_action_permitted(
+            action, resource
+        )
 
     FakeBucket.get_permission = get_permission  # type: ignore[method-assign]
 
@@ -157,7 +169,10 @@ def _refusal(
     kind = "application/x-amz-json-1.1" if is_json else "text/xml"
     content = body.encode()
     length = str(len(content))
-    start_response(f"{status} {code}", [("Content-Type", kind), ("Content-Length", length), ("x-amzn-errortype", code)])
+    start_response(
+        f"{status} {code}",
+        [("Content-Type", kind), ("Content-Length", length), ("x-amzn-errortype", code)],
+    )
     return [content]
 
 
@@ -223,13 +238,17 @@ def _secret(value_from: str, parts: list[str]) -> str:
         raise LookupError(f"Secrets Manager has no value for {value_from}: {_told(exc)}") from exc
     text = found.get("SecretString")
     if text is None:
-        raise LookupError(f"the secret {value_from} is binary; a container's environment takes text")
+        raise LookupError(
+            f"the secret {value_from} is binary; a container's environment takes text"
+        )
     if not key:
         return str(text)
     try:
         return _plain(json.loads(text)[key])
     except (ValueError, KeyError, TypeError):
-        raise LookupError(f"the secret {':'.join(parts[:7])} is no JSON object with a key {key}") from None
+        raise LookupError(
+            f"the secret {':'.join(parts[:7])} is no JSON object with a key {key}"
+        ) from None
 
 
 def _parameter(value_from: str, region: str, account_id: str) -> str:
@@ -248,7 +267,9 @@ def _parameter(value_from: str, region: str, account_id: str) -> str:
         raise LookupError(f"Systems Manager has no parameter {value_from}: {_told(exc)}") from exc
     if found is None:
         raise LookupError(f"Systems Manager has no parameter {value_from}")
-    return str(found.decrypt(found.value) if found.parameter_type == "SecureString" else found.value)
+    return str(
+        found.decrypt(found.value) if found.parameter_type == "SecureString" else found.value
+    )
 
 
 def _plain(value: Any) -> str:

@@ -17,7 +17,9 @@ def create(yard: Yard, request: Document) -> Document:
     if yard.get(POLICY, name) is not None:
         raise ClientException("Object already exists")
     if "quotaSharePolicy" in request:
-        raise ClientException("this endpoint runs jobs on ECS-type compute; quotaSharePolicy is not for it")
+        raise ClientException(
+            "this endpoint runs jobs on ECS-type compute; quotaSharePolicy is not for it"
+        )
     arn = yard.arn(POLICY, name)
     document = {"name": name, "arn": arn, "tags": request.get("tags", {})}
     document["fairsharePolicy"] = _checked(request.get("fairsharePolicy", {}))
@@ -73,7 +75,9 @@ def _checked(policy: Document) -> Document:
     for entry in entries:
         share = entry["shareIdentifier"]
         if not share or not _SHARE.fullmatch(share):
-            raise ClientException(f"shareIdentifier must be letters and digits, with at most a final *; got {share!r}")
+            raise ClientException(
+                f"shareIdentifier must be letters and digits, with at most a final *; got {share!r}"
+            )
         if not 0.0001 <= entry.get("weightFactor", 1.0) <= 999.9999:
             raise ClientException("weightFactor must be between 0.0001 and 999.9999")
     shares = [entry["shareIdentifier"] for entry in entries]
@@ -87,7 +91,10 @@ def _checked(policy: Document) -> Document:
 def _overlap(one: str, other: str) -> bool:
     if one == other:
         return True
-    return any(a.endswith("*") and b.rstrip("*").startswith(a[:-1]) for a, b in ((one, other), (other, one)))
+    return any(
+        a.endswith("*") and b.rstrip("*").startswith(a[:-1])
+        for a, b in ((one, other), (other, one))
+    )
 
 
 def _existing(yard: Yard, arn: str) -> Document:

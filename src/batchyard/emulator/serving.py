@@ -89,7 +89,9 @@ def serve(
     try:
         lock = RunLock(folder.lock)
     except RunIsHeld as exc:
-        raise RunIsHeld(f"another endpoint serves from {folder.path}", hint="stop it, or give another --home") from exc
+        raise RunIsHeld(
+            f"another endpoint serves from {folder.path}", hint="stop it, or give another --home"
+        ) from exc
     try:
         _serve(setting, folder, environ, ready, say)
     finally:
@@ -196,7 +198,10 @@ class _Reporter:
         if waiting:
             self._say(f"goes on with {waiting} {'jobs' if waiting > 1 else 'job'} of before")
         for row in yard.store.jobs():
-            if not JobState(row.state).is_terminal and (document := yard.get(JOB, row.id)) is not None:
+            if (
+                not JobState(row.state).is_terminal
+                and (document := yard.get(JOB, row.id)) is not None
+            ):
                 self._warn(row, document)
 
     def on_tick(self, changed: list[JobRow]) -> None:
@@ -213,7 +218,9 @@ class _Reporter:
         document = self._yard.get(JOB, row.id)
         if document is None or self._told.get(row.id):
             return
-        name = document["jobName"] + (f" ({row.size:,} children)" if "arrayProperties" in document else "")
+        name = document["jobName"] + (
+            f" ({row.size:,} children)" if "arrayProperties" in document else ""
+        )
         if row.id not in self._told:
             queue = document["jobQueue"].rpartition("/")[2]
             self._say(f"{row.id}  {name}: submitted to {queue}")
@@ -223,7 +230,11 @@ class _Reporter:
         if is_over:
             failed = row.counts[list(JobState).index(JobState.FAILED)]
             how_many = f", {failed:,} failed" if failed and row.size > 1 else ""
-            why = f": {row.status_reason}" if row.status_reason and row.state == JobState.FAILED else ""
+            why = (
+                f": {row.status_reason}"
+                if row.status_reason and row.state == JobState.FAILED
+                else ""
+            )
             self._say(f"{row.id}  {name}: {row.state}{how_many}{why}")
 
     def _warn(self, row: JobRow, document: Document) -> None:
@@ -267,7 +278,10 @@ def _check_volumes(setting: Setting) -> None:
         )
     for volume in setting.volumes:
         if not os.path.exists(volume.source):
-            raise BadInput(f"--volume: there is no {volume.source} here", hint="make it first, or name another one")
+            raise BadInput(
+                f"--volume: there is no {volume.source} here",
+                hint="make it first, or name another one",
+            )
 
 
 def _lasting(store: Store) -> tuple[str, str]:
@@ -316,7 +330,9 @@ def _address(listener: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def _runner(setting: Setting, spawner: Spawner, folder: RunFolder, token: str, environ: Mapping[str, str]) -> Runner:
+def _runner(
+    setting: Setting, spawner: Spawner, folder: RunFolder, token: str, environ: Mapping[str, str]
+) -> Runner:
     if setting.runner != "docker":
         return ProcessRunner(spawner, enforces_memory=True)
     from batchyard.engines.local import containers, docker
@@ -340,4 +356,6 @@ def _server(listener: socket.socket, front: Front) -> BaseWSGIServer:
             """Jobs are told of, not requests."""
 
     host, port = listener.getsockname()[:2]
-    return make_server(host, port, front, threaded=True, request_handler=Handler, fd=listener.fileno())
+    return make_server(
+        host, port, front, threaded=True, request_handler=Handler, fd=listener.fileno()
+    )

@@ -86,16 +86,30 @@ def check(shape: Shape, value: Any, where: str = "") -> None:
         _require(isinstance(value, str) and _is_text(value), where, value, "a string")
         _check_size(shape, len(value), where, "characters")
         if shape.enum and (value.upper() if shape.name in _ANY_CASE else value) not in shape.enum:
-            raise ClientException(f"{where} should be one of {', '.join(shape.enum)}; got {value!r}")
+            raise ClientException(
+                f"{where} should be one of {', '.join(shape.enum)}; got {value!r}"
+            )
     elif shape.type_name in _NUMBERS:
-        _require(isinstance(value, int) and not isinstance(value, bool), where, value, "a whole number")
+        _require(
+            isinstance(value, int) and not isinstance(value, bool), where, value, "a whole number"
+        )
         most = 2 ** (_NUMBERS[shape.type_name] - 1)
-        _require(-most <= value < most, where, value, f"a whole number of {_NUMBERS[shape.type_name]} bits")
+        _require(
+            -most <= value < most,
+            where,
+            value,
+            f"a whole number of {_NUMBERS[shape.type_name]} bits",
+        )
         _check_size(shape, value, where)
     elif shape.type_name in ("float", "double"):
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         # JSON has neither, but Python reads them.
-        _require(is_number and value not in (math.inf, -math.inf) and value == value, where, value, "a number")
+        _require(
+            is_number and value not in (math.inf, -math.inf) and value == value,
+            where,
+            value,
+            "a number",
+        )
     elif shape.type_name == "boolean":
         _require(isinstance(value, bool), where, value, "true or false")
 
@@ -141,7 +155,9 @@ def known(shape: Shape, value: Any) -> Any:
     """The value without members that the shape does not know, which AWS passes over, and without nulls."""
     if isinstance(shape, StructureShape) and isinstance(value, dict):
         return {
-            name: known(member, value[name]) for name, member in shape.members.items() if value.get(name) is not None
+            name: known(member, value[name])
+            for name, member in shape.members.items()
+            if value.get(name) is not None
         }
     if isinstance(shape, ListShape) and isinstance(value, list):
         return [known(shape.member, item) for item in value]

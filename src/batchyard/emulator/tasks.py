@@ -66,7 +66,9 @@ class ContainerTasks:
             **here.aws,
             "AWS_EC2_METADATA_SERVICE_ENDPOINT": f"{here.metadata_address}/{key}",
             "AWS_EXECUTION_ENV": "AWS_ECS_FARGATE" if is_fargate else "AWS_ECS_EC2",
-            **{variable["name"]: variable.get("value", "") for variable in container["environment"]},
+            **{
+                variable["name"]: variable.get("value", "") for variable in container["environment"]
+            },
             "AWS_BATCH_CE_NAME": start.environment,
             "AWS_BATCH_JQ_NAME": names.bare(document["jobQueue"]),
             "AWS_BATCH_JOB_ID": job_id if size is None else f"{job_id}:{start.child}",
@@ -74,10 +76,17 @@ class ContainerTasks:
             "BATCHYARD_TOKEN": mark,
         }
         if size is not None:
-            told |= {"AWS_BATCH_JOB_ARRAY_INDEX": str(start.child), "AWS_BATCH_JOB_ARRAY_SIZE": str(size)}
+            told |= {
+                "AWS_BATCH_JOB_ARRAY_INDEX": str(start.child),
+                "AWS_BATCH_JOB_ARRAY_SIZE": str(size),
+            }
         if start.gpus:
             gpus = ",".join(str(here.gpu_numbers[slot]) for slot in start.gpus)
-            told |= {"NVIDIA_VISIBLE_DEVICES": gpus, "CUDA_VISIBLE_DEVICES": gpus, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+            told |= {
+                "NVIDIA_VISIBLE_DEVICES": gpus,
+                "CUDA_VISIBLE_DEVICES": gpus,
+                "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+            }
         elif not here.has_images:
             # A process that was given no GPU must not find one that another was given.
             told.setdefault("CUDA_VISIBLE_DEVICES", "")
@@ -144,4 +153,8 @@ def inherited(environ: Mapping[str, str], programs: str = "") -> dict[str, str]:
     """
     kept = {name: value for name, value in environ.items() if not name.startswith(_OWN_PREFIXES)}
     folders = kept.get("PATH", os.defpath).split(os.pathsep)
-    return {**kept, "PATH": os.pathsep.join([*folders, programs])} if programs and programs not in folders else kept
+    return (
+        {**kept, "PATH": os.pathsep.join([*folders, programs])}
+        if programs and programs not in folders
+        else kept
+    )

@@ -53,7 +53,9 @@ class Yard:
     #: ends all task ids of this endpoint
     salt: str
     clock: Callable[[], float] = time.time
-    _documents: dict[str, dict[str, Document]] = field(default_factory=lambda: {kind: {} for kind in KINDS})
+    _documents: dict[str, dict[str, Document]] = field(
+        default_factory=lambda: {kind: {} for kind in KINDS}
+    )
     #: key in the store -> text, or None to be removed
     _unsaved: dict[str, str | None] = field(default_factory=dict)
     #: what the unsaved documents were before, None where there was none

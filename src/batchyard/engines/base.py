@@ -104,7 +104,9 @@ class Engine(Protocol):
     def describe(self, job_ids: Sequence[str]) -> list[JobDetail]:
         """The jobs, in the order asked for; an id that nobody knows is left out."""
 
-    def attempts(self, job_ids: Sequence[str], *, failed_only: bool = False) -> Iterator[AttemptDetail]:
+    def attempts(
+        self, job_ids: Sequence[str], *, failed_only: bool = False
+    ) -> Iterator[AttemptDetail]:
         """The ended attempts, by job, child and attempt; ``failed_only``: the last one of each child that failed, if it
         ever started."""
 

@@ -66,7 +66,9 @@ def dockerfile(kind: str) -> str:
     if kind == "opencl":
         gpu += "\n" + _ICD_LINES
     about = f"The image of {_ABOUT[kind]}"
-    return _TEMPLATE.format(about=about, kind=kind, base=_BASES[kind], packages=_PACKAGES[kind], gpu=gpu)
+    return _TEMPLATE.format(
+        about=about, kind=kind, base=_BASES[kind], packages=_PACKAGES[kind], gpu=gpu
+    )
 
 
 def write(folder: Path, kinds: tuple[str, ...], *, force: bool = False) -> list[Path]:
@@ -75,8 +77,15 @@ def write(folder: Path, kinds: tuple[str, ...], *, force: bool = False) -> list[
     files: dict[Path, str] = {folder / f"Dockerfile.{kind}": dockerfile(kind) for kind in kinds}
     files[folder / ".dockerignore"] = _IGNORED
     worker = folder / "batchyard-worker"
-    sources = [package / "__init__.py", package / "shard.py", *sorted((package / "worker").glob("*.py"))]
-    own = {worker / "batchyard" / path.relative_to(package): path.read_text(encoding="utf-8") for path in sources}
+    sources = [
+        package / "__init__.py",
+        package / "shard.py",
+        *sorted((package / "worker").glob("*.py")),
+    ]
+    own = {
+        worker / "batchyard" / path.relative_to(package): path.read_text(encoding="utf-8")
+        for path in sources
+    }
     own[worker / "batchyard-worker"] = _LAUNCHER
     written = []
     try:

@@ -20,12 +20,16 @@ _DIGEST = re.compile(r"digest: (sha256:[0-9a-f]{64})")
 FILE_NAME = "images.json"
 
 
-def build(folder: Path, kind: str, tag: str, environ: Mapping[str, str], arguments: Sequence[str] = ()) -> None:
+def build(
+    folder: Path, kind: str, tag: str, environ: Mapping[str, str], arguments: Sequence[str] = ()
+) -> None:
     """Docker's own words go to the terminal."""
     client = docker.require_engine(environ, "`image build`")
     file = folder / f"Dockerfile.{kind}"
     if not file.exists():
-        raise BadInput(f"there is no {file}", hint=f"`batchyard image init {folder} --kind {kind}` writes one")
+        raise BadInput(
+            f"there is no {file}", hint=f"`batchyard image init {folder} --kind {kind}` writes one"
+        )
     command = [client, "build", "--network", "host", "--file", str(file), "--tag", tag]
     command += [part for argument in arguments for part in ("--build-arg", argument)]
     done = subprocess.run([*command, str(folder)], env=dict(environ))
@@ -53,12 +57,15 @@ def push(image: str, environment: Environment, environ: Mapping[str, str], home:
         if "No such image" not in exc.message:
             raise
         raise BadInput(
-            f"Docker has no image {image} here", hint=f"`batchyard image build --tag {image}` builds it"
+            f"Docker has no image {image} here",
+            hint=f"`batchyard image build --tag {image}` builds it",
         ) from exc
     said = _docker(client, environ, "push", remote)
     found = _DIGEST.search(said)
     if found is None:
-        raise Surroundings(f"docker push did not say the digest of {remote}", hint=f"it said: {said[-300:]}")
+        raise Surroundings(
+            f"docker push did not say the digest of {remote}", hint=f"it said: {said[-300:]}"
+        )
     pinned = f"{environment.repository}@{found[1]}"
     _remember(home / FILE_NAME, environment.name, f"{name}:{tag}", pinned)
     return pinned
@@ -86,7 +93,9 @@ def _log_in(client: str, host: str, door: Door, environ: Mapping[str, str]) -> N
     user, _, password = base64.b64decode(token).decode().partition(":")
     # By its input, never by its arguments, which everybody can read.
     command = [client, "login", "--username", user, "--password-stdin", host]
-    done = subprocess.run(command, input=password, env=dict(environ), capture_output=True, text=True)
+    done = subprocess.run(
+        command, input=password, env=dict(environ), capture_output=True, text=True
+    )
     if done.returncode:
         raise Surroundings(
             f"docker login to {host} failed: {done.stderr.strip()}",
@@ -122,4 +131,6 @@ def _remember(path: Path, environment: str, image: str, address: str) -> None:
     except (OSError, ValueError) as exc:
         if isinstance(exc, OSError):
             raise from_os_error(exc, "write", path) from exc
-        raise BadInput(f"{path} cannot be read: {exc}", hint="remove it, and push the images again") from exc
+        raise BadInput(
+            f"{path} cannot be read: {exc}", hint="remove it, and push the images again"
+        ) from exc

@@ -12,7 +12,17 @@ from pathlib import Path
 
 #: Every template that belongs to an environment, each after those whose exports it imports. The first five are what
 #: pipelines need; the others are for people who need them.
-TEMPLATES = ("network", "storage", "registry", "iam", "batch", "image", "batch-unmanaged", "ecs", "spotfleet")
+TEMPLATES = (
+    "network",
+    "storage",
+    "registry",
+    "iam",
+    "batch",
+    "image",
+    "batch-unmanaged",
+    "ecs",
+    "spotfleet",
+)
 #: A stack of its own, which takes nothing from an environment and gives it nothing. It lies at the repository's root,
 #: for those who deploy it from there; a wheel has it beside the others.
 STANDALONE = "gpu-batch-benchmark"

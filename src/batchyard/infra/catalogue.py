@@ -96,14 +96,18 @@ def parse(name: str, text: str) -> Template:
         name=name,
         text=text,
         description=" ".join(document.get("Description", "").split()),
-        parameters={key: _parameter(key, entry) for key, entry in document.get("Parameters", {}).items()},
+        parameters={
+            key: _parameter(key, entry) for key, entry in document.get("Parameters", {}).items()
+        },
         resources=tuple(
-            Resource(key, entry["Type"], entry.get("Condition")) for key, entry in document["Resources"].items()
+            Resource(key, entry["Type"], entry.get("Condition"))
+            for key, entry in document["Resources"].items()
         ),
         exports=frozenset(_plain(output["Export"]["Name"]) for output in outputs),
         imports=frozenset(_imports(document["Resources"])),
         export_sources={
-            _plain(output["Export"]["Name"]): frozenset(_sources(output["Value"], conditions)) - {_ENV}
+            _plain(output["Export"]["Name"]): frozenset(_sources(output["Value"], conditions))
+            - {_ENV}
             for output in outputs
         },
     )
@@ -152,7 +156,8 @@ def _sources(value: Any, conditions: Mapping[str, Any]) -> Iterator[str]:
                 yield str(item).split(".")[0] if isinstance(item, str) else str(item[0])
             elif key == "Fn::Sub":
                 yield from (
-                    name.split(".")[0] for name in _VARIABLE.findall(item if isinstance(item, str) else item[0])
+                    name.split(".")[0]
+                    for name in _VARIABLE.findall(item if isinstance(item, str) else item[0])
                 )
             elif key == "Condition":
                 yield from _sources(conditions[item], conditions)
@@ -193,21 +198,30 @@ def ordered(templates: Sequence[Template]) -> list[Template]:
     waiting = sorted(templates, key=lambda one: infra.EVERY.index(one.name))
     found: list[Template] = []
     while waiting:
-        is_next = next(one for one in waiting if not any(one.imports & other.exports for other in waiting))
+        is_next = next(
+            one for one in waiting if not any(one.imports & other.exports for other in waiting)
+        )
         found.append(is_next)
         waiting.remove(is_next)
     return found
 
 
-def missing(templates: Sequence[Template], environment: str, exports: frozenset[str]) -> dict[str, list[str]]:
+def missing(
+    templates: Sequence[Template], environment: str, exports: frozenset[str]
+) -> dict[str, list[str]]:
     """Template -> the templates that it imports from and that are neither deployed nor among these."""
     there = exports.union(*(one.exports_of(environment) for one in templates))
     maker = {export: one.name for one in everything() for export in one.exports_of(environment)}
-    lacking = {one.name: sorted({maker[name] for name in one.imports_of(environment) - there}) for one in templates}
+    lacking = {
+        one.name: sorted({maker[name] for name in one.imports_of(environment) - there})
+        for one in templates
+    }
     return {name: others for name, others in lacking.items() if others}
 
 
-def completed(templates: Sequence[Template], environment: str, exports: frozenset[str]) -> list[Template]:
+def completed(
+    templates: Sequence[Template], environment: str, exports: frozenset[str]
+) -> list[Template]:
     """These, with all that they need and that is not deployed, in order."""
     found = {one.name: one for one in templates}
     while lacking := missing(list(found.values()), environment, exports):
@@ -232,13 +246,18 @@ def check_settings(templates: Sequence[Template], settings: Mapping[str, str]) -
         if name == _ENV:
             raise BadInput("--set Env: the environment's name is given with --env")
         if name not in known:
-            raise BadInput(f"no template of this deployment has a parameter {quoted(name)}", hint=_nearest(name, known))
+            raise BadInput(
+                f"no template of this deployment has a parameter {quoted(name)}",
+                hint=_nearest(name, known),
+            )
         for one in templates:
             if name in one.parameters:
                 problem = _problem(one.parameters[name], value)
                 if problem:
                     described = one.parameters[name].description
-                    raise BadInput(f"--set {name}={value}: {problem}", hint=f"{one.name}: {described}")
+                    raise BadInput(
+                        f"--set {name}={value}: {problem}", hint=f"{one.name}: {described}"
+                    )
 
 
 def _nearest(name: str, known: set[str]) -> str:
@@ -264,7 +283,11 @@ def _problem(parameter: Parameter, value: str) -> str:
         if parameter.most is not None and number > parameter.most:
             return f"it must be at most {parameter.most}"
     if parameter.pattern is not None and not re.fullmatch(parameter.pattern, value):
-        return f"it must be {parameter.explained}" if parameter.explained else f"it must match {parameter.pattern}"
+        return (
+            f"it must be {parameter.explained}"
+            if parameter.explained
+            else f"it must match {parameter.pattern}"
+        )
     return ""
 
 

@@ -50,16 +50,22 @@ def from_template(template: Template) -> list[Change]:
     ]
 
 
-def changed_exports(template: Template, found: Iterable[Change], parameters: Iterable[str]) -> list[str]:
+def changed_exports(
+    template: Template, found: Iterable[Change], parameters: Iterable[str]
+) -> list[str]:
     """The exports, with `${Env}` in them, whose values would be others. ``parameters``: those that change."""
-    touched = {one.name for one in found if one.action in (Action.REPLACE, Action.REMOVE)}.union(parameters)
+    touched = {one.name for one in found if one.action in (Action.REPLACE, Action.REMOVE)}.union(
+        parameters
+    )
     return sorted(name for name, sources in template.export_sources.items() if sources & touched)
 
 
 def _change(found: Mapping[str, Any]) -> Change:
     replacement = found.get("Replacement")
     actions = {"Add": Action.ADD, "Import": Action.ADD, "Remove": Action.REMOVE}
-    action = actions.get(found["Action"], Action.REPLACE if replacement == "True" else Action.CHANGE)
+    action = actions.get(
+        found["Action"], Action.REPLACE if replacement == "True" else Action.CHANGE
+    )
     details = tuple(dict.fromkeys(filter(None, map(_detail, found.get("Details", [])))))
     may_replace = action is Action.CHANGE and replacement == "Conditional"
     if action is Action.REMOVE and found.get("PolicyAction") == "Retain":
@@ -72,7 +78,9 @@ def _detail(found: Mapping[str, Any]) -> str:
     if found.get("Evaluation") == "Dynamic" and not found.get("CausingEntity"):
         # AWS repeats what is caused by a parameter or resource as a guess of its own.
         return ""
-    what = target.get("Path", "").removeprefix("/Properties/").replace("/", ".") or target.get("Name")
+    what = target.get("Path", "").removeprefix("/Properties/").replace("/", ".") or target.get(
+        "Name"
+    )
     text = str(what or target.get("Attribute", "")).strip()
     if not text:
         return ""
@@ -92,7 +100,12 @@ def _short(value: Any) -> str:
 
 def counts(changes: Iterable[Change]) -> str:
     """`2 added, 1 replaced`."""
-    words = {Action.ADD: "added", Action.CHANGE: "changed", Action.REPLACE: "replaced", Action.REMOVE: "removed"}
+    words = {
+        Action.ADD: "added",
+        Action.CHANGE: "changed",
+        Action.REPLACE: "replaced",
+        Action.REMOVE: "removed",
+    }
     all_of_them = list(changes)
     numbers = {action: sum(one.action is action for one in all_of_them) for action in Action}
     return ", ".join(f"{number} {words[action]}" for action, number in numbers.items() if number)

@@ -14,7 +14,9 @@ from batchyard.infra.stacks import REVIEW, STILLBORN, Declined, Front, Prepared,
 from batchyard.units import counted
 
 _GONE = "DELETE_COMPLETE"
-_HELD_HINT = "`batchyard destroy` the stacks that use it, then deploy both; or make another environment"
+_HELD_HINT = (
+    "`batchyard destroy` the stacks that use it, then deploy both; or make another environment"
+)
 
 
 def check(templates: Sequence[Template], environment: str, settings: Mapping[str, str]) -> None:
@@ -35,7 +37,11 @@ def require_imports(aws: CloudFormation, templates: Sequence[Template], environm
 
 
 def deploy(
-    stacks: Stacks, front: Front, templates: Sequence[Template], environment: str, settings: Mapping[str, str]
+    stacks: Stacks,
+    front: Front,
+    templates: Sequence[Template],
+    environment: str,
+    settings: Mapping[str, str],
 ) -> int:
     """Stack by stack, since each imports what those before it export. Returns how many were changed."""
     changed = 0
@@ -60,7 +66,11 @@ def deploy(
 
 
 def diff(
-    stacks: Stacks, front: Front, templates: Sequence[Template], environment: str, settings: Mapping[str, str]
+    stacks: Stacks,
+    front: Front,
+    templates: Sequence[Template],
+    environment: str,
+    settings: Mapping[str, str],
 ) -> int:
     """Shows what `deploy` would do, and leaves nothing behind. Returns how many stacks would change."""
     differing = 0
@@ -70,7 +80,9 @@ def diff(
         if stack is None or stack["StackStatus"] in (REVIEW, *STILLBORN):
             # From the template: a change set would need an empty stack, and imports may be missing yet.
             if stack and stack["StackStatus"] in STILLBORN:
-                front.say(f"{name}: an earlier attempt failed; `deploy` deletes what is left and makes it anew")
+                front.say(
+                    f"{name}: an earlier attempt failed; `deploy` deletes what is left and makes it anew"
+                )
             front.show_changes(name, changes.from_template(template), {})
             differing += 1
             continue
@@ -92,15 +104,21 @@ def diff(
 def _held(stacks: Stacks, template: Template, prepared: Prepared, environment: str) -> str:
     """Why AWS will not make the change: an export that would change is in use. Empty where none is."""
     would_change = changes.changed_exports(template, prepared.changes, prepared.parameters)
-    for export, users in stacks.users_of(name.replace("${Env}", environment) for name in would_change).items():
+    for export, users in stacks.users_of(
+        name.replace("${Env}", environment) for name in would_change
+    ).items():
         if users:
-            return f"{prepared.stack}: AWS does not change {export} while {', '.join(users)} uses it"
+            return (
+                f"{prepared.stack}: AWS does not change {export} while {', '.join(users)} uses it"
+            )
     return ""
 
 
 def outputs(stacks: Stacks, environment: str) -> dict[str, dict[str, str]]:
     """Template -> its stack's outputs, of those that are deployed."""
-    found = {template.name: stacks.find(template, environment) for template in catalogue.everything()}
+    found = {
+        template.name: stacks.find(template, environment) for template in catalogue.everything()
+    }
     return {name: outputs_of(stack) for name, stack in found.items() if stack and outputs_of(stack)}
 
 
@@ -120,7 +138,11 @@ class Doomed:
 
 
 def survey(
-    stacks: Stacks, aws: CloudFormation, holdings: Holdings, templates: Sequence[Template], environment: str
+    stacks: Stacks,
+    aws: CloudFormation,
+    holdings: Holdings,
+    templates: Sequence[Template],
+    environment: str,
 ) -> list[Doomed]:
     """The stacks that are there, in the order in which they can go, with what they hold."""
     found = []
@@ -137,21 +159,38 @@ def survey(
         buckets = tuple(name for kind, name in resources if kind == "AWS::S3::Bucket")
         repositories = tuple(name for kind, name in resources if kind == "AWS::ECR::Repository")
         found.append(
-            Doomed(template, stack["StackName"], stack["StackId"], stack["StackStatus"], held, buckets, repositories)
+            Doomed(
+                template,
+                stack["StackName"],
+                stack["StackId"],
+                stack["StackStatus"],
+                held,
+                buckets,
+                repositories,
+            )
         )
     return found
 
 
-def outside_users(stacks: Stacks, doomed: Sequence[Doomed], environment: str) -> dict[str, list[str]]:
+def outside_users(
+    stacks: Stacks, doomed: Sequence[Doomed], environment: str
+) -> dict[str, list[str]]:
     """Export -> the stacks that use it and would stay."""
     going = {one.stack for one in doomed}
     ours = (name for one in doomed for name in one.template.exports_of(environment))
-    staying = {name: [user for user in users if user not in going] for name, users in stacks.users_of(ours).items()}
+    staying = {
+        name: [user for user in users if user not in going]
+        for name, users in stacks.users_of(ours).items()
+    }
     return {name: users for name, users in staying.items() if users}
 
 
 def obstacles(
-    doomed: Sequence[Doomed], users: Mapping[str, Sequence[str]], *, empty_buckets: bool, delete_images: bool
+    doomed: Sequence[Doomed],
+    users: Mapping[str, Sequence[str]],
+    *,
+    empty_buckets: bool,
+    delete_images: bool,
 ) -> list[str]:
     """What keeps the stacks from being deleted, each with what to do."""
     found = [
@@ -160,7 +199,9 @@ def obstacles(
     ]
     for held in (held for one in doomed for held in one.holdings):
         if held.kind == "bucket" and not empty_buckets:
-            found.append(f"the bucket {held.name} is not empty: --empty-buckets deletes what is in it")
+            found.append(
+                f"the bucket {held.name} is not empty: --empty-buckets deletes what is in it"
+            )
         if held.kind == "repository" and not delete_images:
             found.append(f"the repository {held.name} holds images: --delete-images deletes them")
     return found
@@ -180,9 +221,13 @@ def destroy(
     Interrupted and begun again, it goes on."""
     for one in doomed:
         for bucket in one.buckets if empty_buckets else ():
-            front.say(f"{one.stack}: {counted(holdings.empty_bucket(bucket), 'object')} deleted from {bucket}")
+            front.say(
+                f"{one.stack}: {counted(holdings.empty_bucket(bucket), 'object')} deleted from {bucket}"
+            )
         for repository in one.repositories if delete_images else ():
-            front.say(f"{one.stack}: {counted(holdings.delete_images(repository), 'image')} deleted from {repository}")
+            front.say(
+                f"{one.stack}: {counted(holdings.delete_images(repository), 'image')} deleted from {repository}"
+            )
         stacks.delete(one.stack, one.stack_id)
         if one.template.name == "batch":
             # Runs have registered them under the environment's name; no stack knows them.

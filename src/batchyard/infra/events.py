@@ -14,10 +14,19 @@ _CASCADE = re.compile(
     r"|did not attempt|user initiated",
     re.IGNORECASE,
 )
-_BEGINNINGS = ("CREATE_IN_PROGRESS", "UPDATE_IN_PROGRESS", "DELETE_IN_PROGRESS", "REVIEW_IN_PROGRESS")
+_BEGINNINGS = (
+    "CREATE_IN_PROGRESS",
+    "UPDATE_IN_PROGRESS",
+    "DELETE_IN_PROGRESS",
+    "REVIEW_IN_PROGRESS",
+)
 #: how newer resource types wrap what a service said
-_WRAPPED = re.compile(r'^Resource handler returned message: "(?P<said>.*)" \(RequestToken: .*\)$', re.DOTALL)
-_NUMBERS = re.compile(r"[,;] ?(Request ID|S3 Extended Request ID|Proxy|HostId|SDK Attempt Count): [^;,)]*")
+_WRAPPED = re.compile(
+    r'^Resource handler returned message: "(?P<said>.*)" \(RequestToken: .*\)$', re.DOTALL
+)
+_NUMBERS = re.compile(
+    r"[,;] ?(Request ID|S3 Extended Request ID|Proxy|HostId|SDK Attempt Count): [^;,)]*"
+)
 _VERBS = {"CREATE": "created", "UPDATE": "changed", "DELETE": "deleted", "IMPORT": "taken in"}
 
 
@@ -142,7 +151,11 @@ def first_cause(events: Sequence[Event]) -> Cause | None:
     if real:
         return _cause(real[0], real[0].name)
     # Then the stack itself: an export that others use, an output, a limit of CloudFormation.
-    of_stack = [event for event in events if event.is_stack and event.reason and not _CASCADE.search(event.reason)]
+    of_stack = [
+        event
+        for event in events
+        if event.is_stack and event.reason and not _CASCADE.search(event.reason)
+    ]
     if of_stack:
         return _cause(of_stack[0], "")
     return _cause(failures[0], failures[0].name) if failures else None
@@ -241,5 +254,10 @@ def hint_for(reason: str) -> str:
     for pattern, hint in _HINTS:
         found = re.search(pattern, reason, re.IGNORECASE)
         if found:
-            return hint.format(**{key: value or "that the reason names" for key, value in found.groupdict().items()})
+            return hint.format(
+                **{
+                    key: value or "that the reason names"
+                    for key, value in found.groupdict().items()
+                }
+            )
     return ""

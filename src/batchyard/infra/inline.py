@@ -51,7 +51,9 @@ def script(name: str, read: Read = userdata_file) -> str:
 
 def _heredoc(content: str, path: str, mode: str) -> str:
     if _HEREDOC_END in content:
-        raise ValueError(f"the file for {path} holds the word {_HEREDOC_END}, which ends its here-document")
+        raise ValueError(
+            f"the file for {path} holds the word {_HEREDOC_END}, which ends its here-document"
+        )
     return f"install -D -m {mode} /dev/stdin {path} <<'{_HEREDOC_END}'\n{content}{_HEREDOC_END}"
 
 

@@ -42,7 +42,8 @@ def deployed_environments(summaries: Sequence[Mapping[str, Any]]) -> dict[str, D
         one["StackName"]: one["StackStatus"]
         for one in summaries
         # An empty stack with a change set has made nothing, and may be anybody's.
-        if one.get("TemplateDescription", "").startswith(catalogue.MARK) and one["StackStatus"] != REVIEW
+        if one.get("TemplateDescription", "").startswith(catalogue.MARK)
+        and one["StackStatus"] != REVIEW
     }
     found: dict[str, dict[str, str]] = {}
     for template in catalogue.everything():

@@ -49,7 +49,9 @@ class Front(Protocol):
     def ask(self, question: str) -> bool:
         """Raises BadInput where nobody can answer."""
 
-    def show_changes(self, stack: str, found: Sequence[Change], parameters: Mapping[str, tuple[str, str]]) -> None: ...
+    def show_changes(
+        self, stack: str, found: Sequence[Change], parameters: Mapping[str, tuple[str, str]]
+    ) -> None: ...
 
     def show_events(self, stack: str, done: Sequence[Step], progress: Progress) -> None:
         """What has been done since the last call, and what is going on."""
@@ -124,7 +126,9 @@ class Stacks:
         name, status = stack["StackName"], stack["StackStatus"]
         if status in STILLBORN:
             why = events.first_cause(self._last_operation(stack["StackId"]))
-            self._front.say(f"{name}: an earlier attempt failed ({status}){f': {why}' if why else ''}")
+            self._front.say(
+                f"{name}: an earlier attempt failed ({status}){f': {why}' if why else ''}"
+            )
             if not self._front.ask(f"delete what is left of {name}, and make it anew?"):
                 raise Declined(f"{name} is left as it is")
             self.delete(name, stack["StackId"])
@@ -143,7 +147,9 @@ class Stacks:
 
     # -- changing -------------------------------------------------------------------------------------------------
 
-    def prepare(self, template: Template, environment: str, settings: Mapping[str, str]) -> Prepared | None:
+    def prepare(
+        self, template: Template, environment: str, settings: Mapping[str, str]
+    ) -> Prepared | None:
         """What AWS would do; None where there is nothing to do."""
         stack = self.updatable(template, environment)
         name = template.stack_of(environment)
@@ -174,7 +180,9 @@ class Stacks:
             reason = found.get("StatusReason", "")
             if any(words in reason for words in _NO_CHANGES):
                 return None
-            raise Refused(f"{name} cannot be changed so: {events.said(reason)}", hint=events.hint_for(reason))
+            raise Refused(
+                f"{name} cannot be changed so: {events.said(reason)}", hint=events.hint_for(reason)
+            )
         return prepared
 
     def users_of(self, exports: Iterable[str]) -> dict[str, list[str]]:
@@ -201,7 +209,9 @@ class Stacks:
                 f"{prepared.stack} has been changed by somebody else in the meantime",
                 hint="run the same command again: it shows what is left to do",
             ) from exc
-        self._see_through(prepared.stack, prepared.stack_id, before, ("CREATE_COMPLETE", "UPDATE_COMPLETE"))
+        self._see_through(
+            prepared.stack, prepared.stack_id, before, ("CREATE_COMPLETE", "UPDATE_COMPLETE")
+        )
 
     def delete(self, name: str, stack_id: str) -> None:
         """Raises StackFailed where something of it stays."""
@@ -211,7 +221,9 @@ class Stacks:
 
     # -- watching -------------------------------------------------------------------------------------------------
 
-    def _see_through(self, name: str, stack_id: str, before: Sequence[Document], wanted: Sequence[str]) -> None:
+    def _see_through(
+        self, name: str, stack_id: str, before: Sequence[Document], wanted: Sequence[str]
+    ) -> None:
         """Follows a change of ours to its end. Raises StackFailed where the end is another than the wanted ones."""
         try:
             seen = self.follow(name, stack_id, before[-1]["EventId"] if before else None)
@@ -223,7 +235,9 @@ class Stacks:
             cause = events.first_cause(seen)
             raise StackFailed(
                 f"{name}: {cause}" if cause else f"{name}: {status}, and AWS gave no reason",
-                hint=cause.hint if cause else f"`aws cloudformation describe-stack-events --stack-name {name}`",
+                hint=cause.hint
+                if cause
+                else f"`aws cloudformation describe-stack-events --stack-name {name}`",
             )
 
     def follow(self, name: str, stack_id: str, after: str | None) -> list[Event]:
@@ -245,7 +259,11 @@ class Stacks:
 
     def _last_operation(self, stack_id: str) -> list[Event]:
         # A deletion that came to nothing is not why the stack could not be made.
-        whole = [event for event in events.from_aws(self._aws.events(stack_id)) if "DELETE" not in event.status]
+        whole = [
+            event
+            for event in events.from_aws(self._aws.events(stack_id))
+            if "DELETE" not in event.status
+        ]
         return events.of_last_operation(whole)
 
 

@@ -40,7 +40,9 @@ class CommandLists:
             except OSError as exc:
                 what, instead = why_unreadable(path, exc, self._notes, written)
                 self._notes.wrong(at, f"commands_file {_quoted_path(written)}: {what}", instead)
-                del self._read[path]  # the next step that names it has a place of its own to correct
+                del self._read[
+                    path
+                ]  # the next step that names it has a place of its own to correct
                 return None
             if text is not None:
                 self._read[path] = commands_in(text, self._params, self._notes.beside(str(path)))
@@ -60,7 +62,9 @@ def read_text(path: Path, notes: Notes, at_most: int) -> str | None:
         before = content[: exc.start].decode("utf-8").lstrip("\ufeff")
         is_utf16 = content.startswith((b"\xff\xfe", b"\xfe\xff"))
         what = f"the byte 0x{content[exc.start]:02x} is not UTF-8"
-        instead = "the file looks like UTF-16: save it as UTF-8" if is_utf16 else "save the file as UTF-8"
+        instead = (
+            "the file looks like UTF-16: save it as UTF-8" if is_utf16 else "save the file as UTF-8"
+        )
         notes.wrong(place_in(before, len(before)), what, instead)
         return None
 
@@ -72,7 +76,10 @@ def why_unreadable(path: Path, exc: OSError, notes: Notes, written: str = "") ->
         try:
             others = [entry.name for entry in path.parent.iterdir() if entry.is_file()]
         except OSError:
-            return "there is no such file", f"check the path: there is no folder {_quoted_path(parent)}"
+            return (
+                "there is no such file",
+                f"check the path: there is no folder {_quoted_path(parent)}",
+            )
         # More alike than words must be: any two short names that end in .txt are halfway there.
         nearest = notes.nearest(path.name, others, likeness=0.8)
         hint = f"did you mean {_quoted_path(parent / nearest)}?" if nearest else "check the path"
@@ -82,7 +89,9 @@ def why_unreadable(path: Path, exc: OSError, notes: Notes, written: str = "") ->
     return f"it cannot be read: {exc.strerror or exc}", "check the path and its permissions"
 
 
-def commands_in(text: str, params: Mapping[str, str] | None, notes: Notes) -> tuple[str, ...] | None:
+def commands_in(
+    text: str, params: Mapping[str, str] | None, notes: Notes
+) -> tuple[str, ...] | None:
     """The commands of a file's text, filled in; blank lines and those that begin with # are none."""
     if "\0" in text:
         notes.wrong(place_in(text, text.index("\0")), "a NUL byte in the file", "take it away")
@@ -93,7 +102,9 @@ def commands_in(text: str, params: Mapping[str, str] | None, notes: Notes) -> tu
         notes.wrong(WHOLE_FILE, "there is no command in the file", "write one command a line")
         return None
     if "\r" in text:
-        stray = next((number for number, line in enumerate(lines, 1) if "\r" in line and line[0] != "#"), 0)
+        stray = next(
+            (number for number, line in enumerate(lines, 1) if "\r" in line and line[0] != "#"), 0
+        )
         if stray:
             at = Place(stray, lines[stray - 1].index("\r") + 1)
             notes.wrong(at, "a carriage return inside a line", "end lines with LF or CR LF")
@@ -113,14 +124,18 @@ def fill(command: str, params: Mapping[str, str]) -> str:
     return _PARAM.sub(lambda match: params.get(match[1], match[0]), command)
 
 
-def check_params(command: str, params: Mapping[str, str], at: Place, notes: Notes, *, in_list: bool) -> None:
+def check_params(
+    command: str, params: Mapping[str, str], at: Place, notes: Notes, *, in_list: bool
+) -> None:
     for name in dict.fromkeys(_PARAM.findall(command)):
         problem = _problem(name, params, notes, in_list)
         if problem:
             notes.wrong(at, *problem)
 
 
-def _check_params_of_file(text: str, commands: str, params: Mapping[str, str], notes: Notes) -> None:
+def _check_params_of_file(
+    text: str, commands: str, params: Mapping[str, str], notes: Notes
+) -> None:
     for name in dict.fromkeys(_PARAM.findall(commands)):
         problem = _problem(name, params, notes, in_list=True)
         if problem:
@@ -128,12 +143,23 @@ def _check_params_of_file(text: str, commands: str, params: Mapping[str, str], n
             notes.wrong(_first_use(text, "${params." + name + "}"), *problem)
 
 
-def _problem(name: str, params: Mapping[str, str], notes: Notes, in_list: bool) -> tuple[str, str] | None:
+def _problem(
+    name: str, params: Mapping[str, str], notes: Notes, in_list: bool
+) -> tuple[str, str] | None:
     if name not in params:
-        known = "the parameters are " + ", ".join(list(params)[:20]) if params else "write it under params"
-        return f"there is no parameter {quoted(name)}", notes.did_you_mean(name, params, otherwise=known)
+        known = (
+            "the parameters are " + ", ".join(list(params)[:20])
+            if params
+            else "write it under params"
+        )
+        return f"there is no parameter {quoted(name)}", notes.did_you_mean(
+            name, params, otherwise=known
+        )
     if in_list and ("\n" in params[name] or "\r" in params[name]):
-        return f"the parameter {quoted(name)} has several lines", "write it as one line to use it in a list"
+        return (
+            f"the parameter {quoted(name)} has several lines",
+            "write it as one line to use it in a list",
+        )
     return None
 
 

@@ -98,7 +98,9 @@ def command(node: Node, called: str, notes: Notes) -> str | None:
 def command_line(node: Node, called: str, notes: Notes) -> str | None:
     value = command(node, called, notes)
     if value and ("\n" in value or "\r" in value):
-        notes.wrong(node, f"{called} has several lines", "write it as one line, or put it in a script")
+        notes.wrong(
+            node, f"{called} has several lines", "write it as one line, or put it in a script"
+        )
         return None
     return value
 
@@ -112,7 +114,9 @@ def timeout(node: Node, called: str, notes: Notes) -> int | None:
 
 def warn_of_short_timeout(timeout_s: int, at: Place, called: str, notes: Notes) -> None:
     if timeout_s < AWS_MIN_TIMEOUT_S:
-        what = f"{called} is {timeout_s} s, and AWS Batch will refuse less than {AWS_MIN_TIMEOUT_S} s"
+        what = (
+            f"{called} is {timeout_s} s, and AWS Batch will refuse less than {AWS_MIN_TIMEOUT_S} s"
+        )
         notes.warn(at, what, f"write {AWS_MIN_TIMEOUT_S}s or more to run it there")
 
 
@@ -128,18 +132,28 @@ def exit_rule(node: Node, called: str, notes: Notes) -> ExitRule | None:
         return None
     first, last = int(match[1]), int(match[2] or match[1])
     if first > last:
-        notes.wrong(node, f"{called} is {value}, a range from high to low", f'write "{last}-{first}"')
+        notes.wrong(
+            node, f"{called} is {value}, a range from high to low", f'write "{last}-{first}"'
+        )
     elif first == 0:
-        notes.wrong(node, f"{called} is {value}, and exit code 0 is success", "write codes from 1 to 255")
+        notes.wrong(
+            node, f"{called} is {value}, and exit code 0 is success", "write codes from 1 to 255"
+        )
     elif last > 255:
-        notes.wrong(node, f"{called} is {value}, and there is no such exit code", "write codes from 1 to 255")
+        notes.wrong(
+            node,
+            f"{called} is {value}, and there is no such exit code",
+            "write codes from 1 to 255",
+        )
     else:
         return ExitRule(first=first, last=last)
     return None
 
 
 def workspace_glob(node: Node, called: str, notes: Notes) -> str | None:
-    value: str | None = text("a path or pattern in the workspace, like data/**")(node, called, notes)
+    value: str | None = text("a path or pattern in the workspace, like data/**")(
+        node, called, notes
+    )
     if value is None:
         return None
     if not value or value.startswith("/") or "://" in value or ".." in value.split("/"):
@@ -162,14 +176,22 @@ def need(node: Node, called: str, notes: Notes) -> NeedAt | None:
 
 def step(node: Node, called: str, notes: Notes) -> StepDraft | None:
     values = record(STEP_KEYS, node, "a step", notes, "{name: a, command: echo hello}")
-    return StepDraft(node, values) if isinstance(node, yaml_nodes.Mapping) and values is not None else None
+    return (
+        StepDraft(node, values)
+        if isinstance(node, yaml_nodes.Mapping) and values is not None
+        else None
+    )
 
 
 def defaults(node: Node, called: str, notes: Notes) -> dict[str, Any] | None:
     if isinstance(node, yaml_nodes.Mapping):
-        misplaced = [name for name in node.entries if name in STEP_KEYS and name not in DEFAULT_KEYS]
+        misplaced = [
+            name for name in node.entries if name in STEP_KEYS and name not in DEFAULT_KEYS
+        ]
         for name in misplaced:
-            notes.wrong(node.entries[name][0], f"{name} cannot be a default", "write it in each step")
+            notes.wrong(
+                node.entries[name][0], f"{name} cannot be a default", "write it in each step"
+            )
         node = replace(node, entries={n: e for n, e in node.entries.items() if n not in misplaced})
     return record(DEFAULT_KEYS, node, called, notes, "{cpus: 1, memory: 2GiB}")
 
@@ -178,7 +200,9 @@ def secret_arn(node: Node, called: str, notes: Notes) -> str | None:
     if isinstance(node, Scalar) and _ARN.fullmatch(node.text):
         return node.text
     # What was found is not shown: it may well be the secret itself.
-    notes.wrong(node, f"{called} is not an ARN", "write the ARN of a secret or parameter, like arn:aws:...")
+    notes.wrong(
+        node, f"{called} is not an ARN", "write the ARN of a secret or parameter, like arn:aws:..."
+    )
     return None
 
 
@@ -207,8 +231,12 @@ def _name(at_most: int, prefix: str) -> Any:
 _value = text('a value, or "" for an empty one')
 _env = table_of(env_name_problem, _value, "a mapping, like {OMP_NUM_THREADS: 1}")
 _globs = list_of(workspace_glob, "a list of paths or patterns")
-_image = matching(r"\S{1,255}", "the name of a container image, at most 255 letters, without spaces")
-_queue = matching("[A-Za-z0-9][A-Za-z0-9_-]{0,127}", "the name of a queue: letters, digits, - and _, at most 128")
+_image = matching(
+    r"\S{1,255}", "the name of a container image, at most 255 letters, without spaces"
+)
+_queue = matching(
+    "[A-Za-z0-9][A-Za-z0-9_-]{0,127}", "the name of a queue: letters, digits, - and _, at most 128"
+)
 _share = matching("[A-Za-z0-9]{1,255}", "letters and digits only, at most 255")
 _retry_on = list_of(exit_rule, "a list of exit codes or words, one at least", may_be_empty=False)
 
@@ -235,7 +263,11 @@ STEP_KEYS = {
     "keep_going": Key(yes_no, in_defaults=True),
     "image": Key(_image, in_defaults=True),
     "env": Key(_env),
-    "secrets": Key(table_of(env_name_problem, secret_arn, "a mapping, like {TOKEN: arn:aws:secretsmanager:...}")),
+    "secrets": Key(
+        table_of(
+            env_name_problem, secret_arn, "a mapping, like {TOKEN: arn:aws:secretsmanager:...}"
+        )
+    ),
     "queue": Key(_queue, in_defaults=True),
     "share": Key(_share, in_defaults=True),
     "priority": Key(whole(*LIMITS["priority"]), in_defaults=True),
@@ -250,7 +282,9 @@ FILE_KEYS = {
     "env": Key(_env),
     "params": Key(table_of(param_name_problem, _value, "a mapping, like {slices: 64}")),
     "defaults": Key(defaults),
-    "steps": Key(list_of(step, "a list with at least one step", may_be_empty=False, of_words=False)),
+    "steps": Key(
+        list_of(step, "a list with at least one step", may_be_empty=False, of_words=False)
+    ),
     "workspace": Key(matching(r".+", "a folder, or a prefix like s3://bucket/path")),
     "fail_fast": Key(yes_no),
 }

@@ -42,7 +42,9 @@ class Notes:
         self._shared.noted.append(Mistake(self.path, at.line, at.column, what, instead))
 
     def warn(self, at: Place, what: str, instead: str = "") -> None:
-        self._shared.noted.append(Mistake(self.path, at.line, at.column, what, instead, is_warning=True))
+        self._shared.noted.append(
+            Mistake(self.path, at.line, at.column, what, instead, is_warning=True)
+        )
 
     def did_you_mean(self, word: str, known: Collection[str], otherwise: str = "") -> str:
         nearest = self.nearest(word, known)
@@ -65,7 +67,9 @@ class Notes:
         for mistake in self._shared.noted:
             order.setdefault(mistake.path, len(order))
         # An alias shows the same mistake once for each of its uses: dict.fromkeys keeps the first.
-        noted = sorted(dict.fromkeys(self._shared.noted), key=lambda m: (order[m.path], m.line, m.column))
+        noted = sorted(
+            dict.fromkeys(self._shared.noted), key=lambda m: (order[m.path], m.line, m.column)
+        )
         if any(not mistake.is_warning for mistake in noted):
             raise PipelineMistakes(noted)
         return tuple(noted)

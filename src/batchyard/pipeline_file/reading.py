@@ -26,7 +26,9 @@ MAX_PIPELINE_FILE_BYTES = 64 * 2**20
 _WORK_KEYS = ("command", "commands", "commands_file")
 _PIPELINE_SUFFIXES = (".yaml", ".yml", ".json")
 #: JSON writes an emoji as two halves, which YAML's escapes cannot
-_SURROGATE_PAIR = re.compile(r"(?<!\\)((?:\\\\)*)\\u(d[89ab][0-9a-f]{2})\\u(d[c-f][0-9a-f]{2})", re.IGNORECASE)
+_SURROGATE_PAIR = re.compile(
+    r"(?<!\\)((?:\\\\)*)\\u(d[89ab][0-9a-f]{2})\\u(d[c-f][0-9a-f]{2})", re.IGNORECASE
+)
 
 
 class ListSettings(TypedDict, total=False):
@@ -69,7 +71,9 @@ def load(path: Path, params: Mapping[str, str] | None = None) -> Pipeline:
     sizes = {draft.name: step_graph.size_of(draft) for draft in drafts}
     return Pipeline(
         name=values["name"],
-        steps=tuple(_step(draft, done, values, sizes) for draft, done in zip(drafts, work, strict=True)),
+        steps=tuple(
+            _step(draft, done, values, sizes) for draft, done in zip(drafts, work, strict=True)
+        ),
         path=path.absolute(),
         workspace=values.get("workspace"),
         params=effective or {},
@@ -94,7 +98,9 @@ def load_list(path: Path, **settings: Unpack[ListSettings]) -> Pipeline:
         text = command_lists.read_text(path, notes, command_lists.MAX_FILE_BYTES)
         if text is not None and text.startswith("#!"):
             notes.wrong(
-                Place(1, 1), "this is a script, not a list of commands", "run a list that calls it, on one line"
+                Place(1, 1),
+                "this is a script, not a list of commands",
+                "run a list that calls it, on one line",
             )
         elif text is not None:
             commands = command_lists.commands_in(text, params, notes)
@@ -104,7 +110,9 @@ def load_list(path: Path, **settings: Unpack[ListSettings]) -> Pipeline:
     warnings = notes.settle()
     name = file_keys.suggest_name(path.stem, MAX_STEP_NAME_LENGTH, "list")
     step = Step(name=name, commands=commands, **given)
-    return Pipeline(name=name, steps=(step,), path=path.absolute(), params=params, warnings=warnings)
+    return Pipeline(
+        name=name, steps=(step,), path=path.absolute(), params=params, warnings=warnings
+    )
 
 
 def _root(path: Path, notes: Notes) -> yaml_nodes.Mapping | None:
@@ -124,10 +132,16 @@ def _root(path: Path, notes: Notes) -> yaml_nodes.Mapping | None:
     if notes.count > before:
         return None
     if node is None or (isinstance(node, yaml_nodes.Scalar) and node.kind == yaml_nodes.NOTHING):
-        notes.wrong(WHOLE_FILE, "the file is empty", "write name: and steps:, or begin with `batchyard init`")
+        notes.wrong(
+            WHOLE_FILE,
+            "the file is empty",
+            "write name: and steps:, or begin with `batchyard init`",
+        )
     else:
         kind = "a list" if isinstance(node, yaml_nodes.Sequence) else "plain text"
-        instead = "write name: and steps:, or give a plain list of commands a name that ends in .txt"
+        instead = (
+            "write name: and steps:, or give a plain list of commands a name that ends in .txt"
+        )
         notes.wrong(node, f"the file is {kind}, not a pipeline", instead)
     return None
 
@@ -159,7 +173,9 @@ def _effective_params(
             what = f"--set: there is no parameter {quoted(name)}"
             notes.wrong(WHOLE_FILE, what, notes.did_you_mean(name, params, otherwise=known))
         elif "\0" in value or not is_unicode(value):
-            notes.wrong(WHOLE_FILE, f"--set: the value of {quoted(name)} is not UTF-8 text", "write text")
+            notes.wrong(
+                WHOLE_FILE, f"--set: the value of {quoted(name)} is not UTF-8 text", "write text"
+            )
     return {**params, **overrides}
 
 
@@ -172,7 +188,11 @@ def _work(
     if is_missing(("name",), file_keys.STEP_KEYS, draft.node, notes):
         notes.wrong(draft.node, "the step has no name", "write name: and a word")
     if is_missing(_WORK_KEYS, file_keys.STEP_KEYS, draft.node, notes):
-        notes.wrong(draft.node, f"{called} has nothing to run", "write command:, commands: or commands_file:")
+        notes.wrong(
+            draft.node,
+            f"{called} has nothing to run",
+            "write command:, commands: or commands_file:",
+        )
     for key in written[1:]:
         what = f"{called} has both {written[0]} and {key}"
         notes.wrong(draft.node.entries[key][0], what, "keep one of them")
@@ -187,7 +207,9 @@ def _work(
         else:
             _check_params(node, params, notes)
             work[key] = _fill(value, params or {})
-    _warn_of_idle_children(draft.values.get("array"), work.get("commands"), draft.node_of("array"), notes)
+    _warn_of_idle_children(
+        draft.values.get("array"), work.get("commands"), draft.node_of("array"), notes
+    )
     return work
 
 
@@ -207,7 +229,9 @@ def _fill(value: str | tuple[str, ...], params: Mapping[str, str]) -> str | tupl
     return tuple(command_lists.fill(command, params) for command in value)
 
 
-def _warn_of_idle_children(array: int | None, commands: tuple[str, ...] | None, at: Place, notes: Notes) -> None:
+def _warn_of_idle_children(
+    array: int | None, commands: tuple[str, ...] | None, at: Place, notes: Notes
+) -> None:
     if array and commands and array > len(commands):
         what = (
             f"array is {array:,} for {_count(len(commands), 'command')}:"
@@ -229,12 +253,23 @@ def _check_secrets(draft: StepDraft, env: Mapping[str, str], notes: Notes) -> No
             notes.wrong(key, f"{quoted(name)} is both in env and in secrets", "keep one of them")
 
 
-def _step(draft: StepDraft, work: Mapping[str, Any], file: Mapping[str, Any], sizes: Mapping[str, int | None]) -> Step:
-    fields: dict[str, Any] = {"image": file.get("image"), **file.get("defaults", {}), **draft.values}
+def _step(
+    draft: StepDraft,
+    work: Mapping[str, Any],
+    file: Mapping[str, Any],
+    sizes: Mapping[str, int | None],
+) -> Step:
+    fields: dict[str, Any] = {
+        "image": file.get("image"),
+        **file.get("defaults", {}),
+        **draft.values,
+    }
     fields.pop("commands_file", None)
     fields.update(work)
     fields["env"] = {**file.get("env", {}), **draft.values.get("env", {})}
-    fields["needs"] = tuple(_plain_if_single(at.need, sizes) for at in draft.values.get("needs", ()))
+    fields["needs"] = tuple(
+        _plain_if_single(at.need, sizes) for at in draft.values.get("needs", ())
+    )
     return Step(**fields)
 
 

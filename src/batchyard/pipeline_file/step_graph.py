@@ -61,7 +61,9 @@ def _by_name(drafts: Sequence[StepDraft], notes: Notes) -> dict[str, StepDraft]:
     return by_name
 
 
-def _note_missing(draft: StepDraft, edge: NeedAt, by_name: Mapping[str, StepDraft], notes: Notes) -> None:
+def _note_missing(
+    draft: StepDraft, edge: NeedAt, by_name: Mapping[str, StepDraft], notes: Notes
+) -> None:
     nearest = notes.nearest(edge.need.step, by_name)
     instead = "write the name of another step"
     if nearest and nearest != draft.name:

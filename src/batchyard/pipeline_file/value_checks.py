@@ -13,7 +13,16 @@ from typing import Any
 
 from batchyard.pipeline_file import yaml_nodes
 from batchyard.pipeline_file.mistakes import Notes
-from batchyard.pipeline_file.yaml_nodes import NOTHING, NUMBER, TEXT, WHOLE, YES_NO, Node, Scalar, Sequence
+from batchyard.pipeline_file.yaml_nodes import (
+    NOTHING,
+    NUMBER,
+    TEXT,
+    WHOLE,
+    YES_NO,
+    Node,
+    Scalar,
+    Sequence,
+)
 from batchyard.units import NotAnAmount, quoted
 
 Check = Callable[[Node, str, Notes], Any]
@@ -109,7 +118,9 @@ def amount(convert: Callable[[str], int]) -> Check:
     return check
 
 
-def list_of(item: Check, expected: str, *, may_be_empty: bool = True, of_words: bool = True) -> Check:
+def list_of(
+    item: Check, expected: str, *, may_be_empty: bool = True, of_words: bool = True
+) -> Check:
     """A list, its good items only: the bad ones have been noted."""
 
     def check(node: Node, called: str, notes: Notes) -> tuple[Any, ...] | None:
@@ -145,7 +156,9 @@ def table_of(check_name: Callable[[str], str], value: Check, expected: str) -> C
     return check
 
 
-def record(keys: Mapping[str, Key], node: Node, called: str, notes: Notes, like: str = "") -> dict[str, Any] | None:
+def record(
+    keys: Mapping[str, Key], node: Node, called: str, notes: Notes, like: str = ""
+) -> dict[str, Any] | None:
     """A mapping with known keys only: field -> value, of those that are right."""
     if not isinstance(node, yaml_nodes.Mapping):
         _refuse(node, called, f"a mapping, like {like}", notes)
@@ -164,7 +177,9 @@ def record(keys: Mapping[str, Key], node: Node, called: str, notes: Notes, like:
     return values
 
 
-def is_missing(wanted: Collection[str], keys: Collection[str], node: yaml_nodes.Mapping, notes: Notes) -> bool:
+def is_missing(
+    wanted: Collection[str], keys: Collection[str], node: yaml_nodes.Mapping, notes: Notes
+) -> bool:
     """Whether none of the wanted keys is there, not even misspelt: that has been noted already."""
     if any(name in node.entries for name in wanted):
         return False

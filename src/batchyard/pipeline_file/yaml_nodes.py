@@ -214,7 +214,9 @@ class _Builder:
 
     def _put(self, frame: _Open, mapping: Mapping, key: Node, value: Node) -> None:
         if not isinstance(key, Scalar):
-            self._notes.wrong(key, "a list or mapping stands where a key is expected", "write a word")
+            self._notes.wrong(
+                key, "a list or mapping stands where a key is expected", "write a word"
+            )
         elif key.kind == MERGE:
             frame.merges.append(value)
         elif key.text in mapping.entries:
@@ -227,7 +229,9 @@ class _Builder:
     def _merge(self, mapping: Mapping, merges: list[Node]) -> None:
         for source in _flat(merges):
             if not isinstance(source, Mapping):
-                self._notes.wrong(source, '"<<" takes a mapping, and this is none', "write <<: *name")
+                self._notes.wrong(
+                    source, '"<<" takes a mapping, and this is none', "write <<: *name"
+                )
                 continue
             for key, entry in source.entries.items():
                 mapping.entries.setdefault(key, entry)

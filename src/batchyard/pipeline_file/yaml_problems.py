@@ -34,8 +34,18 @@ _PLAIN_WORDS: tuple[tuple[str, str, str, bool], ...] = (
         "begin items on lines of their own",
         False,
     ),
-    ("',' or '\\]'", "this [ is not closed, or a comma is missing in it", "write it like [a, b]", True),
-    ("',' or '}'", "this { is not closed, or a comma is missing in it", "write it like {a: 1}", True),
+    (
+        "',' or '\\]'",
+        "this [ is not closed, or a comma is missing in it",
+        "write it like [a, b]",
+        True,
+    ),
+    (
+        "',' or '}'",
+        "this { is not closed, or a comma is missing in it",
+        "write it like {a: 1}",
+        True,
+    ),
     ("could not find expected ':'", 'there is no ":" after this key', "write key: value", True),
     (
         "expected alphabetic or numeric|unexpected character.* while scanning an (alias|anchor)",
@@ -58,11 +68,18 @@ _PLAIN_WORDS: tuple[tuple[str, str, str, bool], ...] = (
     ),
     ("tab character", "a tab begins what stands here", "indent with spaces", False),
     ("<document start>", "this stands after the end of the document", "take it away", False),
-    ("node content", "a bracket or mark stands where a value is expected", "put text in quotes", False),
+    (
+        "node content",
+        "a bracket or mark stands where a value is expected",
+        "put text in quotes",
+        False,
+    ),
 )
 
 
-def explain(exc: yaml.MarkedYAMLError, text: str, open_brackets: Sequence[Place], notes: Notes) -> None:
+def explain(
+    exc: yaml.MarkedYAMLError, text: str, open_brackets: Sequence[Place], notes: Notes
+) -> None:
     """Notes the parser's error; ``open_brackets`` are those [ and { whose end it had not seen."""
     problem = exc.problem or "it cannot be read"
     mark = exc.problem_mark or exc.context_mark
@@ -76,7 +93,11 @@ def explain(exc: yaml.MarkedYAMLError, text: str, open_brackets: Sequence[Place]
     if "cannot start any token" in problem and mark:
         notes.wrong(stumbled, *_bad_start(_character(text, stumbled)))
         return
-    began = Place(exc.context_mark.line + 1, exc.context_mark.column + 1) if exc.context_mark else stumbled
+    began = (
+        Place(exc.context_mark.line + 1, exc.context_mark.column + 1)
+        if exc.context_mark
+        else stumbled
+    )
     for pattern, what, instead, is_where_it_began in _PLAIN_WORDS:
         if re.search(pattern, f"{problem} {exc.context or ''}"):
             notes.wrong(began if is_where_it_began else stumbled, f"not YAML: {what}", instead)

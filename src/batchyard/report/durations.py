@@ -61,7 +61,10 @@ def durations(steps: Sequence[StepFigures]) -> Markup:
     return tag(
         "svg",
         tag("title", "Durations of the children"),
-        tag("desc", "How long each child's last attempt took, by step; the table of steps has the numbers."),
+        tag(
+            "desc",
+            "How long each child's last attempt took, by step; the table of steps has the numbers.",
+        ),
         _axis(scale, top),
         rows,
         viewBox=f"0 0 {WIDTH} {top}",
@@ -72,11 +75,16 @@ def durations(steps: Sequence[StepFigures]) -> Markup:
 
 def _scale(steps: Sequence[StepFigures]) -> Scale:
     """From the shortest to the longest, and never less than a factor of three: else noise would look like news."""
-    shortest = min(min(milliseconds, default=math.inf) for step in steps for milliseconds in _both(step)) / 1000
+    shortest = (
+        min(min(milliseconds, default=math.inf) for step in steps for milliseconds in _both(step))
+        / 1000
+    )
     longest = max(step.max_s or 0 for step in steps)
     low, high = max(_SHORTEST_S, shortest) / 1.05, max(_SHORTEST_S, longest) * 1.05
     widen = max(1.0, math.sqrt(3 / (high / low)))
-    return Scale(max(_SHORTEST_S / 1.05, low / widen), high * widen, left_margin(step.name for step in steps))
+    return Scale(
+        max(_SHORTEST_S / 1.05, low / widen), high * widen, left_margin(step.name for step in steps)
+    )
 
 
 def _both(step: StepFigures) -> tuple[Sequence[int], Sequence[int]]:
@@ -85,9 +93,14 @@ def _both(step: StepFigures) -> tuple[Sequence[int], Sequence[int]]:
 
 def _dots(step: StepFigures, scale: Scale, top: float) -> Markup:
     middle = top + _DOTS_PX / 2
-    good = [tag("circle", cx=scale.x(ms / 1000), cy=middle, r=4, class_="dot") for ms in step.tally.succeeded_ms]
+    good = [
+        tag("circle", cx=scale.x(ms / 1000), cy=middle, r=4, class_="dot")
+        for ms in step.tally.succeeded_ms
+    ]
     bad = [
-        tag("path", d=f"M{px(scale.x(ms / 1000))} {px(middle - 5)}l5 5l-5 5l-5 -5z", class_="failed")
+        tag(
+            "path", d=f"M{px(scale.x(ms / 1000))} {px(middle - 5)}l5 5l-5 5l-5 -5z", class_="failed"
+        )
         for ms in step.tally.failed_ms
     ]
     return join((good, bad))
@@ -105,9 +118,13 @@ def _columns(step: StepFigures, scale: Scale, floor: float) -> Markup:
                 # However few there are, they are to be seen.
                 tall = max(1.5, count / tallest * (_COLUMNS_PX - 2))
                 y -= tall
-                words = f"{counted(count, 'child', 'children')}{' failed' if name == 'failed' else ''}"
+                words = (
+                    f"{counted(count, 'child', 'children')}{' failed' if name == 'failed' else ''}"
+                )
                 title = tag("title", f"{words} after {_range(scale, column)}")
-                drawn.append(tag("rect", title, x=x + 0.5, y=y, width=width - 1, height=tall, class_=name))
+                drawn.append(
+                    tag("rect", title, x=x + 0.5, y=y, width=width - 1, height=tall, class_=name)
+                )
     return join(drawn)
 
 
@@ -125,7 +142,9 @@ def _counted(milliseconds: Sequence[int], scale: Scale) -> list[int]:
 
 def _range(scale: Scale, column: int) -> str:
     ratio = scale.high_s / scale.low_s
-    low, high = (duration(scale.low_s * ratio ** (edge / _COLUMNS)) for edge in (column, column + 1))
+    low, high = (
+        duration(scale.low_s * ratio ** (edge / _COLUMNS)) for edge in (column, column + 1)
+    )
     return low if low == high else f"{low} to {high}"
 
 
@@ -141,7 +160,14 @@ def _frame(step: StepFigures, scale: Scale, top: float, tall: float) -> Markup:
     y, floor = top + tall / 2 + 4, top + tall
     return join(
         (
-            tag("line", x1=scale.left, x2=scale.left + scale.width, y1=floor, y2=floor, class_="base"),
+            tag(
+                "line",
+                x1=scale.left,
+                x2=scale.left + scale.width,
+                y1=floor,
+                y2=floor,
+                class_="base",
+            ),
             tag("text", step.name, x=scale.left - 12, y=y, class_="name"),
             tag("text", duration(step.median_s), x=WIDTH, y=y, class_="peak"),
         )

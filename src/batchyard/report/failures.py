@@ -31,7 +31,9 @@ def failures(
     more = ran - len(shown)
     first = rest = None
     if more > 0:
-        first = tag("p", f"The first {len(shown)}, with the end of their output:", class_="note above")
+        first = tag(
+            "p", f"The first {len(shown)}, with the end of their output:", class_="note above"
+        )
         said = f"{counted(more, 'more child', 'more children')} failed; all their output: "
         rest = tag("p", said, tag("code", f"batchyard logs {run} --failed"))
     return tag(
@@ -51,7 +53,9 @@ def retries(steps: Sequence[StepFigures]) -> Markup:
         for reason, attempts in step.tally.retries.most_common(MAX_REASONS):
             children = step.tally.retried[reason]
             recovered = len(children & step.tally.recovered)
-            rows.append((step.name, _cut(reason), count(attempts), count(len(children)), count(recovered)))
+            rows.append(
+                (step.name, _cut(reason), count(attempts), count(len(children)), count(recovered))
+            )
     if not rows:
         return Markup()
     head = ("Step", "Reason", "Attempts tried again", "Children", "Succeeded in the end")
@@ -68,7 +72,9 @@ def _by_reason(steps: Sequence[StepFigures]) -> Markup:
     return plain_table(("Step", "Reason", "Children"), cells, texts=2)
 
 
-def _articles(shown: Sequence[Failure], commands: Mapping[tuple[str, int], Sequence[str]]) -> list[Markup]:
+def _articles(
+    shown: Sequence[Failure], commands: Mapping[tuple[str, int], Sequence[str]]
+) -> list[Markup]:
     articles = []
     before: tuple[str, Sequence[str]] | None = None
     for failure in shown:
@@ -112,12 +118,21 @@ def _article(failure: Failure, commands: Sequence[str]) -> Markup:
 
 def _never_started(steps: Sequence[StepFigures]) -> Markup:
     lines = [
-        tag("li", f"{step.name}: {counted(step.never_started, 'child', 'children')}: {_cut(step.status.reason)}")
+        tag(
+            "li",
+            f"{step.name}: {counted(step.never_started, 'child', 'children')}: {_cut(step.status.reason)}",
+        )
         for step in steps
         if step.never_started > 0
     ]
-    return join((tag("h3", "Never started"), tag("ul", lines, class_="plain"))) if lines else Markup()
+    return (
+        join((tag("h3", "Never started"), tag("ul", lines, class_="plain"))) if lines else Markup()
+    )
 
 
 def _cut(line: str) -> str:
-    return line if len(line) <= MAX_LINE else f"{line[:MAX_LINE]}... ({count(len(line) - MAX_LINE)} more characters)"
+    return (
+        line
+        if len(line) <= MAX_LINE
+        else f"{line[:MAX_LINE]}... ({count(len(line) - MAX_LINE)} more characters)"
+    )

@@ -60,7 +60,11 @@ class Tally:
             self.never_started += 1
             return
         # Where nothing could be started, the failure is still a moment in time.
-        start = attempt.ended_ms if attempt.started_ms is None else min(attempt.started_ms, attempt.ended_ms)
+        start = (
+            attempt.ended_ms
+            if attempt.started_ms is None
+            else min(attempt.started_ms, attempt.ended_ms)
+        )
         self.starts_ms.append(start)
         self.ends_ms.append(attempt.ended_ms)
         self.fates.append(fate)
@@ -139,7 +143,9 @@ def last_sign_ms(status: RunStatus, tallies: Iterable[Tally], now_ms: int) -> in
 
 
 def step_figures(step: StepStatus, tally: Tally, slots: int | None, until_ms: int) -> StepFigures:
-    wall_ms = None if step.started_ms is None else max(0, (step.ended_ms or until_ms) - step.started_ms)
+    wall_ms = (
+        None if step.started_ms is None else max(0, (step.ended_ms or until_ms) - step.started_ms)
+    )
     durations = sorted((*tally.succeeded_ms, *tally.failed_ms))
     return StepFigures(
         status=step,

@@ -37,7 +37,9 @@ def most_at_once(starts: Sequence[int], ends: Sequence[int]) -> int:
     return most
 
 
-def running(starts: Sequence[int], ends: Sequence[int], begin: int, stop: int, columns: int) -> list[float]:
+def running(
+    starts: Sequence[int], ends: Sequence[int], begin: int, stop: int, columns: int
+) -> list[float]:
     """How many ran on average in each of ``columns`` equal parts of the time from ``begin`` to ``stop``."""
     width = max(1, stop - begin) / columns
     #: time spent within each column by those that do not fill it

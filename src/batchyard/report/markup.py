@@ -14,7 +14,9 @@ from typing import TypeAlias
 #: HTML's elements that have no end tag
 _VOID = frozenset({"br", "link", "meta"})
 #: what terminals obey: colours, cursor movements, titles
-_ESCAPE_SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\^_])")
+_ESCAPE_SEQUENCE = re.compile(
+    r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\^_])"
+)
 #: characters that HTML does not allow, as the pictures of themselves; C1 controls have none
 _CONTROLS = {code: 0x2400 + code for code in range(32) if code not in (9, 10)}
 _CONTROLS |= {0x7F: 0x2421} | dict.fromkeys(range(0x80, 0xA0), 0xFFFD)

@@ -24,7 +24,12 @@ from batchyard.report.timeline import timeline
 from batchyard.status import RunStatus, iso
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
-_TONES = {RunState.SUCCEEDED: "good", RunState.FAILED: "bad", RunState.STOPPED: "warn", RunState.RUNNING: "busy"}
+_TONES = {
+    RunState.SUCCEEDED: "good",
+    RunState.FAILED: "bad",
+    RunState.STOPPED: "warn",
+    RunState.RUNNING: "busy",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +56,12 @@ def page(status: RunStatus, attempts: Iterable[AttemptDetail], about: About) -> 
     tallies = figures.tallied(status.steps, attempts)
     begin_ms = _begin_ms(status, tallies.values(), about.now_ms)
     until_ms = max(begin_ms, figures.last_sign_ms(status, tallies.values(), about.now_ms))
-    slots = {job.step: figures.slots_of(job, about.capacity) for job in about.plan.jobs if about.capacity}
-    steps = [figures.step_figures(s, tallies[s.name], slots.get(s.name), until_ms) for s in status.steps]
+    slots = {
+        job.step: figures.slots_of(job, about.capacity) for job in about.plan.jobs if about.capacity
+    }
+    steps = [
+        figures.step_figures(s, tallies[s.name], slots.get(s.name), until_ms) for s in status.steps
+    ]
     totals = Totals((until_ms - begin_ms) / 1000, _utilisation(steps, about, until_ms - begin_ms))
     is_over = status.state is not RunState.RUNNING
     body = (
@@ -60,7 +69,12 @@ def page(status: RunStatus, attempts: Iterable[AttemptDetail], about: About) -> 
         _header(status, steps, about, totals),
         tag(
             "main",
-            tag("section", tag("h2", "Steps"), steps_table(steps, totals, is_over=is_over), _explanation()),
+            tag(
+                "section",
+                tag("h2", "Steps"),
+                steps_table(steps, totals, is_over=is_over),
+                _explanation(),
+            ),
             _timeline(steps, begin_ms, until_ms, is_open=not is_over),
             _durations(steps),
             failures(status.run, steps, status.failures, about.commands),
@@ -88,20 +102,34 @@ def _definitions() -> Markup:
     """The hatch of what failed: seen also where colours are not."""
     area = tag("rect", width=5, height=5)
     stroke = tag("path", d="M-1 6L6 -1M-1 1L1 -1M4 6L6 4")
-    hatch = tag("pattern", area, stroke, id="hatch", width=5, height=5, patternUnits="userSpaceOnUse")
+    hatch = tag(
+        "pattern", area, stroke, id="hatch", width=5, height=5, patternUnits="userSpaceOnUse"
+    )
     return tag("svg", tag("defs", hatch), width=0, height=0, class_="defs", aria_hidden="true")
 
 
-def _header(status: RunStatus, steps: Sequence[StepFigures], about: About, totals: Totals) -> Markup:
+def _header(
+    status: RunStatus, steps: Sequence[StepFigures], about: About, totals: Totals
+) -> Markup:
     word, tone = status.state.value, _TONES[status.state]
     if status.is_interrupted:
         word, tone = "INTERRUPTED", "warn"
-    title = tag("div", tag("h1", status.run), tag("span", word, class_=f"badge {tone}"), class_="title")
-    return tag("header", title, tag("p", _lead(status, steps), class_="lead"), _facts(status, steps, about, totals))
+    title = tag(
+        "div", tag("h1", status.run), tag("span", word, class_=f"badge {tone}"), class_="title"
+    )
+    return tag(
+        "header",
+        title,
+        tag("p", _lead(status, steps), class_="lead"),
+        _facts(status, steps, about, totals),
+    )
 
 
 def _lead(status: RunStatus, steps: Sequence[StepFigures]) -> Content:
-    size, good, bad = (sum(getattr(step.status, name) for step in steps) for name in ("size", "succeeded", "failed"))
+    size, good, bad = (
+        sum(getattr(step.status, name) for step in steps)
+        for name in ("size", "succeeded", "failed")
+    )
     parts = [f"{count(good)} of {counted(size, 'child', 'children')} succeeded"]
     failed: Content = None
     if bad:
@@ -117,7 +145,9 @@ def _lead(status: RunStatus, steps: Sequence[StepFigures]) -> Content:
 
 def _facts(status: RunStatus, steps: Sequence[StepFigures], about: About, totals: Totals) -> Markup:
     capacity = about.capacity
-    machine = [counted(capacity.vcpus, "vCPU"), spaced_memory(capacity.memory_mib)] if capacity else []
+    machine = (
+        [counted(capacity.vcpus, "vCPU"), spaced_memory(capacity.memory_mib)] if capacity else []
+    )
     if capacity and capacity.gpus:
         machine.append(counted(capacity.gpus, "GPU"))
     facts: list[tuple[str, Content, bool]] = [
@@ -160,11 +190,15 @@ def _explanation() -> Markup:
     )
 
 
-def _timeline(steps: Sequence[StepFigures], begin_ms: int, until_ms: int, *, is_open: bool) -> Markup:
+def _timeline(
+    steps: Sequence[StepFigures], begin_ms: int, until_ms: int, *, is_open: bool
+) -> Markup:
     if not any(step.tally.count for step in steps):
         said = "No attempt has ended yet." if is_open else "Nothing was started."
         return tag("section", tag("h2", "Timeline"), tag("p", said, class_="note"))
-    return tag("section", tag("h2", "Timeline"), timeline(steps, begin_ms, until_ms, is_open=is_open))
+    return tag(
+        "section", tag("h2", "Timeline"), timeline(steps, begin_ms, until_ms, is_open=is_open)
+    )
 
 
 def _durations(steps: Sequence[StepFigures]) -> Markup:

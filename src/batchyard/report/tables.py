@@ -11,7 +11,12 @@ from batchyard.report.figures import StepFigures
 from batchyard.report.markup import Content, Markup, tag
 from batchyard.report.timeline import COLOURS
 
-_TONES = {JobState.SUCCEEDED: "good", JobState.FAILED: "bad", JobState.RUNNING: "busy", JobState.STARTING: "busy"}
+_TONES = {
+    JobState.SUCCEEDED: "good",
+    JobState.FAILED: "bad",
+    JobState.RUNNING: "busy",
+    JobState.STARTING: "busy",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,14 +38,22 @@ def steps_table(steps: Sequence[StepFigures], totals: Totals, *, is_over: bool) 
 
 def plain_table(head: Sequence[str], rows: Sequence[Sequence[str]], texts: int) -> Markup:
     """The first ``texts`` columns are words, the rest numbers."""
-    names = [tag("th", name, scope="col", class_="left" if i < texts else None) for i, name in enumerate(head)]
+    names = [
+        tag("th", name, scope="col", class_="left" if i < texts else None)
+        for i, name in enumerate(head)
+    ]
     lines = []
     for row in rows:
         first = tag("th", row[0], scope="row", class_="left")
-        rest = [tag("td", cell, class_="left wrap" if i < texts else None) for i, cell in enumerate(row[1:], 1)]
+        rest = [
+            tag("td", cell, class_="left wrap" if i < texts else None)
+            for i, cell in enumerate(row[1:], 1)
+        ]
         lines.append(tag("tr", first, rest))
     return tag(
-        "div", tag("table", tag("thead", tag("tr", names)), tag("tbody", lines), class_="short"), class_="scroll"
+        "div",
+        tag("table", tag("thead", tag("tr", names)), tag("tbody", lines), class_="short"),
+        class_="scroll",
     )
 
 
@@ -51,7 +64,13 @@ def _head(is_over: bool) -> Content:
     waiting = () if is_over else (column("Running"), column("Waiting"))
     first = tag(
         "tr",
-        (column("Step", "left"), column("State", "left"), column("Children"), column("Succeeded"), column("Failed")),
+        (
+            column("Step", "left"),
+            column("State", "left"),
+            column("Children"),
+            column("Succeeded"),
+            column("Failed"),
+        ),
         waiting,
         (column("Attempts"), column("Wall time")),
         tag("th", "Duration of a child", scope="colgroup", colspan=3, class_="group"),
@@ -89,8 +108,14 @@ def _row(number: int, step: StepFigures, is_over: bool) -> Markup:
 
 def _foot(steps: Sequence[StepFigures], totals: Totals, is_over: bool) -> Markup:
     statuses = [step.status for step in steps]
-    waiting = [] if is_over else [sum(s.running for s in statuses), sum(s.waiting for s in statuses)]
-    sums = [sum(s.size for s in statuses), sum(s.succeeded for s in statuses), sum(s.failed for s in statuses)]
+    waiting = (
+        [] if is_over else [sum(s.running for s in statuses), sum(s.waiting for s in statuses)]
+    )
+    sums = [
+        sum(s.size for s in statuses),
+        sum(s.succeeded for s in statuses),
+        sum(s.failed for s in statuses),
+    ]
     numbers = [*sums, *waiting, sum(s.attempts for s in statuses)]
     figures = [
         duration(totals.wall_s),

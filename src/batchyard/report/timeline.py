@@ -61,7 +61,9 @@ class Band:
     height: float
 
 
-def timeline(steps: Sequence[StepFigures], begin_ms: int, end_ms: int, *, is_open: bool = False) -> Markup:
+def timeline(
+    steps: Sequence[StepFigures], begin_ms: int, end_ms: int, *, is_open: bool = False
+) -> Markup:
     """``is_open``: the run is not over, and its time so far ends at a line that says so."""
     scale = Scale(begin_ms, end_ms, left_margin(step.name for step in steps))
     barred = shown_as_bars(steps)
@@ -69,7 +71,9 @@ def timeline(steps: Sequence[StepFigures], begin_ms: int, end_ms: int, *, is_ope
     bands = []
     for number, step in enumerate(steps):
         band = (_bars if number in barred else _area)(step, scale, top)
-        bands.append(tag("g", _labels(step, scale, top), band.drawing, class_=f"c{number % COLOURS}"))
+        bands.append(
+            tag("g", _labels(step, scale, top), band.drawing, class_=f"c{number % COLOURS}")
+        )
         top += band.height + _BAND_GAP
     height = top - _BAND_GAP / 2
     chart = tag(
@@ -154,7 +158,9 @@ def _rug(tally: Tally, scale: Scale, top: float) -> Markup:
         is_final = fate == Fate.FAILED
         what = f"{counted(count, 'attempt')} failed" + ("" if is_final else ", tried again")
         shape = f"M{px(place * _MARK_PX)} {px(top)}l-3 6h6z"
-        drawn.append(tag("path", tag("title", what), d=shape, class_="mark" if is_final else "mark again"))
+        drawn.append(
+            tag("path", tag("title", what), d=shape, class_="mark" if is_final else "mark again")
+        )
     return join(drawn)
 
 
@@ -164,7 +170,11 @@ def _labels(step: StepFigures, scale: Scale, top: float) -> Markup:
         state = step.status.state
         said = "did not start" if state.is_terminal else state.value.lower()
         return join((name, tag("text", said, x=scale.left + 4, y=top + 10, class_="note")))
-    peak = tag("text", f"{step.peak:,} at once", x=WIDTH, y=top + 10, class_="peak") if step.peak > 1 else None
+    peak = (
+        tag("text", f"{step.peak:,} at once", x=WIDTH, y=top + 10, class_="peak")
+        if step.peak > 1
+        else None
+    )
     return join((name, peak))
 
 
@@ -183,7 +193,11 @@ def _axis(scale: Scale, height: float, is_open: bool) -> Markup:
 
 def _legend(steps: Sequence[StepFigures], barred: set[int], is_open: bool) -> Markup:
     """What the marks mean, of those that are there."""
-    bars = [step.tally.fates for number, step in enumerate(steps) if number in barred and step.tally.count]
+    bars = [
+        step.tally.fates
+        for number, step in enumerate(steps)
+        if number in barred and step.tally.count
+    ]
     fates = {fate for fate in Fate if any(step.tally.fates.count(fate) for step in steps)}
     box = {"x": 0, "y": 1, "width": 18, "height": 9}
     entries = []
@@ -197,11 +211,16 @@ def _legend(steps: Sequence[StepFigures], barred: set[int], is_open: bool) -> Ma
     if Fate.FAILED in fates:
         entries.append(("a child failed for good", tag("path", d="M9 2l-4 8h8z", class_="mark")))
     if Fate.RETRIED in fates:
-        entries.append(("failed, and tried again", tag("path", d="M9 2l-4 8h8z", class_="mark again")))
+        entries.append(
+            ("failed, and tried again", tag("path", d="M9 2l-4 8h8z", class_="mark again"))
+        )
     if is_open:
         line = tag("line", x1=9, x2=9, y1=-1, y2=12, class_="now")
         entries.append(("the last that is known; what still runs is not drawn", line))
-    items = [tag("li", tag("svg", sign, width=18, height=11, aria_hidden="true"), words) for words, sign in entries]
+    items = [
+        tag("li", tag("svg", sign, width=18, height=11, aria_hidden="true"), words)
+        for words, sign in entries
+    ]
     return tag("ul", items, class_="legend")
 
 

@@ -79,9 +79,13 @@ class Attempt:
             return
         try:
             count = self.workspace.save_checkpoint(number, self.attempt, self.bell.is_too_late)
-            self.say(f"saved {count} {'files' if count != 1 else 'file'} of command {number} for the next attempt")
+            self.say(
+                f"saved {count} {'files' if count != 1 else 'file'} of command {number} for the next attempt"
+            )
         except CutShort:
-            self.say("there was no time to save all of the checkpoint; the next attempt uses the one before")
+            self.say(
+                "there was no time to save all of the checkpoint; the next attempt uses the one before"
+            )
         except Fault as fault:
             self.say(f"{fault}; the next attempt begins without a checkpoint")
 

@@ -22,9 +22,17 @@ DENIED = 77
 #: the orders, or the variables that lead to them
 ORDERS = 78
 
-_DENIED_CODES = frozenset(["AccessDenied", "AccessDeniedException", "AllAccessDisabled", "Forbidden", "403", "401"])
+_DENIED_CODES = frozenset(
+    ["AccessDenied", "AccessDeniedException", "AllAccessDisabled", "Forbidden", "403", "401"]
+)
 _CREDENTIAL_CODES = frozenset(
-    ["ExpiredToken", "InvalidAccessKeyId", "InvalidToken", "SignatureDoesNotMatch", "TokenRefreshRequired"]
+    [
+        "ExpiredToken",
+        "InvalidAccessKeyId",
+        "InvalidToken",
+        "SignatureDoesNotMatch",
+        "TokenRefreshRequired",
+    ]
 )
 _MISSING_CODES = frozenset(["NoSuchKey", "NotFound", "404", "NoSuchVersion"])
 _ELSEWHERE_CODES = frozenset(["PermanentRedirect", "IllegalLocationConstraintException", "301"])
@@ -67,28 +75,46 @@ class Fault(Exception):
         self.exit_code = exit_code
 
 
-def from_answer(doing: str, where: str, operation: str, code: str, message: str, status: int) -> Fault:
+def from_answer(
+    doing: str, where: str, operation: str, code: str, message: str, status: int
+) -> Fault:
     """For an answer of S3 that is an error. ``doing`` completes "could not ..."; ``where`` is an s3:// address."""
     could_not = f"could not {doing} {where}"
     if is_passing(code, status):
-        return Fault(f"{could_not}: S3 answers {code or status} and went on doing so; another attempt may do", AGAIN)
+        return Fault(
+            f"{could_not}: S3 answers {code or status} and went on doing so; another attempt may do",
+            AGAIN,
+        )
     if code in _CREDENTIAL_CODES:
-        return Fault(f"{could_not}: AWS does not take the credentials ({code}); check the job role", DENIED)
+        return Fault(
+            f"{could_not}: AWS does not take the credentials ({code}); check the job role", DENIED
+        )
     if code == "NoSuchBucket":
         bucket = where.removeprefix("s3://").partition("/")[0]
-        return Fault(f"{could_not}: there is no bucket {bucket}; check the environment's bucket, or deploy it", MISSING)
+        return Fault(
+            f"{could_not}: there is no bucket {bucket}; check the environment's bucket, or deploy it",
+            MISSING,
+        )
     if code in _DENIED_CODES or status == 403:
-        return Fault(f"{could_not}: access denied; {_permission(where, operation, message)}", DENIED)
+        return Fault(
+            f"{could_not}: access denied; {_permission(where, operation, message)}", DENIED
+        )
     if code in _MISSING_CODES or status == 404:
-        return Fault(f"{could_not}: it is not there; was it deleted while the run was going on?", MISSING)
+        return Fault(
+            f"{could_not}: it is not there; was it deleted while the run was going on?", MISSING
+        )
     if code in _ELSEWHERE_CODES:
-        return Fault(f"{could_not}: the bucket is in another region; set AWS_REGION to it in the job", ORDERS)
+        return Fault(
+            f"{could_not}: the bucket is in another region; set AWS_REGION to it in the job", ORDERS
+        )
     return Fault(f"{could_not}: S3 answers {code or status} to {operation}: {message}", BUG)
 
 
 def _permission(where: str, operation: str, message: str) -> str:
     if "kms" in message.lower():
-        key_action = "kms:Decrypt" if operation in ("GetObject", "HeadObject") else "kms:GenerateDataKey"
+        key_action = (
+            "kms:Decrypt" if operation in ("GetObject", "HeadObject") else "kms:GenerateDataKey"
+        )
         return f"allow {key_action} on the bucket's key in the job role's policy, and the role in the key's policy"
     bucket, _, key = where.removeprefix("s3://").partition("/")
     action = _ACTIONS.get(operation, operation)
@@ -106,16 +132,24 @@ def unreachable(doing: str, where: str, why: object) -> Fault:
 
 
 def replaced(doing: str, where: str) -> Fault:
-    return Fault(f"could not {doing} {where}: it was replaced meanwhile; another attempt finds the new one", AGAIN)
+    return Fault(
+        f"could not {doing} {where}: it was replaced meanwhile; another attempt finds the new one",
+        AGAIN,
+    )
 
 
 def no_credentials(doing: str, where: str) -> Fault:
-    return Fault(f"could not {doing} {where}: no AWS credentials; give the job definition a job role", DENIED)
+    return Fault(
+        f"could not {doing} {where}: no AWS credentials; give the job definition a job role", DENIED
+    )
 
 
 def from_os_error(doing: str, exc: OSError) -> Fault:
     what = f" {exc.filename}" if exc.filename else ""
-    return Fault(f"could not {doing}{what}: {exc.strerror or exc}; check the container's disk and its user", MACHINE)
+    return Fault(
+        f"could not {doing}{what}: {exc.strerror or exc}; check the container's disk and its user",
+        MACHINE,
+    )
 
 
 def variable(environ: Mapping[str, str], name: str, default: int | None = None) -> int:
@@ -124,5 +158,7 @@ def variable(environ: Mapping[str, str], name: str, default: int | None = None) 
     if not text and default is not None:
         return default
     if not (text.isascii() and text.isdigit()):
-        raise Fault(f"{name} is {text!r}, not a whole number; AWS Batch or the engine sets it", ORDERS)
+        raise Fault(
+            f"{name} is {text!r}, not a whole number; AWS Batch or the engine sets it", ORDERS
+        )
     return int(text)

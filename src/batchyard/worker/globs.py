@@ -84,7 +84,9 @@ def _name(part: str) -> str:
             out.append("[^/]*")
         elif sign == "?":
             out.append("[^/]")
-        elif sign == "[" and (end := part.find("]", at + (part[at : at + 1] in ("!", "^")) + 1)) > 0:
+        elif (
+            sign == "[" and (end := part.find("]", at + (part[at : at + 1] in ("!", "^")) + 1)) > 0
+        ):
             out.append(_one_of(part[at:end]))
             at = end + 1
         else:

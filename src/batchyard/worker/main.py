@@ -81,13 +81,19 @@ def _listen(bell: Bell, environ: Mapping[str, str]) -> None:
     """To signals, and to the metadata service."""
     seconds = faults.variable(environ, "BATCHYARD_STOP_S", _STOP_S)
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda signum, frame: bell.ring(f"stopped by {signal.Signals(signum).name}", seconds))
+        signal.signal(
+            number,
+            lambda signum, frame: bell.ring(f"stopped by {signal.Signals(signum).name}", seconds),
+        )
     address = notices.address_of(environ)
     if address is not None:
         metadata = notices.Metadata(address)
         why = "EC2 takes this machine away"
         watch = threading.Thread(
-            target=notices.watch, args=(metadata, lambda left: bell.ring(why, left)), name="notices", daemon=True
+            target=notices.watch,
+            args=(metadata, lambda left: bell.ring(why, left)),
+            name="notices",
+            daemon=True,
         )
         watch.start()
 
@@ -114,6 +120,8 @@ def _say(text: str) -> None:
 def _say_bug(exc: Exception, environ: Mapping[str, str]) -> None:
     at = traceback.extract_tb(exc.__traceback__)[-1]
     where = f"{os.path.basename(at.filename)}:{at.lineno}"
-    _say(f"a mistake of the worker's own: {type(exc).__name__} at {where}: {exc}; BATCHYARD_DEBUG=1 shows more")
+    _say(
+        f"a mistake of the worker's own: {type(exc).__name__} at {where}: {exc}; BATCHYARD_DEBUG=1 shows more"
+    )
     if environ.get("BATCHYARD_DEBUG"):
         traceback.print_exception(exc)

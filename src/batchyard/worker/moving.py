@@ -137,11 +137,15 @@ class Mover:
         # Beside the file, so that it can be put into its place in one step.
         path = os.path.join(folder, f"{OWN_PREFIX}{secrets.token_hex(8)}.part")
         subscribers = [_subscriber(tell, move.size, move.etag)]
-        future = self._transfers().download(move.place.bucket, move.place.key, path, subscribers=subscribers)
+        future = self._transfers().download(
+            move.place.bucket, move.place.key, path, subscribers=subscribers
+        )
         return future, path
 
     def _start_store(self, move: Move, tell: Callable[[Any], None]) -> tuple[Any, str]:
-        future = self._transfers().upload(move.path, move.place.bucket, move.place.key, subscribers=[_subscriber(tell)])
+        future = self._transfers().upload(
+            move.path, move.place.bucket, move.place.key, subscribers=[_subscriber(tell)]
+        )
         return future, move.path
 
     def _transfers(self) -> Any:
@@ -193,7 +197,9 @@ def _on_disk(doing: str, move: Move) -> Iterator[None]:
     except OSError as exc:
         if exc.errno in _NAME_ERRORS:
             what = f"could not {doing} {move.place}: {exc.strerror} for {move.path}"
-            raise Fault(f"{what}; give it a name that can be a file's beside the others", NAME) from exc
+            raise Fault(
+                f"{what}; give it a name that can be a file's beside the others", NAME
+            ) from exc
         if exc.errno is None:
             raise
         raise from_os_error(f"{doing} {move.place} ({move.size} bytes) by way of", exc) from exc

@@ -66,7 +66,10 @@ class Orders:
         if self.indices is not None:
             number = _nth(self.indices, position)
         if number is None or not 0 <= number < self.size:
-            raise Fault(f"the orders of step {self.step} have no child {position}; AWS's array is larger", ORDERS)
+            raise Fault(
+                f"the orders of step {self.step} have no child {position}; AWS's array is larger",
+                ORDERS,
+            )
         return number
 
     def commands_of(self, number: int) -> range:
@@ -94,7 +97,9 @@ class Child:
 
 
 def child_of(environ: Mapping[str, str]) -> Child:
-    position = variable(environ, "AWS_BATCH_JOB_ARRAY_INDEX", 0) + variable(environ, "BATCHYARD_OFFSET", 0)
+    position = variable(environ, "AWS_BATCH_JOB_ARRAY_INDEX", 0) + variable(
+        environ, "BATCHYARD_OFFSET", 0
+    )
     return Child(
         position,
         max(1, variable(environ, "AWS_BATCH_JOB_ATTEMPT", 1)),
@@ -128,14 +133,21 @@ def told_to_commands(
     environ: Mapping[str, str], orders: Orders, child: Child, number: int, folder: str
 ) -> dict[str, str]:
     """The environment of the child's commands: the worker's own, with the numbers of the step."""
-    told = {name: value for name, value in environ.items() if name not in ("BATCHYARD_ORDERS", "BATCHYARD_OFFSET")}
+    told = {
+        name: value
+        for name, value in environ.items()
+        if name not in ("BATCHYARD_ORDERS", "BATCHYARD_OFFSET")
+    }
     told.setdefault("BATCHYARD_RUN", orders.run)
     told.setdefault("BATCHYARD_STEP", orders.step)
     told |= {"ARRAY_SIZE": str(orders.size), "BATCHYARD_WORKSPACE": folder, "PWD": folder}
     # An array of one, or one child of a larger step that is tried again, is a plain job to AWS, and still that child to
     # its commands.
     if child.in_array or orders.is_array or orders.size > 1:
-        told |= {"AWS_BATCH_JOB_ARRAY_INDEX": str(number), "AWS_BATCH_JOB_ARRAY_SIZE": str(orders.size)}
+        told |= {
+            "AWS_BATCH_JOB_ARRAY_INDEX": str(number),
+            "AWS_BATCH_JOB_ARRAY_SIZE": str(orders.size),
+        }
     return told
 
 
@@ -146,7 +158,9 @@ def read(data: bytes, address: Place) -> Orders:
     try:
         document = json.loads(data)
     except ValueError as exc:
-        raise Fault(f"the orders at {address} are not JSON: {exc}; submit the run anew", ORDERS) from exc
+        raise Fault(
+            f"the orders at {address} are not JSON: {exc}; submit the run anew", ORDERS
+        ) from exc
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         found = document.get("format") if isinstance(document, dict) else None
         raise Fault(
@@ -157,16 +171,22 @@ def read(data: bytes, address: Place) -> Orders:
     fields = {name: _field(document, name, reading, address) for name, reading in _FIELDS.items()}
     orders = Orders(**fields)
     if orders.command is None and (orders.list is None or orders.list_index is None):
-        raise Fault(f"the orders at {address} have neither a command nor a list with its index", ORDERS)
+        raise Fault(
+            f"the orders at {address} have neither a command nor a list with its index", ORDERS
+        )
     return orders
 
 
-def _field(document: Mapping[str, Any], name: str, reading: Callable[[Any], Any], address: Place) -> Any:
+def _field(
+    document: Mapping[str, Any], name: str, reading: Callable[[Any], Any], address: Place
+) -> Any:
     try:
         return reading(document.get(name))
     except (TypeError, ValueError, AttributeError):
         found = json.dumps(document.get(name))[:80]
-        raise Fault(f"in the orders at {address} {name!r} is {found}; were they written by hand?", ORDERS) from None
+        raise Fault(
+            f"in the orders at {address} {name!r} is {found}; were they written by hand?", ORDERS
+        ) from None
 
 
 def _text(value: Any) -> str:

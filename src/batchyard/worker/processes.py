@@ -69,7 +69,9 @@ class Starter:
                 start_new_session=True,
             )
         except (OSError, ValueError) as exc:
-            raise Fault(f"could not start command {number}: {exc}; check the image and the command", MACHINE) from exc
+            raise Fault(
+                f"could not start command {number}: {exc}; check the image and the command", MACHINE
+            ) from exc
 
     def _wait(self, process: subprocess.Popen[bytes]) -> bool:
         """Until it has ended; whether it was asked to."""

@@ -50,7 +50,9 @@ class Records:
             "ended": int(time.time()),
         }
         self.bucket.write(
-            self.orders.done.below(_name(command)), _json(record), f"record the success of command {command} in"
+            self.orders.done.below(_name(command)),
+            _json(record),
+            f"record the success of command {command} in",
         )
 
     def failures(self) -> list[dict[str, object]]:
@@ -118,7 +120,10 @@ def _slice(bucket: Bucket, place: Place, first: int, stop: int) -> bytes:
         return b""
     data = bucket.read(place, "read the list of commands", first, stop)
     if len(data) != stop - first:
-        raise Fault(f"{place} ends before byte {stop}, and the orders count more commands; submit the run anew", ORDERS)
+        raise Fault(
+            f"{place} ends before byte {stop}, and the orders count more commands; submit the run anew",
+            ORDERS,
+        )
     return data
 
 

@@ -54,9 +54,14 @@ def after_failure(rules: Rules, failure: Failure, attempt: int, failures_before:
     is_last = attempt >= rules.attempts
     if is_retried(rules, failure) and not is_last and failures_before < rules.retries:
         used = failures_before + 1
-        return Verdict(AGAIN, f"{what}; the rules ask for another attempt (retry {used} of {rules.retries})")
+        return Verdict(
+            AGAIN, f"{what}; the rules ask for another attempt (retry {used} of {rules.retries})"
+        )
     if code == AGAIN and not is_last:
-        return Verdict(_PLAIN_FAILURE, f"{what}, and no rule retries it; the worker exits {_PLAIN_FAILURE} instead")
+        return Verdict(
+            _PLAIN_FAILURE,
+            f"{what}, and no rule retries it; the worker exits {_PLAIN_FAILURE} instead",
+        )
     return Verdict(code)
 
 

@@ -36,7 +36,9 @@ class Bucket:
     def __init__(self, client: Any) -> None:
         self.client = client
 
-    def read(self, place: Place, doing: str, first: int | None = None, stop: int | None = None) -> bytes:
+    def read(
+        self, place: Place, doing: str, first: int | None = None, stop: int | None = None
+    ) -> bytes:
         """The object, or its bytes from ``first`` up to ``stop``."""
         extra = {} if first is None or stop is None else {"Range": f"bytes={first}-{stop - 1}"}
         with told(doing, place):
@@ -55,10 +57,20 @@ class Bucket:
             self.client.put_object(Bucket=place.bucket, Key=place.key, Body=data)
 
     def list(
-        self, prefix: Place, doing: str, *, start_after: str = "", flat: bool = False, most: int = 1000
+        self,
+        prefix: Place,
+        doing: str,
+        *,
+        start_after: str = "",
+        flat: bool = False,
+        most: int = 1000,
     ) -> Iterator[Found]:
         """What begins with the prefix, in the order of keys, as far as the caller reads. ``flat``: not its folders."""
-        request: dict[str, Any] = {"Bucket": prefix.bucket, "Prefix": prefix.key, "MaxKeys": min(1000, most)}
+        request: dict[str, Any] = {
+            "Bucket": prefix.bucket,
+            "Prefix": prefix.key,
+            "MaxKeys": min(1000, most),
+        }
         request |= {"StartAfter": start_after} if start_after else {}
         request |= {"Delimiter": "/"} if flat else {}
         while True:
@@ -77,7 +89,9 @@ def connect() -> Bucket:
         import boto3
         from botocore.config import Config
     except ImportError:
-        raise faults.Fault("the image has no boto3; install it there: pip install boto3", faults.MACHINE) from None
+        raise faults.Fault(
+            "the image has no boto3; install it there: pip install boto3", faults.MACHINE
+        ) from None
     config = Config(
         retries={"mode": "standard", "total_max_attempts": _MOST_ATTEMPTS},
         connect_timeout=_CONNECT_TIMEOUT_S,

@@ -90,7 +90,10 @@ class Workspace:
                     "give the object another key, or a pattern that leaves it out",
                     NAME,
                 )
-        moves = [Move(root.below(path), self._here(path), one.size, one.etag) for path, one in found.items()]
+        moves = [
+            Move(root.below(path), self._here(path), one.size, one.etag)
+            for path, one in found.items()
+        ]
         self.mover.fetch(moves, is_over)
 
     # -- outputs --------------------------------------------------------------------------------------------------
@@ -106,13 +109,22 @@ class Workspace:
         self._known |= self._changed()
 
     def _changed(self) -> dict[str, State]:
-        return {path: state for path, state in self._files(self.orders.outputs) if self._known.get(path) != state}
+        return {
+            path: state
+            for path, state in self._files(self.orders.outputs)
+            if self._known.get(path) != state
+        }
 
     def _store(self, root: Place, files: dict[str, State], is_over: Callable[[], bool]) -> None:
         for path in files:
             if not _is_text(path):
-                raise Fault(f"the name of the file {path!a} is not UTF-8, and S3 takes no other; rename it", NAME)
-        moves = [Move(root.below(path), self._here(path), state.size) for path, state in files.items()]
+                raise Fault(
+                    f"the name of the file {path!a} is not UTF-8, and S3 takes no other; rename it",
+                    NAME,
+                )
+        moves = [
+            Move(root.below(path), self._here(path), state.size) for path, state in files.items()
+        ]
         self.mover.store(moves, is_over)
 
     # -- checkpoints ----------------------------------------------------------------------------------------------
@@ -124,14 +136,19 @@ class Workspace:
         name = f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{attempt:02d}"
         self._store(self._checkpoints.below(f"{name}/"), files, is_over)
         marker = json.dumps({"command": command, "attempt": attempt, "files": sorted(files)})
-        self.bucket.write(self._checkpoints.below(name + _MARKER), marker.encode(), "save the checkpoint at")
+        self.bucket.write(
+            self._checkpoints.below(name + _MARKER), marker.encode(), "save the checkpoint at"
+        )
         return len(files)
 
     def find_checkpoint(self) -> Checkpoint | None:
         """The newest that is whole."""
         if not self.orders.checkpoint:
             return None
-        found = [one.key for one in self.bucket.list(self._checkpoints, "look for a checkpoint in", flat=True)]
+        found = [
+            one.key
+            for one in self.bucket.list(self._checkpoints, "look for a checkpoint in", flat=True)
+        ]
         markers = [key for key in found if key.endswith(_MARKER)]
         if not markers:
             return None
@@ -142,8 +159,12 @@ class Workspace:
 
     def restore(self, checkpoint: Checkpoint, is_over: Callable[[], bool]) -> None:
         root = checkpoint.place
-        listed = {one.key[len(root.key) :]: one for one in self.bucket.list(root, "list the checkpoint")}
-        self._fetch(root, {path: one for path, one in listed.items() if path in checkpoint.paths}, is_over)
+        listed = {
+            one.key[len(root.key) :]: one for one in self.bucket.list(root, "list the checkpoint")
+        }
+        self._fetch(
+            root, {path: one for path, one in listed.items() if path in checkpoint.paths}, is_over
+        )
         # A part of an output that was saved so is not in the workspace's own place in S3.
         for path in checkpoint.paths:
             self._known.pop(path, None)
@@ -177,7 +198,9 @@ class Workspace:
                 folders.clear()
             below = os.path.relpath(where, self.folder)
             for name in names:
-                yield from _regular(os.path.join(where, name), name if below == "." else f"{below}/{name}")
+                yield from _regular(
+                    os.path.join(where, name), name if below == "." else f"{below}/{name}"
+                )
 
 
 def _regular(here: str, path: str) -> Iterator[tuple[str, State]]:

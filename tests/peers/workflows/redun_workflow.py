@@ -31,7 +31,11 @@ def read(file: File) -> str:
 @task()
 def main(kept_as: str, count: int = 6) -> dict:
     squares = [square(n) for n in range(count)]
-    return {"squares": squares, "total": total(squares), "letters": read(count_letters("batchyard", kept_as))}
+    return {
+        "squares": squares,
+        "total": total(squares),
+        "letters": read(count_letters("batchyard", kept_as)),
+    }
 
 
 @task()

@@ -14,7 +14,9 @@ from batchyard.bench.results import Measurement, Outcome, Peak, Results, Seconds
 from batchyard.bench.workload import Candidate, Workload
 
 
-def measurement(workload: str = "matmul", size: int = 1000, seconds: float = 1.0, **more: Any) -> Measurement:
+def measurement(
+    workload: str = "matmul", size: int = 1000, seconds: float = 1.0, **more: Any
+) -> Measurement:
     """Three warm calls around ``seconds``."""
     warm = (seconds * 0.98, seconds, seconds * 1.02)
     values: dict[str, Any] = {
@@ -43,7 +45,13 @@ def results(device: str = "cpu", *measurements: Measurement, **more: Any) -> Res
     value = Results(
         device=device,
         device_name="Some Processor" if device == "cpu" else "Made-up GPU",
-        machine={"cpu": "Some Processor", "cpus": 8, "threads": 8, "libraries": {"NumPy": "2.0"}, "python": "3.11"},
+        machine={
+            "cpu": "Some Processor",
+            "cpus": 8,
+            "threads": 8,
+            "libraries": {"NumPy": "2.0"},
+            "python": "3.11",
+        },
         started="2026-01-02T03:04:05Z",
         ended="2026-01-02T03:14:05Z",
         measurements=measurements or (measurement(),),

@@ -23,7 +23,9 @@ def pair(
 ) -> tuple[Results, Results]:
     """(size, CPU seconds, GPU seconds, GPU seconds with copies)."""
     ours = [measurement(size=size, seconds=cpu) for size, cpu, _, _ in times]
-    theirs = [on_gpu(one, bare, copied) for one, (_, _, bare, copied) in zip(ours, times, strict=True)]
+    theirs = [
+        on_gpu(one, bare, copied) for one, (_, _, bare, copied) in zip(ours, times, strict=True)
+    ]
     return (
         made("cpu", *ours, **{"instance_type": "c7i.4xlarge", **more}),
         made("gpu", *theirs, **{"instance_type": "g5.xlarge", **more}),
@@ -56,7 +58,10 @@ def test_the_order_of_the_files_does_not_matter() -> None:
     cpu, gpu = pair()
     swapped = comparing.compare(gpu, cpu, LISTED, "p4d.24xlarge", "m5.xlarge")
     assert (swapped.first.device, swapped.second.device) == ("cpu", "gpu")
-    assert (swapped.first.instance_type, swapped.second.instance_type) == ("m5.xlarge", "p4d.24xlarge")
+    assert (swapped.first.instance_type, swapped.second.instance_type) == (
+        "m5.xlarge",
+        "p4d.24xlarge",
+    )
     assert any("one of 8 GPUs was used" in note for note in swapped.notes)
 
 
@@ -79,7 +84,9 @@ def test_a_price_of_the_users_own_wins() -> None:
     assert prices.listed(spot=True).of("g5.xlarge") == 0.5302
 
 
-@pytest.mark.parametrize("given", ["g5.xlarge", "g5.xlarge=", "=1", "g5.xlarge=nan", "g5.xlarge=-1", "g5.xlarge=cheap"])
+@pytest.mark.parametrize(
+    "given", ["g5.xlarge", "g5.xlarge=", "=1", "g5.xlarge=nan", "g5.xlarge=-1", "g5.xlarge=cheap"]
+)
 def test_a_price_that_is_none(given: str) -> None:
     with pytest.raises(BadInput, match="TYPE=DOLLARS"):
         prices.with_own(LISTED, [given])
@@ -97,11 +104,20 @@ def test_break_even_is_interpolated_between_two_named_points() -> None:
     ("times", "said"),
     [
         (((1, 2.0, 1.0, 1.0), (2, 3.0, 1.0, 1.0)), "wins at all sizes measured, 1 x 1 to 2 x 2"),
-        (((1, 0.5, 1.0, 1.0), (2, 0.9, 1.0, 1.0)), "does not win at any size measured, 1 x 1 to 2 x 2"),
+        (
+            ((1, 0.5, 1.0, 1.0), (2, 0.9, 1.0, 1.0)),
+            "does not win at any size measured, 1 x 1 to 2 x 2",
+        ),
         (((1, 2.0, 1.0, 1.0), (2, 0.5, 1.0, 1.0)), "wins at small sizes only"),
         (((1, 2.0, 1.0, 1.0), (2, 1.0, 1.0, 1.0)), "wins at small sizes only"),
-        (((1, 1.0, 1.0, 1.0), (2, 1.04, 1.0, 1.0)), "neither wins nor loses at any size measured, 1 x 1 to 2 x 2"),
-        (((1, 0.5, 1.0, 1.0), (2, 1.04, 1.0, 1.0)), "does not win at any size measured, 1 x 1 to 2 x 2"),
+        (
+            ((1, 1.0, 1.0, 1.0), (2, 1.04, 1.0, 1.0)),
+            "neither wins nor loses at any size measured, 1 x 1 to 2 x 2",
+        ),
+        (
+            ((1, 0.5, 1.0, 1.0), (2, 1.04, 1.0, 1.0)),
+            "does not win at any size measured, 1 x 1 to 2 x 2",
+        ),
         (
             ((1, 1.04, 1.0, 1.0), (2, 2.0, 1.0, 1.0)),
             "wins at 2 x 2, and at 1 x 1 neither does: 1.04x at 1 x 1, 2.00x at 2 x 2",
@@ -139,7 +155,9 @@ def ups(*speed_ups: float) -> tuple[tuple[int, float, float, float], ...]:
         ),
     ],
 )
-def test_who_wins_and_loses_by_turns_has_no_single_break_even(speed_ups: tuple[float, ...], said: str) -> None:
+def test_who_wins_and_loses_by_turns_has_no_single_break_even(
+    speed_ups: tuple[float, ...], said: str
+) -> None:
     both = pair(ups(*speed_ups))
     value = comparing.compare(*both, LISTED)
     (even,) = value.break_evens
@@ -173,8 +191,12 @@ def test_a_result_against_itself_has_no_winner() -> None:
     assert "CPU B neither wins nor loses at any size measured" in text and "wins at" not in text
 
 
-@pytest.mark.parametrize(("slow_s", "picked", "winner"), [(1.7, "unclear (spread)", 0), (3.0, "CPU B (faster)", 1)])
-def test_a_difference_within_the_spread_has_no_winner(slow_s: float, picked: str, winner: int) -> None:
+@pytest.mark.parametrize(
+    ("slow_s", "picked", "winner"), [(1.7, "unclear (spread)", 0), (3.0, "CPU B (faster)", 1)]
+)
+def test_a_difference_within_the_spread_has_no_winner(
+    slow_s: float, picked: str, winner: int
+) -> None:
     # From half to one and a half: the middle four fifths count, so the spread is 0.8.
     noisy = {"warm_s": tuple(0.5 + n / 10 for n in range(11))}
     ours = [measurement(size=size, seconds=slow_s) for size in (10, 20)]
@@ -193,13 +215,17 @@ def test_the_spread_that_counts_is_of_the_times_with_copies() -> None:
 
 
 def test_results_with_nothing_in_common_are_refused() -> None:
-    with pytest.raises(BadInput, match="no operation in common: one has matmul 1000, the other blur 7"):
+    with pytest.raises(
+        BadInput, match="no operation in common: one has matmul 1000, the other blur 7"
+    ):
         comparing.compare(made("cpu"), made("gpu", measurement("blur", 7)), LISTED)
 
 
 def test_what_only_one_has_is_listed_and_not_counted() -> None:
     cpu, gpu = pair()
-    more = made("cpu", *cpu.measurements, measurement("blur", 9, 100.0), instance_type="c7i.4xlarge")
+    more = made(
+        "cpu", *cpu.measurements, measurement("blur", 9, 100.0), instance_type="c7i.4xlarge"
+    )
     value = comparing.compare(more, gpu, LISTED)
     assert value.alone == (("CPU", "Blur, 9 x 9"),) and value.total_s()[0] == pytest.approx(1)
     assert "Blur, 9 x 9: only CPU has it" in text_of(value)
@@ -215,13 +241,18 @@ def test_other_inputs_are_not_compared() -> None:
 
 def test_a_failed_side_is_not_compared_and_says_why() -> None:
     cpu, _ = pair()
-    failed = measurement(outcome=Outcome.FAILED, reason="5 of 9 values are NaN or infinite", warm_s=())
+    failed = measurement(
+        outcome=Outcome.FAILED, reason="5 of 9 values are NaN or infinite", warm_s=()
+    )
     text = text_of(comparing.compare(cpu, made("gpu", failed), LISTED))
     assert "not compared: GPU failed: 5 of 9 values are NaN" in text
 
 
 def test_two_cpus_are_never_called_a_gpu() -> None:
-    a, b = made("cpu", measurement(seconds=2.0)), made("cpu", measurement(seconds=1.0), instance_type="c7i.4xlarge")
+    a, b = (
+        made("cpu", measurement(seconds=2.0)),
+        made("cpu", measurement(seconds=1.0), instance_type="c7i.4xlarge"),
+    )
     value = comparing.compare(a, b, LISTED)
     text = text_of(value)
     assert (value.first.label, value.second.label) == ("CPU A", "CPU B")
@@ -242,6 +273,10 @@ def test_a_small_difference_is_none() -> None:
 
 
 def test_the_list_of_prices_has_its_date_and_source() -> None:
-    assert "2026-08-22" in LISTED.source and "us-east-1" in LISTED.source and "https://" in LISTED.source
+    assert (
+        "2026-08-22" in LISTED.source
+        and "us-east-1" in LISTED.source
+        and "https://" in LISTED.source
+    )
     assert LISTED.gpus["g5.xlarge"] == 1 and LISTED.gpus["c7i.4xlarge"] == 0
     assert all(usd > 0 for usd in LISTED.usd_h.values())

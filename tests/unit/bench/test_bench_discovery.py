@@ -28,10 +28,14 @@ def importer(**modules: Any) -> Any:
 
 def torch_like(**cuda: Any) -> Any:
     backends = SimpleNamespace(
-        cuda=SimpleNamespace(matmul=SimpleNamespace(allow_tf32=True)), cudnn=SimpleNamespace(allow_tf32=True)
+        cuda=SimpleNamespace(matmul=SimpleNamespace(allow_tf32=True)),
+        cudnn=SimpleNamespace(allow_tf32=True),
     )
     return SimpleNamespace(
-        __version__="2.0+cu118", version=SimpleNamespace(cuda="11.8"), cuda=SimpleNamespace(**cuda), backends=backends
+        __version__="2.0+cu118",
+        version=SimpleNamespace(cuda="11.8"),
+        cuda=SimpleNamespace(**cuda),
+        backends=backends,
     )
 
 
@@ -49,11 +53,15 @@ def test_a_library_that_is_not_installed_is_named_with_the_remedy() -> None:
 
 
 def test_a_broken_library_is_no_reason_to_stop() -> None:
-    broken = importer(numpy=np, cv2=ImportError("libGL.so.1: cannot open"), scipy=RuntimeError("ABI"))
+    broken = importer(
+        numpy=np, cv2=ImportError("libGL.so.1: cannot open"), scipy=RuntimeError("ABI")
+    )
     found = find("cpu", ["numpy", "cv2", "scipy"], 1, broken)
     assert "libGL.so.1" in found.missing["OpenCV"] and "ABI" in found.missing["SciPy"]
     needs = importer(cv2=ModuleNotFoundError("no", name="numpy"))
-    assert find("cpu", ["cv2"], 1, needs).missing == {"OpenCV": "it needs numpy, which is not installed"}
+    assert find("cpu", ["cv2"], 1, needs).missing == {
+        "OpenCV": "it needs numpy, which is not installed"
+    }
 
 
 def test_pytorch_without_cuda() -> None:
@@ -78,7 +86,9 @@ def test_a_driver_that_is_too_old_for_pytorch(said: str) -> None:
 
 def test_what_pytorch_only_warns_about_is_heard() -> None:
     def is_available() -> bool:
-        warnings.warn("CUDA initialization: The NVIDIA driver on your system is too old", stacklevel=1)
+        warnings.warn(
+            "CUDA initialization: The NVIDIA driver on your system is too old", stacklevel=1
+        )
         return False
 
     with pytest.raises(Unusable, match="too old"):
@@ -87,31 +97,43 @@ def test_what_pytorch_only_warns_about_is_heard() -> None:
 
 def test_a_driver_that_is_too_old_for_cupy() -> None:
     exc = RuntimeError("cudaErrorInsufficientDriver: CUDA driver version is insufficient")
-    cupy = SimpleNamespace(cuda=SimpleNamespace(runtime=SimpleNamespace(getDeviceCount=raising(exc))))
+    cupy = SimpleNamespace(
+        cuda=SimpleNamespace(runtime=SimpleNamespace(getDeviceCount=raising(exc)))
+    )
     with pytest.raises(Unusable, match="driver is too old"):
         cupy_cuda(cupy, importer())
 
 
 def test_cuda_computes_in_true_float32() -> None:
-    torch = torch_like(is_available=lambda: True, init=lambda: None, get_device_name=lambda device: "Some GPU")
+    torch = torch_like(
+        is_available=lambda: True, init=lambda: None, get_device_name=lambda device: "Some GPU"
+    )
     kit = torch_cuda(torch, importer())
     assert kit.kind == "gpu" and kit.has_own_memory and kit.device_name == "Some GPU"
-    assert torch.backends.cuda.matmul.allow_tf32 is False and torch.backends.cudnn.allow_tf32 is False
+    assert (
+        torch.backends.cuda.matmul.allow_tf32 is False and torch.backends.cudnn.allow_tf32 is False
+    )
 
 
 def opencl_like(kind: int) -> Any:
     device = SimpleNamespace(type=kind, name=" Some Device ", platform=None)
     platform = SimpleNamespace(get_devices=lambda: [device])
-    return SimpleNamespace(get_platforms=lambda: [platform], device_type=SimpleNamespace(CPU=2, GPU=4))
+    return SimpleNamespace(
+        get_platforms=lambda: [platform], device_type=SimpleNamespace(CPU=2, GPU=4)
+    )
 
 
 def test_an_opencl_device_of_the_wrong_kind_is_named() -> None:
     found = find("gpu", ["opencl"], 1, importer(pyopencl=opencl_like(2)))
     assert found.missing == {"OpenCL": "it finds no GPU, only Some Device"}
     nothing = SimpleNamespace(
-        get_platforms=raising(RuntimeError("PLATFORM_NOT_FOUND_KHR")), device_type=opencl_like(0).device_type
+        get_platforms=raising(RuntimeError("PLATFORM_NOT_FOUND_KHR")),
+        device_type=opencl_like(0).device_type,
     )
-    assert "PLATFORM_NOT_FOUND_KHR" in find("gpu", ["opencl"], 1, importer(pyopencl=nothing)).missing["OpenCL"]
+    assert (
+        "PLATFORM_NOT_FOUND_KHR"
+        in find("gpu", ["opencl"], 1, importer(pyopencl=nothing)).missing["OpenCL"]
+    )
 
 
 def test_no_gpu_says_why_for_each_library() -> None:

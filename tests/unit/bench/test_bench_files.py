@@ -37,7 +37,13 @@ def test_an_older_result_is_put_aside(tmp_path: Path) -> None:
 
 def test_runs_that_were_stopped_lose_nothing_that_was_measured(tmp_path: Path) -> None:
     many = made("cpu", measurement(), measurement(size=2))
-    for value in (many, made(measurements=()), made(measurements=()), made("cpu", measurement(size=3)), made()):
+    for value in (
+        many,
+        made(measurements=()),
+        made(measurements=()),
+        made("cpu", measurement(size=3)),
+        made(),
+    ):
         kept = Book(tmp_path, "cpu")
         kept.open()
         kept.keep(value)
@@ -47,7 +53,9 @@ def test_runs_that_were_stopped_lose_nothing_that_was_measured(tmp_path: Path) -
         "cpu-benchmark.json.old2": (measurement(size=3),),
         "cpu-benchmark.json": made().measurements,
     }
-    assert {path.name for path in kept.put_aside} == {f"cpu-benchmark.{end}.old2" for end in ("json", "csv", "txt")}
+    assert {path.name for path in kept.put_aside} == {
+        f"cpu-benchmark.{end}.old2" for end in ("json", "csv", "txt")
+    }
 
 
 def test_a_file_that_is_no_result_is_put_aside_as_it_is(tmp_path: Path) -> None:
@@ -95,9 +103,15 @@ def test_a_file_that_is_no_text(tmp_path: Path) -> None:
 
 
 def test_the_table_names_the_fastest_and_what_was_wrong() -> None:
-    failed = measurement("blur", 5, outcome=Outcome.FAILED, reason="3 of 9 values are NaN or infinite", warm_s=())
-    text = tables.run_text(made("cpu", measurement(seconds=0.0123), failed, missing={"OpenCV": "not installed"}))
-    assert "NumPy, matmul" in text and "12.3 ms" in text and "163 GFLOP/s" in text and "33 %" in text
+    failed = measurement(
+        "blur", 5, outcome=Outcome.FAILED, reason="3 of 9 values are NaN or infinite", warm_s=()
+    )
+    text = tables.run_text(
+        made("cpu", measurement(seconds=0.0123), failed, missing={"OpenCV": "not installed"})
+    )
+    assert (
+        "NumPy, matmul" in text and "12.3 ms" in text and "163 GFLOP/s" in text and "33 %" in text
+    )
     assert "Blur, 5 x 5: FAILED: 3 of 9 values are NaN" in text
     assert "PyTorch, mm FAILED: RuntimeError: no" in text
     assert "not tried, and might be faster: OpenCV: not installed" in text
@@ -106,7 +120,10 @@ def test_the_table_names_the_fastest_and_what_was_wrong() -> None:
 
 
 def test_noise_is_said_aloud() -> None:
-    quiet, noisy = measurement(warm_s=(1.0, 1.01, 1.02)), measurement(size=2, warm_s=(1.0, 1.2, 1.5))
+    quiet, noisy = (
+        measurement(warm_s=(1.0, 1.01, 1.02)),
+        measurement(size=2, warm_s=(1.0, 1.2, 1.5)),
+    )
     assert "warning" not in tables.run_text(made("cpu", quiet))
     text = tables.run_text(made("cpu", quiet, noisy))
     assert "warning: 1 of 2 spread by more than 15 %" in text and " !" in text
@@ -119,27 +136,40 @@ def test_an_unfinished_run_says_so() -> None:
 
 def test_csv_has_all_of_it() -> None:
     rows = list(csv.DictReader(io.StringIO(tables.csv_text(made()))))
-    assert rows[0]["workload"] == "matmul" and float(rows[0]["median_s"]) == 1.0 and rows[0]["calls"] == "3"
+    assert (
+        rows[0]["workload"] == "matmul"
+        and float(rows[0]["median_s"]) == 1.0
+        and rows[0]["calls"] == "3"
+    )
     assert list(rows[0]) == list(tables.CSV_HEAD)
 
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [(None, "-"), (2.5e-6, "2.50 µs"), (9.996e-4, "1.00 ms"), (0.0123, "12.3 ms"), (1.5, "1.50 s"), (7200, "2h")],
+    [
+        (None, "-"),
+        (2.5e-6, "2.50 µs"),
+        (9.996e-4, "1.00 ms"),
+        (0.0123, "12.3 ms"),
+        (1.5, "1.50 s"),
+        (7200, "2h"),
+    ],
 )
 def test_times(seconds: float | None, text: str) -> None:
     assert tables.time_text(seconds) == text
 
 
 @pytest.mark.parametrize(
-    ("usd", "text"), [(None, "?"), (0.0, "$0"), (12.345, "$12.35"), (0.0123, "$0.012"), (2e-7, "$2.0e-07")]
+    ("usd", "text"),
+    [(None, "?"), (0.0, "$0"), (12.345, "$12.35"), (0.0123, "$0.012"), (2e-7, "$2.0e-07")],
 )
 def test_dollars(usd: float | None, text: str) -> None:
     assert tables.dollars_text(usd) == text
 
 
 @pytest.mark.parametrize(
-    ("factor", "text"), [(None, "-"), (123.4, "123x"), (1.0, "1.00x"), (0.5, "0.50x"), (0.0026, "0.0026x")]
+    ("factor", "text"),
+    [(None, "-"), (123.4, "123x"), (1.0, "1.00x"), (0.5, "0.50x"), (0.0026, "0.0026x")],
 )
 def test_factors(factor: float | None, text: str) -> None:
     assert tables.times_text(factor) == text
@@ -165,7 +195,9 @@ WORKLOAD = Workload(
 """
 
 
-def mine(folder: Path, name: str = "mine", sizes: str = "(3,)", kit: str = "numpy", more: str = "") -> Path:
+def mine(
+    folder: Path, name: str = "mine", sizes: str = "(3,)", kit: str = "numpy", more: str = ""
+) -> Path:
     path = folder / "mine.py"
     path.write_text(MINE.format(name=name, sizes=sizes, kit=kit, more=more))
     return path
@@ -205,7 +237,9 @@ def test_mistakes_in_it_are_told(tmp_path: Path, changes: dict[str, str], said: 
 
 
 def test_sizes_may_be_numbers_of_numpy(tmp_path: Path) -> None:
-    (workload,) = loading.from_file(mine(tmp_path, sizes="np.array([3, 5])", more="quick_sizes=[np.int64(2)]"))
+    (workload,) = loading.from_file(
+        mine(tmp_path, sizes="np.array([3, 5])", more="quick_sizes=[np.int64(2)]")
+    )
     assert (workload.sizes, workload.quick_sizes) == ((3, 5), (2,))
     assert {type(size) for size in (*workload.sizes, *workload.quick_sizes)} == {int}
 
@@ -217,7 +251,10 @@ def test_sizes_may_be_numbers_of_numpy(tmp_path: Path) -> None:
         ("x = (\n", "mine.py:1: "),
         ("import nonsuch\n", "nonsuch"),
         ("1 / 0\n", "ZeroDivision"),
-        ("import sys; sys.exit(3)\n", r"mine.py: it fails when it is imported: it called sys.exit\(3\)"),
+        (
+            "import sys; sys.exit(3)\n",
+            r"mine.py: it fails when it is imported: it called sys.exit\(3\)",
+        ),
         ("x = '\0'\n", "mine.py: .*null bytes"),
     ],
 )
@@ -278,4 +315,6 @@ def test_the_largest_triad_of_a_run_is_never_beyond_its_peak() -> None:
     assert running.peak_of([triad(1 << 20, 4.0)], [probe]).gbytes_s == pytest.approx(5.46)
     assert running.peak_of([], [probe]).gbytes_s == pytest.approx(5.46)
     # A smaller one beside it may come from the cache.
-    assert running.peak_of([triad(1 << 22, 40.0), triad(1 << 26, 10.0)]).gbytes_s == pytest.approx(10)
+    assert running.peak_of([triad(1 << 22, 40.0), triad(1 << 26, 10.0)]).gbytes_s == pytest.approx(
+        10
+    )

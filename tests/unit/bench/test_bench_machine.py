@@ -31,7 +31,11 @@ def test_the_processor() -> None:
 def test_gpus() -> None:
     said = "Tesla T4, 535.104.05, 15360 MiB, 300 MHz, 1590 MHz, 405 MHz, 70.00 W\n\nbroken, line\n"
     (gpu,) = machine.parse_gpus(said)
-    assert gpu["name"] == "Tesla T4" and gpu["driver_version"] == "535.104.05" and gpu["clocks.max.sm"] == "1590 MHz"
+    assert (
+        gpu["name"] == "Tesla T4"
+        and gpu["driver_version"] == "535.104.05"
+        and gpu["clocks.max.sm"] == "1590 MHz"
+    )
 
 
 def test_what_is_recorded() -> None:
@@ -68,7 +72,9 @@ class Metadata(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         is_allowed = self.headers["X-aws-ec2-metadata-token"] == "a-token"
-        self._answer(200 if is_allowed and self.path == "/latest/meta-data/instance-type" else 401, self.says)
+        self._answer(
+            200 if is_allowed and self.path == "/latest/meta-data/instance-type" else 401, self.says
+        )
 
     def _answer(self, status: int, text: str) -> None:
         self.send_response(status)
@@ -128,7 +134,10 @@ def test_of_two_jobs_of_one_run_one_waits(tmp_path: Path) -> None:
 
 def test_jobs_of_two_runs_do_not_wait_for_each_other(tmp_path: Path) -> None:
     waited: list[str] = []
-    with machine.in_turn("a", lambda: None, tmp_path), machine.in_turn("b", lambda: waited.append("b"), tmp_path):
+    with (
+        machine.in_turn("a", lambda: None, tmp_path),
+        machine.in_turn("b", lambda: waited.append("b"), tmp_path),
+    ):
         assert waited == []
 
 

@@ -23,7 +23,9 @@ from batchyard.bench.workload import Candidate, Sample, Workload
 EFFORT = Effort(least=2, most=4, budget_s=1.0)
 
 
-def lasting(clock: Ticks, seconds: float, then: Callable[[Any], Any] = doubled) -> Callable[[Any], Any]:
+def lasting(
+    clock: Ticks, seconds: float, then: Callable[[Any], Any] = doubled
+) -> Callable[[Any], Any]:
     def function(x: Any) -> Any:
         clock.pass_(seconds)
         return then(x)
@@ -31,7 +33,9 @@ def lasting(clock: Ticks, seconds: float, then: Callable[[Any], Any] = doubled) 
     return function
 
 
-def measured(workload: Workload, clock: Ticks | None = None, size: int = 8, **more: Any) -> Measurement:
+def measured(
+    workload: Workload, clock: Ticks | None = None, size: int = 8, **more: Any
+) -> Measurement:
     bench = Bench(more.pop("found", None) or with_numpy(), EFFORT, clock=clock or Ticks(), **more)
     return measure(workload, size, bench)
 
@@ -39,7 +43,11 @@ def measured(workload: Workload, clock: Ticks | None = None, size: int = 8, **mo
 def test_the_fastest_is_kept_and_named_and_the_others_are_on_record() -> None:
     clock = Ticks()
     one = measured(
-        toy(way("slow", lasting(clock, 0.4)), way("fast", lasting(clock, 0.1)), way("middle", lasting(clock, 0.11))),
+        toy(
+            way("slow", lasting(clock, 0.4)),
+            way("fast", lasting(clock, 0.1)),
+            way("middle", lasting(clock, 0.11)),
+        ),
         clock,
     )
     assert one.outcome is Outcome.OK and one.candidate == "NumPy, fast"
@@ -52,13 +60,20 @@ def test_the_fastest_is_kept_and_named_and_the_others_are_on_record() -> None:
 
 def test_with_all_candidates_each_is_measured_thoroughly() -> None:
     clock = Ticks()
-    one = measured(toy(way("slow", lasting(clock, 0.4)), way("fast", lasting(clock, 0.1))), clock, measures_all=True)
+    one = measured(
+        toy(way("slow", lasting(clock, 0.4)), way("fast", lasting(clock, 0.1))),
+        clock,
+        measures_all=True,
+    )
     assert [len(trial.warm_s) >= EFFORT.least for trial in one.tried] == [True, True]
 
 
 def test_a_wrong_result_never_wins() -> None:
     clock = Ticks()
-    one = measured(toy(way("wrong", lasting(clock, 0.01, lambda x: x)), way("right", lasting(clock, 1.0))), clock)
+    one = measured(
+        toy(way("wrong", lasting(clock, 0.01, lambda x: x)), way("right", lasting(clock, 1.0))),
+        clock,
+    )
     assert one.candidate == "NumPy, right"
     assert one.tried[0].outcome is Outcome.FAILED and "wrong by 0.5" in one.tried[0].reason
 
@@ -75,7 +90,11 @@ def test_a_wrong_result_never_wins() -> None:
             Outcome.SKIPPED,
             "CUDA out of memory",
         ),
-        (lambda x: (_ for _ in ()).throw(ImportError("no", name="cv2")), Outcome.SKIPPED, "it needs cv2"),
+        (
+            lambda x: (_ for _ in ()).throw(ImportError("no", name="cv2")),
+            Outcome.SKIPPED,
+            "it needs cv2",
+        ),
     ],
 )
 def test_what_goes_wrong_is_told_and_the_others_still_count(
@@ -118,14 +137,24 @@ def test_inputs_that_cannot_be_made() -> None:
 def test_what_does_not_fit_is_skipped_with_the_reason() -> None:
     one = measured(toy(way("a", doubled), memory_bytes=lambda n: 2.0**60))
     assert one.outcome is Outcome.SKIPPED and "1073741824.0 GiB of memory" in one.reason
-    assert too_large(100, 116, "") == "" and too_large(None, 1, "") == "" and too_large(100, None, "") == ""
-    assert too_large(2**30, 2**29, "the device has") == "it needs 1.0 GiB of memory, and the device has 0.5 GiB free"
+    assert (
+        too_large(100, 116, "") == ""
+        and too_large(None, 1, "") == ""
+        and too_large(100, None, "") == ""
+    )
+    assert (
+        too_large(2**30, 2**29, "the device has")
+        == "it needs 1.0 GiB of memory, and the device has 0.5 GiB free"
+    )
 
 
 def test_no_library_for_it() -> None:
     found = Found("gpu", {}, {"PyTorch": "not installed (pip install torch)"})
     one = measured(toy(way("a", doubled, kit="torch")), found=found)
-    assert one.outcome is Outcome.SKIPPED and one.reason == "it needs PyTorch (not installed (pip install torch))"
+    assert (
+        one.outcome is Outcome.SKIPPED
+        and one.reason == "it needs PyTorch (not installed (pip install torch))"
+    )
     one = measured(toy(way("a", doubled)), found=Found("gpu"))
     assert one.reason == "there is no way to do it on a GPU"
 
@@ -188,7 +217,9 @@ def test_copies_are_measured_apart_and_every_call_is_waited_for() -> None:
     assert one.copied_s == pytest.approx(1.5 + 0.75 + 2)
     assert one.to_device_s == pytest.approx(1.5) and one.to_host_s == pytest.approx(2)
     assert kit.waited > len(one.warm_s)
-    inside = measured(toy(way("a", doubled), copies_included=True), clock, found=Found("gpu", {"numpy": kit}))
+    inside = measured(
+        toy(way("a", doubled), copies_included=True), clock, found=Found("gpu", {"numpy": kit})
+    )
     assert inside.with_copies_s == ()
 
 
@@ -224,7 +255,9 @@ def test_what_would_take_minutes_is_left_out_and_says_so() -> None:
         return lambda kit, size: lambda x: lasting(clock, per_element * size)(x)
 
     workload = toy(
-        Candidate("fast", "numpy", by_size(0.001)), Candidate("endless", "numpy", by_size(0.1)), quick_sizes=(2, 4)
+        Candidate("fast", "numpy", by_size(0.001)),
+        Candidate("endless", "numpy", by_size(0.1)),
+        quick_sizes=(2, 4),
     )
     one = measured(workload, clock, size=100)
     assert one.candidate == "NumPy, fast"
@@ -278,7 +311,9 @@ def test_what_is_no_number_is_no_small_error(reference: Any) -> None:
         (np.array([1.0, 2.0]), [1.0, 2.0], 0),
     ],
 )
-def test_numbers_of_every_kind_are_compared_as_numbers(expected: Any, actual: Any, error: float) -> None:
+def test_numbers_of_every_kind_are_compared_as_numbers(
+    expected: Any, actual: Any, error: float
+) -> None:
     assert Check(expected, 10.0)(actual).error == pytest.approx(error, rel=1e-6, abs=0)
     assert bool(Check(expected, error * 0.99)(actual).problem) is bool(error)
 
@@ -298,7 +333,11 @@ def test_counts_may_be_numbers_of_numpy() -> None:
         ),
         clock,
     )
-    assert one.outcome is Outcome.OK and (one.flops, one.traffic_bytes, one.tolerance) == (16.0, 8.0, 0.25)
+    assert one.outcome is Outcome.OK and (one.flops, one.traffic_bytes, one.tolerance) == (
+        16.0,
+        8.0,
+        0.25,
+    )
     assert from_json(to_json(results("cpu", one)), "a.json").measurements == (one,)
 
 
@@ -317,9 +356,18 @@ def leaving(*_: Any) -> Any:
 @pytest.mark.parametrize(
     ("mistake", "said"),
     [
-        *(({name: broken}, f"{name}(8): RuntimeError: no idea") for name in ("label", "flops", "memory_bytes")),
-        *(({name: leaving}, f"{name}(8): it called sys.exit(5)") for name in ("label", "traffic_bytes")),
-        *(({"flops": lambda n, x=x: x}, f"flops(8) is {x!r}, and must be") for x in (np.nan, np.inf, -5, "many", "5")),
+        *(
+            ({name: broken}, f"{name}(8): RuntimeError: no idea")
+            for name in ("label", "flops", "memory_bytes")
+        ),
+        *(
+            ({name: leaving}, f"{name}(8): it called sys.exit(5)")
+            for name in ("label", "traffic_bytes")
+        ),
+        *(
+            ({"flops": lambda n, x=x: x}, f"flops(8) is {x!r}, and must be")
+            for x in (np.nan, np.inf, -5, "many", "5")
+        ),
         ({"traffic_bytes": lambda n: float("nan")}, "traffic_bytes(8) is nan"),
         ({"memory_bytes": lambda n: float("nan")}, "memory_bytes(8) is nan"),
         ({"flops": lambda n: 10**400}, "OverflowError"),
@@ -328,10 +376,15 @@ def leaving(*_: Any) -> Any:
         ({"reference": leaving}, "its reference cannot be used: it called sys.exit(5)"),
         ({"candidates": (way("a", leaving),)}, "NumPy, a: it called sys.exit(5)"),
         ({"candidates": (Candidate("a", "numpy", leaving),)}, "NumPy, a: it called sys.exit(5)"),
-        ({"inputs": unwritable}, r"its inputs cannot be used: RuntimeError: bytes \udcff of a file's name"),
+        (
+            {"inputs": unwritable},
+            r"its inputs cannot be used: RuntimeError: bytes \udcff of a file's name",
+        ),
     ],
 )
-def test_a_mistake_in_a_workload_is_its_own_failure_and_is_written_down(mistake: dict[str, Any], said: str) -> None:
+def test_a_mistake_in_a_workload_is_its_own_failure_and_is_written_down(
+    mistake: dict[str, Any], said: str
+) -> None:
     one = measured(toy(**{"candidates": (way("a", doubled),), **mistake}))
     assert one.outcome is Outcome.FAILED and said in one.reason
     assert from_json(to_json(results("cpu", one)), "a.json").measurements == (one,)
@@ -349,5 +402,7 @@ def test_an_error_that_cannot_say_what_it_is() -> None:
 
 
 def test_counts_of_nothing_at_a_small_size_do_not_end_it() -> None:
-    workload = toy(way("a", doubled), way("b", doubled), flops=lambda n: max(0, n - 4), quick_sizes=(4,))
+    workload = toy(
+        way("a", doubled), way("b", doubled), flops=lambda n: max(0, n - 4), quick_sizes=(4,)
+    )
     assert measured(workload, size=16).outcome is Outcome.OK

@@ -62,7 +62,9 @@ def test_cpu_and_gpu() -> None:
     ):
         assert words in shown.data, words
     assert "script" not in [name for name, _ in shown.tags]
-    links = [value for _, attrs in shown.tags for key, value in attrs.items() if key in ("href", "src")]
+    links = [
+        value for _, attrs in shown.tags for key, value in attrs.items() if key in ("href", "src")
+    ]
     assert links == ["data:,"]
     assert [attrs.get("class") for name, attrs in shown.tags if name == "svg"].count("chart") == 4
 
@@ -74,13 +76,17 @@ def test_with_no_gpu_nothing_is_said_about_one() -> None:
 
 
 def test_what_was_not_measured_is_listed_with_its_reason() -> None:
-    failed = measurement("blur", 5, outcome=Outcome.FAILED, reason="<b>NaN</b> & worse", warm_s=(), tried=())
+    failed = measurement(
+        "blur", 5, outcome=Outcome.FAILED, reason="<b>NaN</b> & worse", warm_s=(), tried=()
+    )
     text = page([made("cpu", measurement(), failed, instance_type=None, ended="")], NOW_MS)
     assert "<b>NaN</b>" not in text and "<b>NaN</b> & worse" in Page(text).data
     assert "not finished" in text
 
 
-@pytest.mark.parametrize("measurements", [(), (measurement(outcome=Outcome.SKIPPED, warm_s=(), tried=()),)])
+@pytest.mark.parametrize(
+    "measurements", [(), (measurement(outcome=Outcome.SKIPPED, warm_s=(), tried=()),)]
+)
 def test_nothing_measured_is_a_page_too(measurements: tuple[object, ...]) -> None:
     value = made("cpu", measurements=measurements)
     assert "Nothing has been measured." in Page(page([value], NOW_MS)).data
@@ -97,7 +103,10 @@ def test_marks_stand_where_their_numbers_are() -> None:
 
 
 def test_series_differ_in_shape_not_only_in_colour() -> None:
-    shapes = {str(axes.mark(n, 0, 0)).split("class")[0] + str("hollow" in axes.mark(n, 0, 0)) for n in range(6)}
+    shapes = {
+        str(axes.mark(n, 0, 0)).split("class")[0] + str("hollow" in axes.mark(n, 0, 0))
+        for n in range(6)
+    }
     assert len(shapes) == 6
 
 
@@ -109,5 +118,11 @@ def test_candidates_have_letters() -> None:
 
 
 def test_ticks() -> None:
-    assert [axes.time_tick(s) for s in (1e-8, 2e-5, 0.005, 1, 20)] == ["10 ns", "20 µs", "5 ms", "1 s", "20 s"]
+    assert [axes.time_tick(s) for s in (1e-8, 2e-5, 0.005, 1, 20)] == [
+        "10 ns",
+        "20 µs",
+        "5 ms",
+        "1 s",
+        "20 s",
+    ]
     assert [axes.plain_tick(v) for v in (0.5, 1, 20000)] == ["0.5", "1", "20,000"]

@@ -15,11 +15,20 @@ from batchyard.bench.reading import from_json
 from batchyard.bench.results import Outcome, Peak, Seconds, spread_of, to_json
 from batchyard.errors import BadInput
 
-WHOLE = made("cpu", measurement(), measurement(size=2000, outcome=Outcome.SKIPPED, reason="memory", warm_s=()))
+WHOLE = made(
+    "cpu",
+    measurement(),
+    measurement(size=2000, outcome=Outcome.SKIPPED, reason="memory", warm_s=()),
+)
 
 
 def test_what_is_written_is_read_back() -> None:
-    gpu = made("gpu", on_gpu(measurement(), 0.01, 0.03), instance_type="g5.xlarge", missing={"CuPy": "not installed"})
+    gpu = made(
+        "gpu",
+        on_gpu(measurement(), 0.01, 0.03),
+        instance_type="g5.xlarge",
+        missing={"CuPy": "not installed"},
+    )
     for value in (WHOLE, gpu):
         assert from_json(to_json(value), "a.json") == value
 
@@ -73,7 +82,9 @@ def test_rates_and_the_part_of_the_peak() -> None:
     one = measurement(size=1000, seconds=0.01)
     assert one.gflops == pytest.approx(200) and one.gbytes_s == pytest.approx(1.2)
     assert Peak(400.0, 10.0).part(one) == pytest.approx(0.5)
-    assert Peak(400.0, 10.0).part(measurement(seconds=0.01, is_about_bytes=True)) == pytest.approx(0.12)
+    assert Peak(400.0, 10.0).part(measurement(seconds=0.01, is_about_bytes=True)) == pytest.approx(
+        0.12
+    )
     assert Peak().part(one) is None
 
 

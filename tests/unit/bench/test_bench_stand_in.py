@@ -18,7 +18,9 @@ from batchyard.bench.roofline import roofline
 SIZES = (500, 1000, 5000)
 OURS = [measurement(size=size, seconds=size / 1000) for size in SIZES]
 #: faster only at the largest, so that there would be a break-even size
-THEIRS = [measurement(size=size, seconds=(0.5 if size > 1000 else 2.0) * size / 1000) for size in SIZES]
+THEIRS = [
+    measurement(size=size, seconds=(0.5 if size > 1000 else 2.0) * size / 1000) for size in SIZES
+]
 PLAIN = results("cpu", *OURS, instance_type="c7i.4xlarge")
 STAND_IN = replace(results("cpu", *THEIRS), stands_for="gpu")
 WORDS = "CPU standing in for a GPU"
@@ -47,7 +49,9 @@ def test_its_files_are_not_those_of_a_gpu(tmp_path: Path) -> None:
     book = Book(tmp_path, "cpu", "gpu")
     book.open()
     book.keep(STAND_IN)
-    assert {path.name for path in tmp_path.iterdir()} == {f"stand-in-benchmark.{end}" for end in ("json", "csv", "txt")}
+    assert {path.name for path in tmp_path.iterdir()} == {
+        f"stand-in-benchmark.{end}" for end in ("json", "csv", "txt")
+    }
     assert from_json(book.json_path.read_text(), "x") == STAND_IN
 
 
@@ -74,7 +78,9 @@ def test_a_comparison_with_it_concludes_nothing(compared: comparing.Comparison) 
 
 
 def test_it_has_no_price_whatever_type_is_given() -> None:
-    value = comparing.compare(PLAIN, replace(STAND_IN, instance_type="g5.xlarge"), prices.listed(), "", "g5.xlarge")
+    value = comparing.compare(
+        PLAIN, replace(STAND_IN, instance_type="g5.xlarge"), prices.listed(), "", "g5.xlarge"
+    )
     assert value.second.usd_h is None and value.second.instance_type is None
     assert [row.second_usd for row in value.rows] == [None] * len(SIZES)
     assert all(row.first_usd for row in value.rows)
@@ -86,7 +92,11 @@ def test_the_page_and_its_charts_say_so() -> None:
     assert STOOD_IN in text
     assert "No GPU was measured, so nothing here is about one." in text
     assert ">GPU<" not in text and "GPU faster" not in text
-    for drawn in (charts.times_chart([STAND_IN]), charts.candidates_chart(one_with_candidates()), roofline([STAND_IN])):
+    for drawn in (
+        charts.times_chart([STAND_IN]),
+        charts.candidates_chart(one_with_candidates()),
+        roofline([STAND_IN]),
+    ):
         assert WORDS in drawn
 
 

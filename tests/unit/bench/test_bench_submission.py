@@ -73,7 +73,9 @@ def test_two_steps_and_only_the_gpu_step_asks_for_one() -> None:
 
 
 def test_a_stand_in_goes_to_the_gpu_queue_and_asks_for_no_gpu() -> None:
-    made = submission.pipeline(Request(stand_in=True), "img", {"cpu": TINY, "gpu": TINY}, {}, gpu_queue="lab-gpu")
+    made = submission.pipeline(
+        Request(stand_in=True), "img", {"cpu": TINY, "gpu": TINY}, {}, gpu_queue="lab-gpu"
+    )
     assert [(step.queue, step.gpus) for step in made.steps] == [(None, 0), ("lab-gpu", 0)]
     assert all(submission.is_pretended(step.command) for step in made.steps)
 
@@ -87,7 +89,9 @@ def test_the_jobs_can_be_said_to_aws_and_are_short_enough_to_start() -> None:
     """More than 8192 characters of overrides are accepted, and fail when the job starts (facts, 5)."""
     plan = planning.make(submission.pipeline(EVERYTHING, "img", SMALL, {}))
     where = Environment("lab", "eu-central-1", "b", {"cpu": "lab-cpu", "gpu": "lab-gpu"})
-    target = render.Target(where, "benchmark-20260102-0a1b2c", {"cpu": "img", "gpu": "img"}, "s3://b/w/", "me")
+    target = render.Target(
+        where, "benchmark-20260102-0a1b2c", {"cpu": "img", "gpu": "img"}, "s3://b/w/", "me"
+    )
     for part in render.render(plan, target).parts:
         assert 1000 < len(str(part.request["containerOverrides"])) < 6000
 
@@ -104,15 +108,22 @@ def test_the_text_that_is_sent_is_python_that_does_what_the_file_does() -> None:
 
 
 def test_a_job_asks_for_the_whole_of_a_type_that_is_known() -> None:
-    assert submission.shape_of("g4dn.xlarge") == Shape(4, 15_182)  # AWS Batch offers 15,652 MiB of one
+    assert submission.shape_of("g4dn.xlarge") == Shape(
+        4, 15_182
+    )  # AWS Batch offers 15,652 MiB of one
     assert submission.shape_of("no.such") is None
 
 
 def test_of_every_type_a_job_asks_for_nearly_all_that_it_offers_and_never_for_more() -> None:
-    types = json.loads(resources.files("batchyard.bench").joinpath("prices.json").read_text("utf-8"))["types"]
+    types = json.loads(
+        resources.files("batchyard.bench").joinpath("prices.json").read_text("utf-8")
+    )["types"]
     assert len(types) > 40
     for name, known in types.items():
-        shape, offered_mib = submission.shape_of(name), registered_mib(known["memory_gib"] * 1024, name)
+        shape, offered_mib = (
+            submission.shape_of(name),
+            registered_mib(known["memory_gib"] * 1024, name),
+        )
         assert shape is not None and shape.cpus == known["vcpus"]
         # The estimate is within 2 % of most; what is kept free is no more than it has to be.
         assert 0.96 * offered_mib < shape.memory_mib < 0.98 * offered_mib
@@ -171,7 +182,9 @@ def test_a_queue_of_one_type_says_which() -> None:
 
 
 def test_what_it_ran_on_counts_and_a_mismatch_is_said() -> None:
-    ran, note = submission.with_type(results("gpu", instance_type="g5.2xlarge"), "g5.xlarge", is_here=False)
+    ran, note = submission.with_type(
+        results("gpu", instance_type="g5.2xlarge"), "g5.xlarge", is_here=False
+    )
     assert ran.instance_type == "g5.2xlarge"
     assert note == "GPU: g5.xlarge was asked for, and it ran on g5.2xlarge, which counts"
     assert submission.with_type(ran, "g5.2xlarge", is_here=False) == (ran, "")
@@ -185,7 +198,10 @@ def test_where_the_job_could_not_tell_it_is_what_was_asked_for() -> None:
 
 
 def test_a_stand_in_is_never_given_a_type_and_so_no_price() -> None:
-    for is_here, measured in ((True, results("cpu")), (False, replace(results("cpu"), stands_for="gpu"))):
+    for is_here, measured in (
+        (True, results("cpu")),
+        (False, replace(results("cpu"), stands_for="gpu")),
+    ):
         ran, note = submission.with_type(measured, "g5.xlarge", is_here=is_here)
         assert ran.instance_type is None
         assert "g5.xlarge was asked for, and is not what was measured" in note

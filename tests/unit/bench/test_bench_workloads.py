@@ -38,14 +38,18 @@ SIZES = {
     "backprojection": (7, 40),
 }
 WORKLOADS = {one.name: one for one in loading.ours()}
-PAIRS = [(workload, candidate) for workload in WORKLOADS.values() for candidate in workload.candidates]
+PAIRS = [
+    (workload, candidate) for workload in WORKLOADS.values() for candidate in workload.candidates
+]
 
 
 @cache
 def kit_of(key: str) -> Kit | str:
     """Or the reason why there is none."""
     if key == "cupy":
-        return CupyKit(cupy_like(), lambda name: importlib.import_module(name.replace("cupyx.", "")))
+        return CupyKit(
+            cupy_like(), lambda name: importlib.import_module(name.replace("cupyx.", ""))
+        )
     found = discovery.find("cpu", [key], 2)
     return found.kits.get(key) or "; ".join(found.missing.values())
 
@@ -55,7 +59,9 @@ def cupy_like() -> Any:
     pool = SimpleNamespace(total_bytes=lambda: 1234, free_all_blocks=lambda: None)
     stream = SimpleNamespace(synchronize=lambda: None)
     runtime = SimpleNamespace(
-        memGetInfo=lambda: (2**40, 2**40), getDeviceCount=lambda: 1, getDeviceProperties=lambda n: {"name": b"NumPy"}
+        memGetInfo=lambda: (2**40, 2**40),
+        getDeviceCount=lambda: 1,
+        getDeviceProperties=lambda n: {"name": b"NumPy"},
     )
     own = {
         "asnumpy": np.asarray,
@@ -66,11 +72,15 @@ def cupy_like() -> Any:
         ),
     }
     return SimpleNamespace(
-        **{name: getattr(np, name) for name in dir(np) if not name.startswith("_")}, **own, __version__="0"
+        **{name: getattr(np, name) for name in dir(np) if not name.startswith("_")},
+        **own,
+        __version__="0",
     )
 
 
-@pytest.mark.parametrize(("workload", "candidate"), PAIRS, ids=[f"{w.name}-{name_of(c)}" for w, c in PAIRS])
+@pytest.mark.parametrize(
+    ("workload", "candidate"), PAIRS, ids=[f"{w.name}-{name_of(c)}" for w, c in PAIRS]
+)
 def test_a_candidate_is_right(workload: Workload, candidate: Candidate) -> None:
     kit = kit_of(candidate.kit)
     if isinstance(kit, str):
@@ -82,7 +92,12 @@ def test_a_candidate_is_right(workload: Workload, candidate: Candidate) -> None:
     if workload.name == "images" and candidate.kit == "torch" and isinstance(kit_of("cv2"), str):
         pytest.skip("it needs OpenCV")
     kind = candidate.kinds[0]
-    only = Workload(**{**{name: getattr(workload, name) for name in workload.__slots__}, "candidates": (candidate,)})
+    only = Workload(
+        **{
+            **{name: getattr(workload, name) for name in workload.__slots__},
+            "candidates": (candidate,),
+        }
+    )
     bench = Bench(discovery.Found(kind, {candidate.kit: kit}), ONCE)
     for size in SIZES[workload.name]:
         if candidate.kit == "opencl" and workload.name == "triad" and size % 4:
@@ -113,10 +128,14 @@ def test_the_reference_of_the_convolutions_is_right() -> None:
         for o in range(len(weights)):
             for y in range(size):
                 for x in range(size):
-                    out[o, y, x] = max(0.0, (padded[:, y : y + 3, x : x + 3] * weights[o]).sum() + bias[o])
+                    out[o, y, x] = max(
+                        0.0, (padded[:, y : y + 3, x : x + 3] * weights[o]).sum() + bias[o]
+                    )
         return out
 
-    deep = layer(layer(given["image"][0].astype(float), given["w1"], given["b1"]), given["w2"], given["b2"])
+    deep = layer(
+        layer(given["image"][0].astype(float), given["w1"], given["b1"]), given["w2"], given["b2"]
+    )
     expected = deep.reshape(32, 4, 2, 4, 2).max(axis=(2, 4))
     for index, part in convolution.reference(size, given).parts:
         np.testing.assert_allclose(part, expected[index[1:]], rtol=1e-12)
@@ -148,7 +167,9 @@ def test_a_broken_picture_is_named(tmp_path: Path, name: str, bad: bytes | None)
     for good in ("b.jpg", "z.jpg"):
         (tmp_path / good).write_bytes(data.tobytes())
     (tmp_path / name).write_bytes(data.tobytes()[:300] if bad is None else bad)
-    one = measure(images.workload(tmp_path), 3, Bench(discovery.Found("cpu", {codec.key: codec}), ONCE))
+    one = measure(
+        images.workload(tmp_path), 3, Bench(discovery.Found("cpu", {codec.key: codec}), ONCE)
+    )
     assert one.outcome is Outcome.FAILED and f"the picture {name}: " in one.reason
     assert "BytesIO" not in one.reason and "b.jpg" not in one.reason
 

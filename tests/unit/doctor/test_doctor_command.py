@@ -33,11 +33,19 @@ def test_sick_user_data_exits_1_with_the_line(tmp_path: Path) -> None:
     file.write_text("#!/bin/bash\nsystemctl start ecs\n")
     code, text = run("userdata", str(file), "--for", "ecs")
     assert code == 1
-    assert f"at {file}:2" in text and "BY101 error:" in text and "see docs/findings/BY101.md" in text
+    assert (
+        f"at {file}:2" in text and "BY101 error:" in text and "see docs/findings/BY101.md" in text
+    )
 
 
 def test_healthy_user_data_exits_0() -> None:
-    code, text = run("userdata", "-", "--for", "ecs", stdin=b"#!/bin/bash\necho ECS_CLUSTER=a >> /etc/ecs/ecs.config\n")
+    code, text = run(
+        "userdata",
+        "-",
+        "--for",
+        "ecs",
+        stdin=b"#!/bin/bash\necho ECS_CLUSTER=a >> /etc/ecs/ecs.config\n",
+    )
     assert code == 0
     assert "nothing found" in text
 
@@ -78,7 +86,9 @@ def test_a_file_that_is_not_there_is_bad_input(name: str, tmp_path: Path) -> Non
 
 def saved_job(folder: Path) -> Path:
     environment = Environment("gpu-123456789012", state="DISABLED", max_vcpus=8)
-    facts = Facts(Subject("job", "j"), NOW, Job("j", "RUNNABLE", since_ms=NOW), environments=(environment,))
+    facts = Facts(
+        Subject("job", "j"), NOW, Job("j", "RUNNABLE", since_ms=NOW), environments=(environment,)
+    )
     file = folder / "facts.json"
     file.write_text(facts_json.dump(facts))
     return file
@@ -90,12 +100,16 @@ def test_saved_facts_are_judged_elsewhere(tmp_path: Path) -> None:
 
 
 def test_facts_are_saved_masked(tmp_path: Path) -> None:
-    environment = Environment("e", status="INVALID", status_reason="arn:aws:iam::123456789012:role/x")
+    environment = Environment(
+        "e", status="INVALID", status_reason="arn:aws:iam::123456789012:role/x"
+    )
     file, kept = tmp_path / "a.json", tmp_path / "b.json"
     file.write_text(facts_json.dump(Facts(Subject("env", "e"), NOW, environments=(environment,))))
     run("judge", str(file), "--save", str(kept))
     assert "123456789012" not in kept.read_text()
-    assert run("judge", str(kept))[1] == run("judge", str(file))[1].replace("123456789012", "000000000001")
+    assert run("judge", str(kept))[1] == run("judge", str(file))[1].replace(
+        "123456789012", "000000000001"
+    )
 
 
 def refused(*args: str) -> tuple[BadInput, str]:
@@ -129,7 +143,12 @@ def test_where_the_disk_is_full_nothing_is_said_about_runs(tmp_path: Path) -> No
 
 def test_the_dwell_time_is_a_flag(tmp_path: Path) -> None:
     environment = Environment("e", strategy="BEST_FIT_PROGRESSIVE", max_vcpus=4, desired_vcpus=4)
-    facts = Facts(Subject("job", "j"), NOW, Job("j", "RUNNABLE", since_ms=NOW - 300_000), environments=(environment,))
+    facts = Facts(
+        Subject("job", "j"),
+        NOW,
+        Job("j", "RUNNABLE", since_ms=NOW - 300_000),
+        environments=(environment,),
+    )
     file = tmp_path / "f.json"
     file.write_text(facts_json.dump(facts))
     assert "BY013" in run("judge", str(file), "--dwell", "1m")[1]

@@ -27,7 +27,9 @@ SHELL = st.sampled_from(
     ">> << <<- <<EOF EOF <<< 2>&1 \n \t \\ \\\n # #! $ ${ } ${x:-y} $x $@ $1 $(( )) = a= a=( [ ] [[ ]] * {a,b} x y/z "
     "ecs docker "
     "systemctl restart start service enable --now --no-block bash -c eval sudo trap EXIT source . cat tee echo printf "
-    "/etc/ecs/ecs.config ECS_CLUSTER=x curl 169.254.169.254 51678 wait xargs timeout é \x00 \r\n".split(" ")
+    "/etc/ecs/ecs.config ECS_CLUSTER=x curl 169.254.169.254 51678 wait xargs timeout é \x00 \r\n".split(
+        " "
+    )
 )
 NEAR_SHELL = st.lists(st.tuples(SHELL, st.sampled_from(["", " ", " ", "\n"])), max_size=60).map(
     lambda pairs: "".join(word + gap for word, gap in pairs)
@@ -47,7 +49,9 @@ HEADS = st.sampled_from(
 )
 PLAIN = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=10), inner, max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=10), inner, max_size=4)
+    ),
     max_leaves=12,
 )
 NAMES = st.sampled_from(
@@ -92,7 +96,11 @@ TERRAFORM_VALUES = st.dictionaries(
         "compute_resources type instance_type launch_template user_data ingress policy inline_policy policy_arn "
         "retry_strategy container_properties mixed_instances_policy cidr_blocks metadata_options".split()
     ),
-    PLAIN | st.lists(st.dictionaries(st.sampled_from(["instance_type", "cidr_blocks", "version"]), PLAIN), max_size=2),
+    PLAIN
+    | st.lists(
+        st.dictionaries(st.sampled_from(["instance_type", "cidr_blocks", "version"]), PLAIN),
+        max_size=2,
+    ),
 )
 
 
@@ -119,12 +127,16 @@ def test_anything_near_shell_is_followed(head: str, text: str) -> None:
 
 @often
 @given(NEAR_SHELL)
-def test_what_follows_whole_lines_of_any_text_is_still_seen_unless_it_is_inside_something(text: str) -> None:
+def test_what_follows_whole_lines_of_any_text_is_still_seen_unless_it_is_inside_something(
+    text: str,
+) -> None:
     """A script that ends cleanly before it: the parser has come back to the top."""
     clean = "".join(c for c in text if c not in "'\"`$(){}<\\")
     opening = {"if", "for", "while", "until", "case", "function", "select", "EOF"}
     words = [w for w in clean.split() if not opening & set(re.split(r"[;&|!]+", w))]
-    found = examine(("#!/bin/sh\n: " + " ".join(words) + "\n\nsystemctl restart ecs\n").encode(), "x", "ecs")
+    found = examine(
+        ("#!/bin/sh\n: " + " ".join(words) + "\n\nsystemctl restart ecs\n").encode(), "x", "ecs"
+    )
     assert any(f.id == "BY101" and f.place == "x:4" for f in found.findings)
 
 
@@ -133,8 +145,18 @@ def test_what_follows_whole_lines_of_any_text_is_still_seen_unless_it_is_inside_
 def test_any_text_is_parsed_to_its_end(text: str) -> None:
     parse(text)
     masking.mask_text(text)
-    host_parse.jobs(text), host_parse.units(text), host_parse.processes(text), host_parse.cloud_init(text)
-    host_parse.docker(text), host_parse.agent(text), host_parse.gpus(text), host_parse.setting(text, "A")
+    (
+        host_parse.jobs(text),
+        host_parse.units(text),
+        host_parse.processes(text),
+        host_parse.cloud_init(text),
+    )
+    (
+        host_parse.docker(text),
+        host_parse.agent(text),
+        host_parse.gpus(text),
+        host_parse.setting(text, "A"),
+    )
 
 
 @often
@@ -146,18 +168,26 @@ def test_any_bytes_are_a_template_or_refused_in_words(data: bytes) -> None:
 
 @often
 @given(
-    st.dictionaries(st.text(min_size=1, max_size=5), st.tuples(RESOURCE_TYPES, NEAR_TEMPLATE), max_size=4),
+    st.dictionaries(
+        st.text(min_size=1, max_size=5), st.tuples(RESOURCE_TYPES, NEAR_TEMPLATE), max_size=4
+    ),
     NEAR_TEMPLATE,
 )
-def test_any_properties_of_known_resources_are_examined(given_resources: dict[str, Any], parameters: Any) -> None:
-    resources = {name: {"Type": kind, "Properties": value} for name, (kind, value) in given_resources.items()}
+def test_any_properties_of_known_resources_are_examined(
+    given_resources: dict[str, Any], parameters: Any
+) -> None:
+    resources = {
+        name: {"Type": kind, "Properties": value} for name, (kind, value) in given_resources.items()
+    }
     text = json.dumps({"Resources": resources, "Parameters": parameters})
     examine_template(text.encode(), "x")
 
 
 @often
 @given(st.lists(st.tuples(TERRAFORM_TYPES, TERRAFORM_VALUES | PLAIN), max_size=5), PLAIN)
-def test_any_plan_of_terraform_is_examined(resources: list[tuple[str, Any]], configuration: Any) -> None:
+def test_any_plan_of_terraform_is_examined(
+    resources: list[tuple[str, Any]], configuration: Any
+) -> None:
     found = [{"address": f"{kind}.x", "type": kind, "values": value} for kind, value in resources]
     plan = {
         "format_version": "1.2",

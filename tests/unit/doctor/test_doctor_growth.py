@@ -27,7 +27,9 @@ print(*(finding.id for finding in examine(sys.stdin.buffer.read(), "x", "ecs").f
 def found(data: bytes) -> list[str]:
     """In a process of its own, whose memory is limited."""
     began = time.monotonic()
-    done = subprocess.run([sys.executable, "-c", EXAMINE], input=data, capture_output=True, timeout=2 * MAX_S)
+    done = subprocess.run(
+        [sys.executable, "-c", EXAMINE], input=data, capture_output=True, timeout=2 * MAX_S
+    )
     assert done.returncode == 0, done.stderr.decode()[-500:]
     assert time.monotonic() - began < MAX_S
     return done.stdout.decode().split()
@@ -38,7 +40,8 @@ GROWING = {
     "a variable": "A=x\n" + 'A="$A$A$A$A"\n' * 20,
     "a variable, added to": "A=x\nfor i in 1 2 3; do\n" + 'A+="$A$A"\n' * 40 + "done\n",
     "a file, added to itself": "echo x > /tmp/f\n" + "cat /tmp/f >> /tmp/f\n" * 40,
-    "two files": "echo x > /tmp/f\n" + "cat /tmp/f /tmp/f > /tmp/g; cat /tmp/g /tmp/g > /tmp/f\n" * 40,
+    "two files": "echo x > /tmp/f\n"
+    + "cat /tmp/f /tmp/f > /tmp/g; cat /tmp/g /tmp/g > /tmp/f\n" * 40,
     "a file, by tee": "echo x > f\n" + "cat f f f | tee g; cat g g g | tee -a f\n" * 30,
     "an array": "a=(x y)\n" + 'a=("${a[@]}" "${a[@]}" "${a[*]}")\n' * 40,
     "the arguments": "set -- x y\n" + 'set -- "$@" "$@" "$*$*"\n' * 40,
@@ -61,9 +64,13 @@ GROWING = {
     + 'A="$A$A$A$A"\n' * 10
     + "".join(f'f{i}() {{ echo "$A$A"; cat /tmp/f /tmp/f >> /tmp/f; {MANY} }}\n' for i in range(12))
     + "f0\nf1\nf2\n",
-    "what is evaluated": 'A="true; true"\n' + 'A="$A; $A; $A; $A"\n' * 10 + 'eval "$A"\nbash -c "$A"\n' * 40,
+    "what is evaluated": 'A="true; true"\n'
+    + 'A="$A; $A; $A; $A"\n' * 10
+    + 'eval "$A"\nbash -c "$A"\n' * 40,
     "xargs": "A=x\n" + 'A="$A$A$A$A"\n' * 8 + 'echo "$A" | xargs -I x echo xxxxxxxxxxxxxxxx\n' * 20,
-    "Python": "python3 - <<'E'\nimport os\na = 'x'\n" + "a = a + a + a + a\n" * 60 + "os.system(a)\nE\n",
+    "Python": "python3 - <<'E'\nimport os\na = 'x'\n"
+    + "a = a + a + a + a\n" * 60
+    + "os.system(a)\nE\n",
     "arithmetic": "$((" * 3000 + "\n",
     "defaults": "echo " + "${a:-" * 3000 + "\n",
 }
@@ -78,7 +85,11 @@ def test_what_grows_without_end_takes_little_memory_and_hides_nothing(how: str) 
 def test_files_that_unpack_to_gigabytes_do_not() -> None:
     bomb = base64.b64encode(gzip.compress(bytes(20_000_000), 9)).decode()
     entry = f"- {{path: /tmp/f%d, encoding: gz+b64, content: {bomb}}}\n"
-    text = "#cloud-config\nwrite_files:\n" + "".join(entry % i for i in range(20)) + "runcmd:\n- service docker start\n"
+    text = (
+        "#cloud-config\nwrite_files:\n"
+        + "".join(entry % i for i in range(20))
+        + "runcmd:\n- service docker start\n"
+    )
     assert "BY101" in found(gzip.compress(text.encode()))
 
 

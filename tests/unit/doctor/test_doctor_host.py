@@ -13,7 +13,17 @@ import pytest
 from batchyard.doctor.facts import Missing
 from batchyard.doctor.host import deadlock, parse
 from batchyard.doctor.host.checks import judge
-from batchyard.doctor.host.facts import Agent, CloudInit, Docker, Gpu, Job, Metadata, NodeCheck, Process, Unit
+from batchyard.doctor.host.facts import (
+    Agent,
+    CloudInit,
+    Docker,
+    Gpu,
+    Job,
+    Metadata,
+    NodeCheck,
+    Process,
+    Unit,
+)
 from batchyard.doctor.host.gather import gather
 from batchyard.doctor.host.machine import Output, ThisMachine
 
@@ -48,7 +58,9 @@ PS = """    1     0 /usr/lib/systemd/systemd
 class Recorded:
     """A machine that answers from a table; what it was asked is kept."""
 
-    def __init__(self, outputs: dict[str, str | Output | None], files: dict[str, str], urls: dict[str, str]) -> None:
+    def __init__(
+        self, outputs: dict[str, str | Output | None], files: dict[str, str], urls: dict[str, str]
+    ) -> None:
         self.outputs, self.files, self.urls = outputs, files, urls
         self.asked: list[tuple[str, ...]] = []
 
@@ -65,7 +77,9 @@ class Recorded:
     def names(self, pattern: str) -> list[str]:
         return sorted(path for path in self.files if Path(path).match(pattern))
 
-    def ask(self, url: str, method: str = "GET", headers: dict[str, str] | None = None) -> str | None:
+    def ask(
+        self, url: str, method: str = "GET", headers: dict[str, str] | None = None
+    ) -> str | None:
         return self.urls.get(f"{method} {url}")
 
     def disk(self, path: str) -> tuple[int, int] | None:
@@ -79,7 +93,11 @@ class Recorded:
 
 
 def gpu_node() -> Recorded:
-    info = {"ServerVersion": "25.0.8", "DefaultRuntime": "runc", "Runtimes": {"runc": {}, "nvidia": {}}}
+    info = {
+        "ServerVersion": "25.0.8",
+        "DefaultRuntime": "runc",
+        "Runtimes": {"runc": {}, "nvidia": {}},
+    }
     return Recorded(
         {
             "nvidia-smi": f"GPU 0: NVIDIA A10G (UUID: {UUID})\n",
@@ -106,7 +124,11 @@ def gpu_node() -> Recorded:
         },
         {
             "GET http://127.0.0.1:51678/v1/metadata": json.dumps(
-                {"Cluster": "c", "ContainerInstanceArn": "arn:x", "Version": "Amazon ECS Agent - v1.98.0"}
+                {
+                    "Cluster": "c",
+                    "ContainerInstanceArn": "arn:x",
+                    "Version": "Amazon ECS Agent - v1.98.0",
+                }
             ),
             "PUT http://169.254.169.254/latest/api/token": "token",
             "GET http://169.254.169.254/latest/meta-data/instance-id": "i-1",
@@ -137,11 +159,21 @@ def test_a_healthy_gpu_node_is_gathered_and_found_healthy() -> None:
 def test_what_our_own_nodes_write_down_is_read() -> None:
     machine = gpu_node()
     assert gather(machine).node_check is None and gather(machine).node_log is None
-    verdict = {"ok": False, "stage": "docker", "reason": "Docker does not answer: no such socket", "time": "t"}
+    verdict = {
+        "ok": False,
+        "stage": "docker",
+        "reason": "Docker does not answer: no such socket",
+        "time": "t",
+    }
     log = "".join(f"{i} batchyard: x\n" for i in range(100)) + "z batchyard: user data ends\n"
-    machine.files |= {"/var/lib/batchyard/gpu-check.json": json.dumps(verdict), "/var/log/batchyard-node.log": log}
+    machine.files |= {
+        "/var/lib/batchyard/gpu-check.json": json.dumps(verdict),
+        "/var/log/batchyard-node.log": log,
+    }
     facts = gather(machine)
-    assert facts.node_check == NodeCheck(False, "docker", "Docker does not answer: no such socket", "t")
+    assert facts.node_check == NodeCheck(
+        False, "docker", "Docker does not answer: no such socket", "t"
+    )
     assert facts.node_log is not None and len(facts.node_log) == 40  # type: ignore[arg-type]
     (finding,) = judge(facts).findings
     assert finding.id == "BY319" and "Docker does not answer: no such socket" in finding.evidence
@@ -169,7 +201,10 @@ def test_the_deadlock_of_a_booted_node_is_named() -> None:
     report = judge(gather(machine))
     first = report.findings[0]
     assert first.id == "BY301"
-    assert first.cause == "ecs.service waits for cloud-final.service, which runs a script that waits for ecs.service"
+    assert (
+        first.cause
+        == "ecs.service waits for cloud-final.service, which runs a script that waits for ecs.service"
+    )
     assert first.evidence[0] == "ecs.service -> cloud-final.service -> process 933 -> ecs.service"
     assert first.remedy[0].startswith("kill 933")
 
@@ -177,7 +212,14 @@ def test_the_deadlock_of_a_booted_node_is_named() -> None:
 def test_only_reading_commands_are_run() -> None:
     machine = gpu_node()
     gather(machine)
-    allowed = {"nvidia-smi -L", "docker info", "systemctl show", "systemctl list-jobs", "ps -eo", "cloud-init status"}
+    allowed = {
+        "nvidia-smi -L",
+        "docker info",
+        "systemctl show",
+        "systemctl list-jobs",
+        "ps -eo",
+        "cloud-init status",
+    }
     allowed |= {"timedatectl show", "dmesg"}
     assert {" ".join(words[:2]) for words in machine.asked} == allowed
 
@@ -247,7 +289,14 @@ def test_a_unit_that_waits_over_another_is_found_with_its_whole_path() -> None:
 
 
 @pytest.mark.parametrize(
-    "command", ["systemctl start --no-block ecs", "systemctl status ecs", "sleep 100", "systemctl start sshd", "'"]
+    "command",
+    [
+        "systemctl start --no-block ecs",
+        "systemctl status ecs",
+        "sleep 100",
+        "systemctl start sshd",
+        "'",
+    ],
 )
 def test_a_process_that_does_not_wait_for_it_makes_no_circle(command: str) -> None:
     assert deadlock.find((Job("ecs.service"), RUNS), UNITS, [Process(9, 1, command)]) == []
@@ -255,7 +304,12 @@ def test_a_process_that_does_not_wait_for_it_makes_no_circle(command: str) -> No
 
 def test_a_job_that_runs_is_not_waiting() -> None:
     assert (
-        deadlock.find((Job("ecs.service", state="running"), RUNS), UNITS, [Process(9, 1, "systemctl start ecs")]) == []
+        deadlock.find(
+            (Job("ecs.service", state="running"), RUNS),
+            UNITS,
+            [Process(9, 1, "systemctl start ecs")],
+        )
+        == []
     )
 
 
@@ -275,7 +329,9 @@ def test_units_that_are_ordered_in_a_ring_do_not_loop_the_search() -> None:
         ("vim systemctl", ()),
     ],
 )
-def test_what_a_process_waits_for_is_read_from_its_command(command: str, units: tuple[str, ...]) -> None:
+def test_what_a_process_waits_for_is_read_from_its_command(
+    command: str, units: tuple[str, ...]
+) -> None:
     assert deadlock.waited_for(command) == units
 
 
@@ -285,7 +341,9 @@ def test_what_a_process_waits_for_is_read_from_its_command(command: str, units: 
 def test_cloud_inits_status_is_read_in_both_forms() -> None:
     old = "status: error\ntime: x\ndetail:\n('scripts-user', RuntimeError('1 failures'))\n"
     new = "status: done\nextended_status: degraded done\ndetail: DataSourceEc2Local\n"
-    assert parse.cloud_init(old) == CloudInit("error", "('scripts-user', RuntimeError('1 failures'))")
+    assert parse.cloud_init(old) == CloudInit(
+        "error", "('scripts-user', RuntimeError('1 failures'))"
+    )
     assert parse.cloud_init(new) == CloudInit("degraded done", "DataSourceEc2Local")
     assert parse.cloud_init("nonsense") is None
 
@@ -299,7 +357,9 @@ def test_the_last_setting_of_an_ecs_config_counts() -> None:
 
 def test_errors_of_the_gpu_driver_are_picked_from_the_kernels_log() -> None:
     log = "[1] usb 1\n[2] NVRM: Xid (PCI:0000:00:1e): 79, GPU has fallen off the bus.\n[3] NVRM: loading\n"
-    assert parse.gpu_errors(log) == ("[2] NVRM: Xid (PCI:0000:00:1e): 79, GPU has fallen off the bus.",)
+    assert parse.gpu_errors(log) == (
+        "[2] NVRM: Xid (PCI:0000:00:1e): 79, GPU has fallen off the bus.",
+    )
 
 
 # -- the real machine ---------------------------------------------------------------------------------------------
@@ -337,14 +397,20 @@ def test_the_real_machine_reads_files_below_its_root(tmp_path: Path) -> None:
     machine = ThisMachine(str(tmp_path))
     assert machine.names("/dev/nvidia*") == ["/dev/nvidia0"]
     assert machine.read("/etc") == "a\ufffd"
-    assert machine.read("/nowhere") is None and machine.read("/etc/below") is None and machine.read("/dev") is None
+    assert (
+        machine.read("/nowhere") is None
+        and machine.read("/etc/below") is None
+        and machine.read("/dev") is None
+    )
     total, free = machine.disk("/") or (0, 0)
     assert total >= free > 0
 
 
 def test_the_real_machine_runs_commands_and_knows_those_that_are_missing() -> None:
     machine = ThisMachine()
-    assert machine.run(["sh", "-c", "echo out; echo err >&2; exit 3"]) == Output(3, "out\n", "err\n")
+    assert machine.run(["sh", "-c", "echo out; echo err >&2; exit 3"]) == Output(
+        3, "out\n", "err\n"
+    )
     assert machine.run(["batchyard-no-such-program"]) is None
     slow = machine.run(["sleep", "5"], timeout_s=0.1)
     assert slow is not None and slow.exit_code == 124

@@ -36,7 +36,12 @@ from batchyard.errors import BadInput
 
 NOW = 1_700_000_000_000
 ENVIRONMENT = Environment(
-    "gpu", strategy="BEST_FIT_PROGRESSIVE", max_vcpus=8, desired_vcpus=8, instance_types=("g5.xlarge",), hosts=()
+    "gpu",
+    strategy="BEST_FIT_PROGRESSIVE",
+    max_vcpus=8,
+    desired_vcpus=8,
+    instance_types=("g5.xlarge",),
+    hosts=(),
 )
 
 
@@ -60,11 +65,21 @@ def ids(report: Report) -> list[str]:
 
 
 def test_a_job_that_waits_for_others_says_for_whom_however_long() -> None:
-    waits = job(600, status="PENDING", depends_on=(Dependency("a", "RUNNING"), Dependency("b", "SUCCEEDED")))
+    waits = job(
+        600, status="PENDING", depends_on=(Dependency("a", "RUNNING"), Dependency("b", "SUCCEEDED"))
+    )
     report = judge(waits)
-    assert (report.waiting, report.exit_code) == ("PENDING until 1 job that it depends on has ended: a (RUNNING)", 0)
-    assert show.lines(report)[0] == "job j: waiting: PENDING until 1 job that it depends on has ended: a (RUNNING)"
-    dead = job(600, status="PENDING", depends_on=(Dependency("a", "FAILED"), Dependency("b", "RUNNING")))
+    assert (report.waiting, report.exit_code) == (
+        "PENDING until 1 job that it depends on has ended: a (RUNNING)",
+        0,
+    )
+    assert (
+        show.lines(report)[0]
+        == "job j: waiting: PENDING until 1 job that it depends on has ended: a (RUNNING)"
+    )
+    dead = job(
+        600, status="PENDING", depends_on=(Dependency("a", "FAILED"), Dependency("b", "RUNNING"))
+    )
     assert (ids(judge(dead)), judge(dead).waiting) == (["BY001"], "")
 
 
@@ -85,10 +100,17 @@ def test_the_same_about_several_environments_is_said_once() -> None:
 
 
 def test_what_a_command_said_is_found_by_its_stream() -> None:
-    ended = Ending(3, "Essential container in task exited", example="j", log_stream="recon/default/1")
+    ended = Ending(
+        3, "Essential container in task exited", example="j", log_stream="recon/default/1"
+    )
     (found,) = judge(job(1, status="FAILED", endings=(ended,), log_group="/lab")).findings
-    assert "aws logs get-log-events --log-group-name /lab --log-stream-name recon/default/1" in found.remedy[0]
-    (found,) = judge(job(1, status="FAILED", size=4, endings=(replace(ended, example="j:2", log_stream=""),))).findings
+    assert (
+        "aws logs get-log-events --log-group-name /lab --log-stream-name recon/default/1"
+        in found.remedy[0]
+    )
+    (found,) = judge(
+        job(1, status="FAILED", size=4, endings=(replace(ended, example="j:2", log_stream=""),))
+    ).findings
     assert "aws batch describe-jobs --jobs j:2 " in found.remedy[0]
     (found,) = judge(job(1, status="FAILED", endings=(replace(ended, exit_code=137),))).findings
     assert "BY062" in found.remedy[-1]
@@ -108,7 +130,9 @@ def test_memory_is_shown_as_it_was_asked_for(gib: int, shown: str) -> None:
     assert f"registers the {shown} that" in found.cause and f"({shown})" in found.evidence[0]
 
 
-def test_a_job_that_waits_less_than_a_fleet_needs_is_waiting_and_symptoms_are_not_findings() -> None:
+def test_a_job_that_waits_less_than_a_fleet_needs_is_waiting_and_symptoms_are_not_findings() -> (
+    None
+):
     report = judge(job(2))
     assert ids(report) == []
     assert report.waiting == "RUNNABLE for 2m; a fleet may take 15m to start"
@@ -139,7 +163,9 @@ TOO_LARGE = "MISCONFIGURATION:JOB_RESOURCE_REQUIREMENT - higher than can be met"
         ({"gpus": 2}, "BY016"),
     ],
 )
-def test_what_aws_says_of_a_job_for_ones_own_instances_is_found_at_once(asks: dict[str, int], kind: str) -> None:
+def test_what_aws_says_of_a_job_for_ones_own_instances_is_found_at_once(
+    asks: dict[str, int], kind: str
+) -> None:
     host = Host("i-1", vcpus=2, memory_mib=24_103, gpus=1)
     own = Environment("own", is_managed=False, hosts=(host,))
     report = judge(replace(job(1, status_reason=TOO_LARGE, **asks), environments=(own,)))
@@ -192,14 +218,24 @@ def test_one_host_must_have_all_of_it() -> None:
 def test_of_many_hosts_those_with_the_most_are_shown() -> None:
     many = tuple(Host(f"i-{n:02}", vcpus=n, memory_mib=1000) for n in range(1, 12))
     (found,) = asked_of(own(many), vcpus=12, memory_mib=500).findings
-    assert [line.split()[0] for line in found.evidence[1:]] == ["i-11", "i-10", "i-09", "i-08", "and"]
+    assert [line.split()[0] for line in found.evidence[1:]] == [
+        "i-11",
+        "i-10",
+        "i-09",
+        "i-08",
+        "and",
+    ]
     assert found.evidence[-1] == "and 7 more with no more of it"
 
 
 @pytest.mark.parametrize(
-    "unseen", [own(DENIED), own(Missing("access denied", "ecs:DescribeContainerInstances"))], ids=["list", "describe"]
+    "unseen",
+    [own(DENIED), own(Missing("access denied", "ecs:DescribeContainerInstances"))],
+    ids=["list", "describe"],
 )
-def test_hosts_that_cannot_be_seen_are_said_with_the_action_that_is_missing(unseen: Environment) -> None:
+def test_hosts_that_cannot_be_seen_are_said_with_the_action_that_is_missing(
+    unseen: Environment,
+) -> None:
     report = asked_of(unseen, memory_mib=50_000)
     assert ids(report) == [] and report.fits == ()
     assert isinstance(unseen.hosts, Missing)
@@ -216,7 +252,9 @@ def test_hosts_that_cannot_be_seen_are_said_with_the_action_that_is_missing(unse
 def test_a_cluster_with_more_hosts_than_are_looked_at_proves_nothing() -> None:
     report = asked_of(own((WIDE,) * MOST_HOSTS), memory_mib=50_000)
     assert ids(report) == []
-    assert [u.why for u in report.unseen if u.kind.id == "BY015"] == ["only the first 100 hosts of own were looked at"]
+    assert [u.why for u in report.unseen if u.kind.id == "BY015"] == [
+        "only the first 100 hosts of own were looked at"
+    ]
     assert ids(asked_of(own((WIDE,) * (MOST_HOSTS - 1)), memory_mib=50_000)) == ["BY015"]
 
 
@@ -238,11 +276,17 @@ def test_hosts_of_an_environment_that_is_off_hold_nothing() -> None:
 
 def test_beside_an_environment_that_launches_one_that_fits_is_enough() -> None:
     managed = Environment(
-        "cpu", strategy="BEST_FIT_PROGRESSIVE", max_vcpus=64, instance_types=("m6i.4xlarge",), hosts=()
+        "cpu",
+        strategy="BEST_FIT_PROGRESSIVE",
+        max_vcpus=64,
+        instance_types=("m6i.4xlarge",),
+        hosts=(),
     )
     for asks in ({"memory_mib": 50_000}, {"memory_mib": 90_000, "vcpus": 2}):
         assert {"BY014", "BY015"}.isdisjoint(ids(asked_of(own((TALL,)), managed, **asks)))
-    found = [f for f in asked_of(own((TALL,)), managed, memory_mib=200_000).findings if f.id == "BY015"]
+    found = [
+        f for f in asked_of(own((TALL,)), managed, memory_mib=200_000).findings if f.id == "BY015"
+    ]
     assert ["in the cluster of own" in f.cause for f in found] == [False, True]
 
 
@@ -262,13 +306,21 @@ def test_beside_an_environment_that_launches_one_that_fits_is_enough() -> None:
         Missing("access denied", "batch:DescribeComputeEnvironments"),
         (replace(ENVIRONMENT, instance_types=("z9x.large",)),),
         (Environment("serverless", kind="FARGATE", max_vcpus=8),),
-        (Environment("own", is_managed=False, hosts=Missing("access denied", "ecs:ListContainerInstances")),),
+        (
+            Environment(
+                "own",
+                is_managed=False,
+                hosts=Missing("access denied", "ecs:ListContainerInstances"),
+            ),
+        ),
         (replace(ENVIRONMENT, failures=Missing("no group")),),
     ],
 )
 def test_what_aws_says_of_a_blocked_job_is_never_kept_back(reason: str, environments: Any) -> None:
     report = judge(replace(job(1, status_reason=reason), environments=environments))
-    said = [finding for finding in report.findings if any(reason in line for line in finding.evidence)]
+    said = [
+        finding for finding in report.findings if any(reason in line for line in finding.evidence)
+    ]
     assert len(said) == 1 and said[0] is report.findings[0]
     assert {kind.id for kind in report.right}.isdisjoint(ids(report)) and report.says == ""
 
@@ -312,18 +364,24 @@ def test_a_type_that_nobody_knows_is_said_to_be_unknown_and_not_guessed() -> Non
     facts = replace(job(40), environments=(replace(ENVIRONMENT, instance_types=("z9x.large",)),))
     report = judge(facts)
     assert "BY017" not in ids(report)
-    assert any(u.kind.id == "BY017" and u.action == "ec2:DescribeInstanceTypes" for u in report.unseen)
+    assert any(
+        u.kind.id == "BY017" and u.action == "ec2:DescribeInstanceTypes" for u in report.unseen
+    )
 
 
 def test_one_environment_that_cannot_be_seen_does_not_hide_what_is_found_in_another() -> None:
     bad = replace(ENVIRONMENT, name="bad", profile=Profile("p", exists=False))
-    hidden = replace(ENVIRONMENT, name="hidden", profile=Missing("access denied", "iam:GetInstanceProfile"))
+    hidden = replace(
+        ENVIRONMENT, name="hidden", profile=Missing("access denied", "iam:GetInstanceProfile")
+    )
     assert "BY035" in ids(judge(replace(job(40), environments=(hidden, bad))))
 
 
 def test_what_was_not_gathered_is_not_taken_for_what_is_not_there() -> None:
     assert "BY035" not in ids(judge(job(40)))
-    assert "BY035" in ids(judge(replace(job(40), environments=(replace(ENVIRONMENT, profile=None),))))
+    assert "BY035" in ids(
+        judge(replace(job(40), environments=(replace(ENVIRONMENT, profile=None),)))
+    )
 
 
 # -- order and words --------------------------------------------------------------------------------------------
@@ -341,7 +399,9 @@ def test_places_are_sorted_as_numbers() -> None:
 
 
 def test_the_report_for_people() -> None:
-    finding = Finding(KINDS[2], "the queue is off", ("state DISABLED",), ("aws batch ...",), "queue q")
+    finding = Finding(
+        KINDS[2], "the queue is off", ("state DISABLED",), ("aws batch ...",), "queue q"
+    )
     report = Report("job j", (finding,), (KINDS[3],), ())
     assert show.lines(report) == [
         "job j: 1 finding",
@@ -364,7 +424,15 @@ def test_all_lists_what_could_not_be_checked_with_the_action() -> None:
 def test_the_report_as_json() -> None:
     value = show.as_json(judge(job(40)))
     assert value["state"] == "findings"
-    assert set(value["findings"][0]) == {"id", "severity", "cause", "evidence", "remedy", "place", "page"}
+    assert set(value["findings"][0]) == {
+        "id",
+        "severity",
+        "cause",
+        "evidence",
+        "remedy",
+        "place",
+        "page",
+    }
     assert json.loads(json.dumps(value)) == value
 
 
@@ -404,8 +472,14 @@ def test_there_are_many_kinds() -> None:
             '{"batchyard_facts": 1, "about": "host", "facts": {"taken_ms": 1, "disks": [{"path": 1}]}}',
             "facts.disks[0]: total_mib is missing",
         ),
-        ('{"batchyard_facts": 1, "about": "host", "facts": {"taken_ms": true}}', "facts.taken_ms: expected int"),
-        ('{"batchyard_facts": 1, "about": "host", "facts": {"taken_ms": 1, "odd": 2}}', '"odd" is not known here'),
+        (
+            '{"batchyard_facts": 1, "about": "host", "facts": {"taken_ms": true}}',
+            "facts.taken_ms: expected int",
+        ),
+        (
+            '{"batchyard_facts": 1, "about": "host", "facts": {"taken_ms": 1, "odd": 2}}',
+            '"odd" is not known here',
+        ),
     ],
 )
 def test_a_file_that_is_wrong_is_refused_with_the_place(text: str, what: str) -> None:
@@ -423,7 +497,9 @@ def test_missing_parts_survive_the_file() -> None:
 
 
 def test_account_ids_are_masked_and_still_tell_apart() -> None:
-    text = mask_text("arn:aws:iam::123456789012:role/a arn:aws:iam::210987654321:role/b 123456789012")
+    text = mask_text(
+        "arn:aws:iam::123456789012:role/a arn:aws:iam::210987654321:role/b 123456789012"
+    )
     assert text == "arn:aws:iam::000000000001:role/a arn:aws:iam::000000000002:role/b 000000000001"
 
 
@@ -453,7 +529,12 @@ def test_secrets_are_masked(text: str) -> None:
 
 def test_facts_are_masked_wherever_text_stands() -> None:
     dirty = replace(
-        job(1), environments=(replace(ENVIRONMENT, status_reason="arn:aws:iam::123456789012:role/x is not authorized"),)
+        job(1),
+        environments=(
+            replace(
+                ENVIRONMENT, status_reason="arn:aws:iam::123456789012:role/x is not authorized"
+            ),
+        ),
     )
     assert "123456789012" not in facts_json.dump(masked(dirty))
 

@@ -14,12 +14,16 @@ from batchyard.doctor.judge import judge
 from batchyard.doctor.kinds import KINDS
 
 NOW = 1_700_000_000_000
-CPU = Environment("cpu", strategy="BEST_FIT_PROGRESSIVE", max_vcpus=64, instance_types=("m6i.large", "m6i.xlarge"))
-QUEUE = Facts(Subject("queue", "q"), NOW, queue=Queue("q", environments=("cpu",)), environments=(CPU,))
-NO_CAPACITY = "CAPACITY:INSUFFICIENT_INSTANCE_CAPACITY - Service cannot fulfill the capacity requested"
-HEALTHY = (
-    'MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary="B"\n\n--B\nContent-Type: text/cloud-config\n\n--B--\n'
+CPU = Environment(
+    "cpu", strategy="BEST_FIT_PROGRESSIVE", max_vcpus=64, instance_types=("m6i.large", "m6i.xlarge")
 )
+QUEUE = Facts(
+    Subject("queue", "q"), NOW, queue=Queue("q", environments=("cpu",)), environments=(CPU,)
+)
+NO_CAPACITY = (
+    "CAPACITY:INSUFFICIENT_INSTANCE_CAPACITY - Service cannot fulfill the capacity requested"
+)
+HEALTHY = 'MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary="B"\n\n--B\nContent-Type: text/cloud-config\n\n--B--\n'
 
 
 def found(facts: Facts) -> list[Finding]:
@@ -31,9 +35,12 @@ def with_environment(**changes: Any) -> Facts:
 
 
 @pytest.mark.parametrize(
-    "environments", [(CPU,), (replace(CPU, failures=Missing("denied", "autoscaling:DescribeScalingActivities")),)]
+    "environments",
+    [(CPU,), (replace(CPU, failures=Missing("denied", "autoscaling:DescribeScalingActivities")),)],
 )
-def test_aws_says_that_it_has_no_capacity_and_is_believed_unseen(environments: tuple[Environment, ...]) -> None:
+def test_aws_says_that_it_has_no_capacity_and_is_believed_unseen(
+    environments: tuple[Environment, ...],
+) -> None:
     job = Job("j", "RUNNABLE", status_reason=NO_CAPACITY, since_ms=NOW - 7_200_000)
     facts = replace(QUEUE, subject=Subject("job", "j"), job=job, environments=environments)
     [finding] = found(facts)
@@ -72,7 +79,10 @@ def test_without_a_job_nothing_is_said_to_be_right_about_its_size() -> None:
 def test_the_launch_template_of_some_types_is_examined_too() -> None:
     own = LaunchTemplate("lt-fine", user_data=HEALTHY)
     bad = LaunchTemplate(
-        "lt-bad", user_data="#!/bin/bash\nsystemctl restart ecs\n", hop_limit=1, target_types=("m6i.large", "c6i")
+        "lt-bad",
+        user_data="#!/bin/bash\nsystemctl restart ecs\n",
+        hop_limit=1,
+        target_types=("m6i.large", "c6i"),
     )
     facts = with_environment(launch_template=own, overrides=(bad,))
     findings = {f.id: f for f in found(facts)}
@@ -80,7 +90,14 @@ def test_the_launch_template_of_some_types_is_examined_too() -> None:
     for finding in findings.values():
         assert finding.evidence[-1] == "launch template lt-bad is for m6i.large, c6i"
     assert findings["BY101"].place == "user data of lt-bad:2"
-    assert found(with_environment(launch_template=own, overrides=(replace(bad, user_data=HEALTHY, hop_limit=2),))) == []
+    assert (
+        found(
+            with_environment(
+                launch_template=own, overrides=(replace(bad, user_data=HEALTHY, hop_limit=2),)
+            )
+        )
+        == []
+    )
     # Where only some types have one.
     assert {f.id for f in found(with_environment(overrides=(bad,)))} == set(findings)
     assert facts_json.load(facts_json.dump(facts)) == facts
@@ -88,7 +105,9 @@ def test_the_launch_template_of_some_types_is_examined_too() -> None:
 
 def test_a_launch_template_of_some_types_that_cannot_be_seen_is_said_to_be_so() -> None:
     hidden = Missing("denied", "ec2:DescribeLaunchTemplateVersions")
-    facts = with_environment(launch_template=LaunchTemplate("lt-fine", user_data=HEALTHY), overrides=(hidden,))
+    facts = with_environment(
+        launch_template=LaunchTemplate("lt-fine", user_data=HEALTHY), overrides=(hidden,)
+    )
     unseen = {u.kind.id: u.action for u in judge(facts).unseen}
     assert unseen["BY101"] == "ec2:DescribeLaunchTemplateVersions"
     assert facts_json.load(facts_json.dump(facts)) == facts

@@ -45,7 +45,12 @@ def facts_with(user_data: str) -> Facts:
         image_types=("ECS_AL2023",),
         launch_template=LaunchTemplate("lt-1", "1", user_data),
     )
-    return Facts(Subject("queue", "q"), NOW, queue=Queue("q", environments=("e",)), environments=(environment,))
+    return Facts(
+        Subject("queue", "q"),
+        NOW,
+        queue=Queue("q", environments=("e",)),
+        environments=(environment,),
+    )
 
 
 def saved(facts: Facts) -> Facts:
@@ -190,23 +195,35 @@ GZIPPED = b64(gzip.compress(MIME.format(headers=SHELL, body=SECRET).encode(), mt
 WRITTEN = "#cloud-config\nwrite_files:\n- path: /etc/x\n  encoding: {encoding}\n  content: {content}\nruncmd: [echo]"
 PACKED = {
     "gzip": GZIPPED,
-    "a part in base64": MIME.format(headers=f"{SHELL}\nContent-Transfer-Encoding: base64", body=in_lines(b64(SECRET))),
+    "a part in base64": MIME.format(
+        headers=f"{SHELL}\nContent-Transfer-Encoding: base64", body=in_lines(b64(SECRET))
+    ),
     "a part in base64 of gzip": MIME.format(
         headers=f"{SHELL}\nContent-Transfer-Encoding: base64",
         body=in_lines(b64(gzip.compress(SECRET.encode(), mtime=0))),
     ),
-    "a file in base64": MIME.format(headers=CONFIG, body=WRITTEN.format(encoding="b64", content=b64(SECRET))),
+    "a file in base64": MIME.format(
+        headers=CONFIG, body=WRITTEN.format(encoding="b64", content=b64(SECRET))
+    ),
     "a file in lines of base64": MIME.format(
-        headers=CONFIG, body=WRITTEN.format(encoding="base64", content="|\n    " + in_lines(b64(SECRET), "    "))
+        headers=CONFIG,
+        body=WRITTEN.format(encoding="base64", content="|\n    " + in_lines(b64(SECRET), "    ")),
     ),
     "a file in base64 of gzip": MIME.format(
-        headers=CONFIG, body=WRITTEN.format(encoding="gz+b64", content=b64(gzip.compress(SECRET.encode(), mtime=0)))
+        headers=CONFIG,
+        body=WRITTEN.format(
+            encoding="gz+b64", content=b64(gzip.compress(SECRET.encode(), mtime=0))
+        ),
     ),
     "a binary value of YAML": MIME.format(
         headers=CONFIG,
-        body=WRITTEN.format(encoding="gzip", content="!!binary " + b64(gzip.compress(SECRET.encode(), mtime=0))),
+        body=WRITTEN.format(
+            encoding="gzip", content="!!binary " + b64(gzip.compress(SECRET.encode(), mtime=0))
+        ),
     ),
-    "an argument": MIME.format(headers=SHELL, body=f"#!/bin/bash\necho {b64(SECRET)} | base64 -d > /etc/x"),
+    "an argument": MIME.format(
+        headers=SHELL, body=f"#!/bin/bash\necho {b64(SECRET)} | base64 -d > /etc/x"
+    ),
     "a pack in a pack": MIME.format(
         headers=f"{CONFIG}\nContent-Transfer-Encoding: base64",
         body=in_lines(b64(WRITTEN.format(encoding="b64", content=b64(SECRET)))),
@@ -233,10 +250,13 @@ BINARY = bytes(range(256)) * 3
     [
         b64(BINARY),
         b64(b"\x1f\x8b" + BINARY),
-        MIME.format(headers=f"{SHELL}\nContent-Transfer-Encoding: base64", body=in_lines(b64(BINARY))),
+        MIME.format(
+            headers=f"{SHELL}\nContent-Transfer-Encoding: base64", body=in_lines(b64(BINARY))
+        ),
         MIME.format(headers=CONFIG, body=WRITTEN.format(encoding="b64", content=b64(BINARY))),
         MIME.format(
-            headers=CONFIG, body=WRITTEN.format(encoding="gz+b64", content=b64(gzip.compress(BINARY, mtime=0)))
+            headers=CONFIG,
+            body=WRITTEN.format(encoding="gz+b64", content=b64(gzip.compress(BINARY, mtime=0))),
         ),
     ],
 )
@@ -348,14 +368,20 @@ LINES = st.sampled_from(
     ]
 )
 BODIES = st.lists(LINES, max_size=8).map("\n".join)
-HEADS = st.sampled_from(["#!/bin/bash\n", "#cloud-config\n", "", "#!/usr/bin/python3\n", "#cloud-boothook\n"])
+HEADS = st.sampled_from(
+    ["#!/bin/bash\n", "#cloud-config\n", "", "#!/usr/bin/python3\n", "#cloud-boothook\n"]
+)
 TEXTS = st.tuples(HEADS, BODIES).map("".join)
 AS_PART = st.sampled_from(
     [
         lambda text: MIME.format(headers=SHELL, body=text),
         lambda text: MIME.format(headers=CONFIG, body=text),
-        lambda text: MIME.format(headers=f"{SHELL}\nContent-Transfer-Encoding: base64", body=in_lines(b64(text))),
-        lambda text: MIME.format(headers=f"{CONFIG}\nContent-Transfer-Encoding: base64", body=b64(text)),
+        lambda text: MIME.format(
+            headers=f"{SHELL}\nContent-Transfer-Encoding: base64", body=in_lines(b64(text))
+        ),
+        lambda text: MIME.format(
+            headers=f"{CONFIG}\nContent-Transfer-Encoding: base64", body=b64(text)
+        ),
         lambda text: text,
     ]
 )
@@ -379,8 +405,16 @@ AS_WHOLE = st.sampled_from(
     lambda text: MIME.format(headers=SHELL, body=text),
     str,
 )
-@example("#!/bin/bash\nexport DB_PASSWORD=hunterZZZ0", lambda text: MIME.format(headers=SHELL, body=text), str)
-@example("#cloud-config\nplain_text_passwd: hunterZZZ9", lambda text: MIME.format(headers=CONFIG, body=text), str)
+@example(
+    "#!/bin/bash\nexport DB_PASSWORD=hunterZZZ0",
+    lambda text: MIME.format(headers=SHELL, body=text),
+    str,
+)
+@example(
+    "#cloud-config\nplain_text_passwd: hunterZZZ9",
+    lambda text: MIME.format(headers=CONFIG, body=text),
+    str,
+)
 def test_masked_user_data_gives_the_same_findings(text: str, part: object, whole: object) -> None:
     assert callable(part) and callable(whole)
     facts = facts_with(whole(part(text)))
@@ -394,7 +428,9 @@ def test_masked_user_data_gives_the_same_findings(text: str, part: object, whole
 @given(st.text(max_size=300) | st.lists(LINES | st.text(max_size=20), max_size=6).map("\n".join))
 def test_what_is_sure_stays_sure_on_its_line_and_nothing_else_becomes_so(text: str) -> None:
     def sure(some: str) -> Counter[tuple[int, str]]:
-        return Counter((some.count("\n", 0, s.start), s.what) for s in secrets.find(some) if s.is_sure)
+        return Counter(
+            (some.count("\n", 0, s.start), s.what) for s in secrets.find(some) if s.is_sure
+        )
 
     assert sure(secrets.hidden(text)) == sure(text)
 
@@ -413,6 +449,11 @@ def test_masked_messages_give_the_same_findings(message: str, status: str) -> No
     facts = facts_with("")
     assert isinstance(facts.environments, tuple)
     job = Job("j", status, status_reason=message, since_ms=NOW - 7_200_000)
-    environment = replace(facts.environments[0], failures=(Activity(message),), status_reason=message, status="INVALID")
+    environment = replace(
+        facts.environments[0],
+        failures=(Activity(message),),
+        status_reason=message,
+        status="INVALID",
+    )
     facts = replace(facts, subject=Subject("job", "j"), job=job, environments=(environment,))
     assert ids(judge(saved(facts)).findings) == ids(judge(facts).findings)

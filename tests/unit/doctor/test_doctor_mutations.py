@@ -20,7 +20,11 @@ from batchyard.doctor.userdata.examine import examine
 from batchyard.errors import BadInput
 
 SAMPLES = Path(__file__).parents[2] / "doctor"
-USER_DATA = [p.read_bytes() for p in sorted((SAMPLES / "userdata").rglob("*.txt")) if p.stat().st_size < 20_000]
+USER_DATA = [
+    p.read_bytes()
+    for p in sorted((SAMPLES / "userdata").rglob("*.txt"))
+    if p.stat().st_size < 20_000
+]
 TEMPLATES = [p.read_bytes() for p in sorted((SAMPLES / "templates").rglob("*.*"))]
 #: generous: the slowest of the samples takes a tenth of a second on a busy machine
 MAX_S = 10
@@ -34,7 +38,9 @@ TOKENS = st.sampled_from(
 ).map(str.encode)
 #: where, how much, and what instead
 CUTS = st.lists(
-    st.tuples(st.floats(0, 1), st.integers(0, 40), st.lists(TOKENS, max_size=3), st.booleans()), min_size=1, max_size=6
+    st.tuples(st.floats(0, 1), st.integers(0, 40), st.lists(TOKENS, max_size=3), st.booleans()),
+    min_size=1,
+    max_size=6,
 )
 
 
@@ -62,7 +68,12 @@ def test_damaged_user_data_is_examined(data: bytes, cuts: Any, owner: str) -> No
 
 
 @often
-@given(st.sampled_from(USER_DATA), CUTS, st.sampled_from([gzip.compress, base64.b64encode]), st.booleans())
+@given(
+    st.sampled_from(USER_DATA),
+    CUTS,
+    st.sampled_from([gzip.compress, base64.b64encode]),
+    st.booleans(),
+)
 def test_damaged_packages_are_examined(data: bytes, cuts: Any, pack: Any, is_outside: bool) -> None:
     began = time.monotonic()
     data = damaged(pack(data), cuts) if is_outside else pack(damaged(data, cuts))
@@ -81,14 +92,35 @@ def test_damaged_templates_are_examined_or_refused_in_words(data: bytes, cuts: A
 
 def _leaves(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     found = [path]
-    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    items = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    )
     return found + [leaf for key, inner in items for leaf in _leaves(inner, (*path, key))]
 
 
 PLANS = [json.loads(data) for data in TEMPLATES if data.lstrip().startswith(b"{")]
 PLACES = [(plan, path) for plan in PLANS for path in _leaves(plan) if path]
 ODD = st.sampled_from(
-    [None, "", "x", 0, -1, True, [], {}, [[]], [None], {"": {}}, {"Ref": []}, {"Fn::Join": "x"}, ["a"] * 3]
+    [
+        None,
+        "",
+        "x",
+        0,
+        -1,
+        True,
+        [],
+        {},
+        [[]],
+        [None],
+        {"": {}},
+        {"Ref": []},
+        {"Fn::Join": "x"},
+        ["a"] * 3,
+    ]
 )
 
 

@@ -30,5 +30,9 @@ def test_a_page_says_what_is_checked_what_it_means_and_what_to_do(kind: str) -> 
 
 def test_the_index_lists_every_page_with_its_title() -> None:
     text = (DOCS / "doctor.md").read_text(encoding="utf-8")
-    listed = dict(re.findall(r"^\| \[(BY\d{3})\]\(findings/BY\d{3}\.md\) \| \w+ \| (.+?) \|$", text, re.MULTILINE))
+    listed = dict(
+        re.findall(
+            r"^\| \[(BY\d{3})\]\(findings/BY\d{3}\.md\) \| \w+ \| (.+?) \|$", text, re.MULTILINE
+        )
+    )
     assert listed == {kind.id: kind.title for kind in BY_ID.values()}

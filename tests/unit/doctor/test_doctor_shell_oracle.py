@@ -122,7 +122,9 @@ TWINS = [
     "echo {packed} | base64 -d",
     "set -- {}; echo $@",
 ]
-SETTING = st.sampled_from(["UNIT=docker", "UNIT=sshd", "COMMAND=(systemctl restart docker)", "COMMAND=(true)", "true"])
+SETTING = st.sampled_from(
+    ["UNIT=docker", "UNIT=sshd", "COMMAND=(systemctl restart docker)", "COMMAND=(true)", "true"]
+)
 #: functions that run what they are given
 HELPERS = """again() { local n=$1; shift; for i in 1 2; do "$@" && return 0; done; }
 quietly() { "$@" > /dev/null 2>&1; }
@@ -152,7 +154,9 @@ def _wrapped(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
             "cat <<'EOF' | tee u.sh > /dev/null\n{}\nEOF\n. ./u.sh",
         ]
     )
-    quoted = st.sampled_from(["bash -c {}", "eval {}", "trap {} EXIT", "echo {} | sh", "sudo bash -ec {}", "sh <<< {}"])
+    quoted = st.sampled_from(
+        ["bash -c {}", "eval {}", "trap {} EXIT", "echo {} | sh", "sudo bash -ec {}", "sh <<< {}"]
+    )
     # A here-document in one with the same end would be cut short, as it would for bash.
     simple = inner.filter(lambda text: "EOF" not in text)
     return st.one_of(
@@ -176,7 +180,9 @@ def _put(pair: tuple[str, str]) -> str:
     )
 
 
-CALLS = st.sampled_from(["again 3", "quietly", "joined", "skipping quietly", "sudo", "sudo -E", "nice", "timeout 9"])
+CALLS = st.sampled_from(
+    ["again 3", "quietly", "joined", "skipping quietly", "sudo", "sudo -E", "nice", "timeout 9"]
+)
 PLAIN_COMMAND = st.sampled_from(["systemctl restart docker", "service ecs start", "start ecs"])
 GIVEN = st.tuples(CALLS, PLAIN_COMMAND).map(" ".join)
 IN_A_WAY = st.tuples(st.sampled_from(WAYS), PLAIN_COMMAND).map(_put)
@@ -192,11 +198,20 @@ def called(script: str) -> list[str]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "bin").mkdir()
-        for program, text in (("systemctl", RECORDER), ("service", RECORDER), ("start", RECORDER), ("sudo", WRAPPER)):
+        for program, text in (
+            ("systemctl", RECORDER),
+            ("service", RECORDER),
+            ("start", RECORDER),
+            ("sudo", WRAPPER),
+        ):
             (folder / "bin" / program).write_text(text)
             (folder / "bin" / program).chmod(0o755)
         (folder / "script.sh").write_text(script)
-        environment = {"PATH": f"{folder / 'bin'}:{os.environ['PATH']}", "CALLS": str(folder / "calls"), "HOME": name}
+        environment = {
+            "PATH": f"{folder / 'bin'}:{os.environ['PATH']}",
+            "CALLS": str(folder / "calls"),
+            "HOME": name,
+        }
         subprocess.run(
             ["bash", "script.sh"],
             cwd=folder,
@@ -221,7 +236,11 @@ def waits(call: str) -> bool:
 def test_what_bash_starts_and_waits_for_is_found(body: str) -> None:
     script = f"#!/bin/bash\n{HELPERS}{body}\n"
     calls = [call for call in called(script) if waits(call)]
-    found = [finding for finding in examine(script.encode(), "s", "ecs").findings if finding.id == "BY101"]
+    found = [
+        finding
+        for finding in examine(script.encode(), "s", "ecs").findings
+        if finding.id == "BY101"
+    ]
     assert found or not calls, calls
 
 
@@ -230,7 +249,9 @@ def test_what_bash_starts_and_waits_for_is_found(body: str) -> None:
 def test_where_nothing_could_wait_there_is_no_finding(body: str) -> None:
     script = f"#!/bin/bash\n{HELPERS}{body}\n"
     assert not any(waits(call) for call in called(script))
-    assert [f.evidence for f in examine(script.encode(), "s", "ecs").findings if f.id == "BY101"] == []
+    assert [
+        f.evidence for f in examine(script.encode(), "s", "ecs").findings if f.id == "BY101"
+    ] == []
 
 
 @pytest.mark.parametrize("way", WAYS)

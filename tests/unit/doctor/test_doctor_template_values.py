@@ -29,7 +29,9 @@ NOT_FOR_BATCH = """
 FOR_BATCH = {"BY102", "BY103", "BY105"}
 
 
-def look(resources: str, head: str = "", files: dict[str, str] | None = None, name: str = "t.yaml") -> Report:
+def look(
+    resources: str, head: str = "", files: dict[str, str] | None = None, name: str = "t.yaml"
+) -> Report:
     encoded = {path: text.encode() for path, text in (files or {}).items()}
     return examine(f"{head}\nResources:\n{resources}".encode(), name, encoded.get)
 
@@ -46,7 +48,9 @@ def right(report: Report) -> set[str]:
     return {kind.id for kind in report.right}
 
 
-def environment(resources: str = "", types: str = "[g5.xlarge, g6.xlarge]", image: str = "ECS_AL2023_NVIDIA") -> str:
+def environment(
+    resources: str = "", types: str = "[g5.xlarge, g6.xlarge]", image: str = "ECS_AL2023_NVIDIA"
+) -> str:
     return f"""
   CE:
     Type: AWS::Batch::ComputeEnvironment
@@ -84,7 +88,8 @@ def test_a_launch_template_that_batch_uses_is_found_however_it_is_named(used: st
 
 
 @pytest.mark.parametrize(
-    "used", ["{LaunchTemplateName: other}", "{LaunchTemplateId: !Sub 'lt-${LT}'}", "{Overrides: []}"]
+    "used",
+    ["{LaunchTemplateName: other}", "{LaunchTemplateId: !Sub 'lt-${LT}'}", "{Overrides: []}"],
 )
 def test_one_that_it_does_not_use_keeps_to_the_rules_of_ecs(used: str) -> None:
     assert ids(look(NOT_FOR_BATCH + environment(f"LaunchTemplate: {used}"))) == set()
@@ -112,7 +117,9 @@ Mappings:
 
 @pytest.mark.parametrize("key", ["old", "!Ref Size", "!Sub '${Size}'", "!Select [1, [new, old]]"])
 def test_a_map_is_looked_up(key: str) -> None:
-    found = look(environment("", f"!FindInMap [M, {key}, types]", f"!FindInMap [M, {key}, image]"), MAPS)
+    found = look(
+        environment("", f"!FindInMap [M, {key}, types]", f"!FindInMap [M, {key}, image]"), MAPS
+    )
     assert ids(found) == {"BY021"}
 
 
@@ -155,7 +162,11 @@ def test_what_hangs_on_something_open_is_not_called_right(types: str, why: str) 
         (environment("ImageId: ami-1"), "BY022"),
         (environment("", image="!Ref Open"), "BY020"),
         (environment().replace("BEST_FIT_PROGRESSIVE", "!Ref Open"), "BY054"),
-        (NOT_FOR_BATCH.replace("UserData: !Base64 |", "UserData: !Ref Open\n        Rest: |") + environment(), "BY101"),
+        (
+            NOT_FOR_BATCH.replace("UserData: !Base64 |", "UserData: !Ref Open\n        Rest: |")
+            + environment(),
+            "BY101",
+        ),
         (
             "\n  I:\n    Type: AWS::EC2::Instance\n    Properties:\n      UserData: !Base64\n        Fn::Sub: |\n"
             "          #!/bin/bash\n          ${Open}\n          echo done\n",
@@ -190,7 +201,11 @@ def test_every_check_says_when_it_could_not_be_made(resources: str, kind: str) -
 
 def test_a_value_in_the_middle_of_a_script_leaves_it_examined() -> None:
     script = "\n  I:\n    Type: AWS::EC2::Instance\n    Properties:\n      UserData: !Base64\n        Fn::Sub: |\n"
-    found = look(script + "          #!/bin/bash\n          echo ECS_CLUSTER=${Open} >> /etc/ecs/ecs.config\n", MAPS)
+    found = look(
+        script
+        + "          #!/bin/bash\n          echo ECS_CLUSTER=${Open} >> /etc/ecs/ecs.config\n",
+        MAPS,
+    )
     assert found.unseen == () and "BY101" in right(found)
 
 
@@ -243,8 +258,12 @@ def two_scripts(condition: str, first: str, second: str) -> str:
 """
 
 
-@pytest.mark.parametrize("condition", ["IsGpu", "IsCpu", "HasExtra", "Both", "Abroad", "Imported", "Nowhere"])
-@pytest.mark.parametrize("scripts", [("echo", "systemctl restart ecs"), ("systemctl restart ecs", "echo")])
+@pytest.mark.parametrize(
+    "condition", ["IsGpu", "IsCpu", "HasExtra", "Both", "Abroad", "Imported", "Nowhere"]
+)
+@pytest.mark.parametrize(
+    "scripts", [("echo", "systemctl restart ecs"), ("systemctl restart ecs", "echo")]
+)
 def test_both_branches_are_examined(condition: str, scripts: tuple[str, str]) -> None:
     found = look(two_scripts(condition, *scripts), CHOICE)
     assert ids(found) == {"BY101"} and len(found.findings) == 1
@@ -262,7 +281,10 @@ def test_branches_that_belong_together_are_judged_together() -> None:
         "!If [IsGpu, ECS_AL2023_NVIDIA, ECS_AL2023]",
     )
     assert ids(look(environment("", types, image), CHOICE)) == set()
-    assert ids(look(environment("", types, image.replace("IsGpu", "IsCpu")), CHOICE)) == {"BY017", "BY020"}
+    assert ids(look(environment("", types, image.replace("IsGpu", "IsCpu")), CHOICE)) == {
+        "BY017",
+        "BY020",
+    }
 
 
 def test_nothing_is_left_where_a_branch_has_no_value() -> None:
@@ -276,7 +298,10 @@ def test_nothing_is_left_where_a_branch_has_no_value() -> None:
         ids(
             look(
                 environment(
-                    "", types.replace("[IsGpu, !Ref 'AWS::NoValue', c5.large]", "[Never, c5.large, g4dn.xlarge]")
+                    "",
+                    types.replace(
+                        "[IsGpu, !Ref 'AWS::NoValue', c5.large]", "[Never, c5.large, g4dn.xlarge]"
+                    ),
                 ),
                 CHOICE,
             )
@@ -305,7 +330,9 @@ def test_there_are_never_too_many_ways() -> None:
     names = [f"P{n}" for n in range(60)]
     parameters = "\n".join(f"  {name}: {{Type: String, Default: a}}" for name in names)
     conditions = "\n".join(f"  C{name}: !Equals [!Ref {name}, b]" for name in names)
-    resources = "\n".join(f"  R{name}:\n    Type: AWS::EC2::SpotFleet\n    Condition: C{name}" for name in names)
+    resources = "\n".join(
+        f"  R{name}:\n    Type: AWS::EC2::SpotFleet\n    Condition: C{name}" for name in names
+    )
     text = f"Parameters:\n{parameters}\nConditions:\n{conditions}\nResources:\n{resources}\n"
     assert len(ways(read(text.encode(), "t"))) <= 2 * MAX_WAYS + 1
     assert len(examine(text.encode(), "t").findings) == 60
@@ -326,11 +353,14 @@ Parameters:
 """
 IMAGES = [
     environment("ImageId: !Ref Ami"),
-    environment("ImageId: '{{resolve:ssm:/aws/service/ecs/optimized-ami/amazon-linux-2%s/recommended/image_id}}'"),
+    environment(
+        "ImageId: '{{resolve:ssm:/aws/service/ecs/optimized-ami/amazon-linux-2%s/recommended/image_id}}'"
+    ),
     environment().replace("NVIDIA}", "NVIDIA, ImageIdOverride: !Ref Ami}"),
     environment("LaunchTemplate: {LaunchTemplateId: !Ref LT, Version: '1'}")
     + "\n  LT:\n    Type: AWS::EC2::LaunchTemplate\n    Properties: {LaunchTemplateData: {ImageId: !Ref Ami}}\n",
-    environment() + "\n  LT:\n    Type: AWS::EC2::LaunchTemplate\n    Properties: {LaunchTemplateData: {ImageId: "
+    environment()
+    + "\n  LT:\n    Type: AWS::EC2::LaunchTemplate\n    Properties: {LaunchTemplateData: {ImageId: "
     "'resolve:ssm:/aws/service/ecs/optimized-ami/amazon-linux-2%s/recommended/image_id'}}\n",
 ]
 
@@ -450,7 +480,9 @@ Resources:
 
 
 def test_a_nested_template_is_examined_with_what_it_is_given() -> None:
-    found = look(OUTER % "./inner/nodes.yaml", files={"stacks/inner/nodes.yaml": INNER}, name="stacks/t.yaml")
+    found = look(
+        OUTER % "./inner/nodes.yaml", files={"stacks/inner/nodes.yaml": INNER}, name="stacks/t.yaml"
+    )
     assert ids(found) == {"BY101", "BY103"}
     assert all(finding.place.startswith("stacks/inner/nodes.yaml:") for finding in found.findings)
     assert found.unseen == ()
@@ -462,7 +494,9 @@ def test_a_nested_template_that_makes_nothing_of_it_is_right() -> None:
     assert found.findings == () and found.unseen == ()
 
 
-@pytest.mark.parametrize("url", ["https://s3.amazonaws.com/b/nodes.yaml", "gone.yaml", "broken.yaml", "!Ref Open"])
+@pytest.mark.parametrize(
+    "url", ["https://s3.amazonaws.com/b/nodes.yaml", "gone.yaml", "broken.yaml", "!Ref Open"]
+)
 def test_what_could_not_be_followed_is_said(url: str) -> None:
     outer = OUTER.replace("          echo first", "          echo ecs") % url
     found = look(outer, MAPS, files={"broken.yaml": "a: ["})
@@ -483,7 +517,9 @@ def test_the_command_reads_what_lies_beside_a_template(tmp_path: Path) -> None:
     shown = CliRunner().invoke(command, ["template", str(outer)], standalone_mode=False)
     assert shown.return_value == 1 and "BY103" in shown.output and f"{inner}:" in shown.output
     # Of standard input nobody knows where it lies.
-    piped = CliRunner().invoke(command, ["template", "-"], input=outer.read_bytes(), standalone_mode=False)
+    piped = CliRunner().invoke(
+        command, ["template", "-"], input=outer.read_bytes(), standalone_mode=False
+    )
     assert "BY103" not in piped.output and "could not be done" in piped.output
 
 
@@ -494,8 +530,15 @@ def test_what_is_no_file_lies_beside_nothing(tmp_path: Path) -> None:
 
 
 def test_a_nested_stack_of_the_cdk_lies_where_its_metadata_say() -> None:
-    properties = {"TemplateURL": {"Fn::Sub": "https://s3.${AWS::Region}.x/y"}, "Parameters": {"Boot": "start ecs"}}
-    stack = {"Type": "AWS::CloudFormation::Stack", "Properties": properties, "Metadata": {"aws:asset:path": "N.json"}}
+    properties = {
+        "TemplateURL": {"Fn::Sub": "https://s3.${AWS::Region}.x/y"},
+        "Parameters": {"Boot": "start ecs"},
+    }
+    stack = {
+        "Type": "AWS::CloudFormation::Stack",
+        "Properties": properties,
+        "Metadata": {"aws:asset:path": "N.json"},
+    }
     data = json.dumps({"Resources": {"N": stack}}).encode()
     found = examine(data, "cdk.out/t.json", {"cdk.out/N.json": INNER.encode()}.get)
     assert ids(found) == {"BY101", "BY103"}
@@ -512,7 +555,9 @@ JOB = """
 CPUS = environment("", "[c5.large, m5.large]", "ECS_AL2023")
 ASKS = "ResourceRequirements: [{Type: GPU, Value: '1'}]"
 ROLES = "\n  R:\n    Type: AWS::IAM::Role\n  P:\n    Type: AWS::IAM::InstanceProfile\n"
-OWN = "\n  LT:\n    Type: AWS::EC2::LaunchTemplate\n    Properties:\n      LaunchTemplateName: mine\n"
+OWN = (
+    "\n  LT:\n    Type: AWS::EC2::LaunchTemplate\n    Properties:\n      LaunchTemplateName: mine\n"
+)
 GROUP = """
   G:
     Type: AWS::AutoScaling::AutoScalingGroup
@@ -546,8 +591,14 @@ def test_a_job_asks_for_gpus_in_any_form_of_definition(asks: str) -> None:
         ("!GetAtt R.Arn", "!GetAtt P.Arn"),
         ("{'Fn::GetAtt': [R, Arn]}", "{'Fn::GetAtt': [P, Arn]}"),
         ("!Sub '${R.Arn}'", "!Sub '${P.Arn}'"),
-        ("!Sub 'arn:aws:iam::${AWS::AccountId}:role/x'", "!Sub 'arn:aws:iam::${AWS::AccountId}:instance-profile/x'"),
-        ("!Join [':', [arn, !Ref Open, ':role/x']]", "!Join [':', [arn, !Ref Open, ':instance-profile/x']]"),
+        (
+            "!Sub 'arn:aws:iam::${AWS::AccountId}:role/x'",
+            "!Sub 'arn:aws:iam::${AWS::AccountId}:instance-profile/x'",
+        ),
+        (
+            "!Join [':', [arn, !Ref Open, ':role/x']]",
+            "!Join [':', [arn, !Ref Open, ':instance-profile/x']]",
+        ),
     ],
 )
 def test_a_role_is_no_profile(sick: str, healthy: str) -> None:
@@ -575,7 +626,9 @@ def test_changes_of_a_launch_template_reach_the_environment(used: str, is_sick: 
 @pytest.mark.parametrize("arn", ["!Ref G", "!GetAtt G.AutoScalingGroupARN", "!Sub '${G}'"])
 def test_protection_of_a_group(arn: str) -> None:
     assert (
-        ids(look(GROUP % ("false", arn))) == ids(look(GROUP % ("!If [IsGpu, true, false]", arn), CHOICE)) == {"BY211"}
+        ids(look(GROUP % ("false", arn)))
+        == ids(look(GROUP % ("!If [IsGpu, true, false]", arn), CHOICE))
+        == {"BY211"}
     )
     assert ids(look(GROUP % ("true", arn))) == ids(look(GROUP % ("!Ref Open", arn), MAPS)) == set()
 
@@ -583,15 +636,43 @@ def test_protection_of_a_group(arn: str) -> None:
 @pytest.mark.parametrize(
     ("resources", "wanted"),
     [
-        (JOB % "RetryStrategy: {Attempts: 3, EvaluateOnExit: [{Action: RETRY, OnStatusReason: '*EC2*'}]}", "BY212"),
-        (JOB % "RetryStrategy: {Attempts: 3, EvaluateOnExit: [{Action: RETRY, OnStatusReason: 'Host EC2*'}]}", ""),
-        (JOB % "RetryStrategy: !If [IsGpu, {EvaluateOnExit: [{Action: EXIT, OnReason: '*'}]}, {Attempts: 1}]", "BY212"),
+        (
+            JOB
+            % "RetryStrategy: {Attempts: 3, EvaluateOnExit: [{Action: RETRY, OnStatusReason: '*EC2*'}]}",
+            "BY212",
+        ),
+        (
+            JOB
+            % "RetryStrategy: {Attempts: 3, EvaluateOnExit: [{Action: RETRY, OnStatusReason: 'Host EC2*'}]}",
+            "",
+        ),
+        (
+            JOB
+            % "RetryStrategy: !If [IsGpu, {EvaluateOnExit: [{Action: EXIT, OnReason: '*'}]}, {Attempts: 1}]",
+            "BY212",
+        ),
         (JOB % "Tags: !If [IsGpu, [{Key: a, Value: b}], {a: b}]", "BY210"),
         (JOB % "Tags: !If [IsGpu, {a: b}, !Ref 'AWS::NoValue']", ""),
-        (OWN + "      LaunchTemplateData: {MetadataOptions: {HttpPutResponseHopLimit: !If [IsGpu, 1, 2]}}", "BY056"),
-        (OWN + "      LaunchTemplateData: {MetadataOptions: {HttpPutResponseHopLimit: !If [Never, 1, 2]}}", ""),
-        (OWN + "      LaunchTemplateData: {InstanceMarketOptions: !If [IsGpu, {MarketType: spot}, {}]}", "BY213"),
-        (OWN + "      LaunchTemplateData: {InstanceMarketOptions: !If [Never, {MarketType: spot}, {}]}", ""),
+        (
+            OWN
+            + "      LaunchTemplateData: {MetadataOptions: {HttpPutResponseHopLimit: !If [IsGpu, 1, 2]}}",
+            "BY056",
+        ),
+        (
+            OWN
+            + "      LaunchTemplateData: {MetadataOptions: {HttpPutResponseHopLimit: !If [Never, 1, 2]}}",
+            "",
+        ),
+        (
+            OWN
+            + "      LaunchTemplateData: {InstanceMarketOptions: !If [IsGpu, {MarketType: spot}, {}]}",
+            "BY213",
+        ),
+        (
+            OWN
+            + "      LaunchTemplateData: {InstanceMarketOptions: !If [Never, {MarketType: spot}, {}]}",
+            "",
+        ),
     ],
 )
 def test_twins_that_hang_on_a_condition(resources: str, wanted: str) -> None:
@@ -600,7 +681,9 @@ def test_twins_that_hang_on_a_condition(resources: str, wanted: str) -> None:
 
 
 def test_a_name_that_is_fixed_and_an_environment_that_is_replaced() -> None:
-    named = environment().replace("Type: MANAGED", "Type: MANAGED\n      ComputeEnvironmentName: %s")
+    named = environment().replace(
+        "Type: MANAGED", "Type: MANAGED\n      ComputeEnvironmentName: %s"
+    )
     replaced = "x\n      ReplaceComputeEnvironment: !If [%s, true, false]"
     assert ids(look(named % "x")) == ids(look(named % (replaced % "IsGpu"), CHOICE)) == {"BY207"}
     assert ids(look(named % (replaced % "Never"), CHOICE)) == set()
@@ -612,7 +695,10 @@ def test_a_name_that_is_fixed_and_an_environment_that_is_replaced() -> None:
     ("kind", "properties"),
     [
         ("AWS::AutoScaling::LaunchConfiguration", "{ImageId: !Ref Ami}"),
-        ("AWS::EC2::SpotFleet", "{SpotFleetRequestConfigData: {LaunchSpecifications: [{ImageId: !Ref Ami}]}}"),
+        (
+            "AWS::EC2::SpotFleet",
+            "{SpotFleetRequestConfigData: {LaunchSpecifications: [{ImageId: !Ref Ami}]}}",
+        ),
     ],
 )
 def test_amazon_linux_2_of_other_launches(kind: str, properties: str) -> None:
@@ -639,8 +725,12 @@ Mappings:
   M: {a: {script: "#!/bin/bash\\nsystemctl restart ecs", unit: ecs}}
 """
     nodes = "\n  C: {Type: AWS::ECS::Cluster}\n  LT:\n    Type: AWS::EC2::LaunchTemplate\n    Properties:\n"
-    assert ids(look(f"{nodes}      LaunchTemplateData: {{UserData: !Base64 {script}}}\n", head)) == {"BY101"}
-    healthy = f"{nodes}      LaunchTemplateData: {{UserData: !Base64 {script}}}\n".replace("ecs", "nginx")
+    assert ids(
+        look(f"{nodes}      LaunchTemplateData: {{UserData: !Base64 {script}}}\n", head)
+    ) == {"BY101"}
+    healthy = f"{nodes}      LaunchTemplateData: {{UserData: !Base64 {script}}}\n".replace(
+        "ecs", "nginx"
+    )
     assert ids(look(healthy, head.replace("ecs", "nginx"))) == set()
 
 
@@ -689,13 +779,23 @@ def test_a_loop_is_written_out() -> None:
     found = look(LOOP % "[g5, c5]", extended + CHOICE)
     assert ids(found) == {"BY018", "BY054"}
     assert {one.place.split("(")[1] for one in found.findings} == {"g5Spot)", "c5Spot)"}
-    assert ids(look(LOOP.replace("BEST_FIT", "BEST_FIT_PROGRESSIVE") % "[c5, m5]", extended + CHOICE)) == set()
+    assert (
+        ids(look(LOOP.replace("BEST_FIT", "BEST_FIT_PROGRESSIVE") % "[c5, m5]", extended + CHOICE))
+        == set()
+    )
     unknown = look(LOOP % "!Ref Open" + environment(), extended + MAPS)
-    assert "the list of the loop Kinds is not known" in unseen(unknown)["BY054"] and unknown.right == ()
+    assert (
+        "the list of the loop Kinds is not known" in unseen(unknown)["BY054"]
+        and unknown.right == ()
+    )
 
 
 def test_loops_in_loops_come_to_an_end() -> None:
     names = ",".join(f"n{n}" for n in range(1000))
-    inner = f"{{'Fn::ForEach::B': [B, [{names}], {{'${{A}}${{B}}': {{Type: 'AWS::EC2::SpotFleet'}}}}]}}"
-    found = look(f"\n  Fn::ForEach::A: [A, [{names}], {inner}]\n", "Transform: [AWS::LanguageExtensions]")
+    inner = (
+        f"{{'Fn::ForEach::B': [B, [{names}], {{'${{A}}${{B}}': {{Type: 'AWS::EC2::SpotFleet'}}}}]}}"
+    )
+    found = look(
+        f"\n  Fn::ForEach::A: [A, [{names}], {inner}]\n", "Transform: [AWS::LanguageExtensions]"
+    )
     assert "A is not known" in unseen(found)["BY208"]

@@ -118,13 +118,17 @@ HEALTHY: dict[str, Any] = {
         ]
     },
     "get_job_queue_snapshot": {
-        "frontOfQueue": {"jobs": [{"jobArn": arn("batch", "job/j"), "earliestTimeAtPosition": NOW - 500_000}]},
+        "frontOfQueue": {
+            "jobs": [{"jobArn": arn("batch", "job/j"), "earliestTimeAtPosition": NOW - 500_000}]
+        },
         "queueUtilization": {
             "totalCapacityUsage": [{"capacityUnit": "VCPU", "quantity": 8.0}],
             "fairshareUtilization": {"topCapacityUtilization": [{"shareIdentifier": "a"}]},
         },
     },
-    "describe_scheduling_policies": {"schedulingPolicies": [{"fairsharePolicy": {"computeReservation": 50}}]},
+    "describe_scheduling_policies": {
+        "schedulingPolicies": [{"fairsharePolicy": {"computeReservation": 50}}]
+    },
     "describe_consumable_resource": {
         "consumableResourceName": "licence",
         "totalQuantity": 4,
@@ -141,21 +145,33 @@ HEALTHY: dict[str, Any] = {
         ]
     },
     "get_instance_profile": {
-        "InstanceProfile": {"Roles": [{"RoleName": "nodes", "Arn": f"arn:aws:iam::{ACCOUNT}:role/nodes"}]}
+        "InstanceProfile": {
+            "Roles": [{"RoleName": "nodes", "Arn": f"arn:aws:iam::{ACCOUNT}:role/nodes"}]
+        }
     },
-    "simulate_principal_policy": {"EvaluationResults": [{"EvalActionName": "ecs:Poll", "EvalDecision": "allowed"}]},
+    "simulate_principal_policy": {
+        "EvaluationResults": [{"EvalActionName": "ecs:Poll", "EvalDecision": "allowed"}]
+    },
     "list_attached_role_policies": {"AttachedPolicies": [{"PolicyArn": ECS_POLICY}]},
     "list_roles": {"Roles": [{"RoleName": "AWSServiceRoleForEC2Spot"}]},
     "describe_auto_scaling_groups": {
         "AutoScalingGroups": [
             {
                 "AutoScalingGroupName": f"AWSBatch-{name}-asg-{UUID}",
-                "Instances": [{"InstanceId": f"i-{name}", "InstanceType": "g5.xlarge", "AvailabilityZone": "z1"}],
+                "Instances": [
+                    {
+                        "InstanceId": f"i-{name}",
+                        "InstanceType": "g5.xlarge",
+                        "AvailabilityZone": "z1",
+                    }
+                ],
             }
             for name in ("od", "spot", "od-other")
         ]
     },
-    "describe_scaling_activities": {"Activities": [{"StatusCode": "Successful", "Description": "Launching a new EC2"}]},
+    "describe_scaling_activities": {
+        "Activities": [{"StatusCode": "Successful", "Description": "Launching a new EC2"}]
+    },
     "list_container_instances": {"containerInstanceArns": ["arn:1"]},
     "describe_container_instances": {
         "containerInstances": [
@@ -188,10 +204,17 @@ HEALTHY: dict[str, Any] = {
             }
         ]
     },
-    "describe_instance_type_offerings": {"InstanceTypeOfferings": [{"InstanceType": "g5.xlarge", "Location": "z1"}]},
+    "describe_instance_type_offerings": {
+        "InstanceTypeOfferings": [{"InstanceType": "g5.xlarge", "Location": "z1"}]
+    },
     "describe_subnets": {
         "Subnets": [
-            {"SubnetId": "subnet-a", "VpcId": "vpc-1", "AvailabilityZone": "z1", "AvailableIpAddressCount": 200}
+            {
+                "SubnetId": "subnet-a",
+                "VpcId": "vpc-1",
+                "AvailabilityZone": "z1",
+                "AvailableIpAddressCount": 200,
+            }
         ]
     },
     "describe_route_tables": {
@@ -199,7 +222,13 @@ HEALTHY: dict[str, Any] = {
             {
                 "VpcId": "vpc-1",
                 "Associations": [{"Main": True}],
-                "Routes": [{"DestinationCidrBlock": "0.0.0.0/0", "NatGatewayId": "nat-1", "State": "active"}],
+                "Routes": [
+                    {
+                        "DestinationCidrBlock": "0.0.0.0/0",
+                        "NatGatewayId": "nat-1",
+                        "State": "active",
+                    }
+                ],
             }
         ]
     },
@@ -209,11 +238,15 @@ HEALTHY: dict[str, Any] = {
         "SecurityGroups": [
             {
                 "GroupId": "sg-1",
-                "IpPermissionsEgress": [{"IpProtocol": "-1", "IpRanges": [{"CidrIp": "0.0.0.0/0"}]}],
+                "IpPermissionsEgress": [
+                    {"IpProtocol": "-1", "IpRanges": [{"CidrIp": "0.0.0.0/0"}]}
+                ],
             }
         ]
     },
-    "get_service_quota": {"Quota": {"Value": 64.0, "QuotaName": "Running On-Demand G and VT instances"}},
+    "get_service_quota": {
+        "Quota": {"Value": 64.0, "QuotaName": "Running On-Demand G and VT instances"}
+    },
     "describe_spot_price_history": {"SpotPriceHistory": []},
     "describe_instance_types": {"InstanceTypes": []},
     "describe_spot_fleet_requests": {"SpotFleetRequestConfigs": []},
@@ -251,7 +284,10 @@ class StandIn:
 
 
 def error(code: str, status: int = 400) -> Trouble:
-    response = {"Error": {"Code": code, "Message": "no"}, "ResponseMetadata": {"HTTPStatusCode": status}}
+    response = {
+        "Error": {"Code": code, "Message": "no"},
+        "ResponseMetadata": {"HTTPStatusCode": status},
+    }
     return lambda operation: ClientError(response, operation.title().replace("_", ""))
 
 
@@ -302,7 +338,9 @@ def test_the_facts_are_those_of_aws() -> None:
     od = environments(facts)["od"]
     assert od.hosts == (Host("i-od", "g5.xlarge", True, 4, 15384, 1, True),)
     assert od.profile == Profile("nodes", role="nodes")
-    assert od.instances == (Instance("i-od", "g5.xlarge", "z1"),)  # it has joined: since when does not matter
+    assert od.instances == (
+        Instance("i-od", "g5.xlarge", "z1"),
+    )  # it has joined: since when does not matter
     assert facts.subnets[0].default_route == "nat-1"  # type: ignore[index,union-attr]
     assert facts.policy.active_shares == ("a",)  # type: ignore[union-attr]
     assert facts_json.load(facts_json.dump(facts)) == facts
@@ -311,13 +349,20 @@ def test_the_facts_are_those_of_aws() -> None:
 def test_the_profile_that_environments_share_is_asked_about_once() -> None:
     aws = StandIn()
     gather(aws)
-    assert (aws.made.count("get_instance_profile"), aws.made.count("simulate_principal_policy")) == (1, 1)
+    assert (
+        aws.made.count("get_instance_profile"),
+        aws.made.count("simulate_principal_policy"),
+    ) == (1, 1)
 
 
 def test_the_launch_templates_of_some_types_are_asked_for_too() -> None:
     documents = deepcopy(HEALTHY["describe_compute_environments"])
     for document in documents["computeEnvironments"]:
-        override = {"launchTemplateName": "bad", "version": "$Latest", "targetInstanceTypes": ["g6.xlarge"]}
+        override = {
+            "launchTemplateName": "bad",
+            "version": "$Latest",
+            "targetInstanceTypes": ["g6.xlarge"],
+        }
         document["computeResources"]["launchTemplate"]["overrides"] = [override]
 
     def versions(request: dict[str, Any]) -> dict[str, Any]:
@@ -328,12 +373,19 @@ def test_the_launch_templates_of_some_types_are_asked_for_too() -> None:
         version = {"LaunchTemplateId": "lt-bad", "VersionNumber": 7, "LaunchTemplateData": data}
         return {"LaunchTemplateVersions": [version]}
 
-    aws = StandIn({"describe_compute_environments": documents, "describe_launch_template_versions": versions})
+    aws = StandIn(
+        {"describe_compute_environments": documents, "describe_launch_template_versions": versions}
+    )
     facts = gather(aws)
     for environment in environments(facts).values():
-        assert isinstance(environment.launch_template, LaunchTemplate) and environment.launch_template.id == "lt-1"
+        assert (
+            isinstance(environment.launch_template, LaunchTemplate)
+            and environment.launch_template.id == "lt-1"
+        )
         assert environment.overrides == (
-            LaunchTemplate("lt-bad", "7", "#!/bin/bash\nsystemctl restart ecs\n", target_types=("g6.xlarge",)),
+            LaunchTemplate(
+                "lt-bad", "7", "#!/bin/bash\nsystemctl restart ecs\n", target_types=("g6.xlarge",)
+            ),
         )
     assert aws.made.count("describe_launch_template_versions") == 2  # the environments share both
     deadlock = next(finding for finding in judge(facts).findings if finding.id == "BY101")
@@ -375,7 +427,9 @@ DENIED = [
 
 
 @pytest.mark.parametrize(("operation", "action", "kind"), DENIED)
-def test_what_is_denied_is_said_with_the_action_that_is_missing(operation: str, action: str, kind: str) -> None:
+def test_what_is_denied_is_said_with_the_action_that_is_missing(
+    operation: str, action: str, kind: str
+) -> None:
     report = judge(gather(StandIn(**{operation: denied})), dwell_s=60)
     unseen = {u.kind.id: u for u in report.unseen}
     assert (unseen[kind].why, unseen[kind].action) == ("access denied", action)
@@ -421,7 +475,9 @@ def test_what_hosts_of_ones_own_registered_is_compared_with_a_step() -> None:
         ("describe_container_instances", "ecs:DescribeContainerInstances"),
     ],
 )
-def test_who_may_not_see_the_hosts_hears_which_action_is_missing(operation: str, action: str) -> None:
+def test_who_may_not_see_the_hosts_hears_which_action_is_missing(
+    operation: str, action: str
+) -> None:
     report = shape_at_own_hosts(15_385, **{operation: denied})
     assert report.findings == ()
     unseen = {u.kind.id: (u.why, u.action) for u in report.unseen}
@@ -461,14 +517,18 @@ def test_without_the_right_to_simulate_the_attached_policy_is_enough() -> None:
 
 
 def test_a_role_that_may_not_register_is_found() -> None:
-    refused = {"EvaluationResults": [{"EvalActionName": "ecs:Poll", "EvalDecision": "implicitDeny"}]}
+    refused = {
+        "EvaluationResults": [{"EvalActionName": "ecs:Poll", "EvalDecision": "implicitDeny"}]
+    }
     report = judge(gather(StandIn({"simulate_principal_policy": refused})))
     assert "BY036" in [finding.id for finding in report.findings]
 
 
 @pytest.mark.parametrize("code", ["NotImplemented", "UnknownOperationException", "InvalidAction"])
 @pytest.mark.parametrize("status", [400, 501])
-def test_what_an_endpoint_does_not_have_is_said_and_the_rest_is_asked(code: str, status: int) -> None:
+def test_what_an_endpoint_does_not_have_is_said_and_the_rest_is_asked(
+    code: str, status: int
+) -> None:
     aws = StandIn(describe_subnets=error(code, status))
     facts = gather(aws)
     assert facts.subnets == Missing("this endpoint does not offer it")
@@ -476,9 +536,13 @@ def test_what_an_endpoint_does_not_have_is_said_and_the_rest_is_asked(code: str,
 
 
 def test_a_problem_of_awss_own_ends_one_question_only() -> None:
-    aws = StandIn(describe_subnets=error("InternalError", 500), get_service_quota=error("ThrottlingException"))
+    aws = StandIn(
+        describe_subnets=error("InternalError", 500), get_service_quota=error("ThrottlingException")
+    )
     facts = gather(aws)
-    assert isinstance(facts.subnets, Missing) and "AWS has a problem of its own" in facts.subnets.why
+    assert (
+        isinstance(facts.subnets, Missing) and "AWS has a problem of its own" in facts.subnets.why
+    )
     assert isinstance(facts.quotas, Missing) and "slower" in facts.quotas.why
     assert isinstance(facts.security_groups, tuple)
 
@@ -532,7 +596,11 @@ def test_a_queue_that_does_not_exist() -> None:
 def test_what_is_no_id_of_a_job_is_told_what_is() -> None:
     none = StandIn({"describe_jobs": {"jobs": []}})
     report = judge(Gatherer(none, lambda: NOW).job("last"))  # type: ignore[arg-type]
-    assert report.exit_code == 2 and "it takes the id of a job" in report.blind and "status last" in report.blind
+    assert (
+        report.exit_code == 2
+        and "it takes the id of a job" in report.blind
+        and "status last" in report.blind
+    )
     for job_id in (UUID, f"{UUID}:17"):
         report = judge(Gatherer(none, lambda: NOW).job(job_id))  # type: ignore[arg-type]
         assert "more than a week ago" in report.blind and "status last" not in report.blind
@@ -564,8 +632,14 @@ def child(index: int, **more: Any) -> dict[str, Any]:
 def test_the_children_of_an_array_are_one_page_grouped_by_cause() -> None:
     def children(request: dict[str, Any]) -> dict[str, Any]:
         assert (request["arrayJobId"], request["jobStatus"]) == ("j", "FAILED")
-        lost = [child(i, statusReason=f"Host EC2 (instance i-0{i:x}) terminated.", container={}) for i in range(600)]
-        bad = [child(i, statusReason="Essential container in task exited", container={"exitCode": 3}) for i in (7, 8)]
+        lost = [
+            child(i, statusReason=f"Host EC2 (instance i-0{i:x}) terminated.", container={})
+            for i in range(600)
+        ]
+        bad = [
+            child(i, statusReason="Essential container in task exited", container={"exitCode": 3})
+            for i in (7, 8)
+        ]
         return {"jobSummaryList": [*bad, *lost], "nextToken": "more"}
 
     aws = StandIn({**array(FAILED=10_000), "list_jobs": children})
@@ -617,8 +691,12 @@ def test_an_instance_that_has_not_joined_is_asked_about() -> None:
     assert "BY038" in [finding.id for finding in judge(facts).findings]
 
 
-@pytest.mark.parametrize("more", [{}, {"NextToken": "more"}], ids=["another quota's", "on another page"])
-def test_an_instance_that_is_not_among_those_of_the_quotas_is_asked_about_by_its_id(more: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "more", [{}, {"NextToken": "more"}], ids=["another quota's", "on another page"]
+)
+def test_an_instance_that_is_not_among_those_of_the_quotas_is_asked_about_by_its_id(
+    more: dict[str, Any],
+) -> None:
     asked = []
 
     def answer(request: dict[str, Any]) -> dict[str, Any]:
@@ -626,18 +704,29 @@ def test_an_instance_that_is_not_among_those_of_the_quotas_is_asked_about_by_its
         asked.append(names)
         if "instance-id" not in names:
             return {**HEALTHY["describe_instances"], **more}
-        instance = {"InstanceId": "i-spot", "InstanceType": "x2idn.16xlarge", "LaunchTime": LAUNCHED}
-        return {"Reservations": [{"Instances": [{**instance, "Placement": {"AvailabilityZone": "z1"}}]}]}
+        instance = {
+            "InstanceId": "i-spot",
+            "InstanceType": "x2idn.16xlarge",
+            "LaunchTime": LAUNCHED,
+        }
+        return {
+            "Reservations": [{"Instances": [{**instance, "Placement": {"AvailabilityZone": "z1"}}]}]
+        }
 
     facts = gather(StandIn({"describe_instances": answer}))
     assert [names.get("instance-id") for names in asked] == [None, ["i-spot"]]
     launched_ms = round(LAUNCHED.timestamp() * 1000)
-    assert environments(facts)["spot"].instances == (Instance("i-spot", "x2idn.16xlarge", "z1", launched_ms),)
+    assert environments(facts)["spot"].instances == (
+        Instance("i-spot", "x2idn.16xlarge", "z1", launched_ms),
+    )
     assert "BY038" in [finding.id for finding in judge(facts).findings]
 
 
 def test_a_launch_that_was_refused_is_found_and_old_ones_are_not() -> None:
-    refused = {"StatusCode": "Failed", "StatusMessage": "VcpuLimitExceeded: You have requested more vCPU capacity"}
+    refused = {
+        "StatusCode": "Failed",
+        "StatusMessage": "VcpuLimitExceeded: You have requested more vCPU capacity",
+    }
     launched = {"StatusCode": "Successful", "Description": "Launching a new EC2 instance: i-1"}
 
     def found(*activities: Any) -> list[str]:
@@ -654,18 +743,28 @@ def test_endpoints_are_asked_about_where_there_is_no_route() -> None:
     assert "BY031" in [finding.id for finding in judge(gather(aws)).findings]
     services = ("ecs", "ecs-agent", "ecs-telemetry", "ecr.api", "ecr.dkr", "logs", "s3")
     documents = [
-        {"VpcId": "vpc-1", "ServiceName": f"com.amazonaws.eu-west-1.{name}", "State": "available"} for name in services
+        {"VpcId": "vpc-1", "ServiceName": f"com.amazonaws.eu-west-1.{name}", "State": "available"}
+        for name in services
     ]
     healthy = StandIn({**nowhere, "describe_vpc_endpoints": {"VpcEndpoints": documents}})
     assert judge(gather(healthy)).findings == ()
-    unseen = {u.kind.id: u.action for u in judge(gather(StandIn(nowhere, describe_vpc_endpoints=denied))).unseen}
+    unseen = {
+        u.kind.id: u.action
+        for u in judge(gather(StandIn(nowhere, describe_vpc_endpoints=denied))).unseen
+    }
     assert unseen["BY031"] == "ec2:DescribeVpcEndpoints"
 
 
-def with_types(*names: str, kind: str = "EC2", strategy: str = "BEST_FIT_PROGRESSIVE") -> dict[str, Any]:
+def with_types(
+    *names: str, kind: str = "EC2", strategy: str = "BEST_FIT_PROGRESSIVE"
+) -> dict[str, Any]:
     answer = deepcopy(HEALTHY["describe_compute_environments"])
     for document in answer["computeEnvironments"]:
-        document["computeResources"] |= {"instanceTypes": names, "type": kind, "allocationStrategy": strategy}
+        document["computeResources"] |= {
+            "instanceTypes": names,
+            "type": kind,
+            "allocationStrategy": strategy,
+        }
     return {"describe_compute_environments": answer}
 
 
@@ -689,7 +788,8 @@ def test_aws_is_asked_about_types_that_the_catalogue_does_not_know() -> None:
     aws = StandIn(with_types("g99.xlarge"))
     assert "BY030" in [finding.id for finding in judge(gather(aws)).findings]
     unseen = {
-        u.kind.id: u.action for u in judge(gather(StandIn(with_types("g99"), describe_instance_types=denied))).unseen
+        u.kind.id: u.action
+        for u in judge(gather(StandIn(with_types("g99"), describe_instance_types=denied))).unseen
     }
     assert unseen["BY017"] == "ec2:DescribeInstanceTypes"
 
@@ -706,7 +806,10 @@ def running(*instances: dict[str, Any], **more: Any) -> dict[str, Any]:
         names = {entry["Name"]: entry["Values"] for entry in request["Filters"]}
         if "instance-id" in names:
             return {"Reservations": []}
-        assert names == {"instance-type": ["g*", "vt*"], "instance-state-name": ["pending", "running"]}
+        assert names == {
+            "instance-type": ["g*", "vt*"],
+            "instance-state-name": ["pending", "running"],
+        }
         return {"Reservations": [{"Instances": list(instances)}], **more}
 
     return {"describe_instances": answer}
@@ -714,7 +817,11 @@ def running(*instances: dict[str, Any], **more: Any) -> dict[str, Any]:
 
 def limits(on_demand: float, spot: float) -> dict[str, Any]:
     values = {"L-DB2E81BA": on_demand, "L-3819A6DF": spot}
-    return {"get_service_quota": lambda request: {"Quota": {"Value": values[request["QuotaCode"]], "QuotaName": "G"}}}
+    return {
+        "get_service_quota": lambda request: {
+            "Quota": {"Value": values[request["QuotaCode"]], "QuotaName": "G"}
+        }
+    }
 
 
 def test_what_is_in_use_of_each_quota_is_counted() -> None:
@@ -770,7 +877,8 @@ def bidding(percentage: int) -> dict[str, Any]:
 def sold(*prices: tuple[str, str, str, int]) -> dict[str, Any]:
     keys = ("InstanceType", "AvailabilityZone", "SpotPrice")
     history = [
-        dict(zip(keys, rest, strict=True)) | {"Timestamp": datetime.fromtimestamp(age, UTC)} for *rest, age in prices
+        dict(zip(keys, rest, strict=True)) | {"Timestamp": datetime.fromtimestamp(age, UTC)}
+        for *rest, age in prices
     ]
     return {"describe_spot_price_history": {"SpotPriceHistory": history}}
 
@@ -794,9 +902,16 @@ def test_a_bid_under_every_price_of_now_is_found() -> None:
     old, new = ("g5.xlarge", "z1", "0.30", 100), ("g5.xlarge", "z1", "0.75", 200)
     aws = StandIn(bidding(70) | sold(new, old, ("g6.xlarge", "z1", "0.64", 200)))
     facts = gather_with_prices(aws)
-    assert facts.spot_prices == (SpotPrice("g5.xlarge", "z1", 0.75, 1.0), SpotPrice("g6.xlarge", "z1", 0.64, 0.8))
+    assert facts.spot_prices == (
+        SpotPrice("g5.xlarge", "z1", 0.75, 1.0),
+        SpotPrice("g6.xlarge", "z1", 0.64, 0.8),
+    )
     (found,) = judge(facts, dwell_s=60).findings
-    assert found.id == "BY028" and "bids $0.7000" in found.evidence[1] and "$0.7500 now" in found.evidence[1]
+    assert (
+        found.id == "BY028"
+        and "bids $0.7000" in found.evidence[1]
+        and "$0.7500 now" in found.evidence[1]
+    )
     cheap = StandIn(bidding(70) | sold(new, ("g6.xlarge", "z1", "0.50", 200)))
     assert judge(gather_with_prices(cheap), dwell_s=60).findings == ()
 
@@ -813,12 +928,15 @@ def test_a_price_that_cannot_be_compared_is_said_to_be_so() -> None:
     denied_prices = StandIn(bidding(70), describe_spot_price_history=denied)
     assert unseen(denied_prices) == ("access denied", "ec2:DescribeSpotPriceHistory")
     assert (
-        "g6.xlarge is not in the built-in list" in unseen(StandIn(bidding(70) | dear), PriceList({"g5.xlarge": 1.0}))[0]
+        "g6.xlarge is not in the built-in list"
+        in unseen(StandIn(bidding(70) | dear), PriceList({"g5.xlarge": 1.0}))[0]
     )
     elsewhere = PriceList(PRICES.usd_h, "us-east-1")
     assert "are those of us-east-1" in unseen(StandIn(bidding(70) | dear), elsewhere)[0]
     # Where it would be too low anywhere it is a finding.
-    (found,) = judge(gather_with_prices(StandIn(bidding(30) | dear), elsewhere), dwell_s=60).findings
+    (found,) = judge(
+        gather_with_prices(StandIn(bidding(30) | dear), elsewhere), dwell_s=60
+    ).findings
     assert found.id == "BY028" and "by the list of us-east-1" in found.evidence[1]
 
 
@@ -827,15 +945,26 @@ def test_the_built_in_list_of_prices_is_of_the_region_that_is_said() -> None:
 
 
 def test_a_spot_fleet_is_known_by_the_cluster_in_its_user_data() -> None:
-    told = base64.b64encode(f"echo ECS_CLUSTER=AWSBatch-od-{UUID} >> /etc/ecs/ecs.config".encode()).decode()
+    told = base64.b64encode(
+        f"echo ECS_CLUSTER=AWSBatch-od-{UUID} >> /etc/ecs/ecs.config".encode()
+    ).decode()
     fleets = [
-        {"SpotFleetRequestId": "sfr-other", "SpotFleetRequestConfig": {"LaunchSpecifications": [{"UserData": ""}]}},
-        {"SpotFleetRequestId": "sfr-1", "SpotFleetRequestConfig": {"LaunchSpecifications": [{"UserData": told}]}},
+        {
+            "SpotFleetRequestId": "sfr-other",
+            "SpotFleetRequestConfig": {"LaunchSpecifications": [{"UserData": ""}]},
+        },
+        {
+            "SpotFleetRequestId": "sfr-1",
+            "SpotFleetRequestConfig": {"LaunchSpecifications": [{"UserData": told}]},
+        },
     ]
 
     def history(request: dict[str, Any]) -> dict[str, Any]:
         assert request["SpotFleetRequestId"] == "sfr-1"
-        info = {"EventSubType": "spotInstanceCountLimitExceeded", "EventDescription": "MaxSpotInstanceCountExceeded"}
+        info = {
+            "EventSubType": "spotInstanceCountLimitExceeded",
+            "EventDescription": "MaxSpotInstanceCountExceeded",
+        }
         return {"HistoryRecords": [{"EventInformation": info, "Timestamp": LAUNCHED}]}
 
     aws = StandIn(
@@ -846,5 +975,8 @@ def test_a_spot_fleet_is_known_by_the_cluster_in_its_user_data() -> None:
         }
     )
     found = environments(gather(aws, most_calls=60))
-    assert isinstance(found["od"].failures, tuple) and "MaxSpotInstanceCountExceeded" in found["od"].failures[0].message
+    assert (
+        isinstance(found["od"].failures, tuple)
+        and "MaxSpotInstanceCountExceeded" in found["od"].failures[0].message
+    )
     assert found["spot"].failures == Missing("no Spot Fleet of spot was found")

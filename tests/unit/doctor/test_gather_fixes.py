@@ -25,7 +25,9 @@ from batchyard.doctor.fixes import Act, Fix, perform, proposals
 from batchyard.doctor.judge import judge, judge_survey
 
 NOW = 1_700_000_000_000
-CPU = Environment("cpu", strategy="BEST_FIT_PROGRESSIVE", max_vcpus=64, instance_types=("m6i.large",), hosts=())
+CPU = Environment(
+    "cpu", strategy="BEST_FIT_PROGRESSIVE", max_vcpus=64, instance_types=("m6i.large",), hosts=()
+)
 JOB = Job("j", "RUNNABLE", since_ms=NOW - 60_000, memory_mib=512)
 FACTS = Facts(Subject("job", "j"), NOW, JOB, Queue("q", environments=("cpu",)), (CPU,))
 
@@ -73,7 +75,9 @@ def test_an_estimate_does_not_end_a_job() -> None:
 def test_a_job_too_large_for_ones_own_hosts_is_cancelled_only_where_aws_calls_it_stuck() -> None:
     own = Environment("own", is_managed=False, hosts=(Host("i-1", vcpus=2, memory_mib=8000),))
     large = replace(JOB, memory_mib=9000)
-    assert [finding.id for finding in judge(replace(FACTS, job=large, environments=(own,))).findings] == ["BY015"]
+    assert [
+        finding.id for finding in judge(replace(FACTS, job=large, environments=(own,))).findings
+    ] == ["BY015"]
     assert offered(job=large, environments=(own,)) == []  # a larger one may join
     stuck = replace(large, status_reason="MISCONFIGURATION:JOB_RESOURCE_REQUIREMENT - x")
     assert offered(job=stuck, environments=(own,)) == [(Act.CANCEL, "j")]
@@ -143,7 +147,9 @@ def test_a_place_that_could_not_be_looked_at_is_said_beside_findings() -> None:
     nowhere = replace(PLACE, subject=Subject("queue", "x"), queue=gone, environments=gone)
     alone = judge_survey(Survey(Subject("env", "lab"), (Place(nowhere),)))
     assert (alone.exit_code, alone.blind) == (2, gone.why)
-    both = judge_survey(Survey(Subject("env", "lab"), (Place(nowhere), Place(PLACE, (replace(STEP, gpus=1),)))))
+    both = judge_survey(
+        Survey(Subject("env", "lab"), (Place(nowhere), Place(PLACE, (replace(STEP, gpus=1),))))
+    )
     assert both.exit_code == 1
     assert f"  could not look: {gone.why}" in show.lines(both)
 
@@ -161,4 +167,6 @@ def test_a_shape_is_told_where_it_fits() -> None:
 
 def test_an_environment_of_types_that_do_not_exist_is_one_finding() -> None:
     nothing = replace(CPU, instance_types=("m6i.3xlarge",))
-    assert [finding.id for finding in judge(replace(FACTS, environments=(nothing,))).findings] == ["BY030"]
+    assert [finding.id for finding in judge(replace(FACTS, environments=(nothing,))).findings] == [
+        "BY030"
+    ]

@@ -23,20 +23,32 @@ def test_what_a_job_asks_for_in_every_spelling() -> None:
     assert (plain.vcpus, plain.memory_mib, plain.gpus) == (0.25, 512, 0)
     old = job(container={"vcpus": 2, "memory": 2048})
     assert (old.vcpus, old.memory_mib) == (2, 2048)
-    several = job(ecsProperties={"taskProperties": [{"containers": [{"resourceRequirements": wanted}] * 2}]})
+    several = job(
+        ecsProperties={"taskProperties": [{"containers": [{"resourceRequirements": wanted}] * 2}]}
+    )
     assert (several.vcpus, several.memory_mib) == (0.5, 1024)
-    nodes = {"numNodes": 4, "nodeRangeProperties": [{"container": {"resourceRequirements": wanted}}]}
+    nodes = {
+        "numNodes": 4,
+        "nodeRangeProperties": [{"container": {"resourceRequirements": wanted}}],
+    }
     assert (job(nodeProperties=nodes).nodes, job(nodeProperties=nodes).memory_mib) == (4, 512)
 
 
 def test_fargate_and_consumables() -> None:
-    entry = {"consumableResource": "arn:aws:batch:eu-west-1:1:consumable-resource/licence", "quantity": 2}
+    entry = {
+        "consumableResource": "arn:aws:batch:eu-west-1:1:consumable-resource/licence",
+        "quantity": 2,
+    }
     found = job(
         platformCapabilities=["FARGATE"],
         container={"networkConfiguration": {"assignPublicIp": "ENABLED"}},
         consumableResourceProperties={"consumableResourceList": [entry]},
     )
-    assert (found.platform, found.assigns_public_ip, found.consumables) == ("FARGATE", True, (Wanted("licence", 2),))
+    assert (found.platform, found.assigns_public_ip, found.consumables) == (
+        "FARGATE",
+        True,
+        (Wanted("licence", 2),),
+    )
 
 
 @pytest.mark.parametrize(
@@ -60,7 +72,12 @@ def test_a_child_of_an_array_is_a_plain_job() -> None:
 
 def test_it_waits_since_the_last_thing_that_it_waited_for() -> None:
     others = {"a": {"stoppedAt": 50, "status": "SUCCEEDED"}}
-    detail: dict[str, Any] = {"jobId": "j", "status": "RUNNABLE", "createdAt": 10, "dependsOn": [{"jobId": "a"}]}
+    detail: dict[str, Any] = {
+        "jobId": "j",
+        "status": "RUNNABLE",
+        "createdAt": 10,
+        "dependsOn": [{"jobId": "a"}],
+    }
     assert job_shapes.job_of(detail, others).since_ms == 50
     assert job_shapes.job_of(detail | {"attempts": [{"stoppedAt": 70}]}, others).since_ms == 70
     assert job_shapes.job_of({"jobId": "j", "status": "RUNNABLE"}).since_ms is None
@@ -89,9 +106,15 @@ def test_a_job_stopped_by_hand_has_only_the_endings_before() -> None:
 
 
 def test_children_stopped_by_hand_are_no_findings() -> None:
-    parent = {"jobId": "j", "status": "FAILED", "isTerminated": True, "arrayProperties": {"size": 2}}
+    parent = {
+        "jobId": "j",
+        "status": "FAILED",
+        "isTerminated": True,
+        "arrayProperties": {"size": 2},
+    }
     children = [
-        {"jobId": f"j:{n}", "statusReason": "enough", "container": {"exitCode": c}} for n, c in ((0, 143), (1, 2))
+        {"jobId": f"j:{n}", "statusReason": "enough", "container": {"exitCode": c}}
+        for n, c in ((0, 143), (1, 2))
     ]
     endings = job_shapes.job_of(parent, failed=children).endings
     assert not isinstance(endings, Missing) and [ending.exit_code for ending in endings] == [2]
@@ -102,7 +125,9 @@ def test_children_stopped_by_hand_are_no_findings() -> None:
 
 def test_the_front_of_a_queue_names_children_by_index() -> None:
     jobs = [{"jobArn": "arn:aws:batch:eu-west-1:1:job/abc:7", "earliestTimeAtPosition": 5}]
-    (head,) = queue_shapes.front_of({"frontOfQueue": {"jobs": jobs}}, {"abc:7": {"statusReason": "UNDETERMINED - x"}})
+    (head,) = queue_shapes.front_of(
+        {"frontOfQueue": {"jobs": jobs}}, {"abc:7": {"statusReason": "UNDETERMINED - x"}}
+    )
     assert (head.job_id, head.since_ms, head.status_reason) == ("abc:7", 5, "UNDETERMINED - x")
 
 
@@ -114,7 +139,11 @@ def test_a_share_that_waits_is_active_too() -> None:
         }
     }
     policy = queue_shapes.policy_of({"fairsharePolicy": {"computeReservation": 50}}, snapshot, "b")
-    assert (policy.compute_reservation, policy.active_shares, policy.used_vcpus) == (50, ("a", "b"), 6.0)
+    assert (policy.compute_reservation, policy.active_shares, policy.used_vcpus) == (
+        50,
+        ("a", "b"),
+        6.0,
+    )
 
 
 # -- environments ------------------------------------------------------------------------------------------------
@@ -136,9 +165,13 @@ def test_a_group_is_known_by_its_name(group: str, is_its: bool) -> None:
 
 
 def test_what_the_launch_template_says_counts_where_the_environment_is_silent() -> None:
-    silent = environment_shapes.environment_of({"computeEnvironmentName": "e", "computeResources": {}})
+    silent = environment_shapes.environment_of(
+        {"computeEnvironmentName": "e", "computeResources": {}}
+    )
     data = {"ImageId": "ami-1", "NetworkInterfaces": [{"Groups": ["sg-9"]}], "MetadataOptions": {}}
-    found = environment_shapes.with_template(silent, {"LaunchTemplateId": "lt", "LaunchTemplateData": data})
+    found = environment_shapes.with_template(
+        silent, {"LaunchTemplateId": "lt", "LaunchTemplateData": data}
+    )
     assert (found.image_id, found.security_groups) == ("ami-1", ("sg-9",))
 
 
@@ -154,16 +187,31 @@ SUBNET = {"SubnetId": "s", "VpcId": "v"}
 
 
 def table(route: dict[str, Any], **association: Any) -> dict[str, Any]:
-    return {"VpcId": "v", "Associations": [association], "Routes": [{"DestinationCidrBlock": "0.0.0.0/0", **route}]}
+    return {
+        "VpcId": "v",
+        "Associations": [association],
+        "Routes": [{"DestinationCidrBlock": "0.0.0.0/0", **route}],
+    }
 
 
 def test_a_subnets_own_table_comes_before_the_main_one() -> None:
-    main, own = table({"GatewayId": "igw-1"}, Main=True), table({"NatGatewayId": "nat-1"}, SubnetId="s")
+    main, own = (
+        table({"GatewayId": "igw-1"}, Main=True),
+        table({"NatGatewayId": "nat-1"}, SubnetId="s"),
+    )
     assert network_shapes.default_route(SUBNET, [main, own]) == "nat-1"
     assert network_shapes.default_route(SUBNET, [main]) == "igw-1"
-    assert network_shapes.default_route(SUBNET, [table({"GatewayId": "igw-1"}, SubnetId="other")]) == ""
+    assert (
+        network_shapes.default_route(SUBNET, [table({"GatewayId": "igw-1"}, SubnetId="other")])
+        == ""
+    )
     # A NAT gateway that was deleted leaves a route that leads nowhere.
-    assert network_shapes.default_route(SUBNET, [table({"NatGatewayId": "n", "State": "blackhole"}, Main=True)]) == ""
+    assert (
+        network_shapes.default_route(
+            SUBNET, [table({"NatGatewayId": "n", "State": "blackhole"}, Main=True)]
+        )
+        == ""
+    )
 
 
 def acl(*entries: tuple[int, bool, str, str, str, tuple[int, int] | None]) -> list[dict[str, Any]]:
@@ -181,15 +229,23 @@ def acl(*entries: tuple[int, bool, str, str, str, tuple[int, int] | None]) -> li
     return [{"NetworkAclId": "acl-1", "Associations": [{"SubnetId": "s"}], "Entries": rules}]
 
 
-LAST = [(32767, True, "deny", "-1", "0.0.0.0/0", None), (32767, False, "deny", "-1", "0.0.0.0/0", None)]
-OPEN = [(100, True, "allow", "-1", "0.0.0.0/0", None), (100, False, "allow", "-1", "0.0.0.0/0", None)]
+LAST = [
+    (32767, True, "deny", "-1", "0.0.0.0/0", None),
+    (32767, False, "deny", "-1", "0.0.0.0/0", None),
+]
+OPEN = [
+    (100, True, "allow", "-1", "0.0.0.0/0", None),
+    (100, False, "allow", "-1", "0.0.0.0/0", None),
+]
 
 
 def test_the_first_rule_that_matches_decides() -> None:
     assert network_shapes.blocked_by("s", acl(*OPEN, *LAST)) == ()  # type: ignore[arg-type]
     assert len(network_shapes.blocked_by("s", acl(*LAST))) == 2  # type: ignore[arg-type]
     https = (50, True, "deny", "6", "0.0.0.0/0", (443, 443))
-    assert network_shapes.blocked_by("s", acl(https, *OPEN)) == ("acl-1: rule 50 denies TCP 443 out",)  # type: ignore[arg-type]
+    assert network_shapes.blocked_by("s", acl(https, *OPEN)) == (
+        "acl-1: rule 50 denies TCP 443 out",
+    )  # type: ignore[arg-type]
     # Denied is one network only, or another protocol or port; allowed are at least the endpoints' addresses.
     for harmless in (
         (50, True, "deny", "6", "10.0.0.0/8", (443, 443)),
@@ -209,7 +265,12 @@ def test_an_endpoint_is_named_by_its_service() -> None:
 
 def test_rules_of_a_group_name_their_targets() -> None:
     permissions = [
-        {"IpProtocol": "tcp", "FromPort": 443, "ToPort": 443, "PrefixListIds": [{"PrefixListId": "pl-1"}]},
+        {
+            "IpProtocol": "tcp",
+            "FromPort": 443,
+            "ToPort": 443,
+            "PrefixListIds": [{"PrefixListId": "pl-1"}],
+        },
         {"IpProtocol": "-1", "IpRanges": [{"CidrIp": "0.0.0.0/0"}]},
     ]
     found = network_shapes.group_of({"GroupId": "sg", "IpPermissionsEgress": permissions})

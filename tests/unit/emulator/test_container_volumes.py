@@ -16,7 +16,10 @@ SCRATCH = {"name": "shared"}
 
 
 def container(volume: dict[str, Any], path: str = "/data", **mount: Any) -> dict[str, Any]:
-    return {"volumes": [volume], "mountPoints": [{"sourceVolume": "shared", "containerPath": path, **mount}]}
+    return {
+        "volumes": [volume],
+        "mountPoints": [{"sourceVolume": "shared", "containerPath": path, **mount}],
+    }
 
 
 def mounts(of: dict[str, Any], *volumes: Volume) -> list[str]:
@@ -74,13 +77,19 @@ def test_a_definition_has_its_own() -> None:
 
 def test_at_the_same_place_they_come_instead_and_stay_read_only() -> None:
     for volume in (HOST, SCRATCH, EFS, S3):
-        assert mounts(container(volume, "/data/"), Volume("/b", "/data")) == ["type=bind,source=/b,target=/data"]
+        assert mounts(container(volume, "/data/"), Volume("/b", "/data")) == [
+            "type=bind,source=/b,target=/data"
+        ]
     read_only = ["type=bind,source=/b,target=/data,readonly"]
     assert mounts(container(HOST, readOnly=True), Volume("/b", "/data")) == read_only
 
 
-@pytest.mark.parametrize(("volume", "which"), [(EFS, "no EFS is served here, so there is no fs-1"), (S3, "arn:fs-2")])
-def test_what_is_only_on_aws_is_missing_where_nothing_comes_instead(volume: dict[str, Any], which: str) -> None:
+@pytest.mark.parametrize(
+    ("volume", "which"), [(EFS, "no EFS is served here, so there is no fs-1"), (S3, "arn:fs-2")]
+)
+def test_what_is_only_on_aws_is_missing_where_nothing_comes_instead(
+    volume: dict[str, Any], which: str
+) -> None:
     missing = missing_volume(container(volume), [Volume("/b", "/elsewhere")])
     assert missing is not None and missing.startswith("ResourceInitializationError: ")
     assert which in missing and "--volume HOST:/data" in missing
@@ -90,4 +99,8 @@ def test_what_is_only_on_aws_is_missing_where_nothing_comes_instead(volume: dict
 
 
 def test_what_this_machine_has_is_not_missing() -> None:
-    assert [missing_volume(one) for one in (container(HOST), container(SCRATCH), {})] == [None, None, None]
+    assert [missing_volume(one) for one in (container(HOST), container(SCRATCH), {})] == [
+        None,
+        None,
+        None,
+    ]

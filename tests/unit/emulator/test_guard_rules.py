@@ -64,7 +64,12 @@ def test_an_origin_is_refused_with_and_without_a_token(token: str | None) -> Non
 
 
 def test_with_a_token_the_key_decides_and_not_the_host() -> None:
-    assert guard.refusal({"HTTP_HOST": "example.com", "HTTP_AUTHORIZATION": HEADER.format("key")}, "key") is None
+    assert (
+        guard.refusal(
+            {"HTTP_HOST": "example.com", "HTTP_AUTHORIZATION": HEADER.format("key")}, "key"
+        )
+        is None
+    )
     for given in ("", "kei", "key2", "KEY"):
         headers = {"HTTP_HOST": "127.0.0.1", "HTTP_AUTHORIZATION": HEADER.format(given)}
         assert "token" in (guard.refusal(headers, "key") or "")
@@ -76,14 +81,19 @@ def test_with_a_token_the_key_decides_and_not_the_host() -> None:
     [
         ({"HTTP_AUTHORIZATION": HEADER.format("AKIA1")}, "AKIA1"),
         ({"HTTP_AUTHORIZATION": "AWS4-HMAC-SHA256 Credential=token/-"}, "token"),
-        ({"QUERY_STRING": "X-Amz-Credential=AKIA2%2F20260101%2Fus-east-1%2Fs3%2Faws4_request"}, "AKIA2"),
+        (
+            {"QUERY_STRING": "X-Amz-Credential=AKIA2%2F20260101%2Fus-east-1%2Fs3%2Faws4_request"},
+            "AKIA2",
+        ),
         ({"QUERY_STRING": "AWSAccessKeyId=AKIA3&Signature=x&Expires=1"}, "AKIA3"),
         ({"QUERY_STRING": "X-Amz-Credential="}, None),
         ({"HTTP_AUTHORIZATION": "Basic abc"}, None),
         ({}, None),
     ],
 )
-def test_the_key_that_a_request_was_signed_with(environ: dict[str, object], key: str | None) -> None:
+def test_the_key_that_a_request_was_signed_with(
+    environ: dict[str, object], key: str | None
+) -> None:
     assert guard.access_key(environ) == key
 
 
@@ -91,12 +101,17 @@ def test_the_key_that_a_request_was_signed_with(environ: dict[str, object], key:
     ("environ", "scope"),
     [
         ({"HTTP_AUTHORIZATION": HEADER.format("k")}, ("eu-west-1", "batch")),
-        ({"QUERY_STRING": "X-Amz-Credential=k/20260101/us-east-1/s3/aws4_request"}, ("us-east-1", "s3")),
+        (
+            {"QUERY_STRING": "X-Amz-Credential=k/20260101/us-east-1/s3/aws4_request"},
+            ("us-east-1", "s3"),
+        ),
         ({"HTTP_AUTHORIZATION": "AWS4-HMAC-SHA256 Credential=token/-"}, None),
         ({}, None),
     ],
 )
-def test_what_a_request_was_signed_for(environ: dict[str, object], scope: tuple[str, str] | None) -> None:
+def test_what_a_request_was_signed_for(
+    environ: dict[str, object], scope: tuple[str, str] | None
+) -> None:
     assert guard.signed_for(environ) == scope
 
 
@@ -113,5 +128,8 @@ def test_tokens_that_cannot(token: str) -> None:
 
 def test_an_address_with_a_key_of_its_own_needs_no_token_but_is_no_web_pages() -> None:
     assert guard.refusal({"HTTP_HOST": "10.0.0.1"}, "secret", has_key=True) is None
-    assert guard.refusal({"HTTP_HOST": "10.0.0.1", "HTTP_ORIGIN": "http://a"}, "secret", has_key=True) is not None
+    assert (
+        guard.refusal({"HTTP_HOST": "10.0.0.1", "HTTP_ORIGIN": "http://a"}, "secret", has_key=True)
+        is not None
+    )
     assert guard.refusal({"HTTP_HOST": "10.0.0.1"}, None, has_key=True) is not None

@@ -53,7 +53,12 @@ def test_words(pattern: str, numbers: list[int]) -> None:
 
 
 EVENTS = [
-    {"level": "ERROR", "x": 5, "user": {"id": 1, "email": "John.Doe@example.com"}, "tags": ["a", "b"]},
+    {
+        "level": "ERROR",
+        "x": 5,
+        "user": {"id": 1, "email": "John.Doe@example.com"},
+        "tags": ["a", "b"],
+    },
     {"level": "ERROR", "x": 3, "code": None, "is_fatal": True},
     {"level": "WARN", "x": 4.5, "users": [{"id": 7}, {"id": 8}], "is_fatal": False},
     {"level": "INFO", "x": "3", "my key": "v*v", "ip": "123.123.0.9"},
@@ -139,7 +144,10 @@ def test_conditions_on_json(pattern: str, numbers: list[int]) -> None:
 def test_what_is_no_pattern(pattern: str) -> None:
     with pytest.raises(ApiError) as refused:
         compiled(pattern)
-    assert (refused.value.code, refused.value.message) == ("InvalidParameterException", "Invalid filter pattern")
+    assert (refused.value.code, refused.value.message) == (
+        "InvalidParameterException",
+        "Invalid filter pattern",
+    )
 
 
 def test_json_that_is_too_deep_does_not_match() -> None:

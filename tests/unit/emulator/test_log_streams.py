@@ -76,21 +76,40 @@ class Bench:
         )
         self.streams = LogStreams(self.yard, self.folder)
 
-    def job(self, job_id: str = "job-a", size: int = 1, log: Request | None = None, definition: str = "train") -> str:
+    def job(
+        self,
+        job_id: str = "job-a",
+        size: int = 1,
+        log: Request | None = None,
+        definition: str = "train",
+    ) -> str:
         container = {} if log is None else {"logConfiguration": log}
-        document = {"jobId": job_id, "createdAt": self.now_ms, "container": container, "_definition": definition}
+        document = {
+            "jobId": job_id,
+            "createdAt": self.now_ms,
+            "container": container,
+            "_definition": definition,
+        }
         self.yard.keep(JOB, job_id, document)
-        self.rows[job_id] = JobRow(len(self.rows), job_id, job_id, size, "RUNNABLE", "", (), 0, self.now_ms)
+        self.rows[job_id] = JobRow(
+            len(self.rows), job_id, job_id, size, "RUNNABLE", "", (), 0, self.now_ms
+        )
         return job_id
 
-    def name(self, job_id: str = "job-a", child: int = 0, attempt: int = 1, prefix: str = "train") -> str:
+    def name(
+        self, job_id: str = "job-a", child: int = 0, attempt: int = 1, prefix: str = "train"
+    ) -> str:
         key = names.AttemptKey(self.rows[job_id].number, child, attempt)
         return f"{prefix}/default/{names.task_id(key, SALT)}"
 
     def start(self, job_id: str = "job-a", child: int = 0, attempt: int = 1, at: int = 0) -> None:
-        self.tasks[job_id, child] = SimpleNamespace(child=child, attempt=attempt, started_ms=T0 + at)
+        self.tasks[job_id, child] = SimpleNamespace(
+            child=child, attempt=attempt, started_ms=T0 + at
+        )
 
-    def write(self, data: bytes, at: int, job_id: str = "job-a", child: int = 0, attempt: int = 1) -> None:
+    def write(
+        self, data: bytes, at: int, job_id: str = "job-a", child: int = 0, attempt: int = 1
+    ) -> None:
         """What a long child writes, ``at`` milliseconds after T0."""
         self.now_ms = T0 + at
         key = (job_id, child, attempt)
@@ -98,18 +117,43 @@ class Bench:
             self.files[key] = self.book.open_own(*key)
         self.book.write(self.files[key], data)
 
-    def end(self, at: int, job_id: str = "job-a", child: int = 0, attempt: int = 1, short: bytes | None = None) -> None:
+    def end(
+        self,
+        at: int,
+        job_id: str = "job-a",
+        child: int = 0,
+        attempt: int = 1,
+        short: bytes | None = None,
+    ) -> None:
         task = self.tasks.pop((job_id, child))
         self.now_ms = T0 + at
         if (fd := self.files.pop((job_id, child, attempt), None)) is not None:
             os.close(fd)
         offset = None if short is None else self.book.add_short(short)
         self.book.flush()
-        row = AttemptRow(self.rows[job_id].number, child, attempt, "SUCCEEDED", 0, "", "", task.started_ms, self.now_ms)
+        row = AttemptRow(
+            self.rows[job_id].number,
+            child,
+            attempt,
+            "SUCCEEDED",
+            0,
+            "",
+            "",
+            task.started_ms,
+            self.now_ms,
+        )
         length = len(short) if short is not None else 0
         self.store.commit(attempts=[row._replace(log_offset=offset, log_length=length)])
 
-    def short(self, data: bytes, start: int, end: int, job_id: str = "job-a", child: int = 0, attempt: int = 1) -> None:
+    def short(
+        self,
+        data: bytes,
+        start: int,
+        end: int,
+        job_id: str = "job-a",
+        child: int = 0,
+        attempt: int = 1,
+    ) -> None:
         self.start(job_id, child, attempt, start)
         self.end(end, job_id, child, attempt, data)
 
@@ -121,10 +165,16 @@ class Bench:
         return checked("GetLogEvents", asked, self.streams.get_log_events)
 
     def filter(self, **request: Any) -> Request:
-        return checked("FilterLogEvents", {"logGroupName": GROUP, **request}, self.streams.filter_log_events)
+        return checked(
+            "FilterLogEvents", {"logGroupName": GROUP, **request}, self.streams.filter_log_events
+        )
 
     def describe(self, **request: Any) -> Request:
-        return checked("DescribeLogStreams", {"logGroupName": GROUP, **request}, self.streams.describe_log_streams)
+        return checked(
+            "DescribeLogStreams",
+            {"logGroupName": GROUP, **request},
+            self.streams.describe_log_streams,
+        )
 
     def close(self) -> None:
         for fd in self.files.values():
@@ -277,7 +327,9 @@ def test_output_that_a_power_cut_took(bench: Bench) -> None:
 @pytest.mark.parametrize("seed", range(20))
 def test_whatever_is_written_is_read_from_either_end(bench: Bench, seed: int) -> None:
     rng = random.Random(seed)
-    lengths = rng.choices([0, 1, 7, 300, 5_000, 70_000], weights=[3, 3, 9, 5, 2, 1], k=rng.randrange(1, 120))
+    lengths = rng.choices(
+        [0, 1, 7, 300, 5_000, 70_000], weights=[3, 3, 9, 5, 2, 1], k=rng.randrange(1, 120)
+    )
     lines = [rng.choice("abc") * length for length in lengths]
     data = "\n".join(lines).encode()
     bench.job()
@@ -339,9 +391,9 @@ def test_forward_to_the_end_and_back(bench: Bench, limit: int) -> None:
     assert seen == lines
     assert answer["events"] == []
     back = []
-    while (token := answer["nextBackwardToken"]) and (answer := bench.get(limit=limit, nextToken=token))[
-        "nextBackwardToken"
-    ] != token:
+    while (token := answer["nextBackwardToken"]) and (
+        answer := bench.get(limit=limit, nextToken=token)
+    )["nextBackwardToken"] != token:
         back = messages(answer) + back
     assert back == lines
 
@@ -354,7 +406,10 @@ def test_going_on_from_the_end_finds_what_has_come_since(bench: Bench) -> None:
     bench.write(b"one\n", 200)
     answer = bench.get(nextToken=first)
     assert messages(answer) == ["one"]
-    assert bench.get(nextToken=answer["nextForwardToken"])["nextForwardToken"] == answer["nextForwardToken"]
+    assert (
+        bench.get(nextToken=answer["nextForwardToken"])["nextForwardToken"]
+        == answer["nextForwardToken"]
+    )
     bench.write(b"two\n", 300)
     assert messages(bench.get(nextToken=answer["nextForwardToken"])) == ["two"]
 
@@ -364,7 +419,9 @@ def test_a_page_holds_10_000_events(bench: Bench) -> None:
     bench.short(b"".join(b"%d\n" % number for number in range(10_010)), 0, 1)
     answer = bench.get()
     assert messages(answer) == [str(number) for number in range(10, 10_010)]
-    assert messages(bench.get(nextToken=answer["nextBackwardToken"])) == [str(number) for number in range(10)]
+    assert messages(bench.get(nextToken=answer["nextBackwardToken"])) == [
+        str(number) for number in range(10)
+    ]
 
 
 def test_a_page_holds_a_megabyte(bench: Bench) -> None:
@@ -389,12 +446,31 @@ def test_a_range_of_time(bench: Bench) -> None:
 
     def between(start: int | None, end: int | None, **more: Any) -> list[str]:
         times = {"startTime": start, "endTime": end}
-        return messages(bench.get(**{key: T0 + ms for key, ms in times.items() if ms is not None}, **more))
+        return messages(
+            bench.get(**{key: T0 + ms for key, ms in times.items() if ms is not None}, **more)
+        )
 
-    assert between(200, None) == ["200 a", "200 b", "300 a", "300 b", "400 a", "400 b", "unfinished"]
+    assert between(200, None) == [
+        "200 a",
+        "200 b",
+        "300 a",
+        "300 b",
+        "400 a",
+        "400 b",
+        "unfinished",
+    ]
     assert between(201, 400) == ["300 a", "300 b"]  # the end is not in it
     assert between(401, None) == ["unfinished"]
-    assert between(None, 500) == ["100 a", "100 b", "200 a", "200 b", "300 a", "300 b", "400 a", "400 b"]
+    assert between(None, 500) == [
+        "100 a",
+        "100 b",
+        "200 a",
+        "200 b",
+        "300 a",
+        "300 b",
+        "400 a",
+        "400 b",
+    ]
     assert between(501, None) == []
     assert between(None, 100) == []
     assert between(400, 200) == []
@@ -436,7 +512,9 @@ def test_what_is_not_there(bench: Bench) -> None:
 
 def test_an_attempt_that_never_ran_has_no_stream(bench: Bench) -> None:
     bench.job()
-    bench.store.commit(attempts=[AttemptRow(0, 0, 1, "FAILED", None, "CannotPullContainerError", "", None, T0 + 5)])
+    bench.store.commit(
+        attempts=[AttemptRow(0, 0, 1, "FAILED", None, "CannotPullContainerError", "", None, T0 + 5)]
+    )
     assert refused(bench.get) == NO_STREAM
     assert bench.describe()["logStreams"] == []
     bench.tasks["job-a", 0] = SimpleNamespace(child=0, attempt=2, started_ms=None)
@@ -459,7 +537,9 @@ def test_limits(bench: Bench, limit: int) -> None:
     bench.short(b"one\n", 0, 1)
     for act in (bench.get, bench.filter, bench.describe):
         assert refused(act, limit=limit)[0] == "InvalidParameterException"
-    assert refused(bench.describe, limit=51)[1].endswith("Member must have value less than or equal to 50")
+    assert refused(bench.describe, limit=51)[1].endswith(
+        "Member must have value less than or equal to 50"
+    )
 
 
 def test_the_tail_of_a_gigabyte_is_there_at_once(bench: Bench) -> None:
@@ -547,12 +627,21 @@ def test_pages_of_events(array: Bench, limit: int) -> None:
 
 def test_events_of_some_streams(array: Bench) -> None:
     names_wanted = [array.name(child=2), array.name(child=1)]
-    assert messages(array.filter(logStreamNames=names_wanted)) == ["short a", "short b", "other ERROR"]
+    assert messages(array.filter(logStreamNames=names_wanted)) == [
+        "short a",
+        "short b",
+        "other ERROR",
+    ]
     assert messages(array.filter(logStreamNamePrefix=array.name(child=2))) == ["other ERROR"]
-    assert messages(array.filter(logStreamNamePrefix="train/default/")) == [message for message, _ in ARRAY_EVENTS]
+    assert messages(array.filter(logStreamNamePrefix="train/default/")) == [
+        message for message, _ in ARRAY_EVENTS
+    ]
     assert messages(array.filter(logStreamNamePrefix="nothing")) == []
     assert refused(array.filter, logStreamNames=["nothing"]) == NO_STREAM
-    assert refused(array.filter, logStreamNames=["a"], logStreamNamePrefix="a")[0] == "InvalidParameterException"
+    assert (
+        refused(array.filter, logStreamNames=["a"], logStreamNamePrefix="a")[0]
+        == "InvalidParameterException"
+    )
     assert refused(array.filter, logGroupName="/other") == NO_GROUP
 
 
@@ -565,14 +654,19 @@ def test_events_in_a_range_of_time(array: Bench) -> None:
     ]
     assert messages(array.filter(startTime=T0 + 310)) == ["long 3", "rest"]
     assert messages(array.filter(endTime=T0 + 99)) == []
-    assert messages(array.filter(startTime=T0 + 180, endTime=T0 + 250, startFromHead=False, limit=2)) == [
+    assert messages(
+        array.filter(startTime=T0 + 180, endTime=T0 + 250, startFromHead=False, limit=2)
+    ) == [
         "other ERROR",
         "long 2",
     ]
 
 
 def test_the_newest_first_only_since_2024(array: Bench) -> None:
-    assert refused(array.filter, startFromHead=False, startTime=1_700_000_000_000)[0] == "InvalidParameterException"
+    assert (
+        refused(array.filter, startFromHead=False, startTime=1_700_000_000_000)[0]
+        == "InvalidParameterException"
+    )
     assert messages(array.filter(startFromHead=False, limit=1)) == ["rest"]
 
 
@@ -672,7 +766,9 @@ def test_a_search_through_10_000_short_children_is_quick(bench: Bench) -> None:
     assert took_s < 10
     began = time.process_time()
     assert messages(bench.get(bench.name(child=9_999), limit=1)) == ["child 9999 ends"]
-    assert time.process_time() - began < took_s / 5, "one child's lines are found without a look at the others"
+    assert time.process_time() - began < took_s / 5, (
+        "one child's lines are found without a look at the others"
+    )
 
 
 # -- DescribeLogStreams -----------------------------------------------------------------------------------------
@@ -680,15 +776,22 @@ def test_a_search_through_10_000_short_children_is_quick(bench: Bench) -> None:
 
 def test_streams_by_name(array: Bench) -> None:
     answer = array.describe()
-    assert [stream["logStreamName"] for stream in answer["logStreams"]] == [array.name(child=c) for c in range(4)]
+    assert [stream["logStreamName"] for stream in answer["logStreams"]] == [
+        array.name(child=c) for c in range(4)
+    ]
     assert "nextToken" not in answer
     first = answer["logStreams"][0]
-    assert first["arn"] == f"arn:aws:logs:us-east-1:123456789012:log-group:{GROUP}:log-stream:{array.name()}"
+    assert (
+        first["arn"]
+        == f"arn:aws:logs:us-east-1:123456789012:log-group:{GROUP}:log-stream:{array.name()}"
+    )
     assert (first["creationTime"], first["storedBytes"]) == (T0, 0)
     assert (first["firstEventTimestamp"], first["lastEventTimestamp"]) == (T0 + 100, T0 + 400)
     assert first["lastIngestionTime"] == T0 + 400
     assert first["uploadSequenceToken"].isdigit()
-    names_down = [stream["logStreamName"] for stream in array.describe(descending=True)["logStreams"]]
+    names_down = [
+        stream["logStreamName"] for stream in array.describe(descending=True)["logStreams"]
+    ]
     assert names_down == [array.name(child=c) for c in (3, 2, 1, 0)]
 
 
@@ -712,7 +815,10 @@ def test_streams_by_prefix(array: Bench) -> None:
     found = array.describe(logStreamNamePrefix="other/")["logStreams"]
     assert [stream["logStreamName"] for stream in found] == [array.name("job-b", prefix="other")]
     wrong = refused(array.describe, orderBy="LastEventTime", logStreamNamePrefix="x")
-    assert wrong == ("InvalidParameterException", "Cannot order by LastEventTime with a logStreamNamePrefix.")
+    assert wrong == (
+        "InvalidParameterException",
+        "Cannot order by LastEventTime with a logStreamNamePrefix.",
+    )
     assert refused(array.describe, logGroupName="/other") == NO_GROUP
 
 
@@ -789,7 +895,10 @@ class Commands:
             attempt=start.attempt,
             turn=Turn(range(1)),
             command=lambda number: self.commands[start.child],
-            environ={b"PATH": os.environb[b"PATH"], b"BATCHYARD_TOKEN": b"logs.0.%d.1." % start.child},
+            environ={
+                b"PATH": os.environb[b"PATH"],
+                b"BATCHYARD_TOKEN": b"logs.0.%d.1." % start.child,
+            },
             told=(),
             resources=Resources(1, 1),
             mark=b"logs.0.%d.1." % start.child,
@@ -818,9 +927,19 @@ def test_a_running_child_can_be_read_and_so_can_what_ended_a_moment_ago(tmp_path
     waiting = f"echo begun; while [ ! -e {gate} ]; do sleep 0.01; done; printf done"
     loop.add(job, Commands("job-a", ["echo quick", waiting]), row)
     yard = Yard(
-        scheduler, loop, store, "us-east-1", Resources(2, 2), lambda _: None, lambda _: [], lambda *_: None, SALT
+        scheduler,
+        loop,
+        store,
+        "us-east-1",
+        Resources(2, 2),
+        lambda _: None,
+        lambda _: [],
+        lambda *_: None,
+        SALT,
     )
-    yard.keep(JOB, "job-a", {"jobId": "job-a", "createdAt": T0, "container": {}, "_definition": "train"})
+    yard.keep(
+        JOB, "job-a", {"jobId": "job-a", "createdAt": T0, "container": {}, "_definition": "train"}
+    )
     streams = LogStreams(yard, folder)
     thread = threading.Thread(target=loop.run)
     before_ms = int(time.time() * 1000)

@@ -63,7 +63,9 @@ def test_a_token_that_came_through_a_proxy_is_refused() -> None:
     assert answer(HOST, "PUT", "/latest/api/token", headers, NOW)[0] == 403
 
 
-@pytest.mark.parametrize("given", [{}, {TOKEN: ""}, {TOKEN: "nonsense"}, {TOKEN: "é"}, {TOKEN: "AAAA" * 10}])
+@pytest.mark.parametrize(
+    "given", [{}, {TOKEN: ""}, {TOKEN: "nonsense"}, {TOKEN: "é"}, {TOKEN: "AAAA" * 10}]
+)
 def test_nothing_is_said_without_a_token(given: dict[str, str]) -> None:
     assert answer(HOST, "GET", "/latest/meta-data/instance-id", given, NOW)[0] == 401
 
@@ -79,7 +81,10 @@ def test_a_token_is_good_for_its_host_alone() -> None:
     for other in (replace(HOST, instance_id="i-0another"), replace(HOST, token_key=b"another key")):
         assert answer(other, "GET", "/latest/meta-data/", {TOKEN: token(HOST)}, NOW)[0] == 401
     # A notice changes the value, not the host.
-    assert answer(replace(HOST, notice=NOW), "GET", "/latest/meta-data/", {TOKEN: token(HOST)}, NOW)[0] == 200
+    assert (
+        answer(replace(HOST, notice=NOW), "GET", "/latest/meta-data/", {TOKEN: token(HOST)}, NOW)[0]
+        == 200
+    )
 
 
 def test_the_case_of_a_header_does_not_matter() -> None:
@@ -90,14 +95,18 @@ def test_the_case_of_a_header_does_not_matter() -> None:
 
 
 @pytest.mark.parametrize(
-    ("method", "path"), [("GET", "/latest/api/token"), ("POST", "/latest/meta-data/"), ("PUT", "/latest/meta-data/")]
+    ("method", "path"),
+    [("GET", "/latest/api/token"), ("POST", "/latest/meta-data/"), ("PUT", "/latest/meta-data/")],
 )
 def test_other_methods(method: str, path: str) -> None:
     assert answer(HOST, method, path, {TOKEN: token(), TTL: "60"}, NOW)[0] == 405
 
 
 def test_head_has_no_body() -> None:
-    assert answer(HOST, "HEAD", "/latest/meta-data/instance-id", {TOKEN: token()}, NOW)[::2] == (200, b"")
+    assert answer(HOST, "HEAD", "/latest/meta-data/instance-id", {TOKEN: token()}, NOW)[::2] == (
+        200,
+        b"",
+    )
 
 
 # -- what there is ----------------------------------------------------------------------------------------------
@@ -182,7 +191,9 @@ def test_the_identity_document() -> None:
     ],
 )
 def test_the_architecture_follows_the_type(instance_type: str, architecture: str) -> None:
-    text = get("/latest/dynamic/instance-identity/document", replace(HOST, instance_type=instance_type))
+    text = get(
+        "/latest/dynamic/instance-identity/document", replace(HOST, instance_type=instance_type)
+    )
     assert text is not None and json.loads(text)["architecture"] == architecture
 
 
@@ -201,7 +212,10 @@ def test_a_role_and_its_credentials() -> None:
         "Token": "a session",
         "Expiration": "2026-03-01T18:00:00Z",
     }
-    assert json.loads(info)["InstanceProfileArn"] == "arn:aws:iam::123456789012:instance-profile/ecsInstanceRole"
+    assert (
+        json.loads(info)["InstanceProfileArn"]
+        == "arn:aws:iam::123456789012:instance-profile/ecsInstanceRole"
+    )
 
 
 def test_a_host_without_a_role() -> None:
@@ -300,7 +314,9 @@ def test_botocore_gets_no_credentials_where_there_is_no_role(service: Service) -
 
 
 def test_botocore_gets_the_region(service: Service) -> None:
-    fetcher = InstanceMetadataRegionFetcher(timeout=5, num_attempts=1, env={}, config=config(service))
+    fetcher = InstanceMetadataRegionFetcher(
+        timeout=5, num_attempts=1, env={}, config=config(service)
+    )
     assert fetcher.retrieve_region() == "eu-central-1"
 
 
@@ -309,7 +325,9 @@ class Watcher(IMDSFetcher):
 
     def instance_action(self) -> tuple[int, str]:
         response = self._get_request(
-            "latest/meta-data/spot/instance-action", lambda response: False, self._fetch_metadata_token()
+            "latest/meta-data/spot/instance-action",
+            lambda response: False,
+            self._fetch_metadata_token(),
         )
         return response.status_code, response.text
 
@@ -318,4 +336,7 @@ def test_botocore_sees_a_notice_come(service: Service) -> None:
     watcher = Watcher(timeout=5, env={}, config=config(service))
     assert watcher.instance_action()[0] == 404
     service.host = replace(HOST, notice=NOW + 120)
-    assert watcher.instance_action() == (200, '{"action": "terminate", "time": "2026-03-01T12:36:56Z"}')
+    assert watcher.instance_action() == (
+        200,
+        '{"action": "terminate", "time": "2026-03-01T12:36:56Z"}',
+    )

@@ -23,7 +23,9 @@ def test_a_task_id_tells_its_attempt(key: AttemptKey) -> None:
     assert names.attempt_of(names.log_stream("d", task).rpartition("/")[2], SALT) == key
 
 
-@pytest.mark.parametrize("task", ["", "x" * 32, "0" * 32, "0" * 16 + SALT[::-1], "0" * 15 + SALT, "0" * 17 + SALT])
+@pytest.mark.parametrize(
+    "task", ["", "x" * 32, "0" * 32, "0" * 16 + SALT[::-1], "0" * 15 + SALT, "0" * 17 + SALT]
+)
 def test_a_task_of_somebody_else_is_none(task: str) -> None:
     assert names.attempt_of(task, SALT) is None
 

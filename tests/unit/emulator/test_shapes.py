@@ -22,7 +22,10 @@ def test_every_operation_has_its_route(operation: str) -> None:
         pytest.skip("this botocore does not know it")
     methods = {"TagResource": "POST", "UntagResource": "DELETE", "ListTagsForResource": "GET"}
     if method := methods.get(operation, ""):
-        path, members = "/v1/tags/arn:aws:batch:r:1:job-queue/q", {"resourceArn": "arn:aws:batch:r:1:job-queue/q"}
+        path, members = (
+            "/v1/tags/arn:aws:batch:r:1:job-queue/q",
+            {"resourceArn": "arn:aws:batch:r:1:job-queue/q"},
+        )
     else:
         method, path, members = "POST", f"/v1/{operation.lower()}", {}
     found = shapes.find_route("batch", method, path)
@@ -58,15 +61,28 @@ def test_what_is_no_route(method: str, path: str) -> None:
         ({"arrayProperties": {"size": 2.0}}, "arrayProperties.size should be a whole number"),
         ({"dependsOn": {}}, "dependsOn should be a list"),
         ({"dependsOn": [[]]}, r"dependsOn\[0\] should be an object"),
-        ({"dependsOn": [{"type": "n_to_n"}]}, r"dependsOn\[0\].type should be one of N_TO_N, SEQUENTIAL"),
+        (
+            {"dependsOn": [{"type": "n_to_n"}]},
+            r"dependsOn\[0\].type should be one of N_TO_N, SEQUENTIAL",
+        ),
         ({"parameters": {"a": 1}}, "parameters.a should be a string"),
         ({"propagateTags": "true"}, "propagateTags should be true or false"),
-        ({"retryStrategy": {"evaluateOnExit": [{}]}}, r"evaluateOnExit\[0\].action must not be null"),
-        ({"retryStrategy": {"evaluateOnExit": [{"action": "STOP"}]}}, "action should be one of RETRY, EXIT"),
+        (
+            {"retryStrategy": {"evaluateOnExit": [{}]}},
+            r"evaluateOnExit\[0\].action must not be null",
+        ),
+        (
+            {"retryStrategy": {"evaluateOnExit": [{"action": "STOP"}]}},
+            "action should be one of RETRY, EXIT",
+        ),
     ],
 )
 def test_requests_of_a_wrong_shape(request_: Any, message: str) -> None:
-    base = {} if request_ in ([], {}, {"jobName": 1}) else {"jobName": "n", "jobQueue": "q", "jobDefinition": "d"}
+    base = (
+        {}
+        if request_ in ([], {}, {"jobName": 1})
+        else {"jobName": "n", "jobQueue": "q", "jobDefinition": "d"}
+    )
     given = request_ if isinstance(request_, list) else {**base, **request_}
     with pytest.raises(ClientException, match=message):
         shapes.check(shape_of("SubmitJob"), given)
@@ -118,7 +134,9 @@ def test_cloudformations_spelling() -> None:
         "computeEnvironmentOrder": [{"order": 1, "computeEnvironment": "ce"}],
         "tags": {"Of": "mine"},
     }
-    assert shapes.from_properties(shape_of("SubmitJob"), {"PropagateTags": "true", "JobName": 3}) == {
+    assert shapes.from_properties(
+        shape_of("SubmitJob"), {"PropagateTags": "true", "JobName": 3}
+    ) == {
         "propagateTags": True,
         "jobName": "3",
     }

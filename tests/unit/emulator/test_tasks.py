@@ -48,9 +48,14 @@ def document(container: Mapping[str, Any] | None = None, **changes: Any) -> dict
 
 
 def task(
-    container: Mapping[str, Any] | None = None, here: Site | None = None, gpus: tuple[int, ...] = (), **changes: Any
+    container: Mapping[str, Any] | None = None,
+    here: Site | None = None,
+    gpus: tuple[int, ...] = (),
+    **changes: Any,
 ) -> Task:
-    return ContainerTasks(7, document(container, **changes), here or site()).task(Start("job", 2, 3, gpus, "ce"))
+    return ContainerTasks(7, document(container, **changes), here or site()).task(
+        Start("job", 2, 3, gpus, "ce")
+    )
 
 
 def environ(one: Task) -> dict[str, str]:
@@ -89,7 +94,11 @@ def test_the_containers_variables_win_over_the_endpoints_but_not_over_batchs() -
         {"name": "BATCHYARD_TOKEN", "value": "forged"},
     ]
     found = environ(task({"environment": variables}))
-    assert (found["AWS_ENDPOINT_URL"], found["PATH"], found["NOTHING"]) == ("http://elsewhere", "/opt", "")
+    assert (found["AWS_ENDPOINT_URL"], found["PATH"], found["NOTHING"]) == (
+        "http://elsewhere",
+        "/opt",
+        "",
+    )
     assert (found["AWS_BATCH_JOB_ID"], found["HOME"]) == ("job", "/root")
     assert found["BATCHYARD_TOKEN"] == "by0.7.2.3." == task().mark.decode()
 
@@ -125,14 +134,19 @@ def test_what_cannot_be_dispatched() -> None:
     """facts, 1.8 and 5.4: overrides of more than 8192 characters, too many tags together."""
     assert task(_overrides_length=8192).refused is None
     refused = task(_overrides_length=8193).refused
-    assert refused is not None and refused.status_reason == "Container Overrides length must be at most 8192"
+    assert (
+        refused is not None
+        and refused.status_reason == "Container Overrides length must be at most 8192"
+    )
     refused = task(_refused="too many tags").refused
     assert refused is not None and refused.status_reason == "too many tags"
 
 
 def test_without_a_command_only_an_image_can_run() -> None:
     refused = task({"command": []}).refused
-    assert refused is not None and refused.reason.startswith("CannotStartContainerError: no command")
+    assert refused is not None and refused.reason.startswith(
+        "CannotStartContainerError: no command"
+    )
     assert task({"command": []}, here=site(has_images=True)).refused is None
 
 
@@ -144,11 +158,20 @@ def test_a_container_that_mounts_efs_is_refused_and_a_process_is_not() -> None:
     }
     assert task(efs).refused is None
     refused = task(efs, here=site(has_images=True)).refused
-    assert refused is not None and (refused.exit_code, refused.status_reason) == (None, "Task failed to start")
-    assert refused.reason.startswith("ResourceInitializationError: no EFS") and len(refused.reason) <= 255
+    assert refused is not None and (refused.exit_code, refused.status_reason) == (
+        None,
+        "Task failed to start",
+    )
+    assert (
+        refused.reason.startswith("ResourceInitializationError: no EFS")
+        and len(refused.reason) <= 255
+    )
     instead = Volume("/here", "/" + "d" * 300)
     one = task(efs, here=site(has_images=True, volumes=(instead,)))
-    assert one.refused is None and one.container_flags == ("--mount", f"type=bind,source=/here,target={instead.target}")
+    assert one.refused is None and one.container_flags == (
+        "--mount",
+        f"type=bind,source=/here,target={instead.target}",
+    )
 
 
 def test_the_command_with_its_parameters() -> None:
@@ -177,7 +200,13 @@ def test_references(word: str, expected: str) -> None:
 
 
 def test_what_is_inherited() -> None:
-    given = {"PATH": "/bin", "AWS_PROFILE": "p", "AWS_BATCH_JOB_ID": "j", "BATCHYARD_TOKEN": "t", "LANG": "C"}
+    given = {
+        "PATH": "/bin",
+        "AWS_PROFILE": "p",
+        "AWS_BATCH_JOB_ID": "j",
+        "BATCHYARD_TOKEN": "t",
+        "LANG": "C",
+    }
     assert inherited(given) == {"PATH": "/bin", "LANG": "C"}
     assert inherited(given, "/venv/bin") == {"PATH": "/bin:/venv/bin", "LANG": "C"}
     assert inherited({"PATH": "/venv/bin:/bin"}, "/venv/bin") == {"PATH": "/venv/bin:/bin"}

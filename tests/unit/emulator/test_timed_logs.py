@@ -44,7 +44,9 @@ def entries(log: Path) -> list[tuple[int, int]]:
     return found
 
 
-def test_each_chunk_has_its_offset_and_its_time(book: TimedLogBook, folder: RunFolder, clock: Clock) -> None:
+def test_each_chunk_has_its_offset_and_its_time(
+    book: TimedLogBook, folder: RunFolder, clock: Clock
+) -> None:
     fd = book.open_own("job", 3, 1)
     for ms, data in ((1_000, b"one\n"), (1_500, b"two\nthree\n"), (2_000, b"four\n")):
         clock.ms = ms
@@ -107,7 +109,9 @@ def test_an_attempt_that_goes_on_after_a_crash_appends(folder: RunFolder, clock:
     assert entries(folder.log_of("job", 0, 1)) == [(0, 1_000), (13, 1_200)]
 
 
-def test_looking_up_by_offset_and_by_time(book: TimedLogBook, folder: RunFolder, clock: Clock) -> None:
+def test_looking_up_by_offset_and_by_time(
+    book: TimedLogBook, folder: RunFolder, clock: Clock
+) -> None:
     fd = book.open_own("job", 0, 1)
     for ms in range(1_000, 2_000, 10):
         clock.ms = ms
@@ -127,7 +131,9 @@ def test_a_log_without_times(folder: RunFolder, tmp_path: Path) -> None:
     times.close()
 
 
-def test_the_times_are_no_log_to_those_that_read_logs(book: TimedLogBook, folder: RunFolder) -> None:
+def test_the_times_are_no_log_to_those_that_read_logs(
+    book: TimedLogBook, folder: RunFolder
+) -> None:
     fd = book.open_own("job", 0, 1)
     book.write(fd, b"x\n")
     os.close(fd)

@@ -19,7 +19,9 @@ class Scripted:
 
     region = "eu-central-1"
 
-    def __init__(self, name: str = "dev-storage", status: str = "", description: str = "batchyard: storage") -> None:
+    def __init__(
+        self, name: str = "dev-storage", status: str = "", description: str = "batchyard: storage"
+    ) -> None:
         self.name = name
         self.status = status
         self.description = description
@@ -27,7 +29,10 @@ class Scripted:
         self.history: list[Document] = []
         self.calls: list[str] = []
         self.on_execute: list[Row] = []
-        self.on_delete: list[Row] = [("", "DELETE_IN_PROGRESS", "User Initiated"), ("", "DELETE_COMPLETE", "")]
+        self.on_delete: list[Row] = [
+            ("", "DELETE_IN_PROGRESS", "User Initiated"),
+            ("", "DELETE_COMPLETE", ""),
+        ]
         #: what DescribeChangeSet says, one after the other
         self.change_sets: list[Document] = [{"Status": "CREATE_COMPLETE", "Changes": []}]
         self.execute_refuses: Refused | None = None
@@ -117,7 +122,9 @@ class Listener:
         self.asked.append(question)
         return self.answers.pop(0)
 
-    def show_changes(self, stack: str, found: Sequence[Change], parameters: Mapping[str, tuple[str, str]]) -> None:
+    def show_changes(
+        self, stack: str, found: Sequence[Change], parameters: Mapping[str, tuple[str, str]]
+    ) -> None:
         self.said.append(f"changes of {stack}")
 
     def show_events(self, stack: str, done: Sequence[Step], progress: Progress) -> None:

@@ -7,7 +7,9 @@ import pytest
 from batchyard.infra import listing
 
 
-def summary(stack: str, state: str = "CREATE_COMPLETE", description: str = "batchyard: one of ours") -> dict[str, str]:
+def summary(
+    stack: str, state: str = "CREATE_COMPLETE", description: str = "batchyard: one of ours"
+) -> dict[str, str]:
     return {"StackName": stack, "StackStatus": state, "TemplateDescription": description}
 
 
@@ -27,7 +29,10 @@ def test_environments_are_known_by_their_stacks() -> None:
         ]
     )
     assert list(found) == ["dev", "lab-1"]
-    assert (found["dev"].templates, found["dev"].unfinished) == (["network", "batch"], {"iam": "ROLLBACK_COMPLETE"})
+    assert (found["dev"].templates, found["dev"].unfinished) == (
+        ["network", "batch"],
+        {"iam": "ROLLBACK_COMPLETE"},
+    )
     assert found["dev"].missing == ["storage", "iam", "registry"]
     assert found["lab-1"].templates == ["batch-unmanaged"]
 

@@ -16,7 +16,9 @@ def one(action: str, name: str, kind: str, **more: Any) -> dict[str, Any]:
     return {"Type": "Resource", "ResourceChange": found}
 
 
-def detail(path: str, *, before: str, after: str, recreation: str = "Never", by: str = "") -> dict[str, Any]:
+def detail(
+    path: str, *, before: str, after: str, recreation: str = "Never", by: str = ""
+) -> dict[str, Any]:
     target = {
         "Attribute": "Properties",
         "Name": path.split("/")[2],
@@ -27,7 +29,9 @@ def detail(path: str, *, before: str, after: str, recreation: str = "Never", by:
         "AttributeChangeType": "Modify",
     }
     cause = (
-        {"ChangeSource": "ParameterReference", "CausingEntity": by} if by else {"ChangeSource": "DirectModification"}
+        {"ChangeSource": "ParameterReference", "CausingEntity": by}
+        if by
+        else {"ChangeSource": "DirectModification"}
     )
     return {"Target": target, "Evaluation": "Static", **cause}
 
@@ -41,7 +45,12 @@ ANSWER = [
         Replacement="Conditional",
         Scope=["Properties"],
         Details=[
-            detail("/Properties/ComputeResources/MaxvCpus", before="96", after="192", by="GpuSpotMaxvCpus"),
+            detail(
+                "/Properties/ComputeResources/MaxvCpus",
+                before="96",
+                after="192",
+                by="GpuSpotMaxvCpus",
+            ),
             # the same once more, as AWS's guess
             {
                 "Target": {
@@ -59,7 +68,9 @@ ANSWER = [
         "PipelineImages",
         "AWS::ECR::Repository",
         Replacement="True",
-        Details=[detail("/Properties/RepositoryName", before="dev/a", after="dev/b", recreation="Always")],
+        Details=[
+            detail("/Properties/RepositoryName", before="dev/a", after="dev/b", recreation="Always")
+        ],
     ),
     one("Add", "JobRole", "AWS::IAM::Role"),
     one("Remove", "Old", "AWS::S3::Bucket", PolicyAction="Retain"),
@@ -90,13 +101,17 @@ def test_what_changes_from_what_to_what_and_why() -> None:
 
 def test_long_values_are_cut_and_stay_on_a_line() -> None:
     script = "#!/bin/bash\n" * 50
-    answer = [one("Modify", "A", "T", Details=[detail("/Properties/UserData", before=script, after="x")])]
+    answer = [
+        one("Modify", "A", "T", Details=[detail("/Properties/UserData", before=script, after="x")])
+    ]
     (change,) = changes.from_change_set(answer)
     assert len(change.details[0]) < 90 and "\n" not in change.details[0]
 
 
 def test_lines_mark_permissions_and_replacements() -> None:
-    lines = change_lines("dev-batch", changes.from_change_set(ANSWER), {"GpuSpotMaxvCpus": ("96", "192")})
+    lines = change_lines(
+        "dev-batch", changes.from_change_set(ANSWER), {"GpuSpotMaxvCpus": ("96", "192")}
+    )
     text = "\n".join(lines)
     assert lines[0] == "dev-batch: 1 added, 1 changed, 1 replaced, 2 removed"
     assert "  GpuSpotMaxvCpus: 96 -> 192" in lines
@@ -127,10 +142,16 @@ def test_a_stack_to_be_made_is_shown_from_its_template() -> None:
     [
         ([Change(Action.ADD, "SubnetC", "AWS::EC2::Subnet")], ["Zones"], ["${Env}-subnets"]),
         ([Change(Action.REPLACE, "SubnetA", "AWS::EC2::Subnet")], [], ["${Env}-subnets"]),
-        ([Change(Action.REMOVE, "Vpc", "AWS::EC2::VPC")], ["ExistingVpc"], ["${Env}-subnets", "${Env}-vpc"]),
+        (
+            [Change(Action.REMOVE, "Vpc", "AWS::EC2::VPC")],
+            ["ExistingVpc"],
+            ["${Env}-subnets", "${Env}-vpc"],
+        ),
         ([Change(Action.CHANGE, "SubnetA", "AWS::EC2::Subnet")], ["Placement"], []),
         ([Change(Action.ADD, "Vpc", "AWS::EC2::VPC")], [], []),
     ],
 )
-def test_the_exports_that_a_change_would_change(found: list[Change], parameters: list[str], exports: list[str]) -> None:
+def test_the_exports_that_a_change_would_change(
+    found: list[Change], parameters: list[str], exports: list[str]
+) -> None:
     assert changes.changed_exports(catalogue.template("network"), found, parameters) == exports

@@ -22,7 +22,8 @@ def recorded(name: str) -> list[Event]:
     """Oldest first."""
     found = json.loads((FOLDER / f"{name}.json").read_text())["StackEvents"]
     return events.from_aws(
-        {**event, "Timestamp": datetime.fromisoformat(event["Timestamp"])} for event in reversed(found)
+        {**event, "Timestamp": datetime.fromisoformat(event["Timestamp"])}
+        for event in reversed(found)
     )
 
 
@@ -36,17 +37,61 @@ def cause_of(name: str) -> Cause:
     ("name", "resource", "what", "reason", "hint"),
     [
         # the gateway was cancelled a moment before the VPC's failure was told
-        ("vpc-limit", "Vpc", "could not be created", "The maximum number of VPCs has been reached.", "ExistingVpc"),
-        ("not-authorized", "CpuSpot", "could not be created", "is not authorized", "batch:CreateComputeEnvironment;"),
-        ("not-stabilized", "GpuSpot", "could not be created", "did not stabilize", "batchyard doctor"),
+        (
+            "vpc-limit",
+            "Vpc",
+            "could not be created",
+            "The maximum number of VPCs has been reached.",
+            "ExistingVpc",
+        ),
+        (
+            "not-authorized",
+            "CpuSpot",
+            "could not be created",
+            "is not authorized",
+            "batch:CreateComputeEnvironment;",
+        ),
+        (
+            "not-stabilized",
+            "GpuSpot",
+            "could not be created",
+            "did not stabilize",
+            "batchyard doctor",
+        ),
         # what failed on the way back is not what began it
-        ("update-then-rollback-fails", "CpuQueue", "could not be changed", "is being modified", "try again"),
-        ("bucket-not-empty", "RunBucket", "could not be deleted", "is not empty", "--empty-buckets"),
-        ("images-left", "PipelineImages", "could not be deleted", "still contains images", "--delete-images"),
-        ("name-taken", "PipelineImages", "could not be created", "already exists", "belongs to no stack"),
+        (
+            "update-then-rollback-fails",
+            "CpuQueue",
+            "could not be changed",
+            "is being modified",
+            "try again",
+        ),
+        (
+            "bucket-not-empty",
+            "RunBucket",
+            "could not be deleted",
+            "is not empty",
+            "--empty-buckets",
+        ),
+        (
+            "images-left",
+            "PipelineImages",
+            "could not be deleted",
+            "still contains images",
+            "--delete-images",
+        ),
+        (
+            "name-taken",
+            "PipelineImages",
+            "could not be created",
+            "already exists",
+            "belongs to no stack",
+        ),
     ],
 )
-def test_the_first_cause_is_named_with_a_hint(name: str, resource: str, what: str, reason: str, hint: str) -> None:
+def test_the_first_cause_is_named_with_a_hint(
+    name: str, resource: str, what: str, reason: str, hint: str
+) -> None:
     cause = cause_of(name)
     assert (cause.name, cause.what) == (resource, what)
     assert reason in cause.reason
@@ -77,7 +122,9 @@ def test_nothing_failed() -> None:
 
 
 def test_only_cancelled_resources_are_better_than_nothing() -> None:
-    cancelled = Event("1", 0.0, "Vpc", "AWS::EC2::VPC", "CREATE_FAILED", "Resource creation cancelled", False)
+    cancelled = Event(
+        "1", 0.0, "Vpc", "AWS::EC2::VPC", "CREATE_FAILED", "Resource creation cancelled", False
+    )
     cause = events.first_cause([cancelled])
     assert cause is not None and cause.name == "Vpc"
 
@@ -85,13 +132,25 @@ def test_only_cancelled_resources_are_better_than_nothing() -> None:
 @pytest.mark.parametrize(
     ("reason", "hint"),
     [
-        ("API: ec2:CreateVpc You are not authorized to perform this operation.", "the action that the reason names"),
+        (
+            "API: ec2:CreateVpc You are not authorized to perform this operation.",
+            "the action that the reason names",
+        ),
         ("No export named dev-subnets found. Rollback requested by user.", "is not deployed"),
-        ("resource sg-9f14bae0 has a dependent object (Service: AmazonEC2; Status Code: 400)", "try again"),
+        (
+            "resource sg-9f14bae0 has a dependent object (Service: AmazonEC2; Status Code: 400)",
+            "try again",
+        ),
         ("Template error: Fn::Select cannot select nonexistent value at index 3", "Zones=2"),
-        ("Unable to fetch parameters [/dev/gpu-image] from parameter store for this account.", "its name"),
+        (
+            "Unable to fetch parameters [/dev/gpu-image] from parameter store for this account.",
+            "its name",
+        ),
         ("The CIDR '10.0.0.0/19' conflicts with another subnet", "VpcCidr"),
-        ("CloudFormation cannot update a stack when a custom-named resource requires replacing. Rename x", "anew"),
+        (
+            "CloudFormation cannot update a stack when a custom-named resource requires replacing. Rename x",
+            "anew",
+        ),
         ("something that nobody has seen before", ""),
     ],
 )
@@ -124,5 +183,9 @@ def test_what_is_going_on_and_what_was_cancelled() -> None:
     progress.take(found[half : half + 2])
     assert sorted(progress.running) == ["CpuSpot", "GpuSpot"]
     verbs = [(step.name, step.verb) for step in progress.take(found[half + 2 :])]
-    assert verbs == [("CpuSpot", "failed"), ("GpuSpot", "cancelled"), ("CpuLaunchTemplate", "deleted")]
+    assert verbs == [
+        ("CpuSpot", "failed"),
+        ("GpuSpot", "cancelled"),
+        ("CpuLaunchTemplate", "deleted"),
+    ]
     assert progress.running == {}

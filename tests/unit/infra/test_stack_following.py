@@ -43,7 +43,10 @@ def test_a_new_stack_is_made_and_followed() -> None:
 
 def test_a_change_set_is_waited_for() -> None:
     aws, front = Scripted(status="CREATE_COMPLETE"), Listener(True)
-    aws.change_sets = [{"Status": "CREATE_PENDING", "Changes": []}, {"Status": "CREATE_IN_PROGRESS", "Changes": []}]
+    aws.change_sets = [
+        {"Status": "CREATE_PENDING", "Changes": []},
+        {"Status": "CREATE_IN_PROGRESS", "Changes": []},
+    ]
     aws.change_sets += [{"Status": "CREATE_COMPLETE", "Changes": []}]
     aws.on_execute = CHANGED
     assert deploy(aws, front) == 1
@@ -51,7 +54,11 @@ def test_a_change_set_is_waited_for() -> None:
 
 
 @pytest.mark.parametrize(
-    "reason", ["The submitted information didn't contain changes. Submit different", "No updates are to be performed."]
+    "reason",
+    [
+        "The submitted information didn't contain changes. Submit different",
+        "No updates are to be performed.",
+    ],
 )
 def test_nothing_to_do_is_success_and_asks_nothing(reason: str) -> None:
     aws, front = Scripted(status="UPDATE_COMPLETE"), Listener()
@@ -63,7 +70,9 @@ def test_nothing_to_do_is_success_and_asks_nothing(reason: str) -> None:
 
 def test_a_change_set_that_fails_says_why() -> None:
     aws, front = Scripted(), Listener()
-    aws.change_sets = [{"Status": "FAILED", "StatusReason": "No export named dev-vpc found", "Changes": []}]
+    aws.change_sets = [
+        {"Status": "FAILED", "StatusReason": "No export named dev-vpc found", "Changes": []}
+    ]
     with pytest.raises(Refused, match="No export named dev-vpc found"):
         deploy(aws, front)
     assert aws.calls == ["make CREATE", "drop", "delete"]
@@ -157,7 +166,11 @@ FAILED = [
     ("", "CREATE_IN_PROGRESS", "User Initiated"),
     ("JobLogs", "CREATE_FAILED", "Resource creation cancelled"),
     ("RunBucket", "CREATE_FAILED", "dev-runs already exists"),
-    ("", "ROLLBACK_IN_PROGRESS", "The following resource(s) failed to create: [JobLogs, RunBucket]."),
+    (
+        "",
+        "ROLLBACK_IN_PROGRESS",
+        "The following resource(s) failed to create: [JobLogs, RunBucket].",
+    ),
     ("", "ROLLBACK_COMPLETE", ""),
 ]
 
@@ -168,7 +181,8 @@ def test_a_failure_is_told_by_its_cause() -> None:
     with pytest.raises(StackFailed) as found:
         deploy(aws, front)
     assert (
-        found.value.message == "dev-storage: RunBucket (AWS::S3::Bucket) could not be created: dev-runs already exists"
+        found.value.message
+        == "dev-storage: RunBucket (AWS::S3::Bucket) could not be created: dev-runs already exists"
     )
     assert found.value.hint
     assert found.value.exit_code == 3
@@ -180,7 +194,9 @@ def test_what_could_not_be_made_is_deleted_and_made_anew_after_asking() -> None:
     aws.on_execute = MADE
     assert deploy(aws, front) == 1
     assert front.asked[0].startswith("delete what is left of dev-storage")
-    assert "RunBucket (AWS::S3::Bucket) could not be created: dev-runs already exists" in front.said[0]
+    assert (
+        "RunBucket (AWS::S3::Bucket) could not be created: dev-runs already exists" in front.said[0]
+    )
     assert [call for call in aws.calls if call != "sleep"] == ["delete", "make CREATE", "execute"]
 
 
@@ -200,7 +216,8 @@ def test_a_diff_deletes_nothing_and_asks_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "hint"), [("DELETE_FAILED", "destroy"), ("UPDATE_ROLLBACK_FAILED", "continue-update")]
+    ("status", "hint"),
+    [("DELETE_FAILED", "destroy"), ("UPDATE_ROLLBACK_FAILED", "continue-update")],
 )
 def test_states_that_somebody_must_mend(status: str, hint: str) -> None:
     aws, front = Scripted(status=status), Listener()

@@ -30,7 +30,9 @@ front.show_end("dev-network", "CREATE_COMPLETE", 61)
 
 def on_a_terminal(script: str) -> str:
     leader, follower = pty.openpty()
-    with subprocess.Popen([sys.executable, "-c", script], stderr=follower, env={**os.environ, "TERM": "xterm"}) as it:
+    with subprocess.Popen(
+        [sys.executable, "-c", script], stderr=follower, env={**os.environ, "TERM": "xterm"}
+    ) as it:
         os.close(follower)
         shown = b""
         while True:
@@ -55,7 +57,9 @@ def test_a_terminal_shows_what_is_going_on_and_since_when() -> None:
 
 
 def test_elsewhere_there_are_lines_only() -> None:
-    done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT], capture_output=True, text=True, timeout=60, check=True
+    )
     assert done.stderr.splitlines() == [
         "      1m  created    Nat (AWS::EC2::NatGateway)",
         "dev-network: CREATE_COMPLETE after 1m1s",
@@ -63,7 +67,9 @@ def test_elsewhere_there_are_lines_only() -> None:
 
 
 def test_a_cascade_is_shown_without_its_empty_reason() -> None:
-    assert step_line(Step("A", "T", "cancelled", 1.0, "Resource creation cancelled")).endswith("A (T)")
+    assert step_line(Step("A", "T", "cancelled", 1.0, "Resource creation cancelled")).endswith(
+        "A (T)"
+    )
     assert step_line(Step("A", "T", "failed", 1.0, "no")).endswith("A (T): no")
 
 
@@ -75,7 +81,8 @@ def test_what_is_running() -> None:
 
 def test_what_is_held_in_words() -> None:
     assert (
-        holding_text(Holding("bucket", "b", 100_000, 5 * 2**30, is_more=True)) == "more than 100,000 objects, 5.0 GiB"
+        holding_text(Holding("bucket", "b", 100_000, 5 * 2**30, is_more=True))
+        == "more than 100,000 objects, 5.0 GiB"
     )
     assert holding_text(Holding("repository", "r", 3, 2**20)) == "3 images, 1.0 MiB"
     assert holding_text(Holding("queue", "q", 2)) == "2 jobs that are not over"

@@ -63,7 +63,9 @@ def test_named_templates_are_ordered_and_not_repeated() -> None:
 def test_what_is_missing_is_named_by_its_template() -> None:
     batch = chosen(["batch"])
     assert catalogue.missing(batch, "dev", frozenset()) == {"batch": ["iam", "network", "storage"]}
-    there = frozenset().union(*(template(name).exports_of("dev") for name in ("iam", "network", "storage")))
+    there = frozenset().union(
+        *(template(name).exports_of("dev") for name in ("iam", "network", "storage"))
+    )
     assert catalogue.missing(batch, "dev", there) == {}
     assert "batch" in catalogue.missing(batch, "dev-2", there)
     assert catalogue.missing(chosen([]), "dev", frozenset()) == {}
@@ -75,7 +77,9 @@ def test_the_outputs_are_those_that_environments_are_read_from() -> None:
     named = {
         output
         for name in environments.STACKS
-        for output in re.findall(r"^  (\w+):\n", template(name).text.partition("\nOutputs:\n")[2], re.MULTILINE)
+        for output in re.findall(
+            r"^  (\w+):\n", template(name).text.partition("\nOutputs:\n")[2], re.MULTILINE
+        )
     }
     wanted = {*environments._OUTPUTS, *environments._QUEUE_OUTPUTS}
     assert wanted <= named
@@ -84,8 +88,16 @@ def test_the_outputs_are_those_that_environments_are_read_from() -> None:
 @pytest.mark.parametrize(
     ("settings", "problem", "hint"),
     [
-        ({"CpuSpotMaxCpus": "1"}, "no template of this deployment", "did you mean CpuSpotMaxvCpus?"),
-        ({"cpuspotmaxvcpus": "1"}, "no template of this deployment", "did you mean CpuSpotMaxvCpus?"),
+        (
+            {"CpuSpotMaxCpus": "1"},
+            "no template of this deployment",
+            "did you mean CpuSpotMaxvCpus?",
+        ),
+        (
+            {"cpuspotmaxvcpus": "1"},
+            "no template of this deployment",
+            "did you mean CpuSpotMaxvCpus?",
+        ),
         ({"TaskGpus": "1"}, "no template of this deployment", "the template ecs has it"),
         ({"Env": "x"}, "--env", ""),
         ({"CpuSpotMaxvCpus": "many"}, "must be a number", "vCPUs of CPU spot nodes"),
@@ -109,7 +121,11 @@ def test_wrong_settings_are_found_before_anything_is_asked_of_aws(
     ("name", "value", "problem"),
     [
         ("ecs", "g5.xlarge", "exactly three instance types"),
-        ("batch-unmanaged", "g5.xlarge,g6.xlarge,g4dn.xlarge,g6e.xlarge", "exactly three instance types"),
+        (
+            "batch-unmanaged",
+            "g5.xlarge,g6.xlarge,g4dn.xlarge,g6e.xlarge",
+            "exactly three instance types",
+        ),
         ("spotfleet", "g5.xlarge, g6.xlarge, g4dn.xlarge, g6e.xlarge", "no blanks"),
     ],
 )
@@ -121,7 +137,9 @@ def test_a_wrong_number_of_instance_types(name: str, value: str, problem: str) -
 def test_what_an_export_is_made_of() -> None:
     sources = template("network").export_sources
     assert sources["${Env}-vpc"] == {"Vpc", "ExistingVpc"}
-    assert {"Zones", "ExistingVpc", "ExistingSubnets", "SubnetA", "SubnetD"} <= sources["${Env}-subnets"]
+    assert {"Zones", "ExistingVpc", "ExistingSubnets", "SubnetA", "SubnetD"} <= sources[
+        "${Env}-subnets"
+    ]
     assert "Placement" not in sources["${Env}-subnets"]
     assert sources["${Env}-security-group"] == {"NodeSecurityGroup"}
 
@@ -135,7 +153,12 @@ def test_what_is_missing_is_found_all_the_way_down() -> None:
 
 
 def test_right_settings() -> None:
-    settings = {"CpuSpotMaxvCpus": "0", "TeamQueues": "true", "GpuImageParameter": "/dev/gpu-image", "Zones": "3"}
+    settings = {
+        "CpuSpotMaxvCpus": "0",
+        "TeamQueues": "true",
+        "GpuImageParameter": "/dev/gpu-image",
+        "Zones": "3",
+    }
     catalogue.check_settings(chosen([]), settings)
 
 
@@ -174,4 +197,6 @@ def test_what_was_set_once_stays_set() -> None:
         {"ParameterKey": "Size", "UsePreviousValue": True},
         {"ParameterKey": "Kind", "ParameterValue": "b"},
     ]
-    assert catalogue.changed_parameters(small, {"Kind": "b", "Size": "3"}, deployed) == {"Kind": ("a", "b")}
+    assert catalogue.changed_parameters(small, {"Kind": "b", "Size": "3"}, deployed) == {
+        "Kind": ("a", "b")
+    }

@@ -29,14 +29,17 @@ MATCHES = [
 
 
 @pytest.mark.parametrize(("pattern", "matched", "others"), MATCHES)
-def test_a_pattern_matches_these_and_not_those(pattern: str, matched: list[str], others: list[str]) -> None:
+def test_a_pattern_matches_these_and_not_those(
+    pattern: str, matched: list[str], others: list[str]
+) -> None:
     (glob,) = globs([pattern])
     assert [path for path in matched if not glob.matches(path)] == []
     assert [path for path in others if glob.matches(path)] == []
 
 
 @pytest.mark.parametrize(
-    ("written", "meant"), [("raw/", "raw"), ("./raw/**", "raw/**"), ("a//b", "a/b"), (".", "**"), ("./", "**")]
+    ("written", "meant"),
+    [("raw/", "raw"), ("./raw/**", "raw/**"), ("a//b", "a/b"), (".", "**"), ("./", "**")],
 )
 def test_what_says_nothing_is_left_out(written: str, meant: str) -> None:
     assert globs([written]) == (Glob(meant),)
@@ -60,7 +63,9 @@ def test_where_to_begin_to_look(pattern: str, prefix: str, folder: str, stays: b
 
 
 SIGNS = st.text(alphabet="ab/*?[]!-.", min_size=1, max_size=8)
-PATHS = st.lists(st.text(alphabet="ab.[]!-", min_size=1, max_size=3), min_size=1, max_size=4).map("/".join)
+PATHS = st.lists(st.text(alphabet="ab.[]!-", min_size=1, max_size=3), min_size=1, max_size=4).map(
+    "/".join
+)
 
 
 @given(SIGNS, PATHS)

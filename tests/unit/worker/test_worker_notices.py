@@ -101,7 +101,14 @@ def test_where_nobody_answers_the_watch_ends_quietly() -> None:
 def test_a_watch_that_was_answered_once_outlives_the_services_absence() -> None:
     class Moody(Metadata):
         def __init__(self) -> None:
-            self.answers: list[str | None] = [None, "gone", "gone", "gone", "gone", '{"time": "2023-11-14T22:14:20Z"}']
+            self.answers: list[str | None] = [
+                None,
+                "gone",
+                "gone",
+                "gone",
+                "gone",
+                '{"time": "2023-11-14T22:14:20Z"}',
+            ]
 
         def notice(self) -> str | None:
             answer = self.answers.pop(0)

@@ -8,7 +8,16 @@ from typing import Any
 import pytest
 
 from batchyard.worker.faults import ORDERS, Fault
-from batchyard.worker.orders import Child, Orders, Place, address_of, child_of, place_of, read, told_to_commands
+from batchyard.worker.orders import (
+    Child,
+    Orders,
+    Place,
+    address_of,
+    child_of,
+    place_of,
+    read,
+    told_to_commands,
+)
 
 ADDRESS = Place("yard", "runs/r/steps/s.json")
 
@@ -93,7 +102,9 @@ def test_what_an_earlier_run_has_finished_is_known_by_ranges() -> None:
         ({"format": 2}, "format 2"),
     ],
 )
-def test_orders_that_are_wrong_are_refused_with_what_is_wrong(changes: dict[str, Any], named: str) -> None:
+def test_orders_that_are_wrong_are_refused_with_what_is_wrong(
+    changes: dict[str, Any], named: str
+) -> None:
     with pytest.raises(Fault) as caught:
         orders(**changes)
     assert named in str(caught.value)
@@ -113,10 +124,17 @@ def test_what_is_no_json_object_is_refused(data: bytes) -> None:
     [
         ({}, Child(0, 1, False, "")),
         (
-            {"AWS_BATCH_JOB_ARRAY_INDEX": "7", "AWS_BATCH_JOB_ATTEMPT": "2", "AWS_BATCH_JOB_ID": "a:7"},
+            {
+                "AWS_BATCH_JOB_ARRAY_INDEX": "7",
+                "AWS_BATCH_JOB_ATTEMPT": "2",
+                "AWS_BATCH_JOB_ID": "a:7",
+            },
             Child(7, 2, True, "a:7"),
         ),
-        ({"AWS_BATCH_JOB_ARRAY_INDEX": "7", "BATCHYARD_OFFSET": "10000"}, Child(10007, 1, True, "")),
+        (
+            {"AWS_BATCH_JOB_ARRAY_INDEX": "7", "BATCHYARD_OFFSET": "10000"},
+            Child(10007, 1, True, ""),
+        ),
         ({"BATCHYARD_OFFSET": "20000"}, Child(20000, 1, False, "")),
     ],
 )
@@ -143,7 +161,12 @@ def test_an_address_is_a_bucket_and_a_key() -> None:
 
 
 def test_commands_are_told_the_steps_numbers_and_not_the_workers_affairs() -> None:
-    environ = {"BATCHYARD_ORDERS": "s3://b/k", "BATCHYARD_OFFSET": "3", "LIST_FILE_S3_PATH": "s3://b/l", "HOME": "/"}
+    environ = {
+        "BATCHYARD_ORDERS": "s3://b/k",
+        "BATCHYARD_OFFSET": "3",
+        "LIST_FILE_S3_PATH": "s3://b/l",
+        "HOME": "/",
+    }
     told = told_to_commands(environ, orders(size=100), Child(0, 1, False, "j"), 42, "/w")
     assert told == {
         "HOME": "/",
@@ -166,7 +189,11 @@ def test_a_step_without_an_array_has_no_index() -> None:
 
 def test_an_array_of_one_is_an_array_to_its_commands() -> None:
     told = told_to_commands({}, orders(size=1, is_array=True), Child(0, 1, False, "j"), 0, "/w")
-    assert (told["AWS_BATCH_JOB_ARRAY_INDEX"], told["AWS_BATCH_JOB_ARRAY_SIZE"], told["ARRAY_SIZE"]) == ("0", "1", "1")
+    assert (
+        told["AWS_BATCH_JOB_ARRAY_INDEX"],
+        told["AWS_BATCH_JOB_ARRAY_SIZE"],
+        told["ARRAY_SIZE"],
+    ) == ("0", "1", "1")
     assert not orders().is_array, "orders of an older batchyard do not say"
     with pytest.raises(Fault, match="'is_array' is 3"):
         orders(is_array=3)

@@ -16,13 +16,21 @@ from batchyard.worker.processes import Ended, Starter
 from batchyard.worker.stopping import Bell, Stop, kill_time
 
 
-def starter(folder: Path, bell: Bell, saves: bool = True, kills: Callable[[], int] = lambda: 0) -> Starter:
+def starter(
+    folder: Path, bell: Bell, saves: bool = True, kills: Callable[[], int] = lambda: 0
+) -> Starter:
     return Starter(str(folder), {**os.environ, "GREETING": "hello"}, bell, saves, kills)
 
 
 @pytest.mark.parametrize(
     ("command", "code"),
-    [("true", 0), ("exit 3", 3), ("no-such-program-here", 127), ("kill -SEGV $$", 139), ("kill -9 $$", 137)],
+    [
+        ("true", 0),
+        ("exit 3", 3),
+        ("no-such-program-here", 127),
+        ("kill -SEGV $$", 139),
+        ("kill -9 $$", 137),
+    ],
 )
 def test_a_command_ends_with_its_code(tmp_path: Path, command: str, code: int) -> None:
     ended = starter(tmp_path, Bell()).run(f"{command} 2> /dev/null", 0)
@@ -116,9 +124,13 @@ def test_a_command_that_ends_itself_by_sigterm_has_failed(tmp_path: Path) -> Non
 
 def test_killed_for_memory_is_told_from_killed(tmp_path: Path) -> None:
     counts = iter([4, 5])
-    assert starter(tmp_path, Bell(), kills=lambda: next(counts)).run("kill -9 $$", 0).was_out_of_memory
+    assert (
+        starter(tmp_path, Bell(), kills=lambda: next(counts)).run("kill -9 $$", 0).was_out_of_memory
+    )
     counts = iter([4, 5])
-    assert not starter(tmp_path, Bell(), kills=lambda: next(counts)).run("exit 1", 0).was_out_of_memory
+    assert (
+        not starter(tmp_path, Bell(), kills=lambda: next(counts)).run("exit 1", 0).was_out_of_memory
+    )
 
 
 def test_a_command_that_cannot_be_started_is_a_fault_of_the_machine(tmp_path: Path) -> None:
@@ -163,7 +175,9 @@ def test_an_end_is_a_value() -> None:
         ("3:cpu,memory:/x\n2:pids:/x", "sys/fs/cgroup/memory/x/memory.oom_control"),
     ],
 )
-def test_kills_for_memory_are_counted_by_the_cgroup(tmp_path: Path, membership: str, file: str) -> None:
+def test_kills_for_memory_are_counted_by_the_cgroup(
+    tmp_path: Path, membership: str, file: str
+) -> None:
     (tmp_path / "proc/self").mkdir(parents=True)
     (tmp_path / "proc/self/cgroup").write_text(membership + "\n")
     assert oom_kills(tmp_path) == 0

@@ -25,7 +25,9 @@ def test_its_syntax_is_that_of_python_3_10(path: Path) -> None:
 
 def answer(python: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     environ = {"PYTHONPATH": str(ROOT.parent), "PATH": "/usr/bin:/bin"}
-    return subprocess.run([python, *arguments], env=environ, capture_output=True, text=True, timeout=60)
+    return subprocess.run(
+        [python, *arguments], env=environ, capture_output=True, text=True, timeout=60
+    )
 
 
 def test_a_mistake_in_its_variables_is_told_without_boto3_or_the_rest_of_ours() -> None:
@@ -34,6 +36,10 @@ def test_a_mistake_in_its_variables_is_told_without_boto3_or_the_rest_of_ours() 
     assert done.returncode == 0, done.stderr
     assert "BATCHYARD_ORDERS is not set" in done.stderr
     loaded = set(done.stdout.split())
-    ours = {name for name in loaded if name.startswith("batchyard.") and not name.startswith("batchyard.worker")}
+    ours = {
+        name
+        for name in loaded
+        if name.startswith("batchyard.") and not name.startswith("batchyard.worker")
+    }
     assert ours == {"batchyard.shard"}
     assert "boto3" not in loaded

@@ -27,7 +27,9 @@ class Listed:
         self.objects = objects or {}
         self.calls: list[str] = []
 
-    def list_objects_v2(self, *, Bucket: str, Prefix: str, MaxKeys: int, **more: str) -> dict[str, Any]:
+    def list_objects_v2(
+        self, *, Bucket: str, Prefix: str, MaxKeys: int, **more: str
+    ) -> dict[str, Any]:
         self.calls.append("list")
         after = more.get("ContinuationToken") or more.get("StartAfter", "")
         keys = sorted(key for key in self.objects if key.startswith(Prefix) and key > after)
@@ -103,7 +105,10 @@ def test_of_a_list_only_the_childs_part_is_fetched_when_it_is_needed() -> None:
     assert [read(n) for n in (4, 5, 6)] == commands[4:7]
     begin = sum(len(f"{command}\n".encode()) for command in commands[:4])
     end = sum(len(f"{command}\n".encode()) for command in commands[:7])
-    assert s3.calls == ["get runs/r/lists/s.idx bytes=32-63", f"get runs/r/lists/s.txt bytes={begin}-{end - 1}"]
+    assert s3.calls == [
+        "get runs/r/lists/s.idx bytes=32-63",
+        f"get runs/r/lists/s.txt bytes={begin}-{end - 1}",
+    ]
 
 
 def test_a_list_shorter_than_the_orders_say_is_told() -> None:

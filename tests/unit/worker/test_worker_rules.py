@@ -8,7 +8,10 @@ from batchyard.worker.rules import Failure, Rules, Verdict, after_failure, after
 
 
 def rules(
-    retry_on: tuple[str, ...] = ("any",), fail_on: tuple[str, ...] = (), retries: int = 2, attempts: int = 3
+    retry_on: tuple[str, ...] = ("any",),
+    fail_on: tuple[str, ...] = (),
+    retries: int = 2,
+    attempts: int = 3,
 ) -> Rules:
     return Rules(retry_on, fail_on, retries, attempts)
 
@@ -45,7 +48,10 @@ def test_what_is_retried_asks_for_another_attempt_and_tells_the_real_code() -> N
     verdict = after_failure(rules(), Failure(17, 3), 1, 0)
     assert verdict.exit_code == 75
     assert verdict.asks_again
-    assert verdict.remark == "command 17 ended with exit code 3; the rules ask for another attempt (retry 1 of 2)"
+    assert (
+        verdict.remark
+        == "command 17 ended with exit code 3; the rules ask for another attempt (retry 1 of 2)"
+    )
 
 
 def test_the_last_attempt_has_the_commands_own_code() -> None:

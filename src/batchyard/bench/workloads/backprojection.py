@@ -41,7 +41,11 @@ def angles_rad() -> Array:
 def inputs(size: int, rng: np.random.Generator) -> Arrays:
     """Random lines, smoothed as a detector does."""
     noise = rng.random((ANGLES, size + 8), dtype=np.float32) - np.float32(0.5)
-    return {"sinogram": np.ascontiguousarray(np.lib.stride_tricks.sliding_window_view(noise, 9, axis=1).mean(axis=2))}
+    return {
+        "sinogram": np.ascontiguousarray(
+            np.lib.stride_tricks.sliding_window_view(noise, 9, axis=1).mean(axis=2)
+        )
+    }
 
 
 def reference(size: int, given: Mapping[str, Array]) -> Sample:
@@ -50,7 +54,9 @@ def reference(size: int, given: Mapping[str, Array]) -> Sample:
     y, x = np.divmod(pixels, size)
     middle, total = (size - 1) / 2, np.zeros(len(pixels))
     for turn, angle in enumerate(angles_rad()):
-        at = np.clip((x - middle) * math.cos(angle) + (y - middle) * math.sin(angle) + middle, 0, size - 1)
+        at = np.clip(
+            (x - middle) * math.cos(angle) + (y - middle) * math.sin(angle) + middle, 0, size - 1
+        )
         total += np.interp(at, np.arange(size), given["sinogram"][turn])
     return Sample([((y, x), total)])
 
@@ -59,7 +65,13 @@ def with_numpy(kit: Kit, size: int) -> Function:
     """In strips of rows that stay in the cache through all angles."""
     return lambda sinogram: np.concatenate(
         [
-            _strip(np, sinogram, np.arange(size, dtype=np.float32), np.arange(top, min(top + _NUMPY_ROWS, size)), size)
+            _strip(
+                np,
+                sinogram,
+                np.arange(size, dtype=np.float32),
+                np.arange(top, min(top + _NUMPY_ROWS, size)),
+                size,
+            )
             for top in range(0, size, _NUMPY_ROWS)
         ]
     )
@@ -71,7 +83,10 @@ def _strip(xp: Any, sinogram: Any, columns: Any, rows: Any, size: int) -> Any:
     x, y = columns - xp.float32(middle), (rows - middle).astype(xp.float32)
     total = xp.zeros((len(y), size), dtype=xp.float32)
     for turn, angle in enumerate(angles_rad().tolist()):
-        at = x[None, :] * xp.float32(math.cos(angle)) + (y * xp.float32(math.sin(angle)) + xp.float32(middle))[:, None]
+        at = (
+            x[None, :] * xp.float32(math.cos(angle))
+            + (y * xp.float32(math.sin(angle)) + xp.float32(middle))[:, None]
+        )
         at = xp.clip(at, 0, size - 1)
         column = xp.minimum(at.astype(xp.int32), size - 2)
         line = sinogram[turn]
@@ -82,7 +97,9 @@ def _strip(xp: Any, sinogram: Any, columns: Any, rows: Any, size: int) -> Any:
 
 def with_cupy(kit: Kit, size: int) -> Function:
     xp = kit.lib
-    return lambda sinogram: _strip(xp, sinogram, xp.arange(size, dtype=xp.float32), xp.arange(size), size)
+    return lambda sinogram: _strip(
+        xp, sinogram, xp.arange(size, dtype=xp.float32), xp.arange(size), size
+    )
 
 
 def with_torch(kit: Any, size: int) -> Function:

@@ -46,8 +46,14 @@ def inputs(size: int, rng: np.random.Generator) -> Arrays:
 
 def reference(size: int, given: Mapping[str, Array]) -> Sample:
     patch, parts = min(_PATCH, size), []
-    for top, left in {(0, 0), ((size - patch) // 2, (size - patch) // 2), (size - patch, size - patch)}:
-        rows, columns = (_mirrored(np.arange(at - RADIUS, at + patch + RADIUS), size) for at in (top, left))
+    for top, left in {
+        (0, 0),
+        ((size - patch) // 2, (size - patch) // 2),
+        (size - patch, size - patch),
+    }:
+        rows, columns = (
+            _mirrored(np.arange(at - RADIUS, at + patch + RADIUS), size) for at in (top, left)
+        )
         piece = given["image"][np.ix_(rows, columns)].astype(np.float64)
         for axis in (0, 1):
             windows = np.lib.stride_tricks.sliding_window_view(piece, 2 * RADIUS + 1, axis=axis)
@@ -97,26 +103,35 @@ def _symmetric(padded: Array, taps: Array, axis: int) -> Array:
 def with_scipy(kit: Kit, size: int) -> Function:
     from scipy.ndimage import gaussian_filter  # type: ignore[import-untyped, unused-ignore]
 
-    return lambda image: gaussian_filter(image, (SIGMA, SIGMA, 0), mode="mirror", truncate=RADIUS / SIGMA)
+    return lambda image: gaussian_filter(
+        image, (SIGMA, SIGMA, 0), mode="mirror", truncate=RADIUS / SIGMA
+    )
 
 
 def with_opencv(kit: Kit, size: int) -> Function:
     cv2, side = kit.lib, 2 * RADIUS + 1
     out = np.empty((size, size, 3), dtype=np.float32)
-    return lambda image: cv2.GaussianBlur(image, (side, side), SIGMA, out, SIGMA, cv2.BORDER_REFLECT_101)
+    return lambda image: cv2.GaussianBlur(
+        image, (side, side), SIGMA, out, SIGMA, cv2.BORDER_REFLECT_101
+    )
 
 
 def opencv_separable(kit: Kit, size: int) -> Function:
     cv2, taps = kit.lib, weights().astype(np.float32)
     out = np.empty((size, size, 3), dtype=np.float32)
-    return lambda image: cv2.sepFilter2D(image, -1, taps, taps, out, borderType=cv2.BORDER_REFLECT_101)
+    return lambda image: cv2.sepFilter2D(
+        image, -1, taps, taps, out, borderType=cv2.BORDER_REFLECT_101
+    )
 
 
 def with_torch(kit: Any, size: int) -> Function:
     """A depthwise convolution along each axis. The image's channels are its last axis already."""
     functional = kit.lib.nn.functional
     taps = kit.to_device(kit.host(weights().astype(np.float32)))
-    down, across = taps.view(1, 1, -1, 1).repeat(3, 1, 1, 1), taps.view(1, 1, 1, -1).repeat(3, 1, 1, 1)
+    down, across = (
+        taps.view(1, 1, -1, 1).repeat(3, 1, 1, 1),
+        taps.view(1, 1, 1, -1).repeat(3, 1, 1, 1),
+    )
 
     def call(image: Any) -> Any:
         planes = image.permute(2, 0, 1).unsqueeze(0)
@@ -136,7 +151,9 @@ def with_numba(kit: Kit, size: int) -> Function:
 
 def with_cupy(kit: Any, size: int) -> Function:
     ndimage = kit.load("cupyx.scipy.ndimage")
-    return lambda image: ndimage.gaussian_filter(image, (SIGMA, SIGMA, 0), mode="mirror", truncate=RADIUS / SIGMA)
+    return lambda image: ndimage.gaussian_filter(
+        image, (SIGMA, SIGMA, 0), mode="mirror", truncate=RADIUS / SIGMA
+    )
 
 
 def with_opencl(kit: Any, size: int) -> Function:
@@ -146,8 +163,28 @@ def with_opencl(kit: Any, size: int) -> Function:
 
     def call(image: Any) -> Any:
         sides = np.int32(size)
-        kernel(kit.queue, (3 * size, size), None, sides, np.int32(3), line, image.data, taps.data, between.data)
-        kernel(kit.queue, (3 * size * size, 1), None, sides, line, whole, between.data, taps.data, out.data)
+        kernel(
+            kit.queue,
+            (3 * size, size),
+            None,
+            sides,
+            np.int32(3),
+            line,
+            image.data,
+            taps.data,
+            between.data,
+        )
+        kernel(
+            kit.queue,
+            (3 * size * size, 1),
+            None,
+            sides,
+            line,
+            whole,
+            between.data,
+            taps.data,
+            out.data,
+        )
         return out
 
     return call

@@ -70,7 +70,10 @@ def _patch(given: Mapping[str, Array], size: int, top: int, left: int, patch: in
     piece = image[:, 2 * top : 2 * (top + patch) + 4, 2 * left : 2 * (left + patch) + 4]
     first = np.maximum(_convolved(piece, given["w1"], given["b1"]), 0)
     # Beyond the image the first layer's result is not convolved from zeros: it is zero.
-    rows, columns = np.arange(first.shape[1]) + 2 * top - 1, np.arange(first.shape[2]) + 2 * left - 1
+    rows, columns = (
+        np.arange(first.shape[1]) + 2 * top - 1,
+        np.arange(first.shape[2]) + 2 * left - 1,
+    )
     first[:, (rows < 0) | (rows >= size)] = 0
     first[:, :, (columns < 0) | (columns >= size)] = 0
     second = np.maximum(_convolved(first, given["w2"], given["b2"]), 0)
@@ -85,7 +88,9 @@ def _convolved(image: Array, weights: Array, bias: Array) -> Array:
 def channels_last(arrays: Arrays) -> Arrays:
     """The same shapes, with the channels next to one another in memory."""
     return {
-        name: np.ascontiguousarray(array.transpose(0, 2, 3, 1)).transpose(0, 3, 1, 2) if array.ndim == 4 else array
+        name: np.ascontiguousarray(array.transpose(0, 2, 3, 1)).transpose(0, 3, 1, 2)
+        if array.ndim == 4
+        else array
         for name, array in arrays.items()
     }
 
@@ -142,7 +147,9 @@ def with_torch(kit: Any, size: int) -> Function:
 
     def call(image: Any, w1: Any, b1: Any, w2: Any, b2: Any) -> Any:
         first = functional.relu_(functional.conv2d(image, w1, b1, padding=1))
-        return functional.max_pool2d(functional.relu_(functional.conv2d(first, w2, b2, padding=1)), 2)
+        return functional.max_pool2d(
+            functional.relu_(functional.conv2d(first, w2, b2, padding=1)), 2
+        )
 
     return call
 
@@ -153,7 +160,9 @@ def pooled_first(kit: Any, size: int) -> Function:
 
     def call(image: Any, w1: Any, b1: Any, w2: Any, b2: Any) -> Any:
         first = functional.relu_(functional.conv2d(image, w1, b1, padding=1))
-        return functional.relu_(functional.max_pool2d(functional.conv2d(first, w2, b2, padding=1), 2))
+        return functional.relu_(
+            functional.max_pool2d(functional.conv2d(first, w2, b2, padding=1), 2)
+        )
 
     return call
 
@@ -187,13 +196,17 @@ def in_tiles(rows: int, kit: Any, size: int) -> Function:
 
 
 def with_opencl(kit: Any, size: int) -> Function:
-    layers = [kit.build(f"#define OUTPUTS {outputs}\n{_OPENCL}", "convolve") for outputs in _CHANNELS[1:]]
+    layers = [
+        kit.build(f"#define OUTPUTS {outputs}\n{_OPENCL}", "convolve") for outputs in _CHANNELS[1:]
+    ]
     pool = kit.build(f"#define OUTPUTS 1\n{_OPENCL}", "pool")
     side = np.int32(size)
 
     def call(image: Any, w1: Any, b1: Any, w2: Any, b2: Any) -> Any:
         batch, data = image.shape[0], image
-        for layer, channels, weights, bias in zip(layers, _CHANNELS, (w1, w2), (b1, b2), strict=False):
+        for layer, channels, weights, bias in zip(
+            layers, _CHANNELS, (w1, w2), (b1, b2), strict=False
+        ):
             outputs = weights.shape[0]
             out = kit.empty((batch, outputs, size, size))
             layer(
@@ -203,7 +216,9 @@ def with_opencl(kit: Any, size: int) -> Function:
             data = out
         half = size // 2
         pooled = kit.empty((batch, _CHANNELS[-1], half, half))
-        pool(kit.queue, (half, half, batch * _CHANNELS[-1]), None, side, side, data.data, pooled.data)
+        pool(
+            kit.queue, (half, half, batch * _CHANNELS[-1]), None, side, side, data.data, pooled.data
+        )
         return pooled
 
     return call
@@ -236,9 +251,19 @@ def _workload(name: str, batch: int, quick_sizes: tuple[int, ...]) -> Workload:
         candidates=(
             Candidate("channels last", "torch", with_torch, arrange=channels_last),
             Candidate("channels last, pooled first", "torch", pooled_first, arrange=channels_last),
-            Candidate("channels last, tiles of 32 rows", "torch", partial(in_tiles, 32), channels_last, kinds=("cpu",)),
             Candidate(
-                "channels last, tiles of 128 rows", "torch", partial(in_tiles, 128), channels_last, kinds=("cpu",)
+                "channels last, tiles of 32 rows",
+                "torch",
+                partial(in_tiles, 32),
+                channels_last,
+                kinds=("cpu",),
+            ),
+            Candidate(
+                "channels last, tiles of 128 rows",
+                "torch",
+                partial(in_tiles, 128),
+                channels_last,
+                kinds=("cpu",),
             ),
             Candidate("channels first", "torch", with_torch),
             Candidate("strips of 32 rows, matmul", "numpy", with_numpy),
@@ -251,4 +276,7 @@ def _workload(name: str, batch: int, quick_sizes: tuple[int, ...]) -> Workload:
     )
 
 
-WORKLOADS = (_workload("convolution", 1, (128, 256)), _workload("convolution-batch2", 2, (128, 256)))
+WORKLOADS = (
+    _workload("convolution", 1, (128, 256)),
+    _workload("convolution-batch2", 2, (128, 256)),
+)

@@ -25,7 +25,9 @@ def to_device(kit: Kit, size: int) -> Function:
 
 def pinned_to_device(kit: Any, size: int) -> Function:
     """From memory that the system may not move, which the device can read without the CPU's help."""
-    return _from_host(lambda data: data.cpu().pin_memory(), lambda held: held.to(kit.device, non_blocking=True))
+    return _from_host(
+        lambda data: data.cpu().pin_memory(), lambda held: held.to(kit.device, non_blocking=True)
+    )
 
 
 def _from_host(hold: Callable[[Any], Any], copy: Callable[[Any], Any]) -> Function:

@@ -55,7 +55,9 @@ def _unpacked(packed: Array) -> Array:
     last column pairs of rows."""
     rows, columns = packed.shape
     out = np.zeros((rows, columns // 2 + 1), dtype=np.complex64)
-    out[:, 1 : (columns + 1) // 2] = packed[:, 1 : columns - 1 + columns % 2 : 2] + 1j * packed[:, 2::2]
+    out[:, 1 : (columns + 1) // 2] = (
+        packed[:, 1 : columns - 1 + columns % 2 : 2] + 1j * packed[:, 2::2]
+    )
     out[:, 0] = _whole(packed[:, 0])
     if columns % 2 == 0:
         out[:, -1] = _whole(packed[:, -1])

@@ -54,7 +54,9 @@ def _encoded(image: Array) -> Array:
         buffer = io.BytesIO()
         Image.fromarray(image).save(buffer, "JPEG", quality=_QUALITY)
         return np.frombuffer(buffer.getvalue(), dtype=np.uint8)
-    return np.asarray(cv2.imencode(".jpg", image[:, :, ::-1], [cv2.IMWRITE_JPEG_QUALITY, _QUALITY])[1]).ravel()
+    return np.asarray(
+        cv2.imencode(".jpg", image[:, :, ::-1], [cv2.IMWRITE_JPEG_QUALITY, _QUALITY])[1]
+    ).ravel()
 
 
 def _decoded(data: Array) -> Array:
@@ -91,19 +93,26 @@ def _named(name: str, one: Callable[[Any], Array], data: Any) -> Array:
 
 def files_in(folder: Path) -> list[Path]:
     try:
-        found = sorted(path for path in folder.iterdir() if path.suffix.lower() in _ENDINGS and path.is_file())
+        found = sorted(
+            path for path in folder.iterdir() if path.suffix.lower() in _ENDINGS and path.is_file()
+        )
     except OSError as exc:
-        raise BadInput(f"--images {folder}: {exc.strerror or exc}", hint="give a folder of pictures") from None
+        raise BadInput(
+            f"--images {folder}: {exc.strerror or exc}", hint="give a folder of pictures"
+        ) from None
     if not found:
         raise BadInput(
-            f"--images {folder}: there are no pictures in it", hint=f"they end in one of {', '.join(_ENDINGS)}"
+            f"--images {folder}: there are no pictures in it",
+            hint=f"they end in one of {', '.join(_ENDINGS)}",
         )
     return found
 
 
 def _read(paths: Sequence[Path], size: int, rng: np.random.Generator) -> Arrays:
     try:
-        return {path.name: np.frombuffer(path.read_bytes(), dtype=np.uint8) for path in paths[:size]}
+        return {
+            path.name: np.frombuffer(path.read_bytes(), dtype=np.uint8) for path in paths[:size]
+        }
     except OSError as exc:
         raise from_os_error(exc, "read the picture") from exc
 
@@ -153,7 +162,9 @@ def with_opencv(in_threads: bool, kit: Kit, size: int) -> Function:
     def one(data: Array) -> Array:
         image = _with_pixels(cv2.imdecode(data, cv2.IMREAD_COLOR))
         shape = (_shrunk(image.shape[1]), _shrunk(image.shape[0]))
-        grey = cv2.cvtColor(cv2.resize(image, shape, interpolation=cv2.INTER_AREA), cv2.COLOR_BGR2GRAY)
+        grey = cv2.cvtColor(
+            cv2.resize(image, shape, interpolation=cv2.INTER_AREA), cv2.COLOR_BGR2GRAY
+        )
         return np.asarray(cv2.imencode(".jpg", grey, [cv2.IMWRITE_JPEG_QUALITY, _QUALITY])[1])
 
     return _over_files(one, kit.threads if in_threads else 1)
@@ -166,7 +177,9 @@ def with_pillow(kit: Kit, size: int) -> Function:
 
     def one(data: Array) -> Array:
         image = Image.open(io.BytesIO(data.data)).convert("RGB")
-        small = image.resize((_shrunk(image.width), _shrunk(image.height)), Image.Resampling.BOX).convert("L")
+        small = image.resize(
+            (_shrunk(image.width), _shrunk(image.height)), Image.Resampling.BOX
+        ).convert("L")
         buffer = io.BytesIO()
         small.save(buffer, "JPEG", quality=_QUALITY)
         return np.frombuffer(buffer.getvalue(), dtype=np.uint8)
@@ -197,7 +210,13 @@ CANDIDATES = (
     Candidate("files in threads", "cv2", partial(with_opencv, True), finish=_finish, kinds=(CPU,)),
     Candidate("a file at a time", "cv2", partial(with_opencv, False), finish=_finish, kinds=(CPU,)),
     Candidate("files in threads", "pillow", with_pillow, finish=_finish, kinds=(CPU,)),
-    Candidate("resized there, decoded and encoded by OpenCV", "torch", with_torch, finish=_finish, kinds=(GPU,)),
+    Candidate(
+        "resized there, decoded and encoded by OpenCV",
+        "torch",
+        with_torch,
+        finish=_finish,
+        kinds=(GPU,),
+    ),
 )
 
 

@@ -41,7 +41,9 @@ void multiply(const int n, __global const float *a, __global const float *b, __g
 
 
 def inputs(size: int, rng: np.random.Generator) -> Arrays:
-    return {name: rng.random((size, size), dtype=np.float32) - np.float32(0.5) for name in ("a", "b")}
+    return {
+        name: rng.random((size, size), dtype=np.float32) - np.float32(0.5) for name in ("a", "b")
+    }
 
 
 def reference(size: int, given: Mapping[str, Array]) -> Sample:

@@ -7,7 +7,16 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from batchyard.doctor import catalogue
-from batchyard.doctor.facts import CannotSee, Environment, Facts, InstanceType, Job, LaunchTemplate, Missing, known
+from batchyard.doctor.facts import (
+    CannotSee,
+    Environment,
+    Facts,
+    InstanceType,
+    Job,
+    LaunchTemplate,
+    Missing,
+    known,
+)
 from batchyard.doctor.finding import Finding, Kind
 
 #: a job in one of these is not waiting for anything that an environment could lack
@@ -54,10 +63,14 @@ def environments(facts: Facts) -> tuple[Environment, ...]:
 
 def hosted(facts: Facts) -> list[Environment]:
     """The environments whose instances AWS Batch launches, of those that could take a job now."""
-    return [e for e in environments(facts) if e.is_managed and not e.is_fargate and e.state == "ENABLED"]
+    return [
+        e for e in environments(facts) if e.is_managed and not e.is_fargate and e.state == "ENABLED"
+    ]
 
 
-def each(these: Iterable[Environment], look: Callable[[Environment], list[Finding]]) -> list[Finding]:
+def each(
+    these: Iterable[Environment], look: Callable[[Environment], list[Finding]]
+) -> list[Finding]:
     return all_of(partial(look, environment) for environment in these)
 
 
@@ -81,13 +94,22 @@ def templates(environment: Environment) -> list[LaunchTemplate | Missing]:
     return [*own, *environment.overrides]
 
 
-def each_template(these: Iterable[Environment], look: Callable[[Environment, LaunchTemplate], list[Finding]]) -> Found:
+def each_template(
+    these: Iterable[Environment], look: Callable[[Environment, LaunchTemplate], list[Finding]]
+) -> Found:
     """The same over all launch templates; of an override, the evidence says which types are launched with it."""
 
     def one(environment: Environment, template: LaunchTemplate | Missing) -> list[Finding]:
         seen = known(template)
-        who = (f"launch template {seen.id} is for {named(seen.target_types)}",) if seen.target_types else ()
-        return [replace(finding, evidence=(*finding.evidence, *who)) for finding in look(environment, seen)]
+        who = (
+            (f"launch template {seen.id} is for {named(seen.target_types)}",)
+            if seen.target_types
+            else ()
+        )
+        return [
+            replace(finding, evidence=(*finding.evidence, *who))
+            for finding in look(environment, seen)
+        ]
 
     pairs = [(e, template) for e in these for template in templates(e)]
     return all_of(partial(one, e, template) for e, template in pairs) if pairs else None
@@ -103,7 +125,9 @@ def types_of(environment: Environment, facts: Facts) -> tuple[InstanceType, ...]
     types = described(facts)
     for name in environment.instance_types:
         if catalogue.is_known(name, types) is None:
-            raise CannotSee(Missing(f"{name} is not in the built-in list of types", "ec2:DescribeInstanceTypes"))
+            raise CannotSee(
+                Missing(f"{name} is not in the built-in list of types", "ec2:DescribeInstanceTypes")
+            )
     return catalogue.expand(environment.instance_types, types)
 
 
@@ -120,7 +144,9 @@ def named(items: Iterable[str], at_most: int = 4) -> str:
 
 def update(environment: Environment, settings: str) -> str:
     """The command that changes a compute environment."""
-    return f"aws batch update-compute-environment --compute-environment {environment.name} {settings}"
+    return (
+        f"aws batch update-compute-environment --compute-environment {environment.name} {settings}"
+    )
 
 
 def update_resources(environment: Environment, settings: str) -> str:

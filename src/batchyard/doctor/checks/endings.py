@@ -17,7 +17,14 @@ from batchyard.doctor.kinds import KINDS
 _SAID_ELSEWHERE = ("Dependent Job failed", "Array Child Job failed")
 #: what the command said helps with these
 _READ_THE_LOG = (KINDS[60], KINDS[72], KINDS[62], KINDS[65])
-SIGNALS = {132: "SIGILL", 134: "SIGABRT", 135: "SIGBUS", 137: "SIGKILL", 139: "SIGSEGV", 143: "SIGTERM"}
+SIGNALS = {
+    132: "SIGILL",
+    134: "SIGABRT",
+    135: "SIGBUS",
+    137: "SIGKILL",
+    139: "SIGSEGV",
+    143: "SIGTERM",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,19 +43,30 @@ def _says(*words: str) -> Callable[[Ending], bool]:
 CAUSES = (
     Cause(
         KINDS[46],
-        _says("exec format error", "no matching manifest", "does not match the detected host platform"),
+        _says(
+            "exec format error", "no matching manifest", "does not match the detected host platform"
+        ),
         "the image is built for another architecture than the host's",
-        ("docker buildx build --platform linux/amd64 -t IMAGE --push .   # or linux/arm64, as the hosts are",),
+        (
+            "docker buildx build --platform linux/amd64 -t IMAGE --push .   # or linux/arm64, as the hosts are",
+        ),
     ),
     Cause(
         KINDS[68],
         _says("no space left on device"),
         "the host's disk was full",
-        ("give the launch template a larger /dev/xvda: BlockDeviceMappings, VolumeSize 100 or more",),
+        (
+            "give the launch template a larger /dev/xvda: BlockDeviceMappings, VolumeSize 100 or more",
+        ),
     ),
     Cause(
         KINDS[61],
-        _says("cannotpullcontainer", "cannotpullecrcontainer", "pull access denied", "manifest unknown"),
+        _says(
+            "cannotpullcontainer",
+            "cannotpullecrcontainer",
+            "pull access denied",
+            "manifest unknown",
+        ),
         "the image could not be pulled: its name, its tag, the right to it, or the way to its registry",
         (
             "aws ecr describe-images --repository-name NAME --image-ids imageTag=TAG",
@@ -59,13 +77,17 @@ CAUSES = (
         KINDS[62],
         _says("outofmemory", "killed due to memory usage"),
         "the container used more memory than it asked for and was killed",
-        ("ask for more memory in the step, or use less: on Amazon Linux 2023 the page cache counts too",),
+        (
+            "ask for more memory in the step, or use less: on Amazon Linux 2023 the page cache counts too",
+        ),
     ),
     Cause(
         KINDS[63],
         _says("host ec2"),
         "the host went away under the job: a Spot reclaim, a scale-in, or a termination by hand",
-        ("retries: 2 and retry_on: [spot] in the step; on AWS: evaluateOnExit onStatusReason 'Host EC2*' RETRY",),
+        (
+            "retries: 2 and retry_on: [spot] in the step; on AWS: evaluateOnExit onStatusReason 'Host EC2*' RETRY",
+        ),
     ),
     Cause(
         KINDS[64],
@@ -83,7 +105,9 @@ CAUSES = (
         KINDS[69],
         _says("jobstatetimelimit"),
         "a time limit of the queue cancelled the job while it was RUNNABLE",
-        ("aws batch describe-job-queues --job-queues QUEUE --query 'jobQueues[].jobStateTimeLimitActions'",),
+        (
+            "aws batch describe-job-queues --job-queues QUEUE --query 'jobQueues[].jobStateTimeLimitActions'",
+        ),
     ),
     Cause(
         KINDS[70],
@@ -95,11 +119,18 @@ CAUSES = (
         KINDS[67],
         _says("resourceinitializationerror"),
         "secrets, logs or volumes were not ready: the execution role, or the way to their service",
-        ("check that the execution role may read each secret, and that the subnets reach its service",),
+        (
+            "check that the execution role may read each secret, and that the subnets reach its service",
+        ),
     ),
     Cause(
         KINDS[66],
-        _says("cannotstartcontainer", "cannotcreatecontainer", "cannotinspectcontainer", "dockertimeouterror"),
+        _says(
+            "cannotstartcontainer",
+            "cannotcreatecontainer",
+            "cannotinspectcontainer",
+            "dockertimeouterror",
+        ),
         "Docker could not start the container: the entrypoint, a missing nvidia runtime, or a host in trouble",
         ("batchyard doctor host --gpu-container IMAGE   # on such a host",),
     ),
@@ -127,7 +158,12 @@ _UNKNOWN = Cause(
 def endings(facts: Facts, setting: Setting) -> Found:
     """A job that runs or waits may have failed attempts behind it: they are explained too."""
     job = job_of(facts)
-    if job is None or not job.job_id or job.status == "SUCCEEDED" or not (job.endings or job.status == "FAILED"):
+    if (
+        job is None
+        or not job.job_id
+        or job.status == "SUCCEEDED"
+        or not (job.endings or job.status == "FAILED")
+    ):
         return None
     groups = known(job.endings) or (Ending(None, job.status_reason),)
     looked_at = sum(ending.count for ending in groups)
@@ -163,7 +199,9 @@ def _finding(job: Job, ending: Ending, cause: Cause, looked_at: int) -> Finding:
         remedy.append(_log(job, ending, place))
     if ending.exit_code == 137 and cause.kind is KINDS[60]:
         remedy.append("SIGKILL is often the kernel's, for memory: batchyard doctor explain BY062")
-    return Finding(cause.kind, cause.sentence, (", ".join(what), *texts), tuple(remedy), f"job {place}")
+    return Finding(
+        cause.kind, cause.sentence, (", ".join(what), *texts), tuple(remedy), f"job {place}"
+    )
 
 
 def _log(job: Job, ending: Ending, job_id: str) -> str:

@@ -124,7 +124,11 @@ def offered(facts: Facts, setting: Setting) -> Found:
                     f"types {named(t.name for t in types)}; zones {named(here)}",
                     f"offered in {named(elsewhere) or 'no zone of this region'}",
                 ),
-                (update_resources(environment, "subnets=SUBNET   # in a zone where they are offered"),),
+                (
+                    update_resources(
+                        environment, "subnets=SUBNET   # in a zone where they are offered"
+                    ),
+                ),
                 f"compute environment {environment.name}",
             )
         ]
@@ -134,7 +138,11 @@ def offered(facts: Facts, setting: Setting) -> Found:
 
 def unmanaged(facts: Facts, setting: Setting) -> Found:
     """Nobody launches instances for these: there must be some."""
-    these = [] if is_over(facts) else [e for e in environments(facts) if not e.is_managed and e.state == "ENABLED"]
+    these = (
+        []
+        if is_over(facts)
+        else [e for e in environments(facts) if not e.is_managed and e.state == "ENABLED"]
+    )
     if not these:
         return None
 
@@ -146,7 +154,9 @@ def unmanaged(facts: Facts, setting: Setting) -> Found:
                 KINDS[55],
                 f"{environment.name} is UNMANAGED and has no instances: AWS Batch launches none for it",
                 ("0 container instances in its cluster",),
-                ("raise the desired size of the Auto Scaling group that feeds its cluster, or use a MANAGED one",),
+                (
+                    "raise the desired size of the Auto Scaling group that feeds its cluster, or use a MANAGED one",
+                ),
                 f"compute environment {environment.name}",
             )
         ]
@@ -160,18 +170,30 @@ def gpus_registered(facts: Facts, setting: Setting) -> Found:
         return None
 
     def look(environment: Environment) -> list[Finding]:
-        gpus = {t.name: t.gpus for t in catalogue.expand([h.type for h in known(environment.hosts)], described(facts))}
-        blind = [h for h in known(environment.hosts) if h.is_connected and not h.gpus and gpus.get(h.type)]
+        gpus = {
+            t.name: t.gpus
+            for t in catalogue.expand([h.type for h in known(environment.hosts)], described(facts))
+        }
+        blind = [
+            h
+            for h in known(environment.hosts)
+            if h.is_connected and not h.gpus and gpus.get(h.type)
+        ]
         if not blind:
             return []
         return [
             Finding(
                 KINDS[24],
                 f"hosts of {environment.name} joined the cluster without their GPUs",
-                tuple(f"{h.instance_id} ({h.type}) registered 0 GPUs; it has {gpus[h.type]}" for h in blind[:4]),
+                tuple(
+                    f"{h.instance_id} ({h.type}) registered 0 GPUs; it has {gpus[h.type]}"
+                    for h in blind[:4]
+                ),
                 (
                     "batchyard doctor host   # on such an instance: driver, runtime, ECS_ENABLE_GPU_SUPPORT",
-                    update_resources(environment, "'ec2Configuration=[{imageType=ECS_AL2023_NVIDIA}]'"),
+                    update_resources(
+                        environment, "'ec2Configuration=[{imageType=ECS_AL2023_NVIDIA}]'"
+                    ),
                 ),
                 f"compute environment {environment.name}",
             )

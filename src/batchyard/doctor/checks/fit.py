@@ -47,7 +47,11 @@ class Candidate:
     @property
     def registered_mib(self) -> int:
         hosts = self.environment.hosts
-        seen = [h.memory_mib for h in hosts if h.type == self.type.name] if isinstance(hosts, tuple) else []
+        seen = (
+            [h.memory_mib for h in hosts if h.type == self.type.name]
+            if isinstance(hosts, tuple)
+            else []
+        )
         return max(seen, default=0)
 
     @property
@@ -62,13 +66,17 @@ def candidates(facts: Facts) -> list[Candidate]:
 
 def fitting(job: Job, these: list[Candidate]) -> list[Candidate]:
     return [
-        c for c in these if c.type.gpus >= job.gpus and c.type.vcpus >= job.vcpus and c.memory_mib >= job.memory_mib
+        c
+        for c in these
+        if c.type.gpus >= job.gpus and c.type.vcpus >= job.vcpus and c.memory_mib >= job.memory_mib
     ]
 
 
 def fits(facts: Facts, setting: Setting) -> Found:
     found = _found(facts)
-    return None if found is None else [finding for finding in found if finding.kind is not KINDS[12]]
+    return (
+        None if found is None else [finding for finding in found if finding.kind is not KINDS[12]]
+    )
 
 
 def has_room(facts: Facts, setting: Setting) -> Found:
@@ -132,12 +140,22 @@ def _first_that_fails(job: Job, left: list[Candidate]) -> Finding | None:
     if not with_gpus:
         most = max(left, key=lambda c: c.type.gpus)
         return _short(
-            KINDS[16], job, f"{job.gpus} GPUs", f"{most.type.name} has {most.type.gpus}, the most of all", left
+            KINDS[16],
+            job,
+            f"{job.gpus} GPUs",
+            f"{most.type.name} has {most.type.gpus}, the most of all",
+            left,
         )
     with_vcpus = [c for c in with_gpus if c.type.vcpus >= job.vcpus]
     if not with_vcpus:
         most = max(with_gpus, key=lambda c: c.type.vcpus)
-        return _short(KINDS[14], job, f"{job.vcpus:g} vCPUs", f"{most.type.name} has {most.type.vcpus}, the most", left)
+        return _short(
+            KINDS[14],
+            job,
+            f"{job.vcpus:g} vCPUs",
+            f"{most.type.name} has {most.type.vcpus}, the most",
+            left,
+        )
     with_memory = [c for c in with_vcpus if c.memory_mib >= job.memory_mib]
     if not with_memory:
         return _no_memory(job, max(with_vcpus, key=lambda c: c.memory_mib), left)
@@ -193,7 +211,11 @@ def _no_memory(job: Job, most: Candidate, left: list[Candidate]) -> Finding:
 def _with_larger(job: Job, environment: Environment) -> str:
     """The command that adds the smallest type that would do, of a family that the environment has; else any."""
     families = {catalogue.family_of(name) for name in environment.instance_types}
-    these = [t for t in catalogue.TYPES.values() if catalogue.family_of(t.name) in families and ".metal" not in t.name]
+    these = [
+        t
+        for t in catalogue.TYPES.values()
+        if catalogue.family_of(t.name) in families and ".metal" not in t.name
+    ]
     would_do = [c.type for c in fitting(job, [Candidate(environment, t) for t in these])]
     if not would_do:
         return _with_type(environment, "TYPE") + "   # TYPE: one that is large enough"
@@ -202,7 +224,9 @@ def _with_larger(job: Job, environment: Environment) -> str:
 
 def _with_type(environment: Environment, name: str) -> str:
     """The list is replaced as a whole, so that the types of now have to be in it."""
-    return update_resources(environment, f"instanceTypes={','.join((*environment.instance_types, name))}")
+    return update_resources(
+        environment, f"instanceTypes={','.join((*environment.instance_types, name))}"
+    )
 
 
 def _as_asked(memory_mib: int) -> str:
@@ -216,7 +240,9 @@ def _no_room(smallest: Candidate, which: str) -> Finding:
     return Finding(
         KINDS[12],
         f"maxvCpus of {environment.name} is smaller than the smallest instance {which}",
-        (f"maxvCpus {environment.max_vcpus}; {smallest.type.name} has {smallest.type.vcpus} vCPUs",),
+        (
+            f"maxvCpus {environment.max_vcpus}; {smallest.type.name} has {smallest.type.vcpus} vCPUs",
+        ),
         (update_resources(environment, f"maxvCpus={smallest.type.vcpus}"),),
         f"compute environment {environment.name}",
     )
@@ -231,7 +257,9 @@ def _what_aws_says(job: Job) -> list[Finding]:
     else:
         return []
     remedy = ("raise maxvCpus, or name instance types that are larger, or ask for less",)
-    return [Finding(kind, cause, (job.status_reason, asks(job)), remedy, place_of(job), likelihood=99)]
+    return [
+        Finding(kind, cause, (job.status_reason, asks(job)), remedy, place_of(job), likelihood=99)
+    ]
 
 
 def _said(found: Finding, reason: str) -> Finding:
@@ -260,10 +288,16 @@ def used_up(facts: Facts, setting: Setting) -> Found:
 
 def where(facts: Facts) -> tuple[str, ...]:
     """For a shape that is asked about: where it can run, an environment a line; nothing where that cannot be said."""
-    if not isinstance(facts.job, Job) or facts.job.job_id or isinstance(facts.environments, Missing):
+    if (
+        not isinstance(facts.job, Job)
+        or facts.job.job_id
+        or isinstance(facts.environments, Missing)
+    ):
         return ()
     zones = {s.id: s.zone for s in facts.subnets} if isinstance(facts.subnets, tuple) else {}
-    offers = {(o.type, o.zone) for o in facts.offerings} if isinstance(facts.offerings, tuple) else set()
+    offers = (
+        {(o.type, o.zone) for o in facts.offerings} if isinstance(facts.offerings, tuple) else set()
+    )
     quotas = {q.code: q for q in facts.quotas} if isinstance(facts.quotas, tuple) else {}
     found = []
     for environment in hosted(facts):
@@ -271,7 +305,9 @@ def where(facts: Facts) -> tuple[str, ...]:
             these = [Candidate(environment, t) for t in types_of(environment, facts)]
         except CannotSee:
             continue
-        fit = [c.type.name for c in fitting(facts.job, these) if c.type.vcpus <= environment.max_vcpus]
+        fit = [
+            c.type.name for c in fitting(facts.job, these) if c.type.vcpus <= environment.max_vcpus
+        ]
         if not fit:
             continue
         here = sorted({zones[s] for s in environment.subnets if s in zones})

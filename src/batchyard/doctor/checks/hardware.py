@@ -19,7 +19,11 @@ Types = tuple[InstanceType, ...]
 
 def mixed_families(environment: Environment, types: Types) -> list[Finding]:
     gpu = [t.name for t in types if t.gpus]
-    cpu = [t.name for t in types if not t.gpus and catalogue.family_of(t.name) not in catalogue.GPU_FAMILIES]
+    cpu = [
+        t.name
+        for t in types
+        if not t.gpus and catalogue.family_of(t.name) not in catalogue.GPU_FAMILIES
+    ]
     if not gpu or not cpu:
         return []
     return [
@@ -70,7 +74,9 @@ def image_for_gpus(environment: Environment, types: Types) -> list[Finding]:
 
 def driver_for_gpus(environment: Environment, types: Types) -> list[Finding]:
     old = [t.name for t in types if catalogue.family_of(t.name) in catalogue.TOO_OLD_FOR_AL2023]
-    uses_al2023 = not environment.image_types or any("AL2023" in image for image in environment.image_types)
+    uses_al2023 = not environment.image_types or any(
+        "AL2023" in image for image in environment.image_types
+    )
     if not old or not uses_al2023 or environment.image_id:
         return []
     image = named(environment.image_types) or "ECS_AL2023_NVIDIA (the default)"
@@ -118,12 +124,18 @@ def one_architecture(environment: Environment, types: Types) -> list[Finding]:
 
 
 def existing_types(environment: Environment, described: Types | None = None) -> list[Finding]:
-    bad = [name for name in environment.instance_types if catalogue.is_known(name, described) is False]
+    bad = [
+        name for name in environment.instance_types if catalogue.is_known(name, described) is False
+    ]
     if not bad:
         return []
-    sizes = {name: [t for t in catalogue.TYPES if catalogue.family_of(t) == catalogue.family_of(name)] for name in bad}
+    sizes = {
+        name: [t for t in catalogue.TYPES if catalogue.family_of(t) == catalogue.family_of(name)]
+        for name in bad
+    }
     evidence = tuple(
-        f"{name}: no such type" + (f"; {catalogue.family_of(name)} has {named(known, 9)}" if known else "")
+        f"{name}: no such type"
+        + (f"; {catalogue.family_of(name)} has {named(known, 9)}" if known else "")
         for name, known in sizes.items()
     )
     return [
@@ -131,7 +143,9 @@ def existing_types(environment: Environment, described: Types | None = None) -> 
             KINDS[30],
             f"{environment.name} names instance types that do not exist",
             evidence,
-            ("aws ec2 describe-instance-types --query 'InstanceTypes[].InstanceType' --output text",),
+            (
+                "aws ec2 describe-instance-types --query 'InstanceTypes[].InstanceType' --output text",
+            ),
             _place(environment),
         )
     ]
@@ -154,7 +168,11 @@ def low_bid(environment: Environment) -> list[Finding]:
 
 
 def best_fit(environment: Environment) -> list[Finding]:
-    if environment.is_fargate or not environment.is_managed or environment.strategy not in ("", "BEST_FIT"):
+    if (
+        environment.is_fargate
+        or not environment.is_managed
+        or environment.strategy not in ("", "BEST_FIT")
+    ):
         return []
     better = "SPOT_PRICE_CAPACITY_OPTIMIZED" if environment.is_spot else "BEST_FIT_PROGRESSIVE"
     said = environment.strategy or "none given, which means BEST_FIT"
@@ -163,7 +181,9 @@ def best_fit(environment: Environment) -> list[Finding]:
             KINDS[54],
             f"{environment.name} waits for the one best type (BEST_FIT), and its infrastructure cannot be updated",
             (f"allocationStrategy: {said}",),
-            (f"make a new environment with allocationStrategy {better}: it cannot be changed in this one",),
+            (
+                f"make a new environment with allocationStrategy {better}: it cannot be changed in this one",
+            ),
             _place(environment),
         )
     ]
@@ -177,7 +197,11 @@ def alternatives(environment: Environment, types: Types) -> list[Finding]:
             KINDS[57],
             f"{environment.name} buys Spot instances of a single type: one shortage stops it",
             (f"1 instance type: {types[0].name}",),
-            (update_resources(environment, "instanceTypes=TYPE,TYPE,TYPE   # AWS advises ten or more"),),
+            (
+                update_resources(
+                    environment, "instanceTypes=TYPE,TYPE,TYPE   # AWS advises ten or more"
+                ),
+            ),
             _place(environment),
         )
     ]

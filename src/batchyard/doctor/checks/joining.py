@@ -67,7 +67,9 @@ def profile_rights(facts: Facts, setting: Setting) -> Found:
                 KINDS[36],
                 f"the role of {environment.name}'s instances may not do what the ECS agent does",
                 (f"refused to {profile.role or profile.name}: {named(denied)}",),
-                (f"aws iam attach-role-policy --role-name {profile.role or 'ROLE'} --policy-arn {ECS_POLICY}",),
+                (
+                    f"aws iam attach-role-policy --role-name {profile.role or 'ROLE'} --policy-arn {ECS_POLICY}",
+                ),
                 f"compute environment {environment.name}",
             )
         ]
@@ -109,7 +111,9 @@ def joined(facts: Facts, setting: Setting) -> Found:
         late = [
             (i, (facts.taken_ms - i.launched_ms) / 1000)
             for i in instances
-            if i.id not in members and i.launched_ms is not None and facts.taken_ms - i.launched_ms > JOIN_S * 1000
+            if i.id not in members
+            and i.launched_ms is not None
+            and facts.taken_ms - i.launched_ms > JOIN_S * 1000
         ]
         if not late:
             return []
@@ -119,7 +123,10 @@ def joined(facts: Facts, setting: Setting) -> Found:
                 f"instances of {environment.name} were launched and did not join the cluster",
                 (
                     f"{len(late)} of {len(instances)} instances, {len(members)} hosts",
-                    *(f"{i.id} ({i.type}) launched {show_duration(age_s)} ago" for i, age_s in late[:3]),
+                    *(
+                        f"{i.id} ({i.type}) launched {show_duration(age_s)} ago"
+                        for i, age_s in late[:3]
+                    ),
                 ),
                 (
                     f"aws ec2 get-console-output --latest --output text --instance-id {late[0][0].id}",
@@ -165,6 +172,8 @@ def user_data(facts: Facts, setting: Setting) -> Found:
         if not template.user_data:
             return []
         data = template.user_data.encode("utf-8", "replace")
-        return list(examine(data, f"user data of {template.id}", size=template.user_data_bytes).findings)
+        return list(
+            examine(data, f"user data of {template.id}", size=template.user_data_bytes).findings
+        )
 
     return each_template([] if is_over(facts) else hosted(facts), look)

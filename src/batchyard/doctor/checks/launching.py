@@ -8,7 +8,12 @@ from batchyard.doctor.finding import Finding, Kind
 from batchyard.doctor.kinds import KINDS
 
 _NO_CAPACITY = "CAPACITY:INSUFFICIENT_INSTANCE_CAPACITY"
-_QUOTA_WORDS = ("vcpulimitexceeded", "instancelimitexceeded", "maxspotinstancecountexceeded", "vcpu limit")
+_QUOTA_WORDS = (
+    "vcpulimitexceeded",
+    "instancelimitexceeded",
+    "maxspotinstancecountexceeded",
+    "vcpu limit",
+)
 _CAPACITY_WORDS = (
     "insufficientinstancecapacity",
     "unfulfillablecapacity",
@@ -35,7 +40,9 @@ def refused_for_quota(facts: Facts, setting: Setting) -> Found:
         "aws service-quotas list-service-quotas --service-code ec2 --query \"Quotas[?contains(QuotaName,'Running')]\"",
         "request an increase of the one that the message names",
     )
-    return _by_words(facts, _QUOTA_WORDS, KINDS[26], "launches are refused: an EC2 quota is used up", remedy)
+    return _by_words(
+        facts, _QUOTA_WORDS, KINDS[26], "launches are refused: an EC2 quota is used up", remedy
+    )
 
 
 def no_capacity(facts: Facts, setting: Setting) -> Found:
@@ -60,7 +67,9 @@ def no_capacity(facts: Facts, setting: Setting) -> Found:
 
 def refused_for_price(facts: Facts) -> Found:
     remedy = ("leave bidPercentage out: then the On-Demand price is the limit",)
-    return _by_words(facts, _PRICE_WORDS, KINDS[28], "Spot launches are refused: the bid is too low", remedy)
+    return _by_words(
+        facts, _PRICE_WORDS, KINDS[28], "Spot launches are refused: the bid is too low", remedy
+    )
 
 
 def keys(facts: Facts, setting: Setting) -> Found:
@@ -78,13 +87,17 @@ def clashes(facts: Facts, setting: Setting) -> Found:
     return _by_words(facts, _CLASH_WORDS, KINDS[50], cause, remedy)
 
 
-def _by_words(facts: Facts, words: tuple[str, ...], kind: Kind, cause: str, remedy: tuple[str, ...]) -> Found:
+def _by_words(
+    facts: Facts, words: tuple[str, ...], kind: Kind, cause: str, remedy: tuple[str, ...]
+) -> Found:
     """Environments whose failed launches speak of it; the first words that match a message decide what it is."""
     if is_over(facts) or not hosted(facts):
         return None
 
     def look(environment: Environment) -> list[Finding]:
-        messages = [a.message for a in known(environment.failures) if _first_words(a.message) is words]
+        messages = [
+            a.message for a in known(environment.failures) if _first_words(a.message) is words
+        ]
         if not messages:
             return []
         evidence = (f"{len(messages)} failed launches, the last: {messages[0][:300]}",)

@@ -37,7 +37,9 @@ def dependencies(facts: Facts, setting: Setting) -> Found:
         Finding(
             KINDS[1],
             f"a job that it depends on failed, so it {'failed' if job.status == 'FAILED' else 'will fail'} too",
-            (f"{len(failed) or 'at least 1'} of {len(job.depends_on)} dependencies failed: {which}",),
+            (
+                f"{len(failed) or 'at least 1'} of {len(job.depends_on)} dependencies failed: {which}",
+            ),
             tuple(f"batchyard doctor job {job_id}" for job_id in failed[:3])
             or (f"aws batch describe-jobs --jobs {job.job_id} --query 'jobs[].dependsOn'",),
             f"job {job.job_id}",
@@ -87,7 +89,9 @@ def undetermined(facts: Facts, setting: Setting) -> Found:
             KINDS[53],
             "AWS calls the job blocked and does not know why; the other findings, if any, are the reason",
             (job.status_reason,),
-            (f"batchyard doctor job {job.job_id} --all   # what was found right, and what could not be seen",),
+            (
+                f"batchyard doctor job {job.job_id} --all   # what was found right, and what could not be seen",
+            ),
             f"job {job.job_id}",
         )
     ]
@@ -101,7 +105,9 @@ def blocked(facts: Facts, setting: Setting) -> Found:
     if not job.status_reason.startswith(_BLOCKED) or job.status_reason.startswith(_EXPLAINED):
         return []
     these = facts.environments if isinstance(facts.environments, tuple) else ()
-    if job.status_reason.startswith(_INVALID) and any(e.status == "INVALID" or e.state == "DISABLED" for e in these):
+    if job.status_reason.startswith(_INVALID) and any(
+        e.status == "INVALID" or e.state == "DISABLED" for e in these
+    ):
         return []  # what is wrong with the environment is a finding of its own
     return [_blocked(facts, job)]
 
@@ -109,7 +115,11 @@ def blocked(facts: Facts, setting: Setting) -> Found:
 def unsaid(facts: Facts, findings: Iterable[Finding]) -> Finding | None:
     """The same of a reason that another check has words for, and could not look, or does not apply here."""
     job = facts.job
-    if not isinstance(job, Job) or job.status != "RUNNABLE" or not job.status_reason.startswith(_EXPLAINED):
+    if (
+        not isinstance(job, Job)
+        or job.status != "RUNNABLE"
+        or not job.status_reason.startswith(_EXPLAINED)
+    ):
         return None
     is_said = any(job.status_reason in line for finding in findings for line in finding.evidence)
     return None if is_said else _blocked(facts, job)
@@ -118,7 +128,11 @@ def unsaid(facts: Facts, findings: Iterable[Finding]) -> Finding | None:
 def _blocked(facts: Facts, job: Job) -> Finding:
     these = facts.environments if isinstance(facts.environments, tuple) else ()
     is_invalid = job.status_reason.startswith(_INVALID)
-    cause = "AWS calls the job blocked: a compute environment of its queue is invalid" if is_invalid else _AWS_SAYS
+    cause = (
+        "AWS calls the job blocked: a compute environment of its queue is invalid"
+        if is_invalid
+        else _AWS_SAYS
+    )
     names = " ".join(e.name for e in these) or "NAME"
     query = "--query 'computeEnvironments[].[computeEnvironmentName,status,statusReason]'"
     return Finding(

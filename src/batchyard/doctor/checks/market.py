@@ -62,13 +62,17 @@ def quota_used(facts: Facts, setting: Setting) -> Found:
         if _without_room(facts, environment, lambda limit: limit.vcpus):
             return []  # the quota is too small for it at any time
         own = 0 if is_stuck else environment.desired_vcpus
-        tight = _without_room(facts, environment, lambda limit: limit.vcpus - max(0.0, _used(limit) - own))
+        tight = _without_room(
+            facts, environment, lambda limit: limit.vcpus - max(0.0, _used(limit) - own)
+        )
         return [_used_up(*tight)] if tight else []
 
     return each(hosted(facts), look)
 
 
-def _without_room(facts: Facts, environment: Environment, left: Left) -> tuple[Candidate, Quota] | None:
+def _without_room(
+    facts: Facts, environment: Environment, left: Left
+) -> tuple[Candidate, Quota] | None:
     """The smallest type that would do, and its quota, where no quota has room for any of them."""
     quotas = {q.code: q for q in known(facts.quotas)}
     tight: list[tuple[Candidate, Quota]] = []
@@ -96,7 +100,9 @@ def _not_read(code: str, name: str) -> Missing:
 def _used(limit: Quota) -> float:
     used = known(limit.used_vcpus)
     if limit.is_at_least and used < limit.vcpus:
-        raise CannotSee(Missing("more runs in this account than one page of DescribeInstances lists"))
+        raise CannotSee(
+            Missing("more runs in this account than one page of DescribeInstances lists")
+        )
     return used
 
 
@@ -115,7 +121,11 @@ def _used_up(smallest: Candidate, limit: Quota) -> Finding:
     environment = smallest.environment
     used = known(limit.used_vcpus)
     at_least = "at least " if limit.is_at_least else ""
-    own = f", {environment.desired_vcpus} of them by {environment.name}" if environment.desired_vcpus else ""
+    own = (
+        f", {environment.desired_vcpus} of them by {environment.name}"
+        if environment.desired_vcpus
+        else ""
+    )
     wanted = max(limit.vcpus + environment.max_vcpus, used + smallest.type.vcpus)
     return Finding(
         KINDS[58],
@@ -178,10 +188,18 @@ def _under_all_prices(facts: Facts, environment: Environment, bid: int) -> list[
         return []
     if unlisted or not prices:
         which = f"of {named(unlisted)} is not" if unlisted else "is"
-        raise CannotSee(Missing(f"no Spot price can be compared: the On-Demand price {which} in the built-in list"))
+        raise CannotSee(
+            Missing(
+                f"no Spot price can be compared: the On-Demand price {which} in the built-in list"
+            )
+        )
     lowest = min(prices, key=lambda p: p.usd_per_hour / p.on_demand_usd_per_hour)
     if lowest.elsewhere and any(p.usd_per_hour <= _limit(p, bid) * DEAREST for p in prices):
-        raise CannotSee(Missing(f"the built-in On-Demand prices are those of {lowest.elsewhere}, not of this region"))
+        raise CannotSee(
+            Missing(
+                f"the built-in On-Demand prices are those of {lowest.elsewhere}, not of this region"
+            )
+        )
     about = f" (by the list of {lowest.elsewhere})" if lowest.elsewhere else ""
     share = 100 * lowest.usd_per_hour / lowest.on_demand_usd_per_hour
     return [
@@ -208,4 +226,6 @@ def _prices(facts: Facts, environment: Environment) -> list[SpotPrice]:
     names = {c.type.name for c in _candidates(facts, environment)}
     subnets = facts.subnets if isinstance(facts.subnets, tuple) else ()
     zones = {s.zone for s in subnets if s.id in environment.subnets}
-    return [p for p in known(facts.spot_prices) if p.type in names and (not zones or p.zone in zones)]
+    return [
+        p for p in known(facts.spot_prices) if p.type in names and (not zones or p.zone in zones)
+    ]

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from batchyard.doctor.checks.common import Found, Setting, each, environments, hosted, is_over, named, waiting_job
+from batchyard.doctor.checks.common import (
+    Found,
+    Setting,
+    each,
+    environments,
+    hosted,
+    is_over,
+    named,
+    waiting_job,
+)
 from batchyard.doctor.facts import Environment, Facts, Missing, Rule, Subnet, known
 from batchyard.doctor.finding import Finding
 from batchyard.doctor.kinds import KINDS
@@ -21,7 +30,9 @@ def routes(facts: Facts, setting: Setting) -> Found:
     return _over_subnets(facts, lambda e, s: _no_way_out(facts, e, s, NEEDED))
 
 
-def _no_way_out(facts: Facts, environment: Environment, subnet: Subnet, needed: tuple[str, ...]) -> list[Finding]:
+def _no_way_out(
+    facts: Facts, environment: Environment, subnet: Subnet, needed: tuple[str, ...]
+) -> list[Finding]:
     if known(subnet.default_route):
         return []
     there = {e.service for e in known(facts.endpoints) if e.vpc == subnet.vpc}
@@ -32,7 +43,9 @@ def _no_way_out(facts: Facts, environment: Environment, subnet: Subnet, needed: 
         Finding(
             KINDS[31],
             f"instances in {subnet.id} cannot reach AWS: no route out, and endpoints are missing",
-            (f"no route for 0.0.0.0/0; {len(lacking)} of {len(needed)} endpoints missing: {', '.join(lacking)}",),
+            (
+                f"no route for 0.0.0.0/0; {len(lacking)} of {len(needed)} endpoints missing: {', '.join(lacking)}",
+            ),
             (
                 "aws ec2 create-route --route-table-id TABLE --destination-cidr-block 0.0.0.0/0 --nat-gateway-id NAT",
                 f"or, for each: aws ec2 create-vpc-endpoint --vpc-id {subnet.vpc or 'VPC'} --subnet-ids {subnet.id} "
@@ -132,7 +145,9 @@ def egress(facts: Facts, setting: Setting) -> Found:
 
 
 def _lets_https_out(rule: Rule) -> bool:
-    return rule.protocol == "-1" or (rule.protocol in ("tcp", "6") and rule.from_port <= 443 <= rule.to_port)
+    return rule.protocol == "-1" or (
+        rule.protocol in ("tcp", "6") and rule.from_port <= 443 <= rule.to_port
+    )
 
 
 def fargate(facts: Facts, setting: Setting) -> Found:
@@ -144,16 +159,26 @@ def fargate(facts: Facts, setting: Setting) -> Found:
 
     def look(environment: Environment) -> list[Finding]:
         these = [subnets[s] for s in environment.subnets if s in subnets]
-        return [finding for s in these for finding in _fargate_way(facts, environment, s, job.assigns_public_ip)]
+        return [
+            finding
+            for s in these
+            for finding in _fargate_way(facts, environment, s, job.assigns_public_ip)
+        ]
 
     return each([e for e in environments(facts) if e.is_fargate], look)
 
 
-def _fargate_way(facts: Facts, environment: Environment, subnet: Subnet, has_address: bool) -> list[Finding]:
+def _fargate_way(
+    facts: Facts, environment: Environment, subnet: Subnet, has_address: bool
+) -> list[Finding]:
     route = known(subnet.default_route)
     if route and (not route.startswith("igw-") or has_address):
         return []
-    there = {e.service for e in facts.endpoints if e.vpc == subnet.vpc} if isinstance(facts.endpoints, tuple) else set()
+    there = (
+        {e.service for e in facts.endpoints if e.vpc == subnet.vpc}
+        if isinstance(facts.endpoints, tuple)
+        else set()
+    )
     if not (lacking := [s for s in NEEDED_FARGATE if s not in there]):
         return []
     return [
@@ -164,7 +189,9 @@ def _fargate_way(facts: Facts, environment: Environment, subnet: Subnet, has_add
                 f"assignPublicIp {'ENABLED' if has_address else 'DISABLED'}; 0.0.0.0/0 goes to {route or 'nowhere'}",
                 f"endpoints missing: {', '.join(lacking)}",
             ),
-            ("set assignPublicIp=ENABLED in the job definition, or use subnets behind a NAT gateway",),
+            (
+                "set assignPublicIp=ENABLED in the job definition, or use subnets behind a NAT gateway",
+            ),
             f"compute environment {environment.name}",
         )
     ]
@@ -175,7 +202,9 @@ def _over_subnets(facts: Facts, look: Callable[[Environment, Subnet], list[Findi
         return None
     subnets = {s.id: s for s in known(facts.subnets)}
     unknown = [s for e in hosted(facts) for s in e.subnets if s not in subnets]
-    found = each(hosted(facts), lambda e: [f for s in e.subnets if s in subnets for f in look(e, subnets[s])])
+    found = each(
+        hosted(facts), lambda e: [f for s in e.subnets if s in subnets for f in look(e, subnets[s])]
+    )
     if unknown and not found:
         known(_absent(unknown))
     return found

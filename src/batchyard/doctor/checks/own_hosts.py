@@ -11,7 +11,16 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from batchyard.doctor.checks.common import asks, environments, named, place_of
-from batchyard.doctor.facts import MOST_HOSTS, CannotSee, Environment, Facts, Host, Job, Missing, known
+from batchyard.doctor.facts import (
+    MOST_HOSTS,
+    CannotSee,
+    Environment,
+    Facts,
+    Host,
+    Job,
+    Missing,
+    known,
+)
 from batchyard.doctor.finding import Finding, Kind
 from batchyard.doctor.kinds import KINDS
 from batchyard.units import counted
@@ -37,7 +46,9 @@ def too_small(job: Job, these: Iterable[Environment]) -> list[Finding]:
     enabled = _enabled(these)
     for environment in enabled:
         if len(known(environment.hosts)) >= MOST_HOSTS:
-            raise CannotSee(Missing(f"only the first {MOST_HOSTS} hosts of {environment.name} were looked at"))
+            raise CannotSee(
+                Missing(f"only the first {MOST_HOSTS} hosts of {environment.name} were looked at")
+            )
     hosts = _seen(enabled)
     if not hosts:
         return []
@@ -95,7 +106,9 @@ def _tells(host: Host) -> bool:
 
 
 def _holds(host: Host, job: Job) -> bool:
-    is_enough = host.gpus >= job.gpus and host.vcpus >= job.vcpus and host.memory_mib >= job.memory_mib
+    is_enough = (
+        host.gpus >= job.gpus and host.vcpus >= job.vcpus and host.memory_mib >= job.memory_mib
+    )
     return is_enough or not _tells(host)
 
 
@@ -113,26 +126,38 @@ def _lack(job: Job, hosts: Sequence[Host]) -> _Lack:
     gpus = counted(job.gpus, "GPU")
     most = max((h.gpus for h in hosts), default=0)
     if job.gpus > most:
-        instead = f"or ask for at most {counted(most, 'GPU')}" if most else "or submit to a queue whose hosts have GPUs"
+        instead = (
+            f"or ask for at most {counted(most, 'GPU')}"
+            if most
+            else "or submit to a queue whose hosts have GPUs"
+        )
         return _Lack(KINDS[16 if most or not hosts else 17], gpus, instead, lambda h: h.gpus)
     left = [h for h in hosts if h.gpus >= job.gpus]
     most = max((h.vcpus for h in left), default=0)
     if job.vcpus > most and hosts:
         beside = f" beside {gpus}" if len(left) < len(hosts) else ""
-        return _Lack(KINDS[14], f"{job.vcpus:g} vCPUs{beside}", f"or ask for at most {most} vCPUs", lambda h: h.vcpus)
+        return _Lack(
+            KINDS[14],
+            f"{job.vcpus:g} vCPUs{beside}",
+            f"or ask for at most {most} vCPUs",
+            lambda h: h.vcpus,
+        )
     left = [h for h in left if h.vcpus >= job.vcpus]
     most = max((h.memory_mib for h in left), default=0)
     others = f"{job.vcpus:g} vCPUs" + (f" and {gpus}" if job.gpus else "")
     beside = f" beside {others}" if len(left) < len(hosts) else ""
     asked = f"{job.memory_mib:,} MiB{beside}"
-    return _Lack(KINDS[15], asked, f"or ask for at most {most:,} MiB{beside}", lambda h: h.memory_mib)
+    return _Lack(
+        KINDS[15], asked, f"or ask for at most {most:,} MiB{beside}", lambda h: h.memory_mib
+    )
 
 
 def _registered(hosts: Iterable[Host], amount: Callable[[Host], float]) -> list[str]:
     """Those with the most first."""
     in_order = sorted(hosts, key=lambda h: (-amount(h), -h.memory_mib, h.instance_id))
     shown = [
-        f"{_name(h)} registers {h.vcpus} vCPUs, {h.memory_mib:,} MiB, {h.gpus} GPUs" for h in in_order[:_MOST_SHOWN]
+        f"{_name(h)} registers {h.vcpus} vCPUs, {h.memory_mib:,} MiB, {h.gpus} GPUs"
+        for h in in_order[:_MOST_SHOWN]
     ]
     more = len(in_order) - len(shown)
     return [*shown, f"and {more} more with no more of it"] if more else shown

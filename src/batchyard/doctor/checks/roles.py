@@ -16,7 +16,11 @@ _WEAK_ROLE = "MISCONFIGURATION:SERVICE_ROLE_PERMISSIONS"
 
 def uses_fleet(environment: Environment) -> bool:
     """Only BEST_FIT, said or by default, buys through a Spot Fleet."""
-    return environment.is_spot and not environment.is_fargate and environment.strategy in ("", "BEST_FIT")
+    return (
+        environment.is_spot
+        and not environment.is_fargate
+        and environment.strategy in ("", "BEST_FIT")
+    )
 
 
 def needs_roles(environment: Environment) -> bool:

@@ -70,7 +70,9 @@ def fair_share(facts: Facts, setting: Setting) -> Found:
                 f"{reserved:.0%} of {total} vCPUs",
                 f"usable {usable:.0f}, in use {used:g}; the job asks {job.vcpus:g}",
             ),
-            ("aws batch update-scheduling-policy --arn ARN --fairshare-policy computeReservation=0",),
+            (
+                "aws batch update-scheduling-policy --arn ARN --fairshare-policy computeReservation=0",
+            ),
             f"job {job.job_id}",
         )
     ]
@@ -103,7 +105,10 @@ def fargate_size(facts: Facts, setting: Setting) -> Found:
     if job.gpus:
         asked, instead = f"{job.gpus} GPUs", "Fargate has no GPUs: use an EC2 environment"
     elif job.vcpus not in FARGATE_SIZES:
-        asked, instead = f"{job.vcpus:g} vCPUs", f"sizes: {', '.join(f'{n:g}' for n in FARGATE_SIZES)} vCPUs"
+        asked, instead = (
+            f"{job.vcpus:g} vCPUs",
+            f"sizes: {', '.join(f'{n:g}' for n in FARGATE_SIZES)} vCPUs",
+        )
     else:
         low, high, step = FARGATE_SIZES[job.vcpus]
         if low <= job.memory_mib <= high and (job.memory_mib - low) % step == 0:

@@ -37,13 +37,17 @@ _INVALID: tuple[tuple[tuple[str, ...], Kind, str, tuple[str, ...]], ...] = (
         ("instance profile", "iaminstanceprofile", "invalidinstanceprofile"),
         KINDS[10],
         "AWS does not accept the instance profile",
-        ("aws iam list-instance-profiles   # instanceRole takes the ARN of a profile, not of a role",),
+        (
+            "aws iam list-instance-profiles   # instanceRole takes the ARN of a profile, not of a role",
+        ),
     ),
     (
         ("sts:assumerole", "is not authorized to perform", "not authorized"),
         KINDS[8],
         "the service role cannot do what AWS Batch needs",
-        ("leave the service role out, so that AWSServiceRoleForBatch is used; with a path, give the whole ARN",),
+        (
+            "leave the service role out, so that AWSServiceRoleForBatch is used; with a path, give the whole ARN",
+        ),
     ),
 )
 
@@ -75,7 +79,10 @@ def queue_valid(facts: Facts, setting: Setting) -> Found:
         Finding(
             KINDS[3],
             f"the queue {queue.name} is {queue.status}",
-            (f"status {queue.status}" + (f": {queue.status_reason}" if queue.status_reason else ""),),
+            (
+                f"status {queue.status}"
+                + (f": {queue.status_reason}" if queue.status_reason else ""),
+            ),
             (f"aws batch describe-job-queues --job-queues {queue.name}",),
             f"queue {queue.name}",
         )
@@ -128,4 +135,10 @@ def _invalid(environment: Environment) -> Finding:
         if any(word in reason.lower() for word in words):
             return Finding(kind, sentence, evidence, (*remedy, repair), place, likelihood=99)
     see = f"aws batch describe-compute-environments --compute-environments {environment.name}"
-    return Finding(KINDS[5], f"the compute environment {environment.name} is INVALID", evidence, (see, repair), place)
+    return Finding(
+        KINDS[5],
+        f"the compute environment {environment.name} is INVALID",
+        evidence,
+        (see, repair),
+        place,
+    )

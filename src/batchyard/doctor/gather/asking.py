@@ -17,7 +17,13 @@ T = TypeVar("T")
 
 #: an endpoint that is not AWS itself says so of what it lacks
 _NOT_OFFERED = frozenset(
-    ["NotImplemented", "NotImplementedException", "UnknownService", "UnknownOperationException", "InvalidAction"]
+    [
+        "NotImplemented",
+        "NotImplementedException",
+        "UnknownService",
+        "UnknownOperationException",
+        "InvalidAction",
+    ]
 )
 
 
@@ -33,7 +39,9 @@ class Asker:
         found = self.find(action, call, ())
         return Missing(f"AWS has no answer to {action}", "") if found is None else found
 
-    def find(self, action: str, call: Callable[[], T], absent: tuple[str, ...]) -> T | Missing | None:
+    def find(
+        self, action: str, call: Callable[[], T], absent: tuple[str, ...]
+    ) -> T | Missing | None:
         """The same of something that may not be there: None where AWS answers with one of these error codes."""
         if self._closed:
             return self._closed

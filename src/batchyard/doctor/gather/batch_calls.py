@@ -33,7 +33,9 @@ class BatchCalls:
     def children(self, array_id: str, state: str) -> list[Any]:
         """A page of an array's children in one state."""
         with told("list the array's children"):
-            answer = self._door.client("batch").list_jobs(arrayJobId=array_id, jobStatus=state, maxResults=MOST_LISTED)
+            answer = self._door.client("batch").list_jobs(
+                arrayJobId=array_id, jobStatus=state, maxResults=MOST_LISTED
+            )
         return list(answer["jobSummaryList"])
 
     def queue(self, name: str) -> Any | None:
@@ -47,7 +49,9 @@ class BatchCalls:
 
     def environments(self, names: Sequence[str]) -> list[Any]:
         with told("ask about the compute environments"):
-            answer = self._door.client("batch").describe_compute_environments(computeEnvironments=list(names))
+            answer = self._door.client("batch").describe_compute_environments(
+                computeEnvironments=list(names)
+            )
         return list(answer["computeEnvironments"])
 
     def snapshot(self, queue: str) -> Any:
@@ -56,7 +60,9 @@ class BatchCalls:
 
     def policy(self, arn: str) -> Any | None:
         with told("ask about the scheduling policy"):
-            found = self._door.client("batch").describe_scheduling_policies(arns=[arn])["schedulingPolicies"]
+            found = self._door.client("batch").describe_scheduling_policies(arns=[arn])[
+                "schedulingPolicies"
+            ]
         return found[0] if found else None
 
     def consumable(self, name: str) -> Any:
@@ -71,7 +77,9 @@ class BatchCalls:
 
     def enable_environment(self, name: str) -> None:
         with told(f"enable the compute environment {name}"):
-            self._door.client("batch").update_compute_environment(computeEnvironment=name, state="ENABLED")
+            self._door.client("batch").update_compute_environment(
+                computeEnvironment=name, state="ENABLED"
+            )
 
     def cancel(self, job_id: str, reason: str) -> None:
         """Ends a job that has not started; one that has goes on."""

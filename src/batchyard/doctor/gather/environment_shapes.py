@@ -26,7 +26,9 @@ def environment_of(document: Mapping[str, Any]) -> Environment:
     """As it is written; what has to be asked for separately is still missing."""
     resources = document.get("computeResources", {})
     images = resources.get("ec2Configuration", ())
-    override = next((entry["imageIdOverride"] for entry in images if entry.get("imageIdOverride")), "")
+    override = next(
+        (entry["imageIdOverride"] for entry in images if entry.get("imageIdOverride")), ""
+    )
     return Environment(
         document["computeEnvironmentName"],
         document.get("state", ""),
@@ -52,7 +54,10 @@ def with_template(environment: Environment, version: Mapping[str, Any]) -> Envir
     """What the template says counts where the environment says nothing."""
     data = version.get("LaunchTemplateData", {})
     cards = data.get("NetworkInterfaces", ())
-    groups = [*data.get("SecurityGroupIds", ()), *(group for card in cards for group in card.get("Groups", ()))]
+    groups = [
+        *data.get("SecurityGroupIds", ()),
+        *(group for card in cards for group in card.get("Groups", ())),
+    ]
     template = template_of(version)
     return replace(
         environment,
@@ -73,8 +78,14 @@ def template_of(version: Mapping[str, Any]) -> LaunchTemplate:
     )
 
 
-def override_of(version: Mapping[str, Any] | Missing, types: Sequence[str]) -> LaunchTemplate | Missing:
-    return version if isinstance(version, Missing) else replace(template_of(version), target_types=tuple(types))
+def override_of(
+    version: Mapping[str, Any] | Missing, types: Sequence[str]
+) -> LaunchTemplate | Missing:
+    return (
+        version
+        if isinstance(version, Missing)
+        else replace(template_of(version), target_types=tuple(types))
+    )
 
 
 def user_data_of(text: str) -> str:
@@ -87,14 +98,18 @@ def user_data_of(text: str) -> str:
 
 def is_group_of(group: str, environment: str) -> bool:
     rest = group.removeprefix("AWSBatch-")
-    return rest.startswith(f"{environment}-") and bool(_REST_OF_A_NAME.fullmatch(rest[len(environment) + 1 :]))
+    return rest.startswith(f"{environment}-") and bool(
+        _REST_OF_A_NAME.fullmatch(rest[len(environment) + 1 :])
+    )
 
 
 def failures_of(activities: Sequence[Mapping[str, Any]]) -> tuple[Activity, ...]:
     """Launches that failed; those before the last that succeeded are history."""
     found = []
     for activity in activities:
-        if activity.get("StatusCode") == "Successful" and "Launching" in activity.get("Description", "Launching"):
+        if activity.get("StatusCode") == "Successful" and "Launching" in activity.get(
+            "Description", "Launching"
+        ):
             break
         if activity.get("StatusCode") in _FAILED:
             message = activity.get("StatusMessage") or activity.get("Description", "")
@@ -105,7 +120,10 @@ def failures_of(activities: Sequence[Mapping[str, Any]]) -> tuple[Activity, ...]
 def fleet_failures_of(records: Sequence[Mapping[str, Any]]) -> tuple[Activity, ...]:
     """Of a Spot Fleet's history, newest first."""
     found = [
-        Activity(f"{info.get('EventSubType', '')}: {info.get('EventDescription', '')}", ms(record.get("Timestamp")))
+        Activity(
+            f"{info.get('EventSubType', '')}: {info.get('EventDescription', '')}",
+            ms(record.get("Timestamp")),
+        )
         for record in records
         for info in (record.get("EventInformation", {}),)
     ]
@@ -114,8 +132,15 @@ def fleet_failures_of(records: Sequence[Mapping[str, Any]]) -> tuple[Activity, .
 
 def instance_of(document: Mapping[str, Any]) -> Instance:
     """As DescribeInstances gives it, or a group, which does not know since when."""
-    zone = document.get("AvailabilityZone") or document.get("Placement", {}).get("AvailabilityZone", "")
-    return Instance(document["InstanceId"], document.get("InstanceType", ""), zone, ms(document.get("LaunchTime")))
+    zone = document.get("AvailabilityZone") or document.get("Placement", {}).get(
+        "AvailabilityZone", ""
+    )
+    return Instance(
+        document["InstanceId"],
+        document.get("InstanceType", ""),
+        zone,
+        ms(document.get("LaunchTime")),
+    )
 
 
 def host_of(document: Mapping[str, Any]) -> Host:

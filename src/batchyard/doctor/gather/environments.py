@@ -42,14 +42,19 @@ def complete(asker: Asker, documents: Sequence[Document], now_ms: int) -> tuple[
     found = [_hosted(asker, document, one) for document, one in zip(documents, found, strict=True)]
     found = _grouped(asker, found)
     found = [_roled(asker, document, one) for document, one in zip(documents, found, strict=True)]
-    return tuple(_with_fleet(asker, document, one, now_ms) for document, one in zip(documents, found, strict=True))
+    return tuple(
+        _with_fleet(asker, document, one, now_ms)
+        for document, one in zip(documents, found, strict=True)
+    )
 
 
 def _launches(environment: Environment) -> bool:
     return environment.is_managed and not environment.is_fargate
 
 
-def _templated(asker: Asker, document: Document, seen: dict[tuple[str, ...], Any | Missing]) -> Environment:
+def _templated(
+    asker: Asker, document: Document, seen: dict[tuple[str, ...], Any | Missing]
+) -> Environment:
     """``seen``: templates that were asked about; environments often share one."""
     environment = shapes.environment_of(document)
     template = document.get("computeResources", {}).get("launchTemplate")
@@ -58,7 +63,9 @@ def _templated(asker: Asker, document: Document, seen: dict[tuple[str, ...], Any
     environment = replace(
         environment,
         overrides=tuple(
-            shapes.override_of(_template(asker, override, seen), override.get("targetInstanceTypes", ()))
+            shapes.override_of(
+                _template(asker, override, seen), override.get("targetInstanceTypes", ())
+            )
             for override in template.get("overrides", ())
         ),
     )
@@ -70,7 +77,9 @@ def _templated(asker: Asker, document: Document, seen: dict[tuple[str, ...], Any
     return shapes.with_template(environment, found)
 
 
-def _template(asker: Asker, template: Document, seen: dict[tuple[str, ...], Any | Missing]) -> Any | Missing:
+def _template(
+    asker: Asker, template: Document, seen: dict[tuple[str, ...], Any | Missing]
+) -> Any | Missing:
     """The version that an environment, or an override of it, names."""
     id, name = template.get("launchTemplateId", ""), template.get("launchTemplateName", "")
     version = template.get("version") or "$Default"
@@ -83,7 +92,9 @@ def _template(asker: Asker, template: Document, seen: dict[tuple[str, ...], Any 
 # -- the instance profile ----------------------------------------------------------------------------------------
 
 
-def _profiled(asker: Asker, documents: Sequence[Document], these: Sequence[Environment]) -> list[Environment]:
+def _profiled(
+    asker: Asker, documents: Sequence[Document], these: Sequence[Environment]
+) -> list[Environment]:
     """Environments mostly share one: each is asked about once."""
     seen: dict[str, Profile | Missing] = {}
     found = []
@@ -100,7 +111,9 @@ def _profiled(asker: Asker, documents: Sequence[Document], these: Sequence[Envir
 
 def _profile(asker: Asker, name: str) -> Profile | Missing:
     iam = Iam(asker.door)
-    document = asker.find("iam:GetInstanceProfile", lambda: iam.instance_profile(name), _NO_SUCH_ROLE)
+    document = asker.find(
+        "iam:GetInstanceProfile", lambda: iam.instance_profile(name), _NO_SUCH_ROLE
+    )
     if isinstance(document, Missing):
         return document
     if document is None:
@@ -113,11 +126,15 @@ def _profile(asker: Asker, name: str) -> Profile | Missing:
 
 def _denied(asker: Asker, role: Document) -> tuple[str, ...] | Missing:
     iam = Iam(asker.door)
-    found = asker.ask("iam:SimulatePrincipalPolicy", lambda: iam.refused(role["Arn"], AGENT_ACTIONS))
+    found = asker.ask(
+        "iam:SimulatePrincipalPolicy", lambda: iam.refused(role["Arn"], AGENT_ACTIONS)
+    )
     if not isinstance(found, Missing):
         return tuple(found)
     # Whoever may not simulate may often list: AWS's own policy has all that the agent needs.
-    policies = asker.ask("iam:ListAttachedRolePolicies", lambda: iam.attached_policies(role["RoleName"]))
+    policies = asker.ask(
+        "iam:ListAttachedRolePolicies", lambda: iam.attached_policies(role["RoleName"])
+    )
     return () if isinstance(policies, list) and ECS_POLICY in policies else found
 
 
@@ -155,7 +172,11 @@ def _grouped(asker: Asker, these: Sequence[Environment]) -> list[Environment]:
             continue
         own = groups
         if isinstance(groups, list):
-            own = [group for group in groups if shapes.is_group_of(group["AutoScalingGroupName"], environment.name)]
+            own = [
+                group
+                for group in groups
+                if shapes.is_group_of(group["AutoScalingGroupName"], environment.name)
+            ]
         if not own:
             own = Missing(f"no Auto Scaling group of {environment.name} was found")
         found.append(_with_groups(asker, environment, own))
@@ -166,7 +187,9 @@ def _groups(asker: Asker) -> list[Any] | Missing:
     found: list[Any] = []
     token = ""
     for _ in range(_MOST_PAGES):
-        page = asker.ask("autoscaling:DescribeAutoScalingGroups", partial(AutoScaling(asker.door).groups, token))
+        page = asker.ask(
+            "autoscaling:DescribeAutoScalingGroups", partial(AutoScaling(asker.door).groups, token)
+        )
         if isinstance(page, Missing):
             return found or page
         some, token = page
@@ -176,7 +199,9 @@ def _groups(asker: Asker) -> list[Any] | Missing:
     return found
 
 
-def _with_groups(asker: Asker, environment: Environment, groups: list[Any] | Missing) -> Environment:
+def _with_groups(
+    asker: Asker, environment: Environment, groups: list[Any] | Missing
+) -> Environment:
     if isinstance(groups, Missing):
         return replace(environment, failures=groups, instances=groups)
     names = [group["AutoScalingGroupName"] for group in groups]
@@ -192,28 +217,40 @@ def _with_groups(asker: Asker, environment: Environment, groups: list[Any] | Mis
     return replace(
         environment,
         failures=missing if missing and not failures else tuple(failures),
-        instances=tuple(shapes.instance_of(one) for group in groups for one in group.get("Instances", ())),
+        instances=tuple(
+            shapes.instance_of(one) for group in groups for one in group.get("Instances", ())
+        ),
     )
 
 
 def strangers(environment: Environment) -> set[str]:
     """Instances of its groups that are not in its cluster."""
-    joined = {host.instance_id for host in environment.hosts} if isinstance(environment.hosts, tuple) else set()
+    joined = (
+        {host.instance_id for host in environment.hosts}
+        if isinstance(environment.hosts, tuple)
+        else set()
+    )
     listed = environment.instances if isinstance(environment.instances, tuple) else ()
     return {instance.id for instance in listed} - joined
 
 
-def with_launch_times(these: Sequence[Environment], launched: Sequence[Document] | Missing) -> tuple[Environment, ...]:
+def with_launch_times(
+    these: Sequence[Environment], launched: Sequence[Document] | Missing
+) -> tuple[Environment, ...]:
     """Since when they are up matters only where one has not joined; a group does not say."""
     return tuple(_with_launch_times(e, launched) if strangers(e) else e for e in these)
 
 
-def _with_launch_times(environment: Environment, launched: Sequence[Document] | Missing) -> Environment:
+def _with_launch_times(
+    environment: Environment, launched: Sequence[Document] | Missing
+) -> Environment:
     if isinstance(launched, Missing):
         return replace(environment, instances=launched)
     seen = {document["InstanceId"]: shapes.instance_of(document) for document in launched}
     listed = environment.instances if isinstance(environment.instances, tuple) else ()
-    return replace(environment, instances=tuple(seen.get(instance.id, instance) for instance in listed))
+    return replace(
+        environment, instances=tuple(seen.get(instance.id, instance) for instance in listed)
+    )
 
 
 # -- Spot Fleets -------------------------------------------------------------------------------------------------
@@ -228,25 +265,35 @@ def _roled(asker: Asker, document: Document, environment: Environment) -> Enviro
 
 def _fleet_role(asker: Asker, name: str) -> FleetRole | Missing:
     iam = Iam(asker.door)
-    policies = asker.find("iam:ListAttachedRolePolicies", lambda: iam.attached_policies(name), _NO_SUCH_ROLE)
+    policies = asker.find(
+        "iam:ListAttachedRolePolicies", lambda: iam.attached_policies(name), _NO_SUCH_ROLE
+    )
     if isinstance(policies, Missing):
         return policies
     return FleetRole(name, exists=policies is not None, can_tag=TAGGING_POLICY in (policies or ()))
 
 
-def _with_fleet(asker: Asker, document: Document, environment: Environment, now_ms: int) -> Environment:
+def _with_fleet(
+    asker: Asker, document: Document, environment: Environment, now_ms: int
+) -> Environment:
     if not _launches(environment) or not uses_fleet(environment):
         return environment
     ec2 = Ec2(asker.door)
     fleets = asker.ask("ec2:DescribeSpotFleetRequests", ec2.spot_fleets)
     if isinstance(fleets, Missing):
         return replace(environment, failures=fleets)
-    own = [fleet for fleet in fleets if _is_fleet_of(fleet, bare(document.get("ecsClusterArn", "")))]
+    own = [
+        fleet for fleet in fleets if _is_fleet_of(fleet, bare(document.get("ecsClusterArn", "")))
+    ]
     if not own:
-        return replace(environment, failures=Missing(f"no Spot Fleet of {environment.name} was found"))
+        return replace(
+            environment, failures=Missing(f"no Spot Fleet of {environment.name} was found")
+        )
     since = (datetime.fromtimestamp(now_ms / 1000, UTC) - _HISTORY).isoformat()
     fleet = own[0]["SpotFleetRequestId"]
-    records = asker.ask("ec2:DescribeSpotFleetRequestHistory", lambda: ec2.spot_fleet_history(fleet, since))
+    records = asker.ask(
+        "ec2:DescribeSpotFleetRequestHistory", lambda: ec2.spot_fleet_history(fleet, since)
+    )
     failures = records if isinstance(records, Missing) else shapes.fleet_failures_of(records)
     return replace(environment, failures=failures)
 
@@ -254,4 +301,6 @@ def _with_fleet(asker: Asker, document: Document, environment: Environment, now_
 def _is_fleet_of(fleet: Document, cluster: str) -> bool:
     """Its instances are told the cluster in their user data."""
     specifications = fleet.get("SpotFleetRequestConfig", {}).get("LaunchSpecifications", ())
-    return bool(cluster) and any(cluster in shapes.user_data_of(one.get("UserData", "")) for one in specifications)
+    return bool(cluster) and any(
+        cluster in shapes.user_data_of(one.get("UserData", "")) for one in specifications
+    )

@@ -58,13 +58,16 @@ def job_of(
         platform="FARGATE" if "FARGATE" in detail.get("platformCapabilities", ()) else "EC2",
         image=container.get("image", ""),
         log_driver=container.get("logConfiguration", {}).get("logDriver", ""),
-        assigns_public_ip=container.get("networkConfiguration", {}).get("assignPublicIp") == "ENABLED",
+        assigns_public_ip=container.get("networkConfiguration", {}).get("assignPublicIp")
+        == "ENABLED",
         attempts=int(detail.get("retryStrategy", {}).get("attempts", 1)),
         depends_on=_dependencies(detail, others),
         endings=_endings_of_children(detail, failed) if size else _endings(detail),
         failed=int(counts.get("FAILED", 0)),
         is_stopped=_is_stopped(detail),
-        log_group=container.get("logConfiguration", {}).get("options", {}).get("awslogs-group", "/aws/batch/job"),
+        log_group=container.get("logConfiguration", {})
+        .get("options", {})
+        .get("awslogs-group", "/aws/batch/job"),
         consumables=_consumables(detail),
         share=detail.get("shareIdentifier", ""),
     )
@@ -85,10 +88,17 @@ def _reason(detail: Mapping[str, Any], runnable: Sequence[Mapping[str, Any]]) ->
     return said[0] if said else str(detail.get("statusReason", ""))
 
 
-def _since(detail: Mapping[str, Any], others: Mapping[str, Any], runnable: Sequence[Mapping[str, Any]]) -> int | None:
+def _since(
+    detail: Mapping[str, Any], others: Mapping[str, Any], runnable: Sequence[Mapping[str, Any]]
+) -> int | None:
     """AWS does not say since when a job is RUNNABLE: since it was made, its dependencies ended, its attempt failed."""
-    waited_for = [others[d["jobId"]] for d in detail.get("dependsOn", ()) if d.get("jobId") in others]
-    times = [detail.get("createdAt"), *(attempt.get("stoppedAt") for attempt in detail.get("attempts", ()))]
+    waited_for = [
+        others[d["jobId"]] for d in detail.get("dependsOn", ()) if d.get("jobId") in others
+    ]
+    times = [
+        detail.get("createdAt"),
+        *(attempt.get("stoppedAt") for attempt in detail.get("attempts", ())),
+    ]
     times += [other.get("stoppedAt") for other in waited_for]
     times += [child.get("createdAt") for child in runnable[-1:]]
     known = [int(time) for time in times if time]
@@ -117,9 +127,15 @@ def _container(detail: Mapping[str, Any]) -> Mapping[str, Any]:
 def _asked(detail: Mapping[str, Any]) -> dict[str, float]:
     found = {"VCPU": 0.0, "MEMORY": 0.0, "GPU": 0.0}
     for container in _containers(detail):
-        wanted = {entry["type"]: float(entry["value"]) for entry in container.get("resourceRequirements", ())}
+        wanted = {
+            entry["type"]: float(entry["value"])
+            for entry in container.get("resourceRequirements", ())
+        }
         # The members from before resourceRequirements.
-        wanted = {"VCPU": float(container.get("vcpus") or 0), "MEMORY": float(container.get("memory") or 0)} | wanted
+        wanted = {
+            "VCPU": float(container.get("vcpus") or 0),
+            "MEMORY": float(container.get("memory") or 0),
+        } | wanted
         for kind in found:
             found[kind] += wanted.get(kind, 0.0)
     return found
@@ -127,7 +143,9 @@ def _asked(detail: Mapping[str, Any]) -> dict[str, float]:
 
 def _consumables(detail: Mapping[str, Any]) -> tuple[Wanted, ...]:
     entries = detail.get("consumableResourceProperties", {}).get("consumableResourceList", ())
-    return tuple(Wanted(bare(entry["consumableResource"]), int(entry["quantity"])) for entry in entries)
+    return tuple(
+        Wanted(bare(entry["consumableResource"]), int(entry["quantity"])) for entry in entries
+    )
 
 
 def _dependencies(detail: Mapping[str, Any], others: Mapping[str, Any]) -> tuple[Dependency, ...]:
@@ -156,7 +174,9 @@ def _endings_of_children(
 ) -> tuple[Ending, ...] | Missing:
     if isinstance(children, Missing):
         return children
-    found = [(child, _ending(child, child.get("container", {}), child["jobId"])) for child in children]
+    found = [
+        (child, _ending(child, child.get("container", {}), child["jobId"])) for child in children
+    ]
     return grouped(
         ending
         for child, ending in found
@@ -171,7 +191,9 @@ def _is_stopped(document: Mapping[str, Any]) -> bool:
 
 def _ending(outer: Mapping[str, Any], container: Mapping[str, Any], job_id: str) -> Ending:
     reasons = outer.get("statusReason", ""), container.get("reason", "")
-    return Ending(container.get("exitCode"), *reasons, 1, job_id, container.get("logStreamName", ""))
+    return Ending(
+        container.get("exitCode"), *reasons, 1, job_id, container.get("logStreamName", "")
+    )
 
 
 def grouped(endings: Iterable[Ending]) -> tuple[Ending, ...]:

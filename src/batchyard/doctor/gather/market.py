@@ -11,7 +11,14 @@ from typing import Any
 from batchyard.aws.door import Door, told
 from batchyard.aws.quotas import Quotas
 from batchyard.doctor import catalogue
-from batchyard.doctor.facts import NOT_GATHERED, Environment, InstanceType, Missing, Quota, SpotPrice
+from batchyard.doctor.facts import (
+    NOT_GATHERED,
+    Environment,
+    InstanceType,
+    Missing,
+    Quota,
+    SpotPrice,
+)
 from batchyard.doctor.gather.asking import Asker
 
 #: a queue with more kinds of instances than that has other troubles
@@ -46,12 +53,16 @@ class MarketCalls:
             {"Name": "instance-state-name", "Values": _UP},
         ]
         with told("ask what runs in this account"):
-            return self._door.client("ec2").describe_instances(Filters=filters, MaxResults=_MOST_LISTED)
+            return self._door.client("ec2").describe_instances(
+                Filters=filters, MaxResults=_MOST_LISTED
+            )
 
     def instances_by_id(self, ids: Sequence[str]) -> Any:
         """Those of them that are known: by a filter, since one that is gone would fail a list of ids."""
         with told("ask about instances"):
-            return self._door.client("ec2").describe_instances(Filters=[{"Name": "instance-id", "Values": list(ids)}])
+            return self._door.client("ec2").describe_instances(
+                Filters=[{"Name": "instance-id", "Values": list(ids)}]
+            )
 
     def spot_prices(self, types: Sequence[str], now: datetime) -> list[Any]:
         """The prices of now, a zone each."""
@@ -86,25 +97,39 @@ def running(asker: Asker, codes: Sequence[str]) -> Running | Missing:
     return Running(_instances_in(answer), bool(answer.get("NextToken")))
 
 
-def launched(asker: Asker, ids: Iterable[str], up: Running | Missing) -> tuple[Mapping[str, Any], ...] | Missing:
+def launched(
+    asker: Asker, ids: Iterable[str], up: Running | Missing
+) -> tuple[Mapping[str, Any], ...] | Missing:
     """These instances, which say since when they are up; asked about only where ``up`` does not have them: it knows the
     types of quotas, and there are others."""
     wanted = set(ids)
-    known = () if isinstance(up, Missing) else tuple(one for one in up.instances if one["InstanceId"] in wanted)
+    known = (
+        ()
+        if isinstance(up, Missing)
+        else tuple(one for one in up.instances if one["InstanceId"] in wanted)
+    )
     others = sorted(wanted - {one["InstanceId"] for one in known})
     if not others:
         return known
     calls = MarketCalls(asker.door)
-    answer = asker.ask("ec2:DescribeInstances", lambda: calls.instances_by_id(others[:_MOST_VALUES]))
+    answer = asker.ask(
+        "ec2:DescribeInstances", lambda: calls.instances_by_id(others[:_MOST_VALUES])
+    )
     return answer if isinstance(answer, Missing) else (*known, *_instances_in(answer))
 
 
 def _instances_in(answer: Any) -> tuple[Mapping[str, Any], ...]:
-    return tuple(instance for reservation in answer["Reservations"] for instance in reservation["Instances"])
+    return tuple(
+        instance for reservation in answer["Reservations"] for instance in reservation["Instances"]
+    )
 
 
-def quota_codes(environments: Sequence[Environment], types: tuple[InstanceType, ...] | Missing) -> list[str]:
-    codes = [catalogue.quota_code(t.name, e.is_spot) for e in environments for t in _expanded(e, types)]
+def quota_codes(
+    environments: Sequence[Environment], types: tuple[InstanceType, ...] | Missing
+) -> list[str]:
+    codes = [
+        catalogue.quota_code(t.name, e.is_spot) for e in environments for t in _expanded(e, types)
+    ]
     return [code for code in dict.fromkeys(codes) if code][:_MOST_QUOTAS]
 
 
@@ -121,19 +146,27 @@ def limits(asker: Asker, codes: Sequence[str]) -> tuple[Quota, ...] | Missing:
 
 
 def with_use(
-    quotas: tuple[Quota, ...] | Missing, up: Running | Missing, types: tuple[InstanceType, ...] | Missing
+    quotas: tuple[Quota, ...] | Missing,
+    up: Running | Missing,
+    types: tuple[InstanceType, ...] | Missing,
 ) -> tuple[Quota, ...] | Missing:
     if isinstance(quotas, Missing):
         return quotas
     if isinstance(up, Missing):
         return tuple(replace(quota, used_vcpus=up) for quota in quotas)
     used = used_vcpus(up.instances, () if isinstance(types, Missing) else types)
-    return tuple(replace(q, used_vcpus=used.get(q.code, 0.0), is_at_least=up.is_part) for q in quotas)
+    return tuple(
+        replace(q, used_vcpus=used.get(q.code, 0.0), is_at_least=up.is_part) for q in quotas
+    )
 
 
-def used_vcpus(instances: Iterable[Mapping[str, Any]], types: Iterable[InstanceType] = ()) -> dict[str, float]:
+def used_vcpus(
+    instances: Iterable[Mapping[str, Any]], types: Iterable[InstanceType] = ()
+) -> dict[str, float]:
     """By quota. A dedicated host or a capacity block counts against neither."""
-    vcpus = {name: t.vcpus for name, t in catalogue.TYPES.items()} | {t.name: t.vcpus for t in types}
+    vcpus = {name: t.vcpus for name, t in catalogue.TYPES.items()} | {
+        t.name: t.vcpus for t in types
+    }
     found: dict[str, float] = {}
     for one in instances:
         lifecycle = one.get("InstanceLifecycle", "")
@@ -164,10 +197,14 @@ def spot_prices(
     if not names:
         return NOT_GATHERED
     now = datetime.fromtimestamp(now_ms / 1000, UTC)
-    found = asker.ask("ec2:DescribeSpotPriceHistory", lambda: MarketCalls(asker.door).spot_prices(names, now))
+    found = asker.ask(
+        "ec2:DescribeSpotPriceHistory", lambda: MarketCalls(asker.door).spot_prices(names, now)
+    )
     if isinstance(found, Missing):
         return found
-    newest = {(one["InstanceType"], one["AvailabilityZone"]): one for one in sorted(found, key=_time)}
+    newest = {
+        (one["InstanceType"], one["AvailabilityZone"]): one for one in sorted(found, key=_time)
+    }
     elsewhere = listed.region if listed.region != region else ""
     return tuple(
         SpotPrice(name, zone, float(one["SpotPrice"]), listed.usd_h.get(name, 0.0), elsewhere)
@@ -180,5 +217,9 @@ def _time(document: Mapping[str, Any]) -> float:
     return time.timestamp() if isinstance(time, datetime) else 0.0
 
 
-def _expanded(environment: Environment, types: tuple[InstanceType, ...] | Missing) -> tuple[InstanceType, ...]:
-    return catalogue.expand(environment.instance_types, None if isinstance(types, Missing) else types)
+def _expanded(
+    environment: Environment, types: tuple[InstanceType, ...] | Missing
+) -> tuple[InstanceType, ...]:
+    return catalogue.expand(
+        environment.instance_types, None if isinstance(types, Missing) else types
+    )

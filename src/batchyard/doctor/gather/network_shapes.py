@@ -28,7 +28,9 @@ Document = Mapping[str, Any]
 
 
 def subnets_of(
-    subnets: Sequence[Document], tables: Sequence[Document] | Missing, acls: Sequence[Document] | Missing
+    subnets: Sequence[Document],
+    tables: Sequence[Document] | Missing,
+    acls: Sequence[Document] | Missing,
 ) -> tuple[Subnet, ...]:
     return tuple(
         Subnet(
@@ -54,7 +56,10 @@ def default_route(subnet: Document, tables: Sequence[Document]) -> str:
             elif association.get("Main") and table.get("VpcId") == subnet.get("VpcId"):
                 main = table
     for route in (own or main or {}).get("Routes", ()):
-        if route.get("DestinationCidrBlock") == _EVERYWHERE and route.get("State", "active") == "active":
+        if (
+            route.get("DestinationCidrBlock") == _EVERYWHERE
+            and route.get("State", "active") == "active"
+        ):
             return str(next((route[target] for target in _TARGETS if route.get(target)), ""))
     return ""
 
@@ -63,12 +68,19 @@ def blocked_by(subnet: str, acls: Sequence[Document]) -> tuple[str, ...]:
     """Of the subnet's network ACL: the rules that keep HTTPS in, and its answers out."""
     found = []
     for acl in acls:
-        if subnet not in {association.get("SubnetId") for association in acl.get("Associations", ())}:
+        if subnet not in {
+            association.get("SubnetId") for association in acl.get("Associations", ())
+        }:
             continue
-        for is_egress, port, what in ((True, _HTTPS, "TCP 443 out"), (False, _EPHEMERAL, "answers in")):
+        for is_egress, port, what in (
+            (True, _HTTPS, "TCP 443 out"),
+            (False, _EPHEMERAL, "answers in"),
+        ):
             rule = _deciding_rule(acl.get("Entries", ()), is_egress, port)
             if rule is not None and rule.get("RuleAction") == "deny":
-                found.append(f"{acl.get('NetworkAclId', '')}: rule {rule.get('RuleNumber', '?')} denies {what}")
+                found.append(
+                    f"{acl.get('NetworkAclId', '')}: rule {rule.get('RuleNumber', '?')} denies {what}"
+                )
     return tuple(found)
 
 
@@ -94,7 +106,10 @@ def endpoint_of(document: Document) -> Endpoint:
 def group_of(document: Document) -> SecurityGroup:
     rules = [
         Rule(
-            str(permission.get("IpProtocol", _ALL)), permission.get("FromPort", 0), permission.get("ToPort", 65535), to
+            str(permission.get("IpProtocol", _ALL)),
+            permission.get("FromPort", 0),
+            permission.get("ToPort", 65535),
+            to,
         )
         for permission in document.get("IpPermissionsEgress", ())
         for to in _targets(permission)
@@ -104,5 +119,14 @@ def group_of(document: Document) -> SecurityGroup:
 
 def _targets(permission: Document) -> list[str]:
     pairs = (("IpRanges", "CidrIp"), ("Ipv6Ranges", "CidrIpv6"), ("PrefixListIds", "PrefixListId"))
-    found = [str(entry[key]) for member, key in pairs for entry in permission.get(member, ()) if entry.get(key)]
-    return found + [str(pair["GroupId"]) for pair in permission.get("UserIdGroupPairs", ()) if pair.get("GroupId")]
+    found = [
+        str(entry[key])
+        for member, key in pairs
+        for entry in permission.get(member, ())
+        if entry.get(key)
+    ]
+    return found + [
+        str(pair["GroupId"])
+        for pair in permission.get("UserIdGroupPairs", ())
+        if pair.get("GroupId")
+    ]

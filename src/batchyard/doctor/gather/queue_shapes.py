@@ -13,7 +13,9 @@ MOST_IN_FRONT = 20
 
 
 def queue_of(document: Mapping[str, Any]) -> Queue:
-    order = sorted(document.get("computeEnvironmentOrder", ()), key=lambda entry: int(entry["order"]))
+    order = sorted(
+        document.get("computeEnvironmentOrder", ()), key=lambda entry: int(entry["order"])
+    )
     return Queue(
         document["jobQueueName"],
         document.get("state", ""),
@@ -26,7 +28,11 @@ def queue_of(document: Mapping[str, Any]) -> Queue:
 def front_of(snapshot: Mapping[str, Any], described: Mapping[str, Any]) -> tuple[FrontJob, ...]:
     """``described``: jobs by id, as far as they were asked about."""
     return tuple(
-        FrontJob(job_id, described.get(job_id, {}).get("statusReason", ""), entry.get("earliestTimeAtPosition"))
+        FrontJob(
+            job_id,
+            described.get(job_id, {}).get("statusReason", ""),
+            entry.get("earliestTimeAtPosition"),
+        )
         for entry in snapshot.get("frontOfQueue", {}).get("jobs", ())[:MOST_IN_FRONT]
         for job_id in (job_id_of(entry["jobArn"]),)
     )
@@ -37,7 +43,9 @@ def policy_of(document: Mapping[str, Any], snapshot: Mapping[str, Any], share: s
     rules = document.get("fairsharePolicy", {})
     utilization = snapshot.get("queueUtilization", {})
     top = utilization.get("fairshareUtilization", {}).get("topCapacityUtilization", ())
-    active = dict.fromkeys([*(entry["shareIdentifier"] for entry in top), *([share] if share else [])])
+    active = dict.fromkeys(
+        [*(entry["shareIdentifier"] for entry in top), *([share] if share else [])]
+    )
     usage = utilization.get("totalCapacityUsage", ())
     used = [float(entry["quantity"]) for entry in usage if entry.get("capacityUnit") == "VCPU"]
     return Policy(int(rules.get("computeReservation", 0)), tuple(active), used[0] if used else None)

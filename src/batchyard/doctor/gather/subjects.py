@@ -44,7 +44,11 @@ class Gatherer:
     """``now_ms``: a clock; ``prices``: On-Demand prices, for bids. A gatherer is for one examination."""
 
     def __init__(
-        self, door: Door, now_ms: Callable[[], int], most_calls: int = MOST_CALLS, prices: PriceList | None = None
+        self,
+        door: Door,
+        now_ms: Callable[[], int],
+        most_calls: int = MOST_CALLS,
+        prices: PriceList | None = None,
     ) -> None:
         self.asker = Asker(door, most_calls)
         self._batch = BatchCalls(door)
@@ -68,9 +72,19 @@ class Gatherer:
         if status in OVER:
             return Facts(subject, now_ms, job=job_of(detail, self._jobs(depends_on), failed))
         queue = bare(detail["jobQueue"])
-        snapshot = self._snapshot(queue) if status == "RUNNABLE" else Missing("the job is not RUNNABLE")
-        others = {job_id: detail} | self._jobs([*depends_on, *(one for one in _heads(snapshot) if one != job_id)])
-        job = job_of(detail, others, failed, runnable, self._starting_since(detail) if status == "STARTING" else None)
+        snapshot = (
+            self._snapshot(queue) if status == "RUNNABLE" else Missing("the job is not RUNNABLE")
+        )
+        others = {job_id: detail} | self._jobs(
+            [*depends_on, *(one for one in _heads(snapshot) if one != job_id)]
+        )
+        job = job_of(
+            detail,
+            others,
+            failed,
+            runnable,
+            self._starting_since(detail) if status == "STARTING" else None,
+        )
         document = self._queue_document(queue)
         facts = Facts(
             subject,
@@ -114,7 +128,9 @@ class Gatherer:
     def _jobs(self, ids: Sequence[str]) -> dict[str, Any]:
         if not ids:
             return {}
-        found = self.asker.ask("batch:DescribeJobs", lambda: self._batch.jobs(list(dict.fromkeys(ids))))
+        found = self.asker.ask(
+            "batch:DescribeJobs", lambda: self._batch.jobs(list(dict.fromkeys(ids)))
+        )
         return {} if isinstance(found, Missing) else found
 
     def _children(self, job_id: str, state: str) -> list[Any] | Missing:
@@ -126,7 +142,9 @@ class Gatherer:
         cluster = task.rpartition("/")[0].rpartition("/")[2]
         if not cluster:
             return None
-        found = self.asker.find("ecs:DescribeTasks", lambda: Ecs(self.asker.door).task(cluster, task), ())
+        found = self.asker.find(
+            "ecs:DescribeTasks", lambda: Ecs(self.asker.door).task(cluster, task), ()
+        )
         made = None if isinstance(found, Missing) or not found else found.get("createdAt")
         return round(made.timestamp() * 1000) if made else None
 
@@ -144,7 +162,11 @@ class Gatherer:
 
     def _queue_document(self, name: str) -> Any | Missing:
         found = self.asker.find("batch:DescribeJobQueues", lambda: self._batch.queue(name), ())
-        return Missing(f"AWS Batch has no job queue {name} here{self._near(name)}") if found is None else found
+        return (
+            Missing(f"AWS Batch has no job queue {name} here{self._near(name)}")
+            if found is None
+            else found
+        )
 
     def _near(self, name: str) -> str:
         """The queue that was perhaps meant."""
@@ -158,26 +180,34 @@ class Gatherer:
         """In this order."""
         if not names:
             return (), surroundings.Surroundings()
-        documents = self.asker.ask("batch:DescribeComputeEnvironments", lambda: self._batch.environments(names))
+        documents = self.asker.ask(
+            "batch:DescribeComputeEnvironments", lambda: self._batch.environments(names)
+        )
         if isinstance(documents, Missing):
             return documents, surroundings.Surroundings()
         by_name = {document["computeEnvironmentName"]: document for document in documents}
         in_order = [by_name[bare(name)] for name in names if bare(name) in by_name]
         now_ms = self._now_ms()
         these = environments.complete(self.asker, in_order, now_ms)
-        around, up = surroundings.gathered(self.asker, these, self._prices, self._batch.region, now_ms)
+        around, up = surroundings.gathered(
+            self.asker, these, self._prices, self._batch.region, now_ms
+        )
         return environments.with_launch_times(these, up), around
 
     def _snapshot(self, queue: str) -> Any | Missing:
         return self.asker.ask("batch:GetJobQueueSnapshot", lambda: self._batch.snapshot(queue))
 
-    def _policy(self, queue: Any | Missing, snapshot: Any | Missing, share: str) -> Policy | Missing | None:
+    def _policy(
+        self, queue: Any | Missing, snapshot: Any | Missing, share: str
+    ) -> Policy | Missing | None:
         arn = "" if isinstance(queue, Missing) else queue.get("schedulingPolicyArn", "")
         if not arn:
             return None
         if isinstance(snapshot, Missing):
             return snapshot
-        document = self.asker.ask("batch:DescribeSchedulingPolicies", lambda: self._batch.policy(arn))
+        document = self.asker.ask(
+            "batch:DescribeSchedulingPolicies", lambda: self._batch.policy(arn)
+        )
         if isinstance(document, Missing):
             return document
         return queue_shapes.policy_of(document or {}, snapshot, share)
@@ -185,10 +215,14 @@ class Gatherer:
 
 def is_absent(facts: Facts) -> bool:
     """Whether there is no such compute environment, as far as AWS was asked."""
-    return isinstance(facts.environments, Missing) and facts.environments.why.startswith(_NO_ENVIRONMENT)
+    return isinstance(facts.environments, Missing) and facts.environments.why.startswith(
+        _NO_ENVIRONMENT
+    )
 
 
-def _with_parts(facts: Facts, these: tuple[Environment, ...] | Missing, around: surroundings.Surroundings) -> Facts:
+def _with_parts(
+    facts: Facts, these: tuple[Environment, ...] | Missing, around: surroundings.Surroundings
+) -> Facts:
     parts: dict[str, Any] = {part.name: getattr(around, part.name) for part in fields(around)}
     return replace(facts, environments=these, **parts)
 

@@ -43,7 +43,11 @@ class Surroundings:
 
 
 def gathered(
-    asker: Asker, environments: Sequence[Environment], listed: market.PriceList, region: str, now_ms: int
+    asker: Asker,
+    environments: Sequence[Environment],
+    listed: market.PriceList,
+    region: str,
+    now_ms: int,
 ) -> tuple[Surroundings, tuple[Mapping[str, Any], ...] | Missing]:
     """And the instances that have not joined, which say since when they are up."""
     managed = [e for e in environments if e.is_managed]
@@ -96,13 +100,17 @@ def _endpoints(
     if isinstance(subnets, Missing):
         return subnets
     routes = [(s.default_route, s.vpc) for s in subnets if not isinstance(s.default_route, Missing)]
-    vpcs = sorted({vpc for route, vpc in routes if not route or (has_fargate and route.startswith("igw-"))})
+    vpcs = sorted(
+        {vpc for route, vpc in routes if not route or (has_fargate and route.startswith("igw-"))}
+    )
     if not vpcs:
         return ()
     found = asker.ask("ec2:DescribeVpcEndpoints", lambda: Ec2(asker.door).endpoints(vpcs))
     if isinstance(found, Missing):
         return found
-    usable = [document for document in found if document.get("State", "available").lower() == "available"]
+    usable = [
+        document for document in found if document.get("State", "available").lower() == "available"
+    ]
     return tuple(map(shapes.endpoint_of, usable))
 
 
@@ -133,9 +141,15 @@ def instance_type_of(document: Mapping[str, Any]) -> InstanceType:
     """Its GPUs are those that ECS can give to a job: NVIDIA's, and whole ones."""
     name = document["InstanceType"]
     cards = document.get("GpuInfo", {}).get("Gpus", ())
-    nvidia = [int(card.get("Count", 0)) for card in cards if card.get("Manufacturer", "").upper() == "NVIDIA"]
+    nvidia = [
+        int(card.get("Count", 0))
+        for card in cards
+        if card.get("Manufacturer", "").upper() == "NVIDIA"
+    ]
     is_slice = catalogue.family_of(name) in catalogue.UNSCHEDULABLE
-    architectures = document.get("ProcessorInfo", {}).get("SupportedArchitectures", (catalogue.X86,))
+    architectures = document.get("ProcessorInfo", {}).get(
+        "SupportedArchitectures", (catalogue.X86,)
+    )
     return InstanceType(
         name,
         int(document["VCpuInfo"]["DefaultVCpus"]),
@@ -145,8 +159,12 @@ def instance_type_of(document: Mapping[str, Any]) -> InstanceType:
     )
 
 
-def _expanded(environment: Environment, types: tuple[InstanceType, ...] | Missing) -> tuple[InstanceType, ...]:
-    return catalogue.expand(environment.instance_types, None if isinstance(types, Missing) else types)
+def _expanded(
+    environment: Environment, types: tuple[InstanceType, ...] | Missing
+) -> tuple[InstanceType, ...]:
+    return catalogue.expand(
+        environment.instance_types, None if isinstance(types, Missing) else types
+    )
 
 
 def _offerings(

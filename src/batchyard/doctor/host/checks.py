@@ -57,12 +57,18 @@ def has_gpus(facts: HostFacts) -> bool:
 
 def _instance_gpus(facts: HostFacts) -> int:
     metadata = facts.metadata
-    known_type = catalogue.TYPES.get(metadata.instance_type) if isinstance(metadata, Metadata) else None
+    known_type = (
+        catalogue.TYPES.get(metadata.instance_type) if isinstance(metadata, Metadata) else None
+    )
     return known_type.gpus if known_type else 0
 
 
 def _unit(facts: HostFacts, name: str) -> Unit | None:
-    return next((u for u in facts.units if u.name == name), None) if isinstance(facts.units, tuple) else None
+    return (
+        next((u for u in facts.units if u.name == name), None)
+        if isinstance(facts.units, tuple)
+        else None
+    )
 
 
 def _gpu_count(facts: HostFacts) -> int:
@@ -104,14 +110,19 @@ def cloud_init(facts: HostFacts, kind: Kind) -> Found:
     else:
         return []
     evidence = (f"status: {state.status}" + (f"; {state.detail}" if state.detail else ""), *tail)
-    remedy = ("less /var/log/cloud-init-output.log", "batchyard doctor userdata /var/lib/cloud/instance/user-data.txt")
+    remedy = (
+        "less /var/log/cloud-init-output.log",
+        "batchyard doctor userdata /var/lib/cloud/instance/user-data.txt",
+    )
     return [Finding(kind, cause, evidence, remedy)]
 
 
 def failed_units(facts: HostFacts, kind: Kind) -> Found:
     # That a node of ours failed its own check is said with the reason, by that finding.
     said = node.CHECK_UNIT if isinstance(facts.node_check, NodeCheck) else ""
-    failed = [unit.name for unit in known(facts.units) if unit.active == "failed" and unit.name != said]
+    failed = [
+        unit.name for unit in known(facts.units) if unit.active == "failed" and unit.name != said
+    ]
     return [
         Finding(
             kind,
@@ -133,7 +144,10 @@ def driver(facts: HostFacts, kind: Kind) -> Found:
     if isinstance(gpus, Missing):
         cause, evidence = "the NVIDIA driver does not answer", gpus.why
     elif len(gpus) < count:
-        cause, evidence = "the NVIDIA driver sees only some of the GPUs", f"nvidia-smi lists {len(gpus)} of {count}"
+        cause, evidence = (
+            "the NVIDIA driver sees only some of the GPUs",
+            f"nvidia-smi lists {len(gpus)} of {count}",
+        )
     else:
         return []
     remedy = (
@@ -152,7 +166,10 @@ def device_files(facts: HostFacts, kind: Kind) -> Found:
         return []
     evidence: tuple[str, ...] = (f"{len(there)} device files for {len(facts.gpus)} GPUs",)
     evidence += (f"missing: {', '.join(lacking)}",) if lacking else ()
-    remedy = ("nvidia-modprobe -c 0 -u   # makes them", "systemctl restart --no-block ecs   # counts them again")
+    remedy = (
+        "nvidia-modprobe -c 0 -u   # makes them",
+        "systemctl restart --no-block ecs   # counts them again",
+    )
     return [Finding(kind, "GPUs have no device files: ECS registers none", evidence, remedy)]
 
 
@@ -181,18 +198,28 @@ def gpu_support(facts: HostFacts, kind: Kind) -> Found:
         return None
     own, image = known(facts.ecs_config), known(facts.image_ecs_config)
     name = "ECS_ENABLE_GPU_SUPPORT"
-    values = {"/etc/ecs/ecs.config": setting(own, name), "/var/lib/ecs/ecs.config": setting(image, name)}
+    values = {
+        "/etc/ecs/ecs.config": setting(own, name),
+        "/var/lib/ecs/ecs.config": setting(image, name),
+    }
     value = next((v for v in values.values() if v is not None), None)
     if value is not None and value.lower() in TRUE:
         return []
-    evidence = tuple(f"{path}: {name}={v if v is not None else ' not set'}" for path, v in values.items())
+    evidence = tuple(
+        f"{path}: {name}={v if v is not None else ' not set'}" for path, v in values.items()
+    )
     remedy = (f"echo {name}=true >> /etc/ecs/ecs.config", "systemctl restart --no-block ecs")
     return [Finding(kind, "the ECS agent is not told to offer its GPUs", evidence, remedy)]
 
 
 def registered_gpus(facts: HostFacts, kind: Kind) -> Found:
     """The agent counts once, when it starts: a driver that comes later is too late."""
-    if not is_node(facts) or not isinstance(facts.gpus, tuple) or not facts.gpus or isinstance(facts.agent, Missing):
+    if (
+        not is_node(facts)
+        or not isinstance(facts.gpus, tuple)
+        or not facts.gpus
+        or isinstance(facts.agent, Missing)
+    ):
         return None
     there = () if facts.agent_gpus is None else known(facts.agent_gpus)
     lost = [gpu.uuid for gpu in facts.gpus if gpu.uuid not in there]
@@ -202,8 +229,14 @@ def registered_gpus(facts: HostFacts, kind: Kind) -> Found:
         Finding(
             kind,
             "the ECS agent knows fewer GPUs than the driver: it registered without them",
-            (f"nvidia-gpu-info.json has {len(there)} of {len(facts.gpus)}", f"not there: {lost[0]}"),
-            ("grep -i gpu /var/log/ecs/ecs-init.log", "systemctl restart --no-block ecs   # counts again"),
+            (
+                f"nvidia-gpu-info.json has {len(there)} of {len(facts.gpus)}",
+                f"not there: {lost[0]}",
+            ),
+            (
+                "grep -i gpu /var/log/ecs/ecs-init.log",
+                "systemctl restart --no-block ecs   # counts again",
+            ),
         )
     ]
 
@@ -222,7 +255,10 @@ def fabric_manager(facts: HostFacts, kind: Kind) -> Found:
         Finding(
             kind,
             "fabric manager does not run: CUDA fails to start though nvidia-smi lists the GPUs",
-            (f"{family} joins its {_gpu_count(facts)} GPUs by a switch", f"nvidia-fabricmanager: {state}"),
+            (
+                f"{family} joins its {_gpu_count(facts)} GPUs by a switch",
+                f"nvidia-fabricmanager: {state}",
+            ),
             ("systemctl enable --now nvidia-fabricmanager",),
         )
     ]
@@ -234,8 +270,15 @@ def gpu_errors(facts: HostFacts, kind: Kind) -> Found:
     errors = known(facts.gpu_errors)
     if not errors:
         return []
-    remedy = ("nvidia-smi -q -d ECC,PAGE_RETIREMENT", "end the instance: a GPU that reports Xid errors seldom recovers")
-    return [Finding(kind, "the GPU driver has reported errors", tuple(e[:160] for e in errors[-3:]), remedy)]
+    remedy = (
+        "nvidia-smi -q -d ECC,PAGE_RETIREMENT",
+        "end the instance: a GPU that reports Xid errors seldom recovers",
+    )
+    return [
+        Finding(
+            kind, "the GPU driver has reported errors", tuple(e[:160] for e in errors[-3:]), remedy
+        )
+    ]
 
 
 def container(facts: HostFacts, kind: Kind) -> Found:
@@ -277,8 +320,18 @@ def daemon_json(facts: HostFacts, kind: Kind) -> Found:
     try:
         json.loads(known(text))
     except (ValueError, RecursionError) as exc:
-        remedy = ("python3 -m json.tool /etc/docker/daemon.json", "systemctl restart --no-block docker")
-        return [Finding(kind, "daemon.json is not JSON: Docker does not start with it", (str(exc)[:160],), remedy)]
+        remedy = (
+            "python3 -m json.tool /etc/docker/daemon.json",
+            "systemctl restart --no-block docker",
+        )
+        return [
+            Finding(
+                kind,
+                "daemon.json is not JSON: Docker does not start with it",
+                (str(exc)[:160],),
+                remedy,
+            )
+        ]
     return []
 
 
@@ -289,8 +342,13 @@ def agent(facts: HostFacts, kind: Kind) -> Found:
         return []
     unit = _unit(facts, "ecs.service")
     evidence = (facts.agent.why,) + ((f"ecs.service is {unit.active}",) if unit else ())
-    remedy = ("tail -50 /var/log/ecs/ecs-init.log /var/log/ecs/ecs-agent.log", "systemctl start --no-block ecs")
-    return [Finding(kind, "the ECS agent does not answer: the node has not joined", evidence, remedy)]
+    remedy = (
+        "tail -50 /var/log/ecs/ecs-init.log /var/log/ecs/ecs-agent.log",
+        "systemctl start --no-block ecs",
+    )
+    return [
+        Finding(kind, "the ECS agent does not answer: the node has not joined", evidence, remedy)
+    ]
 
 
 def cluster(facts: HostFacts, kind: Kind) -> Found:
@@ -298,13 +356,18 @@ def cluster(facts: HostFacts, kind: Kind) -> Found:
         return None
     said = known(facts.agent)
     wanted = setting(_text(facts.ecs_config), "ECS_CLUSTER")
-    if said.instance_arn and (wanted is None or said.cluster in (wanted, wanted.rsplit("/", 1)[-1])):
+    if said.instance_arn and (
+        wanted is None or said.cluster in (wanted, wanted.rsplit("/", 1)[-1])
+    ):
         return []
     if not said.instance_arn:
         cause = "the ECS agent runs, but has not registered with a cluster"
     else:
         cause = f"the ECS agent joined the cluster {said.cluster}, not the one in ecs.config"
-    evidence = (f"cluster {said.cluster or 'none'}", f"ECS_CLUSTER={wanted if wanted is not None else ' not set'}")
+    evidence = (
+        f"cluster {said.cluster or 'none'}",
+        f"ECS_CLUSTER={wanted if wanted is not None else ' not set'}",
+    )
     remedy = (
         "grep -iE 'error|denied|unable' /var/log/ecs/ecs-agent.log | tail",
         "check the instance profile, and the way to the ECS endpoints (batchyard doctor env NAME)",
@@ -319,7 +382,10 @@ def disks(facts: HostFacts, kind: Kind) -> Found:
             kind,
             f"the disk of {disk.path} is nearly full: images cannot be pulled, logs cannot be written",
             (f"{show_memory(disk.free_mib)} of {show_memory(disk.total_mib)} free",),
-            ("docker system df; docker image prune -a", "give the launch template a larger /dev/xvda"),
+            (
+                "docker system df; docker image prune -a",
+                "give the launch template a larger /dev/xvda",
+            ),
         )
         for disk in full[:1]
     ]

@@ -15,8 +15,15 @@ from dataclasses import dataclass
 from batchyard.doctor.host.facts import Job, Process, Unit
 
 #: the units that run what the user wrote
-RUNNERS = ("cloud-final.service", "cloud-init.service", "cloud-config.service", "cloud-init-local.service")
-_VERBS = frozenset({"start", "restart", "try-restart", "reload-or-restart", "condrestart", "enable", "isolate"})
+RUNNERS = (
+    "cloud-final.service",
+    "cloud-init.service",
+    "cloud-config.service",
+    "cloud-init-local.service",
+)
+_VERBS = frozenset(
+    {"start", "restart", "try-restart", "reload-or-restart", "condrestart", "enable", "isolate"}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +35,9 @@ class Deadlock:
     process: Process
 
 
-def find(jobs: Sequence[Job], units: Sequence[Unit], processes: Sequence[Process]) -> list[Deadlock]:
+def find(
+    jobs: Sequence[Job], units: Sequence[Unit], processes: Sequence[Process]
+) -> list[Deadlock]:
     after = {unit.name: unit.after for unit in units}
     pending = {job.unit for job in jobs}
     running = {job.unit for job in jobs if job.state == "running"}
@@ -66,7 +75,9 @@ def _unit(name: str) -> str:
     return name if "." in name else f"{name}.service"
 
 
-def _path(start: str, after: dict[str, tuple[str, ...]], pending: set[str], running: set[str]) -> tuple[str, ...]:
+def _path(
+    start: str, after: dict[str, tuple[str, ...]], pending: set[str], running: set[str]
+) -> tuple[str, ...]:
     """From a waiting unit to one that runs the user's script, over units that have jobs; the shortest."""
     seen = {start}
     queue: deque[tuple[str, ...]] = deque([(start,)])

@@ -45,7 +45,10 @@ T = TypeVar("T")
 
 
 def gather(
-    machine: Machine, gpu_container: str = "", agent_url: str = AGENT_URL, metadata_url: str = METADATA_URL
+    machine: Machine,
+    gpu_container: str = "",
+    agent_url: str = AGENT_URL,
+    metadata_url: str = METADATA_URL,
 ) -> HostFacts:
     docker = _docker(machine)
     return HostFacts(
@@ -75,7 +78,9 @@ def gather(
     )
 
 
-def _answer(machine: Machine, words: list[str], read: Callable[[str], T], timeout_s: float = 10) -> T | Missing:
+def _answer(
+    machine: Machine, words: list[str], read: Callable[[str], T], timeout_s: float = 10
+) -> T | Missing:
     """What a command printed, understood; or why it did not."""
     output = machine.run(words, timeout_s)
     if output is None:
@@ -86,7 +91,9 @@ def _answer(machine: Machine, words: list[str], read: Callable[[str], T], timeou
 
 
 def _complaint(output: Output) -> str:
-    lines = [line.strip() for line in (output.stderr + "\n" + output.stdout).splitlines() if line.strip()]
+    lines = [
+        line.strip() for line in (output.stderr + "\n" + output.stdout).splitlines() if line.strip()
+    ]
     return lines[0][:200] if lines else f"exit code {output.exit_code}"
 
 
@@ -115,7 +122,9 @@ def _bus_gpus(machine: Machine) -> int | Missing:
     for path in devices:
         vendor, kind = _file(machine, path), _file(machine, path.removesuffix("vendor") + "class")
         if isinstance(vendor, str) and isinstance(kind, str):
-            found += vendor.strip() == NVIDIA_VENDOR and kind.strip().startswith(("0x0300", "0x0302"))
+            found += vendor.strip() == NVIDIA_VENDOR and kind.strip().startswith(
+                ("0x0300", "0x0302")
+            )
     return found
 
 
@@ -139,7 +148,9 @@ def _agent_gpus(machine: Machine) -> tuple[str, ...] | Missing | None:
 
 
 def _units(machine: Machine) -> tuple[Unit, ...] | Missing:
-    return _answer(machine, ["systemctl", "show", "-p", "Id,LoadState,ActiveState,After", *UNITS], parse.units)
+    return _answer(
+        machine, ["systemctl", "show", "-p", "Id,LoadState,ActiveState,After", *UNITS], parse.units
+    )
 
 
 def _jobs(machine: Machine) -> tuple[Job, ...] | Missing:
@@ -157,7 +168,9 @@ def _cloud_init(machine: Machine) -> CloudInit | Missing | None:
         return None
     log = _file(machine, "/var/log/cloud-init-output.log")
     tail = "\n".join(log.splitlines()[-8:]) if isinstance(log, str) else ""
-    return parse.cloud_init(output.stdout, tail) or Missing(f"cloud-init status: {_complaint(output)}")
+    return parse.cloud_init(output.stdout, tail) or Missing(
+        f"cloud-init status: {_complaint(output)}"
+    )
 
 
 def _disks(machine: Machine, docker: Docker | Missing) -> tuple[Disk, ...] | Missing:
@@ -176,12 +189,16 @@ def _clock(machine: Machine) -> bool | Missing:
 
 
 def _metadata(machine: Machine, url: str) -> Metadata | Missing:
-    token = machine.ask(f"{url}/latest/api/token", "PUT", {"X-aws-ec2-metadata-token-ttl-seconds": "60"})
+    token = machine.ask(
+        f"{url}/latest/api/token", "PUT", {"X-aws-ec2-metadata-token-ttl-seconds": "60"}
+    )
     if token is None:
         return Missing(f"nobody answers at {url}")
     headers = {"X-aws-ec2-metadata-token": token.strip()}
     names = ("instance-id", "instance-type", "ami-id")
-    return Metadata(*(machine.ask(f"{url}/latest/meta-data/{name}", headers=headers) or "" for name in names))
+    return Metadata(
+        *(machine.ask(f"{url}/latest/meta-data/{name}", headers=headers) or "" for name in names)
+    )
 
 
 def _gpu_errors(machine: Machine) -> tuple[str, ...] | Missing:
@@ -199,7 +216,19 @@ def _node_log(machine: Machine) -> tuple[str, ...] | Missing | None:
 
 
 def _container(machine: Machine, image: str) -> ContainerRun:
-    words = ["docker", "run", "--rm", "--network", "none", "--gpus", "all", "--entrypoint", "nvidia-smi", image, "-L"]
+    words = [
+        "docker",
+        "run",
+        "--rm",
+        "--network",
+        "none",
+        "--gpus",
+        "all",
+        "--entrypoint",
+        "nvidia-smi",
+        image,
+        "-L",
+    ]
     output = machine.run(words, CONTAINER_TIMEOUT_S)
     if output is None:
         return ContainerRun(image, 127, "docker is not installed")

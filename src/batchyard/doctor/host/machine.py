@@ -36,7 +36,9 @@ class Machine(Protocol):
     def names(self, pattern: str) -> list[str]:
         """Paths that match, as seen from the root."""
 
-    def ask(self, url: str, method: str = "GET", headers: dict[str, str] | None = None) -> str | None:
+    def ask(
+        self, url: str, method: str = "GET", headers: dict[str, str] | None = None
+    ) -> str | None:
         """The body of a good answer; None where nobody answers, or not well."""
 
     def disk(self, path: str) -> tuple[int, int] | None:
@@ -66,7 +68,11 @@ class ThisMachine:
             return None
         except subprocess.TimeoutExpired:
             return Output(124, "", f"no answer within {timeout_s:g} s")
-        return Output(done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace"))
+        return Output(
+            done.returncode,
+            done.stdout.decode(errors="replace"),
+            done.stderr.decode(errors="replace"),
+        )
 
     def read(self, path: str) -> str | None:
         try:
@@ -79,7 +85,9 @@ class ThisMachine:
         found = self._root.glob(pattern.lstrip("/"))
         return sorted("/" + str(path.relative_to(self._root)) for path in found)
 
-    def ask(self, url: str, method: str = "GET", headers: dict[str, str] | None = None) -> str | None:
+    def ask(
+        self, url: str, method: str = "GET", headers: dict[str, str] | None = None
+    ) -> str | None:
         request = urllib.request.Request(url, method=method, headers=headers or {})
         # Never through a proxy: these addresses are this machine's own.
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))

@@ -28,7 +28,10 @@ _BOOT_S = 15 * 60
 _STAGES = {
     "user-data": ("its user data could not finish", f"less {LOG_FILE}"),
     "driver": ("its NVIDIA driver does not answer", "nvidia-smi; journalctl -b -k | grep -i nvrm"),
-    "docker": ("its Docker does not answer", "systemctl status docker; journalctl -b -u docker -n 50 --no-pager"),
+    "docker": (
+        "its Docker does not answer",
+        "systemctl status docker; journalctl -b -u docker -n 50 --no-pager",
+    ),
     "image": ("the image for the check could not be made", "docker info; df -h /var/lib/docker"),
     "container": (
         "a container on it does not see its GPUs",
@@ -44,7 +47,9 @@ def parse_check(text: str) -> NodeCheck | Missing:
         value = None
     if not isinstance(value, dict) or not isinstance(value.get("ok"), bool):
         return Missing(f"{CHECK_FILE} holds no verdict")
-    return NodeCheck(value["ok"], *(str(value.get(name, "")) for name in ("stage", "reason", "time")))
+    return NodeCheck(
+        value["ok"], *(str(value.get(name, "")) for name in ("stage", "reason", "time"))
+    )
 
 
 def gpu_check(facts: HostFacts, kind: Kind) -> list[Finding] | None:

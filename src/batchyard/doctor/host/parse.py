@@ -8,7 +8,10 @@ import re
 from batchyard.doctor.host.facts import Agent, CloudInit, Docker, Gpu, Job, Process, Unit
 
 _GPU = re.compile(r"GPU \d+: (.*?) \(UUID: (GPU-[0-9a-fA-F-]+)\)")
-_JOB = re.compile(r"^\s*\d+\s+(\S+)\s+(start|restart|stop|try-restart|verify-active|reload)\s+(running|waiting)", re.M)
+_JOB = re.compile(
+    r"^\s*\d+\s+(\S+)\s+(start|restart|stop|try-restart|verify-active|reload)\s+(running|waiting)",
+    re.M,
+)
 _PROCESS = re.compile(r"^\s*(\d+)\s+(\d+)\s+(.+)$", re.M)
 #: processes that can hold up a boot
 _TELLING = re.compile(r"systemctl|/service\b|^service\b|cloud-init|initctl|part-\d|/cloud/instance")
@@ -44,7 +47,9 @@ def agent(text: str) -> Agent:
     if not isinstance(value, dict):
         value = {}
     return Agent(
-        str(value.get("Cluster") or ""), str(value.get("ContainerInstanceArn") or ""), str(value.get("Version") or "")
+        str(value.get("Cluster") or ""),
+        str(value.get("ContainerInstanceArn") or ""),
+        str(value.get("Version") or ""),
     )
 
 
@@ -64,13 +69,19 @@ def units(text: str) -> tuple[Unit, ...]:
         values = dict(line.split("=", 1) for line in block.splitlines() if "=" in line)
         if values.get("Id"):
             after = tuple(values.get("After", "").split())
-            found.append(Unit(values["Id"], values.get("LoadState", ""), values.get("ActiveState", ""), after))
+            found.append(
+                Unit(
+                    values["Id"], values.get("LoadState", ""), values.get("ActiveState", ""), after
+                )
+            )
     return tuple(found)
 
 
 def processes(text: str) -> tuple[Process, ...]:
     """`ps -eo pid,ppid,args`, those that could hold up a boot."""
-    every = [Process(int(pid), int(parent), command) for pid, parent, command in _PROCESS.findall(text)]
+    every = [
+        Process(int(pid), int(parent), command) for pid, parent, command in _PROCESS.findall(text)
+    ]
     return tuple(process for process in every if _TELLING.search(process.command))
 
 
@@ -91,5 +102,7 @@ def gpu_errors(text: str) -> tuple[str, ...]:
 
 def setting(text: str | None, name: str) -> str | None:
     """The last NAME=value of an ecs.config."""
-    found = re.findall(rf"^[ \t]*(?:export[ \t]+)?{re.escape(name)}[ \t]*=[ \t]*(.*?)[ \t]*$", text or "", re.M)
+    found = re.findall(
+        rf"^[ \t]*(?:export[ \t]+)?{re.escape(name)}[ \t]*=[ \t]*(.*?)[ \t]*$", text or "", re.M
+    )
     return found[-1].strip("\"'") if found else None

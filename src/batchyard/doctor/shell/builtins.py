@@ -18,7 +18,9 @@ def read(words: tuple[str, ...], text: str, separators: str | None) -> dict[str,
         return {names[0]: (text.rstrip("\n"),)} if names else {}
     lines = [line for line in text.split("\n") if line.strip()][:MAX_LINES]
     if "a" in options:
-        return {options["a"]: tuple(field for line in lines for field in _fields(line, separators, 0))}
+        return {
+            options["a"]: tuple(field for line in lines for field in _fields(line, separators, 0))
+        }
     found = {}
     for at, name in enumerate(names):
         fields = [_fields(line, separators, len(names)) for line in lines]
@@ -35,7 +37,10 @@ def _fields(line: str, separators: str | None, most: int) -> list[str]:
     limit = most - 1 if most else -1
     if separators is None or not separators.strip():
         return line.split(None, limit) if separators != "" else [line]
-    return [part.strip() for part in re.split(f"[{re.escape(separators)}]", line, maxsplit=max(limit, 0))]
+    return [
+        part.strip()
+        for part in re.split(f"[{re.escape(separators)}]", line, maxsplit=max(limit, 0))
+    ]
 
 
 def _split(words: tuple[str, ...], takes_value: str) -> tuple[dict[str, str], list[str]]:
@@ -46,7 +51,9 @@ def _split(words: tuple[str, ...], takes_value: str) -> tuple[dict[str, str], li
             options[letter] = ""
             if letter in takes_value or letter == "a":
                 is_next = place == len(words[at])
-                options[letter] = (words[at + 1] if at + 1 < len(words) else "") if is_next else words[at][place:]
+                options[letter] = (
+                    (words[at + 1] if at + 1 < len(words) else "") if is_next else words[at][place:]
+                )
                 at += is_next
                 break
         at += 1

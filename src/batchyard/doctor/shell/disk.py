@@ -10,7 +10,9 @@ from fnmatch import fnmatchcase
 #: where a program is looked for by its bare name
 BIN = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
 #: folders that are there on every node, though no script made them
-_FOLDERS = frozenset({"/", "/etc", "/etc/ecs", "/etc/docker", "/etc/systemd/system", "/opt", "/root", "/tmp", *BIN})
+_FOLDERS = frozenset(
+    {"/", "/etc", "/etc/ecs", "/etc/docker", "/etc/systemd/system", "/opt", "/root", "/tmp", *BIN}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +42,9 @@ class Disk:
         """What cp and mv make of their last word: a folder keeps the name of what is put into it."""
         path = self.path(target)
         is_folder = (
-            target.endswith("/") or path in _FOLDERS or any(known.startswith(f"{path}/") for known in self.files)
+            target.endswith("/")
+            or path in _FOLDERS
+            or any(known.startswith(f"{path}/") for known in self.files)
         )
         return posixpath.join(target, posixpath.basename(source)) if is_folder else target
 
@@ -50,7 +54,9 @@ class Disk:
             return []
         path = self.path(pattern)
         depth = path.count("/")
-        return sorted(known for known in self.files if known.count("/") == depth and fnmatchcase(known, path))
+        return sorted(
+            known for known in self.files if known.count("/") == depth and fnmatchcase(known, path)
+        )
 
     def below(self, folder: str) -> list[str]:
         start = self.path(folder).rstrip("/") + "/"
@@ -58,7 +64,10 @@ class Disk:
 
     def program(self, name: str, folders: Iterable[str]) -> str | None:
         """The path of a file that is run by its bare name."""
-        return next((path for folder in (*folders, *BIN) if (path := f"{folder}/{name}") in self.files), None)
+        return next(
+            (path for folder in (*folders, *BIN) if (path := f"{folder}/{name}") in self.files),
+            None,
+        )
 
     def find(self, name: str) -> File | None:
         """By its path; where a part of the path is not known, by its last part, if there is only one such file."""

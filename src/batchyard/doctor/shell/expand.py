@@ -60,7 +60,9 @@ def readings(words: Iterable[Word], scope: Scope) -> list[tuple[str, ...]]:
     fields: list[list[tuple[str, ...]]] = []
     left = MANY * scope.limit
     for word in words:
-        options = _fields(word, scope) if left > 0 else _fields(word, replace(scope, limit=SHORT))[:1]
+        options = (
+            _fields(word, scope) if left > 0 else _fields(word, replace(scope, limit=SHORT))[:1]
+        )
         left -= sum(map(cost, options))
         fields.append(options)
     found: list[tuple[str, ...]] = []
@@ -109,7 +111,9 @@ def fill(text: str, scope: Scope) -> str:
 
 def _fields(word: Word, scope: Scope) -> list[tuple[str, ...]]:
     """Each way to read the word: the fields that it becomes."""
-    whole = [p for p in word.pieces if isinstance(p, Variable) and (p.name in ("@", "*") or p.is_array)]
+    whole = [
+        p for p in word.pieces if isinstance(p, Variable) and (p.name in ("@", "*") or p.is_array)
+    ]
     if len(word.pieces) <= 2 and whole:
         return _lists(whole[0], scope)
     parts: list[list[str]] = []
@@ -182,7 +186,10 @@ def _known(name: str, scope: Scope) -> list[str]:
 
 
 def _has_open_brace(word: Word) -> bool:
-    return any(isinstance(p, Text) and not p.is_quoted and "{" in p.text and "," in p.text for p in word.pieces)
+    return any(
+        isinstance(p, Text) and not p.is_quoted and "{" in p.text and "," in p.text
+        for p in word.pieces
+    )
 
 
 def _braced(fields: tuple[str, ...]) -> tuple[str, ...]:
@@ -190,5 +197,9 @@ def _braced(fields: tuple[str, ...]) -> tuple[str, ...]:
     found: list[str] = []
     for field_ in fields:
         match = _BRACES.match(field_) if len(field_) < 500 else None
-        found += [f"{match[1]}{option}{match[3]}" for option in match[2].split(",")] if match else [field_]
+        found += (
+            [f"{match[1]}{option}{match[3]}" for option in match[2].split(",")]
+            if match
+            else [field_]
+        )
     return tuple(found)

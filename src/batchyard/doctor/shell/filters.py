@@ -16,7 +16,9 @@ from batchyard.doctor.shell.disk import Disk, File
 MAX_PRINTED = 100_000
 
 _DIRECTIVE = re.compile(r"%(?:%|[-+ 0#]*\d{0,4}(?:\.\d{0,4})?[sdiqbu])")
-_SUBSTITUTE = re.compile(r"s(?P<mark>[/|#,:@])(?P<this>[^\n]*?)(?P=mark)(?P<that>[^\n]*?)(?P=mark)g?")
+_SUBSTITUTE = re.compile(
+    r"s(?P<mark>[/|#,:@])(?P<this>[^\n]*?)(?P=mark)(?P<that>[^\n]*?)(?P=mark)g?"
+)
 _PLAIN = re.compile(r"[\w ./:@%=,-]*")
 _ESCAPES = {"\\n": "\n", "\\t": "\t"}
 _FETCHES = {"curl": ("o", "--output"), "wget": ("O", "--output-document")}
@@ -27,7 +29,9 @@ QUIET = frozenset(
 )
 
 
-def printed(name: str, words: tuple[str, ...], line: int, stdin: File | None, disk: Disk) -> File | None:
+def printed(
+    name: str, words: tuple[str, ...], line: int, stdin: File | None, disk: Disk
+) -> File | None:
     """None where it is not known."""
     if name == "echo":
         flags = {"-n", "-e", "-ne", "-en", "-E"}
@@ -68,7 +72,9 @@ def formatted(form: str, values: tuple[str, ...]) -> str:
     found = ""
     while len(found) < MAX_PRINTED:
         before = len(rest)
-        found += _DIRECTIVE.sub(lambda m: "%" if m[0] == "%%" else rest.pop(0) if rest else "", form)
+        found += _DIRECTIVE.sub(
+            lambda m: "%" if m[0] == "%%" else rest.pop(0) if rest else "", form
+        )
         if not rest or len(rest) == before:
             break
     return _bounded(found)
@@ -80,7 +86,12 @@ def _filtered(name: str, words: tuple[str, ...], stdin: File | None, disk: Disk)
     plain = [word for word in words[1:] if not word.startswith("-")]
     if name == "tr" and stdin is not None:
         return _translated(options, plain, stdin)
-    if name == "sed" and len(plain) == 1 and set(options) <= {"-e", "-E", "-r"} and stdin is not None:
+    if (
+        name == "sed"
+        and len(plain) == 1
+        and set(options) <= {"-e", "-E", "-r"}
+        and stdin is not None
+    ):
         return _substituted(plain[0], stdin)
     if name in ("sort", "uniq", "tac", "base64", "gunzip", "gzip", "zcat"):
         source = disk.find(plain[0]) if plain else stdin
@@ -98,7 +109,9 @@ def _translated(options: list[str], plain: list[str], stdin: File) -> File | Non
         return File(stdin.content.translate(dict.fromkeys(map(ord, sets[0]))), stdin.line)
     if set(options) <= {"-s"} and len(sets) == 2 and all(map(_is_list, sets)) and sets[1]:
         this, that = sets[0], sets[1].ljust(len(sets[0]), sets[1][-1])
-        return File(stdin.content.translate(dict(zip(map(ord, this), that, strict=False))), stdin.line)
+        return File(
+            stdin.content.translate(dict(zip(map(ord, this), that, strict=False))), stdin.line
+        )
     return None
 
 
@@ -109,9 +122,16 @@ def _is_list(text: str) -> bool:
 
 def _substituted(script: str, stdin: File) -> File | None:
     form = _SUBSTITUTE.fullmatch(script)
-    if not form or not _PLAIN.fullmatch(form["this"]) or not _PLAIN.fullmatch(form["that"]) or not form["this"]:
+    if (
+        not form
+        or not _PLAIN.fullmatch(form["this"])
+        or not _PLAIN.fullmatch(form["that"])
+        or not form["this"]
+    ):
         return None
-    return File(_bounded(stdin.content[:MAX_PRINTED].replace(form["this"], form["that"])), stdin.line)
+    return File(
+        _bounded(stdin.content[:MAX_PRINTED].replace(form["this"], form["that"])), stdin.line
+    )
 
 
 def _unpacked(name: str, text: str) -> str | None:

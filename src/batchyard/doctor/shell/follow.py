@@ -16,7 +16,17 @@ from batchyard.doctor.shell.memory import is_assignment
 from batchyard.doctor.shell.parse import parse
 from batchyard.doctor.shell.programs import PIPE, Programs
 from batchyard.doctor.shell.trace import Around, Looped, Ran
-from batchyard.doctor.shell.tree import Command, Compound, Piece, Redirect, Script, Simple, Substitution, Variable, Word
+from batchyard.doctor.shell.tree import (
+    Command,
+    Compound,
+    Piece,
+    Redirect,
+    Script,
+    Simple,
+    Substitution,
+    Variable,
+    Word,
+)
 
 #: commands looked at in one statement, all calls followed: beyond any real one
 MAX_STEPS = 20_000
@@ -149,7 +159,9 @@ class Session(Programs):
             asks, does = self.trace.ran[start:middle], self.trace.ran[middle:]
             is_counted = around.is_bounded or any(map(_counts, (*asks, *does)))
             is_apart = around.goes_on or around.is_detached
-            self.trace.loops.append(Looped(tuple(asks), tuple(does), is_counted, is_apart, command.line))
+            self.trace.loops.append(
+                Looped(tuple(asks), tuple(does), is_counted, is_apart, command.line)
+            )
 
     def _go_through(self, command: Compound, around: Around) -> None:
         values = [text for words in self.memory.readings(command.words, around) for text in words]
@@ -195,7 +207,9 @@ class Session(Programs):
     def _substitute(self, piece: Substitution, around: Around) -> None:
         pipe, holes, folder = self._pipe(), self.holes, self.disk.folder
         # Who prints into it in the background keeps it open all the same.
-        inside = replace(around, stdin=None, stdout=(pipe, True), holds_pipe=not around.is_background)
+        inside = replace(
+            around, stdin=None, stdout=(pipe, True), holds_pipe=not around.is_background
+        )
         self.script(piece.script, inside)
         self.disk.folder = folder
         printed = self.disk.files.pop(pipe, None)
@@ -205,14 +219,20 @@ class Session(Programs):
             self.memory.printed(piece, path)
         else:
             is_known = printed is not None and self.holes == holes
-            self.memory.printed(piece, printed.content.rstrip("\n") if printed is not None and is_known else None)
+            self.memory.printed(
+                piece, printed.content.rstrip("\n") if printed is not None and is_known else None
+            )
 
     def _redirected(self, redirects: tuple[Redirect, ...], around: Around, line: int) -> Around:
         for redirect in redirects:
             if redirect.heredoc is not None:
                 self._substitutions(redirect.heredoc.pieces, around)
                 body = redirect.heredoc.body
-                text = body if redirect.heredoc.is_quoted else self.memory.fill(_unescaped(body), around)
+                text = (
+                    body
+                    if redirect.heredoc.is_quoted
+                    else self.memory.fill(_unescaped(body), around)
+                )
                 around = replace(around, stdin=File(text, redirect.heredoc.line))
             elif redirect.target is not None:
                 self._substitutions(redirect.target.pieces, around)
@@ -242,7 +262,9 @@ def _is_given(command: Simple) -> bool:
 
 def _counts(ran: Ran) -> bool:
     """It compares numbers, or gives up: the loop ends by itself."""
-    return ran.program in ("exit", "return", "((", "let") or any(_COUNTS.match(word) for word in ran.words)
+    return ran.program in ("exit", "return", "((", "let") or any(
+        _COUNTS.match(word) for word in ran.words
+    )
 
 
 def _unescaped(body: str) -> str:

@@ -21,7 +21,11 @@ _LANGUAGES = frozenset({"perl", "ruby", "node", "php", "lua", "awk"})
 _ALSO = {"gawk": "awk", "mawk": "awk", "nawk": "awk", "nodejs": "node"}
 _SHELLS = re.compile(r"(?:ba|da|a|z|k)?sh")
 #: options that take a value of their own
-_VALUE_OPTIONS = {"python": frozenset({"-W", "-X"}), "awk": frozenset({"-v", "-F"}), "perl": frozenset({"-I"})}
+_VALUE_OPTIONS = {
+    "python": frozenset({"-W", "-X"}),
+    "awk": frozenset({"-v", "-F"}),
+    "perl": frozenset({"-I"}),
+}
 _RUNS = re.compile(
     r"\b(?:system|exec|popen\d?|Popen|call|check_call|check_output|run|spawn|execSync|execFileSync|spawnSync|shell_exec"
     r"|passthru|execute|qx|capture\w*)\b(?=\s*[(\[{\"'/|!])|`"
@@ -61,7 +65,11 @@ def of_first_line(text: str) -> str | None:
     first = text.lstrip().split("\n", 1)[0]
     if not first.startswith("#!"):
         return None
-    words = [word for word in first[2:].split() if base(word) != "env" and not word.startswith("-") and "=" not in word]
+    words = [
+        word
+        for word in first[2:].split()
+        if base(word) != "env" and not word.startswith("-") and "=" not in word
+    ]
     if not words or _SHELLS.fullmatch(base(words[0])):
         return None
     return language(words[0]) or UNKNOWN
@@ -78,7 +86,9 @@ def spoken(words: tuple[str, ...]) -> Spoken | None:
         option = words[at]
         if name == PYTHON and option.startswith("-m"):
             return None
-        if name != "awk" and re.fullmatch(r"-[A-Za-z]*c" if name == PYTHON else r"-[A-Za-z]*[eEr]|--eval", option):
+        if name != "awk" and re.fullmatch(
+            r"-[A-Za-z]*c" if name == PYTHON else r"-[A-Za-z]*[eEr]|--eval", option
+        ):
             texts += words[at + 1 : at + 2]
             if name == PYTHON:
                 break
@@ -124,7 +134,9 @@ def _plain(language: str, text: str) -> Iterator[python.Call]:
             continue
         script, at = _command(text, at, match[0])
         if script.strip():
-            yield python.Call((), script, text.count("\n", 0, match.start()) + 1, match[0] in ("Popen", "spawn"))
+            yield python.Call(
+                (), script, text.count("\n", 0, match.start()) + 1, match[0] in ("Popen", "spawn")
+            )
 
 
 def _without_strings(line: str) -> str:

@@ -107,12 +107,18 @@ class Memory:
     # -- variables --------------------------------------------------------------------------------------------
 
     def learn(self, name: str, values: tuple[str, ...]) -> None:
-        self.variables[name] = tuple(dict.fromkeys(value[:MAX_VALUE] for value in values))[: expand.MAX_READINGS]
+        self.variables[name] = tuple(dict.fromkeys(value[:MAX_VALUE] for value in values))[
+            : expand.MAX_READINGS
+        ]
 
     def array(self, name: str, values: tuple[str, ...], is_more: bool) -> None:
-        plain = tuple(_KEY.sub("", value, count=1) if value.startswith("[") else value for value in values)
+        plain = tuple(
+            _KEY.sub("", value, count=1) if value.startswith("[") else value for value in values
+        )
         before = self.variables.get(name, ()) if is_more else ()
-        self.variables[name] = tuple(value[:MAX_VALUE] for value in (*before, *plain))[: expand.MAX_READINGS] or ("",)
+        self.variables[name] = tuple(value[:MAX_VALUE] for value in (*before, *plain))[
+            : expand.MAX_READINGS
+        ] or ("",)
 
     def assign(self, words: tuple[str, ...]) -> None:
         for word in words:
@@ -122,7 +128,9 @@ class Memory:
             name, index, more, value = match.groups()
             before = self.variables.get(name, ())
             if not _UNKNOWN.fullmatch(value):
-                values = tuple(b[:MAX_VALUE] + value for b in before) if more and before else (value,)
+                values = (
+                    tuple(b[:MAX_VALUE] + value for b in before) if more and before else (value,)
+                )
                 # What is set in a branch may be what it was before; what is set by an index is one of several.
                 self.learn(name, (*before, *values) if self.branches or index else values)
             elif not self.branches and not index:

@@ -74,7 +74,12 @@ class _Parser(Reader):
         items: list[Item] = []
         while True:
             self.separators()
-            if self.at >= self.end or self.peek() == ")" or self.peek(2) == ";;" or self._at_closer():
+            if (
+                self.at >= self.end
+                or self.peek() == ")"
+                or self.peek(2) == ";;"
+                or self._at_closer()
+            ):
                 return items
             before = self.at
             item = self._item()

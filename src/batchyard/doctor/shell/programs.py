@@ -56,7 +56,9 @@ class Programs(ABC):
             is_bounded=around.is_bounded or bare.is_bounded,
         )
         takes_stdin = bare.takes_stdin_words or bare.placeholder
-        commands = wrappers.fed(bare, around.stdin.content if takes_stdin and around.stdin else None)
+        commands = wrappers.fed(
+            bare, around.stdin.content if takes_stdin and around.stdin else None
+        )
         output = None
         with self.memory.lent(bare.assignments):
             for command in commands:
@@ -118,7 +120,11 @@ class Programs(ABC):
             return word if self._has(word) else None
         if not re.fullmatch(r"[\w.+-]{1,100}", word) or not self.disk.files:
             return None
-        folders = [folder for value in self.memory.variables.get("PATH", ()) for folder in value.split(":")[:50]]
+        folders = [
+            folder
+            for value in self.memory.variables.get("PATH", ())
+            for folder in value.split(":")[:50]
+        ]
         return self.disk.program(word, [folder for folder in folders if folder.startswith("/")])
 
     def _has(self, name: str) -> bool:
@@ -161,7 +167,9 @@ class Programs(ABC):
         names = self.disk.below(words[1]) if len(words) > 1 and "{}" in command else []
         for path in names[:MAX_FILES] or ["{}"]:
             if command:
-                self.program(tuple(path if word == "{}" else word for word in command), line, around)
+                self.program(
+                    tuple(path if word == "{}" else word for word in command), line, around
+                )
 
     def _builtin(self, name: str, words: tuple[str, ...], around: Around) -> None:
         """What changes the shell itself."""
@@ -194,7 +202,9 @@ class Programs(ABC):
 
     # -- files ------------------------------------------------------------------------------------------------
 
-    def _files_of(self, name: str, words: tuple[str, ...], line: int, around: Around) -> File | None:
+    def _files_of(
+        self, name: str, words: tuple[str, ...], line: int, around: Around
+    ) -> File | None:
         """What the few programs that everybody writes files with would write, or print."""
         if name in _COPIES and len(words) > 2:
             source = around.stdin if words[-2] in _STDIN else self.disk.find(words[-2])
@@ -221,7 +231,11 @@ class Programs(ABC):
         """What writes its standard input to files."""
         paths = [word for word in words[1:] if not word.startswith("-")]
         if name == "dd":
-            paths = [word[3:] for word in words[1:] if word.startswith("of=") and not word.startswith("of=/dev/")]
+            paths = [
+                word[3:]
+                for word in words[1:]
+                if word.startswith("of=") and not word.startswith("of=/dev/")
+            ]
             stdin = None if any(word.startswith("if=") for word in words) else stdin
         is_append = bool({"-a", "--append", "oflag=append"} & set(words))
         for path in paths:
@@ -279,7 +293,9 @@ class Programs(ABC):
         for call in foreign.calls(language, self.memory.script(source.content)):
             line = source.line + call.line - 1
             via = (*around.via, name) if name else around.via
-            inside = replace(around, is_detached=around.is_detached or call.is_detached, via=via, stdin=None)
+            inside = replace(
+                around, is_detached=around.is_detached or call.is_detached, via=via, stdin=None
+            )
             if call.words:
                 self.program(call.words, line, inside)
             else:

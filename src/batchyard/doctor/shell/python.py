@@ -21,8 +21,29 @@ MAX_TEXT = 4_000
 UNKNOWN = "${}"
 
 _RUNS = frozenset(
-    {"system", "popen", "run", "call", "check_call", "check_output", "Popen", "getoutput", "getstatusoutput"}
-    | {"execv", "execvp", "execve", "execvpe", "execl", "execlp", "spawnv", "spawnvp", "spawnl", "spawnlp"}
+    {
+        "system",
+        "popen",
+        "run",
+        "call",
+        "check_call",
+        "check_output",
+        "Popen",
+        "getoutput",
+        "getstatusoutput",
+    }
+    | {
+        "execv",
+        "execvp",
+        "execve",
+        "execvpe",
+        "execl",
+        "execlp",
+        "spawnv",
+        "spawnvp",
+        "spawnl",
+        "spawnlp",
+    }
     | {"create_subprocess_exec", "create_subprocess_shell"}
 )
 _GOES_ON = frozenset({"Popen", "create_subprocess_exec", "create_subprocess_shell"})
@@ -93,7 +114,13 @@ def _live(tree: ast.AST, known: _Known) -> Iterator[ast.AST]:
         node = waiting.pop()
         count += 1
         yield node
-        name = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
+        name = (
+            node.id
+            if isinstance(node, ast.Name)
+            else node.attr
+            if isinstance(node, ast.Attribute)
+            else ""
+        )
         for function in known.functions.get(name, ()):
             if id(function) not in seen:
                 seen.add(id(function))
@@ -118,7 +145,12 @@ def _bind(nodes: list[ast.AST], known: _Known) -> None:
             elif isinstance(node, ast.AnnAssign | ast.NamedExpr) and node.value is not None:
                 _learn(node.target, _values(node.value, known), known)
             elif isinstance(node, ast.For | ast.comprehension):
-                items = [item for value in _values(node.iter, known) if isinstance(value, tuple) for item in value]
+                items = [
+                    item
+                    for value in _values(node.iter, known)
+                    if isinstance(value, tuple)
+                    for item in value
+                ]
                 _learn(node.target, list[Value](items), known)
             elif isinstance(node, ast.Call):
                 _learn_arguments(node, known)
@@ -133,20 +165,32 @@ def _learn(target: ast.AST, values: list[Value], known: _Known) -> None:
 
 def _learn_arguments(node: ast.Call, known: _Known) -> None:
     for function in known.functions.get(_name(node.func), ()):
-        names = [argument.arg for argument in function.args.args if argument.arg not in ("self", "cls")]
+        names = [
+            argument.arg for argument in function.args.args if argument.arg not in ("self", "cls")
+        ]
         given = [*zip(names, node.args, strict=False)]
         given += [(keyword.arg, keyword.value) for keyword in node.keywords if keyword.arg]
         for name, value in given:
             _learn(ast.Name(name), _values(value, known), known)
         if function.args.vararg is not None:
-            rest = [first for argument in node.args[len(names) :] for first in _values(argument, known)[:1]]
-            words = tuple(word for value in rest for word in ((value,) if isinstance(value, str) else value))
+            rest = [
+                first
+                for argument in node.args[len(names) :]
+                for first in _values(argument, known)[:1]
+            ]
+            words = tuple(
+                word for value in rest for word in ((value,) if isinstance(value, str) else value)
+            )
             _learn(ast.Name(function.args.vararg.arg), [words], known)
 
 
 def _name(function: ast.AST) -> str:
     return (
-        function.id if isinstance(function, ast.Name) else function.attr if isinstance(function, ast.Attribute) else ""
+        function.id
+        if isinstance(function, ast.Name)
+        else function.attr
+        if isinstance(function, ast.Attribute)
+        else ""
     )
 
 
@@ -156,7 +200,9 @@ def _read(node: ast.Call, known: _Known) -> Iterator[Call]:
         return
     arguments, is_many = _command(name, node)
     goes_on = name in _GOES_ON and not known.waits
-    goes_on = goes_on or (name.startswith("spawn") and bool(node.args) and _name(node.args[0]).startswith("P_NOWAIT"))
+    goes_on = goes_on or (
+        name.startswith("spawn") and bool(node.args) and _name(node.args[0]).startswith("P_NOWAIT")
+    )
     if is_many:
         options = list[Value](_products([_values(item, known) for item in arguments]))
     else:
@@ -182,7 +228,9 @@ def _command(name: str, node: ast.Call) -> tuple[list[ast.expr], bool]:
         return given, "l" in name.removeprefix("exec").removeprefix("spawn")
     if name == "create_subprocess_exec":
         return node.args, True
-    named = [keyword.value for keyword in node.keywords if keyword.arg in ("args", "cmd", "command")]
+    named = [
+        keyword.value for keyword in node.keywords if keyword.arg in ("args", "cmd", "command")
+    ]
     return node.args or named, False
 
 
@@ -194,7 +242,9 @@ def _values(node: ast.AST, known: _Known, depth: int = 0) -> list[Value]:
     if depth > 20:
         return [UNKNOWN]
     if isinstance(node, ast.Constant):
-        return [node.value[:MAX_TEXT]] if isinstance(node.value, str) else [str(node.value)[:MAX_TEXT]]
+        return (
+            [node.value[:MAX_TEXT]] if isinstance(node.value, str) else [str(node.value)[:MAX_TEXT]]
+        )
     if isinstance(node, ast.Name):
         return known.names.get(node.id) or [UNKNOWN]
     if isinstance(node, ast.List | ast.Tuple | ast.Set):
@@ -208,7 +258,9 @@ def _values(node: ast.AST, known: _Known, depth: int = 0) -> list[Value]:
     if isinstance(node, ast.BinOp):
         return _joined(node, known, depth)
     if isinstance(node, ast.IfExp):
-        return [*_values(node.body, known, depth + 1), *_values(node.orelse, known, depth + 1)][:MAX_READINGS]
+        return [*_values(node.body, known, depth + 1), *_values(node.orelse, known, depth + 1)][
+            :MAX_READINGS
+        ]
     if isinstance(node, ast.Call):
         return _called(node, known, depth)
     return [UNKNOWN]
@@ -225,7 +277,9 @@ def _lists(items: list[ast.expr], known: _Known, depth: int) -> list[Value]:
 def _products(parts: list[list[Value]]) -> list[tuple[str, ...]]:
     found: list[tuple[str, ...]] = []
     for choice in product(*parts):
-        words = tuple(word for value in choice for word in ((value,) if isinstance(value, str) else value))
+        words = tuple(
+            word for value in choice for word in ((value,) if isinstance(value, str) else value)
+        )
         found.append(words[:500])
         if len(found) >= MAX_READINGS:
             break
@@ -260,14 +314,20 @@ def _called(node: ast.Call, known: _Known, depth: int) -> list[Value]:
         return [UNKNOWN]
     first = _values(node.args[0], known, depth + 1)[0] if node.args else UNKNOWN
     if name == "split" and _name(node.func.value) == "shlex":
-        return [tuple(first.replace("'", "").replace('"', "").split())] if isinstance(first, str) else [UNKNOWN]
+        return (
+            [tuple(first.replace("'", "").replace('"', "").split())]
+            if isinstance(first, str)
+            else [UNKNOWN]
+        )
     found: list[Value] = []
     for value in _values(node.func.value, known, depth + 1):
         if name == "split" and isinstance(value, str) and not node.args:
             found.append(tuple(value.split()))
         elif name == "format" and isinstance(value, str):
             given = [_values(argument, known, depth + 1)[0] for argument in node.args[:20]]
-            found.append(_filled(value, tuple(item for item in given if isinstance(item, str)), "{}"))
+            found.append(
+                _filled(value, tuple(item for item in given if isinstance(item, str)), "{}")
+            )
         elif name == "join" and isinstance(value, str) and isinstance(first, tuple):
             found.append(value.join(first)[:MAX_TEXT])
     return found or [UNKNOWN]

@@ -9,7 +9,16 @@ import re
 from abc import ABC, abstractmethod
 from bisect import bisect_right
 
-from batchyard.doctor.shell.tree import Heredoc, Piece, Redirect, Script, Substitution, Text, Variable, Word
+from batchyard.doctor.shell.tree import (
+    Heredoc,
+    Piece,
+    Redirect,
+    Script,
+    Substitution,
+    Text,
+    Variable,
+    Word,
+)
 
 MAX_DEPTH = 24
 META = " \t\n;&|<>()"
@@ -114,7 +123,9 @@ class Reader(ABC):
             self.skip(1)
             operator = ">>"
         self.blanks()
-        has_target = self.at < self.end and (self.peek() not in META or self.peek(2) in ("<(", ">("))
+        has_target = self.at < self.end and (
+            self.peek() not in META or self.peek(2) in ("<(", ">(")
+        )
         target = self.word() if has_target else None
         heredoc = None
         if operator in ("<<", "<<-") and target is not None:
@@ -233,7 +244,9 @@ class Reader(ABC):
         if "$(" not in source and "`" not in source:
             return ()
         pieces = self._inside(source, self.line(), True)
-        return tuple(item for piece in pieces if isinstance(piece, Substitution) for item in piece.script)
+        return tuple(
+            item for piece in pieces if isinstance(piece, Substitution) for item in piece.script
+        )
 
     def _braced(self, pieces: list[Piece], is_quoted: bool) -> None:
         start = self.at + 2
@@ -286,9 +299,13 @@ class Reader(ABC):
         else:
             pieces.append(Substitution(self.inner(source, line), is_quoted))
 
-    def _substitution(self, closer: str, is_quoted: bool = False, is_file: bool = False) -> Substitution:
+    def _substitution(
+        self, closer: str, is_quoted: bool = False, is_file: bool = False
+    ) -> Substitution:
         body = self.body()
-        if self.peek() != closer:  # a stray word such as `done`: on to the closer, so that the rest is read
+        if (
+            self.peek() != closer
+        ):  # a stray word such as `done`: on to the closer, so that the rest is read
             stop = self.text.find(closer, self.at)
             self.at = self.end if stop < 0 else stop
         self.close(closer)

@@ -50,7 +50,11 @@ class Word:
     @property
     def plain(self) -> str | None:
         """The word where nothing in it is quoted or expanded, so that it can be a reserved one."""
-        if len(self.pieces) == 1 and isinstance(self.pieces[0], Text) and not self.pieces[0].is_quoted:
+        if (
+            len(self.pieces) == 1
+            and isinstance(self.pieces[0], Text)
+            and not self.pieces[0].is_quoted
+        ):
             return self.pieces[0].text
         return None
 

@@ -24,19 +24,55 @@ STARTS = frozenset(
 STARTS_NOW = frozenset({"enable", "reenable", "preset", "unmask"})
 #: what waits for the end of the user data, and is about to be started at every boot
 LATE = frozenset(
-    {"ecs.service", "cloud-final.service", "cloud-init.target", "multi-user.target", "default.target"}
+    {
+        "ecs.service",
+        "cloud-final.service",
+        "cloud-init.target",
+        "multi-user.target",
+        "default.target",
+    }
     | {"graphical.target"}
 )
-FOLDERS = ("/etc/systemd/system", "/run/systemd/system", "/usr/local/lib/systemd/system", "/usr/lib/systemd/system")
+FOLDERS = (
+    "/etc/systemd/system",
+    "/run/systemd/system",
+    "/usr/local/lib/systemd/system",
+    "/usr/lib/systemd/system",
+)
 
 _VALUE_OPTIONS = frozenset(
-    {"-t", "--type", "-p", "--property", "-H", "--host", "-M", "--machine", "-n", "--lines", "-o", "--output"}
-    | {"-s", "--signal", "--root", "--job-mode", "--kill-who", "--state", "--what", "--when", "--image"}
+    {
+        "-t",
+        "--type",
+        "-p",
+        "--property",
+        "-H",
+        "--host",
+        "-M",
+        "--machine",
+        "-n",
+        "--lines",
+        "-o",
+        "--output",
+    }
+    | {
+        "-s",
+        "--signal",
+        "--root",
+        "--job-mode",
+        "--kill-who",
+        "--state",
+        "--what",
+        "--when",
+        "--image",
+    }
 )
 #: the systemd of another system, or of a user
 _ELSEWHERE = re.compile(r"--(?:user|global|root|image|host|machine)(?:=.*)?|-[HM].*")
 _INIT_SCRIPT = re.compile(r"(?:/etc)?/(?:rc\.d/)?init\.d/([\w.@-]+)")
-_SETTING = re.compile(r"[ \t]*(Type|After|Exec(?:Start|StartPre|StartPost|Condition))[ \t]*=[ \t]*(.*)")
+_SETTING = re.compile(
+    r"[ \t]*(Type|After|Exec(?:Start|StartPre|StartPost|Condition))[ \t]*=[ \t]*(.*)"
+)
 #: `systemctl start` waits until their main program has ended, or said that it is ready
 _WAITED_FOR = frozenset({"oneshot", "forking", "notify", "notify-reload", "dbus"})
 
@@ -59,7 +95,9 @@ def waits(words: tuple[str, ...]) -> bool:
     return not {"--no-block", "--no-wait"} & set(words)
 
 
-def named(words: tuple[str, ...], verbs: frozenset[str], verbs_now: frozenset[str]) -> tuple[str, ...]:
+def named(
+    words: tuple[str, ...], verbs: frozenset[str], verbs_now: frozenset[str]
+) -> tuple[str, ...]:
     """The units to which the command does one of these."""
     if not words:
         return ()
@@ -82,7 +120,9 @@ def named(words: tuple[str, ...], verbs: frozenset[str], verbs_now: frozenset[st
     return tuple(names) if set(actions) & verbs else ()
 
 
-def _systemctl(words: tuple[str, ...], verbs: frozenset[str], verbs_now: frozenset[str]) -> tuple[str, ...]:
+def _systemctl(
+    words: tuple[str, ...], verbs: frozenset[str], verbs_now: frozenset[str]
+) -> tuple[str, ...]:
     plain: list[str] = []
     options: set[str] = set()
     at = 0
@@ -105,7 +145,9 @@ def find(name: str, disk: Disk) -> Unit | None:
     name = name if "." in name else f"{name}.service"
     if not name.endswith(".service") or "/" in name:
         return None
-    file = next((disk.files[path] for folder in FOLDERS if (path := f"{folder}/{name}") in disk.files), None)
+    file = next(
+        (disk.files[path] for folder in FOLDERS if (path := f"{folder}/{name}") in disk.files), None
+    )
     return _read(name, file) if file is not None else None
 
 
@@ -120,7 +162,9 @@ def _read(name: str, file: File) -> Unit:
         if setting == "Type":
             kind = value
         elif setting == "After":
-            late = late or next((unit for unit in value.split() if unit in LATE and unit != name), "")
+            late = late or next(
+                (unit for unit in value.split() if unit in LATE and unit != name), ""
+            )
         else:
             commands.append((setting, value.lstrip("-@+!:"), file.line + number))
     return Unit(

@@ -14,7 +14,9 @@ SHELLS = frozenset({"bash", "sh", "dash", "ash", "zsh", "ksh"})
 
 #: program -> its options that take a value of their own
 _VALUE_OPTIONS: dict[str, frozenset[str]] = {
-    "sudo": frozenset({"-u", "-g", "-h", "-p", "-C", "-r", "-t", "-U", "-D", "-R", "-T", "--user", "--group"}),
+    "sudo": frozenset(
+        {"-u", "-g", "-h", "-p", "-C", "-r", "-t", "-U", "-D", "-R", "-T", "--user", "--group"}
+    ),
     "doas": frozenset({"-u", "-C"}),
     "env": frozenset({"-u", "-C", "--unset", "--chdir"}),
     "nice": frozenset({"-n", "--adjustment"}),
@@ -34,12 +36,20 @@ _VALUE_OPTIONS: dict[str, frozenset[str]] = {
     "flock": frozenset({"-w", "-E", "--timeout", "--wait"}),
     "taskset": frozenset(),
     "cloud-init-per": frozenset(),
-    "systemd-run": frozenset({"-u", "-p", "-t", "-E", "-M", "-H", "--unit", "--property", "--on-active", "--on-boot"}),
+    "systemd-run": frozenset(
+        {"-u", "-p", "-t", "-E", "-M", "-H", "--unit", "--property", "--on-active", "--on-boot"}
+    ),
     "systemd-inhibit": frozenset(),
     "nsenter": frozenset({"-t", "--target", "-S", "-G"}),
-    "xargs": frozenset({"-n", "-P", "-I", "-L", "-d", "-s", "-a", "-E", "--max-args", "--max-procs", "--delimiter"}),
-    "unshare": frozenset({"-S", "-G", "-R", "-w", "--setuid", "--setgid", "--root", "--wd", "--map-user"}),
-    "strace": frozenset({"-a", "-b", "-e", "-E", "-I", "-o", "-O", "-p", "-P", "-s", "-S", "-u", "-U", "-X"}),
+    "xargs": frozenset(
+        {"-n", "-P", "-I", "-L", "-d", "-s", "-a", "-E", "--max-args", "--max-procs", "--delimiter"}
+    ),
+    "unshare": frozenset(
+        {"-S", "-G", "-R", "-w", "--setuid", "--setgid", "--root", "--wd", "--map-user"}
+    ),
+    "strace": frozenset(
+        {"-a", "-b", "-e", "-E", "-I", "-o", "-O", "-p", "-P", "-s", "-S", "-u", "-U", "-X"}
+    ),
     "ltrace": frozenset({"-a", "-e", "-l", "-n", "-o", "-p", "-s", "-u", "-x"}),
     "watch": frozenset({"-n", "--interval"}),
     "parallel": frozenset({"-j", "--jobs", "-N", "-n", "-I", "-d"}),
@@ -122,14 +132,19 @@ def fed(bare: Bare, text: str | None) -> list[Bare]:
     if bare.reads_stdin and bare.takes_stdin_words:
         return [replace(bare, words=(word,), reads_stdin=False, is_file=True) for word in more]
     if bare.script is not None or bare.is_file:
-        return [replace(bare, args=bare.args + more, words=bare.words + (more if bare.is_file else ()))]
+        return [
+            replace(bare, args=bare.args + more, words=bare.words + (more if bare.is_file else ()))
+        ]
     return [replace(bare, words=bare.words + more)]
 
 
 def _filled(bare: Bare, line: str) -> Bare:
-    script = None if bare.script is None else bare.script.replace(bare.placeholder, line)[:MAX_SCRIPT]
+    script = (
+        None if bare.script is None else bare.script.replace(bare.placeholder, line)[:MAX_SCRIPT]
+    )
     words, args = (
-        tuple(word.replace(bare.placeholder, line)[:MAX_SCRIPT] for word in given) for given in (bare.words, bare.args)
+        tuple(word.replace(bare.placeholder, line)[:MAX_SCRIPT] for word in given)
+        for given in (bare.words, bare.args)
     )
     return replace(bare, words=words, args=args, script=script)
 
@@ -144,7 +159,11 @@ def _without_assignments(bare: Bare) -> Bare:
     start = 0
     while start < len(words) and _ASSIGNMENT.match(words[start]):
         start += 1
-    return replace(bare, words=words[start:], assignments=bare.assignments + words[:start]) if start else bare
+    return (
+        replace(bare, words=words[start:], assignments=bare.assignments + words[:start])
+        if start
+        else bare
+    )
 
 
 def _takes_next(name: str, option: str) -> bool:
@@ -165,8 +184,15 @@ def _unwrap(name: str, bare: Bare) -> Bare:
         if name == "env" and (text := _split_string(words[at:])) is not None:
             return replace(bare, words=(), script=text)
         if name in ("xargs", "parallel") and option.startswith(("-I", "-i", "--replace")):
-            given = option.removeprefix("--replace").removeprefix("-I").removeprefix("-i").removeprefix("=")
-            placeholder = given or (words[at + 1] if option == "-I" and at + 1 < len(words) else "{}")
+            given = (
+                option.removeprefix("--replace")
+                .removeprefix("-I")
+                .removeprefix("-i")
+                .removeprefix("=")
+            )
+            placeholder = given or (
+                words[at + 1] if option == "-I" and at + 1 < len(words) else "{}"
+            )
         options.append(option)
         at += 2 if _takes_next(name, option) else 1
     at += words[at : at + 1] == ("--",)
@@ -178,7 +204,9 @@ def _unwrap(name: str, bare: Bare) -> Bare:
     opens_shell = name == "sudo" and not words[at:] and any(map(_opens_shell, options))
     is_apart = bare.is_detached or (name == "setsid" and bool({"-f", "--fork"} & set(options)))
     if name == "systemd-run":
-        waits = {"--wait", "--scope", "--pty", "-t", "-P", "--pipe"} & {option.partition("=")[0] for option in options}
+        waits = {"--wait", "--scope", "--pty", "-t", "-P", "--pipe"} & {
+            option.partition("=")[0] for option in options
+        }
         is_apart = is_apart or not waits
     return replace(
         bare,
@@ -200,7 +228,11 @@ def _split_string(words: tuple[str, ...]) -> str | None:
     """env -S "program its words"."""
     option = words[0]
     if option.startswith("--split-string"):
-        text, rest = (option.partition("=")[2], words[1:]) if "=" in option else (" ".join(words[1:2]), words[2:])
+        text, rest = (
+            (option.partition("=")[2], words[1:])
+            if "=" in option
+            else (" ".join(words[1:2]), words[2:])
+        )
     elif not option.startswith("--") and "S" in option:
         behind = option.partition("S")[2]
         text, rest = (behind, words[1:]) if behind else (" ".join(words[1:2]), words[2:])
@@ -214,7 +246,10 @@ def _in_parallel(bare: Bare, words: tuple[str, ...], placeholder: str) -> Bare:
     at = words.index(":::")
     command, values = " ".join(words[:at]), words[at + 1 :][:MAX_LINES]
     mark = placeholder or "{}"
-    lines = [command.replace(mark, value) if mark in command else f"{command} {value}" for value in values]
+    lines = [
+        command.replace(mark, value) if mark in command else f"{command} {value}"
+        for value in values
+    ]
     return replace(bare, words=(), script="\n".join(lines)[:MAX_SCRIPT])
 
 
@@ -226,7 +261,11 @@ def _with_text(name: str, bare: Bare) -> Bare:
         if word.startswith("--command="):
             return replace(bare, script=word.partition("=")[2])
     own = _TEXT_BEHIND[name]
-    return replace(bare, script=" ".join(bare.words[own + 1 :])) if own and bare.words[own + 1 :] else bare
+    return (
+        replace(bare, script=" ".join(bare.words[own + 1 :]))
+        if own and bare.words[own + 1 :]
+        else bare
+    )
 
 
 def _other_user(bare: Bare) -> Bare:
@@ -251,9 +290,15 @@ def _shell(bare: Bare) -> Bare:
             return replace(bare, words=())
         if is_short and option.endswith("c"):
             at += words[at + 1 : at + 2] == ("--",)
-            return replace(bare, script=words[at + 1] if at + 1 < len(words) else "", args=words[at + 2 :])
+            return replace(
+                bare, script=words[at + 1] if at + 1 < len(words) else "", args=words[at + 2 :]
+            )
         takes_stdin = takes_stdin or (is_short and "s" in option)
-        at += 2 if option in ("-o", "+o", "-O", "--rcfile", "--init-file") or _is_named_option(option) else 1
+        at += (
+            2
+            if option in ("-o", "+o", "-O", "--rcfile", "--init-file") or _is_named_option(option)
+            else 1
+        )
     at += words[at : at + 1] == ("--",)
     rest = words[at:]
     if takes_stdin or not rest or rest[0] in ("-", "/dev/stdin"):

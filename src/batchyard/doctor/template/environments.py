@@ -34,8 +34,12 @@ def environment_of(template: Template, resource: Resource) -> Environment:
         is_managed=managed and bool(resource.get("ComputeResources").value),
         kind=(text("Type") or "EC2").upper(),
         strategy=text("AllocationStrategy").upper(),
-        instance_types=tuple(template.texts(resource.get("ComputeResources", "InstanceTypes")) or ()),
-        image_types=tuple(template.text(image.get("ImageType") or Node("")) or OPEN for image in images),
+        instance_types=tuple(
+            template.texts(resource.get("ComputeResources", "InstanceTypes")) or ()
+        ),
+        image_types=tuple(
+            template.text(image.get("ImageType") or Node("")) or OPEN for image in images
+        ),
         image_id=text("ImageId") or (OPEN if any(overrides) else ""),
         bid_percentage=template.number(resource.get("ComputeResources", "BidPercentage")),
     )
@@ -74,7 +78,9 @@ def _of_one(template: Template, resource: Resource) -> Iterator[Finding]:
             yield from hardware.alternatives(environment, catalogue.expand(names))
 
 
-def _old_image_by_path(template: Template, resource: Resource, environment: Environment) -> Iterator[Finding]:
+def _old_image_by_path(
+    template: Template, resource: Resource, environment: Environment
+) -> Iterator[Finding]:
     images = resource.get("ComputeResources", "Ec2Configuration").items()
     overrides = [image.get("ImageIdOverride") for image in images]
     for node in (resource.get("ComputeResources", "ImageId"), *filter(None, overrides)):
@@ -83,7 +89,9 @@ def _old_image_by_path(template: Template, resource: Resource, environment: Envi
                 KINDS[22],
                 f"{environment.name} uses Amazon Linux 2, whose images get no patches",
                 (f"its image is looked up at {path}",),
-                ("take the image of Amazon Linux 2023: Ec2Configuration: [{ImageType: ECS_AL2023}]",),
+                (
+                    "take the image of Amazon Linux 2023: Ec2Configuration: [{ImageType: ECS_AL2023}]",
+                ),
             )
 
 
@@ -98,11 +106,16 @@ def _of_some_types(environment: Environment, types: Types) -> Iterator[Finding]:
 
 
 def _without_gpus(environment: Environment, types: Types) -> Iterator[Finding]:
-    if any("NVIDIA" in image for image in environment.image_types) and not any(t.gpus for t in types):
+    if any("NVIDIA" in image for image in environment.image_types) and not any(
+        t.gpus for t in types
+    ):
         yield Finding(
             KINDS[17],
             f"{environment.name} takes a GPU image, but none of its instance types has a GPU",
-            (f"instance types: {', '.join(environment.instance_types)}, 0 GPUs", "`optimal` never has any"),
+            (
+                f"instance types: {', '.join(environment.instance_types)}, 0 GPUs",
+                "`optimal` never has any",
+            ),
             ("InstanceTypes: [g4dn.xlarge, g5.xlarge, g6.xlarge]",),
         )
 
@@ -125,7 +138,9 @@ def _gpu_jobs_without_gpus(template: Template) -> Iterator[Finding]:
                     KINDS[17],
                     "a job definition asks for GPUs, and no compute environment here has any",
                     (f"{len(environments)} compute environments, 0 GPUs",),
-                    ("add a compute environment with InstanceTypes: [g4dn.xlarge, g5.xlarge, g6.xlarge]",),
+                    (
+                        "add a compute environment with InstanceTypes: [g4dn.xlarge, g5.xlarge, g6.xlarge]",
+                    ),
                     template.place(definition, need),
                 )
 
@@ -136,7 +151,11 @@ def _needs(definition: Resource) -> Iterator[Node]:
     inner = [Resource(definition.name, definition.type, node) for node in nodes]
     for one in (definition, *inner):
         tasks = one.get("EcsProperties", "TaskProperties").items()
-        several = [container for task in tasks for container in (task.get("Containers") or Node([])).items()]
+        several = [
+            container
+            for task in tasks
+            for container in (task.get("Containers") or Node([])).items()
+        ]
         for container in (one.get("ContainerProperties"), one.get("Container"), *several):
             yield from (container.get("ResourceRequirements") or Node([])).items()
 
@@ -160,7 +179,9 @@ def _role_for_profile(template: Template, resource: Resource) -> Iterator[Findin
             KINDS[204],
             "InstanceRole is given a role; it takes an instance profile",
             (f"InstanceRole is {f'{target.name}, an AWS::IAM::Role' if target else text}",),
-            ("add an AWS::IAM::InstanceProfile with this role, and write InstanceRole: !GetAtt Profile.Arn",),
+            (
+                "add an AWS::IAM::InstanceProfile with this role, and write InstanceRole: !GetAtt Profile.Arn",
+            ),
             template.place(resource, node),
         )
 
@@ -170,7 +191,9 @@ def _desired(template: Template, resource: Resource) -> Iterator[Finding]:
     minimum = template.number(resource.get("ComputeResources", "MinvCpus")) or 0
     wanted = template.number(node)
     # Terraform's plans carry the value of the moment; there only one above the minimum was written by hand.
-    if not _is_given(node) or (template.kind == "Terraform" and (wanted is None or wanted <= minimum)):
+    if not _is_given(node) or (
+        template.kind == "Terraform" and (wanted is None or wanted <= minimum)
+    ):
         return
     yield Finding(
         KINDS[205],
@@ -191,7 +214,9 @@ def _hidden_changes(template: Template, resource: Resource) -> Iterator[Finding]
             yield Finding(
                 KINDS[206],
                 "a change of the launch template does not reach the environment: the version is looked up only once",
-                (f"Version {version.strip('_').replace('_', '.') or 'not given, which means $Default'}",),
+                (
+                    f"Version {version.strip('_').replace('_', '.') or 'not given, which means $Default'}",
+                ),
                 (f"Version: !GetAtt {own.name}.LatestVersionNumber",),
                 template.place(resource, node),
             )
@@ -201,7 +226,9 @@ def _fixed_name(template: Template, resource: Resource) -> Iterator[Finding]:
     node = resource.get("ComputeEnvironmentName")
     replaces = resource.get("ReplaceComputeEnvironment")
     # What is given, and open, may well be false.
-    is_false = (template.text(replaces) or ("false" if _is_given(replaces) else "")).lower() == "false"
+    is_false = (
+        template.text(replaces) or ("false" if _is_given(replaces) else "")
+    ).lower() == "false"
     if not _is_given(node) or template.kind == "Terraform" or is_false:
         return
     yield Finding(

@@ -34,10 +34,18 @@ def examine(data: bytes, name: str, beside: Beside | None = None) -> Report:
     template = read(data, name)
     looked = _Looked(beside or (lambda path: None))
     looked.look(template, 0)
-    kinds = [KINDS[number] for _, numbers in CHECKS for number in numbers] + [kind for kind, _, _ in user_data.CHECKS]
-    loops = [Unseen(kind, f"the list of the loop {loop} is not known") for loop in template.loops for kind in kinds]
+    kinds = [KINDS[number] for _, numbers in CHECKS for number in numbers] + [
+        kind for kind, _, _ in user_data.CHECKS
+    ]
+    loops = [
+        Unseen(kind, f"the list of the loop {loop} is not known")
+        for loop in template.loops
+        for kind in kinds
+    ]
     open_ones = unknown.merged([*looked.unseen, *loops])
-    seen: set[Kind] = {finding.kind for finding in looked.findings} | {one.kind for one in open_ones}
+    seen: set[Kind] = {finding.kind for finding in looked.findings} | {
+        one.kind for one in open_ones
+    }
     right = tuple(kind for kind in kinds if kind not in seen)
     return Report(f"{template.kind} template {name}", in_order(looked.findings), right, open_ones)
 
@@ -60,7 +68,11 @@ class _Looked:
             self.unseen += unknown.unseen(way)
             self.unseen += nested.not_followed(way, followed)
         why = "the user data of {} is known only when the plan is applied"
-        self.unseen += [Unseen(KINDS[n], why.format(name)) for name in template.unknown for n in unknown.USER_DATA]
+        self.unseen += [
+            Unseen(KINDS[n], why.format(name))
+            for name in template.unknown
+            for n in unknown.USER_DATA
+        ]
 
     def _follow(self, template: Template, depth: int) -> frozenset[str]:
         """The stacks whose templates could be read, and were examined with what they are given."""

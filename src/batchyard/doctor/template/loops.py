@@ -35,7 +35,11 @@ class _Loops:
             return replace(node, value=found)
         if isinstance(node.value, list):
             return replace(node, value=[self.written_out(item, given) for item in node.value])
-        return replace(node, value=_filled(node.value, given)) if given and node.text is not None else node
+        return (
+            replace(node, value=_filled(node.value, given))
+            if given and node.text is not None
+            else node
+        )
 
     def _each(self, key: str, loop: Node, given: dict[str, str]) -> dict[str, Node]:
         items = loop.items()

@@ -21,11 +21,17 @@ ALL_PROTOCOLS = ("-1", "all")
 PINGS = ("icmp", "icmpv6", "1", "58")
 MAX_RULES = 5
 #: what groups of instances are started from
-LAUNCHES = ("AWS::EC2::LaunchTemplate", "AWS::AutoScaling::LaunchConfiguration", "AWS::EC2::SpotFleet")
+LAUNCHES = (
+    "AWS::EC2::LaunchTemplate",
+    "AWS::AutoScaling::LaunchConfiguration",
+    "AWS::EC2::SpotFleet",
+)
 _NAMES = ("LaunchTemplateName", "LaunchTemplateId")
 GREAT_POLICIES = ("AdministratorAccess", "PowerUserAccess", "IAMFullAccess")
 #: services of which nobody needs every action on every resource
-TELLING_SERVICES = frozenset({"iam", "sts", "s3", "ec2", "kms", "secretsmanager", "ssm", "lambda", "organizations"})
+TELLING_SERVICES = frozenset(
+    {"iam", "sts", "s3", "ec2", "kms", "secretsmanager", "ssm", "lambda", "organizations"}
+)
 _OF_STATEMENT = ("Action", "NotAction", "Resource")
 #: what has policies
 POWERFUL = (
@@ -69,18 +75,26 @@ def open_groups(template: Template) -> Iterator[Finding]:
         if balanced & ({bare(resource.name)} if is_group else named):
             continue
         # A rule of its own is a resource; of Terraform it has several CIDRs.
-        rules = resource.get("SecurityGroupIngress").items() or ([] if is_group else [resource.properties])
+        rules = resource.get("SecurityGroupIngress").items() or (
+            [] if is_group else [resource.properties]
+        )
         for rule in rules:
             cidrs = [_text(template, rule, key) or "" for key in ("CidrIp", "CidrIpv6")]
             cidr = next(filter(_is_world, cidrs), "")
             if not cidr:
                 continue
             protocol = _text(template, rule, "IpProtocol") or "-1"
-            low, high = (template.number(rule.get(key) or Node("")) for key in ("FromPort", "ToPort"))
+            low, high = (
+                template.number(rule.get(key) or Node("")) for key in ("FromPort", "ToPort")
+            )
             is_all = protocol.lower() in ALL_PROTOCOLS or rule.get("FromPort") is None
             # A port that is open to choice may be one of a web server.
             is_choice = not is_all and None in (low, high)
-            if protocol.lower() in PINGS or is_choice or (not is_all and low == high and low in WEB_PORTS):
+            if (
+                protocol.lower() in PINGS
+                or is_choice
+                or (not is_all and low == high and low in WEB_PORTS)
+            ):
                 continue
             ports = "all ports" if is_all else f"{protocol} {low} to {high}"
             yield Finding(
@@ -102,8 +116,12 @@ def _is_world(cidr: str) -> bool:
 
 def _groups_of_balancers(template: Template) -> set[str]:
     """Those that are open because a load balancer's clients come from anywhere."""
-    balancers = template.of_type("AWS::ElasticLoadBalancingV2::LoadBalancer", "AWS::ElasticLoadBalancing::LoadBalancer")
-    named = {template.referred(group) for one in balancers for group in one.get("SecurityGroups").items()}
+    balancers = template.of_type(
+        "AWS::ElasticLoadBalancingV2::LoadBalancer", "AWS::ElasticLoadBalancing::LoadBalancer"
+    )
+    named = {
+        template.referred(group) for one in balancers for group in one.get("SecurityGroups").items()
+    }
     return named.union(*map(_references, balancers)) - {""}
 
 
@@ -115,21 +133,34 @@ def great_roles(template: Template) -> Iterator[Finding]:
             if name in GREAT_POLICIES:
                 yield _too_great(template, resource, arn, f"the policy {name} is attached")
         for statement in statements(template, resource):
-            actions, rest, places = (template.known(statement.get(key) or Node([])) for key in _OF_STATEMENT)
-            great = [f"everything but {', '.join(rest[:4])}"] if rest else list(filter(is_great, actions))[:4]
+            actions, rest, places = (
+                template.known(statement.get(key) or Node([])) for key in _OF_STATEMENT
+            )
+            great = (
+                [f"everything but {', '.join(rest[:4])}"]
+                if rest
+                else list(filter(is_great, actions))[:4]
+            )
             if great and ("*" in places or statement.get("NotResource") is not None):
-                yield _too_great(template, resource, statement, f"allows {', '.join(great)} on every resource")
+                yield _too_great(
+                    template, resource, statement, f"allows {', '.join(great)} on every resource"
+                )
 
 
 def statements(template: Template, resource: Resource) -> Iterator[Node]:
     """Those of its policies that allow something."""
     policies = resource.get("Policies")
     # Of SAM, a policy in the list is the document itself.
-    documents = [policy.get("PolicyDocument") or policy for policy in policies.items() or [policies]]
+    documents = [
+        policy.get("PolicyDocument") or policy for policy in policies.items() or [policies]
+    ]
     for document in (*documents, resource.get("PolicyDocument")):
         listed = document.get("Statement") or Node([])
         for statement in listed.items() or [listed]:
-            if isinstance(statement.value, dict) and (_text(template, statement, "Effect") or "Allow") == "Allow":
+            if (
+                isinstance(statement.value, dict)
+                and (_text(template, statement, "Effect") or "Allow") == "Allow"
+            ):
                 yield statement
 
 
@@ -156,7 +187,10 @@ def _text(template: Template, node: Node, key: str) -> str | None:
 def spot_share(template: Template) -> Iterator[Finding]:
     for resource in template.of_type("AWS::AutoScaling::AutoScalingGroup"):
         spread = resource.get("MixedInstancesPolicy", "InstancesDistribution")
-        wants_spot = any(spread.get(key) for key in ("SpotAllocationStrategy", "SpotMaxPrice", "SpotInstancePools"))
+        wants_spot = any(
+            spread.get(key)
+            for key in ("SpotAllocationStrategy", "SpotMaxPrice", "SpotInstancePools")
+        )
         share = spread.get("OnDemandPercentageAboveBaseCapacity")
         # A parameter is a choice that is left to whoever makes the stack.
         is_all = share is None or share.text == "100"
@@ -164,7 +198,10 @@ def spot_share(template: Template) -> Iterator[Finding]:
             yield Finding(
                 KINDS[209],
                 "the group names a Spot strategy and buys no Spot instance",
-                ("OnDemandPercentageAboveBaseCapacity is 100" + ("" if share else ", its default"),),
+                (
+                    "OnDemandPercentageAboveBaseCapacity is 100"
+                    + ("" if share else ", its default"),
+                ),
                 ("OnDemandPercentageAboveBaseCapacity: 0",),
                 template.place(resource, spread),
             )
@@ -193,7 +230,9 @@ def termination_protection(template: Template) -> Iterator[Finding]:
         lacking = []
         for group in _groups_of(template, resource):
             protected = group.get("NewInstancesProtectedFromScaleIn")
-            if template.is_true(protected) or (template.text(protected) is None and protected.value):
+            if template.is_true(protected) or (
+                template.text(protected) is None and protected.value
+            ):
                 continue
             lacking.append(f"NewInstancesProtectedFromScaleIn of {group.name} is not true")
         if _text(template, provider.get("ManagedScaling") or Node({}), "Status") == "DISABLED":
@@ -203,7 +242,9 @@ def termination_protection(template: Template) -> Iterator[Finding]:
                 KINDS[211],
                 "ManagedTerminationProtection needs managed scaling, and protection on the group: the stack fails",
                 tuple(lacking),
-                ("NewInstancesProtectedFromScaleIn: true on the group, ManagedScaling Status: ENABLED",),
+                (
+                    "NewInstancesProtectedFromScaleIn: true on the group, ManagedScaling Status: ENABLED",
+                ),
                 template.place(resource),
             )
 
@@ -230,10 +271,16 @@ def retry_rules(template: Template) -> Iterator[Finding]:
         if rules and strategy.get("Attempts") is None:
             wrong.append("Attempts is missing")
         for rule in rules:
-            for key, form in (("OnReason", _REASON), ("OnStatusReason", _REASON), ("OnExitCode", _EXIT_CODE)):
+            for key, form in (
+                ("OnReason", _REASON),
+                ("OnStatusReason", _REASON),
+                ("OnExitCode", _EXIT_CODE),
+            ):
                 text = _text(template, rule, key)
                 if text is not None and not form.fullmatch(text):
-                    wrong.append(f"{key} {text[:60]!r}: letters, digits, '.', ':', blanks, and one * at the end")
+                    wrong.append(
+                        f"{key} {text[:60]!r}: letters, digits, '.', ':', blanks, and one * at the end"
+                    )
         if wrong:
             yield Finding(
                 KINDS[212],
@@ -249,9 +296,19 @@ def launch_templates(template: Template) -> Iterator[Finding]:
     for resource in filter(lambda one: one.name in used, template.of_type(*LAUNCHES)):
         yield from _old_images(template, resource)
     for resource in template.of_type("AWS::EC2::LaunchTemplate"):
-        limit = template.number(resource.get("LaunchTemplateData", "MetadataOptions", "HttpPutResponseHopLimit"))
-        for finding in hardware.hop_limit(Environment(resource.name), limit if used.get(resource.name) else None):
-            yield Finding(finding.kind, finding.cause, finding.evidence, finding.remedy, template.place(resource))
+        limit = template.number(
+            resource.get("LaunchTemplateData", "MetadataOptions", "HttpPutResponseHopLimit")
+        )
+        for finding in hardware.hop_limit(
+            Environment(resource.name), limit if used.get(resource.name) else None
+        ):
+            yield Finding(
+                finding.kind,
+                finding.cause,
+                finding.evidence,
+                finding.remedy,
+                template.place(resource),
+            )
         market = resource.get("LaunchTemplateData", "InstanceMarketOptions")
         if market.value and used.get(resource.name) == "batch":
             yield Finding(
@@ -272,7 +329,9 @@ def _old_images(template: Template, resource: Resource) -> Iterator[Finding]:
                 KINDS[22],
                 f"{resource.name} launches Amazon Linux 2, whose images get no patches",
                 (f"ImageId is looked up at {path}",),
-                ("take the path of Amazon Linux 2023: /aws/service/ecs/optimized-ami/amazon-linux-2023/...",),
+                (
+                    "take the path of Amazon Linux 2023: /aws/service/ecs/optimized-ami/amazon-linux-2023/...",
+                ),
                 template.place(resource, node),
             )
 
@@ -287,7 +346,9 @@ def users(template: Template) -> dict[str, str]:
 
     The nodes of an UNMANAGED environment are told their cluster by whoever starts them: they are nodes of plain ECS.
     """
-    about_containers = any(r.type.startswith(("AWS::ECS::", "AWS::Batch::")) for r in template.resources)
+    about_containers = any(
+        r.type.startswith(("AWS::ECS::", "AWS::Batch::")) for r in template.resources
+    )
     owned = {r.name: "ecs" for r in template.of_type(*LAUNCHES) if about_containers}
     for environment in template.of_type("AWS::Batch::ComputeEnvironment"):
         if (template.text(environment.get("Type")) or "").upper() == "UNMANAGED":
@@ -311,7 +372,12 @@ def launched(template: Template, used: Node) -> Resource | None:
         own = template.named(template.referred(node))
         # The same text is the same name, whatever the stack is called.
         text = template.lines(node).text or "-"
-        same = (r for r in template.of_type(*LAUNCHES) for key in _NAMES if template.lines(r.get(key)).text == text)
+        same = (
+            r
+            for r in template.of_type(*LAUNCHES)
+            for key in _NAMES
+            if template.lines(r.get(key)).text == text
+        )
         if found := own or next(same, None):
             return found
     return None

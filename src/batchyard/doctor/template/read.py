@@ -17,7 +17,8 @@ def read(data: bytes, name: str) -> Template:
     """Raises BadInput where it is no template at all."""
     if len(data) > MAX_BYTES:
         raise BadInput(
-            f"{name} has {len(data):,} bytes: too many for a template", hint="give one template, or one plan"
+            f"{name} has {len(data):,} bytes: too many for a template",
+            hint="give one template, or one plan",
         )
     text = data.decode("utf-8", "replace").removeprefix("\ufeff")
     plan = terraform.plan_in(text)

@@ -47,7 +47,9 @@ def _tree(content: Values, path: str, given: Values, parent: _Module | None, dep
     module = _Module(path, content, given, parent)
     for name, call in _dict(content.get("module_calls")).items() if depth < _MAX_DEPTH else ():
         inner, inner_given = _dict(_dict(call).get("module")), _dict(_dict(call).get("expressions"))
-        module.children[name] = _tree(inner, f"{path}module.{name}.", inner_given, module, depth + 1)
+        module.children[name] = _tree(
+            inner, f"{path}module.{name}.", inner_given, module, depth + 1
+        )
     return module
 
 
@@ -71,7 +73,9 @@ def _names(expression: Any, depth: int) -> Iterator[str]:
 
 def _called(expression: Any, key: str, depth: int) -> Iterator[Any]:
     """The expressions of that name, at whatever depth."""
-    for name, inner in expression.items() if isinstance(expression, dict) and depth < _MAX_DEPTH else ():
+    for name, inner in (
+        expression.items() if isinstance(expression, dict) and depth < _MAX_DEPTH else ()
+    ):
         if name == key:
             yield inner
         else:

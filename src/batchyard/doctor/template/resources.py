@@ -137,7 +137,9 @@ class Template:
                 if number or not starts:
                     starts.append(here)
                 elif line and text and text[-1] == "\n":
-                    starts[-1] = here  # the piece before ended the line above, and this one begins its own
+                    starts[-1] = (
+                        here  # the piece before ended the line above, and this one begins its own
+                    )
                 if line:
                     text.append(line)
         return Lines("".join(text), tuple(starts))
@@ -156,7 +158,9 @@ class Template:
             return self.referred(target.items()[1].items()[0])
         text = first.text or "" if name in ("Ref", "GetAtt") else ""
         # Names of Terraform have dots in them.
-        whole = (resource.name for resource in self.resources if text and bare(resource.name) == text)
+        whole = (
+            resource.name for resource in self.resources if text and bare(resource.name) == text
+        )
         return next(whole, text.partition(".")[0])
 
     def in_map(self, argument: Node) -> Node | None:
@@ -168,12 +172,18 @@ class Template:
         node = self.mappings.get(names[0] or "")
         for name in names[1:]:
             node = node.get(name or "") if node is not None else None
-        return node if node is not None else items[3].get("DefaultValue") if len(items) > 3 else None
+        return (
+            node if node is not None else items[3].get("DefaultValue") if len(items) > 3 else None
+        )
 
     def looked_up(self, node: Node) -> str:
         """The path in SSM that the value comes from; empty where it does not."""
         name, argument = function(node) or ("", NOTHING)
-        default = (self.parameters.get(argument.text or "") or NOTHING).get("Default") if name == "Ref" else None
+        default = (
+            (self.parameters.get(argument.text or "") or NOTHING).get("Default")
+            if name == "Ref"
+            else None
+        )
         text = (default.text or "") if default is not None else self.lines(node).text
         is_path = default is not None and self.is_from_ssm(argument.text or "")
         return text if is_path or "resolve:ssm" in text else ""
@@ -198,7 +208,11 @@ class Template:
             yield from self._pieces(argument, depth + 1)
         elif name == "Ref":
             default = self.default(argument.text or "")
-            yield (f"__{_word(argument.text)}__", node, False) if default is None else (default, node, True)
+            yield (
+                (f"__{_word(argument.text)}__", node, False)
+                if default is None
+                else (default, node, True)
+            )
         elif name == "Sub":
             yield from self._sub(argument)
         elif name == "Join":
@@ -254,7 +268,11 @@ class Template:
         if name in self.chosen:
             return self.chosen[name]
         default = self.parameters[name].get("Default") if name in self.parameters else None
-        return None if default is None or self.is_from_ssm(name) or LOOKED_UP in (default.text or "") else default.text
+        return (
+            None
+            if default is None or self.is_from_ssm(name) or LOOKED_UP in (default.text or "")
+            else default.text
+        )
 
 
 def function(node: Node) -> tuple[str, Node] | None:

@@ -42,7 +42,9 @@ def examine(template: Template, followed: frozenset[str], done: Done) -> Iterato
             done[key] = tuple(_of_script(template, script))
         yield from done[key]
     for resource in template.resources:
-        caller = next((script for script in scripts if _calls_init(script.lines.text, resource)), None)
+        caller = next(
+            (script for script in scripts if _calls_init(script.lines.text, resource)), None
+        )
         if caller is not None:
             yield from _of_init(template, resource, caller.owner)
 
@@ -62,7 +64,9 @@ def _scripts(template: Template, followed: frozenset[str]) -> Iterator[Script]:
         for node in _user_data_of(template, resource) if resource.name not in followed else ():
             lines = template.lines(node)
             # A server that has nothing to do with containers may start Docker as it likes.
-            owner = owners.get(resource.name) or ("ecs" if _is_about_ecs(template, lines.text) else "")
+            owner = owners.get(resource.name) or (
+                "ecs" if _is_about_ecs(template, lines.text) else ""
+            )
             if owner and lines.text.strip() and not OPEN_LINE.fullmatch(lines.text):
                 yield Script(resource, lines, owner)
 
@@ -70,7 +74,10 @@ def _scripts(template: Template, followed: frozenset[str]) -> Iterator[Script]:
 def _is_about_ecs(template: Template, script: str) -> bool:
     """By what the script says, or what it has cfn-init do."""
     called = [resource.metadata for resource in template.resources if _calls_init(script, resource)]
-    return any(_ABOUT_ECS.search(text) for text in (script, *(text for node in called for text in _texts(node))))
+    return any(
+        _ABOUT_ECS.search(text)
+        for text in (script, *(text for node in called for text in _texts(node)))
+    )
 
 
 def _texts(node: Node) -> Iterator[str]:
@@ -157,7 +164,11 @@ class _Sheet:
 
 
 def _configs(init: Node) -> list[Node]:
-    return [node for name, node in init.value.items() if name != "configSets"] if isinstance(init.value, dict) else []
+    return (
+        [node for name, node in init.value.items() if name != "configSets"]
+        if isinstance(init.value, dict)
+        else []
+    )
 
 
 def _named(config: Node, section: str) -> list[tuple[str, Node]]:

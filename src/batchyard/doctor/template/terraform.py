@@ -56,7 +56,9 @@ def read(plan: Values, name: str) -> Template:
         if translate is None or not isinstance(content, dict) or found.get("mode") == "data":
             continue
         type_name, change = translate
-        properties = change(_with_unknown(_looked_up(content, bare(address), images), unknown.get(address), 0))
+        properties = change(
+            _with_unknown(_looked_up(content, bare(address), images), unknown.get(address), 0)
+        )
         if "planned_values" not in plan:
             _forget_defaults(properties)
         if roles.get(bare(address)):
@@ -68,10 +70,21 @@ def read(plan: Values, name: str) -> Template:
 
 def _images(plan: Values) -> dict[str, str]:
     """Address -> the path in SSM where it looks its image up."""
-    configuration, prior = _at(plan, "configuration"), _at(plan, "prior_state", "values", "root_module")
-    data = [one for one in _resources(prior) if one.get("mode") == "data" and one.get("type") == _PARAMETER]
-    paths = {bare(str(one.get("address", ""))): str(_at(one, "values").get("name", "")) for one in data}
-    pointing = references(configuration, "image_id") | references(configuration, "image_id_override")
+    configuration, prior = (
+        _at(plan, "configuration"),
+        _at(plan, "prior_state", "values", "root_module"),
+    )
+    data = [
+        one
+        for one in _resources(prior)
+        if one.get("mode") == "data" and one.get("type") == _PARAMETER
+    ]
+    paths = {
+        bare(str(one.get("address", ""))): str(_at(one, "values").get("name", "")) for one in data
+    }
+    pointing = references(configuration, "image_id") | references(
+        configuration, "image_id_override"
+    )
     return {
         address: next(paths[name] for name in names if name in paths)
         for address, names in pointing.items()
@@ -86,7 +99,9 @@ def _looked_up(content: Values, address: str, images: dict[str, str]) -> Values:
     path = f"resolve:ssm:{images[address]}"
     if "compute_resources" not in content:
         return content | {"image_id": path}
-    return content | {"compute_resources": [_block(content, "compute_resources") | {"image_id": path}]}
+    return content | {
+        "compute_resources": [_block(content, "compute_resources") | {"image_id": path}]
+    }
 
 
 def _point_at(properties: Values, names: list[str]) -> None:
@@ -116,10 +131,14 @@ def _with_unknown(value: Any, unknown: Any, depth: int) -> Any:
         return [_with_unknown(one, padded[at], depth + 1) for at, one in enumerate(value)]
     if not isinstance(value, dict) or not isinstance(unknown, dict):
         return value
-    planned: Values = {key: {f"Fn::{PLANNED}": key} for key, is_open in unknown.items() if is_open is True}
+    planned: Values = {
+        key: {f"Fn::{PLANNED}": key} for key, is_open in unknown.items() if is_open is True
+    }
     inner = {key: _with_unknown(one, unknown.get(key), depth + 1) for key, one in value.items()}
     given = {key: one for key, one in inner.items() if one not in (None, "", [])}
-    return inner | {key: one for key, one in planned.items() if key in _WRITTEN and key not in given}
+    return inner | {
+        key: one for key, one in planned.items() if key in _WRITTEN and key not in given
+    }
 
 
 def _unknown(plan: Values) -> Iterator[str]:
@@ -128,7 +147,9 @@ def _unknown(plan: Values) -> Iterator[str]:
         after = _at(change, "change", "after_unknown")
         if any(after.get(key) is True for key in ("user_data", "user_data_base64")):
             # What has base64 of its own leaves the other open.
-            if not any(_at(change, "change", "after").get(key) for key in ("user_data", "user_data_base64")):
+            if not any(
+                _at(change, "change", "after").get(key) for key in ("user_data", "user_data_base64")
+            ):
                 yield str(change.get("address", ""))
 
 
@@ -214,7 +235,10 @@ def _compute_environment(values: Values) -> Values:
 
 
 def _launch_template(values: Values) -> Values:
-    metadata = _renamed(_block(values, "metadata_options"), {"http_put_response_hop_limit": "HttpPutResponseHopLimit"})
+    metadata = _renamed(
+        _block(values, "metadata_options"),
+        {"http_put_response_hop_limit": "HttpPutResponseHopLimit"},
+    )
     data = _renamed(values, {"image_id": "ImageId", "instance_type": "InstanceType"})
     data["UserData"] = _unpacked(values.get("user_data"))
     if metadata:
@@ -250,7 +274,12 @@ def _rule(values: Values) -> list[Values]:
     """One for each CIDR."""
     keys = ("cidr_blocks", "ipv6_cidr_blocks", "cidr_ipv4", "cidr_ipv6")
     cidrs = [cidr for key in keys for cidr in _list(values.get(key)) or [values.get(key)] if cidr]
-    names = {"from_port": "FromPort", "to_port": "ToPort", "protocol": "IpProtocol", "ip_protocol": "IpProtocol"}
+    names = {
+        "from_port": "FromPort",
+        "to_port": "ToPort",
+        "protocol": "IpProtocol",
+        "ip_protocol": "IpProtocol",
+    }
     return [_renamed(values, names) | {"CidrIp": cidr} for cidr in cidrs]
 
 
@@ -259,11 +288,17 @@ def _list(value: Any) -> list[Any]:
 
 
 def _security_group(values: Values) -> Values:
-    return {"SecurityGroupIngress": [one for rule in _dicts(values.get("ingress")) for one in _rule(rule)]}
+    return {
+        "SecurityGroupIngress": [
+            one for rule in _dicts(values.get("ingress")) for one in _rule(rule)
+        ]
+    }
 
 
 def _one_rule(values: Values) -> Values:
-    return {"SecurityGroupIngress": _rule(values) if values.get("type", "ingress") == "ingress" else []}
+    return {
+        "SecurityGroupIngress": _rule(values) if values.get("type", "ingress") == "ingress" else []
+    }
 
 
 def _policy(values: Values) -> Values:
@@ -271,12 +306,18 @@ def _policy(values: Values) -> Values:
 
 
 def _role(values: Values) -> Values:
-    inline = [{"PolicyDocument": _json(p.get("policy"))} for p in _dicts(values.get("inline_policy"))]
+    inline = [
+        {"PolicyDocument": _json(p.get("policy"))} for p in _dicts(values.get("inline_policy"))
+    ]
     return {"Policies": inline, "ManagedPolicyArns": _list(values.get("managed_policy_arns"))}
 
 
 def _attachment(values: Values) -> Values:
-    return {"ManagedPolicyArns": [arn for arn in [values.get("policy_arn"), *_list(values.get("policy_arns"))] if arn]}
+    return {
+        "ManagedPolicyArns": [
+            arn for arn in [values.get("policy_arn"), *_list(values.get("policy_arns"))] if arn
+        ]
+    }
 
 
 def _group(values: Values) -> Values:
@@ -312,7 +353,10 @@ def _job_definition(values: Values) -> Values:
         "EcsProperties": _tasks(_at(given, "ecs")),
         "NodeProperties": {
             "NodeRangeProperties": [
-                {"Container": _container(_at(node, "container")), "EcsProperties": _tasks(_at(node, "ecsProperties"))}
+                {
+                    "Container": _container(_at(node, "container")),
+                    "EcsProperties": _tasks(_at(node, "ecsProperties")),
+                }
                 for node in nodes
             ]
         },
@@ -322,12 +366,20 @@ def _job_definition(values: Values) -> Values:
 def _container(values: Values) -> Values:
     """As the API spells it, in JSON."""
     needs = _dicts(values.get("resourceRequirements"))
-    return {"ResourceRequirements": [_renamed(need, {"type": "Type", "value": "Value"}) for need in needs]}
+    return {
+        "ResourceRequirements": [
+            _renamed(need, {"type": "Type", "value": "Value"}) for need in needs
+        ]
+    }
 
 
 def _tasks(values: Values) -> Values:
     tasks = _dicts(values.get("taskProperties"))
-    return {"TaskProperties": [{"Containers": list(map(_container, _dicts(task.get("containers"))))} for task in tasks]}
+    return {
+        "TaskProperties": [
+            {"Containers": list(map(_container, _dicts(task.get("containers"))))} for task in tasks
+        ]
+    }
 
 
 def _capacity_provider(values: Values) -> Values:
@@ -337,7 +389,10 @@ def _capacity_provider(values: Values) -> Values:
         "managed_termination_protection": "ManagedTerminationProtection",
     }
     scaling = _renamed(_block(given, "managed_scaling"), {"status": "Status"})
-    return {"AutoScalingGroupProvider": _renamed(given, names) | ({"ManagedScaling": scaling} if scaling else {})}
+    return {
+        "AutoScalingGroupProvider": _renamed(given, names)
+        | ({"ManagedScaling": scaling} if scaling else {})
+    }
 
 
 def _nothing(values: Values) -> Values:

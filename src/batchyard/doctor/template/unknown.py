@@ -46,11 +46,19 @@ HANGS = (
     ("AWS::Batch::JobDefinition", "RetryStrategy.EvaluateOnExit.*.OnStatusReason", (212,)),
     ("AWS::Batch::JobDefinition", "RetryStrategy.EvaluateOnExit.*.OnExitCode", (212,)),
     ("AWS::EC2::LaunchTemplate", "LaunchTemplateData.ImageId", (22,)),
-    ("AWS::EC2::LaunchTemplate", "LaunchTemplateData.MetadataOptions.HttpPutResponseHopLimit", (56,)),
+    (
+        "AWS::EC2::LaunchTemplate",
+        "LaunchTemplateData.MetadataOptions.HttpPutResponseHopLimit",
+        (56,),
+    ),
     ("AWS::EC2::LaunchTemplate", "LaunchTemplateData.UserData", USER_DATA),
     ("AWS::AutoScaling::LaunchConfiguration", "UserData", USER_DATA),
     ("AWS::EC2::Instance", "UserData", USER_DATA),
-    ("AWS::EC2::SpotFleet", "SpotFleetRequestConfigData.LaunchSpecifications.*.UserData", USER_DATA),
+    (
+        "AWS::EC2::SpotFleet",
+        "SpotFleetRequestConfigData.LaunchSpecifications.*.UserData",
+        USER_DATA,
+    ),
     ("AWS::EC2::SecurityGroup", "SecurityGroupIngress", (202,)),
     ("AWS::EC2::SecurityGroup", "SecurityGroupIngress.*.CidrIp", (202,)),
     ("AWS::EC2::SecurityGroup", "SecurityGroupIngress.*.CidrIpv6", (202,)),
@@ -59,8 +67,15 @@ HANGS = (
     ("AWS::EC2::SecurityGroupIngress", "SecurityGroupIngress.*.CidrIp", (202,)),
     ("AWS::EC2::SecurityGroupIngress", "FromPort", (202,)),
     ("AWS::EC2::SecurityGroup", "SecurityGroupIngress.*.FromPort", (202,)),
-    *((kind, "ManagedPolicyArns", (203,)) for kind in ("AWS::IAM::Role", "AWS::IAM::User", "AWS::IAM::Group")),
-    *((kind, f"{path}PolicyDocument", (203,)) for kind in others.POWERFUL for path in ("", "Policies.*.")),
+    *(
+        (kind, "ManagedPolicyArns", (203,))
+        for kind in ("AWS::IAM::Role", "AWS::IAM::User", "AWS::IAM::Group")
+    ),
+    *(
+        (kind, f"{path}PolicyDocument", (203,))
+        for kind in others.POWERFUL
+        for path in ("", "Policies.*.")
+    ),
     ("AWS::ECS::CapacityProvider", f"{_PROVIDER}.ManagedTerminationProtection", (211,)),
     ("AWS::ECS::CapacityProvider", f"{_PROVIDER}.ManagedScaling.Status", (211,)),
 )
@@ -73,7 +88,11 @@ def unseen(template: Template) -> Iterator[Unseen]:
         for resource in examined.get(type_name, ()):
             for node in _at(resource.properties, path.split(".")):
                 why = _OF_PROPERTY.get(last, reason)(template, node)
-                yield from (Unseen(KINDS[number], f"{last} of {resource.name}: {why}") for number in numbers if why)
+                yield from (
+                    Unseen(KINDS[number], f"{last} of {resource.name}: {why}")
+                    for number in numbers
+                    if why
+                )
     yield from _types_not_listed(template, examined.get(_ENVIRONMENT, []))
     yield from _policies(template)
     yield from _groups_elsewhere(template)
@@ -84,7 +103,10 @@ def merged(found: list[Unseen]) -> tuple[Unseen, ...]:
     whys: dict[Kind, dict[str, None]] = {}
     for one in found:
         whys.setdefault(one.kind, {})[one.why] = None
-    return tuple(Unseen(kind, "; ".join(some)) for kind, some in sorted(whys.items(), key=lambda pair: pair[0].id))
+    return tuple(
+        Unseen(kind, "; ".join(some))
+        for kind, some in sorted(whys.items(), key=lambda pair: pair[0].id)
+    )
 
 
 def _examined(template: Template) -> dict[str, list[Resource]]:
@@ -127,9 +149,14 @@ def _policies(template: Template) -> Iterator[Unseen]:
     for resource in template.of_type(*others.POWERFUL):
         for statement in others.statements(template, resource):
             actions, places = (statement.get(key) or Node([]) for key in ("Action", "Resource"))
-            is_great = any(map(others.is_great, template.known(actions))) or statement.get("NotAction") is not None
+            is_great = (
+                any(map(others.is_great, template.known(actions)))
+                or statement.get("NotAction") is not None
+            )
             for node in [*_or_itself(actions), *(_or_itself(places) if is_great else ())]:
-                if OPEN_LINE.fullmatch(template.lines(node).text) and (why := reason(template, node)):
+                if OPEN_LINE.fullmatch(template.lines(node).text) and (
+                    why := reason(template, node)
+                ):
                     yield Unseen(KINDS[203], f"a policy of {resource.name}: {why}")
 
 
@@ -139,9 +166,15 @@ def _or_itself(node: Node) -> list[Node]:
 
 def _groups_elsewhere(template: Template) -> Iterator[Unseen]:
     for resource in template.of_type("AWS::ECS::CapacityProvider"):
-        is_protected = template.text(resource.get(_PROVIDER, "ManagedTerminationProtection")) == "ENABLED"
+        is_protected = (
+            template.text(resource.get(_PROVIDER, "ManagedTerminationProtection")) == "ENABLED"
+        )
         target = template.named(template.referred(resource.get(_PROVIDER, "AutoScalingGroupArn")))
-        if is_protected and (target is None or target.type != _GROUP) and not resource.get("References").items():
+        if (
+            is_protected
+            and (target is None or target.type != _GROUP)
+            and not resource.get("References").items()
+        ):
             yield Unseen(KINDS[211], f"the group of {resource.name} is not in this template")
 
 
@@ -215,7 +248,9 @@ def _of_name(template: Template, word: str) -> Iterator[str]:
         default = template.parameters[name].get("Default")
         if default is None:
             yield f"the parameter {name} has no default"
-        elif (template.is_from_ssm(name) or LOOKED_UP in (default.text or "")) and PUBLIC not in (default.text or ""):
+        elif (template.is_from_ssm(name) or LOOKED_UP in (default.text or "")) and PUBLIC not in (
+            default.text or ""
+        ):
             yield f"the parameter {name} is looked up when the stack is made"
     elif resource is not None and resource.type.startswith(_OF_OTHERS):
         yield f"{name} says it only when it is made"

@@ -36,7 +36,8 @@ def ways(template: Template) -> list[Template]:
     found: dict[tuple[bool, ...], Template] = {}
     for choice in _choices(_candidates(template, used)):
         chosen = replace(
-            template, chosen={key: value for key, value in choice.items() if _strays(template, key, value)}
+            template,
+            chosen={key: value for key, value in choice.items() if _strays(template, key, value)},
         )
         judge = _Judge(chosen)
         truths = {name: judge.is_true(name) for name in used}
@@ -234,7 +235,9 @@ class _Way:
             instead = self.template.in_map(argument)
         if instead is not None and depth < 2 * _MAX_DEPTH:
             inner = self._resolved(instead, depth + 1)
-            return inner and replace(inner, key_line=node.key_line or inner.key_line, line=inner.line or node.line)
+            return inner and replace(
+                inner, key_line=node.key_line or inner.key_line, line=inner.line or node.line
+            )
         if isinstance(node.value, dict):
             named = ((key, self._resolved(item, depth)) for key, item in node.value.items())
             return replace(node, value={key: item for key, item in named if item is not None})

@@ -66,7 +66,11 @@ def boot(data: UserData) -> Boot:
 
 def take(session: Session, found: Boot) -> None:
     """Adds what a shell did. What it left in the background and then waited for was not in the background."""
-    waits = [(ran.step, _jobs(ran.words[1:])) for ran in session.trace.ran if ran.words[0] == "wait" and _stays(ran)]
+    waits = [
+        (ran.step, _jobs(ran.words[1:]))
+        for ran in session.trace.ran
+        if ran.words[0] == "wait" and _stays(ran)
+    ]
     waits += [
         (ran.step, _jobs(ran.words[2:]))
         for loop in session.trace.loops
@@ -79,7 +83,9 @@ def take(session: Session, found: Boot) -> None:
             ran,
             step=before + ran.step,
             is_background=ran.is_background
-            and not any(step > ran.step and (jobs is None or ran.job in jobs) for step, jobs in waits),
+            and not any(
+                step > ran.step and (jobs is None or ran.job in jobs) for step, jobs in waits
+            ),
         )
         for ran in session.trace.ran
     ]
@@ -96,13 +102,17 @@ def _jobs(words: tuple[str, ...]) -> frozenset[int] | None:
     named = [word for word in words if not word.startswith("-")]
     if not named or not all(word.startswith(JOB) for word in named):
         return None
-    return frozenset(int(word.removeprefix(JOB)) for word in named if word.removeprefix(JOB).isdecimal())
+    return frozenset(
+        int(word.removeprefix(JOB)) for word in named if word.removeprefix(JOB).isdecimal()
+    )
 
 
 def _run_script(part: Part, files: dict[str, File], found: Boot) -> None:
     session = Session(files)
     if part.kind == OTHER_SCRIPT:
-        session.run_foreign(part.text, foreign.of_first_line(part.text) or foreign.UNKNOWN, part.first_line)
+        session.run_foreign(
+            part.text, foreign.of_first_line(part.text) or foreign.UNKNOWN, part.first_line
+        )
     else:
         session.run(part.text, part.first_line)
     take(session, found)
@@ -205,4 +215,6 @@ def _rest(part: Part, config: Node, found: Boot) -> None:
     condition = power.get("condition") if power else None
     is_never = condition is not None and (condition.text or "").lower() in ("false", "no", "off")
     if mode is not None and mode.text and not is_never:
-        found.ran.append(Ran((mode.text,), part.first_line + max(mode.line, 1) - 1, step=len(found.ran)))
+        found.ran.append(
+            Ran((mode.text,), part.first_line + max(mode.line, 1) - 1, step=len(found.ran))
+        )

@@ -72,28 +72,43 @@ def blocking(data: UserData, boot: Boot) -> Found:
         yield (
             ran.line,
             f"{unit} is started and waited for, while {unit} waits for the user data to end: the node never joins",
-            (shown(ran), _ORDERS.get(unit, f"{unit} holds ecs.service, which waits for this script")),
+            (
+                shown(ran),
+                _ORDERS.get(unit, f"{unit} holds ecs.service, which waits for this script"),
+            ),
             (
                 f"delete the line: {unit} starts by itself once the user data has ended, or",
-                f"systemctl restart --no-block {unit}" if unit in services.WATCHED else "take it away",
+                f"systemctl restart --no-block {unit}"
+                if unit in services.WATCHED
+                else "take it away",
             ),
         )
 
 
-def _waits_in_line(ran: Ran, unit: str, late: str) -> tuple[int, str, tuple[str, ...], tuple[str, ...]]:
+def _waits_in_line(
+    ran: Ran, unit: str, late: str
+) -> tuple[int, str, tuple[str, ...], tuple[str, ...]]:
     return (
         ran.line,
         f"{unit} is started and waited for, while it waits for {late}, which waits for the user data to end: "
         "the node never joins",
         (shown(ran), f"{unit} is ordered After={late}"),
-        (f"systemctl start --no-block {unit}, or enable it without --now: it starts by itself at boot",),
+        (
+            f"systemctl start --no-block {unit}, or enable it without --now: it starts by itself at boot",
+        ),
     )
 
 
 def waits_for_agent(data: UserData, boot: Boot) -> Found:
     for loop in boot.loops:
-        is_forever = all(ran.program in ("true", ":", "[", "[[", "test", "sleep") for ran in loop.asks)
-        asking = [ran for ran in (*loop.asks, *(loop.does if is_forever else ())) if services.asks_agent(ran.words)]
+        is_forever = all(
+            ran.program in ("true", ":", "[", "[[", "test", "sleep") for ran in loop.asks
+        )
+        asking = [
+            ran
+            for ran in (*loop.asks, *(loop.does if is_forever else ()))
+            if services.asks_agent(ran.words)
+        ]
         if asking and not loop.is_counted and not loop.is_background:
             yield (
                 loop.line,
@@ -106,8 +121,14 @@ def waits_for_agent(data: UserData, boot: Boot) -> Found:
 
 def waits_for_itself(boot: Boot) -> Found:
     """For the end of cloud-init, which runs the user data."""
-    asked = {ran.line: ran for ran in boot.ran if services.waits_for_boot(ran.words) and not ran.is_bounded}
-    waiting = [(line, ran) for line, ran in asked.items() if not ran.is_background and not ran.is_detached]
+    asked = {
+        ran.line: ran
+        for ran in boot.ran
+        if services.waits_for_boot(ran.words) and not ran.is_bounded
+    }
+    waiting = [
+        (line, ran) for line, ran in asked.items() if not ran.is_background and not ran.is_detached
+    ]
     for loop in boot.loops:
         asking = [ran for ran in loop.asks if services.asks_boot(ran.words)]
         if asking and not loop.is_counted and not loop.is_background:
@@ -127,7 +148,9 @@ def cluster(data: UserData, boot: Boot) -> Found:
             line,
             f"{name} is set on a node of AWS Batch, which sets it itself: the node joins the wrong cluster, or none",
             (how,),
-            ("delete the line, or for a cluster of your own or an UNMANAGED environment: add --for ecs",),
+            (
+                "delete the line, or for a cluster of your own or an UNMANAGED environment: add --for ecs",
+            ),
         )
 
 
@@ -137,7 +160,11 @@ def _settings(boot: Boot) -> Iterator[tuple[int, str, str]]:
         if match and ("ecs.config" in wrote.path or "${" in wrote.path):
             yield wrote.line, match[1], f"{match[1]}= is written to {wrote.path}"
     for ran in boot.ran:
-        match = _SET_BY_SED.search(" ".join(ran.words)) if ran.program in ("sed", "perl", "crudini") else None
+        match = (
+            _SET_BY_SED.search(" ".join(ran.words))
+            if ran.program in ("sed", "perl", "crudini")
+            else None
+        )
         if match and any("ecs.config" in word for word in ran.words):
             yield ran.line, match[1], shown(ran)
 
@@ -162,9 +189,17 @@ def config_overwritten(data: UserData, boot: Boot) -> Found:
 
 def _is_config(word: str, ran: Ran) -> bool:
     """The file itself, a pattern that fits it, or the folder that it is in."""
-    path = posixpath.normpath(posixpath.join(ran.folder, word)) if word and not word.startswith(("-", "$")) else ""
-    is_folder = path in ("/etc/ecs", "/etc") and any(re.fullmatch(r"-\w*[rR]\w*|--recursive", w) for w in ran.words)
-    is_pattern = "*" in path and path.count("/") == ECS_CONFIG.count("/") and fnmatchcase(ECS_CONFIG, path)
+    path = (
+        posixpath.normpath(posixpath.join(ran.folder, word))
+        if word and not word.startswith(("-", "$"))
+        else ""
+    )
+    is_folder = path in ("/etc/ecs", "/etc") and any(
+        re.fullmatch(r"-\w*[rR]\w*|--recursive", w) for w in ran.words
+    )
+    is_pattern = (
+        "*" in path and path.count("/") == ECS_CONFIG.count("/") and fnmatchcase(ECS_CONFIG, path)
+    )
     return path == ECS_CONFIG or is_folder or is_pattern
 
 
@@ -177,7 +212,9 @@ def without_token(data: UserData, boot: Boot) -> Found:
         is_about = any(host in text for host in METADATA)
         # A header in a variable may well be the token.
         has_header = (
-            "metadata-token" in text.lower() or "api/token" in text or re.search(r"(?:-H|--header)[ =]?\$", text)
+            "metadata-token" in text.lower()
+            or "api/token" in text
+            or re.search(r"(?:-H|--header)[ =]?\$", text)
         )
         if is_about and not has_header:
             seen.add(ran.line)
@@ -221,7 +258,9 @@ def drivers(data: UserData, boot: Boot) -> Found:
                 line,
                 "a GPU driver or CUDA is installed at boot: nodes join minutes late, each with another version",
                 (how,),
-                ("use the image type ECS_AL2023_NVIDIA, which has the driver, and put CUDA into the container image",),
+                (
+                    "use the image type ECS_AL2023_NVIDIA, which has the driver, and put CUDA into the container image",
+                ),
             )
 
 
@@ -229,24 +268,38 @@ def _installs(ran: Ran) -> bool:
     """And does not remove, list or ask."""
     if ran.program in ("rpm", "dpkg"):
         return any(
-            re.fullmatch(r"-[a-zA-Z]*[iUF][a-zA-Z]*|--(?:install|upgrade|unpack)", w) for w in ran.words
+            re.fullmatch(r"-[a-zA-Z]*[iUF][a-zA-Z]*|--(?:install|upgrade|unpack)", w)
+            for w in ran.words
         ) and not any(re.match(r"-q|--query|--info|-[a-z]*e", w) for w in ran.words)
     verbs = [word for word in ran.words[1:] if not word.startswith("-")]
-    return not set(verbs[:1]) & _NOT_INSTALLING and not (verbs[:1] == ["module"] and set(verbs[1:2]) & _NOT_INSTALLING)
+    return not set(verbs[:1]) & _NOT_INSTALLING and not (
+        verbs[:1] == ["module"] and set(verbs[1:2]) & _NOT_INSTALLING
+    )
 
 
 def _is_driver(name: str) -> bool:
     """By its name, or by a pattern that would fit one."""
-    is_pattern = "*" in name and any(fnmatchcase(known, name) for known in ("nvidia-driver", "cuda-drivers"))
+    is_pattern = "*" in name and any(
+        fnmatchcase(known, name) for known in ("nvidia-driver", "cuda-drivers")
+    )
     return bool(_DRIVERS.fullmatch(name)) or (is_pattern and name.strip("*?") != "")
 
 
 def reboots(data: UserData, boot: Boot) -> Found:
     for ran in _once(boot.ran):
-        is_systemctl = ran.program == "systemctl" and {"reboot", "poweroff", "halt"} & set(ran.words)
+        is_systemctl = ran.program == "systemctl" and {"reboot", "poweroff", "halt"} & set(
+            ran.words
+        )
         # Called off, announced only, or asked what it can do.
-        only_says = {"--help", "--version"} | ({"-c", "-k", "--show"} if ran.program == "shutdown" else set())
-        is_plain = ran.program in ("reboot", "shutdown", "poweroff", "halt") and not only_says & set(ran.words)
+        only_says = {"--help", "--version"} | (
+            {"-c", "-k", "--show"} if ran.program == "shutdown" else set()
+        )
+        is_plain = ran.program in (
+            "reboot",
+            "shutdown",
+            "poweroff",
+            "halt",
+        ) and not only_says & set(ran.words)
         if is_plain or is_systemctl:
             yield (
                 ran.line,
@@ -261,7 +314,9 @@ def stops(data: UserData, boot: Boot) -> Found:
         for name in services.stopped(ran.words):
             # ecs.service wants docker.service: who starts the one starts the other.
             enough = {name, "ecs", *services.TARGETS}
-            later = [o for o in boot.ran if o.step > ran.step and enough & set(services.begun(o.words))]
+            later = [
+                o for o in boot.ran if o.step > ran.step and enough & set(services.begun(o.words))
+            ]
             if not later:
                 yield (
                     ran.line,
@@ -288,7 +343,12 @@ def old_habits(data: UserData, boot: Boot) -> Found:
         instead = _AL2_COMMANDS.get(ran.program)
         if instead and ran.line not in lines:
             lines.add(ran.line)
-            yield ran.line, f"{ran.program} does not exist on Amazon Linux 2023", (shown(ran),), (f"use {instead}",)
+            yield (
+                ran.line,
+                f"{ran.program} does not exist on Amazon Linux 2023",
+                (shown(ran),),
+                (f"use {instead}",),
+            )
     for wrote in boot.wrote:
         if wrote.path == "/etc/sysconfig/docker" and wrote.line not in lines:
             lines.add(wrote.line)
@@ -303,7 +363,12 @@ def old_habits(data: UserData, boot: Boot) -> Found:
 def log_drivers(data: UserData, boot: Boot) -> Found:
     for wrote in boot.wrote:
         match = _LOG_DRIVERS.search(wrote.content or "")
-        if match and "awslogs" not in match[1] and "${" not in match[1] and "ecs.config" in wrote.path:
+        if (
+            match
+            and "awslogs" not in match[1]
+            and "${" not in match[1]
+            and "ecs.config" in wrote.path
+        ):
             yield (
                 wrote.line,
                 "the awslogs driver is taken away: jobs that log to CloudWatch are never placed on this node",

@@ -39,11 +39,18 @@ COMMAND_CHECKS: tuple[Check, ...] = (
     (KINDS[116], commands.log_drivers, False),
     (KINDS[117], commands.daemon_json, False),
 )
-CHECKS: tuple[Check, ...] = tuple(sorted(FORM_CHECKS + COMMAND_CHECKS, key=lambda check: check[0].id))
+CHECKS: tuple[Check, ...] = tuple(
+    sorted(FORM_CHECKS + COMMAND_CHECKS, key=lambda check: check[0].id)
+)
 
 
 def examine(
-    data: bytes, name: str, owner: str = BATCH, line_of: Callable[[int], str] | None = None, *, size: int = 0
+    data: bytes,
+    name: str,
+    owner: str = BATCH,
+    line_of: Callable[[int], str] | None = None,
+    *,
+    size: int = 0,
 ) -> Report:
     """``line_of`` says where a line stands, where not simply at ``name:line``; ``size`` what EC2 counts, else."""
     user_data = read(data)
@@ -62,7 +69,11 @@ def examine_run(would_do: Boot, owner: str, line_of: Callable[[int], str]) -> li
 
 
 def _checked(
-    checks: tuple[Check, ...], user_data: UserData, would_do: Boot, owner: str, place: Callable[[int], str]
+    checks: tuple[Check, ...],
+    user_data: UserData,
+    would_do: Boot,
+    owner: str,
+    place: Callable[[int], str],
 ) -> tuple[list[Finding], list[Kind]]:
     findings: list[Finding] = []
     right: list[Kind] = []

@@ -15,7 +15,13 @@ from dataclasses import dataclass, field
 from batchyard.doctor.packed import gunzipped
 from batchyard.doctor.yaml_tree import NotReadable, parse
 
-SHELL, BOOTHOOK, CLOUD_CONFIG, OTHER_SCRIPT, OTHER = "shell", "boothook", "cloud-config", "script", "other"
+SHELL, BOOTHOOK, CLOUD_CONFIG, OTHER_SCRIPT, OTHER = (
+    "shell",
+    "boothook",
+    "cloud-config",
+    "script",
+    "other",
+)
 #: cloud-init's other way to put several parts into one: a list in YAML
 ARCHIVE = "archive"
 
@@ -55,7 +61,9 @@ def read(data: bytes) -> UserData:
     if start.startswith(("mime-version:", "content-type:")):
         found.is_mime = True
         if blanks:
-            found.problems.append((1, "blank lines stand before the MIME header, which then is no header"))
+            found.problems.append(
+                (1, "blank lines stand before the MIME header, which then is no header")
+            )
         first = text.count("\n", 0, blanks) + 1
         _read_mime(text[blanks:], first, found, depth=0)
     else:
@@ -70,7 +78,9 @@ def _add(part: Part, found: UserData) -> None:
     try:
         items = parse(part.text).items()
     except NotReadable as exc:
-        found.problems.append((part.first_line + max(0, exc.line - 1), f"the archive is not YAML: {exc.what}"))
+        found.problems.append(
+            (part.first_line + max(0, exc.line - 1), f"the archive is not YAML: {exc.what}")
+        )
         return
     for item in items:
         # Either a text alone, or a text with its type.
@@ -79,7 +89,9 @@ def _add(part: Part, found: UserData) -> None:
         text, first_line = content.text or "", part.first_line + max(content.text_line, 1) - 1
         content_type = (kind.text or "" if kind else "").lower()
         is_patch = _is_patch(text, content_type)
-        found.parts.append(Part(_kind(text, content_type), text, first_line, content_type, is_patch))
+        found.parts.append(
+            Part(_kind(text, content_type), text, first_line, content_type, is_patch)
+        )
 
 
 def unpacked(data: bytes) -> tuple[int, bytes]:
@@ -90,7 +102,11 @@ def unpacked(data: bytes) -> tuple[int, bytes]:
             inner = base64.b64decode(b"".join(stripped.split()), validate=True)
         except (binascii.Error, ValueError):
             inner = b""
-        if inner[:2] in (b"#!", b"\x1f\x8b") or inner[:6].lower() in (b"mime-v", b"conten", b"#cloud"):
+        if inner[:2] in (b"#!", b"\x1f\x8b") or inner[:6].lower() in (
+            b"mime-v",
+            b"conten",
+            b"#cloud",
+        ):
             data = inner
     size = len(data)
     if data[:2] == b"\x1f\x8b":
@@ -116,7 +132,9 @@ def _read_mime(text: str, first_line: int, found: UserData, depth: int) -> None:
     _split(lines, at, "--" + name, first_line, found, depth)
 
 
-def _split(lines: list[str], at: int, mark: str, first_line: int, found: UserData, depth: int) -> None:
+def _split(
+    lines: list[str], at: int, mark: str, first_line: int, found: UserData, depth: int
+) -> None:
     start: int | None = None
     is_closed = False
     for i in range(at, len(lines)):
@@ -130,7 +148,9 @@ def _split(lines: list[str], at: int, mark: str, first_line: int, found: UserDat
             is_closed = True
             break
     if start is None:
-        found.problems.append((first_line, f"its boundary {mark} stands nowhere in it: there are no parts"))
+        found.problems.append(
+            (first_line, f"its boundary {mark} stands nowhere in it: there are no parts")
+        )
     elif not is_closed and "".join(lines[start:]).strip():
         # cloud-init reads a last part that nothing closes.
         _one_part(lines[start:], first_line + start, found, depth)
@@ -139,9 +159,13 @@ def _split(lines: list[str], at: int, mark: str, first_line: int, found: UserDat
 def _one_part(lines: list[str], first_line: int, found: UserData, depth: int) -> None:
     headers, at = _headers(lines, 0)
     if "content-type" not in headers:
-        found.problems.append((first_line, "a part has no Content-Type header right below its boundary"))
+        found.problems.append(
+            (first_line, "a part has no Content-Type header right below its boundary")
+        )
     elif at <= len(lines) and at and lines[at - 1].strip():
-        found.problems.append((first_line + at - 1, "no blank line stands between a part's headers and its text"))
+        found.problems.append(
+            (first_line + at - 1, "no blank line stands between a part's headers and its text")
+        )
     if "multipart" in headers.get("content-type", "").lower() and depth < 3:
         _read_mime("\n".join(lines), first_line, found, depth + 1)
         return
@@ -184,7 +208,9 @@ def _part(headers: dict[str, str], body: str, first_line: int) -> Part:
 
 
 def _is_patch(text: str, content_type: str) -> bool:
-    return content_type == "text/cloud-config-jsonp" or text.lstrip().startswith("#cloud-config-jsonp")
+    return content_type == "text/cloud-config-jsonp" or text.lstrip().startswith(
+        "#cloud-config-jsonp"
+    )
 
 
 def _kind(text: str, content_type: str) -> str:
@@ -194,7 +220,9 @@ def _kind(text: str, content_type: str) -> str:
         return ARCHIVE
     if _is_patch(head, content_type):
         return CLOUD_CONFIG
-    if content_type in ("text/cloud-config", "text/x-cloud-config") or head.startswith("#cloud-config"):
+    if content_type in ("text/cloud-config", "text/x-cloud-config") or head.startswith(
+        "#cloud-config"
+    ):
         return CLOUD_CONFIG
     if content_type == "text/cloud-boothook" or head.startswith("#cloud-boothook"):
         return BOOTHOOK
@@ -202,7 +230,9 @@ def _kind(text: str, content_type: str) -> str:
         return _kind(text.lstrip().partition("\n")[2], content_type)
     if head.startswith("#!"):
         return SHELL if _SHELL_LINE.match(head) else OTHER_SCRIPT
-    if head.lower().startswith(("<powershell", "<script", "#include", "#upstart-job", "[settings", "<?xml")):
+    if head.lower().startswith(
+        ("<powershell", "<script", "#include", "#upstart-job", "[settings", "<?xml")
+    ):
         return OTHER
     if content_type in ("", "text/plain") or content_type.startswith("text/x-shellscript"):
         return SHELL

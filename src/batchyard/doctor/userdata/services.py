@@ -38,7 +38,11 @@ def stopped(words: tuple[str, ...]) -> tuple[str, ...]:
 def _only_signals(words: tuple[str, ...]) -> bool:
     """`systemctl kill -s HUP docker` has it read its settings again."""
     pairs = zip(words, (*words[1:], ""), strict=False)
-    given = [f"{a} {b}" if a in ("-s", "--signal") else a for a, b in pairs if a.startswith(("-s", "--signal"))]
+    given = [
+        f"{a} {b}" if a in ("-s", "--signal") else a
+        for a, b in pairs
+        if a.startswith(("-s", "--signal"))
+    ]
     return "kill" in words and any(map(_HARMLESS_SIGNAL.fullmatch, given))
 
 
@@ -51,7 +55,11 @@ def watched(unit: str) -> tuple[str, ...]:
     if unit in TARGETS:
         return (unit,)
     name = unit.removesuffix(".service")
-    return tuple(service for service in WATCHED if fnmatchcase(service, name)) if name.strip("*?") else ()
+    return (
+        tuple(service for service in WATCHED if fnmatchcase(service, name))
+        if name.strip("*?")
+        else ()
+    )
 
 
 def asks_agent(words: tuple[str, ...]) -> bool:
@@ -60,7 +68,9 @@ def asks_agent(words: tuple[str, ...]) -> bool:
     if program in ("curl", "wget", "nc", "ncat", "http"):
         return any("51678" in word for word in words)
     if program == "systemctl":
-        return any(word in ("is-active", "status") for word in words) and any(watched(w) == ("ecs",) for w in words)
+        return any(word in ("is-active", "status") for word in words) and any(
+            watched(w) == ("ecs",) for w in words
+        )
     if program == "service":
         return words[1:3] == ("ecs", "status")
     if program in ("docker", "pgrep", "pidof", "grep"):
@@ -82,7 +92,11 @@ def asks_boot(words: tuple[str, ...]) -> bool:
     """Whether the command asks if cloud-init has ended."""
     program = base(words[0]) if words else ""
     if program in ("[", "[[", "test", "ls", "stat"):
-        return any(word.startswith("/var/lib/cloud/") and word.endswith("/boot-finished") for word in words)
+        return any(
+            word.startswith("/var/lib/cloud/") and word.endswith("/boot-finished") for word in words
+        )
     if program == "systemctl":
-        return "is-active" in words and any(word.startswith(("cloud-final", "cloud-init.target")) for word in words)
+        return "is-active" in words and any(
+            word.startswith(("cloud-final", "cloud-init.target")) for word in words
+        )
     return program == "cloud-init" and words[1:2] == ("status",)

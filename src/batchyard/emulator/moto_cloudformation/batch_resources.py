@@ -11,7 +11,13 @@ from moto.cloudformation.exceptions import UnformattedGetAttTemplateException
 
 from batchyard.emulator import shapes
 from batchyard.emulator.failures import ApiError
-from batchyard.emulator.moto_cloudformation.own_model import CannotReplace, Document, OwnModel, Place, Refused
+from batchyard.emulator.moto_cloudformation.own_model import (
+    CannotReplace,
+    Document,
+    OwnModel,
+    Place,
+    Refused,
+)
 
 #: operation, request -> answer; raises ApiError
 Call = Callable[[str, Document], Document]
@@ -98,7 +104,11 @@ class BatchResource(OwnModel):
         return self
 
     def changed(self, properties: Document) -> set[str]:
-        return {key for key in {*self.properties, *properties} if self.properties.get(key) != properties.get(key)}
+        return {
+            key
+            for key in {*self.properties, *properties}
+            if self.properties.get(key) != properties.get(key)
+        }
 
     def _needs_replacement(self, properties: Document) -> bool:
         fixed = self.changed(properties) & self.CREATE_ONLY
@@ -115,7 +125,10 @@ class BatchResource(OwnModel):
         if gone:
             self.ask("UntagResource", {"resourceArn": self.arn, "tagKeys": gone})
         if after and after != before:
-            self.ask("TagResource", {"resourceArn": self.arn, "tags": {k: str(v) for k, v in after.items()}})
+            self.ask(
+                "TagResource",
+                {"resourceArn": self.arn, "tags": {k: str(v) for k, v in after.items()}},
+            )
 
     @classmethod
     def _check(cls, properties: Document) -> None:
@@ -123,7 +136,9 @@ class BatchResource(OwnModel):
         assert shape is not None
         for path in _unknown(shape, properties, ""):
             if path not in cls.EXTRA:
-                raise Refused(f"Properties validation failed: extraneous key [{path}] is not permitted")
+                raise Refused(
+                    f"Properties validation failed: extraneous key [{path}] is not permitted"
+                )
 
 
 class ComputeEnvironment(BatchResource):
@@ -132,7 +147,9 @@ class ComputeEnvironment(BatchResource):
     ATTRIBUTES = ("ComputeEnvironmentArn",)
     CREATE = "CreateComputeEnvironment"
     NAME_MEMBER, ARN_MEMBER = "computeEnvironmentName", "computeEnvironmentArn"
-    EXTRA = frozenset(["ReplaceComputeEnvironment", "UpdatePolicy", "ComputeResources.UpdateToLatestImageVersion"])
+    EXTRA = frozenset(
+        ["ReplaceComputeEnvironment", "UpdatePolicy", "ComputeResources.UpdateToLatestImageVersion"]
+    )
     CREATE_ONLY = frozenset(["ComputeEnvironmentName", "Type", "EksConfiguration", "Tags"])
 
     def _needs_replacement(self, properties: Document) -> bool:
@@ -148,12 +165,19 @@ class ComputeEnvironment(BatchResource):
         return is_replaced and bool(resources - at_once)
 
     def _changed_resources(self, properties: Document) -> set[str]:
-        before, after = self.properties.get("ComputeResources", {}), properties.get("ComputeResources", {})
+        before, after = (
+            self.properties.get("ComputeResources", {}),
+            properties.get("ComputeResources", {}),
+        )
         return {key for key in {*before, *after} if before.get(key) != after.get(key)}
 
     def _update(self, properties: Document) -> None:
         complete = {"State": "ENABLED", **properties}
-        changed = {key: complete[key] for key in self.changed(properties) - {"ComputeResources"} if key in complete}
+        changed = {
+            key: complete[key]
+            for key in self.changed(properties) - {"ComputeResources"}
+            if key in complete
+        }
         resources = self._changed_resources(properties)
         if resources:
             wanted = properties["ComputeResources"]
@@ -168,7 +192,9 @@ class ComputeEnvironment(BatchResource):
     def delete(self, place: Place) -> None:
         found = self.ask("DescribeComputeEnvironments", {"computeEnvironments": [self.arn]})
         if found["computeEnvironments"]:
-            self.ask("UpdateComputeEnvironment", {"computeEnvironment": self.arn, "state": "DISABLED"})
+            self.ask(
+                "UpdateComputeEnvironment", {"computeEnvironment": self.arn, "state": "DISABLED"}
+            )
             self.ask("DeleteComputeEnvironment", {"computeEnvironment": self.arn})
 
 
@@ -182,9 +208,13 @@ class JobQueue(BatchResource):
 
     def _update(self, properties: Document) -> None:
         complete = {"State": "ENABLED", "JobStateTimeLimitActions": [], **properties}
-        changed = {key: complete[key] for key in self.changed(properties) - {"Tags"} if key in complete}
+        changed = {
+            key: complete[key] for key in self.changed(properties) - {"Tags"} if key in complete
+        }
         if changed:
-            self.ask("UpdateJobQueue", {**self.request("UpdateJobQueue", changed), "jobQueue": self.arn})
+            self.ask(
+                "UpdateJobQueue", {**self.request("UpdateJobQueue", changed), "jobQueue": self.arn}
+            )
         self._retag(properties)
 
     def delete(self, place: Place) -> None:
@@ -254,7 +284,11 @@ class ConsumableResource(BatchResource):
 
     def _update(self, properties: Document) -> None:
         if "TotalQuantity" in self.changed(properties):
-            request = {"consumableResource": self.arn, "operation": "SET", "quantity": int(properties["TotalQuantity"])}
+            request = {
+                "consumableResource": self.arn,
+                "operation": "SET",
+                "quantity": int(properties["TotalQuantity"]),
+            }
             self.ask("UpdateConsumableResource", request)
         self._retag(properties)
 
@@ -296,7 +330,11 @@ def _unknown(shape: Any, value: Any, where: str) -> list[str]:
 
 def _spelled(member: str) -> str:
     # The one property that is not its API's member with a capital letter.
-    return "S3FilesVolumeConfiguration" if member == "s3filesVolumeConfiguration" else member[0].upper() + member[1:]
+    return (
+        "S3FilesVolumeConfiguration"
+        if member == "s3filesVolumeConfiguration"
+        else member[0].upper() + member[1:]
+    )
 
 
 def _blank(request: Document, key: str, old: Any) -> None:

@@ -96,7 +96,9 @@ class Resources(parsing.ResourceMap):
         super().load_parameters()
         for name, value in self.resolved_parameters.items():
             if isinstance(value, list):
-                self.resolved_parameters[name] = [v.strip() if isinstance(v, str) else v for v in value]
+                self.resolved_parameters[name] = [
+                    v.strip() if isinstance(v, str) else v for v in value
+                ]
         self._parsed_resources.update(self.resolved_parameters)
 
     def is_wanted(self, name: str) -> bool:
@@ -123,7 +125,9 @@ class Resources(parsing.ResourceMap):
         part["Properties"] = part.get("Properties") or {}
         kind = part["Type"]
         if kind not in parsing.get_model_map():
-            physical = parsing.generate_resource_name(kind, self._parsed_resources["AWS::StackName"], name)
+            physical = parsing.generate_resource_name(
+                kind, self._parsed_resources["AWS::StackName"], name
+            )
             return Unknown, {"Type": kind, "Properties": {}}, physical
         model, json, physical = parsing.parse_resource_and_generate_name(name, part, self)
         return model, json, physical
@@ -175,7 +179,9 @@ class Resources(parsing.ResourceMap):
             return
         if made.json["Type"] in DELETIONS:
             properties = made.json["Properties"]
-            DELETIONS[made.json["Type"]](self._account_id, self._region_name, properties, made.physical_id)
+            DELETIONS[made.json["Type"]](
+                self._account_id, self._region_name, properties, made.physical_id
+            )
             return
         self._delete_resource(made.resource, made.json)
         if isinstance(made.resource, FakeBucket) and self._is_there(made.resource):
@@ -189,7 +195,9 @@ class Resources(parsing.ResourceMap):
 
 def can_update(made: Made) -> bool:
     model = parsing.get_model_map().get(made.json["Type"])
-    return model is not None and not hasattr(model.update_from_cloudformation_json, "__isabstractmethod__")
+    return model is not None and not hasattr(
+        model.update_from_cloudformation_json, "__isabstractmethod__"
+    )
 
 
 def can_delete(made: Made) -> bool:
@@ -252,7 +260,9 @@ class Change:
         else:
             self._update(name, json, physical, old)
 
-    def _create(self, name: str, model: Any, json: Document, physical: str, old: Made | None) -> None:
+    def _create(
+        self, name: str, model: Any, json: Document, physical: str, old: Made | None
+    ) -> None:
         kind = json["Type"]
         self._note(name, "", kind, "CREATE_IN_PROGRESS", "")
         try:
@@ -264,7 +274,11 @@ class Change:
         self._way_back.append(lambda: self._take_back(name, made))
         if old is not None:
             self._replaced.append((name, old))
-        reason = f"this endpoint does not know {kind}: the stack goes on without it" if model is Unknown else ""
+        reason = (
+            f"this endpoint does not know {kind}: the stack goes on without it"
+            if model is Unknown
+            else ""
+        )
         self._note(name, made.physical_id, kind, "CREATE_COMPLETE", reason)
 
     def _update(self, name: str, json: Document, physical: str, old: Made) -> None:
@@ -272,7 +286,11 @@ class Change:
         if not can_update(old):
             self._new.put(name, Made(old.resource, json, old.name))
             self._note(
-                name, old.physical_id, kind, "UPDATE_COMPLETE", f"{kind} is left as it was: moto cannot change it"
+                name,
+                old.physical_id,
+                kind,
+                "UPDATE_COMPLETE",
+                f"{kind} is left as it was: moto cannot change it",
             )
             return
         # A resource without a name of its own is to keep the one that was made for it.
@@ -328,7 +346,9 @@ class _Failed(Exception):
         super().__init__(self.message)
 
 
-def delete(resources: Resources, doomed: dict[str, Made], note: Note, policy: str = "DeletionPolicy") -> list[str]:
+def delete(
+    resources: Resources, doomed: dict[str, Made], note: Note, policy: str = "DeletionPolicy"
+) -> list[str]:
     """Deletes resources, the last one made first, and again those that others still used. Returns what is left."""
     left = dict(reversed(doomed.items()))
     is_progress = True
@@ -340,7 +360,13 @@ def delete(resources: Resources, doomed: dict[str, Made], note: Note, policy: st
             if made.json.get(policy) in ("Retain", "RetainExceptOnCreate"):
                 note(name, made.physical_id, kind, "DELETE_SKIPPED", "")
             elif not can_delete(made):
-                note(name, made.physical_id, kind, "DELETE_SKIPPED", f"{kind} is still there: moto cannot delete it")
+                note(
+                    name,
+                    made.physical_id,
+                    kind,
+                    "DELETE_SKIPPED",
+                    f"{kind} is still there: moto cannot delete it",
+                )
             else:
                 try:
                     resources.remove(made)

@@ -28,14 +28,18 @@ def _managed_policy(account: str, region: str, properties: Document, physical_id
 
 
 def _service(account: str, region: str, properties: Document, physical_id: str) -> None:
-    ecs_backends[account][region].delete_service(properties["Cluster"], physical_id.split("/")[-1], force=True)
+    ecs_backends[account][region].delete_service(
+        properties["Cluster"], physical_id.split("/")[-1], force=True
+    )
 
 
 DELETIONS: dict[str, Delete] = {
     "AWS::EC2::EIP": _address,
     "AWS::EC2::InternetGateway": lambda a, r, p, i: ec2_backends[a][r].delete_internet_gateway(i),
     "AWS::EC2::NatGateway": _nat_gateway,
-    "AWS::EC2::Route": lambda a, r, p, i: ec2_backends[a][r].delete_route(p["RouteTableId"], p["DestinationCidrBlock"]),
+    "AWS::EC2::Route": lambda a, r, p, i: ec2_backends[a][r].delete_route(
+        p["RouteTableId"], p["DestinationCidrBlock"]
+    ),
     "AWS::EC2::RouteTable": lambda a, r, p, i: ec2_backends[a][r].delete_route_table(i),
     "AWS::EC2::VPCEndpoint": lambda a, r, p, i: ec2_backends[a][r].delete_vpc_endpoints([i]),
     "AWS::EC2::VPCGatewayAttachment": lambda a, r, p, i: ec2_backends[a][r].detach_internet_gateway(

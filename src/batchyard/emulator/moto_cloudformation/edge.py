@@ -24,7 +24,9 @@ class Response(responses.CloudFormationResponse):
 
     def _get_param(self, param_name: str, if_none: Any = None) -> Any:
         # AWS's default; moto's is CREATE.
-        return super()._get_param(param_name, "UPDATE" if param_name == "ChangeSetType" else if_none)
+        return super()._get_param(
+            param_name, "UPDATE" if param_name == "ChangeSetType" else if_none
+        )
 
     def _get_stack_from_s3_url(self, template_url: str) -> str:
         return from_s3(template_url, self.current_account, self.partition)
@@ -69,7 +71,9 @@ class Response(responses.CloudFormationResponse):
     def _change_set(self) -> models.ChangeSet:
         backend = self.cloudformation_backend
         assert isinstance(backend, Backend)
-        return backend.find_change_set(self._get_param("ChangeSetName"), self._get_param("StackName"))
+        return backend.find_change_set(
+            self._get_param("ChangeSetName"), self._get_param("StackName")
+        )
 
     def list_imports(self) -> ActionResult:
         name = self._get_param("ExportName")
@@ -89,7 +93,9 @@ class Response(responses.CloudFormationResponse):
     def get_template_summary(self) -> ActionResult:
         template = self._template()
         if template is None:
-            template = self.cloudformation_backend.get_stack(self._get_param("StackName")).template_dict
+            template = self.cloudformation_backend.get_stack(
+                self._get_param("StackName")
+            ).template_dict
         types = sorted({resource["Type"] for resource in template.get("Resources", {}).values()})
         return ActionResult({**_summary(template), "ResourceTypes": types, "Version": "2010-09-09"})
 
@@ -106,4 +112,8 @@ def _summary(template: Document) -> Document:
         for name, entry in template.get("Parameters", {}).items()
     ]
     needed = templates.capabilities(template) if template.get("Resources") else []
-    return {"Description": template.get("Description", ""), "Parameters": parameters, "Capabilities": needed}
+    return {
+        "Description": template.get("Description", ""),
+        "Parameters": parameters,
+        "Capabilities": needed,
+    }

@@ -43,7 +43,9 @@ def _resolved(value: Any, resources: Any) -> Any:
 
 def _from_ssm(name: str, resources: Any) -> str:
     """A dynamic reference: `/dev/image`, or with a version `/dev/image:2`."""
-    parameter = ssm_backends[resources["AWS::AccountId"]][resources["AWS::Region"]].get_parameter(name)
+    parameter = ssm_backends[resources["AWS::AccountId"]][resources["AWS::Region"]].get_parameter(
+        name
+    )
     if parameter is None:
         raise Refused(f"Parameters: [ssm:{name}] cannot be found.")
     return str(parameter.value)
@@ -53,9 +55,14 @@ def _cidr(argument: Any, resources: Any) -> list[str]:
     block, count, *bits = resolved(argument, resources)
     network = ipaddress.ip_network(block)
     prefix = network.max_prefixlen - int(bits[0] if bits else _DEFAULT_HOST_BITS)
-    if not network.prefixlen <= prefix <= network.max_prefixlen or int(count) > 2 ** (prefix - network.prefixlen):
+    if not network.prefixlen <= prefix <= network.max_prefixlen or int(count) > 2 ** (
+        prefix - network.prefixlen
+    ):
         raise Refused(f"Template error: Fn::Cidr: {block} has no {count} blocks of /{prefix}")
-    return [str(subnet) for subnet, _ in zip(network.subnets(new_prefix=prefix), range(int(count)), strict=False)]
+    return [
+        str(subnet)
+        for subnet, _ in zip(network.subnets(new_prefix=prefix), range(int(count)), strict=False)
+    ]
 
 
 def _zones(argument: Any, resources: Any) -> list[str]:
@@ -67,12 +74,16 @@ def _zones(argument: Any, resources: Any) -> list[str]:
 def _select(argument: Any, resources: Any) -> Any:
     index, items = int(resolved(argument[0], resources)), resolved(argument[1], resources)
     if not 0 <= index < len(items):
-        raise Refused(f"Template error: Fn::Select cannot select nonexistent value at index {index}")
+        raise Refused(
+            f"Template error: Fn::Select cannot select nonexistent value at index {index}"
+        )
     return items[index]
 
 
 def _attribute(argument: Any, resources: Any) -> Any:
-    name, attribute = argument.split(".", 1) if isinstance(argument, str) else (argument[0], argument[1])
+    name, attribute = (
+        argument.split(".", 1) if isinstance(argument, str) else (argument[0], argument[1])
+    )
     attribute = resolved(attribute, resources)
     resource = resources[name]
     try:

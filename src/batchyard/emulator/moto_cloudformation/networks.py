@@ -14,7 +14,12 @@ from batchyard.emulator.moto_cloudformation.own_model import Document, Refused
 class StackSubnet(Subnet):
     @classmethod
     def create_from_cloudformation_json(  # type: ignore[misc]
-        cls, resource_name: str, cloudformation_json: Document, account_id: str, region_name: str, **kwargs: Any
+        cls,
+        resource_name: str,
+        cloudformation_json: Document,
+        account_id: str,
+        region_name: str,
+        **kwargs: Any,
     ) -> Subnet:
         made = Subnet.create_from_cloudformation_json(
             resource_name, cloudformation_json, account_id, region_name, **kwargs
@@ -32,8 +37,13 @@ class StackSubnet(Subnet):
         region_name: str,
     ) -> Subnet:
         wanted = cloudformation_json["Properties"]
-        if (wanted["VpcId"], wanted.get("CidrBlock")) != (original_resource.vpc_id, original_resource.cidr_block):
-            raise Refused("this endpoint does not replace a subnet: delete the stack and make it anew")
+        if (wanted["VpcId"], wanted.get("CidrBlock")) != (
+            original_resource.vpc_id,
+            original_resource.cidr_block,
+        ):
+            raise Refused(
+                "this endpoint does not replace a subnet: delete the stack and make it anew"
+            )
         original_resource.map_public_ip_on_launch = _gives_addresses(cloudformation_json)
         return original_resource
 
@@ -50,8 +60,13 @@ class StackRoute(Route):
     ) -> Route:
         wanted = cloudformation_json["Properties"]
         table, destination = wanted["RouteTableId"], wanted.get("DestinationCidrBlock")
-        if (table, destination) != (original_resource.route_table.id, original_resource.destination_cidr_block):
-            raise Refused("this endpoint does not replace a route: delete the stack and make it anew")
+        if (table, destination) != (
+            original_resource.route_table.id,
+            original_resource.destination_cidr_block,
+        ):
+            raise Refused(
+                "this endpoint does not replace a route: delete the stack and make it anew"
+            )
         return ec2_backends[account_id][region_name].replace_route(
             table,
             destination,
@@ -67,4 +82,6 @@ class StackRoute(Route):
 
 def _gives_addresses(cloudformation_json: Document) -> bool:
     # A template's parameters are text.
-    return str(cloudformation_json["Properties"].get("MapPublicIpOnLaunch", False)).lower() == "true"
+    return (
+        str(cloudformation_json["Properties"].get("MapPublicIpOnLaunch", False)).lower() == "true"
+    )

@@ -6,8 +6,16 @@ from threading import RLock
 from typing import Any
 
 from moto.cloudformation import models, parsing, urls
-from moto.cloudformation.exceptions import AlreadyExistsException, CloudFormationError, ValidationError
-from moto.cloudformation.utils import generate_changeset_id, generate_stack_id, validate_create_change_set
+from moto.cloudformation.exceptions import (
+    AlreadyExistsException,
+    CloudFormationError,
+    ValidationError,
+)
+from moto.cloudformation.utils import (
+    generate_changeset_id,
+    generate_stack_id,
+    validate_create_change_set,
+)
 
 from batchyard.emulator.moto_cloudformation import templates
 from batchyard.emulator.moto_cloudformation.changes import Change, ChangeFailed, delete
@@ -114,19 +122,30 @@ class Backend(models.CloudFormationBackend):
         for export in exports:
             other = self.exports.get(export.name)
             if other is not None and other.exporting_stack_id != stack.stack_id:
-                raise Refused(f"Export with name {export.name} is already exported by {other.exporting_stack_id}")
+                raise Refused(
+                    f"Export with name {export.name} is already exported by {other.exporting_stack_id}"
+                )
         kept = {export.name: export.value for export in exports}
         for old in stack.exports:
             users = self.users_of(old.name) if kept.get(old.name) != old.value else []
             if users:
-                raise Refused(f"Export {old.name} cannot be updated as it is in use by {' and '.join(users)}")
+                raise Refused(
+                    f"Export {old.name} cannot be updated as it is in use by {' and '.join(users)}"
+                )
 
     def users_of(self, export: str) -> list[str]:
         """The names of the stacks that import it."""
-        return [s.name for s in self.stacks.values() if export in getattr(s.resource_map, "imports", ())]
+        return [
+            s.name for s in self.stacks.values() if export in getattr(s.resource_map, "imports", ())
+        ]
 
     def update_stack(
-        self, name: str, template: str, role_arn: str | None, parameters: list[Document], tags: dict[str, str] | None
+        self,
+        name: str,
+        template: str,
+        role_arn: str | None,
+        parameters: list[Document],
+        tags: dict[str, str] | None,
     ) -> models.Stack:
         with _turn:
             stack = self.get_stack(name)
@@ -143,14 +162,18 @@ class Backend(models.CloudFormationBackend):
         if stack.status == "REVIEW_IN_PROGRESS":
             raise ValidationError(message=f"Stack [{stack.name}] does not exist")
         if stack.status.startswith(("ROLLBACK", "DELETE")):
-            raise ValidationError(message=f"Stack:{stack.stack_id} is in {stack.status} state and can not be updated.")
+            raise ValidationError(
+                message=f"Stack:{stack.stack_id} is in {stack.status} state and can not be updated."
+            )
 
     def _is_same(self, stack: Stack, text: str, parameters: dict[str, Any]) -> bool:
         return stack.template_dict == parsed(text) and stack.stack_parameters == {
             name: parameters.get(name, default) for name, default in stack.stack_parameters.items()
         }
 
-    def _resolve_update_parameters(self, instance: Any, incoming_params: list[Document]) -> dict[str, str]:
+    def _resolve_update_parameters(
+        self, instance: Any, incoming_params: list[Document]
+    ) -> dict[str, str]:
         previous = instance.stack_parameters if isinstance(instance, Stack) else instance.parameters
         return {
             entry["ParameterKey"]: previous.get(entry["ParameterKey"], "")
@@ -184,7 +207,11 @@ class Backend(models.CloudFormationBackend):
         stack.kept_outputs, stack.kept_exports = [], []
         stack.end("DELETE_COMPLETE")
         self.deleted_stacks[stack.stack_id] = self.stacks.pop(stack.stack_id)
-        self.change_sets = {key: value for key, value in self.change_sets.items() if value.stack_id != stack.stack_id}
+        self.change_sets = {
+            key: value
+            for key, value in self.change_sets.items()
+            if value.stack_id != stack.stack_id
+        }
 
     # -- change sets ----------------------------------------------------------------------------------------
 
@@ -204,7 +231,11 @@ class Backend(models.CloudFormationBackend):
         with _turn:
             known = [s for s in self.stacks.values() if stack_name in (s.name, s.stack_id)]
             stack = known[0] if known else None
-            members: Document = {"notification_arns": notification_arns, "tags": tags, "role_arn": role_arn}
+            members: Document = {
+                "notification_arns": notification_arns,
+                "tags": tags,
+                "role_arn": role_arn,
+            }
             if change_set_type == "UPDATE":
                 if not isinstance(stack, Stack):
                     raise ValidationError(message=f"Stack [{stack_name}] does not exist")
@@ -223,7 +254,9 @@ class Backend(models.CloudFormationBackend):
                 stack.begin("REVIEW_IN_PROGRESS")
             made = ChangeSet(
                 change_set_type=change_set_type,
-                change_set_id=generate_changeset_id(change_set_name, self.region_name, self.account_id),
+                change_set_id=generate_changeset_id(
+                    change_set_name, self.region_name, self.account_id
+                ),
                 change_set_name=change_set_name,
                 stack=stack,
                 template=template,
@@ -233,7 +266,11 @@ class Backend(models.CloudFormationBackend):
             )
             made.status, made.execution_status = "CREATE_COMPLETE", "AVAILABLE"
             if change_set_type == "UPDATE" and self._is_same(stack, template, parameters):
-                made.status, made.execution_status, made.status_reason = "FAILED", "UNAVAILABLE", _NO_CHANGES
+                made.status, made.execution_status, made.status_reason = (
+                    "FAILED",
+                    "UNAVAILABLE",
+                    _NO_CHANGES,
+                )
             self.change_sets[made.change_set_id] = made
             return made.change_set_id, stack.stack_id
 
@@ -241,7 +278,9 @@ class Backend(models.CloudFormationBackend):
         for change_set in reversed(self.change_sets.values()):
             if change_set.change_set_id == name or (
                 change_set.change_set_name == name
-                and (stack_name is None or stack_name in (change_set.stack_name, change_set.stack_id))
+                and (
+                    stack_name is None or stack_name in (change_set.stack_name, change_set.stack_id)
+                )
             ):
                 return change_set
         raise NoSuchChangeSet(f"ChangeSet [{name}] does not exist")
@@ -256,6 +295,8 @@ class Backend(models.CloudFormationBackend):
                 )
             stack = change_set.stack
             assert isinstance(stack, Stack)
-            self.change(stack, change_set.template, change_set.parameters, change_set.change_set_type)
+            self.change(
+                stack, change_set.template, change_set.parameters, change_set.change_set_type
+            )
             has_succeeded = stack.status == f"{change_set.change_set_type}_COMPLETE"
             change_set.execution_status = "EXECUTE_COMPLETE" if has_succeeded else "EXECUTE_FAILED"

@@ -12,7 +12,13 @@ from moto.ecs.models import ecs_backends
 from moto.s3.models import s3_backends
 from moto.utilities.utils import get_partition
 
-from batchyard.emulator.moto_cloudformation.own_model import CannotReplace, Document, OwnModel, Place, Refused
+from batchyard.emulator.moto_cloudformation.own_model import (
+    CannotReplace,
+    Document,
+    OwnModel,
+    Place,
+    Refused,
+)
 
 
 class Unknown(OwnModel):
@@ -150,16 +156,24 @@ class SubnetRouteTableAssociation(OwnModel):
     @classmethod
     def made(cls, name: str, properties: Document, place: Place, logical_id: str) -> Self:
         backend = ec2_backends[place.account_id][place.region_name]
-        return cls(backend.associate_route_table(properties["RouteTableId"], subnet_id=properties["SubnetId"]))
+        return cls(
+            backend.associate_route_table(
+                properties["RouteTableId"], subnet_id=properties["SubnetId"]
+            )
+        )
 
     def changed_to(self, name: str, properties: Document, place: Place) -> Self:
         # A subnet has one table at a time: the old association must go before the new one comes.
         self.delete(place)
-        self.association_id = self.made(name, properties, place, self.logical_resource_id).association_id
+        self.association_id = self.made(
+            name, properties, place, self.logical_resource_id
+        ).association_id
         return self
 
     def delete(self, place: Place) -> None:
-        ec2_backends[place.account_id][place.region_name].disassociate_route_table(self.association_id)
+        ec2_backends[place.account_id][place.region_name].disassociate_route_table(
+            self.association_id
+        )
 
 
 MODELS: tuple[type[OwnModel], ...] = (

@@ -89,10 +89,17 @@ class OwnModel(CloudFormationModel):
 
     @classmethod
     def create_from_cloudformation_json(
-        cls, resource_name: str, cloudformation_json: Document, account_id: str, region_name: str, **kwargs: Any
+        cls,
+        resource_name: str,
+        cloudformation_json: Document,
+        account_id: str,
+        region_name: str,
+        **kwargs: Any,
     ) -> Self:
         place = Place(account_id, region_name)
-        return cls.made(resource_name, cloudformation_json["Properties"], place, kwargs["LogicalId"])
+        return cls.made(
+            resource_name, cloudformation_json["Properties"], place, kwargs["LogicalId"]
+        )
 
     @classmethod
     def update_from_cloudformation_json(
@@ -105,7 +112,9 @@ class OwnModel(CloudFormationModel):
     ) -> Self:
         assert isinstance(original_resource, cls)
         place = Place(account_id, region_name)
-        return original_resource.changed_to(new_resource_name, cloudformation_json["Properties"], place)
+        return original_resource.changed_to(
+            new_resource_name, cloudformation_json["Properties"], place
+        )
 
     @classmethod
     def delete_from_cloudformation_json(

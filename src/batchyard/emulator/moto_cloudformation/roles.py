@@ -16,7 +16,12 @@ class StackRole(Role):
 
     @classmethod
     def create_from_cloudformation_json(  # type: ignore[misc]
-        cls, resource_name: str, cloudformation_json: Document, account_id: str, region_name: str, **kwargs: Any
+        cls,
+        resource_name: str,
+        cloudformation_json: Document,
+        account_id: str,
+        region_name: str,
+        **kwargs: Any,
     ) -> Role:
         made = Role.create_from_cloudformation_json(
             resource_name, cloudformation_json, account_id, region_name, **kwargs
@@ -37,7 +42,9 @@ class StackRole(Role):
         original_resource.description = properties.get("Description", "")
         original_resource.max_session_duration = properties.get("MaxSessionDuration", 3600)
         original_resource.permissions_boundary_arn = properties.get("PermissionsBoundary", "")
-        original_resource.assume_role_policy_document = _text(properties["AssumeRolePolicyDocument"])
+        original_resource.assume_role_policy_document = _text(
+            properties["AssumeRolePolicyDocument"]
+        )
         _give(original_resource, properties, account_id, region_name)
         return original_resource
 
@@ -48,9 +55,13 @@ class StackRole(Role):
         backend = iam_backends[account_id][get_partition(region_name)]
         # What somebody else has attached keeps the role, as on AWS.
         attached = backend.get_role(resource_name).managed_policies
-        for arn in set(cloudformation_json["Properties"].get("ManagedPolicyArns", [])) & set(attached):
+        for arn in set(cloudformation_json["Properties"].get("ManagedPolicyArns", [])) & set(
+            attached
+        ):
             backend.detach_role_policy(arn, resource_name)
-        Role.delete_from_cloudformation_json(resource_name, cloudformation_json, account_id, region_name)
+        Role.delete_from_cloudformation_json(
+            resource_name, cloudformation_json, account_id, region_name
+        )
 
 
 def _give(role: Role, properties: Document, account_id: str, region_name: str) -> None:

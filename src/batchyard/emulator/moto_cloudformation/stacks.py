@@ -42,7 +42,9 @@ class Stack(models.Stack):
             account_id=self.account_id,
             region_name=self.region_name,
             template=template,
-            cross_stack_resources=models.cloudformation_backends[self.account_id][self.region_name].exports,
+            cross_stack_resources=models.cloudformation_backends[self.account_id][
+                self.region_name
+            ].exports,
         )
         resources.load()
         return resources
@@ -96,7 +98,9 @@ class Stack(models.Stack):
             )
         )
 
-    def keep(self, text: str, template: Document, resources: Resources, outputs: parsing.OutputMap) -> None:
+    def keep(
+        self, text: str, template: Document, resources: Resources, outputs: parsing.OutputMap
+    ) -> None:
         self.template, self.template_dict = text, template
         self.description = template.get("Description")
         self.resource_map, self.output_map = resources, outputs
@@ -135,12 +139,19 @@ class Stack(models.Stack):
 
     @classmethod
     def create_from_cloudformation_json(
-        cls, resource_name: str, cloudformation_json: Document, account_id: str, region_name: str, **kwargs: Any
+        cls,
+        resource_name: str,
+        cloudformation_json: Document,
+        account_id: str,
+        region_name: str,
+        **kwargs: Any,
     ) -> models.Stack:
         properties = cloudformation_json["Properties"]
         text = from_s3(properties["TemplateURL"], account_id, get_partition(region_name))
         backend = models.cloudformation_backends[account_id][region_name]
-        made = backend.create_stack(name=resource_name, template=text, parameters=_texts(properties))
+        made = backend.create_stack(
+            name=resource_name, template=text, parameters=_texts(properties)
+        )
         assert isinstance(made, Stack)
         if made.status != "CREATE_COMPLETE":
             backend.delete_stack(made.stack_id)
@@ -162,13 +173,17 @@ class Stack(models.Stack):
         assert isinstance(original_resource, Stack)
         backend.change(original_resource, text, _texts(properties), "UPDATE")
         if original_resource.status != "UPDATE_COMPLETE":
-            raise Refused(f"the nested stack {original_resource.name}: {original_resource.stack_status_reason}")
+            raise Refused(
+                f"the nested stack {original_resource.name}: {original_resource.stack_status_reason}"
+            )
         return original_resource
 
 
 def _texts(properties: Document) -> dict[str, str]:
     given = properties.get("Parameters", {})
-    return {name: ",".join(map(str, v)) if isinstance(v, list) else str(v) for name, v in given.items()}
+    return {
+        name: ",".join(map(str, v)) if isinstance(v, list) else str(v) for name, v in given.items()
+    }
 
 
 class ChangeSet(models.ChangeSet):
@@ -191,7 +206,11 @@ class ChangeSet(models.ChangeSet):
             "Modify": [name for name in wanted if name in there and name in modified],
             "Remove": [name for name in there if name not in wanted],
         }
-        return [models.Change(action, name, types[name]["Type"]) for action, names in found.items() for name in names]
+        return [
+            models.Change(action, name, types[name]["Type"])
+            for action, names in found.items()
+            for name in names
+        ]
 
 
 def parsed(text: str) -> Document:

@@ -16,7 +16,16 @@ Template = dict[str, Any]
 
 PSEUDO_PARAMETERS = frozenset(
     f"AWS::{name}"
-    for name in ("AccountId", "NotificationARNs", "NoValue", "Partition", "Region", "StackId", "StackName", "URLSuffix")
+    for name in (
+        "AccountId",
+        "NotificationARNs",
+        "NoValue",
+        "Partition",
+        "Region",
+        "StackId",
+        "StackName",
+        "URLSuffix",
+    )
 )
 #: resource types for which AWS wants to be told that it may
 _IAM_TYPES = ("AWS::IAM::",)
@@ -35,7 +44,9 @@ class _Loader(yaml.SafeLoader):
     """YAML as CloudFormation reads it: short forms of its functions, and dates that stay text."""
 
     yaml_implicit_resolvers = {  # noqa: RUF012 (PyYAML's own way of saying it)
-        first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+        first: [
+            (tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"
+        ]
         for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }
 
@@ -79,7 +90,9 @@ def check(template: Template) -> None:
         raise BadTemplate("Template format error: At least one Resources member must be defined.")
     for name, resource in resources.items():
         if not isinstance(resource, dict) or not isinstance(resource.get("Type"), str):
-            raise BadTemplate(f"Template format error: [/Resources/{name}] Every Resources member must have a Type.")
+            raise BadTemplate(
+                f"Template format error: [/Resources/{name}] Every Resources member must have a Type."
+            )
     parameters = {*template.get("Parameters", {}), *PSEUDO_PARAMETERS}
     unknown = sorted(set(references(template.get("Conditions") or {})) - parameters)
     if unknown:
@@ -121,7 +134,9 @@ def references(value: Any) -> Iterator[str]:
 
 
 def _substituted(value: Any) -> Iterator[str]:
-    text, given = (value[0], value[1]) if isinstance(value, list) and len(value) == 2 else (value, {})
+    text, given = (
+        (value[0], value[1]) if isinstance(value, list) and len(value) == 2 else (value, {})
+    )
     for name in _SUBSTITUTE.findall(str(text)):
         bare = name.strip().partition(".")[0]
         if bare not in given:
@@ -143,7 +158,9 @@ def order(template: Template) -> list[str]:
         raise BadTemplate(f"Circular dependency between resources: [{names}]") from exc
 
 
-def changes(old: Template, new: Template, changed_parameters: Iterable[str]) -> dict[str, list[str]]:
+def changes(
+    old: Template, new: Template, changed_parameters: Iterable[str]
+) -> dict[str, list[str]]:
     """What would be done to go from one to the other: Add, Modify, Remove -> logical ids."""
     before: dict[str, Any] = old.get("Resources", {})
     after: dict[str, Any] = new["Resources"]
@@ -168,7 +185,10 @@ def changes(old: Template, new: Template, changed_parameters: Iterable[str]) -> 
 def _touched(conditions: Mapping[str, Any], parameters: set[str]) -> set[str]:
     """The conditions that depend on one of the parameters, be it by way of another condition."""
     found = {name for name, value in conditions.items() if parameters & set(references(value))}
-    while more := {name for name, value in conditions.items() if found & set(_conditions_in(value))} - found:
+    while (
+        more := {name for name, value in conditions.items() if found & set(_conditions_in(value))}
+        - found
+    ):
         found |= more
     return found
 
@@ -196,7 +216,9 @@ def check_parameters(template: Template, given: Mapping[str, Any]) -> None:
     surplus = [name for name in given if name not in declared]
     if surplus:
         raise BadTemplate(f"Parameters: [{', '.join(surplus)}] do not exist in the template")
-    missing = [name for name, entry in declared.items() if name not in given and "Default" not in entry]
+    missing = [
+        name for name, entry in declared.items() if name not in given and "Default" not in entry
+    ]
     if missing:
         raise BadTemplate(f"Parameters: [{', '.join(missing)}] must have values")
     for name, value in given.items():
@@ -204,10 +226,15 @@ def check_parameters(template: Template, given: Mapping[str, Any]) -> None:
         if allowed is not None and str(value) not in map(str, allowed):
             raise BadTemplate(f"Parameter '{name}' must be one of AllowedValues")
         pattern = declared[name].get("AllowedPattern")
-        if pattern is not None and not all(re.fullmatch(pattern, one) for one in _members(declared[name], value)):
+        if pattern is not None and not all(
+            re.fullmatch(pattern, one) for one in _members(declared[name], value)
+        ):
             explained = declared[name].get("ConstraintDescription", f"must match pattern {pattern}")
             raise BadTemplate(f"Parameter '{name}' failed to satisfy constraint: {explained}")
-    values = {name: _value(entry, given.get(name, entry.get("Default", ""))) for name, entry in declared.items()}
+    values = {
+        name: _value(entry, given.get(name, entry.get("Default", "")))
+        for name, entry in declared.items()
+    }
     try:
         faults = list(rules.broken(template.get("Rules", {}), values))
     except (ValueError, KeyError) as exc:
@@ -231,5 +258,7 @@ def capabilities(template: Template) -> list[str]:
     iam = [r for r in template["Resources"].values() if r["Type"].startswith(_IAM_TYPES)]
     if not iam:
         return []
-    is_named = any(name in (resource.get("Properties") or {}) for resource in iam for name in _NAMED)
+    is_named = any(
+        name in (resource.get("Properties") or {}) for resource in iam for name in _NAMED
+    )
     return ["CAPABILITY_NAMED_IAM"] if is_named else ["CAPABILITY_IAM"]

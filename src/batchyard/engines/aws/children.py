@@ -35,9 +35,16 @@ class Children:
     ) -> Iterator[tuple[Part, Mapping[str, Any]]]:
         """Each child that may have something new, as AWS describes it, with its part. ``is_thorough``: all that have
         begun are found now."""
-        known = [(self._of(part, detail), detail) for part, detail in jobs if not _never_began(detail)]
-        fronts = [(one, detail, one.next_unseen(0) if one.missing(detail) > 0 else []) for one, detail in known]
-        yield from self._asked([(one, number) for one, _, front in fronts for number in (*one.begun, *front)])
+        known = [
+            (self._of(part, detail), detail) for part, detail in jobs if not _never_began(detail)
+        ]
+        fronts = [
+            (one, detail, one.next_unseen(0) if one.missing(detail) > 0 else [])
+            for one, detail in known
+        ]
+        yield from self._asked(
+            [(one, number) for one, _, front in fronts for number in (*one.begun, *front)]
+        )
         for one, detail, front in fronts:
             if is_thorough or detail.state.is_terminal:
                 some = front
@@ -47,7 +54,9 @@ class Children:
             elif one.missing(detail) > 0:
                 yield from self._search(one, detail)
 
-    def look_at_failed(self, jobs: Sequence[tuple[Part, JobDetail]]) -> Iterator[tuple[Part, Mapping[str, Any]]]:
+    def look_at_failed(
+        self, jobs: Sequence[tuple[Part, JobDetail]]
+    ) -> Iterator[tuple[Part, Mapping[str, Any]]]:
         """The children that have failed since the last look."""
         for part, detail in jobs:
             one = self._of(part, detail)
@@ -55,9 +64,13 @@ class Children:
                 continue
             ids = self._batch.children(detail.id, JobState.FAILED) if part.size > 1 else [detail.id]
             numbers = sorted(number_of(job_id) for job_id in ids)
-            yield from self._asked([(one, number) for number in numbers if not one.has_ended[number]])
+            yield from self._asked(
+                [(one, number) for number in numbers if not one.has_ended[number]]
+            )
 
-    def look_at(self, part: Part, job_id: str, number: int) -> Iterator[tuple[Part, Mapping[str, Any]]]:
+    def look_at(
+        self, part: Part, job_id: str, number: int
+    ) -> Iterator[tuple[Part, Mapping[str, Any]]]:
         """One child, unless it was seen to have ended."""
         one = self._known.setdefault(part.name, _Known(part, job_id))
         if not one.has_ended[number]:
@@ -65,14 +78,18 @@ class Children:
 
     def _search(self, one: _Known, detail: JobDetail) -> Iterator[tuple[Part, Mapping[str, Any]]]:
         """They do not start in order: those that run are listed; those that were quicker are found sooner or later."""
-        running = {number_of(job_id) for job_id in self._batch.children(detail.id, JobState.RUNNING)}
+        running = {
+            number_of(job_id) for job_id in self._batch.children(detail.id, JobState.RUNNING)
+        }
         yield from self._asked([(one, number) for number in sorted(running - one.begun.keys())])
         for _ in range(_MORE_HUNDREDS):
             some = one.next_unseen(one.cursor) if one.missing(detail) > 0 else []
             yield from self._asked([(one, number) for number in some])
             one.cursor = some[-1] + 1 if some and some[-1] + 1 < one.part.size else 0
 
-    def _asked(self, wanted: Sequence[tuple[_Known, int]]) -> Iterator[tuple[Part, Mapping[str, Any]]]:
+    def _asked(
+        self, wanted: Sequence[tuple[_Known, int]]
+    ) -> Iterator[tuple[Part, Mapping[str, Any]]]:
         by_id = {one.id_of(number): (one, number) for one, number in wanted}
         answers = self._batch.describe(list(by_id))
         for job_id, (one, number) in by_id.items():
@@ -110,7 +127,9 @@ class _Known:
         return count - self.has_ended.count(1) - sum(self.begun.values())
 
     def next_unseen(self, start: int) -> list[int]:
-        unseen = (n for n in range(start, self.part.size) if not self.has_ended[n] and n not in self.begun)
+        unseen = (
+            n for n in range(start, self.part.size) if not self.has_ended[n] and n not in self.begun
+        )
         return list(islice(unseen, _AT_ONCE))
 
     def note(self, number: int, job: Mapping[str, Any]) -> None:
@@ -129,4 +148,6 @@ def number_of(job_id: str) -> int:
 
 
 def _never_began(detail: JobDetail) -> bool:
-    return detail.status_reason == StatusReason.DEPENDENCY_FAILED and not detail.count(JobState.SUCCEEDED)
+    return detail.status_reason == StatusReason.DEPENDENCY_FAILED and not detail.count(
+        JobState.SUCCEEDED
+    )

@@ -32,16 +32,25 @@ def needs_worker(job: PlannedJob) -> bool:
 def definition(job: PlannedJob, target: Target) -> dict[str, Any]:
     environment = target.environment
     resources = job.resources
-    requirements = [("VCPU", resources.vcpus), ("MEMORY", resources.memory_mib), ("GPU", resources.gpus)]
+    requirements = [
+        ("VCPU", resources.vcpus),
+        ("MEMORY", resources.memory_mib),
+        ("GPU", resources.gpus),
+    ]
     container: dict[str, Any] = {
         "image": target.images[job.step],
         # What a plain command is, is in the submission: it may be told its numbers there.
         "command": list(WORKER) if needs_worker(job) else ["true"],
-        "resourceRequirements": [{"type": kind, "value": str(value)} for kind, value in requirements if value],
+        "resourceRequirements": [
+            {"type": kind, "value": str(value)} for kind, value in requirements if value
+        ],
         "environment": [{"name": name, "value": value} for name, value in sorted(job.env.items())],
         "logConfiguration": {
             "logDriver": "awslogs",
-            "options": {"awslogs-group": environment.log_group, "awslogs-region": environment.region},
+            "options": {
+                "awslogs-group": environment.log_group,
+                "awslogs-region": environment.region,
+            },
         },
     }
     if environment.job_role:
@@ -49,10 +58,15 @@ def definition(job: PlannedJob, target: Target) -> dict[str, Any]:
     if environment.execution_role:
         container["executionRoleArn"] = environment.execution_role
     if job.secrets:
-        container["secrets"] = [{"name": name, "valueFrom": arn} for name, arn in sorted(job.secrets.items())]
+        container["secrets"] = [
+            {"name": name, "valueFrom": arn} for name, arn in sorted(job.secrets.items())
+        ]
     shm_mib = job.shm_mib or (resources.memory_mib // _SHM_SHARE if resources.gpus else None)
     # Without an init the command would be process 1, which ignores SIGTERM: each stop would take its full 30 s.
-    container["linuxParameters"] = {"initProcessEnabled": True, **({"sharedMemorySize": shm_mib} if shm_mib else {})}
+    container["linuxParameters"] = {
+        "initProcessEnabled": True,
+        **({"sharedMemorySize": shm_mib} if shm_mib else {}),
+    }
     content: dict[str, Any] = {
         "type": "container",
         "platformCapabilities": ["EC2"],
@@ -71,7 +85,11 @@ def definition(job: PlannedJob, target: Target) -> dict[str, Any]:
 
 def attempts(job: PlannedJob, target: Target) -> int:
     on_spot = not target.on_demand
-    return max(job.retry.attempts, _SPOT_ATTEMPTS) if on_spot and job.retry.attempts == 1 else job.retry.attempts
+    return (
+        max(job.retry.attempts, _SPOT_ATTEMPTS)
+        if on_spot and job.retry.attempts == 1
+        else job.retry.attempts
+    )
 
 
 def _retry(job: PlannedJob, target: Target) -> dict[str, Any]:
@@ -101,4 +119,7 @@ def _rule(rule: EvaluateOnExit) -> dict[str, str]:
         "onReason": rule.on_reason,
         "onExitCode": rule.on_exit_code,
     }
-    return {**{name: text for name, text in given.items() if text is not None}, "action": rule.action.value.upper()}
+    return {
+        **{name: text for name, text in given.items() if text is not None},
+        "action": rule.action.value.upper(),
+    }

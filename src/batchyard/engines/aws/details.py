@@ -57,20 +57,29 @@ def final_to_json(final: Final) -> dict[str, Any]:
 
 
 def final_from_json(kept: Any) -> Final:
-    entries, was_stopped = (kept, None) if isinstance(kept, list) else (kept["jobs"], kept["was_stopped"])
-    jobs = (
-        JobDetail(**{**entry, "state": JobState(entry["state"]), "counts": tuple(entry["counts"])}) for entry in entries
+    entries, was_stopped = (
+        (kept, None) if isinstance(kept, list) else (kept["jobs"], kept["was_stopped"])
     )
-    return Final(tuple(jobs), was_stopped, {} if isinstance(kept, list) else kept.get("succeeded", {}))
+    jobs = (
+        JobDetail(**{**entry, "state": JobState(entry["state"]), "counts": tuple(entry["counts"])})
+        for entry in entries
+    )
+    return Final(
+        tuple(jobs), was_stopped, {} if isinstance(kept, list) else kept.get("succeeded", {})
+    )
 
 
-def overview(found: Sequence[JobDetail], *, was_stopped: bool, is_interrupted: bool = False) -> Overview:
+def overview(
+    found: Sequence[JobDetail], *, was_stopped: bool, is_interrupted: bool = False
+) -> Overview:
     """The run from its jobs."""
     is_over = all(detail.state.is_terminal for detail in found)
     state = RunState.RUNNING
     if is_over:
         is_good = all(detail.state is JobState.SUCCEEDED for detail in found)
-        state = RunState.SUCCEEDED if is_good else RunState.STOPPED if was_stopped else RunState.FAILED
+        state = (
+            RunState.SUCCEEDED if is_good else RunState.STOPPED if was_stopped else RunState.FAILED
+        )
     starts = [detail.started_ms for detail in found if detail.started_ms is not None]
     ends = [detail.ended_ms for detail in found if detail.ended_ms is not None]
     return Overview(
@@ -82,7 +91,9 @@ def overview(found: Sequence[JobDetail], *, was_stopped: bool, is_interrupted: b
     )
 
 
-def job_detail(part: Part, job_id: str, job: Mapping[str, Any] | None, first: Mapping[str, Any] | None) -> JobDetail:
+def job_detail(
+    part: Part, job_id: str, job: Mapping[str, Any] | None, first: Mapping[str, Any] | None
+) -> JobDetail:
     """``first``: the array's child 0, which tells about when it all began. None where AWS knows nothing (yet)."""
     state = JobState.SUBMITTED if job is None else JobState(job["status"])
     counts = [0] * len(JobState)
@@ -115,12 +126,16 @@ def job_detail(part: Part, job_id: str, job: Mapping[str, Any] | None, first: Ma
     )
 
 
-def forgotten(part: Part, job_id: str, succeeded: int, has_records: bool, last_ms: int | None) -> JobDetail:
+def forgotten(
+    part: Part, job_id: str, succeeded: int, has_records: bool, last_ms: int | None
+) -> JobDetail:
     """A job that AWS has forgotten: it is over, and what shows no success counts as failed. ``last_ms``: when the last
     success record was written, if any."""
     left = part.size - succeeded
     if not has_records:
-        reason = "AWS Batch has forgotten how it ended, and a plain command leaves no success records"
+        reason = (
+            "AWS Batch has forgotten how it ended, and a plain command leaves no success records"
+        )
     elif part.size == 1:
         reason = "AWS Batch has forgotten how it ended, and not all of it has a success record"
     else:
@@ -147,7 +162,12 @@ def given_up(detail: JobDetail) -> JobDetail:
     if not detail.id.startswith(UNSUBMITTED):
         return detail
     counts = tuple(detail.size * (state is JobState.FAILED) for state in JobState)
-    return replace(detail, state=JobState.FAILED, status_reason="stopped before it was submitted", counts=counts)
+    return replace(
+        detail,
+        state=JobState.FAILED,
+        status_reason="stopped before it was submitted",
+        counts=counts,
+    )
 
 
 def attempts(part: Part, planned: PlannedJob, job: Mapping[str, Any]) -> Iterator[AttemptDetail]:
@@ -155,7 +175,14 @@ def attempts(part: Part, planned: PlannedJob, job: Mapping[str, Any]) -> Iterato
     state = JobState(job["status"])
     index = index_of(part, planned, job["jobId"])
     ended = job.get("attempts", [])
-    gpus = next((int(r["value"]) for r in job["container"].get("resourceRequirements", []) if r["type"] == "GPU"), 0)
+    gpus = next(
+        (
+            int(r["value"])
+            for r in job["container"].get("resourceRequirements", [])
+            if r["type"] == "GPU"
+        ),
+        0,
+    )
     for number, attempt in enumerate(ended, 1):
         is_last = number == len(ended) and state.is_terminal
         container = attempt.get("container", {})
@@ -214,7 +241,9 @@ def index_of(part: Part, planned: PlannedJob, job_id: str) -> int:
 
 
 def _first_start(job: Mapping[str, Any]) -> int | None:
-    starts = [attempt["startedAt"] for attempt in job.get("attempts", []) if attempt.get("startedAt")]
+    starts = [
+        attempt["startedAt"] for attempt in job.get("attempts", []) if attempt.get("startedAt")
+    ]
     if job.get("startedAt"):
         starts.append(job["startedAt"])
     return min(starts, default=None)

@@ -61,7 +61,9 @@ class AwsEngine:
         self._kept = Kept(folder.path, target.address, self.s3)
         self._ledger = Ledger(plan, self.s3, self._kept, target.address)
         self._submitted = Submitted(plan, target, folder.journal, self._kept, clock)
-        self._standing = Standing(plan, self.batch, self._submitted, self._kept, self._ledger, clock)
+        self._standing = Standing(
+            plan, self.batch, self._submitted, self._kept, self._ledger, clock
+        )
         self._reader: LogReader | None = None
 
     # -- the contract -----------------------------------------------------------------------------------------
@@ -85,7 +87,9 @@ class AwsEngine:
         known = {detail.id: detail for detail in self._standing.details()}
         return [known[job_id] for job_id in job_ids if job_id in known]
 
-    def attempts(self, job_ids: Sequence[str], *, failed_only: bool = False) -> Iterator[AttemptDetail]:
+    def attempts(
+        self, job_ids: Sequence[str], *, failed_only: bool = False
+    ) -> Iterator[AttemptDetail]:
         for part, children in self._children(job_ids, failed_only):
             if not any(job.get("attempts") for job in children):
                 continue  # nothing of it ever started: the job's own status says why
@@ -123,7 +127,9 @@ class AwsEngine:
         if self._reader is None:
             group = self._target.environment.log_group
             children, parts = Children(self.batch), self._submitted.parts_with_ids
-            self._reader = LogReader(self._logs, group, self._plan, children, parts, self._standing.details)
+            self._reader = LogReader(
+                self._logs, group, self._plan, children, parts, self._standing.details
+            )
         return self._reader
 
     @property
@@ -188,7 +194,11 @@ class AwsEngine:
             count = detail.count(JobState.RUNNABLE)
             if not count:
                 continue
-            child = next(self.batch.children(detail.id, JobState.RUNNABLE), detail.id) if detail.size > 1 else detail.id
+            child = (
+                next(self.batch.children(detail.id, JobState.RUNNABLE), detail.id)
+                if detail.size > 1
+                else detail.id
+            )
             waits.append(Wait(detail.step, count, child, detail.created_ms, where))
         return waits
 
@@ -210,7 +220,10 @@ class AwsEngine:
         """name -> `name:revision`; what is not there yet is registered."""
         wanted = self._submitted.rendered.definitions
         there = self.batch.active_definitions(wanted)
-        return {name: there.get(name) or self.batch.register(request) for name, request in wanted.items()}
+        return {
+            name: there.get(name) or self.batch.register(request)
+            for name, request in wanted.items()
+        }
 
     def _submit(self, part: Part, definition: str) -> None:
         journal = self._submitted.journal
@@ -220,7 +233,8 @@ class AwsEngine:
         if there is None:
             journal.intend(part.name)
             depends_on = [
-                {"jobId": journal.ids[name], **({"type": "N_TO_N"} if is_each else {})} for name, is_each in part.needs
+                {"jobId": journal.ids[name], **({"type": "N_TO_N"} if is_each else {})}
+                for name, is_each in part.needs
             ]
             request = {**part.request, "jobDefinition": definition, "dependsOn": depends_on}
             there = self.batch.submit(request)
@@ -285,11 +299,17 @@ class AwsEngine:
 
     # -- asking -----------------------------------------------------------------------------------------------
 
-    def _children(self, job_ids: Sequence[str], failed_only: bool) -> Iterator[tuple[Part, list[Any]]]:
+    def _children(
+        self, job_ids: Sequence[str], failed_only: bool
+    ) -> Iterator[tuple[Part, list[Any]]]:
         """The jobs' children as AWS describes them, or the jobs themselves where they have none; a hundred failed ones
         at a time, since some readers need only the first."""
         for part, job_id in self._submitted.parts_with_ids():
-            if job_id not in job_ids or job_id.startswith(UNSUBMITTED) or job_id in self._standing.forgotten:
+            if (
+                job_id not in job_ids
+                or job_id.startswith(UNSUBMITTED)
+                or job_id in self._standing.forgotten
+            ):
                 continue
             if part.size == 1:
                 ids = [job_id]
@@ -301,9 +321,14 @@ class AwsEngine:
             for first in range(0, len(ids), at_once or 1):
                 known = self.batch.describe(ids[first : first + at_once])
                 found = [known[one] for one in sorted(known, key=number_of)]
-                yield part, [job for job in found if not failed_only or job["status"] == JobState.FAILED]
+                yield (
+                    part,
+                    [job for job in found if not failed_only or job["status"] == JobState.FAILED],
+                )
 
 
 def _require_none(problems: Sequence[str]) -> None:
     if problems:
-        raise Surroundings("could not stop all of it:\n  " + "\n  ".join(problems), hint="stop it again")
+        raise Surroundings(
+            "could not stop all of it:\n  " + "\n  ".join(problems), hint="stop it again"
+        )

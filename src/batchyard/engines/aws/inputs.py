@@ -32,7 +32,10 @@ def require(plan: Plan, workspace: Path) -> list[str]:
             hint="check the pattern, the workspace, `needs`, and the `outputs` of the steps before; "
             "what may be missing has no place in `inputs`",
         )
-    return [f"{name}: a FIFO, a socket or a device, which is no input: passed over" for name in found.passed_over]
+    return [
+        f"{name}: a FIFO, a socket or a device, which is no input: passed over"
+        for name in found.passed_over
+    ]
 
 
 def without_files(names: Iterable[str], patterns: Iterable[str]) -> set[str]:
@@ -72,7 +75,11 @@ def _names_may_meet(one: str, other: str) -> bool:
 
 def _is_given(plan: Plan, step: str, pattern: str) -> bool:
     (wanted,) = globs([pattern])
-    return any(may_meet(wanted, given) for before in _before(plan, step) for given in globs(plan.job(before).outputs))
+    return any(
+        may_meet(wanted, given)
+        for before in _before(plan, step)
+        for given in globs(plan.job(before).outputs)
+    )
 
 
 def _before(plan: Plan, step: str) -> set[str]:

@@ -34,7 +34,12 @@ class Journal:
 
     def to_json(self) -> dict[str, Any]:
         """For other machines."""
-        return {"jobs": {name: {"id": job_id, "at": self.submitted_at[name]} for name, job_id in self.ids.items()}}
+        return {
+            "jobs": {
+                name: {"id": job_id, "at": self.submitted_at[name]}
+                for name, job_id in self.ids.items()
+            }
+        }
 
     def _read(self) -> None:
         try:

@@ -108,7 +108,13 @@ class LogReader:
     # -- which streams ----------------------------------------------------------------------------------------
 
     def _found(
-        self, now: Sequence[JobDetail], step: str | None, index: int | None, failed_only: bool, *, is_thorough: bool
+        self,
+        now: Sequence[JobDetail],
+        step: str | None,
+        index: int | None,
+        failed_only: bool,
+        *,
+        is_thorough: bool,
     ) -> Found:
         if step is not None and index is not None:
             return self._one_child(step, index)
@@ -172,8 +178,12 @@ class LogReader:
     def _new(self, streams: Sequence[Stream]) -> list[tuple[Stream, Any]]:
         """Their events that were not given yet. Those that have ended are done with."""
         by_name = {stream.name: stream for stream in streams}
-        events = self._logs.filtered(self._group, list(by_name), min(map(self._start_ms, by_name), default=0))
-        found = [(by_name[event["logStreamName"]], event) for event in events if self._is_new(event)]
+        events = self._logs.filtered(
+            self._group, list(by_name), min(map(self._start_ms, by_name), default=0)
+        )
+        found = [
+            (by_name[event["logStreamName"]], event) for event in events if self._is_new(event)
+        ]
         for stream in streams:
             self._read_to_ms[stream.name] = self._latest_ms
             if stream.is_over:

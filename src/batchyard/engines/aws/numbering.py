@@ -37,6 +37,8 @@ def gaps(numbers: Sequence[int]) -> str:
     words = []
     next_one = numbers[0]
     for first, last in ranges(numbers):
-        words.append(f"{first - next_one}+{last - first}" if last > first else f"{first - next_one}")
+        words.append(
+            f"{first - next_one}+{last - first}" if last > first else f"{first - next_one}"
+        )
         next_one = last + 1
     return " ".join(words)

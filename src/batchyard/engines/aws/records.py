@@ -27,9 +27,13 @@ class Recorded:
 
 def read(s3: S3, address: str, step: str) -> Recorded:
     """One call for each thousand records. ``address``: the run's prefix in S3."""
-    found = ((one.key.rpartition("/")[2], one.modified) for one in s3.list(f"{address}done/{step}/"))
+    found = (
+        (one.key.rpartition("/")[2], one.modified) for one in s3.list(f"{address}done/{step}/")
+    )
     # What went wrong comes after all digits in the order of keys, and need not be gone through.
-    times = {int(name): modified for name, modified in takewhile(lambda pair: pair[0].isdigit(), found)}
+    times = {
+        int(name): modified for name, modified in takewhile(lambda pair: pair[0].isdigit(), found)
+    }
     return Recorded(times.keys(), int(max(times.values()) * 1000) if times else None)
 
 
@@ -65,7 +69,11 @@ def _children_with(job: PlannedJob, commands: Set[int]) -> set[int]:
     """Those with any of these commands."""
     if not commands:
         return set()
-    return {child for child in range(job.size) if any(number in commands for number in job.commands_of(child))}
+    return {
+        child
+        for child in range(job.size)
+        if any(number in commands for number in job.commands_of(child))
+    }
 
 
 def _children_within(job: PlannedJob, commands: Set[int], more: Set[int]) -> set[int]:
@@ -116,5 +124,7 @@ class Ledger:
         self, steps: Collection[str], ran: Mapping[str, Set[int]], begun: Collection[str] = ()
     ) -> dict[str, set[int]]:
         """As the function; records are read of those of the steps that have any."""
-        recorded = {step: self.of(step).commands for step in steps if needs_worker(self._plan.job(step))}
+        recorded = {
+            step: self.of(step).commands for step in steps if needs_worker(self._plan.job(step))
+        }
         return succeeded(self._plan, recorded, self.skipped if recorded else {}, ran, begun)

@@ -104,7 +104,9 @@ def render(plan: Plan, target: Target) -> Rendered:
     """Raises BadInput, with all that is wrong at once."""
     problems = [problem for job in plan.jobs for problem in _problems(job, target)]
     if plan.fail_fast:
-        problems.append("fail_fast: AWS Batch has nothing that stops other jobs when one fails; leave it out")
+        problems.append(
+            "fail_fast: AWS Batch has nothing that stops other jobs when one fails; leave it out"
+        )
     if problems:
         raise BadInput("AWS Batch cannot run this as it is:\n  " + "\n  ".join(problems))
     definitions: dict[str, dict[str, Any]] = {}
@@ -124,7 +126,9 @@ def render(plan: Plan, target: Target) -> Rendered:
             knots, needs = _tied(name, job, size, needs, definition["jobDefinitionName"], target)
             parts += knots
             request = _request(name, job, offset, size, target)
-            own.append(Part(name, job.step, size, offset, definition["jobDefinitionName"], request, needs))
+            own.append(
+                Part(name, job.step, size, offset, definition["jobDefinitionName"], request, needs)
+            )
         parts += own
         by_step[job.step] = own
     return Rendered(definitions, tuple(parts), counters, (*_notes(plan), *_notes_on_knots(parts)))
@@ -164,7 +168,9 @@ def orders(job: PlannedJob, target: Target) -> dict[str, Any]:
 
 def queue_of(job: PlannedJob, target: Target) -> str:
     environment = target.environment
-    return job.queue or environment.queue(needs_gpu=bool(job.resources.gpus), on_demand=target.on_demand)
+    return job.queue or environment.queue(
+        needs_gpu=bool(job.resources.gpus), on_demand=target.on_demand
+    )
 
 
 # -- what cannot be ---------------------------------------------------------------------------------------------
@@ -176,9 +182,13 @@ def _problems(job: PlannedJob, target: Target) -> list[str]:
     if job.step not in target.images:
         found.append(f"{where} has no image: add `image:` to it or to the file")
     if job.timeout_s is not None and job.timeout_s < limits.MIN_TIMEOUT_S:
-        found.append(f"{where}: timeout {job.timeout_s} s: AWS Batch takes {limits.MIN_TIMEOUT_S} s or more")
+        found.append(
+            f"{where}: timeout {job.timeout_s} s: AWS Batch takes {limits.MIN_TIMEOUT_S} s or more"
+        )
     if job.resources.memory_mib < limits.MIN_MEMORY_MIB:
-        found.append(f"{where}: memory {job.resources.memory_mib} MiB: AWS Batch takes 4 MiB or more")
+        found.append(
+            f"{where}: memory {job.resources.memory_mib} MiB: AWS Batch takes 4 MiB or more"
+        )
     if job.secrets and not target.environment.execution_role:
         found.append(
             f"{where} has secrets, which AWS reads with the execution role, and environment "
@@ -187,9 +197,13 @@ def _problems(job: PlannedJob, target: Target) -> list[str]:
     queue = queue_of(job, target)
     share = job.share or target.environment.share
     if queue in target.fair_queues and not share:
-        found.append(f"{where}: queue {queue} has a fair-share policy: add `share:` to the step or the environment")
+        found.append(
+            f"{where}: queue {queue} has a fair-share policy: add `share:` to the step or the environment"
+        )
     if queue not in target.fair_queues and (job.share or job.priority is not None):
-        found.append(f"{where}: queue {queue} has no fair-share policy, so it takes no `share` or `priority`")
+        found.append(
+            f"{where}: queue {queue} has no fair-share policy, so it takes no `share` or `priority`"
+        )
     if not defining.needs_worker(job):
         rules = len(job.retry.evaluate_on_exit)
         if rules > limits.MAX_RETRY_RULES:
@@ -210,7 +224,11 @@ def _too_large(job: PlannedJob, target: Target) -> Iterable[str]:
                 f"put what is long in `env` into a file"
             )
     # As long as it can get when one child is tried again: what cannot be retried is said before it runs.
-    alone = replace(job, size=1, indices=(job.step_size - 1,)) if job.is_array and job.step_size > 1 else job
+    alone = (
+        replace(job, size=1, indices=(job.step_size - 1,))
+        if job.is_array and job.step_size > 1
+        else job
+    )
     overrides = _overrides_length(alone, 0, 1, target)
     if overrides > _MOST_OVERRIDES:
         yield (
@@ -272,7 +290,9 @@ def _fewest_parts(job: PlannedJob, target: Target) -> int:
         return count
     room = _MOST_OVERRIDES - (fixed := _overrides_length(job, 0, 1, target))
     while count < job.size:
-        longest = max(_overrides_length(job, offset, size, target) for offset, size in _split(job.size, count))
+        longest = max(
+            _overrides_length(job, offset, size, target) for offset, size in _split(job.size, count)
+        )
         if longest <= _MOST_OVERRIDES:
             break
         count = max(count + 1, -(-count * (longest - fixed) // room)) if room > 0 else job.size
@@ -285,7 +305,9 @@ def _split(size: int, count: int) -> list[tuple[int, int]]:
     return [(start, end - start) for start, end in pairwise(bounds)]
 
 
-def _needs(job: PlannedJob, number: int, by_step: Mapping[str, Sequence[Part]]) -> tuple[tuple[str, bool], ...]:
+def _needs(
+    job: PlannedJob, number: int, by_step: Mapping[str, Sequence[Part]]
+) -> tuple[tuple[str, bool], ...]:
     needs = []
     for need in job.needs:
         others = by_step[need.step]
@@ -298,7 +320,12 @@ def _needs(job: PlannedJob, number: int, by_step: Mapping[str, Sequence[Part]]) 
 
 
 def _tied(
-    name: str, job: PlannedJob, size: int, needs: tuple[tuple[str, bool], ...], definition: str, target: Target
+    name: str,
+    job: PlannedJob,
+    size: int,
+    needs: tuple[tuple[str, bool], ...],
+    definition: str,
+    target: Target,
 ) -> tuple[list[Part], tuple[tuple[str, bool], ...]]:
     """Where a part waits for more than AWS takes: jobs that do nothing but wait for twenty of them each. What is waited
     for child by child is tied by an array of the same size, child by child."""
@@ -319,7 +346,9 @@ def _tied(
             **({"arrayProperties": {"size": size}} if is_each else {}),
             **_share(job, target),
         }
-        knots.append(Part(knot, job.step, size if is_each else 1, 0, definition, request, tied, True))
+        knots.append(
+            Part(knot, job.step, size if is_each else 1, 0, definition, request, tied, True)
+        )
         kind[:] = [*kind[limits.MAX_DEPENDENCIES :], (knot, is_each)]
     return knots, (*singly, *wholly)
 
@@ -341,7 +370,11 @@ def _request(name: str, job: PlannedJob, offset: int, size: int, target: Target)
             told["LIST_FILE_S3_PATH"] = f"{target.address}lists/{job.step}.txt"
     else:
         assert job.command is not None
-        overrides["command"] = ["sh", "-c", f"{_ONE_STREAM}{numbering.prelude(job, offset, size)}{job.command}"]
+        overrides["command"] = [
+            "sh",
+            "-c",
+            f"{_ONE_STREAM}{numbering.prelude(job, offset, size)}{job.command}",
+        ]
     overrides["environment"] = [{"name": key, "value": value} for key, value in told.items()]
     request: dict[str, Any] = {
         "jobName": name,

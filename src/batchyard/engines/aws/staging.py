@@ -21,7 +21,11 @@ from batchyard.worker.globs import globs
 
 
 def stage(
-    s3: S3, plan: Plan, target: Target, lists: Mapping[str, Sequence[str]], done: Mapping[str, Sequence[int]]
+    s3: S3,
+    plan: Plan,
+    target: Target,
+    lists: Mapping[str, Sequence[str]],
+    done: Mapping[str, Sequence[int]],
 ) -> None:
     """Lists and orders. ``done``: step -> commands that an earlier run has finished. A step's orders are written last:
     where they are, all is."""
@@ -35,7 +39,11 @@ def stage(
             s3.put(f"{target.address}lists/{job.step}.txt", text, "text/plain; charset=utf-8")
             s3.put(f"{target.address}lists/{job.step}.idx", index)
         orders = {**render.orders(job, target), "skip": ranges(sorted(done.get(job.step, ())))}
-        s3.put(f"{target.address}steps/{job.step}.json", json.dumps(orders).encode(), "application/json")
+        s3.put(
+            f"{target.address}steps/{job.step}.json",
+            json.dumps(orders).encode(),
+            "application/json",
+        )
 
 
 def encoded(commands: Sequence[str]) -> tuple[bytes, bytes]:
@@ -78,9 +86,15 @@ def fetch_outputs(s3: S3, jobs: Iterable[PlannedJob], workspace: Path, address: 
         path = workspace / name
         if not path.resolve().is_relative_to(workspace.resolve()):
             raise BadInput(f"{address}{name} would leave the workspace {workspace}")
-        if not path.exists() or path.stat().st_size != found.size or path.stat().st_mtime_ns < _ns(found):
+        if (
+            not path.exists()
+            or path.stat().st_size != found.size
+            or path.stat().st_mtime_ns < _ns(found)
+        ):
             wanted[path] = found
-    count = s3.download((f"{address}{found.key.removeprefix(prefix)}", path) for path, found in wanted.items())
+    count = s3.download(
+        (f"{address}{found.key.removeprefix(prefix)}", path) for path, found in wanted.items()
+    )
     for path, found in wanted.items():
         # As old as the object, so that a later run does not take it for a newer one and send it back.
         os.utime(path, ns=(_ns(found), _ns(found)))
@@ -118,7 +132,12 @@ def matching(workspace: Path, patterns: Iterable[str]) -> Matched:
             passed_over.append(shown(name))
     if problems:
         raise BadInput(
-            "\n  ".join((f"in the workspace {workspace} inputs match what cannot go to S3:", *sorted(problems))),
+            "\n  ".join(
+                (
+                    f"in the workspace {workspace} inputs match what cannot go to S3:",
+                    *sorted(problems),
+                )
+            ),
             hint="mend or remove these, or let the patterns of `inputs` leave them out",
         )
     return Matched(files, tuple(passed_over))
@@ -139,7 +158,9 @@ def _looked_at(workspace: Path, name: str) -> tuple[str, os.stat_result | None]:
     except OSError as exc:
         if path.is_symlink():
             return f"{name}: a link to {shown(os.readlink(path))}, and nothing is there", None
-        return ("", None) if isinstance(exc, FileNotFoundError) else (f"{name}: {exc.strerror}", None)
+        return (
+            ("", None) if isinstance(exc, FileNotFoundError) else (f"{name}: {exc.strerror}", None)
+        )
 
 
 def _names_of(workspace: Path) -> Iterator[str]:

@@ -77,10 +77,14 @@ class Standing:
         said = []
         if self.forgotten:
             count = f"{len(self.forgotten)} of the run's {len(self._submitted.ids)} jobs"
-            said.append(f"AWS Batch has forgotten {count}: what succeeded is told by {self._ledger.name}")
+            said.append(
+                f"AWS Batch has forgotten {count}: what succeeded is told by {self._ledger.name}"
+            )
         if self._untold:
             steps = ", ".join(sorted(self._untold))
-            said.append(f"nothing tells what succeeded of {steps}: a plain command leaves no record")
+            said.append(
+                f"nothing tells what succeeded of {steps}: a plain command leaves no record"
+            )
         return "; ".join(said)
 
     def details(self) -> list[JobDetail]:
@@ -99,7 +103,8 @@ class Standing:
             if final is not None:
                 return list(final.jobs)
         found = [
-            details.job_detail(part, job_id, known.get(job_id), known.get(f"{job_id}:0")) for part, job_id in parts
+            details.job_detail(part, job_id, known.get(job_id), known.get(f"{job_id}:0"))
+            for part, job_id in parts
         ]
         return self._by_records(found, gone) if gone else found
 
@@ -111,7 +116,9 @@ class Standing:
         children_left: dict[str, list[int]] = {job.step: [] for job in self._plan.jobs}
         for job in jobs:
             done = ran[job.step] | told[job.step] | by_records[job.step]
-            children_left[job.step] = [job.index_in_step(child) for child in range(job.size) if child not in done]
+            children_left[job.step] = [
+                job.index_in_step(child) for child in range(job.size) if child not in done
+            ]
         with_records = [job.step for job in jobs if children_left[job.step] and needs_worker(job)]
         return children_left, {step: self._ledger.done(step) for step in with_records}
 
@@ -123,7 +130,9 @@ class Standing:
         kept = self._kept.there(FINAL) if everywhere else None
         final = None if kept is None else details.final_from_json(kept)
         # Who stopped the run may not have known all that was being submitted just then.
-        is_of_these = final is not None and [detail.id for detail in final.jobs] == self._submitted.ids
+        is_of_these = (
+            final is not None and [detail.id for detail in final.jobs] == self._submitted.ids
+        )
         return final if is_of_these else None
 
     # -- what AWS has forgotten -------------------------------------------------------------------------------
@@ -135,7 +144,11 @@ class Standing:
 
     def _by_records(self, found: Sequence[JobDetail], gone: Sequence[Part]) -> list[JobDetail]:
         """The jobs, those that AWS has forgotten by what else tells of them."""
-        begun = {detail.step for detail in found if detail.count(*_LET_GO) or detail.started_ms is not None}
+        begun = {
+            detail.step
+            for detail in found
+            if detail.count(*_LET_GO) or detail.started_ms is not None
+        }
         told = self._ledger.succeeded({part.step for part in gone}, {}, begun)
         by_id = {detail.id: detail for detail in found}
         for part in gone:

@@ -14,7 +14,9 @@ from batchyard.plan import Plan
 
 
 class Submitted:
-    def __init__(self, plan: Plan, target: Target, path: Path, kept: Kept, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, plan: Plan, target: Target, path: Path, kept: Kept, clock: Callable[[], float]
+    ) -> None:
         """``path``: the journal's."""
         self._plan = plan
         self._target = target

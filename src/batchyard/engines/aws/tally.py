@@ -34,7 +34,11 @@ def tally(
     succeeded: dict[str, Spans] = {}
     left = MOST_CHILDREN
     for part, detail in zip(parts, found, strict=True):
-        if part.size > 1 and detail.state is JobState.FAILED and not detail.id.startswith(UNSUBMITTED):
+        if (
+            part.size > 1
+            and detail.state is JobState.FAILED
+            and not detail.id.startswith(UNSUBMITTED)
+        ):
             if part.step not in may_begin:
                 succeeded[detail.id] = []
                 detail = replace(detail, attempts=0)
@@ -42,8 +46,12 @@ def tally(
                 left -= part.size
                 states = dict(_children(batch, detail.id, part.size))
                 if len(states) == part.size:
-                    succeeded[detail.id] = ranges(sorted(n for n, (is_good, _) in states.items() if is_good))
-                    detail = replace(detail, attempts=sum(attempts for _, attempts in states.values()))
+                    succeeded[detail.id] = ranges(
+                        sorted(n for n, (is_good, _) in states.items() if is_good)
+                    )
+                    detail = replace(
+                        detail, attempts=sum(attempts for _, attempts in states.values())
+                    )
         told.append(detail)
     return told, succeeded
 
@@ -65,7 +73,10 @@ def _children(batch: Batch, job_id: str, size: int) -> Iterator[tuple[int, tuple
     ids = [f"{job_id}:{child}" for child in range(size)]
     for first in range(0, size, _AT_ONCE):
         for child_id, job in batch.describe(ids[first : first + _AT_ONCE]).items():
-            yield number_of(child_id), (job["status"] == JobState.SUCCEEDED, len(job.get("attempts", ())))
+            yield (
+                number_of(child_id),
+                (job["status"] == JobState.SUCCEEDED, len(job.get("attempts", ()))),
+            )
 
 
 def positions(kept: Mapping[str, Sequence[Sequence[int]]], job_id: str) -> set[int] | None:

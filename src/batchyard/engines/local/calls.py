@@ -45,7 +45,9 @@ class Calls:
         #: containers to which a signal is on its way
         self._being_signalled: set[str] = set()
 
-    def call(self, argv: Sequence[str], then: Answered, environ: dict[bytes, bytes] | None = None) -> Process:
+    def call(
+        self, argv: Sequence[str], then: Answered, environ: dict[bytes, bytes] | None = None
+    ) -> Process:
         """Raises OSError or ValueError where it cannot even be begun."""
         answer = _Answer()
 
@@ -53,7 +55,9 @@ class Calls:
             then(exit.exit_code, answer.take())
 
         try:
-            return self._spawner.spawn(self._client, ("docker", *argv), environ or self.environ, answer, ended)
+            return self._spawner.spawn(
+                self._client, ("docker", *argv), environ or self.environ, answer, ended
+            )
         except (OSError, ValueError):
             answer.take()
             raise

@@ -62,7 +62,9 @@ class JobTasks:
         job = self.job
         index = job.index_in_step(start.child)
         environ = self.base_environ.copy()
-        environ[b"AWS_BATCH_JOB_ID"] = (f"{self.id}:{start.child}" if job.size > 1 else self.id).encode()
+        environ[b"AWS_BATCH_JOB_ID"] = (
+            f"{self.id}:{start.child}" if job.size > 1 else self.id
+        ).encode()
         environ[b"AWS_BATCH_JOB_ATTEMPT"] = b"%d" % start.attempt
         mark = f"{self.token}.{self.number}.{start.child}.{start.attempt}.".encode()
         environ[b"BATCHYARD_TOKEN"] = mark
@@ -134,6 +136,8 @@ def names_told(job: PlannedJob, shared: Mapping[str, str]) -> tuple[bytes, ...]:
 def base_environ(environ: Mapping[str, str], shared: Mapping[str, str]) -> dict[bytes, bytes]:
     """The environment of a process here: the engine's own, cleared of other jobs' variables, and what the job says."""
     kept = {
-        name: value for name, value in environ.items() if name not in _FOREIGN and not name.startswith(_FOREIGN_PREFIX)
+        name: value
+        for name, value in environ.items()
+        if name not in _FOREIGN and not name.startswith(_FOREIGN_PREFIX)
     }
     return {os.fsencode(name): os.fsencode(value) for name, value in (kept | dict(shared)).items()}

@@ -88,7 +88,9 @@ class ContainerRunner:
         argv += SHELL_ARGV if task.has_several else docker.command_argv(task.command(number))
         client_environ = docker.client_environ(self._calls.environ, environ)
         try:
-            container.creation = self._calls.call(argv, partial(self._created, container), client_environ)
+            container.creation = self._calls.call(
+                argv, partial(self._created, container), client_environ
+            )
         except (OSError, ValueError) as exc:
             self._never_ran(container, docker.reason("CannotCreateContainerError", str(exc)))
 
@@ -169,7 +171,9 @@ class ContainerRunner:
         conversation = container.conversation = Conversation(container.task.mark, self._bell)
         self._talking.append(container)
         with conversation.their_ends() as ends:
-            self._attach(container, SHELL, ("sh", "-c", ATTACH, self._client, container.name, *ends))
+            self._attach(
+                container, SHELL, ("sh", "-c", ATTACH, self._client, container.name, *ends)
+            )
 
     def _attach(self, container: _Container, program: str, argv: tuple[str, ...]) -> None:
         exited = partial(self._exited, container)
@@ -194,7 +198,9 @@ class ContainerRunner:
     def _inspected(self, container: _Container, exit_code: int, said: str) -> None:
         if exit_code:
             docker.require_engine(self._environ)
-            self._over(container, Outcome(None, reason=docker.reason("CannotInspectContainerError", said)))
+            self._over(
+                container, Outcome(None, reason=docker.reason("CannotInspectContainerError", said))
+            )
             return
         state = docker.parse_state(said)
         if state.never_started:
@@ -203,7 +209,9 @@ class ContainerRunner:
             self._never_ran(container, docker.reason("CannotStartContainerError", state.error))
         elif not state.is_over:
             # It runs, and we have lost sight of it. It must be gone before the next attempt begins.
-            self._calls.call(("rm", "--force", "--volumes", container.name), partial(self._lost, container))
+            self._calls.call(
+                ("rm", "--force", "--volumes", container.name), partial(self._lost, container)
+            )
         else:
             container.was_out_of_memory = state.was_out_of_memory
             if container.is_busy:
@@ -213,7 +221,9 @@ class ContainerRunner:
 
     def _lost(self, container: _Container, exit_code: int, said: str) -> None:
         docker.require_engine(self._environ)
-        why = docker.reason("CannotInspectContainerError", "the docker command that was attached to it has ended")
+        why = docker.reason(
+            "CannotInspectContainerError", "the docker command that was attached to it has ended"
+        )
         self._over(container, Outcome(None, reason=why))
 
     def _over(self, container: _Container, outcome: Outcome) -> None:

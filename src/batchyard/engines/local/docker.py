@@ -89,7 +89,9 @@ class State:
 # -- what is said -------------------------------------------------------------------------------------------------
 
 
-def create_argv(task: Task, name: str, place: Place, user: User, environ: Mapping[str, str]) -> list[str]:
+def create_argv(
+    task: Task, name: str, place: Place, user: User, environ: Mapping[str, str]
+) -> list[str]:
     """`docker create` for the task, up to and with the image. ``environ``: of the container, see ``environ_of``."""
     memory = f"{task.resources.memory_mib}m"
     shares = min(_SHARES_PER_VCPU * task.resources.vcpus, _MOST_SHARES)
@@ -123,7 +125,9 @@ def command_argv(command: str | tuple[str, ...]) -> tuple[str, ...]:
 
 def environ_of(task: Task, user: User) -> dict[str, str]:
     """The environment of the task's container, beside what its image sets."""
-    environ = {"HOME": "/tmp", "USER": user.name} if user.flags and task.container_flags is None else {}
+    environ = (
+        {"HOME": "/tmp", "USER": user.name} if user.flags and task.container_flags is None else {}
+    )
     environ |= task.own_environ
     if task.gpus:
         # A container sees only its own GPUs, and counts them from 0.
@@ -133,7 +137,11 @@ def environ_of(task: Task, user: User) -> dict[str, str]:
 
 def client_environ(base: Mapping[bytes, bytes], environ: Mapping[str, str]) -> dict[bytes, bytes]:
     """The environment of the `docker create` that is to pass on ``environ``."""
-    passed = {os.fsencode(name): os.fsencode(value) for name, value in environ.items() if not _is_clients(name)}
+    passed = {
+        os.fsencode(name): os.fsencode(value)
+        for name, value in environ.items()
+        if not _is_clients(name)
+    }
     return {**base, **passed}
 
 
@@ -147,7 +155,9 @@ def user_flags(uid: int, gid: int, groups: Iterable[int], *, is_rootless: bool) 
 def _mount(path: Path, *options: str) -> list[str]:
     # Not --volume: its colons would cut a path that has one. Here a comma does, unless it is quoted as CSV is.
     text = io.StringIO()
-    csv.writer(text, lineterminator="").writerow(["type=bind", f"source={path}", f"target={path}", *options])
+    csv.writer(text, lineterminator="").writerow(
+        ["type=bind", f"source={path}", f"target={path}", *options]
+    )
     return ["--mount", text.getvalue()]
 
 
@@ -202,7 +212,9 @@ def require_engine(environ: Mapping[str, str] = os.environ, who: str = "--runner
 def user_here(client: str, environ: Mapping[str, str]) -> User:
     """The user that containers of this process run as."""
     uid = os.getuid()
-    security = "" if uid == 0 else _asked(client, environ, "info", "--format", "{{json .SecurityOptions}}")
+    security = (
+        "" if uid == 0 else _asked(client, environ, "info", "--format", "{{json .SecurityOptions}}")
+    )
     flags = user_flags(uid, os.getgid(), os.getgroups(), is_rootless="name=rootless" in security)
     try:
         name = pwd.getpwuid(uid).pw_name
@@ -216,7 +228,14 @@ def remove_all(client: str, environ: Mapping[str, str], token: str) -> int:
     removed: set[str] = set()
     deadline = time.monotonic() + _REMOVAL_TIMEOUT_S
     while found := _asked(
-        client, environ, "ps", "--all", "--quiet", "--no-trunc", "--filter", f"label={TOKEN_LABEL}={token}"
+        client,
+        environ,
+        "ps",
+        "--all",
+        "--quiet",
+        "--no-trunc",
+        "--filter",
+        f"label={TOKEN_LABEL}={token}",
     ).split():
         if time.monotonic() > deadline:
             raise Surroundings(
@@ -227,7 +246,9 @@ def remove_all(client: str, environ: Mapping[str, str], token: str) -> int:
         # Fails for one that another call is removing at this moment, so the list has the last word.
         with suppress(subprocess.TimeoutExpired):
             command = [client, "rm", "--force", "--volumes", *found]
-            subprocess.run(command, env=dict(environ), capture_output=True, timeout=_REMOVAL_TIMEOUT_S)
+            subprocess.run(
+                command, env=dict(environ), capture_output=True, timeout=_REMOVAL_TIMEOUT_S
+            )
     return len(removed)
 
 
@@ -245,7 +266,8 @@ def _asked(client: str, environ: Mapping[str, str], *argv: str) -> str:
         )
     except subprocess.TimeoutExpired:
         raise NoContainerEngine(
-            f"the Docker engine has not answered for {_ANSWER_TIMEOUT_S:.0f} s", hint="see what `docker info` says"
+            f"the Docker engine has not answered for {_ANSWER_TIMEOUT_S:.0f} s",
+            hint="see what `docker info` says",
         ) from None
     except OSError as exc:
         raise NoContainerEngine(f"the docker command cannot be started: {exc}") from exc

@@ -54,7 +54,9 @@ class Setting:
 class LocalEngine:
     name = "local"
 
-    def __init__(self, folder: RunFolder, plan: Plan, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, folder: RunFolder, plan: Plan, clock: Callable[[], float] = time.time
+    ) -> None:
         self._folder = folder
         self._plan = plan
         self._clock = clock
@@ -74,7 +76,17 @@ class LocalEngine:
         rows = []
         for number, job in enumerate(plan.jobs):
             counts = tuple(job.size if state is JobState.PENDING else 0 for state in JobState)
-            row = JobRow(number, str(uuid.uuid4()), job.step, job.size, JobState.PENDING, "", counts, 0, now_ms)
+            row = JobRow(
+                number,
+                str(uuid.uuid4()),
+                job.step,
+                job.size,
+                JobState.PENDING,
+                "",
+                counts,
+                0,
+                now_ms,
+            )
             rows.append(row)
         commands = [(row.number, n) for row in rows for n in (done or {}).get(row.step, ())]
         store.commit(new_jobs=rows, commands=commands)
@@ -84,12 +96,16 @@ class LocalEngine:
         rows = {row.id: row for row in self._store.jobs()}
         return [reading.job_detail(rows[job_id]) for job_id in job_ids if job_id in rows]
 
-    def attempts(self, job_ids: Sequence[str], *, failed_only: bool = False) -> Iterator[AttemptDetail]:
+    def attempts(
+        self, job_ids: Sequence[str], *, failed_only: bool = False
+    ) -> Iterator[AttemptDetail]:
         state = JobState.FAILED if failed_only else None
         for row in self._store.jobs():
             if row.id in job_ids:
                 planned = self._plan.job(row.step)
-                for attempt in self._store.attempts(row.number, state=state, started_only=failed_only):
+                for attempt in self._store.attempts(
+                    row.number, state=state, started_only=failed_only
+                ):
                     yield reading.attempt_detail(attempt, row, planned)
 
     def stop(self, job_ids: Sequence[str], reason: str, grace_s: float = DEFAULT_GRACE_S) -> None:
@@ -159,7 +175,9 @@ class LocalEngine:
         commands_done: dict[str, list[int]] = {}
         for row in self._store.jobs():
             planned = self._plan.job(row.step)
-            succeeded = {a.child for a in self._store.attempts(row.number, state=JobState.SUCCEEDED)}
+            succeeded = {
+                a.child for a in self._store.attempts(row.number, state=JobState.SUCCEEDED)
+            }
             left = [child for child in range(row.size) if child not in succeeded]
             children_left[row.step] = [planned.index_in_step(child) for child in left]
             commands_done[row.step] = self._store.commands(row.number)
@@ -183,7 +201,9 @@ class LocalEngine:
         try:
             if self.run_state is not RunState.RUNNING:
                 return self.run_state
-            return self._execute(setting, environ, watcher, last_request, must_start=not carry_out_old_stops)
+            return self._execute(
+                setting, environ, watcher, last_request, must_start=not carry_out_old_stops
+            )
         finally:
             lock.release()
 
@@ -196,7 +216,9 @@ class LocalEngine:
         must_start: bool,
     ) -> RunState:
         store = self._store
-        allow_open_files(planning.most_at_once(self._plan, setting.capacity) * _FILES_PER_CHILD + _SPARE_FILES)
+        allow_open_files(
+            planning.most_at_once(self._plan, setting.capacity) * _FILES_PER_CHILD + _SPARE_FILES
+        )
         logs = LogBook(self._folder)
         spawner = Spawner(logs)
         runner = _runner(setting, spawner, self._folder, environ)
@@ -206,7 +228,15 @@ class LocalEngine:
             if store.value("started_ms") is None:
                 store.commit(values=[("started_ms", str(int(self._clock() * 1000)))])
             scheduler, jobs, changes = self._restored(setting, environ)
-            loop = Loop(scheduler, runner, store, logs, watcher, last_request=last_request, clock=self._clock)
+            loop = Loop(
+                scheduler,
+                runner,
+                store,
+                logs,
+                watcher,
+                last_request=last_request,
+                clock=self._clock,
+            )
             for job in jobs:
                 loop.add(*job)
             # What follows from what an earlier process recorded, and it had no time to record.
@@ -246,7 +276,9 @@ class LocalEngine:
         for row in rows:
             for attempt in self._store.attempts(row.number):
                 state = None if attempt.state is None else JobState(attempt.state)
-                changes += scheduler.restore(row.id, attempt.child, attempt.attempt, state, attempt.status_reason)
+                changes += scheduler.restore(
+                    row.id, attempt.child, attempt.attempt, state, attempt.status_reason
+                )
         # Last first, as when they were stopped: a follower then keeps its own reason.
         for row in reversed(rows):
             if row.rest_reason is not None:
@@ -288,7 +320,10 @@ def _enter(workspace: Path, must: bool) -> None:
 def _core_job(planned: PlannedJob, ids: Mapping[str, str]) -> Job:
     is_array = planned.size > 1
     dependencies = tuple(
-        Dependency(ids[need.step], DependencyType.N_TO_N if need.each and is_array else DependencyType.WHOLE)
+        Dependency(
+            ids[need.step],
+            DependencyType.N_TO_N if need.each and is_array else DependencyType.WHOLE,
+        )
         for need in planned.needs
     )
     return Job(
@@ -304,11 +339,15 @@ def _core_job(planned: PlannedJob, ids: Mapping[str, str]) -> Job:
     )
 
 
-def _runner(setting: Setting, spawner: Spawner, folder: RunFolder, environ: Mapping[str, str]) -> Runner:
+def _runner(
+    setting: Setting, spawner: Spawner, folder: RunFolder, environ: Mapping[str, str]
+) -> Runner:
     if setting.runner == "docker":
         from batchyard.engines.local import containers, docker
 
-        place = docker.Place(folder.run_id, setting.token, setting.workspace, folder.lists.absolute())
+        place = docker.Place(
+            folder.run_id, setting.token, setting.workspace, folder.lists.absolute()
+        )
         return containers.ContainerRunner(spawner, place, environ)
     return ProcessRunner(spawner)
 

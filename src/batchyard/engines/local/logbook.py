@@ -20,7 +20,9 @@ class LogBook:
         self._made: set[str] = set()
         try:
             folder.logs.mkdir(parents=True, exist_ok=True)
-            self._short = os.open(folder.short_log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+            self._short = os.open(
+                folder.short_log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644
+            )
         except OSError as exc:
             raise from_os_error(exc, "open the log", folder.short_log) from exc
         self._offset = os.fstat(self._short).st_size

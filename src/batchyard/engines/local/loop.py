@@ -150,7 +150,9 @@ class Loop:
         for job_id in reversed(wanted):
             self._perform(self._scheduler.terminate(job_id, reason), grace_s)
         # What was being stopped already may have less time now.
-        self._kill_after(grace_s, [task for task in self._running.values() if task.job_id in set(wanted)])
+        self._kill_after(
+            grace_s, [task for task in self._running.values() if task.job_id in set(wanted)]
+        )
 
     def obey_requests(self) -> None:
         """Stops what other processes have asked to stop."""
@@ -220,7 +222,9 @@ class Loop:
         for task in self._running.values():
             self._take_commands(task)
         values = [("was_stopped", "yes")] if self.was_stopped else ()
-        self._store.commit(attempts=self._attempt_rows, commands=self._command_rows, jobs=changed, values=values)
+        self._store.commit(
+            attempts=self._attempt_rows, commands=self._command_rows, jobs=changed, values=values
+        )
         self._attempt_rows, self._command_rows = [], []
         self._uncommitted.clear()
         self._changed.clear()
@@ -233,7 +237,11 @@ class Loop:
         if due:
             self._runner.signal(due, signal.SIGKILL)
         self._runner.tick()
-        if self._changed or self._attempt_rows or any(task.unrecorded for task in self._running.values()):
+        if (
+            self._changed
+            or self._attempt_rows
+            or any(task.unrecorded for task in self._running.values())
+        ):
             self.commit()
         self.obey_requests()
         self._tell_watcher()
@@ -255,7 +263,9 @@ class Loop:
 
     def _start(self, starts: list[Start]) -> None:
         for start in starts:
-            if self._uncommitted and not self._uncommitted.isdisjoint(self._depends_on[start.job_id]):
+            if self._uncommitted and not self._uncommitted.isdisjoint(
+                self._depends_on[start.job_id]
+            ):
                 self.commit()
             task = self._tasks[start.job_id].task(start)
             self._running[start.job_id, start.child] = task
@@ -343,13 +353,17 @@ class Loop:
 
     def _summarised(self, row: JobRow) -> JobRow:
         summary = self._scheduler.summary(row.id)
-        return row._replace(state=summary.state.value, counts=summary.counts, attempts=self._attempts_of[row.id])
+        return row._replace(
+            state=summary.state.value, counts=summary.counts, attempts=self._attempts_of[row.id]
+        )
 
     def _never_started(self, change: Settled) -> AttemptRow:
         number = self._rows[change.job_id].number
         now_ms = int(self._clock() * 1000)
         state = change.state.value
-        return AttemptRow(number, change.child, 0, state, None, "", change.status_reason, None, now_ms)
+        return AttemptRow(
+            number, change.child, 0, state, None, "", change.status_reason, None, now_ms
+        )
 
     def _take_commands(self, task: Task) -> None:
         if task.unrecorded:

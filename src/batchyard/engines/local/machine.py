@@ -54,12 +54,16 @@ def memory_mib(meminfo: str) -> int:
     raise ValueError("/proc/meminfo has no MemTotal line")
 
 
-def find_gpus(command: Sequence[str] = _NVIDIA_SMI, environ: Mapping[str, str] = os.environ) -> tuple[Gpu, ...]:
+def find_gpus(
+    command: Sequence[str] = _NVIDIA_SMI, environ: Mapping[str, str] = os.environ
+) -> tuple[Gpu, ...]:
     """The GPUs that the driver knows, narrowed to CUDA_VISIBLE_DEVICES where it is set; none where it has no driver."""
     import subprocess  # slow to import, and only pipelines with GPUs need it
 
     try:
-        done = subprocess.run(command, capture_output=True, timeout=_NVIDIA_SMI_TIMEOUT_S, check=False)
+        done = subprocess.run(
+            command, capture_output=True, timeout=_NVIDIA_SMI_TIMEOUT_S, check=False
+        )
     except (OSError, subprocess.TimeoutExpired):
         return ()
     gpus = parse_nvidia_smi(done.stdout.decode(errors="replace")) if done.returncode == 0 else ()

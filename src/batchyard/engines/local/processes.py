@@ -36,7 +36,11 @@ class ProcessRunner:
     name = "process"
 
     def __init__(
-        self, spawner: Spawner, now_ms: Callable[[], int] = wall_clock_ms, *, enforces_memory: bool = False
+        self,
+        spawner: Spawner,
+        now_ms: Callable[[], int] = wall_clock_ms,
+        *,
+        enforces_memory: bool = False,
     ) -> None:
         """``enforces_memory``: an attempt that uses more than it asked for is killed, as a container would be."""
         self._spawner = spawner
@@ -92,7 +96,11 @@ class ProcessRunner:
             self._attempts.ended(attempt, attempt.outcome)
             return
         task = attempt.task
-        self._slots.launch(Launch(_programs(task.command(number), task.environ), task.environ, attempt.output, attempt))
+        self._slots.launch(
+            Launch(
+                _programs(task.command(number), task.environ), task.environ, attempt.output, attempt
+            )
+        )
 
     def _process_started(self, launch: Launch) -> None:
         """In a thread of the slots, without the lock."""
@@ -136,7 +144,9 @@ class ProcessRunner:
 
     def _end_the_greedy(self) -> None:
         running = [attempt for attempt in self._attempts.all() if attempt.process is not None]
-        used = proc.memory_mib([attempt.process.pid for attempt in running if attempt.process is not None])
+        used = proc.memory_mib(
+            [attempt.process.pid for attempt in running if attempt.process is not None]
+        )
         for attempt in running:
             assert attempt.process is not None
             if used.get(attempt.process.pid, 0) > attempt.task.resources.memory_mib:
@@ -149,7 +159,9 @@ class ProcessRunner:
         return self._oom_kills > before
 
 
-def _programs(command: str | tuple[str, ...], environ: dict[bytes, bytes]) -> tuple[tuple[str, tuple[str, ...]], ...]:
+def _programs(
+    command: str | tuple[str, ...], environ: dict[bytes, bytes]
+) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """What to execute for the command, and what else where that cannot be."""
     found = environ.get(b"PATH")
     path = os.fsdecode(found) if found else None

@@ -89,7 +89,9 @@ class LogReader:
         rows = self._store.attempts(job.number, child=child) if child is not None else iter(())
         return next((row for row in rows if row.attempt == detail.attempt), None)
 
-    def _read_job(self, job: JobRow, planned: PlannedJob, index: int | None, failed_only: bool) -> Iterator[LogChunk]:
+    def _read_job(
+        self, job: JobRow, planned: PlannedJob, index: int | None, failed_only: bool
+    ) -> Iterator[LogChunk]:
         child = None if index is None else _child_of(planned, index)
         if index is not None and child is None:
             return

@@ -52,7 +52,11 @@ class Task:
     @property
     def own_environ(self) -> dict[str, str]:
         """What the engine itself says in the environment."""
-        return {os.fsdecode(name): os.fsdecode(self.environ[name]) for name in self.told if name in self.environ}
+        return {
+            os.fsdecode(name): os.fsdecode(self.environ[name])
+            for name in self.told
+            if name in self.environ
+        }
 
 
 class Ended(NamedTuple):

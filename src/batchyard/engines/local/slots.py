@@ -51,7 +51,10 @@ class Launch:
 
 class Slots:
     def __init__(
-        self, spawner: Spawner, started: Callable[[Launch], None], ended: Callable[[Launch, Exit | None], None]
+        self,
+        spawner: Spawner,
+        started: Callable[[Launch], None],
+        ended: Callable[[Launch, Exit | None], None],
     ) -> None:
         """``started`` is called by a thread of ours without the lock, ``ended`` with it; an Exit is missing where it
         could not be started."""
@@ -153,7 +156,9 @@ class Slots:
     def _spawn(self, launch: Launch) -> int | None:
         for program, argv in launch.attempts:
             try:
-                pid = spawning.spawn(program, argv, launch.environ, self._spawner.null, launch.output.write_end)
+                pid = spawning.spawn(
+                    program, argv, launch.environ, self._spawner.null, launch.output.write_end
+                )
                 launch.error = None
                 return pid
             except (OSError, ValueError) as exc:

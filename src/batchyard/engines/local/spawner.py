@@ -50,7 +50,17 @@ class Exit(NamedTuple):
 class Output:
     """One attempt's output: a pipe, and the file it goes to once somebody looks."""
 
-    __slots__ = ("file", "is_long", "is_watched", "length", "mark", "name", "read_end", "tail", "write_end")
+    __slots__ = (
+        "file",
+        "is_long",
+        "is_watched",
+        "length",
+        "mark",
+        "name",
+        "read_end",
+        "tail",
+        "write_end",
+    )
 
     def __init__(self, name: tuple[str, int, int], mark: bytes) -> None:
         #: step, child, attempt: names the file
@@ -117,7 +127,12 @@ class Spawner:
     # -- processes ------------------------------------------------------------------------------------------
 
     def spawn(
-        self, program: str, argv: tuple[str, ...], environ: dict[bytes, bytes], output: Output, owner: object
+        self,
+        program: str,
+        argv: tuple[str, ...],
+        environ: dict[bytes, bytes],
+        output: Output,
+        owner: object,
     ) -> Process:
         """Starts it as the leader of a session of its own, its stdout and stderr one pipe. Raises OSError."""
         pid = spawning.spawn(program, argv, environ, self.null, output.write_end)
@@ -205,7 +220,10 @@ class Spawner:
         self._marks.clear()
         # What ends one generation makes the next one ours.
         deadline = time.monotonic() + _CLOSE_PATIENCE_S
-        while self._end_orphans(self._orphans_in(proc.children_of_this_process())) and time.monotonic() < deadline:
+        while (
+            self._end_orphans(self._orphans_in(proc.children_of_this_process()))
+            and time.monotonic() < deadline
+        ):
             time.sleep(0.002)
         for fd in (self.null, self._wake_read, self._wake_write):
             os.close(fd)
@@ -237,7 +255,9 @@ class Spawner:
         children = proc.children_of_this_process()
         being_started = set(self.being_started)
         orphans = self._orphans_in(children)
-        self._suspects = {pid: self._suspects.get(pid, being_started) & being_started for pid in orphans}
+        self._suspects = {
+            pid: self._suspects.get(pid, being_started) & being_started for pid in orphans
+        }
         return [pid for pid, maybe in self._suspects.items() if not maybe]
 
     def _end_orphans(self, orphans: Iterable[int]) -> bool:
@@ -272,7 +292,9 @@ class Spawner:
 
     def finish(self, output: Output) -> tuple[int | None, int]:
         """The attempt is over: keeps what is left in the pipe. Returns (offset in short.log or None, length)."""
-        os.close(output.write_end)  # so that an empty pipe is at its end, and not just empty for now
+        os.close(
+            output.write_end
+        )  # so that an empty pipe is at its end, and not just empty for now
         # Bounded: a process that got away could write for ever.
         self._drain(output, at_most=2 * _WATCHED_PIPE_SIZE)
         if self._watched.pop(output.read_end, None):
@@ -317,7 +339,11 @@ class Spawner:
 
     def _keep(self, output: Output, data: bytes) -> None:
         output.length += len(data)
-        if output.file is None and not output.is_long and len(output.tail) + len(data) <= _SHORT_OUTPUT:
+        if (
+            output.file is None
+            and not output.is_long
+            and len(output.tail) + len(data) <= _SHORT_OUTPUT
+        ):
             output.tail += data
             return
         if output.file is None:

@@ -42,7 +42,9 @@ def _attributes() -> ctypes.Array[ctypes.c_char]:
 _ATTRIBUTES = _attributes()
 
 
-def spawn(program: str, argv: Sequence[str], environ: Mapping[bytes, bytes], stdin: int, stdout: int) -> int:
+def spawn(
+    program: str, argv: Sequence[str], environ: Mapping[bytes, bytes], stdin: int, stdout: int
+) -> int:
     """Starts it as the leader of a session of its own, its stdout and stderr the same. Returns its pid.
 
     Raises OSError where it cannot be started, ValueError where no program can be given such words.
@@ -61,7 +63,9 @@ def spawn(program: str, argv: Sequence[str], environ: Mapping[bytes, bytes], std
         for source, target in ((stdin, 0), (stdout, 1), (stdout, 2)):
             _quick.posix_spawn_file_actions_adddup2(actions, source, target)
         path = os.fsencode(program)
-        error = _slow.posix_spawn(ctypes.byref(pid), path, actions, _ATTRIBUTES, argument_list, environment)
+        error = _slow.posix_spawn(
+            ctypes.byref(pid), path, actions, _ATTRIBUTES, argument_list, environment
+        )
     finally:
         _quick.posix_spawn_file_actions_destroy(actions)
     if error:

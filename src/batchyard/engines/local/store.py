@@ -97,13 +97,18 @@ class Store:
     @classmethod
     def open(cls, path: Path, *, create: bool = False) -> Store:
         if not create and not path.exists():
-            raise StoreIsBroken(f"{path} is missing: this run has no state", hint="start it anew with `batchyard run`")
+            raise StoreIsBroken(
+                f"{path} is missing: this run has no state",
+                hint="start it anew with `batchyard run`",
+            )
         with _mapped_errors(path):
             is_read_only = not create and not os.access(path.parent, os.W_OK)
             # Where nobody can write, SQLite must be told, as its log beside the file would need to be written too.
             name = f"{path.absolute().as_uri()}?immutable=1" if is_read_only else str(path)
             # Autocommit mode: transactions are begun and ended by name, in `commit` alone.
-            db = sqlite3.connect(name, timeout=30, isolation_level=None, check_same_thread=False, uri=is_read_only)
+            db = sqlite3.connect(
+                name, timeout=30, isolation_level=None, check_same_thread=False, uri=is_read_only
+            )
             try:
                 _prepare(db, path, create, is_read_only)
             except BaseException:
@@ -173,17 +178,23 @@ class Store:
 
     def commands(self, job: int) -> list[int]:
         with _mapped_errors(self._path):
-            rows = self._db.execute("SELECT number FROM command WHERE job = ? ORDER BY number", (job,))
+            rows = self._db.execute(
+                "SELECT number FROM command WHERE job = ? ORDER BY number", (job,)
+            )
             return [number for (number,) in rows]
 
     def stop_requests(self, after: int) -> list[StopRequest]:
         with _mapped_errors(self._path):
-            rows = self._db.execute("SELECT * FROM stop_request WHERE id > ? ORDER BY id", (after,)).fetchall()
+            rows = self._db.execute(
+                "SELECT * FROM stop_request WHERE id > ? ORDER BY id", (after,)
+            ).fetchall()
         return [StopRequest(row[0], tuple(json.loads(row[1])), row[2], row[3]) for row in rows]
 
     def last_stop_request(self) -> int:
         with _mapped_errors(self._path):
-            return int(self._db.execute("SELECT coalesce(max(id), 0) FROM stop_request").fetchone()[0])
+            return int(
+                self._db.execute("SELECT coalesce(max(id), 0) FROM stop_request").fetchone()[0]
+            )
 
     def value(self, key: str) -> str | None:
         with _mapped_errors(self._path):
@@ -254,5 +265,6 @@ def _mapped_errors(path: Path) -> Iterator[None]:
         raise Surroundings(f"could not use {path}: {exc}", hint=hints.get(code, "")) from exc
     except sqlite3.DatabaseError as exc:
         raise StoreIsBroken(
-            f"{path} cannot be read: {exc}", hint="what ran is in the logs beside it; start the run anew"
+            f"{path} cannot be read: {exc}",
+            hint="what ran is in the logs beside it; start the run anew",
         ) from exc
