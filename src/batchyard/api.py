@@ -21,7 +21,7 @@ from typing import Any
 from batchyard import launch, runs, status
 from batchyard import plan as planning
 from batchyard.engines.base import LogChunk, RunState
-from batchyard.errors import BadInput, NoSuchRun, Surroundings
+from batchyard.errors import InputError, OperationalError, RunNotFoundError
 from batchyard.launch import Offer
 from batchyard.pipeline import Pipeline as Model
 from batchyard.pipeline_file import reading
@@ -39,12 +39,12 @@ class Pipeline:
 
     @classmethod
     def load(cls, path: str | Path, params: Mapping[str, object] | None = None) -> Pipeline:
-        """Reads a pipeline file, or a plain list of commands, which has no params. Raises PipelineMistakes, with all
+        """Reads a pipeline file, or a plain list of commands, which has no params. Raises PipelineFileError, with all
         mistakes at once."""
         path = Path(path)
         if reading.is_command_list(path):
             if params:
-                raise BadInput(
+                raise InputError(
                     f"params go with a pipeline; {path} is a list of commands",
                     hint="a list has no params",
                 )
@@ -77,11 +77,11 @@ class Pipeline:
         if engine == "aws":
             return self._run_on_aws(plan, where, environment, on_demand, offer or Offer())
         if engine != "local":
-            raise BadInput(
+            raise InputError(
                 f"there is no engine {engine!r}", hint='the engines are "local" and "aws"'
             )
         if environment or on_demand:
-            raise BadInput("environment and on_demand are about AWS", hint='add engine="aws"')
+            raise InputError("environment and on_demand are about AWS", hint='add engine="aws"')
         plan, setting, _ = launch.fit(plan, self.model, offer or Offer())
         record = runs.begin(where, plan, setting, file=self.model.path)
         launch.execute_detached(record)
@@ -94,11 +94,11 @@ class Pipeline:
         from batchyard.images import registry
 
         if environment is None:
-            raise BadInput(
+            raise InputError(
                 "a run on AWS needs an environment", hint='name it with environment="NAME"'
             )
         if offer != Offer(use_gpus=offer.use_gpus, workspace=offer.workspace):
-            raise BadInput(
+            raise InputError(
                 "cpus, memory_mib, gpus and runner are about this machine; on AWS the environment's queues say how "
                 "much there is, and every child is a container",
                 hint="leave them out of the Offer",
@@ -133,7 +133,7 @@ class Run:
         where = runs.find_home(Path.cwd(), str(home) if home else None)
         try:
             return cls(runs.load(where, name))
-        except NoSuchRun:
+        except RunNotFoundError:
             if environment is None:
                 raise
         from batchyard import cloud
@@ -149,7 +149,7 @@ class Run:
         return status.to_json(status.of_run(self._record))
 
     def wait(self, timeout_s: float | None = None) -> str:
-        """Returns the run's final state. Raises TimeoutError, or Surroundings where nobody is at it: its process died,
+        """Returns the run's final state. Raises TimeoutError, or OperationalError where nobody is at it: its process died,
         or it was not submitted whole."""
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         looks = self._looks()
@@ -163,7 +163,7 @@ class Run:
                     if self._record.is_local
                     else "run {} was not submitted whole"
                 )
-                raise Surroundings(what.format(self.id), hint="Run.resume() goes on with it")
+                raise OperationalError(what.format(self.id), hint="Run.resume() goes on with it")
             if deadline is not None and time.monotonic() > deadline:
                 raise TimeoutError(f"run {self.id} was not over after {timeout_s} s")
             left_s = delay_s if deadline is None else max(0.0, deadline - time.monotonic())
@@ -190,7 +190,7 @@ class Run:
             plan.require_child(step, index)
         elif index is not None:
             steps = ", ".join(job.step for job in plan.jobs)
-            raise BadInput(
+            raise InputError(
                 f"of which step is child {index!r} meant?", hint=f"its steps are: {steps}"
             )
         return self._chunks(step, index, failed)
@@ -224,7 +224,7 @@ class Run:
         """A new run of only what failed or never ran; ``on_demand``: on AWS, not on spot instances."""
         if self._record.is_local:
             if on_demand:
-                raise BadInput(
+                raise InputError(
                     "on_demand goes with a run on AWS", hint=f"run {self.id} is on this machine"
                 )
             record = launch.begin_retry(self._record)
@@ -240,12 +240,12 @@ class Run:
         """Downloads what the steps of a run on AWS have given back, into its workspace or the folder ``to``; files
         that are here already are left. Returns how many came."""
         if self._record.is_local:
-            raise BadInput(
+            raise InputError(
                 f"run {self.id} is on this machine: its files are in {self._record.setting.workspace}"
             )
         folder = to or self._record.workspace_here
         if not folder:
-            raise BadInput(
+            raise InputError(
                 "the run's workspace is not on this machine", hint="say where to: fetch(to=...)"
             )
         from batchyard import cloud

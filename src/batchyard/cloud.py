@@ -15,15 +15,15 @@ from batchyard import environments, runs
 from batchyard import plan as planning
 from batchyard.aws import cloudformation
 from batchyard.aws.batch import Batch
-from batchyard.aws.door import Door, NoRegion
 from batchyard.aws.s3 import S3
+from batchyard.aws.session import AwsSession, NoRegionError
 from batchyard.engines.aws import inputs, render, staging
 from batchyard.engines.aws.render import Target
 from batchyard.engines.base import RunState
 from batchyard.engines.local.lock import RunLock
 from batchyard.engines.local.reading import load_list
 from batchyard.environments import Environment
-from batchyard.errors import BadInput, BatchyardError, NoSuchRun
+from batchyard.errors import BatchyardError, InputError, RunNotFoundError
 from batchyard.pipeline import Pipeline
 from batchyard.plan import Plan
 from batchyard.runs import Record
@@ -36,13 +36,13 @@ _LONGEST_TAG = 256
 
 
 def environment(home: Path, name: str) -> Environment:
-    """The environment of this name. Raises BadInput."""
+    """The environment of this name. Raises InputError."""
     try:
         return environments.load(home, name, cloudformation.outputs_of, _deployed)
-    except NoRegion as exc:
+    except NoRegionError as exc:
         known = environments.read(home / environments.FILE_NAME)
         where = home / environments.FILE_NAME
-        raise NoRegion(
+        raise NoRegionError(
             f"there is no environment {name!r} in {where}, and nothing says in which region to look for its stacks",
             hint=environments.hint_without_region(name, known),
         ) from exc
@@ -51,7 +51,7 @@ def environment(home: Path, name: str) -> Environment:
 def _deployed() -> list[str]:
     """The names of the deployed environments; none where this user may not ask."""
     try:
-        summaries = cloudformation.CloudFormation(Door(None)).summaries()
+        summaries = cloudformation.CloudFormation(AwsSession(None)).summaries()
     except BatchyardError:
         return []
     names = [
@@ -116,19 +116,19 @@ def target(
 
 
 def _with_queues(found: Target, plan: Plan) -> Target:
-    """With what AWS says about the queues. Raises BadInput where one is missing or takes no jobs."""
+    """With what AWS says about the queues. Raises InputError where one is missing or takes no jobs."""
     where = found.environment
     names = sorted({render.queue_of(job, found) for job in plan.jobs})
-    known = Batch(Door(where.region, where.profile)).queues(names)
+    known = Batch(AwsSession(where.region, where.profile)).queues(names)
     for name in names:
         if name not in known:
-            raise BadInput(
+            raise InputError(
                 f"there is no job queue {name} in {where.region}",
                 hint=f"check the queues and the region of environment {where.name!r}",
             )
         if known[name]["state"] != "ENABLED":
             command = f"aws batch update-job-queue --job-queue {name} --state ENABLED --region {where.region}"
-            raise BadInput(
+            raise InputError(
                 f"job queue {name} is {known[name]['state']}: it takes no jobs",
                 hint=f"enable it with `{command}`, or name another queue",
             )
@@ -161,7 +161,7 @@ def local_workspace(pipeline: Pipeline, given: str | None) -> Path | None:
     else:
         path = (pipeline.folder / text).absolute() if text else pipeline.folder
     if not path.is_dir():
-        raise BadInput(
+        raise InputError(
             f"the workspace {path} is not a folder",
             hint="make it, or name another with --workspace",
         )
@@ -209,7 +209,7 @@ def _with_lists(record: Record, s3: S3) -> Plan:
         address = f"{record.place.address}lists/{job.step}.txt"
         text = s3.get(address)
         if text is None:
-            raise BadInput(
+            raise InputError(
                 f"the list of {job.step} is not at {address}",
                 hint="start the run anew from its file",
             )
@@ -225,19 +225,19 @@ def begin_retry(
     engine = old.open_aws()
     overview = engine.overview()
     if overview.is_interrupted:
-        raise BadInput(
+        raise InputError(
             f"run {old.run_id} was not submitted whole",
             hint=f"`batchyard resume {old.run_id}` first",
         )
     if overview.state is RunState.RUNNING:
-        raise BadInput(
+        raise InputError(
             f"run {old.run_id} is still running", hint=f"`batchyard stop {old.run_id}` first"
         )
     children_left, commands_done = engine.unfinished()
     if engine.source:
         say(engine.source)
     if not any(children_left.values()):
-        raise BadInput(f"run {old.run_id} has nothing to retry: everything in it succeeded")
+        raise InputError(f"run {old.run_id} has nothing to retry: everything in it succeeded")
     plan = planning.only_unfinished(_with_lists(old, engine.s3), children_left)
     place = old.place
     assert isinstance(place, Target)
@@ -266,16 +266,16 @@ def fetch(record: Record, folder: Path) -> int:
 
 def take_over(home: Path, where: Environment, name: str) -> Record:
     """A run that another machine began, by its id or `last`."""
-    s3 = S3(Door(where.region, where.profile))
+    s3 = S3(AwsSession(where.region, where.profile))
     prefix = f"s3://{where.bucket}/{where.prefix}runs/"
     if name == "last":
-        raise BadInput(
+        raise InputError(
             "`last` is about this machine's runs",
             hint=f"`batchyard runs --env {where.name}` lists those in S3",
         )
     text = s3.get(f"{prefix}{name}/run.json")
     if text is None:
-        raise NoSuchRun(
+        raise RunNotFoundError(
             f"there is no run {name} in {prefix}",
             hint=f"`batchyard runs --env {where.name}` lists them",
         )
@@ -290,7 +290,9 @@ def take_over(home: Path, where: Environment, name: str) -> Record:
 def known_runs(where: Environment) -> list[str]:
     """The ids of all runs in the environment's bucket."""
     return sorted(
-        S3(Door(where.region, where.profile)).folders(f"s3://{where.bucket}/{where.prefix}runs/")
+        S3(AwsSession(where.region, where.profile)).folders(
+            f"s3://{where.bucket}/{where.prefix}runs/"
+        )
     )
 
 

@@ -19,7 +19,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from batchyard.errors import BadInput, from_os_error
+from batchyard.errors import InputError, from_os_error
 from batchyard.pipeline_file import yaml_nodes
 from batchyard.pipeline_file.mistakes import Notes
 
@@ -101,7 +101,7 @@ class Environment:
         kind = ("gpu" if needs_gpu else "cpu") + ("_on_demand" if on_demand else "")
         found = self.queues.get(kind)
         if found is None:
-            raise BadInput(
+            raise InputError(
                 f"environment {self.name!r} has no {kind} queue",
                 hint=f"it has {', '.join(sorted(self.queues)) or 'none'}; name one for the step with `queue:`",
             )
@@ -125,7 +125,7 @@ def load(
     outputs = deployed(name)
     if outputs:
         return from_outputs(name, outputs)
-    raise BadInput(
+    raise InputError(
         f"there is no environment {name!r}: not in {home / FILE_NAME}, and no stack {name}-batch is deployed",
         hint=near_hint(name, [*known, *names()]) or f"`batchyard deploy --env {name}` makes one",
     )
@@ -155,7 +155,7 @@ def read(path: Path) -> dict[str, Environment]:
     except FileNotFoundError:
         return {}
     except UnicodeDecodeError as exc:
-        raise BadInput(
+        raise InputError(
             f"{path} is no UTF-8 text: byte {exc.start + 1} is none", hint="save it as UTF-8"
         ) from exc
     except OSError as exc:
@@ -167,12 +167,12 @@ def read(path: Path) -> dict[str, Environment]:
         notes = Notes(str(path))
         yaml_nodes.parse(text, notes)
         notes.settle()
-        raise BadInput(
+        raise InputError(
             f"{path} is no YAML: {exc}", hint="put text in quotes, and indent with spaces"
         ) from exc
     entries = document.get("environments") if isinstance(document, dict) else None
     if not isinstance(entries, dict):
-        raise BadInput(
+        raise InputError(
             f"{path}: expected `environments:` with a name and its settings under it",
             hint="for example `environments: {lab: {region: eu-central-1, bucket: lab-runs, queues: {cpu: lab-cpu}}}`",
         )
@@ -183,9 +183,9 @@ def read(path: Path) -> dict[str, Environment]:
 
 
 def from_mapping(name: str, settings: Any, where: str) -> Environment:
-    """One entry of the file; raises BadInput for what is wrong in it."""
+    """One entry of the file; raises InputError for what is wrong in it."""
     if not isinstance(settings, dict):
-        raise BadInput(
+        raise InputError(
             f"{where}: environment {name!r} must be a mapping of settings",
             hint="give it region, bucket and queues",
         )
@@ -196,13 +196,15 @@ def from_mapping(name: str, settings: Any, where: str) -> Environment:
             hint = (
                 f"did you mean {near[0]!r}?" if near else f"known are: {', '.join(sorted(known))}"
             )
-            raise BadInput(f"{where}: environment {name!r} has an unknown key {key!r}", hint=hint)
+            raise InputError(f"{where}: environment {name!r} has an unknown key {key!r}", hint=hint)
     for key in ("region", "bucket"):
         if not settings.get(key):
-            raise BadInput(f"{where}: environment {name!r} has no {key}", hint=f"add `{key}: ...`")
+            raise InputError(
+                f"{where}: environment {name!r} has no {key}", hint=f"add `{key}: ...`"
+            )
     queues = settings.get("queues", {})
     if not isinstance(queues, dict) or not queues or set(queues) - set(QUEUES):
-        raise BadInput(
+        raise InputError(
             f"{where}: environment {name!r}: `queues` must map some of {', '.join(QUEUES)} to the names of job queues"
         )
     wrong = [
@@ -210,7 +212,7 @@ def from_mapping(name: str, settings: Any, where: str) -> Environment:
     ]
     wrong += [f"queues.{key}" for key, value in queues.items() if not isinstance(value, str)]
     if wrong:
-        raise BadInput(f"{where}: environment {name!r}: {', '.join(wrong)} must be text")
+        raise InputError(f"{where}: environment {name!r}: {', '.join(wrong)} must be text")
     _require_shapes(name, settings, where)
     prefix = settings.get("prefix", "")
     return Environment(
@@ -230,16 +232,16 @@ def _require_shapes(name: str, settings: Mapping[str, Any], where: str) -> None:
             hint = f"write `bucket: {plain}`" + (
                 f" and `prefix: {below}`" if below.strip("/") else ""
             )
-        raise BadInput(f"{found}: {bucket!r} is no bucket's name", hint=hint)
+        raise InputError(f"{found}: {bucket!r} is no bucket's name", hint=hint)
     for key, (shape, what, example) in _SHAPES.items():
         if key in settings and not shape.fullmatch(settings[key]):
-            raise BadInput(
+            raise InputError(
                 f"{found}: {key} is {settings[key]!r}, which is no {what}",
                 hint=f"for example {example}",
             )
     for key, queue in settings["queues"].items():
         if not _QUEUE.fullmatch(queue):
-            raise BadInput(
+            raise InputError(
                 f"{found}: queues.{key} is {queue!r}", hint="write a job queue's name or its ARN"
             )
 
@@ -251,7 +253,7 @@ def from_outputs(name: str, outputs: Mapping[str, str]) -> Environment:
         ours: outputs[theirs] for theirs, ours in _QUEUE_OUTPUTS.items() if outputs.get(theirs)
     }
     if not queues or "bucket" not in settings:
-        raise BadInput(
+        raise InputError(
             f"environment {name!r} is deployed in part only: it has {', '.join(sorted(outputs)) or 'no outputs'}",
             hint=f"`batchyard deploy --env {name}` completes it",
         )

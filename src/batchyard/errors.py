@@ -1,14 +1,14 @@
 """Every error a user can meet, in one family. Imports nothing of ours.
 
     BatchyardError                  exit 3
-      BadInput                      exit 2   something the user wrote
-        PipelineMistakes            exit 2   all mistakes of a pipeline file at once
-        NoSuchRun                   exit 2
-      Surroundings                  exit 3   the machine, the disk, another process
-        RunIsHeld                   exit 3
-        StoreIsNewer                exit 3
-        StoreIsBroken               exit 3
-        NoContainerEngine           exit 3
+      InputError                      exit 2   something the user wrote
+        PipelineFileError            exit 2   all mistakes of a pipeline file at once
+        RunNotFoundError                   exit 2
+      OperationalError                  exit 3   the machine, the disk, another process
+        RunLockedError                   exit 3
+        NewerStoreError                exit 3
+        BrokenStoreError               exit 3
+        ContainerEngineError           exit 3
 
 A message says where, what was found, and what to do. The class's docstring is the message of last resort, so no
 error is ever blank. The command line prints the message and its causes, one a line; a traceback only with ``-v``.
@@ -33,7 +33,7 @@ class BatchyardError(Exception):
         super().__init__(self.message)
 
 
-class BadInput(BatchyardError):
+class InputError(BatchyardError):
     """What was given cannot be used."""
 
     exit_code = 2
@@ -57,7 +57,7 @@ class Mistake:
         return f"{where}: {kind}{self.what}" + (f"; {self.instead}" if self.instead else "")
 
 
-class PipelineMistakes(BadInput):
+class PipelineFileError(InputError):
     """The pipeline file has mistakes."""
 
     def __init__(self, mistakes: Sequence[Mistake]) -> None:
@@ -65,31 +65,31 @@ class PipelineMistakes(BadInput):
         super().__init__("\n".join(map(str, self.mistakes)))
 
 
-class NoSuchRun(BadInput):
+class RunNotFoundError(InputError):
     """There is no run of that name here."""
 
 
-class Surroundings(BatchyardError):
+class OperationalError(BatchyardError):
     """The machine does not allow it: the disk, a permission, another process."""
 
 
-class RunIsHeld(Surroundings):
+class RunLockedError(OperationalError):
     """Another process is executing this run."""
 
 
-class StoreIsNewer(Surroundings):
+class NewerStoreError(OperationalError):
     """The state was written by a newer batchyard."""
 
 
-class StoreIsBroken(Surroundings):
+class BrokenStoreError(OperationalError):
     """The state on disk cannot be read."""
 
 
-class NoContainerEngine(Surroundings):
+class ContainerEngineError(OperationalError):
     """No Docker engine answers."""
 
 
-def from_os_error(exc: OSError, doing: str, path: Path | str | None = None) -> Surroundings:
+def from_os_error(exc: OSError, doing: str, path: Path | str | None = None) -> OperationalError:
     """The one place where the system's refusals become sentences. ``doing`` completes "could not ..."."""
     import errno
 
@@ -107,4 +107,4 @@ def from_os_error(exc: OSError, doing: str, path: Path | str | None = None) -> S
     }
     reason = exc.strerror or str(exc)
     at = f" {where}" if where else ""
-    return Surroundings(f"could not {doing}{at}: {reason}", hint=hints.get(exc.errno or 0, ""))
+    return OperationalError(f"could not {doing}{at}: {reason}", hint=hints.get(exc.errno or 0, ""))

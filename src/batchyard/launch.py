@@ -18,7 +18,7 @@ from batchyard.engines.local import machine
 from batchyard.engines.local.engine import Setting
 from batchyard.engines.local.loop import Watcher
 from batchyard.engines.local.reading import load_list
-from batchyard.errors import BadInput, RunIsHeld, Surroundings
+from batchyard.errors import InputError, OperationalError, RunLockedError
 from batchyard.pipeline import Pipeline
 from batchyard.plan import Plan
 from batchyard.runs import Record
@@ -29,7 +29,7 @@ RUNNERS = ("process", "docker")
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """What the user lets a run have; None: all that the machine has. Raises BadInput for what nobody can have."""
+    """What the user lets a run have; None: all that the machine has. Raises InputError for what nobody can have."""
 
     cpus: int | None = None
     memory_mib: int | None = None
@@ -43,7 +43,7 @@ class Offer:
         _require_count("gpus", self.gpus, 0)
         _require_memory(self.memory_mib)
         if self.runner not in RUNNERS:
-            raise BadInput(
+            raise InputError(
                 f"Offer: there is no runner {self.runner!r}",
                 hint='the runners are "process" and "docker"',
             )
@@ -53,7 +53,7 @@ def _require_count(name: str, value: object, least: int) -> None:
     if value is not None and (
         not isinstance(value, int) or isinstance(value, bool) or value < least
     ):
-        raise BadInput(
+        raise InputError(
             f"Offer: {name} is {value!r}",
             hint=f"write a whole number, at least {least}, or leave it out",
         )
@@ -68,13 +68,13 @@ def _require_memory(value: object) -> None:
         return
     hint = f"write a whole number of MiB, {least} to {most:,}, or leave it out"
     if isinstance(value, str):
-        with suppress(units.NotAnAmount):
+        with suppress(units.AmountError):
             hint = f"write it in MiB: memory_mib={units.memory_mib(value)}"
-    raise BadInput(f"Offer: memory_mib is {value!r}", hint=hint)
+    raise InputError(f"Offer: memory_mib is {value!r}", hint=hint)
 
 
 def fit(plan: Plan, pipeline: Pipeline, offer: Offer) -> tuple[Plan, Setting, list[str]]:
-    """The plan as it can run here, where that is, and what the user should know. Raises BadInput if it never could."""
+    """The plan as it can run here, where that is, and what the user should know. Raises InputError if it never could."""
     notes: list[str] = []
     gpu_steps = [job.step for job in plan.jobs if job.resources.gpus]
     gpu_numbers: tuple[int, ...] = ()
@@ -106,7 +106,7 @@ def fit(plan: Plan, pipeline: Pipeline, offer: Offer) -> tuple[Plan, Setting, li
 def with_capacity(
     setting: Setting, plan: Plan, cpus: int | None, memory_mib: int | None
 ) -> Setting:
-    """The setting with other limits; raises BadInput where a child would no longer fit."""
+    """The setting with other limits; raises InputError where a child would no longer fit."""
     before = setting.capacity
     capacity = replace(
         before, vcpus=cpus or before.vcpus, memory_mib=memory_mib or before.memory_mib
@@ -125,7 +125,7 @@ def workspace_of(pipeline: Pipeline, given: str | None) -> Path:
     if given is not None:
         path = Path(given).absolute()
     elif pipeline.workspace is not None and pipeline.workspace.startswith("s3://"):
-        raise BadInput(
+        raise InputError(
             f"the workspace {pipeline.workspace} is not on this machine",
             hint="name a folder with --workspace DIR",
         )
@@ -134,7 +134,7 @@ def workspace_of(pipeline: Pipeline, given: str | None) -> Path:
     else:
         path = pipeline.folder
     if not path.is_dir():
-        raise BadInput(
+        raise InputError(
             f"the workspace {path} is not a folder",
             hint="make it, or name another with --workspace",
         )
@@ -148,14 +148,14 @@ def unfinished_part(record: Record) -> tuple[Plan, dict[str, list[int]]]:
         if engine.run_state is RunState.RUNNING:
             doing = "is still running" if engine.holder else "is not over: its process died"
             command = "stop" if engine.holder else "resume"
-            raise BadInput(
+            raise InputError(
                 f"run {record.run_id} {doing}", hint=f"`batchyard {command} {record.run_id}` first"
             )
         children_left, commands_done = engine.unfinished()
     finally:
         engine.close()
     if not any(children_left.values()):
-        raise BadInput(f"run {record.run_id} has nothing to retry: everything in it succeeded")
+        raise InputError(f"run {record.run_id} has nothing to retry: everything in it succeeded")
     lists = {
         job.step: load_list(record.folder.list_of(job.step))
         for job in record.plan.jobs
@@ -182,7 +182,7 @@ def require_resumable(record: Record) -> None:
     finally:
         engine.close()
     if holder is not None:
-        raise RunIsHeld(
+        raise RunLockedError(
             f"run {record.run_id} is being executed by {holder}", hint="there is nothing to resume"
         )
     if state is not RunState.RUNNING:
@@ -191,7 +191,7 @@ def require_resumable(record: Record) -> None:
             if state is RunState.SUCCEEDED
             else f"`batchyard retry {record.run_id}` runs what is left"
         )
-        raise BadInput(f"run {record.run_id} is over: {state.value}", hint=hint)
+        raise InputError(f"run {record.run_id} is over: {state.value}", hint=hint)
 
 
 def execute(record: Record, watcher: Watcher, *, carry_out_old_stops: bool = False) -> RunState:
@@ -230,11 +230,11 @@ def execute_detached(record: Record, timeout_s: float = _DETACH_TIMEOUT_S) -> No
                     .decode(errors="replace")
                     .strip()
                 )
-                raise Surroundings(
+                raise OperationalError(
                     f"the engine of run {record.run_id} did not start: {said or process.returncode}"
                 )
             if time.monotonic() > deadline:
-                raise Surroundings(
+                raise OperationalError(
                     f"the engine of run {record.run_id} did not start within {timeout_s:.0f} s"
                 )
             time.sleep(0.01)
@@ -247,7 +247,7 @@ def execute_detached(record: Record, timeout_s: float = _DETACH_TIMEOUT_S) -> No
 def _require_fit(plan: Plan, capacity: Resources) -> None:
     too_large = planning.misfits(plan, capacity)
     if too_large:
-        raise BadInput(
+        raise InputError(
             f"the pipeline can never run with {capacity}:\n  " + "\n  ".join(too_large),
             hint="ask for less for a child, or let the run use more: --cpus, --memory and --gpus of a pipeline",
         )
@@ -258,7 +258,7 @@ def _gpu_numbers(wanted: int | None, steps: Sequence[str], notes: list[str]) -> 
     names = ", ".join(steps)
     if wanted is None:
         if not found:
-            raise BadInput(
+            raise InputError(
                 f"this machine has no GPU (nvidia-smi shows none), and {names} asks for one",
                 hint="run it on a machine with a GPU, or on the CPU with --no-gpu",
             )
@@ -277,7 +277,7 @@ def _gpu_numbers(wanted: int | None, steps: Sequence[str], notes: list[str]) -> 
 def _require_images(plan: Plan) -> None:
     missing = [job.step for job in plan.jobs if not job.image]
     if missing:
-        raise BadInput(
+        raise InputError(
             f"--runner docker needs an image, and {', '.join(missing)} has none",
             hint="add `image: NAME:TAG` to the step, or to the file for all steps",
         )

@@ -13,7 +13,7 @@ from typing import Any
 
 from batchyard import shard
 from batchyard.batch.jobs import Action, EvaluateOnExit, Resources, RetryStrategy
-from batchyard.errors import BadInput
+from batchyard.errors import InputError
 from batchyard.pipeline import ExitRule, Need, Pipeline, Step, in_order
 
 
@@ -88,16 +88,16 @@ class Plan:
         return self._by_step[step]
 
     def require_child(self, step: str, index: int | str | None = None) -> None:
-        """Raises BadInput unless there is such a step, and it has such a child."""
+        """Raises InputError unless there is such a step, and it has such a child."""
         if step not in self._by_step:
-            raise BadInput(
+            raise InputError(
                 f"the run has no step {step!r}", hint=f"its steps are: {', '.join(self._by_step)}"
             )
         job = self.job(step)
         known = range(job.size) if job.indices is None else job.indices
         number = int(index) if isinstance(index, str) and index.isdigit() else index
         if number is not None and number not in known:
-            raise BadInput(
+            raise InputError(
                 f"step {step!r} has no child {index!r} in this run",
                 hint=f"its children are {known[0]} to {known[-1]}",
             )
@@ -247,9 +247,9 @@ def _selected(pipeline: Pipeline, only: str | None, start_from: str | None) -> l
 
             near = get_close_matches(chosen, names, 1)
             hint = f"did you mean {near[0]!r}?" if near else f"the steps are: {', '.join(names)}"
-            raise BadInput(f"no step is named {chosen!r}", hint=hint)
+            raise InputError(f"no step is named {chosen!r}", hint=hint)
     if only is not None and start_from is not None:
-        raise BadInput("--only and --from exclude each other", hint="give one of them")
+        raise InputError("--only and --from exclude each other", hint="give one of them")
     if only is not None:
         return [pipeline.step(only)]
     if start_from is None:

@@ -20,7 +20,13 @@ from batchyard import plan as planning
 from batchyard.batch.jobs import Resources
 from batchyard.engines.base import RunEngine
 from batchyard.engines.local.engine import LocalEngine, Setting
-from batchyard.errors import BadInput, NoSuchRun, StoreIsBroken, StoreIsNewer, from_os_error
+from batchyard.errors import (
+    BrokenStoreError,
+    InputError,
+    NewerStoreError,
+    RunNotFoundError,
+    from_os_error,
+)
 from batchyard.folder import HOME_NAME, RunFolder, runs_in
 from batchyard.plan import Plan
 
@@ -58,7 +64,7 @@ class Record:
     def setting(self) -> Setting:
         """Of a run on this machine."""
         if not isinstance(self.place, Setting):
-            raise BadInput(f"run {self.run_id} is not on this machine: it runs on {self.engine}")
+            raise InputError(f"run {self.run_id} is not on this machine: it runs on {self.engine}")
         return self.place
 
     @property
@@ -184,7 +190,7 @@ def read(folder: RunFolder) -> Record:
     try:
         fields = json.loads(folder.record.read_text(encoding="utf-8"))
         if fields["format"] > RECORD_FORMAT:
-            raise StoreIsNewer(
+            raise NewerStoreError(
                 f"{folder.record} was written by a newer batchyard", hint="upgrade batchyard"
             )
         plan = planning.from_json(fields["plan"])
@@ -199,7 +205,7 @@ def read(folder: RunFolder) -> Record:
             fields.get("workspace", ""),
         )
     except (ValueError, KeyError, TypeError) as exc:
-        raise StoreIsBroken(
+        raise BrokenStoreError(
             f"{folder.record} cannot be read: {exc}", hint="remove the folder, or restore it"
         ) from exc
     except OSError as exc:
@@ -248,7 +254,7 @@ def delete(record: Record) -> None:
 def _resolved(home: Path, name: str) -> str:
     known = names(home)
     if not known:
-        raise NoSuchRun(
+        raise RunNotFoundError(
             f"there are no runs in {home}",
             hint="start one with `batchyard run FILE`, or give --home",
         )
@@ -260,11 +266,13 @@ def _resolved(home: Path, name: str) -> str:
     if len(matches) == 1:
         return matches[0]
     if matches:
-        raise BadInput(
+        raise InputError(
             f"{name!r} could be any of {len(matches)} runs: {', '.join(matches[:5])}",
             hint="write more of it",
         )
-    raise NoSuchRun(f"no run begins with {name!r} in {home}", hint="`batchyard runs` lists them")
+    raise RunNotFoundError(
+        f"no run begins with {name!r} in {home}", hint="`batchyard runs` lists them"
+    )
 
 
 def _created_ms(path: Path) -> int:

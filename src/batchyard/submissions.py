@@ -13,7 +13,7 @@ from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
 from batchyard.batch import limits, submitting
-from batchyard.errors import BadInput
+from batchyard.errors import InputError
 
 _REFERENCE = re.compile(r"\$\{([^}]+)\}")
 #: as AWS's ids are given: a job, or one child of an array
@@ -40,7 +40,7 @@ Request = dict[str, Any]
 
 
 def parse(text: str, where: str) -> list[Request]:
-    """The requests of a file. Raises BadInput where it is none."""
+    """The requests of a file. Raises InputError where it is none."""
     text = text.removeprefix("\ufeff")
     try:
         document = json.loads(text)
@@ -50,8 +50,8 @@ def parse(text: str, where: str) -> list[Request]:
         if where.lower().endswith((".yaml", ".yml")):
             raise _is_a_pipeline(where) from None
         if not text.strip():
-            raise BadInput(f"{where} is empty", hint=_SKELETON) from None
-        raise BadInput(f"{where} is no JSON: {exc}", hint=_SKELETON) from None
+            raise InputError(f"{where} is empty", hint=_SKELETON) from None
+        raise InputError(f"{where} is no JSON: {exc}", hint=_SKELETON) from None
     if _is_deep(document):
         raise _is_too_deep(where)
     if isinstance(document, dict) and "steps" in document:
@@ -60,7 +60,7 @@ def parse(text: str, where: str) -> list[Request]:
     if isinstance(document, dict) and "jobs" in document:
         entries = document["jobs"]
         if beside := [repr(key) for key in document if key != "jobs"]:
-            raise BadInput(
+            raise InputError(
                 f"{where}: beside 'jobs' there is {', '.join(beside)}, which would be ignored",
                 hint="a request's members go into the request, one of the entries of `jobs`",
             )
@@ -71,21 +71,21 @@ def parse(text: str, where: str) -> list[Request]:
         or not entries
         or not all(isinstance(entry, dict) for entry in entries)
     ):
-        raise BadInput(
+        raise InputError(
             f'{where}: expected a SubmitJob request, or {{"jobs": [...]}} with some', hint=_SKELETON
         )
     return entries
 
 
-def _is_a_pipeline(where: str) -> BadInput:
-    return BadInput(
+def _is_a_pipeline(where: str) -> InputError:
+    return InputError(
         f"{where} looks like a pipeline, and `submit` takes SubmitJob requests in JSON",
         hint=f"`batchyard run {where} --engine aws --env NAME` runs a pipeline",
     )
 
 
-def _is_too_deep(where: str) -> BadInput:
-    return BadInput(
+def _is_too_deep(where: str) -> InputError:
+    return InputError(
         f"{where} is nested more than {_MOST_LEVELS} levels deep, and no SubmitJob request is",
         hint=_SKELETON,
     )
@@ -104,11 +104,11 @@ def _is_deep(document: Any) -> bool:
 
 
 def ordered(requests: Sequence[Request], where: str) -> list[Request]:
-    """Each after those of the file that it depends on. Raises BadInput for names that are not there, or a circle."""
+    """Each after those of the file that it depends on. Raises InputError for names that are not there, or a circle."""
     problems: list[str] = []
     found = order(requests, problems)
     if problems:
-        raise BadInput(f"{where}:\n  " + "\n  ".join(problems))
+        raise InputError(f"{where}:\n  " + "\n  ".join(problems))
     return [requests[number] for number in found]
 
 

@@ -27,7 +27,7 @@ _DURATION = re.compile(
 _UNITS_OF_TIME = ((86_400, "d"), (3_600, "h"), (60, "m"), (1, "s"))
 
 
-class NotAnAmount(ValueError):
+class AmountError(ValueError):
     """What was written is no amount of memory or time: what is wrong, and what to write instead."""
 
     def __init__(self, what: str, instead: str) -> None:
@@ -42,10 +42,10 @@ def memory_mib(text: str) -> int:
     match = _MEMORY.fullmatch(text)
     if not match:
         if _NUMBER.fullmatch(text):
-            raise NotAnAmount(
+            raise AmountError(
                 f"{quoted(text)} has no unit", f"write {text}MiB or {text}GiB, whichever is meant"
             )
-        raise NotAnAmount(
+        raise AmountError(
             f"{quoted(text)} is not an amount of memory",
             "write a number with a unit, like 2GiB or 512MiB",
         )
@@ -57,11 +57,11 @@ def memory_mib(text: str) -> int:
         -int(ones + decimals) * scale[letter.lower()] // (_MIB * int("1" + "0" * len(decimals)))
     )
     if mib < MIN_MEMORY_MIB:
-        raise NotAnAmount(
+        raise AmountError(
             f"{quoted(text)} is too little memory", f"write at least {MIN_MEMORY_MIB}MiB"
         )
     if mib > MAX_MEMORY_MIB:
-        raise NotAnAmount(
+        raise AmountError(
             f"{quoted(text)} is more memory than any machine has", "write at most 1024TiB"
         )
     return mib
@@ -72,7 +72,7 @@ def seconds(text: str) -> int:
     text = text.strip()
     match = _DURATION.fullmatch(text + "s" if text.isascii() and text.isdigit() else text)
     if not match or not text:
-        raise NotAnAmount(
+        raise AmountError(
             f"{quoted(text)} is not a length of time",
             "write a number with a unit, like 90s, 30m, 1h30m or 2d",
         )
@@ -80,9 +80,9 @@ def seconds(text: str) -> int:
         int(n or 0) * unit for n, (unit, _) in zip(match.groups(), _UNITS_OF_TIME, strict=True)
     )
     if total < 1:
-        raise NotAnAmount(f"{quoted(text)} is no time at all", "write at least 1s")
+        raise AmountError(f"{quoted(text)} is no time at all", "write at least 1s")
     if total > MAX_DURATION_S:
-        raise NotAnAmount(f"{quoted(text)} is more than ten years", "write at most 3650d")
+        raise AmountError(f"{quoted(text)} is more than ten years", "write at most 3650d")
     return total
 
 

@@ -69,7 +69,7 @@ def test_from_a_copy_of_the_folder(lab: Lab, run: str, tmp_path: Path) -> None:
     )
     assert (
         done.stdout == "1\n"
-        and "BadInput: the run's workspace is not on this machine" in done.stderr
+        and "InputError: the run's workspace is not on this machine" in done.stderr
     )
     assert not lab.folder.exists()
     other("fetch", run, "--to", ".")

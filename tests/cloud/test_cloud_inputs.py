@@ -40,7 +40,7 @@ def test_inputs_that_nothing_gives(lab: Lab) -> None:
         text=True,
         timeout=60,
     )
-    assert done.returncode and "BadInput" in done.stderr and "no file here matches" in done.stderr
+    assert done.returncode and "InputError" in done.stderr and "no file here matches" in done.stderr
     assert lab.json("runs") == [] and not [
         name for name in lab.job_names() if name.startswith("shop-")
     ]

@@ -37,7 +37,7 @@ from batchyard.batch.jobs import OUT_OF_MEMORY, JobState, StatusReason
 from batchyard.cli.main import cli
 from batchyard.engines.base import RunState
 from batchyard.engines.local import children
-from batchyard.errors import PipelineMistakes
+from batchyard.errors import PipelineFileError
 from batchyard.pipeline import RETRY_WORDS
 from batchyard.pipeline_file import file_keys, reading
 from command_yard import Yard
@@ -113,7 +113,7 @@ def test_a_pipeline_loads(block: Block, tmp_path: Path) -> None:
     path = tmp_path / (block.file or "pipeline.yaml")
     path.write_text(block.text, encoding="utf-8")
     if path.name.startswith("wrong"):
-        with pytest.raises(PipelineMistakes):
+        with pytest.raises(PipelineFileError):
             reading.load(path)
         return
     for name in re.findall(r"commands_file: *([^\s,}]+)", block.text):

@@ -21,7 +21,7 @@ pytest.importorskip("moto")
 
 from emulator_endpoint import BATCHYARD, Endpoint, until
 
-from batchyard.aws.door import Door
+from batchyard.aws.session import AwsSession
 from batchyard.doctor.facts import Environment, Facts, Job
 from batchyard.doctor.gather.market import PriceList
 from batchyard.doctor.gather.subjects import MOST_CALLS, Gatherer
@@ -469,8 +469,8 @@ def test_an_image_that_cannot_be_pulled(docker_engine: None, tmp_path: Path) -> 
 BY_INDEX = "case $((AWS_BATCH_JOB_ARRAY_INDEX % 4)) in 0) exit 0;; 1) exit 3;; 2) exit 127;; *) exit 3;; esac"
 
 
-class Watched(Door):
-    """A door whose clients tell of each call that they make."""
+class Watched(AwsSession):
+    """A session whose clients tell of each call that they make."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         super().__init__(endpoint.variables["AWS_REGION"])
@@ -489,12 +489,12 @@ class Watched(Door):
 
 
 def gathered(yard: Yard, look: Callable[[Gatherer], Facts]) -> tuple[Facts, list[str]]:
-    door = Watched(yard.endpoint)
-    gatherer = Gatherer(door, lambda: int(time.time() * 1000))
+    session = Watched(yard.endpoint)
+    gatherer = Gatherer(session, lambda: int(time.time() * 1000))
     facts = look(gatherer)
     # What it says it asked is what was asked.
-    assert gatherer.asker.calls == len(door.made)
-    return facts, door.made
+    assert gatherer.asker.calls == len(session.made)
+    return facts, session.made
 
 
 def test_an_arrays_children_by_cause(yard: Yard, queue: str) -> None:
@@ -723,9 +723,9 @@ def test_a_bid_is_compared_with_the_prices_of_now(yard: Yard) -> None:
         "bidPercentage": 50,
     }
     name = yard.environment(types=("m5.xlarge", "m5.2xlarge"), **spot)
-    door = Watched(yard.endpoint)
+    session = Watched(yard.endpoint)
     prices = PriceList({"m5.xlarge": 0.192, "m5.2xlarge": 0.384}, "us-east-1")
-    facts = Gatherer(door, lambda: int(time.time() * 1000), MOST_CALLS, prices).environment(name)
+    facts = Gatherer(session, lambda: int(time.time() * 1000), MOST_CALLS, prices).environment(name)
     assert isinstance(facts.spot_prices, tuple)
     assert {(p.type, p.on_demand_usd_per_hour, p.elsewhere) for p in facts.spot_prices} == {
         ("m5.xlarge", 0.192, ""),

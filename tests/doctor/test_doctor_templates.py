@@ -12,7 +12,7 @@ import batchyard
 from batchyard.doctor.kinds import BY_ID
 from batchyard.doctor.template.examine import CHECKS, examine
 from batchyard.doctor.userdata.examine import examine as examine_user_data
-from batchyard.errors import BadInput
+from batchyard.errors import InputError
 from batchyard.infra import inline
 
 HERE = Path(__file__).parent / "templates"
@@ -100,7 +100,7 @@ def test_json_that_yaml_does_not_take_is_still_read() -> None:
     ],
 )
 def test_what_is_no_template_is_refused_with_its_place(text: str, what: str) -> None:
-    with pytest.raises(BadInput) as caught:
+    with pytest.raises(InputError) as caught:
         examine(text.encode(), "t")
     assert what in caught.value.message
 

@@ -31,7 +31,7 @@ from batchyard.doctor import show
 from batchyard.doctor.finding import Report
 from batchyard.doctor.template.examine import examine as examine_template
 from batchyard.doctor.userdata.examine import examine as examine_user_data
-from batchyard.errors import BadInput
+from batchyard.errors import InputError
 
 pytestmark = pytest.mark.slow
 
@@ -293,7 +293,7 @@ def test_every_template_is_examined_or_refused_in_words(templates: list[Wild]) -
         try:
             check(examine_template(file.data, file.name), began)
             examined += 1
-        except BadInput as exc:
+        except InputError as exc:
             assert exc.message.startswith(file.name) and exc.hint
     print(f"{len(templates)} templates, {examined} of them examined")
     assert examined > 330

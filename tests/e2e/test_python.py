@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from batchyard import Offer, Pipeline
-from batchyard.errors import BadInput
+from batchyard.errors import InputError
 from command_yard import Yard
 
 
@@ -29,7 +29,7 @@ from command_yard import Yard
     ],
 )
 def test_an_offer_that_nobody_can_have(given: dict[str, Any], said: str, hint: str) -> None:
-    with pytest.raises(BadInput) as caught:
+    with pytest.raises(InputError) as caught:
         Offer(**given)
     assert said in caught.value.message and hint in caught.value.hint
 
@@ -42,7 +42,7 @@ def test_the_least_and_the_most_of_an_offer_are_fine() -> None:
 def test_a_list_of_commands_has_no_params(yard: Yard) -> None:
     path = yard.write("squares.txt", "echo 1\n")
     with pytest.raises(
-        BadInput, match=r"params go with a pipeline; .*squares\.txt is a list of commands"
+        InputError, match=r"params go with a pipeline; .*squares\.txt is a list of commands"
     ):
         Pipeline.load(path, params={"n": 3})
     assert Pipeline.load(path, params={}).name == "squares"
@@ -59,11 +59,11 @@ def test_logs_of_what_is_not_there_are_refused_at_once(yard: Yard) -> None:
     assert len(list(run.logs())) == 3
     for index in (3, 7, -1):
         with pytest.raises(
-            BadInput, match=f"step 'squares' has no child {index} in this run"
+            InputError, match=f"step 'squares' has no child {index} in this run"
         ) as caught:
             run.logs("squares", index)
         assert caught.value.hint == "its children are 0 to 2"
-    with pytest.raises(BadInput, match="the run has no step 'cubes'"):
+    with pytest.raises(InputError, match="the run has no step 'cubes'"):
         run.logs("cubes")
-    with pytest.raises(BadInput, match="of which step is child 1 meant"):
+    with pytest.raises(InputError, match="of which step is child 1 meant"):
         run.logs(index=1)

@@ -297,8 +297,8 @@ def test_another_moto_is_refused(tmp_path: Any) -> None:
         "Metadata-Version: 2.1\nName: moto\nVersion: 9.9.9\n"
     )
     script = (
-        "from batchyard.emulator import moto_adapter\nfrom batchyard.errors import Surroundings\n"
-        "try:\n    moto_adapter.application()\nexcept Surroundings as exc:\n    print(exc.message, exc.hint)"
+        "from batchyard.emulator import moto_adapter\nfrom batchyard.errors import OperationalError\n"
+        "try:\n    moto_adapter.application()\nexcept OperationalError as exc:\n    print(exc.message, exc.hint)"
     )
     done = subprocess.run(
         [sys.executable, "-c", script],

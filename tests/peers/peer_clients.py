@@ -29,7 +29,7 @@ WITHIN_S = 1200
 
 
 class CountedCalls:
-    """A door in front of the endpoint that lets everything through as it is, and counts the operations of Batch.
+    """A session in front of the endpoint that lets everything through as it is, and counts the operations of Batch.
 
     Clients are sent here with AWS_ENDPOINT_URL_BATCH; everything else they ask of the endpoint itself.
     """

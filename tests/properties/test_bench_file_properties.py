@@ -22,7 +22,7 @@ from batchyard.bench import comparing, prices, tables
 from batchyard.bench.page import page
 from batchyard.bench.reading import from_json
 from batchyard.bench.results import Outcome, Results, to_json
-from batchyard.errors import BadInput
+from batchyard.errors import InputError
 
 MACHINE = {
     **{
@@ -129,7 +129,7 @@ def use(text: str) -> Results | None:
     """Everything that the commands do with a file. None where it is refused, as it should be."""
     try:
         found = from_json(text, "a.json")
-    except BadInput as exc:
+    except InputError as exc:
         assert (
             exc.message.startswith("a.json")
             and "\n" not in exc.message
@@ -140,7 +140,7 @@ def use(text: str) -> Results | None:
     for other in (CPU, GPU):
         try:
             value = comparing.compare(found, other, LISTED)
-        except BadInput as exc:
+        except InputError as exc:
             assert "no operation in common" in exc.message
         else:
             tables.comparison_text(value, LISTED.source, prices=True).encode()
@@ -200,7 +200,7 @@ def test_letters_changed_anywhere(data: st.DataObject) -> None:
     ],
 )
 def test_what_no_parser_likes(text: str, said: str) -> None:
-    with pytest.raises(BadInput, match=f"a.json: .*{said}"):
+    with pytest.raises(InputError, match=f"a.json: .*{said}"):
         from_json(text, "a.json")
 
 
@@ -231,6 +231,6 @@ def test_what_no_parser_likes(text: str, said: str) -> None:
     ],
 )
 def test_it_says_where_and_what(place: tuple[Any, ...], to: Any, said: str) -> None:
-    with pytest.raises(BadInput) as caught:
+    with pytest.raises(InputError) as caught:
         from_json(json.dumps(changed(WHOLE["cpu"], place, to)), "a.json")
     assert caught.value.message.startswith("a.json: ") and said in caught.value.message

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from batchyard import pipeline
-from batchyard.errors import PipelineMistakes
+from batchyard.errors import PipelineFileError
 from batchyard.pipeline import ExitRule, Need, Pipeline
 from batchyard.pipeline_file import file_keys, reading
 
@@ -205,7 +205,7 @@ def test_any_bytes_load_or_have_mistakes_at_lines_of_the_file(content: bytes, na
         path.write_bytes(content)
         try:
             noted = reading.load(path).warnings
-        except PipelineMistakes as exc:
+        except PipelineFileError as exc:
             noted = exc.mistakes
             assert any(not mistake.is_warning for mistake in noted)
         for mistake in noted:
@@ -222,7 +222,7 @@ def test_any_bytes_are_a_list_of_commands_or_have_mistakes(content: bytes) -> No
         path.write_bytes(content)
         try:
             loaded = reading.load_list(path)
-        except PipelineMistakes as exc:
+        except PipelineFileError as exc:
             assert all(0 <= mistake.line <= lines_in(content) for mistake in exc.mistakes)
             return
         # What was read can be kept as lines, and read again.

@@ -13,11 +13,11 @@ from botocore.exceptions import ClientError
 
 from batchyard import plan as planning
 from batchyard import runs
-from batchyard.engines.aws.engine import AwsEngine, WasStopped
+from batchyard.engines.aws.engine import AwsEngine, RunStoppedError
 from batchyard.engines.aws.render import Target
 from batchyard.engines.base import RunState
 from batchyard.environments import Environment
-from batchyard.errors import Surroundings
+from batchyard.errors import OperationalError
 from batchyard.pipeline_file import reading
 from batchyard.runs import Record
 
@@ -32,7 +32,7 @@ steps:
 
 
 class Account:
-    """A door to AWS Batch and S3, as far as a run needs them."""
+    """A session to AWS Batch and S3, as far as a run needs them."""
 
     class exceptions:
         NoSuchKey = KeyError
@@ -162,7 +162,7 @@ def test_it_is_interrupted_until_somebody_stops_it(tmp_path: Path) -> None:
     # AWS is still at it: to be waited for, and not to be resumed.
     now = opened(record, account).overview()
     assert now.state is RunState.RUNNING and not now.is_interrupted
-    with pytest.raises(WasStopped, match="stopped before all of it was submitted"):
+    with pytest.raises(RunStoppedError, match="stopped before all of it was submitted"):
         opened(record, account).require_going()
     account.end()
     now = opened(record, account).overview()
@@ -200,7 +200,7 @@ def test_a_stop_while_it_is_being_submitted_ends_that(tmp_path: Path, count: int
     account.meanwhile = lambda jobs: stop(record, account) if jobs == count else None
     engine = opened(record, account)
     if count < 2:
-        with pytest.raises(WasStopped):
+        with pytest.raises(RunStoppedError):
             engine.submit(record.plan)
     else:
         engine.submit(record.plan)
@@ -221,7 +221,7 @@ def test_a_stop_from_another_machine_ends_the_submitting(tmp_path: Path, count: 
     account.meanwhile = stop_elsewhere
     engine = opened(record, account)
     if count < 2:
-        with pytest.raises(WasStopped):
+        with pytest.raises(RunStoppedError):
             engine.submit(record.plan)
     else:
         engine.submit(record.plan)
@@ -234,9 +234,9 @@ def test_a_stop_from_another_machine_ends_the_submitting(tmp_path: Path, count: 
     for one in (record, elsewhere(record, account, tmp_path / "third")):
         again = opened(one, account)
         if count < 2:
-            with pytest.raises(WasStopped):
+            with pytest.raises(RunStoppedError):
                 again.require_going()
-            with pytest.raises(WasStopped):
+            with pytest.raises(RunStoppedError):
                 again.submit(one.plan)
         else:
             again.submit(one.plan)
@@ -280,7 +280,7 @@ def test_what_cannot_be_looked_for_does_not_keep_the_rest_from_being_stopped(
     half_submitted(record, account)
     account.refusal = ("AccessDenied", 403)
     with pytest.raises(
-        Surroundings, match=f"{record.run_id}-b: could not look for a job: access denied"
+        OperationalError, match=f"{record.run_id}-b: could not look for a job: access denied"
     ):
         stop(record, account)
     assert [job["statusReason"] for job in account.jobs.values()] == ["stopped by the user"]

@@ -12,7 +12,7 @@ import pytest
 
 from batchyard import plan as planning
 from batchyard.engines.aws import inputs, staging
-from batchyard.errors import BadInput
+from batchyard.errors import InputError
 from batchyard.pipeline_file import reading
 from batchyard.plan import Plan
 from batchyard.worker.globs import globs
@@ -79,7 +79,7 @@ def test_what_is_here_or_may_come_from_a_step_before_is_fine(workspace: Path, pa
     ],
 )
 def test_what_nothing_gives_is_refused(workspace: Path, pattern: str) -> None:
-    with pytest.raises(BadInput) as caught:
+    with pytest.raises(InputError) as caught:
         require(workspace, pattern)
     assert (
         f"step 'use': no file here matches the input {pattern}, and no step before it gives it"
@@ -89,7 +89,7 @@ def test_what_nothing_gives_is_refused(workspace: Path, pattern: str) -> None:
 
 
 def test_a_step_alone_needs_its_files_here(workspace: Path) -> None:
-    with pytest.raises(BadInput, match="no file here matches"):
+    with pytest.raises(InputError, match="no file here matches"):
         require(workspace, "work/cut/7.txt", only="use")
     (workspace / "work" / "cut").mkdir(parents=True)
     (workspace / "work" / "cut" / "7.txt").write_text("")
@@ -120,7 +120,7 @@ def test_what_cannot_go_to_s3_is_refused_by_name_and_all_at_once(workspace: Path
     (workspace / "raw/old.txt").symlink_to("../gone.txt")
     (workspace / "raw/me").symlink_to("me")
     Path(os.fsdecode(os.fsencode(workspace) + b"/raw/b\xe4d.txt")).write_text("")
-    with pytest.raises(BadInput) as caught:
+    with pytest.raises(InputError) as caught:
         require(workspace, "raw/**")
     said = str(caught.value)
     assert (
@@ -146,5 +146,5 @@ def test_links_to_files_are_files_and_what_is_no_file_is_passed_over(workspace: 
     assert sorted(found.passed_over) == ["raw/pipe", "raw/socket"]
     notes = inputs.require(plan_of(workspace, "raw"), workspace)
     assert len(notes) == 2 and "raw/pipe: a FIFO" in "".join(notes)
-    with pytest.raises(BadInput, match="no file here matches the input raw/pipe"):
+    with pytest.raises(InputError, match="no file here matches the input raw/pipe"):
         require(workspace, "raw/pipe")

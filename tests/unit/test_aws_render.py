@@ -19,7 +19,7 @@ from batchyard import plan as planning
 from batchyard.engines.aws import render
 from batchyard.engines.aws.render import Rendered, Target
 from batchyard.environments import Environment
-from batchyard.errors import BadInput
+from batchyard.errors import InputError
 from batchyard.pipeline import ExitRule, Need, Pipeline, Step
 
 ENVIRONMENT = Environment(
@@ -320,7 +320,7 @@ def test_what_aws_cannot_be_told_is_refused_with_all_reasons_at_once() -> None:
             fail_fast=True,
         )
     )
-    with pytest.raises(BadInput) as caught:
+    with pytest.raises(InputError) as caught:
         render.render(plan, target(images={"a": "image"}))
     said = caught.value.message
     for part in (
@@ -338,7 +338,7 @@ def test_secrets_need_a_role_that_reads_them() -> None:
         "a", command="true", secrets={"KEY": "arn:aws:ssm:us-east-1:123456789012:parameter/key"}
     )
     with pytest.raises(
-        BadInput, match=r"step 'a' has secrets.*'lab' has none: add `execution_role:`"
+        InputError, match=r"step 'a' has secrets.*'lab' has none: add `execution_role:`"
     ):
         rendered(step)
     rendered(
@@ -360,7 +360,7 @@ def test_secrets_need_a_role_that_reads_them() -> None:
     ],
 )
 def test_what_is_too_large_for_aws_is_refused_in_the_plan(step: Step, words: str) -> None:
-    with pytest.raises(BadInput, match=words):
+    with pytest.raises(InputError, match=words):
         rendered(step)
 
 
@@ -420,12 +420,12 @@ def test_a_command_that_could_not_be_retried_is_refused_before_it_runs() -> None
         step = Step("a", command=f"echo {'x' * length}", array=100)
         try:
             rendered(step)
-        except BadInput as exc:
+        except InputError as exc:
             assert "put the command into a script" in exc.message
             continue
         left_of(step, [99])
         left_of(step, list(range(0, 100, 2)))
-    with pytest.raises(BadInput, match="put the command into a script"):
+    with pytest.raises(InputError, match="put the command into a script"):
         rendered(Step("a", command=f"echo {'x' * 7_300}", array=100))
 
 
@@ -484,7 +484,7 @@ def test_a_queue_with_a_policy_gets_the_share() -> None:
     )
     assert found.parts[0].request["shareIdentifier"] == "vision"
     assert definition_of(found, "a")["schedulingPriority"] == 7
-    with pytest.raises(BadInput, match="has a fair-share policy"):
+    with pytest.raises(InputError, match="has a fair-share policy"):
         rendered(Step("a", commands=("x",)), fair_queues=frozenset({"cpu"}))
 
 

@@ -10,9 +10,9 @@ import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError, ReadTimeoutError
 
 from batchyard.aws.batch import Batch
-from batchyard.aws.door import NotAllowed, Refused
+from batchyard.aws.session import AccessDeniedError, AwsRefusedError
 from batchyard.engines.aws.journal import Journal
-from batchyard.errors import Surroundings
+from batchyard.errors import OperationalError
 
 REQUEST = {"jobName": "run-step", "jobQueue": "q", "jobDefinition": "d"}
 
@@ -83,14 +83,14 @@ def test_one_job_however_it_breaks(trouble: Callable[[], Exception], accepts_fir
 
 def test_a_refusal_is_told_at_once() -> None:
     service = Service(answer("ClientException", 400))
-    with pytest.raises(Refused, match="submit run-step"):
+    with pytest.raises(AwsRefusedError, match="submit run-step"):
         batch(service).submit(REQUEST)
-    with pytest.raises(NotAllowed, match="batch:SubmitJob"):
+    with pytest.raises(AccessDeniedError, match="batch:SubmitJob"):
         batch(Service(answer("AccessDeniedException", 403))).submit(REQUEST)
 
 
 def test_it_gives_up_in_the_end() -> None:
-    with pytest.raises(Surroundings, match="could not submit"):
+    with pytest.raises(OperationalError, match="could not submit"):
         batch(Service(*[answer("TooManyRequestsException", 429)] * 50)).submit(REQUEST)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from batchyard import environments
-from batchyard.errors import BadInput
+from batchyard.errors import InputError
 
 GOOD = """
 environments:
@@ -28,7 +28,7 @@ def test_a_file(tmp_path: Path) -> None:
     assert lab.run_address("r") == "s3://lab-runs/team/x/runs/r/"
     assert environments.from_json(environments.to_json(lab)) == lab
     assert lab.queue(needs_gpu=True) == "lab-gpu"
-    with pytest.raises(BadInput, match="no cpu_on_demand queue"):
+    with pytest.raises(InputError, match="no cpu_on_demand queue"):
         lab.queue(needs_gpu=False, on_demand=True)
 
 
@@ -51,7 +51,7 @@ def test_a_file(tmp_path: Path) -> None:
 )
 def test_what_is_wrong_in_it_is_said(tmp_path: Path, text: str, said: str) -> None:
     (tmp_path / "environments.yaml").write_text(text)
-    with pytest.raises(BadInput, match=said):
+    with pytest.raises(InputError, match=said):
         environments.load(tmp_path, "lab", lambda name: {})
 
 
@@ -100,7 +100,7 @@ def test_what_cannot_be_is_said_before_anything_is_done_with_it(
         **yaml.safe_load(settings),
     }
     (tmp_path / "environments.yaml").write_text(yaml.safe_dump({"environments": {"lab": given}}))
-    with pytest.raises(BadInput) as caught:
+    with pytest.raises(InputError) as caught:
         environments.load(tmp_path, "lab", lambda name: {})
     assert said in caught.value.message and hint in caught.value.hint
 
@@ -148,18 +148,18 @@ def test_stacks_stand_in_where_the_file_has_no_such_name(tmp_path: Path) -> None
         {"cpu": "arn:q"},
         "arn:r",
     )
-    with pytest.raises(BadInput, match="deployed in part"):
+    with pytest.raises(InputError, match="deployed in part"):
         environments.load(tmp_path, "prod", lambda name: {"Bucket": "b", "Region": "r"})
     (tmp_path / "environments.yaml").write_text(GOOD)
-    with pytest.raises(BadInput, match="no environment 'lap'") as caught:
+    with pytest.raises(InputError, match="no environment 'lap'") as caught:
         environments.load(tmp_path, "lap", lambda name: {})
     assert caught.value.hint == "did you mean 'lab'?"
 
 
 def test_a_name_near_to_a_deployed_one_is_offered_before_a_deployment(tmp_path: Path) -> None:
-    with pytest.raises(BadInput) as caught:
+    with pytest.raises(InputError) as caught:
         environments.load(tmp_path, "prodd", lambda name: {}, lambda: ["prod", "dev"])
     assert caught.value.hint == "did you mean 'prod'?"
-    with pytest.raises(BadInput) as caught:
+    with pytest.raises(InputError) as caught:
         environments.load(tmp_path, "other", lambda name: {}, lambda: ["prod", "dev"])
     assert caught.value.hint == "`batchyard deploy --env other` makes one"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from batchyard.engines.local.lock import RunLock, holder_of
-from batchyard.errors import RunIsHeld
+from batchyard.errors import RunLockedError
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def test_the_second_is_told_who_is_the_first(path: Path) -> None:
     holder = holder_of(path)
     assert holder is not None and holder.pid == os.getpid()
     with pytest.raises(
-        RunIsHeld, match=f"run a-run is being executed by process {os.getpid()} on "
+        RunLockedError, match=f"run a-run is being executed by process {os.getpid()} on "
     ):
         RunLock(path)
     first.release()

@@ -21,7 +21,7 @@ from batchyard.batch.jobs import (
     StatusReason,
 )
 from batchyard.batch.retry import decide
-from batchyard.errors import BadInput
+from batchyard.errors import InputError
 from batchyard.pipeline import ExitRule, Need, Pipeline, Step
 from batchyard.plan import Plan, PlannedJob
 
@@ -164,10 +164,10 @@ def test_of_steps_that_are_not_planned_no_list_is_kept() -> None:
 
 @pytest.mark.parametrize("option", ["only", "start_from"])
 def test_a_step_that_is_not_there_is_bad_input_with_a_hint(option: str) -> None:
-    with pytest.raises(BadInput, match="no step is named 'recontruct'") as raised:
+    with pytest.raises(InputError, match="no step is named 'recontruct'") as raised:
         plan_of(step("reconstruct"), step("report"), **{option: "recontruct"})
     assert raised.value.hint == "did you mean 'reconstruct'?"
-    with pytest.raises(BadInput) as raised:
+    with pytest.raises(InputError) as raised:
         plan_of(step("reconstruct"), step("report"), **{option: "qqq"})
     assert raised.value.hint == "the steps are: reconstruct, report"
 

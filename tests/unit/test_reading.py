@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from batchyard.errors import PipelineMistakes
+from batchyard.errors import PipelineFileError
 from batchyard.pipeline import ExitRule, Need, Pipeline, Step, in_order
 from batchyard.pipeline_file import reading
 
@@ -27,13 +27,13 @@ def load(
 
 
 def mistakes(folder: Path, text: str | bytes, params: dict[str, str] | None = None) -> list[str]:
-    with pytest.raises(PipelineMistakes) as caught:
+    with pytest.raises(PipelineFileError) as caught:
         load(folder, text, params)
     return [str(mistake).replace(f"{folder}/", "") for mistake in caught.value.mistakes]
 
 
 def list_mistakes(path: Path, **settings: int) -> list[str]:
-    with pytest.raises(PipelineMistakes) as caught:
+    with pytest.raises(PipelineFileError) as caught:
         reading.load_list(path, **settings)  # type: ignore[arg-type]
     return [str(mistake).replace(f"{path.parent}/", "") for mistake in caught.value.mistakes]
 
@@ -369,7 +369,7 @@ def test_mistakes_of_all_files_are_told_at_once(tmp_path: Path) -> None:
 
 def test_a_missing_file_names_the_nearest(tmp_path: Path) -> None:
     (tmp_path / "pipeline.yml").write_text("x")
-    with pytest.raises(PipelineMistakes) as caught:
+    with pytest.raises(PipelineFileError) as caught:
         reading.load(tmp_path / "pipeline.yaml")
     assert str(caught.value) == (
         f'{tmp_path}/pipeline.yaml: there is no such file; did you mean "{tmp_path}/pipeline.yml"?'
@@ -377,7 +377,7 @@ def test_a_missing_file_names_the_nearest(tmp_path: Path) -> None:
 
 
 def test_a_folder_is_no_pipeline_file(tmp_path: Path) -> None:
-    with pytest.raises(PipelineMistakes) as caught:
+    with pytest.raises(PipelineFileError) as caught:
         reading.load(tmp_path)
     assert str(caught.value) == f"{tmp_path}: this is a folder; name a file in it"
 

@@ -1,4 +1,3 @@
-# ruff: noqa: E501  (messages are compared to the letter, and are as long as they are)
 """Every mistake a pipeline file can have, and exactly what is said about it."""
 
 from __future__ import annotations
@@ -7,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from batchyard.errors import PipelineMistakes
+from batchyard.errors import PipelineFileError
 from batchyard.pipeline_file import reading
 
 ONE = "name: p\nsteps:\n- name: a\n  command: x\n"
@@ -576,7 +575,7 @@ def test_a_mistake_is_told_with_its_place_and_what_to_write(
     (folder / "commands.txt").write_text("true\n")
     path = folder / "p.yaml"
     path.write_bytes(text.encode())
-    with pytest.raises(PipelineMistakes) as caught:
+    with pytest.raises(PipelineFileError) as caught:
         reading.load(path)
     told = [str(mistake).removeprefix(f"{path}:").strip() for mistake in caught.value.mistakes]
     assert told == expected

@@ -14,7 +14,7 @@ import pytest
 
 from batchyard.batch.jobs import JobState
 from batchyard.engines.local.store import SCHEMA_VERSION, AttemptRow, JobRow, StopRequest, Store
-from batchyard.errors import StoreIsBroken, StoreIsNewer, Surroundings
+from batchyard.errors import BrokenStoreError, NewerStoreError, OperationalError
 
 JOB = JobRow(0, "id-a", "pre", 3, "PENDING", "", (0, 3, 0, 0, 0, 0, 0), 0, 1_000)
 OTHER = JobRow(
@@ -179,7 +179,7 @@ def test_reading_may_go_on_while_something_is_written(store: Store) -> None:
 def test_a_commit_that_cannot_be_made_whole_leaves_nothing(store: Store) -> None:
     store.commit(new_jobs=[JOB])
     bad = DONE._replace(reason=None)  # the schema has it NOT NULL
-    with pytest.raises(Surroundings):
+    with pytest.raises(OperationalError):
         store.commit(
             new_jobs=[OTHER], attempts=[RETRIED, bad], commands=[(0, 1)], values=[("state", "x")]
         )
@@ -205,7 +205,7 @@ def test_rows_that_fail_while_they_are_made_leave_nothing_and_the_store_goes_on(
 
 def test_a_new_job_never_replaces_one_that_is_there(store: Store) -> None:
     store.commit(new_jobs=[JOB])
-    with pytest.raises(Surroundings):
+    with pytest.raises(OperationalError):
         store.commit(new_jobs=[JOB._replace(step="another")])
     assert store.jobs() == [JOB]
 
@@ -236,7 +236,7 @@ store.commit(values=[("state", "after")], attempts=rows())
 
 
 def test_a_missing_file_is_a_broken_store_and_is_not_made(path: Path) -> None:
-    with pytest.raises(StoreIsBroken, match="is missing") as raised:
+    with pytest.raises(BrokenStoreError, match="is missing") as raised:
         Store.open(path)
     assert str(path) in raised.value.message
     assert raised.value.hint
@@ -250,7 +250,7 @@ def test_a_newer_format_is_refused_and_left_as_it_is(path: Path) -> None:
     before = path.read_bytes()
     for create in (False, True):
         with pytest.raises(
-            StoreIsNewer, match=f"format {SCHEMA_VERSION + 1}; this one knows {SCHEMA_VERSION}"
+            NewerStoreError, match=f"format {SCHEMA_VERSION + 1}; this one knows {SCHEMA_VERSION}"
         ) as raised:
             Store.open(path, create=create)
         assert "upgrade" in raised.value.hint
@@ -265,7 +265,7 @@ def test_garbage_is_a_broken_store_and_is_left_as_it_is(
     path: Path, data: bytes, create: bool
 ) -> None:
     path.write_bytes(data)
-    with pytest.raises(StoreIsBroken) as raised:
+    with pytest.raises(BrokenStoreError) as raised:
         Store.open(path, create=create)
     assert str(path) in raised.value.message
     assert raised.value.hint
@@ -274,7 +274,7 @@ def test_garbage_is_a_broken_store_and_is_left_as_it_is(
 
 def test_an_empty_file_was_never_finished(path: Path) -> None:
     path.touch()
-    with pytest.raises(StoreIsBroken, match="never finished"):
+    with pytest.raises(BrokenStoreError, match="never finished"):
         Store.open(path)
 
 
@@ -282,7 +282,7 @@ def test_somebody_else_s_database_is_no_store_and_is_left_as_it_is(path: Path) -
     with closing(sqlite3.connect(path)) as db:
         db.execute("CREATE TABLE theirs (a)")
     before = path.read_bytes()
-    with pytest.raises(StoreIsBroken, match="not a batchyard state"):
+    with pytest.raises(BrokenStoreError, match="not a batchyard state"):
         Store.open(path)
     assert path.read_bytes() == before
 
@@ -291,7 +291,7 @@ def test_somebody_else_s_database_is_no_store_and_is_left_as_it_is(path: Path) -
 def test_a_truncated_file_is_a_broken_store(path: Path, kept: int) -> None:
     size = filled(path).stat().st_size
     os.truncate(path, kept if kept > 0 else size + kept)
-    with pytest.raises(StoreIsBroken) as raised, closing(Store.open(path)) as store:
+    with pytest.raises(BrokenStoreError) as raised, closing(Store.open(path)) as store:
         store.jobs()
         list(store.attempts(0))
     assert str(path) in raised.value.message
@@ -302,15 +302,15 @@ def test_pages_overwritten_in_the_middle_are_a_broken_store(path: Path) -> None:
     with path.open("r+b") as file:
         file.seek(4_096)
         file.write(b"\xff" * (path.stat().st_size - 4_096))
-    with pytest.raises(StoreIsBroken), closing(Store.open(path)) as store:
+    with pytest.raises(BrokenStoreError), closing(Store.open(path)) as store:
         store.jobs()
         list(store.attempts(0))
 
 
 def test_a_folder_that_is_not_there_is_told_with_what_to_do(tmp_path: Path) -> None:
-    with pytest.raises(Surroundings, match="could not use") as raised:
+    with pytest.raises(OperationalError, match="could not use") as raised:
         Store.open(tmp_path / "none" / "state.db", create=True)
-    assert not isinstance(raised.value, StoreIsBroken)
+    assert not isinstance(raised.value, BrokenStoreError)
     assert "check that the folder exists" in raised.value.hint
 
 
@@ -318,10 +318,12 @@ def test_a_folder_that_is_not_there_is_told_with_what_to_do(tmp_path: Path) -> N
 def test_a_folder_that_may_not_be_written_in_is_told_with_what_to_do(tmp_path: Path) -> None:
     folder = tmp_path / "locked"
     folder.mkdir(mode=0o555)
-    with pytest.raises(Surroundings, match="could not use") as raised:
+    with pytest.raises(OperationalError, match="could not use") as raised:
         Store.open(folder / "state.db", create=True)
     assert raised.value.hint
 
 
 def test_every_refusal_exits_3() -> None:
-    assert {error.exit_code for error in (Surroundings, StoreIsBroken, StoreIsNewer)} == {3}
+    assert {error.exit_code for error in (OperationalError, BrokenStoreError, NewerStoreError)} == {
+        3
+    }

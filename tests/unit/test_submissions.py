@@ -9,7 +9,7 @@ import pytest
 
 from batchyard import submissions
 from batchyard.aws.batch import shape_problems
-from batchyard.errors import BadInput
+from batchyard.errors import InputError
 
 QUEUES: dict[str, Any] = {
     "q": {"state": "ENABLED", "jobQueueType": "ECS"},
@@ -51,7 +51,7 @@ def test_one_request_or_several() -> None:
     "text", ["", "{", "3", "[]", '{"jobs": []}', '{"jobs": [1]}', '{"jobs": "x"}']
 )
 def test_what_is_no_file_of_jobs_is_said(text: str) -> None:
-    with pytest.raises(BadInput, match=r"jobs\.json"):
+    with pytest.raises(InputError, match=r"jobs\.json"):
         submissions.parse(text, "jobs.json")
 
 
@@ -63,7 +63,7 @@ def test_what_is_no_file_of_jobs_is_said(text: str) -> None:
     ],
 )
 def test_a_pipeline_is_told_where_it_belongs(text: str, where: str) -> None:
-    with pytest.raises(BadInput, match=f"{where} looks like a pipeline") as caught:
+    with pytest.raises(InputError, match=f"{where} looks like a pipeline") as caught:
         submissions.parse(text, where)
     assert f"`batchyard run {where} --engine aws" in caught.value.hint
     # What is in a file counts, not its name.
@@ -83,11 +83,11 @@ def test_each_comes_after_what_it_names() -> None:
 
 
 def test_names_that_are_not_there_and_circles() -> None:
-    with pytest.raises(BadInput, match=r"\$\{x\}.*no job of the file"):
+    with pytest.raises(InputError, match=r"\$\{x\}.*no job of the file"):
         submissions.ordered([job("a", "${x}")], "f")
-    with pytest.raises(BadInput, match="circle"):
+    with pytest.raises(InputError, match="circle"):
         submissions.ordered([job("a", "${b}"), job("b", "${a}")], "f")
-    with pytest.raises(BadInput, match="two jobs are named"):
+    with pytest.raises(InputError, match="two jobs are named"):
         submissions.ordered([job("a"), job("a"), job("b", "${a}")], "f")
 
 
@@ -293,11 +293,11 @@ def test_what_is_of_the_wrong_shape_hides_nothing_else() -> None:
 @pytest.mark.parametrize("depth", [60, 5_000, 200_000])
 def test_what_is_nested_too_deep_is_a_sentence(depth: int) -> None:
     text = '{"jobs": [' + '{"a":' * depth + "1" + "}" * depth + "]}"
-    with pytest.raises(BadInput, match="nested more than 50 levels"):
+    with pytest.raises(InputError, match="nested more than 50 levels"):
         submissions.parse(text, "f")
 
 
 def test_a_mark_of_the_byte_order_is_no_text_and_what_is_beside_jobs_is_named() -> None:
     assert submissions.parse("\ufeff" + json.dumps(job("a")), "f") == [job("a")]
-    with pytest.raises(BadInput, match="beside 'jobs' there is 'jobQueue', 'jobz'"):
+    with pytest.raises(InputError, match="beside 'jobs' there is 'jobQueue', 'jobz'"):
         submissions.parse(json.dumps({"jobQueue": "q", "jobs": [job("a")], "jobz": []}), "f")

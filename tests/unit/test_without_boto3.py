@@ -78,10 +78,10 @@ def test_from_python_it_is_an_error_of_ours(yard: Yard, environ: dict[str, str])
     yard.write("pipeline.yaml", "name: p\nimage: x\nsteps: [{name: a, command: 'true'}]\n")
     program = """\
 from batchyard import Pipeline
-from batchyard.errors import Surroundings
+from batchyard.errors import OperationalError
 try:
     Pipeline.load("pipeline.yaml").run(engine="aws", environment="lab")
-except Surroundings as exc:
+except OperationalError as exc:
     print(exc.message, exc.hint)
 """
     done = subprocess.run(

@@ -8,8 +8,15 @@ from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from functools import cache
 from typing import Any
 
-from batchyard.aws.door import THROTTLED, Door, NotAllowed, Refused, from_client_error, told
-from batchyard.errors import Surroundings
+from batchyard.aws.session import (
+    THROTTLED,
+    AccessDeniedError,
+    AwsRefusedError,
+    AwsSession,
+    from_client_error,
+    naming_errors,
+)
+from batchyard.errors import OperationalError
 
 _MOST_AT_ONCE = 100
 _MOST_ATTEMPTS = 15
@@ -19,11 +26,11 @@ _FIRST_DELAY_S, _LONGEST_DELAY_S = 0.1, 10.0
 class Batch:
     def __init__(
         self,
-        door: Door,
+        session: AwsSession,
         sleep: Callable[[float], None] = time.sleep,
         jitter: Callable[[], float] = random.random,
     ) -> None:
-        self._door = door
+        self._session = session
         self._sleep = sleep
         self._jitter = jitter
 
@@ -31,16 +38,16 @@ class Batch:
         """By id; what AWS does not know any more is not there."""
         found: dict[str, Any] = {}
         for some in _hundreds(job_ids):
-            with told("ask about the jobs"):
-                answer = self._door.client("batch").describe_jobs(jobs=list(some))
+            with naming_errors("ask about the jobs"):
+                answer = self._session.client("batch").describe_jobs(jobs=list(some))
             found.update((job["jobId"], job) for job in answer["jobs"])
         return found
 
     def children(self, array_id: str, state: str) -> Iterator[str]:
         """The ids of an array's children in one state."""
-        with told("list an array's children"):
+        with naming_errors("list an array's children"):
             pages = (
-                self._door.client("batch")
+                self._session.client("batch")
                 .get_paginator("list_jobs")
                 .paginate(arrayJobId=array_id, jobStatus=state)
             )
@@ -49,8 +56,8 @@ class Batch:
 
     def named(self, queue: str, name: str) -> list[str]:
         """The ids of the queue's jobs of this name, whatever their state; the newest first."""
-        with told("look for a job"):
-            answer = self._door.client("batch").list_jobs(
+        with naming_errors("look for a job"):
+            answer = self._session.client("batch").list_jobs(
                 jobQueue=queue, filters=[{"name": "JOB_NAME", "values": [name]}]
             )
         return [job["jobId"] for job in answer["jobSummaryList"] if job["jobName"] == name]
@@ -63,7 +70,7 @@ class Batch:
         """One job, once. AWS has no token for this: what broke off in the middle is looked for by its name.
         ``others``: the jobs that had this name before, where it is not unique."""
         doing = f"submit {request['jobName']}"
-        with told(doing):
+        with naming_errors(doing):
             return self._submitted(request, others, doing)
 
     def _submitted(self, request: dict[str, Any], others: Container[str], doing: str) -> str:
@@ -75,7 +82,7 @@ class Batch:
             if attempt:
                 self._sleep(self._delay(attempt))
             try:
-                with_no_repeats = self._door.client("batch", repeats=False)
+                with_no_repeats = self._session.client("batch", repeats=False)
                 return str(with_no_repeats.submit_job(**request)["jobId"])
             except ClientError as exc:
                 problem = exc
@@ -91,7 +98,7 @@ class Batch:
             there = self.find(queue, name, others)
             if there is not None:
                 return there
-        raise Surroundings(
+        raise OperationalError(
             f"could not {doing}: {problem}", hint="`batchyard resume` goes on where it stopped"
         )
 
@@ -100,17 +107,17 @@ class Batch:
         return longest * (0.5 + self._jitter() / 2)
 
     def terminate(self, job_id: str, reason: str) -> None:
-        with told(f"stop {job_id}"):
-            self._door.client("batch").terminate_job(jobId=job_id, reason=reason)
+        with naming_errors(f"stop {job_id}"):
+            self._session.client("batch").terminate_job(jobId=job_id, reason=reason)
 
     def active_definitions(self, names: Iterable[str]) -> dict[str, str]:
         """name -> `name:revision` of those that can be used."""
         wanted = [f"{name}:{revision}" for name in names for revision in (1, 2, 3)]
         found: dict[str, str] = {}
         for some in _hundreds(wanted):
-            with told("ask about job definitions"):
+            with naming_errors("ask about job definitions"):
                 # No status beside jobDefinitions: the API does not allow it.
-                paginator = self._door.client("batch").get_paginator("describe_job_definitions")
+                paginator = self._session.client("batch").get_paginator("describe_job_definitions")
                 for page in paginator.paginate(jobDefinitions=list(some)):
                     for one in page["jobDefinitions"]:
                         if one["status"] == "ACTIVE":
@@ -129,33 +136,33 @@ class Batch:
         last = name.rpartition("/")[2]
         by_name = {"jobDefinitionName": last, "status": "ACTIVE"}
         asked: dict[str, Any] = {"jobDefinitions": [name]} if ":" in last else by_name
-        with told(f"ask about the job definition {name}"):
-            answer = self._door.client("batch").describe_job_definitions(**asked)
+        with naming_errors(f"ask about the job definition {name}"):
+            answer = self._session.client("batch").describe_job_definitions(**asked)
         active = [one for one in answer["jobDefinitions"] if one["status"] == "ACTIVE"]
         return max(active, key=lambda one: int(one["revision"]), default=None)
 
     def register(self, request: dict[str, Any]) -> str:
         """Returns `name:revision`. Twice is harmless: a second revision of the same content."""
-        with told(f"register {request['jobDefinitionName']}"):
-            answer = self._door.client("batch").register_job_definition(**request)
+        with naming_errors(f"register {request['jobDefinitionName']}"):
+            answer = self._session.client("batch").register_job_definition(**request)
         return f"{answer['jobDefinitionName']}:{answer['revision']}"
 
     def queues(self, names: Sequence[str]) -> dict[str, Any]:
         """By name and by ARN."""
         found: list[Any] = []
         for some in _hundreds(names):
-            with told("ask about the job queues"):
-                found += self._door.client("batch").describe_job_queues(jobQueues=list(some))[
+            with naming_errors("ask about the job queues"):
+                found += self._session.client("batch").describe_job_queues(jobQueues=list(some))[
                     "jobQueues"
                 ]
         return {queue[key]: queue for queue in found for key in ("jobQueueName", "jobQueueArn")}
 
     def make_consumable(self, name: str, quantity: int, tags: dict[str, str]) -> None:
         """A counter that jobs hold while they run; it may be there already."""
-        client = self._door.client("batch")
+        client = self._session.client("batch")
         from botocore.exceptions import ClientError
 
-        with told(f"make the consumable resource {name}"):
+        with naming_errors(f"make the consumable resource {name}"):
             try:
                 client.create_consumable_resource(
                     consumableResourceName=name, totalQuantity=quantity, tags=tags
@@ -167,9 +174,9 @@ class Batch:
     def delete_consumable(self, name: str) -> None:
         """It may be gone already."""
         try:
-            with told(f"delete the consumable resource {name}"):
-                self._door.client("batch").delete_consumable_resource(consumableResource=name)
-        except Refused as exc:
+            with naming_errors(f"delete the consumable resource {name}"):
+                self._session.client("batch").delete_consumable_resource(consumableResource=name)
+        except AwsRefusedError as exc:
             if "does not exist" not in exc.message and "not found" not in exc.message:
                 raise
 
@@ -179,11 +186,11 @@ class Batch:
 
     def _is_missing(self, name: str) -> bool:
         try:
-            with told(f"ask about the consumable resource {name}"):
-                self._door.client("batch").describe_consumable_resource(consumableResource=name)
-        except Refused as exc:
+            with naming_errors(f"ask about the consumable resource {name}"):
+                self._session.client("batch").describe_consumable_resource(consumableResource=name)
+        except AwsRefusedError as exc:
             return "does not exist" in exc.message or "not found" in exc.message
-        except NotAllowed:
+        except AccessDeniedError:
             pass
         return False
 
@@ -193,8 +200,8 @@ class Batch:
         if not order:
             return []
         names = [one["computeEnvironment"] for one in order]
-        with told("ask about the compute environments"):
-            answer = self._door.client("batch").describe_compute_environments(
+        with naming_errors("ask about the compute environments"):
+            answer = self._session.client("batch").describe_compute_environments(
                 computeEnvironments=names
             )
         found = [one.get("computeResources", {}) for one in answer["computeEnvironments"]]

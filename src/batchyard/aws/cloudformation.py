@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from batchyard.aws.door import Door, NotAllowed, Refused, told
+from batchyard.aws.session import AccessDeniedError, AwsRefusedError, AwsSession, naming_errors
 from batchyard.environments import STACKS
 
 Document = dict[str, Any]
@@ -17,36 +17,36 @@ _ACTION = re.compile(r"\b([a-z][a-z0-9-]+:[A-Z][A-Za-z]+)\b")
 _CAPABILITIES = ["CAPABILITY_IAM", "CAPABILITY_NAMED_IAM"]
 
 
-def outputs_of(environment: str, door: Door | None = None) -> dict[str, str]:
+def outputs_of(environment: str, session: AwsSession | None = None) -> dict[str, str]:
     """The outputs of an environment's stacks, and `Region`; nothing where none is deployed."""
-    door = door or Door(None)
+    session = session or AwsSession(None)
     found: dict[str, str] = {}
     for stack in STACKS:
         try:
-            with told(f"ask about the stack {environment}-{stack}"):
-                answer = door.client("cloudformation").describe_stacks(
+            with naming_errors(f"ask about the stack {environment}-{stack}"):
+                answer = session.client("cloudformation").describe_stacks(
                     StackName=f"{environment}-{stack}"
                 )
-        except Refused as exc:
+        except AwsRefusedError as exc:
             if "does not exist" not in exc.message:
                 raise
             continue
         for output in answer["Stacks"][0].get("Outputs", []):
             found[output["OutputKey"]] = output["OutputValue"]
-    return {**found, "Region": door.client("cloudformation").meta.region_name} if found else {}
+    return {**found, "Region": session.client("cloudformation").meta.region_name} if found else {}
 
 
 @contextmanager
 def administering(doing: str, service: str = "cloudformation") -> Iterator[None]:
     """`told`, for what the administrator's policy grants and not the submitter's."""
     try:
-        with told(doing):
+        with naming_errors(doing):
             yield
-    except NotAllowed as exc:
+    except AccessDeniedError as exc:
         operation = getattr(exc.__cause__, "operation_name", "")
         named = _ACTION.search(exc.message.partition("access denied for ")[2].partition(": ")[2])
         action = named[1] if named else f"{service}:{operation}"
-        raise NotAllowed(
+        raise AccessDeniedError(
             exc.message,
             hint=f"ask for the action {action}: the environment's administrator policy grants it (output "
             "AdministratorPolicyArn of its stack iam); before there is one, an administrator of the account deploys",
@@ -54,12 +54,12 @@ def administering(doing: str, service: str = "cloudformation") -> Iterator[None]
 
 
 class CloudFormation:
-    def __init__(self, door: Door) -> None:
-        self._door = door
+    def __init__(self, session: AwsSession) -> None:
+        self._session = session
 
     @property
     def _client(self) -> Any:
-        return self._door.client("cloudformation")
+        return self._session.client("cloudformation")
 
     @property
     def region(self) -> str:
@@ -68,8 +68,8 @@ class CloudFormation:
     def account(self) -> str:
         """Its number. Asked once and not repeated, so that wrong credentials and regions show at once."""
         _ = self.region  # which this question would do without
-        with told("ask AWS who this is"):
-            return str(self._door.client("sts", repeats=False).get_caller_identity()["Account"])
+        with naming_errors("ask AWS who this is"):
+            return str(self._session.client("sts", repeats=False).get_caller_identity()["Account"])
 
     # -- stacks ---------------------------------------------------------------------------------------------------
 
@@ -79,7 +79,7 @@ class CloudFormation:
             with administering(f"ask about the stack {name}"):
                 found: Document = self._client.describe_stacks(StackName=name)["Stacks"][0]
                 return found
-        except Refused as exc:
+        except AwsRefusedError as exc:
             if "does not exist" in exc.message:
                 return None
             raise
@@ -168,7 +168,7 @@ class CloudFormation:
             with administering(f"ask who uses the export {export}"):
                 pages = self._client.get_paginator("list_imports").paginate(ExportName=export)
                 return [name for page in pages for name in page["Imports"]]
-        except Refused as exc:
+        except AwsRefusedError as exc:
             if "is not imported" in exc.message:
                 return []
             raise

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from batchyard.aws.door import Door, told
+from batchyard.aws.session import AwsSession, naming_errors
 
 #: EC2 takes so many values in one filter
 _MOST_VALUES = 200
 
 
 class Ec2:
-    def __init__(self, door: Door) -> None:
-        self._door = door
+    def __init__(self, session: AwsSession) -> None:
+        self._session = session
 
     def subnets(self, ids: Sequence[str]) -> list[Any]:
         """Those of them that exist: by a filter, since an unknown id is an error otherwise."""
@@ -44,8 +44,8 @@ class Ec2:
 
     def offerings(self, types: Sequence[str]) -> list[Any]:
         """Which of these types is offered in which zone."""
-        with told("ask where instance types are offered"):
-            answer = self._door.client("ec2").describe_instance_type_offerings(
+        with naming_errors("ask where instance types are offered"):
+            answer = self._session.client("ec2").describe_instance_type_offerings(
                 LocationType="availability-zone", Filters=[_filter("instance-type", types)]
             )
         return list(answer["InstanceTypeOfferings"])
@@ -53,22 +53,24 @@ class Ec2:
     def launch_template(self, version: str, *, id: str = "", name: str = "") -> Any:
         """What the version of the template says; by its id, or by its name."""
         which = {"LaunchTemplateId": id} if id else {"LaunchTemplateName": name}
-        with told(f"ask about the launch template {id or name}"):
-            answer = self._door.client("ec2").describe_launch_template_versions(
+        with naming_errors(f"ask about the launch template {id or name}"):
+            answer = self._session.client("ec2").describe_launch_template_versions(
                 **which, Versions=[version]
             )
         return answer["LaunchTemplateVersions"][0]
 
     def spot_fleets(self) -> list[Any]:
-        with told("ask about Spot Fleets"):
+        with naming_errors("ask about Spot Fleets"):
             return list(
-                self._door.client("ec2").describe_spot_fleet_requests()["SpotFleetRequestConfigs"]
+                self._session.client("ec2").describe_spot_fleet_requests()[
+                    "SpotFleetRequestConfigs"
+                ]
             )
 
     def spot_fleet_history(self, fleet: str, since: str) -> list[Any]:
         """What went wrong in a Spot Fleet since a time (ISO)."""
-        with told(f"ask about the history of {fleet}"):
-            answer = self._door.client("ec2").describe_spot_fleet_request_history(
+        with naming_errors(f"ask about the history of {fleet}"):
+            answer = self._session.client("ec2").describe_spot_fleet_request_history(
                 SpotFleetRequestId=fleet, EventType="error", StartTime=since
             )
         return list(answer["HistoryRecords"])
@@ -76,8 +78,10 @@ class Ec2:
     def _all(
         self, operation: str, member: str, what: str, name: str, values: Sequence[str]
     ) -> list[Any]:
-        with told(f"ask about {what}"):
-            answer = getattr(self._door.client("ec2"), operation)(Filters=[_filter(name, values)])
+        with naming_errors(f"ask about {what}"):
+            answer = getattr(self._session.client("ec2"), operation)(
+                Filters=[_filter(name, values)]
+            )
         return list(answer[member])
 
 

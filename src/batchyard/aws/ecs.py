@@ -5,32 +5,32 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from batchyard.aws.door import Door, told
+from batchyard.aws.session import AwsSession, naming_errors
 
 #: DescribeContainerInstances takes so many
 MOST_AT_ONCE = 100
 
 
 class Ecs:
-    def __init__(self, door: Door) -> None:
-        self._door = door
+    def __init__(self, session: AwsSession) -> None:
+        self._session = session
 
     def host_arns(self, cluster: str) -> list[str]:
         """The first hundred container instances of the cluster."""
-        with told("list the hosts of the cluster"):
-            answer = self._door.client("ecs").list_container_instances(
+        with naming_errors("list the hosts of the cluster"):
+            answer = self._session.client("ecs").list_container_instances(
                 cluster=cluster, maxResults=MOST_AT_ONCE
             )
         return list(answer["containerInstanceArns"])
 
     def hosts(self, cluster: str, arns: Sequence[str]) -> list[Any]:
-        with told("ask about the hosts of the cluster"):
-            answer = self._door.client("ecs").describe_container_instances(
+        with naming_errors("ask about the hosts of the cluster"):
+            answer = self._session.client("ecs").describe_container_instances(
                 cluster=cluster, containerInstances=list(arns)[:MOST_AT_ONCE]
             )
         return list(answer["containerInstances"])
 
     def task(self, cluster: str, arn: str) -> Any | None:
-        with told("ask about the job's task"):
-            answer = self._door.client("ecs").describe_tasks(cluster=cluster, tasks=[arn])
+        with naming_errors("ask about the job's task"):
+            answer = self._session.client("ecs").describe_tasks(cluster=cluster, tasks=[arn])
         return answer["tasks"][0] if answer["tasks"] else None

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from batchyard.aws.cloudformation import administering
-from batchyard.aws.door import Door, Refused
-from batchyard.errors import Surroundings
+from batchyard.aws.session import AwsRefusedError, AwsSession
+from batchyard.errors import OperationalError
 
 #: a bucket with more is not counted to its end
 _COUNTED_AT_MOST = 100_000
@@ -36,8 +36,8 @@ class Holding:
 
 
 class Holdings:
-    def __init__(self, door: Door) -> None:
-        self._door = door
+    def __init__(self, session: AwsSession) -> None:
+        self._session = session
 
     def of(self, resource_type: str, physical_id: str) -> Holding | None:
         """What a resource of a stack holds; None where it holds nothing, or is of another kind."""
@@ -51,7 +51,7 @@ class Holdings:
             return None
         try:
             found = look[resource_type](physical_id)
-        except Refused as exc:
+        except AwsRefusedError as exc:
             if exc.code in _NOT_THERE:  # somebody has deleted it by hand
                 return None
             raise
@@ -70,7 +70,7 @@ class Holdings:
 
     def _versions(self, bucket: str) -> Iterable[Any]:
         pages: Iterable[Any] = (
-            self._door.client("s3").get_paginator("list_object_versions").paginate(Bucket=bucket)
+            self._session.client("s3").get_paginator("list_object_versions").paginate(Bucket=bucket)
         )
         return pages
 
@@ -86,7 +86,7 @@ class Holdings:
     def _images(self, name: str) -> list[Any]:
         with administering(f"list the images in {name}", "ecr"):
             pages = (
-                self._door.client("ecr")
+                self._session.client("ecr")
                 .get_paginator("describe_images")
                 .paginate(repositoryName=name)
             )
@@ -94,7 +94,7 @@ class Holdings:
 
     def _log_group(self, name: str) -> Holding:
         with administering(f"look at the log group {name}", "logs"):
-            answer = self._door.client("logs").describe_log_groups(logGroupNamePrefix=name)
+            answer = self._session.client("logs").describe_log_groups(logGroupNamePrefix=name)
         size = sum(
             group.get("storedBytes", 0)
             for group in answer["logGroups"]
@@ -107,7 +107,7 @@ class Holdings:
         with administering(f"list the jobs of {arn}", "batch"):
             for state in _UNFINISHED:
                 pages = (
-                    self._door.client("batch")
+                    self._session.client("batch")
                     .get_paginator("list_jobs")
                     .paginate(jobQueue=arn, jobStatus=state)
                 )
@@ -119,7 +119,7 @@ class Holdings:
     def empty_bucket(self, name: str) -> int:
         """Deletes every object in every version. Returns how many; again after an interruption: goes on."""
         deleted = 0
-        client = self._door.client("s3")
+        client = self._session.client("s3")
         with administering(f"empty the bucket {name}", "s3"):
             for page in self._versions(name):
                 keys = [
@@ -132,7 +132,7 @@ class Holdings:
                         Bucket=name, Delete={"Objects": some, "Quiet": True}
                     )
                     for error in answer.get("Errors", []):
-                        raise Surroundings(
+                        raise OperationalError(
                             f"could not empty the bucket {name}: {error.get('Key')}: {error.get('Message')}",
                             hint="what keeps it may be a lock or a policy of the bucket's",
                         )
@@ -146,14 +146,14 @@ class Holdings:
                 some = [
                     {"imageDigest": digest} for digest in digests[start : start + _IMAGES_AT_ONCE]
                 ]
-                self._door.client("ecr").batch_delete_image(
+                self._session.client("ecr").batch_delete_image(
                     repositoryName=repository, imageIds=some
                 )
         return len(digests)
 
     def deregister(self, prefix: str) -> int:
         """The job definitions that runs have registered: their names begin so. Returns how many."""
-        client = self._door.client("batch")
+        client = self._session.client("batch")
         with administering(f"deregister the job definitions {prefix}...", "batch"):
             pages = client.get_paginator("describe_job_definitions").paginate(status="ACTIVE")
             found = [

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from batchyard.aws.door import Door, Refused, told
+from batchyard.aws.session import AwsRefusedError, AwsSession, naming_errors
 
 _MOST_STREAMS = 100
 
 
 class Logs:
-    def __init__(self, door: Door) -> None:
-        self._door = door
+    def __init__(self, session: AwsSession) -> None:
+        self._session = session
 
     def events(
         self, group: str, stream: str, token: str | None = None
@@ -22,11 +22,11 @@ class Logs:
         while True:
             request = {"logGroupName": group, "logStreamName": stream, "startFromHead": True}
             try:
-                with told(f"read the log {stream}"):
-                    answer = self._door.client("logs").get_log_events(
+                with naming_errors(f"read the log {stream}"):
+                    answer = self._session.client("logs").get_log_events(
                         **request, **({"nextToken": token} if token else {})
                     )
-            except Refused as exc:
+            except AwsRefusedError as exc:
                 if exc.code == "ResourceNotFoundException":
                     return found, token
                 raise
@@ -39,11 +39,11 @@ class Logs:
     def last(self, group: str, stream: str, count: int) -> list[str]:
         """The last lines of a stream."""
         try:
-            with told(f"read the log {stream}"):
-                answer = self._door.client("logs").get_log_events(
+            with naming_errors(f"read the log {stream}"):
+                answer = self._session.client("logs").get_log_events(
                     logGroupName=group, logStreamName=stream, startFromHead=False, limit=count
                 )
-        except Refused as exc:
+        except AwsRefusedError as exc:
             if exc.code == "ResourceNotFoundException":
                 return []
             raise
@@ -53,9 +53,9 @@ class Logs:
         """The events of many streams since a time, in order of time within each hundred streams."""
         for first in range(0, len(streams), _MOST_STREAMS):
             some = list(streams[first : first + _MOST_STREAMS])
-            with told("read the logs"):
+            with naming_errors("read the logs"):
                 pages = (
-                    self._door.client("logs")
+                    self._session.client("logs")
                     .get_paginator("filter_log_events")
                     .paginate(logGroupName=group, logStreamNames=some, startTime=start_ms)
                 )

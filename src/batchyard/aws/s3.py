@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from batchyard.aws.door import Door, told
-from batchyard.errors import BadInput, Surroundings, from_os_error
+from batchyard.aws.session import AwsSession, naming_errors
+from batchyard.errors import InputError, OperationalError, from_os_error
 
 _AT_ONCE = 16
 
@@ -21,10 +21,10 @@ class Place(NamedTuple):
     @classmethod
     def of(cls, address: str) -> Place:
         if not address.startswith("s3://"):
-            raise BadInput(f"{address!r} is no address in S3", hint="write s3://bucket/prefix/")
+            raise InputError(f"{address!r} is no address in S3", hint="write s3://bucket/prefix/")
         bucket, _, key = address.removeprefix("s3://").partition("/")
         if not bucket:
-            raise BadInput(f"{address!r} names no bucket", hint="write s3://bucket/prefix/")
+            raise InputError(f"{address!r} names no bucket", hint="write s3://bucket/prefix/")
         return cls(bucket, key)
 
 
@@ -35,18 +35,18 @@ class Found(NamedTuple):
 
 
 class S3:
-    def __init__(self, door: Door) -> None:
-        self._door = door
+    def __init__(self, session: AwsSession) -> None:
+        self._session = session
 
     @property
     def _client(self) -> Any:
-        return self._door.client("s3")
+        return self._session.client("s3")
 
     def put(
         self, address: str, data: bytes, content_type: str = "application/octet-stream"
     ) -> None:
         place = Place.of(address)
-        with told(f"write {address}"):
+        with naming_errors(f"write {address}"):
             self._client.put_object(
                 Bucket=place.bucket, Key=place.key, Body=data, ContentType=content_type
             )
@@ -54,7 +54,7 @@ class S3:
     def get(self, address: str) -> bytes | None:
         """None where there is no such object."""
         place = Place.of(address)
-        with told(f"read {address}"):
+        with naming_errors(f"read {address}"):
             try:
                 return bytes(
                     self._client.get_object(Bucket=place.bucket, Key=place.key)["Body"].read()
@@ -64,7 +64,7 @@ class S3:
 
     def list(self, prefix: str) -> Iterator[Found]:
         place = Place.of(prefix)
-        with told(f"list {prefix}"):
+        with naming_errors(f"list {prefix}"):
             for page in self._client.get_paginator("list_objects_v2").paginate(
                 Bucket=place.bucket, Prefix=place.key
             ):
@@ -74,7 +74,7 @@ class S3:
     def folders(self, prefix: str) -> Iterator[str]:
         """The names right under a prefix."""
         place = Place.of(prefix)
-        with told(f"list {prefix}"):
+        with naming_errors(f"list {prefix}"):
             pages = self._client.get_paginator("list_objects_v2").paginate(
                 Bucket=place.bucket, Prefix=place.key, Delimiter="/"
             )
@@ -88,7 +88,7 @@ class S3:
         def send(pair: tuple[Path, str]) -> None:
             path, address = pair
             place = Place.of(address)
-            with told(f"upload {path}"), _files_told("read", path):
+            with naming_errors(f"upload {path}"), _files_told("read", path):
                 self._client.upload_file(str(path), place.bucket, place.key)
 
         return self._each(send, files)
@@ -99,7 +99,7 @@ class S3:
         def fetch(pair: tuple[str, Path]) -> None:
             address, path = pair
             place = Place.of(address)
-            with told(f"download {address}"), _files_told("write", path):
+            with naming_errors(f"download {address}"), _files_told("write", path):
                 path.parent.mkdir(parents=True, exist_ok=True)
                 # boto3 writes beside it and renames.
                 self._client.download_file(place.bucket, place.key, str(path))
@@ -128,4 +128,4 @@ def _files_told(doing: str, path: Path) -> Iterator[None]:
     except Boto3Error as exc:
         if isinstance(exc.__context__, ClientError):
             raise exc.__context__ from exc
-        raise Surroundings(f"could not {doing} {path}: {exc}", hint="try again") from exc
+        raise OperationalError(f"could not {doing} {path}: {exc}", hint="try again") from exc

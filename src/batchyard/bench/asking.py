@@ -13,7 +13,7 @@ from batchyard.bench import checking
 from batchyard.bench.discovery import one_line
 from batchyard.bench.results import Measurement, Outcome
 from batchyard.bench.workload import LEAST, MOST, Arrays, Workload, plain_size
-from batchyard.errors import BadInput, BatchyardError
+from batchyard.errors import BatchyardError, InputError
 
 #: what a workload has to answer for itself, and nothing else ends by it; an interrupt is not its doing
 TROUBLE = (Exception, SystemExit)
@@ -45,7 +45,7 @@ def _asked(name: str, function: Callable[[int], Any], size: int) -> Any:
     try:
         return function(size)
     except TROUBLE as exc:
-        raise BadInput(f"{name}({size}): {described(exc)}") from exc
+        raise InputError(f"{name}({size}): {described(exc)}") from exc
 
 
 def amount(name: str, function: Callable[[int], float | None] | None, size: int) -> float | None:
@@ -58,7 +58,7 @@ def number(name: str, value: Any) -> float:
     found = math.nan if isinstance(value, str) else float(value)
     if found != 0 and not LEAST <= found <= MOST:
         said = words(repr(value), 40)
-        raise BadInput(f"{name} is {said}, and must be 0, or a number from {LEAST:g} to {MOST:g}")
+        raise InputError(f"{name} is {said}, and must be 0, or a number from {LEAST:g} to {MOST:g}")
     return found
 
 
@@ -77,7 +77,7 @@ def inputs_of(workload: Workload, size: int, seed: int) -> Arrays:
 def reference_of(workload: Workload, size: int, given: Arrays) -> Any:
     expected = workload.reference(size, given)
     if problem := checking.unfit_reference(expected):
-        raise BadInput(problem)
+        raise InputError(problem)
     return expected
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from batchyard.bench import reading, results, tables
 from batchyard.bench.results import Results
-from batchyard.errors import BadInput, Surroundings, from_os_error
+from batchyard.errors import InputError, OperationalError, from_os_error
 
 #: beside an older result of the same device; the next ones are .old2, .old3
 OLD = ".old"
@@ -80,7 +80,7 @@ def put_aside(paths: Iterable[Path]) -> list[Path]:
 def _holds_nothing(path: Path) -> bool:
     try:
         return not read(path).measurements
-    except BadInput:
+    except InputError:
         return False
 
 
@@ -88,11 +88,11 @@ def read(path: Path) -> Results:
     try:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError:
-        raise BadInput(
+        raise InputError(
             f"{path}: this is not text", hint="give a file of `batchyard bench run`"
         ) from None
     except OSError as exc:
-        raise BadInput(
+        raise InputError(
             f"could not read {path}: {exc.strerror or exc}",
             hint="`batchyard bench run` writes cpu-benchmark.json",
         ) from None
@@ -102,7 +102,7 @@ def read(path: Path) -> Results:
 def read_folder(folder: Path) -> list[tuple[Path, Results]]:
     """Every result in it; other JSON files are passed over."""
     if folder.is_file():
-        raise BadInput(
+        raise InputError(
             f"{folder}: this is a file", hint=f"name the folder that it is in: {folder.parent}"
         )
     try:
@@ -112,7 +112,7 @@ def read_folder(folder: Path) -> list[tuple[Path, Results]]:
     found = [(path, read(path)) for path in paths if _is_ours(path)]
     if not found:
         what = "there are no results in it" if folder.is_dir() else "there is no such folder"
-        raise BadInput(f"{folder}: {what}", hint="`batchyard bench run --out DIR` makes them")
+        raise InputError(f"{folder}: {what}", hint="`batchyard bench run --out DIR` makes them")
     return found
 
 
@@ -125,7 +125,7 @@ def _is_ours(path: Path) -> bool:
         return True
 
 
-def _refused(exc: OSError, path: Path) -> Surroundings:
+def _refused(exc: OSError, path: Path) -> OperationalError:
     error = from_os_error(exc, "write the results to", path)
     error.hint = "choose another folder with --out; what was written before is still there"
     return error

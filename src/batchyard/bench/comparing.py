@@ -10,7 +10,7 @@ from itertools import pairwise
 from batchyard.bench.prices import Prices
 from batchyard.bench.results import STOOD_IN, Measurement, Outcome, Results, spread_of
 from batchyard.bench.workload import GPU
-from batchyard.errors import BadInput
+from batchyard.errors import InputError
 
 _PER = 1000
 #: a difference that two runs on the same machine may have is none
@@ -139,7 +139,7 @@ def compare(
     mine = {one.key: one for one in first.measurements}
     common = [key for key in mine if key in theirs]
     if not common:
-        raise BadInput(
+        raise InputError(
             f"the two have no operation in common: one has {_names(first)}, the other {_names(second)}",
             hint="measure the same workloads and sizes on both: the same --only and --sizes",
         )

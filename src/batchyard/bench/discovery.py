@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from batchyard.bench.kits import CupyKit, Kit, OpenClKit, TorchKit
 from batchyard.bench.workload import CPU, GPU
-from batchyard.errors import Surroundings
+from batchyard.errors import OperationalError
 
 #: imports a module by its name; a parameter, so that what is not installed can be tried
 Importer: TypeAlias = Callable[[str], Any]
@@ -85,7 +85,7 @@ def require_gpu(found: Found) -> None:
     if found.kits:
         return
     reasons = "; ".join(f"{name}: {reason}" for name, reason in found.missing.items())
-    raise Surroundings(
+    raise OperationalError(
         f"no GPU can be used here: {reasons or 'no workload that was asked for has code for one'}",
         hint="nvidia-smi shows whether there is one; measure the CPU with --device cpu",
     )

@@ -16,7 +16,7 @@ from typing import Any
 
 from batchyard.bench import asking
 from batchyard.bench.workload import KINDS, MOST_SIZE, Candidate, Workload
-from batchyard.errors import BadInput
+from batchyard.errors import InputError
 
 #: modules in workloads/, in the order of the tables
 _OURS = ("matmul", "convolution", "blur", "images", "fft", "triad", "copies", "backprojection")
@@ -35,24 +35,24 @@ def from_file(path: Path) -> list[Workload]:
     """A file of a user's own, with one WORKLOAD or several WORKLOADS."""
     spec = importlib.util.spec_from_file_location(f"batchyard_workload_{path.stem}", path)
     if spec is None or spec.loader is None:
-        raise BadInput(f"{path}: not a Python file", hint="its name ends in .py")
+        raise InputError(f"{path}: not a Python file", hint="its name ends in .py")
     if not path.is_file():
-        raise BadInput(f"{path}: there is no such file", hint="give the file of a workload")
+        raise InputError(f"{path}: there is no such file", hint="give the file of a workload")
     module = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
     except SyntaxError as exc:
         # What is not even text has no line.
         where = path if exc.lineno is None else f"{exc.filename}:{exc.lineno}"
-        raise BadInput(f"{where}: {exc.msg}", hint="the file must be Python") from None
+        raise InputError(f"{where}: {exc.msg}", hint="the file must be Python") from None
     except asking.TROUBLE as exc:
-        raise BadInput(f"{path}: it fails when it is imported: {asking.described(exc)}") from exc
+        raise InputError(f"{path}: it fails when it is imported: {asking.described(exc)}") from exc
     try:
         found = [_without_mistakes(one) for one in _in_module(module)]
-    except BadInput as exc:
-        raise BadInput(f"{path}: {exc.message}", hint=exc.hint) from None
+    except InputError as exc:
+        raise InputError(f"{path}: {exc.message}", hint=exc.hint) from None
     if not found:
-        raise BadInput(
+        raise InputError(
             f"{path}: it defines no workload",
             hint="end it with `WORKLOAD = Workload(...)`; see docs/benchmark.md",
         )
@@ -72,10 +72,10 @@ def _members(name: str, values: Any, kind: type[Any]) -> tuple[Any, ...]:
     except TypeError:
         members = None
     if members is None:
-        raise BadInput(f"{name} is {asking.words(repr(values), 40)}, and must be a tuple")
+        raise InputError(f"{name} is {asking.words(repr(values), 40)}, and must be a tuple")
     for one in members:
         if not isinstance(one, kind):
-            raise BadInput(f"{name}: {asking.words(repr(one), 40)} is no {kind.__name__}")
+            raise InputError(f"{name}: {asking.words(repr(one), 40)} is no {kind.__name__}")
     return members
 
 
@@ -85,26 +85,26 @@ def _without_mistakes(workload: Workload) -> Workload:
 
     name = workload.name
     if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise BadInput(f"{name!r} is no name", hint="use a-z, 0-9 and hyphens, at most 40")
+        raise InputError(f"{name!r} is no name", hint="use a-z, 0-9 and hyphens, at most 40")
     candidates = _members(f"{name}: candidates", workload.candidates, Candidate)
     sizes, quick_sizes = (
         _sizes(name, "sizes", workload.sizes),
         _sizes(name, "quick_sizes", workload.quick_sizes),
     )
     if not sizes or not candidates:
-        raise BadInput(
+        raise InputError(
             f"{name} has no sizes, or no candidates", hint="it needs at least one of each"
         )
     for candidate in candidates:
         if candidate.kit not in LIBRARIES:
-            raise BadInput(
+            raise InputError(
                 f"{name}: no such library {candidate.kit!r}",
                 hint=f"use one of {', '.join(LIBRARIES)}",
             )
     kinds = _members(f"{name}: kinds", workload.kinds, str)
     for kind in kinds:
         if kind not in KINDS:
-            raise BadInput(
+            raise InputError(
                 f"{name}: no such kind of device {kind!r}", hint=f"use {' or '.join(KINDS)}"
             )
     return replace(
@@ -127,7 +127,7 @@ def _sizes(name: str, field: str, values: Any) -> tuple[int, ...]:
             sizes.append(0)
         if not 0 < sizes[-1] <= MOST_SIZE:
             hint = f"write whole numbers from 1 to {MOST_SIZE}"
-            raise BadInput(
+            raise InputError(
                 f"{name}: {field}: {asking.words(repr(value), 40)} is no size", hint=hint
             )
     return tuple(sizes)
@@ -137,7 +137,7 @@ def _tolerance(workload: Workload) -> float:
     try:
         return asking.number(f"{workload.name}: tolerance", workload.tolerance)
     except (TypeError, ValueError, OverflowError) as exc:
-        raise BadInput(f"{workload.name}: tolerance: {asking.described(exc)}") from None
+        raise InputError(f"{workload.name}: tolerance: {asking.described(exc)}") from None
 
 
 def select(workloads: Sequence[Workload], only: Iterable[str]) -> list[Workload]:
@@ -146,14 +146,14 @@ def select(workloads: Sequence[Workload], only: Iterable[str]) -> list[Workload]
     names = [one.name for one in workloads]
     twice = {name for name in names if names.count(name) > 1}
     if twice:
-        raise BadInput(
+        raise InputError(
             f"two workloads are called {sorted(twice)[0]}", hint="give yours another name"
         )
     for pattern in wanted:
         if not any(fnmatchcase(name, pattern) for name in names):
             near = get_close_matches(pattern, names, 1)
             hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(names)}"
-            raise BadInput(f"--only {pattern}: no such workload", hint=hint)
+            raise InputError(f"--only {pattern}: no such workload", hint=hint)
     return [
         one
         for one in workloads

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib import resources
 
-from batchyard.errors import BadInput
+from batchyard.errors import InputError
 
 UNKNOWN = "?"
 
@@ -50,7 +50,7 @@ def with_own(prices: Prices, given: Iterable[str]) -> Prices:
         except ValueError:
             usd_h = math.nan
         if not equals or not name or not math.isfinite(usd_h) or usd_h < 0:
-            raise BadInput(
+            raise InputError(
                 f"--price {one!r} is not of the form TYPE=DOLLARS",
                 hint="for example --price g5.xlarge=1.006",
             )

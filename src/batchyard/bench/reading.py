@@ -17,7 +17,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from batchyard.bench.results import FORMAT, VERSION, Outcome, Results
 from batchyard.bench.workload import KINDS, LEAST, MOST, MOST_SIZE
-from batchyard.errors import BadInput
+from batchyard.errors import InputError
 from batchyard.units import quoted
 
 #: a call that is shorter or longer than this was not measured
@@ -51,13 +51,13 @@ class Changed(Exception):
 def from_json(text: str, path: str) -> Results:
     value = _parsed(text, path)
     if not isinstance(value, dict) or value.get("format") != FORMAT:
-        raise BadInput(
+        raise InputError(
             f"{path}: this is JSON, but no result of `batchyard bench run`",
             hint="give a cpu-benchmark.json or gpu-benchmark.json",
         )
     version = value.get("version")
     if isinstance(version, bool) or version != VERSION:
-        raise BadInput(
+        raise InputError(
             f"{path}: format {quoted(_shown(version))}, and this batchyard reads format {VERSION}",
             hint="read it with the batchyard that wrote it, or measure again",
         )
@@ -67,7 +67,7 @@ def from_json(text: str, path: str) -> Results:
     except Changed as exc:
         # A name in the file may hold what a terminal would obey.
         said = str(exc) if str(exc).isprintable() else quoted(str(exc), 300)
-        raise BadInput(
+        raise InputError(
             f"{path}: a result of `batchyard bench run` that was changed: {said}",
             hint="measure again",
         ) from None
@@ -82,24 +82,24 @@ def _parsed(text: str, path: str) -> Any:
         said = "its values are nested too deeply"
     except ValueError:
         said = "it has a number with thousands of digits"
-    raise BadInput(
+    raise InputError(
         f"{path}: no result of `batchyard bench run`: {said}",
         hint="give a file of `batchyard bench run`",
     )
 
 
-def _unreadable(text: str, path: str, exc: json.JSONDecodeError) -> BadInput:
+def _unreadable(text: str, path: str, exc: json.JSONDecodeError) -> InputError:
     if not text.strip():
-        return BadInput(f"{path}: the file is empty", hint="measure again")
+        return InputError(f"{path}: the file is empty", hint="measure again")
     # A word like `false` is cut up to five characters before the end.
     if text.lstrip()[0] == "{" and (
         exc.pos >= len(text.rstrip()) - 10 or exc.msg.startswith("Unterminated")
     ):
-        return BadInput(
+        return InputError(
             f"{path}:{exc.lineno}: the file was cut short: it ends in the middle of a value",
             hint="copy it again from where it was measured, or measure again",
         )
-    return BadInput(
+    return InputError(
         f"{path}:{exc.lineno}:{exc.colno}: this is not JSON: {exc.msg}",
         hint="give a file of `batchyard bench run`",
     )

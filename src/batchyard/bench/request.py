@@ -18,7 +18,7 @@ from batchyard.bench.book import Book
 from batchyard.bench.results import Measurement, Results
 from batchyard.bench.timing import FULL, QUICK
 from batchyard.bench.workload import CPU, GPU, Workload
-from batchyard.errors import BadInput, Surroundings
+from batchyard.errors import InputError, OperationalError
 
 AUTO = "auto"
 #: which jobs belong together: of `bench submit`, of run-benchmarks.sh
@@ -157,7 +157,7 @@ def _subject(
 
     operations = tuple(running.planned(chosen, kind, request.sizes, request.quick))
     if not operations and request.device != AUTO:
-        raise BadInput(
+        raise InputError(
             f"none of what was asked for runs on a {kind.upper()}", hint="choose others with --only"
         )
     found = discovery.find(kind, running.libraries_of([*chosen, *peaks], kind), threads)
@@ -179,7 +179,7 @@ def _require_numpy() -> None:
     try:
         importlib.import_module("numpy")
     except ImportError as exc:
-        raise Surroundings(
+        raise OperationalError(
             f"`batchyard bench run` needs NumPy: {exc}",
             hint="in the clone of batchyard: pip install '.[bench]'",
         ) from None

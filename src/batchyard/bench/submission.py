@@ -21,7 +21,7 @@ from batchyard.batch.hosts import registered_mib
 from batchyard.bench.request import Request
 from batchyard.bench.results import Results
 from batchyard.bench.workload import CPU, GPU
-from batchyard.errors import BadInput, from_os_error
+from batchyard.errors import InputError, from_os_error
 from batchyard.pipeline import Pipeline, Step
 
 PIPELINE = "benchmark"
@@ -238,11 +238,11 @@ def refuse_missing(request: Request) -> None:
     names = [path.name for path in request.files]
     for path in request.files:
         if path.suffix != ".py" or not path.is_file():
-            raise BadInput(
+            raise InputError(
                 f"{path}: there is no such Python file", hint="give the file of a workload"
             )
         if names.count(path.name) > 1:
-            raise BadInput(
+            raise InputError(
                 f"two workloads are in files called {path.name}",
                 hint="give one of them another name",
             )
@@ -250,11 +250,11 @@ def refuse_missing(request: Request) -> None:
             ast.parse(path.read_bytes(), str(path))
         except (SyntaxError, ValueError) as exc:
             where = f":{exc.lineno}" if isinstance(exc, SyntaxError) else ""
-            raise BadInput(f"{path}{where}: {exc}", hint="the file must be Python") from None
+            raise InputError(f"{path}{where}: {exc}", hint="the file must be Python") from None
         except OSError as exc:
             raise from_os_error(exc, "read", path) from exc
     if request.images is not None and not request.images.is_dir():
-        raise BadInput(
+        raise InputError(
             f"--images {request.images}: there is no such folder", hint="give a folder of pictures"
         )
 

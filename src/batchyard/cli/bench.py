@@ -14,7 +14,7 @@ import click
 
 from batchyard.cli import bench_submit, benching
 from batchyard.cli.options import example
-from batchyard.errors import BadInput
+from batchyard.errors import InputError
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -74,7 +74,7 @@ def run(device: str, **given: Any) -> int:
     from batchyard.bench.results import Outcome
 
     if device not in ("cpu", "gpu", "auto"):
-        raise BadInput(f"--device {device}: there is no such device", hint="use cpu, gpu or auto")
+        raise InputError(f"--device {device}: there is no such device", hint="use cpu, gpu or auto")
     request = benching.request_of(device=device, **given)
     failed = 0
     teller = BarTeller() if sys.stderr.isatty() else LineTeller()

@@ -16,10 +16,10 @@ import click
 
 from batchyard.cli import benching
 from batchyard.cli.options import env_option, example, find_run, home_flag, home_of, home_option
-from batchyard.errors import BadInput, from_os_error
+from batchyard.errors import InputError, from_os_error
 
 if TYPE_CHECKING:
-    from batchyard.aws.door import Door
+    from batchyard.aws.session import AwsSession
     from batchyard.bench.request import Request
     from batchyard.bench.results import Results
     from batchyard.bench.submission import Shape
@@ -77,7 +77,7 @@ def command(
         record = _known(find_run(home, run_id, env))
     else:
         if env is None:
-            raise BadInput(
+            raise InputError(
                 "`bench submit` needs an environment",
                 hint="name it with --env; `batchyard environments` lists them",
             )
@@ -101,7 +101,7 @@ def _begin(
 ) -> Record:
     from batchyard import cloud, runs
     from batchyard import plan as planning
-    from batchyard.aws.door import Door
+    from batchyard.aws.session import AwsSession
     from batchyard.bench import submission
     from batchyard.engines.aws.render import render
     from batchyard.images import registry
@@ -109,7 +109,9 @@ def _begin(
     submission.refuse_missing(request)
     benching.refuse_unknown_workloads(request)
     where = cloud.environment(home, env)
-    pipeline = _pipeline(request, where, Door(where.region, where.profile), types, image, on_demand)
+    pipeline = _pipeline(
+        request, where, AwsSession(where.region, where.profile), types, image, on_demand
+    )
     plan = planning.make(pipeline)
     pinned = registry.pinned(home, env)
     target = cloud.target(
@@ -147,7 +149,7 @@ def _packed(request: Request, home: Path) -> Iterator[Path]:
 def _pipeline(
     request: Request,
     where: Environment,
-    door: Door,
+    session: AwsSession,
     given: Mapping[str, str],
     image: str | None,
     on_demand: bool,
@@ -156,17 +158,17 @@ def _pipeline(
     from batchyard.bench import submission
     from batchyard.engines.local import machine
 
-    is_here = is_loopback(str(door.client("batch").meta.endpoint_url))
+    is_here = is_loopback(str(session.client("batch").meta.endpoint_url))
     stands_in = is_here and not machine.find_gpus()
     queues = {kind: _queue(where, kind, on_demand) for kind in submission.STEPS}
     types, shapes = {}, {}
     for kind, queue in queues.items():
-        fleet = Batch(door).instance_types(queue)
+        fleet = Batch(session).instance_types(queue)
         if given[kind] or not (stands_in and kind == "gpu"):
             problem = submission.type_problem(kind, given[kind], fleet, queue)
             if problem:
                 hint = "a type is a choice of the queue's compute environments: add it there, or name one they have"
-                raise BadInput(f"environment {where.name!r}: {problem}", hint=hint)
+                raise InputError(f"environment {where.name!r}: {problem}", hint=hint)
         types[kind] = given[kind] or ("" if is_here else submission.only_type(fleet) or "")
         shapes[kind] = _shape(kind, types[kind], request, is_here=is_here)
     if stands_in:
@@ -214,7 +216,7 @@ def is_loopback(url: str) -> bool:
 def _queue(where: Environment, kind: str, on_demand: bool) -> str:
     name = kind + ("_on_demand" if on_demand else "")
     if name not in where.queues:
-        raise BadInput(
+        raise InputError(
             f"environment {where.name!r} has no {name} queue, and the benchmark needs one of each kind",
             hint=f"it has {', '.join(sorted(where.queues)) or 'none'}; `batchyard bench run` measures one device alone",
         )
@@ -228,7 +230,7 @@ def _known(record: Record) -> Record:
     from batchyard.bench import submission
 
     if record.is_local or not all(submission.TYPE_VARIABLE in job.env for job in record.plan.jobs):
-        raise BadInput(
+        raise InputError(
             f"run {record.run_id} is no benchmark",
             hint="name one that `batchyard bench submit` began, with --run",
         )
@@ -270,7 +272,7 @@ def _send(record: Record) -> None:
         return
     code = record.folder.path / submission.CODE
     if not code.exists():
-        raise BadInput(
+        raise InputError(
             f"run {record.run_id} was not submitted whole, and its code is on the machine that began it",
             hint="go on with it there, or begin another",
         )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from batchyard.cli.options import F, memory
-from batchyard.errors import BadInput, from_os_error
+from batchyard.errors import InputError, from_os_error
 
 if TYPE_CHECKING:
     from batchyard.bench.request import Request
@@ -144,7 +144,7 @@ def refuse_unknown_workloads(request: Request) -> None:
         kind.upper() for kind in ("cpu", "gpu") if not any(kind in one.kinds for one in chosen)
     ]
     if lacking:
-        raise BadInput(
+        raise InputError(
             f"none of what was asked for runs on a {' or '.join(lacking)}, so there is nothing to compare",
             hint="choose others with --only",
         )

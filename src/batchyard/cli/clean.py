@@ -9,7 +9,7 @@ import click
 from batchyard import runs, status
 from batchyard.cli.options import duration, example, home_of, home_option
 from batchyard.engines.base import RunState
-from batchyard.errors import BadInput, BatchyardError
+from batchyard.errors import BatchyardError, InputError
 from batchyard.folder import RunFolder, runs_in
 from batchyard.runs import Record
 from batchyard.units import counted
@@ -39,7 +39,7 @@ def command(older_than: int | None, keep: int | None, home: str | None) -> int:
     A run that is not over is never deleted, but for one of which nothing was submitted and whose bucket is gone.
     """
     if older_than is None and keep is None:
-        raise BadInput(
+        raise InputError(
             "nothing says which runs are old", hint="give --older-than 30d, --keep 10, or both"
         )
     where = home_of(home)

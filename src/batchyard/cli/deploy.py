@@ -26,13 +26,13 @@ def command(templates: tuple[str, ...], env: str, settings: tuple[str, ...], yes
     is shown before you are asked, and followed to its end. Interrupted and run again, it goes on.
     """
     from batchyard.aws.cloudformation import CloudFormation
-    from batchyard.aws.door import Door
+    from batchyard.aws.session import AwsSession
     from batchyard.infra import catalogue, deploying
     from batchyard.infra.stacks import Stacks
 
     chosen, given = catalogue.chosen(templates), pairs(settings, like="GpuSpotMaxvCpus=192")
     deploying.check(chosen, env, given)
-    aws, front = CloudFormation(Door(None)), Terminal(says_yes=yes, offers_all=True)
+    aws, front = CloudFormation(AwsSession(None)), Terminal(says_yes=yes, offers_all=True)
     introduce(env, aws)
     deploying.require_imports(aws, chosen, env)
     try:

@@ -8,7 +8,7 @@ import click
 
 from batchyard.cli.options import example, home_of
 from batchyard.cli.stacks import Terminal, environment_option, holding_lines, introduce, yes_option
-from batchyard.errors import BadInput
+from batchyard.errors import InputError
 from batchyard.units import counted
 
 
@@ -31,15 +31,15 @@ def command(
     is deleted, unless you say that its content may go. Interrupted and run again, it goes on.
     """
     from batchyard.aws.cloudformation import CloudFormation
-    from batchyard.aws.door import Door
     from batchyard.aws.holdings import Holdings
+    from batchyard.aws.session import AwsSession
     from batchyard.infra import catalogue, deploying
-    from batchyard.infra.stacks import Declined, Stacks
+    from batchyard.infra.stacks import DeclinedError, Stacks
 
     catalogue.check_environment(env)
     chosen = catalogue.chosen(templates) if templates else catalogue.everything()
-    door = Door(None)
-    aws, holdings, front = CloudFormation(door), Holdings(door), Terminal(says_yes=yes)
+    session = AwsSession(None)
+    aws, holdings, front = CloudFormation(session), Holdings(session), Terminal(says_yes=yes)
     stacks = Stacks(aws, front)
     introduce(env, aws)
     try:
@@ -56,11 +56,11 @@ def command(
             doomed, users, empty_buckets=empty_buckets, delete_images=delete_images
         )
         if in_the_way:
-            raise BadInput("nothing was deleted:\n  " + "\n  ".join(in_the_way))
+            raise InputError("nothing was deleted:\n  " + "\n  ".join(in_the_way))
         if not front.ask(
             f"delete {counted(len(doomed), 'stack')} of {env}, with all that they hold?"
         ):
-            raise Declined("nothing was deleted")
+            raise DeclinedError("nothing was deleted")
         deploying.destroy(
             stacks,
             holdings,
@@ -82,7 +82,7 @@ def _tell_of_file(env: str) -> None:
 
     path = home_of(None) / environments.FILE_NAME
     with suppress(
-        BadInput
+        InputError
     ):  # a file with mistakes is no reason to fail where nothing is to be done
         if env in environments.read(path):
             click.echo(

@@ -22,13 +22,13 @@ def command(templates: tuple[str, ...], env: str, settings: tuple[str, ...]) -> 
     Nothing is changed. The change sets that AWS needs for the answer are deleted again.
     """
     from batchyard.aws.cloudformation import CloudFormation
-    from batchyard.aws.door import Door
+    from batchyard.aws.session import AwsSession
     from batchyard.infra import catalogue, deploying
     from batchyard.infra.stacks import Stacks
 
     chosen, given = catalogue.chosen(templates), pairs(settings, like="GpuSpotMaxvCpus=192")
     deploying.check(chosen, env, given)
-    aws, front = CloudFormation(Door(None)), Terminal(changes_to_stdout=True)
+    aws, front = CloudFormation(AwsSession(None)), Terminal(changes_to_stdout=True)
     introduce(env, aws)
     try:
         deploying.diff(Stacks(aws, front), front, chosen, env, given)

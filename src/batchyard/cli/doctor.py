@@ -16,7 +16,7 @@ from batchyard.cli.doctoring import (
     shape_options,
 )
 from batchyard.cli.options import env_option, example, home_of, json_option
-from batchyard.errors import BadInput, Surroundings
+from batchyard.errors import InputError, OperationalError
 
 if TYPE_CHECKING:
     from batchyard.doctor.facts import Job
@@ -60,9 +60,9 @@ def job(job_id: str | None, env: str | None, region: str | None, **flags: Any) -
     """
 
     def look() -> Looked:
-        door = doctoring.door_of(env, region, flags["home"])
-        asking = doctoring.gatherer(door)
-        return Looked(asking.job(doctoring.given(job_id, "JOB_ID")), asking.asker.calls, door)
+        session = doctoring.session_of(env, region, flags["home"])
+        asking = doctoring.gatherer(session)
+        return Looked(asking.job(doctoring.given(job_id, "JOB_ID")), asking.asker.calls, session)
 
     return doctoring.examine(look, flags)
 
@@ -84,10 +84,10 @@ def queue(name: str | None, env: str | None, region: str | None, **flags: Any) -
     """
 
     def look() -> Looked:
-        door = doctoring.door_of(env, region, flags["home"])
-        asking = doctoring.gatherer(door, is_place=True)
+        session = doctoring.session_of(env, region, flags["home"])
+        asking = doctoring.gatherer(session, is_place=True)
         facts = asking.queue(doctoring.given(name, "NAME"), doctoring.shape(flags))
-        return Looked(facts, asking.asker.calls, door)
+        return Looked(facts, asking.asker.calls, session)
 
     return doctoring.examine(look, flags)
 
@@ -109,12 +109,12 @@ def env(name: str | None, region: str | None, **flags: Any) -> int:
         what, shape = doctoring.given(name, "NAME"), doctoring.shape(flags)
         ours = _of_the_file(home, what)
         if ours is None:
-            door = doctoring.door_of(None, region, home)
-            asking = doctoring.gatherer(door, is_place=True)
+            session = doctoring.session_of(None, region, home)
+            asking = doctoring.gatherer(session, is_place=True)
             facts = asking.environment(what, shape)
             ours = _deployed(home, what) if is_absent(facts) else None
             if ours is None:
-                return Looked(facts, asking.asker.calls, door)
+                return Looked(facts, asking.asker.calls, session)
         return doctoring.surveyed("env", what, doctoring.queues_for(shape, ours), ours)
 
     return doctoring.examine(look, flags)
@@ -132,7 +132,7 @@ def _deployed(home: str | None, name: str) -> Environment | None:
 
     try:
         return cloud.environment(home_of(home), name)
-    except (BadInput, Surroundings):
+    except (InputError, OperationalError):
         return None
 
 
@@ -160,7 +160,7 @@ def pipeline(file: str | None, env: str | None, **flags: Any) -> int:
 
         read, plan = doctoring.planned(doctoring.given(file, "FILE"), flags)
         if env is None:
-            raise BadInput("which environment is it for?", hint="add --env NAME")
+            raise InputError("which environment is it for?", hint="add --env NAME")
         home = runs.home_beside(read.folder, flags["home"])
         where = cloud.environment(home, env)
         pinned = registry.pinned(home, env)
@@ -201,7 +201,7 @@ def userdata(file: str, owner: str, with_all: bool, as_json: bool) -> int:
 
     data, name = doctoring.content(file), doctoring.name_of(file)
     if not data.strip():
-        raise BadInput(
+        raise InputError(
             f"{name} is empty: there is no user data to examine", hint="name the file that holds it"
         )
     return doctoring.answer(examine(data, name, owner), with_all, as_json)
@@ -257,7 +257,7 @@ def host(
     if source:
         found = doctoring.saved_facts(source)
         if not isinstance(found, HostFacts):
-            raise BadInput(
+            raise InputError(
                 f"{source} holds no facts of a host",
                 hint=f"`batchyard doctor judge {source}` reads it",
             )

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from batchyard.cli.options import F, duration, home_of, home_option, json_option, memory, print_json
-from batchyard.errors import BadInput, Surroundings
+from batchyard.errors import InputError, OperationalError
 
 if TYPE_CHECKING:
-    from batchyard.aws.door import Door
+    from batchyard.aws.session import AwsSession
     from batchyard.doctor.facts import Facts, Job, Survey
     from batchyard.doctor.finding import Report
     from batchyard.doctor.gather.subjects import Gatherer
@@ -135,7 +135,7 @@ def planned(file: str, flags: dict[str, Any]) -> tuple[Pipeline, Plan]:
     chosen = pipelines.chosen(file, flags | {"runner": "process", "workspace": None})
     offer = chosen.offer
     if (offer.cpus, offer.memory_mib, offer.gpus) != (None, None, None):
-        raise BadInput(
+        raise InputError(
             f"--cpus, --memory and --gpus go with a list of commands; {file} is a pipeline",
             hint="say it in the file",
         )
@@ -175,7 +175,7 @@ def shape_of(planned: PlannedJob) -> Job:
 def given(value: str | None, name: str) -> str:
     """An argument that is needed unless facts were saved."""
     if not value:
-        raise BadInput(f"{name} is missing", hint=f"give {name}, or saved facts with --from FILE")
+        raise InputError(f"{name} is missing", hint=f"give {name}, or saved facts with --from FILE")
     return value
 
 
@@ -188,7 +188,7 @@ class Looked:
     #: how many times AWS was asked
     calls: int
     #: for mending
-    door: Door
+    session: AwsSession
 
 
 def examine(look: Callable[[], Looked], flags: dict[str, Any]) -> int:
@@ -201,57 +201,57 @@ def examine(look: Callable[[], Looked], flags: dict[str, Any]) -> int:
     if flags["save"]:
         keep(facts, flags["save"])
     if looked and flags["fix"]:
-        _mend(facts, flags["dwell"], looked.door)
+        _mend(facts, flags["dwell"], looked.session)
     return code
 
 
 def _look(look: Callable[[], Looked]) -> Looked:
     try:
         return look()
-    except Surroundings as exc:
+    except OperationalError as exc:
         # Whatever it is, the doctor could not look: 2 is its code for that.
-        raise BadInput(exc.message, hint=exc.hint) from exc
+        raise InputError(exc.message, hint=exc.hint) from exc
 
 
 def _saved(source: str, wants_fix: bool) -> Facts | Survey:
     from batchyard.doctor.host.facts import HostFacts
 
     if wants_fix:
-        raise BadInput(
+        raise InputError(
             "--fix does not go with --from: what was saved may be over",
             hint="leave one of them out",
         )
     found = saved_facts(source)
     if isinstance(found, HostFacts):
-        raise BadInput(
+        raise InputError(
             f"{source} holds the facts of a host",
             hint=f"`batchyard doctor host --from {source}` reads it",
         )
     return found
 
 
-def gatherer(door: Door, *, is_place: bool = False) -> Gatherer:
+def gatherer(session: AwsSession, *, is_place: bool = False) -> Gatherer:
     from batchyard.bench import prices
     from batchyard.doctor.gather.market import PriceList
     from batchyard.doctor.gather.subjects import MOST_CALLS, MOST_CALLS_OF_A_PLACE, Gatherer
 
     most_calls = MOST_CALLS_OF_A_PLACE if is_place else MOST_CALLS
     listed = PriceList(prices.listed().usd_h, PRICES_OF)
-    return Gatherer(door, lambda: int(time.time() * 1000), most_calls, listed)
+    return Gatherer(session, lambda: int(time.time() * 1000), most_calls, listed)
 
 
 def surveyed(kind: str, name: str, queues: dict[str, list[Job]], where: Environment) -> Looked:
     """Queues, and the shapes that are to run in each."""
-    from batchyard.aws.door import Door
+    from batchyard.aws.session import AwsSession
     from batchyard.doctor.facts import Place, Subject, Survey
 
-    door = Door(where.region, where.profile)
+    session = AwsSession(where.region, where.profile)
     places, calls = [], 0
     for queue, shapes in queues.items():
-        asking = gatherer(door, is_place=True)
+        asking = gatherer(session, is_place=True)
         places.append(Place(asking.queue(queue), tuple(shapes)))
         calls += asking.asker.calls
-    return Looked(Survey(Subject(kind, name, where.region), tuple(places)), calls, door)
+    return Looked(Survey(Subject(kind, name, where.region), tuple(places)), calls, session)
 
 
 def queues_for(shape: Job | None, where: Environment) -> dict[str, list[Job]]:
@@ -267,15 +267,15 @@ def queues_for(shape: Job | None, where: Environment) -> dict[str, list[Job]]:
     return found
 
 
-def door_of(env: str | None, region: str | None, home: str | None) -> Door:
+def session_of(env: str | None, region: str | None, home: str | None) -> AwsSession:
     from batchyard import cloud
-    from batchyard.aws.door import Door
+    from batchyard.aws.session import AwsSession
 
     where = cloud.environment(home_of(home), env) if env else None
-    return Door(where.region, where.profile) if where else Door(region)
+    return AwsSession(where.region, where.profile) if where else AwsSession(region)
 
 
-def _mend(found: Facts | Survey, dwell_s: int, door: Door) -> None:
+def _mend(found: Facts | Survey, dwell_s: int, session: AwsSession) -> None:
     """Asks about each; without an answer nothing is done."""
     from batchyard.doctor import fixes
     from batchyard.doctor.facts import Survey
@@ -292,7 +292,7 @@ def _mend(found: Facts | Survey, dwell_s: int, door: Door) -> None:
             click.echo("\nno answer: nothing more is changed", err=True)
             return
         if is_wanted:
-            fixes.perform(fix, BatchCalls(door))
+            fixes.perform(fix, BatchCalls(session))
             click.echo(f"done; to take it back: {fix.undo}", err=True)
 
 
@@ -337,7 +337,7 @@ def keep(found: Any, file: str) -> None:
         reason = exc.strerror if isinstance(exc, OSError) else str(exc)
         hint = "free some space, or name a file elsewhere, and ask again"
         is_full = isinstance(exc, OSError) and exc.errno in (errno.ENOSPC, errno.EDQUOT)
-        raise BadInput(
+        raise InputError(
             f"could not write the facts to {file}: {reason}",
             hint=hint if is_full else "name a file that can be written with --save",
         ) from exc
@@ -354,7 +354,7 @@ def content(file: str) -> bytes:
         return Path(file).read_bytes()
     except (OSError, ValueError) as exc:
         reason = exc.strerror if isinstance(exc, OSError) else str(exc)
-        raise BadInput(f"cannot read {file}: {reason}", hint="check the path") from None
+        raise InputError(f"cannot read {file}: {reason}", hint="check the path") from None
 
 
 def beside(path: str) -> bytes | None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 
 from batchyard.cli.options import example, home_option, memory, print_json
-from batchyard.errors import BadInput, Surroundings
+from batchyard.errors import InputError, OperationalError
 
 _DEFAULT_PORT = 4577
 _REGION = re.compile(r"[a-z]{2,4}(-[a-z]+){1,2}-[0-9]{1,2}")
@@ -169,7 +169,7 @@ def reclaim(job_id: str, notice: float, endpoint: str, token: str | None) -> Non
     import urllib.request
 
     if not endpoint.startswith(("http://", "https://")):
-        raise BadInput(
+        raise InputError(
             f"--endpoint {endpoint}: this is no address", hint="write it like http://127.0.0.1:4577"
         )
     headers = {"Content-Type": "application/json"}
@@ -192,18 +192,18 @@ def reclaim(job_id: str, notice: float, endpoint: str, token: str | None) -> Non
         hint = "`aws batch describe-jobs --jobs JOB_ID` says what it is doing"
         if exc.code == http.HTTPStatus.FORBIDDEN:
             hint = "give the endpoint's token with --token, or in BATCHYARD_EMULATE_TOKEN"
-        raise BadInput(message, hint=hint) from None
+        raise InputError(message, hint=hint) from None
     except json.JSONDecodeError:
         raise _not_ours(endpoint, "sent something else than JSON") from None
     except (urllib.error.URLError, OSError, http.client.HTTPException) as exc:
-        raise Surroundings(
+        raise OperationalError(
             f"no endpoint answers at {endpoint}: {getattr(exc, 'reason', exc)}",
             hint="start it with `batchyard emulate`, or say where it is with --endpoint",
         ) from None
 
 
-def _not_ours(endpoint: str, what: str) -> BadInput:
-    return BadInput(
+def _not_ours(endpoint: str, what: str) -> InputError:
+    return InputError(
         f"{endpoint} {what}, and is no `batchyard emulate`", hint="say where it is with --endpoint"
     )
 
@@ -213,7 +213,7 @@ def _require_extra() -> None:
 
     missing = [name for name in ("moto", "flask", "botocore") if find_spec(name) is None]
     if missing:
-        raise Surroundings(
+        raise OperationalError(
             f"`batchyard emulate` needs {', '.join(missing)}, not installed here",
             hint="in the clone of batchyard: pip install '.[emulator]'",
         )
@@ -229,7 +229,7 @@ def _require_region(name: str) -> None:
     hint = (
         f"did you mean {near}?" if is_region else "regions are named like us-east-1 or eu-central-1"
     )
-    raise BadInput(f"--region {name}: no region has such a name", hint=hint)
+    raise InputError(f"--region {name}: no region has such a name", hint=hint)
 
 
 def _say(text: str) -> None:

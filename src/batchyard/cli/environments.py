@@ -25,11 +25,11 @@ def command(local: bool, home: str | None, as_json: bool) -> int:
     """
     from batchyard import environments
     from batchyard.aws.cloudformation import CloudFormation
-    from batchyard.aws.door import Door
+    from batchyard.aws.session import AwsSession
     from batchyard.infra import listing
 
     in_file = environments.read(home_of(home) / environments.FILE_NAME)
-    aws = CloudFormation(Door(None))
+    aws = CloudFormation(AwsSession(None))
     try:
         deployed = {} if local else listing.deployed_environments(aws.summaries())
     except BatchyardError as exc:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from batchyard.cli.options import env_option, example, find_run, home_option, run_argument
-from batchyard.errors import BadInput
+from batchyard.errors import InputError
 
 if TYPE_CHECKING:
     from batchyard.runs import Record
@@ -28,12 +28,12 @@ def command(run: str, to: str | None, env: str | None, home: str | None) -> None
 
     record = find_run(home, run, env)
     if record.is_local:
-        raise BadInput(
+        raise InputError(
             f"run {record.run_id} is on this machine: its files are in {record.setting.workspace}"
         )
     folder = Path(to).absolute() if to else record.workspace_here
     if folder is None:
-        raise BadInput(_why_nowhere(record), hint="say where to with --to DIR")
+        raise InputError(_why_nowhere(record), hint="say where to with --to DIR")
     count = cloud.fetch(record, folder)
     click.echo(f"{count} {'file' if count == 1 else 'files'} fetched into {folder}", err=True)
 

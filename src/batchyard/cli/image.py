@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from batchyard.cli.options import env_option, example, home_of, home_option
-from batchyard.errors import BadInput
+from batchyard.errors import InputError
 
 _kind_option = click.option(
     "--kind",
@@ -85,7 +85,7 @@ def push(image: str, env: str | None, home: str | None) -> None:
     from batchyard.images import registry
 
     if env is None:
-        raise BadInput(
+        raise InputError(
             "an image is pushed to an environment's repository", hint="name it with --env NAME"
         )
     where = home_of(home)

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from batchyard.cli.options import example
-from batchyard.errors import BadInput, from_os_error
+from batchyard.errors import InputError, from_os_error
 
 _PIPELINE = """\
 # A pipeline: steps in order of what they need. Try: batchyard run pipeline.yaml
@@ -50,7 +50,7 @@ def command(folder: str) -> int:
     }
     there = [name for name in files if (where / name).exists()]
     if there:
-        raise BadInput(
+        raise InputError(
             f"{where / there[0]} is there already", hint="name another folder: batchyard init DIR"
         )
     try:

@@ -24,7 +24,7 @@ from batchyard.cli.options import (
 )
 from batchyard.cli.render import child_name
 from batchyard.engines.base import LogChunk, Overview, RunEngine, RunState
-from batchyard.errors import BadInput, BatchyardError
+from batchyard.errors import BatchyardError, InputError
 from batchyard.plan import Plan
 from batchyard.runs import Record
 
@@ -71,7 +71,7 @@ def command(
     Where there are several, a line `==> step:index <==` stands above each.
     """
     if patience is not None and not follow:
-        raise BadInput("--patience is about following", hint="add -f, or leave --patience out")
+        raise InputError("--patience is about following", hint="add -f, or leave --patience out")
     record = find_run(home, run, env)
     step, index = _parsed(child, record.plan)
     sizes = {job.step: job.step_size for job in record.plan.jobs}

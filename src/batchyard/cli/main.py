@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import click
 
 import batchyard
-from batchyard.errors import BatchyardError, PipelineMistakes
+from batchyard.errors import BatchyardError, PipelineFileError
 
 #: command -> its module in this folder, in the order of `--help`
 COMMANDS = {
@@ -158,7 +158,7 @@ def _show(exc: BatchyardError, is_verbose: bool) -> None:
 
         traceback.print_exception(exc)
     # A mistake begins with its place, so that editors can jump to it.
-    head = "" if isinstance(exc, PipelineMistakes) else "batchyard: "
+    head = "" if isinstance(exc, PipelineFileError) else "batchyard: "
     print(f"{head}{exc.message}", file=sys.stderr)
     if exc.hint:
         print(f"  {exc.hint}", file=sys.stderr)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from batchyard.errors import BadInput
+from batchyard.errors import InputError
 
 if TYPE_CHECKING:
     from batchyard.runs import Record
@@ -72,12 +72,12 @@ def home_of(given: str | None) -> Path:
 def find_run(home: str | None, name: str, env: str | None = None) -> Record:
     """The run of that name here, or with an environment, in its bucket."""
     from batchyard import runs
-    from batchyard.errors import NoSuchRun
+    from batchyard.errors import RunNotFoundError
 
     where = home_of(home)
     try:
         return runs.load(where, name)
-    except NoSuchRun as exc:
+    except RunNotFoundError as exc:
         if env is None:
             if runs.is_id(name):
                 exc.hint += "; --env NAME finds a run on AWS that another machine began"
@@ -105,7 +105,7 @@ def pairs(values: tuple[str, ...], like: str = "slices=128") -> dict[str, str]:
     for value in values:
         name, equals, text = value.partition("=")
         if not equals or not name:
-            raise BadInput(
+            raise InputError(
                 f"--set {value!r} is not of the form NAME=VALUE", hint=f"for example --set {like}"
             )
         found[name] = text
@@ -118,7 +118,7 @@ def _folder(ctx: click.Context, param: click.Parameter, value: str | None) -> st
         is_variable = (
             ctx.get_parameter_source(str(param.name)) is click.core.ParameterSource.ENVIRONMENT
         )
-        raise BadInput(
+        raise InputError(
             f"{param.envvar if is_variable else '--home'} {value}: this is no folder",
             hint="name the .batchyard folder itself, or leave it out",
         )
@@ -128,7 +128,7 @@ def _folder(ctx: click.Context, param: click.Parameter, value: str | None) -> st
 def _named(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
     """A flag's callback: `--env "$ENV"` where nobody has set ENV."""
     if value == "":
-        raise BadInput(
+        raise InputError(
             "--env is empty", hint="name an environment: `batchyard environments` lists them"
         )
     return value

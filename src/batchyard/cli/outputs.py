@@ -9,7 +9,7 @@ import click
 from batchyard.cli.options import example, json_option, print_json
 from batchyard.cli.render import table
 from batchyard.cli.stacks import Terminal, environment_option, region_needed
-from batchyard.errors import BadInput
+from batchyard.errors import InputError
 
 
 @click.command(
@@ -23,20 +23,20 @@ def command(env: str, as_json: bool) -> int:
     """Show what an environment's stacks have made: queues, bucket, roles, repositories, policies."""
     from batchyard import environments
     from batchyard.aws.cloudformation import CloudFormation
-    from batchyard.aws.door import Door, NotAllowed
+    from batchyard.aws.session import AccessDeniedError, AwsSession
     from batchyard.infra import catalogue, deploying, listing
     from batchyard.infra.stacks import Stacks
 
     catalogue.check_environment(env)
-    aws = CloudFormation(Door(None))
+    aws = CloudFormation(AwsSession(None))
     with region_needed(env):
         found = deploying.outputs(Stacks(aws, Terminal()), env)
     if not found:
         near = ""
-        with suppress(NotAllowed):  # who may not list them all may still look at one
+        with suppress(AccessDeniedError):  # who may not list them all may still look at one
             near = environments.near_hint(env, listing.deployed_environments(aws.summaries()))
         made = f"`batchyard deploy --env {env}` makes it, `batchyard environments` lists those that there are"
-        raise BadInput(
+        raise InputError(
             f"nothing of environment {env!r} is deployed in {aws.region}",
             hint=near or made,
         )

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import click
 
 from batchyard.cli.options import duration, memory, pairs
-from batchyard.errors import BadInput
+from batchyard.errors import InputError
 from batchyard.launch import Offer
 from batchyard.pipeline import Pipeline
 
@@ -94,7 +94,7 @@ def chosen(file: str, flags: Mapping[str, Any]) -> Chosen:
         given = [name for name in _LIST_ONLY if flags[name] is not None]
         if given:
             names = ", ".join("--" + name.replace("_", "-") for name in given)
-            raise BadInput(
+            raise InputError(
                 f"{names} goes with a list of commands; {file} is a pipeline",
                 hint="say it in the file",
             )
@@ -102,7 +102,7 @@ def chosen(file: str, flags: Mapping[str, Any]) -> Chosen:
         offer = Offer(flags["cpus"], flags["memory"], flags["gpus"])
     else:
         if flags["settings"]:
-            raise BadInput(
+            raise InputError(
                 f"--set goes with a pipeline; {file} is a list of commands",
                 hint="a list has no params",
             )

@@ -17,7 +17,7 @@ from batchyard.cli.options import (
     run_argument,
 )
 from batchyard.cli.run import go, go_on_aws
-from batchyard.errors import BadInput
+from batchyard.errors import InputError
 
 
 @click.command(epilog=example("batchyard resume last", "batchyard resume last --detach"))
@@ -40,14 +40,14 @@ def command(
     record = find_run(home, run, env)
     if not record.is_local:
         if cpus or memory:
-            raise BadInput(
+            raise InputError(
                 "--cpus and --memory are about this machine", hint=f"run {record.run_id} is on AWS"
             )
         return go_on_aws(record, detach=detach, as_json=as_json)
     launch.require_resumable(record)
     setting = launch.with_capacity(record.setting, record.plan, cpus, memory)
     if detach and setting != record.setting:
-        raise BadInput(
+        raise InputError(
             "--cpus and --memory go with a resume in the foreground", hint="leave --detach out"
         )
     return go(replace(record, place=setting), detach=detach, as_json=as_json)

@@ -15,7 +15,7 @@ from batchyard.cli.options import (
     run_argument,
 )
 from batchyard.cli.run import go, go_on_aws
-from batchyard.errors import BadInput
+from batchyard.errors import InputError
 
 
 @click.command(epilog=example("batchyard retry last", "batchyard retry last --detach"))
@@ -45,7 +45,7 @@ def command(
         from batchyard import cloud
 
         if cpus or memory:
-            raise BadInput(
+            raise InputError(
                 "--cpus and --memory are about this machine", hint=f"run {old.run_id} is on AWS"
             )
         record = cloud.begin_retry(
@@ -53,7 +53,7 @@ def command(
         )
         return go_on_aws(record, detach=detach, as_json=as_json)
     if on_demand:
-        raise BadInput(
+        raise InputError(
             "--on-demand goes with a run on AWS", hint=f"run {old.run_id} is on this machine"
         )
     record = launch.begin_retry(old, cpus, memory)

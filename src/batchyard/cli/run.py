@@ -22,7 +22,7 @@ from batchyard.cli.options import (
     print_json,
 )
 from batchyard.engines.base import RunState
-from batchyard.errors import BadInput, BatchyardError, RunIsHeld
+from batchyard.errors import BatchyardError, InputError, RunLockedError
 from batchyard.plan import Plan
 from batchyard.runs import Record
 
@@ -78,7 +78,7 @@ def command(
         record = _begin_on_aws(file, plan, chosen, where, env, on_demand)
         return go_on_aws(record, detach=detach, as_json=as_json)
     if env or on_demand:
-        raise BadInput("--env and --on-demand go with --engine aws", hint="add --engine aws")
+        raise InputError("--env and --on-demand go with --engine aws", hint="add --engine aws")
     plan, setting, notes = launch.fit(plan, chosen.pipeline, chosen.offer)
     for note in notes:
         click.echo(f"note: {note}", err=True)
@@ -95,7 +95,7 @@ def _begin_on_aws(
     from batchyard.pipeline_file import reading
 
     if env is None:
-        raise BadInput("--engine aws needs an environment", hint="name it with --env NAME")
+        raise InputError("--engine aws needs an environment", hint="name it with --env NAME")
     offer = chosen.offer
     for flag, value in (
         ("--cpus", offer.cpus),
@@ -103,12 +103,12 @@ def _begin_on_aws(
         ("--gpus", offer.gpus),
     ):
         if value is not None:
-            raise BadInput(
+            raise InputError(
                 f"{flag} is about this machine; on AWS the environment's queues say how much there is",
                 hint=f"leave {flag} out",
             )
     if offer.runner != "process":
-        raise BadInput(
+        raise InputError(
             "--runner is about this machine; on AWS every child is a container",
             hint="leave --runner out",
         )
@@ -116,7 +116,7 @@ def _begin_on_aws(
     if workspace.startswith("s3://"):
         Place.of(workspace)  # names a bucket, or is refused before anything is recorded
     if reading.is_command_list(Path(file)) and not all(job.image for job in plan.jobs):
-        raise BadInput(
+        raise InputError(
             f"{file} is run on AWS in containers, and nothing says of which image",
             hint="name it with --image NAME:TAG",
         )
@@ -140,7 +140,7 @@ def go_on_aws(record: Record, *, detach: bool, as_json: bool) -> int:
     """Submits a recorded run, follows it to its end, and fetches what it made."""
     from batchyard import cloud
     from batchyard.cli.following import follow
-    from batchyard.engines.aws.engine import WasStopped
+    from batchyard.engines.aws.engine import RunStoppedError
 
     def say(text: str) -> None:
         if not as_json:
@@ -150,7 +150,7 @@ def go_on_aws(record: Record, *, detach: bool, as_json: bool) -> int:
     try:
         cloud.submit(record, say)
     except (KeyboardInterrupt, BatchyardError) as exc:
-        if not isinstance(exc, RunIsHeld | WasStopped):
+        if not isinstance(exc, RunLockedError | RunStoppedError):
             say(
                 f"not all of it is submitted: `batchyard resume {record.run_id}` goes on, `stop` gives it up"
             )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from batchyard.cli.render import table
-from batchyard.errors import BadInput
+from batchyard.errors import InputError
 from batchyard.units import show_duration
 
 if TYPE_CHECKING:
@@ -63,12 +63,12 @@ def yes_option(function: F) -> F:
 @contextmanager
 def region_needed(environment: str) -> Iterator[None]:
     """Where nothing says in which region: these commands take it from nowhere but the profile."""
-    from batchyard.aws.door import NoRegion
+    from batchyard.aws.session import NoRegionError
 
     try:
         yield
-    except NoRegion as exc:
-        raise NoRegion(
+    except NoRegionError as exc:
+        raise NoRegionError(
             f"nothing says in which region to look for the stacks of environment {environment!r}",
             hint="set AWS_REGION, or for the endpoint on this machine, paste the lines that `batchyard emulate` prints",
         ) from exc
@@ -104,7 +104,7 @@ class Terminal:
         if not sys.stdin.isatty():
             click.echo("", err=True)
         if not answer:
-            raise BadInput(
+            raise InputError(
                 "the question needs an answer", hint="--yes answers every question with yes"
             )
         word = answer.strip().lower()

@@ -11,7 +11,7 @@ from batchyard.cli.options import env_option, example, find_run, home_option, ru
 from batchyard.cli.progress import Silent
 from batchyard.engines.base import RunState
 from batchyard.engines.local.engine import LocalEngine
-from batchyard.errors import BadInput, RunIsHeld, Surroundings
+from batchyard.errors import InputError, OperationalError, RunLockedError
 from batchyard.runs import Record
 
 _POLL_S = 0.1
@@ -44,7 +44,7 @@ def command(run: str, step: str | None, grace: float, env: str | None, home: str
     record = find_run(home, run, env)
     steps = [job.step for job in record.plan.jobs]
     if step is not None and step not in steps:
-        raise BadInput(f"the run has no step {step!r}", hint=f"its steps are: {', '.join(steps)}")
+        raise InputError(f"the run has no step {step!r}", hint=f"its steps are: {', '.join(steps)}")
     if not record.is_local:
         return _stop_on_aws(record, step)
     engine = record.open_local()
@@ -53,7 +53,7 @@ def command(run: str, step: str | None, grace: float, env: str | None, home: str
             click.echo(f"run {record.run_id} is over already: {engine.run_state.value}")
             return 0
         if step is not None and engine.holder is None:
-            raise BadInput(
+            raise InputError(
                 f"run {record.run_id} is interrupted: nothing of it runs",
                 hint=f"`batchyard resume {record.run_id}` goes on, `batchyard stop {record.run_id}` ends it all",
             )
@@ -88,14 +88,16 @@ def _stop_on_aws(record: Record, step: str | None) -> int:
     if step is not None:
         now = zip(before.jobs, engine.job_ids, strict=True)
         if any(detail.step == step and job_id.startswith(UNSUBMITTED) for detail, job_id in now):
-            raise BadInput(
+            raise InputError(
                 f"not all of {step} is submitted, and what is not cannot be told to stop",
                 hint=f"`batchyard stop {record.run_id}` stops the whole run, which is then submitted no further",
             )
         click.echo(f"run {record.run_id}: {step} is told to stop")
         return 0
     if not cloud.wait_until_stopped(record, _AWS_GRACE_S + _PATIENCE_S):
-        raise Surroundings("it has not stopped yet", hint="`batchyard status` shows what is left")
+        raise OperationalError(
+            "it has not stopped yet", hint="`batchyard status` shows what is left"
+        )
     click.echo(f"run {record.run_id}: {engine.overview().state.value}")
     return 0
 
@@ -104,7 +106,7 @@ def _stop_abandoned(record: Record, engine: LocalEngine, ids: list[str], grace: 
     """Nobody executes the run: this process does, for as long as it takes to end it."""
     try:
         launch.execute(record, Silent(), carry_out_old_stops=True)
-    except RunIsHeld:
+    except RunLockedError:
         # Somebody has resumed it in this moment, and may have begun before the request was there.
         engine.stop(ids, "stopped by the user", grace)
 
@@ -113,7 +115,7 @@ def _wait(engine: LocalEngine, job_ids: list[str], seconds: float) -> None:
     deadline = time.monotonic() + seconds
     while any(not detail.state.is_terminal for detail in engine.describe(job_ids)):
         if time.monotonic() > deadline:
-            raise Surroundings(
+            raise OperationalError(
                 f"it has not stopped within {seconds:.0f} s",
                 hint="`batchyard status` shows what is left",
             )

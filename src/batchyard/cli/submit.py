@@ -10,7 +10,7 @@ import click
 
 from batchyard.cli.options import env_option, example, home_of, home_option, json_option, print_json
 from batchyard.cli.render import coloured, table
-from batchyard.errors import BadInput
+from batchyard.errors import InputError
 
 _TERMINAL = ("SUCCEEDED", "FAILED")
 
@@ -40,16 +40,16 @@ def command(
     """
     from batchyard import cloud, submissions
     from batchyard.aws.batch import Batch, shape_problems
-    from batchyard.aws.door import Door
+    from batchyard.aws.session import AwsSession
 
     if env and region:
-        raise BadInput(
+        raise InputError(
             "--region goes without --env, which has a region of its own",
             hint="leave one of them out",
         )
     requests = submissions.parse(_text_of(file), "stdin" if file == "-" else file)
     where = cloud.environment(home_of(home), env) if env else None
-    batch = Batch(Door(where.region, where.profile) if where else Door(region))
+    batch = Batch(AwsSession(where.region, where.profile) if where else AwsSession(region))
     known = submissions.Known(
         queues=batch.queues(queues) if (queues := submissions.queues_of(requests)) else {},
         definitions=batch.usable_definitions(submissions.definitions_of(requests)),
@@ -59,7 +59,7 @@ def command(
     problems = submissions.problems(requests, known, shape_problems)
     order = submissions.order(requests, problems)
     if problems:
-        raise BadInput(f"{file}: nothing was submitted:\n  " + "\n  ".join(problems))
+        raise InputError(f"{file}: nothing was submitted:\n  " + "\n  ".join(problems))
     ids: dict[str, str] = {}
     submitted = []
     for request in (requests[number] for number in order):
@@ -89,16 +89,16 @@ def _text_of(file: str) -> str:
     from batchyard.pipeline_file.mistakes import Notes
 
     if not file:
-        raise BadInput("the name of FILE is empty", hint="name a file, or - for stdin")
+        raise InputError("the name of FILE is empty", hint="name a file, or - for stdin")
     try:
         return sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
     except UnicodeDecodeError as exc:
-        raise BadInput(
+        raise InputError(
             f"{file} is no UTF-8 text: byte {exc.start + 1} is none", hint="save it as UTF-8"
         ) from exc
     except OSError as exc:
         what, instead = why_unreadable(Path(file), exc, Notes(file))
-        raise BadInput(f"{file}: {what}", hint=instead) from None
+        raise InputError(f"{file}: {what}", hint=instead) from None
 
 
 def _watched(batch: object, ids: list[str]) -> dict[str, str]:

@@ -8,7 +8,7 @@ import click
 
 from batchyard.cli.options import example, pairs
 from batchyard.cli.pipelines import show_warnings
-from batchyard.errors import BadInput
+from batchyard.errors import InputError
 from batchyard.pipeline_file import reading
 from batchyard.units import counted
 
@@ -32,7 +32,7 @@ def command(file: str, settings: tuple[str, ...]) -> int:
     path = Path(file)
     if reading.is_command_list(path):
         if settings:
-            raise BadInput(
+            raise InputError(
                 f"--set goes with a pipeline; {file} is a list of commands",
                 hint="a list has no params",
             )

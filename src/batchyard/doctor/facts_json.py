@@ -14,7 +14,7 @@ from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hin
 
 from batchyard.doctor.facts import Facts, Missing, Survey
 from batchyard.doctor.host.facts import HostFacts
-from batchyard.errors import BadInput
+from batchyard.errors import InputError
 from batchyard.units import quoted
 
 FORMAT = 1
@@ -36,22 +36,22 @@ def load(text: str, name: str = "facts") -> Facts | Survey | HostFacts:
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as exc:
-        raise BadInput(
+        raise InputError(
             f"{name} is not JSON: {exc}", hint="give a file that `--save` wrote"
         ) from None
     if not isinstance(value, dict) or "batchyard_facts" not in value:
-        raise BadInput(
+        raise InputError(
             f"{name} holds no facts of batchyard", hint="give a file that `--save` wrote"
         )
     if value["batchyard_facts"] != FORMAT:
         found = quoted(str(value["batchyard_facts"]))
-        raise BadInput(
+        raise InputError(
             f"{name} is of format {found}; this version reads {FORMAT}",
             hint="use the version that wrote it",
         )
     about = value.get("about")
     if not isinstance(about, str) or about not in MODELS:
-        raise BadInput(
+        raise InputError(
             f"{name}: about: expected one of {', '.join(MODELS)}, found {quoted(str(about))}"
         )
     return cast(
@@ -107,7 +107,7 @@ def _read_object(value: Any, wanted: type[T], where: str) -> T:
     hints = _hints(cast(Any, wanted))
     unknown = sorted(set(value) - set(hints))
     if unknown:
-        raise BadInput(
+        raise InputError(
             f"{where}: {quoted(unknown[0])} is not known here", hint="it may be of a newer version"
         )
     needed = [
@@ -117,7 +117,7 @@ def _read_object(value: Any, wanted: type[T], where: str) -> T:
     ]
     for name in needed:
         if name not in value:
-            raise BadInput(f"{where}: {name} is missing")
+            raise InputError(f"{where}: {name} is missing")
     return wanted(
         **{name: read(item, hints[name], f"{where}.{name}") for name, item in value.items()}
     )
@@ -128,5 +128,5 @@ def _hints(wanted: type) -> dict[str, Any]:
     return get_type_hints(wanted)
 
 
-def _wrong(where: str, expected: str, value: Any) -> BadInput:
-    return BadInput(f"{where}: expected {expected}, found {quoted(json.dumps(value))}")
+def _wrong(where: str, expected: str, value: Any) -> InputError:
+    return InputError(f"{where}: expected {expected}, found {quoted(json.dumps(value))}")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from batchyard.doctor.finding import PAGES
 from batchyard.doctor.kinds import BY_ID
-from batchyard.errors import BadInput, Surroundings
+from batchyard.errors import InputError, OperationalError
 
 HERE = Path(__file__).parent
 #: pyproject.toml puts them into the wheel
@@ -20,7 +20,7 @@ def page_of(name: str, folders: tuple[Path, ...] = _FOLDERS) -> str:
     match = _NUMBER.fullmatch(name.strip())
     kind = BY_ID.get(f"BY{int(match[1]):03}") if match else None
     if kind is None:
-        raise BadInput(
+        raise InputError(
             f"there is no finding {name!r}",
             hint="`batchyard doctor explain` lists them all, like BY042",
         )
@@ -29,6 +29,6 @@ def page_of(name: str, folders: tuple[Path, ...] = _FOLDERS) -> str:
             return (folder / f"{kind.id}.md").read_text(encoding="utf-8")
         except OSError:
             continue
-    raise Surroundings(
+    raise OperationalError(
         f"the page of {kind.id} is not here", hint="install batchyard again: its pages are missing"
     )

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from posixpath import normpath
 
 from batchyard.emulator.yard import Document
-from batchyard.errors import BadInput
+from batchyard.errors import InputError
 
 #: volumes of AWS's that no machine of one's own has: member of a volume -> its name, and what says which it is
 _ONLY_ON_AWS = {
@@ -28,19 +28,19 @@ class Volume:
 
     @classmethod
     def parsed(cls, text: str) -> Volume:
-        """`HOST[:CONTAINER][:ro]`. Raises BadInput."""
+        """`HOST[:CONTAINER][:ro]`. Raises InputError."""
         paths = text.split(":")
         is_read_only = paths[-1] == "ro"
         if is_read_only:
             paths.pop()
         if len(paths) not in (1, 2) or not all(path.startswith("/") for path in paths):
-            raise BadInput(
+            raise InputError(
                 f"--volume {text!r} is not of the form HOST[:CONTAINER][:ro] with absolute paths",
                 hint="for example --volume /data, or --volume $PWD/data:/data:ro",
             )
         target = normpath(paths[-1])
         if not target.strip("/"):
-            raise BadInput(
+            raise InputError(
                 f"--volume {text!r} would take the place of the whole image",
                 hint="say where in the container it is to be, like --volume /:/host",
             )
@@ -48,12 +48,12 @@ class Volume:
 
 
 def parsed_volumes(texts: Iterable[str]) -> tuple[Volume, ...]:
-    """Raises BadInput."""
+    """Raises InputError."""
     found: dict[str, Volume] = {}
     for text in texts:
         volume = Volume.parsed(text)
         if volume.target in found:
-            raise BadInput(
+            raise InputError(
                 f"--volume {text!r}: {found[volume.target].source} is at {volume.target} already",
                 hint="give each a place of its own in the container",
             )

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from enum import Enum
 
-from batchyard.errors import BadInput
+from batchyard.errors import InputError
 
 
 class Fault(Enum):
@@ -32,7 +32,7 @@ class Rates:
 
     @classmethod
     def parsed(cls, text: str) -> Rates:
-        """`throttle=0.3,lose=0.05`. Raises BadInput."""
+        """`throttle=0.3,lose=0.05`. Raises InputError."""
         known = [field.name for field in fields(cls)]
         found = {}
         for entry in filter(None, text.split(",")):
@@ -42,7 +42,7 @@ class Rates:
             except ValueError:
                 rate = -1.0
             if name.strip() not in known or not 0 <= rate <= 1:
-                raise BadInput(
+                raise InputError(
                     f"{entry!r} is no kind of trouble",
                     hint=f"write NAME=PART, of {', '.join(known)}, like throttle=0.3",
                 )

@@ -14,7 +14,7 @@ from xml.sax.saxutils import escape
 from batchyard.emulator import names
 from batchyard.emulator.failures import ServerException
 from batchyard.emulator.instance_types import instance_family, instance_type
-from batchyard.errors import Surroundings
+from batchyard.errors import OperationalError
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
@@ -180,12 +180,12 @@ def _require_version() -> None:
     try:
         found = version("moto")
     except PackageNotFoundError:
-        raise Surroundings(
+        raise OperationalError(
             "`batchyard emulate` needs moto, which is not installed",
             hint="in the clone of batchyard: pip install '.[emulator]'",
         ) from None
     if found != MOTO_VERSION:
-        raise Surroundings(
+        raise OperationalError(
             f"`batchyard emulate` works with moto {MOTO_VERSION}, and {found} is installed",
             hint=f"pip install moto=={MOTO_VERSION} in an environment of its own",
         )

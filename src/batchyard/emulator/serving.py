@@ -34,7 +34,7 @@ from batchyard.engines.local.processes import ProcessRunner
 from batchyard.engines.local.runner import Runner, Task
 from batchyard.engines.local.spawner import Spawner
 from batchyard.engines.local.store import AttemptRow, JobRow, Store
-from batchyard.errors import BadInput, RunIsHeld, Surroundings, from_os_error
+from batchyard.errors import InputError, OperationalError, RunLockedError, from_os_error
 from batchyard.folder import RunFolder
 
 if TYPE_CHECKING:
@@ -74,12 +74,12 @@ def serve(
 ) -> None:
     """Until SIGINT or SIGTERM. ``ready`` is told the variables that clients need, ``say`` what happens."""
     if setting.host not in _LOOPBACK and not setting.token:
-        raise BadInput(
+        raise InputError(
             f"--host {setting.host} would let others run commands on this machine",
             hint="give a secret with --token, which clients then use as their access key, or leave --host out",
         )
     if setting.token is not None and not guard.is_usable(setting.token):
-        raise BadInput(
+        raise InputError(
             "--token cannot be an access key: letters, digits and any of _ . ~ + = - are allowed",
             hint="make one with `openssl rand -hex 16`",
         )
@@ -88,8 +88,8 @@ def serve(
     _make(folder.path)
     try:
         lock = RunLock(folder.lock)
-    except RunIsHeld as exc:
-        raise RunIsHeld(
+    except RunLockedError as exc:
+        raise RunLockedError(
             f"another endpoint serves from {folder.path}", hint="stop it, or give another --home"
         ) from exc
     try:
@@ -272,13 +272,13 @@ def _make(path: Path) -> None:
 
 def _check_volumes(setting: Setting) -> None:
     if setting.volumes and setting.runner != "docker":
-        raise BadInput(
+        raise InputError(
             "--volume is for jobs that are containers: a process sees the whole machine",
             hint="add --runner docker, or leave --volume out",
         )
     for volume in setting.volumes:
         if not os.path.exists(volume.source):
-            raise BadInput(
+            raise InputError(
                 f"--volume: there is no {volume.source} here",
                 hint="make it first, or name another one",
             )
@@ -313,7 +313,7 @@ def _listening(setting: Setting) -> Iterator[socket.socket]:
         listener.listen(128)
     except OSError as exc:
         listener.close()
-        raise Surroundings(
+        raise OperationalError(
             f"could not listen on {setting.host}:{setting.port}: {exc.strerror}",
             hint="give another --port, or --port 0 for a free one"
             if exc.errno in (errno.EADDRINUSE, errno.EACCES)

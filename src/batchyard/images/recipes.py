@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from batchyard.errors import BadInput, from_os_error
+from batchyard.errors import InputError, from_os_error
 
 KINDS = ("cpu", "cuda", "opencl")
 
@@ -107,5 +107,5 @@ def write(folder: Path, kinds: tuple[str, ...], *, force: bool = False) -> list[
 
 def kind_of(name: str) -> str:
     if name not in KINDS:
-        raise BadInput(f"{name!r} is no kind of image", hint=f"the kinds are {', '.join(KINDS)}")
+        raise InputError(f"{name!r} is no kind of image", hint=f"the kinds are {', '.join(KINDS)}")
     return name

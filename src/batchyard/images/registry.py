@@ -9,10 +9,10 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from batchyard.aws.door import Door, told
+from batchyard.aws.session import AwsSession, naming_errors
 from batchyard.engines.local import docker
 from batchyard.environments import Environment
-from batchyard.errors import BadInput, Surroundings, from_os_error
+from batchyard.errors import InputError, OperationalError, from_os_error
 
 #: an address of ECR: account, region
 _ECR = re.compile(r"(\d{12})\.dkr\.ecr\.([a-z0-9-]+)\.[^/]+")
@@ -27,20 +27,20 @@ def build(
     client = docker.require_engine(environ, "`image build`")
     file = folder / f"Dockerfile.{kind}"
     if not file.exists():
-        raise BadInput(
+        raise InputError(
             f"there is no {file}", hint=f"`batchyard image init {folder} --kind {kind}` writes one"
         )
     command = [client, "build", "--network", "host", "--file", str(file), "--tag", tag]
     command += [part for argument in arguments for part in ("--build-arg", argument)]
     done = subprocess.run([*command, str(folder)], env=dict(environ))
     if done.returncode:
-        raise Surroundings(f"docker build of {tag} failed", hint="what it said is above")
+        raise OperationalError(f"docker build of {tag} failed", hint="what it said is above")
 
 
 def push(image: str, environment: Environment, environ: Mapping[str, str], home: Path) -> str:
     """Returns the image's address with its digest, which runs in this environment are pinned to from now on."""
     if environment.repository is None:
-        raise BadInput(
+        raise InputError(
             f"environment {environment.name!r} has no repository for images",
             hint="add `repository: ADDRESS` to it in environments.yaml, or deploy the stack `registry`",
         )
@@ -48,22 +48,22 @@ def push(image: str, environment: Environment, environ: Mapping[str, str], home:
     host = environment.repository.partition("/")[0]
     ecr = _ECR.fullmatch(host)
     if ecr:
-        _log_in(client, host, Door(ecr[2], environment.profile), environ)
+        _log_in(client, host, AwsSession(ecr[2], environment.profile), environ)
     name, tag = _split(image)
     remote = f"{environment.repository}:{name.rpartition('/')[2]}-{tag}"
     try:
         _docker(client, environ, "tag", image, remote)
-    except Surroundings as exc:
+    except OperationalError as exc:
         if "No such image" not in exc.message:
             raise
-        raise BadInput(
+        raise InputError(
             f"Docker has no image {image} here",
             hint=f"`batchyard image build --tag {image}` builds it",
         ) from exc
     said = _docker(client, environ, "push", remote)
     found = _DIGEST.search(said)
     if found is None:
-        raise Surroundings(
+        raise OperationalError(
             f"docker push did not say the digest of {remote}", hint=f"it said: {said[-300:]}"
         )
     pinned = f"{environment.repository}@{found[1]}"
@@ -78,7 +78,7 @@ def pinned(home: Path, environment: str) -> dict[str, str]:
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as exc:
-        raise BadInput(
+        raise InputError(
             f"{home / FILE_NAME} cannot be read: {exc}", hint="remove it, and push the images again"
         ) from exc
     found = dict(known.get(environment, {}))
@@ -86,9 +86,9 @@ def pinned(home: Path, environment: str) -> dict[str, str]:
     return {**{name.removesuffix(":latest"): address for name, address in found.items()}, **found}
 
 
-def _log_in(client: str, host: str, door: Door, environ: Mapping[str, str]) -> None:
-    with told(f"get a password for {host}"):
-        answer = door.client("ecr").get_authorization_token()
+def _log_in(client: str, host: str, session: AwsSession, environ: Mapping[str, str]) -> None:
+    with naming_errors(f"get a password for {host}"):
+        answer = session.client("ecr").get_authorization_token()
     token = answer["authorizationData"][0]["authorizationToken"]
     user, _, password = base64.b64decode(token).decode().partition(":")
     # By its input, never by its arguments, which everybody can read.
@@ -97,7 +97,7 @@ def _log_in(client: str, host: str, door: Door, environ: Mapping[str, str]) -> N
         command, input=password, env=dict(environ), capture_output=True, text=True
     )
     if done.returncode:
-        raise Surroundings(
+        raise OperationalError(
             f"docker login to {host} failed: {done.stderr.strip()}",
             hint="check the environment's `repository:`, and the network",
         )
@@ -107,7 +107,7 @@ def _docker(client: str, environ: Mapping[str, str], *argv: str) -> str:
     done = subprocess.run([client, *argv], env=dict(environ), capture_output=True, text=True)
     if done.returncode:
         said = (done.stderr or done.stdout).strip()
-        raise Surroundings(
+        raise OperationalError(
             f"docker {argv[0]} {argv[-1]} failed: {said}",
             hint="check the environment's `repository:`, and that you may push there",
         )
@@ -131,6 +131,6 @@ def _remember(path: Path, environment: str, image: str, address: str) -> None:
     except (OSError, ValueError) as exc:
         if isinstance(exc, OSError):
             raise from_os_error(exc, "write", path) from exc
-        raise BadInput(
+        raise InputError(
             f"{path} cannot be read: {exc}", hint="remove it, and push the images again"
         ) from exc

@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any
 
 from batchyard import infra
-from batchyard.errors import BadInput
+from batchyard.errors import InputError
 from batchyard.units import quoted
 
 #: what `deploy` makes where nothing is named: all that pipelines need
@@ -174,13 +174,13 @@ def _plain(name: Any) -> str:
 
 @cache
 def template(name: str) -> Template:
-    """One of the package's. Raises BadInput."""
+    """One of the package's. Raises InputError."""
     if name not in infra.EVERY:
         # Who writes only how it begins means that one, whatever else is as long.
         begun = [one for one in infra.EVERY if name and one.startswith(name)]
         near = begun or get_close_matches(name, infra.EVERY, 1)
         hint = f"did you mean {near[0]}?" if near else f"there is {', '.join(infra.EVERY)}"
-        raise BadInput(f"there is no template {quoted(name)}", hint=hint)
+        raise InputError(f"there is no template {quoted(name)}", hint=hint)
     return parse(name, infra.template(name))
 
 
@@ -233,20 +233,20 @@ def completed(
 
 
 def check_environment(name: str) -> None:
-    """Raises BadInput where it can be no environment's name."""
+    """Raises InputError where it can be no environment's name."""
     problem = _problem(template("network").parameters[_ENV], name)
     if problem:
-        raise BadInput(f"--env {quoted(name)} is no name for an environment: {problem}")
+        raise InputError(f"--env {quoted(name)} is no name for an environment: {problem}")
 
 
 def check_settings(templates: Sequence[Template], settings: Mapping[str, str]) -> None:
-    """Raises BadInput for the first `--set` that none of the templates takes, or whose value none accepts."""
+    """Raises InputError for the first `--set` that none of the templates takes, or whose value none accepts."""
     known = {name for one in templates for name in one.parameters} - {_ENV}
     for name, value in settings.items():
         if name == _ENV:
-            raise BadInput("--set Env: the environment's name is given with --env")
+            raise InputError("--set Env: the environment's name is given with --env")
         if name not in known:
-            raise BadInput(
+            raise InputError(
                 f"no template of this deployment has a parameter {quoted(name)}",
                 hint=_nearest(name, known),
             )
@@ -255,7 +255,7 @@ def check_settings(templates: Sequence[Template], settings: Mapping[str, str]) -
                 problem = _problem(one.parameters[name], value)
                 if problem:
                     described = one.parameters[name].description
-                    raise BadInput(
+                    raise InputError(
                         f"--set {name}={value}: {problem}", hint=f"{one.name}: {described}"
                     )
 

@@ -7,10 +7,18 @@ from dataclasses import dataclass
 
 from batchyard.aws.cloudformation import CloudFormation
 from batchyard.aws.holdings import Holding, Holdings
-from batchyard.errors import BadInput
+from batchyard.errors import InputError
 from batchyard.infra import catalogue, changes
 from batchyard.infra.catalogue import Template
-from batchyard.infra.stacks import REVIEW, STILLBORN, Declined, Front, Prepared, Stacks, outputs_of
+from batchyard.infra.stacks import (
+    REVIEW,
+    STILLBORN,
+    DeclinedError,
+    Front,
+    Prepared,
+    Stacks,
+    outputs_of,
+)
 from batchyard.units import counted
 
 _GONE = "DELETE_COMPLETE"
@@ -20,17 +28,17 @@ _HELD_HINT = (
 
 
 def check(templates: Sequence[Template], environment: str, settings: Mapping[str, str]) -> None:
-    """Everything that can be known without AWS. Raises BadInput."""
+    """Everything that can be known without AWS. Raises InputError."""
     catalogue.check_environment(environment)
     catalogue.check_settings(templates, settings)
 
 
 def require_imports(aws: CloudFormation, templates: Sequence[Template], environment: str) -> None:
-    """Raises BadInput where a template imports what nobody exports."""
+    """Raises InputError where a template imports what nobody exports."""
     there = frozenset(export["Name"] for export in aws.exports())
     for name, others in catalogue.missing(templates, environment, there).items():
         together = " ".join(one.name for one in catalogue.completed(templates, environment, there))
-        raise BadInput(
+        raise InputError(
             f"{name} needs what {', '.join(others)} would make, and that is not deployed in {environment!r}",
             hint=f"`batchyard deploy {together} --env {environment}`",
         )
@@ -54,9 +62,9 @@ def deploy(
             front.show_changes(prepared.stack, prepared.changes, prepared.parameters)
             obstacle = _held(stacks, template, prepared, environment)
             if obstacle:
-                raise BadInput(obstacle, hint=_HELD_HINT)
+                raise InputError(obstacle, hint=_HELD_HINT)
             if not front.ask(f"make this change to {prepared.stack}?"):
-                raise Declined(f"{prepared.stack} is left as it is")
+                raise DeclinedError(f"{prepared.stack} is left as it is")
         except BaseException:
             stacks.discard(prepared)
             raise

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from batchyard.aws.cloudformation import CloudFormation
-from batchyard.aws.door import Refused
-from batchyard.errors import BadInput, BatchyardError, Surroundings
+from batchyard.aws.session import AwsRefusedError
+from batchyard.errors import BatchyardError, InputError, OperationalError
 from batchyard.infra import catalogue, changes, events
 from batchyard.infra.catalogue import Template
 from batchyard.infra.changes import Change
@@ -31,13 +31,13 @@ STILLBORN = ("ROLLBACK_COMPLETE", "ROLLBACK_FAILED", "CREATE_FAILED")
 _NO_CHANGES = ("didn't contain changes", "No updates are to be performed")
 
 
-class Declined(BatchyardError):
+class DeclinedError(BatchyardError):
     """The answer was no: nothing more was changed."""
 
     exit_code = 130
 
 
-class StackFailed(Surroundings):
+class StackFailedError(OperationalError):
     """A stack could not be changed."""
 
 
@@ -47,7 +47,7 @@ class Front(Protocol):
     def say(self, text: str) -> None: ...
 
     def ask(self, question: str) -> bool:
-        """Raises BadInput where nobody can answer."""
+        """Raises InputError where nobody can answer."""
 
     def show_changes(
         self, stack: str, found: Sequence[Change], parameters: Mapping[str, tuple[str, str]]
@@ -88,14 +88,14 @@ class Stacks:
     # -- what is there --------------------------------------------------------------------------------------------
 
     def find(self, template: Template, environment: str) -> Document | None:
-        """The stack of a template, whatever its state. Raises BadInput where the name is somebody else's."""
+        """The stack of a template, whatever its state. Raises InputError where the name is somebody else's."""
         stack = self._aws.stack(template.stack_of(environment))
         if stack is None or stack["StackStatus"] == "DELETE_COMPLETE":
             return None
         description = stack.get("Description", "")
         if description.startswith(catalogue.MARK) or stack["StackStatus"] == REVIEW:
             return stack
-        raise BadInput(
+        raise InputError(
             f"there is a stack {stack['StackName']} that is not batchyard's (it says: {description or 'nothing'})",
             hint="choose another environment's name; this one is left alone",
         )
@@ -130,16 +130,16 @@ class Stacks:
                 f"{name}: an earlier attempt failed ({status}){f': {why}' if why else ''}"
             )
             if not self._front.ask(f"delete what is left of {name}, and make it anew?"):
-                raise Declined(f"{name} is left as it is")
+                raise DeclinedError(f"{name} is left as it is")
             self.delete(name, stack["StackId"])
             return None
         if status == "DELETE_FAILED":
-            raise Surroundings(
+            raise OperationalError(
                 f"{name} is half deleted: {stack.get('StackStatusReason', status)}",
                 hint=f"`batchyard destroy {template.name} --env {environment}` goes on, then deploy again",
             )
         if status == "UPDATE_ROLLBACK_FAILED":
-            raise Surroundings(
+            raise OperationalError(
                 f"{name} could not go back after a failed change: {stack.get('StackStatusReason', status)}",
                 hint=f"mend what it names, then `aws cloudformation continue-update-rollback --stack-name {name}`",
             )
@@ -180,7 +180,7 @@ class Stacks:
             reason = found.get("StatusReason", "")
             if any(words in reason for words in _NO_CHANGES):
                 return None
-            raise Refused(
+            raise AwsRefusedError(
                 f"{name} cannot be changed so: {events.said(reason)}", hint=events.hint_for(reason)
             )
         return prepared
@@ -198,14 +198,14 @@ class Stacks:
             self._aws.delete(prepared.stack_id)
 
     def carry_out(self, prepared: Prepared) -> None:
-        """Raises StackFailed, with the first cause, where AWS has undone the change."""
+        """Raises StackFailedError, with the first cause, where AWS has undone the change."""
         before = self._aws.events(prepared.stack_id)
         try:
             self._aws.execute(prepared.change_set_id)
-        except Refused as exc:
+        except AwsRefusedError as exc:
             if exc.code not in ("InvalidChangeSetStatus", "ChangeSetNotFound"):
                 raise
-            raise Surroundings(
+            raise OperationalError(
                 f"{prepared.stack} has been changed by somebody else in the meantime",
                 hint="run the same command again: it shows what is left to do",
             ) from exc
@@ -214,7 +214,7 @@ class Stacks:
         )
 
     def delete(self, name: str, stack_id: str) -> None:
-        """Raises StackFailed where something of it stays."""
+        """Raises StackFailedError where something of it stays."""
         before = self._aws.events(stack_id)
         self._aws.delete(stack_id)
         self._see_through(name, stack_id, before, ("DELETE_COMPLETE",))
@@ -224,7 +224,7 @@ class Stacks:
     def _see_through(
         self, name: str, stack_id: str, before: Sequence[Document], wanted: Sequence[str]
     ) -> None:
-        """Follows a change of ours to its end. Raises StackFailed where the end is another than the wanted ones."""
+        """Follows a change of ours to its end. Raises StackFailedError where the end is another than the wanted ones."""
         try:
             seen = self.follow(name, stack_id, before[-1]["EventId"] if before else None)
         except KeyboardInterrupt:
@@ -233,7 +233,7 @@ class Stacks:
         status = events.outcome(seen)
         if status not in wanted:
             cause = events.first_cause(seen)
-            raise StackFailed(
+            raise StackFailedError(
                 f"{name}: {cause}" if cause else f"{name}: {status}, and AWS gave no reason",
                 hint=cause.hint
                 if cause

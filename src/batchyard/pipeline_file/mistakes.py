@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from batchyard.errors import Mistake, PipelineMistakes
+from batchyard.errors import Mistake, PipelineFileError
 from batchyard.units import quoted
 
 #: Comparing words is slow (some 10 us a pair): of thousands of mistakes, the first get a suggestion.
@@ -71,7 +71,7 @@ class Notes:
             dict.fromkeys(self._shared.noted), key=lambda m: (order[m.path], m.line, m.column)
         )
         if any(not mistake.is_warning for mistake in noted):
-            raise PipelineMistakes(noted)
+            raise PipelineFileError(noted)
         return tuple(noted)
 
 

@@ -52,7 +52,7 @@ def is_command_list(path: Path) -> bool:
 
 
 def load(path: Path, params: Mapping[str, str] | None = None) -> Pipeline:
-    """Reads a pipeline file; ``params`` go over the file's. Raises PipelineMistakes, with all of them."""
+    """Reads a pipeline file; ``params`` go over the file's. Raises PipelineFileError, with all of them."""
     notes = Notes(str(path))
     root = _root(path, notes)
     values = record(file_keys.FILE_KEYS, root, "the file", notes) if root else None

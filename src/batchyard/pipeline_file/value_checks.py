@@ -23,7 +23,7 @@ from batchyard.pipeline_file.yaml_nodes import (
     Scalar,
     Sequence,
 )
-from batchyard.units import NotAnAmount, quoted
+from batchyard.units import AmountError, quoted
 
 Check = Callable[[Node, str, Notes], Any]
 
@@ -108,7 +108,7 @@ def amount(convert: Callable[[str], int]) -> Check:
     def check(node: Node, called: str, notes: Notes) -> int | None:
         try:
             return convert(node.text if isinstance(node, Scalar) and node.kind != NOTHING else "")
-        except NotAnAmount as exc:
+        except AmountError as exc:
             if isinstance(node, Scalar) and node.kind != NOTHING:
                 notes.wrong(node, f"{called}: {exc.what}", exc.instead)
             else:

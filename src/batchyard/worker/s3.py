@@ -1,4 +1,4 @@
-"""The worker's door to S3: small objects and lists of keys here, files by ``moving``. Failures come out as sentences.
+"""The worker's session to S3: small objects and lists of keys here, files by ``moving``. Failures come out as sentences.
 
 botocore repeats by itself, with backoff, what was throttled or cut.
 """
@@ -41,7 +41,7 @@ class Bucket:
     ) -> bytes:
         """The object, or its bytes from ``first`` up to ``stop``."""
         extra = {} if first is None or stop is None else {"Range": f"bytes={first}-{stop - 1}"}
-        with told(doing, place):
+        with naming_errors(doing, place):
             for left in reversed(range(_BODY_TRIES)):
                 answer = self.client.get_object(Bucket=place.bucket, Key=place.key, **extra)
                 try:
@@ -53,7 +53,7 @@ class Bucket:
         raise AssertionError("unreachable")
 
     def write(self, place: Place, data: bytes, doing: str) -> None:
-        with told(doing, place):
+        with naming_errors(doing, place):
             self.client.put_object(Bucket=place.bucket, Key=place.key, Body=data)
 
     def list(
@@ -74,7 +74,7 @@ class Bucket:
         request |= {"StartAfter": start_after} if start_after else {}
         request |= {"Delimiter": "/"} if flat else {}
         while True:
-            with told(doing, prefix):
+            with naming_errors(doing, prefix):
                 page = self.client.list_objects_v2(**request)
             for entry in page.get("Contents", ()):
                 yield Found(entry["Key"], entry["Size"], entry["ETag"])
@@ -104,7 +104,7 @@ def connect() -> Bucket:
 
 
 @contextmanager
-def told(doing: str, where: object) -> Iterator[None]:
+def naming_errors(doing: str, where: object) -> Iterator[None]:
     """boto3's errors end here. ``doing`` completes "could not ..."."""
     try:
         yield

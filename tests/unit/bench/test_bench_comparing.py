@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from batchyard.bench import comparing, prices, tables
 from batchyard.bench.page import page
 from batchyard.bench.results import Outcome, Results
-from batchyard.errors import BadInput
+from batchyard.errors import InputError
 
 LISTED = prices.listed()
 
@@ -88,7 +88,7 @@ def test_a_price_of_the_users_own_wins() -> None:
     "given", ["g5.xlarge", "g5.xlarge=", "=1", "g5.xlarge=nan", "g5.xlarge=-1", "g5.xlarge=cheap"]
 )
 def test_a_price_that_is_none(given: str) -> None:
-    with pytest.raises(BadInput, match="TYPE=DOLLARS"):
+    with pytest.raises(InputError, match="TYPE=DOLLARS"):
         prices.with_own(LISTED, [given])
 
 
@@ -216,7 +216,7 @@ def test_the_spread_that_counts_is_of_the_times_with_copies() -> None:
 
 def test_results_with_nothing_in_common_are_refused() -> None:
     with pytest.raises(
-        BadInput, match="no operation in common: one has matmul 1000, the other blur 7"
+        InputError, match="no operation in common: one has matmul 1000, the other blur 7"
     ):
         comparing.compare(made("cpu"), made("gpu", measurement("blur", 7)), LISTED)
 

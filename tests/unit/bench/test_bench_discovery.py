@@ -11,7 +11,7 @@ import pytest
 
 from batchyard.bench import discovery
 from batchyard.bench.discovery import Unusable, cupy_cuda, find, require_gpu, torch_cuda
-from batchyard.errors import Surroundings
+from batchyard.errors import OperationalError
 
 
 def importer(**modules: Any) -> Any:
@@ -139,7 +139,7 @@ def test_an_opencl_device_of_the_wrong_kind_is_named() -> None:
 def test_no_gpu_says_why_for_each_library() -> None:
     torch = SimpleNamespace(__version__="2.0+cpu", version=SimpleNamespace(cuda=None))
     found = find("gpu", ["numpy", "torch", "cupy"], 1, importer(torch=torch))
-    with pytest.raises(Surroundings) as caught:
+    with pytest.raises(OperationalError) as caught:
         require_gpu(found)
     assert "PyTorch: 2.0+cpu was built without CUDA" in caught.value.message
     assert "CuPy: not installed" in caught.value.message and "NumPy" not in caught.value.message

@@ -13,7 +13,7 @@ from bench_values import results as made
 from batchyard.bench import book, loading, running, tables
 from batchyard.bench.book import Book
 from batchyard.bench.results import Measurement, Outcome
-from batchyard.errors import BadInput, Surroundings
+from batchyard.errors import InputError, OperationalError
 
 
 def test_three_files_are_kept(tmp_path: Path) -> None:
@@ -72,30 +72,30 @@ def test_a_file_that_is_no_result_is_put_aside_as_it_is(tmp_path: Path) -> None:
 
 def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(Surroundings, match="could not write the results") as caught:
+    with pytest.raises(OperationalError, match="could not write the results") as caught:
         Book(tmp_path / "file", "cpu").open()
     assert "--out" in caught.value.hint
 
 
 def test_reading_a_folder(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="no results in it"):
+    with pytest.raises(InputError, match="no results in it"):
         book.read_folder(tmp_path)
-    with pytest.raises(BadInput, match="no such folder"):
+    with pytest.raises(InputError, match="no such folder"):
         book.read_folder(tmp_path / "none")
     (tmp_path / "package.json").write_text("{}")
-    with pytest.raises(BadInput, match="no results in it"):
+    with pytest.raises(InputError, match="no results in it"):
         book.read_folder(tmp_path)
     # One of ours that was cut short is an error, not overlooked.
     (tmp_path / "cpu-benchmark.json").write_text('{"form')
-    with pytest.raises(BadInput, match="cut short"):
+    with pytest.raises(InputError, match="cut short"):
         book.read_folder(tmp_path)
 
 
 def test_a_file_that_is_no_text(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(BadInput, match="not text"):
+    with pytest.raises(InputError, match="not text"):
         book.read(tmp_path / "a.json")
-    with pytest.raises(BadInput, match="No such file"):
+    with pytest.raises(InputError, match="No such file"):
         book.read(tmp_path / "none.json")
 
 
@@ -231,7 +231,7 @@ def test_a_workload_of_ones_own(tmp_path: Path) -> None:
 )
 def test_mistakes_in_it_are_told(tmp_path: Path, changes: dict[str, str], said: str) -> None:
     path = mine(tmp_path, **changes)
-    with pytest.raises(BadInput, match=said) as caught:
+    with pytest.raises(InputError, match=said) as caught:
         loading.from_file(path)
     assert caught.value.message.startswith(f"{path}: ")
 
@@ -261,14 +261,14 @@ def test_sizes_may_be_numbers_of_numpy(tmp_path: Path) -> None:
 def test_a_file_that_is_none(tmp_path: Path, text: str, said: str) -> None:
     path = tmp_path / "mine.py"
     path.write_text(text)
-    with pytest.raises(BadInput, match=said):
+    with pytest.raises(InputError, match=said):
         loading.from_file(path)
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="no such file"):
+    with pytest.raises(InputError, match="no such file"):
         loading.from_file(tmp_path / "none.py")
-    with pytest.raises(BadInput, match="not a Python file"):
+    with pytest.raises(InputError, match="not a Python file"):
         loading.from_file(tmp_path / "none.txt")
 
 
@@ -280,10 +280,10 @@ def test_choosing() -> None:
         "blur",
     ]
     assert loading.select(ours, []) == ours
-    with pytest.raises(BadInput, match="no such workload") as caught:
+    with pytest.raises(InputError, match="no such workload") as caught:
         loading.select(ours, ["matmull"])
     assert caught.value.hint == "did you mean matmul?"
-    with pytest.raises(BadInput, match="two workloads are called matmul"):
+    with pytest.raises(InputError, match="two workloads are called matmul"):
         loading.select([*ours, toy(way("a", abs), name="matmul")], [])
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from batchyard.bench import results
 from batchyard.bench.reading import from_json
 from batchyard.bench.results import Outcome, Peak, Seconds, spread_of, to_json
-from batchyard.errors import BadInput
+from batchyard.errors import InputError
 
 WHOLE = made(
     "cpu",
@@ -35,7 +35,7 @@ def test_what_is_written_is_read_back() -> None:
 
 @given(st.integers(0, len(to_json(WHOLE)) - 3))
 def test_a_file_cut_short_anywhere_is_said_to_be(length: int) -> None:
-    with pytest.raises(BadInput) as caught:
+    with pytest.raises(InputError) as caught:
         from_json(to_json(WHOLE)[:length], "a.json")
     assert "a.json" in caught.value.message
     assert "cut short" in caught.value.message or "empty" in caught.value.message
@@ -53,7 +53,7 @@ def test_a_file_cut_short_anywhere_is_said_to_be(length: int) -> None:
     ],
 )
 def test_what_is_no_result_is_refused(text: str, said: str) -> None:
-    with pytest.raises(BadInput, match=said):
+    with pytest.raises(InputError, match=said):
         from_json(text, "a.json")
 
 
@@ -61,7 +61,7 @@ def test_what_is_no_result_is_refused(text: str, said: str) -> None:
 def test_a_time_that_cannot_be_is_refused(time: object) -> None:
     value = json.loads(to_json(WHOLE))
     value["measurements"][0]["warm_s"][0] = time
-    with pytest.raises(BadInput, match="changed"):
+    with pytest.raises(InputError, match="changed"):
         from_json(json.dumps(value), "a.json")
 
 

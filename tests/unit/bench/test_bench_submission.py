@@ -22,7 +22,7 @@ from batchyard.cli.bench import run as run_command
 from batchyard.cli.bench_submit import is_loopback
 from batchyard.engines.aws import render
 from batchyard.environments import Environment
-from batchyard.errors import BadInput
+from batchyard.errors import InputError
 
 EVERYTHING = Request(
     device="gpu",
@@ -249,7 +249,7 @@ def test_a_file_that_cannot_be_sent_is_refused(tmp_path: Path, text: str | None,
     mine = tmp_path / "mine.py"
     if text is not None:
         mine.write_text(text)
-    with pytest.raises(BadInput, match=said):
+    with pytest.raises(InputError, match=said):
         submission.refuse_missing(Request(files=(mine,)))
 
 
@@ -257,7 +257,7 @@ def test_two_files_of_one_name_and_a_folder_that_is_not_there_are_refused(tmp_pa
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "mine.py").write_text("")
-    with pytest.raises(BadInput, match="two workloads are in files called mine"):
+    with pytest.raises(InputError, match="two workloads are in files called mine"):
         submission.refuse_missing(Request(files=(tmp_path / "a/mine.py", tmp_path / "b/mine.py")))
-    with pytest.raises(BadInput, match="there is no such folder"):
+    with pytest.raises(InputError, match="there is no such folder"):
         submission.refuse_missing(Request(images=tmp_path / "pictures"))

@@ -21,7 +21,7 @@ from batchyard.bench.results import Outcome
 from batchyard.bench.timing import Effort
 from batchyard.bench.workload import Candidate, Workload
 from batchyard.bench.workloads import convolution, images
-from batchyard.errors import BadInput
+from batchyard.errors import InputError
 
 ONCE = Effort(least=1, most=1, budget_s=0.0)
 #: small, and not a multiple of any tile
@@ -177,7 +177,7 @@ def test_a_broken_picture_is_named(tmp_path: Path, name: str, bad: bytes | None)
 @pytest.mark.parametrize(("name", "said"), [("none", "No such file"), ("empty", "no pictures")])
 def test_a_folder_without_pictures(tmp_path: Path, name: str, said: str) -> None:
     (tmp_path / "empty").mkdir()
-    with pytest.raises(BadInput, match=said):
+    with pytest.raises(InputError, match=said):
         images.workload(tmp_path / name)
 
 

@@ -15,7 +15,7 @@ from batchyard.doctor.facts import Environment, Facts, Job, Subject
 from batchyard.doctor.host.facts import HostFacts
 from batchyard.doctor.kinds import BY_ID
 from batchyard.doctor.pages import page_of
-from batchyard.errors import BadInput, Surroundings
+from batchyard.errors import InputError, OperationalError
 
 NOW = 1_700_000_000_000
 
@@ -65,7 +65,7 @@ def test_all_lists_what_is_right() -> None:
 def test_user_data_that_is_empty_is_not_called_right(content: str, tmp_path: Path) -> None:
     file = tmp_path / "boot.sh"
     file.write_text(content)
-    with pytest.raises(BadInput) as caught:
+    with pytest.raises(InputError) as caught:
         run("userdata", str(file))
     assert f"{file} is empty" in caught.value.message and caught.value.exit_code == 2
 
@@ -79,7 +79,7 @@ def test_a_template_is_examined(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["userdata", "template", "judge"])
 def test_a_file_that_is_not_there_is_bad_input(name: str, tmp_path: Path) -> None:
-    with pytest.raises(BadInput) as caught:
+    with pytest.raises(InputError) as caught:
         run(name, str(tmp_path / "nowhere"))
     assert "cannot read" in caught.value.message and caught.value.exit_code == 2
 
@@ -112,9 +112,9 @@ def test_facts_are_saved_masked(tmp_path: Path) -> None:
     )
 
 
-def refused(*args: str) -> tuple[BadInput, str]:
+def refused(*args: str) -> tuple[InputError, str]:
     result = CliRunner().invoke(command, args, standalone_mode=False)
-    assert isinstance(result.exception, BadInput)
+    assert isinstance(result.exception, InputError)
     return result.exception, result.output
 
 
@@ -163,7 +163,7 @@ def test_a_hosts_facts_are_judged_by_both_commands(tmp_path: Path) -> None:
 
 
 def test_host_refuses_the_facts_of_a_job(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="no facts of a host"):
+    with pytest.raises(InputError, match="no facts of a host"):
         run("host", "--from", str(saved_job(tmp_path)))
 
 
@@ -182,12 +182,12 @@ def test_without_a_finding_all_are_listed() -> None:
 
 @pytest.mark.parametrize("name", ["BY999", "nothing", "BY0420", "../42"])
 def test_a_finding_that_is_not_there_is_bad_input(name: str) -> None:
-    with pytest.raises(BadInput, match="no finding"):
+    with pytest.raises(InputError, match="no finding"):
         run("explain", name)
 
 
 def test_pages_that_are_missing_are_said_to_be_so(tmp_path: Path) -> None:
-    with pytest.raises(Surroundings, match="BY042 is not here"):
+    with pytest.raises(OperationalError, match="BY042 is not here"):
         page_of("BY042", (tmp_path,))
     (tmp_path / "BY042.md").write_text("the page")
     assert page_of("BY042", (tmp_path / "nowhere", tmp_path)) == "the page"

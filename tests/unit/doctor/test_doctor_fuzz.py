@@ -18,7 +18,7 @@ from batchyard.doctor.judge import judge
 from batchyard.doctor.shell.parse import parse
 from batchyard.doctor.template.examine import examine as examine_template
 from batchyard.doctor.userdata.examine import examine
-from batchyard.errors import BadInput
+from batchyard.errors import InputError
 
 often = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 
@@ -162,7 +162,7 @@ def test_any_text_is_parsed_to_its_end(text: str) -> None:
 @often
 @given(st.binary(max_size=1000) | PLAIN.map(lambda value: json.dumps(value).encode()))
 def test_any_bytes_are_a_template_or_refused_in_words(data: bytes) -> None:
-    with suppress(BadInput):
+    with suppress(InputError):
         examine_template(data, "x")
 
 
@@ -201,6 +201,6 @@ def test_any_plan_of_terraform_is_examined(
 @given(PLAIN, st.sampled_from(["aws", "host", "other"]))
 def test_any_facts_are_judged_or_refused_in_words(value: Any, about: str) -> None:
     text = json.dumps({"batchyard_facts": 1, "about": about, "facts": value})
-    with suppress(BadInput):
+    with suppress(InputError):
         facts = facts_json.load(text)
         judge_host(facts) if isinstance(facts, HostFacts) else judge(facts)

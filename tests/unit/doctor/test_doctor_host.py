@@ -1,4 +1,4 @@
-"""`doctor host`: facts from recorded output, and the thin door to the real machine."""
+"""`doctor host`: facts from recorded output, and the thin session to the real machine."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ from batchyard.doctor.judge import judge
 from batchyard.doctor.kinds import BY_ID, KINDS
 from batchyard.doctor.masking import mask_text, masked
 from batchyard.doctor.template.examine import CHECKS as TEMPLATE_CHECKS
-from batchyard.errors import BadInput
+from batchyard.errors import InputError
 
 NOW = 1_700_000_000_000
 ENVIRONMENT = Environment(
@@ -483,7 +483,7 @@ def test_there_are_many_kinds() -> None:
     ],
 )
 def test_a_file_that_is_wrong_is_refused_with_the_place(text: str, what: str) -> None:
-    with pytest.raises(BadInput) as caught:
+    with pytest.raises(InputError) as caught:
         facts_json.load(text, "f")
     assert what in caught.value.message
 

@@ -17,7 +17,7 @@ from batchyard.doctor import show
 from batchyard.doctor.finding import Report
 from batchyard.doctor.template.examine import examine as examine_template
 from batchyard.doctor.userdata.examine import examine
-from batchyard.errors import BadInput
+from batchyard.errors import InputError
 
 SAMPLES = Path(__file__).parents[2] / "doctor"
 USER_DATA = [
@@ -86,7 +86,7 @@ def test_damaged_templates_are_examined_or_refused_in_words(data: bytes, cuts: A
     began = time.monotonic()
     try:
         check(examine_template(damaged(data, cuts), "x"), began)
-    except BadInput as exc:
+    except InputError as exc:
         assert exc.message.startswith("x") and exc.hint
 
 
@@ -134,7 +134,7 @@ def test_any_value_in_any_place_of_a_plan_or_template_is_examined(changes: Any) 
             for key in path[:-1]:
                 holder = holder[key]
             holder[path[-1]] = json.loads(json.dumps(value))
-    with suppress(BadInput):
+    with suppress(InputError):
         began = time.monotonic()
         check(examine_template(json.dumps(document).encode(), "x"), began)
 

@@ -257,7 +257,7 @@ Trouble = Callable[[str], Exception]
 
 
 class StandIn:
-    """A door to an AWS with these answers, and trouble with some operations."""
+    """A session to an AWS with these answers, and trouble with some operations."""
 
     region = "eu-west-1"
 

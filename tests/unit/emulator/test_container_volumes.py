@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from batchyard.emulator.containers import Volume, create_flags, missing_volume, parsed_volumes
-from batchyard.errors import BadInput
+from batchyard.errors import InputError
 
 EFS = {"name": "shared", "efsVolumeConfiguration": {"fileSystemId": "fs-1"}}
 S3 = {"name": "shared", "s3filesVolumeConfiguration": {"fileSystemArn": "arn:fs-2"}}
@@ -46,19 +46,19 @@ def test_volumes_as_they_are_written(text: str, expected: Volume) -> None:
     "text", ["", "ro", ":ro", "data", "./data:/data", "/a:b", "/a:", ":/b", "/a:/b:rw", "/a:/b:/c"]
 )
 def test_volumes_that_are_none(text: str) -> None:
-    with pytest.raises(BadInput, match="is not of the form HOST"):
+    with pytest.raises(InputError, match="is not of the form HOST"):
         Volume.parsed(text)
 
 
 @pytest.mark.parametrize("text", ["/", "/data:/", "/data:/x/..", "/data://:ro"])
 def test_the_image_itself_cannot_be_replaced(text: str) -> None:
-    with pytest.raises(BadInput, match="place of the whole image"):
+    with pytest.raises(InputError, match="place of the whole image"):
         Volume.parsed(text)
 
 
 def test_two_cannot_be_at_one_place() -> None:
     assert len(parsed_volumes(["/a", "/a:/b"])) == 2
-    with pytest.raises(BadInput, match="/a is at /b already"):
+    with pytest.raises(InputError, match="/a is at /b already"):
         parsed_volumes(["/a:/b", "/c:/b/"])
 
 

@@ -10,14 +10,14 @@ import pytest
 from batchyard.batch.jobs import Resources
 from batchyard.emulator.yard import QUEUE, Yard
 from batchyard.engines.local.store import Store
-from batchyard.errors import Surroundings
+from batchyard.errors import OperationalError
 
 
 class FullDisk:
     """A store that has no room."""
 
     def commit(self, **rows: object) -> None:
-        raise Surroundings("no space left on device")
+        raise OperationalError("no space left on device")
 
 
 def yard(store: Any) -> Yard:
@@ -55,7 +55,7 @@ def test_what_cannot_be_saved_has_not_happened(tmp_path: Path) -> None:
     it.keep(QUEUE, "old", {"x": 3})
     it.keep(QUEUE, "new", {"x": 4})
     it.forget(QUEUE, "gone")
-    with pytest.raises(Surroundings):
+    with pytest.raises(OperationalError):
         it.save()
     assert dict(it.items(QUEUE)) == {"old": {"x": 1}, "gone": {"x": 2}}
     it.store = store

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from batchyard.aws.door import Refused
+from batchyard.aws.session import AwsRefusedError
 from batchyard.infra.changes import Change
 from batchyard.infra.events import Progress, Step
 
@@ -35,7 +35,7 @@ class Scripted:
         ]
         #: what DescribeChangeSet says, one after the other
         self.change_sets: list[Document] = [{"Status": "CREATE_COMPLETE", "Changes": []}]
-        self.execute_refuses: Refused | None = None
+        self.execute_refuses: AwsRefusedError | None = None
         self.now_s = 1_790_000_000
 
     def happen(self, *rows: Row) -> None:

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from scripted_cloudformation import Listener, Scripted
 
-from batchyard.aws.door import Refused
-from batchyard.errors import BadInput, Surroundings
+from batchyard.aws.session import AwsRefusedError
+from batchyard.errors import InputError, OperationalError
 from batchyard.infra import catalogue, deploying
-from batchyard.infra.stacks import Declined, StackFailed, Stacks
+from batchyard.infra.stacks import DeclinedError, StackFailedError, Stacks
 
 STORAGE = catalogue.template("storage")
 MADE = [
@@ -73,7 +73,7 @@ def test_a_change_set_that_fails_says_why() -> None:
     aws.change_sets = [
         {"Status": "FAILED", "StatusReason": "No export named dev-vpc found", "Changes": []}
     ]
-    with pytest.raises(Refused, match="No export named dev-vpc found"):
+    with pytest.raises(AwsRefusedError, match="No export named dev-vpc found"):
         deploy(aws, front)
     assert aws.calls == ["make CREATE", "drop", "delete"]
 
@@ -107,14 +107,14 @@ def test_a_deletion_in_progress_is_waited_for_and_the_stack_is_made() -> None:
 
 def test_whoever_comes_between_is_told() -> None:
     aws, front = Scripted(status="CREATE_COMPLETE"), Listener(True)
-    aws.execute_refuses = Refused("ChangeSet is OBSOLETE", code="InvalidChangeSetStatus")
-    with pytest.raises(Surroundings, match="changed by somebody else"):
+    aws.execute_refuses = AwsRefusedError("ChangeSet is OBSOLETE", code="InvalidChangeSetStatus")
+    with pytest.raises(OperationalError, match="changed by somebody else"):
         deploy(aws, front)
 
 
 def test_a_stack_of_somebody_else_is_left_alone() -> None:
     aws, front = Scripted(status="CREATE_COMPLETE", description="Our web shop"), Listener()
-    with pytest.raises(BadInput, match="not batchyard's"):
+    with pytest.raises(InputError, match="not batchyard's"):
         deploy(aws, front)
     assert aws.calls == []
 
@@ -138,7 +138,7 @@ def test_an_interruption_leaves_the_change_to_aws_and_says_so() -> None:
 
 def test_no_leaves_nothing_behind() -> None:
     aws, front = Scripted(), Listener(False)
-    with pytest.raises(Declined):
+    with pytest.raises(DeclinedError):
         deploy(aws, front)
     assert aws.calls == ["make CREATE", "drop", "delete"]
 
@@ -147,7 +147,7 @@ def test_no_leaves_an_empty_stack_that_was_there_before() -> None:
     # It may hold the change set of somebody who is looking at it.
     aws, front = Scripted(), Listener(False)
     aws.happen(("", "REVIEW_IN_PROGRESS", "User Initiated"))
-    with pytest.raises(Declined):
+    with pytest.raises(DeclinedError):
         deploy(aws, front)
     assert aws.calls == ["make CREATE", "drop"]
 
@@ -178,7 +178,7 @@ FAILED = [
 def test_a_failure_is_told_by_its_cause() -> None:
     aws, front = Scripted(), Listener(True)
     aws.on_execute = FAILED
-    with pytest.raises(StackFailed) as found:
+    with pytest.raises(StackFailedError) as found:
         deploy(aws, front)
     assert (
         found.value.message
@@ -203,7 +203,7 @@ def test_what_could_not_be_made_is_deleted_and_made_anew_after_asking() -> None:
 def test_what_could_not_be_made_stays_where_the_answer_is_no() -> None:
     aws, front = Scripted(), Listener(False)
     aws.happen(*FAILED)
-    with pytest.raises(Declined):
+    with pytest.raises(DeclinedError):
         deploy(aws, front)
     assert aws.calls == []
 
@@ -221,7 +221,7 @@ def test_a_diff_deletes_nothing_and_asks_nothing() -> None:
 )
 def test_states_that_somebody_must_mend(status: str, hint: str) -> None:
     aws, front = Scripted(status=status), Listener()
-    with pytest.raises(Surroundings) as found:
+    with pytest.raises(OperationalError) as found:
         deploy(aws, front)
     assert hint in found.value.hint
 
@@ -230,7 +230,7 @@ def test_a_deletion_that_ends_in_the_status_of_before_has_failed() -> None:
     aws, front = Scripted(status="UPDATE_COMPLETE"), Listener()
     reason = "Export dev-bucket cannot be deleted as it is in use by lab"
     aws.on_delete = [("", "DELETE_IN_PROGRESS", "User Initiated"), ("", "UPDATE_COMPLETE", reason)]
-    with pytest.raises(StackFailed, match="in use by lab"):
+    with pytest.raises(StackFailedError, match="in use by lab"):
         stacks(aws, front).delete("dev-storage", "id-dev-storage")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from batchyard import environments, infra
-from batchyard.errors import BadInput
+from batchyard.errors import InputError
 from batchyard.infra import catalogue
 from batchyard.infra.catalogue import chosen, parse, template
 
@@ -111,7 +111,7 @@ def test_the_outputs_are_those_that_environments_are_read_from() -> None:
 def test_wrong_settings_are_found_before_anything_is_asked_of_aws(
     settings: dict[str, str], problem: str, hint: str
 ) -> None:
-    with pytest.raises(BadInput) as found:
+    with pytest.raises(InputError) as found:
         catalogue.check_settings(chosen([]), settings)
     assert problem in found.value.message
     assert hint in found.value.hint
@@ -130,7 +130,7 @@ def test_wrong_settings_are_found_before_anything_is_asked_of_aws(
     ],
 )
 def test_a_wrong_number_of_instance_types(name: str, value: str, problem: str) -> None:
-    with pytest.raises(BadInput, match=problem):
+    with pytest.raises(InputError, match=problem):
         catalogue.check_settings([template(name)], {"InstanceTypes": value})
 
 
@@ -164,7 +164,7 @@ def test_right_settings() -> None:
 
 @pytest.mark.parametrize("name", ["Dev", "dev_1", "1dev", "x" * 21, "", "aws-lab", "ecs"])
 def test_names_that_no_environment_can_have(name: str) -> None:
-    with pytest.raises(BadInput, match="lower-case"):
+    with pytest.raises(InputError, match="lower-case"):
         catalogue.check_environment(name)
 
 
@@ -180,7 +180,7 @@ def test_names_that_no_environment_can_have(name: str) -> None:
     ],
 )
 def test_a_wrong_template(name: str, hint: str) -> None:
-    with pytest.raises(BadInput) as found:
+    with pytest.raises(InputError) as found:
         template(name)
     assert found.value.hint.startswith(hint)
 

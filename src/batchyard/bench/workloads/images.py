@@ -12,7 +12,7 @@ import numpy as np
 
 from batchyard.bench.kits import Kit
 from batchyard.bench.workload import CPU, GPU, Array, Arrays, Candidate, Function, Sample, Workload
-from batchyard.errors import BadInput, from_os_error
+from batchyard.errors import InputError, from_os_error
 
 #: a picture of our own
 _HEIGHT, _WIDTH = 768, 1024
@@ -88,7 +88,7 @@ def _named(name: str, one: Callable[[Any], Array], data: Any) -> Array:
     except Exception as exc:
         # Pillow names the file in memory, which is nobody's.
         said = "it is broken, or no picture" if "BytesIO" in str(exc) else str(exc)
-        raise BadInput(f"the picture {name}: {said}") from exc
+        raise InputError(f"the picture {name}: {said}") from exc
 
 
 def files_in(folder: Path) -> list[Path]:
@@ -97,11 +97,11 @@ def files_in(folder: Path) -> list[Path]:
             path for path in folder.iterdir() if path.suffix.lower() in _ENDINGS and path.is_file()
         )
     except OSError as exc:
-        raise BadInput(
+        raise InputError(
             f"--images {folder}: {exc.strerror or exc}", hint="give a folder of pictures"
         ) from None
     if not found:
-        raise BadInput(
+        raise InputError(
             f"--images {folder}: there are no pictures in it",
             hint=f"they end in one of {', '.join(_ENDINGS)}",
         )

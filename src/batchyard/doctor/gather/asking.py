@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from batchyard.aws.door import THROTTLED, Door, NotAllowed, Refused
+from batchyard.aws.session import THROTTLED, AccessDeniedError, AwsRefusedError, AwsSession
 from batchyard.doctor.facts import Missing
-from batchyard.errors import BadInput, Surroundings
+from batchyard.errors import InputError, OperationalError
 
 T = TypeVar("T")
 
@@ -28,8 +28,8 @@ _NOT_OFFERED = frozenset(
 
 
 class Asker:
-    def __init__(self, door: Door, most_calls: int) -> None:
-        self.door = door
+    def __init__(self, session: AwsSession, most_calls: int) -> None:
+        self.session = session
         self.calls = 0
         self._most_calls = most_calls
         self._closed: Missing | None = None
@@ -50,19 +50,19 @@ class Asker:
         self.calls += 1
         try:
             return call()
-        except NotAllowed:
+        except AccessDeniedError:
             return Missing("access denied", action)
-        except Refused as exc:
+        except AwsRefusedError as exc:
             return None if exc.code in absent else _refused(exc.code, exc.message)
-        except BadInput as exc:
+        except InputError as exc:
             # A profile or region that is not there is the user's to mend; a name that AWS would not take is a fact.
             if exc.hint:
                 raise
             return Missing(exc.message)
-        except Surroundings as exc:
+        except OperationalError as exc:
             return self._without_answer(exc)
 
-    def _without_answer(self, exc: Surroundings) -> Missing:
+    def _without_answer(self, exc: OperationalError) -> Missing:
         response = getattr(exc.__cause__, "response", None) or {}
         code = response.get("Error", {}).get("Code", "")
         status = response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)

@@ -84,7 +84,7 @@ def _template(
     id, name = template.get("launchTemplateId", ""), template.get("launchTemplateName", "")
     version = template.get("version") or "$Default"
     if (id, name, version) not in seen:
-        ask = partial(Ec2(asker.door).launch_template, version, id=id, name=name)
+        ask = partial(Ec2(asker.session).launch_template, version, id=id, name=name)
         seen[id, name, version] = asker.ask("ec2:DescribeLaunchTemplateVersions", ask)
     return seen[id, name, version]
 
@@ -110,7 +110,7 @@ def _profiled(
 
 
 def _profile(asker: Asker, name: str) -> Profile | Missing:
-    iam = Iam(asker.door)
+    iam = Iam(asker.session)
     document = asker.find(
         "iam:GetInstanceProfile", lambda: iam.instance_profile(name), _NO_SUCH_ROLE
     )
@@ -125,7 +125,7 @@ def _profile(asker: Asker, name: str) -> Profile | Missing:
 
 
 def _denied(asker: Asker, role: Document) -> tuple[str, ...] | Missing:
-    iam = Iam(asker.door)
+    iam = Iam(asker.session)
     found = asker.ask(
         "iam:SimulatePrincipalPolicy", lambda: iam.refused(role["Arn"], AGENT_ACTIONS)
     )
@@ -149,7 +149,7 @@ def _hosted(asker: Asker, document: Document, environment: Environment) -> Envir
 
 
 def _hosts(asker: Asker, cluster: str) -> tuple[Host, ...] | Missing:
-    ecs = Ecs(asker.door)
+    ecs = Ecs(asker.session)
     arns = asker.ask("ecs:ListContainerInstances", lambda: ecs.host_arns(cluster))
     if isinstance(arns, Missing):
         return arns
@@ -188,7 +188,8 @@ def _groups(asker: Asker) -> list[Any] | Missing:
     token = ""
     for _ in range(_MOST_PAGES):
         page = asker.ask(
-            "autoscaling:DescribeAutoScalingGroups", partial(AutoScaling(asker.door).groups, token)
+            "autoscaling:DescribeAutoScalingGroups",
+            partial(AutoScaling(asker.session).groups, token),
         )
         if isinstance(page, Missing):
             return found or page
@@ -208,7 +209,7 @@ def _with_groups(
     failures: list[Activity] = []
     missing: Missing | None = None
     for name in names:
-        ask = partial(AutoScaling(asker.door).activities, name)
+        ask = partial(AutoScaling(asker.session).activities, name)
         activities = asker.ask("autoscaling:DescribeScalingActivities", ask)
         if isinstance(activities, Missing):
             missing = activities
@@ -264,7 +265,7 @@ def _roled(asker: Asker, document: Document, environment: Environment) -> Enviro
 
 
 def _fleet_role(asker: Asker, name: str) -> FleetRole | Missing:
-    iam = Iam(asker.door)
+    iam = Iam(asker.session)
     policies = asker.find(
         "iam:ListAttachedRolePolicies", lambda: iam.attached_policies(name), _NO_SUCH_ROLE
     )
@@ -278,7 +279,7 @@ def _with_fleet(
 ) -> Environment:
     if not _launches(environment) or not uses_fleet(environment):
         return environment
-    ec2 = Ec2(asker.door)
+    ec2 = Ec2(asker.session)
     fleets = asker.ask("ec2:DescribeSpotFleetRequests", ec2.spot_fleets)
     if isinstance(fleets, Missing):
         return replace(environment, failures=fleets)

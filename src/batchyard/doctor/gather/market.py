@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
-from batchyard.aws.door import Door, told
 from batchyard.aws.quotas import Quotas
+from batchyard.aws.session import AwsSession, naming_errors
 from batchyard.doctor import catalogue
 from batchyard.doctor.facts import (
     NOT_GATHERED,
@@ -43,8 +43,8 @@ class PriceList:
 class MarketCalls:
     """Every method is one call; AWS's own shapes out."""
 
-    def __init__(self, door: Door) -> None:
-        self._door = door
+    def __init__(self, session: AwsSession) -> None:
+        self._session = session
 
     def instances(self, patterns: Sequence[str]) -> Any:
         """What is up of types with such names, whoever launched it; a page."""
@@ -52,22 +52,22 @@ class MarketCalls:
             {"Name": "instance-type", "Values": list(patterns)},
             {"Name": "instance-state-name", "Values": _UP},
         ]
-        with told("ask what runs in this account"):
-            return self._door.client("ec2").describe_instances(
+        with naming_errors("ask what runs in this account"):
+            return self._session.client("ec2").describe_instances(
                 Filters=filters, MaxResults=_MOST_LISTED
             )
 
     def instances_by_id(self, ids: Sequence[str]) -> Any:
         """Those of them that are known: by a filter, since one that is gone would fail a list of ids."""
-        with told("ask about instances"):
-            return self._door.client("ec2").describe_instances(
+        with naming_errors("ask about instances"):
+            return self._session.client("ec2").describe_instances(
                 Filters=[{"Name": "instance-id", "Values": list(ids)}]
             )
 
     def spot_prices(self, types: Sequence[str], now: datetime) -> list[Any]:
         """The prices of now, a zone each."""
-        with told("ask about Spot prices"):
-            answer = self._door.client("ec2").describe_spot_price_history(
+        with naming_errors("ask about Spot prices"):
+            answer = self._session.client("ec2").describe_spot_price_history(
                 InstanceTypes=list(types)[:_MOST_TYPES],
                 ProductDescriptions=["Linux/UNIX"],
                 StartTime=now,
@@ -91,7 +91,9 @@ class Running:
 def running(asker: Asker, codes: Sequence[str]) -> Running | Missing:
     """``codes``: of the quotas that matter."""
     patterns = catalogue.quota_patterns(codes)
-    answer = asker.ask("ec2:DescribeInstances", lambda: MarketCalls(asker.door).instances(patterns))
+    answer = asker.ask(
+        "ec2:DescribeInstances", lambda: MarketCalls(asker.session).instances(patterns)
+    )
     if isinstance(answer, Missing):
         return answer
     return Running(_instances_in(answer), bool(answer.get("NextToken")))
@@ -111,7 +113,7 @@ def launched(
     others = sorted(wanted - {one["InstanceId"] for one in known})
     if not others:
         return known
-    calls = MarketCalls(asker.door)
+    calls = MarketCalls(asker.session)
     answer = asker.ask(
         "ec2:DescribeInstances", lambda: calls.instances_by_id(others[:_MOST_VALUES])
     )
@@ -137,7 +139,9 @@ def limits(asker: Asker, codes: Sequence[str]) -> tuple[Quota, ...] | Missing:
     found: list[Quota] = []
     missing: Missing = NOT_GATHERED
     for code in codes:
-        document = asker.ask("servicequotas:GetServiceQuota", partial(Quotas(asker.door).ec2, code))
+        document = asker.ask(
+            "servicequotas:GetServiceQuota", partial(Quotas(asker.session).ec2, code)
+        )
         if isinstance(document, Missing):
             missing = document
         else:
@@ -198,7 +202,7 @@ def spot_prices(
         return NOT_GATHERED
     now = datetime.fromtimestamp(now_ms / 1000, UTC)
     found = asker.ask(
-        "ec2:DescribeSpotPriceHistory", lambda: MarketCalls(asker.door).spot_prices(names, now)
+        "ec2:DescribeSpotPriceHistory", lambda: MarketCalls(asker.session).spot_prices(names, now)
     )
     if isinstance(found, Missing):
         return found

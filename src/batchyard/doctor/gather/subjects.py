@@ -9,8 +9,8 @@ from difflib import get_close_matches
 from functools import partial
 from typing import Any
 
-from batchyard.aws.door import Door
 from batchyard.aws.ecs import Ecs
+from batchyard.aws.session import AwsSession
 from batchyard.doctor.checks.common import OVER
 from batchyard.doctor.facts import (
     Consumable,
@@ -45,13 +45,13 @@ class Gatherer:
 
     def __init__(
         self,
-        door: Door,
+        session: AwsSession,
         now_ms: Callable[[], int],
         most_calls: int = MOST_CALLS,
         prices: PriceList | None = None,
     ) -> None:
-        self.asker = Asker(door, most_calls)
-        self._batch = BatchCalls(door)
+        self.asker = Asker(session, most_calls)
+        self._batch = BatchCalls(session)
         self._now_ms = now_ms
         self._prices = prices or PriceList()
 
@@ -143,7 +143,7 @@ class Gatherer:
         if not cluster:
             return None
         found = self.asker.find(
-            "ecs:DescribeTasks", lambda: Ecs(self.asker.door).task(cluster, task), ()
+            "ecs:DescribeTasks", lambda: Ecs(self.asker.session).task(cluster, task), ()
         )
         made = None if isinstance(found, Missing) or not found else found.get("createdAt")
         return round(made.timestamp() * 1000) if made else None
@@ -176,15 +176,15 @@ class Gatherer:
 
     def _environments(
         self, names: Sequence[str]
-    ) -> tuple[tuple[Environment, ...] | Missing, surroundings.Surroundings]:
+    ) -> tuple[tuple[Environment, ...] | Missing, surroundings.OperationalError]:
         """In this order."""
         if not names:
-            return (), surroundings.Surroundings()
+            return (), surroundings.OperationalError()
         documents = self.asker.ask(
             "batch:DescribeComputeEnvironments", lambda: self._batch.environments(names)
         )
         if isinstance(documents, Missing):
-            return documents, surroundings.Surroundings()
+            return documents, surroundings.OperationalError()
         by_name = {document["computeEnvironmentName"]: document for document in documents}
         in_order = [by_name[bare(name)] for name in names if bare(name) in by_name]
         now_ms = self._now_ms()
@@ -221,7 +221,7 @@ def is_absent(facts: Facts) -> bool:
 
 
 def _with_parts(
-    facts: Facts, these: tuple[Environment, ...] | Missing, around: surroundings.Surroundings
+    facts: Facts, these: tuple[Environment, ...] | Missing, around: surroundings.OperationalError
 ) -> Facts:
     parts: dict[str, Any] = {part.name: getattr(around, part.name) for part in fields(around)}
     return replace(facts, environments=these, **parts)

@@ -29,7 +29,7 @@ from batchyard.doctor.gather.environments import strangers
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class OperationalError:
     """The parts of Facts of the same names."""
 
     subnets: tuple[Subnet, ...] | Missing = NOT_GATHERED
@@ -48,12 +48,12 @@ def gathered(
     listed: market.PriceList,
     region: str,
     now_ms: int,
-) -> tuple[Surroundings, tuple[Mapping[str, Any], ...] | Missing]:
+) -> tuple[OperationalError, tuple[Mapping[str, Any], ...] | Missing]:
     """And the instances that have not joined, which say since when they are up."""
     managed = [e for e in environments if e.is_managed]
     hosted = [e for e in managed if not e.is_fargate]
     if not managed:
-        return Surroundings(), NOT_GATHERED
+        return OperationalError(), NOT_GATHERED
     groups = list(dict.fromkeys(group for e in managed for group in e.security_groups))
     subnets = _subnets(asker, managed)
     endpoints = _endpoints(asker, subnets, has_fargate=len(hosted) < len(managed))
@@ -63,7 +63,7 @@ def gathered(
     codes = market.quota_codes(hosted, types)
     limits = market.limits(asker, codes)
     running = market.running(asker, codes) if codes and isinstance(limits, tuple) else NOT_GATHERED
-    around = Surroundings(
+    around = OperationalError(
         subnets,
         endpoints,
         security_groups,
@@ -80,7 +80,7 @@ def gathered(
 
 
 def _subnets(asker: Asker, environments: Sequence[Environment]) -> tuple[Subnet, ...] | Missing:
-    ec2 = Ec2(asker.door)
+    ec2 = Ec2(asker.session)
     ids = list(dict.fromkeys(subnet for e in environments for subnet in e.subnets))
     if not ids:
         return ()
@@ -105,7 +105,7 @@ def _endpoints(
     )
     if not vpcs:
         return ()
-    found = asker.ask("ec2:DescribeVpcEndpoints", lambda: Ec2(asker.door).endpoints(vpcs))
+    found = asker.ask("ec2:DescribeVpcEndpoints", lambda: Ec2(asker.session).endpoints(vpcs))
     if isinstance(found, Missing):
         return found
     usable = [
@@ -117,7 +117,7 @@ def _endpoints(
 def _security_groups(asker: Asker, ids: Sequence[str]) -> tuple[SecurityGroup, ...] | Missing:
     if not ids:
         return ()
-    found = asker.ask("ec2:DescribeSecurityGroups", lambda: Ec2(asker.door).security_groups(ids))
+    found = asker.ask("ec2:DescribeSecurityGroups", lambda: Ec2(asker.session).security_groups(ids))
     return found if isinstance(found, Missing) else tuple(map(shapes.group_of, found))
 
 
@@ -131,7 +131,9 @@ def _types(asker: Asker, environments: Sequence[Environment]) -> tuple[InstanceT
         return NOT_GATHERED
     families = [family for name in names for family in catalogue.WORDS.get(name, (name,))]
     patterns = [name if "." in name else f"{name}.*" for name in dict.fromkeys(families)]
-    found = asker.ask("ec2:DescribeInstanceTypes", lambda: Ec2(asker.door).instance_types(patterns))
+    found = asker.ask(
+        "ec2:DescribeInstanceTypes", lambda: Ec2(asker.session).instance_types(patterns)
+    )
     if isinstance(found, Missing):
         return found
     return tuple(map(instance_type_of, found))
@@ -173,7 +175,9 @@ def _offerings(
     names = list(dict.fromkeys(t.name for e in environments for t in _expanded(e, types)))
     if not names:
         return NOT_GATHERED
-    found = asker.ask("ec2:DescribeInstanceTypeOfferings", lambda: Ec2(asker.door).offerings(names))
+    found = asker.ask(
+        "ec2:DescribeInstanceTypeOfferings", lambda: Ec2(asker.session).offerings(names)
+    )
     if isinstance(found, Missing):
         return found
     return tuple(Offering(document["InstanceType"], document["Location"]) for document in found)
@@ -186,5 +190,5 @@ def _linked_roles(asker: Asker, environments: Sequence[Environment]) -> tuple[st
     """They are there where Spot instances are."""
     if not any(map(needs_roles, environments)):
         return NOT_GATHERED
-    found = asker.ask("iam:ListRoles", Iam(asker.door).service_linked_roles)
+    found = asker.ask("iam:ListRoles", Iam(asker.session).service_linked_roles)
     return found if isinstance(found, Missing) else tuple(found)

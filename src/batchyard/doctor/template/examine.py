@@ -30,7 +30,7 @@ CHECKS: tuple[tuple[Callable[[Template], Iterator[Finding]], tuple[int, ...]], .
 
 
 def examine(data: bytes, name: str, beside: Beside | None = None) -> Report:
-    """``beside`` reads files that the template names. Raises BadInput where the file is no template."""
+    """``beside`` reads files that the template names. Raises InputError where the file is no template."""
     template = read(data, name)
     looked = _Looked(beside or (lambda path: None))
     looked.look(template, 0)

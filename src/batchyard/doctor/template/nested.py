@@ -13,7 +13,7 @@ from batchyard.doctor.template import unknown
 from batchyard.doctor.template.read import read
 from batchyard.doctor.template.resources import Resource, Template
 from batchyard.doctor.yaml_tree import Node
-from batchyard.errors import BadInput
+from batchyard.errors import InputError
 
 STACK = "AWS::CloudFormation::Stack"
 APPLICATION = "AWS::Serverless::Application"
@@ -68,7 +68,7 @@ def read_inner(template: Template, stack: Resource, beside: Beside) -> Template 
         return None
     try:
         inner = read(data, path)
-    except BadInput:
+    except InputError:
         return None
     texts, values = given(template, stack), stack.get("Parameters").value
     parameters = dict(inner.parameters)

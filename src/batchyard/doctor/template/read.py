@@ -7,16 +7,16 @@ from dataclasses import replace
 from batchyard.doctor.template import loops, terraform
 from batchyard.doctor.template.resources import Resource, Template
 from batchyard.doctor.yaml_tree import Node, NotReadable, parse
-from batchyard.errors import BadInput
+from batchyard.errors import InputError
 
 #: templates have at most 1 MB; plans may be larger
 MAX_BYTES = 50_000_000
 
 
 def read(data: bytes, name: str) -> Template:
-    """Raises BadInput where it is no template at all."""
+    """Raises InputError where it is no template at all."""
     if len(data) > MAX_BYTES:
-        raise BadInput(
+        raise InputError(
             f"{name} has {len(data):,} bytes: too many for a template",
             hint="give one template, or one plan",
         )
@@ -28,12 +28,12 @@ def read(data: bytes, name: str) -> Template:
         root = parse(text)
     except NotReadable as exc:
         where = f"{name}:{exc.line}" if exc.line else name
-        raise BadInput(
+        raise InputError(
             f"{where}: it is neither YAML nor JSON: {exc.what}",
             hint="give a CloudFormation or SAM template, or what `terraform show -json PLAN` prints",
         ) from None
     if not isinstance((root.get("Resources") or Node("")).value, dict):
-        raise BadInput(
+        raise InputError(
             f"{name} has no Resources",
             hint="give a CloudFormation or SAM template, or what `terraform show -json PLAN` prints",
         )

@@ -12,9 +12,9 @@ from contextlib import suppress
 from typing import Any
 
 from batchyard.aws.batch import Batch
-from batchyard.aws.door import Door, Refused
 from batchyard.aws.logs import Logs
 from batchyard.aws.s3 import S3
+from batchyard.aws.session import AwsRefusedError, AwsSession
 from batchyard.batch.jobs import JobState
 from batchyard.engines.aws import details, staging
 from batchyard.engines.aws.children import Children, number_of
@@ -26,7 +26,7 @@ from batchyard.engines.aws.render import Part, Target
 from batchyard.engines.aws.standing import Standing
 from batchyard.engines.aws.submitted import Submitted
 from batchyard.engines.base import AttemptDetail, JobDetail, LogChunk, Overview, RunState
-from batchyard.errors import BadInput, BatchyardError, Surroundings
+from batchyard.errors import BatchyardError, InputError, OperationalError
 from batchyard.folder import RunFolder
 from batchyard.plan import Plan
 
@@ -35,7 +35,7 @@ _FAILED_AT_ONCE = 100
 _SETTLING_S = 5.0
 
 
-class WasStopped(BadInput):
+class RunStoppedError(InputError):
     """The run was stopped before all of it was submitted."""
 
 
@@ -47,16 +47,16 @@ class AwsEngine:
         folder: RunFolder,
         plan: Plan,
         target: Target,
-        door: Door | None = None,
+        session: AwsSession | None = None,
         clock: Callable[[], float] = time.time,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._plan = plan
         self._target = target
-        door = door or Door(target.environment.region, target.environment.profile)
-        self.batch = Batch(door)
-        self.s3 = S3(door)
-        self._logs = Logs(door)
+        session = session or AwsSession(target.environment.region, target.environment.profile)
+        self.batch = Batch(session)
+        self.s3 = S3(session)
+        self._logs = Logs(session)
         self._clock, self._sleep = clock, sleep
         self._kept = Kept(folder.path, target.address, self.s3)
         self._ledger = Ledger(plan, self.s3, self._kept, target.address)
@@ -149,9 +149,9 @@ class AwsEngine:
         return not (journal.ids or journal.intended) and self._kept.is_bucket_gone
 
     def require_going(self) -> None:
-        """Raises WasStopped where there is something to submit that never will be."""
+        """Raises RunStoppedError where there is something to submit that never will be."""
         if not self.is_submitted and self._standing.was_stopped:
-            raise WasStopped(
+            raise RunStoppedError(
                 f"run {self._target.run_id} was stopped before all of it was submitted",
                 hint=f"`batchyard retry {self._target.run_id}` runs what is left",
             )
@@ -272,9 +272,9 @@ class AwsEngine:
                 continue
             try:
                 there = self._find(part)
-            except Refused:
+            except AwsRefusedError:
                 continue  # there is no such queue any more, and so no job in it
-            except Surroundings as exc:
+            except OperationalError as exc:
                 problems.append(f"{part.name}: {exc.message}")
                 continue
             if there is not None:
@@ -293,7 +293,7 @@ class AwsEngine:
                 continue
             try:
                 self.batch.terminate(job_id, reason)
-            except (Refused, Surroundings) as exc:
+            except (AwsRefusedError, OperationalError) as exc:
                 problems.append(f"{name} ({job_id}): {exc.message}")
         return problems
 
@@ -329,6 +329,6 @@ class AwsEngine:
 
 def _require_none(problems: Sequence[str]) -> None:
     if problems:
-        raise Surroundings(
+        raise OperationalError(
             "could not stop all of it:\n  " + "\n  ".join(problems), hint="stop it again"
         )

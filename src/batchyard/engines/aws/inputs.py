@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from batchyard.engines.aws.staging import matching
-from batchyard.errors import BadInput
+from batchyard.errors import InputError
 from batchyard.plan import Plan
 from batchyard.worker.globs import Glob, globs
 
@@ -15,7 +15,7 @@ _WILD = re.compile(r"[*?\[]")
 
 
 def require(plan: Plan, workspace: Path) -> list[str]:
-    """Raises BadInput where a step would find nothing at one of its inputs, since it may well succeed, wrongly, or
+    """Raises InputError where a step would find nothing at one of its inputs, since it may well succeed, wrongly, or
     where a file cannot be sent. Returns what the user should know."""
     named = [(job.step, pattern) for job in plan.jobs for pattern in job.inputs]
     found = matching(workspace, (pattern for _, pattern in named))
@@ -27,7 +27,7 @@ def require(plan: Plan, workspace: Path) -> list[str]:
         if pattern in lacking
     ]
     if problems:
-        raise BadInput(
+        raise InputError(
             "\n  ".join((f"in the workspace {workspace}:", *problems)),
             hint="check the pattern, the workspace, `needs`, and the `outputs` of the steps before; "
             "what may be missing has no place in `inputs`",

@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from batchyard.aws.door import Refused
 from batchyard.aws.s3 import S3
-from batchyard.errors import StoreIsBroken, from_os_error
+from batchyard.aws.session import AwsRefusedError
+from batchyard.errors import BrokenStoreError, from_os_error
 
 #: the jobs' ids; how they ended; that somebody asked for the end; commands that an earlier run has finished
 JOBS, FINAL, STOPPED, SKIP = "jobs.json", "final.json", "stopped.json", "skip.json"
@@ -53,7 +53,7 @@ class Kept:
             raise from_os_error(exc, "read", path) from exc
         except ValueError as exc:
             hint = "delete it, and AWS and S3 are asked instead"
-            raise StoreIsBroken(f"{path} cannot be read: {exc}", hint=hint) from exc
+            raise BrokenStoreError(f"{path} cannot be read: {exc}", hint=hint) from exc
 
     def there(self, name: str) -> Any:
         """What S3 has of it; nothing where the bucket is gone."""
@@ -62,14 +62,14 @@ class Kept:
             try:
                 return None if found is None else json.loads(found)
             except ValueError as exc:
-                raise StoreIsBroken(f"{self._address}{name} cannot be read: {exc}") from exc
+                raise BrokenStoreError(f"{self._address}{name} cannot be read: {exc}") from exc
         return None
 
     @contextmanager
     def bucket_may_be_gone(self) -> Iterator[None]:
         try:
             yield
-        except Refused as exc:
+        except AwsRefusedError as exc:
             if exc.code != "NoSuchBucket":
                 raise
             self.is_bucket_gone = True

@@ -17,7 +17,7 @@ from batchyard.batch import limits
 from batchyard.engines.aws import definitions as defining
 from batchyard.engines.aws import numbering
 from batchyard.environments import Environment
-from batchyard.errors import BadInput
+from batchyard.errors import InputError
 from batchyard.plan import Plan, PlannedJob, ranges
 
 #: characters of a submission's overrides; AWS's limit includes what it adds itself
@@ -101,14 +101,14 @@ class Rendered:
 
 
 def render(plan: Plan, target: Target) -> Rendered:
-    """Raises BadInput, with all that is wrong at once."""
+    """Raises InputError, with all that is wrong at once."""
     problems = [problem for job in plan.jobs for problem in _problems(job, target)]
     if plan.fail_fast:
         problems.append(
             "fail_fast: AWS Batch has nothing that stops other jobs when one fails; leave it out"
         )
     if problems:
-        raise BadInput("AWS Batch cannot run this as it is:\n  " + "\n  ".join(problems))
+        raise InputError("AWS Batch cannot run this as it is:\n  " + "\n  ".join(problems))
     definitions: dict[str, dict[str, Any]] = {}
     parts: list[Part] = []
     by_step: dict[str, list[Part]] = {}

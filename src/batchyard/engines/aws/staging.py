@@ -14,7 +14,7 @@ from pathlib import Path
 from batchyard.aws.s3 import S3, Found
 from batchyard.engines.aws import definitions, render
 from batchyard.engines.aws.render import Target
-from batchyard.errors import BadInput
+from batchyard.errors import InputError
 from batchyard.folder import HOME_NAME
 from batchyard.plan import Plan, PlannedJob, ranges
 from batchyard.worker.globs import globs
@@ -85,7 +85,7 @@ def fetch_outputs(s3: S3, jobs: Iterable[PlannedJob], workspace: Path, address: 
             continue
         path = workspace / name
         if not path.resolve().is_relative_to(workspace.resolve()):
-            raise BadInput(f"{address}{name} would leave the workspace {workspace}")
+            raise InputError(f"{address}{name} would leave the workspace {workspace}")
         if (
             not path.exists()
             or path.stat().st_size != found.size
@@ -116,7 +116,7 @@ class Matched:
 
 
 def matching(workspace: Path, patterns: Iterable[str]) -> Matched:
-    """The files of a folder that the globs match. Raises BadInput where one of them cannot go to S3."""
+    """The files of a folder that the globs match. Raises InputError where one of them cannot go to S3."""
     wanted = globs(dict.fromkeys(patterns))
     files: dict[str, os.stat_result] = {}
     passed_over, problems = [], []
@@ -131,7 +131,7 @@ def matching(workspace: Path, patterns: Iterable[str]) -> Matched:
         elif state is not None:
             passed_over.append(shown(name))
     if problems:
-        raise BadInput(
+        raise InputError(
             "\n  ".join(
                 (
                     f"in the workspace {workspace} inputs match what cannot go to S3:",

@@ -56,7 +56,7 @@ class ContainerRunner:
         environ: Mapping[str, str],
         now_ms: Callable[[], int] = wall_clock_ms,
     ) -> None:
-        """Raises NoContainerEngine."""
+        """Raises ContainerEngineError."""
         self._spawner = spawner
         self.lock = spawner.lock
         self._place = place

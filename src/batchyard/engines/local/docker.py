@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from batchyard.engines.local.runner import Task
-from batchyard.errors import NoContainerEngine, Surroundings
+from batchyard.errors import ContainerEngineError, OperationalError
 
 TOKEN_LABEL = "batchyard.token"
 #: makes --init's program pass signals to the whole process group; it is taken out before a command sees it
@@ -197,10 +197,10 @@ def _last_words(said: str) -> str:
 
 
 def require_engine(environ: Mapping[str, str] = os.environ, who: str = "--runner docker") -> str:
-    """The docker command's path. Raises NoContainerEngine unless an engine answers. ``who`` needs it."""
+    """The docker command's path. Raises ContainerEngineError unless an engine answers. ``who`` needs it."""
     client = shutil.which("docker", path=environ.get("PATH"))
     if client is None:
-        raise NoContainerEngine(
+        raise ContainerEngineError(
             f"{who} needs the docker command, and there is none in PATH",
             hint="install it (on Debian and Ubuntu: `apt-get install docker.io`)"
             + (f", or leave {who} out" if who.startswith("--") else ""),
@@ -238,7 +238,7 @@ def remove_all(client: str, environ: Mapping[str, str], token: str) -> int:
         f"label={TOKEN_LABEL}={token}",
     ).split():
         if time.monotonic() > deadline:
-            raise Surroundings(
+            raise OperationalError(
                 f"Docker does not remove the containers that an earlier run of this left: {', '.join(found)}",
                 hint="see what `docker rm --force` says about them",
             )
@@ -253,7 +253,7 @@ def remove_all(client: str, environ: Mapping[str, str], token: str) -> int:
 
 
 def _asked(client: str, environ: Mapping[str, str], *argv: str) -> str:
-    """The engine's answer. Raises NoContainerEngine."""
+    """The engine's answer. Raises ContainerEngineError."""
     try:
         done = subprocess.run(
             [client, *argv],
@@ -265,17 +265,17 @@ def _asked(client: str, environ: Mapping[str, str], *argv: str) -> str:
             timeout=_ANSWER_TIMEOUT_S,
         )
     except subprocess.TimeoutExpired:
-        raise NoContainerEngine(
+        raise ContainerEngineError(
             f"the Docker engine has not answered for {_ANSWER_TIMEOUT_S:.0f} s",
             hint="see what `docker info` says",
         ) from None
     except OSError as exc:
-        raise NoContainerEngine(f"the docker command cannot be started: {exc}") from exc
+        raise ContainerEngineError(f"the docker command cannot be started: {exc}") from exc
     if done.returncode == 0:
         return done.stdout
     said = " ".join(done.stderr.split()) or f"`docker {argv[0]}` exited with {done.returncode}"
     is_forbidden = "permission denied" in said
-    raise NoContainerEngine(
+    raise ContainerEngineError(
         f"no Docker engine answers: {said}",
         hint="let your user in with `sudo usermod -aG docker $USER`, then log in again"
         if is_forbidden

@@ -27,7 +27,7 @@ from batchyard.engines.local.processes import ProcessRunner
 from batchyard.engines.local.runner import Runner
 from batchyard.engines.local.spawner import Spawner
 from batchyard.engines.local.store import JobRow, Store
-from batchyard.errors import Surroundings, from_os_error
+from batchyard.errors import OperationalError, from_os_error
 from batchyard.folder import RunFolder
 from batchyard.plan import Plan, PlannedJob
 
@@ -191,7 +191,7 @@ class LocalEngine:
         *,
         carry_out_old_stops: bool = False,
     ) -> RunState:
-        """Runs what is left to run, to the end. One process at a time: raises RunIsHeld for the second.
+        """Runs what is left to run, to the end. One process at a time: raises RunLockedError for the second.
 
         ``carry_out_old_stops``: also the stops that were asked for while nobody executed the run.
         """
@@ -363,7 +363,7 @@ def allow_open_files(wanted: int) -> None:
     if soft >= wanted:
         return
     if hard != resource.RLIM_INFINITY and hard < wanted:
-        raise Surroundings(
+        raise OperationalError(
             f"so many children at once need {wanted} open files, and the limit is {hard}",
             hint="raise it with `ulimit -Hn`, or give fewer --cpus",
         )

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from batchyard.errors import RunIsHeld, from_os_error
+from batchyard.errors import RunLockedError, from_os_error
 
 _LOOK_S = 0.2
 #: where only such as look have it
@@ -40,7 +40,7 @@ class RunLock:
             holder = _written_in(self._fd)
             os.close(self._fd)
             who = f"by {holder}" if holder else "by another process"
-            raise RunIsHeld(
+            raise RunLockedError(
                 f"run {path.parent.name} is being executed {who}",
                 hint=f"watch it with `batchyard status {path.parent.name} --watch`, end it with `batchyard stop "
                 f"{path.parent.name}`",

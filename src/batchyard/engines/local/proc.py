@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from contextlib import suppress
 
-from batchyard.errors import Surroundings
+from batchyard.errors import OperationalError
 
 _PR_SET_CHILD_SUBREAPER = 36
 
@@ -66,7 +66,7 @@ def end_carriers(token: str, wait_s: float = 30.0) -> int:
     count = 0
     while found := [pid for pid in with_token(token) if _is_alive(pid)]:
         if time.monotonic() > deadline:
-            raise Surroundings(
+            raise OperationalError(
                 f"{len(found)} processes that an earlier engine left running do not end: {found[:5]}",
                 hint="end them by hand, then try again",
             )

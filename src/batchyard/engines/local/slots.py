@@ -18,7 +18,7 @@ from contextlib import suppress
 
 from batchyard.engines.local import spawning
 from batchyard.engines.local.spawner import Exit, Output, Process, Spawner
-from batchyard.errors import Surroundings
+from batchyard.errors import OperationalError
 
 #: a process that runs for so long is worth a look at its pipe, lest a full one hold it up
 _SHORT_MS = 4
@@ -95,7 +95,7 @@ class Slots:
         try:
             thread.start()
         except RuntimeError as exc:
-            raise Surroundings(
+            raise OperationalError(
                 f"could not run {self._busy} children at once: {exc}",
                 hint="run fewer at once with --cpus, or raise the limit of processes (`ulimit -u`)",
             ) from exc

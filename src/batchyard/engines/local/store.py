@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from batchyard.batch.jobs import JobState
-from batchyard.errors import StoreIsBroken, StoreIsNewer, Surroundings
+from batchyard.errors import BrokenStoreError, NewerStoreError, OperationalError
 
 SCHEMA_VERSION = 2
 
@@ -97,7 +97,7 @@ class Store:
     @classmethod
     def open(cls, path: Path, *, create: bool = False) -> Store:
         if not create and not path.exists():
-            raise StoreIsBroken(
+            raise BrokenStoreError(
                 f"{path} is missing: this run has no state",
                 hint="start it anew with `batchyard run`",
             )
@@ -222,12 +222,12 @@ def _prepare(db: sqlite3.Connection, path: Path, create: bool, is_read_only: boo
     """Changes nothing in a file that turns out not to be ours."""
     version = db.execute("PRAGMA user_version").fetchone()[0]
     if version > SCHEMA_VERSION:
-        raise StoreIsNewer(
+        raise NewerStoreError(
             f"{path} was written by a newer batchyard (format {version}; this one knows {SCHEMA_VERSION})",
             hint="upgrade batchyard, or use the version that made the run",
         )
     if not version and not create:
-        raise StoreIsBroken(f"{path} is not a batchyard state, or was never finished")
+        raise BrokenStoreError(f"{path} is not a batchyard state, or was never finished")
     if is_read_only:
         return  # an older one lacks columns at the end, for which rows have defaults
     db.execute("PRAGMA journal_mode=WAL")
@@ -262,9 +262,9 @@ def _mapped_errors(path: Path) -> Iterator[None]:
             sqlite3.SQLITE_IOERR: "check the disk (full, or unmounted?), then `batchyard resume` goes on",
             sqlite3.SQLITE_BUSY: "another process keeps the file locked; try again",
         }
-        raise Surroundings(f"could not use {path}: {exc}", hint=hints.get(code, "")) from exc
+        raise OperationalError(f"could not use {path}: {exc}", hint=hints.get(code, "")) from exc
     except sqlite3.DatabaseError as exc:
-        raise StoreIsBroken(
+        raise BrokenStoreError(
             f"{path} cannot be read: {exc}",
             hint="what ran is in the logs beside it; start the run anew",
         ) from exc

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from batchyard.errors import BadInput, Surroundings
+from batchyard.errors import InputError, OperationalError
 
 if TYPE_CHECKING:
     from botocore.exceptions import ClientError
@@ -52,15 +52,15 @@ _HINTS = {
 }
 
 
-class NotAllowed(Surroundings):
+class AccessDeniedError(OperationalError):
     """AWS does not let this user do it."""
 
 
-class NoRegion(BadInput):
+class NoRegionError(InputError):
     """Nothing says in which region."""
 
 
-class Refused(BadInput):
+class AwsRefusedError(InputError):
     """AWS understood, and says no."""
 
     def __init__(self, message: str = "", *, code: str = "", hint: str = "") -> None:
@@ -72,7 +72,7 @@ class _NotAws(Exception):
     """What answers at an address is something else: another server, a proxy, the page of a hotel's network."""
 
 
-class Door:
+class AwsSession:
     """AWS in one region, as one profile."""
 
     def __init__(self, region: str | None, profile: str | None = None) -> None:
@@ -87,7 +87,7 @@ class Door:
         """``repeats``: whether botocore may send a request again by itself."""
         key = (service, repeats)
         if key not in self._clients:
-            with told(f"use {service}"):
+            with naming_errors(f"use {service}"):
                 self._clients[key] = self._made(service, repeats)
         return self._clients[key]
 
@@ -114,7 +114,7 @@ class Door:
         except BotoCoreError:
             raise
         except ValueError as exc:  # botocore's word for an address that is none
-            raise BadInput(
+            raise InputError(
                 f"could not use {service}: {exc}", hint="check AWS_ENDPOINT_URL"
             ) from exc
         if not client.meta.region_name:  # AWS_DEFAULT_REGION is set, and empty
@@ -153,14 +153,14 @@ def _require_boto3() -> None:
     try:
         import boto3  # noqa: F401
     except ImportError:
-        raise Surroundings(
+        raise OperationalError(
             "the AWS engine needs boto3",
             hint="in the clone of batchyard: pip install '.[aws]'",
         ) from None
 
 
 @contextmanager
-def told(doing: str) -> Iterator[None]:
+def naming_errors(doing: str) -> Iterator[None]:
     """boto3's errors end here. ``doing`` completes "could not ..."."""
     _require_boto3()
     from botocore import exceptions as aws
@@ -173,17 +173,17 @@ def told(doing: str) -> Iterator[None]:
         aws.PartialCredentialsError,
         aws.CredentialRetrievalError,
     ) as exc:
-        raise Surroundings(
+        raise OperationalError(
             f"could not {doing}: there are no usable AWS credentials ({exc})",
             hint="log in with `aws sso login` or `aws configure`, or set AWS_PROFILE; for the endpoint on this "
             "machine, paste the lines that `batchyard emulate` printed",
         ) from exc
     except aws.ProfileNotFound as exc:
-        raise BadInput(
+        raise InputError(
             f"could not {doing}: {exc}", hint="`aws configure list-profiles` shows the profiles"
         ) from exc
     except aws.NoRegionError as exc:
-        raise NoRegion(
+        raise NoRegionError(
             f"could not {doing}: nothing says in which region",
             hint="set AWS_REGION, or where the command takes one, name an environment of .batchyard/environments.yaml "
             "with --env; for the endpoint on this machine, paste the lines that `batchyard emulate` printed",
@@ -191,29 +191,29 @@ def told(doing: str) -> Iterator[None]:
     except aws.ClientError as exc:
         raise from_client_error(exc, doing) from exc
     except aws.ParamValidationError as exc:
-        raise BadInput(f"could not {doing}: {exc}") from exc
+        raise InputError(f"could not {doing}: {exc}") from exc
     except aws.InvalidRegionError as exc:
-        raise BadInput(
+        raise InputError(
             f"could not {doing}: {exc}",
             hint="check the environment's `region:`, --region or AWS_REGION",
         ) from exc
     except (aws.HTTPClientError, aws.ConnectionError) as exc:
-        raise Surroundings(
+        raise OperationalError(
             f"could not {doing}: AWS cannot be reached: {exc}",
             hint="check the network, the region's name, and AWS_ENDPOINT_URL if it is set",
         ) from exc
     except aws.BotoCoreError as exc:
-        raise Surroundings(
+        raise OperationalError(
             f"could not {doing}: {exc}", hint="check your AWS configuration: `aws configure list`"
         ) from exc
     except (_NotAws, ResponseParserError) as exc:
-        raise Surroundings(
+        raise OperationalError(
             f"could not {doing}: what answers there is not AWS: {' '.join(str(exc).split())[:200]}",
             hint="check AWS_ENDPOINT_URL if it is set, and whether a proxy or a page to log in stands between",
         ) from exc
 
 
-def from_client_error(exc: ClientError, doing: str) -> Surroundings | Refused:
+def from_client_error(exc: ClientError, doing: str) -> OperationalError | AwsRefusedError:
     """The sentence for an answer of AWS that is an error."""
     code = str(exc.response.get("Error", {}).get("Code", ""))
     status = exc.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 400)
@@ -223,31 +223,31 @@ def from_client_error(exc: ClientError, doing: str) -> Surroundings | Refused:
         or f"it answered {status}, and no more"
     )
     if code in _EXPIRED:
-        return Surroundings(
+        return OperationalError(
             f"could not {doing}: the AWS credentials have expired",
             hint="log in again: `aws sso login`",
         )
     if code in _UNKNOWN_KEYS:
-        return Surroundings(
+        return OperationalError(
             f"could not {doing}: AWS does not know these credentials: {message}",
             hint="check AWS_PROFILE, AWS_ACCESS_KEY_ID and the account",
         )
     if code in _DENIED:
         action = action_of(exc.operation_name)
-        return NotAllowed(
+        return AccessDeniedError(
             f"could not {doing}: access denied for {action}: {message}",
             hint=f"ask for the action {action}; the environment's submitter policy grants what a run needs",
         )
     if code in THROTTLED:
-        return Surroundings(
+        return OperationalError(
             f"could not {doing}: AWS asks to go slower, and went on asking",
             hint="try again in a minute",
         )
     if status >= 500:
-        return Surroundings(
+        return OperationalError(
             f"could not {doing}: AWS has a problem of its own: {message}", hint="try again"
         )
-    return Refused(f"could not {doing}: {message}", code=code, hint=_HINTS.get(code, ""))
+    return AwsRefusedError(f"could not {doing}: {message}", code=code, hint=_HINTS.get(code, ""))
 
 
 #: operations whose IAM action has another name
