@@ -16,7 +16,7 @@ from batchyard.errors import InputError
 from batchyard.infra import inline
 
 HERE = Path(__file__).parent / "templates"
-KINDS = sorted(f"BY{number:03}" for _, numbers in CHECKS for number in numbers)
+KINDS = sorted(kind.id for _, kinds in CHECKS for kind in kinds)
 MARK = re.compile(r"# <-((?: BY\d{3})+)")
 
 OURS = Path(batchyard.__file__).parent / "infra"

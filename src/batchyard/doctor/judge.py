@@ -9,7 +9,7 @@ from batchyard.doctor.checks import fit, line, table
 from batchyard.doctor.checks.table import Setting
 from batchyard.doctor.facts import CannotSee, Facts, Job, Missing, Survey
 from batchyard.doctor.finding import Finding, Kind, Report, Unseen, in_order, together
-from batchyard.doctor.kinds import KINDS
+from batchyard.doctor.kinds import BY_ID
 from batchyard.units import counted, show_duration
 
 #: what a fleet needs from nothing to its first running job, at most: the default of --dwell
@@ -77,7 +77,7 @@ def merged(subject: str, reports: Sequence[Report]) -> Report:
     wrong = {finding.kind for finding in findings}
     # The first reason stands for all: it is mostly the same in other words.
     first = {u.kind: u for report in reversed(reports) for u in reversed(report.unseen)}
-    unseen = [first[kind] for kind in KINDS.values() if kind in first and kind not in wrong]
+    unseen = [first[kind] for kind in BY_ID.values() if kind in first and kind not in wrong]
     doubtful = wrong | {u.kind for u in unseen}
     right = dict.fromkeys(
         kind for report in reports for kind in report.right if kind not in doubtful

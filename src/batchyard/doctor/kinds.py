@@ -1,147 +1,19 @@
-"""Every cause that the doctor knows, listed by hand. Pure values.
-
-001 to 099 are about jobs, queues and compute environments; 100 to 199 about user data, 200 to 299 about templates,
-300 to 399 about a host. A number is never used twice.
-"""
+"""Every kind of finding, by its id. An id is never used twice."""
 
 from __future__ import annotations
 
-from batchyard.doctor.finding import Kind, Severity
+from batchyard.doctor.checks import kinds as check_kinds
+from batchyard.doctor.host import kinds as host_kinds
+from batchyard.doctor.template import kinds as template_kinds
+from batchyard.doctor.userdata import kinds as user_data_kinds
 
-E, W, N = Severity.ERROR, Severity.WARNING, Severity.NOTE
-
-KINDS = {
-    number: Kind(f"BY{number:03}", severity, likelihood, title)
-    for number, severity, likelihood, title in (
-        # -- the job and its queue
-        (1, E, 95, "the job's dependencies can still succeed"),
-        (2, E, 96, "the queue is enabled"),
-        (3, E, 96, "the queue is valid"),
-        (4, E, 94, "the queue has a compute environment that is enabled"),
-        (5, E, 93, "every compute environment is valid"),
-        (6, E, 92, "launched instances joined the cluster"),
-        (7, E, 92, "AWS Batch accepts the launch template's user data"),
-        (8, E, 92, "the service role may do what AWS Batch needs"),
-        (9, E, 92, "the Spot fleet role is accepted"),
-        (10, E, 92, "the instance profile is accepted"),
-        (11, E, 60, "no other job blocks the front of the queue"),
-        (12, E, 90, "maxvCpus allows one instance that the job fits on"),
-        (13, W, 50, "maxvCpus is not used up"),
-        (14, E, 91, "some instance type has the vCPUs that are asked for"),
-        (15, E, 92, "some instance type registers the memory that is asked for"),
-        (16, E, 91, "some instance type has the GPUs that are asked for"),
-        (17, E, 93, "a GPU job meets a compute environment with GPUs"),
-        (18, W, 55, "GPU and CPU families are not mixed in an environment"),
-        (19, E, 80, "the GPUs are ones that ECS can schedule"),
-        (20, E, 85, "GPU instances get a GPU image"),
-        (21, E, 85, "the image's driver knows the GPU"),
-        (22, W, 35, "the image is not Amazon Linux 2"),
-        (23, E, 80, "an environment has one architecture"),
-        (24, E, 88, "GPU hosts registered their GPUs"),
-        (25, E, 87, "the EC2 quota allows one instance that the job fits on"),
-        (26, E, 90, "no launch was refused for a quota"),
-        (27, E, 75, "AWS has the capacity that was asked for"),
-        (28, E, 78, "Spot prices are below the bid"),
-        (29, E, 80, "the instance types are offered in the subnets' zones"),
-        (30, E, 86, "the instance types exist"),
-        (31, E, 82, "every subnet has a way to ECS, ECR and the logs"),
-        (32, E, 84, "instances in public subnets get a public address"),
-        (33, E, 76, "the security groups let HTTPS out"),
-        (34, E, 60, "the network ACLs let HTTPS out and its answers in"),
-        (35, E, 88, "the instance profile exists and has a role"),
-        (36, E, 84, "the instance profile's role may register with ECS"),
-        (37, W, 70, "the agents are connected"),
-        (38, E, 86, "instances register within the time they need"),
-        (39, E, 72, "the hosts have the job's log driver"),
-        (40, E, 78, "the subnets have free addresses"),
-        (41, E, 74, "the service-linked role for Spot exists"),
-        (42, E, 74, "the Spot fleet role is there and may tag"),
-        (43, E, 70, "encrypted volumes can be opened at launch"),
-        (44, E, 80, "the consumable resources suffice"),
-        (45, W, 45, "the fair-share policy leaves the job room"),
-        (46, E, 80, "the image is of the host's architecture"),
-        (47, E, 82, "a multi-node job meets On-Demand instances"),
-        (48, E, 85, "the Fargate size exists"),
-        (49, E, 80, "a Fargate job can reach its image"),
-        (50, E, 68, "the launch template fits the instance types"),
-        (51, E, 84, "AWS does not call the instance configuration unsupported"),
-        (52, E, 84, "AWS does not call the service role too weak"),
-        (53, W, 30, "AWS does not call the cause undetermined"),
-        (54, W, 25, "the allocation strategy is not BEST_FIT"),
-        (55, E, 80, "an unmanaged environment has instances"),
-        (56, W, 20, "containers can reach the metadata service"),
-        (57, W, 40, "Spot instances have alternatives"),
-        (58, W, 51, "the EC2 quota is not used up"),
-        (59, E, 98, "AWS does not call the job blocked for a reason of its own"),
-        # -- jobs that ended badly
-        (60, E, 90, "the command exited with 0"),
-        (61, E, 95, "the image was pulled"),
-        (62, E, 95, "the container stayed within its memory"),
-        (63, W, 92, "the host stayed"),
-        (64, E, 95, "the overrides are short enough"),
-        (65, E, 94, "the attempt ended within its timeout"),
-        (66, E, 93, "the container was started"),
-        (67, E, 93, "secrets, roles and volumes were ready"),
-        (68, E, 94, "the host's disk had room"),
-        (69, E, 94, "no time limit of the queue ended the job"),
-        (70, E, 90, "the queue was not deleted"),
-        (71, W, 60, "a placed job starts within the time it needs"),
-        (72, E, 92, "the command could be executed"),
-        (73, E, 50, "the reason of every failure is known"),
-        # -- user data
-        (101, E, 98, "nothing starts or restarts ecs or docker and waits for it"),
-        (102, E, 90, "ECS_CLUSTER is left to AWS Batch"),
-        (103, E, 95, "the user data is MIME multipart"),
-        (104, E, 90, "the user data is at most 16 KiB"),
-        (105, E, 88, "ecs.config is appended to"),
-        (106, W, 60, "the metadata service is asked with a token"),
-        (107, W, 65, "no driver is installed at boot"),
-        (108, E, 93, "the MIME parts are well formed"),
-        (109, E, 80, "scripts begin with #!"),
-        (110, E, 94, "nothing waits for the ECS agent"),
-        (111, W, 50, "the node is not rebooted or shut down at boot"),
-        (112, E, 75, "ecs and docker are not stopped or disabled"),
-        (113, E, 70, "no secret is written in the user data"),
-        (114, E, 72, "GPU support is not switched off"),
-        (115, W, 40, "the commands exist on Amazon Linux 2023"),
-        (116, E, 60, "the awslogs driver is kept"),
-        (117, E, 75, "daemon.json is JSON"),
-        # -- templates
-        (201, E, 85, "no launch configuration is used"),
-        (202, W, 60, "no security group is open to the world"),
-        (203, W, 60, "no role may do everything"),
-        (204, E, 88, "instanceRole is an instance profile"),
-        (205, W, 45, "desiredvCpus is left to AWS Batch"),
-        (206, W, 40, "changes of the launch template reach the environment"),
-        (207, W, 50, "an environment that is replaced has no fixed name"),
-        (208, W, 40, "no Spot Fleet is used"),
-        (209, W, 50, "a group that is meant to use Spot does"),
-        (210, E, 70, "Batch tags are maps"),
-        (211, E, 60, "termination protection is set on both sides"),
-        (212, E, 75, "evaluateOnExit uses patterns that AWS accepts"),
-        (213, N, 30, "no market options in a launch template where they are ignored"),
-        # -- a host
-        (301, E, 99, "no systemd jobs wait on each other"),
-        (302, E, 92, "the NVIDIA driver answers"),
-        (303, E, 85, "every GPU has its device file"),
-        (304, E, 90, "Docker answers"),
-        (305, E, 88, "Docker has the nvidia runtime"),
-        (306, E, 91, "daemon.json is JSON"),
-        (307, E, 86, "the ECS agent answers"),
-        (308, E, 84, "the agent is in a cluster"),
-        (309, E, 83, "GPU support is on in ecs.config"),
-        (310, E, 82, "the agent knows the host's GPUs"),
-        (311, E, 80, "cloud-init ended well"),
-        (312, W, 70, "the disks have room"),
-        (313, W, 50, "the clock is synchronized"),
-        (314, W, 55, "the metadata service answers"),
-        (315, E, 95, "a container sees the GPUs"),
-        (316, E, 78, "fabric manager runs where GPUs need it"),
-        (317, W, 75, "no unit that the node needs has failed"),
-        (318, E, 70, "GPUs report no errors"),
-        (319, E, 97, "the node's own check of its GPUs passed"),
-        (320, W, 79, "the node's own user data did all it should"),
+#: in the order of the ids
+BY_ID = {
+    kind.id: kind
+    for kind in (
+        *check_kinds.ALL,
+        *user_data_kinds.ALL,
+        *template_kinds.ALL,
+        *host_kinds.ALL,
     )
 }
-
-BY_ID = {kind.id: kind for kind in KINDS.values()}

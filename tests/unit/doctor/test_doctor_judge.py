@@ -12,6 +12,13 @@ from batchyard.batch.hosts import registered_mib
 from batchyard.doctor import catalogue, facts_json, show
 from batchyard.doctor.checks import table
 from batchyard.doctor.checks.fit import Candidate
+from batchyard.doctor.checks.kinds import (
+    BEST_FIT_STRATEGY,
+    NO_CAPACITY,
+    NO_ROUTE_TO_AWS,
+    QUEUE_DISABLED,
+    QUEUE_INVALID,
+)
 from batchyard.doctor.facts import (
     MOST_HOSTS,
     Dependency,
@@ -29,9 +36,10 @@ from batchyard.doctor.facts import (
 from batchyard.doctor.finding import Finding, Report, in_order, together
 from batchyard.doctor.host.checks import CHECKS as HOST_CHECKS
 from batchyard.doctor.judge import judge
-from batchyard.doctor.kinds import BY_ID, KINDS
+from batchyard.doctor.kinds import BY_ID
 from batchyard.doctor.masking import mask_text, masked
 from batchyard.doctor.template.examine import CHECKS as TEMPLATE_CHECKS
+from batchyard.doctor.userdata.kinds import BLOCKING_SERVICE_START
 from batchyard.errors import InputError
 
 NOW = 1_700_000_000_000
@@ -93,7 +101,7 @@ def test_the_same_about_several_environments_is_said_once() -> None:
     one = replace(ENVIRONMENT, profile=Profile("p", exists=False))
     report = judge(replace(job(1), environments=(one, one)))
     assert [f.place for f in report.findings if f.id == "BY035"] == ["compute environment gpu"]
-    finding = Finding(KINDS[31], "no way out", ("x",), ("y",))
+    finding = Finding(NO_ROUTE_TO_AWS, "no way out", ("x",), ("y",))
     some = [replace(finding, place=f"compute environment {name}") for name in ("a", "b", "a")]
     other = replace(finding, cause="another", place="queue q")
     assert together([*some, other]) == (replace(finding, place="compute environments a, b"), other)
@@ -388,21 +396,24 @@ def test_what_was_not_gathered_is_not_taken_for_what_is_not_there() -> None:
 
 
 def test_findings_are_sorted_by_likelihood_and_said_once() -> None:
-    rare, common = Finding(KINDS[54], "a"), Finding(KINDS[2], "b")
-    said_by_aws = Finding(KINDS[27], "c", likelihood=100)
+    rare, common = Finding(BEST_FIT_STRATEGY, "a"), Finding(QUEUE_DISABLED, "b")
+    said_by_aws = Finding(NO_CAPACITY, "c", likelihood=100)
     assert in_order([rare, common, said_by_aws, common]) == (said_by_aws, common, rare)
 
 
 def test_places_are_sorted_as_numbers() -> None:
-    nine, ten = Finding(KINDS[101], "a", place="f:9"), Finding(KINDS[101], "a", place="f:10")
+    nine, ten = (
+        Finding(BLOCKING_SERVICE_START, "a", place="f:9"),
+        Finding(BLOCKING_SERVICE_START, "a", place="f:10"),
+    )
     assert in_order([ten, nine]) == (nine, ten)
 
 
 def test_the_report_for_people() -> None:
     finding = Finding(
-        KINDS[2], "the queue is off", ("state DISABLED",), ("aws batch ...",), "queue q"
+        QUEUE_DISABLED, "the queue is off", ("state DISABLED",), ("aws batch ...",), "queue q"
     )
-    report = Report("job j", (finding,), (KINDS[3],), ())
+    report = Report("job j", (finding,), (QUEUE_INVALID,), ())
     assert show.lines(report) == [
         "job j: 1 finding",
         "",
@@ -437,7 +448,7 @@ def test_the_report_as_json() -> None:
 
 
 def test_what_a_terminal_would_obey_is_not_printed() -> None:
-    report = Report("x", (Finding(KINDS[2], "a\x1b[31mb", ("c\x07",), ("d",)),))
+    report = Report("x", (Finding(QUEUE_DISABLED, "a\x1b[31mb", ("c\x07",), ("d",)),))
     assert all(line.isprintable() for line in show.lines(report))
 
 
@@ -447,7 +458,7 @@ def test_what_a_terminal_would_obey_is_not_printed() -> None:
 def test_every_kind_is_found_by_some_check_and_no_kind_by_two_of_a_table() -> None:
     in_facts = [kind.id for check in table.CHECKS for kind in check.kinds]
     in_hosts = [kind.id for kind, _ in HOST_CHECKS]
-    in_templates = [f"BY{number:03}" for _, numbers in TEMPLATE_CHECKS for number in numbers]
+    in_templates = [kind.id for _, kinds in TEMPLATE_CHECKS for kind in kinds]
     for listed in (in_facts, in_hosts, in_templates):
         assert len(set(listed)) == len(listed)
     assert set(in_facts) | set(in_hosts) | set(in_templates) == set(BY_ID)

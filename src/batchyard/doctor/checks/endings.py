@@ -9,14 +9,29 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from batchyard.doctor.checks.common import Found, Setting, job_of
+from batchyard.doctor.checks.kinds import (
+    COMMAND_FAILED,
+    COMMAND_NOT_EXECUTABLE,
+    CONTAINER_START_FAILED,
+    FAILURE_UNEXPLAINED,
+    HOST_DISK_FULL,
+    HOST_LOST,
+    IMAGE_ARCHITECTURE_WRONG,
+    IMAGE_PULL_FAILED,
+    OUT_OF_MEMORY,
+    OVERRIDES_TOO_LONG,
+    QUEUE_DELETED,
+    QUEUE_TIME_LIMIT,
+    RESOURCES_NOT_READY,
+    TIMED_OUT,
+)
 from batchyard.doctor.facts import Ending, Facts, Job, known
 from batchyard.doctor.finding import Finding, Kind
-from batchyard.doctor.kinds import KINDS
 
 #: what an ending says that is not its own cause: a dependency (BY001), or children that are told of one by one
 _SAID_ELSEWHERE = ("Dependent Job failed", "Array Child Job failed")
 #: what the command said helps with these
-_READ_THE_LOG = (KINDS[60], KINDS[72], KINDS[62], KINDS[65])
+_READ_THE_LOG = (COMMAND_FAILED, COMMAND_NOT_EXECUTABLE, OUT_OF_MEMORY, TIMED_OUT)
 SIGNALS = {
     132: "SIGILL",
     134: "SIGABRT",
@@ -42,7 +57,7 @@ def _says(*words: str) -> Callable[[Ending], bool]:
 #: in the order in which they are asked: the first that matches an ending explains it
 CAUSES = (
     Cause(
-        KINDS[46],
+        IMAGE_ARCHITECTURE_WRONG,
         _says(
             "exec format error", "no matching manifest", "does not match the detected host platform"
         ),
@@ -52,7 +67,7 @@ CAUSES = (
         ),
     ),
     Cause(
-        KINDS[68],
+        HOST_DISK_FULL,
         _says("no space left on device"),
         "the host's disk was full",
         (
@@ -60,7 +75,7 @@ CAUSES = (
         ),
     ),
     Cause(
-        KINDS[61],
+        IMAGE_PULL_FAILED,
         _says(
             "cannotpullcontainer",
             "cannotpullecrcontainer",
@@ -74,7 +89,7 @@ CAUSES = (
         ),
     ),
     Cause(
-        KINDS[62],
+        OUT_OF_MEMORY,
         _says("outofmemory", "killed due to memory usage"),
         "the container used more memory than it asked for and was killed",
         (
@@ -82,7 +97,7 @@ CAUSES = (
         ),
     ),
     Cause(
-        KINDS[63],
+        HOST_LOST,
         _says("host ec2"),
         "the host went away under the job: a Spot reclaim, a scale-in, or a termination by hand",
         (
@@ -90,19 +105,19 @@ CAUSES = (
         ),
     ),
     Cause(
-        KINDS[64],
+        OVERRIDES_TOO_LONG,
         _says("container overrides length must be at most"),
         "the command and environment given at submission are too long",
         ("put the list in a file or in S3 and give its address: 8,192 characters is the limit",),
     ),
     Cause(
-        KINDS[65],
+        TIMED_OUT,
         _says("exceeded timeout"),
         "the attempt took longer than its timeout, which is never retried",
         ("raise the step's timeout, or give each child less to do (a larger array)",),
     ),
     Cause(
-        KINDS[69],
+        QUEUE_TIME_LIMIT,
         _says("jobstatetimelimit"),
         "a time limit of the queue cancelled the job while it was RUNNABLE",
         (
@@ -110,13 +125,13 @@ CAUSES = (
         ),
     ),
     Cause(
-        KINDS[70],
+        QUEUE_DELETED,
         _says("jobqueue deleted"),
         "the queue was deleted while the job was in it",
         ("submit it again to a queue that exists: aws batch describe-job-queues",),
     ),
     Cause(
-        KINDS[67],
+        RESOURCES_NOT_READY,
         _says("resourceinitializationerror"),
         "secrets, logs or volumes were not ready: the execution role, or the way to their service",
         (
@@ -124,7 +139,7 @@ CAUSES = (
         ),
     ),
     Cause(
-        KINDS[66],
+        CONTAINER_START_FAILED,
         _says(
             "cannotstartcontainer",
             "cannotcreatecontainer",
@@ -135,20 +150,20 @@ CAUSES = (
         ("batchyard doctor host --gpu-container IMAGE   # on such a host",),
     ),
     Cause(
-        KINDS[72],
+        COMMAND_NOT_EXECUTABLE,
         lambda e: e.exit_code in (125, 126, 127),
         "the command could not be executed: not found, not executable, or no such shell",
         ("docker run --rm --entrypoint sh IMAGE -c 'command -v PROGRAM'",),
     ),
     Cause(
-        KINDS[60],
+        COMMAND_FAILED,
         lambda e: e.exit_code not in (None, 0),
         "the command itself failed",
         (),
     ),
 )
 _UNKNOWN = Cause(
-    KINDS[73],
+    FAILURE_UNEXPLAINED,
     lambda _: True,
     "the job failed, for a reason that the doctor does not know",
     ("aws batch describe-jobs --jobs JOB_ID   # all that AWS Batch says of it",),
@@ -186,9 +201,9 @@ def _finding(job: Job, ending: Ending, cause: Cause, looked_at: int) -> Finding:
     if ending.exit_code is not None:
         signal = SIGNALS.get(ending.exit_code)
         what.append(f"exit code {ending.exit_code}" + (f" ({signal})" if signal else ""))
-    if cause.kind is KINDS[62]:
+    if cause.kind is OUT_OF_MEMORY:
         what.append(f"asked {job.memory_mib:,} MiB")
-    if cause.kind is KINDS[63]:
+    if cause.kind is HOST_LOST:
         what.append(f"attempts allowed: {job.attempts}")
     if job.failed > looked_at:
         what.append(f"{looked_at:,} of the {job.failed:,} that failed were looked at")
@@ -197,7 +212,7 @@ def _finding(job: Job, ending: Ending, cause: Cause, looked_at: int) -> Finding:
     remedy = [line.replace("JOB_ID", place) for line in cause.remedy]
     if cause.kind in _READ_THE_LOG:
         remedy.append(_log(job, ending, place))
-    if ending.exit_code == 137 and cause.kind is KINDS[60]:
+    if ending.exit_code == 137 and cause.kind is COMMAND_FAILED:
         remedy.append("SIGKILL is often the kernel's, for memory: batchyard doctor explain BY062")
     return Finding(
         cause.kind, cause.sentence, (", ".join(what), *texts), tuple(remedy), f"job {place}"

@@ -22,9 +22,15 @@ from batchyard.doctor.checks.common import (
     waiting_job,
 )
 from batchyard.doctor.checks.hardware import Types
+from batchyard.doctor.checks.kinds import (
+    ARCHITECTURES_MIXED,
+    GPUS_NOT_REGISTERED,
+    INSTANCE_CONFIGURATION_UNSUPPORTED,
+    TYPES_NOT_OFFERED_IN_ZONES,
+    UNMANAGED_WITHOUT_INSTANCES,
+)
 from batchyard.doctor.facts import Environment, Facts, known
 from batchyard.doctor.finding import Finding
-from batchyard.doctor.kinds import KINDS
 
 _UNSUPPORTED = "MISCONFIGURATION:EC2_INSTANCE_CONFIGURATION_UNSUPPORTED"
 
@@ -68,7 +74,7 @@ def architectures(facts: Facts, setting: Setting) -> Found:
     shown = ", ".join(f"{name} {named(sorted(kinds))}" for name, kinds in of.items())
     return [
         Finding(
-            KINDS[23],
+            ARCHITECTURES_MIXED,
             "the compute environments of the queue differ in architecture: an image runs on only some of them",
             (shown,),
             ("give each architecture a queue of its own",),
@@ -90,7 +96,7 @@ def unsupported(facts: Facts, setting: Setting) -> Found:
     types = named(name for e in environments(facts) for name in e.instance_types)
     return [
         Finding(
-            KINDS[51],
+            INSTANCE_CONFIGURATION_UNSUPPORTED,
             "AWS cannot launch these instance types in these zones, or not with this launch template",
             (job.status_reason, f"instance types: {types or 'none named'}"),
             (
@@ -118,7 +124,7 @@ def offered(facts: Facts, setting: Setting) -> Found:
         elsewhere = sorted({zone for name, zone in offers if name in {t.name for t in types}})
         return [
             Finding(
-                KINDS[29],
+                TYPES_NOT_OFFERED_IN_ZONES,
                 f"none of the instance types of {environment.name} is offered in the zones of its subnets",
                 (
                     f"types {named(t.name for t in types)}; zones {named(here)}",
@@ -151,7 +157,7 @@ def unmanaged(facts: Facts, setting: Setting) -> Found:
             return []
         return [
             Finding(
-                KINDS[55],
+                UNMANAGED_WITHOUT_INSTANCES,
                 f"{environment.name} is UNMANAGED and has no instances: AWS Batch launches none for it",
                 ("0 container instances in its cluster",),
                 (
@@ -183,7 +189,7 @@ def gpus_registered(facts: Facts, setting: Setting) -> Found:
             return []
         return [
             Finding(
-                KINDS[24],
+                GPUS_NOT_REGISTERED,
                 f"hosts of {environment.name} joined the cluster without their GPUs",
                 tuple(
                     f"{h.instance_id} ({h.type}) registered 0 GPUs; it has {gpus[h.type]}"

@@ -23,9 +23,16 @@ from batchyard.doctor.checks.common import (
     update_resources,
     waiting_job,
 )
+from batchyard.doctor.checks.kinds import (
+    MAX_VCPUS_TOO_SMALL,
+    MAX_VCPUS_USED_UP,
+    NO_GPUS,
+    NOT_ENOUGH_GPUS,
+    NOT_ENOUGH_MEMORY,
+    NOT_ENOUGH_VCPUS,
+)
 from batchyard.doctor.facts import CannotSee, Environment, Facts, InstanceType, Job, Missing, Quota
 from batchyard.doctor.finding import Finding, Kind
-from batchyard.doctor.kinds import KINDS
 from batchyard.units import show_memory
 
 _TOO_LARGE = "MISCONFIGURATION:JOB_RESOURCE_REQUIREMENT"
@@ -75,14 +82,20 @@ def fitting(job: Job, these: list[Candidate]) -> list[Candidate]:
 def fits(facts: Facts, setting: Setting) -> Found:
     found = _found(facts)
     return (
-        None if found is None else [finding for finding in found if finding.kind is not KINDS[12]]
+        None
+        if found is None
+        else [finding for finding in found if finding.kind is not MAX_VCPUS_TOO_SMALL]
     )
 
 
 def has_room(facts: Facts, setting: Setting) -> Found:
     """For the job; where none is asked about, for anything at all."""
     found = _launches(facts) if facts.job is None else _found(facts)
-    return None if found is None else [finding for finding in found if finding.kind is KINDS[12]]
+    return (
+        None
+        if found is None
+        else [finding for finding in found if finding.kind is MAX_VCPUS_TOO_SMALL]
+    )
 
 
 def _found(facts: Facts) -> Found:
@@ -140,7 +153,7 @@ def _first_that_fails(job: Job, left: list[Candidate]) -> Finding | None:
     if not with_gpus:
         most = max(left, key=lambda c: c.type.gpus)
         return _short(
-            KINDS[16],
+            NOT_ENOUGH_GPUS,
             job,
             f"{job.gpus} GPUs",
             f"{most.type.name} has {most.type.gpus}, the most of all",
@@ -150,7 +163,7 @@ def _first_that_fails(job: Job, left: list[Candidate]) -> Finding | None:
     if not with_vcpus:
         most = max(with_gpus, key=lambda c: c.type.vcpus)
         return _short(
-            KINDS[14],
+            NOT_ENOUGH_VCPUS,
             job,
             f"{job.vcpus:g} vCPUs",
             f"{most.type.name} has {most.type.vcpus}, the most",
@@ -168,7 +181,7 @@ def _no_gpus(job: Job, left: list[Candidate]) -> Finding:
     names = named(name for c in left for name in (c.environment.instance_types or ("optimal",)))
     environment = left[0].environment if left else Environment("NAME")
     return Finding(
-        KINDS[17],
+        NO_GPUS,
         "the job asks for GPUs and no compute environment of its queue has any",
         (f"asks {job.gpus} GPU{'s' if job.gpus > 1 else ''}", f"instance types: {names}, 0 GPUs"),
         (
@@ -196,7 +209,7 @@ def _no_memory(job: Job, most: Candidate, left: list[Candidate]) -> Finding:
     is_nominal = job.memory_mib <= most.type.memory_mib
     why = "; a host never registers all the memory it is sold with" if is_nominal else ""
     return Finding(
-        KINDS[15],
+        NOT_ENOUGH_MEMORY,
         f"no instance type of the queue registers the {_as_asked(job.memory_mib)} that the job asks for{why}",
         (f"asks {asked}; {most.memory_text}", f"its nominal size is {most.type.memory_mib:,} MiB"),
         (
@@ -238,7 +251,7 @@ def _as_asked(memory_mib: int) -> str:
 def _no_room(smallest: Candidate, which: str) -> Finding:
     environment = smallest.environment
     return Finding(
-        KINDS[12],
+        MAX_VCPUS_TOO_SMALL,
         f"maxvCpus of {environment.name} is smaller than the smallest instance {which}",
         (
             f"maxvCpus {environment.max_vcpus}; {smallest.type.name} has {smallest.type.vcpus} vCPUs",
@@ -251,9 +264,9 @@ def _no_room(smallest: Candidate, which: str) -> Finding:
 def _what_aws_says(job: Job) -> list[Finding]:
     """Nothing is wrong as far as the numbers go; AWS may know better."""
     if job.status_reason.startswith(_MAX_VCPUS):
-        kind, cause = KINDS[12], "AWS says that maxvCpus is too small for the job"
+        kind, cause = MAX_VCPUS_TOO_SMALL, "AWS says that maxvCpus is too small for the job"
     elif job.status_reason.startswith(_TOO_LARGE):
-        kind, cause = KINDS[16 if job.gpus else 15], own_hosts.MORE_THAN_ANY
+        kind, cause = NOT_ENOUGH_GPUS if job.gpus else NOT_ENOUGH_MEMORY, own_hosts.MORE_THAN_ANY
     else:
         return []
     remedy = ("raise maxvCpus, or name instance types that are larger, or ask for less",)
@@ -276,7 +289,7 @@ def used_up(facts: Facts, setting: Setting) -> Found:
         return []
     return [
         Finding(
-            KINDS[13],
+            MAX_VCPUS_USED_UP,
             f"{e.name} is as large as it may get: the job waits until another ends",
             (f"desiredvCpus {e.desired_vcpus} of maxvCpus {e.max_vcpus}",),
             (update_resources(e, f"maxvCpus={e.max_vcpus * 2}"),),

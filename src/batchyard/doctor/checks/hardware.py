@@ -7,9 +7,21 @@ from __future__ import annotations
 
 from batchyard.doctor import catalogue
 from batchyard.doctor.checks.common import named, update_resources
+from batchyard.doctor.checks.kinds import (
+    AMAZON_LINUX_2,
+    ARCHITECTURES_MIXED,
+    BEST_FIT_STRATEGY,
+    CPU_IMAGE_ON_GPU_HOST,
+    GPU_AND_CPU_FAMILIES_MIXED,
+    GPU_TOO_OLD_FOR_DRIVER,
+    GPUS_NOT_SCHEDULABLE,
+    INSTANCE_TYPE_UNKNOWN,
+    METADATA_HOP_LIMIT,
+    SPOT_BID_TOO_LOW,
+    SPOT_WITH_SINGLE_TYPE,
+)
 from batchyard.doctor.facts import Environment, InstanceType
 from batchyard.doctor.finding import Finding
-from batchyard.doctor.kinds import KINDS
 
 #: a bid under so many percent of the On-Demand price rarely buys a GPU
 LOW_BID = 60
@@ -28,7 +40,7 @@ def mixed_families(environment: Environment, types: Types) -> list[Finding]:
         return []
     return [
         Finding(
-            KINDS[18],
+            GPU_AND_CPU_FAMILIES_MIXED,
             f"{environment.name} mixes GPU and CPU families: GPU jobs may stay RUNNABLE, CPU jobs may take GPU hosts",
             (f"with GPUs: {named(gpu)}", f"without: {named(cpu)}"),
             (
@@ -46,7 +58,7 @@ def unschedulable(environment: Environment, types: Types) -> list[Finding]:
         return []
     return [
         Finding(
-            KINDS[19],
+            GPUS_NOT_SCHEDULABLE,
             f"{environment.name} has GPUs that ECS cannot give to a job: AMD, or slices of one",
             (f"{named(bad)}: 0 GPUs to schedule",),
             (update_resources(environment, "instanceTypes=g4dn.xlarge,g5.xlarge,g6.xlarge"),),
@@ -63,7 +75,7 @@ def image_for_gpus(environment: Environment, types: Types) -> list[Finding]:
         return []
     return [
         Finding(
-            KINDS[20],
+            CPU_IMAGE_ON_GPU_HOST,
             f"{environment.name} launches GPU instances with an image that has no GPU driver",
             (f"imageType {named(images)}; types {named(gpu)}",),
             (update_resources(environment, "'ec2Configuration=[{imageType=ECS_AL2023_NVIDIA}]'"),),
@@ -82,7 +94,7 @@ def driver_for_gpus(environment: Environment, types: Types) -> list[Finding]:
     image = named(environment.image_types) or "ECS_AL2023_NVIDIA (the default)"
     return [
         Finding(
-            KINDS[21],
+            GPU_TOO_OLD_FOR_DRIVER,
             f"{environment.name} has GPUs that are too old for the driver of the Amazon Linux 2023 image",
             (f"imageType {image}; types {named(old)}",),
             (update_resources(environment, "instanceTypes=g4dn.xlarge,g5.xlarge"),),
@@ -98,7 +110,7 @@ def old_image(environment: Environment) -> list[Finding]:
     new = old[0].replace("_AL2", "_AL2023")
     return [
         Finding(
-            KINDS[22],
+            AMAZON_LINUX_2,
             f"{environment.name} uses Amazon Linux 2, whose images get no patches; AWS Batch refuses new environments",
             (f"imageType {named(old)}; refused since 2026-06-30",),
             (update_resources(environment, f"'ec2Configuration=[{{imageType={new}}}]'"),),
@@ -120,7 +132,7 @@ def one_architecture(environment: Environment, types: Types) -> list[Finding]:
     else:
         return []
     remedy = (update_resources(environment, "instanceTypes=TYPES   # all of one architecture"),)
-    return [Finding(KINDS[23], cause, evidence, remedy, _place(environment))]
+    return [Finding(ARCHITECTURES_MIXED, cause, evidence, remedy, _place(environment))]
 
 
 def existing_types(environment: Environment, described: Types | None = None) -> list[Finding]:
@@ -140,7 +152,7 @@ def existing_types(environment: Environment, described: Types | None = None) -> 
     )
     return [
         Finding(
-            KINDS[30],
+            INSTANCE_TYPE_UNKNOWN,
             f"{environment.name} names instance types that do not exist",
             evidence,
             (
@@ -157,7 +169,7 @@ def low_bid(environment: Environment) -> list[Finding]:
         return []
     return [
         Finding(
-            KINDS[28],
+            SPOT_BID_TOO_LOW,
             f"{environment.name} bids so little that Spot instances may never be bought, without a word from AWS",
             (f"bidPercentage {bid}; 100 is the default and the advice",),
             (update_resources(environment, "bidPercentage=100"),),
@@ -178,7 +190,7 @@ def best_fit(environment: Environment) -> list[Finding]:
     said = environment.strategy or "none given, which means BEST_FIT"
     return [
         Finding(
-            KINDS[54],
+            BEST_FIT_STRATEGY,
             f"{environment.name} waits for the one best type (BEST_FIT), and its infrastructure cannot be updated",
             (f"allocationStrategy: {said}",),
             (
@@ -194,7 +206,7 @@ def alternatives(environment: Environment, types: Types) -> list[Finding]:
         return []
     return [
         Finding(
-            KINDS[57],
+            SPOT_WITH_SINGLE_TYPE,
             f"{environment.name} buys Spot instances of a single type: one shortage stops it",
             (f"1 instance type: {types[0].name}",),
             (
@@ -212,7 +224,7 @@ def hop_limit(environment: Environment, limit: int | None) -> list[Finding]:
         return []
     return [
         Finding(
-            KINDS[56],
+            METADATA_HOP_LIMIT,
             "the launch template keeps containers from the metadata service",
             ("HttpPutResponseHopLimit 1; a container in bridge mode needs 2",),
             ("set HttpPutResponseHopLimit: 2 in the launch template, or leave it to the image",),

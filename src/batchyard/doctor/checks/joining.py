@@ -13,9 +13,15 @@ from batchyard.doctor.checks.common import (
     job_of,
     named,
 )
+from batchyard.doctor.checks.kinds import (
+    AGENT_DISCONNECTED,
+    AWSLOGS_DRIVER_MISSING,
+    INSTANCE_PROFILE_UNUSABLE,
+    INSTANCE_ROLE_TOO_WEAK,
+    INSTANCES_NOT_JOINING,
+)
 from batchyard.doctor.facts import Environment, Facts, LaunchTemplate, Missing, known
 from batchyard.doctor.finding import Finding
-from batchyard.doctor.kinds import KINDS
 from batchyard.doctor.userdata.examine import examine
 from batchyard.units import show_duration
 
@@ -38,7 +44,7 @@ def profile_exists(facts: Facts, setting: Setting) -> Found:
             name, what = profile.name, "it has no role" if profile.exists else "it does not exist"
         return [
             Finding(
-                KINDS[35],
+                INSTANCE_PROFILE_UNUSABLE,
                 f"the instance profile of {environment.name} cannot be used: {what}",
                 (f"instanceRole {name}",),
                 (
@@ -64,7 +70,7 @@ def profile_rights(facts: Facts, setting: Setting) -> Found:
             return []
         return [
             Finding(
-                KINDS[36],
+                INSTANCE_ROLE_TOO_WEAK,
                 f"the role of {environment.name}'s instances may not do what the ECS agent does",
                 (f"refused to {profile.role or profile.name}: {named(denied)}",),
                 (
@@ -89,7 +95,7 @@ def connected(facts: Facts, setting: Setting) -> Found:
             return []
         return [
             Finding(
-                KINDS[37],
+                AGENT_DISCONNECTED,
                 f"the ECS agent of {len(lost)} of {len(hosts)} hosts of {environment.name} is not connected",
                 tuple(f"{h.instance_id} ({h.type}): agentConnected false" for h in lost[:4]),
                 ("batchyard doctor host   # on such an instance: is Docker alive, is the agent?",),
@@ -119,7 +125,7 @@ def joined(facts: Facts, setting: Setting) -> Found:
             return []
         return [
             Finding(
-                KINDS[38],
+                INSTANCES_NOT_JOINING,
                 f"instances of {environment.name} were launched and did not join the cluster",
                 (
                     f"{len(late)} of {len(instances)} instances, {len(members)} hosts",
@@ -151,7 +157,7 @@ def log_driver(facts: Facts, setting: Setting) -> Found:
             return []
         return [
             Finding(
-                KINDS[39],
+                AWSLOGS_DRIVER_MISSING,
                 f"hosts of {environment.name} lack the awslogs driver: no job that logs to CloudWatch is placed there",
                 (f"{len(without)} hosts without it: {named(without)}",),
                 (

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from batchyard.doctor.checks.common import Found, Setting, each, hosted, is_over, named, waiting_job
+from batchyard.doctor.checks.kinds import (
+    LAUNCH_REFUSED_FOR_QUOTA,
+    LAUNCH_TEMPLATE_CLASH,
+    NO_CAPACITY,
+    SPOT_BID_TOO_LOW,
+    VOLUME_KEY_DENIED,
+)
 from batchyard.doctor.facts import CannotSee, Environment, Facts, known
 from batchyard.doctor.finding import Finding, Kind
-from batchyard.doctor.kinds import KINDS
 
 _NO_CAPACITY = "CAPACITY:INSUFFICIENT_INSTANCE_CAPACITY"
 _QUOTA_WORDS = (
@@ -41,7 +47,11 @@ def refused_for_quota(facts: Facts, setting: Setting) -> Found:
         "request an increase of the one that the message names",
     )
     return _by_words(
-        facts, _QUOTA_WORDS, KINDS[26], "launches are refused: an EC2 quota is used up", remedy
+        facts,
+        _QUOTA_WORDS,
+        LAUNCH_REFUSED_FOR_QUOTA,
+        "launches are refused: an EC2 quota is used up",
+        remedy,
     )
 
 
@@ -53,22 +63,26 @@ def no_capacity(facts: Facts, setting: Setting) -> Found:
     cause = "AWS has no capacity for these instance types in these zones now"
     job = waiting_job(facts)
     if job is None or not job.status_reason.startswith(_NO_CAPACITY):
-        return _by_words(facts, _CAPACITY_WORDS, KINDS[27], cause, remedy)
+        return _by_words(facts, _CAPACITY_WORDS, NO_CAPACITY, cause, remedy)
     # AWS has said it: that its launches cannot be seen, or its environments, changes nothing.
     try:
-        found = _by_words(facts, _CAPACITY_WORDS, KINDS[27], cause, remedy) or []
+        found = _by_words(facts, _CAPACITY_WORDS, NO_CAPACITY, cause, remedy) or []
     except CannotSee:
         found = []
     these = facts.environments if isinstance(facts.environments, tuple) else ()
     types = named(name for e in these for name in e.instance_types)
     evidence = (job.status_reason, *([f"types {types}"] if types else []))
-    return [*found, Finding(KINDS[27], cause, evidence, remedy, f"job {job.job_id}", 99)]
+    return [*found, Finding(NO_CAPACITY, cause, evidence, remedy, f"job {job.job_id}", 99)]
 
 
 def refused_for_price(facts: Facts) -> Found:
     remedy = ("leave bidPercentage out: then the On-Demand price is the limit",)
     return _by_words(
-        facts, _PRICE_WORDS, KINDS[28], "Spot launches are refused: the bid is too low", remedy
+        facts,
+        _PRICE_WORDS,
+        SPOT_BID_TOO_LOW,
+        "Spot launches are refused: the bid is too low",
+        remedy,
     )
 
 
@@ -78,13 +92,13 @@ def keys(facts: Facts, setting: Setting) -> Found:
         "--grantee-principal AWSServiceRoleForAutoScaling's ARN",
     )
     cause = "instances end at launch because their encrypted volume cannot be opened"
-    return _by_words(facts, _KEY_WORDS, KINDS[43], cause, remedy)
+    return _by_words(facts, _KEY_WORDS, VOLUME_KEY_DENIED, cause, remedy)
 
 
 def clashes(facts: Facts, setting: Setting) -> Found:
     cause = "the launch template, placement group or tenancy does not go with the instance types"
     remedy = ("change what the message names in the launch template, then update the environment",)
-    return _by_words(facts, _CLASH_WORDS, KINDS[50], cause, remedy)
+    return _by_words(facts, _CLASH_WORDS, LAUNCH_TEMPLATE_CLASH, cause, remedy)
 
 
 def _by_words(

@@ -5,9 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from batchyard.doctor.checks.common import Found, Setting, job_of, named, waiting_job
+from batchyard.doctor.checks.kinds import (
+    BLOCKED_BY_AWS,
+    BLOCKED_CAUSE_UNDETERMINED,
+    DEPENDENCY_FAILED,
+    QUEUE_BLOCKED_BY_OTHER_JOB,
+    STARTING_FOR_LONG,
+)
 from batchyard.doctor.facts import Facts, Job, known
 from batchyard.doctor.finding import Finding
-from batchyard.doctor.kinds import KINDS
 from batchyard.units import show_duration
 
 DEPENDENT_FAILED = "Dependent Job failed"
@@ -35,7 +41,7 @@ def dependencies(facts: Facts, setting: Setting) -> Found:
     which = named(failed) or "one of them"
     return [
         Finding(
-            KINDS[1],
+            DEPENDENCY_FAILED,
             f"a job that it depends on failed, so it {'failed' if job.status == 'FAILED' else 'will fail'} too",
             (
                 f"{len(failed) or 'at least 1'} of {len(job.depends_on)} dependencies failed: {which}",
@@ -63,7 +69,7 @@ def front(facts: Facts, setting: Setting) -> Found:
         return []
     return [
         Finding(
-            KINDS[11],
+            QUEUE_BLOCKED_BY_OTHER_JOB,
             "another job stands at the front of the queue and does not start",
             (
                 f"{head.job_id} has been first for {show_duration(stood_s)}",
@@ -86,7 +92,7 @@ def undetermined(facts: Facts, setting: Setting) -> Found:
         return []
     return [
         Finding(
-            KINDS[53],
+            BLOCKED_CAUSE_UNDETERMINED,
             "AWS calls the job blocked and does not know why; the other findings, if any, are the reason",
             (job.status_reason,),
             (
@@ -136,7 +142,7 @@ def _blocked(facts: Facts, job: Job) -> Finding:
     names = " ".join(e.name for e in these) or "NAME"
     query = "--query 'computeEnvironments[].[computeEnvironmentName,status,statusReason]'"
     return Finding(
-        KINDS[59],
+        BLOCKED_BY_AWS,
         cause,
         (job.status_reason,),
         (f"aws batch describe-compute-environments --compute-environments {names} {query}",),
@@ -156,7 +162,7 @@ def starting(facts: Facts, setting: Setting) -> Found:
 
 def _starts_slowly(job: Job, waited_s: float) -> Finding:
     return Finding(
-        KINDS[71],
+        STARTING_FOR_LONG,
         "the job has a host, but its container does not start: a large or slow image pull, a full disk, or secrets",
         (f"STARTING for {show_duration(waited_s)}", f"image {job.image or 'not known'}"),
         (

@@ -19,9 +19,9 @@ from batchyard.doctor.checks.common import (
     waiting_job,
 )
 from batchyard.doctor.checks.fit import Candidate, fitting
+from batchyard.doctor.checks.kinds import QUOTA_TOO_SMALL, QUOTA_USED_UP, SPOT_BID_TOO_LOW
 from batchyard.doctor.facts import CannotSee, Environment, Facts, Missing, Quota, SpotPrice, known
 from batchyard.doctor.finding import Finding
-from batchyard.doctor.kinds import KINDS
 
 #: no region's On-Demand prices are more than so many times another's
 DEAREST = 1.75
@@ -109,7 +109,7 @@ def _used(limit: Quota) -> float:
 def _too_small(smallest: Candidate, limit: Quota) -> Finding:
     environment = smallest.environment
     return Finding(
-        KINDS[25],
+        QUOTA_TOO_SMALL,
         f"the EC2 quota does not allow one {smallest.type.name}, the smallest that would do",
         (f"quota {limit.code} {limit.name}: {limit.vcpus:g} vCPUs; {_needs(smallest)}",),
         (_increase(limit, max(smallest.type.vcpus, environment.max_vcpus)),),
@@ -128,7 +128,7 @@ def _used_up(smallest: Candidate, limit: Quota) -> Finding:
     )
     wanted = max(limit.vcpus + environment.max_vcpus, used + smallest.type.vcpus)
     return Finding(
-        KINDS[58],
+        QUOTA_USED_UP,
         f"the EC2 quota is used up: no {smallest.type.name} can be launched until something else ends",
         (
             f"quota {limit.code} {limit.name}: {limit.vcpus:g} vCPUs, {at_least}{used:g} in use{own}; "
@@ -204,7 +204,7 @@ def _under_all_prices(facts: Facts, environment: Environment, bid: int) -> list[
     share = 100 * lowest.usd_per_hour / lowest.on_demand_usd_per_hour
     return [
         Finding(
-            KINDS[28],
+            SPOT_BID_TOO_LOW,
             f"every Spot price is above what {environment.name} bids",
             (
                 f"bids {bid} % of On-Demand; the lowest price is {share:.0f} % ({lowest.type} in {lowest.zone})",

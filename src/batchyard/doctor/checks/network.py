@@ -14,9 +14,16 @@ from batchyard.doctor.checks.common import (
     named,
     waiting_job,
 )
+from batchyard.doctor.checks.kinds import (
+    FARGATE_IMAGE_UNREACHABLE,
+    HTTPS_EGRESS_BLOCKED,
+    NETWORK_ACL_BLOCKS,
+    NO_PUBLIC_ADDRESS,
+    NO_ROUTE_TO_AWS,
+    SUBNETS_FULL,
+)
 from batchyard.doctor.facts import Environment, Facts, Missing, Rule, Subnet, known
 from batchyard.doctor.finding import Finding
-from batchyard.doctor.kinds import KINDS
 
 #: what a host without a way to the internet needs, by the name of its endpoint
 NEEDED = ("ecs", "ecs-agent", "ecs-telemetry", "ecr.api", "ecr.dkr", "logs", "s3")
@@ -41,7 +48,7 @@ def _no_way_out(
         return []
     return [
         Finding(
-            KINDS[31],
+            NO_ROUTE_TO_AWS,
             f"instances in {subnet.id} cannot reach AWS: no route out, and endpoints are missing",
             (
                 f"no route for 0.0.0.0/0; {len(lacking)} of {len(needed)} endpoints missing: {', '.join(lacking)}",
@@ -64,7 +71,7 @@ def public_addresses(facts: Facts, setting: Setting) -> Found:
             return []
         return [
             Finding(
-                KINDS[32],
+                NO_PUBLIC_ADDRESS,
                 f"{subnet.id} routes to an internet gateway, but its instances get no public address",
                 (f"0.0.0.0/0 goes to {route}; MapPublicIpOnLaunch is false",),
                 (
@@ -85,7 +92,7 @@ def acls(facts: Facts, setting: Setting) -> Found:
             return []
         return [
             Finding(
-                KINDS[34],
+                NETWORK_ACL_BLOCKS,
                 f"the network ACL of {subnet.id} keeps its instances from AWS",
                 rules,
                 ("allow TCP 443 out and TCP 1024-65535 in",),
@@ -108,7 +115,7 @@ def addresses(facts: Facts, setting: Setting) -> Found:
             return []
         return [
             Finding(
-                KINDS[40],
+                SUBNETS_FULL,
                 f"the subnets of {environment.name} have no addresses left for new instances",
                 tuple(f"{s.id}: {s.free_addresses} free" for s in these[:4]),
                 ("add larger subnets to the environment, or end what holds the addresses",),
@@ -130,7 +137,7 @@ def egress(facts: Facts, setting: Setting) -> Found:
             return []
         return [
             Finding(
-                KINDS[33],
+                HTTPS_EGRESS_BLOCKED,
                 f"no security group of {environment.name} lets HTTPS out: instances cannot reach ECS",
                 (f"{named(g.id for g in these)}: no rule for TCP 443 out",),
                 (
@@ -183,7 +190,7 @@ def _fargate_way(
         return []
     return [
         Finding(
-            KINDS[49],
+            FARGATE_IMAGE_UNREACHABLE,
             f"a Fargate job in {subnet.id} cannot reach its image: it has no public address, and no other way out",
             (
                 f"assignPublicIp {'ENABLED' if has_address else 'DISABLED'}; 0.0.0.0/0 goes to {route or 'nowhere'}",

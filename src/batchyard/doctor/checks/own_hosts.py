@@ -11,6 +11,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from batchyard.doctor.checks.common import asks, environments, named, place_of
+from batchyard.doctor.checks.kinds import (
+    NO_GPUS,
+    NOT_ENOUGH_GPUS,
+    NOT_ENOUGH_MEMORY,
+    NOT_ENOUGH_VCPUS,
+)
 from batchyard.doctor.facts import (
     MOST_HOSTS,
     CannotSee,
@@ -22,7 +28,6 @@ from batchyard.doctor.facts import (
     known,
 )
 from batchyard.doctor.finding import Finding, Kind
-from batchyard.doctor.kinds import KINDS
 from batchyard.units import counted
 
 MORE_THAN_ANY = "AWS says that the job asks for more than any instance has"
@@ -131,13 +136,15 @@ def _lack(job: Job, hosts: Sequence[Host]) -> _Lack:
             if most
             else "or submit to a queue whose hosts have GPUs"
         )
-        return _Lack(KINDS[16 if most or not hosts else 17], gpus, instead, lambda h: h.gpus)
+        return _Lack(
+            NOT_ENOUGH_GPUS if most or not hosts else NO_GPUS, gpus, instead, lambda h: h.gpus
+        )
     left = [h for h in hosts if h.gpus >= job.gpus]
     most = max((h.vcpus for h in left), default=0)
     if job.vcpus > most and hosts:
         beside = f" beside {gpus}" if len(left) < len(hosts) else ""
         return _Lack(
-            KINDS[14],
+            NOT_ENOUGH_VCPUS,
             f"{job.vcpus:g} vCPUs{beside}",
             f"or ask for at most {most} vCPUs",
             lambda h: h.vcpus,
@@ -148,7 +155,7 @@ def _lack(job: Job, hosts: Sequence[Host]) -> _Lack:
     beside = f" beside {others}" if len(left) < len(hosts) else ""
     asked = f"{job.memory_mib:,} MiB{beside}"
     return _Lack(
-        KINDS[15], asked, f"or ask for at most {most:,} MiB{beside}", lambda h: h.memory_mib
+        NOT_ENOUGH_MEMORY, asked, f"or ask for at most {most:,} MiB{beside}", lambda h: h.memory_mib
     )
 
 

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from batchyard.doctor.checks.common import Found, Setting, each, hosted, is_over, waiting_job
+from batchyard.doctor.checks.kinds import (
+    FLEET_ROLE_UNUSABLE,
+    SERVICE_LINKED_ROLE_MISSING,
+    SERVICE_ROLE_TOO_WEAK,
+)
 from batchyard.doctor.facts import Environment, Facts, known
 from batchyard.doctor.finding import Finding
-from batchyard.doctor.kinds import KINDS
 
 SPOT_ROLE = "AWSServiceRoleForEC2Spot"
 FLEET_ROLE = "AWSServiceRoleForEC2SpotFleet"
@@ -43,7 +47,7 @@ def linked_roles(facts: Facts, setting: Setting) -> Found:
     services = {SPOT_ROLE: "spot.amazonaws.com", FLEET_ROLE: "spotfleet.amazonaws.com"}
     return [
         Finding(
-            KINDS[41],
+            SERVICE_LINKED_ROLE_MISSING,
             f"the account has no {role}, which Spot instances need",
             (f"{len(there)} of the service-linked roles exist: {', '.join(there) or 'none'}",),
             (f"aws iam create-service-linked-role --aws-service-name {services[role]}",),
@@ -76,7 +80,7 @@ def _bad_fleet_role(environment: Environment) -> list[Finding]:
         name, what = role.name, "it may not tag instances" if role.exists else "it does not exist"
     return [
         Finding(
-            KINDS[42],
+            FLEET_ROLE_UNUSABLE,
             f"the Spot fleet role of {environment.name} cannot be used: {what}",
             (f"spotIamFleetRole {name}; strategy {environment.strategy or 'not given: BEST_FIT'}",),
             (
@@ -96,7 +100,7 @@ def service_role(facts: Facts, setting: Setting) -> Found:
         return []
     return [
         Finding(
-            KINDS[52],
+            SERVICE_ROLE_TOO_WEAK,
             "AWS says that the service role lacks a permission",
             (job.status_reason,),
             (

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from batchyard.doctor.checks.common import Found, Setting, environments, waiting_job
+from batchyard.doctor.checks.kinds import (
+    CONSUMABLE_RESOURCE_USED_UP,
+    FAIR_SHARE_RESERVATION,
+    FARGATE_SIZE_UNKNOWN,
+    MULTI_NODE_WITHOUT_ON_DEMAND,
+)
 from batchyard.doctor.facts import Facts, known
 from batchyard.doctor.finding import Finding
-from batchyard.doctor.kinds import KINDS
 from batchyard.units import counted
 
 #: Fargate's sizes: vCPUs -> lowest, highest, step, in MiB
@@ -35,7 +40,7 @@ def consumables(facts: Facts, setting: Setting) -> Found:
         cause = "there will never be enough of" if is_never else "not enough is free of"
         found.append(
             Finding(
-                KINDS[44],
+                CONSUMABLE_RESOURCE_USED_UP,
                 f"{cause} the consumable resource {wanted.resource}",
                 (f"asks {wanted.quantity}; {available} of {total} free",),
                 (
@@ -63,7 +68,7 @@ def fair_share(facts: Facts, setting: Setting) -> Found:
         return []
     return [
         Finding(
-            KINDS[45],
+            FAIR_SHARE_RESERVATION,
             "the fair-share policy keeps vCPUs for shares that have no jobs now",
             (
                 f"computeReservation {policy.compute_reservation} with {counted(active, 'active share')} keeps "
@@ -89,7 +94,7 @@ def multi_node(facts: Facts, setting: Setting) -> Found:
     kinds = ", ".join(f"{e.name} is {e.kind if e.is_managed else 'UNMANAGED'}" for e in these)
     return [
         Finding(
-            KINDS[47],
+            MULTI_NODE_WITHOUT_ON_DEMAND,
             "a multi-node job runs on managed On-Demand instances only, and its queue has none",
             (f"{job.nodes} nodes; {kinds or 'no environments'}",),
             ("submit it to a queue with a MANAGED environment of type EC2",),
@@ -119,7 +124,7 @@ def fargate_size(facts: Facts, setting: Setting) -> Found:
         instead = f"with {job.vcpus:g} vCPUs: {low:,} to {high:,} MiB in steps of {step:,}"
     return [
         Finding(
-            KINDS[48],
+            FARGATE_SIZE_UNKNOWN,
             "Fargate has no such size",
             (f"asks {asked}", instead),
             ("register the job definition again with a size that exists",),

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 from batchyard.doctor.checks.common import Found, Setting, environments, is_over, update
+from batchyard.doctor.checks.kinds import (
+    ENVIRONMENT_INVALID,
+    FLEET_ROLE_REFUSED,
+    INSTANCE_PROFILE_REFUSED,
+    INSTANCES_NEVER_JOINED,
+    NO_ENVIRONMENT_ENABLED,
+    QUEUE_DISABLED,
+    QUEUE_INVALID,
+    SERVICE_ROLE_REFUSED,
+    USER_DATA_REFUSED,
+)
 from batchyard.doctor.facts import Environment, Facts, known
 from batchyard.doctor.finding import Finding, Kind
-from batchyard.doctor.kinds import KINDS
 
 #: what a status reason contains -> the cause, the sentence, and what to do; the first that matches decides
 _INVALID: tuple[tuple[tuple[str, ...], Kind, str, tuple[str, ...]], ...] = (
     (
         ("none of the instances joined",),
-        KINDS[6],
+        INSTANCES_NEVER_JOINED,
         "instances were launched, but none of them joined the cluster",
         (
             "batchyard doctor userdata USER_DATA   # what the launch template runs at boot",
@@ -20,13 +30,13 @@ _INVALID: tuple[tuple[tuple[str, ...], Kind, str, tuple[str, ...]], ...] = (
     ),
     (
         ("not mime multipart",),
-        KINDS[7],
+        USER_DATA_REFUSED,
         "the launch template's user data is not MIME multipart",
         ("wrap the script in a MIME multipart document: the page of this finding shows the form",),
     ),
     (
         ("iamfleetrole", "spot fleet role"),
-        KINDS[9],
+        FLEET_ROLE_REFUSED,
         "AWS does not accept the Spot fleet role",
         (
             "set the strategy SPOT_PRICE_CAPACITY_OPTIMIZED, which needs no fleet role, or",
@@ -35,7 +45,7 @@ _INVALID: tuple[tuple[tuple[str, ...], Kind, str, tuple[str, ...]], ...] = (
     ),
     (
         ("instance profile", "iaminstanceprofile", "invalidinstanceprofile"),
-        KINDS[10],
+        INSTANCE_PROFILE_REFUSED,
         "AWS does not accept the instance profile",
         (
             "aws iam list-instance-profiles   # instanceRole takes the ARN of a profile, not of a role",
@@ -43,7 +53,7 @@ _INVALID: tuple[tuple[tuple[str, ...], Kind, str, tuple[str, ...]], ...] = (
     ),
     (
         ("sts:assumerole", "is not authorized to perform", "not authorized"),
-        KINDS[8],
+        SERVICE_ROLE_REFUSED,
         "the service role cannot do what AWS Batch needs",
         (
             "leave the service role out, so that AWSServiceRoleForBatch is used; with a path, give the whole ARN",
@@ -60,7 +70,7 @@ def queue_enabled(facts: Facts, setting: Setting) -> Found:
         return []
     return [
         Finding(
-            KINDS[2],
+            QUEUE_DISABLED,
             f"the queue {queue.name} is {queue.state}: it accepts no jobs and starts none",
             (f"state {queue.state}",),
             (f"aws batch update-job-queue --job-queue {queue.name} --state ENABLED",),
@@ -77,7 +87,7 @@ def queue_valid(facts: Facts, setting: Setting) -> Found:
         return []
     return [
         Finding(
-            KINDS[3],
+            QUEUE_INVALID,
             f"the queue {queue.name} is {queue.status}",
             (
                 f"status {queue.status}"
@@ -99,7 +109,7 @@ def environment_enabled(facts: Facts, setting: Setting) -> Found:
     if not these:
         return [
             Finding(
-                KINDS[4],
+                NO_ENVIRONMENT_ENABLED,
                 "the queue has no compute environment",
                 ("0 compute environments in its order",),
                 (
@@ -110,7 +120,7 @@ def environment_enabled(facts: Facts, setting: Setting) -> Found:
         ]
     return [
         Finding(
-            KINDS[4],
+            NO_ENVIRONMENT_ENABLED,
             f"the compute environment {e.name} is {e.state}, and no other is enabled",
             (f"state {e.state}", f"0 of {len(these)} enabled"),
             (update(e, "--state ENABLED"),),
@@ -136,7 +146,7 @@ def _invalid(environment: Environment) -> Finding:
             return Finding(kind, sentence, evidence, (*remedy, repair), place, likelihood=99)
     see = f"aws batch describe-compute-environments --compute-environments {environment.name}"
     return Finding(
-        KINDS[5],
+        ENVIRONMENT_INVALID,
         f"the compute environment {environment.name} is INVALID",
         evidence,
         (see, repair),

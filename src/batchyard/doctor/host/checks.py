@@ -10,8 +10,29 @@ from batchyard.doctor.facts import CannotSee, Missing, known
 from batchyard.doctor.finding import Finding, Kind, Report, Unseen, in_order
 from batchyard.doctor.host import deadlock, node
 from batchyard.doctor.host.facts import Disk, Docker, HostFacts, Metadata, NodeCheck, Unit
+from batchyard.doctor.host.kinds import (
+    AGENT_IN_NO_CLUSTER,
+    AGENT_MISSED_GPUS,
+    AGENT_NOT_ANSWERING,
+    BOOT_DEADLOCK,
+    CLOCK_NOT_SYNCHRONIZED,
+    CLOUD_INIT_FAILED,
+    CONTAINER_SEES_NO_GPU,
+    DAEMON_JSON_MALFORMED,
+    DEVICE_FILES_MISSING,
+    DISK_NEARLY_FULL,
+    DOCKER_NOT_ANSWERING,
+    DRIVER_NOT_ANSWERING,
+    FABRIC_MANAGER_NOT_RUNNING,
+    GPU_ERRORS,
+    GPU_SUPPORT_OFF,
+    METADATA_NOT_ANSWERING,
+    NODE_GPU_CHECK_FAILED,
+    NODE_USER_DATA_UNFINISHED,
+    NVIDIA_RUNTIME_MISSING,
+    UNIT_FAILED,
+)
 from batchyard.doctor.host.parse import setting
-from batchyard.doctor.kinds import KINDS
 from batchyard.units import show_duration, show_memory
 
 #: a boot takes no longer
@@ -421,24 +442,24 @@ def _text(part: str | Missing | None) -> str | None:
 
 
 CHECKS: tuple[tuple[Kind, Callable[[HostFacts, Kind], Found]], ...] = (
-    (KINDS[301], boot_deadlock),
-    (KINDS[302], driver),
-    (KINDS[303], device_files),
-    (KINDS[304], docker),
-    (KINDS[305], runtime),
-    (KINDS[306], daemon_json),
-    (KINDS[307], agent),
-    (KINDS[308], cluster),
-    (KINDS[309], gpu_support),
-    (KINDS[310], registered_gpus),
-    (KINDS[311], cloud_init),
-    (KINDS[312], disks),
-    (KINDS[313], clock),
-    (KINDS[314], metadata),
-    (KINDS[315], container),
-    (KINDS[316], fabric_manager),
-    (KINDS[317], failed_units),
-    (KINDS[318], gpu_errors),
-    (KINDS[319], node.gpu_check),
-    (KINDS[320], node.user_data),
+    (BOOT_DEADLOCK, boot_deadlock),
+    (DRIVER_NOT_ANSWERING, driver),
+    (DEVICE_FILES_MISSING, device_files),
+    (DOCKER_NOT_ANSWERING, docker),
+    (NVIDIA_RUNTIME_MISSING, runtime),
+    (DAEMON_JSON_MALFORMED, daemon_json),
+    (AGENT_NOT_ANSWERING, agent),
+    (AGENT_IN_NO_CLUSTER, cluster),
+    (GPU_SUPPORT_OFF, gpu_support),
+    (AGENT_MISSED_GPUS, registered_gpus),
+    (CLOUD_INIT_FAILED, cloud_init),
+    (DISK_NEARLY_FULL, disks),
+    (CLOCK_NOT_SYNCHRONIZED, clock),
+    (METADATA_NOT_ANSWERING, metadata),
+    (CONTAINER_SEES_NO_GPU, container),
+    (FABRIC_MANAGER_NOT_RUNNING, fabric_manager),
+    (UNIT_FAILED, failed_units),
+    (GPU_ERRORS, gpu_errors),
+    (NODE_GPU_CHECK_FAILED, node.gpu_check),
+    (NODE_USER_DATA_UNFINISHED, node.user_data),
 )

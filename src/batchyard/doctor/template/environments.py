@@ -8,10 +8,16 @@ from dataclasses import replace
 from batchyard.doctor import catalogue
 from batchyard.doctor.checks import hardware
 from batchyard.doctor.checks.hardware import Types
+from batchyard.doctor.checks.kinds import AMAZON_LINUX_2, NO_GPUS
 from batchyard.doctor.facts import Environment
 from batchyard.doctor.finding import Finding
-from batchyard.doctor.kinds import KINDS
 from batchyard.doctor.template import others
+from batchyard.doctor.template.kinds import (
+    DESIRED_VCPUS_SET,
+    FIXED_NAME_WITH_REPLACEMENT,
+    LAUNCH_TEMPLATE_CHANGES_IGNORED,
+    ROLE_INSTEAD_OF_PROFILE,
+)
 from batchyard.doctor.template.resources import Resource, Template, function
 from batchyard.doctor.yaml_tree import Node
 
@@ -86,7 +92,7 @@ def _old_image_by_path(
     for node in (resource.get("ComputeResources", "ImageId"), *filter(None, overrides)):
         if others.is_amazon_linux_2(path := template.looked_up(node)):
             yield Finding(
-                KINDS[22],
+                AMAZON_LINUX_2,
                 f"{environment.name} uses Amazon Linux 2, whose images get no patches",
                 (f"its image is looked up at {path}",),
                 (
@@ -110,7 +116,7 @@ def _without_gpus(environment: Environment, types: Types) -> Iterator[Finding]:
         t.gpus for t in types
     ):
         yield Finding(
-            KINDS[17],
+            NO_GPUS,
             f"{environment.name} takes a GPU image, but none of its instance types has a GPU",
             (
                 f"instance types: {', '.join(environment.instance_types)}, 0 GPUs",
@@ -135,7 +141,7 @@ def _gpu_jobs_without_gpus(template: Template) -> Iterator[Finding]:
         for need in _needs(definition):
             if template.text(need.get("Type") or Node("")) == "GPU":
                 yield Finding(
-                    KINDS[17],
+                    NO_GPUS,
                     "a job definition asks for GPUs, and no compute environment here has any",
                     (f"{len(environments)} compute environments, 0 GPUs",),
                     (
@@ -176,7 +182,7 @@ def _role_for_profile(template: Template, resource: Resource) -> Iterator[Findin
     text = template.lines(node).text
     if ":role/" in text or (target and target.type == "AWS::IAM::Role"):
         yield Finding(
-            KINDS[204],
+            ROLE_INSTEAD_OF_PROFILE,
             "InstanceRole is given a role; it takes an instance profile",
             (f"InstanceRole is {f'{target.name}, an AWS::IAM::Role' if target else text}",),
             (
@@ -196,7 +202,7 @@ def _desired(template: Template, resource: Resource) -> Iterator[Finding]:
     ):
         return
     yield Finding(
-        KINDS[205],
+        DESIRED_VCPUS_SET,
         "DesiredvCpus is AWS Batch's own dial: an update that sets it back fails, or ends running instances",
         (f"DesiredvCpus {wanted if wanted is not None else 'is set'}",),
         ("delete the line",),
@@ -212,7 +218,7 @@ def _hidden_changes(template: Template, resource: Resource) -> Iterator[Finding]
         # The default version is whatever somebody made it outside of the template.
         if own and version in ("", "$Latest", "$Default", f"__{own.name}_DefaultVersionNumber__"):
             yield Finding(
-                KINDS[206],
+                LAUNCH_TEMPLATE_CHANGES_IGNORED,
                 "a change of the launch template does not reach the environment: the version is looked up only once",
                 (
                     f"Version {version.strip('_').replace('_', '.') or 'not given, which means $Default'}",
@@ -232,7 +238,7 @@ def _fixed_name(template: Template, resource: Resource) -> Iterator[Finding]:
     if not _is_given(node) or template.kind == "Terraform" or is_false:
         return
     yield Finding(
-        KINDS[207],
+        FIXED_NAME_WITH_REPLACEMENT,
         "most changes replace the environment, and a second one of the same name cannot be made",
         ("ComputeEnvironmentName is set, ReplaceComputeEnvironment is not false",),
         ("delete ComputeEnvironmentName, or write ReplaceComputeEnvironment: false",),

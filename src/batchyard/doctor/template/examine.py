@@ -5,9 +5,37 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
+from batchyard.doctor.checks.kinds import (
+    AMAZON_LINUX_2,
+    ARCHITECTURES_MIXED,
+    BEST_FIT_STRATEGY,
+    CPU_IMAGE_ON_GPU_HOST,
+    GPU_AND_CPU_FAMILIES_MIXED,
+    GPU_TOO_OLD_FOR_DRIVER,
+    GPUS_NOT_SCHEDULABLE,
+    INSTANCE_TYPE_UNKNOWN,
+    METADATA_HOP_LIMIT,
+    NO_GPUS,
+    SPOT_BID_TOO_LOW,
+    SPOT_WITH_SINGLE_TYPE,
+)
 from batchyard.doctor.finding import Finding, Kind, Report, Unseen, in_order
-from batchyard.doctor.kinds import KINDS
 from batchyard.doctor.template import environments, nested, others, scripts, unknown
+from batchyard.doctor.template.kinds import (
+    DESIRED_VCPUS_SET,
+    FIXED_NAME_WITH_REPLACEMENT,
+    LAUNCH_CONFIGURATION,
+    LAUNCH_TEMPLATE_CHANGES_IGNORED,
+    MARKET_OPTIONS_IGNORED,
+    OPEN_SECURITY_GROUP,
+    RETRY_RULE_REFUSED,
+    ROLE_ALLOWS_EVERYTHING,
+    ROLE_INSTEAD_OF_PROFILE,
+    SPOT_FLEET,
+    SPOT_NEVER_BOUGHT,
+    TAGS_AS_LIST,
+    TERMINATION_PROTECTION_ON_ONE_SIDE,
+)
 from batchyard.doctor.template.nested import Beside
 from batchyard.doctor.template.read import read
 from batchyard.doctor.template.resources import Template
@@ -15,17 +43,42 @@ from batchyard.doctor.template.ways import ways
 from batchyard.doctor.userdata import examine as user_data
 
 #: check -> the kinds that it can find
-CHECKS: tuple[tuple[Callable[[Template], Iterator[Finding]], tuple[int, ...]], ...] = (
-    (environments.examine, (17, 18, 19, 20, 21, 22, 23, 28, 30, 54, 57, 204, 205, 206, 207)),
-    (others.launch_configurations, (201,)),
-    (others.open_groups, (202,)),
-    (others.great_roles, (203,)),
-    (others.spot_fleets, (208,)),
-    (others.spot_share, (209,)),
-    (others.tags, (210,)),
-    (others.termination_protection, (211,)),
-    (others.retry_rules, (212,)),
-    (others.launch_templates, (56, 213)),
+CHECKS: tuple[tuple[Callable[[Template], Iterator[Finding]], tuple[Kind, ...]], ...] = (
+    (
+        environments.examine,
+        (
+            NO_GPUS,
+            GPU_AND_CPU_FAMILIES_MIXED,
+            GPUS_NOT_SCHEDULABLE,
+            CPU_IMAGE_ON_GPU_HOST,
+            GPU_TOO_OLD_FOR_DRIVER,
+            AMAZON_LINUX_2,
+            ARCHITECTURES_MIXED,
+            SPOT_BID_TOO_LOW,
+            INSTANCE_TYPE_UNKNOWN,
+            BEST_FIT_STRATEGY,
+            SPOT_WITH_SINGLE_TYPE,
+            ROLE_INSTEAD_OF_PROFILE,
+            DESIRED_VCPUS_SET,
+            LAUNCH_TEMPLATE_CHANGES_IGNORED,
+            FIXED_NAME_WITH_REPLACEMENT,
+        ),
+    ),
+    (others.launch_configurations, (LAUNCH_CONFIGURATION,)),
+    (others.open_groups, (OPEN_SECURITY_GROUP,)),
+    (others.great_roles, (ROLE_ALLOWS_EVERYTHING,)),
+    (others.spot_fleets, (SPOT_FLEET,)),
+    (others.spot_share, (SPOT_NEVER_BOUGHT,)),
+    (others.tags, (TAGS_AS_LIST,)),
+    (others.termination_protection, (TERMINATION_PROTECTION_ON_ONE_SIDE,)),
+    (others.retry_rules, (RETRY_RULE_REFUSED,)),
+    (
+        others.launch_templates,
+        (
+            METADATA_HOP_LIMIT,
+            MARKET_OPTIONS_IGNORED,
+        ),
+    ),
 )
 
 
@@ -34,7 +87,7 @@ def examine(data: bytes, name: str, beside: Beside | None = None) -> Report:
     template = read(data, name)
     looked = _Looked(beside or (lambda path: None))
     looked.look(template, 0)
-    kinds = [KINDS[number] for _, numbers in CHECKS for number in numbers] + [
+    kinds = [kind for _, kinds in CHECKS for kind in kinds] + [
         kind for kind, _, _ in user_data.CHECKS
     ]
     loops = [
@@ -69,9 +122,9 @@ class _Looked:
             self.unseen += nested.not_followed(way, followed)
         why = "the user data of {} is known only when the plan is applied"
         self.unseen += [
-            Unseen(KINDS[n], why.format(name))
+            Unseen(kind, why.format(name))
             for name in template.unknown
-            for n in unknown.USER_DATA
+            for kind in unknown.USER_DATA
         ]
 
     def _follow(self, template: Template, depth: int) -> frozenset[str]:

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from batchyard.doctor.finding import Unseen
-from batchyard.doctor.kinds import KINDS
 from batchyard.doctor.template import unknown
 from batchyard.doctor.template.read import read
 from batchyard.doctor.template.resources import Resource, Template
@@ -94,4 +93,4 @@ def not_followed(template: Template, followed: frozenset[str]) -> Iterator[Unsee
         if stack.name in followed or not handed(template, stack):
             continue
         why = f"{stack.name} hands a script on to a template that could not be read"
-        yield from (Unseen(KINDS[number], why) for number in unknown.USER_DATA)
+        yield from (Unseen(kind, why) for kind in unknown.USER_DATA)

@@ -7,9 +7,20 @@ import re
 from collections.abc import Iterator
 
 from batchyard.doctor.checks import hardware
+from batchyard.doctor.checks.kinds import AMAZON_LINUX_2
 from batchyard.doctor.facts import Environment
 from batchyard.doctor.finding import Finding
-from batchyard.doctor.kinds import KINDS
+from batchyard.doctor.template.kinds import (
+    LAUNCH_CONFIGURATION,
+    MARKET_OPTIONS_IGNORED,
+    OPEN_SECURITY_GROUP,
+    RETRY_RULE_REFUSED,
+    ROLE_ALLOWS_EVERYTHING,
+    SPOT_FLEET,
+    SPOT_NEVER_BOUGHT,
+    TAGS_AS_LIST,
+    TERMINATION_PROTECTION_ON_ONE_SIDE,
+)
 from batchyard.doctor.template.references import bare
 from batchyard.doctor.template.resources import Resource, Template
 from batchyard.doctor.yaml_tree import Node
@@ -48,7 +59,7 @@ _EXIT_CODE = re.compile(r"[0-9]*\*?")
 def launch_configurations(template: Template) -> Iterator[Finding]:
     for resource in template.of_type("AWS::AutoScaling::LaunchConfiguration"):
         yield Finding(
-            KINDS[201],
+            LAUNCH_CONFIGURATION,
             "launch configurations cannot be made in accounts of since 2024-10, and know no instance type since 2023",
             (f"{resource.name} is a launch configuration",),
             ("use a launch template: AWS::EC2::LaunchTemplate, aws_launch_template",),
@@ -59,7 +70,7 @@ def launch_configurations(template: Template) -> Iterator[Finding]:
 def spot_fleets(template: Template) -> Iterator[Finding]:
     for resource in template.of_type("AWS::EC2::SpotFleet"):
         yield Finding(
-            KINDS[208],
+            SPOT_FLEET,
             "Spot Fleet is a legacy interface, which AWS advises against",
             (f"{resource.name} is a Spot Fleet",),
             ("use an Auto Scaling group with a MixedInstancesPolicy, or AWS Batch",),
@@ -98,7 +109,7 @@ def open_groups(template: Template) -> Iterator[Finding]:
                 continue
             ports = "all ports" if is_all else f"{protocol} {low} to {high}"
             yield Finding(
-                KINDS[202],
+                OPEN_SECURITY_GROUP,
                 "a security group lets the whole world in; a batch node needs nobody to reach it",
                 (f"{cidr} may reach {ports}",),
                 ("delete the rule; use Session Manager in place of SSH",),
@@ -171,7 +182,7 @@ def is_great(action: str) -> bool:
 
 def _too_great(template: Template, resource: Resource, node: Node, what: str) -> Finding:
     return Finding(
-        KINDS[203],
+        ROLE_ALLOWS_EVERYTHING,
         f"{resource.name} may do far more than a batch job needs",
         (what,),
         ("name the actions and the resources that are needed",),
@@ -196,7 +207,7 @@ def spot_share(template: Template) -> Iterator[Finding]:
         is_all = share is None or share.text == "100"
         if wants_spot and is_all:
             yield Finding(
-                KINDS[209],
+                SPOT_NEVER_BOUGHT,
                 "the group names a Spot strategy and buys no Spot instance",
                 (
                     "OnDemandPercentageAboveBaseCapacity is 100"
@@ -214,7 +225,7 @@ def tags(template: Template) -> Iterator[Finding]:
         for node in (resource.get("Tags"), resource.get("ComputeResources", "Tags")):
             if isinstance(node.value, list) and node.value:
                 yield Finding(
-                    KINDS[210],
+                    TAGS_AS_LIST,
                     "tags of AWS Batch are a map, not a list of Key and Value",
                     (f"Tags of {resource.name} is a list of {len(node.value)}",),
                     ("Tags: {Name: value}",),
@@ -239,7 +250,7 @@ def termination_protection(template: Template) -> Iterator[Finding]:
             lacking.append("ManagedScaling is DISABLED")
         if lacking:
             yield Finding(
-                KINDS[211],
+                TERMINATION_PROTECTION_ON_ONE_SIDE,
                 "ManagedTerminationProtection needs managed scaling, and protection on the group: the stack fails",
                 tuple(lacking),
                 (
@@ -283,7 +294,7 @@ def retry_rules(template: Template) -> Iterator[Finding]:
                     )
         if wrong:
             yield Finding(
-                KINDS[212],
+                RETRY_RULE_REFUSED,
                 "AWS Batch does not accept the retry rules",
                 tuple(wrong),
                 ("write a prefix and a *: OnStatusReason: 'Host EC2*'",),
@@ -312,7 +323,7 @@ def launch_templates(template: Template) -> Iterator[Finding]:
         market = resource.get("LaunchTemplateData", "InstanceMarketOptions")
         if market.value and used.get(resource.name) == "batch":
             yield Finding(
-                KINDS[213],
+                MARKET_OPTIONS_IGNORED,
                 "AWS Batch ignores the market options of a launch template",
                 ("InstanceMarketOptions is set",),
                 ("delete it, and set the environment's Type: SPOT",),
@@ -326,7 +337,7 @@ def _old_images(template: Template, resource: Resource) -> Iterator[Finding]:
     for node in filter(None, (one.get("ImageId") for one in (data, resource.properties, *several))):
         if is_amazon_linux_2(path := template.looked_up(node)):
             yield Finding(
-                KINDS[22],
+                AMAZON_LINUX_2,
                 f"{resource.name} launches Amazon Linux 2, whose images get no patches",
                 (f"ImageId is looked up at {path}",),
                 (

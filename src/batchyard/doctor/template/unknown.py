@@ -6,9 +6,32 @@ import re
 from collections.abc import Iterator
 
 from batchyard.doctor import catalogue
+from batchyard.doctor.checks.kinds import (
+    AMAZON_LINUX_2,
+    ARCHITECTURES_MIXED,
+    BEST_FIT_STRATEGY,
+    CPU_IMAGE_ON_GPU_HOST,
+    GPU_AND_CPU_FAMILIES_MIXED,
+    GPU_TOO_OLD_FOR_DRIVER,
+    GPUS_NOT_SCHEDULABLE,
+    INSTANCE_TYPE_UNKNOWN,
+    METADATA_HOP_LIMIT,
+    NO_GPUS,
+    SPOT_BID_TOO_LOW,
+    SPOT_WITH_SINGLE_TYPE,
+)
 from batchyard.doctor.finding import Kind, Unseen
-from batchyard.doctor.kinds import KINDS
 from batchyard.doctor.template import others
+from batchyard.doctor.template.kinds import (
+    DESIRED_VCPUS_SET,
+    FIXED_NAME_WITH_REPLACEMENT,
+    LAUNCH_TEMPLATE_CHANGES_IGNORED,
+    OPEN_SECURITY_GROUP,
+    RETRY_RULE_REFUSED,
+    ROLE_ALLOWS_EVERYTHING,
+    ROLE_INSTEAD_OF_PROFILE,
+    TERMINATION_PROTECTION_ON_ONE_SIDE,
+)
 from batchyard.doctor.template.resources import LOOKED_UP, OPEN_LINE, Resource, Template, function
 from batchyard.doctor.template.terraform import PLANNED
 from batchyard.doctor.userdata import examine as user_data
@@ -20,36 +43,77 @@ _MAX_DEPTH = 20
 PUBLIC = "/aws/service/"
 #: what somebody else's program answers
 _OF_OTHERS = ("Custom::", "AWS::CloudFormation::CustomResource", "AWS::CloudFormation::Stack")
-_TYPES = (17, 18, 19, 20, 21, 23, 30, 57)
+_TYPES = (
+    NO_GPUS,
+    GPU_AND_CPU_FAMILIES_MIXED,
+    GPUS_NOT_SCHEDULABLE,
+    CPU_IMAGE_ON_GPU_HOST,
+    GPU_TOO_OLD_FOR_DRIVER,
+    ARCHITECTURES_MIXED,
+    INSTANCE_TYPE_UNKNOWN,
+    SPOT_WITH_SINGLE_TYPE,
+)
 _ENVIRONMENT = "AWS::Batch::ComputeEnvironment"
 _GROUP = "AWS::AutoScaling::AutoScalingGroup"
 _PROVIDER = "AutoScalingGroupProvider"
-USER_DATA = tuple(int(kind.id[2:]) for kind, _, _ in user_data.CHECKS)
+USER_DATA = tuple(kind for kind, _, _ in user_data.CHECKS)
 
 #: type of the resource, path of the property ("*": each of a list), the findings that hang on it
 HANGS = (
-    (_ENVIRONMENT, "ComputeResources", (*_TYPES, 22, 28, 54, 204, 205, 206)),
-    (_ENVIRONMENT, "ComputeResources.Type", (28, 54, 57)),
-    (_ENVIRONMENT, "ComputeResources.AllocationStrategy", (54,)),
-    (_ENVIRONMENT, "ComputeResources.BidPercentage", (28,)),
+    (
+        _ENVIRONMENT,
+        "ComputeResources",
+        (
+            *_TYPES,
+            AMAZON_LINUX_2,
+            SPOT_BID_TOO_LOW,
+            BEST_FIT_STRATEGY,
+            ROLE_INSTEAD_OF_PROFILE,
+            DESIRED_VCPUS_SET,
+            LAUNCH_TEMPLATE_CHANGES_IGNORED,
+        ),
+    ),
+    (
+        _ENVIRONMENT,
+        "ComputeResources.Type",
+        (SPOT_BID_TOO_LOW, BEST_FIT_STRATEGY, SPOT_WITH_SINGLE_TYPE),
+    ),
+    (_ENVIRONMENT, "ComputeResources.AllocationStrategy", (BEST_FIT_STRATEGY,)),
+    (_ENVIRONMENT, "ComputeResources.BidPercentage", (SPOT_BID_TOO_LOW,)),
     (_ENVIRONMENT, "ComputeResources.InstanceTypes", _TYPES),
-    (_ENVIRONMENT, "ComputeResources.InstanceRole", (204,)),
-    (_ENVIRONMENT, "ComputeResources.ImageId", (22,)),
-    (_ENVIRONMENT, "ComputeResources.Ec2Configuration", (20, 21, 22)),
-    (_ENVIRONMENT, "ComputeResources.Ec2Configuration.*.ImageType", (20, 21, 22)),
-    (_ENVIRONMENT, "ComputeResources.Ec2Configuration.*.ImageIdOverride", (22,)),
-    (_ENVIRONMENT, "ComputeResources.LaunchTemplate.Version", (206,)),
-    (_ENVIRONMENT, "ReplaceComputeEnvironment", (207,)),
-    ("AWS::Batch::JobDefinition", "ContainerProperties.ResourceRequirements.*.Type", (17,)),
-    ("AWS::Batch::JobDefinition", "RetryStrategy.EvaluateOnExit", (212,)),
-    ("AWS::Batch::JobDefinition", "RetryStrategy.EvaluateOnExit.*.OnReason", (212,)),
-    ("AWS::Batch::JobDefinition", "RetryStrategy.EvaluateOnExit.*.OnStatusReason", (212,)),
-    ("AWS::Batch::JobDefinition", "RetryStrategy.EvaluateOnExit.*.OnExitCode", (212,)),
-    ("AWS::EC2::LaunchTemplate", "LaunchTemplateData.ImageId", (22,)),
+    (_ENVIRONMENT, "ComputeResources.InstanceRole", (ROLE_INSTEAD_OF_PROFILE,)),
+    (_ENVIRONMENT, "ComputeResources.ImageId", (AMAZON_LINUX_2,)),
+    (
+        _ENVIRONMENT,
+        "ComputeResources.Ec2Configuration",
+        (CPU_IMAGE_ON_GPU_HOST, GPU_TOO_OLD_FOR_DRIVER, AMAZON_LINUX_2),
+    ),
+    (
+        _ENVIRONMENT,
+        "ComputeResources.Ec2Configuration.*.ImageType",
+        (CPU_IMAGE_ON_GPU_HOST, GPU_TOO_OLD_FOR_DRIVER, AMAZON_LINUX_2),
+    ),
+    (_ENVIRONMENT, "ComputeResources.Ec2Configuration.*.ImageIdOverride", (AMAZON_LINUX_2,)),
+    (_ENVIRONMENT, "ComputeResources.LaunchTemplate.Version", (LAUNCH_TEMPLATE_CHANGES_IGNORED,)),
+    (_ENVIRONMENT, "ReplaceComputeEnvironment", (FIXED_NAME_WITH_REPLACEMENT,)),
+    ("AWS::Batch::JobDefinition", "ContainerProperties.ResourceRequirements.*.Type", (NO_GPUS,)),
+    ("AWS::Batch::JobDefinition", "RetryStrategy.EvaluateOnExit", (RETRY_RULE_REFUSED,)),
+    ("AWS::Batch::JobDefinition", "RetryStrategy.EvaluateOnExit.*.OnReason", (RETRY_RULE_REFUSED,)),
+    (
+        "AWS::Batch::JobDefinition",
+        "RetryStrategy.EvaluateOnExit.*.OnStatusReason",
+        (RETRY_RULE_REFUSED,),
+    ),
+    (
+        "AWS::Batch::JobDefinition",
+        "RetryStrategy.EvaluateOnExit.*.OnExitCode",
+        (RETRY_RULE_REFUSED,),
+    ),
+    ("AWS::EC2::LaunchTemplate", "LaunchTemplateData.ImageId", (AMAZON_LINUX_2,)),
     (
         "AWS::EC2::LaunchTemplate",
         "LaunchTemplateData.MetadataOptions.HttpPutResponseHopLimit",
-        (56,),
+        (METADATA_HOP_LIMIT,),
     ),
     ("AWS::EC2::LaunchTemplate", "LaunchTemplateData.UserData", USER_DATA),
     ("AWS::AutoScaling::LaunchConfiguration", "UserData", USER_DATA),
@@ -59,39 +123,45 @@ HANGS = (
         "SpotFleetRequestConfigData.LaunchSpecifications.*.UserData",
         USER_DATA,
     ),
-    ("AWS::EC2::SecurityGroup", "SecurityGroupIngress", (202,)),
-    ("AWS::EC2::SecurityGroup", "SecurityGroupIngress.*.CidrIp", (202,)),
-    ("AWS::EC2::SecurityGroup", "SecurityGroupIngress.*.CidrIpv6", (202,)),
-    ("AWS::EC2::SecurityGroupIngress", "CidrIp", (202,)),
-    ("AWS::EC2::SecurityGroupIngress", "CidrIpv6", (202,)),
-    ("AWS::EC2::SecurityGroupIngress", "SecurityGroupIngress.*.CidrIp", (202,)),
-    ("AWS::EC2::SecurityGroupIngress", "FromPort", (202,)),
-    ("AWS::EC2::SecurityGroup", "SecurityGroupIngress.*.FromPort", (202,)),
+    ("AWS::EC2::SecurityGroup", "SecurityGroupIngress", (OPEN_SECURITY_GROUP,)),
+    ("AWS::EC2::SecurityGroup", "SecurityGroupIngress.*.CidrIp", (OPEN_SECURITY_GROUP,)),
+    ("AWS::EC2::SecurityGroup", "SecurityGroupIngress.*.CidrIpv6", (OPEN_SECURITY_GROUP,)),
+    ("AWS::EC2::SecurityGroupIngress", "CidrIp", (OPEN_SECURITY_GROUP,)),
+    ("AWS::EC2::SecurityGroupIngress", "CidrIpv6", (OPEN_SECURITY_GROUP,)),
+    ("AWS::EC2::SecurityGroupIngress", "SecurityGroupIngress.*.CidrIp", (OPEN_SECURITY_GROUP,)),
+    ("AWS::EC2::SecurityGroupIngress", "FromPort", (OPEN_SECURITY_GROUP,)),
+    ("AWS::EC2::SecurityGroup", "SecurityGroupIngress.*.FromPort", (OPEN_SECURITY_GROUP,)),
     *(
-        (kind, "ManagedPolicyArns", (203,))
+        (kind, "ManagedPolicyArns", (ROLE_ALLOWS_EVERYTHING,))
         for kind in ("AWS::IAM::Role", "AWS::IAM::User", "AWS::IAM::Group")
     ),
     *(
-        (kind, f"{path}PolicyDocument", (203,))
+        (kind, f"{path}PolicyDocument", (ROLE_ALLOWS_EVERYTHING,))
         for kind in others.POWERFUL
         for path in ("", "Policies.*.")
     ),
-    ("AWS::ECS::CapacityProvider", f"{_PROVIDER}.ManagedTerminationProtection", (211,)),
-    ("AWS::ECS::CapacityProvider", f"{_PROVIDER}.ManagedScaling.Status", (211,)),
+    (
+        "AWS::ECS::CapacityProvider",
+        f"{_PROVIDER}.ManagedTerminationProtection",
+        (TERMINATION_PROTECTION_ON_ONE_SIDE,),
+    ),
+    (
+        "AWS::ECS::CapacityProvider",
+        f"{_PROVIDER}.ManagedScaling.Status",
+        (TERMINATION_PROTECTION_ON_ONE_SIDE,),
+    ),
 )
 
 
 def unseen(template: Template) -> Iterator[Unseen]:
     examined = _examined(template)
-    for type_name, path, numbers in HANGS:
+    for type_name, path, kinds in HANGS:
         last = path.rpartition(".")[2]
         for resource in examined.get(type_name, ()):
             for node in _at(resource.properties, path.split(".")):
                 why = _OF_PROPERTY.get(last, reason)(template, node)
                 yield from (
-                    Unseen(KINDS[number], f"{last} of {resource.name}: {why}")
-                    for number in numbers
-                    if why
+                    Unseen(kind, f"{last} of {resource.name}: {why}") for kind in kinds if why
                 )
     yield from _types_not_listed(template, examined.get(_ENVIRONMENT, []))
     yield from _policies(template)
@@ -141,7 +211,7 @@ def _types_not_listed(template: Template, environments: list[Resource]) -> Itera
         strange = [name for name in names if catalogue.is_known(name) is None]
         if strange:
             what = f"{', '.join(strange)} of {resource.name} is in no built-in list"
-            yield from (Unseen(KINDS[number], what) for number in _TYPES)
+            yield from (Unseen(kind, what) for kind in _TYPES)
 
 
 def _policies(template: Template) -> Iterator[Unseen]:
@@ -157,7 +227,7 @@ def _policies(template: Template) -> Iterator[Unseen]:
                 if OPEN_LINE.fullmatch(template.lines(node).text) and (
                     why := reason(template, node)
                 ):
-                    yield Unseen(KINDS[203], f"a policy of {resource.name}: {why}")
+                    yield Unseen(ROLE_ALLOWS_EVERYTHING, f"a policy of {resource.name}: {why}")
 
 
 def _or_itself(node: Node) -> list[Node]:
@@ -175,7 +245,10 @@ def _groups_elsewhere(template: Template) -> Iterator[Unseen]:
             and (target is None or target.type != _GROUP)
             and not resource.get("References").items()
         ):
-            yield Unseen(KINDS[211], f"the group of {resource.name} is not in this template")
+            yield Unseen(
+                TERMINATION_PROTECTION_ON_ONE_SIDE,
+                f"the group of {resource.name} is not in this template",
+            )
 
 
 # -- why a value is open ------------------------------------------------------------------------------------------

@@ -5,9 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from batchyard.doctor.finding import Finding, Kind, Report, in_order
-from batchyard.doctor.kinds import KINDS
 from batchyard.doctor.userdata import commands, form
 from batchyard.doctor.userdata.boot import Boot, boot
+from batchyard.doctor.userdata.kinds import (
+    AMAZON_LINUX_2_COMMAND,
+    AWSLOGS_DRIVER_REMOVED,
+    BLOCKING_SERVICE_START,
+    DAEMON_JSON_MALFORMED,
+    DRIVER_INSTALLED_AT_BOOT,
+    ECS_CLUSTER_SET,
+    ECS_CONFIG_OVERWRITTEN,
+    GPU_SUPPORT_OFF,
+    MALFORMED_MIME,
+    METADATA_WITHOUT_TOKEN,
+    NO_INTERPRETER_LINE,
+    NOT_MIME_MULTIPART,
+    REBOOT_AT_BOOT,
+    SECRET_IN_USER_DATA,
+    SERVICE_STOPPED,
+    USER_DATA_TOO_LONG,
+    WAITS_FOR_ECS_AGENT,
+)
 from batchyard.doctor.userdata.parts import OTHER, UserData, read
 
 BATCH, ECS = "batch", "ecs"
@@ -19,25 +37,25 @@ Check = tuple[Kind, Callable[[UserData, Boot], Found], bool]
 
 #: kind, check, whether only AWS Batch's nodes are meant. A check yields line, cause, evidence, remedy.
 FORM_CHECKS: tuple[Check, ...] = (
-    (KINDS[103], form.not_mime, True),
-    (KINDS[104], form.too_long, False),
-    (KINDS[108], form.malformed, False),
-    (KINDS[109], form.no_interpreter, False),
-    (KINDS[113], form.no_secrets, False),
+    (NOT_MIME_MULTIPART, form.not_mime, True),
+    (USER_DATA_TOO_LONG, form.too_long, False),
+    (MALFORMED_MIME, form.malformed, False),
+    (NO_INTERPRETER_LINE, form.no_interpreter, False),
+    (SECRET_IN_USER_DATA, form.no_secrets, False),
 )
 COMMAND_CHECKS: tuple[Check, ...] = (
-    (KINDS[101], commands.blocking, False),
-    (KINDS[102], commands.cluster, True),
-    (KINDS[105], commands.config_overwritten, True),
-    (KINDS[106], commands.without_token, False),
-    (KINDS[107], commands.drivers, False),
-    (KINDS[110], commands.waits_for_agent, False),
-    (KINDS[111], commands.reboots, False),
-    (KINDS[112], commands.stops, False),
-    (KINDS[114], commands.gpu_support_off, False),
-    (KINDS[115], commands.old_habits, False),
-    (KINDS[116], commands.log_drivers, False),
-    (KINDS[117], commands.daemon_json, False),
+    (BLOCKING_SERVICE_START, commands.blocking, False),
+    (ECS_CLUSTER_SET, commands.cluster, True),
+    (ECS_CONFIG_OVERWRITTEN, commands.config_overwritten, True),
+    (METADATA_WITHOUT_TOKEN, commands.without_token, False),
+    (DRIVER_INSTALLED_AT_BOOT, commands.drivers, False),
+    (WAITS_FOR_ECS_AGENT, commands.waits_for_agent, False),
+    (REBOOT_AT_BOOT, commands.reboots, False),
+    (SERVICE_STOPPED, commands.stops, False),
+    (GPU_SUPPORT_OFF, commands.gpu_support_off, False),
+    (AMAZON_LINUX_2_COMMAND, commands.old_habits, False),
+    (AWSLOGS_DRIVER_REMOVED, commands.log_drivers, False),
+    (DAEMON_JSON_MALFORMED, commands.daemon_json, False),
 )
 CHECKS: tuple[Check, ...] = tuple(
     sorted(FORM_CHECKS + COMMAND_CHECKS, key=lambda check: check[0].id)
