@@ -17,10 +17,10 @@ from batchyard.aws import cloudformation
 from batchyard.aws.batch import Batch
 from batchyard.aws.s3 import S3
 from batchyard.aws.session import AwsSession, NoRegionError
+from batchyard.embedded.lock import RunLock
 from batchyard.engines.aws import inputs, render, staging
 from batchyard.engines.aws.render import Target
 from batchyard.engines.base import RunState
-from batchyard.engines.local.lock import RunLock
 from batchyard.engines.local.reading import load_list
 from batchyard.environments import Environment
 from batchyard.errors import BatchyardError, InputError, RunNotFoundError

@@ -13,10 +13,10 @@ from pathlib import Path
 from batchyard import plan as planning
 from batchyard import runs, units
 from batchyard.batch.jobs import Resources
+from batchyard.embedded import machine
+from batchyard.embedded.loop import Watcher
 from batchyard.engines.base import RunState
-from batchyard.engines.local import machine
 from batchyard.engines.local.engine import Setting
-from batchyard.engines.local.loop import Watcher
 from batchyard.engines.local.reading import load_list
 from batchyard.errors import InputError, OperationalError, RunLockedError
 from batchyard.pipeline import Pipeline
@@ -89,7 +89,7 @@ def fit(plan: Plan, pipeline: Pipeline, offer: Offer) -> tuple[Plan, Setting, li
     )
     _require_fit(plan, capacity)
     if offer.runner == "docker":
-        from batchyard.engines.local import docker
+        from batchyard.embedded import docker
 
         _require_images(plan)
         docker.require_engine()

@@ -170,7 +170,7 @@ def needs_of(world: World, job: Job, index: int) -> Iterator[Child]:
 
 @dataclass
 class Record:
-    """As engines/local keeps it: a row for each ended attempt, and why the rest of a job failed."""
+    """As embedded/store keeps it: a row for each ended attempt, and why the rest of a job failed."""
 
     attempts: dict[tuple[str, int, int], JobState | None] = field(default_factory=dict)
     rest: dict[str, str] = field(default_factory=dict)

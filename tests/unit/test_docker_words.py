@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from batchyard.batch.jobs import Resources
-from batchyard.engines.local import docker
-from batchyard.engines.local.docker import Place, User
-from batchyard.engines.local.runner import Task
+from batchyard.embedded import docker
+from batchyard.embedded.docker import Place, User
+from batchyard.embedded.runner import Task
 from batchyard.shard import Turn
 
 PLACE = Place(

@@ -24,12 +24,13 @@ MAY_IMPORT = {
     "errors": (),
     "batch": ("errors",),
     "environments": PURE,
-    "engines": ("batch", "aws", "worker.globs", "environments", *PURE),
+    "embedded": ("batch", *PURE),
+    "engines": ("embedded", "batch", "aws", "worker.globs", "environments", *PURE),
     "runs": ("engines", "batch", *PURE),
     "status": ("runs", "engines", "batch", *PURE),
-    "launch": ("status", "runs", "engines", "batch", *PURE),
+    "launch": ("embedded", "status", "runs", "engines", "batch", *PURE),
     "report": ("status", "runs", "engines", "batch", *PURE),
-    "emulator": ("engines", "batch", *PURE),
+    "emulator": ("embedded", "batch", *PURE),
     "infra": ("aws", "environments", *PURE),
     "doctor": ("aws", "batch.hosts", "batch.jobs", *PURE),
     "bench": ("report", "batch.hosts", *PURE),
@@ -37,8 +38,8 @@ MAY_IMPORT = {
     "worker": ("shard",),
     "aws": ("environments", *PURE),
     "submissions": ("batch.limits", "batch.submitting", *PURE),
-    "images": ("engines.local.docker", "aws", "environments", *PURE),
-    "cloud": ("status", "runs", "engines", "aws", "environments", "batch", *PURE),
+    "images": ("embedded.docker", "aws", "environments", *PURE),
+    "cloud": ("embedded.lock", "status", "runs", "engines", "aws", "environments", "batch", *PURE),
 }
 #: library -> the only rooms that may import it
 LIBRARIES = {
@@ -48,7 +49,7 @@ LIBRARIES = {
     "rich": ("cli",),
     "moto": ("emulator",),
     "yaml": ("pipeline_file", "emulator", "doctor", "infra", "environments"),
-    "sqlite3": ("engines",),
+    "sqlite3": ("embedded",),
 }
 
 

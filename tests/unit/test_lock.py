@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from batchyard.engines.local.lock import RunLock, holder_of
+from batchyard.embedded.lock import RunLock, holder_of
 from batchyard.errors import RunLockedError
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from batchyard.batch.jobs import Resources
-from batchyard.engines.local.machine import (
+from batchyard.embedded.machine import (
     Gpu,
     capacity,
     find_gpus,

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from batchyard.engines.local.shell import SHELL, plain_words, program_of, through_shell
+from batchyard.embedded.shell import SHELL, plain_words, program_of, through_shell
 
 ECHO = shutil.which("echo")
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from batchyard.engines.local.logbook import LogBook
-from batchyard.engines.local.spawner import Exit, Process, Spawner
+from batchyard.embedded.logbook import LogBook
+from batchyard.embedded.spawner import Exit, Process, Spawner
 from batchyard.folder import RunFolder
 
 ENVIRON = {b"PATH": os.environb[b"PATH"], b"BATCHYARD_TOKEN": b"test.0.0.1."}

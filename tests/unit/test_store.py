@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from batchyard.batch.jobs import JobState
-from batchyard.engines.local.store import SCHEMA_VERSION, AttemptRow, JobRow, StopRequest, Store
+from batchyard.embedded.store import SCHEMA_VERSION, AttemptRow, JobRow, StopRequest, Store
 from batchyard.errors import BrokenStoreError, NewerStoreError, OperationalError
 
 JOB = JobRow(0, "id-a", "pre", 3, "PENDING", "", (0, 3, 0, 0, 0, 0, 0), 0, 1_000)
@@ -214,7 +214,7 @@ def test_a_process_killed_inside_a_transaction_leaves_what_was_committed_before(
     script = f"""
 import os, signal
 from pathlib import Path
-from batchyard.engines.local.store import AttemptRow, Store
+from batchyard.embedded.store import AttemptRow, Store
 
 def rows():
     for child in range(1000):

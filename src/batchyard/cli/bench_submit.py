@@ -156,7 +156,7 @@ def _pipeline(
 ) -> Pipeline:
     from batchyard.aws.batch import Batch
     from batchyard.bench import submission
-    from batchyard.engines.local import machine
+    from batchyard.embedded import machine
 
     is_here = is_loopback(str(session.client("batch").meta.endpoint_url))
     stands_in = is_here and not machine.find_gpus()

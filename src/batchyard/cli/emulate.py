@@ -98,7 +98,7 @@ def command(
     if ctx.invoked_subcommand is not None:
         return
     from batchyard.batch.jobs import Resources
-    from batchyard.engines.local import machine
+    from batchyard.embedded import machine
 
     _require_extra()
     _require_region(region)

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from batchyard.batch.jobs import JobState
-from batchyard.engines.local.loop import Watcher
+from batchyard.embedded.loop import Watcher
+from batchyard.embedded.runner import Task
+from batchyard.embedded.store import AttemptRow, JobRow
 from batchyard.engines.local.reading import attempt_detail, job_detail
-from batchyard.engines.local.runner import Task
-from batchyard.engines.local.store import AttemptRow, JobRow
 from batchyard.plan import Plan
 from batchyard.status import StepStatus, explained, step_status
 

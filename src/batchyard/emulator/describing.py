@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterable
 
 from batchyard.batch.jobs import JobState
+from batchyard.embedded.store import AttemptRow
 from batchyard.emulator import job_queues, names
 from batchyard.emulator.failures import ClientException
 from batchyard.emulator.paging import page, size_of_page
 from batchyard.emulator.yard import ENVIRONMENT, JOB, STOP, Document, Yard
-from batchyard.engines.local.store import AttemptRow
 
 _MOST_DESCRIBED = 100
 _FILTERS = (

@@ -15,6 +15,9 @@ from botocore import xform_name  # type: ignore[import-untyped]
 
 from batchyard.batch.jobs import JobState
 from batchyard.batch.queues import Queue
+from batchyard.embedded.loop import LoopIsOver
+from batchyard.embedded.runner import Task
+from batchyard.embedded.store import JobRow
 from batchyard.emulator import (
     clusters,
     compute_environments,
@@ -29,9 +32,6 @@ from batchyard.emulator import (
 from batchyard.emulator.failures import ApiError, ClientException, ServerException
 from batchyard.emulator.log_streams import LogStreams
 from batchyard.emulator.yard import CONSUMABLE, ENVIRONMENT, JOB, QUEUE, STOP, Document, Yard
-from batchyard.engines.local.loop import LoopIsOver
-from batchyard.engines.local.runner import Task
-from batchyard.engines.local.store import JobRow
 from batchyard.errors import BatchyardError
 from batchyard.folder import RunFolder
 

@@ -21,11 +21,11 @@ from batchyard.batch.jobs import (
     Resources,
     RetryStrategy,
 )
+from batchyard.embedded.store import JobRow
 from batchyard.emulator import job_definitions as definitions
 from batchyard.emulator import job_queues, names
 from batchyard.emulator.failures import SubmissionRefused
 from batchyard.emulator.yard import JOB, STOP, Document, Yard
-from batchyard.engines.local.store import JobRow
 
 _MOST_REASON = 1024
 _MOST_BULK = 50

@@ -14,6 +14,8 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from batchyard.embedded.runner import Task
+from batchyard.embedded.store import AttemptRow
 from batchyard.emulator import log_patterns, names
 from batchyard.emulator.failures import ApiError
 from batchyard.emulator.log_events import (
@@ -30,8 +32,6 @@ from batchyard.emulator.log_events import (
 )
 from batchyard.emulator.names import AttemptKey
 from batchyard.emulator.yard import JOB, Document, Yard
-from batchyard.engines.local.runner import Task
-from batchyard.engines.local.store import AttemptRow
 from batchyard.folder import RunFolder
 
 _MOST_EVENTS = 10_000

@@ -18,6 +18,13 @@ from typing import TYPE_CHECKING
 
 from batchyard.batch.jobs import JobState, Resources
 from batchyard.batch.scheduler import Scheduler
+from batchyard.embedded.lock import RunLock
+from batchyard.embedded.loop import Loop
+from batchyard.embedded.machine import allow_open_files
+from batchyard.embedded.processes import ProcessRunner
+from batchyard.embedded.runner import Runner, Task
+from batchyard.embedded.spawner import Spawner
+from batchyard.embedded.store import AttemptRow, JobRow, Store
 from batchyard.emulator import endpoint as endpoints
 from batchyard.emulator import guard, jobs
 from batchyard.emulator.containers import Volume
@@ -27,13 +34,6 @@ from batchyard.emulator.front import METADATA_PATH, Front
 from batchyard.emulator.tasks import ContainerTasks, Site, inherited
 from batchyard.emulator.timed_logs import TimedLogBook
 from batchyard.emulator.yard import JOB, Document, Yard
-from batchyard.engines.local.engine import allow_open_files
-from batchyard.engines.local.lock import RunLock
-from batchyard.engines.local.loop import Loop
-from batchyard.engines.local.processes import ProcessRunner
-from batchyard.engines.local.runner import Runner, Task
-from batchyard.engines.local.spawner import Spawner
-from batchyard.engines.local.store import AttemptRow, JobRow, Store
 from batchyard.errors import InputError, OperationalError, RunLockedError, from_os_error
 from batchyard.folder import RunFolder
 
@@ -335,7 +335,7 @@ def _runner(
 ) -> Runner:
     if setting.runner != "docker":
         return ProcessRunner(spawner, enforces_memory=True)
-    from batchyard.engines.local import containers, docker
+    from batchyard.embedded import containers, docker
 
     place = docker.Place("emulator", token, Path.cwd(), folder.lists)
     return containers.ContainerRunner(spawner, place, environ)

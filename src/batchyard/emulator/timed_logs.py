@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from batchyard.engines.local.logbook import LogBook
+from batchyard.embedded.logbook import LogBook
 from batchyard.errors import from_os_error
 from batchyard.folder import RunFolder
 

@@ -15,9 +15,9 @@ from typing import Any
 
 from batchyard.batch.jobs import Job, Resources
 from batchyard.batch.scheduler import Scheduler
+from batchyard.embedded.loop import Loop, TaskMaker
+from batchyard.embedded.store import JobRow, Store
 from batchyard.emulator import names
-from batchyard.engines.local.loop import Loop, TaskMaker
-from batchyard.engines.local.store import JobRow, Store
 from batchyard.errors import BatchyardError
 
 Document = dict[str, Any]

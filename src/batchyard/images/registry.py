@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from batchyard.aws.session import AwsSession, naming_errors
-from batchyard.engines.local import docker
+from batchyard.embedded import docker
 from batchyard.environments import Environment
 from batchyard.errors import InputError, OperationalError, from_os_error
 

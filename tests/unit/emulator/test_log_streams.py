@@ -21,17 +21,17 @@ from batchyard.batch.changes import Start
 from batchyard.batch.jobs import Job, Resources
 from batchyard.batch.queues import ComputeEnvironment, Queue
 from batchyard.batch.scheduler import Scheduler
+from batchyard.embedded.loop import Loop
+from batchyard.embedded.processes import ProcessRunner
+from batchyard.embedded.runner import Task
+from batchyard.embedded.spawner import Spawner
+from batchyard.embedded.store import AttemptRow, JobRow, Store
 from batchyard.emulator import names, shapes
 from batchyard.emulator.failures import ApiError
 from batchyard.emulator.log_events import MOST_IN_EVENT
 from batchyard.emulator.log_streams import LogStreams
 from batchyard.emulator.timed_logs import TimedLogBook, times_of
 from batchyard.emulator.yard import JOB, Yard
-from batchyard.engines.local.loop import Loop
-from batchyard.engines.local.processes import ProcessRunner
-from batchyard.engines.local.runner import Task
-from batchyard.engines.local.spawner import Spawner
-from batchyard.engines.local.store import AttemptRow, JobRow, Store
 from batchyard.folder import RunFolder
 from batchyard.shard import Turn
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from batchyard.batch.changes import Start
+from batchyard.embedded.runner import Task
 from batchyard.emulator import names
 from batchyard.emulator.containers import Volume
 from batchyard.emulator.tasks import ContainerTasks, Site, inherited, substituted
-from batchyard.engines.local.runner import Task
 
 SALT = "0123456789abcdef"
 SECRETS = {"arn:good": "hidden"}

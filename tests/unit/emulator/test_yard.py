@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from batchyard.batch.jobs import Resources
+from batchyard.embedded.store import Store
 from batchyard.emulator.yard import QUEUE, Yard
-from batchyard.engines.local.store import Store
 from batchyard.errors import OperationalError
 
 

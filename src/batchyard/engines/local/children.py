@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from batchyard.batch.changes import Start
-from batchyard.engines.local.runner import Task
+from batchyard.embedded.runner import Task
 from batchyard.folder import RunFolder
 from batchyard.plan import PlannedJob
 from batchyard.shard import Turn

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 import signal
 import time
 import uuid
@@ -18,16 +17,17 @@ from batchyard.batch.changes import Change
 from batchyard.batch.jobs import Dependency, DependencyType, Job, JobState, Resources
 from batchyard.batch.queues import ComputeEnvironment, Queue
 from batchyard.batch.scheduler import Scheduler
+from batchyard.embedded import machine
+from batchyard.embedded.lock import Holder, RunLock, holder_of
+from batchyard.embedded.logbook import LogBook
+from batchyard.embedded.loop import DEFAULT_GRACE_S, Loop, Watcher
+from batchyard.embedded.processes import ProcessRunner
+from batchyard.embedded.runner import Runner
+from batchyard.embedded.spawner import Spawner
+from batchyard.embedded.store import JobRow, Store
 from batchyard.engines.base import AttemptDetail, JobDetail, LogChunk, Overview, RunState
 from batchyard.engines.local import children, reading
-from batchyard.engines.local.lock import Holder, RunLock, holder_of
-from batchyard.engines.local.logbook import LogBook
-from batchyard.engines.local.loop import DEFAULT_GRACE_S, Loop, Watcher
-from batchyard.engines.local.processes import ProcessRunner
-from batchyard.engines.local.runner import Runner
-from batchyard.engines.local.spawner import Spawner
-from batchyard.engines.local.store import JobRow, Store
-from batchyard.errors import OperationalError, from_os_error
+from batchyard.errors import from_os_error
 from batchyard.folder import RunFolder
 from batchyard.plan import Plan, PlannedJob
 
@@ -216,7 +216,7 @@ class LocalEngine:
         must_start: bool,
     ) -> RunState:
         store = self._store
-        allow_open_files(
+        machine.allow_open_files(
             planning.most_at_once(self._plan, setting.capacity) * _FILES_PER_CHILD + _SPARE_FILES
         )
         logs = LogBook(self._folder)
@@ -343,7 +343,7 @@ def _runner(
     setting: Setting, spawner: Spawner, folder: RunFolder, environ: Mapping[str, str]
 ) -> Runner:
     if setting.runner == "docker":
-        from batchyard.engines.local import containers, docker
+        from batchyard.embedded import containers, docker
 
         place = docker.Place(
             folder.run_id, setting.token, setting.workspace, folder.lists.absolute()
@@ -356,18 +356,6 @@ def _run_state(jobs: list[JobRow], was_stopped: bool) -> RunState:
     if all(row.state == JobState.SUCCEEDED for row in jobs):
         return RunState.SUCCEEDED
     return RunState.STOPPED if was_stopped else RunState.FAILED
-
-
-def allow_open_files(wanted: int) -> None:
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft >= wanted:
-        return
-    if hard != resource.RLIM_INFINITY and hard < wanted:
-        raise OperationalError(
-            f"so many children at once need {wanted} open files, and the limit is {hard}",
-            hint="raise it with `ulimit -Hn`, or give fewer --cpus",
-        )
-    resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 @contextmanager

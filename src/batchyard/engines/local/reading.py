@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from batchyard.batch.jobs import JobState
+from batchyard.embedded.store import AttemptRow, JobRow, Store
 from batchyard.engines.base import AttemptDetail, JobDetail, LogChunk
-from batchyard.engines.local.store import AttemptRow, JobRow, Store
 from batchyard.folder import RunFolder
 from batchyard.plan import Plan, PlannedJob
 

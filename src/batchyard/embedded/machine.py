@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import resource
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from batchyard.batch.jobs import Resources
+from batchyard.errors import OperationalError
 
 _NVIDIA_SMI = (
     "nvidia-smi",
@@ -96,3 +98,19 @@ def visible(gpus: tuple[Gpu, ...], setting: str | None) -> tuple[Gpu, ...]:
             return ()
         chosen.append(gpu)
     return tuple(chosen)
+
+
+def allow_open_files(count: int) -> None:
+    """Raise the limit of open files to at least ``count``.
+
+    Raises OperationalError where the system's hard limit is lower.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft >= count:
+        return
+    if hard != resource.RLIM_INFINITY and hard < count:
+        raise OperationalError(
+            f"so many children at once need {count} open files, and the limit is {hard}",
+            hint="raise it with `ulimit -Hn`, or give fewer --cpus",
+        )
+    resource.setrlimit(resource.RLIMIT_NOFILE, (count, hard))

@@ -27,7 +27,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from batchyard.engines.local.runner import Task
+from batchyard.embedded.runner import Task
 from batchyard.errors import ContainerEngineError, OperationalError
 
 TOKEN_LABEL = "batchyard.token"

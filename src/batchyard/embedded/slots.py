@@ -16,8 +16,8 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 
-from batchyard.engines.local import spawning
-from batchyard.engines.local.spawner import Exit, Output, Process, Spawner
+from batchyard.embedded import spawning
+from batchyard.embedded.spawner import Exit, Output, Process, Spawner
 from batchyard.errors import OperationalError
 
 #: a process that runs for so long is worth a look at its pipe, lest a full one hold it up

@@ -16,7 +16,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from batchyard.engines.local.docker import GROUP_SIGNALS
+from batchyard.embedded.docker import GROUP_SIGNALS
 
 #: the command in the container
 SHELL_ARGV = ("sh", "-s")

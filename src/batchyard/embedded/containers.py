@@ -17,14 +17,14 @@ from contextlib import suppress
 from functools import partial
 
 from batchyard.batch.jobs import Outcome, StatusReason
-from batchyard.engines.local import docker, proc
-from batchyard.engines.local.attempts import Attempt, Attempts, wall_clock_ms
-from batchyard.engines.local.calls import Calls
-from batchyard.engines.local.conversation import ATTACH, SHELL_ARGV, Bell, Conversation
-from batchyard.engines.local.docker import Place
-from batchyard.engines.local.runner import Ended, Started, Task
-from batchyard.engines.local.shell import SHELL
-from batchyard.engines.local.spawner import Exit, Output, Process, Spawner
+from batchyard.embedded import docker, proc
+from batchyard.embedded.attempts import Attempt, Attempts, wall_clock_ms
+from batchyard.embedded.calls import Calls
+from batchyard.embedded.conversation import ATTACH, SHELL_ARGV, Bell, Conversation
+from batchyard.embedded.docker import Place
+from batchyard.embedded.runner import Ended, Started, Task
+from batchyard.embedded.shell import SHELL
+from batchyard.embedded.spawner import Exit, Output, Process, Spawner
 from batchyard.errors import BatchyardError
 
 

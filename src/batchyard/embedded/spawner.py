@@ -18,8 +18,8 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import NamedTuple
 
-from batchyard.engines.local import proc, spawning
-from batchyard.engines.local.logbook import LogBook
+from batchyard.embedded import proc, spawning
+from batchyard.embedded.logbook import LogBook
 from batchyard.errors import from_os_error
 
 _READ_SIZE = 1 << 20

@@ -8,11 +8,11 @@ import signal
 from collections.abc import Callable, Iterable
 
 from batchyard.batch.jobs import Outcome, StatusReason
-from batchyard.engines.local import proc, shell
-from batchyard.engines.local.attempts import Attempt, Attempts, wall_clock_ms
-from batchyard.engines.local.runner import Ended, Started, Task
-from batchyard.engines.local.slots import Launch, Slots
-from batchyard.engines.local.spawner import Exit, Output, Process, Spawner
+from batchyard.embedded import proc, shell
+from batchyard.embedded.attempts import Attempt, Attempts, wall_clock_ms
+from batchyard.embedded.runner import Ended, Started, Task
+from batchyard.embedded.slots import Launch, Slots
+from batchyard.embedded.spawner import Exit, Output, Process, Spawner
 from batchyard.errors import from_os_error
 
 _KILLED = 128 + signal.SIGKILL

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 
-from batchyard.engines.local.spawner import Exit, Output, Process, Spawner
+from batchyard.embedded.spawner import Exit, Output, Process, Spawner
 
 #: what a call came to: its exit code, and all that it said
 Answered = Callable[[int, str], None]

@@ -17,9 +17,9 @@ from typing import Protocol, TypeVar
 from batchyard.batch.changes import Change, JobSettled, RestFailed, Settled, Start, Stop
 from batchyard.batch.jobs import DependencyType, Job, JobState, Outcome
 from batchyard.batch.scheduler import Scheduler
-from batchyard.engines.local.logbook import LogBook
-from batchyard.engines.local.runner import Ended, Runner, Started, Task
-from batchyard.engines.local.store import AttemptRow, JobRow, Store
+from batchyard.embedded.logbook import LogBook
+from batchyard.embedded.runner import Ended, Runner, Started, Task
+from batchyard.embedded.store import AttemptRow, JobRow, Store
 
 T = TypeVar("T")
 

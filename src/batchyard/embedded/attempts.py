@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable
 from typing import Generic, TypeVar
 
 from batchyard.batch.jobs import OUT_OF_MEMORY, Outcome
-from batchyard.engines.local.runner import Ended, Started, Task
-from batchyard.engines.local.spawner import Output, Spawner
+from batchyard.embedded.runner import Ended, Started, Task
+from batchyard.embedded.spawner import Output, Spawner
 
 #: made once: a run has thousands of these
 _EXITED = tuple(Outcome(code) for code in range(256))
