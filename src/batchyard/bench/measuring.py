@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -61,6 +61,8 @@ class Bench:
     #: measure every candidate as thoroughly as the fastest
     measures_all: bool = False
     clock: timing.Clock = time.perf_counter
+    #: called before each timed call; raises KeyboardInterrupt where the user has asked to stop
+    before_call: Callable[[], None] = lambda: None
     calls: Stopwatch = field(init=False)
     inputs: Stopwatch = field(init=False)
     checks: Stopwatch = field(init=False)
@@ -70,7 +72,9 @@ class Bench:
     scouted: dict[str, Scouted] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.calls, self.inputs, self.checks = (Stopwatch(self.clock) for _ in range(3))
+        self.calls, self.inputs, self.checks = (
+            Stopwatch(self.clock, before_call=self.before_call) for _ in range(3)
+        )
 
 
 @dataclass(slots=True)

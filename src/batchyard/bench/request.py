@@ -68,15 +68,16 @@ def fulfil(
     environ: Mapping[str, str],
     teller: Teller,
     done: Callable[[Book, Results], None],
+    raise_if_stopped: Callable[[], None] = lambda: None,
 ) -> None:
     """``done`` is called for each device with its results."""
     run = next((environ[name] for name in _RUN_VARIABLES if environ.get(name)), "")
     if not request.stand_in or not run:
-        return _fulfil(request, environ, teller, done)
+        return _fulfil(request, environ, teller, done, raise_if_stopped)
     with machine.in_turn(
         run, lambda: teller.say("waiting until the other job on this machine has measured")
     ):
-        return _fulfil(request, environ, teller, done)
+        return _fulfil(request, environ, teller, done, raise_if_stopped)
 
 
 def _fulfil(
@@ -84,6 +85,7 @@ def _fulfil(
     environ: Mapping[str, str],
     teller: Teller,
     done: Callable[[Book, Results], None],
+    raise_if_stopped: Callable[[], None],
 ) -> None:
     begin = time.perf_counter()
     threads = request.threads or discovery.cpus()
@@ -130,6 +132,7 @@ def _fulfil(
             partial(book.keep, all_candidates=request.all_candidates),
             teller,
             begin,
+            raise_if_stopped=raise_if_stopped,
         )
         done(book, results)
         begin = time.perf_counter()

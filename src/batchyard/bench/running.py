@@ -69,9 +69,10 @@ def run(
     watcher: Watcher,
     begin: float,
     clock: Clock = time.perf_counter,
+    raise_if_stopped: Callable[[], None] = lambda: None,
 ) -> Results:
     """``keep`` is called after each measurement. ``begin``: when the command did, since its set-up counts too."""
-    bench = Bench(found, plan.effort, plan.seed, plan.measures_all, clock)
+    bench = Bench(found, plan.effort, plan.seed, plan.measures_all, clock, raise_if_stopped)
     # What the libraries have made of themselves stays: to look through all of it before each candidate takes a tenth
     # of a second.
     gc.freeze()
@@ -93,6 +94,7 @@ def run(
     for workload, size in plan.operations:
         watcher.on_start(f"{workload.title}, {asking.label_of(workload, size)}")
         measured = measuring.measure(workload, size, bench)
+        raise_if_stopped()
         measurements.append(measured)
         gc.collect()
         results = replace(
@@ -118,7 +120,9 @@ def _probes(
         if workload.name in _PEAKS and (workload.name not in planned_names or plan.is_quick):
             full, quick = _PEAKS[workload.name]
             watcher.on_start(f"the device's peak: {workload.title}")
-            brief = Bench(bench.found, QUICK, plan.seed, clock=bench.clock)
+            brief = Bench(
+                bench.found, QUICK, plan.seed, clock=bench.clock, before_call=bench.before_call
+            )
             probes.append(measuring.measure(workload, quick if plan.is_quick else full, brief))
             bench.calls.spent_s += brief.calls.spent_s
             bench.inputs.spent_s += brief.inputs.spent_s

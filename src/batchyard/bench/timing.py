@@ -40,8 +40,11 @@ class Stopwatch:
 
     clock: Clock
     spent_s: float = 0.0
+    #: called before each timed call; may raise KeyboardInterrupt
+    before_call: Callable[[], None] = lambda: None
 
     def time(self, call: Callable[[], Any]) -> tuple[float, Any]:
+        self.before_call()
         begin = self.clock()
         try:
             result = call()

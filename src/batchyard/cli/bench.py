@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -70,6 +68,7 @@ def run(device: str, **given: Any) -> int:
     What was measured is on disk at once: stopping it loses only the operation that is under way. Exits 1 where a
     result is wrong.
     """
+    from batchyard.bench.interrupts import StopSignals
     from batchyard.bench.request import fulfil
     from batchyard.bench.results import Outcome
 
@@ -86,12 +85,13 @@ def run(device: str, **given: Any) -> int:
         click.echo(book.text_path.read_text(encoding="utf-8"))
         click.echo(f"written: {book.text_path}, .json and .csv")
 
-    # What ends a container or takes a host away is no reason to end without a word.
-    for signum in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(signum, _interrupt)
+    # SIGTERM too: it ends a container, and comes before a spot host is reclaimed.
+    stop_signals = StopSignals()
+    stop_signals.install()
     try:
-        fulfil(request, os.environ, teller, done)
+        fulfil(request, os.environ, teller, done, stop_signals.raise_if_requested)
     except KeyboardInterrupt:
+        stop_signals.finish()
         teller.close()
         if teller.book is not None:
             click.echo(f"stopped; what was measured is in {teller.book.text_path}", err=True)
@@ -99,14 +99,6 @@ def run(device: str, **given: Any) -> int:
     finally:
         teller.close()
     return 1 if failed else 0
-
-
-def _interrupt(signum: int, frame: FrameType | None) -> None:
-    """Once: a container is told twice, and libraries that are being closed do not expect it."""
-    for each in (signal.SIGINT, signal.SIGTERM):
-        # Not SIG_IGN: one that has come already and has not been handled would be told of as a race.
-        signal.signal(each, lambda *_: None)
-    raise KeyboardInterrupt
 
 
 def _all_tried(results: Results) -> Iterator[Measurement | Trial]:
