@@ -14,7 +14,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from policies import Call, call
 
-from batchyard.emulator import shapes
+from batchyard.emulator import api_models
 
 ACCOUNT, REGION = "123456789012", "us-east-1"
 _S3_OPERATIONS = {
@@ -109,7 +109,7 @@ def _operation(request: Request) -> tuple[str, dict[str, Any]]:
             f"an operation of S3 that is not in the table: {request.method} {request.target}"
         )
     if request.service == "batch":
-        found = shapes.find_route("batch", request.method, request.path)
+        found = api_models.find_route("batch", request.method, request.path)
         assert found, (
             f"an operation of AWS Batch that there is not: {request.method} {request.target}"
         )

@@ -27,7 +27,7 @@ from botocore.exceptions import ClientError
 from werkzeug.serving import make_server
 
 from batchyard.emulator import moto_adapter
-from batchyard.emulator.failures import ClientException
+from batchyard.emulator.api_errors import InvalidRequestError
 from batchyard.emulator.moto_cloudformation import templates
 
 REGION = "us-east-1"
@@ -81,7 +81,7 @@ class Batch:
         name, arn_member, word = self.MEMBERS[kind]
         arn = f"arn:aws:batch:{REGION}:123456789012:{word}/{request[name]}"
         if arn in self.resources:
-            raise ClientException("Object already exists")
+            raise InvalidRequestError("Object already exists")
         for entry in request.get("computeEnvironmentOrder", []):
             self._existing(entry["computeEnvironment"])
         self.resources[arn] = {"state": "ENABLED", **request}
@@ -89,7 +89,7 @@ class Batch:
 
     def _existing(self, arn: str) -> Document:
         if arn not in self.resources:
-            raise ClientException(f"{arn} does not exist")
+            raise InvalidRequestError(f"{arn} does not exist")
         return self.resources[arn]
 
     def _arn(self, request: Document) -> str:
@@ -110,13 +110,13 @@ class Batch:
             kind in ("ComputeEnvironment", "JobQueue")
             and self._existing(arn)["state"] != "DISABLED"
         ):
-            raise ClientException("Cannot delete, it must be disabled first")
+            raise InvalidRequestError("Cannot delete, it must be disabled first")
         if any(
             arn in json.dumps(queue)
             for other, queue in self.of("job-queue").items()
             if other != arn
         ):
-            raise ClientException("Cannot delete, found existing JobQueue relationship")
+            raise InvalidRequestError("Cannot delete, found existing JobQueue relationship")
         del self.resources[arn]
         return {}
 
@@ -135,7 +135,7 @@ class Batch:
     def _register(self, kind: str, request: Document) -> Document:
         name = request["jobDefinitionName"]
         if not request.get("containerProperties", {}).get("image"):
-            raise ClientException("containerProperties.image must not be null")
+            raise InvalidRequestError("containerProperties.image must not be null")
         revision = 1 + len([arn for arn in self.of("job-definition") if f"/{name}:" in arn])
         arn = f"arn:aws:batch:{REGION}:123456789012:job-definition/{name}:{revision}"
         self.resources[arn] = request

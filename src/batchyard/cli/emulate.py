@@ -102,8 +102,8 @@ def command(
 
     _require_extra()
     _require_region(region)
-    from batchyard.emulator import serving
-    from batchyard.emulator.containers import parsed_volumes
+    from batchyard.emulator import server
+    from batchyard.emulator.docker_flags import parsed_volumes
     from batchyard.emulator.faults import Faults, Rates
 
     found = machine.find_gpus()
@@ -112,7 +112,7 @@ def command(
     known = [gpu.index for gpu in found[:count]]
     first = max(known, default=-1) + 1
     here = machine.capacity(count)
-    setting = serving.Setting(
+    setting = server.Setting(
         home=Path(home) if home else Path.cwd() / ".batchyard",
         host=host,
         port=port,
@@ -137,7 +137,7 @@ def command(
         how = "processes" if runner == "process" else "containers"
         _say(f"jobs run as {how}, together on at most {setting.capacity}; Ctrl-C stops")
 
-    serving.serve(setting, os.environ, ready, _say)
+    server.serve(setting, os.environ, ready, _say)
 
 
 @command.command(epilog=example("batchyard emulate reclaim JOB_ID --notice 5"))

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from batchyard.batch.jobs import Resources
 from batchyard.batch.queues import ComputeEnvironment
 from batchyard.emulator import names
-from batchyard.emulator.failures import ClientException
+from batchyard.emulator.api_errors import InvalidRequestError
 from batchyard.emulator.paging import page, size_of_page
-from batchyard.emulator.yard import ENVIRONMENT, QUEUE, Document, Yard
+from batchyard.emulator.state import ENVIRONMENT, QUEUE, Document, EndpointState
 
 #: what `optimal` and an empty list stand for (facts, 8.3); none of them has GPUs
 _MAGIC_FAMILIES = {
@@ -59,26 +59,30 @@ _NO_SCALE_DOWN = (
 )
 
 
-def create(yard: Yard, request: Document) -> Document:
+def create(yard: EndpointState, request: Document) -> Document:
     name = names.require_name("computeEnvironmentName", request["computeEnvironmentName"])
     if yard.get(ENVIRONMENT, name) is not None:
-        raise ClientException("Object already exists")
+        raise InvalidRequestError("Object already exists")
     if "eksConfiguration" in request:
-        raise ClientException(
+        raise InvalidRequestError(
             "this endpoint runs jobs on ECS-type compute; eksConfiguration is not for it"
         )
     is_managed = request["type"] == "MANAGED"
     resources = request.get("computeResources")
     if is_managed and resources is None:
-        raise ClientException("computeResources must be provided for a MANAGED compute environment")
+        raise InvalidRequestError(
+            "computeResources must be provided for a MANAGED compute environment"
+        )
     if not is_managed and "serviceRole" not in request:
-        raise ClientException("serviceRole must be provided for an UNMANAGED compute environment")
+        raise InvalidRequestError(
+            "serviceRole must be provided for an UNMANAGED compute environment"
+        )
     if not is_managed and resources is not None:
-        raise ClientException(
+        raise InvalidRequestError(
             "computeResources must not be provided for an UNMANAGED compute environment"
         )
     if is_managed and "unmanagedvCpus" in request:
-        raise ClientException("unmanagedvCpus is only for an UNMANAGED compute environment")
+        raise InvalidRequestError("unmanagedvCpus is only for an UNMANAGED compute environment")
     identity = uuid.uuid4()
     arn = yard.arn(ENVIRONMENT, name)
     document: Document = {
@@ -105,19 +109,19 @@ def create(yard: Yard, request: Document) -> Document:
     return {"computeEnvironmentName": name, "computeEnvironmentArn": arn}
 
 
-def update(yard: Yard, request: Document) -> Document:
+def update(yard: EndpointState, request: Document) -> Document:
     document = dict(_existing(yard, request["computeEnvironment"]))
     change = request.get("computeResources", {})
     if change:
         if document["type"] != "MANAGED":
-            raise ClientException(
+            raise InvalidRequestError(
                 "computeResources can only be updated for a MANAGED compute environment"
             )
         document["computeResources"] = _updated(yard, document, change)
     if _is_service_linked(
         request.get("serviceRole", document["serviceRole"])
     ) != _is_service_linked(document["serviceRole"]):
-        raise ClientException(
+        raise InvalidRequestError(
             "a service-linked role cannot be exchanged for another role, nor the other way round"
         )
     for member in ("state", "serviceRole", "unmanagedvCpus"):
@@ -131,25 +135,25 @@ def update(yard: Yard, request: Document) -> Document:
     }
 
 
-def delete(yard: Yard, request: Document) -> Document:
+def delete(yard: EndpointState, request: Document) -> Document:
     document = yard.get(ENVIRONMENT, request["computeEnvironment"])
     if document is None:
         return {}
     if document["state"] != "DISABLED":
-        raise ClientException("Cannot delete, compute environment must be disabled first")
+        raise InvalidRequestError("Cannot delete, compute environment must be disabled first")
     arn = document["computeEnvironmentArn"]
     for queue in yard.all(QUEUE):
         if any(entry["computeEnvironment"] == arn for entry in queue["computeEnvironmentOrder"]):
-            raise ClientException("Cannot delete, found existing JobQueue relationship")
+            raise InvalidRequestError("Cannot delete, found existing JobQueue relationship")
     yard.forget(ENVIRONMENT, document["computeEnvironmentName"])
     yard.save()
     return {}
 
 
-def describe(yard: Yard, request: Document) -> Document:
+def describe(yard: EndpointState, request: Document) -> Document:
     wanted = request.get("computeEnvironments")
     if wanted is not None and len(wanted) > 100:
-        raise ClientException("Maximum number of compute environments supported is 100.")
+        raise InvalidRequestError("Maximum number of compute environments supported is 100.")
     found = yard.all(ENVIRONMENT)
     if wanted:
         bare = [names.bare(name) for name in wanted]
@@ -161,7 +165,7 @@ def describe(yard: Yard, request: Document) -> Document:
 # -- what it means ----------------------------------------------------------------------------------------------
 
 
-def core(yard: Yard, document: Document) -> ComputeEnvironment:
+def core(yard: EndpointState, document: Document) -> ComputeEnvironment:
     """The scheduler's view of it."""
     name = document["computeEnvironmentName"]
     is_enabled = document["state"] == "ENABLED" and document["status"] == "VALID"
@@ -189,7 +193,7 @@ def architecture(document: Document) -> str | None:
     return "arm64" if any(map(_is_arm, resources["instanceTypes"])) else "x86_64"
 
 
-def smallest_type(yard: Yard, document: Document, wanted: Resources) -> str | None:
+def smallest_type(yard: EndpointState, document: Document, wanted: Resources) -> str | None:
     """The type that a job is on which has its host for itself: of those that it fits, the smallest, and of equal ones
     the first. None where that is for others to say: Fargate, and one's own instances."""
     resources = document.get("computeResources")
@@ -211,13 +215,13 @@ def _is_service_linked(role: str) -> bool:
     return role.endswith(_SERVICE_LINKED_ROLE)
 
 
-def _enter(yard: Yard, document: Document) -> None:
+def _enter(yard: EndpointState, document: Document) -> None:
     yard.keep(ENVIRONMENT, document["computeEnvironmentName"], document)
     yard.save()
     yard.scheduler.set_environment(core(yard, document))
 
 
-def _largest(yard: Yard, instance_types: Sequence[str]) -> tuple[Resources, ...]:
+def _largest(yard: EndpointState, instance_types: Sequence[str]) -> tuple[Resources, ...]:
     """What the types offer, without those that another one surpasses in everything."""
     offers = set()
     for name in _types(yard, instance_types):
@@ -229,12 +233,12 @@ def _largest(yard: Yard, instance_types: Sequence[str]) -> tuple[Resources, ...]
     )
 
 
-def _types(yard: Yard, wanted: Sequence[str]) -> list[str]:
+def _types(yard: EndpointState, wanted: Sequence[str]) -> list[str]:
     found: list[str] = []
     for name in wanted or ("optimal",):
         if "." in name:
             if yard.instance_type(name) is None:
-                raise ClientException(
+                raise InvalidRequestError(
                     f"Instance type can only be one of those that the region knows; got {name!r}"
                 )
             found.append(name)
@@ -242,7 +246,7 @@ def _types(yard: Yard, wanted: Sequence[str]) -> list[str]:
         for family in _MAGIC_FAMILIES.get(name, (name,)):
             types = yard.instance_family(family)
             if not types:
-                raise ClientException(
+                raise InvalidRequestError(
                     f"Instance family can only be one that the region knows; got {name!r}"
                 )
             found += types
@@ -252,81 +256,83 @@ def _types(yard: Yard, wanted: Sequence[str]) -> list[str]:
 # -- checks -----------------------------------------------------------------------------------------------------
 
 
-def _checked(yard: Yard, resources: Document) -> Document:
+def _checked(yard: EndpointState, resources: Document) -> Document:
     kind = resources["type"]
     if kind not in _STRATEGIES and kind not in _FARGATE:
-        raise ClientException(f"this endpoint has EC2, SPOT and Fargate; {kind} is not for it")
+        raise InvalidRequestError(f"this endpoint has EC2, SPOT and Fargate; {kind} is not for it")
     if kind in _FARGATE:
         for member in _EC2_ONLY:
             if member in resources:
-                raise ClientException(
+                raise InvalidRequestError(
                     f"computeResources.{member} is not for {kind} compute environments"
                 )
         if not resources.get("securityGroupIds"):
-            raise ClientException(f"computeResources.securityGroupIds must be provided for {kind}")
+            raise InvalidRequestError(
+                f"computeResources.securityGroupIds must be provided for {kind}"
+            )
     else:
         _check_ec2(yard, resources)
     if not resources.get("subnets"):
-        raise ClientException("computeResources.subnets must not be empty")
+        raise InvalidRequestError("computeResources.subnets must not be empty")
     _check_range(resources, "maxvCpus", 1 if kind in _FARGATE else 0)
     _check_range(resources, "minvCpus", 0)
     least, most = resources.get("minvCpus", 0), resources["maxvCpus"]
     if least > most:
-        raise ClientException(f"minvCpus ({least}) must not be more than maxvCpus ({most})")
+        raise InvalidRequestError(f"minvCpus ({least}) must not be more than maxvCpus ({most})")
     if not least <= resources.get("desiredvCpus", least) <= most:
-        raise ClientException(
+        raise InvalidRequestError(
             f"desiredvCpus must be between minvCpus ({least}) and maxvCpus ({most})"
         )
     return resources
 
 
-def _check_ec2(yard: Yard, resources: Document) -> None:
+def _check_ec2(yard: EndpointState, resources: Document) -> None:
     kind = resources["type"]
     strategy = resources.get("allocationStrategy", "BEST_FIT")
     if strategy not in _STRATEGIES[kind]:
-        raise ClientException(
+        raise InvalidRequestError(
             f"allocationStrategy {strategy} is not for computeResources of type {kind}"
         )
     if "instanceRole" not in resources:
-        raise ClientException(
+        raise InvalidRequestError(
             "computeResources.instanceRole must be provided: the name or ARN of an instance profile"
         )
     if kind == "SPOT" and strategy == "BEST_FIT" and "spotIamFleetRole" not in resources:
-        raise ClientException(
+        raise InvalidRequestError(
             "computeResources.spotIamFleetRole must be provided for SPOT with BEST_FIT"
         )
     if "bidPercentage" in resources:
         if kind != "SPOT":
-            raise ClientException("computeResources.bidPercentage is only for SPOT")
+            raise InvalidRequestError("computeResources.bidPercentage is only for SPOT")
         _check_range(resources, "bidPercentage", 1, 100)
     template = resources.get("launchTemplate")
     if template is not None and ("launchTemplateId" in template) == (
         "launchTemplateName" in template
     ):
-        raise ClientException(
+        raise InvalidRequestError(
             "launchTemplate must have either launchTemplateId or launchTemplateName"
         )
     if not resources.get("securityGroupIds") and template is None:
-        raise ClientException(
+        raise InvalidRequestError(
             "computeResources.securityGroupIds must be provided, here or in a launch template"
         )
     configurations = resources.get("ec2Configuration", [])
     if len(configurations) > 2:
-        raise ClientException("computeResources.ec2Configuration must have at most 2 entries")
+        raise InvalidRequestError("computeResources.ec2Configuration must have at most 2 entries")
     for configuration in configurations:
         if configuration["imageType"] in _ENDED_IMAGES and "imageIdOverride" not in configuration:
-            raise ClientException(
+            raise InvalidRequestError(
                 f"imageType {configuration['imageType']} is not supported for new compute environments; use "
                 f"{configuration['imageType'].replace('AL2', 'AL2023')}"
             )
     delay = resources.get("scalingPolicy", {}).get("minScaleDownDelayMinutes", 0)
     if delay and delay not in _SCALE_DOWN_DELAYS:
-        raise ClientException(
+        raise InvalidRequestError(
             f"minScaleDownDelayMinutes must be between 20 and 10080, or 0 for none; got {delay}"
         )
     _types(yard, resources.get("instanceTypes", []))
     if len({_is_arm(name) for name in resources.get("instanceTypes", [])}) > 1:
-        raise ClientException("computeResources.instanceTypes must not mix x86_64 and arm64")
+        raise InvalidRequestError("computeResources.instanceTypes must not mix x86_64 and arm64")
 
 
 def _check_range(resources: Document, member: str, least: int, most: int | None = None) -> None:
@@ -335,10 +341,10 @@ def _check_range(resources: Document, member: str, least: int, most: int | None 
         return
     if value < least or (most is not None and value > most):
         bounds = f"at least {least}" if most is None else f"between {least} and {most}"
-        raise ClientException(f"computeResources.{member} must be {bounds}; got {value}")
+        raise InvalidRequestError(f"computeResources.{member} must be {bounds}; got {value}")
 
 
-def _with_defaults(yard: Yard, resources: Document) -> Document:
+def _with_defaults(yard: EndpointState, resources: Document) -> Document:
     if resources["type"] in _FARGATE:
         return resources
     least = resources.get("minvCpus", 0)
@@ -353,28 +359,28 @@ def _with_defaults(yard: Yard, resources: Document) -> Document:
     return defaults | {name: value for name, value in resources.items() if value != []}
 
 
-def _updated(yard: Yard, document: Document, change: Document) -> Document:
+def _updated(yard: EndpointState, document: Document, change: Document) -> Document:
     """computeResources after the change; scaling, or what asks for new instances (facts, 8.10)."""
     old = document["computeResources"]
     if "desiredvCpus" in change and change["desiredvCpus"] < old.get("desiredvCpus", 0):
-        raise ClientException(_NO_SCALE_DOWN)
+        raise InvalidRequestError(_NO_SCALE_DOWN)
     if (change.get("type", old["type"]) in _FARGATE) != (old["type"] in _FARGATE):
-        raise ClientException("a compute environment cannot change between EC2 and Fargate")
+        raise InvalidRequestError("a compute environment cannot change between EC2 and Fargate")
     if set(change) - _SCALING_MEMBERS and old["type"] not in _FARGATE:
         if not _is_service_linked(document["serviceRole"]):
-            raise ClientException(
+            raise InvalidRequestError(
                 "an infrastructure update needs the service-linked role AWSServiceRoleForBatch"
             )
         if old["allocationStrategy"] == "BEST_FIT":
-            raise ClientException(
+            raise InvalidRequestError(
                 "an infrastructure update is not possible with allocationStrategy BEST_FIT"
             )
     kept = {name: value for name, value in change.items() if name != "updateToLatestImageVersion"}
     return _with_defaults(yard, _checked(yard, old | kept))
 
 
-def _existing(yard: Yard, name: str) -> Document:
+def _existing(yard: EndpointState, name: str) -> Document:
     document = yard.get(ENVIRONMENT, name)
     if document is None:
-        raise ClientException(f"{name} does not exist")
+        raise InvalidRequestError(f"{name} does not exist")
     return document

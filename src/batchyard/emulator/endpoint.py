@@ -19,19 +19,27 @@ from batchyard.embedded.loop import LoopIsOver
 from batchyard.embedded.runner import Task
 from batchyard.embedded.store import JobRow
 from batchyard.emulator import (
-    clusters,
+    api_models,
     compute_environments,
-    consumables,
+    consumable_resources,
+    ecs_clusters,
+    instance_metadata,
     job_queues,
-    jobs,
-    metadata,
+    job_submission,
     names,
     operations,
-    shapes,
 )
-from batchyard.emulator.failures import ApiError, ClientException, ServerException
+from batchyard.emulator.api_errors import ApiError, InvalidRequestError, ServerError
 from batchyard.emulator.log_streams import LogStreams
-from batchyard.emulator.yard import CONSUMABLE, ENVIRONMENT, JOB, QUEUE, STOP, Document, Yard
+from batchyard.emulator.state import (
+    CONSUMABLE,
+    ENVIRONMENT,
+    JOB,
+    QUEUE,
+    STOP,
+    Document,
+    EndpointState,
+)
 from batchyard.errors import BatchyardError
 from batchyard.folder import RunFolder
 
@@ -52,7 +60,7 @@ class _Notice(NamedTuple):
 
 class Endpoint:
     def __init__(
-        self, yard: Yard, folder: RunFolder, metadata_path: str, aws: dict[str, str]
+        self, yard: EndpointState, folder: RunFolder, metadata_path: str, aws: dict[str, str]
     ) -> None:
         """``metadata_path``: the address's path under which each task's metadata service is."""
         self._yard = yard
@@ -86,35 +94,37 @@ class Endpoint:
         return self._called(lambda: self._logs.groups(known.get("logGroupNamePrefix", "")))
 
     def ecs(self, operation: str, request: dict[str, Any]) -> Document | None:
-        """One of ``clusters.OPERATIONS``; None where it is about a cluster of others. Raises ApiError."""
+        """One of ``ecs_clusters.OPERATIONS``; None where it is about a cluster of others. Raises ApiError."""
         known = _checked("ecs", operation, request)
-        return self._called(lambda: clusters.answer(self._yard, operation, known))
+        return self._called(lambda: ecs_clusters.answer(self._yard, operation, known))
 
     def metadata(
         self, task: str, method: str, path: str, headers: dict[str, str]
-    ) -> metadata.Answer:
+    ) -> instance_metadata.Answer:
         notice = self._notices.get(task)
-        host = metadata.Host(
+        host = instance_metadata.Host(
             instance_id=names.instance_id(task),
-            instance_type=self._instance_type(task) if metadata.tells_type(path) else _UNKNOWN_TYPE,
+            instance_type=self._instance_type(task)
+            if instance_metadata.tells_type(path)
+            else _UNKNOWN_TYPE,
             region=self.region,
             zone=f"{self.region}a",
             token_key=self._token_key + task.encode(),
             notice=None if notice is None else notice.at,
-            credentials=metadata.Credentials(
+            credentials=instance_metadata.Credentials(
                 "batchyard-instance-role",
                 self._aws["AWS_ACCESS_KEY_ID"],
                 self._aws["AWS_SECRET_ACCESS_KEY"],
                 "batchyard",
             ),
         )
-        return metadata.answer(host, method, path, headers, self._yard.clock())
+        return instance_metadata.answer(host, method, path, headers, self._yard.clock())
 
     def _instance_type(self, task: str) -> str:
         """Of the host that an attempt under way pretends to be on."""
         try:
             return self._called(lambda: self._landed_on(task)) or _UNKNOWN_TYPE
-        except ServerException:
+        except ServerError:
             return _UNKNOWN_TYPE  # whoever asks while the endpoint goes down is about to end too
 
     def _landed_on(self, task: str) -> str | None:
@@ -131,16 +141,16 @@ class Endpoint:
     def reclaim(self, job_id: str, notice_s: float) -> Document:
         """Announces that the host of a running child is taken away, and takes it when the time has come."""
         if not 0 <= notice_s <= _MOST_NOTICE_S:
-            raise ClientException(f"notice must be between 0 and {_MOST_NOTICE_S:.0f} seconds")
+            raise InvalidRequestError(f"notice must be between 0 and {_MOST_NOTICE_S:.0f} seconds")
         return self._called(lambda: self._reclaim(job_id, notice_s))
 
     def _called(self, action: Callable[[], T]) -> T:
         try:
             return self._yard.loop.call(action)
         except LoopIsOver:
-            raise ServerException("the endpoint is going down") from None
+            raise ServerError("the endpoint is going down") from None
         except BatchyardError as exc:
-            raise ServerException(exc.message) from exc
+            raise ServerError(exc.message) from exc
 
     # -- reclaims ---------------------------------------------------------------------------------------------
 
@@ -149,14 +159,16 @@ class Endpoint:
         document = self._yard.get(JOB, parent)
         size = document.get("arrayProperties", {}).get("size", 0) if document else 0
         if document is None or (index is not None and index not in range(size)):
-            raise ClientException(f"no job has the id {job_id}")
+            raise InvalidRequestError(f"no job has the id {job_id}")
         if index is None and "arrayProperties" in document:
-            raise ClientException(
+            raise InvalidRequestError(
                 f"{job_id} is an array: name one of its children, as in {job_id}:0"
             )
         task = self._yard.loop.running(parent, index or 0)
         if task is None:
-            raise ClientException(f"{job_id} is not running, so it has no host to be taken away")
+            raise InvalidRequestError(
+                f"{job_id} is not running, so it has no host to be taken away"
+            )
         key = names.task_id(
             names.AttemptKey(task.job_number, task.child, task.attempt), self._yard.salt
         )
@@ -181,30 +193,30 @@ class Endpoint:
 
 def _checked(service: str, operation: str, request: dict[str, Any]) -> Document:
     """The request to CloudWatch Logs or ECS, if it has the right shape."""
-    shape = shapes.service(service).operation_model(operation).input_shape
+    shape = api_models.service_model(service).operation_model(operation).input_shape
     try:
-        shapes.check(shape, request)
-    except ClientException as exc:
+        api_models.check_shape(shape, request)
+    except InvalidRequestError as exc:
         raise ApiError("InvalidParameterException", exc.message) from None
-    known: Document = shapes.known(shape, request)
+    known: Document = api_models.drop_unknown_members(shape, request)
     return known
 
 
 # -- what an earlier process left -------------------------------------------------------------------------------
 
 
-def restore(yard: Yard) -> None:
+def restore(yard: EndpointState) -> None:
     """Puts everything back as it was: resources, jobs, what they have come to, what was asked of them."""
     yard.load()
     for document in yard.all(ENVIRONMENT):
         yard.scheduler.set_environment(compute_environments.core(yard, document))
     for document in yard.all(CONSUMABLE):
-        consumables.enter(yard, document)
+        consumable_resources.enter(yard, document)
     rows = yard.store.jobs()
     gone = _open_all_queues(yard, rows)
     for row in rows:
         document = _document(yard, row)
-        job = jobs.core(document)
+        job = job_submission.core(document)
         changes = yard.scheduler.submit(job)
         yard.enter(job, document, row)
         yard.loop.perform(changes)
@@ -220,14 +232,14 @@ def restore(yard: Yard) -> None:
         if row.rest_reason is not None:
             yard.loop.perform(yard.scheduler.terminate(row.id, row.rest_reason))
     for job_id, wanted in yard.items(STOP):
-        jobs.stop_again(yard, job_id, wanted)
+        job_submission.stop_again(yard, job_id, wanted)
     for name in gone:
         yard.loop.perform(yard.scheduler.delete_queue(name))
     for document in yard.all(QUEUE):
         yard.scheduler.set_queue(job_queues.core(yard, document))
 
 
-def _open_all_queues(yard: Yard, rows: list[JobRow]) -> list[str]:
+def _open_all_queues(yard: EndpointState, rows: list[JobRow]) -> list[str]:
     """Queues as they were when they took their jobs: enabled. Returns the names of those that are there no more."""
     for document in yard.all(QUEUE):
         yard.scheduler.set_queue(job_queues.core(yard, {**document, "state": "ENABLED"}))
@@ -238,7 +250,7 @@ def _open_all_queues(yard: Yard, rows: list[JobRow]) -> list[str]:
     return gone
 
 
-def _document(yard: Yard, row: JobRow) -> Document:
+def _document(yard: EndpointState, row: JobRow) -> Document:
     document = yard.get(JOB, row.id)
     assert document is not None, "a job and its document are saved in one transaction"
     return document

@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from batchyard.batch import limits, submitting
 from batchyard.batch.jobs import Resources
 from batchyard.emulator import names
-from batchyard.emulator.failures import ClientException, SubmissionRefused
+from batchyard.emulator.api_errors import InvalidRequestError, InvalidSubmissionError
 from batchyard.emulator.paging import page, size_of_page
-from batchyard.emulator.yard import CONSUMABLE, DEFINITION, Document, Yard
+from batchyard.emulator.state import CONSUMABLE, DEFINITION, Document, EndpointState
 
 #: what is a task's in ecsProperties and the container's in containerProperties
 _OF_TASK = {
@@ -43,23 +43,25 @@ _FARGATE_PAIRS: dict[float, Iterable[int]] = {
 }
 
 
-def register(yard: Yard, request: Document) -> Document:
+def register(yard: EndpointState, request: Document) -> Document:
     name = names.require_name("jobDefinitionName", request["jobDefinitionName"])
     size = size_of(request)
     if size > limits.MAX_DEFINITION_BYTES:
-        raise SubmissionRefused(
+        raise InvalidSubmissionError(
             f"Job definition size must be less than 24 KiB, got {-(-size // 1024)} KiB"
         )
     if request["type"] != "container":
-        raise ClientException(
+        raise InvalidRequestError(
             "this endpoint runs jobs of one container; multinode job definitions are not for it"
         )
     if "eksProperties" in request:
-        raise ClientException(
+        raise InvalidRequestError(
             "this endpoint runs jobs on ECS-type compute; eksProperties is not for it"
         )
     if "MANAGED_INSTANCES" in request.get("platformCapabilities", []):
-        raise ClientException("this endpoint has EC2 and Fargate; MANAGED_INSTANCES is not for it")
+        raise InvalidRequestError(
+            "this endpoint has EC2 and Fargate; MANAGED_INSTANCES is not for it"
+        )
     is_fargate = request.get("platformCapabilities") == ["FARGATE"]
     container = _container_of(request)
     check_container(container, is_fargate=is_fargate)
@@ -88,12 +90,12 @@ def register(yard: Yard, request: Document) -> Document:
     }
 
 
-def deregister(yard: Yard, request: Document) -> Document:
+def deregister(yard: EndpointState, request: Document) -> Document:
     wanted = names.bare(request["jobDefinition"])
     document = yard.get(DEFINITION, wanted)
     if document is None:
         if ":" not in wanted:
-            raise ClientException(
+            raise InvalidRequestError(
                 f"{request['jobDefinition']}: a revision must be named, as in {wanted}:1"
             )
         return {}
@@ -102,12 +104,12 @@ def deregister(yard: Yard, request: Document) -> Document:
     return {}
 
 
-def describe(yard: Yard, request: Document) -> Document:
+def describe(yard: EndpointState, request: Document) -> Document:
     found = sorted(yard.all(DEFINITION), key=lambda d: (d["jobDefinitionName"], -d["revision"]))
     wanted = request.get("jobDefinitions")
     if wanted:
         if len(wanted) > 100:
-            raise ClientException("Maximum number of job definitions supported is 100.")
+            raise InvalidRequestError("Maximum number of job definitions supported is 100.")
         bare = {names.bare(one) for one in wanted}
         found = [
             d
@@ -127,23 +129,23 @@ def describe(yard: Yard, request: Document) -> Document:
     return {"jobDefinitions": list(some), **({"nextToken": token} if token else {})}
 
 
-def revisions(yard: Yard, name: str) -> list[Document]:
+def revisions(yard: EndpointState, name: str) -> list[Document]:
     return [document for document in yard.all(DEFINITION) if document["jobDefinitionName"] == name]
 
 
-def active(yard: Yard, wanted: str) -> Document:
+def active(yard: EndpointState, wanted: str) -> Document:
     """The definition that SubmitJob means: a revision, or the newest that is ACTIVE."""
     bare = names.bare(wanted)
     if ":" in bare:
         document = yard.get(DEFINITION, bare)
         if document is None:
-            raise SubmissionRefused(f"JobDefinition {wanted} does not exist")
+            raise InvalidSubmissionError(f"JobDefinition {wanted} does not exist")
         if document["status"] != "ACTIVE":
-            raise SubmissionRefused(f"JobDefinition {wanted} is not ACTIVE")
+            raise InvalidSubmissionError(f"JobDefinition {wanted} is not ACTIVE")
         return document
     candidates = [d for d in revisions(yard, bare) if d["status"] == "ACTIVE"]
     if not candidates:
-        raise SubmissionRefused(
+        raise InvalidSubmissionError(
             f"JobDefinition {wanted} does not exist, or none of its revisions is ACTIVE"
         )
     return max(candidates, key=lambda d: int(d["revision"]))
@@ -165,23 +167,25 @@ def container_of(definition: Document) -> Document:
 def _container_of(request: Document) -> Document:
     if "ecsProperties" not in request:
         if "containerProperties" not in request:
-            raise ClientException(
+            raise InvalidRequestError(
                 "containerProperties or ecsProperties must be provided for type container"
             )
         container: Document = request["containerProperties"]
         return container
     if "containerProperties" in request:
-        raise ClientException("containerProperties and ecsProperties exclude each other")
+        raise InvalidRequestError("containerProperties and ecsProperties exclude each other")
     tasks = request["ecsProperties"]["taskProperties"]
     if len(tasks) != 1:
-        raise ClientException("ecsProperties.taskProperties must have exactly one element")
+        raise InvalidRequestError("ecsProperties.taskProperties must have exactly one element")
     containers = tasks[0]["containers"]
     if len(containers) != 1:
-        raise ClientException(
+        raise InvalidRequestError(
             "this endpoint runs jobs of one container; ecsProperties with several are not for it"
         )
     if not containers[0].get("essential", True):
-        raise ClientException("ecsProperties must have at least one container that is essential")
+        raise InvalidRequestError(
+            "ecsProperties must have at least one container that is essential"
+        )
     # What an ECS task has around its container belongs to the container elsewhere.
     around = {ours: tasks[0][theirs] for theirs, ours in _OF_TASK.items() if theirs in tasks[0]}
     return {
@@ -192,20 +196,20 @@ def _container_of(request: Document) -> Document:
 
 def check_container(container: Document, *, is_fargate: bool) -> None:
     if not container.get("image"):
-        raise SubmissionRefused("containerProperties.image must be provided")
+        raise InvalidSubmissionError("containerProperties.image must be provided")
     if len(container["image"]) > 255:
-        raise SubmissionRefused("containerProperties.image must be at most 255 characters")
+        raise InvalidSubmissionError("containerProperties.image must be at most 255 characters")
     refuse(submitting.environment_problems(container.get("environment", [])))
     refuse(submitting.secret_problems(container))
     resources_of(container, is_fargate=is_fargate)
     if is_fargate and "executionRoleArn" not in container:
-        raise SubmissionRefused("executionRoleArn must be provided for FARGATE")
+        raise InvalidSubmissionError("executionRoleArn must be provided for FARGATE")
     volumes = {volume.get("name") for volume in container.get("volumes", [])}
     for mount in container.get("mountPoints", []):
         if not mount.get("containerPath"):
-            raise SubmissionRefused("mountPoints: containerPath must be provided")
+            raise InvalidSubmissionError("mountPoints: containerPath must be provided")
         if not mount.get("sourceVolume") or mount["sourceVolume"] not in volumes:
-            raise SubmissionRefused(
+            raise InvalidSubmissionError(
                 f"mountPoints: there is no volume named {mount.get('sourceVolume')!r}"
             )
 
@@ -215,7 +219,7 @@ def resources_of(container: Document, *, is_fargate: bool = False) -> Resources:
     given: dict[str, str] = {}
     for requirement in container.get("resourceRequirements", []):
         if requirement["type"] in given:
-            raise SubmissionRefused(
+            raise InvalidSubmissionError(
                 f"resourceRequirements must not have two entries of type {requirement['type']}"
             )
         given[requirement["type"]] = requirement["value"]
@@ -224,7 +228,7 @@ def resources_of(container: Document, *, is_fargate: bool = False) -> Resources:
             given.setdefault(new, str(container[old]))
     for kind, lower in (("VCPU", "vcpus"), ("MEMORY", "memory")):
         if kind not in given:
-            raise SubmissionRefused(
+            raise InvalidSubmissionError(
                 f"resourceRequirements must have an entry of type {kind} ({lower} is required)"
             )
     memory_mib = _number("MEMORY", given["MEMORY"])
@@ -236,13 +240,13 @@ def resources_of(container: Document, *, is_fargate: bool = False) -> Resources:
 
 def _fargate_resources(given: dict[str, str], memory_mib: int) -> Resources:
     if "GPU" in given:
-        raise SubmissionRefused("resourceRequirements of type GPU are not for FARGATE")
+        raise InvalidSubmissionError("resourceRequirements of type GPU are not for FARGATE")
     try:
         vcpus = float(given["VCPU"])
     except ValueError:
         vcpus = 0.0
     if memory_mib not in _FARGATE_PAIRS.get(vcpus, ()):
-        raise SubmissionRefused(
+        raise InvalidSubmissionError(
             f"Fargate does not have {given['VCPU']} VCPU with {memory_mib} MiB of MEMORY"
         )
     # The scheduler counts whole vCPUs.
@@ -272,11 +276,11 @@ def check_tags(tags: dict[str, str]) -> None:
     refuse(submitting.tag_problems(tags))
 
 
-def check_consumables(yard: Yard, properties: Document) -> None:
+def check_consumables(yard: EndpointState, properties: Document) -> None:
     refuse(submitting.consumable_problems(properties))
     for entry in properties.get("consumableResourceList", []):
         if yard.get(CONSUMABLE, entry.get("consumableResource", "")) is None:
-            raise SubmissionRefused(
+            raise InvalidSubmissionError(
                 f"consumable resource {entry.get('consumableResource')!r} does not exist"
             )
 
@@ -284,4 +288,4 @@ def check_consumables(yard: Yard, properties: Document) -> None:
 def refuse(problems: Iterable[str]) -> None:
     """AWS says the first thing that is wrong."""
     for problem in problems:
-        raise SubmissionRefused(problem)
+        raise InvalidSubmissionError(problem)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from batchyard.batch.queues import FairShare, Queue, TimeLimit
 from batchyard.emulator import compute_environments, names
-from batchyard.emulator.failures import ClientException
+from batchyard.emulator.api_errors import InvalidRequestError
 from batchyard.emulator.paging import page, size_of_page
-from batchyard.emulator.yard import ENVIRONMENT, JOB, POLICY, QUEUE, Document, Yard
+from batchyard.emulator.state import ENVIRONMENT, JOB, POLICY, QUEUE, Document, EndpointState
 
 _OTHER_TYPES = ("EKS", "SAGEMAKER_TRAINING", "ECS_MANAGED_INSTANCES")
 _MOST_ENVIRONMENTS = 3
@@ -19,18 +19,18 @@ _LIMITED_REASONS = (
 _MOST_IN_SNAPSHOT = 100
 
 
-def create(yard: Yard, request: Document) -> Document:
+def create(yard: EndpointState, request: Document) -> Document:
     name = names.require_name("jobQueueName", request["jobQueueName"])
     if yard.get(QUEUE, name) is not None:
-        raise ClientException("Object already exists")
+        raise InvalidRequestError("Object already exists")
     if "serviceEnvironmentOrder" in request or request.get("jobQueueType") in _OTHER_TYPES:
-        raise ClientException(
+        raise InvalidRequestError(
             "this endpoint runs jobs on ECS-type compute; such a queue is not for it"
         )
     order, is_fargate = _checked_order(yard, request.get("computeEnvironmentOrder", []))
     kind = "ECS_FARGATE" if is_fargate else "ECS"
     if request.get("jobQueueType", kind) != kind:
-        raise ClientException(
+        raise InvalidRequestError(
             f"jobQueueType must be {kind}, as the compute environments are; got {request['jobQueueType']}"
         )
     arn = yard.arn(QUEUE, name)
@@ -55,14 +55,14 @@ def create(yard: Yard, request: Document) -> Document:
     return {"jobQueueName": name, "jobQueueArn": arn}
 
 
-def update(yard: Yard, request: Document) -> Document:
+def update(yard: EndpointState, request: Document) -> Document:
     document = dict(existing(yard, request["jobQueue"]))
     if "computeEnvironmentOrder" in request:
         document["computeEnvironmentOrder"], is_fargate = _checked_order(
             yard, request["computeEnvironmentOrder"]
         )
         if is_fargate != (document["jobQueueType"] == "ECS_FARGATE"):
-            raise ClientException(
+            raise InvalidRequestError(
                 "a queue cannot change between EC2 and Fargate compute environments"
             )
     if "priority" in request:
@@ -73,7 +73,7 @@ def update(yard: Yard, request: Document) -> Document:
         document["jobStateTimeLimitActions"] = _checked_limits(request["jobStateTimeLimitActions"])
     if "schedulingPolicyArn" in request:
         if "schedulingPolicyArn" not in document:
-            raise ClientException(
+            raise InvalidRequestError(
                 "a scheduling policy cannot be added to a job queue that was created without one"
             )
         document["schedulingPolicyArn"] = _existing_policy(yard, request["schedulingPolicyArn"])[
@@ -83,12 +83,12 @@ def update(yard: Yard, request: Document) -> Document:
     return {"jobQueueName": document["jobQueueName"], "jobQueueArn": document["jobQueueArn"]}
 
 
-def delete(yard: Yard, request: Document) -> Document:
+def delete(yard: EndpointState, request: Document) -> Document:
     document = yard.get(QUEUE, request["jobQueue"])
     if document is None:
         return {}
     if document["state"] != "DISABLED":
-        raise ClientException("Cannot delete, job queue must be disabled first")
+        raise InvalidRequestError("Cannot delete, job queue must be disabled first")
     name = document["jobQueueName"]
     yard.forget(QUEUE, name)
     yard.save()
@@ -96,10 +96,10 @@ def delete(yard: Yard, request: Document) -> Document:
     return {}
 
 
-def describe(yard: Yard, request: Document) -> Document:
+def describe(yard: EndpointState, request: Document) -> Document:
     wanted = request.get("jobQueues")
     if wanted is not None and len(wanted) > 100:
-        raise ClientException("Maximum number of job queues supported is 100.")
+        raise InvalidRequestError("Maximum number of job queues supported is 100.")
     found = yard.all(QUEUE)
     if wanted:
         bare = [names.bare(name) for name in wanted]
@@ -108,7 +108,7 @@ def describe(yard: Yard, request: Document) -> Document:
     return {"jobQueues": list(some), **({"nextToken": token} if token else {})}
 
 
-def snapshot(yard: Yard, request: Document) -> Document:
+def snapshot(yard: EndpointState, request: Document) -> Document:
     """GetJobQueueSnapshot: the RUNNABLE jobs that are next, and what each share uses."""
     document = existing(yard, request["jobQueue"])
     name = document["jobQueueName"]
@@ -154,7 +154,7 @@ def snapshot(yard: Yard, request: Document) -> Document:
     }
 
 
-def _departures(yard: Yard, queue: Document) -> list[tuple[int, int]]:
+def _departures(yard: EndpointState, queue: Document) -> list[tuple[int, int]]:
     """(a job's number, when it or one of its children left the line); of arrays the first child and those that run."""
     found: list[tuple[int, int]] = []
     for job in yard.all(JOB):
@@ -178,7 +178,7 @@ def _departures(yard: Yard, queue: Document) -> list[tuple[int, int]]:
 
 
 def _at_position_since(
-    yard: Yard, job: Document, index: int, departures: list[tuple[int, int]]
+    yard: EndpointState, job: Document, index: int, departures: list[tuple[int, int]]
 ) -> int:
     """When it became RUNNABLE, or when the last one ahead of it left."""
     row = yard.loop.row(job["jobId"])
@@ -194,7 +194,7 @@ def _at_position_since(
 # -- what it means ----------------------------------------------------------------------------------------------
 
 
-def core(yard: Yard, document: Document) -> Queue:
+def core(yard: EndpointState, document: Document) -> Queue:
     """The scheduler's view of it."""
     order = sorted(document["computeEnvironmentOrder"], key=lambda entry: int(entry["order"]))
     policy = (
@@ -224,18 +224,18 @@ def _fair_share(document: Document) -> FairShare:
     )
 
 
-def find(yard: Yard, name: str) -> Document | None:
+def find(yard: EndpointState, name: str) -> Document | None:
     return yard.get(QUEUE, name)
 
 
-def existing(yard: Yard, name: str) -> Document:
+def existing(yard: EndpointState, name: str) -> Document:
     document = find(yard, name)
     if document is None:
-        raise ClientException(f"{name} does not exist")
+        raise InvalidRequestError(f"{name} does not exist")
     return document
 
 
-def _enter(yard: Yard, document: Document) -> None:
+def _enter(yard: EndpointState, document: Document) -> None:
     yard.keep(QUEUE, document["jobQueueName"], document)
     yard.save()
     yard.scheduler.set_queue(core(yard, document))
@@ -244,32 +244,34 @@ def _enter(yard: Yard, document: Document) -> None:
 # -- checks -----------------------------------------------------------------------------------------------------
 
 
-def _checked_order(yard: Yard, order: list[Document]) -> tuple[list[Document], bool]:
+def _checked_order(yard: EndpointState, order: list[Document]) -> tuple[list[Document], bool]:
     """The order with ARNs, and whether its environments are Fargate."""
     if not 1 <= len(order) <= _MOST_ENVIRONMENTS:
-        raise ClientException(
+        raise InvalidRequestError(
             f"computeEnvironmentOrder must have 1 to {_MOST_ENVIRONMENTS} entries; got {len(order)}"
         )
     if len({entry["order"] for entry in order}) < len(order):
-        raise ClientException("computeEnvironmentOrder must not have two entries of the same order")
+        raise InvalidRequestError(
+            "computeEnvironmentOrder must not have two entries of the same order"
+        )
     found, kinds, architectures = [], set(), set()
     for entry in order:
         environment = yard.get(ENVIRONMENT, entry["computeEnvironment"])
         if environment is None:
-            raise ClientException(f"{entry['computeEnvironment']} does not exist")
+            raise InvalidRequestError(f"{entry['computeEnvironment']} does not exist")
         if environment["status"] != "VALID":
-            raise ClientException(f"{entry['computeEnvironment']} is not VALID")
+            raise InvalidRequestError(f"{entry['computeEnvironment']} is not VALID")
         kinds.add(environment.get("computeResources", {}).get("type", "EC2").startswith("FARGATE"))
         architectures.add(compute_environments.architecture(environment))
         found.append(
             {"order": entry["order"], "computeEnvironment": environment["computeEnvironmentArn"]}
         )
     if len(kinds) > 1:
-        raise ClientException(
+        raise InvalidRequestError(
             "computeEnvironmentOrder must not mix EC2 and Fargate compute environments"
         )
     if {"arm64", "x86_64"} <= architectures:
-        raise ClientException(
+        raise InvalidRequestError(
             "computeEnvironmentOrder must not mix compute environments of x86_64 and of arm64"
         )
     return found, kinds == {True}
@@ -277,29 +279,31 @@ def _checked_order(yard: Yard, order: list[Document]) -> tuple[list[Document], b
 
 def _checked_priority(priority: int) -> int:
     if not 0 <= priority <= _MOST_PRIORITY:
-        raise ClientException(f"priority must be between 0 and {_MOST_PRIORITY}; got {priority}")
+        raise InvalidRequestError(
+            f"priority must be between 0 and {_MOST_PRIORITY}; got {priority}"
+        )
     return priority
 
 
 def _checked_limits(actions: list[Document]) -> list[Document]:
     for action in actions:
         if action["reason"] not in _LIMITED_REASONS:
-            raise ClientException(
+            raise InvalidRequestError(
                 f"jobStateTimeLimitActions: reason must be one of {', '.join(_LIMITED_REASONS)}; got {action['reason']}"
             )
         if action["state"] != "RUNNABLE" or action["action"] != "CANCEL":
-            raise ClientException(
+            raise InvalidRequestError(
                 "jobStateTimeLimitActions: state must be RUNNABLE and action CANCEL"
             )
         if not 600 <= action["maxTimeSeconds"] <= 86400:
-            raise ClientException(
+            raise InvalidRequestError(
                 "jobStateTimeLimitActions: maxTimeSeconds must be between 600 and 86400"
             )
     return actions
 
 
-def _existing_policy(yard: Yard, arn: str) -> Document:
+def _existing_policy(yard: EndpointState, arn: str) -> Document:
     policy = yard.get(POLICY, arn)
     if policy is None:
-        raise ClientException(f"{arn} does not exist")
+        raise InvalidRequestError(f"{arn} does not exist")
     return policy

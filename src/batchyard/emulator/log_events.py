@@ -16,8 +16,8 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
+from batchyard.emulator.log_times import Times
 from batchyard.emulator.names import AttemptKey
-from batchyard.emulator.timed_logs import Times
 
 #: what CloudWatch Logs counts for an event besides its message
 _EVENT_BYTES = 26

@@ -16,8 +16,8 @@ from typing import Any
 
 from batchyard.embedded.runner import Task
 from batchyard.embedded.store import AttemptRow
-from batchyard.emulator import log_patterns, names
-from batchyard.emulator.failures import ApiError
+from batchyard.emulator import log_filter_patterns, names
+from batchyard.emulator.api_errors import ApiError
 from batchyard.emulator.log_events import (
     LATEST_MS,
     Event,
@@ -31,7 +31,7 @@ from batchyard.emulator.log_events import (
     size_of,
 )
 from batchyard.emulator.names import AttemptKey
-from batchyard.emulator.yard import JOB, Document, Yard
+from batchyard.emulator.state import JOB, Document, EndpointState
 from batchyard.folder import RunFolder
 
 _MOST_EVENTS = 10_000
@@ -49,7 +49,7 @@ _BAD_TOKEN = "The specified nextToken is invalid."
 class LogStreams:
     """Holds short.log open: to be closed. The log book must have been opened before."""
 
-    def __init__(self, yard: Yard, folder: RunFolder) -> None:
+    def __init__(self, yard: EndpointState, folder: RunFolder) -> None:
         self._yard = yard
         self._folder = folder
         self._since_ms = yard.now_ms()
@@ -150,7 +150,7 @@ class LogStreams:
     def filter_log_events(self, request: Document) -> Document:
         group = self._asked_group(request)
         most = _limit(request, _MOST_EVENTS)
-        test = log_patterns.compiled(request.get("filterPattern", ""))
+        test = log_filter_patterns.compiled(request.get("filterPattern", ""))
         window = _window(request)
         found: list[Document] = []
         scanned, scanned_bytes, found_bytes = 0, 0, 0

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from xml.sax.saxutils import escape
 
 from batchyard.emulator import names
-from batchyard.emulator.failures import ServerException
+from batchyard.emulator.api_errors import ServerError
 from batchyard.emulator.instance_types import instance_family, instance_type
 from batchyard.errors import OperationalError
 
@@ -204,7 +204,7 @@ def use_batch(call: Call) -> None:
 
 def _ask_batch(operation: str, request: dict[str, Any]) -> dict[str, Any]:
     if not _batch:
-        raise ServerException("AWS Batch is not served here")
+        raise ServerError("AWS Batch is not served here")
     return _batch[0](operation, request)
 
 

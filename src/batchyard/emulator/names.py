@@ -6,7 +6,7 @@ import re
 from typing import NamedTuple
 
 from batchyard.batch.limits import NAME_PATTERN
-from batchyard.emulator.failures import ClientException
+from batchyard.emulator.api_errors import InvalidRequestError
 
 #: the account that moto pretends to be
 ACCOUNT_ID = "123456789012"
@@ -37,7 +37,7 @@ def kind_of(resource_arn: str) -> str:
 def require_name(field: str, value: str) -> str:
     """Names of jobs, definitions, queues, environments: facts, 5.4."""
     if not NAME_PATTERN.fullmatch(value):
-        raise ClientException(
+        raise InvalidRequestError(
             f"{field} should match valid pattern: up to 128 letters, digits, hyphens and underscores, the first one a "
             f"letter or a digit; got {value!r}"
         )

@@ -6,20 +6,20 @@ from collections.abc import Callable
 from typing import Any
 
 from batchyard.emulator import (
+    api_models,
     compute_environments,
-    consumables,
-    describing,
+    consumable_resources,
     job_definitions,
+    job_descriptions,
     job_queues,
-    jobs,
+    job_submission,
     scheduling_policies,
-    shapes,
-    tagging,
+    tags,
 )
-from batchyard.emulator.failures import ClientException
-from batchyard.emulator.yard import Document, Yard
+from batchyard.emulator.api_errors import InvalidRequestError
+from batchyard.emulator.state import Document, EndpointState
 
-Operation = Callable[[Yard, Document], Document]
+Operation = Callable[[EndpointState, Document], Document]
 
 OPERATIONS: dict[str, Operation] = {
     "CreateComputeEnvironment": compute_environments.create,
@@ -39,34 +39,34 @@ OPERATIONS: dict[str, Operation] = {
     "RegisterJobDefinition": job_definitions.register,
     "DeregisterJobDefinition": job_definitions.deregister,
     "DescribeJobDefinitions": job_definitions.describe,
-    "SubmitJob": jobs.submit,
-    "CancelJob": jobs.cancel,
-    "CancelJobs": jobs.cancel_all,
-    "TerminateJob": jobs.terminate,
-    "TerminateJobs": jobs.terminate_all,
-    "DescribeJobs": describing.describe,
-    "ListJobs": describing.list_jobs,
-    "CreateConsumableResource": consumables.create,
-    "UpdateConsumableResource": consumables.update,
-    "DeleteConsumableResource": consumables.delete,
-    "DescribeConsumableResource": consumables.describe,
-    "ListConsumableResources": consumables.list_all,
-    "ListJobsByConsumableResource": consumables.list_jobs,
-    "TagResource": tagging.tag,
-    "UntagResource": tagging.untag,
-    "ListTagsForResource": tagging.list_all,
+    "SubmitJob": job_submission.submit,
+    "CancelJob": job_submission.cancel,
+    "CancelJobs": job_submission.cancel_all,
+    "TerminateJob": job_submission.terminate,
+    "TerminateJobs": job_submission.terminate_all,
+    "DescribeJobs": job_descriptions.describe,
+    "ListJobs": job_descriptions.list_jobs,
+    "CreateConsumableResource": consumable_resources.create,
+    "UpdateConsumableResource": consumable_resources.update,
+    "DeleteConsumableResource": consumable_resources.delete,
+    "DescribeConsumableResource": consumable_resources.describe,
+    "ListConsumableResources": consumable_resources.list_all,
+    "ListJobsByConsumableResource": consumable_resources.list_jobs,
+    "TagResource": tags.tag,
+    "UntagResource": tags.untag,
+    "ListTagsForResource": tags.list_all,
 }
 
 
-def perform(yard: Yard, operation: str, request: dict[str, Any]) -> Document:
+def perform(yard: EndpointState, operation: str, request: dict[str, Any]) -> Document:
     """Checks the request against AWS's description of the operation, and carries it out. Raises ApiError."""
     act = OPERATIONS.get(operation)
     if act is None:
-        raise ClientException(
+        raise InvalidRequestError(
             f"{operation} is not an operation of batchyard's AWS Batch endpoint, which serves ECS-type compute"
         )
-    shape = shapes.service("batch").operation_model(operation).input_shape
-    shapes.check(shape, request)
-    known: Document = shapes.known(shape, request)
+    shape = api_models.service_model("batch").operation_model(operation).input_shape
+    api_models.check_shape(shape, request)
+    known: Document = api_models.drop_unknown_members(shape, request)
     job_definitions.check_tags(known.get("tags", {}))
     return act(yard, known)

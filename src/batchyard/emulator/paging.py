@@ -7,7 +7,7 @@ import binascii
 from collections.abc import Sequence
 from typing import TypeVar
 
-from batchyard.emulator.failures import ClientException
+from batchyard.emulator.api_errors import InvalidRequestError
 
 T = TypeVar("T")
 
@@ -23,7 +23,7 @@ def size_of_page(request: dict[str, object], most: int) -> int:
     """maxResults, from 1 to ``most``, which is also its default."""
     wanted = request.get("maxResults", most)
     if not isinstance(wanted, int) or not 1 <= wanted <= most:
-        raise ClientException(f"maxResults should be between 1 and {most}; got {wanted}")
+        raise InvalidRequestError(f"maxResults should be between 1 and {most}; got {wanted}")
     return wanted
 
 
@@ -40,4 +40,4 @@ def _start(token: str | None) -> int:
             return max(0, int(number))
     except (ValueError, binascii.Error):
         pass
-    raise ClientException("nextToken is none that this endpoint gave out")
+    raise InvalidRequestError("nextToken is none that this endpoint gave out")

@@ -26,12 +26,12 @@ from batchyard.embedded.processes import ProcessRunner
 from batchyard.embedded.runner import Task
 from batchyard.embedded.spawner import Spawner
 from batchyard.embedded.store import AttemptRow, JobRow, Store
-from batchyard.emulator import names, shapes
-from batchyard.emulator.failures import ApiError
+from batchyard.emulator import api_models, names
+from batchyard.emulator.api_errors import ApiError
 from batchyard.emulator.log_events import MOST_IN_EVENT
 from batchyard.emulator.log_streams import LogStreams
-from batchyard.emulator.timed_logs import TimedLogBook, times_of
-from batchyard.emulator.yard import JOB, Yard
+from batchyard.emulator.log_times import TimedLogBook, times_of
+from batchyard.emulator.state import JOB, EndpointState
 from batchyard.folder import RunFolder
 from batchyard.shard import Turn
 
@@ -58,7 +58,7 @@ class Bench:
     def __post_init__(self) -> None:
         self.book = TimedLogBook(self.folder, lambda: (self.now_ms + 0.5) / 1000)
         self.files: dict[tuple[str, int, int], int] = {}
-        self.yard = Yard(
+        self.yard = EndpointState(
             scheduler=SimpleNamespace(placed=lambda: list(self.tasks)),
             loop=SimpleNamespace(
                 row=self.rows.__getitem__,
@@ -186,7 +186,7 @@ class Bench:
 
 def checked(operation: str, request: Request, act: Any) -> Request:
     """Asks; both the request and the answer must be what botocore's model says."""
-    model = shapes.service("logs").operation_model(operation)
+    model = api_models.service_model("logs").operation_model(operation)
     request = {key: value for key, value in request.items() if value is not None}
     assert set(request) <= set(model.input_shape.members)
     answer: Request = json.loads(json.dumps(act(request)))
@@ -853,7 +853,7 @@ def test_groups(bench: Bench) -> None:
     assert [group["logGroupName"] for group in groups] == [GROUP, "/mine"]
     assert groups[1]["creationTime"] == T0 + 7
     assert groups[1]["arn"] == "arn:aws:logs:us-east-1:123456789012:log-group:/mine:*"
-    model = shapes.service("logs").operation_model("DescribeLogGroups").output_shape
+    model = api_models.service_model("logs").operation_model("DescribeLogGroups").output_shape
     assert ParamValidator().validate({"logGroups": groups}, model).generate_report() == ""
     assert [group["logGroupName"] for group in bench.streams.groups("/m")] == ["/mine"]
     assert bench.streams.owns("/mine")
@@ -926,7 +926,7 @@ def test_a_running_child_can_be_read_and_so_can_what_ended_a_moment_ago(tmp_path
     gate = tmp_path / "gate"
     waiting = f"echo begun; while [ ! -e {gate} ]; do sleep 0.01; done; printf done"
     loop.add(job, Commands("job-a", ["echo quick", waiting]), row)
-    yard = Yard(
+    yard = EndpointState(
         scheduler,
         loop,
         store,

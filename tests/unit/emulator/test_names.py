@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchyard.emulator import names
-from batchyard.emulator.failures import ClientException
+from batchyard.emulator.api_errors import InvalidRequestError
 from batchyard.emulator.names import AttemptKey
 
 SALT = "0123456789abcdef"
@@ -71,7 +71,7 @@ def test_names_that_are_allowed(name: str) -> None:
 @pytest.mark.parametrize("name", ["", "-a", "_a", "a b", "a.b", "ä", "x" * 129, "a\n", "a/b"])
 def test_names_that_are_not(name: str) -> None:
     """facts, 5.4: first a letter or a digit, then those, hyphens and underscores, 128 at most."""
-    with pytest.raises(ClientException, match="jobName should match"):
+    with pytest.raises(InvalidRequestError, match="jobName should match"):
         names.require_name("jobName", name)
 
 

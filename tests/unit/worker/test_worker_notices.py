@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from batchyard.emulator import metadata
+from batchyard.emulator import instance_metadata
 from batchyard.worker import notices
 from batchyard.worker.notices import Metadata, NoService, seconds_left, watch
 
@@ -24,10 +24,12 @@ class Service:
         self.key = b"first"
         self.asked: list[str] = []
 
-    def answer(self, method: str, path: str, headers: dict[str, str]) -> metadata.Answer:
+    def answer(self, method: str, path: str, headers: dict[str, str]) -> instance_metadata.Answer:
         self.asked.append(f"{method} {path}")
-        host = metadata.Host("i-0a", "m6i.large", "us-east-1", "us-east-1a", self.key, self.notice)
-        return metadata.answer(host, method, path.removeprefix("/imds"), headers, NOON)
+        host = instance_metadata.Host(
+            "i-0a", "m6i.large", "us-east-1", "us-east-1a", self.key, self.notice
+        )
+        return instance_metadata.answer(host, method, path.removeprefix("/imds"), headers, NOON)
 
 
 @contextmanager

@@ -9,8 +9,8 @@ from typing import Any, ClassVar, Self
 
 from moto.cloudformation.exceptions import UnformattedGetAttTemplateException
 
-from batchyard.emulator import shapes
-from batchyard.emulator.failures import ApiError
+from batchyard.emulator import api_models
+from batchyard.emulator.api_errors import ApiError
 from batchyard.emulator.moto_cloudformation.own_model import (
     CannotReplace,
     Document,
@@ -71,9 +71,9 @@ class BatchResource(OwnModel):
     @classmethod
     def request(cls, operation: str, properties: Mapping[str, Any]) -> Document:
         """Properties as the request of an operation; those that it has no member for are left out."""
-        shape = shapes.service("batch").operation_model(operation).input_shape
+        shape = api_models.service_model("batch").operation_model(operation).input_shape
         assert shape is not None
-        request: Document = shapes.from_properties(shape, properties)
+        request: Document = api_models.from_cloudformation(shape, properties)
         return request
 
     # -- what CloudFormation asks for -----------------------------------------------------------------------
@@ -132,7 +132,7 @@ class BatchResource(OwnModel):
 
     @classmethod
     def _check(cls, properties: Document) -> None:
-        shape = shapes.service("batch").operation_model(cls.CREATE).input_shape
+        shape = api_models.service_model("batch").operation_model(cls.CREATE).input_shape
         assert shape is not None
         for path in _unknown(shape, properties, ""):
             if path not in cls.EXTRA:

@@ -25,15 +25,15 @@ from batchyard.embedded.processes import ProcessRunner
 from batchyard.embedded.runner import Runner, Task
 from batchyard.embedded.spawner import Spawner
 from batchyard.embedded.store import AttemptRow, JobRow, Store
+from batchyard.emulator import access, job_submission
 from batchyard.emulator import endpoint as endpoints
-from batchyard.emulator import guard, jobs
-from batchyard.emulator.containers import Volume
+from batchyard.emulator.docker_flags import Volume
 from batchyard.emulator.endpoint import Endpoint
 from batchyard.emulator.faults import Faults
-from batchyard.emulator.front import METADATA_PATH, Front
-from batchyard.emulator.tasks import ContainerTasks, Site, inherited
-from batchyard.emulator.timed_logs import TimedLogBook
-from batchyard.emulator.yard import JOB, Document, Yard
+from batchyard.emulator.http_application import METADATA_PATH, Front
+from batchyard.emulator.job_tasks import ContainerTasks, Site, inherited
+from batchyard.emulator.log_times import TimedLogBook
+from batchyard.emulator.state import JOB, Document, EndpointState
 from batchyard.errors import InputError, OperationalError, RunLockedError, from_os_error
 from batchyard.folder import RunFolder
 
@@ -78,7 +78,7 @@ def serve(
             f"--host {setting.host} would let others run commands on this machine",
             hint="give a secret with --token, which clients then use as their access key, or leave --host out",
         )
-    if setting.token is not None and not guard.is_usable(setting.token):
+    if setting.token is not None and not access.is_usable(setting.token):
         raise InputError(
             "--token cannot be an access key: letters, digits and any of _ . ~ + = - are allowed",
             hint="make one with `openssl rand -hex 16`",
@@ -134,7 +134,7 @@ def _serve(
             scheduler = Scheduler([], [], machine=setting.capacity)
             reporter = _Reporter(say)
             loop = Loop(scheduler, runner, store, logs, reporter)
-            yard = Yard(
+            yard = EndpointState(
                 scheduler=scheduler,
                 loop=loop,
                 store=store,
@@ -186,12 +186,12 @@ class _Reporter:
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
-        self._yard: Yard | None = None
+        self._yard: EndpointState | None = None
         self._endpoint: Endpoint | None = None
         #: jobs whose coming has been told, and of these whose end
         self._told: dict[str, bool] = {}
 
-    def attend(self, yard: Yard, endpoint: Endpoint) -> None:
+    def attend(self, yard: EndpointState, endpoint: Endpoint) -> None:
         self._yard, self._endpoint = yard, endpoint
         waiting = sum(not JobState(row.state).is_terminal for row in yard.store.jobs())
         self._told = {row.id: JobState(row.state).is_terminal for row in yard.store.jobs()}
@@ -240,7 +240,7 @@ class _Reporter:
     def _warn(self, row: JobRow, document: Document) -> None:
         """Of a job that asks for more than there is: it would wait for ever, and nothing else would say so here."""
         assert self._yard is not None
-        lack = too_large(jobs.core(document).resources, self._yard.machine)
+        lack = too_large(job_submission.core(document).resources, self._yard.machine)
         if lack:
             self._say(f"{row.id}  {document['jobName']}: can never be placed here: {lack}")
 

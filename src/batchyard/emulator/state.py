@@ -37,7 +37,7 @@ KINDS = (ENVIRONMENT, QUEUE, POLICY, DEFINITION, CONSUMABLE, JOB, STOP)
 
 
 @dataclass(slots=True)
-class Yard:
+class EndpointState:
     scheduler: Scheduler
     loop: Loop
     store: Store

@@ -11,7 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 from botocore.utils import IMDSFetcher, InstanceMetadataFetcher, InstanceMetadataRegionFetcher
 
-from batchyard.emulator.metadata import Credentials, Host, answer
+from batchyard.emulator.instance_metadata import Credentials, Host, answer
 
 #: 2026-03-01T12:34:56Z
 NOW = 1_772_368_496.0

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from posixpath import normpath
 
-from batchyard.emulator.yard import Document
+from batchyard.emulator.state import Document
 from batchyard.errors import InputError
 
 #: volumes of AWS's that no machine of one's own has: member of a volume -> its name, and what says which it is

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from batchyard.emulator.failures import ApiError
-from batchyard.emulator.log_patterns import compiled
+from batchyard.emulator.api_errors import ApiError
+from batchyard.emulator.log_filter_patterns import compiled
 
 LINES = [
     "[ERROR] Caught IllegalArgumentException",

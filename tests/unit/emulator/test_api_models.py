@@ -6,19 +6,19 @@ from typing import Any
 
 import pytest
 
-from batchyard.emulator import shapes
-from batchyard.emulator.failures import ClientException
+from batchyard.emulator import api_models
+from batchyard.emulator.api_errors import InvalidRequestError
 from batchyard.emulator.operations import OPERATIONS
 
 
 def shape_of(operation: str, service: str = "batch") -> Any:
-    return shapes.service(service).operation_model(operation).input_shape
+    return api_models.service_model(service).operation_model(operation).input_shape
 
 
 @pytest.mark.parametrize("operation", sorted(OPERATIONS))
 def test_every_operation_has_its_route(operation: str) -> None:
     """facts, 1.2: POST /v1/<operation in lower case>, but for tags."""
-    if operation not in shapes.service("batch").operation_names:
+    if operation not in api_models.service_model("batch").operation_names:
         pytest.skip("this botocore does not know it")
     methods = {"TagResource": "POST", "UntagResource": "DELETE", "ListTagsForResource": "GET"}
     if method := methods.get(operation, ""):
@@ -28,7 +28,7 @@ def test_every_operation_has_its_route(operation: str) -> None:
         )
     else:
         method, path, members = "POST", f"/v1/{operation.lower()}", {}
-    found = shapes.find_route("batch", method, path)
+    found = api_models.find_route("batch", method, path)
     assert found is not None and (found[0].operation, found[1]) == (operation, members)
 
 
@@ -45,7 +45,7 @@ def test_every_operation_has_its_route(operation: str) -> None:
     ],
 )
 def test_what_is_no_route(method: str, path: str) -> None:
-    assert shapes.find_route("batch", method, path) is None
+    assert api_models.find_route("batch", method, path) is None
 
 
 @pytest.mark.parametrize(
@@ -84,8 +84,8 @@ def test_requests_of_a_wrong_shape(request_: Any, message: str) -> None:
         else {"jobName": "n", "jobQueue": "q", "jobDefinition": "d"}
     )
     given = request_ if isinstance(request_, list) else {**base, **request_}
-    with pytest.raises(ClientException, match=message):
-        shapes.check(shape_of("SubmitJob"), given)
+    with pytest.raises(InvalidRequestError, match=message):
+        api_models.check_shape(shape_of("SubmitJob"), given)
 
 
 @pytest.mark.parametrize("action", ["RETRY", "retry", "Exit", "eXIT"])
@@ -93,14 +93,14 @@ def test_the_actions_of_a_retry_strategy_in_any_case(action: str) -> None:
     """facts, 1.4.4; of other words the case matters."""
     strategy = {"attempts": 2, "evaluateOnExit": [{"action": action}]}
     request = {"jobName": "n", "jobQueue": "q", "jobDefinition": "d", "retryStrategy": strategy}
-    shapes.check(shape_of("SubmitJob"), request)
+    api_models.check_shape(shape_of("SubmitJob"), request)
 
 
 def test_nulls_and_unknown_members_are_passed_over() -> None:
     """As AWS does: a null is as good as nothing."""
     request = {"jobs": ["a"], "colour": "red"}
-    shapes.check(shape_of("DescribeJobs"), request)
-    assert shapes.known(shape_of("DescribeJobs"), request) == {"jobs": ["a"]}
+    api_models.check_shape(shape_of("DescribeJobs"), request)
+    assert api_models.drop_unknown_members(shape_of("DescribeJobs"), request) == {"jobs": ["a"]}
     request = {
         "jobName": "n",
         "jobQueue": "q",
@@ -109,8 +109,8 @@ def test_nulls_and_unknown_members_are_passed_over() -> None:
         "dependsOn": [{"jobId": "x", "type": None, "colour": "red"}],
         "tags": {"colour": "red"},
     }
-    shapes.check(shape_of("SubmitJob"), request)
-    assert shapes.known(shape_of("SubmitJob"), request) == {
+    api_models.check_shape(shape_of("SubmitJob"), request)
+    assert api_models.drop_unknown_members(shape_of("SubmitJob"), request) == {
         "jobName": "n",
         "jobQueue": "q",
         "jobDefinition": "d",
@@ -128,13 +128,13 @@ def test_cloudformations_spelling() -> None:
         "Tags": {"Of": "mine"},
         "NoSuch": 1,
     }
-    assert shapes.from_properties(shape_of("CreateJobQueue"), properties) == {
+    assert api_models.from_cloudformation(shape_of("CreateJobQueue"), properties) == {
         "jobQueueName": "q",
         "priority": 5,
         "computeEnvironmentOrder": [{"order": 1, "computeEnvironment": "ce"}],
         "tags": {"Of": "mine"},
     }
-    assert shapes.from_properties(
+    assert api_models.from_cloudformation(
         shape_of("SubmitJob"), {"PropagateTags": "true", "JobName": 3}
     ) == {
         "propagateTags": True,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from batchyard.emulator.timed_logs import TimedLogBook, Times, times_of
+from batchyard.emulator.log_times import TimedLogBook, Times, times_of
 from batchyard.folder import RunFolder
 
 

@@ -11,8 +11,8 @@ import pytest
 from batchyard.batch.changes import Start
 from batchyard.embedded.runner import Task
 from batchyard.emulator import names
-from batchyard.emulator.containers import Volume
-from batchyard.emulator.tasks import ContainerTasks, Site, inherited, substituted
+from batchyard.emulator.docker_flags import Volume
+from batchyard.emulator.job_tasks import ContainerTasks, Site, inherited, substituted
 
 SALT = "0123456789abcdef"
 SECRETS = {"arn:good": "hidden"}

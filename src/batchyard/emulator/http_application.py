@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs
 from xml.sax.saxutils import escape
 
-from batchyard.emulator import clusters, guard, shapes
-from batchyard.emulator.failures import ApiError, ClientException, SubmissionRefused
+from batchyard.emulator import access, api_models, ecs_clusters
+from batchyard.emulator.api_errors import ApiError, InvalidRequestError, InvalidSubmissionError
 from batchyard.emulator.faults import Calls, Fault, Faults
 
 if TYPE_CHECKING:
@@ -60,12 +60,12 @@ class Front:
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         path = str(environ.get("PATH_INFO", ""))
         is_metadata = path.startswith(self._endpoint.metadata_path)
-        refusal = guard.refusal(environ, self._token, has_key=is_metadata)
+        refusal = access.refusal(environ, self._token, has_key=is_metadata)
         if refusal:
             # AWS's own words for a key that it does not know, and for who may not.
             code = (
                 "UnrecognizedClientException"
-                if refusal == guard.WRONG_KEY
+                if refusal == access.WRONG_KEY
                 else "AccessDeniedException"
             )
             return _failed(start_response, environ, 403, code, refusal)
@@ -77,7 +77,7 @@ class Front:
             return self._metadata(environ, start_response, path)
         if path.startswith(CONTROL_PATH):
             return self._control(environ, start_response, path.removeprefix(CONTROL_PATH))
-        scope = guard.signed_for(environ)
+        scope = access.signed_for(environ)
         self._calls.add(*_asked_for(scope, environ, path))
         fault = self._faults.next() if self._faults is not None else None
         if fault is not None and fault is not Fault.LOSE:
@@ -103,7 +103,7 @@ class Front:
             return self._logs(environ, start_response, target.removeprefix(_LOGS_TARGET))
         if (
             target.startswith(_ECS_TARGET)
-            and target.removeprefix(_ECS_TARGET) in clusters.OPERATIONS
+            and target.removeprefix(_ECS_TARGET) in ecs_clusters.OPERATIONS
         ):
             return self._ecs(environ, start_response, target.removeprefix(_ECS_TARGET))
         return self._others(environ, start_response)
@@ -114,7 +114,7 @@ class Front:
     def _is_batch(scope: tuple[str, str] | None, environ: WSGIEnvironment, path: str) -> bool:
         if scope is not None:
             return scope[1] == "batch"
-        return shapes.find_route("batch", environ["REQUEST_METHOD"], path) is not None
+        return api_models.find_route("batch", environ["REQUEST_METHOD"], path) is not None
 
     def _batch(
         self,
@@ -128,14 +128,14 @@ class Front:
         try:
             region = self._endpoint.region
             if scope is not None and scope[0] != region:
-                raise ClientException(
+                raise InvalidRequestError(
                     f"this endpoint serves AWS Batch in {region}, and the request is for {scope[0]}"
                 )
             operation, request = _read_batch(environ, path)
             return _answer(start_response, 200, self._endpoint.batch(operation, request), headers)
         except ApiError as exc:
             message = exc.message
-            if isinstance(exc, SubmissionRefused):
+            if isinstance(exc, InvalidSubmissionError):
                 message = f"Error executing request, Exception : {message}, RequestId: {request_id}"
             headers["x-amzn-ErrorType"] = exc.code
             return _answer(start_response, exc.status, {"message": message}, headers)
@@ -254,7 +254,7 @@ class Front:
                 or isinstance(notice_s, bool)
                 or not isinstance(notice_s, int | float)
             ):
-                raise ClientException("jobId should be a string, and notice a number")
+                raise InvalidRequestError("jobId should be a string, and notice a number")
             answer = self._endpoint.reclaim(job_id, notice_s)
             return _answer(start_response, 200, answer, {})
         except ApiError as exc:
@@ -267,7 +267,7 @@ def _asked_for(
     """(service, operation) for the count of calls; where the operation cannot be told, the method."""
     service = scope[1] if scope is not None else "?"
     route = (
-        shapes.find_route("batch", environ["REQUEST_METHOD"], path)
+        api_models.find_route("batch", environ["REQUEST_METHOD"], path)
         if service in ("batch", "?")
         else None
     )
@@ -292,7 +292,7 @@ def _failed(
     start_response: StartResponse, environ: WSGIEnvironment, status: int, code: str, message: str
 ) -> list[bytes]:
     """An error in the form of the service that was asked, as far as that can be told: clients read no other."""
-    scope = guard.signed_for(environ)
+    scope = access.signed_for(environ)
     service = scope[1] if scope is not None else ""
     is_query = str(environ.get("CONTENT_TYPE", "")).startswith("application/x-www-form-urlencoded")
     if service != "s3" and not is_query:
@@ -320,10 +320,10 @@ def _hang_up(environ: WSGIEnvironment) -> None:
 
 def _read_batch(environ: WSGIEnvironment, path: str) -> tuple[str, dict[str, Any]]:
     method = environ["REQUEST_METHOD"]
-    found = shapes.find_route("batch", method, path)
+    found = api_models.find_route("batch", method, path)
     body = _body(environ)
     if found is None:
-        raise ClientException(f"AWS Batch has no operation {method} {path}")
+        raise InvalidRequestError(f"AWS Batch has no operation {method} {path}")
     route, members = found
     request = _parsed(body)
     query = parse_qs(str(environ.get("QUERY_STRING", "")))
@@ -338,7 +338,7 @@ def _parsed(body: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError):
         request = None
     if not isinstance(request, dict):
-        raise ClientException("the request's body is no JSON object")
+        raise InvalidRequestError("the request's body is no JSON object")
     return request
 
 

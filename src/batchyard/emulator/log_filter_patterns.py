@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from batchyard.emulator.failures import ApiError
+from batchyard.emulator.api_errors import ApiError
 
 Test = Callable[[str], bool]
 #: a condition on a parsed message

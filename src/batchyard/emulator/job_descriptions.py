@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from batchyard.batch.jobs import JobState
 from batchyard.embedded.store import AttemptRow
 from batchyard.emulator import job_queues, names
-from batchyard.emulator.failures import ClientException
+from batchyard.emulator.api_errors import InvalidRequestError
 from batchyard.emulator.paging import page, size_of_page
-from batchyard.emulator.yard import ENVIRONMENT, JOB, STOP, Document, Yard
+from batchyard.emulator.state import ENVIRONMENT, JOB, STOP, Document, EndpointState
 
 _MOST_DESCRIBED = 100
 _FILTERS = (
@@ -22,30 +22,30 @@ _FILTERS = (
 )
 
 
-def describe(yard: Yard, request: Document) -> Document:
+def describe(yard: EndpointState, request: Document) -> Document:
     ids = request["jobs"]
     if not ids:
-        raise ClientException("jobs must not be empty")
+        raise InvalidRequestError("jobs must not be empty")
     if len(ids) > _MOST_DESCRIBED:
-        raise ClientException(f"Maximum number of jobs supported is  {_MOST_DESCRIBED} .")
+        raise InvalidRequestError(f"Maximum number of jobs supported is  {_MOST_DESCRIBED} .")
     yard.loop.record({names.split_child(job_id)[0] for job_id in ids})
     details = (_detail(yard, job_id) for job_id in dict.fromkeys(ids))
     return {"jobs": [detail for detail in details if detail is not None]}
 
 
-def list_jobs(yard: Yard, request: Document) -> Document:
+def list_jobs(yard: EndpointState, request: Document) -> Document:
     given = [
         member for member in ("jobQueue", "arrayJobId", "multiNodeJobId") if request.get(member)
     ]
     if len(given) != 1:
-        raise ClientException(
+        raise InvalidRequestError(
             "exactly one of jobQueue, arrayJobId and multiNodeJobId must be provided"
         )
     if given == ["multiNodeJobId"]:
         return {"jobSummaryList": []}
     filters = request.get("filters", [])
     if len(filters) > 1:
-        raise ClientException("filters must have at most one entry")
+        raise InvalidRequestError("filters must have at most one entry")
     most = size_of_page(request, 100 if filters else 1000)
     if given == ["arrayJobId"]:
         found = _children(yard, request)
@@ -60,7 +60,7 @@ def list_jobs(yard: Yard, request: Document) -> Document:
 # -- details ----------------------------------------------------------------------------------------------------
 
 
-def _detail(yard: Yard, job_id: str) -> Document | None:
+def _detail(yard: EndpointState, job_id: str) -> Document | None:
     parent, index = names.split_child(job_id)
     document = yard.get(JOB, parent)
     if document is None:
@@ -85,7 +85,7 @@ def _detail(yard: Yard, job_id: str) -> Document | None:
     return detail
 
 
-def _of_parent(yard: Yard, job_id: str, size: int) -> Document:
+def _of_parent(yard: EndpointState, job_id: str, size: int) -> Document:
     row, summary = yard.loop.row(job_id), yard.scheduler.summary(job_id)
     counts = {state.value: count for state, count in zip(JobState, summary.counts, strict=True)}
     found: Document = {
@@ -104,7 +104,7 @@ def _of_parent(yard: Yard, job_id: str, size: int) -> Document:
     return found
 
 
-def _now(yard: Yard, document: Document, child: int) -> Document:
+def _now(yard: EndpointState, document: Document, child: int) -> Document:
     """What one job or child has come to: status, times, attempts; `_container` belongs into its container."""
     job_id = document["jobId"]
     row = yard.loop.row(job_id)
@@ -144,7 +144,7 @@ def _now(yard: Yard, document: Document, child: int) -> Document:
     return found
 
 
-def _attempt(yard: Yard, document: Document, row: AttemptRow) -> Document:
+def _attempt(yard: EndpointState, document: Document, row: AttemptRow) -> Document:
     container = _whereabouts(yard, document, row.job, row.child, row.attempt, row.place)
     if row.exit_code is not None:
         container["exitCode"] = row.exit_code
@@ -163,7 +163,7 @@ def _attempt(yard: Yard, document: Document, row: AttemptRow) -> Document:
 
 
 def _whereabouts(
-    yard: Yard, document: Document, number: int, child: int, attempt: int, place: str
+    yard: EndpointState, document: Document, number: int, child: int, attempt: int, place: str
 ) -> Document:
     """The ECS task that an attempt pretends to be, and where it logs."""
     task = names.task_id(names.AttemptKey(number, child, attempt), yard.salt)
@@ -179,7 +179,7 @@ def _whereabouts(
     }
 
 
-def _blocked_reason(yard: Yard, document: Document, child: int) -> str | None:
+def _blocked_reason(yard: EndpointState, document: Document, child: int) -> str | None:
     """Only the head of a queue says why it is stuck (facts, 9.1)."""
     queue = job_queues.find(yard, document["jobQueue"])
     head = yard.scheduler.blocked_head(queue["jobQueueName"]) if queue else None
@@ -189,9 +189,9 @@ def _blocked_reason(yard: Yard, document: Document, child: int) -> str | None:
 # -- lists ------------------------------------------------------------------------------------------------------
 
 
-def _children(yard: Yard, request: Document) -> list[tuple[str, int | None]]:
+def _children(yard: EndpointState, request: Document) -> list[tuple[str, int | None]]:
     if request.get("filters"):
-        raise ClientException("filters are not for the children of an array job")
+        raise InvalidRequestError("filters are not for the children of an array job")
     job_id = request["arrayJobId"]
     document = yard.get(JOB, job_id)
     if document is None or "arrayProperties" not in document:
@@ -205,7 +205,7 @@ def _children(yard: Yard, request: Document) -> list[tuple[str, int | None]]:
     ]
 
 
-def _in_queue(yard: Yard, request: Document) -> list[tuple[str, int | None]]:
+def _in_queue(yard: EndpointState, request: Document) -> list[tuple[str, int | None]]:
     arn = job_queues.existing(yard, request["jobQueue"])["jobQueueArn"]
     found: Iterable[Document] = [job for job in reversed(yard.all(JOB)) if job["jobQueue"] == arn]
     filter = next(iter(request.get("filters", [])), None)
@@ -221,9 +221,11 @@ def _in_queue(yard: Yard, request: Document) -> list[tuple[str, int | None]]:
 def _check_filter(filter: Document) -> None:
     name, values = filter.get("name"), filter.get("values", [])
     if name not in _FILTERS:
-        raise ClientException(f"filters: name must be one of {', '.join(_FILTERS)}; got {name!r}")
+        raise InvalidRequestError(
+            f"filters: name must be one of {', '.join(_FILTERS)}; got {name!r}"
+        )
     if not values:
-        raise ClientException("filters: values must not be empty")
+        raise InvalidRequestError("filters: values must not be empty")
 
 
 def _passes(job: Document, filter: Document) -> bool:
@@ -242,7 +244,7 @@ def _matches(job: Document, name: str, value: str) -> bool:
             definition == value if value.startswith("arn:") else _is_like(job["_definition"], value)
         )
     if not re.fullmatch(r"[0-9]{1,18}", value):
-        raise ClientException(f"filters: {name} must be a time in milliseconds; got {value!r}")
+        raise InvalidRequestError(f"filters: {name} must be a time in milliseconds; got {value!r}")
     created: int = job["createdAt"]
     return created < int(value) if name == "BEFORE_CREATED_AT" else created > int(value)
 
@@ -251,7 +253,7 @@ def _is_like(text: str, pattern: str) -> bool:
     return text.startswith(pattern[:-1]) if pattern.endswith("*") else text == pattern
 
 
-def _summary(yard: Yard, job_id: str, index: int | None) -> Document:
+def _summary(yard: EndpointState, job_id: str, index: int | None) -> Document:
     child = job_id if index is None else f"{job_id}:{index}"
     detail = _detail(yard, child)
     assert detail is not None

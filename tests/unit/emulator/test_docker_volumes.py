@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from batchyard.emulator.containers import Volume, create_flags, missing_volume, parsed_volumes
+from batchyard.emulator.docker_flags import Volume, create_flags, missing_volume, parsed_volumes
 from batchyard.errors import InputError
 
 EFS = {"name": "shared", "efsVolumeConfiguration": {"fileSystemId": "fs-1"}}

@@ -24,8 +24,8 @@ from batchyard.batch.jobs import (
 from batchyard.embedded.store import JobRow
 from batchyard.emulator import job_definitions as definitions
 from batchyard.emulator import job_queues, names
-from batchyard.emulator.failures import SubmissionRefused
-from batchyard.emulator.yard import JOB, STOP, Document, Yard
+from batchyard.emulator.api_errors import InvalidSubmissionError
+from batchyard.emulator.state import JOB, STOP, Document, EndpointState
 
 _MOST_REASON = 1024
 _MOST_BULK = 50
@@ -44,16 +44,18 @@ _FROM_DEFINITION = (
 )
 
 
-def submit(yard: Yard, request: Document) -> Document:
+def submit(yard: EndpointState, request: Document) -> Document:
     size = definitions.size_of(request)
     if size > limits.MAX_REQUEST_BYTES:
-        raise SubmissionRefused(f"Job size must be less than 30 KiB, got {-(-size // 1024)} KiB")
+        raise InvalidSubmissionError(
+            f"Job size must be less than 30 KiB, got {-(-size // 1024)} KiB"
+        )
     document = _document(yard, request)
     job = core(document)
     try:
         yard.scheduler.check(job)
     except InvalidJob as exc:
-        raise SubmissionRefused(str(exc)) from None
+        raise InvalidSubmissionError(str(exc)) from None
     number = len(yard.all(JOB))
     counts = tuple(job.size if state is JobState.PENDING else 0 for state in JobState)
     row = JobRow(
@@ -67,21 +69,21 @@ def submit(yard: Yard, request: Document) -> Document:
     return {"jobArn": document["jobArn"], "jobName": job.name, "jobId": job.id}
 
 
-def cancel(yard: Yard, request: Document) -> Document:
+def cancel(yard: EndpointState, request: Document) -> Document:
     _end(yard, request["jobId"], _checked_reason(request), "cancel")
     return {}
 
 
-def terminate(yard: Yard, request: Document) -> Document:
+def terminate(yard: EndpointState, request: Document) -> Document:
     _end(yard, request["jobId"], _checked_reason(request), "terminate")
     return {}
 
 
-def cancel_all(yard: Yard, request: Document) -> Document:
+def cancel_all(yard: EndpointState, request: Document) -> Document:
     return _end_all(yard, request, "cancel")
 
 
-def terminate_all(yard: Yard, request: Document) -> Document:
+def terminate_all(yard: EndpointState, request: Document) -> Document:
     return _end_all(yard, request, "terminate")
 
 
@@ -112,7 +114,7 @@ def core(document: Document) -> Job:
     )
 
 
-def stop_again(yard: Yard, job_id: str, wanted: Document) -> None:
+def stop_again(yard: EndpointState, job_id: str, wanted: Document) -> None:
     """After a restart: carries out what was asked for before it."""
     for verb in ("cancel", "terminate"):
         for index, reason in wanted.get(verb, {}).items():
@@ -122,7 +124,7 @@ def stop_again(yard: Yard, job_id: str, wanted: Document) -> None:
 # -- ending -----------------------------------------------------------------------------------------------------
 
 
-def _end(yard: Yard, job_id: str, reason: str, verb: str) -> None:
+def _end(yard: EndpointState, job_id: str, reason: str, verb: str) -> None:
     parent, index = names.split_child(job_id)
     document = yard.get(JOB, parent)
     if document is None or (index is not None and index not in range(core(document).size)):
@@ -141,15 +143,15 @@ def _end(yard: Yard, job_id: str, reason: str, verb: str) -> None:
     _carry_out(yard, parent, index, reason, verb)
 
 
-def _carry_out(yard: Yard, job_id: str, index: int | None, reason: str, verb: str) -> None:
+def _carry_out(yard: EndpointState, job_id: str, index: int | None, reason: str, verb: str) -> None:
     act = yard.scheduler.cancel if verb == "cancel" else yard.scheduler.terminate
     yard.loop.perform(act(job_id, reason, index))
 
 
-def _end_all(yard: Yard, request: Document, verb: str) -> Document:
+def _end_all(yard: EndpointState, request: Document, verb: str) -> Document:
     ids: list[str] = request["jobs"]
     if not 1 <= len(ids) <= _MOST_BULK:
-        raise SubmissionRefused(f"there must be 1 to {_MOST_BULK} jobs; got {len(ids)}")
+        raise InvalidSubmissionError(f"there must be 1 to {_MOST_BULK} jobs; got {len(ids)}")
     reason = _checked_reason(request)
     for job_id in ids:
         _end(yard, job_id, reason, verb)
@@ -159,7 +161,7 @@ def _end_all(yard: Yard, request: Document, verb: str) -> Document:
 def _checked_reason(request: Document) -> str:
     reason: str = request["reason"]
     if not 1 <= len(reason) <= _MOST_REASON:
-        raise SubmissionRefused(
+        raise InvalidSubmissionError(
             f"reason must have 1 to {_MOST_REASON} characters; got {len(reason)}"
         )
     return reason
@@ -168,20 +170,22 @@ def _checked_reason(request: Document) -> str:
 # -- submitting -------------------------------------------------------------------------------------------------
 
 
-def _document(yard: Yard, request: Document) -> Document:
+def _document(yard: EndpointState, request: Document) -> Document:
     name = names.require_name("jobName", request["jobName"])
     queue = job_queues.existing(yard, request["jobQueue"])
     if queue["state"] != "ENABLED":
-        raise SubmissionRefused(
+        raise InvalidSubmissionError(
             f"Cannot submit job to job queue {queue['jobQueueName']}: it is DISABLED"
         )
     definition = definitions.active(yard, request["jobDefinition"])
     for member in ("nodeOverrides", "eksPropertiesOverride"):
         if member in request:
-            raise SubmissionRefused(f"{member} does not apply to a job definition of one container")
+            raise InvalidSubmissionError(
+                f"{member} does not apply to a job definition of one container"
+            )
     is_fargate = definition["platformCapabilities"] == ["FARGATE"]
     if is_fargate != (queue["jobQueueType"] == "ECS_FARGATE"):
-        raise SubmissionRefused(
+        raise InvalidSubmissionError(
             "the job definition's platformCapabilities and the queue's environments do not match"
         )
     _check_dependencies(request.get("dependsOn", []))
@@ -225,7 +229,7 @@ def _document(yard: Yard, request: Document) -> Document:
     if "arrayProperties" in request and "size" in request["arrayProperties"]:
         array_size = request["arrayProperties"]["size"]
         if array_size not in limits.ARRAY_SIZES:
-            raise SubmissionRefused(
+            raise InvalidSubmissionError(
                 f"arrayProperties.size must be between 2 and 10000; got {array_size}"
             )
         document["arrayProperties"] = {"size": array_size}
@@ -246,11 +250,11 @@ def _add_share(
     has_policy = "schedulingPolicyArn" in queue
     share = request.get("shareIdentifier")
     if has_policy and not share:
-        raise SubmissionRefused(
+        raise InvalidSubmissionError(
             "shareIdentifier must be provided: the job queue has a scheduling policy"
         )
     if not has_policy and share is not None:
-        raise SubmissionRefused(
+        raise InvalidSubmissionError(
             "shareIdentifier must not be provided: the job queue has no scheduling policy"
         )
     definitions.refuse(submitting.share_problems(request))
@@ -263,7 +267,7 @@ def _add_share(
         document["schedulingPriority"] = priority
 
 
-def _check_shares(yard: Yard, document: Document) -> None:
+def _check_shares(yard: EndpointState, document: Document) -> None:
     """facts, 6: at most 500 shares of a queue may be active."""
     if "shareIdentifier" not in document:
         return
@@ -277,30 +281,34 @@ def _check_shares(yard: Yard, document: Document) -> None:
                 return
             active.add(share)
     if len(active) > _MOST_SHARES:
-        raise SubmissionRefused(
+        raise InvalidSubmissionError(
             f"the job queue has {_MOST_SHARES} active share identifiers, which is the most"
         )
 
 
 def _check_dependencies(entries: list[Document]) -> None:
     if len(entries) > limits.MAX_DEPENDENCIES:
-        raise SubmissionRefused(f"Job cannot have more than {limits.MAX_DEPENDENCIES} dependencies")
+        raise InvalidSubmissionError(
+            f"Job cannot have more than {limits.MAX_DEPENDENCIES} dependencies"
+        )
     for entry in entries:
         if "jobId" not in entry and entry.get("type") != "SEQUENTIAL":
-            raise SubmissionRefused("dependsOn: jobId must be provided unless type is SEQUENTIAL")
+            raise InvalidSubmissionError(
+                "dependsOn: jobId must be provided unless type is SEQUENTIAL"
+            )
         if names.split_child(entry.get("jobId", ""))[1] == -1:
-            raise SubmissionRefused(f"no job has the id {entry['jobId']}")
+            raise InvalidSubmissionError(f"no job has the id {entry['jobId']}")
 
 
 def _overrides(definition: Document, request: Document) -> Document:
     """containerOverrides, or what ecsPropertiesOverride says about the one container."""
     is_ecs = "ecsProperties" in definition
     if is_ecs and request.get("containerOverrides"):
-        raise SubmissionRefused(
+        raise InvalidSubmissionError(
             "containerOverrides does not apply to ecsProperties; use ecsPropertiesOverride"
         )
     if not is_ecs and request.get("ecsPropertiesOverride"):
-        raise SubmissionRefused(
+        raise InvalidSubmissionError(
             "ecsPropertiesOverride does not apply to containerProperties; use containerOverrides"
         )
     if not is_ecs:
@@ -310,7 +318,7 @@ def _overrides(definition: Document, request: Document) -> Document:
     tasks = request.get("ecsPropertiesOverride", {}).get("taskProperties", [])
     containers = [container for task in tasks for container in task.get("containers", [])]
     if len(containers) > 1 or any(container.get("name", name) != name for container in containers):
-        raise SubmissionRefused(
+        raise InvalidSubmissionError(
             f"ecsPropertiesOverride: the job definition has one container, named {name!r}"
         )
     return {
@@ -322,7 +330,7 @@ def _merged(definition: Document, overrides: Document) -> Document:
     """facts, 5.2: a command replaces, variables merge by name, requirements by type."""
     container: Document = dict(definitions.container_of(definition))
     if "instanceType" in overrides:
-        raise SubmissionRefused(
+        raise InvalidSubmissionError(
             "containerOverrides.instanceType is only for multi-node parallel jobs"
         )
     if "command" in overrides:
@@ -337,7 +345,7 @@ def _merged(definition: Document, overrides: Document) -> Document:
     for old, new in (("vcpus", "VCPU"), ("memory", "MEMORY")):
         if old in overrides:
             if any(requirement["type"] == new for requirement in requirements):
-                raise SubmissionRefused(_DEPRECATED)
+                raise InvalidSubmissionError(_DEPRECATED)
             container[old] = overrides[old]
     if "resourceRequirements" in overrides:
         container["resourceRequirements"] = _merge(

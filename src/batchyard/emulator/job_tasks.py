@@ -12,8 +12,8 @@ from batchyard.batch.jobs import Outcome, Resources, StatusReason
 from batchyard.batch.limits import MAX_OVERRIDE_CHARS
 from batchyard.embedded.runner import Task
 from batchyard.emulator import names
-from batchyard.emulator.containers import Volume, create_flags, missing_volume
-from batchyard.emulator.yard import Document
+from batchyard.emulator.docker_flags import Volume, create_flags, missing_volume
+from batchyard.emulator.state import Document
 from batchyard.shard import Turn
 
 _REFERENCE = re.compile(r"Ref::([A-Za-z0-9_.-]+)")

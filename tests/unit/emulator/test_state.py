@@ -9,7 +9,7 @@ import pytest
 
 from batchyard.batch.jobs import Resources
 from batchyard.embedded.store import Store
-from batchyard.emulator.yard import QUEUE, Yard
+from batchyard.emulator.state import QUEUE, EndpointState
 from batchyard.errors import OperationalError
 
 
@@ -20,8 +20,8 @@ class FullDisk:
         raise OperationalError("no space left on device")
 
 
-def yard(store: Any) -> Yard:
-    return Yard(
+def yard(store: Any) -> EndpointState:
+    return EndpointState(
         scheduler=None,  # type: ignore[arg-type]
         loop=None,  # type: ignore[arg-type]
         store=store,

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from batchyard.emulator import names
-from batchyard.emulator.failures import ClientException
+from batchyard.emulator.api_errors import InvalidRequestError
 from batchyard.emulator.paging import page, size_of_page
-from batchyard.emulator.yard import CONSUMABLE, JOB, Document, Yard
+from batchyard.emulator.state import CONSUMABLE, JOB, Document, EndpointState
 
 _TYPES = ("REPLENISHABLE", "NON_REPLENISHABLE")
 
 
-def create(yard: Yard, request: Document) -> Document:
+def create(yard: EndpointState, request: Document) -> Document:
     name = names.require_name("consumableResourceName", request["consumableResourceName"])
     if yard.get(CONSUMABLE, name) is not None:
-        raise ClientException("Object already exists")
+        raise InvalidRequestError("Object already exists")
     kind = request.get("resourceType", "REPLENISHABLE")
     if kind not in _TYPES:
-        raise ClientException(f"resourceType must be one of {', '.join(_TYPES)}; got {kind!r}")
+        raise InvalidRequestError(f"resourceType must be one of {', '.join(_TYPES)}; got {kind!r}")
     total = request.get("totalQuantity", 0)
     if total < 0:
-        raise ClientException("totalQuantity must not be negative")
+        raise InvalidRequestError("totalQuantity must not be negative")
     document = {
         "consumableResourceName": name,
         "consumableResourceArn": yard.arn(CONSUMABLE, name),
@@ -37,7 +37,7 @@ def create(yard: Yard, request: Document) -> Document:
     }
 
 
-def enter(yard: Yard, document: Document) -> None:
+def enter(yard: EndpointState, document: Document) -> None:
     """Tells the scheduler of it, as it is after a restart: without what has been used up."""
     name = document["consumableResourceName"]
     free = document["totalQuantity"] - _used_up(yard, document)
@@ -48,7 +48,7 @@ def _is_given_back(document: Document) -> bool:
     return bool(document["resourceType"] == "REPLENISHABLE")
 
 
-def _used_up(yard: Yard, document: Document) -> int:
+def _used_up(yard: EndpointState, document: Document) -> int:
     """What attempts that are over have taken of one that is not given back."""
     if _is_given_back(document):
         return 0
@@ -66,22 +66,22 @@ def _quantity(job: Document, name: str) -> int:
     )
 
 
-def update(yard: Yard, request: Document) -> Document:
+def update(yard: EndpointState, request: Document) -> Document:
     document = _existing(yard, request["consumableResource"])
     token = request.get("clientToken")
     if token is not None and token == document.get("clientToken"):
         return _answer(document)
     if "quantity" not in request:
-        raise ClientException("quantity must be provided")
+        raise InvalidRequestError("quantity must be provided")
     quantity, total = request["quantity"], document["totalQuantity"]
     operation = request.get("operation", "SET")
     if operation not in ("SET", "ADD", "REMOVE"):
-        raise ClientException(f"operation must be SET, ADD or REMOVE; got {operation!r}")
+        raise InvalidRequestError(f"operation must be SET, ADD or REMOVE; got {operation!r}")
     if quantity < 0:
-        raise ClientException("quantity must not be negative")
+        raise InvalidRequestError("quantity must not be negative")
     wanted = {"SET": quantity, "ADD": total + quantity, "REMOVE": total - quantity}[operation]
     if wanted < 0:
-        raise ClientException(f"there are only {total} of it, and {quantity} cannot be removed")
+        raise InvalidRequestError(f"there are only {total} of it, and {quantity} cannot be removed")
     document = {**document, "totalQuantity": wanted, "clientToken": token}
     name = document["consumableResourceName"]
     yard.keep(CONSUMABLE, name, document)
@@ -92,7 +92,7 @@ def update(yard: Yard, request: Document) -> Document:
     return _answer(document)
 
 
-def delete(yard: Yard, request: Document) -> Document:
+def delete(yard: EndpointState, request: Document) -> Document:
     document = yard.get(CONSUMABLE, request["consumableResource"])
     if document is not None:
         name = document["consumableResourceName"]
@@ -108,7 +108,7 @@ def delete(yard: Yard, request: Document) -> Document:
     return {}
 
 
-def describe(yard: Yard, request: Document) -> Document:
+def describe(yard: EndpointState, request: Document) -> Document:
     document = _existing(yard, request["consumableResource"])
     free = yard.scheduler.free_consumable(document["consumableResourceName"])
     visible = {key: value for key, value in document.items() if key != "clientToken"}
@@ -119,11 +119,11 @@ def describe(yard: Yard, request: Document) -> Document:
     }
 
 
-def list_all(yard: Yard, request: Document) -> Document:
+def list_all(yard: EndpointState, request: Document) -> Document:
     found = yard.all(CONSUMABLE)
     for filter in request.get("filters", []):
         if filter.get("name") != "CONSUMABLE_RESOURCE_NAME":
-            raise ClientException(
+            raise InvalidRequestError(
                 f"filters: name must be CONSUMABLE_RESOURCE_NAME; got {filter.get('name')!r}"
             )
         found = [
@@ -148,13 +148,13 @@ def list_all(yard: Yard, request: Document) -> Document:
     return {"consumableResources": list(some), **({"nextToken": token} if token else {})}
 
 
-def list_jobs(yard: Yard, request: Document) -> Document:
+def list_jobs(yard: EndpointState, request: Document) -> Document:
     """ListJobsByConsumableResource."""
     document = _existing(yard, request["consumableResource"])
     name, filters = document["consumableResourceName"], request.get("filters", [])
     for filter in filters:
         if filter.get("name") not in ("JOB_STATUS", "JOB_NAME"):
-            raise ClientException(
+            raise InvalidRequestError(
                 f"filters: name must be JOB_STATUS or JOB_NAME; got {filter.get('name')!r}"
             )
     found = []
@@ -203,8 +203,8 @@ def _answer(document: Document) -> Document:
     return {member: document[member] for member in members}
 
 
-def _existing(yard: Yard, name: str) -> Document:
+def _existing(yard: EndpointState, name: str) -> Document:
     document = yard.get(CONSUMABLE, name)
     if document is None:
-        raise ClientException(f"{name} does not exist")
+        raise InvalidRequestError(f"{name} does not exist")
     return document

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from batchyard.emulator import names
-from batchyard.emulator.failures import ApiError
-from batchyard.emulator.yard import ENVIRONMENT, Document, Yard
+from batchyard.emulator.api_errors import ApiError
+from batchyard.emulator.state import ENVIRONMENT, Document, EndpointState
 
 #: what is answered here; everything else of ECS is for others
 OPERATIONS = ("ListContainerInstances", "DescribeContainerInstances")
 
 
-def answer(yard: Yard, operation: str, request: Document) -> Document | None:
+def answer(yard: EndpointState, operation: str, request: Document) -> Document | None:
     """None where the cluster is not that of an UNMANAGED environment."""
     cluster = names.bare(request.get("cluster", "default"))
     owner = next((one for one in yard.all(ENVIRONMENT) if _cluster_of(one) == cluster), None)
@@ -40,7 +40,7 @@ def _cluster_of(environment: Document) -> str:
     return names.bare(environment["ecsClusterArn"])
 
 
-def _machine(yard: Yard, cluster: str, identity: str) -> Document:
+def _machine(yard: EndpointState, cluster: str, identity: str) -> Document:
     """``identity``: 32 hexadecimal digits."""
     has = yard.machine
     return {

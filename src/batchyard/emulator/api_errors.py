@@ -1,0 +1,35 @@
+"""Errors that the endpoint sends to a client: an error code of AWS, a message and an HTTP status."""
+
+from __future__ import annotations
+
+
+class ApiError(Exception):
+    """A request that is answered with an error."""
+
+    def __init__(self, code: str, message: str, status: int = 400) -> None:
+        self.code = code
+        self.message = message
+        self.status = status
+        super().__init__(message)
+
+
+class InvalidRequestError(ApiError):
+    """A mistake of the client. AWS Batch has one code for all of them: ClientException."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__("ClientException", message)
+
+
+class InvalidSubmissionError(InvalidRequestError):
+    """A request that SubmitJob or RegisterJobDefinition refuses.
+
+    AWS Batch sends these messages in a longer sentence with the request id (facts, 5.4), which
+    http_application adds.
+    """
+
+
+class ServerError(ApiError):
+    """A failure of the endpoint itself."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__("ServerException", message, 500)
