@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from batchyard import environments, runs
+from batchyard import environments, runs, s3_layout
 from batchyard import plan as planning
 from batchyard.aws import cloudformation
 from batchyard.aws.batch import Batch
@@ -111,7 +111,9 @@ def target(
     given = workspace or (
         pipeline.workspace if (pipeline.workspace or "").startswith("s3://") else None
     )
-    address = f"{given.rstrip('/')}/" if given else f"{where.run_address(run_id)}workspace/"
+    address = (
+        f"{given.rstrip('/')}/" if given else s3_layout.workspace_address(where.run_address(run_id))
+    )
     return _with_queues(Target(where, run_id, images, address, user_name(), on_demand), plan)
 
 
@@ -190,7 +192,9 @@ def _submit(record: Record, say: Callable[[str], None]) -> None:
         )
         if sent:
             say(f"uploaded {sent} input {'files' if sent > 1 else 'file'} to {place.workspace}")
-    engine.s3.put(f"{place.address}run.json", runs.to_text(record).encode(), "application/json")
+    engine.s3.put(
+        place.address + s3_layout.RUN_RECORD, runs.to_text(record).encode(), "application/json"
+    )
     engine.keep_skipped()
     engine.submit(_with_lists(record, engine.s3), engine.skipped)
 
@@ -206,7 +210,7 @@ def _with_lists(record: Record, s3: S3) -> Plan:
             lists[job.step] = load_list(path)
             continue
         assert isinstance(record.place, Target)
-        address = f"{record.place.address}lists/{job.step}.txt"
+        address = s3_layout.list_address(record.place.address, job.step)
         text = s3.get(address)
         if text is None:
             raise InputError(
@@ -267,13 +271,13 @@ def fetch(record: Record, folder: Path) -> int:
 def take_over(home: Path, where: Environment, name: str) -> Record:
     """A run that another machine began, by its id or `last`."""
     s3 = S3(AwsSession(where.region, where.profile))
-    prefix = f"s3://{where.bucket}/{where.prefix}runs/"
+    prefix = where.runs_address
     if name == "last":
         raise InputError(
             "`last` is about this machine's runs",
             hint=f"`batchyard runs --env {where.name}` lists those in S3",
         )
-    text = s3.get(f"{prefix}{name}/run.json")
+    text = s3.get(where.run_address(name) + s3_layout.RUN_RECORD)
     if text is None:
         raise RunNotFoundError(
             f"there is no run {name} in {prefix}",
@@ -289,11 +293,7 @@ def take_over(home: Path, where: Environment, name: str) -> Record:
 
 def known_runs(where: Environment) -> list[str]:
     """The ids of all runs in the environment's bucket."""
-    return sorted(
-        S3(AwsSession(where.region, where.profile)).folders(
-            f"s3://{where.bucket}/{where.prefix}runs/"
-        )
-    )
+    return sorted(S3(AwsSession(where.region, where.profile)).folders(where.runs_address))
 
 
 class Patience:

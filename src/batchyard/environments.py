@@ -19,6 +19,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from batchyard import s3_layout
 from batchyard.errors import InputError, from_os_error
 from batchyard.pipeline_file import yaml_nodes
 from batchyard.pipeline_file.mistakes import Notes
@@ -107,8 +108,13 @@ class Environment:
             )
         return found
 
+    @property
+    def runs_address(self) -> str:
+        """The s3:// address of all runs of this environment."""
+        return s3_layout.runs_address(self.bucket, self.prefix)
+
     def run_address(self, run_id: str) -> str:
-        return f"s3://{self.bucket}/{self.prefix}runs/{run_id}/"
+        return s3_layout.run_address(self.bucket, self.prefix, run_id)
 
 
 def load(

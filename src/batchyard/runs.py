@@ -82,8 +82,7 @@ class Record:
         """Whether a run on AWS has such a folder, and it is not here."""
         assert not isinstance(self.place, Setting)
         # The files of a folder are among the runs, at the run's own address or at that of the one it retries.
-        environment = self.place.environment
-        among_runs = f"s3://{environment.bucket}/{environment.prefix}runs/"
+        among_runs = self.place.environment.runs_address
         return self.place.workspace.startswith(among_runs) and self.workspace_here is None
 
     def open_engine(self) -> RunEngine:

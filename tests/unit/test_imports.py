@@ -17,7 +17,7 @@ import batchyard
 ROOT = Path(batchyard.__file__).parent
 
 #: the user's side: values, and functions of them
-PURE = ("errors", "units", "pipeline", "pipeline_file", "plan", "shard", "folder")
+PURE = ("errors", "units", "pipeline", "pipeline_file", "plan", "shard", "folder", "s3_layout")
 #: room -> the rooms and modules of ours that it may import; itself is understood
 MAY_IMPORT = {
     **dict.fromkeys(PURE, (*PURE, "batch.jobs")),
@@ -35,7 +35,7 @@ MAY_IMPORT = {
     "doctor": ("aws", "batch.hosts", "batch.jobs", *PURE),
     "bench": ("report", "batch.hosts", *PURE),
     # it runs where nothing else of ours is installed
-    "worker": ("shard",),
+    "worker": ("shard", "s3_layout"),
     "aws": ("environments", *PURE),
     "submissions": ("batch.limits", "batch.submitting", *PURE),
     "images": ("embedded.docker", "aws", "environments", *PURE),

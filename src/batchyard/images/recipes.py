@@ -80,6 +80,7 @@ def write(folder: Path, kinds: tuple[str, ...], *, force: bool = False) -> list[
     sources = [
         package / "__init__.py",
         package / "shard.py",
+        package / "s3_layout.py",
         *sorted((package / "worker").glob("*.py")),
     ]
     own = {

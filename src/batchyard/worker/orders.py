@@ -7,12 +7,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from batchyard.s3_layout import MAX_COMMANDS
 from batchyard.shard import commands_of
 from batchyard.worker.faults import ORDERS, Fault, variable
 
 FORMAT = 1
-#: success records have names of seven digits
-MOST_COMMANDS = 10_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,7 +256,7 @@ _FIELDS: dict[str, Callable[[Any], Any]] = {
     "size": _whole(1),
     "indices": _optional(_ranges),
     "command": _optional(_text),
-    "command_count": _whole(0, MOST_COMMANDS),
+    "command_count": _whole(0, MAX_COMMANDS),
     "keep_going": _flag,
     "attempts": _whole(1),
     "retries": _whole(0),

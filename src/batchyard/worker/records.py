@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from batchyard import s3_layout
 from batchyard.worker.faults import ORDERS, Fault
 from batchyard.worker.orders import Child, Orders, Place
 from batchyard.worker.rules import Failure
@@ -32,13 +33,15 @@ class Records:
         if len(found) == len(commands):
             return found
         root = self.orders.done
-        after = root.below(_name(commands.start - 1)).key if commands.start else ""
+        after = (
+            root.below(s3_layout.success_record(commands.start - 1)).key if commands.start else ""
+        )
         doing = "list the success records in"
         for one in self.bucket.list(root, doing, start_after=after, most=len(commands)):
-            name = one.key[len(root.key) :]
-            if not name.isdigit() or int(name) >= commands.stop:
+            command = s3_layout.command_of_record(one.key)
+            if command is None or command >= commands.stop:
                 break
-            found.add(int(name))
+            found.add(command)
         return found
 
     def succeeded(self, command: int, seconds: float) -> None:
@@ -50,7 +53,7 @@ class Records:
             "ended": int(time.time()),
         }
         self.bucket.write(
-            self.orders.done.below(_name(command)),
+            self.orders.done.below(s3_layout.success_record(command)),
             _json(record),
             f"record the success of command {command} in",
         )
@@ -77,8 +80,7 @@ class Records:
 
     @property
     def _failures(self) -> Place:
-        # After all digits in the order of keys, so that no list of success records comes upon it, nor takes it for one.
-        return self.orders.done.below(f"failures/{_name(self.number)}.json")
+        return self.orders.done.below(s3_layout.failures_record(self.number))
 
 
 def command_reader(bucket: Bucket, orders: Orders, commands: range) -> Callable[[int], str]:
@@ -125,10 +127,6 @@ def _slice(bucket: Bucket, place: Place, first: int, stop: int) -> bytes:
             ORDERS,
         )
     return data
-
-
-def _name(number: int) -> str:
-    return f"{number:07d}"
 
 
 def _json(value: object) -> bytes:

@@ -9,13 +9,12 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
+from batchyard import s3_layout
 from batchyard.worker.faults import NAME, Fault
 from batchyard.worker.globs import Glob, globs, is_safe
 from batchyard.worker.moving import Move, Mover
 from batchyard.worker.orders import Orders, Place
 from batchyard.worker.s3 import Bucket, Found
-
-_MARKER = ".json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,29 +132,26 @@ class Workspace:
         """Uploads it, and last of all what says that it is whole; gives back the number of files."""
         files = dict(self._files(self.orders.checkpoint))
         # Each in a place of its own: one that was cut short spoils none before it.
-        name = f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{attempt:02d}"
-        self._store(self._checkpoints.below(f"{name}/"), files, is_over)
+        name = s3_layout.checkpoint_name(time.time(), attempt)
+        self._store(self._checkpoints.below(s3_layout.checkpoint_files(name)), files, is_over)
         marker = json.dumps({"command": command, "attempt": attempt, "files": sorted(files)})
-        self.bucket.write(
-            self._checkpoints.below(name + _MARKER), marker.encode(), "save the checkpoint at"
-        )
+        marker_place = self._checkpoints.below(s3_layout.checkpoint_marker(name))
+        self.bucket.write(marker_place, marker.encode(), "save the checkpoint at")
         return len(files)
 
     def find_checkpoint(self) -> Checkpoint | None:
         """The newest that is whole."""
         if not self.orders.checkpoint:
             return None
-        found = [
-            one.key
-            for one in self.bucket.list(self._checkpoints, "look for a checkpoint in", flat=True)
-        ]
-        markers = [key for key in found if key.endswith(_MARKER)]
-        if not markers:
+        listed = self.bucket.list(self._checkpoints, "look for a checkpoint in", flat=True)
+        newest = s3_layout.newest_checkpoint([entry.key for entry in listed])
+        if newest is None:
             return None
-        newest = Place(self._checkpoints.bucket, max(markers))
-        document = json.loads(self.bucket.read(newest, "read the checkpoint's record"))
-        place = Place(newest.bucket, newest.key.removesuffix(_MARKER) + "/")
-        return Checkpoint(document["command"], place, frozenset(document["files"]))
+        bucket = self._checkpoints.bucket
+        marker = Place(bucket, s3_layout.checkpoint_marker(newest))
+        document = json.loads(self.bucket.read(marker, "read the checkpoint's record"))
+        files = Place(bucket, s3_layout.checkpoint_files(newest))
+        return Checkpoint(document["command"], files, frozenset(document["files"]))
 
     def restore(self, checkpoint: Checkpoint, is_over: Callable[[], bool]) -> None:
         root = checkpoint.place
@@ -171,7 +167,7 @@ class Workspace:
 
     @property
     def _checkpoints(self) -> Place:
-        return self.orders.checkpoints.below(f"{self.number}/")
+        return self.orders.checkpoints.below(s3_layout.checkpoints_of(self.number))
 
     # -- this machine ---------------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""The worker runs where Python is 3.10 and nothing of ours is but it and ``shard``.
+"""The worker runs where Python is 3.10 and nothing of ours is but it, ``shard`` and ``s3_layout``.
 
 On a real Python 3.10 it runs in tests/worker/test_worker_python_3_10.py.
 """
@@ -15,7 +15,8 @@ import pytest
 import batchyard
 
 ROOT = Path(batchyard.__file__).parent
-FILES = [ROOT / "__init__.py", ROOT / "shard.py", *sorted((ROOT / "worker").glob("*.py"))]
+SHARED = [ROOT / name for name in ("__init__.py", "shard.py", "s3_layout.py")]
+FILES = [*SHARED, *sorted((ROOT / "worker").glob("*.py"))]
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
@@ -41,5 +42,5 @@ def test_a_mistake_in_its_variables_is_told_without_boto3_or_the_rest_of_ours() 
         for name in loaded
         if name.startswith("batchyard.") and not name.startswith("batchyard.worker")
     }
-    assert ours == {"batchyard.shard"}
+    assert ours == {"batchyard.shard", "batchyard.s3_layout"}
     assert "boto3" not in loaded

@@ -19,7 +19,7 @@ from batchyard.batch.jobs import JobState
 from batchyard.engines.aws import details, staging
 from batchyard.engines.aws.children import Children, number_of
 from batchyard.engines.aws.details import UNSUBMITTED, Wait
-from batchyard.engines.aws.kept import SKIP, STOPPED, Kept
+from batchyard.engines.aws.kept import Kept
 from batchyard.engines.aws.log_reader import LogReader
 from batchyard.engines.aws.records import Ledger
 from batchyard.engines.aws.render import Part, Target
@@ -29,6 +29,7 @@ from batchyard.engines.base import AttemptDetail, JobDetail, LogChunk, Overview,
 from batchyard.errors import BatchyardError, InputError, OperationalError
 from batchyard.folder import RunFolder
 from batchyard.plan import Plan
+from batchyard.s3_layout import SKIPPED_COMMANDS, STOP_REQUEST
 
 _FAILED_AT_ONCE = 100
 #: a request of a process that died is done, and seen by ListJobs, within this time
@@ -106,7 +107,7 @@ class AwsEngine:
         is_all = len(wanted) == len(parts)
         if is_all:
             # First, so that whoever is submitting it, wherever, submits no more.
-            self._kept.put(STOPPED, {"reason": reason})
+            self._kept.put(STOP_REQUEST, {"reason": reason})
         problems = self._look_for(wanted)
         if is_all and not self.is_submitted:
             self._submitted.keep()
@@ -179,7 +180,7 @@ class AwsEngine:
     def keep_skipped(self) -> None:
         """For other machines, which may go on with it."""
         if self.skipped:
-            self._kept.put(SKIP, self.skipped)
+            self._kept.put(SKIPPED_COMMANDS, self.skipped)
 
     @property
     def source(self) -> str:
@@ -242,10 +243,10 @@ class AwsEngine:
 
     def _heed_stop(self) -> None:
         """Where somebody has stopped the run in the meantime, here or on another machine: so is what was submitted."""
-        stopped = self._kept.get(STOPPED)
+        stopped = self._kept.get(STOP_REQUEST)
         if stopped is None:
             return
-        self._kept.put(STOPPED, stopped)
+        self._kept.put(STOP_REQUEST, stopped)
         if not self.is_submitted:
             self._submitted.keep()
         _require_none(self._terminate(self._submitted.rendered.parts, stopped["reason"]))

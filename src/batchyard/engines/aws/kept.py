@@ -13,9 +13,6 @@ from batchyard.aws.s3 import S3
 from batchyard.aws.session import AwsRefusedError
 from batchyard.errors import BrokenStoreError, from_os_error
 
-#: the jobs' ids; how they ended; that somebody asked for the end; commands that an earlier run has finished
-JOBS, FINAL, STOPPED, SKIP = "jobs.json", "final.json", "stopped.json", "skip.json"
-
 
 class Kept:
     def __init__(self, folder: Path, address: str, s3: S3) -> None:

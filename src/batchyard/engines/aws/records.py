@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Set
 from dataclasses import dataclass
-from itertools import takewhile
 
+from batchyard import s3_layout
 from batchyard.aws.s3 import S3
 from batchyard.engines.aws.definitions import needs_worker
-from batchyard.engines.aws.kept import SKIP, Kept
+from batchyard.engines.aws.kept import Kept
 from batchyard.plan import Plan, PlannedJob
+from batchyard.s3_layout import SKIPPED_COMMANDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,13 +28,12 @@ class Recorded:
 
 def read(s3: S3, address: str, step: str) -> Recorded:
     """One call for each thousand records. ``address``: the run's prefix in S3."""
-    found = (
-        (one.key.rpartition("/")[2], one.modified) for one in s3.list(f"{address}done/{step}/")
-    )
-    # What went wrong comes after all digits in the order of keys, and need not be gone through.
-    times = {
-        int(name): modified for name, modified in takewhile(lambda pair: pair[0].isdigit(), found)
-    }
+    times: dict[int, float] = {}
+    for entry in s3.list(s3_layout.records_address(address, step)):
+        command = s3_layout.command_of_record(entry.key)
+        if command is None:
+            break  # records of failures sort after all success records
+        times[command] = entry.modified
     return Recorded(times.keys(), int(max(times.values()) * 1000) if times else None)
 
 
@@ -98,7 +98,7 @@ class Ledger:
 
     @property
     def name(self) -> str:
-        return f"the success records in {self._address}done/"
+        return f"the success records in {s3_layout.all_records_address(self._address)}"
 
     def of(self, step: str) -> Recorded:
         """Nothing where the bucket is gone."""
@@ -112,7 +112,7 @@ class Ledger:
     def skipped(self) -> Mapping[str, Set[int]]:
         """Step -> commands that an earlier run has done."""
         if self._skipped is None:
-            kept = self._kept.get(SKIP) or {}
+            kept = self._kept.get(SKIPPED_COMMANDS) or {}
             self._skipped = {step: frozenset(numbers) for step, numbers in kept.items()}
         return self._skipped
 

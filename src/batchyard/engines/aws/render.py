@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
-from batchyard import environments
+from batchyard import environments, s3_layout
 from batchyard.batch import limits
 from batchyard.engines.aws import definitions as defining
 from batchyard.engines.aws import numbering
@@ -159,10 +159,10 @@ def orders(job: PlannedJob, target: Target) -> dict[str, Any]:
         "outputs": list(job.outputs),
         "checkpoint": list(job.checkpoint),
         "workspace": target.workspace,
-        "list": f"{address}lists/{job.step}.txt" if job.has_list else None,
-        "list_index": f"{address}lists/{job.step}.idx" if job.has_list else None,
-        "done": f"{address}done/{job.step}/",
-        "checkpoints": f"{address}checkpoint/{job.step}/",
+        "list": s3_layout.list_address(address, job.step) if job.has_list else None,
+        "list_index": s3_layout.list_index_address(address, job.step) if job.has_list else None,
+        "done": s3_layout.records_address(address, job.step),
+        "checkpoints": s3_layout.checkpoints_address(address, job.step),
     }
 
 
@@ -363,11 +363,11 @@ def _request(name: str, job: PlannedJob, offset: int, size: int, target: Target)
     }
     overrides: dict[str, Any] = {}
     if defining.needs_worker(job):
-        told["BATCHYARD_ORDERS"] = f"{target.address}steps/{job.step}.json"
+        told["BATCHYARD_ORDERS"] = s3_layout.orders_address(target.address, job.step)
         if offset:
             told["BATCHYARD_OFFSET"] = str(offset)
         if job.has_list:
-            told["LIST_FILE_S3_PATH"] = f"{target.address}lists/{job.step}.txt"
+            told["LIST_FILE_S3_PATH"] = s3_layout.list_address(target.address, job.step)
     else:
         assert job.command is not None
         overrides["command"] = [

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from batchyard import s3_layout
 from batchyard.aws.s3 import S3, Found
 from batchyard.engines.aws import definitions, render
 from batchyard.engines.aws.render import Target
@@ -29,18 +30,19 @@ def stage(
 ) -> None:
     """Lists and orders. ``done``: step -> commands that an earlier run has finished. A step's orders are written last:
     where they are, all is."""
-    names = (found.key.rpartition("/")[2] for found in s3.list(f"{target.address}steps/"))
-    there = {name.removesuffix(".json") for name in names}
+    staged = s3.list(s3_layout.all_orders_address(target.address))
+    there = {s3_layout.step_of_orders(orders.key) for orders in staged}
     for job in plan.jobs:
         if not definitions.needs_worker(job) or job.step in there:
             continue
         if job.has_list:
             text, index = encoded(lists[job.step])
-            s3.put(f"{target.address}lists/{job.step}.txt", text, "text/plain; charset=utf-8")
-            s3.put(f"{target.address}lists/{job.step}.idx", index)
+            list_address = s3_layout.list_address(target.address, job.step)
+            s3.put(list_address, text, "text/plain; charset=utf-8")
+            s3.put(s3_layout.list_index_address(target.address, job.step), index)
         orders = {**render.orders(job, target), "skip": ranges(sorted(done.get(job.step, ())))}
         s3.put(
-            f"{target.address}steps/{job.step}.json",
+            s3_layout.orders_address(target.address, job.step),
             json.dumps(orders).encode(),
             "application/json",
         )

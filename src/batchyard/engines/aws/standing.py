@@ -15,12 +15,13 @@ from batchyard.engines.aws import details, tally
 from batchyard.engines.aws.children import number_of
 from batchyard.engines.aws.definitions import needs_worker
 from batchyard.engines.aws.details import UNSUBMITTED, Final
-from batchyard.engines.aws.kept import FINAL, STOPPED, Kept
+from batchyard.engines.aws.kept import Kept
 from batchyard.engines.aws.records import Ledger
 from batchyard.engines.aws.render import Part
 from batchyard.engines.aws.submitted import Submitted
 from batchyard.engines.base import JobDetail, Overview
 from batchyard.plan import Plan
+from batchyard.s3_layout import FINAL_STATES, STOP_REQUEST
 
 #: AWS Batch describes a job for at least so long after its end (facts, 1.1)
 _REMEMBERED_S = 7 * 86_400
@@ -69,7 +70,7 @@ class Standing:
     @property
     def was_stopped(self) -> bool:
         """Somebody asked for the end of all of it: what is not submitted never will be."""
-        return self._kept.get(STOPPED) is not None
+        return self._kept.get(STOP_REQUEST) is not None
 
     @property
     def source(self) -> str:
@@ -124,10 +125,10 @@ class Standing:
 
     def final(self, *, everywhere: bool = False) -> Final | None:
         """How the run ended, as it is kept here, or ``everywhere``, in S3."""
-        kept = self._kept.here(FINAL)
+        kept = self._kept.here(FINAL_STATES)
         if kept is not None:
             return details.final_from_json(kept)
-        kept = self._kept.there(FINAL) if everywhere else None
+        kept = self._kept.there(FINAL_STATES) if everywhere else None
         final = None if kept is None else details.final_from_json(kept)
         # Who stopped the run may not have known all that was being submitted just then.
         is_of_these = (
@@ -174,7 +175,7 @@ class Standing:
         if final is None or final.was_stopped is None:
             jobs, succeeded = tally.tally(self._batch, self._plan, self._submitted.parts, found)
             final = Final(tuple(jobs), was_stopped, succeeded)
-        self._kept.put(FINAL, details.final_to_json(final))
+        self._kept.put(FINAL_STATES, details.final_to_json(final))
         return list(final.jobs)
 
     def _succeeded(self) -> tuple[dict[str, set[int]], dict[str, set[int]]]:

@@ -8,9 +8,10 @@ from pathlib import Path
 from batchyard.engines.aws import render
 from batchyard.engines.aws.details import UNSUBMITTED
 from batchyard.engines.aws.journal import Journal, of_another
-from batchyard.engines.aws.kept import JOBS, Kept
+from batchyard.engines.aws.kept import Kept
 from batchyard.engines.aws.render import Part, Rendered, Target
 from batchyard.plan import Plan
+from batchyard.s3_layout import JOB_IDS
 
 
 class Submitted:
@@ -41,7 +42,7 @@ class Submitted:
             self.found_at = self._journal.changed_at
             if not self.is_whole:
                 # Another machine may have gone on with it.
-                for name, job_id, at in of_another(self._kept.there(JOBS) or {}, self._clock()):
+                for name, job_id, at in of_another(self._kept.there(JOB_IDS) or {}, self._clock()):
                     if name not in self._journal.ids:
                         self._journal.submitted(name, job_id, at)
         return self._journal
@@ -51,7 +52,7 @@ class Submitted:
 
     def keep(self) -> None:
         """For other machines."""
-        self._kept.put(JOBS, self.journal.to_json())
+        self._kept.put(JOB_IDS, self.journal.to_json())
 
     @property
     def is_whole(self) -> bool:

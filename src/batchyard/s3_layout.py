@@ -1,0 +1,132 @@
+"""Names of a run's objects in S3: the only module that makes them. Pure; also runs inside the worker.
+
+<prefix>runs/<run>/run.json             the record of the run: plan and target; written once
+                   skip.json            commands that the retried run has finished
+                   lists/<step>.txt     commands of the step, one a line
+                   lists/<step>.idx     where each command begins in the list, as 64-bit numbers
+                   steps/<step>.json    orders of the step, which the worker reads; written last
+                   jobs.json            ids of the submitted jobs
+                   done/<step>/<command>               success record of a command, written last
+                   done/<step>/failures/<child>.json   failures of a child in earlier attempts
+                   checkpoint/<step>/<child>/<time>-<attempt>/...    files of a checkpoint
+                   checkpoint/<step>/<child>/<time>-<attempt>.json   marks the checkpoint as complete
+                   workspace/...        files that the steps share, unless the workspace is elsewhere
+                   stopped.json         reason of the request to stop the run
+                   final.json           end states of the jobs, which AWS forgets
+"""
+
+from __future__ import annotations
+
+import time
+
+RUN_RECORD = "run.json"
+JOB_IDS = "jobs.json"
+FINAL_STATES = "final.json"
+STOP_REQUEST = "stopped.json"
+SKIPPED_COMMANDS = "skip.json"
+
+#: digits in the names of records, so that the order of keys is the order of numbers
+_DIGITS = 7
+#: commands of a step that have names of that length
+MAX_COMMANDS = 10**_DIGITS
+_CHECKPOINT_MARKER = ".json"
+
+
+# -- addresses, from the bucket and the run --------------------------------------------------------
+
+
+def runs_address(bucket: str, prefix: str) -> str:
+    """Return the s3:// address of all runs. ``prefix`` is empty or ends with a slash."""
+    return f"s3://{bucket}/{prefix}runs/"
+
+
+def run_address(bucket: str, prefix: str, run_id: str) -> str:
+    """Return the s3:// address of a run: everything below it belongs to the run."""
+    return f"{runs_address(bucket, prefix)}{run_id}/"
+
+
+def workspace_address(run: str) -> str:
+    """Return the address of the run's own workspace. ``run`` is the run's address, here and below."""
+    return f"{run}workspace/"
+
+
+def list_address(run: str, step: str) -> str:
+    return f"{run}lists/{step}.txt"
+
+
+def list_index_address(run: str, step: str) -> str:
+    return f"{run}lists/{step}.idx"
+
+
+def orders_address(run: str, step: str) -> str:
+    return f"{all_orders_address(run)}{step}.json"
+
+
+def all_orders_address(run: str) -> str:
+    return f"{run}steps/"
+
+
+def step_of_orders(key: str) -> str:
+    """Return the step whose orders have this key."""
+    return key.rpartition("/")[2].removesuffix(".json")
+
+
+def all_records_address(run: str) -> str:
+    return f"{run}done/"
+
+
+def records_address(run: str, step: str) -> str:
+    """Return the address of a step's success records."""
+    return f"{all_records_address(run)}{step}/"
+
+
+def checkpoints_address(run: str, step: str) -> str:
+    return f"{run}checkpoint/{step}/"
+
+
+# -- names below a step's address ------------------------------------------------------------------
+
+
+def success_record(command: int) -> str:
+    """Return the name of a command's success record below the records of its step."""
+    return f"{command:0{_DIGITS}d}"
+
+
+def command_of_record(key: str) -> int | None:
+    """Return the number of the command whose success record has this key; None for other keys."""
+    name = key.rpartition("/")[2]
+    return int(name) if name.isdigit() else None
+
+
+def failures_record(child: int) -> str:
+    """Return the name of a child's failures below the records of its step.
+
+    The name sorts after all success records, so that a reader of these can stop at the first one.
+    """
+    return f"failures/{child:0{_DIGITS}d}.json"
+
+
+def checkpoints_of(child: int) -> str:
+    """Return the name of the folder of a child's checkpoints below the checkpoints of its step."""
+    return f"{child}/"
+
+
+def checkpoint_name(saved_at_s: float, attempt: int) -> str:
+    """Return the name of a checkpoint among its child's. Names sort by the time they were saved."""
+    return f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime(saved_at_s))}-{attempt:02d}"
+
+
+def checkpoint_files(checkpoint: str) -> str:
+    """Return the folder of the checkpoint's files."""
+    return f"{checkpoint}/"
+
+
+def checkpoint_marker(checkpoint: str) -> str:
+    """Return the name of the object that marks the checkpoint as complete."""
+    return f"{checkpoint}{_CHECKPOINT_MARKER}"
+
+
+def newest_checkpoint(keys: list[str]) -> str | None:
+    """Return the key of the newest complete checkpoint, without its ending; None without any."""
+    complete = [key for key in keys if key.endswith(_CHECKPOINT_MARKER)]
+    return max(complete).removesuffix(_CHECKPOINT_MARKER) if complete else None
