@@ -19,11 +19,13 @@ _MIB = 2**20
 #: by first letter. Docker's "2g" and Kubernetes' "2Gi" are binary too: only "GB" is decimal.
 _BINARY = {"k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 _DECIMAL = {"k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
-_MEMORY = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,9})?) ?([kmgt])(ib|i|b)?", re.IGNORECASE)
+#: number, letter of the unit, "ib", "i", "b" or nothing
+MEMORY_PATTERN = r"([0-9]{1,15}(?:\.[0-9]{1,9})?) ?([KkMmGgTt])([Ii][Bb]|[Ii]|[Bb])?"
+#: days, hours, minutes, seconds; it also matches the empty text
+DURATION_PATTERN = r"(?:([0-9]{1,12})d)?(?:([0-9]{1,12})h)?(?:([0-9]{1,12})m)?(?:([0-9]{1,12})s)?"
+_MEMORY = re.compile(MEMORY_PATTERN)
 _NUMBER = re.compile(r"[0-9]{1,15}(?:\.[0-9]{1,9})?")
-_DURATION = re.compile(
-    r"(?:([0-9]{1,12})d)?(?:([0-9]{1,12})h)?(?:([0-9]{1,12})m)?(?:([0-9]{1,12})s)?"
-)
+_DURATION = re.compile(DURATION_PATTERN)
 _UNITS_OF_TIME = ((86_400, "d"), (3_600, "h"), (60, "m"), (1, "s"))
 
 

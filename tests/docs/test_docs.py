@@ -39,7 +39,7 @@ from batchyard.engines.base import RunState
 from batchyard.engines.local import children
 from batchyard.errors import PipelineFileError
 from batchyard.pipeline import RETRY_WORDS
-from batchyard.pipeline_file import file_keys, reading
+from batchyard.pipeline_file import file_keys, key_types, reading
 from command_yard import Yard
 
 ROOT = Path(__file__).parents[2]
@@ -255,7 +255,7 @@ def test_every_key_is_in_the_reference() -> None:
     ):
         section = section_of(page, heading)
         assert not [key for key in keys if f"`{key}`" not in section], heading
-    for key, (least, most) in file_keys.LIMITS.items():
+    for key, (least, most) in key_types.LIMITS.items():
         assert any(f"| {least:,} to {most:,} |" in row for row in rows[key]), key
 
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from batchyard import pipeline
 from batchyard.errors import PipelineFileError
 from batchyard.pipeline import ExitRule, Need, Pipeline
-from batchyard.pipeline_file import file_keys, reading
+from batchyard.pipeline_file import key_types, reading
 
 SCHEMA = json.loads((Path(pipeline.__file__).parent / "pipeline.schema.json").read_text())
 
@@ -40,19 +40,19 @@ rules = st.one_of(
     st.tuples(codes, codes).map(lambda ends: f"{min(ends)}-{max(ends)}"),
 )
 optional_keys: dict[str, st.SearchStrategy[Any]] = {
-    "cpus": st.integers(*file_keys.LIMITS["cpus"]),
-    "gpus": st.integers(*file_keys.LIMITS["gpus"]),
+    "cpus": st.integers(*key_types.LIMITS["cpus"]),
+    "gpus": st.integers(*key_types.LIMITS["gpus"]),
     "memory": st.integers(4, 2**20).map(lambda mib: f"{mib}MiB"),
     "timeout": st.integers(60, 10**6).map(lambda s: f"{s}s"),
-    "retries": st.integers(*file_keys.LIMITS["retries"]),
+    "retries": st.integers(*key_types.LIMITS["retries"]),
     "retry_on": st.lists(rules, min_size=1, max_size=3),
     "fail_on": st.lists(rules, max_size=3),
-    "max_running": st.integers(*file_keys.LIMITS["max_running"]),
+    "max_running": st.integers(*key_types.LIMITS["max_running"]),
     "keep_going": st.booleans(),
     "image": words,
     "queue": words,
     "share": words,
-    "priority": st.integers(*file_keys.LIMITS["priority"]),
+    "priority": st.integers(*key_types.LIMITS["priority"]),
     "shm": st.integers(4, 2**20).map(lambda mib: f"{mib}MiB"),
 }
 

@@ -1,47 +1,54 @@
-"""The JSON schema for editors says what the reader says."""
+"""The JSON schema and the docs' key reference come from the reader's tables."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
 import jsonschema
 import pytest
 import yaml
 
+import batchyard
 from batchyard import pipeline
-from batchyard.pipeline_file import file_keys
+from batchyard.pipeline import Pipeline, Step
+from batchyard.pipeline_file import file_keys, key_reference, key_types, reading, schema
+from batchyard.pipeline_file.mistakes import Notes
+from batchyard.pipeline_file.yaml_nodes import parse
 
-SCHEMA = json.loads((Path(pipeline.__file__).parent / "pipeline.schema.json").read_text())
-DEFS = SCHEMA["$defs"]
-STEP = DEFS["step"]["properties"]
+PAGE = Path(__file__).parents[2] / "docs" / "pipeline-file.md"
+GENERATOR = "run: python docs/generate_pipeline_reference.py"
+SCHEMA = schema.pipeline_schema()
+STEP = SCHEMA["$defs"]["step"]["properties"]
+
+
+def test_the_package_has_the_generated_schema() -> None:
+    path = Path(batchyard.__file__).with_name("pipeline.schema.json")
+    assert path.read_text(encoding="utf-8") == schema.schema_text(), GENERATOR
+
+
+def test_the_docs_have_the_generated_key_tables() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    assert text == key_reference.with_key_tables(text), GENERATOR
+    for keys in key_reference.TABLES.values():
+        assert key_reference.key_table(keys) in text
+
+
+def test_every_link_of_a_key_leads_to_a_heading() -> None:
+    headings = [line.lstrip("# ") for line in PAGE.read_text().splitlines() if line[:1] == "#"]
+    keys = [key for table in key_reference.TABLES.values() for key in table.values()]
+    assert {key.see for key in keys if key.see} <= set(headings)
 
 
 def test_it_is_a_schema() -> None:
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
 
 
-@pytest.mark.parametrize(
-    ("properties", "keys"),
-    [
-        (SCHEMA["properties"], file_keys.FILE_KEYS),
-        (STEP, file_keys.STEP_KEYS),
-        (DEFS["defaults"]["properties"], file_keys.DEFAULT_KEYS),
-        (DEFS["need"]["anyOf"][1]["properties"], file_keys.NEED_KEYS),
-    ],
-    ids=["file", "step", "defaults", "need"],
-)
-def test_it_knows_the_same_keys(properties: dict[str, Any], keys: dict[str, Any]) -> None:
-    assert set(properties) == set(keys)
-
-
 def test_it_has_the_same_limits() -> None:
-    limits = {key: (STEP[key]["minimum"], STEP[key]["maximum"]) for key in file_keys.LIMITS}
-    assert limits == file_keys.LIMITS
+    limits = {key: (STEP[key]["minimum"], STEP[key]["maximum"]) for key in key_types.LIMITS}
+    assert limits == key_types.LIMITS
     assert STEP["name"]["maxLength"] == pipeline.MAX_STEP_NAME_LENGTH
     assert SCHEMA["properties"]["name"]["maxLength"] == pipeline.MAX_NAME_LENGTH
-    assert tuple(DEFS["exit_rule"]["anyOf"][1]["enum"]) == pipeline.RETRY_WORDS
+    assert tuple(STEP["retry_on"]["items"]["anyOf"][1]["enum"]) == pipeline.RETRY_WORDS
 
 
 def test_every_key_is_described() -> None:
@@ -49,20 +56,45 @@ def test_every_key_is_described() -> None:
     assert [key for key, value in described.items() if not value.get("description")] == []
 
 
-def test_its_own_examples_are_right() -> None:
+@pytest.mark.parametrize(
+    ("keys", "model"),
+    [
+        (file_keys.STEP_KEYS, Step("a", command="x")),
+        (file_keys.FILE_KEYS, Pipeline("p", ())),
+        (file_keys.NEED_KEYS, pipeline.Need("a")),
+    ],
+    ids=["step", "file", "need"],
+)
+def test_defaults_are_those_of_the_model(keys: dict[str, file_keys.Key], model: object) -> None:
+    for name, key in keys.items():
+        if key.default is None:
+            continue
+        notes = Notes("a file")
+        node = parse(yaml.safe_dump(key.default), notes)
+        assert node is not None
+        assert key.type.check(node, name, notes) == getattr(model, key.field or name)
+        assert notes.count == 0
+
+
+def test_its_own_examples_are_right(tmp_path: Path) -> None:
     validator = jsonschema.Draft202012Validator(SCHEMA)
+    files = list(SCHEMA["examples"])
     for key, value in STEP.items():
         for example in value.get("examples", []):
-            work = {} if key in ("command", "commands", "commands_file") else {"command": "x"}
-            step = {"name": "a", **work, key: example}
-            validator.validate({"name": "p", "steps": [step]})
+            work = {} if key in file_keys.WORK_KEYS else {"command": "x"}
+            files.append({"name": "p", "steps": [{"name": "a", **work, key: example}]})
     for key, value in SCHEMA["properties"].items():
         for example in value.get("examples", []):
-            validator.validate(
-                {"name": "p", "steps": [{"name": "a", "command": "x"}], key: example}
-            )
-    for example in SCHEMA["examples"]:
-        validator.validate(example)
+            files.append({"name": "p", "steps": [{"name": "a", "command": "x"}], key: example})
+    (tmp_path / "reconstruct.txt").write_text("echo 1\n")
+    for file in files:
+        validator.validate(file)
+        for step in file["steps"]:
+            if "needs" in step:
+                file["steps"] = [*file["steps"], {"name": "preprocess", "command": "x"}]
+        path = tmp_path / "pipeline.yaml"
+        path.write_text(yaml.safe_dump(file))
+        reading.load(path)
 
 
 @pytest.mark.parametrize(

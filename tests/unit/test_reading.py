@@ -238,7 +238,7 @@ def test_a_short_timeout_and_idle_children_are_warned_of(tmp_path: Path) -> None
     pipeline = load(tmp_path, HEAD + "- {name: a, commands: [x, y], array: 3, timeout: 59}")
     assert [str(warning).replace(f"{tmp_path}/", "") for warning in pipeline.warnings] == [
         "p.yaml:3:38: warning: array is 3 for 2 commands: 1 child will have nothing to do; write at most 2",
-        "p.yaml:3:50: warning: timeout is 59 s, and AWS Batch will refuse less than 60 s;"
+        "p.yaml:3:50: warning: timeout is 59 s, and AWS Batch refuses less than 60 s;"
         " write 60s or more to run it there",
     ]
     assert (
@@ -248,7 +248,7 @@ def test_a_short_timeout_and_idle_children_are_warned_of(tmp_path: Path) -> None
 
 def test_warnings_are_told_together_with_mistakes(tmp_path: Path) -> None:
     assert mistakes(tmp_path, HEAD + "- {name: a, command: x, timeout: 1s, cpus: 0}") == [
-        "p.yaml:3:34: warning: timeout is 1 s, and AWS Batch will refuse less than 60 s;"
+        "p.yaml:3:34: warning: timeout is 1 s, and AWS Batch refuses less than 60 s;"
         " write 60s or more to run it there",
         "p.yaml:3:44: cpus is 0; write a whole number from 1 to 100,000",
     ]
@@ -324,7 +324,7 @@ def test_commands_files_skip_blanks_and_comments(tmp_path: Path) -> None:
             "one\n".encode("utf-16"),
             "list.txt:1:1: the byte 0xff is not UTF-8; the file looks like UTF-16: save it as UTF-8",
         ),
-        (b"one\ntw\0o\n", "list.txt:2:3: a NUL byte in the file; take it away"),
+        (b"one\ntw\0o\n", "list.txt:2:3: a NUL byte in the file; remove it"),
         (
             b"one\rtwo\r",
             "list.txt:1:4: a carriage return inside a line; end lines with LF or CR LF",
@@ -429,7 +429,7 @@ def test_a_tag_that_would_run_code_runs_nothing(tmp_path: Path) -> None:
     )
     assert mistakes(tmp_path, text)[0] == (
         'p.yaml:4:12: the tag "!!python/object/apply:os.system" is not allowed:'
-        " a pipeline file holds plain values; take the tag away"
+        " a pipeline file contains plain values; remove the tag"
     )
     assert not (tmp_path / "hacked").exists()
 
@@ -460,8 +460,8 @@ def test_a_file_of_five_thousand_lines_takes_a_fraction_of_a_second(tmp_path: Pa
 def test_a_circle_of_thousands_of_steps_is_found(tmp_path: Path) -> None:
     steps = (f"- {{name: s{i}, command: x, needs: [s{(i + 1) % 5000}]}}\n" for i in range(5000))
     (told,) = mistakes(tmp_path, HEAD + "".join(steps))
-    assert told.startswith("p.yaml:3:34: the steps need each other in a circle: s0 -> s1 -> s2 ->")
-    assert told.endswith("-> s4999 -> s0; take one of these needs away")
+    assert told.startswith("p.yaml:3:34: the steps need each other in a cycle: s0 -> s1 -> s2 ->")
+    assert told.endswith("-> s4999 -> s0; remove one of these needs")
 
 
 def test_a_million_commands_take_about_a_second(tmp_path: Path) -> None:
@@ -538,7 +538,7 @@ def test_mistakes_of_flags_and_list_are_told_at_once(tmp_path: Path) -> None:
         "commands.txt: --cpus is 0; write a whole number from 1 to 100,000",
         "commands.txt: --retries is 10; write a whole number from 0 to 9",
         "commands.txt: --max-running is -1; write a whole number from 1 to 1,000,000",
-        "commands.txt: warning: --timeout is 5 s, and AWS Batch will refuse less than 60 s;"
+        "commands.txt: warning: --timeout is 5 s, and AWS Batch refuses less than 60 s;"
         " write 60s or more to run it there",
         "commands.txt:2:1: the byte 0xe9 is not UTF-8; save the file as UTF-8",
     ]

@@ -61,27 +61,27 @@ MISTAKES = [
     (
         "a tab",
         "name: p\nsteps:\n\t- name: a\n",
-        ["3:1: not YAML: a tab begins what stands here; indent with spaces"],
+        ["3:1: not YAML: a tab is used for indentation; indent with spaces"],
     ),
     (
         "a colon too many",
         "name: p\nsteps:\n- name: a\n  command: echo a: b\n",
         [
-            '4:18: not YAML: a key cannot stand here; put text that holds ": " in quotes, or check the indentation'
+            '4:18: not YAML: a key is not allowed here; put text that contains ": " in quotes, or check the indentation'
         ],
     ),
     (
         "crooked indentation",
         "name: p\nsteps:\n - name: a\n- name: b\n",
         [
-            "4:1: not YAML: this does not fit what stands before it; indent what belongs together alike, and close quotes and brackets before it"
+            "4:1: not YAML: this does not fit the lines before it; indent items of one list or mapping alike, and close quotes and brackets"
         ],
     ),
     (
         "a bare asterisk",
         "name: p\nsteps:\n- name: a\n  command: x\n  inputs: [*.txt]\n",
         [
-            "5:12: not YAML: * and & have a meaning in YAML; put text that begins with them in quotes"
+            "5:12: not YAML: * and & have a special meaning in YAML; put text that begins with them in quotes"
         ],
     ),
     (
@@ -97,9 +97,9 @@ MISTAKES = [
     (
         "a control character",
         "name: p\x07\n",
-        ["1:8: the control character U+0007 in the file; take it away"],
+        ["1:8: the control character U+0007 in the file; remove it"],
     ),
-    ("a NUL", "name: p\nsteps: \0\n", ["2:8: a NUL byte in the file; take it away"]),
+    ("a NUL", "name: p\nsteps: \0\n", ["2:8: a NUL byte in the file; remove it"]),
     (
         "no name, no steps",
         "env: {A: 1}\n",
@@ -130,7 +130,7 @@ MISTAKES = [
         "a key like no other",
         "xyzzy: 1\n" + ONE,
         [
-            '1:1: unknown key "xyzzy" in the file; the keys here are name, image, env, params, defaults, steps, workspace, fail_fast'
+            '1:1: unknown key "xyzzy" in the file; the keys here are name, steps, image, env, params, defaults, workspace, fail_fast'
         ],
     ),
     (
@@ -141,7 +141,7 @@ MISTAKES = [
     (
         "a list as a key",
         "? [a]\n: b\n" + ONE,
-        ["1:3: a list or mapping stands where a key is expected; write a word"],
+        ["1:3: a list or mapping is written where a key is expected; write a word"],
     ),
     (
         "steps not a list",
@@ -193,9 +193,7 @@ MISTAKES = [
         "- {name: b, command: x, needs: [a]}\n"
         "- {name: c, command: x, needs: [b]}\n"
         "- {name: d, command: x, needs: [a]}\n",
-        [
-            "3:33: the steps need each other in a circle: a -> c -> b -> a; take one of these needs away"
-        ],
+        ["3:33: the steps need each other in a cycle: a -> c -> b -> a; remove one of these needs"],
     ),
     (
         "two circles",
@@ -206,14 +204,14 @@ MISTAKES = [
         "- {name: c, command: x, needs: [a, d]}\n"
         "- {name: d, command: x, needs: [c]}\n",
         [
-            "3:33: the steps need each other in a circle: a -> b -> a; take one of these needs away",
-            "5:36: the steps need each other in a circle: c -> d -> c; take one of these needs away",
+            "3:33: the steps need each other in a cycle: a -> b -> a; remove one of these needs",
+            "5:36: the steps need each other in a cycle: c -> d -> c; remove one of these needs",
         ],
     ),
     (
         "a step that needs itself",
         "name: p\nsteps:\n- {name: a, command: x, needs: [a]}\n",
-        ['3:33: step "a" needs itself; take it away'],
+        ['3:33: step "a" needs itself; remove it'],
     ),
     (
         "a need of no step",
@@ -256,8 +254,8 @@ MISTAKES = [
         "- {name: b, command: x, array: 5000, needs: [{step: a, each: true}]}\n"
         "- {name: c, command: x, needs: [{step: a, each: true}]}\n",
         [
-            '4:53: each: child i of "b" would wait for child i of "a", but they have 5,000 and 4 children; give both the same array, or take each away',
-            '5:40: each: child i of "c" would wait for child i of "a", but they have 1 and 4 children; give both the same array, or take each away',
+            '4:53: each: child i of "b" would wait for child i of "a", but they have 5,000 and 4 children; give both the same array, or remove each',
+            '5:40: each: child i of "c" would wait for child i of "a", but they have 1 and 4 children; give both the same array, or remove each',
         ],
     ),
     ("array 0", step("array: 0"), ["5:10: array is 0; write a whole number from 1 to 1,000,000"]),
@@ -415,7 +413,7 @@ MISTAKES = [
     (
         "a NUL in a command",
         'name: p\nsteps:\n- {name: a, command: "x\\0"}\n',
-        ["3:22: command holds a NUL or half a character; take it away"],
+        ["3:22: command contains a NUL or half a character; remove it"],
     ),
     (
         "a missing commands file",
@@ -437,9 +435,9 @@ MISTAKES = [
         [
             '1:10: env.A has no value; write a value, or "" for an empty one',
             '1:13: "1B" cannot be a name in env; write letters, digits and _, beginning with a letter or _',
-            '1:20: "AWS_BATCH_JOB_ID" cannot be a name in env; the engine sets that one itself: choose another name',
-            '1:41: "BATCHYARD_RUN" cannot be a name in env; the engine sets that one itself: choose another name',
-            '1:59: "ARRAY_SIZE" cannot be a name in env; the engine sets that one itself: choose another name',
+            '1:20: "AWS_BATCH_JOB_ID" cannot be a name in env; the engine sets this variable itself: choose another name',
+            '1:41: "BATCHYARD_RUN" cannot be a name in env; the engine sets this variable itself: choose another name',
+            '1:59: "ARRAY_SIZE" cannot be a name in env; the engine sets this variable itself: choose another name',
             '1:74: "B-C" cannot be a name in env; write letters, digits and _, beginning with a letter or _',
             '1:85: env.D is a list; write a value, or "" for an empty one',
         ],
@@ -515,7 +513,7 @@ MISTAKES = [
         [
             "1:18: cpus is 0; write a whole number from 1 to 100,000",
             "1:21: array cannot be a default; write it in each step",
-            '1:31: unknown key "foo" in defaults; the keys here are cpus, memory, gpus, timeout, retries, retry_on, fail_on, max_running, keep_going, image, queue, share, priority, shm',
+            '1:31: unknown key "foo" in defaults; the keys here are cpus, memory, gpus, timeout, retries, retry_on, fail_on, max_running, keep_going, image, shm, queue, share, priority',
             '1:39: unknown key "mmory" in defaults; did you mean "memory"?',
         ],
     ),
@@ -536,9 +534,9 @@ MISTAKES = [
         "a tag that would run code",
         "name: p\nsteps:\n- name: !!python/object/apply:os.system ['touch hacked']\n  command: !env HOME\n",
         [
-            '3:9: the tag "!!python/object/apply:os.system" is not allowed: a pipeline file holds plain values; take the tag away',
+            '3:9: the tag "!!python/object/apply:os.system" is not allowed: a pipeline file contains plain values; remove the tag',
             "3:9: name is a list; write lower-case letters, digits and -, beginning with a letter, at most 32",
-            '4:12: the tag "!env" is not allowed: a pipeline file holds plain values; take the tag away',
+            '4:12: the tag "!env" is not allowed: a pipeline file contains plain values; remove the tag',
         ],
     ),
     (
@@ -551,12 +549,12 @@ MISTAKES = [
     (
         "an alias inside itself",
         "name: p\nsteps: &a [*a]\n",
-        ["2:12: *a stands inside what it stands for; take it away"],
+        ["2:12: *a is an alias inside its own value; remove it"],
     ),
     (
         "a merge of no mapping",
         "name: p\nsteps:\n- &a {name: a, command: x}\n- {<<: a, name: b, command: x}\n",
-        ['4:8: "<<" takes a mapping, and this is none; write <<: *name'],
+        ['4:8: "<<" takes a mapping, and this is not one; write <<: *name'],
     ),
     (
         "nesting without end",

@@ -94,7 +94,7 @@ def commands_in(
 ) -> tuple[str, ...] | None:
     """The commands of a file's text, filled in; blank lines and those that begin with # are none."""
     if "\0" in text:
-        notes.wrong(place_in(text, text.index("\0")), "a NUL byte in the file", "take it away")
+        notes.wrong(place_in(text, text.index("\0")), "a NUL byte in the file", "remove it")
         return None
     lines = [line.strip(_BLANKS) for line in text.split("\n")]
     commands = [line for line in lines if line and line[0] != "#"]

@@ -1,68 +1,47 @@
-"""The keys of a pipeline file, as tables: key -> check -> field of the model.
+"""The keys of a pipeline file: one table each for the file, a step, and an item of ``needs``.
 
-To add a key, add a line, and one to ``pipeline.schema.json``: a test compares the two. What concerns several
-keys or steps is in ``reading.py``.
+The reader, the JSON schema (``schema``) and the key reference in the docs (``key_reference``) all
+come from these tables. To add a key, add an entry, then run
+``docs/generate_pipeline_reference.py``. Rules about several keys or steps are in ``reading``.
 """
 
 from __future__ import annotations
 
-import re
-import unicodedata
 from dataclasses import dataclass, replace
 from typing import Any
 
-from batchyard import units
-from batchyard.pipeline import (
-    AWS_MIN_TIMEOUT_S,
-    MAX_ARRAY_SIZE,
-    MAX_NAME_LENGTH,
-    MAX_RETRIES,
-    MAX_STEP_NAME_LENGTH,
-    RETRY_WORDS,
-    ExitRule,
-    Need,
-)
-from batchyard.pipeline_file import yaml_nodes
-from batchyard.pipeline_file.mistakes import Notes, Place
-from batchyard.pipeline_file.value_checks import (
+from batchyard.pipeline import MAX_NAME_LENGTH, MAX_STEP_NAME_LENGTH, Need
+from batchyard.pipeline_file import key_types, yaml_nodes
+from batchyard.pipeline_file.key_types import limited
+from batchyard.pipeline_file.mistakes import Notes
+from batchyard.pipeline_file.value_types import (
+    BOOLEAN,
     Key,
-    amount,
+    ValueType,
+    check_mapping,
+    check_text,
     list_of,
-    matching,
-    record,
-    table_of,
+    mapping_schema,
+    matching_text,
     text,
-    whole,
-    yes_no,
 )
 from batchyard.pipeline_file.yaml_nodes import Node, Scalar
 
-#: field -> least and most; the command line's flags for a plain list are held against the same
-LIMITS = {
-    "array": (1, MAX_ARRAY_SIZE),
-    "cpus": (1, 100_000),
-    "gpus": (0, 100_000),
-    "retries": (0, MAX_RETRIES),
-    "max_running": (1, MAX_ARRAY_SIZE),
-    "priority": (0, 9_999),  # AWS Batch's schedulingPriority
-}
-_ENV_NAME = re.compile("[A-Za-z_][A-Za-z0-9_]*")
-_PARAM_NAME = re.compile("[A-Za-z_][A-Za-z0-9_-]*")
-_OUR_PREFIXES = ("AWS_BATCH_", "BATCHYARD_")
-_OUR_NAMES = ("ARRAY_SIZE", "LIST_FILE_S3_PATH")
-_ARN = re.compile(r"arn:\S+")
-_EXIT_CODES = re.compile("([0-9]{1,3})(?:-([0-9]{1,3}))?")
+#: The keys that say what a step runs. A step has exactly one of them.
+WORK_KEYS = ("command", "commands", "commands_file")
 
 
 @dataclass(frozen=True, slots=True)
 class NeedAt:
+    """A step that another one needs, and the node that names it."""
+
     need: Need
     node: Node
 
 
 @dataclass(frozen=True, slots=True)
 class StepDraft:
-    """A step's values, each right by itself, before they have been held against each other."""
+    """The values of a step: each is valid by itself, none has been compared with another."""
 
     node: yaml_nodes.Mapping
     #: field of Step -> value; ``needs`` holds NeedAt, ``commands_file`` the path as written
@@ -70,221 +49,278 @@ class StepDraft:
 
     @property
     def name(self) -> str:
-        """As written, right or not, so that a step that needs a misnamed one is not wrong as well."""
+        """The name as written, also an invalid one, so that a step that needs it is no mistake."""
         entry = self.node.entries.get("name")
         return entry[1].text if entry and isinstance(entry[1], Scalar) else ""
 
     def node_of(self, key: str) -> Node:
+        """Return the node of the key's value, or of the whole step where the key is absent."""
         return self.node.entries[key][1] if key in self.node.entries else self.node
 
 
-def suggest_name(wish: str, at_most: int, prefix: str) -> str:
-    """The nearest name that the rules allow; ``prefix`` goes before one that does not begin with a letter."""
-    plain = unicodedata.normalize("NFKD", wish).encode("ascii", "ignore").decode().lower()
-    name = re.sub("[^a-z0-9]+", "-", plain).strip("-")
-    if not name[:1].isalpha():
-        name = f"{prefix}-{name}".strip("-")
-    return name[:at_most].strip("-")
-
-
-def command(node: Node, called: str, notes: Notes) -> str | None:
-    value: str | None = text("a shell command")(node, called, notes)
-    if value is not None and not value.strip():
-        notes.wrong(node, f"{called} is empty", "write a shell command")
-        return None
-    return value.strip() if value else value
-
-
-def command_line(node: Node, called: str, notes: Notes) -> str | None:
-    value = command(node, called, notes)
-    if value and ("\n" in value or "\r" in value):
-        notes.wrong(
-            node, f"{called} has several lines", "write it as one line, or put it in a script"
-        )
-        return None
-    return value
-
-
-def timeout(node: Node, called: str, notes: Notes) -> int | None:
-    value: int | None = amount(units.seconds)(node, called, notes)
-    if value is not None:
-        warn_of_short_timeout(value, node, called, notes)
-    return value
-
-
-def warn_of_short_timeout(timeout_s: int, at: Place, called: str, notes: Notes) -> None:
-    if timeout_s < AWS_MIN_TIMEOUT_S:
-        what = (
-            f"{called} is {timeout_s} s, and AWS Batch will refuse less than {AWS_MIN_TIMEOUT_S} s"
-        )
-        notes.warn(at, what, f"write {AWS_MIN_TIMEOUT_S}s or more to run it there")
-
-
-def exit_rule(node: Node, called: str, notes: Notes) -> ExitRule | None:
-    words = ", ".join(RETRY_WORDS)
-    expected = f'an exit code from 1 to 255, a range like "64-78", or one of {words}'
-    value: str | None = text(expected)(node, called, notes)
-    if value is None or value in RETRY_WORDS:
-        return ExitRule(word=value) if value else None
-    match = _EXIT_CODES.fullmatch(value)
-    if not match:
-        notes.wrong(node, f"{called} is {units.quoted(value)}", f"write {expected}")
-        return None
-    first, last = int(match[1]), int(match[2] or match[1])
-    if first > last:
-        notes.wrong(
-            node, f"{called} is {value}, a range from high to low", f'write "{last}-{first}"'
-        )
-    elif first == 0:
-        notes.wrong(
-            node, f"{called} is {value}, and exit code 0 is success", "write codes from 1 to 255"
-        )
-    elif last > 255:
-        notes.wrong(
-            node,
-            f"{called} is {value}, and there is no such exit code",
-            "write codes from 1 to 255",
-        )
-    else:
-        return ExitRule(first=first, last=last)
-    return None
-
-
-def workspace_glob(node: Node, called: str, notes: Notes) -> str | None:
-    value: str | None = text("a path or pattern in the workspace, like data/**")(
-        node, called, notes
-    )
-    if value is None:
-        return None
-    if not value or value.startswith("/") or "://" in value or ".." in value.split("/"):
-        what = f"{called} is {units.quoted(value)}, which is not inside the workspace"
-        notes.wrong(node, what, "write a path or pattern relative to it, like data/**")
-        return None
-    return value
-
-
-def need(node: Node, called: str, notes: Notes) -> NeedAt | None:
+def _check_need(node: Node, label: str, notes: Notes) -> NeedAt | None:
     if not isinstance(node, yaml_nodes.Mapping):
-        step: str | None = text("the name of a step")(node, called, notes)
+        step = check_text(node, label, notes, "the name of a step")
         return NeedAt(Need(step), node) if step is not None else None
-    values = record(NEED_KEYS, node, called, notes)
+    values = check_mapping(NEED_KEYS, node, label, notes)
     if values is None or "step" not in node.entries:
-        notes.wrong(node, f"{called} names no step", "write {step: NAME, each: true}")
+        notes.wrong(node, f"{label} names no step", "write {step: NAME, each: true}")
         return None
     return NeedAt(Need(**values), node.entries["step"][1]) if "step" in values else None
 
 
-def step(node: Node, called: str, notes: Notes) -> StepDraft | None:
-    values = record(STEP_KEYS, node, "a step", notes, "{name: a, command: echo hello}")
-    return (
-        StepDraft(node, values)
-        if isinstance(node, yaml_nodes.Mapping) and values is not None
-        else None
-    )
+def _check_step(node: Node, label: str, notes: Notes) -> StepDraft | None:
+    values = check_mapping(STEP_KEYS, node, "a step", notes, "{name: a, command: echo hello}")
+    if values is None or not isinstance(node, yaml_nodes.Mapping):
+        return None
+    return StepDraft(node, values)
 
 
-def defaults(node: Node, called: str, notes: Notes) -> dict[str, Any] | None:
+def _check_defaults(node: Node, label: str, notes: Notes) -> dict[str, Any] | None:
     if isinstance(node, yaml_nodes.Mapping):
-        misplaced = [
-            name for name in node.entries if name in STEP_KEYS and name not in DEFAULT_KEYS
-        ]
+        misplaced = [name for name in node.entries if name in STEP_KEYS.keys() - DEFAULT_KEYS]
         for name in misplaced:
-            notes.wrong(
-                node.entries[name][0], f"{name} cannot be a default", "write it in each step"
-            )
+            key_node = node.entries[name][0]
+            notes.wrong(key_node, f"{name} cannot be a default", "write it in each step")
         node = replace(node, entries={n: e for n, e in node.entries.items() if n not in misplaced})
-    return record(DEFAULT_KEYS, node, called, notes, "{cpus: 1, memory: 2GiB}")
+    return check_mapping(DEFAULT_KEYS, node, label, notes, "{cpus: 1, memory: 2GiB}")
 
 
-def secret_arn(node: Node, called: str, notes: Notes) -> str | None:
-    if isinstance(node, Scalar) and _ARN.fullmatch(node.text):
-        return node.text
-    # What was found is not shown: it may well be the secret itself.
-    notes.wrong(
-        node, f"{called} is not an ARN", "write the ARN of a secret or parameter, like arn:aws:..."
-    )
-    return None
+_STEP_NAME = text("the name of a step")
 
+NEED_KEYS = {
+    "step": Key(_STEP_NAME, "Name of the step to wait for.", is_required=True),
+    "each": Key(BOOLEAN, "Child i waits only for child i of that step.", default=False),
+}
 
-def env_name_problem(name: str) -> str:
-    if not _ENV_NAME.fullmatch(name):
-        return "write letters, digits and _, beginning with a letter or _"
-    if name.startswith(_OUR_PREFIXES) or name in _OUR_NAMES:
-        return "the engine sets that one itself: choose another name"
-    return ""
-
-
-def param_name_problem(name: str) -> str:
-    if _PARAM_NAME.fullmatch(name):
-        return ""
-    return "write letters, digits, _ and -, beginning with a letter or _"
-
-
-def _name(at_most: int, prefix: str) -> Any:
-    return matching(
-        f"[a-z][a-z0-9-]{{0,{at_most - 1}}}",
-        f"lower-case letters, digits and -, beginning with a letter, at most {at_most}",
-        lambda wish: suggest_name(wish, at_most, prefix),
-    )
-
-
-_value = text('a value, or "" for an empty one')
-_env = table_of(env_name_problem, _value, "a mapping, like {OMP_NUM_THREADS: 1}")
-_globs = list_of(workspace_glob, "a list of paths or patterns")
-_image = matching(
-    r"\S{1,255}", "the name of a container image, at most 255 letters, without spaces"
+_NEED = ValueType(
+    _check_need, {"anyOf": [_STEP_NAME.schema, mapping_schema(NEED_KEYS)]}, "step or mapping"
 )
-_queue = matching(
-    "[A-Za-z0-9][A-Za-z0-9_-]{0,127}", "the name of a queue: letters, digits, - and _, at most 128"
-)
-_share = matching("[A-Za-z0-9]{1,255}", "letters and digits only, at most 255")
-_retry_on = list_of(exit_rule, "a list of exit codes or words, one at least", may_be_empty=False)
-
-NEED_KEYS = {"step": Key(text("the name of a step")), "each": Key(yes_no)}
 
 STEP_KEYS = {
-    "name": Key(_name(MAX_STEP_NAME_LENGTH, "step")),
-    "command": Key(command),
-    "commands": Key(list_of(command_line, "a list of commands, one at least", may_be_empty=False)),
-    "commands_file": Key(text("the path of a file with one command a line")),
-    "array": Key(whole(*LIMITS["array"])),
-    "needs": Key(list_of(need, "a list of steps")),
-    "inputs": Key(_globs),
-    "outputs": Key(_globs),
-    "checkpoint": Key(_globs),
-    "cpus": Key(whole(*LIMITS["cpus"]), in_defaults=True),
-    "memory": Key(amount(units.memory_mib), field="memory_mib", in_defaults=True),
-    "gpus": Key(whole(*LIMITS["gpus"]), in_defaults=True),
-    "timeout": Key(timeout, field="timeout_s", in_defaults=True),
-    "retries": Key(whole(*LIMITS["retries"]), in_defaults=True),
-    "retry_on": Key(_retry_on, in_defaults=True),
-    "fail_on": Key(list_of(exit_rule, "a list of exit codes"), in_defaults=True),
-    "max_running": Key(whole(*LIMITS["max_running"]), in_defaults=True),
-    "keep_going": Key(yes_no, in_defaults=True),
-    "image": Key(_image, in_defaults=True),
-    "env": Key(_env),
-    "secrets": Key(
-        table_of(
-            env_name_problem, secret_arn, "a mapping, like {TOKEN: arn:aws:secretsmanager:...}"
-        )
+    "name": Key(
+        key_types.name_type(MAX_STEP_NAME_LENGTH, "step"),
+        "Name of the step, unique in the file: lower-case letters, digits and `-`, beginning with"
+        f" a letter, at most {MAX_STEP_NAME_LENGTH}.",
+        is_required=True,
+        examples=("preprocess",),
     ),
-    "queue": Key(_queue, in_defaults=True),
-    "share": Key(_share, in_defaults=True),
-    "priority": Key(whole(*LIMITS["priority"]), in_defaults=True),
-    "shm": Key(amount(units.memory_mib), field="shm_mib", in_defaults=True),
+    "command": Key(
+        key_types.COMMAND,
+        "Shell command, the same in every child. It may have several lines.",
+        absence="",
+        examples=("python calibrate.py",),
+        see="What a step runs",
+    ),
+    "commands": Key(
+        list_of(
+            key_types.COMMAND_LINE,
+            "a list of commands, one at least",
+            "list of text",
+            may_be_empty=False,
+        ),
+        "Shell commands, one line each, shared out among the children. At least one.",
+        absence="",
+        examples=(["python slice.py 1", "python slice.py 2"],),
+    ),
+    "commands_file": Key(
+        text("the path of a file with one command a line", "path"),
+        "File with one shell command a line, shared out among the children."
+        " The path is relative to the pipeline file.",
+        absence="",
+        examples=("reconstruct.txt",),
+    ),
+    "array": Key(
+        limited("array"), "Number of children.", absence="one child, no array", examples=(4, 100)
+    ),
+    "needs": Key(
+        list_of(_NEED, "a list of steps", "list of steps"),
+        "Steps that must succeed before this one starts.",
+        examples=(["preprocess"], [{"step": "preprocess", "each": True}]),
+        see="Order: needs and each",
+    ),
+    "cpus": Key(
+        limited("cpus"), "vCPUs of each child.", default=1, examples=(1, 4), in_defaults=True
+    ),
+    "memory": Key(
+        key_types.MEMORY,
+        "Memory of each child, at least 4MiB.",
+        default="512MiB",
+        field="memory_mib",
+        in_defaults=True,
+    ),
+    "gpus": Key(limited("gpus"), "GPUs of each child.", default=0, examples=(1,), in_defaults=True),
+    "timeout": Key(
+        key_types.TIMEOUT,
+        "Longest time that one attempt of a child may run. AWS Batch refuses less than 60 s.",
+        see="Timeouts",
+        field="timeout_s",
+        in_defaults=True,
+    ),
+    "retries": Key(
+        limited("retries"),
+        "Extra attempts: a child has `retries` + 1.",
+        default=0,
+        examples=(2, 3),
+        see="Retries",
+        in_defaults=True,
+    ),
+    "retry_on": Key(
+        list_of(
+            key_types.EXIT_RULE,
+            "a list of exit codes or words, one at least",
+            "list of exit rules",
+            may_be_empty=False,
+        ),
+        "Endings of an attempt that are followed by another attempt: exit codes, ranges of exit"
+        " codes, and the words `spot`, `oom`, `image` and `any`. At least one.",
+        default=["any"],
+        examples=(["spot", 75, "64-78"],),
+        in_defaults=True,
+    ),
+    "fail_on": Key(
+        list_of(key_types.EXIT_RULE, "a list of exit codes", "list of exit rules"),
+        "Endings of an attempt that are never followed by another one. `fail_on` goes before"
+        " `retry_on`.",
+        examples=([2],),
+        in_defaults=True,
+    ),
+    "max_running": Key(
+        limited("max_running"),
+        "Largest number of children of the step that run at the same time.",
+        absence="no limit",
+        examples=(20,),
+        in_defaults=True,
+    ),
+    "keep_going": Key(
+        BOOLEAN,
+        "A child runs its remaining commands after one of them failed.",
+        default=False,
+        see="keep_going and fail_fast",
+        in_defaults=True,
+    ),
+    "env": Key(
+        key_types.ENV,
+        "Environment variables of this step. They override those of the file.",
+        examples=({"OMP_NUM_THREADS": "1"},),
+        see="env",
+    ),
+    "image": Key(
+        key_types.IMAGE,
+        "Container image, at most 255 letters, no spaces. `--runner docker` uses it, and AWS"
+        " requires it.",
+        absence="the file's",
+        examples=("python:3.12-slim",),
+        in_defaults=True,
+    ),
+    "shm": Key(
+        key_types.MEMORY,
+        "Size of `/dev/shm` in the container. On AWS, a step with GPUs has half its memory"
+        " by default. A process ignores it.",
+        absence="the container engine's",
+        examples=("1GiB",),
+        field="shm_mib",
+        in_defaults=True,
+    ),
+    "inputs": Key(
+        key_types.GLOBS,
+        "On AWS: files of the workspace that a child downloads before its commands.",
+        examples=(["raw/**"],),
+        see="Keys for AWS",
+    ),
+    "outputs": Key(
+        key_types.GLOBS,
+        "On AWS: files that a child uploads to the workspace after each command.",
+        examples=(["flat/**"],),
+    ),
+    "checkpoint": Key(
+        key_types.GLOBS,
+        "On AWS: files that are saved when the host is reclaimed, and restored for the next"
+        " attempt.",
+        examples=(["state/*.npz"],),
+    ),
+    "secrets": Key(
+        key_types.SECRETS,
+        "On AWS: environment variables from Secrets Manager or Parameter Store, name to ARN.",
+        examples=({"API_TOKEN": "arn:aws:secretsmanager:eu-central-1:123456789012:secret:token"},),
+    ),
+    "queue": Key(
+        key_types.QUEUE,
+        "On AWS: job queue to use in place of the environment's. Letters, digits, `-` and `_`,"
+        " at most 128.",
+        examples=("gpu-spot",),
+        in_defaults=True,
+    ),
+    "share": Key(
+        key_types.SHARE,
+        "On AWS: fair-share identifier, for queues with a scheduling policy. Letters and digits,"
+        " at most 255.",
+        examples=("teamA",),
+        in_defaults=True,
+    ),
+    "priority": Key(
+        limited("priority"),
+        "On AWS: scheduling priority within the share. Higher goes first.",
+        examples=(50,),
+        in_defaults=True,
+    ),
 }
 
 DEFAULT_KEYS = {name: key for name, key in STEP_KEYS.items() if key.in_defaults}
 
 FILE_KEYS = {
-    "name": Key(_name(MAX_NAME_LENGTH, "pipeline")),
-    "image": Key(_image),
-    "env": Key(_env),
-    "params": Key(table_of(param_name_problem, _value, "a mapping, like {slices: 64}")),
-    "defaults": Key(defaults),
-    "steps": Key(
-        list_of(step, "a list with at least one step", may_be_empty=False, of_words=False)
+    "name": Key(
+        key_types.name_type(MAX_NAME_LENGTH, "pipeline"),
+        "Name of the pipeline: lower-case letters, digits and `-`, beginning with a letter, at"
+        f" most {MAX_NAME_LENGTH}. Runs are named after it.",
+        is_required=True,
+        examples=("reconstruction",),
     ),
-    "workspace": Key(matching(r".+", "a folder, or a prefix like s3://bucket/path")),
-    "fail_fast": Key(yes_no),
+    "steps": Key(
+        list_of(
+            ValueType(_check_step, {"$ref": "#/$defs/step"}, "step"),
+            "a list with at least one step",
+            "list of steps",
+            may_be_empty=False,
+            suggest_brackets=False,
+        ),
+        "The steps, at least one. `needs` decides their order, not their order in the file.",
+        is_required=True,
+    ),
+    "image": Key(
+        key_types.IMAGE,
+        "Container image of the steps that have no `image`.",
+        examples=("python:3.12-slim",),
+    ),
+    "env": Key(
+        key_types.ENV,
+        "Environment variables of every step.",
+        examples=({"OMP_NUM_THREADS": "1"},),
+        see="env",
+    ),
+    "params": Key(
+        key_types.PARAMS,
+        "Values for `${params.NAME}` in commands. `--set NAME=VALUE` overrides a value.",
+        examples=({"slices": 64},),
+        see="params",
+    ),
+    "defaults": Key(
+        ValueType(_check_defaults, {"$ref": "#/$defs/defaults"}, "mapping"),
+        "Values for the steps that do not have the key themselves.",
+        examples=({"cpus": 1, "memory": "2GiB", "timeout": "1h", "retries": 2},),
+        see="defaults",
+    ),
+    "workspace": Key(
+        matching_text(".+", "a folder, or a prefix like s3://bucket/path"),
+        "Folder in which commands run, relative to the pipeline file, or an `s3://` prefix.",
+        absence="the file's folder",
+        examples=("data", "s3://bucket/prefix"),
+        see="workspace",
+    ),
+    "fail_fast": Key(
+        BOOLEAN,
+        "Stop the whole run once a child has failed for good.",
+        default=False,
+        see="keep_going and fail_fast",
+    ),
 }

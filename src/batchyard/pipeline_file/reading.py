@@ -14,16 +14,20 @@ from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
 from batchyard.pipeline import MAX_NAME_LENGTH, MAX_STEP_NAME_LENGTH, Need, Pipeline, Step
-from batchyard.pipeline_file import command_lists, file_keys, step_graph, yaml_nodes
+from batchyard.pipeline_file import command_lists, file_keys, key_types, step_graph, yaml_nodes
 from batchyard.pipeline_file.command_lists import CommandLists
 from batchyard.pipeline_file.file_keys import StepDraft
 from batchyard.pipeline_file.mistakes import WHOLE_FILE, Notes, Place
-from batchyard.pipeline_file.value_checks import is_missing, is_unicode, record, whole_words
+from batchyard.pipeline_file.value_types import (
+    check_mapping,
+    describe_range,
+    is_missing,
+    is_unicode,
+)
 from batchyard.units import quoted
 
 MAX_PIPELINE_FILE_BYTES = 64 * 2**20
 
-_WORK_KEYS = ("command", "commands", "commands_file")
 _PIPELINE_SUFFIXES = (".yaml", ".yml", ".json")
 #: JSON writes an emoji as two halves, which YAML's escapes cannot
 _SURROGATE_PAIR = re.compile(
@@ -55,7 +59,7 @@ def load(path: Path, params: Mapping[str, str] | None = None) -> Pipeline:
     """Reads a pipeline file; ``params`` go over the file's. Raises PipelineFileError, with all of them."""
     notes = Notes(str(path))
     root = _root(path, notes)
-    values = record(file_keys.FILE_KEYS, root, "the file", notes) if root else None
+    values = check_mapping(file_keys.FILE_KEYS, root, "the file", notes) if root else None
     if root is None or values is None:
         notes.settle()
         raise AssertionError(f"{path} was not read, and no mistake was noted")
@@ -87,12 +91,14 @@ def load_list(path: Path, **settings: Unpack[ListSettings]) -> Pipeline:
     notes = Notes(str(path))
     given: dict[str, Any] = {key: value for key, value in settings.items() if value is not None}
     params = given.pop("params", {})
-    for key, (least, most) in file_keys.LIMITS.items():
+    for key, (least, most) in key_types.LIMITS.items():
         if key in given and not least <= given[key] <= most:
             flag = "--" + key.replace("_", "-")
-            notes.wrong(WHOLE_FILE, f"{flag} is {given[key]}", f"write {whole_words(least, most)}")
+            notes.wrong(
+                WHOLE_FILE, f"{flag} is {given[key]}", f"write {describe_range(least, most)}"
+            )
     if "timeout_s" in given:
-        file_keys.warn_of_short_timeout(given["timeout_s"], WHOLE_FILE, "--timeout", notes)
+        key_types.warn_of_short_timeout(given["timeout_s"], WHOLE_FILE, "--timeout", notes)
     commands = None
     try:
         text = command_lists.read_text(path, notes, command_lists.MAX_FILE_BYTES)
@@ -108,7 +114,7 @@ def load_list(path: Path, **settings: Unpack[ListSettings]) -> Pipeline:
         notes.wrong(WHOLE_FILE, *command_lists.why_unreadable(path, exc, notes))
     _warn_of_idle_children(given.get("array"), commands, WHOLE_FILE, notes)
     warnings = notes.settle()
-    name = file_keys.suggest_name(path.stem, MAX_STEP_NAME_LENGTH, "list")
+    name = key_types.suggest_name(path.stem, MAX_STEP_NAME_LENGTH, "list")
     step = Step(name=name, commands=commands, **given)
     return Pipeline(
         name=name, steps=(step,), path=path.absolute(), params=params, warnings=warnings
@@ -154,7 +160,7 @@ def _one_escape(match: re.Match[str]) -> str:
 def _check_presence(root: yaml_nodes.Mapping, path: Path, notes: Notes) -> None:
     if is_missing(("name",), file_keys.FILE_KEYS, root, notes):
         folder = path.absolute().parent.name
-        name = file_keys.suggest_name(folder, MAX_NAME_LENGTH, "pipeline")
+        name = key_types.suggest_name(folder, MAX_NAME_LENGTH, "pipeline")
         notes.wrong(root, "the file has no name", f"write name: {name}")
     if is_missing(("steps",), file_keys.FILE_KEYS, root, notes):
         notes.wrong(root, "the file has no steps", "write steps: and a list of them")
@@ -183,11 +189,11 @@ def _work(
     draft: StepDraft, path: Path, params: dict[str, str] | None, lists: CommandLists, notes: Notes
 ) -> dict[str, Any]:
     """The step's ``command`` or ``commands``, filled in; nothing after a mistake."""
-    written = [key for key in _WORK_KEYS if key in draft.node.entries]
+    written = [key for key in file_keys.WORK_KEYS if key in draft.node.entries]
     called = f"step {quoted(draft.name)}" if draft.name else "the step"
     if is_missing(("name",), file_keys.STEP_KEYS, draft.node, notes):
         notes.wrong(draft.node, "the step has no name", "write name: and a word")
-    if is_missing(_WORK_KEYS, file_keys.STEP_KEYS, draft.node, notes):
+    if is_missing(file_keys.WORK_KEYS, file_keys.STEP_KEYS, draft.node, notes):
         notes.wrong(
             draft.node,
             f"{called} has nothing to run",

@@ -25,7 +25,7 @@ def check(drafts: Sequence[StepDraft], notes: Notes) -> None:
                 what = f"step {quoted(draft.name)} needs {quoted(needed)} twice"
                 notes.wrong(edge.node, what, "keep one of them")
             elif needed == draft.name:
-                notes.wrong(edge.node, f"step {quoted(needed)} needs itself", "take it away")
+                notes.wrong(edge.node, f"step {quoted(needed)} needs itself", "remove it")
             else:
                 _check_each(draft, by_name[needed], edge, notes)
                 if by_name.get(draft.name) is draft:
@@ -35,8 +35,8 @@ def check(drafts: Sequence[StepDraft], notes: Notes) -> None:
         names = [cycle[-1].need.step, *(edge.need.step for edge in cycle)]
         notes.wrong(
             cycle[0].node,
-            "the steps need each other in a circle: " + " -> ".join(names),
-            "take one of these needs away",
+            "the steps need each other in a cycle: " + " -> ".join(names),
+            "remove one of these needs",
         )
         if number == _CYCLES_TOLD:
             break
@@ -80,7 +80,7 @@ def _check_each(draft: StepDraft, needed: StepDraft, edge: NeedAt, notes: Notes)
             f"each: child i of {quoted(draft.name)} would wait for child i of {quoted(needed.name)},"
             f" but they have {ours:,} and {theirs:,} children"
         )
-        notes.wrong(edge.node, what, "give both the same array, or take each away")
+        notes.wrong(edge.node, what, "give both the same array, or remove each")
 
 
 def _cycles(edges: Mapping[str, Sequence[NeedAt]]) -> Iterator[list[NeedAt]]:

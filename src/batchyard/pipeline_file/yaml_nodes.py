@@ -73,7 +73,7 @@ def parse(text: str, notes: Notes) -> Node | None:
     bad = _NOT_PRINTABLE.search(text)
     if bad:
         name = "a NUL byte" if bad[0] == "\0" else f"the control character U+{ord(bad[0]):04X}"
-        notes.wrong(place_in(text, bad.start()), f"{name} in the file", "take it away")
+        notes.wrong(place_in(text, bad.start()), f"{name} in the file", "remove it")
         return None
     builder = _Builder(notes)
     try:
@@ -184,7 +184,7 @@ class _Builder:
         target = self._anchors.get(name)
         if target is None:
             if any(frame.anchor == name for frame in self._open):
-                what, instead = f"*{name} stands inside what it stands for", "take it away"
+                what, instead = f"*{name} is an alias inside its own value", "remove it"
             else:
                 what = f"*{name} is an alias, and there is no &{name} before it"
                 instead = "put text that begins with * in quotes"
@@ -215,7 +215,7 @@ class _Builder:
     def _put(self, frame: _Open, mapping: Mapping, key: Node, value: Node) -> None:
         if not isinstance(key, Scalar):
             self._notes.wrong(
-                key, "a list or mapping stands where a key is expected", "write a word"
+                key, "a list or mapping is written where a key is expected", "write a word"
             )
         elif key.kind == MERGE:
             frame.merges.append(value)
@@ -230,7 +230,7 @@ class _Builder:
         for source in _flat(merges):
             if not isinstance(source, Mapping):
                 self._notes.wrong(
-                    source, '"<<" takes a mapping, and this is none', "write <<: *name"
+                    source, '"<<" takes a mapping, and this is not one', "write <<: *name"
                 )
                 continue
             for key, entry in source.entries.items():
@@ -243,8 +243,8 @@ class _Builder:
         shown = "!!" + tag.removeprefix(_CORE_TAG) if tag.startswith(_CORE_TAG) else tag
         self._notes.wrong(
             Place(line, column),
-            f"the tag {quoted(shown)} is not allowed: a pipeline file holds plain values",
-            "take the tag away",
+            f"the tag {quoted(shown)} is not allowed: a pipeline file contains plain values",
+            "remove the tag",
         )
 
 

@@ -24,13 +24,13 @@ _PLAIN_WORDS: tuple[tuple[str, str, str, bool], ...] = (
     ),
     (
         "mapping (values|keys) are not allowed",
-        "a key cannot stand here",
-        'put text that holds ": " in quotes, or check the indentation',
+        "a key is not allowed here",
+        'put text that contains ": " in quotes, or check the indentation',
         False,
     ),
     (
         "sequence entries are not allowed",
-        'a "-" cannot stand here',
+        'a "-" is not allowed here',
         "begin items on lines of their own",
         False,
     ),
@@ -49,28 +49,28 @@ _PLAIN_WORDS: tuple[tuple[str, str, str, bool], ...] = (
     ("could not find expected ':'", 'there is no ":" after this key', "write key: value", True),
     (
         "expected alphabetic or numeric|unexpected character.* while scanning an (alias|anchor)",
-        "* and & have a meaning in YAML",
+        "* and & have a special meaning in YAML",
         "put text that begins with them in quotes",
         True,
     ),
     (
         "expected key|expected '-' indicator|expected <block end>",
-        "this does not fit what stands before it",
-        "indent what belongs together alike, and close quotes and brackets before it",
+        "this does not fit the lines before it",
+        "indent items of one list or mapping alike, and close quotes and brackets",
         False,
     ),
-    ("tag", "! has a meaning in YAML", "put text that begins with it in quotes", True),
+    ("tag", "! has a special meaning in YAML", "put text that begins with it in quotes", True),
     (
         "unknown escape|invalid Unicode character escape|expected escape sequence|expected hexdecimal",
-        "this backslash means nothing in double quotes",
+        "this backslash sequence is not valid in double quotes",
         "use single quotes, or write \\\\",
         False,
     ),
-    ("tab character", "a tab begins what stands here", "indent with spaces", False),
-    ("<document start>", "this stands after the end of the document", "take it away", False),
+    ("tab character", "a tab is used for indentation", "indent with spaces", False),
+    ("<document start>", "there is text after the end of the document", "remove it", False),
     (
         "node content",
-        "a bracket or mark stands where a value is expected",
+        "a bracket or sign is written where a value is expected",
         "put text in quotes",
         False,
     ),
@@ -113,5 +113,5 @@ def _character(text: str, at: Place) -> str:
 
 def _bad_start(character: str) -> tuple[str, str]:
     if character == "\t":
-        return "not YAML: a tab begins what stands here", "indent with spaces"
+        return "not YAML: a tab is used for indentation", "indent with spaces"
     return f"not YAML: a value cannot begin with {quoted(character)}", "put it in quotes"

@@ -1,0 +1,240 @@
+"""Types of single values that only pipelines have: commands, timeouts, exit rules, globs, names."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+from batchyard import units
+from batchyard.pipeline import (
+    AWS_MIN_TIMEOUT_S,
+    MAX_ARRAY_SIZE,
+    MAX_RETRIES,
+    RETRY_WORDS,
+    ExitRule,
+)
+from batchyard.pipeline_file.mistakes import Notes, Place
+from batchyard.pipeline_file.value_types import (
+    ValueType,
+    check_amount,
+    check_text,
+    list_of,
+    mapping_of,
+    matching_text,
+    text,
+    whole_number,
+)
+from batchyard.pipeline_file.yaml_nodes import Node, Scalar
+
+#: key -> smallest and largest value; `run LIST` holds its flags to the same limits
+LIMITS = {
+    "array": (1, MAX_ARRAY_SIZE),
+    "cpus": (1, 100_000),
+    "gpus": (0, 100_000),
+    "retries": (0, MAX_RETRIES),
+    "max_running": (1, MAX_ARRAY_SIZE),
+    "priority": (0, 9_999),  # AWS Batch's schedulingPriority
+}
+_RESERVED_PREFIXES = ("AWS_BATCH_", "BATCHYARD_")
+_RESERVED_NAMES = ("ARRAY_SIZE", "LIST_FILE_S3_PATH")
+_ENV_NAME = re.compile("[A-Za-z_][A-Za-z0-9_]*")
+_RESERVED = "|".join([*_RESERVED_PREFIXES, *(f"{name}$" for name in _RESERVED_NAMES)])
+_PARAM_NAME = re.compile("[A-Za-z_][A-Za-z0-9_-]*")
+_ARN = re.compile(r"arn:\S+")
+_EXIT_CODES = re.compile("([0-9]{1,3})(?:-([0-9]{1,3}))?")
+_MAX_EXIT_CODE = 255
+_EXIT_RULE = (
+    f'an exit code from 1 to {_MAX_EXIT_CODE}, a range like "64-78", '
+    f"or one of {', '.join(RETRY_WORDS)}"
+)
+
+
+def limited(key: str) -> ValueType:
+    """Return the type of a key that LIMITS has."""
+    return whole_number(*LIMITS[key])
+
+
+def suggest_name(text: str, max_length: int, prefix: str) -> str:
+    """Return the valid name that is nearest to ``text``.
+
+    ``prefix`` is put before a name that does not begin with a letter.
+    """
+    plain = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode().lower()
+    name = re.sub("[^a-z0-9]+", "-", plain).strip("-")
+    if not name[:1].isalpha():
+        name = f"{prefix}-{name}".strip("-")
+    return name[:max_length].strip("-")
+
+
+def name_type(max_length: int, prefix: str) -> ValueType:
+    """Return the type of a pipeline's or a step's name; ``prefix`` is that of ``suggest_name``."""
+    return matching_text(
+        "[a-z][a-z0-9-]*",
+        f"lower-case letters, digits and -, beginning with a letter, at most {max_length}",
+        max_length=max_length,
+        suggest=lambda invalid: suggest_name(invalid, max_length, prefix),
+    )
+
+
+def _check_command(node: Node, label: str, notes: Notes) -> str | None:
+    value = check_text(node, label, notes, "a shell command")
+    if value is not None and not value.strip():
+        notes.wrong(node, f"{label} is empty", "write a shell command")
+        return None
+    return value.strip() if value else value
+
+
+def _check_command_line(node: Node, label: str, notes: Notes) -> str | None:
+    value = _check_command(node, label, notes)
+    if value and ("\n" in value or "\r" in value):
+        suggestion = "write it as one line, or put it in a script"
+        notes.wrong(node, f"{label} has several lines", suggestion)
+        return None
+    return value
+
+
+def _check_memory(node: Node, label: str, notes: Notes) -> int | None:
+    return check_amount(node, label, notes, units.memory_mib)
+
+
+def _check_timeout(node: Node, label: str, notes: Notes) -> int | None:
+    timeout_s = check_amount(node, label, notes, units.seconds)
+    if timeout_s is not None:
+        warn_of_short_timeout(timeout_s, node, label, notes)
+    return timeout_s
+
+
+def warn_of_short_timeout(timeout_s: int, at: Place, label: str, notes: Notes) -> None:
+    """Note a warning where AWS Batch would refuse the timeout as too short."""
+    if timeout_s < AWS_MIN_TIMEOUT_S:
+        problem = f"{label} is {timeout_s} s, and AWS Batch refuses less than {AWS_MIN_TIMEOUT_S} s"
+        notes.warn(at, problem, f"write {AWS_MIN_TIMEOUT_S}s or more to run it there")
+
+
+def _check_exit_rule(node: Node, label: str, notes: Notes) -> ExitRule | None:
+    value = check_text(node, label, notes, _EXIT_RULE)
+    if value is None:
+        return None
+    if value in RETRY_WORDS:
+        return ExitRule(word=value)
+    match = _EXIT_CODES.fullmatch(value)
+    if not match:
+        notes.wrong(node, f"{label} is {units.quoted(value)}", f"write {_EXIT_RULE}")
+        return None
+    first, last = int(match[1]), int(match[2] or match[1])
+    problem = _exit_code_problem(first, last)
+    if problem:
+        notes.wrong(node, f"{label} is {value}, {problem[0]}", problem[1])
+        return None
+    return ExitRule(first=first, last=last)
+
+
+def _exit_code_problem(first: int, last: int) -> tuple[str, str] | None:
+    """Return what is wrong with a range of exit codes, and what to write instead."""
+    valid_codes = f"write codes from 1 to {_MAX_EXIT_CODE}"
+    if first > last:
+        return "a range from high to low", f'write "{last}-{first}"'
+    if first == 0:
+        return "and exit code 0 is success", valid_codes
+    if last > _MAX_EXIT_CODE:
+        return "and there is no such exit code", valid_codes
+    return None
+
+
+def _check_glob(node: Node, label: str, notes: Notes) -> str | None:
+    value = check_text(node, label, notes, "a path or pattern in the workspace, like data/**")
+    if value is None:
+        return None
+    if not value or value.startswith("/") or "://" in value or ".." in value.split("/"):
+        problem = f"{label} is {units.quoted(value)}, which is not inside the workspace"
+        notes.wrong(node, problem, "write a path or pattern relative to it, like data/**")
+        return None
+    return value
+
+
+def _check_secret_arn(node: Node, label: str, notes: Notes) -> str | None:
+    if isinstance(node, Scalar) and _ARN.fullmatch(node.text):
+        return node.text
+    # The message does not quote the value, which may be the secret itself.
+    suggestion = "write the ARN of a secret or parameter, like arn:aws:..."
+    notes.wrong(node, f"{label} is not an ARN", suggestion)
+    return None
+
+
+def _env_name_problem(name: str) -> str:
+    if not _ENV_NAME.fullmatch(name):
+        return "write letters, digits and _, beginning with a letter or _"
+    if name.startswith(_RESERVED_PREFIXES) or name in _RESERVED_NAMES:
+        return "the engine sets this variable itself: choose another name"
+    return ""
+
+
+def _param_name_problem(name: str) -> str:
+    if _PARAM_NAME.fullmatch(name):
+        return ""
+    return "write letters, digits, _ and -, beginning with a letter or _"
+
+
+COMMAND = ValueType(_check_command, text("").schema, "text")
+COMMAND_LINE = ValueType(_check_command_line, text("").schema, "text")
+MEMORY = ValueType(
+    _check_memory,
+    {
+        "type": "string",
+        "pattern": rf"^\s*{units.MEMORY_PATTERN}\s*$",
+        "examples": ["512MiB", "2GiB", "1.5GiB"],
+    },
+    "amount",
+)
+TIMEOUT = ValueType(
+    _check_timeout,
+    {
+        "anyOf": [
+            {"type": "integer", "minimum": 1},
+            {"type": "string", "pattern": rf"^\s*(?=[0-9]){units.DURATION_PATTERN}\s*$"},
+            {"type": "string", "pattern": "^[0-9]+$"},
+        ],
+        "examples": ["90s", "30m", "1h30m", "2d"],
+    },
+    "time",
+)
+EXIT_RULE = ValueType(
+    _check_exit_rule,
+    {
+        "anyOf": [
+            {"type": "integer", "minimum": 1, "maximum": _MAX_EXIT_CODE},
+            {"enum": list(RETRY_WORDS)},
+            {"type": "string", "pattern": f"^{_EXIT_CODES.pattern}$"},
+        ]
+    },
+    "exit rule",
+)
+GLOB = ValueType(
+    _check_glob,
+    {"type": "string", "minLength": 1, "pattern": r"^(?!/)(?!.*://)(?!(.*/)?\.\.(/|$))"},
+    "glob",
+)
+GLOBS = list_of(GLOB, "a list of paths or patterns", "list of globs")
+IMAGE = matching_text(
+    r"\S+", "the name of a container image, at most 255 letters, without spaces", max_length=255
+)
+QUEUE = matching_text(
+    "[A-Za-z0-9][A-Za-z0-9_-]*",
+    "the name of a queue: letters, digits, - and _, at most 128",
+    max_length=128,
+)
+SHARE = matching_text("[A-Za-z0-9]+", "letters and digits only, at most 255", max_length=255)
+_VALUE = text('a value, or "" for an empty one')
+_ENV_NAME_SCHEMA = f"^(?!{_RESERVED}){_ENV_NAME.pattern}$"
+ENV = mapping_of(
+    _env_name_problem, _ENV_NAME_SCHEMA, _VALUE, "a mapping, like {OMP_NUM_THREADS: 1}"
+)
+PARAMS = mapping_of(
+    _param_name_problem, f"^{_PARAM_NAME.pattern}$", _VALUE, "a mapping, like {slices: 64}"
+)
+SECRETS = mapping_of(
+    _env_name_problem,
+    _ENV_NAME_SCHEMA,
+    ValueType(_check_secret_arn, {"type": "string", "pattern": f"^{_ARN.pattern}$"}, "ARN"),
+    "a mapping, like {TOKEN: arn:aws:secretsmanager:...}",
+)
