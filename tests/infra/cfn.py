@@ -8,38 +8,15 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-from batchyard import infra
+from batchyard import cfn_yaml, infra
 
 REPOSITORY = Path(__file__).parents[2]
 
 Template = dict[str, Any]
 
 
-class _Loader(yaml.SafeLoader):
-    """YAML with CloudFormation's short tags, as the long form that they stand for."""
-
-
-def _function(loader: yaml.SafeLoader, suffix: str, node: yaml.Node) -> Any:
-    value: Any
-    if isinstance(node, yaml.ScalarNode):
-        value = loader.construct_scalar(node)
-    elif isinstance(node, yaml.SequenceNode):
-        value = loader.construct_sequence(node, deep=True)
-    else:
-        assert isinstance(node, yaml.MappingNode)
-        value = loader.construct_mapping(node, deep=True)
-    if suffix == "GetAtt" and isinstance(value, str):
-        value = value.split(".", 1)
-    return {suffix if suffix in ("Ref", "Condition") else f"Fn::{suffix}": value}
-
-
-_Loader.add_multi_constructor("!", _function)
-
-
 def parse(text: str) -> Template:
-    loaded: Template = yaml.load(text, Loader=_Loader)  # a SafeLoader with tags
+    loaded: Template = cfn_yaml.load(text)
     return loaded
 
 

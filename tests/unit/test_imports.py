@@ -17,11 +17,23 @@ import batchyard
 ROOT = Path(batchyard.__file__).parent
 
 #: the user's side: values, and functions of them
-PURE = ("errors", "units", "pipeline", "pipeline_file", "plan", "shard", "folder", "s3_layout")
+PURE = (
+    "errors",
+    "units",
+    "yaml_positions",
+    "pipeline",
+    "pipeline_file",
+    "plan",
+    "shard",
+    "folder",
+    "s3_layout",
+)
 #: room -> the rooms and modules of ours that it may import; itself is understood
 MAY_IMPORT = {
     **dict.fromkeys(PURE, (*PURE, "batch.jobs")),
     "errors": (),
+    "yaml_positions": ("units",),
+    "cfn_yaml": (),
     "batch": ("errors",),
     "environments": PURE,
     "embedded": ("batch", *PURE),
@@ -30,8 +42,8 @@ MAY_IMPORT = {
     "status": ("runs", "engines", "batch", *PURE),
     "launch": ("embedded", "status", "runs", "engines", "batch", *PURE),
     "report": ("status", "runs", "engines", "batch", *PURE),
-    "emulator": ("embedded", "batch", *PURE),
-    "infra": ("aws", "environments", *PURE),
+    "emulator": ("embedded", "batch", "cfn_yaml", *PURE),
+    "infra": ("aws", "environments", "cfn_yaml", *PURE),
     "doctor": ("aws", "batch.hosts", "batch.jobs", *PURE),
     "bench": ("report", "batch.hosts", *PURE),
     # it runs where nothing else of ours is installed
@@ -48,7 +60,7 @@ LIBRARIES = {
     "click": ("cli",),
     "rich": ("cli",),
     "moto": ("emulator",),
-    "yaml": ("pipeline_file", "emulator", "doctor", "infra", "environments"),
+    "yaml": ("yaml_positions", "cfn_yaml", "pipeline_file", "emulator", "doctor", "environments"),
     "sqlite3": ("embedded",),
 }
 

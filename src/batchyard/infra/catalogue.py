@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from functools import cache
 from typing import Any
 
-from batchyard import infra
+from batchyard import cfn_yaml, infra
 from batchyard.errors import InputError
 from batchyard.units import quoted
 
@@ -72,24 +72,7 @@ class Template:
 
 
 def parse(name: str, text: str) -> Template:
-    import yaml
-
-    class Loader(yaml.SafeLoader):
-        """CloudFormation's short forms as mappings: `!Sub x` is {"Fn::Sub": x}."""
-
-    def short_form(loader: yaml.SafeLoader, suffix: str, node: yaml.Node) -> dict[str, Any]:
-        value: Any
-        if isinstance(node, yaml.ScalarNode):
-            value = loader.construct_scalar(node)
-        elif isinstance(node, yaml.SequenceNode):
-            value = loader.construct_sequence(node, deep=True)
-        else:
-            assert isinstance(node, yaml.MappingNode)
-            value = loader.construct_mapping(node, deep=True)
-        return {suffix if suffix in ("Ref", "Condition") else f"Fn::{suffix}": value}
-
-    Loader.add_multi_constructor("!", short_form)
-    document = yaml.load(text, Loader=Loader)
+    document = cfn_yaml.load(text)
     outputs = [one for one in document.get("Outputs", {}).values() if "Export" in one]
     conditions = document.get("Conditions", {})
     return Template(

@@ -10,8 +10,9 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from batchyard.pipeline_file.mistakes import WHOLE_FILE, Notes, Place, place_in
+from batchyard.pipeline_file.mistakes import WHOLE_FILE, Notes, place_in
 from batchyard.units import quoted
+from batchyard.yaml_positions import Place
 
 MAX_FILE_BYTES = 2**30
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+from batchyard import yaml_positions
 from batchyard.pipeline import MAX_NAME_LENGTH, MAX_STEP_NAME_LENGTH, Need
-from batchyard.pipeline_file import key_types, yaml_nodes
+from batchyard.pipeline_file import key_types
 from batchyard.pipeline_file.key_types import limited
 from batchyard.pipeline_file.mistakes import Notes
 from batchyard.pipeline_file.value_types import (
@@ -25,7 +26,7 @@ from batchyard.pipeline_file.value_types import (
     matching_text,
     text,
 )
-from batchyard.pipeline_file.yaml_nodes import Node, Scalar
+from batchyard.yaml_positions import Node, Scalar
 
 #: The keys that say what a step runs. A step has exactly one of them.
 WORK_KEYS = ("command", "commands", "commands_file")
@@ -43,7 +44,7 @@ class NeedAt:
 class StepDraft:
     """The values of a step: each is valid by itself, none has been compared with another."""
 
-    node: yaml_nodes.Mapping
+    node: yaml_positions.Mapping
     #: field of Step -> value; ``needs`` holds NeedAt, ``commands_file`` the path as written
     values: dict[str, Any]
 
@@ -59,7 +60,7 @@ class StepDraft:
 
 
 def _check_need(node: Node, label: str, notes: Notes) -> NeedAt | None:
-    if not isinstance(node, yaml_nodes.Mapping):
+    if not isinstance(node, yaml_positions.Mapping):
         step = check_text(node, label, notes, "the name of a step")
         return NeedAt(Need(step), node) if step is not None else None
     values = check_mapping(NEED_KEYS, node, label, notes)
@@ -71,13 +72,13 @@ def _check_need(node: Node, label: str, notes: Notes) -> NeedAt | None:
 
 def _check_step(node: Node, label: str, notes: Notes) -> StepDraft | None:
     values = check_mapping(STEP_KEYS, node, "a step", notes, "{name: a, command: echo hello}")
-    if values is None or not isinstance(node, yaml_nodes.Mapping):
+    if values is None or not isinstance(node, yaml_positions.Mapping):
         return None
     return StepDraft(node, values)
 
 
 def _check_defaults(node: Node, label: str, notes: Notes) -> dict[str, Any] | None:
-    if isinstance(node, yaml_nodes.Mapping):
+    if isinstance(node, yaml_positions.Mapping):
         misplaced = [name for name in node.entries if name in STEP_KEYS.keys() - DEFAULT_KEYS]
         for name in misplaced:
             key_node = node.entries[name][0]

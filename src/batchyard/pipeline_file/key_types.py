@@ -13,7 +13,7 @@ from batchyard.pipeline import (
     RETRY_WORDS,
     ExitRule,
 )
-from batchyard.pipeline_file.mistakes import Notes, Place
+from batchyard.pipeline_file.mistakes import Notes
 from batchyard.pipeline_file.value_types import (
     ValueType,
     check_amount,
@@ -24,7 +24,7 @@ from batchyard.pipeline_file.value_types import (
     text,
     whole_number,
 )
-from batchyard.pipeline_file.yaml_nodes import Node, Scalar
+from batchyard.yaml_positions import Node, Place, Scalar
 
 #: key -> smallest and largest value; `run LIST` holds its flags to the same limits
 LIMITS = {

@@ -7,18 +7,11 @@ from dataclasses import dataclass, field
 
 from batchyard.errors import Mistake, PipelineFileError
 from batchyard.units import quoted
+from batchyard.yaml_positions import Place
 
 #: Comparing words is slow (some 10 us a pair): of thousands of mistakes, the first get a suggestion.
 _COMPARISONS = 10_000
 _LONGEST_WORD = 80
-
-
-@dataclass(slots=True)
-class Place:
-    """Where something stands in a file; both 1-based, both 0 where the whole file is meant."""
-
-    line: int
-    column: int
 
 
 WHOLE_FILE = Place(0, 0)

@@ -13,11 +13,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
+from batchyard import yaml_positions
 from batchyard.pipeline import MAX_NAME_LENGTH, MAX_STEP_NAME_LENGTH, Need, Pipeline, Step
 from batchyard.pipeline_file import command_lists, file_keys, key_types, step_graph, yaml_nodes
 from batchyard.pipeline_file.command_lists import CommandLists
 from batchyard.pipeline_file.file_keys import StepDraft
-from batchyard.pipeline_file.mistakes import WHOLE_FILE, Notes, Place
+from batchyard.pipeline_file.mistakes import WHOLE_FILE, Notes
 from batchyard.pipeline_file.value_types import (
     check_mapping,
     describe_range,
@@ -25,6 +26,7 @@ from batchyard.pipeline_file.value_types import (
     is_unicode,
 )
 from batchyard.units import quoted
+from batchyard.yaml_positions import Place
 
 MAX_PIPELINE_FILE_BYTES = 64 * 2**20
 
@@ -121,7 +123,7 @@ def load_list(path: Path, **settings: Unpack[ListSettings]) -> Pipeline:
     )
 
 
-def _root(path: Path, notes: Notes) -> yaml_nodes.Mapping | None:
+def _root(path: Path, notes: Notes) -> yaml_positions.Mapping | None:
     try:
         text = command_lists.read_text(path, notes, MAX_PIPELINE_FILE_BYTES)
     except OSError as exc:
@@ -133,18 +135,20 @@ def _root(path: Path, notes: Notes) -> yaml_nodes.Mapping | None:
         text = _SURROGATE_PAIR.sub(_one_escape, text)
     before = notes.count
     node = yaml_nodes.parse(text, notes)
-    if isinstance(node, yaml_nodes.Mapping):
+    if isinstance(node, yaml_positions.Mapping):
         return node
     if notes.count > before:
         return None
-    if node is None or (isinstance(node, yaml_nodes.Scalar) and node.kind == yaml_nodes.NOTHING):
+    if node is None or (
+        isinstance(node, yaml_positions.Scalar) and node.kind == yaml_positions.NOTHING
+    ):
         notes.wrong(
             WHOLE_FILE,
             "the file is empty",
             "write name: and steps:, or begin with `batchyard init`",
         )
     else:
-        kind = "a list" if isinstance(node, yaml_nodes.Sequence) else "plain text"
+        kind = "a list" if isinstance(node, yaml_positions.Sequence) else "plain text"
         instead = (
             "write name: and steps:, or give a plain list of commands a name that ends in .txt"
         )
@@ -157,7 +161,7 @@ def _one_escape(match: re.Match[str]) -> str:
     return f"{match[1]}\\U{0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00):08X}"
 
 
-def _check_presence(root: yaml_nodes.Mapping, path: Path, notes: Notes) -> None:
+def _check_presence(root: yaml_positions.Mapping, path: Path, notes: Notes) -> None:
     if is_missing(("name",), file_keys.FILE_KEYS, root, notes):
         folder = path.absolute().parent.name
         name = key_types.suggest_name(folder, MAX_NAME_LENGTH, "pipeline")
@@ -167,7 +171,10 @@ def _check_presence(root: yaml_nodes.Mapping, path: Path, notes: Notes) -> None:
 
 
 def _effective_params(
-    root: yaml_nodes.Mapping, values: Mapping[str, Any], overrides: Mapping[str, str], notes: Notes
+    root: yaml_positions.Mapping,
+    values: Mapping[str, Any],
+    overrides: Mapping[str, str],
+    notes: Notes,
 ) -> dict[str, str] | None:
     """The file's with the command line's over them; None where the file's cannot be known."""
     if "params" in root.entries and "params" not in values:
@@ -219,13 +226,13 @@ def _work(
     return work
 
 
-def _check_params(node: yaml_nodes.Node, params: dict[str, str] | None, notes: Notes) -> None:
+def _check_params(node: yaml_positions.Node, params: dict[str, str] | None, notes: Notes) -> None:
     if params is None:
         return
-    items = node.items if isinstance(node, yaml_nodes.Sequence) else [node]
+    items = node.items if isinstance(node, yaml_positions.Sequence) else [node]
     for item in items:
-        if isinstance(item, yaml_nodes.Scalar):
-            in_list = isinstance(node, yaml_nodes.Sequence)
+        if isinstance(item, yaml_positions.Scalar):
+            in_list = isinstance(node, yaml_positions.Sequence)
             command_lists.check_params(item.text, params, item, notes, in_list=in_list)
 
 
@@ -254,7 +261,7 @@ def _check_secrets(draft: StepDraft, env: Mapping[str, str], notes: Notes) -> No
     both = {**env, **draft.values.get("env", {})}.keys() & draft.values.get("secrets", {}).keys()
     secrets = draft.node_of("secrets")
     for name in sorted(both):
-        if isinstance(secrets, yaml_nodes.Mapping):
+        if isinstance(secrets, yaml_positions.Mapping):
             key = secrets.entries[name][0]
             notes.wrong(key, f"{quoted(name)} is both in env and in secrets", "keep one of them")
 

@@ -12,9 +12,10 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from batchyard.pipeline_file import yaml_nodes
+from batchyard import yaml_positions
 from batchyard.pipeline_file.mistakes import Notes
-from batchyard.pipeline_file.yaml_nodes import (
+from batchyard.units import AmountError, quoted
+from batchyard.yaml_positions import (
     NOTHING,
     NUMBER,
     TEXT,
@@ -24,7 +25,6 @@ from batchyard.pipeline_file.yaml_nodes import (
     Scalar,
     Sequence,
 )
-from batchyard.units import AmountError, quoted
 
 Check = Callable[[Node, str, Notes], Any]
 
@@ -216,7 +216,7 @@ def mapping_of(
     """
 
     def check(node: Node, label: str, notes: Notes) -> dict[str, str] | None:
-        if not isinstance(node, yaml_nodes.Mapping):
+        if not isinstance(node, yaml_positions.Mapping):
             _refuse(node, label, expected, notes)
             return None
         values: dict[str, str] = {}
@@ -243,7 +243,7 @@ def check_mapping(
 
     ``like`` is an example of such a mapping, for the message.
     """
-    if not isinstance(node, yaml_nodes.Mapping):
+    if not isinstance(node, yaml_positions.Mapping):
         _refuse(node, label, f"a mapping, like {like}", notes)
         return None
     values: dict[str, Any] = {}
@@ -271,7 +271,7 @@ def mapping_schema(keys: Mapping[str, Key]) -> dict[str, Any]:
 
 
 def is_missing(
-    names: Collection[str], keys: Collection[str], node: yaml_nodes.Mapping, notes: Notes
+    names: Collection[str], keys: Collection[str], node: yaml_positions.Mapping, notes: Notes
 ) -> bool:
     """Whether the mapping has none of ``names``, not even misspelt.
 

@@ -6,8 +6,9 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from batchyard.pipeline_file.mistakes import Notes, Place, place_in
+from batchyard.pipeline_file.mistakes import Notes, place_in
 from batchyard.units import quoted
+from batchyard.yaml_positions import Place
 
 if TYPE_CHECKING:
     import yaml

@@ -18,8 +18,8 @@ from batchyard.doctor.template.kinds import (
     LAUNCH_TEMPLATE_CHANGES_IGNORED,
     ROLE_INSTEAD_OF_PROFILE,
 )
-from batchyard.doctor.template.resources import Resource, Template, function
-from batchyard.doctor.yaml_tree import Node
+from batchyard.doctor.template.resources import NOTHING, Resource, Template, function
+from batchyard.yaml_positions import Node
 
 ENVIRONMENT = "AWS::Batch::ComputeEnvironment"
 #: stands where a value cannot be known, and is equal to nothing that is looked for
@@ -32,19 +32,19 @@ def environment_of(template: Template, resource: Resource) -> Environment:
         found = template.text(node)
         return found if found is not None else (OPEN if _is_given(node) else "")
 
-    images = resource.get("ComputeResources", "Ec2Configuration").items()
+    images = resource.get("ComputeResources", "Ec2Configuration").items
     managed = (template.text(resource.get("Type")) or "MANAGED").upper() != "UNMANAGED"
     overrides = [image.get("ImageIdOverride") for image in images]
     return Environment(
         resource.name,
-        is_managed=managed and bool(resource.get("ComputeResources").value),
+        is_managed=managed and not resource.get("ComputeResources").is_empty,
         kind=(text("Type") or "EC2").upper(),
         strategy=text("AllocationStrategy").upper(),
         instance_types=tuple(
             template.texts(resource.get("ComputeResources", "InstanceTypes")) or ()
         ),
         image_types=tuple(
-            template.text(image.get("ImageType") or Node("")) or OPEN for image in images
+            template.text(image.get("ImageType") or NOTHING) or OPEN for image in images
         ),
         image_id=text("ImageId") or (OPEN if any(overrides) else ""),
         bid_percentage=template.number(resource.get("ComputeResources", "BidPercentage")),
@@ -52,7 +52,7 @@ def environment_of(template: Template, resource: Resource) -> Environment:
 
 
 def _is_given(node: Node) -> bool:
-    return bool(node.value) or function(node) is not None
+    return not node.is_empty or function(node) is not None
 
 
 def examine(template: Template) -> Iterator[Finding]:
@@ -87,7 +87,7 @@ def _of_one(template: Template, resource: Resource) -> Iterator[Finding]:
 def _old_image_by_path(
     template: Template, resource: Resource, environment: Environment
 ) -> Iterator[Finding]:
-    images = resource.get("ComputeResources", "Ec2Configuration").items()
+    images = resource.get("ComputeResources", "Ec2Configuration").items
     overrides = [image.get("ImageIdOverride") for image in images]
     for node in (resource.get("ComputeResources", "ImageId"), *filter(None, overrides)):
         if others.is_amazon_linux_2(path := template.looked_up(node)):
@@ -139,7 +139,7 @@ def _gpu_jobs_without_gpus(template: Template) -> Iterator[Finding]:
             return
     for definition in template.of_type("AWS::Batch::JobDefinition"):
         for need in _needs(definition):
-            if template.text(need.get("Type") or Node("")) == "GPU":
+            if template.text(need.get("Type") or NOTHING) == "GPU":
                 yield Finding(
                     NO_GPUS,
                     "a job definition asks for GPUs, and no compute environment here has any",
@@ -153,17 +153,15 @@ def _gpu_jobs_without_gpus(template: Template) -> Iterator[Finding]:
 
 def _needs(definition: Resource) -> Iterator[Node]:
     """What a job asks for: of its one container, of several, or of the nodes of a multi-node job."""
-    nodes = definition.get("NodeProperties", "NodeRangeProperties").items()
+    nodes = definition.get("NodeProperties", "NodeRangeProperties").items
     inner = [Resource(definition.name, definition.type, node) for node in nodes]
     for one in (definition, *inner):
-        tasks = one.get("EcsProperties", "TaskProperties").items()
+        tasks = one.get("EcsProperties", "TaskProperties").items
         several = [
-            container
-            for task in tasks
-            for container in (task.get("Containers") or Node([])).items()
+            container for task in tasks for container in (task.get("Containers") or NOTHING).items
         ]
         for container in (one.get("ContainerProperties"), one.get("Container"), *several):
-            yield from (container.get("ResourceRequirements") or Node([])).items()
+            yield from (container.get("ResourceRequirements") or NOTHING).items
 
 
 # -- how it is written --------------------------------------------------------------------------------------------
@@ -212,7 +210,7 @@ def _desired(template: Template, resource: Resource) -> Iterator[Finding]:
 
 def _hidden_changes(template: Template, resource: Resource) -> Iterator[Finding]:
     for node in others.launches(resource) if template.kind != "Terraform" else ():
-        given = node.get("Version") or Node("")
+        given = node.get("Version") or NOTHING
         version = template.lines(given).text
         own = others.launched(template, node)
         # The default version is whatever somebody made it outside of the template.

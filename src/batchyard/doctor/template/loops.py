@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from batchyard.doctor.template.resources import Template, function
-from batchyard.doctor.yaml_tree import Node
+from batchyard.doctor.yaml_tree import make_mapping
+from batchyard.yaml_positions import Mapping, Node, Scalar, Sequence
 
 _LOOP = "Fn::ForEach::"
 #: nodes that all loops of a template may become together
@@ -24,31 +25,30 @@ class _Loops:
         self.left -= 1
         call = function(node)
         if call and call[0] == "Ref" and (call[1].text or "") in given:
-            return Node(given[call[1].text or ""], node.line, is_text=True, key_line=node.key_line)
-        if isinstance(node.value, dict):
+            text = given[call[1].text or ""]
+            return Scalar(node.line, 0, text, key_line=node.key_line)
+        if isinstance(node, Mapping):
             found: dict[str, Node] = {}
-            for key, inner in node.value.items():
+            for key, inner in node.fields().items():
                 if key.startswith(_LOOP):
                     found |= self._each(key, inner, given)
                 else:
                     found[_filled(key, given)] = self.written_out(inner, given)
-            return replace(node, value=found)
-        if isinstance(node.value, list):
-            return replace(node, value=[self.written_out(item, given) for item in node.value])
-        return (
-            replace(node, value=_filled(node.value, given))
-            if given and node.text is not None
-            else node
-        )
+            return replace(node, entries=make_mapping(found).entries)
+        if isinstance(node, Sequence):
+            return replace(node, items=[self.written_out(item, given) for item in node.items])
+        if isinstance(node, Scalar) and given:
+            return replace(node, text=_filled(node.text, given))
+        return node
 
     def _each(self, key: str, loop: Node, given: dict[str, str]) -> dict[str, Node]:
-        items = loop.items()
+        items = loop.items
         values = self.template.texts(self.written_out(items[1], given)) if len(items) == 3 else None
         found: dict[str, Node] = {}
         for value in values or ():
             if self.left > 0:
-                body = self.written_out(items[2], given | {items[0].text or "": value}).value
-                found |= body if isinstance(body, dict) else {}
+                body = self.written_out(items[2], given | {items[0].text or "": value})
+                found |= body.fields()
         if values is None or self.left <= 0:
             self.unknown.append(key.removeprefix(_LOOP))
         return found

@@ -11,8 +11,9 @@ from batchyard.doctor.finding import Unseen
 from batchyard.doctor.template import unknown
 from batchyard.doctor.template.read import read
 from batchyard.doctor.template.resources import Resource, Template
-from batchyard.doctor.yaml_tree import Node
+from batchyard.doctor.yaml_tree import make_mapping
 from batchyard.errors import InputError
+from batchyard.yaml_positions import Mapping, Node, Scalar
 
 STACK = "AWS::CloudFormation::Stack"
 APPLICATION = "AWS::Serverless::Application"
@@ -42,9 +43,8 @@ def path_of(template: Template, stack: Resource) -> str:
 
 def given(template: Template, stack: Resource) -> dict[str, str]:
     """Parameter -> its text; what is open in a script stands as __name__."""
-    values = stack.get("Parameters").value
     found = {}
-    for name, node in values.items() if isinstance(values, dict) else ():
+    for name, node in stack.get("Parameters").fields().items():
         text = template.text(node)
         if text is None and is_script(name, template.lines(node).text):
             text = template.lines(node).text
@@ -69,23 +69,23 @@ def read_inner(template: Template, stack: Resource, beside: Beside) -> Template 
         inner = read(data, path)
     except InputError:
         return None
-    texts, values = given(template, stack), stack.get("Parameters").value
+    texts = given(template, stack)
     parameters = dict(inner.parameters)
-    for name in values if isinstance(values, dict) else ():
+    for name in stack.get("Parameters").fields():
         declared = parameters.get(name)
-        if declared is None or not isinstance(declared.value, dict):
+        if declared is None or not isinstance(declared, Mapping):
             continue
-        rest = {key: node for key, node in declared.value.items() if key != "Default"}
-        default = {"Default": Node(texts[name], declared.line)} if name in texts else {}
-        parameters[name] = replace(declared, value=rest | default)
+        fields = {key: node for key, node in declared.fields().items() if key != "Default"}
+        if name in texts:
+            fields["Default"] = Scalar(declared.line, 0, texts[name])
+        parameters[name] = make_mapping(fields, declared.line)
     return replace(inner, parameters=parameters)
 
 
 def handed(template: Template, stack: Resource) -> list[Node]:
     """The scripts among what a stack is given."""
-    values = stack.get("Parameters").value
-    named = values.items() if isinstance(values, dict) else ()
-    return [node for name, node in named if is_script(name, template.lines(node).text)]
+    parameters = stack.get("Parameters").fields()
+    return [node for name, node in parameters.items() if is_script(name, template.lines(node).text)]
 
 
 def not_followed(template: Template, followed: frozenset[str]) -> Iterator[Unseen]:

@@ -22,8 +22,8 @@ from batchyard.doctor.template.kinds import (
     TERMINATION_PROTECTION_ON_ONE_SIDE,
 )
 from batchyard.doctor.template.references import bare
-from batchyard.doctor.template.resources import Resource, Template
-from batchyard.doctor.yaml_tree import Node
+from batchyard.doctor.template.resources import NOTHING, Resource, Template
+from batchyard.yaml_positions import Mapping, Node
 
 #: what a web server opens on purpose
 WEB_PORTS = (80, 443)
@@ -86,7 +86,7 @@ def open_groups(template: Template) -> Iterator[Finding]:
         if balanced & ({bare(resource.name)} if is_group else named):
             continue
         # A rule of its own is a resource; of Terraform it has several CIDRs.
-        rules = resource.get("SecurityGroupIngress").items() or (
+        rules = resource.get("SecurityGroupIngress").items or (
             [] if is_group else [resource.properties]
         )
         for rule in rules:
@@ -96,7 +96,7 @@ def open_groups(template: Template) -> Iterator[Finding]:
                 continue
             protocol = _text(template, rule, "IpProtocol") or "-1"
             low, high = (
-                template.number(rule.get(key) or Node("")) for key in ("FromPort", "ToPort")
+                template.number(rule.get(key) or NOTHING) for key in ("FromPort", "ToPort")
             )
             is_all = protocol.lower() in ALL_PROTOCOLS or rule.get("FromPort") is None
             # A port that is open to choice may be one of a web server.
@@ -131,7 +131,7 @@ def _groups_of_balancers(template: Template) -> set[str]:
         "AWS::ElasticLoadBalancingV2::LoadBalancer", "AWS::ElasticLoadBalancing::LoadBalancer"
     )
     named = {
-        template.referred(group) for one in balancers for group in one.get("SecurityGroups").items()
+        template.referred(group) for one in balancers for group in one.get("SecurityGroups").items
     }
     return named.union(*map(_references, balancers)) - {""}
 
@@ -139,13 +139,13 @@ def _groups_of_balancers(template: Template) -> set[str]:
 def great_roles(template: Template) -> Iterator[Finding]:
     for resource in template.of_type(*POWERFUL):
         policies = resource.get("Policies")
-        for arn in (*resource.get("ManagedPolicyArns").items(), *(policies.items() or [policies])):
+        for arn in (*resource.get("ManagedPolicyArns").items, *(policies.items or [policies])):
             name = (template.text(arn) or template.lines(arn).text).rsplit("/", 1)[-1]
             if name in GREAT_POLICIES:
                 yield _too_great(template, resource, arn, f"the policy {name} is attached")
         for statement in statements(template, resource):
             actions, rest, places = (
-                template.known(statement.get(key) or Node([])) for key in _OF_STATEMENT
+                template.known(statement.get(key) or NOTHING) for key in _OF_STATEMENT
             )
             great = (
                 [f"everything but {', '.join(rest[:4])}"]
@@ -162,14 +162,12 @@ def statements(template: Template, resource: Resource) -> Iterator[Node]:
     """Those of its policies that allow something."""
     policies = resource.get("Policies")
     # Of SAM, a policy in the list is the document itself.
-    documents = [
-        policy.get("PolicyDocument") or policy for policy in policies.items() or [policies]
-    ]
+    documents = [policy.get("PolicyDocument") or policy for policy in policies.items or [policies]]
     for document in (*documents, resource.get("PolicyDocument")):
-        listed = document.get("Statement") or Node([])
-        for statement in listed.items() or [listed]:
+        listed = document.get("Statement") or NOTHING
+        for statement in listed.items or [listed]:
             if (
-                isinstance(statement.value, dict)
+                isinstance(statement, Mapping)
                 and (_text(template, statement, "Effect") or "Allow") == "Allow"
             ):
                 yield statement
@@ -223,11 +221,11 @@ def tags(template: Template) -> Iterator[Finding]:
         if not resource.type.startswith("AWS::Batch::") or template.kind == "Terraform":
             continue
         for node in (resource.get("Tags"), resource.get("ComputeResources", "Tags")):
-            if isinstance(node.value, list) and node.value:
+            if node.items:
                 yield Finding(
                     TAGS_AS_LIST,
                     "tags of AWS Batch are a map, not a list of Key and Value",
-                    (f"Tags of {resource.name} is a list of {len(node.value)}",),
+                    (f"Tags of {resource.name} is a list of {len(node.items)}",),
                     ("Tags: {Name: value}",),
                     template.place(resource, node),
                 )
@@ -242,11 +240,11 @@ def termination_protection(template: Template) -> Iterator[Finding]:
         for group in _groups_of(template, resource):
             protected = group.get("NewInstancesProtectedFromScaleIn")
             if template.is_true(protected) or (
-                template.text(protected) is None and protected.value
+                template.text(protected) is None and not protected.is_empty
             ):
                 continue
             lacking.append(f"NewInstancesProtectedFromScaleIn of {group.name} is not true")
-        if _text(template, provider.get("ManagedScaling") or Node({}), "Status") == "DISABLED":
+        if _text(template, provider.get("ManagedScaling") or NOTHING, "Status") == "DISABLED":
             lacking.append("ManagedScaling is DISABLED")
         if lacking:
             yield Finding(
@@ -275,7 +273,7 @@ def _groups_of(template: Template, provider: Resource) -> list[Resource]:
 def retry_rules(template: Template) -> Iterator[Finding]:
     for resource in template.of_type("AWS::Batch::JobDefinition"):
         strategy = resource.get("RetryStrategy")
-        rules = resource.get("RetryStrategy", "EvaluateOnExit").items()
+        rules = resource.get("RetryStrategy", "EvaluateOnExit").items
         wrong = []
         if len(rules) > MAX_RULES:
             wrong.append(f"{len(rules)} rules; at most {MAX_RULES}")
@@ -321,7 +319,7 @@ def launch_templates(template: Template) -> Iterator[Finding]:
                 template.place(resource),
             )
         market = resource.get("LaunchTemplateData", "InstanceMarketOptions")
-        if market.value and used.get(resource.name) == "batch":
+        if not market.is_empty and used.get(resource.name) == "batch":
             yield Finding(
                 MARKET_OPTIONS_IGNORED,
                 "AWS Batch ignores the market options of a launch template",
@@ -333,7 +331,7 @@ def launch_templates(template: Template) -> Iterator[Finding]:
 
 def _old_images(template: Template, resource: Resource) -> Iterator[Finding]:
     data = resource.get("LaunchTemplateData")
-    several = resource.get("SpotFleetRequestConfigData", "LaunchSpecifications").items()
+    several = resource.get("SpotFleetRequestConfigData", "LaunchSpecifications").items
     for node in filter(None, (one.get("ImageId") for one in (data, resource.properties, *several))):
         if is_amazon_linux_2(path := template.looked_up(node)):
             yield Finding(
@@ -374,7 +372,7 @@ def users(template: Template) -> dict[str, str]:
 def launches(environment: Resource) -> list[Node]:
     """The launch template of a compute environment, and those that some of its types get instead."""
     main = environment.get("ComputeResources", "LaunchTemplate")
-    return [main, *(main.get("Overrides") or Node([])).items()]
+    return [main, *(main.get("Overrides") or NOTHING).items]
 
 
 def launched(template: Template, used: Node) -> Resource | None:
@@ -396,4 +394,4 @@ def launched(template: Template, used: Node) -> Resource | None:
 
 def _references(resource: Resource) -> set[str]:
     """Of Terraform: the resources that its configuration names."""
-    return {node.text or "" for node in resource.get("References").items()}
+    return {node.text or "" for node in resource.get("References").items}

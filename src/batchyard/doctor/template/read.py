@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from batchyard.doctor.template import loops, terraform
-from batchyard.doctor.template.resources import Resource, Template
-from batchyard.doctor.yaml_tree import Node, NotReadable, parse
+from batchyard.doctor.template.resources import NOTHING, Resource, Template
+from batchyard.doctor.yaml_tree import NotReadableError, parse
 from batchyard.errors import InputError
+from batchyard.yaml_positions import Mapping, Node
 
 #: templates have at most 1 MB; plans may be larger
 MAX_BYTES = 50_000_000
@@ -26,13 +27,13 @@ def read(data: bytes, name: str) -> Template:
         if plan is not None:
             return terraform.read(plan, name)
         root = parse(text)
-    except NotReadable as exc:
+    except NotReadableError as exc:
         where = f"{name}:{exc.line}" if exc.line else name
         raise InputError(
-            f"{where}: it is neither YAML nor JSON: {exc.what}",
+            f"{where}: it is neither YAML nor JSON: {exc.problem}",
             hint="give a CloudFormation or SAM template, or what `terraform show -json PLAN` prints",
         ) from None
-    if not isinstance((root.get("Resources") or Node("")).value, dict):
+    if not isinstance(root.get("Resources"), Mapping):
         raise InputError(
             f"{name} has no Resources",
             hint="give a CloudFormation or SAM template, or what `terraform show -json PLAN` prints",
@@ -49,7 +50,7 @@ def _cloudformation(root: Node, name: str) -> Template:
         mappings=_section(root, "Mappings"),
         conditions=_section(root, "Conditions"),
     )
-    named = root.get("Resources") or Node({})
+    named = root.get("Resources") or NOTHING
     unknown: tuple[str, ...] = ()
     if "LanguageExtensions" in _transform(root):
         named, unknown = loops.written_out(named, empty)
@@ -57,24 +58,23 @@ def _cloudformation(root: Node, name: str) -> Template:
         Resource(
             key,
             kind.text,
-            node.get("Properties") or Node({}),
+            node.get("Properties") or NOTHING,
             node.key_line,
-            node.get("Metadata") or Node({}),
-            (node.get("Condition") or Node("")).text or "",
+            node.get("Metadata") or NOTHING,
+            (node.get("Condition") or NOTHING).text or "",
         )
-        for key, node in named.value.items()
+        for key, node in named.fields().items()
         if (kind := node.get("Type")) is not None and kind.text
     ]
     return replace(empty, resources=tuple(resources), loops=unknown)
 
 
 def _section(root: Node, name: str) -> dict[str, Node]:
-    value = (root.get(name) or Node({})).value
-    return dict(value) if isinstance(value, dict) else {}
+    return (root.get(name) or NOTHING).fields()
 
 
 def _transform(root: Node) -> str:
     node = root.get("Transform")
     if node is None:
         return ""
-    return node.text or " ".join(item.text or "" for item in node.items())
+    return node.text or " ".join(item.text or "" for item in node.items)

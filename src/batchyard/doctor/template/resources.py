@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from batchyard.doctor.template.references import bare
-from batchyard.doctor.yaml_tree import Node
+from batchyard.yaml_positions import Mapping, Node, Scalar, Sequence
 
 _SUB = re.compile(r"\$\{(!?)([^}]*)\}")
 _ONE_NAME = re.compile(r"\$\{([^!}]+)\}")
@@ -21,7 +21,7 @@ LOOKED_UP = "{{resolve:"
 #: a line of a text of which nothing is known
 OPEN_LINE = re.compile(r"(?m)^[ \t]*__\w+__[ \t]*$")
 _FROM_SSM = "AWS::SSM::Parameter::Value"
-NOTHING = Node({})
+NOTHING: Node = Mapping(0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,13 +116,13 @@ class Template:
             default = self.default(argument.text or "")
             return None if default is None else [part.strip() for part in default.split(",")]
         if name == "Split":
-            items = argument.items()
+            items = argument.items
             text = self.text(items[1]) if len(items) == 2 else None
             return None if text is None else [*text.split(items[0].text or ",")]
-        if name or not isinstance(node.value, list):
+        if name or not isinstance(node, Sequence):
             text = self.text(node)
             return [text] if text else None
-        return [self.text(item) for item in node.value]
+        return [self.text(item) for item in node.items]
 
     def lines(self, node: Node) -> Lines:
         """Text in full; what cannot be known stands as __name__, which no shell takes for anything."""
@@ -131,7 +131,8 @@ class Template:
         for piece, node_at, _ in self._pieces(node):
             for number, line in enumerate(piece.split("\n")):
                 # The lines of a block scalar are lines of the file; those of "a\nb" are one.
-                here = node_at.text_line + number if node_at.offset else node_at.line
+                is_block = isinstance(node_at, Scalar) and node_at.is_block
+                here = node_at.line + 1 + number if is_block else node_at.line
                 if number:
                     text.append("\n")
                 if number or not starts:
@@ -147,15 +148,15 @@ class Template:
     def referred(self, node: Node) -> str:
         """The name of the resource that Ref, Fn::GetAtt, or Fn::Sub with nothing else in it points at."""
         name, target = function(node) or ("", NOTHING)
-        first = target.items()[0] if target.items() else target
+        first = target.items[0] if target.items else target
         if name == "Sub":
             match = _ONE_NAME.fullmatch(first.text or "")
-            own = target.items()[1].get(match[1]) if match and len(target.items()) > 1 else None
+            own = target.items[1].get(match[1]) if match and len(target.items) > 1 else None
             if own is not None:
                 return self.referred(own)
             return match[1].partition(".")[0] if match else ""
-        if name == "Join" and len(target.items()) == 2 and len(target.items()[1].items()) == 1:
-            return self.referred(target.items()[1].items()[0])
+        if name == "Join" and len(target.items) == 2 and len(target.items[1].items) == 1:
+            return self.referred(target.items[1].items[0])
         text = first.text or "" if name in ("Ref", "GetAtt") else ""
         # Names of Terraform have dots in them.
         whole = (
@@ -165,7 +166,7 @@ class Template:
 
     def in_map(self, argument: Node) -> Node | None:
         """What Fn::FindInMap finds; None where a key is not known, or not there."""
-        items = argument.items()
+        items = argument.items
         names = [self.text(item) for item in items[:3]]
         if len(names) < 3 or None in names:
             return None
@@ -198,7 +199,7 @@ class Template:
         if call is None:
             if node.text is not None:
                 yield node.text, node, LOOKED_UP not in node.text
-            elif node.value:
+            elif not node.is_empty:
                 yield "__value__", node, False
             return
         name, argument = call
@@ -222,12 +223,12 @@ class Template:
         elif name == "FindInMap" and (found := self.in_map(argument)) is not None:
             yield from self._pieces(found, depth + 1)
         else:
-            target = argument.text or ".".join(item.text or "" for item in argument.items()[:2])
+            target = argument.text or ".".join(item.text or "" for item in argument.items[:2])
             yield f"__{_word(target)}__", node, False
 
     def _sub(self, argument: Node) -> Iterator[tuple[str, Node, bool]]:
-        template = argument if argument.text is not None else (argument.items() or [NOTHING])[0]
-        given = argument.items()[1] if len(argument.items()) > 1 else NOTHING
+        template = argument if argument.text is not None else (argument.items or [NOTHING])[0]
+        given = argument.items[1] if len(argument.items) > 1 else NOTHING
         is_known = True
 
         def value(match: re.Match[str]) -> str:
@@ -243,21 +244,21 @@ class Template:
         yield text, template, is_known
 
     def _join(self, argument: Node, depth: int) -> Iterator[tuple[str, Node, bool]]:
-        items = argument.items()
+        items = argument.items
         texts = self.texts(items[1]) if len(items) == 2 and function(items[1]) else None
         if texts is not None:
             yield (items[0].text or "").join(texts), items[1], True
             return
-        if len(items) != 2 or function(items[1]) or not isinstance(items[1].value, list):
+        if len(items) != 2 or function(items[1]) or not isinstance(items[1], Sequence):
             yield "__join__", argument, False
             return
-        for at, item in enumerate(items[1].value):
+        for at, item in enumerate(items[1].items):
             if at and items[0].text:
                 yield items[0].text, item, True
             yield from self._pieces(item, depth + 1)
 
     def _select(self, argument: Node, node: Node) -> Iterator[tuple[str, Node, bool]]:
-        items = argument.items()
+        items = argument.items
         at = self.number(items[0]) if len(items) == 2 else None
         found = self._each(items[1]) if len(items) == 2 else None
         text = found[at] if found is not None and at is not None and at < len(found) else None
@@ -278,9 +279,9 @@ class Template:
 def function(node: Node) -> tuple[str, Node] | None:
     """The CloudFormation function that the node is, by its short or its long name, and its argument."""
     if node.tag.startswith("!") and len(node.tag) > 1 and not node.tag.startswith("!!"):
-        return node.tag[1:], Node(node.value, node.line, "", node.is_text, node.offset)
-    if isinstance(node.value, dict) and len(node.value) == 1:
-        key, argument = next(iter(node.value.items()))
+        return node.tag[1:], replace(node, tag="", key_line=0)
+    if len(node.entries) == 1:
+        key, (_, argument) = next(iter(node.entries.items()))
         if key == "Ref" or key.startswith("Fn::"):
             return key.removeprefix("Fn::"), argument
     return None

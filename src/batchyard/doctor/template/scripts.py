@@ -14,7 +14,7 @@ from batchyard.doctor.template import nested, others
 from batchyard.doctor.template.resources import NOTHING, OPEN_LINE, Lines, Resource, Template
 from batchyard.doctor.userdata import examine as user_data
 from batchyard.doctor.userdata.boot import Boot, take
-from batchyard.doctor.yaml_tree import Node
+from batchyard.yaml_positions import Node, Sequence
 
 INIT = "AWS::CloudFormation::Init"
 _OF_FORM = frozenset(kind for kind, _, _ in user_data.FORM_CHECKS)
@@ -82,9 +82,8 @@ def _is_about_ecs(template: Template, script: str) -> bool:
 
 def _texts(node: Node) -> Iterator[str]:
     """All that is written in it, names included."""
-    if isinstance(node.value, dict):
-        yield from node.value
-    for inner in node.value.values() if isinstance(node.value, dict) else node.items():
+    yield from node.entries
+    for inner in node.children():
         yield from _texts(inner)
     if node.text is not None:
         yield node.text
@@ -94,7 +93,7 @@ def _user_data_of(template: Template, resource: Resource) -> list[Node]:
     if resource.type == "AWS::EC2::LaunchTemplate":
         return [resource.get("LaunchTemplateData", "UserData")]
     if resource.type == "AWS::EC2::SpotFleet":
-        specifications = resource.get("SpotFleetRequestConfigData", "LaunchSpecifications").items()
+        specifications = resource.get("SpotFleetRequestConfigData", "LaunchSpecifications").items
         return [specification.get("UserData") or NOTHING for specification in specifications]
     if resource.type in (nested.STACK, nested.APPLICATION):
         return nested.handed(template, resource)
@@ -123,7 +122,7 @@ class _Place:
 
 def _calls_init(script: str, resource: Resource) -> bool:
     """Whether the script has cfn-init do what the resource's metadata say."""
-    is_there = bool((resource.metadata.get(INIT) or NOTHING).value)
+    is_there = not (resource.metadata.get(INIT) or NOTHING).is_empty
     return is_there and "cfn-init" in script and resource.name in script
 
 
@@ -142,7 +141,7 @@ def _of_init(template: Template, resource: Resource, owner: str) -> list[Finding
             text = _command(template, command.get("command") or NOTHING)
             session.run(text.text, sheet.add(text), via=("cfn-init",))
         for _, manager in _named(config, "services"):
-            for name, service in manager.value.items() if isinstance(manager.value, dict) else ():
+            for name, service in manager.fields().items():
                 if template.is_true(service.get("ensureRunning") or NOTHING):
                     line = sheet.add(Lines("", (service.key_line or service.line,)))
                     session.run(f"service {name} start", line, via=("cfn-init",))
@@ -165,21 +164,21 @@ class _Sheet:
 
 def _configs(init: Node) -> list[Node]:
     return (
-        [node for name, node in init.value.items() if name != "configSets"]
-        if isinstance(init.value, dict)
+        [node for name, node in init.fields().items() if name != "configSets"]
+        if init.entries
         else []
     )
 
 
 def _named(config: Node, section: str) -> list[tuple[str, Node]]:
     node = config.get(section)
-    return list(node.value.items()) if node is not None and isinstance(node.value, dict) else []
+    return list(node.fields().items()) if node is not None else []
 
 
 def _command(template: Template, node: Node) -> Lines:
     """A text for a shell, or the words of a command."""
-    if not isinstance(node.value, list) or node.tag:
+    if not isinstance(node, Sequence) or node.tag:
         return template.lines(node)
-    words = [template.lines(item) for item in node.value]
+    words = [template.lines(item) for item in node.items]
     quoted = " ".join("'" + word.text.replace("'", "'\\''") + "'" for word in words)
     return Lines(quoted, words[0].lines[:1] if words else ())

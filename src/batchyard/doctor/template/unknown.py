@@ -32,10 +32,17 @@ from batchyard.doctor.template.kinds import (
     ROLE_INSTEAD_OF_PROFILE,
     TERMINATION_PROTECTION_ON_ONE_SIDE,
 )
-from batchyard.doctor.template.resources import LOOKED_UP, OPEN_LINE, Resource, Template, function
+from batchyard.doctor.template.resources import (
+    LOOKED_UP,
+    NOTHING,
+    OPEN_LINE,
+    Resource,
+    Template,
+    function,
+)
 from batchyard.doctor.template.terraform import PLANNED
 from batchyard.doctor.userdata import examine as user_data
-from batchyard.doctor.yaml_tree import Node
+from batchyard.yaml_positions import Node
 
 _NAMES = re.compile(r"\$\{([^!}][^}]*)\}")
 _MAX_DEPTH = 20
@@ -199,7 +206,7 @@ def _at(node: Node, path: list[str]) -> Iterator[Node]:
     if not path:
         yield node
     elif path[0] == "*":
-        for item in node.items() if function(node) is None else ():
+        for item in node.items if function(node) is None else ():
             yield from _at(item, path[1:])
     elif function(node) is None and (inner := node.get(path[0])) is not None:
         yield from _at(inner, path[1:])
@@ -218,7 +225,7 @@ def _policies(template: Template) -> Iterator[Unseen]:
     """Where everything may be allowed, or everywhere; what is open in a part of an ARN is one place all the same."""
     for resource in template.of_type(*others.POWERFUL):
         for statement in others.statements(template, resource):
-            actions, places = (statement.get(key) or Node([]) for key in ("Action", "Resource"))
+            actions, places = (statement.get(key) or NOTHING for key in ("Action", "Resource"))
             is_great = (
                 any(map(others.is_great, template.known(actions)))
                 or statement.get("NotAction") is not None
@@ -231,7 +238,7 @@ def _policies(template: Template) -> Iterator[Unseen]:
 
 
 def _or_itself(node: Node) -> list[Node]:
-    return node.items() if function(node) is None and node.items() else [node]
+    return node.items if function(node) is None and node.items else [node]
 
 
 def _groups_elsewhere(template: Template) -> Iterator[Unseen]:
@@ -243,7 +250,7 @@ def _groups_elsewhere(template: Template) -> Iterator[Unseen]:
         if (
             is_protected
             and (target is None or target.type != _GROUP)
-            and not resource.get("References").items()
+            and not resource.get("References").items
         ):
             yield Unseen(
                 TERMINATION_PROTECTION_ON_ONE_SIDE,
@@ -292,7 +299,7 @@ def _reasons(template: Template, node: Node, depth: int) -> Iterator[str]:
             yield from _reasons(template, inner, depth + 1)
         return
     name, argument = call
-    first = argument.items()[0] if argument.items() else argument
+    first = argument.items[0] if argument.items else argument
     if name in ("Ref", "GetAtt"):
         yield from _of_name(template, first.text or "")
     elif name == "ImportValue":
@@ -302,7 +309,7 @@ def _reasons(template: Template, node: Node, depth: int) -> Iterator[str]:
     elif name == "Transform":
         yield "a macro makes it"
     elif depth < _MAX_DEPTH:
-        given = argument.items()[1] if name == "Sub" and len(argument.items()) > 1 else Node({})
+        given = argument.items[1] if name == "Sub" and len(argument.items) > 1 else NOTHING
         for word in _NAMES.findall(first.text or "") if name == "Sub" else ():
             yield from _of_name(template, word) if given.get(word) is None else ()
         yield from _reasons(template, argument, depth + 1)
@@ -311,7 +318,7 @@ def _reasons(template: Template, node: Node, depth: int) -> Iterator[str]:
 
 
 def _inside(node: Node) -> list[Node]:
-    return list(node.value.values()) if isinstance(node.value, dict) else node.items()
+    return node.children()
 
 
 def _of_name(template: Template, word: str) -> Iterator[str]:

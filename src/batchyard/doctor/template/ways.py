@@ -13,7 +13,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from batchyard.doctor.template.resources import NOTHING, Template, function
-from batchyard.doctor.yaml_tree import Node
+from batchyard.doctor.yaml_tree import make_mapping
+from batchyard.yaml_positions import Mapping, Node, Sequence
 
 MAX_WAYS = 32
 _MAX_DEPTH = 30
@@ -78,14 +79,14 @@ def _used(template: Template) -> list[str]:
 
 def _named_in(node: Node) -> Iterator[str]:
     call = function(node)
-    if call and call[0] == "If" and len(call[1].items()) == 3:
-        yield call[1].items()[0].text or ""
+    if call and call[0] == "If" and len(call[1].items) == 3:
+        yield call[1].items[0].text or ""
     for inner in _inner(node):
         yield from _named_in(inner)
 
 
 def _inner(node: Node) -> list[Node]:
-    return list(node.value.values()) if isinstance(node.value, dict) else node.items()
+    return node.children()
 
 
 def _call(node: Node) -> tuple[str, Node] | None:
@@ -125,12 +126,12 @@ def _walk(node: Node) -> Iterator[Node]:
 
 
 def _open_name(what: str | Node) -> str:
-    return f"? {what if isinstance(what, str) else id(what.value)}"
+    return f"? {what if isinstance(what, str) else id(what)}"
 
 
 def _comparison(template: Template, argument: Node) -> tuple[str, str]:
     """The parameter and the text, where it compares these."""
-    sides = argument.items()
+    sides = argument.items
     for one, other in (sides, sides[::-1]) if len(sides) == 2 else ():
         call = function(one)
         if call and call[0] == "Ref" and function(other) is None and other.text is not None:
@@ -141,7 +142,7 @@ def _comparison(template: Template, argument: Node) -> tuple[str, str]:
 def _options(template: Template, name: str, texts: list[str]) -> list[str | None]:
     default = template.default(name)
     listed = template.parameters.get(name, NOTHING).get("AllowedValues") or NOTHING
-    allowed = [item.text or "" for item in listed.items()]
+    allowed = [item.text or "" for item in listed.items]
     options: dict[str | None, None] = {default: None}
     options |= {text: None for text in texts if not allowed or text in allowed}
     if default is not None and default in texts:
@@ -152,7 +153,7 @@ def _options(template: Template, name: str, texts: list[str]) -> list[str | None
 
 
 def _equal(template: Template, argument: Node) -> bool | None:
-    sides = [template.text(side) for side in argument.items()]
+    sides = [template.text(side) for side in argument.items]
     return None if len(sides) != 2 or None in sides else sides[0] == sides[1]
 
 
@@ -178,7 +179,7 @@ class _Judge:
             return self.is_true(argument.text or "", depth + 1)
         if name == "Equals":
             return self._equals(node, argument)
-        inner = [self._holds(item, depth + 1) for item in argument.items()]
+        inner = [self._holds(item, depth + 1) for item in argument.items]
         if name == "Not":
             return inner == [False]
         return all(inner) if name == "And" else any(inner) if name == "Or" else False
@@ -228,8 +229,8 @@ class _Way:
         if name == "Ref" and argument.text == NO_VALUE:
             return None
         instead: Node | None = None
-        if name == "If" and len(argument.items()) == 3:
-            condition, yes, no = argument.items()
+        if name == "If" and len(argument.items) == 3:
+            condition, yes, no = argument.items
             instead = yes if self.truths.get(condition.text or "") else no
         elif name == "FindInMap":
             instead = self.template.in_map(argument)
@@ -238,10 +239,11 @@ class _Way:
             return inner and replace(
                 inner, key_line=node.key_line or inner.key_line, line=inner.line or node.line
             )
-        if isinstance(node.value, dict):
-            named = ((key, self._resolved(item, depth)) for key, item in node.value.items())
-            return replace(node, value={key: item for key, item in named if item is not None})
-        if not isinstance(node.value, list):
+        if isinstance(node, Mapping):
+            named = ((key, self._resolved(item, depth)) for key, item in node.fields().items())
+            fields = {key: item for key, item in named if item is not None}
+            return replace(node, entries=make_mapping(fields).entries)
+        if not isinstance(node, Sequence):
             return node
-        items = (self._resolved(item, depth) for item in node.value)
-        return replace(node, value=[item for item in items if item is not None])
+        items = (self._resolved(item, depth) for item in node.items)
+        return replace(node, items=[item for item in items if item is not None])

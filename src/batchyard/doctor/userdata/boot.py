@@ -20,7 +20,8 @@ from batchyard.doctor.userdata.parts import (
     Part,
     UserData,
 )
-from batchyard.doctor.yaml_tree import Node, NotReadable, parse
+from batchyard.doctor.yaml_tree import NotReadableError, make_mapping, parse
+from batchyard.yaml_positions import Mapping, Node, Sequence
 
 #: cloud-init runs what lies here at every boot, or once
 _RUN_BY_CLOUD_INIT = re.compile(r"/var/lib/cloud/scripts/(?:per-boot|per-instance|per-once)/.+")
@@ -124,23 +125,23 @@ def _run_script(part: Part, files: dict[str, File], found: Boot) -> None:
 def _config(part: Part, found: Boot) -> Node:
     try:
         return _patched(parse(part.text)) if part.is_patch else parse(part.text)
-    except NotReadable as exc:
-        problem = exc
+    except NotReadableError as exc:
+        unreadable = exc
     # A template that cloud-init or Terraform fills in is often YAML only afterwards.
     try:
         return parse(_FILLED_IN.sub("__value__", _DIRECTIVE.sub("", part.text)))
-    except NotReadable:
-        line = part.first_line + max(0, problem.line - 1)
-        found.problems.append((line, f"the cloud-config is not YAML: {problem.what}"))
+    except NotReadableError:
+        line = part.first_line + max(0, unreadable.line - 1)
+        found.problems.append((line, f"the cloud-config is not YAML: {unreadable.problem}"))
         for call in foreign.looks(part.text):
             found.ran.append(Ran(call.words, part.first_line + call.line - 1, step=len(found.ran)))
-        return Node({})
+        return Mapping(0, 0)
 
 
 def _patched(patch: Node) -> Node:
     """What a JSON patch of the cloud-config adds to it, key by key."""
     config: dict[str, Node] = {}
-    for change in patch.items():
+    for change in patch.items:
         path, value, verb = change.get("path"), change.get("value"), change.get("op")
         if path is None or value is None or verb is None or verb.text not in ("add", "replace"):
             continue
@@ -149,18 +150,18 @@ def _patched(patch: Node) -> Node:
             config[key] = value
         elif re.fullmatch(r"-|\d+", place):
             before = config.get(key)
-            config[key] = Node([*(before.items() if before else ()), value], value.line)
-    return Node(config)
+            config[key] = Sequence(value.line, 0, [*(before.items if before else ()), value])
+    return make_mapping(config)
 
 
 def _run_list(part: Part, commands: Node | None, files: dict[str, File], found: Boot) -> None:
     session = Session(files)
-    for command in commands.items() if commands else ():
+    for command in commands.items if commands else ():
         line = part.first_line + max(command.text_line, 1) - 1
         if command.text is not None:
             session.run(command.text, line)
         else:
-            words = [item.text or "" for item in command.items()]
+            words = [item.text or "" for item in command.items]
             session.run(" ".join("'" + word.replace("'", "'\\''") + "'" for word in words), line)
     take(session, found)
 
@@ -168,7 +169,7 @@ def _run_list(part: Part, commands: Node | None, files: dict[str, File], found: 
 def _write_files(part: Part, config: Node, files: dict[str, File], found: Boot) -> None:
     entries = config.get("write_files")
     left = MAX_UNPACKED
-    for entry in entries.items() if entries else ():
+    for entry in entries.items if entries else ():
         path, content = entry.get("path"), entry.get("content")
         if path is None or path.text is None:
             continue
@@ -206,8 +207,8 @@ def _from_base64(data: bytes) -> bytes:
 
 def _rest(part: Part, config: Node, found: Boot) -> None:
     packages = config.get("packages")
-    for package in packages.items() if packages else ():
-        name = package.text or (package.items()[0].text if package.items() else None)
+    for package in packages.items if packages else ():
+        name = package.text or (package.items[0].text if package.items else None)
         if name:
             found.packages.append((name, part.first_line + max(package.line, 1) - 1))
     power = config.get("power_state")

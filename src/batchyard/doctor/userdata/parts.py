@@ -13,7 +13,7 @@ import re
 from dataclasses import dataclass, field
 
 from batchyard.doctor.packed import gunzipped
-from batchyard.doctor.yaml_tree import NotReadable, parse
+from batchyard.doctor.yaml_tree import NotReadableError, parse
 
 SHELL, BOOTHOOK, CLOUD_CONFIG, OTHER_SCRIPT, OTHER = (
     "shell",
@@ -76,10 +76,10 @@ def _add(part: Part, found: UserData) -> None:
         found.parts.append(part)
         return
     try:
-        items = parse(part.text).items()
-    except NotReadable as exc:
+        items = parse(part.text).items
+    except NotReadableError as exc:
         found.problems.append(
-            (part.first_line + max(0, exc.line - 1), f"the archive is not YAML: {exc.what}")
+            (part.first_line + max(0, exc.line - 1), f"the archive is not YAML: {exc.problem}")
         )
         return
     for item in items:

@@ -10,6 +10,7 @@ from typing import Any
 
 import yaml
 
+from batchyard import cfn_yaml
 from batchyard.emulator.moto_cloudformation import rules
 
 Template = dict[str, Any]
@@ -40,41 +41,13 @@ class BadTemplate(ValueError):
 # -- reading ----------------------------------------------------------------------------------------------------
 
 
-class _Loader(yaml.SafeLoader):
-    """YAML as CloudFormation reads it: short forms of its functions, and dates that stay text."""
-
-    yaml_implicit_resolvers = {  # noqa: RUF012 (PyYAML's own way of saying it)
-        first: [
-            (tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"
-        ]
-        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-    }
-
-
-def _function(loader: _Loader, suffix: str, node: yaml.Node) -> dict[str, Any]:
-    value: Any
-    if isinstance(node, yaml.ScalarNode):
-        value = loader.construct_scalar(node)
-    elif isinstance(node, yaml.SequenceNode):
-        value = loader.construct_sequence(node, deep=True)
-    else:
-        assert isinstance(node, yaml.MappingNode)
-        value = loader.construct_mapping(node, deep=True)
-    if suffix == "GetAtt" and isinstance(value, str):
-        value = value.split(".", 1)
-    return {suffix if suffix in ("Ref", "Condition") else f"Fn::{suffix}": value}
-
-
-_Loader.add_multi_constructor("!", _function)
-
-
 def parse(text: str) -> Template:
     """A template from its text, JSON or YAML."""
     try:
         template = json.loads(text)
     except ValueError:
         try:
-            template = yaml.load(text, Loader=_Loader)
+            template = cfn_yaml.load(text)
         except yaml.YAMLError as exc:
             raise BadTemplate(f"Template format error: {' '.join(str(exc).split())}") from exc
     if not isinstance(template, dict):
