@@ -19,7 +19,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from batchyard import s3_layout
+from batchyard import json_fields, s3_layout
 from batchyard.errors import InputError, from_os_error
 from batchyard.pipeline_file import yaml_nodes
 from batchyard.pipeline_file.mistakes import Notes
@@ -271,4 +271,6 @@ def to_json(environment: Environment) -> dict[str, Any]:
 
 
 def from_json(record: Mapping[str, Any]) -> Environment:
-    return Environment(**record)
+    """Return the environment that ``to_json`` wrote. Raises JsonFieldError."""
+    environment: Environment = json_fields.read(Environment, record, "environment")
+    return environment

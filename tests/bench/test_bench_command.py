@@ -413,7 +413,7 @@ def test_reruns_that_are_stopped_leave_what_was_measured(tmp_path: Path, interru
     [
         (
             '{"format": "batchyard-bench", "version": 1, "device": null}',
-            "a.json: .*changed: device: text was expected",
+            "a.json: .*edited: device: expected text",
         ),
         ("[" * 100_000, "a.json: .*nested too deeply"),
     ],

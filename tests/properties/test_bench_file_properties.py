@@ -207,26 +207,30 @@ def test_what_no_parser_likes(text: str, said: str) -> None:
 @pytest.mark.parametrize(
     ("place", "to", "said"),
     [
-        (("device",), None, "device: text was expected, and there is null"),
-        (("device",), "tpu", 'device: cpu or gpu was expected, and there is "tpu"'),
+        (("device",), None, "device: expected text, found null"),
+        (("device",), "tpu", 'device: expected cpu or gpu, found "tpu"'),
         (
             ("measurements", 1, "size"),
             "x",
-            'measurements[1].size: a whole number was expected, and there is "x"',
+            'measurements[1].size: expected a whole number, found "x"',
         ),
         (
             ("measurements", 0, "warm_s", 2),
             -1,
-            "measurements[0].warm_s[2]: a number from 1e-12 to 1e+12 was expected",
+            "measurements[0].warm_s[2]: expected a number from 1e-12 to 1e+12, found -1",
         ),
-        (("measurements", 0, "outcome"), "good", "outcome: ok or skipped or failed was expected"),
+        (("measurements", 0, "outcome"), "good", "outcome: expected ok or skipped or failed"),
         (("measurements", 0, "tried"), _GONE, "measurements[0].tried is missing"),
-        (("measurements", 0, "colour"), 1, 'measurements[0]."colour": there is no such field'),
-        (("measurements", 0, "warm_s"), [], "it says that it was measured"),
+        (("measurements", 0, "colour"), 1, 'measurements[0]: unknown field "colour"'),
+        (
+            ("measurements", 0, "warm_s"),
+            [],
+            "measurements[0].warm_s: there is no time, but the outcome is ok",
+        ),
         (
             ("machine", "libraries"),
             [],
-            "machine.libraries: an object was expected, and there is a list",
+            "machine.libraries: expected an object, found a list",
         ),
     ],
 )

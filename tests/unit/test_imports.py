@@ -20,6 +20,7 @@ ROOT = Path(batchyard.__file__).parent
 PURE = (
     "errors",
     "units",
+    "json_fields",
     "yaml_positions",
     "pipeline",
     "pipeline_file",

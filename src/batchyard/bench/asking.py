@@ -12,7 +12,7 @@ import numpy as np
 from batchyard.bench import checking
 from batchyard.bench.discovery import one_line
 from batchyard.bench.results import Measurement, Outcome
-from batchyard.bench.workload import LEAST, MOST, Arrays, Workload, plain_size
+from batchyard.bench.workload import MIN_AMOUNT, MAX_AMOUNT, Arrays, Workload, plain_size
 from batchyard.errors import BatchyardError, InputError
 
 #: what a workload has to answer for itself, and nothing else ends by it; an interrupt is not its doing
@@ -56,9 +56,11 @@ def amount(name: str, function: Callable[[int], float | None] | None, size: int)
 def number(name: str, value: Any) -> float:
     """As Python's own: a workload may well count with NumPy's."""
     found = math.nan if isinstance(value, str) else float(value)
-    if found != 0 and not LEAST <= found <= MOST:
+    if found != 0 and not MIN_AMOUNT <= found <= MAX_AMOUNT:
         said = words(repr(value), 40)
-        raise InputError(f"{name} is {said}, and must be 0, or a number from {LEAST:g} to {MOST:g}")
+        raise InputError(
+            f"{name} is {said}, and must be 0, or a number from {MIN_AMOUNT:g} to {MAX_AMOUNT:g}"
+        )
     return found
 
 

@@ -15,7 +15,7 @@ from types import ModuleType
 from typing import Any
 
 from batchyard.bench import asking
-from batchyard.bench.workload import KINDS, MOST_SIZE, Candidate, Workload
+from batchyard.bench.workload import KINDS, MAX_SIZE, Candidate, Workload
 from batchyard.errors import InputError
 
 #: modules in workloads/, in the order of the tables
@@ -125,8 +125,8 @@ def _sizes(name: str, field: str, values: Any) -> tuple[int, ...]:
             sizes.append(operator.index(value))
         except TypeError:
             sizes.append(0)
-        if not 0 < sizes[-1] <= MOST_SIZE:
-            hint = f"write whole numbers from 1 to {MOST_SIZE}"
+        if not 0 < sizes[-1] <= MAX_SIZE:
+            hint = f"write whole numbers from 1 to {MAX_SIZE}"
             raise InputError(
                 f"{name}: {field}: {asking.words(repr(value), 40)} is no size", hint=hint
             )

@@ -7,16 +7,33 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from statistics import median
-from typing import Any
+from typing import Annotated, Any, TypeAlias
+
+from batchyard.bench.workload import KINDS, MAX_AMOUNT, MAX_SIZE, MIN_AMOUNT
+from batchyard.json_fields import OneOf, Range
 
 FORMAT = "batchyard-bench"
 VERSION = 1
 #: a spread beyond this is said aloud: the machine was not quiet
 NOISY = 0.15
+
+
+#: what a field may hold; checked when a file is read
+Amount: TypeAlias = Annotated[float, Range(MIN_AMOUNT, MAX_AMOUNT, allows_zero=True)]
+Count: TypeAlias = Annotated[int, Range(0, MAX_SIZE)]
+Rate: TypeAlias = Annotated[float, Range(1e-60, 1e60, allows_zero=True)]
+#: seconds of a timed call
+CallTime: TypeAlias = Annotated[float, Range(1e-12, 1e12)]
+CallTimes: TypeAlias = tuple[CallTime, ...]
+#: seconds; zero if the clock did not advance
+Duration: TypeAlias = Annotated[float, Range(1e-12, 1e12, allows_zero=True)]
+RelativeError: TypeAlias = Annotated[float, Range(0, sys.float_info.max)]
+DeviceKind: TypeAlias = Annotated[str, OneOf(KINDS)]
 
 
 class Outcome(StrEnum):
@@ -35,11 +52,11 @@ class Trial:
     outcome: Outcome
     reason: str = ""
     #: the first call with all that it prepares
-    cold_s: float | None = None
+    cold_s: Duration | None = None
     #: each warm call, in order
-    warm_s: tuple[float, ...] = ()
+    warm_s: CallTimes = ()
     #: largest difference to the reference, as a part of its largest value
-    error: float | None = None
+    error: RelativeError | None = None
 
     @property
     def median_s(self) -> float | None:
@@ -52,25 +69,25 @@ class Measurement:
 
     workload: str
     title: str
-    size: int
+    size: Annotated[int, Range(1, MAX_SIZE)]
     label: str
     outcome: Outcome
     reason: str = ""
     candidate: str = ""
-    cold_s: float | None = None
-    warm_s: tuple[float, ...] = ()
+    cold_s: Duration | None = None
+    warm_s: CallTimes = ()
     #: with inputs copied to the device and the result back; empty where the device is the host
-    with_copies_s: tuple[float, ...] = ()
-    to_device_s: float | None = None
-    to_host_s: float | None = None
-    flops: float | None = None
-    traffic_bytes: float | None = None
+    with_copies_s: CallTimes = ()
+    to_device_s: Duration | None = None
+    to_host_s: Duration | None = None
+    flops: Amount | None = None
+    traffic_bytes: Amount | None = None
     is_about_bytes: bool = False
-    peak_memory_bytes: int | None = None
-    error: float | None = None
-    tolerance: float | None = None
+    peak_memory_bytes: Count | None = None
+    error: RelativeError | None = None
+    tolerance: Amount | None = None
     #: CRC-32 of the inputs: equal numbers were computed on equal data
-    inputs_crc: int | None = None
+    inputs_crc: Count | None = None
     tried: tuple[Trial, ...] = ()
 
     @property
@@ -111,8 +128,8 @@ class Measurement:
 class Peak:
     """The best that was seen on this device."""
 
-    gflops: float | None = None
-    gbytes_s: float | None = None
+    gflops: Rate | None = None
+    gbytes_s: Rate | None = None
 
     def part(self, measurement: Measurement) -> float | None:
         """How much of the peak an operation reached, in the rate that it is about."""
@@ -127,11 +144,11 @@ class Peak:
 class Seconds:
     """Where the time of a run went."""
 
-    total: float = 0.0
-    set_up: float = 0.0
-    inputs: float = 0.0
-    checks: float = 0.0
-    calls: float = 0.0
+    total: Amount = 0.0
+    set_up: Amount = 0.0
+    inputs: Amount = 0.0
+    checks: Amount = 0.0
+    calls: Amount = 0.0
 
     @property
     def overhead(self) -> float:
@@ -142,13 +159,13 @@ class Seconds:
 @dataclass(frozen=True, slots=True)
 class Results:
     #: cpu or gpu
-    device: str
+    device: DeviceKind
     #: the name of the processor that computed
     device_name: str
     #: what it was measured on: model, threads, versions, driver, clocks
     machine: Mapping[str, Any]
     started: str
-    seed: int = 0
+    seed: Annotated[int, Range(0, math.inf)] = 0
     is_quick: bool = False
     #: None where it is not known
     instance_type: str | None = None
@@ -160,7 +177,7 @@ class Results:
     #: empty while it is under way, and for ever if it was interrupted
     ended: str = ""
     #: the kind of device in whose place this one was measured, to see that everything works; its own kind: empty
-    stands_for: str = ""
+    stands_for: Annotated[str, OneOf(("", *KINDS))] = ""
 
     @property
     def good(self) -> list[Measurement]:

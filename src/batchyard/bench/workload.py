@@ -21,10 +21,9 @@ Function: TypeAlias = Callable[..., Any]
 
 CPU, GPU = "cpu", "gpu"
 KINDS = (CPU, GPU)
-#: of operations, bytes and whatever else is counted: more is a mistake, and so is less, but for nothing at all
-LEAST, MOST = 1e-30, 1e30
-#: the largest size
-MOST_SIZE = 2**63 - 1
+#: smallest and largest number of operations or bytes, apart from 0; anything else is a mistake
+MIN_AMOUNT, MAX_AMOUNT = 1e-30, 1e30
+MAX_SIZE = 2**63 - 1
 
 
 def _as_they_are(arrays: Arrays) -> Arrays:

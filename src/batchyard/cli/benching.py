@@ -32,10 +32,10 @@ def _sizes(ctx: click.Context, param: click.Parameter, value: str | None) -> tup
 
 
 def _is_size(digits: str) -> bool:
-    from batchyard.bench.workload import MOST_SIZE
+    from batchyard.bench.workload import MAX_SIZE
 
     # Python reads no number with thousands of digits.
-    return len(digits) < 30 and 0 < int(digits) <= MOST_SIZE
+    return len(digits) < 30 and 0 < int(digits) <= MAX_SIZE
 
 
 _OPTIONS = [

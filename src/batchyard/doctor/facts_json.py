@@ -1,17 +1,17 @@
-"""Facts as JSON and back, by their types. Pure: text in, values out.
+"""Convert facts to JSON and back. Pure: text in, values out.
 
-A ``Missing`` is ``{"missing": why, "action": ...}``. Reading checks every value against the type of its field, and says
-where a file is wrong: it may come from another version, or from somebody's editor.
+A ``Missing`` is ``{"missing": why, "action": ...}``. Reading checks every value against the type of
+its field, because another version or a text editor may have written the file.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import MISSING, fields, is_dataclass
-from functools import cache
-from types import NoneType, UnionType
-from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+from collections.abc import Sequence
+from dataclasses import fields, is_dataclass
+from typing import Any
 
+from batchyard import json_fields
 from batchyard.doctor.facts import Facts, Missing, Survey
 from batchyard.doctor.host.facts import HostFacts
 from batchyard.errors import InputError
@@ -20,8 +20,6 @@ from batchyard.units import quoted
 FORMAT = 1
 #: what a file of facts can be about
 MODELS: dict[str, type] = {"aws": Facts, "host": HostFacts, "survey": Survey}
-
-T = TypeVar("T")
 
 
 def dump(facts: Facts | Survey | HostFacts) -> str:
@@ -54,9 +52,15 @@ def load(text: str, name: str = "facts") -> Facts | Survey | HostFacts:
         raise InputError(
             f"{name}: about: expected one of {', '.join(MODELS)}, found {quoted(str(about))}"
         )
-    return cast(
-        "Facts | Survey | HostFacts", read(value.get("facts"), MODELS[about], f"{name}: facts")
-    )
+    try:
+        facts: Facts | Survey | HostFacts = _FactsReader().read(
+            MODELS[about], value.get("facts"), f"{name}: facts"
+        )
+    except json_fields.JsonFieldError as exc:
+        raise InputError(
+            str(exc), hint="give a file that `--save` of this version of batchyard wrote"
+        ) from None
+    return facts
 
 
 def plain(value: Any) -> Any:
@@ -71,62 +75,13 @@ def plain(value: Any) -> Any:
     return value
 
 
-def read(value: Any, wanted: Any, where: str) -> Any:
-    if get_origin(wanted) in (Union, UnionType):
-        return _read_union(value, get_args(wanted), where)
-    if get_origin(wanted) is tuple:
-        if not isinstance(value, list):
-            raise _wrong(where, "a list", value)
-        return tuple(
-            read(item, get_args(wanted)[0], f"{where}[{i}]") for i, item in enumerate(value)
-        )
-    if is_dataclass(wanted) and isinstance(wanted, type):
-        return _read_object(value, wanted, where)
-    if wanted is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    is_bool = isinstance(value, bool)
-    if not isinstance(value, wanted) or (is_bool and wanted is not bool):
-        raise _wrong(where, wanted.__name__, value)
-    return value
+class _FactsReader(json_fields.Reader):
+    """Reads ``{"missing": why}`` as ``Missing`` where a field may be missing."""
 
-
-def _read_union(value: Any, options: tuple[Any, ...], where: str) -> Any:
-    if value is None and NoneType in options:
-        return None
-    if Missing in options and isinstance(value, dict) and "missing" in value:
-        return Missing(
-            read(value["missing"], str, where), read(value.get("action", ""), str, where)
-        )
-    rest = [option for option in options if option not in (NoneType, Missing)]
-    return read(value, rest[0], where)
-
-
-def _read_object(value: Any, wanted: type[T], where: str) -> T:
-    if not isinstance(value, dict):
-        raise _wrong(where, "an object", value)
-    hints = _hints(cast(Any, wanted))
-    unknown = sorted(set(value) - set(hints))
-    if unknown:
-        raise InputError(
-            f"{where}: {quoted(unknown[0])} is not known here", hint="it may be of a newer version"
-        )
-    needed = [
-        f.name
-        for f in fields(cast(Any, wanted))
-        if f.default is MISSING and f.default_factory is MISSING
-    ]
-    for name in needed:
-        if name not in value:
-            raise InputError(f"{where}: {name} is missing")
-    return wanted(
-        **{name: read(item, hints[name], f"{where}.{name}") for name, item in value.items()}
-    )
-
-
-@cache
-def _hints(wanted: type) -> dict[str, Any]:
-    return get_type_hints(wanted)
-
-
-def _wrong(where: str, expected: str, value: Any) -> InputError:
-    return InputError(f"{where}: expected {expected}, found {quoted(json.dumps(value))}")
+    def read_union(self, kinds: Sequence[Any], value: Any, place: str) -> Any:
+        if Missing in kinds and isinstance(value, dict) and "missing" in value:
+            return Missing(
+                json_fields.read_field(value, "missing", str, place),
+                json_fields.read_field(value, "action", str, place, default=""),
+            )
+        return super().read_union([kind for kind in kinds if kind is not Missing], value, place)

@@ -478,18 +478,18 @@ def test_there_are_many_kinds() -> None:
         ("[]", "holds no facts"),
         ('{"batchyard_facts": 9}', 'is of format "9"'),
         ('{"batchyard_facts": 1, "about": "x"}', "expected one of aws, host"),
-        ('{"batchyard_facts": 1, "about": "aws", "facts": {}}', "facts: subject is missing"),
+        ('{"batchyard_facts": 1, "about": "aws", "facts": {}}', "facts.subject is missing"),
         (
             '{"batchyard_facts": 1, "about": "host", "facts": {"taken_ms": 1, "disks": [{"path": 1}]}}',
-            "facts.disks[0]: total_mib is missing",
+            "facts.disks[0].total_mib is missing",
         ),
         (
             '{"batchyard_facts": 1, "about": "host", "facts": {"taken_ms": true}}',
-            "facts.taken_ms: expected int",
+            "facts.taken_ms: expected a whole number, found true",
         ),
         (
             '{"batchyard_facts": 1, "about": "host", "facts": {"taken_ms": 1, "odd": 2}}',
-            '"odd" is not known here',
+            'facts: unknown field "odd"',
         ),
     ],
 )
