@@ -77,12 +77,18 @@ def packed(text: str, is_gzip: bool, shape: str) -> str:
     return lines + "\n" * max(0, len(gaps) - len(chunks) + 1) + tail
 
 
-def gunzipped(data: bytes) -> bytes | None:
-    """None where it is no gzip, or a broken one."""
+def gunzip(data: bytes) -> bytes | None:
+    """Decompress gzip, up to ``MAX_UNPACKED`` bytes. Return None for data that is not gzip, damaged or cut short.
+
+    cloud-init does not use the readable beginning of a gzip that is cut short either.
+    """
+    stream = zlib.decompressobj(31)
     try:
-        return zlib.decompressobj(31).decompress(data, MAX_UNPACKED)
+        text = stream.decompress(data, MAX_UNPACKED)
     except zlib.error:
         return None
+    is_cut_short = not stream.eof and len(text) < MAX_UNPACKED
+    return None if is_cut_short else text
 
 
 def _bodies(text: str) -> Iterator[Pack]:
@@ -133,7 +139,7 @@ def _pack(start: int, end: int, data: bytes | None) -> Pack:
     if data is None:
         return Pack(start, end, None, is_broken=True)
     is_gzip = data[:2] == _GZIP
-    inner = gunzipped(data) if is_gzip else data
+    inner = gunzip(data) if is_gzip else data
     return Pack(start, end, None if inner is None else _text(inner), is_gzip)
 
 

@@ -8,6 +8,7 @@ the place of a sure one is long enough to be sure again, what takes the place of
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -37,6 +38,8 @@ def find(text: str, is_prose: bool = False) -> list[Secret]:
         found += rule(text)
     if is_prose:
         found = [s for s in found if not _WORD.fullmatch(text, s.start, s.end)]
+    else:
+        found += _behind_open_quotes(text, found)
     chosen: list[Secret] = []
     for secret in sorted(found, key=lambda s: (s.start, -s.end, not s.is_sure)):
         if not chosen or secret.start >= chosen[-1].end:
@@ -172,6 +175,8 @@ _OTHER_NAME = rf"(?<![\w.-])[\w.-]{{0,200}}?(?:{_PARTS})[\w.-]*"
 _QUOTED = r"\\+\"(?:(?!\\+\")[^\n])*\\+\"|\"(?:[^\"\\\n]|\\.)*\"|'[^'\n]*'"
 #: a word as a shell takes it, and no further than YAML and JSON would
 _BARE = r"(?![\[{#])(?:[^\s\\\"'`;&|<>(){}\],$]|\$(?![({])|\\[^\s\"]|,(?![\s\"']|$|[\w.-]*[:=]))+"
+#: a value whose quote is not closed on its line: the text was cut there, or the quote was forgotten
+_OPEN_VALUE = r"(?P<open>(?:\\+\"(?!(?:(?!\\+\")[^\n])*\\+\")|\"(?!(?:[^\"\\\n]|\\.)*\")|'(?![^'\n]*'))[^\n]*+)"
 _VALUE = rf"({_QUOTED}|\[[^\[\]{{}}\n]*\]|{_BARE})"
 _IS = r"\\*[\"']?[ \t]*(?:={1,2}|:[-=+?]?)[ \t]*"
 _NAMED = re.compile(rf"(?im)({_NAME}){_IS}{_VALUE}")
@@ -194,9 +199,10 @@ _BLOCK = re.compile(
 )
 _BELOW = re.compile(r"[ \t]*[\"']?([^\s:#\"'\[{-][^\n:\"']*?)[\"']?[ \t]*\r?\n?\Z")
 #: "--password x": in free text "token for" names nothing
-_OPTION = re.compile(
-    rf"(?im)((?<![\w.-])--?[\w-]{{0,60}}?(?:{_WORDS})[\w-]*)(?:[ \t]+|[\"']?,[ \t]*)(?!-){_VALUE}"
+_OPTION_NAME = (
+    rf"(?im)((?<![\w.-])--?[\w-]{{0,60}}?(?:{_WORDS})[\w-]*)(?:[ \t]+|[\"']?,[ \t]*)(?!-)"
 )
+_OPTION = re.compile(_OPTION_NAME + _VALUE)
 
 _SWITCHES = r"true|false|null|none|yes|no|on|off|required|optional|enabled?|disabled?|default|always|never|random"
 #: values that are no secrets though their name says so: a variable, a command's output, a path, a switch
@@ -332,20 +338,24 @@ def _valued(match: re.Match[str], group: int, what: str, is_sure: bool) -> Secre
 
 #: between a command and its option: not past its end
 _REST = r"(?:\\\r?\n|[^\n;|&]){0,400}?"
-_COMMANDS = tuple(
-    re.compile(pattern)
-    for pattern in (
-        rf"\b(?:docker|podman|nerdctl|buildah|skopeo|oras|crane|helm)\b{_REST}\blogin\b{_REST}\s-p[ =]?{_VALUE}",
-        rf"\bsshpass[ \t]+-p[ \t]?{_VALUE}",
-        rf"\b(?:mysql\w*|mariadb[\w-]*)\b{_REST}\s-p(?![ \t])(?!ort){_VALUE}",
-        rf"\bredis-cli\b{_REST}\s-a[ \t]+{_VALUE}",
-        rf"\bldap(?:search|modify|add|delete|whoami)\b{_REST}\s-w[ \t]+{_VALUE}",
-        rf"\bpass:(?![\s]){_VALUE}",
-        rf"(?i)\bidentified[ \t]+(?:with[ \t]+\S+[ \t]+)?by[ \t]+({_QUOTED})",
-        rf"\blogin[ \t]+\S+\s+password[ \t]+{_VALUE}",
-        rf"\b(?:echo|printf)[ \t]+(?:-n[ \t]+)?{_VALUE}[ \t]*\|[^\n]*(?:-stdin\b|sudo[ \t]+-S)",
+
+
+def _commands_with(value: str) -> tuple[re.Pattern[str], ...]:
+    patterns = (
+        rf"\b(?:docker|podman|nerdctl|buildah|skopeo|oras|crane|helm)\b{_REST}\blogin\b{_REST}\s-p[ =]?{value}",
+        rf"\bsshpass[ \t]+-p[ \t]?{value}",
+        rf"\b(?:mysql\w*|mariadb[\w-]*)\b{_REST}\s-p(?![ \t])(?!ort){value}",
+        rf"\bredis-cli\b{_REST}\s-a[ \t]+{value}",
+        rf"\bldap(?:search|modify|add|delete|whoami)\b{_REST}\s-w[ \t]+{value}",
+        rf"\bpass:(?![\s]){value}",
+        rf"(?i)\bidentified[ \t]+(?:with[ \t]+\S+[ \t]+)?by[ \t]+(?=\\*[\"']){value}",
+        rf"\blogin[ \t]+\S+\s+password[ \t]+{value}",
+        rf"\b(?:echo|printf)[ \t]+(?:-n[ \t]+)?{value}[ \t]*\|[^\n]*(?:-stdin\b|sudo[ \t]+-S)",
     )
-)
+    return tuple(re.compile(pattern) for pattern in patterns)
+
+
+_COMMANDS = _commands_with(_VALUE)
 #: with the name of a user before it
 _WITH_USER = tuple(
     re.compile(pattern)
@@ -380,6 +390,47 @@ def _given(text: str, start: int, end: int) -> Iterator[Secret]:
     if not _HARMLESS.fullmatch(value) and not _is_filled_in(value):
         is_sure = len(value) >= _SHORTEST and _is_mixed(value)
         yield Secret(start, end, "a password given to a command", _mark(value, is_sure), is_sure)
+
+
+# -- what stands behind a quote that nothing closes -------------------------------------------------------------------
+
+_QUOTE = re.compile(r"(?<!\\)\\*+[\"']")
+_OPEN_QUOTES = (
+    re.compile(rf"(?im)(?:{_NAME}){_IS}{_OPEN_VALUE}"),
+    re.compile(rf"(?im)(?:{_OTHER_NAME})(?:=|\\*[\"'][ \t]*[:=][ \t]*){_OPEN_VALUE}"),
+    re.compile(_OPTION_NAME + _OPEN_VALUE),
+    *_commands_with(_OPEN_VALUE),
+)
+
+
+def _behind_open_quotes(text: str, secrets: list[Secret]) -> Iterator[Secret]:
+    """Find values whose quote is not closed on their line; none of them is sure.
+
+    The value goes to the end of the line, or only to the next blank where a sure secret follows
+    on the line: that secret must stay recognizable by its own name.
+    """
+    sure_starts = [secret.start for secret in secrets if secret.is_sure]
+    for line in re.finditer(r"[^\n]+", text):
+        quote_counts = Counter(_QUOTE.findall(line[0]))
+        if all(count % 2 == 0 for count in quote_counts.values()):
+            continue
+        for pattern in _OPEN_QUOTES:
+            for match in pattern.finditer(text, *line.span()):
+                yield from _open_value(text, *match.span("open"), sure_starts)
+
+
+def _open_value(text: str, start: int, end: int, sure_starts: list[int]) -> Iterator[Secret]:
+    quote = _QUOTE.match(text, start)
+    line_start = text.rfind("\n", 0, start) + 1
+    quotes_before = _QUOTE.findall(text, line_start, start)
+    if quote is None or quotes_before.count(quote[0]) % 2:  # it closes a quote
+        return
+    start = quote.end()
+    if any(start <= sure_start < end for sure_start in sure_starts):
+        end = start + len(re.split(r"\s", text[start:end], maxsplit=1)[0])
+    value = text[start:end]
+    if not _HARMLESS.fullmatch(value) and not _is_filled_in(value):
+        yield Secret(start, end, "", DOUBTFUL, False)
 
 
 _RULES_OF_PROSE: tuple[Callable[[str], Iterator[Secret]], ...] = (

@@ -117,6 +117,13 @@ def ids(findings: tuple[Finding, ...]) -> list[str]:
         "machine example.org login me password hunterZZ1",
         "CREATE USER 'me' IDENTIFIED BY 'hunterZZ1'",
         "eyJhunterZZ1hunter.eyJhunterZZ1hunter.hunterZZ1",
+        "export DB_PASSWORD='hunterZZ1 hunter",
+        'echo "{\\"token\\": \\"hunterZZ1',
+        "MYSQL_PWD='hunterZZ1",
+        "runcmd: [mysql, --password, 'hunterZZ1",
+        "mysql -uroot -p'hunterZZ1",
+        "DB_PASSWORD='hunterZZ1 && curl --token hunterZZ2hunterZZ2",
+        "CREATE USER 'me' IDENTIFIED BY 'hunterZZ1",
     ],
 )
 def test_no_secret_is_left_and_the_lines_stay(line: str) -> None:
@@ -142,6 +149,9 @@ def test_no_secret_is_left_and_the_lines_stay(line: str) -> None:
         "mysql -p -u root",
         "export LD_LIBRARY_PATH=/usr/local/nvidia/lib64/somewhere/else/and/on",
         "echo SGVsbG8gd29ybGQsIGhlbGxvIHdvcmxk | base64 -d",
+        'echo "Password: " && systemctl restart ecs',
+        "read -p 'Token: ' X; systemctl restart ecs",
+        'TOKEN="$(aws secretsmanager get-secret-value \\',
     ],
 )
 def test_what_is_no_secret_stays_as_it_is(line: str) -> None:
@@ -267,6 +277,55 @@ def test_what_cannot_be_unpacked_is_hidden_whole(user_data: str) -> None:
     assert ids(judge(kept).findings) == ids(judge(facts).findings)
 
 
+CUT_LIST = (
+    "#!/bin/bash\nexport DB_PASSWORD=hunter\n"
+    "runcmd:\n  - [mysql, -phunter2, --password, 'hunter2hunter2']"
+)
+
+
+def base64_part(text: str, content_type: str = SHELL) -> str:
+    headers = f"{content_type}\nContent-Transfer-Encoding: base64"
+    return MIME.format(headers=headers, body=in_lines(b64(text)))
+
+
+@pytest.mark.parametrize("content_type", [SHELL, CONFIG])
+def test_no_part_of_a_gzip_that_is_cut_short_is_readable(content_type: str) -> None:
+    packed_whole = gzip.compress(base64_part(CUT_LIST, content_type).encode(), mtime=0)
+    for cut in range(1, len(packed_whole) - 12):
+        facts = facts_with(b64(packed_whole[:-cut]))
+        kept = saved(facts)
+        text = everything(user_data_of(kept))
+        assert "hunter" not in text and "assword" not in text, cut
+        if cut in (1, 8, 9, 20, 100):
+            assert ids(judge(kept).findings) == ids(judge(facts).findings), cut
+
+
+def test_a_gzip_that_is_cut_short_is_hidden_inside_of_a_part() -> None:
+    packed_part = gzip.compress(CUT_LIST.encode(), mtime=0)
+    for cut in (1, 8, 9, 20, 30):
+        headers = f"{SHELL}\nContent-Transfer-Encoding: base64"
+        facts = facts_with(MIME.format(headers=headers, body=b64(packed_part[:-cut])))
+        kept = saved(facts)
+        assert "assword" not in everything(user_data_of(kept)), cut
+        assert ids(judge(kept).findings) == ids(judge(facts).findings), cut
+
+
+@pytest.mark.parametrize(
+    "whole", [CUT_LIST, base64_part(CUT_LIST)], ids=["a script", "a part in base64"]
+)
+def test_a_text_that_is_cut_anywhere_leaves_no_secret(whole: str) -> None:
+    for end in range(len(whole) + 1):
+        assert "hunter" not in everything(mask_text(whole[:end])), end
+
+
+@pytest.mark.parametrize("length", [0, 1, packed.MAX_UNPACKED, packed.MAX_UNPACKED + 1])
+def test_gunzip_reads_up_to_its_limit_and_nothing_that_is_cut_short(length: int) -> None:
+    whole = gzip.compress(b"a" * length, mtime=0)
+    assert packed.gunzip(whole) == b"a" * min(length, packed.MAX_UNPACKED)
+    assert packed.gunzip(whole[:-1]) is None or length >= packed.MAX_UNPACKED
+    assert packed.gunzip(b"no gzip") is None
+
+
 def test_what_ec2_counts_is_kept_though_the_text_is_unpacked() -> None:
     long = MIME.format(headers=SHELL, body="#!/bin/bash\n" + "echo the same again\n" * 2000)
     assert "BY104" in ids(judge(facts_with(long)).findings)
@@ -300,7 +359,7 @@ def test_a_hosts_facts_keep_no_password() -> None:
         "A" * 15 + "\n" * 100_000,
         ("A" * 76 + "\n") * 2_000,
         "content: " * 10_000,
-        "docker login " * 5_000,
+        "docker login " * 2_000,
         "- " * 50_000,
         "\\" * 100_000,
         "password: \n" * 5_000,
@@ -311,7 +370,7 @@ def test_a_hosts_facts_keep_no_password() -> None:
 def test_no_text_takes_long(text: str) -> None:
     before = time.process_time()
     mask_text(text)
-    assert time.process_time() - before < 10
+    assert time.process_time() - before < 5
 
 
 # -- the law: masked facts are judged as the facts ----------------------------------------------------------------
@@ -414,6 +473,11 @@ AS_WHOLE = st.sampled_from(
     "#cloud-config\nplain_text_passwd: hunterZZZ9",
     lambda text: MIME.format(headers=CONFIG, body=text),
     str,
+)
+@example(
+    CUT_LIST,
+    base64_part,
+    lambda text: b64(gzip.compress(text.encode(), mtime=0)[:-20]),
 )
 def test_masked_user_data_gives_the_same_findings(text: str, part: object, whole: object) -> None:
     assert callable(part) and callable(whole)

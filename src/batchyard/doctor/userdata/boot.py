@@ -7,7 +7,7 @@ import binascii
 import re
 from dataclasses import dataclass, field, replace
 
-from batchyard.doctor.packed import MAX_UNPACKED, gunzipped
+from batchyard.doctor.packed import MAX_UNPACKED, gunzip
 from batchyard.doctor.shell import foreign
 from batchyard.doctor.shell.disk import File
 from batchyard.doctor.shell.follow import JOB, Session
@@ -194,7 +194,7 @@ def _decoded(text: str, entry: Node, left: int) -> str:
     if "b64" in encoding or "base64" in encoding:
         data = _from_base64(data)
     if encoding.startswith("gz"):
-        data = (gunzipped(data) or b"")[:left] if left > 0 else b""
+        data = (gunzip(data) or b"")[:left] if left > 0 else b""
     return data.decode("utf-8", "replace")
 
 

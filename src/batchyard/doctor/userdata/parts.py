@@ -12,7 +12,7 @@ import quopri
 import re
 from dataclasses import dataclass, field
 
-from batchyard.doctor.packed import gunzipped
+from batchyard.doctor.packed import gunzip
 from batchyard.doctor.yaml_tree import NotReadableError, parse
 
 SHELL, BOOTHOOK, CLOUD_CONFIG, OTHER_SCRIPT, OTHER = (
@@ -110,7 +110,7 @@ def unpacked(data: bytes) -> tuple[int, bytes]:
             data = inner
     size = len(data)
     if data[:2] == b"\x1f\x8b":
-        data = gunzipped(data) or data
+        data = gunzip(data) or data
     return size, data
 
 
@@ -199,7 +199,7 @@ def _part(headers: dict[str, str], body: str, first_line: int) -> Part:
         except (binascii.Error, ValueError):
             decoded = b""
         if decoded[:2] == b"\x1f\x8b":
-            decoded = gunzipped(decoded) or decoded
+            decoded = gunzip(decoded) or decoded
         body = decoded.decode("utf-8", "replace")
     elif "quoted-printable" in headers.get("content-transfer-encoding", "").lower():
         body = quopri.decodestring(body.encode("utf-8", "replace")).decode("utf-8", "replace")
