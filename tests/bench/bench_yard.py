@@ -33,14 +33,8 @@ WORKLOAD = Workload(
 """
 
 
-#: `batchyard`, with `bench` among its commands
-_START = (
-    "from batchyard.cli.main import COMMANDS, main; COMMANDS.setdefault('bench', 'bench'); main()"
-)
-
-
 def command(*args: str) -> list[str]:
-    return [sys.executable, "-c", _START, *args]
+    return [sys.executable, "-m", "batchyard", *args]
 
 
 def batchyard(

@@ -1,4 +1,7 @@
-"""Every command of a group (`batchyard image push`) has its heading in docs/commands.md, and every flag is under it."""
+"""Commands in groups: `--help` and the README have the same, and every flag is explained.
+
+Every inner command (`batchyard image push`) has its heading in docs/commands.md, with its flags.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ import pytest
 from test_docs import DOCS, ROOT, every_command, section_of
 
 import batchyard.cli
+from batchyard.cli.main import COMMAND_GROUPS, cli
 
 PAGE = DOCS / "commands.md"
 
@@ -56,10 +60,42 @@ def test_every_command_is_in_the_table() -> None:
     assert not [name for name, _ in every_command() if f"](#batchyard-{name})" not in table]
 
 
-def test_the_readme_names_every_command_and_no_other() -> None:
+def readme_groups() -> dict[str, list[str]]:
+    """Heading -> commands (`init`, `image push`), from the README's table."""
     section = section_of(ROOT / "README.md", "All commands")
-    cells = [line.split("|")[2] for line in section.splitlines() if line.startswith("| ")]
-    named = {name for cell in cells for name in re.findall(r"`([a-z]+(?: [a-z]+)?)`", cell)}
+    rows = [line.split("|") for line in section.splitlines() if line.startswith("| ")]
+    return {row[1].strip(): re.findall(r"`([a-z]+(?: [a-z]+)?)`", row[2]) for row in rows[1:]}
+
+
+def test_the_readme_names_every_command_and_no_other() -> None:
+    names = {name for group in readme_groups().values() for name in group}
     plain = {name for name, command in every_command() if not isinstance(command, click.Group)}
     # `emulate` is a command by itself too
-    assert named == plain | INNER.keys() | {"emulate"}
+    assert names == plain | INNER.keys() | {"emulate"}
+
+
+def test_help_groups_the_commands_as_the_readme_does() -> None:
+    readme = {
+        heading: list(dict.fromkeys(name.split()[0] for name in names))
+        for heading, names in readme_groups().items()
+    }
+    assert {heading: list(group) for heading, group in COMMAND_GROUPS.items()} == readme
+    assert list(COMMAND_GROUPS) == list(readme)
+
+
+def test_help_fits_a_terminal_of_80_columns() -> None:
+    lines = cli.get_help(click.Context(cli, info_name="batchyard", terminal_width=80)).splitlines()
+    assert max(map(len, lines)) < 80
+    for group in COMMAND_GROUPS.values():
+        for name, summary in group.items():
+            # on one line, and in the same column for all groups
+            assert f"  {name:12}  {summary}" in lines
+
+
+@pytest.mark.parametrize("name", [name for name, _ in every_command()] + list(INNER))
+def test_no_option_is_explained_by_another(name: str) -> None:
+    command = INNER.get(name) or dict(every_command())[name]
+    options = [option for option in command.params if isinstance(option, click.Option)]
+    texts = {option.opts[0]: option.help or "" for option in options if not option.hidden}
+    assert [flag for flag, text in texts.items() if not text] == []
+    assert [text for text in texts.values() if re.search(r"(?i)the same|\bas for\b", text)] == []

@@ -42,9 +42,14 @@ if TYPE_CHECKING:
     "--cpu-type",
     default="",
     metavar="TYPE",
-    help="The CPU queue's instance type to measure: all of one.",
+    help="Instance type of the CPU queue to measure (default: detected).",
 )
-@click.option("--gpu-type", default="", metavar="TYPE", help="The same of the GPU queue.")
+@click.option(
+    "--gpu-type",
+    default="",
+    metavar="TYPE",
+    help="Instance type of the GPU queue to measure (default: detected).",
+)
 @click.option(
     "--image",
     metavar="IMAGE",

@@ -80,12 +80,17 @@ def aws_options(function: F) -> F:
 def shape_options(function: F) -> F:
     """What a step asks for: for ``shape``."""
     for option in (
-        click.option("--gpus", type=click.IntRange(0), help="The same for GPUs."),
         click.option(
-            "--memory", callback=memory, metavar="AMOUNT", help="The same for memory, like 14GiB."
+            "--gpus", type=click.IntRange(0), help="Check for a step with this many GPUs."
         ),
         click.option(
-            "--cpus", type=click.IntRange(1), help="Also ask: can it run a step with so many vCPUs?"
+            "--memory",
+            callback=memory,
+            metavar="AMOUNT",
+            help="Check for a step with this much memory, like 14GiB.",
+        ),
+        click.option(
+            "--cpus", type=click.IntRange(1), help="Check for a step with this many vCPUs."
         ),
     ):
         function = option(function)
@@ -95,32 +100,57 @@ def shape_options(function: F) -> F:
 def run_options(function: F) -> F:
     """What `run` takes that changes what is submitted: for ``chosen``. Its `--from STEP` is not among them."""
     for option in (
-        click.option("--image", help="List only: the image."),
-        click.option("--keep-going", is_flag=True, default=None, help="List only: as for `run`."),
-        click.option("--max-running", type=click.IntRange(1), help="List only: as for `run`."),
+        click.option("--image", help="List only: container image of the children."),
         click.option(
-            "--timeout", callback=duration, metavar="TIME", help="List only: as for `run`."
-        ),
-        click.option("--retries", type=click.IntRange(0, 9), help="List only: as for `run`."),
-        click.option(
-            "--gpus", type=click.IntRange(0), help="List only: GPUs that a child asks for."
+            "--keep-going",
+            is_flag=True,
+            default=None,
+            help="List only: continue with the next command after a failed one.",
         ),
         click.option(
-            "--memory", callback=memory, metavar="AMOUNT", help="List only: memory, like 14GiB."
+            "--max-running",
+            type=click.IntRange(1),
+            help="List only: largest number of children that run at once.",
         ),
-        click.option("--cpus", type=click.IntRange(1), help="List only: vCPUs."),
         click.option(
-            "--array", type=click.IntRange(1, 1_000_000), help="List only: so many children."
+            "--timeout",
+            callback=duration,
+            metavar="TIME",
+            help="List only: longest time of an attempt, like 30m.",
         ),
-        click.option("--no-gpu", is_flag=True, help="As it would run with `run --no-gpu`."),
-        click.option("--on-demand", is_flag=True, help="As it would run with `run --on-demand`."),
-        click.option("--only", metavar="STEP", help="Just this step."),
+        click.option(
+            "--retries", type=click.IntRange(0, 9), help="List only: extra attempts of a child."
+        ),
+        click.option("--gpus", type=click.IntRange(0), help="List only: GPUs of each child."),
+        click.option(
+            "--memory",
+            callback=memory,
+            metavar="AMOUNT",
+            help="List only: memory of each child, like 14GiB.",
+        ),
+        click.option("--cpus", type=click.IntRange(1), help="List only: vCPUs of each child."),
+        click.option(
+            "--array",
+            type=click.IntRange(1, 1_000_000),
+            help="List only: number of children that share the list.",
+        ),
+        click.option(
+            "--no-gpu",
+            is_flag=True,
+            help="Examine GPU steps as CPU steps, as `run --no-gpu` runs them.",
+        ),
+        click.option(
+            "--on-demand",
+            is_flag=True,
+            help="Examine the on-demand queues, which `run --on-demand` uses.",
+        ),
+        click.option("--only", metavar="STEP", help="Examine only this step."),
         click.option(
             "--set",
             "settings",
             multiple=True,
             metavar="NAME=VALUE",
-            help="Override one of the params.",
+            help="Override a value of `params` in the file. May be repeated.",
         ),
     ):
         function = option(function)

@@ -31,7 +31,7 @@ _REGION = re.compile(r"[a-z]{2,4}(-[a-z]+){1,2}-[0-9]{1,2}")
     type=click.IntRange(0, 65535),
     default=_DEFAULT_PORT,
     show_default=True,
-    help="0: a free one.",
+    help="Port to listen on; 0 chooses a free port.",
 )
 @click.option(
     "--host",
@@ -46,7 +46,11 @@ _REGION = re.compile(r"[a-z]{2,4}(-[a-z]+){1,2}-[0-9]{1,2}")
     help="What clients must have as access key.",
 )
 @click.option(
-    "--runner", type=click.Choice(["process", "docker"]), default="process", show_default=True
+    "--runner",
+    type=click.Choice(["process", "docker"]),
+    default="process",
+    show_default=True,
+    help="Run jobs as processes, or as containers of their image.",
 )
 @click.option(
     "--volume",
@@ -154,6 +158,7 @@ def command(
     envvar="AWS_ENDPOINT_URL",
     default=f"http://127.0.0.1:{_DEFAULT_PORT}",
     show_default=True,
+    help="Address of the emulator.",
 )
 @click.option(
     "--token",

@@ -15,7 +15,7 @@ _kind_option = click.option(
     type=click.Choice(["cpu", "cuda", "opencl"]),
     default="cpu",
     show_default=True,
-    help="Which recipe.",
+    help="Dockerfile to build from.",
 )
 
 
@@ -33,9 +33,13 @@ def command() -> None:
 @command.command(epilog=example("batchyard image init", "batchyard image init images --kind cuda"))
 @click.argument("folder", metavar="[DIR]", default=".")
 @click.option(
-    "--kind", type=click.Choice(["cpu", "cuda", "opencl", "all"]), default="all", show_default=True
+    "--kind",
+    type=click.Choice(["cpu", "cuda", "opencl", "all"]),
+    default="all",
+    show_default=True,
+    help="Dockerfile to write.",
 )
-@click.option("--force", is_flag=True, help="Overwrite Dockerfiles that are there.")
+@click.option("--force", is_flag=True, help="Overwrite existing Dockerfiles.")
 def init(folder: str, kind: str, force: bool) -> None:
     """Write Dockerfiles, and beside them the worker that goes into the images.
 

@@ -24,7 +24,7 @@ def home_option(function: F) -> F:
         envvar="BATCHYARD_HOME",
         callback=_folder,
         metavar="DIR",
-        help="Where runs are kept, instead of the nearest .batchyard.",
+        help="Folder of the runs (default: the nearest .batchyard).",
     )(function)
 
 
@@ -33,7 +33,7 @@ def env_option(function: F) -> F:
         "--env",
         callback=_named,
         metavar="NAME",
-        help="The AWS environment: of the deployed stacks, or of .batchyard/environments.yaml.",
+        help="AWS environment; `batchyard environments` lists them.",
     )(function)
 
 
@@ -45,9 +45,16 @@ def capacity_options(function: F) -> F:
     """What the rest of a run may use, where that is not what it began with."""
     for option in (
         click.option(
-            "--memory", callback=memory, metavar="AMOUNT", help="Memory to use at most from now on."
+            "--memory",
+            callback=memory,
+            metavar="AMOUNT",
+            help="Memory that the run may use, like 16GiB (default: as before).",
         ),
-        click.option("--cpus", type=click.IntRange(1), help="vCPUs to use at most from now on."),
+        click.option(
+            "--cpus",
+            type=click.IntRange(1),
+            help="vCPUs that the run may use (default: as before).",
+        ),
     ):
         function = option(function)
     return function

@@ -12,7 +12,7 @@ import click
 from batchyard.cli.options import duration, memory, pairs
 from batchyard.errors import InputError
 from batchyard.launch import Offer
-from batchyard.pipeline import Pipeline
+from batchyard.pipeline import MAX_ARRAY_SIZE, MAX_RETRIES, Pipeline
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -22,51 +22,81 @@ _FILE_FLAGS = [
         "settings",
         multiple=True,
         metavar="NAME=VALUE",
-        help="Override one of the file's params.",
+        help="Override a value of `params` in the file. May be repeated.",
     ),
     click.option(
-        "--only", metavar="STEP", help="Run just this step, as if what it needs were done."
+        "--only", metavar="STEP", help="Run only this step. The steps it needs count as done."
     ),
     click.option(
-        "--from", "start_from", metavar="STEP", help="Run this step and all that follows it."
+        "--from",
+        "start_from",
+        metavar="STEP",
+        help="Run this step and the steps that depend on it.",
     ),
 ]
 _MACHINE_FLAGS = [
-    click.option("--cpus", type=click.IntRange(1), help="vCPUs to use at most; with a list: what one child asks for."),
-    click.option("--memory", callback=memory, metavar="AMOUNT", help="The same for memory, like 16GiB."),
-    click.option("--gpus", type=click.IntRange(0), help="The same for GPUs."),
-    click.option("--no-gpu", is_flag=True, help="Run GPU steps on the CPU, with BATCHYARD_DEVICE=cpu."),
     click.option(
-        "--runner", type=click.Choice(["process", "docker"]), default="process", show_default=True,
-        help="Run children as processes, or as containers of their step's image.",
+        "--cpus",
+        type=click.IntRange(1),
+        help="vCPUs of the run (default: all); for a list: of each child.",
     ),
-    click.option("--workspace", metavar="DIR", help="Where commands run, instead of the file's folder."),
-]  # fmt: skip
+    click.option(
+        "--memory",
+        callback=memory,
+        metavar="AMOUNT",
+        help="Memory of the run, like 16GiB (default: all); for a list: of each child.",
+    ),
+    click.option(
+        "--gpus",
+        type=click.IntRange(0),
+        help="GPUs of the run (default: all); for a list: of each child.",
+    ),
+    click.option(
+        "--no-gpu", is_flag=True, help="Run GPU steps on the CPU, with BATCHYARD_DEVICE=cpu."
+    ),
+    click.option(
+        "--runner",
+        type=click.Choice(["process", "docker"]),
+        default="process",
+        show_default=True,
+        help="Run children as processes, or as containers of the step's image.",
+    ),
+    click.option(
+        "--workspace",
+        metavar="DIR",
+        help="Folder in which commands run (default: the file's folder).",
+    ),
+]
 _LIST_FLAGS = [
     click.option(
         "--array",
-        type=click.IntRange(1, 1_000_000),
-        help="List only: share it out over so many children.",
+        type=click.IntRange(1, MAX_ARRAY_SIZE),
+        help="List only: number of children that share the list (default: 1).",
     ),
     click.option(
         "--retries",
-        type=click.IntRange(0, 9),
+        type=click.IntRange(0, MAX_RETRIES),
         default=None,
-        help="List only: extra attempts of a child.",
+        help="List only: extra attempts of a child (default: 0).",
     ),
     click.option(
         "--timeout",
         callback=duration,
         metavar="TIME",
-        help="List only: an attempt's longest time, like 30m.",
+        help="List only: longest time of an attempt, like 30m.",
     ),
     click.option(
-        "--max-running", type=click.IntRange(1), help="List only: at most so many children at once."
+        "--max-running",
+        type=click.IntRange(1),
+        help="List only: largest number of children that run at once.",
     ),
     click.option(
-        "--keep-going", is_flag=True, default=None, help="List only: go on after a command failed."
+        "--keep-going",
+        is_flag=True,
+        default=None,
+        help="List only: continue with the next command after a failed one.",
     ),
-    click.option("--image", help="List only: the image, for --runner docker and for AWS."),
+    click.option("--image", help="List only: container image, for --runner docker and for AWS."),
 ]
 
 
