@@ -14,7 +14,7 @@ from batchyard.cli.doctoring import beside
 from batchyard.doctor.finding import Report
 from batchyard.doctor.template.examine import examine
 from batchyard.doctor.template.read import read
-from batchyard.doctor.template.ways import MAX_WAYS, ways
+from batchyard.doctor.template.conditions import MAX_VARIANTS, make_variants
 
 NOT_FOR_BATCH = """
   LT:
@@ -326,7 +326,7 @@ def test_a_resource_with_a_condition_is_there_only_when_that_holds() -> None:
     assert ids(look(environment("", types, image) + job % "IsCpu", CHOICE)) == {"BY017"}
 
 
-def test_there_are_never_too_many_ways() -> None:
+def test_there_are_never_too_many_variants() -> None:
     names = [f"P{n}" for n in range(60)]
     parameters = "\n".join(f"  {name}: {{Type: String, Default: a}}" for name in names)
     conditions = "\n".join(f"  C{name}: !Equals [!Ref {name}, b]" for name in names)
@@ -334,7 +334,7 @@ def test_there_are_never_too_many_ways() -> None:
         f"  R{name}:\n    Type: AWS::EC2::SpotFleet\n    Condition: C{name}" for name in names
     )
     text = f"Parameters:\n{parameters}\nConditions:\n{conditions}\nResources:\n{resources}\n"
-    assert len(ways(read(text.encode(), "t"))) <= 2 * MAX_WAYS + 1
+    assert len(make_variants(read(text.encode(), "t"))) <= MAX_VARIANTS
     assert len(examine(text.encode(), "t").findings) == 60
 
 

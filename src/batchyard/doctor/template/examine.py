@@ -20,7 +20,7 @@ from batchyard.doctor.checks.kinds import (
     SPOT_WITH_SINGLE_TYPE,
 )
 from batchyard.doctor.finding import Finding, Kind, Report, Unseen, in_order
-from batchyard.doctor.template import environments, nested, others, scripts, unknown
+from batchyard.doctor.template import conditions, environments, nested, others, scripts, unknown
 from batchyard.doctor.template.kinds import (
     DESIRED_VCPUS_SET,
     FIXED_NAME_WITH_REPLACEMENT,
@@ -39,7 +39,6 @@ from batchyard.doctor.template.kinds import (
 from batchyard.doctor.template.nested import Beside
 from batchyard.doctor.template.read import read
 from batchyard.doctor.template.resources import Template
-from batchyard.doctor.template.ways import ways
 from batchyard.doctor.userdata import examine as user_data
 
 #: check -> the kinds that it can find
@@ -113,7 +112,7 @@ class _Looked:
     followed: set[tuple[str, tuple[tuple[str, str], ...]]] = field(default_factory=set)
 
     def look(self, template: Template, depth: int) -> None:
-        for way in ways(template):
+        for way in conditions.make_variants(template):
             for look, _ in CHECKS:
                 self.findings += look(way)
             followed = self._follow(way, depth)

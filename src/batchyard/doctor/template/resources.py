@@ -68,7 +68,7 @@ class Template:
     #: names of loops that could not be written out
     loops: tuple[str, ...] = ()
     #: parameter -> its value where that is not the default; None where it is not known
-    chosen: dict[str, str | None] = field(default_factory=dict)
+    overrides: dict[str, str | None] = field(default_factory=dict)
 
     def of_type(self, *types: str) -> list[Resource]:
         return [r for r in self.resources if r.type in types]
@@ -83,7 +83,7 @@ class Template:
     @property
     def is_by_default(self) -> bool:
         """Whether its parameters are what they are when nobody says otherwise."""
-        return not any(name in self.parameters for name in self.chosen)
+        return not any(name in self.parameters for name in self.overrides)
 
     # -- values -----------------------------------------------------------------------------------------------
 
@@ -266,8 +266,8 @@ class Template:
 
     def default(self, name: str) -> str | None:
         """What the parameter is, here."""
-        if name in self.chosen:
-            return self.chosen[name]
+        if name in self.overrides:
+            return self.overrides[name]
         default = self.parameters[name].get("Default") if name in self.parameters else None
         return (
             None
