@@ -14,8 +14,7 @@ from batchyard import plan as planning
 from batchyard import runs, units
 from batchyard.batch.jobs import Resources
 from batchyard.embedded import machine
-from batchyard.embedded.loop import Watcher
-from batchyard.engines.base import RunState
+from batchyard.engines.base import RunState, RunWatcher
 from batchyard.engines.local.engine import Setting
 from batchyard.engines.local.reading import load_list
 from batchyard.errors import InputError, OperationalError, RunLockedError
@@ -194,7 +193,7 @@ def require_resumable(record: Record) -> None:
         raise InputError(f"run {record.run_id} is over: {state.value}", hint=hint)
 
 
-def execute(record: Record, watcher: Watcher, *, carry_out_old_stops: bool = False) -> RunState:
+def execute(record: Record, watcher: RunWatcher, *, carry_out_old_stops: bool = False) -> RunState:
     """Executes the run in this process, to its end."""
     engine = record.open_local()
     try:

@@ -1,141 +1,138 @@
-"""Watching a run while it executes: a live table on a terminal, plain lines elsewhere. Both write to stderr."""
+"""Progress of a run while it executes, on stderr: a live table on a terminal, else plain lines."""
 
 from __future__ import annotations
 
 import sys
 import time
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from batchyard.batch.jobs import JobState
-from batchyard.embedded.loop import Watcher
-from batchyard.embedded.runner import Task
-from batchyard.embedded.store import AttemptRow, JobRow
-from batchyard.engines.local.reading import attempt_detail, job_detail
-from batchyard.plan import Plan
+from batchyard.engines.base import AttemptDetail, JobDetail
 from batchyard.status import StepStatus, explained, step_status
+from batchyard.units import counted
 
 if TYPE_CHECKING:
     from rich.live import Live
 
-#: a short run is over before a live table would be of use, and rich takes 0.1 s to import
+#: A shorter run ends before a live table is of use, and rich takes 0.1 s to import.
 _LIVE_AFTER_S = 0.3
 _REFRESH_S = 0.2
 _PLAIN_EVERY_S = 10.0
-_FAILURES_SHOWN = 5
-_STEPS_SHOWN = 30
+_MAX_FAILURES_PER_STEP = 5
+_MAX_STEPS = 30
 
 
-def watcher_for(plan: Plan, *, quiet: bool = False) -> ProgressLines | LiveTable | Silent:
+def watcher_for(*, quiet: bool = False) -> ProgressLines | LiveTable | Silent:
+    """Return the display for stderr: none if ``quiet``, a table for a terminal, else lines."""
     if quiet:
         return Silent()
-    return LiveTable(plan) if sys.stderr.isatty() else ProgressLines(plan)
+    return LiveTable() if sys.stderr.isatty() else ProgressLines()
 
 
-class Silent(Watcher):
-    """For --json, and for an engine of its own process."""
+class Silent:
+    """No display: for --json, and for a process that executes a detached run."""
 
-    def on_tick(self, changed: list[JobRow]) -> None: ...
+    def on_tick(self, changed: Sequence[JobDetail]) -> None: ...
 
-    def on_failure(self, task: Task, row: AttemptRow) -> None: ...
+    def on_failure(self, attempt: AttemptDetail) -> None: ...
 
     def close(self) -> None: ...
 
 
-class ProgressLines(Watcher):
-    """A line when a step begins, ends or fails a child, and one every ten seconds."""
+class ProgressLines:
+    """A line when a step starts or ends or an attempt fails, and every ten seconds."""
 
-    def __init__(self, plan: Plan) -> None:
-        self._plan = plan
+    def __init__(self) -> None:
         self._steps: dict[str, StepStatus] = {}
         self._states: dict[str, JobState] = {}
-        self._begun: set[str] = set()
+        self._started_steps: set[str] = set()
         self._failures: Counter[str] = Counter()
-        self._next_news = time.monotonic() + _PLAIN_EVERY_S
+        self._next_counts_s = time.monotonic() + _PLAIN_EVERY_S
 
-    def on_tick(self, changed: list[JobRow]) -> None:
-        for row in changed:
-            step = self._steps[row.step] = step_status([job_detail(row)])
-            self._tell_change(step)
-        if time.monotonic() >= self._next_news:
-            self._next_news = time.monotonic() + _PLAIN_EVERY_S
+    def on_tick(self, changed: Sequence[JobDetail]) -> None:
+        for job in changed:
+            step = self._steps[job.step] = step_status([job])
+            self._print_change(step)
+        if time.monotonic() >= self._next_counts_s:
+            self._next_counts_s = time.monotonic() + _PLAIN_EVERY_S
             for step in self._steps.values():
                 if step.running:
-                    self.say(f"{step.name}: {_counts(step)}")
+                    self.print_line(f"{step.name}: {_counts(step)}")
 
-    def on_failure(self, task: Task, row: AttemptRow) -> None:
-        self._failures[task.step] += 1
-        shown = self._failures[task.step]
-        if shown <= _FAILURES_SHOWN:
-            job = JobRow(task.job_number, task.job_id, task.step, 1, "", "", (), 0, 0)
-            why = explained(attempt_detail(row, job, self._plan.job(task.step)))
-            more = "" if row.state else "; it will be tried again"
-            self.say(
-                click.style(
-                    f"{task.step}:{task.index_in_step} attempt {task.attempt} failed: {why}{more}",
-                    fg="red",
-                )
+    def on_failure(self, attempt: AttemptDetail) -> None:
+        self._failures[attempt.step] += 1
+        count = self._failures[attempt.step]
+        if count <= _MAX_FAILURES_PER_STEP:
+            child = f"{attempt.step}:{attempt.index} attempt {attempt.attempt}"
+            retry = "" if attempt.state else "; retrying"
+            self.print_line(click.style(f"{child} failed: {explained(attempt)}{retry}", fg="red"))
+        elif count == _MAX_FAILURES_PER_STEP + 1:
+            self.print_line(
+                f"{attempt.step}: further failures are not printed; see `batchyard status`"
             )
-        elif shown == _FAILURES_SHOWN + 1:
-            self.say(f"{task.step}: more failures are not shown here; see `batchyard status`")
 
-    def say(self, line: str) -> None:
-        # Whoever read this may have gone, as `2>&1 | head` does: the run goes on without a listener.
+    def print_line(self, line: str) -> None:
+        # The reader of stderr may have ended, as with `2>&1 | head`. The run continues.
         with suppress(OSError):
             click.echo(line, err=True)
 
     def close(self) -> None: ...
 
-    def _tell_change(self, step: StepStatus) -> None:
-        before = self._states.get(step.name, JobState.PENDING)
-        if step.state is before:
+    def _print_change(self, step: StepStatus) -> None:
+        if step.state is self._states.get(step.name, JobState.PENDING):
             return
         self._states[step.name] = step.state
         if step.state.is_terminal:
             reason = f": {step.reason}" if step.state is JobState.FAILED and step.reason else ""
-            self.say(f"{step.name}: {step.state.value} {_counts(step)}{reason}")
-        elif step.state is JobState.RUNNING and step.name not in self._begun:
-            self._begun.add(step.name)
-            self.say(
-                f"{step.name}: started, {step.size} {'child' if step.size == 1 else 'children'}"
-            )
+            self.print_line(f"{step.name}: {step.state.value} {_counts(step)}{reason}")
+        elif step.state is JobState.RUNNING and step.name not in self._started_steps:
+            self._started_steps.add(step.name)
+            self.print_line(f"{step.name}: started, {counted(step.size, 'child', 'children')}")
 
 
 class LiveTable(ProgressLines):
-    """Steps with bars, counts, rate and time left, redrawn in place; failures scroll by above it."""
+    """A table of the steps with bars, counts, rate and remaining time, redrawn in place.
 
-    def __init__(self, plan: Plan) -> None:
-        super().__init__(plan)
-        self._began = time.monotonic()
-        self._next_draw = self._began + _LIVE_AFTER_S
+    Failures are printed above the table.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._next_draw_s = time.monotonic() + _LIVE_AFTER_S
         self._live: Live | None = None
+        #: lines from the time before the table is drawn
         self._waiting_lines: list[str] = []
 
-    def on_tick(self, changed: list[JobRow]) -> None:
-        for row in changed:
-            self._steps[row.step] = step_status([job_detail(row)])
-        now = time.monotonic()
+    def on_tick(self, changed: Sequence[JobDetail]) -> None:
+        for job in changed:
+            self._steps[job.step] = step_status([job])
+        now_s = time.monotonic()
         is_over = all(step.ended_ms is not None for step in self._steps.values())
-        if now < self._next_draw and not (is_over and self._live):
+        if now_s < self._next_draw_s and not (is_over and self._live):
             return
-        self._next_draw = now + _REFRESH_S
+        self._next_draw_s = now_s + _REFRESH_S
         if self._live is None and not is_over:
-            from rich.console import Console
-            from rich.live import Live
-
-            self._live = Live(console=Console(stderr=True), auto_refresh=False, transient=True)
-            self._live.start()
-            for line in self._waiting_lines:
-                self.say(line)
+            self._live = self._start_table()
         if self._live is not None:
-            self._live.update(
-                live_table(list(self._steps.values()), int(time.time() * 1000)), refresh=True
-            )
+            table = live_table(list(self._steps.values()), int(time.time() * 1000))
+            self._live.update(table, refresh=True)
 
-    def say(self, line: str) -> None:
+    def _start_table(self) -> Live:
+        from rich.console import Console
+        from rich.live import Live
+
+        live = self._live = Live(console=Console(stderr=True), auto_refresh=False, transient=True)
+        live.start()
+        for line in self._waiting_lines:
+            self.print_line(line)
+        return live
+
+    def print_line(self, line: str) -> None:
         if self._live is None:
             self._waiting_lines.append(line)
         else:
@@ -145,63 +142,64 @@ class LiveTable(ProgressLines):
 
     def close(self) -> None:
         if self._live is not None:
-            with suppress(OSError):  # the terminal may be gone
+            with suppress(OSError):  # the terminal may be closed
                 self._live.stop()
         else:
             for line in self._waiting_lines:
-                super().say(line)
+                super().print_line(line)
 
 
 def live_table(steps: list[StepStatus], now_ms: int) -> Any:
-    from rich.progress_bar import ProgressBar
+    """Return the rich table of the steps; of many steps, only those that run or failed."""
     from rich.table import Table
 
-    if len(steps) > _STEPS_SHOWN:
-        # Of many steps, those where something happens.
-        steps = [step for step in steps if step.running or step.failed][:_STEPS_SHOWN]
-
+    if len(steps) > _MAX_STEPS:
+        steps = [step for step in steps if step.running or step.failed][:_MAX_STEPS]
     grid = Table(box=None, pad_edge=False, header_style="dim")
     for name in ("step", "", "done", "failed", "running", "rate", "left"):
         grid.add_column(name, justify="left" if name in ("step", "") else "right", no_wrap=True)
     for step in steps:
-        done = step.succeeded + step.failed
-        style = {"FAILED": "red", "SUCCEEDED": "green"}.get(
-            step.state.value, "cyan" if step.running else "dim"
-        )
-        bar_style = "red" if step.failed else "green"
-        grid.add_row(
-            f"[{style}]{step.name}[/]",
-            ProgressBar(
-                total=step.size,
-                completed=done,
-                width=28,
-                complete_style=bar_style,
-                finished_style=bar_style,
-            ),
-            f"{done}/{step.size}",
-            f"[red]{step.failed}[/]" if step.failed else "",
-            str(step.running or ""),
-            *_rate(step, done, now_ms),
-        )
+        grid.add_row(*_table_cells(step, now_ms))
     return grid
 
 
-def _rate(step: StepStatus, done: int, now_ms: int) -> tuple[str, str]:
-    """Children a second, and the time that the rest will take at that rate."""
-    if step.started_ms is None or not done or step.size == 1:
-        return "", ""
-    seconds = max(0.001, ((step.ended_ms or now_ms) - step.started_ms) / 1000)
-    rate = done / seconds
-    shown = f"{rate:.1f}/s" if rate >= 1 else f"{rate * 60:.1f}/min"
-    if step.ended_ms is not None:
-        return shown, ""
-    left = int((step.size - done) / rate)
-    return (
-        shown,
-        f"{left // 3600}:{left % 3600 // 60:02}:{left % 60:02}"
-        if left >= 3600
-        else f"{left // 60}:{left % 60:02}",
+def _table_cells(step: StepStatus, now_ms: int) -> list[Any]:
+    from rich.progress_bar import ProgressBar
+
+    ended = step.succeeded + step.failed
+    idle_style = "cyan" if step.running else "dim"
+    name_style = {"FAILED": "red", "SUCCEEDED": "green"}.get(step.state.value, idle_style)
+    bar_style = "red" if step.failed else "green"
+    bar = ProgressBar(
+        total=step.size,
+        completed=ended,
+        width=28,
+        complete_style=bar_style,
+        finished_style=bar_style,
     )
+    return [
+        f"[{name_style}]{step.name}[/]",
+        bar,
+        f"{ended}/{step.size}",
+        f"[red]{step.failed}[/]" if step.failed else "",
+        str(step.running or ""),
+        *_rate_cells(step, ended, now_ms),
+    ]
+
+
+def _rate_cells(step: StepStatus, ended: int, now_ms: int) -> tuple[str, str]:
+    """Return the rate of ended children, and the remaining time at that rate."""
+    if step.started_ms is None or not ended or step.size == 1:
+        return "", ""
+    elapsed_s = max(0.001, ((step.ended_ms or now_ms) - step.started_ms) / 1000)
+    rate = ended / elapsed_s
+    rate_text = f"{rate:.1f}/s" if rate >= 1 else f"{rate * 60:.1f}/min"
+    if step.ended_ms is not None:
+        return rate_text, ""
+    minutes, seconds = divmod(int((step.size - ended) / rate), 60)
+    hours, minutes = divmod(minutes, 60)
+    clock = f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
+    return rate_text, clock
 
 
 def _counts(step: StepStatus) -> str:

@@ -210,7 +210,7 @@ def go(record: Record, *, detach: bool, as_json: bool) -> int:
         else:
             click.echo(record.run_id)
         return 0
-    watcher = progress.watcher_for(record.plan, quiet=as_json)
+    watcher = progress.watcher_for(quiet=as_json)
     if not as_json:
         with suppress(OSError):
             click.echo(f"run {record.run_id}", err=True)

@@ -94,6 +94,16 @@ class Overview:
     is_interrupted: bool
 
 
+class RunWatcher(Protocol):
+    """An observer of a run that this process executes, such as a progress display."""
+
+    def on_tick(self, changed: Sequence[JobDetail]) -> None:
+        """Called about ten times a second with the jobs that changed; first with all jobs."""
+
+    def on_failure(self, attempt: AttemptDetail) -> None:
+        """Called once for each attempt that failed."""
+
+
 class Engine(Protocol):
     name: str
 

@@ -20,13 +20,21 @@ from batchyard.batch.scheduler import Scheduler
 from batchyard.embedded import machine
 from batchyard.embedded.lock import Holder, RunLock, holder_of
 from batchyard.embedded.logbook import LogBook
-from batchyard.embedded.loop import DEFAULT_GRACE_S, Loop, Watcher
+from batchyard.embedded.loop import DEFAULT_GRACE_S, Loop
 from batchyard.embedded.processes import ProcessRunner
 from batchyard.embedded.runner import Runner
 from batchyard.embedded.spawner import Spawner
 from batchyard.embedded.store import JobRow, Store
-from batchyard.engines.base import AttemptDetail, JobDetail, LogChunk, Overview, RunState
+from batchyard.engines.base import (
+    AttemptDetail,
+    JobDetail,
+    LogChunk,
+    Overview,
+    RunState,
+    RunWatcher,
+)
 from batchyard.engines.local import children, reading
+from batchyard.engines.local.watching import RowWatcher
 from batchyard.errors import from_os_error
 from batchyard.folder import RunFolder
 from batchyard.plan import Plan, PlannedJob
@@ -106,7 +114,7 @@ class LocalEngine:
                 for attempt in self._store.attempts(
                     row.number, state=state, started_only=failed_only
                 ):
-                    yield reading.attempt_detail(attempt, row, planned)
+                    yield reading.attempt_detail(attempt, row.id, planned)
 
     def stop(self, job_ids: Sequence[str], reason: str, grace_s: float = DEFAULT_GRACE_S) -> None:
         self._store.request_stop(job_ids, reason, grace_s)
@@ -187,7 +195,7 @@ class LocalEngine:
         self,
         setting: Setting,
         environ: Mapping[str, str],
-        watcher: Watcher,
+        watcher: RunWatcher,
         *,
         carry_out_old_stops: bool = False,
     ) -> RunState:
@@ -211,7 +219,7 @@ class LocalEngine:
         self,
         setting: Setting,
         environ: Mapping[str, str],
-        watcher: Watcher,
+        watcher: RunWatcher,
         last_request: int,
         must_start: bool,
     ) -> RunState:
@@ -233,7 +241,7 @@ class LocalEngine:
                 runner,
                 store,
                 logs,
-                watcher,
+                RowWatcher(watcher, self._plan),
                 last_request=last_request,
                 clock=self._clock,
             )

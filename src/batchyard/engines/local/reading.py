@@ -30,10 +30,10 @@ def job_detail(row: JobRow) -> JobDetail:
     )
 
 
-def attempt_detail(row: AttemptRow, job: JobRow, planned: PlannedJob) -> AttemptDetail:
+def attempt_detail(row: AttemptRow, job_id: str, planned: PlannedJob) -> AttemptDetail:
     return AttemptDetail(
-        job_id=job.id,
-        step=job.step,
+        job_id=job_id,
+        step=planned.step,
         index=planned.index_in_step(row.child),
         attempt=row.attempt,
         state=None if row.state is None else JobState(row.state),
