@@ -37,7 +37,7 @@ pytestmark = [pytest.mark.boot, pytest.mark.usefixtures("a_tree_to_boot")]
 LOOK = """\
 import json, subprocess, time
 from batchyard.doctor import show
-from batchyard.doctor.host.checks import judge
+from batchyard.doctor.host.judge import judge
 from batchyard.doctor.host.gather import gather
 from batchyard.doctor.host.machine import ThisMachine
 

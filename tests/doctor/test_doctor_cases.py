@@ -16,8 +16,8 @@ import pytest
 
 from batchyard.doctor import facts_json, masking
 from batchyard.doctor.finding import Report
-from batchyard.doctor.host.checks import judge as judge_host
 from batchyard.doctor.host.facts import HostFacts
+from batchyard.doctor.host.judge import judge as judge_host
 from batchyard.doctor.judge import judge
 from batchyard.doctor.kinds import BY_ID
 

@@ -249,7 +249,7 @@ def host(
     gpu_container: str, save: str | None, source: str | None, with_all: bool, as_json: bool
 ) -> int:
     """Examine this machine: driver, Docker, ECS agent, boot, disk, clock, metadata service."""
-    from batchyard.doctor.host.checks import judge as judge_host
+    from batchyard.doctor.host.judge import judge as judge_host
     from batchyard.doctor.host.facts import HostFacts
     from batchyard.doctor.host.gather import gather
     from batchyard.doctor.host.machine import ThisMachine
@@ -283,7 +283,7 @@ def host(
 @json_option
 def judge(file: str, dwell: int, save: str | None, with_all: bool, as_json: bool) -> int:
     """Judge facts that were saved: of a job, a queue, a compute environment or a host."""
-    from batchyard.doctor.host.checks import judge as judge_host
+    from batchyard.doctor.host.judge import judge as judge_host
     from batchyard.doctor.host.facts import HostFacts
 
     found = doctoring.saved_facts(file)

@@ -15,28 +15,29 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    why: str = "not gathered"
+    reason: str = "not gathered"
     #: "ec2:DescribeSubnets"
     action: str = ""
 
 
-class CannotSee(Exception):
-    """A check needs a part that is missing."""
+class MissingFactError(Exception):
+    """A check needs a fact that could not be gathered."""
 
     def __init__(self, missing: Missing) -> None:
-        super().__init__(missing.why)
+        super().__init__(missing.reason)
         self.missing = missing
 
 
-def known(part: T | Missing) -> T:
+def require(part: T | Missing) -> T:
+    """Return the part. Raises MissingFactError where it is missing."""
     if isinstance(part, Missing):
-        raise CannotSee(part)
+        raise MissingFactError(part)
     return part
 
 
 NOT_GATHERED = Missing()
 #: so many hosts of a cluster are looked at; one with as many may have more
-MOST_HOSTS = 100
+MAX_HOSTS = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +62,8 @@ class Dependency:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """So much of a consumable resource."""
+class ConsumableRequest:
+    """How much of a consumable resource a job requests."""
 
     resource: str
     quantity: int
@@ -96,7 +97,7 @@ class Job:
     #: by somebody's hand
     is_stopped: bool = False
     log_group: str = "/aws/batch/job"
-    consumables: tuple[Wanted, ...] = ()
+    consumables: tuple[ConsumableRequest, ...] = ()
     share: str = ""
 
 

@@ -66,7 +66,7 @@ def load(text: str, name: str = "facts") -> Facts | Survey | HostFacts:
 def plain(value: Any) -> Any:
     """Fields that have their default are left out."""
     if isinstance(value, Missing):
-        return {"missing": value.why} | ({"action": value.action} if value.action else {})
+        return {"missing": value.reason} | ({"action": value.action} if value.action else {})
     if is_dataclass(value):
         kept = ((field, getattr(value, field.name)) for field in fields(value))
         return {field.name: plain(item) for field, item in kept if item != field.default}

@@ -67,7 +67,7 @@ class Unseen:
     """A check that could not be done, and what would let it be done."""
 
     kind: Kind
-    why: str
+    reason: str
     #: the IAM action that is missing, where that is the reason
     action: str = ""
 
@@ -98,25 +98,30 @@ class Report:
         return 2 if self.blind or (self.unseen and not self.right) else 0
 
 
-def together(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """The same about several places is one finding, about all of them."""
+def merge_places(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Merge findings that differ in their place only into one that names all places."""
     places: dict[Finding, list[str]] = {}
     for finding in findings:
         places.setdefault(replace(finding, place=""), []).append(finding.place)
-    return tuple(replace(finding, place=_all_of(some)) for finding, some in places.items())
+    return tuple(
+        replace(finding, place=_join_places(all_places)) for finding, all_places in places.items()
+    )
 
 
-def _all_of(places: list[str]) -> str:
-    """["queue a", "queue b"] -> "queues a, b"; ["user data of a:1", "user data of a:2"] -> "user data of a:1, a:2"."""
-    names = list(dict.fromkeys(places))
-    what = {name.rpartition(" ")[0] for name in names}
-    if len(names) == 1 or len(what) > 1 or "" in what:
-        return ", ".join(filter(None, names))
-    kind = what.pop()
-    plural = "" if kind.endswith(" of") else "s"
-    return f"{kind}{plural} {', '.join(name.rpartition(' ')[2] for name in names)}"
+def _join_places(places: list[str]) -> str:
+    """Return, for example, "queues a, b" for "queue a" and "queue b".
+
+    "user data of a:1" and "user data of a:2" become "user data of a:1, a:2".
+    """
+    distinct = list(dict.fromkeys(places))
+    nouns = {place.rpartition(" ")[0] for place in distinct}
+    if len(distinct) == 1 or len(nouns) > 1 or "" in nouns:
+        return ", ".join(filter(None, distinct))
+    noun = nouns.pop()
+    plural = "" if noun.endswith(" of") else "s"
+    return f"{noun}{plural} {', '.join(place.rpartition(' ')[2] for place in distinct)}"
 
 
 def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """By likelihood, each but once."""
+    """Return the distinct findings, most likely first."""
     return tuple(sorted(dict.fromkeys(findings), key=lambda finding: finding.rank))

@@ -1,159 +1,171 @@
-"""Facts in, report out: goes through the table of checks. Pure."""
+"""Facts about jobs, queues and compute environments in, report out."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
-from batchyard.doctor.checks import fit, line, table
-from batchyard.doctor.checks.table import Setting
-from batchyard.doctor.facts import CannotSee, Facts, Job, Missing, Survey
-from batchyard.doctor.finding import Finding, Kind, Report, Unseen, in_order, together
+from batchyard.doctor.checks.base import Check, Timing
+from batchyard.doctor.checks.fit.summary import describe_fit
+from batchyard.doctor.checks.jobs.blocked_by_aws import find_unexplained_reason
+from batchyard.doctor.checks.table import CHECKS
+from batchyard.doctor.facts import Facts, Job, Missing, MissingFactError, Survey
+from batchyard.doctor.finding import Finding, Kind, Report, Unseen, in_order, merge_places
 from batchyard.doctor.kinds import BY_ID
 from batchyard.units import counted, show_duration
 
-#: what a fleet needs from nothing to its first running job, at most: the default of --dwell
+#: The longest time that a fleet needs from nothing to its first running job: default of --dwell.
 DWELL_S = 15 * 60
 
 _WAITING_STATES = ("SUBMITTED", "PENDING", "RUNNABLE", "STARTING")
-
-
-@dataclass
-class _Tally:
-    findings: list[Finding]
-    right: list[Kind]
-    unseen: list[Unseen]
+_MAX_JOBS_LISTED = 3
 
 
 def judge(facts: Facts, dwell_s: float = DWELL_S) -> Report:
-    """Everything that can be said about a job, a queue or an environment."""
-    report = _judged(facts, dwell_s)
-    return replace(report, findings=together(report.findings))
-
-
-def _judged(facts: Facts, dwell_s: float) -> Report:
-    waited_s = waited(facts)
-    setting = Setting(dwell_s, is_early=waited_s is not None and waited_s < dwell_s)
-    tally = _Tally([], [], [])
-    for check in table.CHECKS:
-        _run(check, facts, setting, tally)
-    unsaid = line.unsaid(facts, tally.findings)
-    if unsaid:
-        tally.findings.append(unsaid)
-        tally.right.remove(unsaid.kind)
-    subject = f"{facts.subject.kind} {facts.subject.name}"
-    findings = in_order(tally.findings)
-    waiting = (
-        ""
-        if findings
-        else _waiting_for(facts) or (_waiting(facts, waited_s or 0, dwell_s) * setting.is_early)
-    )
-    return Report(
-        subject,
-        findings,
-        tuple(tally.right),
-        tuple(tally.unseen),
-        status=facts.job.status if isinstance(facts.job, Job) and facts.job.job_id else "",
-        waiting=waiting,
-        says=_says(facts, findings, waiting),
-        blind=_blind(facts),
-        fits=fit.where(facts),
-    )
+    """Run all checks on a job, a queue or a compute environment."""
+    report = _run_checks(facts, dwell_s)
+    return replace(report, findings=merge_places(report.findings))
 
 
 def judge_survey(survey: Survey, dwell_s: float = DWELL_S) -> Report:
-    """Every shape at its place, as one report; what is wrong with a place is said once."""
+    """Run all checks on every shape at its place, and merge the reports into one."""
     reports = [
-        _judged(facts, dwell_s)
+        _run_checks(facts, dwell_s)
         for place in survey.places
         for facts in [replace(place.facts, job=shape) for shape in place.shapes] or [place.facts]
     ]
-    return merged(f"{survey.subject.kind} {survey.subject.name}", reports)
+    return merge_reports(f"{survey.subject.kind} {survey.subject.name}", reports)
 
 
-def merged(subject: str, reports: Sequence[Report]) -> Report:
-    """What is right must be so everywhere."""
-    findings = together(in_order(finding for report in reports for finding in report.findings))
-    wrong = {finding.kind for finding in findings}
-    # The first reason stands for all: it is mostly the same in other words.
-    first = {u.kind: u for report in reversed(reports) for u in reversed(report.unseen)}
-    unseen = [first[kind] for kind in BY_ID.values() if kind in first and kind not in wrong]
-    doubtful = wrong | {u.kind for u in unseen}
-    right = dict.fromkeys(
-        kind for report in reports for kind in report.right if kind not in doubtful
+def merge_reports(subject: str, reports: Sequence[Report]) -> Report:
+    """Merge reports: a check has passed where it passed in each report that has it."""
+    findings = merge_places(in_order(finding for report in reports for finding in report.findings))
+    failed = {finding.kind for finding in findings}
+    # Reports differ in the words of the reason only: the first stands for all.
+    first_unseen = {u.kind: u for report in reversed(reports) for u in reversed(report.unseen)}
+    unseen = [
+        first_unseen[kind] for kind in BY_ID.values() if kind in first_unseen and kind not in failed
+    ]
+    not_passed = failed | {u.kind for u in unseen}
+    passed = dict.fromkeys(
+        kind for report in reports for kind in report.right if kind not in not_passed
     )
     blind = dict.fromkeys(report.blind for report in reports if report.blind)
     fits = dict.fromkeys(line for report in reports for line in report.fits)
     return Report(
-        subject, findings, tuple(right), tuple(unseen), blind="; ".join(blind), fits=tuple(fits)
+        subject, findings, tuple(passed), tuple(unseen), blind="; ".join(blind), fits=tuple(fits)
     )
 
 
-def waited(facts: Facts) -> float | None:
-    """How long the job has been in a state that it should leave; None where there is no such job."""
+# -- the checks --------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Results:
+    findings: list[Finding] = field(default_factory=list)
+    passed: list[Kind] = field(default_factory=list)
+    unseen: list[Unseen] = field(default_factory=list)
+
+    def add(self, check: Check, facts: Facts, timing: Timing) -> None:
+        try:
+            verdict = check.run(facts, timing)
+        except MissingFactError as exc:
+            missing = exc.missing
+            self.unseen += [Unseen(kind, missing.reason, missing.action) for kind in check.kinds]
+            return
+        if verdict is None:
+            return
+        self.findings += verdict
+        failed = {finding.kind for finding in verdict}
+        self.passed += [kind for kind in check.kinds if kind not in failed]
+
+
+def _run_checks(facts: Facts, dwell_s: float) -> Report:
+    wait_s = time_waited(facts)
+    is_early = wait_s is not None and wait_s < dwell_s
+    results = _Results()
+    for check in CHECKS:
+        results.add(check, facts, Timing(dwell_s, is_early))
+    unexplained = find_unexplained_reason(facts, results.findings)
+    if unexplained:
+        results.findings.append(unexplained)
+        results.passed.remove(unexplained.kind)
+    findings = in_order(results.findings)
+    waiting = ""
+    if not findings:
+        waiting = _show_dependencies(facts)
+        if not waiting and is_early:
+            waiting = _show_wait(facts, wait_s or 0, dwell_s)
+    return Report(
+        f"{facts.subject.kind} {facts.subject.name}",
+        findings,
+        tuple(results.passed),
+        tuple(results.unseen),
+        status=facts.job.status if isinstance(facts.job, Job) and facts.job.job_id else "",
+        waiting=waiting,
+        says=_unmentioned_reason(facts, findings, waiting),
+        blind=_blind_reason(facts),
+        fits=describe_fit(facts),
+    )
+
+
+# -- jobs that wait ----------------------------------------------------------------------------
+
+
+def time_waited(facts: Facts) -> float | None:
+    """Return for how many seconds the job has been waiting; None where it does not wait."""
     job = facts.job
     if not isinstance(job, Job) or job.since_ms is None or job.status not in _WAITING_STATES:
         return None
     return max(0.0, (facts.taken_ms - job.since_ms) / 1000)
 
 
-def _run(check: table.Check, facts: Facts, setting: Setting, tally: _Tally) -> None:
-    try:
-        found = check.look(facts, setting)
-    except CannotSee as exc:
-        tally.unseen += [Unseen(kind, exc.missing.why, exc.missing.action) for kind in check.kinds]
-        return
-    if found is None:
-        return
-    tally.findings += found
-    seen = {finding.kind for finding in found}
-    tally.right += [kind for kind in check.kinds if kind not in seen]
+def _show_dependencies(facts: Facts) -> str:
+    """Return which jobs the job waits for; empty where it waits for none.
 
-
-def _waiting_for(facts: Facts) -> str:
-    """A job that waits for others is not stuck, however long they take."""
+    A job that waits for other jobs is not stuck, however long they run.
+    """
     job = facts.job
     if not isinstance(job, Job) or job.status not in ("SUBMITTED", "PENDING"):
         return ""
-    # Children of an array wait for their own turn, whatever the parent's dependencies say.
-    going_on = [d for d in job.depends_on if d.status not in ("", "SUCCEEDED", "FAILED")]
-    if not going_on:
+    # The status is empty where it is unknown, as for a child that waits for another child.
+    unfinished = [d for d in job.depends_on if d.status not in ("", "SUCCEEDED", "FAILED")]
+    if not unfinished:
         return ""
-    some = ", ".join(f"{d.job_id} ({d.status})" for d in going_on[:3])
-    return f"{job.status} until {counted(len(going_on), 'job')} that it depends on {_have_ended(going_on)}: {some}"
-
-
-def _have_ended(jobs: Sequence[object]) -> str:
-    return "has ended" if len(jobs) == 1 else "have ended"
-
-
-def _waiting(facts: Facts, waited_s: float, dwell_s: float) -> str:
-    status = facts.job.status if isinstance(facts.job, Job) else ""
-    reason = _reason(facts)
-    said = f"; AWS says: {reason}" if reason else ""
-    return f"{status} for {show_duration(waited_s)}{said}; a fleet may take {show_duration(dwell_s)} to start"
-
-
-def _reason(facts: Facts) -> str:
-    """AWS's own, why a job does not start."""
+    names = ", ".join(f"{d.job_id} ({d.status})" for d in unfinished[:_MAX_JOBS_LISTED])
+    verb = "has ended" if len(unfinished) == 1 else "have ended"
     return (
-        facts.job.status_reason
-        if isinstance(facts.job, Job) and facts.job.status == "RUNNABLE"
-        else ""
+        f"{job.status} until {counted(len(unfinished), 'job')} that it depends on {verb}: {names}"
     )
 
 
-def _says(facts: Facts, findings: Sequence[Finding], waiting: str) -> str:
-    """The same, where nothing that is shown has it."""
-    reason = _reason(facts)
-    shown = [waiting, *(text for finding in findings for text in finding.evidence)]
-    return "" if any(reason in text for text in shown) else reason
+def _show_wait(facts: Facts, wait_s: float, dwell_s: float) -> str:
+    status = facts.job.status if isinstance(facts.job, Job) else ""
+    reason = _status_reason(facts)
+    aws_says = f"; AWS says: {reason}" if reason else ""
+    return (
+        f"{status} for {show_duration(wait_s)}{aws_says}; "
+        f"a fleet may take {show_duration(dwell_s)} to start"
+    )
 
 
-def _blind(facts: Facts) -> str:
-    """Why what was asked about could not be looked at."""
+def _status_reason(facts: Facts) -> str:
+    """Return AWS Batch's reason why the job is RUNNABLE; empty for other states."""
+    job = facts.job
+    return job.status_reason if isinstance(job, Job) and job.status == "RUNNABLE" else ""
+
+
+def _unmentioned_reason(facts: Facts, findings: Sequence[Finding], waiting: str) -> str:
+    """Return AWS Batch's reason; empty where the report mentions it already."""
+    reason = _status_reason(facts)
+    texts = [waiting, *(text for finding in findings for text in finding.evidence)]
+    return "" if any(reason in text for text in texts) else reason
+
+
+def _blind_reason(facts: Facts) -> str:
+    """Return why the subject could not be described; empty where it could."""
     parts = {"job": facts.job, "queue": facts.queue, "env": facts.environments}
     part = parts.get(facts.subject.kind)
-    if isinstance(part, Missing):
-        return part.why + (f" ({part.action})" if part.action else "")
-    return ""
+    if not isinstance(part, Missing):
+        return ""
+    return part.reason + (f" ({part.action})" if part.action else "")

@@ -1,19 +1,19 @@
-"""Every kind of finding, by its id. An id is never used twice."""
+"""All kinds of findings by id. An id is never used for another finding.
+
+BY001 to BY099 are about jobs, queues and compute environments, BY101 to BY199 about user data,
+BY201 to BY299 about templates and BY301 to BY399 about a host.
+"""
 
 from __future__ import annotations
 
-from batchyard.doctor.checks import kinds as check_kinds
-from batchyard.doctor.host import kinds as host_kinds
+from batchyard.doctor.checks.table import CHECKS
+from batchyard.doctor.host.checks.table import CHECKS as HOST_CHECKS
 from batchyard.doctor.template import kinds as template_kinds
-from batchyard.doctor.userdata import kinds as user_data_kinds
 
+_KINDS = (
+    *(kind for check in CHECKS for kind in check.kinds),
+    *template_kinds.ALL,
+    *(check.kind for check in HOST_CHECKS),
+)
 #: in the order of the ids
-BY_ID = {
-    kind.id: kind
-    for kind in (
-        *check_kinds.ALL,
-        *user_data_kinds.ALL,
-        *template_kinds.ALL,
-        *host_kinds.ALL,
-    )
-}
+BY_ID = {kind.id: kind for kind in sorted(_KINDS, key=lambda kind: kind.id)}

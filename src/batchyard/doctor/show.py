@@ -51,7 +51,7 @@ def _all(report: Report) -> list[str]:
     found += ["", f"could not be checked ({len(report.unseen)}):"] if report.unseen else []
     for unseen in report.unseen:
         needs = f"; allow {unseen.action}" if unseen.action else ""
-        found.append(f"  {unseen.kind.id} {unseen.kind.title}: {unseen.why}{needs}")
+        found.append(f"  {unseen.kind.id} {unseen.kind.title}: {unseen.reason}{needs}")
     return found
 
 
@@ -85,7 +85,7 @@ def as_json(report: Report) -> dict[str, Any]:
         ],
         "right": [{"id": kind.id, "title": kind.title} for kind in report.right],
         "unseen": [
-            {"id": u.kind.id, "title": u.kind.title, "why": u.why, "action": u.action}
+            {"id": u.kind.id, "title": u.kind.title, "why": u.reason, "action": u.action}
             for u in report.unseen
         ],
         "waiting": report.waiting,

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from batchyard.doctor import facts_json, masking, show
 from batchyard.doctor.host import parse as host_parse
-from batchyard.doctor.host.checks import judge as judge_host
 from batchyard.doctor.host.facts import HostFacts
+from batchyard.doctor.host.judge import judge as judge_host
 from batchyard.doctor.judge import judge
 from batchyard.doctor.shell.parse import parse
 from batchyard.doctor.template.examine import examine as examine_template
@@ -146,16 +146,16 @@ def test_any_text_is_parsed_to_its_end(text: str) -> None:
     parse(text)
     masking.mask_text(text)
     (
-        host_parse.jobs(text),
-        host_parse.units(text),
-        host_parse.processes(text),
-        host_parse.cloud_init(text),
+        host_parse.parse_jobs(text),
+        host_parse.parse_units(text),
+        host_parse.parse_processes(text),
+        host_parse.parse_cloud_init(text),
     )
     (
-        host_parse.docker(text),
-        host_parse.agent(text),
-        host_parse.gpus(text),
-        host_parse.setting(text, "A"),
+        host_parse.parse_docker(text),
+        host_parse.parse_agent(text),
+        host_parse.parse_gpus(text),
+        host_parse.find_setting(text, "A"),
     )
 
 

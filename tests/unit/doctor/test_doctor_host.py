@@ -12,7 +12,6 @@ import pytest
 
 from batchyard.doctor.facts import Missing
 from batchyard.doctor.host import deadlock, parse
-from batchyard.doctor.host.checks import judge
 from batchyard.doctor.host.facts import (
     Agent,
     CloudInit,
@@ -25,6 +24,7 @@ from batchyard.doctor.host.facts import (
     Unit,
 )
 from batchyard.doctor.host.gather import gather
+from batchyard.doctor.host.judge import judge
 from batchyard.doctor.host.machine import Output, ThisMachine
 
 UUID = "GPU-7f6a1b2c-1111-2222-3333-444455556666"
@@ -186,7 +186,7 @@ def test_a_verdict_that_cannot_be_read_is_said_to_be_so(text: str) -> None:
     report = judge(gather(machine))
     (unseen,) = report.unseen
     assert (unseen.kind.id, report.findings) == ("BY319", ())
-    assert ("run as root" if text == "denied" else "holds no verdict") in unseen.why
+    assert ("run as root" if text == "denied" else "holds no verdict") in unseen.reason
 
 
 def test_the_deadlock_of_a_booted_node_is_named() -> None:
@@ -264,7 +264,7 @@ def test_a_command_that_fails_says_why() -> None:
         9, "NVIDIA-SMI has failed because it couldn't communicate with the driver.\n"
     )
     facts = gather(machine)
-    assert isinstance(facts.gpus, Missing) and "couldn't communicate" in facts.gpus.why
+    assert isinstance(facts.gpus, Missing) and "couldn't communicate" in facts.gpus.reason
 
 
 # -- the deadlock -------------------------------------------------------------------------------------------------
@@ -284,7 +284,7 @@ def test_a_unit_that_waits_over_another_is_found_with_its_whole_path() -> None:
         UNITS[2],
     )
     jobs = (Job("ecs.service"), Job("docker.service"), RUNS)
-    found = deadlock.find(jobs, units, [Process(9, 1, "systemctl start ecs.service")])
+    found = deadlock.find_deadlocks(jobs, units, [Process(9, 1, "systemctl start ecs.service")])
     assert [d.path for d in found] == [("ecs.service", "docker.service", "cloud-final.service")]
 
 
@@ -299,12 +299,14 @@ def test_a_unit_that_waits_over_another_is_found_with_its_whole_path() -> None:
     ],
 )
 def test_a_process_that_does_not_wait_for_it_makes_no_circle(command: str) -> None:
-    assert deadlock.find((Job("ecs.service"), RUNS), UNITS, [Process(9, 1, command)]) == []
+    assert (
+        deadlock.find_deadlocks((Job("ecs.service"), RUNS), UNITS, [Process(9, 1, command)]) == []
+    )
 
 
 def test_a_job_that_runs_is_not_waiting() -> None:
     assert (
-        deadlock.find(
+        deadlock.find_deadlocks(
             (Job("ecs.service", state="running"), RUNS),
             UNITS,
             [Process(9, 1, "systemctl start ecs")],
@@ -316,7 +318,7 @@ def test_a_job_that_runs_is_not_waiting() -> None:
 def test_units_that_are_ordered_in_a_ring_do_not_loop_the_search() -> None:
     units = (Unit("a.service", after=("b.service",)), Unit("b.service", after=("a.service",)))
     jobs = (Job("a.service"), Job("b.service"))
-    assert deadlock.find(jobs, units, [Process(9, 1, "systemctl start a")]) == []
+    assert deadlock.find_deadlocks(jobs, units, [Process(9, 1, "systemctl start a")]) == []
 
 
 @pytest.mark.parametrize(
@@ -332,7 +334,7 @@ def test_units_that_are_ordered_in_a_ring_do_not_loop_the_search() -> None:
 def test_what_a_process_waits_for_is_read_from_its_command(
     command: str, units: tuple[str, ...]
 ) -> None:
-    assert deadlock.waited_for(command) == units
+    assert deadlock.units_waited_for(command) == units
 
 
 # -- reading outputs ----------------------------------------------------------------------------------------------
@@ -341,23 +343,23 @@ def test_what_a_process_waits_for_is_read_from_its_command(
 def test_cloud_inits_status_is_read_in_both_forms() -> None:
     old = "status: error\ntime: x\ndetail:\n('scripts-user', RuntimeError('1 failures'))\n"
     new = "status: done\nextended_status: degraded done\ndetail: DataSourceEc2Local\n"
-    assert parse.cloud_init(old) == CloudInit(
+    assert parse.parse_cloud_init(old) == CloudInit(
         "error", "('scripts-user', RuntimeError('1 failures'))"
     )
-    assert parse.cloud_init(new) == CloudInit("degraded done", "DataSourceEc2Local")
-    assert parse.cloud_init("nonsense") is None
+    assert parse.parse_cloud_init(new) == CloudInit("degraded done", "DataSourceEc2Local")
+    assert parse.parse_cloud_init("nonsense") is None
 
 
 def test_the_last_setting_of_an_ecs_config_counts() -> None:
     text = "# ECS_CLUSTER=no\nECS_CLUSTER=a\nexport ECS_CLUSTER='b'\n"
-    assert parse.setting(text, "ECS_CLUSTER") == "b"
-    assert parse.setting(text, "OTHER") is None
-    assert parse.setting(None, "OTHER") is None
+    assert parse.find_setting(text, "ECS_CLUSTER") == "b"
+    assert parse.find_setting(text, "OTHER") is None
+    assert parse.find_setting(None, "OTHER") is None
 
 
 def test_errors_of_the_gpu_driver_are_picked_from_the_kernels_log() -> None:
     log = "[1] usb 1\n[2] NVRM: Xid (PCI:0000:00:1e): 79, GPU has fallen off the bus.\n[3] NVRM: loading\n"
-    assert parse.gpu_errors(log) == (
+    assert parse.parse_gpu_errors(log) == (
         "[2] NVRM: Xid (PCI:0000:00:1e): 79, GPU has fallen off the bus.",
     )
 

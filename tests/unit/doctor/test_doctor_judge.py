@@ -11,16 +11,14 @@ import pytest
 from batchyard.batch.hosts import registered_mib
 from batchyard.doctor import catalogue, facts_json, show
 from batchyard.doctor.checks import table
-from batchyard.doctor.checks.fit import Candidate
-from batchyard.doctor.checks.kinds import (
-    BEST_FIT_STRATEGY,
-    NO_CAPACITY,
-    NO_ROUTE_TO_AWS,
-    QUEUE_DISABLED,
-    QUEUE_INVALID,
-)
+from batchyard.doctor.checks.environments import best_fit_strategy
+from batchyard.doctor.checks.fit.candidates import Candidate
+from batchyard.doctor.checks.launches import no_capacity
+from batchyard.doctor.checks.network import no_route_to_aws
+from batchyard.doctor.checks.queues import disabled as disabled_queue
+from batchyard.doctor.checks.queues import invalid as invalid_queue
 from batchyard.doctor.facts import (
-    MOST_HOSTS,
+    MAX_HOSTS,
     Dependency,
     Ending,
     Environment,
@@ -33,8 +31,8 @@ from batchyard.doctor.facts import (
     Queue,
     Subject,
 )
-from batchyard.doctor.finding import Finding, Report, in_order, together
-from batchyard.doctor.host.checks import CHECKS as HOST_CHECKS
+from batchyard.doctor.finding import Finding, Report, in_order, merge_places
+from batchyard.doctor.host.checks.table import CHECKS as HOST_CHECKS
 from batchyard.doctor.judge import judge
 from batchyard.doctor.kinds import BY_ID
 from batchyard.doctor.masking import mask_text, masked
@@ -101,10 +99,13 @@ def test_the_same_about_several_environments_is_said_once() -> None:
     one = replace(ENVIRONMENT, profile=Profile("p", exists=False))
     report = judge(replace(job(1), environments=(one, one)))
     assert [f.place for f in report.findings if f.id == "BY035"] == ["compute environment gpu"]
-    finding = Finding(NO_ROUTE_TO_AWS, "no way out", ("x",), ("y",))
+    finding = Finding(no_route_to_aws.KIND, "no way out", ("x",), ("y",))
     some = [replace(finding, place=f"compute environment {name}") for name in ("a", "b", "a")]
     other = replace(finding, cause="another", place="queue q")
-    assert together([*some, other]) == (replace(finding, place="compute environments a, b"), other)
+    assert merge_places([*some, other]) == (
+        replace(finding, place="compute environments a, b"),
+        other,
+    )
 
 
 def test_what_a_command_said_is_found_by_its_stream() -> None:
@@ -248,7 +249,7 @@ def test_hosts_that_cannot_be_seen_are_said_with_the_action_that_is_missing(
     assert ids(report) == [] and report.fits == ()
     assert isinstance(unseen.hosts, Missing)
     for kind in ("BY014", "BY015", "BY016", "BY017"):
-        assert [(u.why, u.action) for u in report.unseen if u.kind.id == kind] == [
+        assert [(u.reason, u.action) for u in report.unseen if u.kind.id == kind] == [
             ("access denied", unseen.hosts.action)
         ]
     assert f"(allow {unseen.hosts.action})" in show.lines(report)[-1]
@@ -258,12 +259,12 @@ def test_hosts_that_cannot_be_seen_are_said_with_the_action_that_is_missing(
 
 
 def test_a_cluster_with_more_hosts_than_are_looked_at_proves_nothing() -> None:
-    report = asked_of(own((WIDE,) * MOST_HOSTS), memory_mib=50_000)
+    report = asked_of(own((WIDE,) * MAX_HOSTS), memory_mib=50_000)
     assert ids(report) == []
-    assert [u.why for u in report.unseen if u.kind.id == "BY015"] == [
+    assert [u.reason for u in report.unseen if u.kind.id == "BY015"] == [
         "only the first 100 hosts of own were looked at"
     ]
-    assert ids(asked_of(own((WIDE,) * (MOST_HOSTS - 1)), memory_mib=50_000)) == ["BY015"]
+    assert ids(asked_of(own((WIDE,) * (MAX_HOSTS - 1)), memory_mib=50_000)) == ["BY015"]
 
 
 def test_a_host_that_tells_nothing_of_itself_is_not_held_against_anybody() -> None:
@@ -354,7 +355,7 @@ def test_what_can_never_work_is_found_at_once() -> None:
 def test_a_check_without_its_facts_is_listed_with_the_action_that_is_missing() -> None:
     facts = replace(job(40), subnets=Missing("access denied", action="ec2:DescribeSubnets"))
     unseen = {u.kind.id: u for u in judge(facts).unseen}
-    assert unseen["BY032"].why == "access denied"
+    assert unseen["BY032"].reason == "access denied"
     assert unseen["BY032"].action == "ec2:DescribeSubnets"
     assert "BY032" not in {kind.id for kind in judge(facts).right}
 
@@ -396,8 +397,8 @@ def test_what_was_not_gathered_is_not_taken_for_what_is_not_there() -> None:
 
 
 def test_findings_are_sorted_by_likelihood_and_said_once() -> None:
-    rare, common = Finding(BEST_FIT_STRATEGY, "a"), Finding(QUEUE_DISABLED, "b")
-    said_by_aws = Finding(NO_CAPACITY, "c", likelihood=100)
+    rare, common = Finding(best_fit_strategy.KIND, "a"), Finding(disabled_queue.KIND, "b")
+    said_by_aws = Finding(no_capacity.KIND, "c", likelihood=100)
     assert in_order([rare, common, said_by_aws, common]) == (said_by_aws, common, rare)
 
 
@@ -411,9 +412,9 @@ def test_places_are_sorted_as_numbers() -> None:
 
 def test_the_report_for_people() -> None:
     finding = Finding(
-        QUEUE_DISABLED, "the queue is off", ("state DISABLED",), ("aws batch ...",), "queue q"
+        disabled_queue.KIND, "the queue is off", ("state DISABLED",), ("aws batch ...",), "queue q"
     )
-    report = Report("job j", (finding,), (QUEUE_INVALID,), ())
+    report = Report("job j", (finding,), (invalid_queue.KIND,), ())
     assert show.lines(report) == [
         "job j: 1 finding",
         "",
@@ -448,7 +449,7 @@ def test_the_report_as_json() -> None:
 
 
 def test_what_a_terminal_would_obey_is_not_printed() -> None:
-    report = Report("x", (Finding(QUEUE_DISABLED, "a\x1b[31mb", ("c\x07",), ("d",)),))
+    report = Report("x", (Finding(disabled_queue.KIND, "a\x1b[31mb", ("c\x07",), ("d",)),))
     assert all(line.isprintable() for line in show.lines(report))
 
 
@@ -457,7 +458,7 @@ def test_what_a_terminal_would_obey_is_not_printed() -> None:
 
 def test_every_kind_is_found_by_some_check_and_no_kind_by_two_of_a_table() -> None:
     in_facts = [kind.id for check in table.CHECKS for kind in check.kinds]
-    in_hosts = [kind.id for kind, _ in HOST_CHECKS]
+    in_hosts = [check.kind.id for check in HOST_CHECKS]
     in_templates = [kind.id for _, kinds in TEMPLATE_CHECKS for kind in kinds]
     for listed in (in_facts, in_hosts, in_templates):
         assert len(set(listed)) == len(listed)

@@ -9,7 +9,7 @@ import pytest
 
 from batchyard.doctor import facts_json
 from batchyard.doctor.facts import Environment, Facts, Job, LaunchTemplate, Missing, Queue, Subject
-from batchyard.doctor.finding import Finding, together
+from batchyard.doctor.finding import Finding, merge_places
 from batchyard.doctor.judge import judge
 from batchyard.doctor.userdata.kinds import BLOCKING_SERVICE_START
 
@@ -123,5 +123,5 @@ def test_a_launch_template_of_some_types_that_cannot_be_seen_is_said_to_be_so() 
     ],
 )
 def test_several_places_are_named_in_words_that_are_words(places: list[str], shown: str) -> None:
-    [finding] = together(Finding(BLOCKING_SERVICE_START, "x", place=place) for place in places)
+    [finding] = merge_places(Finding(BLOCKING_SERVICE_START, "x", place=place) for place in places)
     assert finding.place == shown

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from batchyard.doctor import facts_json, packed, secrets
 from batchyard.doctor.facts import Activity, Environment, Facts, Job, LaunchTemplate, Queue, Subject
 from batchyard.doctor.finding import Finding
-from batchyard.doctor.host.checks import judge as judge_host
 from batchyard.doctor.host.facts import HostFacts, Process
+from batchyard.doctor.host.judge import judge as judge_host
 from batchyard.doctor.judge import judge
 from batchyard.doctor.masking import mask_text, masked
 

@@ -12,9 +12,9 @@ from click.testing import CliRunner
 from batchyard.cli.doctor import command
 from batchyard.cli.doctoring import beside
 from batchyard.doctor.finding import Report
+from batchyard.doctor.template.conditions import MAX_VARIANTS, make_variants
 from batchyard.doctor.template.examine import examine
 from batchyard.doctor.template.read import read
-from batchyard.doctor.template.conditions import MAX_VARIANTS, make_variants
 
 NOT_FOR_BATCH = """
   LT:
@@ -41,7 +41,7 @@ def ids(report: Report) -> set[str]:
 
 
 def unseen(report: Report) -> dict[str, str]:
-    return {one.kind.id: one.why for one in report.unseen}
+    return {one.kind.id: one.reason for one in report.unseen}
 
 
 def right(report: Report) -> set[str]:

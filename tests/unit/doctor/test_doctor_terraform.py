@@ -209,7 +209,7 @@ def test_user_data_that_is_not_known_yet_is_said_not_to_be_seen() -> None:
         plan([CLUSTER, resource("aws_launch_template.late", {})], resource_changes=[change, known])
     )
     assert {one.kind for one in report.unseen} == {kind for kind, _, _ in USER_DATA_CHECKS}
-    assert {one.why for one in report.unseen} == {
+    assert {one.reason for one in report.unseen} == {
         "the user data of aws_launch_template.late is known only when the plan is applied"
     }
     assert not {one.kind for one in report.unseen} & set(report.right) and report.exit_code == 0
@@ -454,7 +454,7 @@ def test_what_is_not_known_yet_is_not_called_right(one: Values, unknown: Values,
     change = {"address": one["address"], "change": {"after": {}, "after_unknown": unknown}}
     report = look(plan([one], resource_changes=[change]))
     assert report.findings == ()
-    whys = {each.kind.id: each.why for each in report.unseen}
+    whys = {each.kind.id: each.reason for each in report.unseen}
     assert "known only when the plan is applied" in whys[kind] and kind not in {
         each.id for each in report.right
     }

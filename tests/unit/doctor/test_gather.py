@@ -16,7 +16,7 @@ from batchyard.bench.prices import listed
 from batchyard.cli.doctoring import PRICES_OF
 from batchyard.doctor import facts_json
 from batchyard.doctor.facts import (
-    MOST_HOSTS,
+    MAX_HOSTS,
     Environment,
     Facts,
     Host,
@@ -317,7 +317,7 @@ def test_a_healthy_queue_has_no_findings_and_nothing_unseen() -> None:
     aws = StandIn()
     report = judge(gather(aws), dwell_s=60)
     assert [finding.id for finding in report.findings] == []
-    assert [(u.kind.id, u.why) for u in report.unseen] == []
+    assert [(u.kind.id, u.reason) for u in report.unseen] == []
     assert len(aws.made) <= MOST_CALLS
 
 
@@ -432,7 +432,7 @@ def test_what_is_denied_is_said_with_the_action_that_is_missing(
 ) -> None:
     report = judge(gather(StandIn(**{operation: denied})), dwell_s=60)
     unseen = {u.kind.id: u for u in report.unseen}
-    assert (unseen[kind].why, unseen[kind].action) == ("access denied", action)
+    assert (unseen[kind].reason, unseen[kind].action) == ("access denied", action)
     assert kind not in {right.id for right in report.right}
     assert report.findings == ()
     assert report.exit_code == 0  # the rest was looked at
@@ -480,12 +480,12 @@ def test_who_may_not_see_the_hosts_hears_which_action_is_missing(
 ) -> None:
     report = shape_at_own_hosts(15_385, **{operation: denied})
     assert report.findings == ()
-    unseen = {u.kind.id: (u.why, u.action) for u in report.unseen}
+    unseen = {u.kind.id: (u.reason, u.action) for u in report.unseen}
     assert unseen["BY015"] == ("access denied", action)
 
 
 def test_as_many_hosts_are_asked_for_as_the_checks_believe() -> None:
-    assert MOST_HOSTS == MOST_AT_ONCE
+    assert MAX_HOSTS == MOST_AT_ONCE
 
 
 def test_who_may_not_look_at_the_job_could_not_look() -> None:
@@ -500,7 +500,7 @@ def test_the_roles_of_spot_are_asked_for_where_no_spot_instance_shows_that_they_
     assert judge(gather(aws)).unseen == () and "list_roles" not in aws.made
     empty = {"list_container_instances": {"containerInstanceArns": []}}
     unseen = {u.kind.id: u for u in judge(gather(StandIn(empty, list_roles=denied)), 60).unseen}
-    assert (unseen["BY041"].why, unseen["BY041"].action) == ("access denied", "iam:ListRoles")
+    assert (unseen["BY041"].reason, unseen["BY041"].action) == ("access denied", "iam:ListRoles")
     unsure = gather(StandIn({"list_roles": {"Roles": []}}, list_container_instances=denied))
     assert "BY041" in [finding.id for finding in judge(unsure, 60).findings]
     # AWS makes them at the first request: before a fleet had its time they may be missing.
@@ -541,9 +541,10 @@ def test_a_problem_of_awss_own_ends_one_question_only() -> None:
     )
     facts = gather(aws)
     assert (
-        isinstance(facts.subnets, Missing) and "AWS has a problem of its own" in facts.subnets.why
+        isinstance(facts.subnets, Missing)
+        and "AWS has a problem of its own" in facts.subnets.reason
     )
-    assert isinstance(facts.quotas, Missing) and "slower" in facts.quotas.why
+    assert isinstance(facts.quotas, Missing) and "slower" in facts.quotas.reason
     assert isinstance(facts.security_groups, tuple)
 
 
@@ -564,7 +565,7 @@ def test_where_nobody_answers_nobody_is_asked_again(trouble: Trouble) -> None:
     aws = StandIn(list_container_instances=trouble)
     facts = gather(aws)
     assert aws.made[-1] == "list_container_instances"
-    assert isinstance(facts.subnets, Missing) and "could not list the hosts" in facts.subnets.why
+    assert isinstance(facts.subnets, Missing) and "could not list the hosts" in facts.subnets.reason
 
 
 # -- what is not there -------------------------------------------------------------------------------------------
@@ -861,7 +862,7 @@ def test_a_quota_that_is_used_up_and_one_that_allows_nothing_are_found() -> None
 
 def test_more_than_a_page_of_instances_is_at_least_so_much() -> None:
     facts = gather(StandIn(running(*up("g5.xlarge", 2), NextToken="more") | limits(64, 64)))
-    unseen = {u.kind.id: u.why for u in judge(facts, dwell_s=60).unseen}
+    unseen = {u.kind.id: u.reason for u in judge(facts, dwell_s=60).unseen}
     assert "more runs in this account" in unseen["BY058"]
     facts = gather(StandIn(running(*up("g5.xlarge", 16), NextToken="more") | limits(64, 400)))
     (found,) = judge(facts, dwell_s=60).findings
@@ -923,7 +924,7 @@ def test_a_price_that_cannot_be_compared_is_said_to_be_so() -> None:
         report = judge(gather_with_prices(aws, prices), dwell_s=60)
         assert report.findings == ()
         (found,) = [u for u in report.unseen if u.kind.id == "BY028"]
-        return found.why, found.action
+        return found.reason, found.action
 
     denied_prices = StandIn(bidding(70), describe_spot_price_history=denied)
     assert unseen(denied_prices) == ("access denied", "ec2:DescribeSpotPriceHistory")

@@ -10,6 +10,7 @@ import pytest
 from batchyard.doctor import facts_json, show
 from batchyard.doctor.facts import (
     Consumable,
+    ConsumableRequest,
     Environment,
     Facts,
     Host,
@@ -19,7 +20,6 @@ from batchyard.doctor.facts import (
     Queue,
     Subject,
     Survey,
-    Wanted,
 )
 from batchyard.doctor.fixes import Act, Fix, perform, proposals
 from batchyard.doctor.judge import judge, judge_survey
@@ -90,7 +90,9 @@ def test_a_job_that_has_started_is_never_cancelled(status: str) -> None:
 
 def test_a_consumable_resource_that_is_used_up_comes_back_one_that_is_too_small_does_not() -> None:
     def asks(quantity: int) -> list[tuple[Act, str]]:
-        job = replace(JOB, since_ms=NOW - 3_600_000, consumables=(Wanted("licence", quantity),))
+        job = replace(
+            JOB, since_ms=NOW - 3_600_000, consumables=(ConsumableRequest("licence", quantity),)
+        )
         return offered(job=job, consumables=(Consumable("licence", 2, 0),))
 
     assert asks(1) == []
@@ -146,12 +148,12 @@ def test_a_place_that_could_not_be_looked_at_is_said_beside_findings() -> None:
     gone = Missing("AWS Batch has no job queue x here")
     nowhere = replace(PLACE, subject=Subject("queue", "x"), queue=gone, environments=gone)
     alone = judge_survey(Survey(Subject("env", "lab"), (Place(nowhere),)))
-    assert (alone.exit_code, alone.blind) == (2, gone.why)
+    assert (alone.exit_code, alone.blind) == (2, gone.reason)
     both = judge_survey(
         Survey(Subject("env", "lab"), (Place(nowhere), Place(PLACE, (replace(STEP, gpus=1),))))
     )
     assert both.exit_code == 1
-    assert f"  could not look: {gone.why}" in show.lines(both)
+    assert f"  could not look: {gone.reason}" in show.lines(both)
 
 
 def test_a_survey_comes_back_from_json_as_it_was() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from batchyard.doctor.facts import Ending, Endpoint, Missing, Wanted
+from batchyard.doctor.facts import ConsumableRequest, Ending, Endpoint, Missing
 from batchyard.doctor.gather import environment_shapes, job_shapes, network_shapes, queue_shapes
 
 
@@ -47,7 +47,7 @@ def test_fargate_and_consumables() -> None:
     assert (found.platform, found.assigns_public_ip, found.consumables) == (
         "FARGATE",
         True,
-        (Wanted("licence", 2),),
+        (ConsumableRequest("licence", 2),),
     )
 
 

@@ -1,1 +1,1 @@
-"""The checks: pure functions from facts to findings, small families to a file. ``table`` lists them all."""
+"""The checks of jobs, queues and environments: one file for a finding, listed in table.py."""

@@ -12,8 +12,9 @@ from batchyard.aws.autoscaling import AutoScaling
 from batchyard.aws.ec2 import Ec2
 from batchyard.aws.ecs import Ecs
 from batchyard.aws.iam import Iam
-from batchyard.doctor.checks.joining import ECS_POLICY
-from batchyard.doctor.checks.roles import TAGGING_POLICY, uses_fleet
+from batchyard.doctor.checks.roles.fleet_role_unusable import TAGGING_POLICY
+from batchyard.doctor.checks.roles.instance_role_too_weak import ECS_POLICY
+from batchyard.doctor.checks.roles.spot_roles import uses_spot_fleet
 from batchyard.doctor.facts import Activity, Environment, FleetRole, Host, Missing, Profile
 from batchyard.doctor.gather import environment_shapes as shapes
 from batchyard.doctor.gather.asking import Asker
@@ -161,7 +162,7 @@ def _hosts(asker: Asker, cluster: str) -> tuple[Host, ...] | Missing:
 
 def _grouped(asker: Asker, these: Sequence[Environment]) -> list[Environment]:
     """AWS Batch launches instances by Auto Scaling groups, but for Spot with BEST_FIT."""
-    wanted = [e.name for e in these if _launches(e) and not uses_fleet(e)]
+    wanted = [e.name for e in these if _launches(e) and not uses_spot_fleet(e)]
     if not wanted:
         return list(these)
     groups = _groups(asker)
@@ -258,7 +259,7 @@ def _with_launch_times(
 
 
 def _roled(asker: Asker, document: Document, environment: Environment) -> Environment:
-    if not _launches(environment) or not uses_fleet(environment):
+    if not _launches(environment) or not uses_spot_fleet(environment):
         return replace(environment, fleet_role=None)
     name = bare(document.get("computeResources", {}).get("spotIamFleetRole", ""))
     return replace(environment, fleet_role=_fleet_role(asker, name) if name else None)
@@ -277,7 +278,7 @@ def _fleet_role(asker: Asker, name: str) -> FleetRole | Missing:
 def _with_fleet(
     asker: Asker, document: Document, environment: Environment, now_ms: int
 ) -> Environment:
-    if not _launches(environment) or not uses_fleet(environment):
+    if not _launches(environment) or not uses_spot_fleet(environment):
         return environment
     ec2 = Ec2(asker.session)
     fleets = asker.ask("ec2:DescribeSpotFleetRequests", ec2.spot_fleets)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from batchyard.doctor.facts import Dependency, Ending, Job, Missing, Wanted
+from batchyard.doctor.facts import ConsumableRequest, Dependency, Ending, Job, Missing
 
 _INSTANCE = re.compile(r"\bi-[0-9a-f]+")
 #: how a container ends that is told to stop
@@ -141,10 +141,11 @@ def _asked(detail: Mapping[str, Any]) -> dict[str, float]:
     return found
 
 
-def _consumables(detail: Mapping[str, Any]) -> tuple[Wanted, ...]:
+def _consumables(detail: Mapping[str, Any]) -> tuple[ConsumableRequest, ...]:
     entries = detail.get("consumableResourceProperties", {}).get("consumableResourceList", ())
     return tuple(
-        Wanted(bare(entry["consumableResource"]), int(entry["quantity"])) for entry in entries
+        ConsumableRequest(bare(entry["consumableResource"]), int(entry["quantity"]))
+        for entry in entries
     )
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from batchyard.aws.ecs import Ecs
 from batchyard.aws.session import AwsSession
-from batchyard.doctor.checks.common import OVER
+from batchyard.doctor.checks.base import RUNNING_OR_OVER
 from batchyard.doctor.facts import (
     Consumable,
     Environment,
@@ -69,7 +69,7 @@ class Gatherer:
         runnable = self._children(job_id, "RUNNABLE") if status == "RUNNABLE" and counts else []
         runnable = [] if isinstance(runnable, Missing) else runnable
         depends_on = [entry["jobId"] for entry in detail.get("dependsOn", ()) if entry.get("jobId")]
-        if status in OVER:
+        if status in RUNNING_OR_OVER:
             return Facts(subject, now_ms, job=job_of(detail, self._jobs(depends_on), failed))
         queue = bare(detail["jobQueue"])
         snapshot = (
@@ -215,7 +215,7 @@ class Gatherer:
 
 def is_absent(facts: Facts) -> bool:
     """Whether there is no such compute environment, as far as AWS was asked."""
-    return isinstance(facts.environments, Missing) and facts.environments.why.startswith(
+    return isinstance(facts.environments, Missing) and facts.environments.reason.startswith(
         _NO_ENVIRONMENT
     )
 

@@ -9,7 +9,7 @@ from typing import Any
 from batchyard.aws.ec2 import Ec2
 from batchyard.aws.iam import Iam
 from batchyard.doctor import catalogue
-from batchyard.doctor.checks.roles import needs_roles
+from batchyard.doctor.checks.roles.spot_roles import needs_spot_roles
 from batchyard.doctor.facts import (
     NOT_GATHERED,
     Endpoint,
@@ -188,7 +188,7 @@ def _offerings(
 
 def _linked_roles(asker: Asker, environments: Sequence[Environment]) -> tuple[str, ...] | Missing:
     """They are there where Spot instances are."""
-    if not any(map(needs_roles, environments)):
+    if not any(map(needs_spot_roles, environments)):
         return NOT_GATHERED
     found = asker.ask("iam:ListRoles", Iam(asker.session).service_linked_roles)
     return found if isinstance(found, Missing) else tuple(found)

@@ -1,1 +1,1 @@
-"""A node, looked at from inside: read-only answers -> facts -> findings."""
+"""The machine that the doctor runs on: gather its facts, check them."""

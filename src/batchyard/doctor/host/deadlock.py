@@ -1,8 +1,8 @@
-"""systemd jobs that wait on each other, by name. Pure.
+"""Find systemd jobs that wait for each other.
 
-A job waits for the jobs of the units that its own is ordered after. The user data runs inside one of those, as a
-process that may itself wait: `systemctl start X` ends when the job of X does. Where that closes a circle, nothing ever
-goes on.
+A systemd job waits for the jobs of the units that its own unit is ordered after. User data runs
+as a process of such a unit, and the process may wait, too: `systemctl start X` ends when the job
+of X ends. Where these waits form a circle, none of them ever ends.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ from dataclasses import dataclass
 
 from batchyard.doctor.host.facts import Job, Process, Unit
 
-#: the units that run what the user wrote
+#: the units that run the user's scripts
 RUNNERS = (
     "cloud-final.service",
     "cloud-init.service",
     "cloud-config.service",
     "cloud-init-local.service",
 )
+#: the verbs of systemctl that wait for a job
 _VERBS = frozenset(
     {"start", "restart", "try-restart", "reload-or-restart", "condrestart", "enable", "isolate"}
 )
@@ -28,66 +29,72 @@ _VERBS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Deadlock:
-    #: what waits
+    #: the unit whose job waits
     unit: str
-    #: for whom, step by step; the last is the one that runs the process
+    #: from that unit to the unit that runs the process, each waiting for the next
     path: tuple[str, ...]
+    #: the process that waits for the unit
     process: Process
 
 
-def find(
+def find_deadlocks(
     jobs: Sequence[Job], units: Sequence[Unit], processes: Sequence[Process]
 ) -> list[Deadlock]:
-    after = {unit.name: unit.after for unit in units}
-    pending = {job.unit for job in jobs}
-    running = {job.unit for job in jobs if job.state == "running"}
-    running |= {unit.name for unit in units if unit.active == "activating" and unit.name in RUNNERS}
-    found = []
+    waiting = {job.unit for job in jobs if job.state == "waiting"}
+    graph = _Graph(jobs, units)
+    deadlocks = []
     for process in processes:
-        for name in waited_for(process.command):
-            if not any(job.unit == name and job.state == "waiting" for job in jobs):
-                continue
-            path = _path(name, after, pending | running, running)
+        for unit in units_waited_for(process.command):
+            path = graph.find_path_to_runner(unit) if unit in waiting else ()
             if path:
-                found.append(Deadlock(name, path, process))
-    return found
+                deadlocks.append(Deadlock(unit, path, process))
+    return deadlocks
 
 
-def waited_for(command: str) -> tuple[str, ...]:
-    """The units for whose jobs this process waits."""
+def units_waited_for(command: str) -> tuple[str, ...]:
+    """Return the units whose jobs a process with this command line waits for."""
     try:
         words = shlex.split(command)
     except ValueError:
         words = command.split()
-    names = [word.rsplit("/", 1)[-1] for word in words]
-    if "--no-block" in words or not words:
+    if "--no-block" in words:
         return ()
-    if "systemctl" in names[:3]:
-        rest = [word for word in words[names.index("systemctl") + 1 :] if not word.startswith("-")]
-        return tuple(map(_unit, rest[1:])) if rest and rest[0] in _VERBS else ()
-    if "service" in names[:3]:
-        rest = words[names.index("service") + 1 :]
-        return (_unit(rest[0]),) if len(rest) > 1 and rest[1] in _VERBS else ()
+    programs = [word.rsplit("/", 1)[-1] for word in words[:3]]
+    if "systemctl" in programs:
+        arguments = words[programs.index("systemctl") + 1 :]
+        verb, *units = [word for word in arguments if not word.startswith("-")] or [""]
+        return tuple(map(_unit_name, units)) if verb in _VERBS else ()
+    if "service" in programs:
+        unit, verb, *_ = [*words[programs.index("service") + 1 :], "", ""]
+        return (_unit_name(unit),) if verb in _VERBS else ()
     return ()
 
 
-def _unit(name: str) -> str:
+def _unit_name(name: str) -> str:
     return name if "." in name else f"{name}.service"
 
 
-def _path(
-    start: str, after: dict[str, tuple[str, ...]], pending: set[str], running: set[str]
-) -> tuple[str, ...]:
-    """From a waiting unit to one that runs the user's script, over units that have jobs; the shortest."""
-    seen = {start}
-    queue: deque[tuple[str, ...]] = deque([(start,)])
-    while queue:
-        path = queue.popleft()
-        for name in after.get(path[-1], ()):
-            if name in seen or name not in pending:
-                continue
-            if name in running and name in RUNNERS:
-                return (*path, name)
-            seen.add(name)
-            queue.append((*path, name))
-    return ()
+class _Graph:
+    """Which unit waits for which."""
+
+    def __init__(self, jobs: Sequence[Job], units: Sequence[Unit]) -> None:
+        self._ordered_after = {unit.name: unit.after for unit in units}
+        self._running = {job.unit for job in jobs if job.state == "running"} | {
+            unit.name for unit in units if unit.active == "activating" and unit.name in RUNNERS
+        }
+        self._pending = {job.unit for job in jobs} | self._running
+
+    def find_path_to_runner(self, start: str) -> tuple[str, ...]:
+        """Return the shortest path over units with jobs to a running runner; empty without one."""
+        seen = {start}
+        queue: deque[tuple[str, ...]] = deque([(start,)])
+        while queue:
+            path = queue.popleft()
+            for name in self._ordered_after.get(path[-1], ()):
+                if name in seen or name not in self._pending:
+                    continue
+                if name in self._running and name in RUNNERS:
+                    return (*path, name)
+                seen.add(name)
+                queue.append((*path, name))
+        return ()

@@ -129,36 +129,40 @@ def _bus_gpus(machine: Machine) -> int | Missing:
 
 
 def _gpus(machine: Machine) -> tuple[Gpu, ...] | Missing:
-    return _answer(machine, ["nvidia-smi", "-L"], parse.gpus, timeout_s=60)
+    return _answer(machine, ["nvidia-smi", "-L"], parse.parse_gpus, timeout_s=60)
 
 
 def _docker(machine: Machine) -> Docker | Missing:
-    found = _answer(machine, ["docker", "info", "--format", "{{json .}}"], parse.docker)
+    found = _answer(machine, ["docker", "info", "--format", "{{json .}}"], parse.parse_docker)
     return Missing("docker info: the daemon does not answer") if found is None else found
 
 
 def _agent(machine: Machine, url: str) -> Agent | Missing:
     text = machine.ask(url)
-    return Missing(f"nobody answers at {url}") if text is None else parse.agent(text)
+    return Missing(f"nobody answers at {url}") if text is None else parse.parse_agent(text)
 
 
 def _agent_gpus(machine: Machine) -> tuple[str, ...] | Missing | None:
     text = _file(machine, "/var/lib/ecs/gpu/nvidia-gpu-info.json")
-    return parse.agent_gpus(text) if isinstance(text, str) else text
+    return parse.parse_agent_gpus(text) if isinstance(text, str) else text
 
 
 def _units(machine: Machine) -> tuple[Unit, ...] | Missing:
     return _answer(
-        machine, ["systemctl", "show", "-p", "Id,LoadState,ActiveState,After", *UNITS], parse.units
+        machine,
+        ["systemctl", "show", "-p", "Id,LoadState,ActiveState,After", *UNITS],
+        parse.parse_units,
     )
 
 
 def _jobs(machine: Machine) -> tuple[Job, ...] | Missing:
-    return _answer(machine, ["systemctl", "list-jobs", "--no-pager", "--no-legend"], parse.jobs)
+    return _answer(
+        machine, ["systemctl", "list-jobs", "--no-pager", "--no-legend"], parse.parse_jobs
+    )
 
 
 def _processes(machine: Machine) -> tuple[Process, ...] | Missing:
-    return _answer(machine, ["ps", "-eo", "pid,ppid,args", "--no-headers"], parse.processes)
+    return _answer(machine, ["ps", "-eo", "pid,ppid,args", "--no-headers"], parse.parse_processes)
 
 
 def _cloud_init(machine: Machine) -> CloudInit | Missing | None:
@@ -168,7 +172,7 @@ def _cloud_init(machine: Machine) -> CloudInit | Missing | None:
         return None
     log = _file(machine, "/var/log/cloud-init-output.log")
     tail = "\n".join(log.splitlines()[-8:]) if isinstance(log, str) else ""
-    return parse.cloud_init(output.stdout, tail) or Missing(
+    return parse.parse_cloud_init(output.stdout, tail) or Missing(
         f"cloud-init status: {_complaint(output)}"
     )
 
@@ -202,7 +206,7 @@ def _metadata(machine: Machine, url: str) -> Metadata | Missing:
 
 
 def _gpu_errors(machine: Machine) -> tuple[str, ...] | Missing:
-    return _answer(machine, ["dmesg"], parse.gpu_errors)
+    return _answer(machine, ["dmesg"], parse.parse_gpu_errors)
 
 
 def _node_check(machine: Machine) -> NodeCheck | Missing | None:

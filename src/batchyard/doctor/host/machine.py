@@ -1,6 +1,6 @@
-"""The door to a host: runs read-only commands, reads files, asks two local addresses. Nothing here changes anything.
+"""Read-only access to a host: commands, files, disks and two local addresses.
 
-Everything is a parameter, so that another root, or recorded answers, can stand in for the machine.
+``Machine`` is the seam: tests use recorded answers in place of ``ThisMachine``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-MAX_READ = 1_000_000
+#: Longer files and answers are cut.
+MAX_READ_BYTES = 1_000_000
+#: the exit code of `timeout`
+_TIMED_OUT = 124
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,21 +31,24 @@ class Output:
 
 class Machine(Protocol):
     def run(self, words: Sequence[str], timeout_s: float = 10) -> Output | None:
-        """None where there is no such program."""
+        """Run a command and return its output; None where the program does not exist."""
 
     def read(self, path: str) -> str | None:
-        """None where there is no such file. Raises OSError where it may not be read."""
+        """Return the text of a file; None where it does not exist.
+
+        Raises OSError where the file may not be read.
+        """
 
     def names(self, pattern: str) -> list[str]:
-        """Paths that match, as seen from the root."""
+        """Return the paths that match a glob pattern, sorted."""
 
     def ask(
         self, url: str, method: str = "GET", headers: dict[str, str] | None = None
     ) -> str | None:
-        """The body of a good answer; None where nobody answers, or not well."""
+        """Return the body of an HTTP answer; None without an answer, or with an error."""
 
     def disk(self, path: str) -> tuple[int, int] | None:
-        """Total and free bytes."""
+        """Return the total and the free bytes of a file system; None where it does not exist."""
 
     def now_ms(self) -> int: ...
 
@@ -50,14 +56,15 @@ class Machine(Protocol):
 
 
 class ThisMachine:
+    """The machine that this process runs on. ``timeout_s`` limits each HTTP request."""
+
     def __init__(self, root: str = "/", timeout_s: float = 2.0) -> None:
         self._root = Path(root)
-        #: for each question to a local address
         self._timeout_s = timeout_s
 
     def run(self, words: Sequence[str], timeout_s: float = 10) -> Output | None:
         try:
-            done = subprocess.run(
+            process = subprocess.run(
                 list(words),
                 capture_output=True,
                 timeout=timeout_s,
@@ -67,42 +74,42 @@ class ThisMachine:
         except (FileNotFoundError, NotADirectoryError, PermissionError):
             return None
         except subprocess.TimeoutExpired:
-            return Output(124, "", f"no answer within {timeout_s:g} s")
+            return Output(_TIMED_OUT, "", f"no answer within {timeout_s:g} s")
         return Output(
-            done.returncode,
-            done.stdout.decode(errors="replace"),
-            done.stderr.decode(errors="replace"),
+            process.returncode,
+            process.stdout.decode(errors="replace"),
+            process.stderr.decode(errors="replace"),
         )
 
     def read(self, path: str) -> str | None:
         try:
-            with open(self._inside(path), "rb") as file:
-                return file.read(MAX_READ).decode("utf-8", "replace")
+            with open(self._under_root(path), "rb") as file:
+                return file.read(MAX_READ_BYTES).decode("utf-8", "replace")
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
             return None
 
     def names(self, pattern: str) -> list[str]:
-        found = self._root.glob(pattern.lstrip("/"))
-        return sorted("/" + str(path.relative_to(self._root)) for path in found)
+        paths = self._root.glob(pattern.lstrip("/"))
+        return sorted("/" + str(path.relative_to(self._root)) for path in paths)
 
     def ask(
         self, url: str, method: str = "GET", headers: dict[str, str] | None = None
     ) -> str | None:
         request = urllib.request.Request(url, method=method, headers=headers or {})
-        # Never through a proxy: these addresses are this machine's own.
+        # The addresses are local: a proxy cannot reach them.
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         try:
             with opener.open(request, timeout=self._timeout_s) as answer:
-                return str(answer.read(MAX_READ).decode("utf-8", "replace"))
+                return str(answer.read(MAX_READ_BYTES).decode("utf-8", "replace"))
         except (urllib.error.URLError, OSError, ValueError):
             return None
 
     def disk(self, path: str) -> tuple[int, int] | None:
         try:
-            found = os.statvfs(self._inside(path))
+            status = os.statvfs(self._under_root(path))
         except OSError:
             return None
-        return found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize
+        return status.f_blocks * status.f_frsize, status.f_bavail * status.f_frsize
 
     def now_ms(self) -> int:
         return int(time.time() * 1000)
@@ -110,5 +117,5 @@ class ThisMachine:
     def host_name(self) -> str:
         return socket.gethostname()
 
-    def _inside(self, path: str) -> Path:
+    def _under_root(self, path: str) -> Path:
         return self._root / path.lstrip("/")

@@ -6,9 +6,20 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from batchyard.doctor import catalogue
-from batchyard.doctor.checks import hardware
-from batchyard.doctor.checks.hardware import Types
-from batchyard.doctor.checks.kinds import AMAZON_LINUX_2, NO_GPUS
+from batchyard.doctor.checks.base import InstanceTypes
+from batchyard.doctor.checks.environments import (
+    amazon_linux_2,
+    architectures_mixed,
+    best_fit_strategy,
+    cpu_image_on_gpu_host,
+    families_mixed,
+    gpu_too_old_for_driver,
+    gpus_not_schedulable,
+    instance_type_unknown,
+    spot_with_single_type,
+)
+from batchyard.doctor.checks.fit.kinds import NO_GPUS
+from batchyard.doctor.checks.launches import spot_bid_too_low
 from batchyard.doctor.facts import Environment
 from batchyard.doctor.finding import Finding
 from batchyard.doctor.template import others
@@ -67,13 +78,13 @@ def _of_one(template: Template, resource: Resource) -> Iterator[Finding]:
     environment = environment_of(template, resource)
     if not environment.is_managed or environment.is_fargate or environment.kind == OPEN:
         return
-    yield from hardware.best_fit(environment)
-    yield from hardware.low_bid(environment)
-    yield from hardware.old_image(environment)
+    yield from best_fit_strategy.examine(environment)
+    yield from spot_bid_too_low.examine_bid(environment)
+    yield from amazon_linux_2.examine(environment)
     yield from _old_image_by_path(template, resource, environment)
     node = resource.get("ComputeResources", "InstanceTypes")
     known, names = template.known(node), template.texts(node)
-    yield from hardware.existing_types(replace(environment, instance_types=tuple(known)))
+    yield from instance_type_unknown.examine(replace(environment, instance_types=tuple(known)))
     # With none given AWS Batch takes its defaults, unless they are open.
     if known or not _is_given(node):
         yield from _of_some_types(environment, catalogue.expand(known))
@@ -81,7 +92,7 @@ def _of_one(template: Template, resource: Resource) -> Iterator[Finding]:
         yield from _without_gpus(environment, catalogue.expand(names))
         # Who does not take the defaults of some parameters may choose other types, too.
         if template.is_by_default or function(node) is None:
-            yield from hardware.alternatives(environment, catalogue.expand(names))
+            yield from spot_with_single_type.examine(environment, catalogue.expand(names))
 
 
 def _old_image_by_path(
@@ -92,7 +103,7 @@ def _old_image_by_path(
     for node in (resource.get("ComputeResources", "ImageId"), *filter(None, overrides)):
         if others.is_amazon_linux_2(path := template.looked_up(node)):
             yield Finding(
-                AMAZON_LINUX_2,
+                amazon_linux_2.KIND,
                 f"{environment.name} uses Amazon Linux 2, whose images get no patches",
                 (f"its image is looked up at {path}",),
                 (
@@ -101,17 +112,17 @@ def _old_image_by_path(
             )
 
 
-def _of_some_types(environment: Environment, types: Types) -> Iterator[Finding]:
+def _of_some_types(environment: Environment, types: InstanceTypes) -> Iterator[Finding]:
     """Whatever other types there may be."""
-    yield from hardware.mixed_families(environment, types)
-    yield from hardware.unschedulable(environment, types)
-    yield from hardware.one_architecture(environment, types)
+    yield from families_mixed.examine(environment, types)
+    yield from gpus_not_schedulable.examine(environment, types)
+    yield from architectures_mixed.examine(environment, types)
     if OPEN not in environment.image_types:
-        yield from hardware.image_for_gpus(environment, types)
-        yield from hardware.driver_for_gpus(environment, types)
+        yield from cpu_image_on_gpu_host.examine(environment, types)
+        yield from gpu_too_old_for_driver.examine(environment, types)
 
 
-def _without_gpus(environment: Environment, types: Types) -> Iterator[Finding]:
+def _without_gpus(environment: Environment, types: InstanceTypes) -> Iterator[Finding]:
     if any("NVIDIA" in image for image in environment.image_types) and not any(
         t.gpus for t in types
     ):

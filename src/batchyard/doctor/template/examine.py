@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from batchyard.doctor.checks.kinds import (
-    AMAZON_LINUX_2,
-    ARCHITECTURES_MIXED,
-    BEST_FIT_STRATEGY,
-    CPU_IMAGE_ON_GPU_HOST,
-    GPU_AND_CPU_FAMILIES_MIXED,
-    GPU_TOO_OLD_FOR_DRIVER,
-    GPUS_NOT_SCHEDULABLE,
-    INSTANCE_TYPE_UNKNOWN,
-    METADATA_HOP_LIMIT,
-    NO_GPUS,
-    SPOT_BID_TOO_LOW,
-    SPOT_WITH_SINGLE_TYPE,
+from batchyard.doctor.checks.environments import (
+    amazon_linux_2,
+    architectures_mixed,
+    best_fit_strategy,
+    cpu_image_on_gpu_host,
+    families_mixed,
+    gpu_too_old_for_driver,
+    gpus_not_schedulable,
+    instance_type_unknown,
+    metadata_hop_limit,
+    spot_with_single_type,
 )
+from batchyard.doctor.checks.fit.kinds import NO_GPUS
+from batchyard.doctor.checks.launches import spot_bid_too_low
 from batchyard.doctor.finding import Finding, Kind, Report, Unseen, in_order
 from batchyard.doctor.template import conditions, environments, nested, others, scripts, unknown
 from batchyard.doctor.template.kinds import (
@@ -47,16 +47,16 @@ CHECKS: tuple[tuple[Callable[[Template], Iterator[Finding]], tuple[Kind, ...]], 
         environments.examine,
         (
             NO_GPUS,
-            GPU_AND_CPU_FAMILIES_MIXED,
-            GPUS_NOT_SCHEDULABLE,
-            CPU_IMAGE_ON_GPU_HOST,
-            GPU_TOO_OLD_FOR_DRIVER,
-            AMAZON_LINUX_2,
-            ARCHITECTURES_MIXED,
-            SPOT_BID_TOO_LOW,
-            INSTANCE_TYPE_UNKNOWN,
-            BEST_FIT_STRATEGY,
-            SPOT_WITH_SINGLE_TYPE,
+            families_mixed.KIND,
+            gpus_not_schedulable.KIND,
+            cpu_image_on_gpu_host.KIND,
+            gpu_too_old_for_driver.KIND,
+            amazon_linux_2.KIND,
+            architectures_mixed.KIND,
+            spot_bid_too_low.KIND,
+            instance_type_unknown.KIND,
+            best_fit_strategy.KIND,
+            spot_with_single_type.KIND,
             ROLE_INSTEAD_OF_PROFILE,
             DESIRED_VCPUS_SET,
             LAUNCH_TEMPLATE_CHANGES_IGNORED,
@@ -74,7 +74,7 @@ CHECKS: tuple[tuple[Callable[[Template], Iterator[Finding]], tuple[Kind, ...]], 
     (
         others.launch_templates,
         (
-            METADATA_HOP_LIMIT,
+            metadata_hop_limit.KIND,
             MARKET_OPTIONS_IGNORED,
         ),
     ),

@@ -6,8 +6,7 @@ import ipaddress
 import re
 from collections.abc import Iterator
 
-from batchyard.doctor.checks import hardware
-from batchyard.doctor.checks.kinds import AMAZON_LINUX_2
+from batchyard.doctor.checks.environments import amazon_linux_2, metadata_hop_limit
 from batchyard.doctor.facts import Environment
 from batchyard.doctor.finding import Finding
 from batchyard.doctor.template.kinds import (
@@ -308,7 +307,7 @@ def launch_templates(template: Template) -> Iterator[Finding]:
         limit = template.number(
             resource.get("LaunchTemplateData", "MetadataOptions", "HttpPutResponseHopLimit")
         )
-        for finding in hardware.hop_limit(
+        for finding in metadata_hop_limit.examine(
             Environment(resource.name), limit if used.get(resource.name) else None
         ):
             yield Finding(
@@ -335,7 +334,7 @@ def _old_images(template: Template, resource: Resource) -> Iterator[Finding]:
     for node in filter(None, (one.get("ImageId") for one in (data, resource.properties, *several))):
         if is_amazon_linux_2(path := template.looked_up(node)):
             yield Finding(
-                AMAZON_LINUX_2,
+                amazon_linux_2.KIND,
                 f"{resource.name} launches Amazon Linux 2, whose images get no patches",
                 (f"ImageId is looked up at {path}",),
                 (

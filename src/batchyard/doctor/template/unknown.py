@@ -6,20 +6,20 @@ import re
 from collections.abc import Iterator
 
 from batchyard.doctor import catalogue
-from batchyard.doctor.checks.kinds import (
-    AMAZON_LINUX_2,
-    ARCHITECTURES_MIXED,
-    BEST_FIT_STRATEGY,
-    CPU_IMAGE_ON_GPU_HOST,
-    GPU_AND_CPU_FAMILIES_MIXED,
-    GPU_TOO_OLD_FOR_DRIVER,
-    GPUS_NOT_SCHEDULABLE,
-    INSTANCE_TYPE_UNKNOWN,
-    METADATA_HOP_LIMIT,
-    NO_GPUS,
-    SPOT_BID_TOO_LOW,
-    SPOT_WITH_SINGLE_TYPE,
+from batchyard.doctor.checks.environments import (
+    amazon_linux_2,
+    architectures_mixed,
+    best_fit_strategy,
+    cpu_image_on_gpu_host,
+    families_mixed,
+    gpu_too_old_for_driver,
+    gpus_not_schedulable,
+    instance_type_unknown,
+    metadata_hop_limit,
+    spot_with_single_type,
 )
+from batchyard.doctor.checks.fit.kinds import NO_GPUS
+from batchyard.doctor.checks.launches import spot_bid_too_low
 from batchyard.doctor.finding import Kind, Unseen
 from batchyard.doctor.template import others
 from batchyard.doctor.template.kinds import (
@@ -52,13 +52,13 @@ PUBLIC = "/aws/service/"
 _OF_OTHERS = ("Custom::", "AWS::CloudFormation::CustomResource", "AWS::CloudFormation::Stack")
 _TYPES = (
     NO_GPUS,
-    GPU_AND_CPU_FAMILIES_MIXED,
-    GPUS_NOT_SCHEDULABLE,
-    CPU_IMAGE_ON_GPU_HOST,
-    GPU_TOO_OLD_FOR_DRIVER,
-    ARCHITECTURES_MIXED,
-    INSTANCE_TYPE_UNKNOWN,
-    SPOT_WITH_SINGLE_TYPE,
+    families_mixed.KIND,
+    gpus_not_schedulable.KIND,
+    cpu_image_on_gpu_host.KIND,
+    gpu_too_old_for_driver.KIND,
+    architectures_mixed.KIND,
+    instance_type_unknown.KIND,
+    spot_with_single_type.KIND,
 )
 _ENVIRONMENT = "AWS::Batch::ComputeEnvironment"
 _GROUP = "AWS::AutoScaling::AutoScalingGroup"
@@ -72,9 +72,9 @@ HANGS = (
         "ComputeResources",
         (
             *_TYPES,
-            AMAZON_LINUX_2,
-            SPOT_BID_TOO_LOW,
-            BEST_FIT_STRATEGY,
+            amazon_linux_2.KIND,
+            spot_bid_too_low.KIND,
+            best_fit_strategy.KIND,
             ROLE_INSTEAD_OF_PROFILE,
             DESIRED_VCPUS_SET,
             LAUNCH_TEMPLATE_CHANGES_IGNORED,
@@ -83,24 +83,24 @@ HANGS = (
     (
         _ENVIRONMENT,
         "ComputeResources.Type",
-        (SPOT_BID_TOO_LOW, BEST_FIT_STRATEGY, SPOT_WITH_SINGLE_TYPE),
+        (spot_bid_too_low.KIND, best_fit_strategy.KIND, spot_with_single_type.KIND),
     ),
-    (_ENVIRONMENT, "ComputeResources.AllocationStrategy", (BEST_FIT_STRATEGY,)),
-    (_ENVIRONMENT, "ComputeResources.BidPercentage", (SPOT_BID_TOO_LOW,)),
+    (_ENVIRONMENT, "ComputeResources.AllocationStrategy", (best_fit_strategy.KIND,)),
+    (_ENVIRONMENT, "ComputeResources.BidPercentage", (spot_bid_too_low.KIND,)),
     (_ENVIRONMENT, "ComputeResources.InstanceTypes", _TYPES),
     (_ENVIRONMENT, "ComputeResources.InstanceRole", (ROLE_INSTEAD_OF_PROFILE,)),
-    (_ENVIRONMENT, "ComputeResources.ImageId", (AMAZON_LINUX_2,)),
+    (_ENVIRONMENT, "ComputeResources.ImageId", (amazon_linux_2.KIND,)),
     (
         _ENVIRONMENT,
         "ComputeResources.Ec2Configuration",
-        (CPU_IMAGE_ON_GPU_HOST, GPU_TOO_OLD_FOR_DRIVER, AMAZON_LINUX_2),
+        (cpu_image_on_gpu_host.KIND, gpu_too_old_for_driver.KIND, amazon_linux_2.KIND),
     ),
     (
         _ENVIRONMENT,
         "ComputeResources.Ec2Configuration.*.ImageType",
-        (CPU_IMAGE_ON_GPU_HOST, GPU_TOO_OLD_FOR_DRIVER, AMAZON_LINUX_2),
+        (cpu_image_on_gpu_host.KIND, gpu_too_old_for_driver.KIND, amazon_linux_2.KIND),
     ),
-    (_ENVIRONMENT, "ComputeResources.Ec2Configuration.*.ImageIdOverride", (AMAZON_LINUX_2,)),
+    (_ENVIRONMENT, "ComputeResources.Ec2Configuration.*.ImageIdOverride", (amazon_linux_2.KIND,)),
     (_ENVIRONMENT, "ComputeResources.LaunchTemplate.Version", (LAUNCH_TEMPLATE_CHANGES_IGNORED,)),
     (_ENVIRONMENT, "ReplaceComputeEnvironment", (FIXED_NAME_WITH_REPLACEMENT,)),
     ("AWS::Batch::JobDefinition", "ContainerProperties.ResourceRequirements.*.Type", (NO_GPUS,)),
@@ -116,11 +116,11 @@ HANGS = (
         "RetryStrategy.EvaluateOnExit.*.OnExitCode",
         (RETRY_RULE_REFUSED,),
     ),
-    ("AWS::EC2::LaunchTemplate", "LaunchTemplateData.ImageId", (AMAZON_LINUX_2,)),
+    ("AWS::EC2::LaunchTemplate", "LaunchTemplateData.ImageId", (amazon_linux_2.KIND,)),
     (
         "AWS::EC2::LaunchTemplate",
         "LaunchTemplateData.MetadataOptions.HttpPutResponseHopLimit",
-        (METADATA_HOP_LIMIT,),
+        (metadata_hop_limit.KIND,),
     ),
     ("AWS::EC2::LaunchTemplate", "LaunchTemplateData.UserData", USER_DATA),
     ("AWS::AutoScaling::LaunchConfiguration", "UserData", USER_DATA),
@@ -179,7 +179,7 @@ def merged(found: list[Unseen]) -> tuple[Unseen, ...]:
     """One of each kind, with all its reasons."""
     whys: dict[Kind, dict[str, None]] = {}
     for one in found:
-        whys.setdefault(one.kind, {})[one.why] = None
+        whys.setdefault(one.kind, {})[one.reason] = None
     return tuple(
         Unseen(kind, "; ".join(some))
         for kind, some in sorted(whys.items(), key=lambda pair: pair[0].id)

@@ -1,0 +1,237 @@
+"""The form of a check, and the questions about facts that many checks ask."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from functools import partial
+
+from batchyard.doctor import catalogue
+from batchyard.doctor.facts import (
+    Environment,
+    Facts,
+    InstanceType,
+    Job,
+    LaunchTemplate,
+    Missing,
+    MissingFactError,
+    require,
+)
+from batchyard.doctor.finding import Finding, Kind
+
+#: A job in one of these states does not wait for a compute environment.
+RUNNING_OR_OVER = ("RUNNING", "SUCCEEDED", "FAILED")
+#: At most this many hosts, subnets or names are listed as evidence.
+MAX_LISTED = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """How long a job may wait before its waiting is a symptom."""
+
+    #: the longest time that a fleet needs to start
+    dwell_s: float
+    #: whether the job has waited less than that
+    is_early: bool = False
+
+
+#: The findings of a check: empty where the check passed, None where the check does not apply.
+Verdict = list[Finding] | None
+CheckFunction = Callable[[Facts, Timing], Verdict]
+InstanceTypes = tuple[InstanceType, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A function from facts to findings, and the kinds of findings that it can return."""
+
+    run: CheckFunction
+    kinds: tuple[Kind, ...]
+
+
+# -- the parts of the facts --------------------------------------------------------------------
+
+
+def job_of(facts: Facts) -> Job | None:
+    """Return the job, or the requested shape; None where the facts are not about a job.
+
+    Raises MissingFactError where the job could not be described.
+    """
+    return None if facts.job is None else require(facts.job)
+
+
+def waiting_job(facts: Facts) -> Job | None:
+    """Return the job, or the requested shape; None where there is none or it is running or over."""
+    job = job_of(facts)
+    return None if job is None or job.status in RUNNING_OR_OVER else job
+
+
+def runnable_job(facts: Facts) -> Job | None:
+    """Return the job if its state is RUNNABLE, else None."""
+    job = waiting_job(facts)
+    return job if job is not None and job.status == "RUNNABLE" else None
+
+
+def is_running_or_over(facts: Facts) -> bool:
+    return isinstance(facts.job, Job) and facts.job.status in RUNNING_OR_OVER
+
+
+def environments_of(facts: Facts) -> tuple[Environment, ...]:
+    """Return all compute environments; empty where the job is running or over."""
+    return () if is_running_or_over(facts) else require(facts.environments)
+
+
+def listed_environments(facts: Facts) -> tuple[Environment, ...]:
+    """Return the compute environments; empty where they could not be described."""
+    return facts.environments if isinstance(facts.environments, tuple) else ()
+
+
+def ec2_environments(facts: Facts) -> list[Environment]:
+    """Return the enabled, managed EC2 environments; empty where the job is running or over."""
+    return [
+        environment
+        for environment in environments_of(facts)
+        if environment.is_managed and not environment.is_fargate and environment.state == "ENABLED"
+    ]
+
+
+def host_environments(facts: Facts) -> list[Environment]:
+    """Return all environments that are not Fargate; empty where the job is running or over."""
+    return [environment for environment in environments_of(facts) if not environment.is_fargate]
+
+
+def launch_templates_of(environment: Environment) -> list[LaunchTemplate | Missing]:
+    """Return the environment's launch template, followed by its overrides for some types."""
+    template = environment.launch_template
+    return [*([] if template is None else [template]), *environment.overrides]
+
+
+def described_types(facts: Facts) -> InstanceTypes | None:
+    """Return the types that EC2 described; None where EC2 was not asked, or refused."""
+    return None if isinstance(facts.types, Missing) else facts.types
+
+
+def types_of(environment: Environment, facts: Facts) -> InstanceTypes:
+    """Return the types that the environment may launch, smallest first.
+
+    Raises MissingFactError where the environment names a type that is not known.
+    """
+    types = described_types(facts)
+    for name in environment.instance_types:
+        if catalogue.is_known(name, types) is None:
+            raise MissingFactError(
+                Missing(f"{name} is not in the built-in list of types", "ec2:DescribeInstanceTypes")
+            )
+    return catalogue.expand(environment.instance_types, types)
+
+
+# -- the same check on several environments ----------------------------------------------------
+
+
+def check_each(
+    environments: Iterable[Environment], examine: Callable[[Environment], list[Finding]]
+) -> Verdict:
+    """Return the findings about all environments; None where there is no environment."""
+    examinations = [partial(examine, environment) for environment in environments]
+    return collect_findings(examinations) if examinations else None
+
+
+def collect_findings(examinations: Iterable[Callable[[], list[Finding]]]) -> list[Finding]:
+    """Run all examinations and return their findings.
+
+    Raises MissingFactError where an examination lacks a fact and no other found anything.
+    """
+    findings: list[Finding] = []
+    error: MissingFactError | None = None
+    for examine in examinations:
+        try:
+            findings += examine()
+        except MissingFactError as exc:
+            error = exc
+    if error and not findings:
+        raise error
+    return findings
+
+
+def over_environments(examine: Callable[[Environment], list[Finding]]) -> CheckFunction:
+    """Make a check that examines each managed EC2 environment."""
+
+    def check(facts: Facts, timing: Timing) -> Verdict:
+        return check_each(ec2_environments(facts), examine)
+
+    return check
+
+
+def over_types(examine: Callable[[Environment, InstanceTypes], list[Finding]]) -> CheckFunction:
+    """Make a check that examines each managed EC2 environment with its instance types."""
+
+    def check(facts: Facts, timing: Timing) -> Verdict:
+        return check_each(
+            ec2_environments(facts),
+            lambda environment: examine(environment, types_of(environment, facts)),
+        )
+
+    return check
+
+
+def check_launch_templates(
+    environments: Iterable[Environment],
+    examine: Callable[[Environment, LaunchTemplate], list[Finding]],
+) -> Verdict:
+    """Return the findings about all launch templates; None where there is no template.
+
+    Where a template is an override, the evidence names the types that are launched with it.
+    """
+
+    def examine_template(environment: Environment, part: LaunchTemplate | Missing) -> list[Finding]:
+        template = require(part)
+        names = join_names(template.target_types)
+        override = (f"launch template {template.id} is for {names}",) if names else ()
+        return [
+            replace(finding, evidence=(*finding.evidence, *override))
+            for finding in examine(environment, template)
+        ]
+
+    examinations = [
+        partial(examine_template, environment, template)
+        for environment in environments
+        for template in launch_templates_of(environment)
+    ]
+    return collect_findings(examinations) if examinations else None
+
+
+# -- words and commands ------------------------------------------------------------------------
+
+
+def join_names(names: Iterable[str], max_names: int = MAX_LISTED) -> str:
+    """Return distinct names as a text: "a, b, c, d and 3 more"."""
+    distinct = list(dict.fromkeys(names))
+    text = ", ".join(distinct[:max_names])
+    hidden = len(distinct) - max_names
+    return f"{text} and {hidden} more" if hidden > 0 else text
+
+
+def update_command(environment: Environment, options: str) -> str:
+    """Return the AWS CLI command that updates the compute environment."""
+    return (
+        f"aws batch update-compute-environment --compute-environment {environment.name} {options}"
+    )
+
+
+def update_resources_command(environment: Environment, settings: str) -> str:
+    """Return the AWS CLI command that updates the compute resources of the environment."""
+    return update_command(environment, f"--compute-resources {settings}")
+
+
+def show_request(job: Job) -> str:
+    return f"asks {job.vcpus:g} vCPUs, {job.memory_mib:,} MiB, {job.gpus} GPUs"
+
+
+def place_of_job(job: Job) -> str:
+    if job.job_id:
+        return f"job {job.job_id}"
+    return f"step {job.name}" if job.name else "the shape that is asked about"
+
+
+def place_of(environment: Environment) -> str:
+    return f"compute environment {environment.name}"

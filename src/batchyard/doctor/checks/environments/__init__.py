@@ -1,0 +1,1 @@
+"""Findings about the settings of a compute environment."""

@@ -1,0 +1,39 @@
+"""BY019: the environment has GPUs that ECS cannot schedule. Also used for templates."""
+
+from __future__ import annotations
+
+from batchyard.doctor import catalogue
+from batchyard.doctor.checks.base import (
+    Check,
+    InstanceTypes,
+    join_names,
+    over_types,
+    place_of,
+    update_resources_command,
+)
+from batchyard.doctor.facts import Environment
+from batchyard.doctor.finding import Finding, Kind, Severity
+
+KIND = Kind("BY019", Severity.ERROR, 80, "the GPUs are ones that ECS can schedule")
+
+
+def examine(environment: Environment, types: InstanceTypes) -> list[Finding]:
+    names = [t.name for t in types if catalogue.family_of(t.name) in catalogue.UNSCHEDULABLE]
+    if not names:
+        return []
+    return [
+        Finding(
+            KIND,
+            f"{environment.name} has GPUs that ECS cannot give to a job: AMD, or slices of one",
+            (f"{join_names(names)}: 0 GPUs to schedule",),
+            (
+                update_resources_command(
+                    environment, "instanceTypes=g4dn.xlarge,g5.xlarge,g6.xlarge"
+                ),
+            ),
+            place_of(environment),
+        )
+    ]
+
+
+CHECK = Check(over_types(examine), (KIND,))

@@ -1,0 +1,36 @@
+"""BY101 to BY117: the user data of a launch template, examined as `doctor userdata` does.
+
+The findings share this file because ``doctor/userdata`` finds all of them in one pass.
+"""
+
+from __future__ import annotations
+
+from batchyard.doctor.checks.base import (
+    Check,
+    Timing,
+    Verdict,
+    check_launch_templates,
+    ec2_environments,
+)
+from batchyard.doctor.facts import Environment, Facts, LaunchTemplate
+from batchyard.doctor.finding import Finding
+from batchyard.doctor.userdata import kinds
+from batchyard.doctor.userdata.examine import examine as examine_user_data
+
+
+def check(facts: Facts, timing: Timing) -> Verdict:
+    return check_launch_templates(ec2_environments(facts), _examine)
+
+
+def _examine(environment: Environment, template: LaunchTemplate) -> list[Finding]:
+    if not template.user_data:
+        return []
+    report = examine_user_data(
+        template.user_data.encode("utf-8", "replace"),
+        f"user data of {template.id}",
+        size=template.user_data_bytes,
+    )
+    return list(report.findings)
+
+
+CHECK = Check(check, kinds.ALL)

@@ -1,0 +1,1 @@
+"""Findings about a job that waits, apart from its size and its host."""

@@ -1,0 +1,33 @@
+"""BY053: AWS Batch calls the job blocked for an undetermined cause."""
+
+from __future__ import annotations
+
+from batchyard.doctor.checks.base import Check, Timing, Verdict, runnable_job
+from batchyard.doctor.facts import Facts
+from batchyard.doctor.finding import Finding, Kind, Severity
+
+KIND = Kind("BY053", Severity.WARNING, 30, "AWS does not call the cause undetermined")
+
+
+def check(facts: Facts, timing: Timing) -> Verdict:
+    job = runnable_job(facts)
+    if job is None:
+        return None
+    if not job.status_reason.startswith("UNDETERMINED"):
+        return []
+    return [
+        Finding(
+            KIND,
+            "AWS calls the job blocked and does not know why; "
+            "the other findings, if any, are the reason",
+            (job.status_reason,),
+            (
+                f"batchyard doctor job {job.job_id} --all"
+                "   # what was found right, and what could not be seen",
+            ),
+            f"job {job.job_id}",
+        )
+    ]
+
+
+CHECK = Check(check, (KIND,))

@@ -1,0 +1,41 @@
+"""BY001: a job that this job depends on has failed."""
+
+from __future__ import annotations
+
+from batchyard.doctor.checks.base import Check, Timing, Verdict, job_of, join_names
+from batchyard.doctor.facts import Facts
+from batchyard.doctor.finding import Finding, Kind, Severity
+
+KIND = Kind("BY001", Severity.ERROR, 95, "the job's dependencies can still succeed")
+#: the status reason of a job whose dependency failed
+DEPENDENCY_FAILED_REASON = "Dependent Job failed"
+
+
+def check(facts: Facts, timing: Timing) -> Verdict:
+    job = job_of(facts)
+    if job is None:
+        return None
+    is_reported = DEPENDENCY_FAILED_REASON in job.status_reason
+    if not job.depends_on and not is_reported:
+        return None
+    failed_ids = [d.job_id for d in job.depends_on if d.status == "FAILED"]
+    if not failed_ids and not is_reported:
+        return []
+    names = join_names(failed_ids) or "one of them"
+    return [
+        Finding(
+            KIND,
+            "a job that it depends on failed, "
+            f"so it {'failed' if job.status == 'FAILED' else 'will fail'} too",
+            (
+                f"{len(failed_ids) or 'at least 1'} of {len(job.depends_on)} "
+                f"dependencies failed: {names}",
+            ),
+            tuple(f"batchyard doctor job {job_id}" for job_id in failed_ids[:3])
+            or (f"aws batch describe-jobs --jobs {job.job_id} --query 'jobs[].dependsOn'",),
+            f"job {job.job_id}",
+        )
+    ]
+
+
+CHECK = Check(check, (KIND,))

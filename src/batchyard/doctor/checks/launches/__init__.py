@@ -1,0 +1,1 @@
+"""Findings about instances that AWS refuses to launch: quotas, capacity, prices, templates."""

@@ -1,0 +1,1 @@
+"""Findings about subnets, routes, security groups and endpoints."""

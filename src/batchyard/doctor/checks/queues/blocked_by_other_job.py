@@ -1,0 +1,50 @@
+"""BY011: another job is first in the queue and does not start."""
+
+from __future__ import annotations
+
+from batchyard.doctor.checks.base import Check, Timing, Verdict, runnable_job
+from batchyard.doctor.facts import Facts, FrontJob, Job, require
+from batchyard.doctor.finding import Finding, Kind, Severity
+from batchyard.units import show_duration
+
+KIND = Kind("BY011", Severity.ERROR, 60, "no other job blocks the front of the queue")
+
+
+def check(facts: Facts, timing: Timing) -> Verdict:
+    """Report a first job that AWS Batch calls blocked, or that is first for longer than dwell_s."""
+    job = runnable_job(facts)
+    if job is None or timing.is_early:
+        return None
+    front_jobs = require(facts.front)
+    if not front_jobs or _parent_id(front_jobs[0].job_id) == _parent_id(job.job_id):
+        return []
+    first = front_jobs[0]
+    age_s = (facts.taken_ms - first.since_ms) / 1000 if first.since_ms is not None else 0
+    if not first.status_reason and age_s < timing.dwell_s:
+        return []
+    return [_finding(job, first, age_s)]
+
+
+def _parent_id(job_id: str) -> str:
+    """Return the id of the array that a child belongs to; the id itself for other jobs."""
+    return job_id.partition(":")[0]
+
+
+def _finding(job: Job, first: FrontJob, age_s: float) -> Finding:
+    return Finding(
+        KIND,
+        "another job stands at the front of the queue and does not start",
+        (
+            f"{first.job_id} has been first for {show_duration(age_s)}",
+            *([f"AWS says of it: {first.status_reason}"] if first.status_reason else []),
+        ),
+        (
+            f"batchyard doctor job {first.job_id}",
+            f"aws batch cancel-job --job-id {first.job_id} --reason 'blocks the queue'"
+            "   # if it can never start",
+        ),
+        f"job {job.job_id}",
+    )
+
+
+CHECK = Check(check, (KIND,))

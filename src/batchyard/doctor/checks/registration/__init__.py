@@ -1,0 +1,1 @@
+"""Findings about instances that do not become hosts of the ECS cluster."""

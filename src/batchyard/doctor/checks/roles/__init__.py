@@ -1,0 +1,1 @@
+"""Findings about IAM roles and instance profiles."""

@@ -1,0 +1,35 @@
+"""BY052: AWS Batch reports that the service role lacks a permission."""
+
+from __future__ import annotations
+
+from batchyard.doctor.checks.base import Check, Timing, Verdict, runnable_job
+from batchyard.doctor.facts import Facts
+from batchyard.doctor.finding import Finding, Kind, Severity
+
+KIND = Kind("BY052", Severity.ERROR, 84, "AWS does not call the service role too weak")
+_STATUS_REASON = "MISCONFIGURATION:SERVICE_ROLE_PERMISSIONS"
+
+
+def check(facts: Facts, timing: Timing) -> Verdict:
+    job = runnable_job(facts)
+    if job is None:
+        return None
+    if not job.status_reason.startswith(_STATUS_REASON):
+        return []
+    return [
+        Finding(
+            KIND,
+            "AWS says that the service role lacks a permission",
+            (job.status_reason,),
+            (
+                "use AWSServiceRoleForBatch: make the environment without a service role, or",
+                "aws iam attach-role-policy --role-name ROLE --policy-arn "
+                "arn:aws:iam::aws:policy/service-role/AWSBatchServiceRole",
+            ),
+            f"job {job.job_id}",
+            likelihood=99,
+        )
+    ]
+
+
+CHECK = Check(check, (KIND,))

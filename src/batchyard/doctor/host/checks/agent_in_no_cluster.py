@@ -1,0 +1,43 @@
+"""BY308: the ECS agent has joined no cluster, or another one than ecs.config names."""
+
+from __future__ import annotations
+
+from batchyard.doctor.facts import require
+from batchyard.doctor.finding import Finding, Kind, Severity
+from batchyard.doctor.host.checks.base import HostCheck, Verdict, is_ecs_node
+from batchyard.doctor.host.facts import HostFacts
+from batchyard.doctor.host.parse import find_setting
+
+KIND = Kind("BY308", Severity.ERROR, 84, "the agent is in a cluster")
+
+
+def check(facts: HostFacts) -> Verdict:
+    if not is_ecs_node(facts):
+        return None
+    agent = require(facts.agent)
+    ecs_config = facts.ecs_config if isinstance(facts.ecs_config, str) else None
+    cluster = find_setting(ecs_config, "ECS_CLUSTER")
+    if not agent.instance_arn:
+        cause = "the ECS agent runs, but has not registered with a cluster"
+    elif cluster is not None and agent.cluster not in (cluster, cluster.rsplit("/", 1)[-1]):
+        cause = f"the ECS agent joined the cluster {agent.cluster}, not the one in ecs.config"
+    else:
+        return []
+    return [
+        Finding(
+            KIND,
+            cause,
+            (
+                f"cluster {agent.cluster or 'none'}",
+                f"ECS_CLUSTER={cluster if cluster is not None else ' not set'}",
+            ),
+            (
+                "grep -iE 'error|denied|unable' /var/log/ecs/ecs-agent.log | tail",
+                "check the instance profile, and the way to the ECS endpoints "
+                "(batchyard doctor env NAME)",
+            ),
+        )
+    ]
+
+
+CHECK = HostCheck(check, KIND)

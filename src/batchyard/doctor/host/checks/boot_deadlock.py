@@ -1,0 +1,40 @@
+"""BY301: systemd jobs wait for each other because of a script that runs at boot."""
+
+from __future__ import annotations
+
+from batchyard.doctor.facts import require
+from batchyard.doctor.finding import Finding, Kind, Severity
+from batchyard.doctor.host import deadlock
+from batchyard.doctor.host.checks.base import HostCheck, Verdict
+from batchyard.doctor.host.deadlock import Deadlock
+from batchyard.doctor.host.facts import HostFacts
+
+KIND = Kind("BY301", Severity.ERROR, 99, "no systemd jobs wait on each other")
+_MAX_COMMAND_LENGTH = 120
+
+
+def check(facts: HostFacts) -> Verdict:
+    deadlocks = deadlock.find_deadlocks(
+        require(facts.jobs), require(facts.units), require(facts.processes)
+    )
+    return list(map(_finding, deadlocks))
+
+
+def _finding(deadlock: Deadlock) -> Finding:
+    unit, runner, process = deadlock.unit, deadlock.path[-1], deadlock.process
+    return Finding(
+        KIND,
+        f"{unit} waits for {runner}, which runs a script that waits for {unit}",
+        (
+            " -> ".join((*deadlock.path, f"process {process.pid}", unit)),
+            f"process {process.pid}: {process.command[:_MAX_COMMAND_LENGTH]}",
+        ),
+        (
+            f"kill {process.pid}   # lets this node go on",
+            "batchyard doctor userdata FILE"
+            "   # names the line; write `systemctl ... --no-block`, or leave it out",
+        ),
+    )
+
+
+CHECK = HostCheck(check, KIND)
