@@ -21,8 +21,8 @@ from typing import Any
 
 from batchyard import json_fields, s3_layout
 from batchyard.errors import InputError, from_os_error
-from batchyard.pipeline_file import yaml_nodes
-from batchyard.pipeline_file.mistakes import Notes
+from batchyard.pipeline_file import yaml_parsing
+from batchyard.pipeline_file.mistakes import Mistakes
 
 FILE_NAME = "environments.yaml"
 QUEUES = ("cpu", "gpu", "cpu_on_demand", "gpu_on_demand")
@@ -170,9 +170,9 @@ def read(path: Path) -> dict[str, Environment]:
         document = yaml.safe_load(text)
     except (yaml.YAMLError, ValueError) as exc:
         # The reader of pipelines finds the place, and has plain words for it.
-        notes = Notes(str(path))
-        yaml_nodes.parse(text, notes)
-        notes.settle()
+        mistakes = Mistakes(str(path))
+        yaml_parsing.parse(text, mistakes)
+        mistakes.finish()
         raise InputError(
             f"{path} is no YAML: {exc}", hint="put text in quotes, and indent with spaces"
         ) from exc

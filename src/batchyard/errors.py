@@ -41,20 +41,22 @@ class InputError(BatchyardError):
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
-    """One thing wrong in a file the user wrote: where it is, what was found, what to write instead."""
+    """A mistake in a file that the user wrote."""
 
     path: str
-    #: 1-based; 0 where the whole file is meant
+    #: line and column count from 1; both are 0 for the whole file
     line: int
     column: int
-    what: str
-    instead: str = ""
+    problem: str
+    #: what to write instead
+    suggestion: str = ""
     is_warning: bool = False
 
     def __str__(self) -> str:
-        where = self.path if not self.line else f"{self.path}:{self.line}:{self.column}"
+        place = self.path if not self.line else f"{self.path}:{self.line}:{self.column}"
         kind = "warning: " if self.is_warning else ""
-        return f"{where}: {kind}{self.what}" + (f"; {self.instead}" if self.instead else "")
+        suggestion = f"; {self.suggestion}" if self.suggestion else ""
+        return f"{place}: {kind}{self.problem}{suggestion}"
 
 
 class PipelineFileError(InputError):

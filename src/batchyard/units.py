@@ -30,12 +30,13 @@ _UNITS_OF_TIME = ((86_400, "d"), (3_600, "h"), (60, "m"), (1, "s"))
 
 
 class AmountError(ValueError):
-    """What was written is no amount of memory or time: what is wrong, and what to write instead."""
+    """A text is not an amount of memory or time."""
 
-    def __init__(self, what: str, instead: str) -> None:
-        self.what = what
-        self.instead = instead
-        super().__init__(f"{what}; {instead}")
+    def __init__(self, problem: str, suggestion: str) -> None:
+        self.problem = problem
+        #: what to write instead
+        self.suggestion = suggestion
+        super().__init__(f"{problem}; {suggestion}")
 
 
 def memory_mib(text: str) -> int:

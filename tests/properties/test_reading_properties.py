@@ -211,7 +211,7 @@ def test_any_bytes_load_or_have_mistakes_at_lines_of_the_file(content: bytes, na
         for mistake in noted:
             assert 0 <= mistake.line <= lines_in(content)
             assert (mistake.line == 0) == (mistake.column == 0)
-            assert mistake.what and "\n" not in str(mistake)
+            assert mistake.problem and "\n" not in str(mistake)
 
 
 @settings(deadline=None, max_examples=300)

@@ -12,8 +12,8 @@ import batchyard
 from batchyard import pipeline
 from batchyard.pipeline import Pipeline, Step
 from batchyard.pipeline_file import file_keys, key_reference, key_types, reading, schema
-from batchyard.pipeline_file.mistakes import Notes
-from batchyard.pipeline_file.yaml_nodes import parse
+from batchyard.pipeline_file.mistakes import Mistakes
+from batchyard.pipeline_file.yaml_parsing import parse
 
 PAGE = Path(__file__).parents[2] / "docs" / "pipeline-file.md"
 GENERATOR = "run: python docs/generate_pipeline_reference.py"
@@ -69,11 +69,11 @@ def test_defaults_are_those_of_the_model(keys: dict[str, file_keys.Key], model: 
     for name, key in keys.items():
         if key.default is None:
             continue
-        notes = Notes("a file")
-        node = parse(yaml.safe_dump(key.default), notes)
+        mistakes = Mistakes("a file")
+        node = parse(yaml.safe_dump(key.default), mistakes)
         assert node is not None
-        assert key.type.check(node, name, notes) == getattr(model, key.field or name)
-        assert notes.count == 0
+        assert key.type.check(node, name, mistakes) == getattr(model, key.field or name)
+        assert mistakes.count == 0
 
 
 def test_its_own_examples_are_right(tmp_path: Path) -> None:

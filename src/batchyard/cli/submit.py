@@ -85,8 +85,8 @@ def command(
 
 
 def _text_of(file: str) -> str:
-    from batchyard.pipeline_file.command_lists import why_unreadable
-    from batchyard.pipeline_file.mistakes import Notes
+    from batchyard.pipeline_file.mistakes import Mistakes
+    from batchyard.pipeline_file.text_files import unreadable_problem
 
     if not file:
         raise InputError("the name of FILE is empty", hint="name a file, or - for stdin")
@@ -97,8 +97,8 @@ def _text_of(file: str) -> str:
             f"{file} is no UTF-8 text: byte {exc.start + 1} is none", hint="save it as UTF-8"
         ) from exc
     except OSError as exc:
-        what, instead = why_unreadable(Path(file), exc, Notes(file))
-        raise InputError(f"{file}: {what}", hint=instead) from None
+        problem, suggestion = unreadable_problem(Path(file), exc, Mistakes(file))
+        raise InputError(f"{file}: {problem}", hint=suggestion) from None
 
 
 def _watched(batch: object, ids: list[str]) -> dict[str, str]:

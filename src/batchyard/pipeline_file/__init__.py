@@ -1,4 +1,4 @@
-"""From a file to a ``Pipeline``: reading YAML with places, checking values, telling every mistake at once.
+"""Read a pipeline file as a ``Pipeline``, with every mistake reported at once.
 
-``reading`` is the way in. Reads only the files that the user named; runs nothing.
+``reading`` is the entry point. It reads only the files that the user names, and executes nothing.
 """

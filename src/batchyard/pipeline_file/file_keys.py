@@ -13,8 +13,8 @@ from typing import Any
 from batchyard import yaml_positions
 from batchyard.pipeline import MAX_NAME_LENGTH, MAX_STEP_NAME_LENGTH, Need
 from batchyard.pipeline_file import key_types
-from batchyard.pipeline_file.key_types import limited
-from batchyard.pipeline_file.mistakes import Notes
+from batchyard.pipeline_file.key_types import limited_type
+from batchyard.pipeline_file.mistakes import Mistakes
 from batchyard.pipeline_file.value_types import (
     BOOLEAN,
     Key,
@@ -59,32 +59,32 @@ class StepDraft:
         return self.node.entries[key][1] if key in self.node.entries else self.node
 
 
-def _check_need(node: Node, label: str, notes: Notes) -> NeedAt | None:
+def _check_need(node: Node, label: str, mistakes: Mistakes) -> NeedAt | None:
     if not isinstance(node, yaml_positions.Mapping):
-        step = check_text(node, label, notes, "the name of a step")
+        step = check_text(node, label, mistakes, "the name of a step")
         return NeedAt(Need(step), node) if step is not None else None
-    values = check_mapping(NEED_KEYS, node, label, notes)
+    values = check_mapping(NEED_KEYS, node, label, mistakes)
     if values is None or "step" not in node.entries:
-        notes.wrong(node, f"{label} names no step", "write {step: NAME, each: true}")
+        mistakes.add(node, f"{label} names no step", "write {step: NAME, each: true}")
         return None
     return NeedAt(Need(**values), node.entries["step"][1]) if "step" in values else None
 
 
-def _check_step(node: Node, label: str, notes: Notes) -> StepDraft | None:
-    values = check_mapping(STEP_KEYS, node, "a step", notes, "{name: a, command: echo hello}")
+def _check_step(node: Node, label: str, mistakes: Mistakes) -> StepDraft | None:
+    values = check_mapping(STEP_KEYS, node, "a step", mistakes, "{name: a, command: echo hello}")
     if values is None or not isinstance(node, yaml_positions.Mapping):
         return None
     return StepDraft(node, values)
 
 
-def _check_defaults(node: Node, label: str, notes: Notes) -> dict[str, Any] | None:
+def _check_defaults(node: Node, label: str, mistakes: Mistakes) -> dict[str, Any] | None:
     if isinstance(node, yaml_positions.Mapping):
         misplaced = [name for name in node.entries if name in STEP_KEYS.keys() - DEFAULT_KEYS]
         for name in misplaced:
             key_node = node.entries[name][0]
-            notes.wrong(key_node, f"{name} cannot be a default", "write it in each step")
+            mistakes.add(key_node, f"{name} cannot be a default", "write it in each step")
         node = replace(node, entries={n: e for n, e in node.entries.items() if n not in misplaced})
-    return check_mapping(DEFAULT_KEYS, node, label, notes, "{cpus: 1, memory: 2GiB}")
+    return check_mapping(DEFAULT_KEYS, node, label, mistakes, "{cpus: 1, memory: 2GiB}")
 
 
 _STEP_NAME = text("the name of a step")
@@ -132,7 +132,10 @@ STEP_KEYS = {
         examples=("reconstruct.txt",),
     ),
     "array": Key(
-        limited("array"), "Number of children.", absence="one child, no array", examples=(4, 100)
+        limited_type("array"),
+        "Number of children.",
+        absence="one child, no array",
+        examples=(4, 100),
     ),
     "needs": Key(
         list_of(_NEED, "a list of steps", "list of steps"),
@@ -141,7 +144,7 @@ STEP_KEYS = {
         see="Order: needs and each",
     ),
     "cpus": Key(
-        limited("cpus"), "vCPUs of each child.", default=1, examples=(1, 4), in_defaults=True
+        limited_type("cpus"), "vCPUs of each child.", default=1, examples=(1, 4), in_defaults=True
     ),
     "memory": Key(
         key_types.MEMORY,
@@ -150,7 +153,9 @@ STEP_KEYS = {
         field="memory_mib",
         in_defaults=True,
     ),
-    "gpus": Key(limited("gpus"), "GPUs of each child.", default=0, examples=(1,), in_defaults=True),
+    "gpus": Key(
+        limited_type("gpus"), "GPUs of each child.", default=0, examples=(1,), in_defaults=True
+    ),
     "timeout": Key(
         key_types.TIMEOUT,
         "Longest time that one attempt of a child may run. AWS Batch refuses less than 60 s.",
@@ -159,7 +164,7 @@ STEP_KEYS = {
         in_defaults=True,
     ),
     "retries": Key(
-        limited("retries"),
+        limited_type("retries"),
         "Extra attempts: a child has `retries` + 1.",
         default=0,
         examples=(2, 3),
@@ -187,7 +192,7 @@ STEP_KEYS = {
         in_defaults=True,
     ),
     "max_running": Key(
-        limited("max_running"),
+        limited_type("max_running"),
         "Largest number of children of the step that run at the same time.",
         absence="no limit",
         examples=(20,),
@@ -260,7 +265,7 @@ STEP_KEYS = {
         in_defaults=True,
     ),
     "priority": Key(
-        limited("priority"),
+        limited_type("priority"),
         "On AWS: scheduling priority within the share. Higher goes first.",
         examples=(50,),
         in_defaults=True,

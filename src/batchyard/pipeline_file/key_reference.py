@@ -17,8 +17,8 @@ def with_key_tables(page: str) -> str:
     """Return the page with new tables between its ``<!-- keys: NAME -->`` comments."""
     for name, keys in TABLES.items():
         start, end = f"<!-- keys: {name} -->\n", f"<!-- end of keys: {name} -->"
-        head, _, rest = page.partition(start)
-        _, _, tail = rest.partition(end)
+        head, _, _ = page.partition(start)
+        _, _, tail = page.partition(end)
         page = head + start + key_table(keys) + end + tail
     return page
 

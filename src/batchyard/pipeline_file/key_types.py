@@ -13,7 +13,7 @@ from batchyard.pipeline import (
     RETRY_WORDS,
     ExitRule,
 )
-from batchyard.pipeline_file.mistakes import Notes
+from batchyard.pipeline_file.mistakes import Mistakes
 from batchyard.pipeline_file.value_types import (
     ValueType,
     check_amount,
@@ -49,7 +49,7 @@ _EXIT_RULE = (
 )
 
 
-def limited(key: str) -> ValueType:
+def limited_type(key: str) -> ValueType:
     """Return the type of a key that LIMITS has."""
     return whole_number(*LIMITS[key])
 
@@ -76,55 +76,55 @@ def name_type(max_length: int, prefix: str) -> ValueType:
     )
 
 
-def _check_command(node: Node, label: str, notes: Notes) -> str | None:
-    value = check_text(node, label, notes, "a shell command")
+def _check_command(node: Node, label: str, mistakes: Mistakes) -> str | None:
+    value = check_text(node, label, mistakes, "a shell command")
     if value is not None and not value.strip():
-        notes.wrong(node, f"{label} is empty", "write a shell command")
+        mistakes.add(node, f"{label} is empty", "write a shell command")
         return None
     return value.strip() if value else value
 
 
-def _check_command_line(node: Node, label: str, notes: Notes) -> str | None:
-    value = _check_command(node, label, notes)
+def _check_command_line(node: Node, label: str, mistakes: Mistakes) -> str | None:
+    value = _check_command(node, label, mistakes)
     if value and ("\n" in value or "\r" in value):
         suggestion = "write it as one line, or put it in a script"
-        notes.wrong(node, f"{label} has several lines", suggestion)
+        mistakes.add(node, f"{label} has several lines", suggestion)
         return None
     return value
 
 
-def _check_memory(node: Node, label: str, notes: Notes) -> int | None:
-    return check_amount(node, label, notes, units.memory_mib)
+def _check_memory(node: Node, label: str, mistakes: Mistakes) -> int | None:
+    return check_amount(node, label, mistakes, units.memory_mib)
 
 
-def _check_timeout(node: Node, label: str, notes: Notes) -> int | None:
-    timeout_s = check_amount(node, label, notes, units.seconds)
+def _check_timeout(node: Node, label: str, mistakes: Mistakes) -> int | None:
+    timeout_s = check_amount(node, label, mistakes, units.seconds)
     if timeout_s is not None:
-        warn_of_short_timeout(timeout_s, node, label, notes)
+        warn_of_short_timeout(timeout_s, node, label, mistakes)
     return timeout_s
 
 
-def warn_of_short_timeout(timeout_s: int, at: Place, label: str, notes: Notes) -> None:
-    """Note a warning where AWS Batch would refuse the timeout as too short."""
+def warn_of_short_timeout(timeout_s: int, at: Place, label: str, mistakes: Mistakes) -> None:
+    """Add a warning where AWS Batch would refuse the timeout as too short."""
     if timeout_s < AWS_MIN_TIMEOUT_S:
         problem = f"{label} is {timeout_s} s, and AWS Batch refuses less than {AWS_MIN_TIMEOUT_S} s"
-        notes.warn(at, problem, f"write {AWS_MIN_TIMEOUT_S}s or more to run it there")
+        mistakes.warn(at, problem, f"write {AWS_MIN_TIMEOUT_S}s or more to run it there")
 
 
-def _check_exit_rule(node: Node, label: str, notes: Notes) -> ExitRule | None:
-    value = check_text(node, label, notes, _EXIT_RULE)
+def _check_exit_rule(node: Node, label: str, mistakes: Mistakes) -> ExitRule | None:
+    value = check_text(node, label, mistakes, _EXIT_RULE)
     if value is None:
         return None
     if value in RETRY_WORDS:
         return ExitRule(word=value)
     match = _EXIT_CODES.fullmatch(value)
     if not match:
-        notes.wrong(node, f"{label} is {units.quoted(value)}", f"write {_EXIT_RULE}")
+        mistakes.add(node, f"{label} is {units.quoted(value)}", f"write {_EXIT_RULE}")
         return None
     first, last = int(match[1]), int(match[2] or match[1])
     problem = _exit_code_problem(first, last)
     if problem:
-        notes.wrong(node, f"{label} is {value}, {problem[0]}", problem[1])
+        mistakes.add(node, f"{label} is {value}, {problem[0]}", problem[1])
         return None
     return ExitRule(first=first, last=last)
 
@@ -141,23 +141,23 @@ def _exit_code_problem(first: int, last: int) -> tuple[str, str] | None:
     return None
 
 
-def _check_glob(node: Node, label: str, notes: Notes) -> str | None:
-    value = check_text(node, label, notes, "a path or pattern in the workspace, like data/**")
+def _check_glob(node: Node, label: str, mistakes: Mistakes) -> str | None:
+    value = check_text(node, label, mistakes, "a path or pattern in the workspace, like data/**")
     if value is None:
         return None
     if not value or value.startswith("/") or "://" in value or ".." in value.split("/"):
         problem = f"{label} is {units.quoted(value)}, which is not inside the workspace"
-        notes.wrong(node, problem, "write a path or pattern relative to it, like data/**")
+        mistakes.add(node, problem, "write a path or pattern relative to it, like data/**")
         return None
     return value
 
 
-def _check_secret_arn(node: Node, label: str, notes: Notes) -> str | None:
+def _check_secret_arn(node: Node, label: str, mistakes: Mistakes) -> str | None:
     if isinstance(node, Scalar) and _ARN.fullmatch(node.text):
         return node.text
     # The message does not quote the value, which may be the secret itself.
     suggestion = "write the ARN of a secret or parameter, like arn:aws:..."
-    notes.wrong(node, f"{label} is not an ARN", suggestion)
+    mistakes.add(node, f"{label} is not an ARN", suggestion)
     return None
 
 

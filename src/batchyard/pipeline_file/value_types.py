@@ -1,8 +1,8 @@
 """Types of the values in a YAML file. A type has a check, a JSON schema, and a name for the docs.
 
 ``key_types`` and ``file_keys`` use them for the keys of a pipeline. A check is called with the YAML
-node, the label of the value in messages, and the notes. It returns the value, or None after it has
-noted a mistake. None is never a valid value.
+node, the label of the value in messages, and the collected mistakes. It returns the value, or None
+after it has added a mistake. None is never a valid value.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from batchyard import yaml_positions
-from batchyard.pipeline_file.mistakes import Notes
+from batchyard.pipeline_file.mistakes import Mistakes
 from batchyard.units import AmountError, quoted
 from batchyard.yaml_positions import (
     NOTHING,
@@ -26,7 +26,7 @@ from batchyard.yaml_positions import (
     Sequence,
 )
 
-Check = Callable[[Node, str, Notes], Any]
+Check = Callable[[Node, str, Mistakes], Any]
 
 _TRUE_WORDS = ("yes", "true", "on")
 #: Digits of a whole number. No limit here needs more, and int() refuses thousands of digits.
@@ -80,16 +80,16 @@ def whole_number(minimum: int, maximum: int) -> ValueType:
     """Return the type of the whole numbers from ``minimum`` to ``maximum``, both included."""
     expected = describe_range(minimum, maximum)
 
-    def check(node: Node, label: str, notes: Notes) -> int | None:
+    def check(node: Node, label: str, mistakes: Mistakes) -> int | None:
         text = _text_of_kind(node, WHOLE).replace("_", "")
         if text and len(text) <= _MAX_DIGITS and minimum <= int(text) <= maximum:
             return int(text)
         # "4" and 1,000 are easy to correct: the message names the very number to write.
         digits = _text_of_kind(node, TEXT).replace(",", "")
         if re.fullmatch("[0-9]{1,9}", digits) and minimum <= int(digits) <= maximum:
-            _refuse(node, label, f"{int(digits)}, without quotes or commas", notes)
+            _refuse(node, label, f"{int(digits)}, without quotes or commas", mistakes)
         else:
-            _refuse(node, label, expected, notes)
+            _refuse(node, label, expected, mistakes)
         return None
 
     schema = {"type": "integer", "minimum": minimum, "maximum": maximum}
@@ -101,23 +101,23 @@ def describe_range(minimum: int, maximum: int) -> str:
     return f"a whole number from {minimum:,} to {maximum:,}"
 
 
-def _check_boolean(node: Node, label: str, notes: Notes) -> bool | None:
+def _check_boolean(node: Node, label: str, mistakes: Mistakes) -> bool | None:
     if isinstance(node, Scalar) and node.kind == YES_NO:
         return node.text.lower() in _TRUE_WORDS
-    _refuse(node, label, "true or false", notes)
+    _refuse(node, label, "true or false", mistakes)
     return None
 
 
 BOOLEAN = ValueType(_check_boolean, {"type": "boolean"}, "true or false")
 
 
-def check_text(node: Node, label: str, notes: Notes, expected: str) -> str | None:
+def check_text(node: Node, label: str, mistakes: Mistakes, expected: str) -> str | None:
     """Return a scalar as it is written: ``true`` is the text "true", and 0.10 keeps its zero."""
     if not isinstance(node, Scalar) or node.kind == NOTHING:
-        _refuse(node, label, expected, notes)
+        _refuse(node, label, expected, mistakes)
         return None
     if not node.text.isprintable() and ("\0" in node.text or not is_unicode(node.text)):
-        notes.wrong(node, f"{label} contains a NUL or half a character", "remove it")
+        mistakes.add(node, f"{label} contains a NUL or half a character", "remove it")
         return None
     return node.text
 
@@ -125,8 +125,8 @@ def check_text(node: Node, label: str, notes: Notes, expected: str) -> str | Non
 def text(expected: str, name: str = "text") -> ValueType:
     """Return the type of any scalar, read as text; ``expected`` completes "write ..."."""
 
-    def check(node: Node, label: str, notes: Notes) -> str | None:
-        return check_text(node, label, notes, expected)
+    def check(node: Node, label: str, mistakes: Mistakes) -> str | None:
+        return check_text(node, label, mistakes, expected)
 
     return ValueType(check, _SCALAR_SCHEMA, name)
 
@@ -145,13 +145,13 @@ def matching_text(
     """
     compiled = re.compile(pattern)
 
-    def check(node: Node, label: str, notes: Notes) -> str | None:
-        value = check_text(node, label, notes, expected)
+    def check(node: Node, label: str, mistakes: Mistakes) -> str | None:
+        value = check_text(node, label, mistakes, expected)
         is_short = value is None or max_length is None or len(value) <= max_length
         if value is None or (compiled.fullmatch(value) and is_short):
             return value
         suggestion = suggest(value) if suggest else ""
-        _refuse(node, label, expected + (f", like {suggestion}" if suggestion else ""), notes)
+        _refuse(node, label, expected + (f", like {suggestion}" if suggestion else ""), mistakes)
         return None
 
     schema: dict[str, Any] = {"type": "string", "pattern": f"^{pattern}$"}
@@ -160,14 +160,16 @@ def matching_text(
     return ValueType(check, schema, "text")
 
 
-def check_amount(node: Node, label: str, notes: Notes, convert: Callable[[str], int]) -> int | None:
+def check_amount(
+    node: Node, label: str, mistakes: Mistakes, convert: Callable[[str], int]
+) -> int | None:
     """Return the amount that ``convert``, a function of units.py, makes of the node's text."""
     is_empty = not isinstance(node, Scalar) or node.kind == NOTHING
     try:
         return convert(node.text if isinstance(node, Scalar) and not is_empty else "")
     except AmountError as exc:
-        problem = f"{label} {describe(node)}" if is_empty else f"{label}: {exc.what}"
-        notes.wrong(node, problem, exc.instead)
+        problem = f"{label} {describe(node)}" if is_empty else f"{label}: {exc.problem}"
+        mistakes.add(node, problem, exc.suggestion)
         return None
 
 
@@ -181,20 +183,20 @@ def list_of(
 ) -> ValueType:
     """Return the type of a list of ``item`` values.
 
-    The check returns the valid items; the invalid ones have been noted. ``suggest_brackets`` is for
+    The check returns the valid items; the invalid ones have mistakes. ``suggest_brackets`` is for
     lists of scalars: in place of ``needs: a`` the message suggests ``[a]``.
     """
 
-    def check(node: Node, label: str, notes: Notes) -> tuple[Any, ...] | None:
+    def check(node: Node, label: str, mistakes: Mistakes) -> tuple[Any, ...] | None:
         if suggest_brackets and isinstance(node, Scalar) and node.kind != NOTHING:
             is_word = re.fullmatch("[A-Za-z0-9-]+", node.text)
             bracketed = f"[{node.text if is_word else quoted(node.text)}]"
-            _refuse(node, label, f"{expected}: in brackets, {bracketed}", notes)
+            _refuse(node, label, f"{expected}: in brackets, {bracketed}", mistakes)
             return None
         if not isinstance(node, Sequence) or not (node.items or may_be_empty):
-            _refuse(node, label, expected, notes)
+            _refuse(node, label, expected, mistakes)
             return None
-        values = (item.check(entry, f"an item of {label}", notes) for entry in node.items)
+        values = (item.check(entry, f"an item of {label}", mistakes) for entry in node.items)
         return tuple(value for value in values if value is not None)
 
     schema: dict[str, Any] = {"type": "array", "items": item.schema}
@@ -215,17 +217,17 @@ def mapping_of(
     ``name_pattern`` is the same rule for the schema.
     """
 
-    def check(node: Node, label: str, notes: Notes) -> dict[str, str] | None:
+    def check(node: Node, label: str, mistakes: Mistakes) -> dict[str, str] | None:
         if not isinstance(node, yaml_positions.Mapping):
-            _refuse(node, label, expected, notes)
+            _refuse(node, label, expected, mistakes)
             return None
         values: dict[str, str] = {}
         for name, (key, entry) in node.entries.items():
             problem = name_problem(name)
             if problem:
-                notes.wrong(key, f"{quoted(name)} cannot be a name in {label}", problem)
+                mistakes.add(key, f"{quoted(name)} cannot be a name in {label}", problem)
             # A name with an invalid value is still defined: its uses are no mistakes.
-            values[name] = value_type.check(entry, f"{label}.{name}", notes) or ""
+            values[name] = value_type.check(entry, f"{label}.{name}", mistakes) or ""
         return values
 
     schema = {
@@ -237,24 +239,24 @@ def mapping_of(
 
 
 def check_mapping(
-    keys: Mapping[str, Key], node: Node, label: str, notes: Notes, like: str = ""
+    keys: Mapping[str, Key], node: Node, label: str, mistakes: Mistakes, like: str = ""
 ) -> dict[str, Any] | None:
     """Return field -> value of the valid values in a mapping that has these ``keys``.
 
     ``like`` is an example of such a mapping, for the message.
     """
     if not isinstance(node, yaml_positions.Mapping):
-        _refuse(node, label, f"a mapping, like {like}", notes)
+        _refuse(node, label, f"a mapping, like {like}", mistakes)
         return None
     values: dict[str, Any] = {}
     for name, (key_node, entry) in node.entries.items():
         key = keys.get(name)
         if key is None:
             all_keys = "the keys here are " + ", ".join(keys)
-            instead = notes.did_you_mean(name, keys, otherwise=all_keys)
-            notes.wrong(key_node, f"unknown key {quoted(name)} in {label}", instead)
+            suggestion = mistakes.did_you_mean(name, keys, otherwise=all_keys)
+            mistakes.add(key_node, f"unknown key {quoted(name)} in {label}", suggestion)
             continue
-        value = key.type.check(entry, name, notes)
+        value = key.type.check(entry, name, mistakes)
         if value is not None:
             values[key.field or name] = value
     return values
@@ -271,16 +273,16 @@ def mapping_schema(keys: Mapping[str, Key]) -> dict[str, Any]:
 
 
 def is_missing(
-    names: Collection[str], keys: Collection[str], node: yaml_positions.Mapping, notes: Notes
+    names: Collection[str], keys: Collection[str], node: yaml_positions.Mapping, mistakes: Mistakes
 ) -> bool:
     """Whether the mapping has none of ``names``, not even misspelt.
 
-    A misspelt key has already been noted as an unknown one.
+    A misspelt key has its mistake already.
     """
     if any(name in node.entries for name in names):
         return False
     unknown = [name for name in node.entries if name not in keys]
-    return not any(notes.nearest(name, keys) in names for name in unknown)
+    return not any(mistakes.nearest(name, keys) in names for name in unknown)
 
 
 def describe(node: Node) -> str:
@@ -308,5 +310,5 @@ def _text_of_kind(node: Node, kind: str) -> str:
     return node.text if isinstance(node, Scalar) and node.kind == kind else ""
 
 
-def _refuse(node: Node, label: str, expected: str, notes: Notes) -> None:
-    notes.wrong(node, f"{label} {describe(node)}", f"write {expected}")
+def _refuse(node: Node, label: str, expected: str, mistakes: Mistakes) -> None:
+    mistakes.add(node, f"{label} {describe(node)}", f"write {expected}")
