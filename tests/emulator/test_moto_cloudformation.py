@@ -1103,7 +1103,7 @@ def test_references() -> None:
         "b": {"Fn::Sub": ["${Four}-${given}-${!literal}-${Five.Arn}", {"given": {"Ref": "Six"}}]},
         "DependsOn": ["Seven"],
     }
-    assert list(templates.references(value)) == [
+    assert list(templates.find_references(value)) == [
         "One",
         "Two",
         "Three",
@@ -1121,8 +1121,8 @@ def test_changes_between_templates() -> None:
     new = {
         "Resources": {"A": {"Type": "U"}, "C": {"Type": "T", "P": {"Ref": "X"}}, "D": {"Type": "T"}}
     }
-    assert templates.changes(old, new, []) == {"Add": ["D"], "Modify": ["A"], "Remove": ["B"]}
-    assert templates.changes(old, new, ["X"])["Modify"] == ["A", "C"]
+    assert templates.find_modified(old, new, []) == ["A"]
+    assert templates.find_modified(old, new, ["X"]) == ["A", "C"]
 
 
 def test_a_condition_carries_a_parameters_change_to_what_asks_for_it() -> None:
@@ -1135,5 +1135,5 @@ def test_a_condition_carries_a_parameters_change_to_what_asks_for_it() -> None:
         "B": {"Type": "T", "Properties": {"Condition": {"Bool": {"x": "true"}}}},
     }
     template = {"Conditions": conditions, "Resources": resources}
-    assert templates.changes(template, template, ["X"])["Modify"] == ["A"]
-    assert templates.changes(template, template, ["Y"])["Modify"] == []
+    assert templates.find_modified(template, template, ["X"]) == ["A"]
+    assert templates.find_modified(template, template, ["Y"]) == []

@@ -1,11 +1,12 @@
-"""The limits of AWS Batch that more than one module checks (facts, 5.4). Nothing else states these numbers."""
+"""AWS Batch's limits that more than one module checks (facts, 5.4); no other module states them."""
 
 from __future__ import annotations
 
 import re
 
-#: Names of jobs, job definitions, queues and compute environments.
-NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}")
+#: Characters in the name of a job, job definition, queue or compute environment.
+MAX_NAME_CHARS = 128
+NAME_PATTERN = re.compile(rf"[A-Za-z0-9][A-Za-z0-9_-]{{0,{MAX_NAME_CHARS - 1}}}")
 MAX_REQUEST_BYTES = 30 * 1024
 MAX_DEFINITION_BYTES = 24 * 1024
 MAX_DEPENDENCIES = 20

@@ -1,4 +1,7 @@
-"""AWS Batch's resource types in CloudFormation: Properties in, calls of the Batch API out."""
+"""AWS Batch's resource types in CloudFormation: their properties become calls of the Batch API.
+
+moto has these types too, but for its own Batch service. Ours act on the endpoint's.
+"""
 
 from __future__ import annotations
 
@@ -9,35 +12,35 @@ from typing import Any, ClassVar, Self
 
 from moto.cloudformation.exceptions import UnformattedGetAttTemplateException
 
+from batchyard.batch.limits import MAX_NAME_CHARS
 from batchyard.emulator import api_models
 from batchyard.emulator.api_errors import ApiError
-from batchyard.emulator.moto_cloudformation.own_model import (
-    CannotReplace,
+from batchyard.emulator.moto_cloudformation.resource_model import (
+    AccountRegion,
     Document,
-    OwnModel,
-    Place,
-    Refused,
+    ReplacementError,
+    ResourceError,
+    ResourceModel,
 )
 
 #: operation, request -> answer; raises ApiError
 Call = Callable[[str, Document], Document]
 
 _LETTERS = string.ascii_letters + string.digits
-_LONGEST_NAME = 128
 _SUFFIX_LENGTH = 16
-#: what may change on a managed environment without new instances; all else in ComputeResources asks for them
+#: members of ComputeResources that can change without new instances in a managed environment
 _SCALING = frozenset(["MinvCpus", "MaxvCpus", "DesiredvCpus", "UpdateToLatestImageVersion"])
 _FARGATE_UPDATABLE = _SCALING | {"Subnets", "SecurityGroupIds"}
 
 
-class BatchResource(OwnModel):
-    """One resource of AWS Batch, known by its ARN."""
+class BatchResource(ResourceModel):
+    """A resource of AWS Batch, identified by its ARN."""
 
     CREATE: ClassVar[str]
-    #: member of the create request and answer that has the name, and the answer's that has the ARN
+    #: members with the name (of the create request and its answer) and the ARN (of the answer)
     NAME_MEMBER: ClassVar[str]
     ARN_MEMBER: ClassVar[str]
-    #: properties that only CloudFormation knows
+    #: properties that CloudFormation has and the Batch API has not
     EXTRA: ClassVar[frozenset[str]] = frozenset()
     #: properties that cannot change without a replacement
     CREATE_ONLY: ClassVar[frozenset[str]]
@@ -58,7 +61,7 @@ class BatchResource(OwnModel):
             raise UnformattedGetAttTemplateException()
         return self.arn
 
-    # -- the API --------------------------------------------------------------------------------------------
+    # -- the Batch API -----------------------------------------------------------------------------
 
     @classmethod
     def ask(cls, operation: str, request: Document) -> Document:
@@ -66,44 +69,47 @@ class BatchResource(OwnModel):
             return cls.call(operation, request)
         except ApiError as exc:
             text = f"{exc.message} (Service: Batch, Status Code: {exc.status})"
-            raise Refused(f'Resource handler returned message: "{text}"') from exc
+            raise ResourceError(f'Resource handler returned message: "{text}"') from exc
 
     @classmethod
     def request(cls, operation: str, properties: Mapping[str, Any]) -> Document:
-        """Properties as the request of an operation; those that it has no member for are left out."""
+        """Return properties as an operation's request, without those that it has no member for."""
         shape = api_models.service_model("batch").operation_model(operation).input_shape
         assert shape is not None
         request: Document = api_models.from_cloudformation(shape, properties)
         return request
 
-    # -- what CloudFormation asks for -----------------------------------------------------------------------
+    # -- create and update -------------------------------------------------------------------------
 
     @classmethod
-    def made(cls, name: str, properties: Document, place: Place, logical_id: str) -> Self:
+    def create(
+        cls, name: str, properties: Document, location: AccountRegion, logical_id: str
+    ) -> Self:
         cls._check(properties)
-        return cls.create(properties.get(cls.NAME_PROPERTY) or _generated(logical_id), properties)
+        batch_name = properties.get(cls.NAME_PROPERTY) or _generate_name(logical_id)
+        return cls._create_named(batch_name, properties)
 
     @classmethod
-    def create(cls, name: str, properties: Document) -> Self:
+    def _create_named(cls, name: str, properties: Document) -> Self:
         request = {**cls.request(cls.CREATE, properties), cls.NAME_MEMBER: name}
         return cls(cls.ask(cls.CREATE, request)[cls.ARN_MEMBER], name, properties)
 
-    def changed_to(self, name: str, properties: Document, place: Place) -> Self:
+    def update(self, name: str, properties: Document, location: AccountRegion) -> Self:
         self._check(properties)
-        return self.updated(properties)
+        return self._update_or_replace(properties)
 
-    def updated(self, properties: Document) -> Self:
-        """This resource, changed; or, where AWS replaces it, another."""
+    def _update_or_replace(self, properties: Document) -> Self:
         if self._needs_replacement(properties):
-            given = properties.get(self.NAME_PROPERTY)
-            if given is not None and given == self.name:
-                raise CannotReplace(self.name)
-            return type(self).create(given or _generated(self.logical_resource_id), properties)
-        self._update(properties)
+            template_name = properties.get(self.NAME_PROPERTY)
+            if template_name is not None and template_name == self.name:
+                raise ReplacementError(self.name)
+            name = template_name or _generate_name(self.logical_resource_id)
+            return type(self)._create_named(name, properties)
+        self._update_in_place(properties)
         self.properties = properties
         return self
 
-    def changed(self, properties: Document) -> set[str]:
+    def _changed_properties(self, properties: Document) -> set[str]:
         return {
             key
             for key in {*self.properties, *properties}
@@ -111,32 +117,30 @@ class BatchResource(OwnModel):
         }
 
     def _needs_replacement(self, properties: Document) -> bool:
-        fixed = self.changed(properties) & self.CREATE_ONLY
+        create_only = self._changed_properties(properties) & self.CREATE_ONLY
         if properties.get(self.NAME_PROPERTY) == self.name:
-            fixed -= {self.NAME_PROPERTY}
-        return bool(fixed)
+            create_only -= {self.NAME_PROPERTY}
+        return bool(create_only)
 
-    def _update(self, properties: Document) -> None:
+    def _update_in_place(self, properties: Document) -> None:
         raise NotImplementedError
 
-    def _retag(self, properties: Document) -> None:
-        before, after = self.properties.get("Tags", {}), properties.get("Tags", {})
-        gone = [key for key in before if key not in after]
-        if gone:
-            self.ask("UntagResource", {"resourceArn": self.arn, "tagKeys": gone})
-        if after and after != before:
-            self.ask(
-                "TagResource",
-                {"resourceArn": self.arn, "tags": {k: str(v) for k, v in after.items()}},
-            )
+    def _update_tags(self, properties: Document) -> None:
+        old_tags, new_tags = self.properties.get("Tags", {}), properties.get("Tags", {})
+        removed = [key for key in old_tags if key not in new_tags]
+        if removed:
+            self.ask("UntagResource", {"resourceArn": self.arn, "tagKeys": removed})
+        if new_tags and new_tags != old_tags:
+            tags = {key: str(value) for key, value in new_tags.items()}
+            self.ask("TagResource", {"resourceArn": self.arn, "tags": tags})
 
     @classmethod
     def _check(cls, properties: Document) -> None:
         shape = api_models.service_model("batch").operation_model(cls.CREATE).input_shape
         assert shape is not None
-        for path in _unknown(shape, properties, ""):
+        for path in _find_unknown(shape, properties, ""):
             if path not in cls.EXTRA:
-                raise Refused(
+                raise ResourceError(
                     f"Properties validation failed: extraneous key [{path}] is not permitted"
                 )
 
@@ -158,40 +162,39 @@ class ComputeEnvironment(BatchResource):
         resources = self._changed_resources(properties)
         if "SpotIamFleetRole" in resources:
             return True
-        # ReplaceComputeEnvironment is true unless told otherwise: what asks for new instances makes a new environment.
+        # By default (ReplaceComputeEnvironment: true) new instances need a new environment.
         kind = str(properties.get("ComputeResources", {}).get("Type", ""))
-        at_once = _FARGATE_UPDATABLE if kind.startswith("FARGATE") else _SCALING
+        updatable = _FARGATE_UPDATABLE if kind.startswith("FARGATE") else _SCALING
         is_replaced = str(properties.get("ReplaceComputeEnvironment", True)).lower() == "true"
-        return is_replaced and bool(resources - at_once)
+        return is_replaced and bool(resources - updatable)
 
     def _changed_resources(self, properties: Document) -> set[str]:
-        before, after = (
-            self.properties.get("ComputeResources", {}),
-            properties.get("ComputeResources", {}),
-        )
-        return {key for key in {*before, *after} if before.get(key) != after.get(key)}
+        old = self.properties.get("ComputeResources", {})
+        new = properties.get("ComputeResources", {})
+        return {key for key in {*old, *new} if old.get(key) != new.get(key)}
 
-    def _update(self, properties: Document) -> None:
+    def _update_in_place(self, properties: Document) -> None:
         complete = {"State": "ENABLED", **properties}
         changed = {
             key: complete[key]
-            for key in self.changed(properties) - {"ComputeResources"}
+            for key in self._changed_properties(properties) - {"ComputeResources"}
             if key in complete
         }
         resources = self._changed_resources(properties)
         if resources:
-            wanted = properties["ComputeResources"]
-            changed["ComputeResources"] = {key: wanted[key] for key in resources if key in wanted}
+            new = properties["ComputeResources"]
+            changed["ComputeResources"] = {key: new[key] for key in resources if key in new}
         request = self.request("UpdateComputeEnvironment", changed)
         for key in resources:
             if key not in properties["ComputeResources"]:
-                _blank(request["computeResources"], key, self.properties["ComputeResources"][key])
+                old_value = self.properties["ComputeResources"][key]
+                _set_empty(request["computeResources"], key, old_value)
         if request:
             self.ask("UpdateComputeEnvironment", {"computeEnvironment": self.arn, **request})
 
-    def delete(self, place: Place) -> None:
-        found = self.ask("DescribeComputeEnvironments", {"computeEnvironments": [self.arn]})
-        if found["computeEnvironments"]:
+    def delete(self, location: AccountRegion) -> None:
+        answer = self.ask("DescribeComputeEnvironments", {"computeEnvironments": [self.arn]})
+        if answer["computeEnvironments"]:
             self.ask(
                 "UpdateComputeEnvironment", {"computeEnvironment": self.arn, "state": "DISABLED"}
             )
@@ -206,18 +209,20 @@ class JobQueue(BatchResource):
     NAME_MEMBER, ARN_MEMBER = "jobQueueName", "jobQueueArn"
     CREATE_ONLY = frozenset(["JobQueueName", "JobQueueType"])
 
-    def _update(self, properties: Document) -> None:
+    def _update_in_place(self, properties: Document) -> None:
         complete = {"State": "ENABLED", "JobStateTimeLimitActions": [], **properties}
         changed = {
-            key: complete[key] for key in self.changed(properties) - {"Tags"} if key in complete
+            key: complete[key]
+            for key in self._changed_properties(properties) - {"Tags"}
+            if key in complete
         }
         if changed:
             self.ask(
                 "UpdateJobQueue", {**self.request("UpdateJobQueue", changed), "jobQueue": self.arn}
             )
-        self._retag(properties)
+        self._update_tags(properties)
 
-    def delete(self, place: Place) -> None:
+    def delete(self, location: AccountRegion) -> None:
         if self.ask("DescribeJobQueues", {"jobQueues": [self.arn]})["jobQueues"]:
             self.ask("UpdateJobQueue", {"jobQueue": self.arn, "state": "DISABLED"})
             self.ask("DeleteJobQueue", {"jobQueue": self.arn})
@@ -232,21 +237,22 @@ class JobDefinition(BatchResource):
     EXTRA = frozenset(["ResourceRetentionPolicy"])
     CREATE_ONLY = frozenset(["JobDefinitionName"])
 
-    def updated(self, properties: Document) -> Self:
-        """A new revision; the old one is deregistered when the update is through."""
-        if self.changed(properties) == {"ResourceRetentionPolicy"}:
+    def _update_or_replace(self, properties: Document) -> Self:
+        """Register a new revision. The old one is deregistered when the update has succeeded."""
+        if self._changed_properties(properties) == {"ResourceRetentionPolicy"}:
             self.properties = properties
             return self
         if self._needs_replacement(properties):
-            name = properties.get(self.NAME_PROPERTY) or _generated(self.logical_resource_id)
+            name = properties.get(self.NAME_PROPERTY) or _generate_name(self.logical_resource_id)
         else:
             name = self.name
         policy = properties.get("ResourceRetentionPolicy", {})
-        made = type(self).create(name, properties)
-        made.keeps_predecessor = str(policy.get("SkipDeregisterOnUpdate", False)).lower() == "true"
-        return made
+        revision = type(self)._create_named(name, properties)
+        skips_deregister = str(policy.get("SkipDeregisterOnUpdate", False)).lower() == "true"
+        revision.keeps_predecessor = skips_deregister
+        return revision
 
-    def delete(self, place: Place) -> None:
+    def delete(self, location: AccountRegion) -> None:
         self.ask("DeregisterJobDefinition", {"jobDefinition": self.arn})
 
 
@@ -258,13 +264,13 @@ class SchedulingPolicy(BatchResource):
     NAME_MEMBER, ARN_MEMBER = "name", "arn"
     CREATE_ONLY = frozenset(["Name"])
 
-    def _update(self, properties: Document) -> None:
-        if self.changed(properties) - {"Tags"}:
+    def _update_in_place(self, properties: Document) -> None:
+        if self._changed_properties(properties) - {"Tags"}:
             request = self.request("UpdateSchedulingPolicy", {"FairsharePolicy": {}, **properties})
             self.ask("UpdateSchedulingPolicy", {**request, "arn": self.arn})
-        self._retag(properties)
+        self._update_tags(properties)
 
-    def delete(self, place: Place) -> None:
+    def delete(self, location: AccountRegion) -> None:
         self.ask("DeleteSchedulingPolicy", {"arn": self.arn})
 
 
@@ -282,17 +288,17 @@ class ConsumableResource(BatchResource):
         described = self.ask("DescribeConsumableResource", {"consumableResource": self.arn})
         return described[attribute_name[0].lower() + attribute_name[1:]]
 
-    def _update(self, properties: Document) -> None:
-        if "TotalQuantity" in self.changed(properties):
+    def _update_in_place(self, properties: Document) -> None:
+        if "TotalQuantity" in self._changed_properties(properties):
             request = {
                 "consumableResource": self.arn,
                 "operation": "SET",
                 "quantity": int(properties["TotalQuantity"]),
             }
             self.ask("UpdateConsumableResource", request)
-        self._retag(properties)
+        self._update_tags(properties)
 
-    def delete(self, place: Place) -> None:
+    def delete(self, location: AccountRegion) -> None:
         self.ask("DeleteConsumableResource", {"consumableResource": self.arn})
 
 
@@ -305,40 +311,38 @@ MODELS: tuple[type[BatchResource], ...] = (
 )
 
 
-# -- properties -------------------------------------------------------------------------------------------------
+# -- properties ------------------------------------------------------------------------------------
 
 
-def _generated(logical_id: str) -> str:
-    """The name of a resource that was given none, as CloudFormation names those of Batch: `Queue-CvKLJBQdefogayVQ`."""
+def _generate_name(logical_id: str) -> str:
+    """Return a name as CloudFormation generates it for Batch: `Queue-CvKLJBQdefogayVQ`."""
     suffix = "".join(secrets.choice(_LETTERS) for _ in range(_SUFFIX_LENGTH))
-    return f"{logical_id[: _LONGEST_NAME - 1 - _SUFFIX_LENGTH]}-{suffix}"
+    return f"{logical_id[: MAX_NAME_CHARS - 1 - _SUFFIX_LENGTH]}-{suffix}"
 
 
-def _unknown(shape: Any, value: Any, where: str) -> list[str]:
-    """Paths of the properties that are none, or are not spelled as CloudFormation spells them: `MaxvCpus`, `Vcpus`."""
+def _find_unknown(shape: Any, value: Any, parent_path: str) -> list[str]:
+    """Return the paths of properties that do not exist or are misspelled (`MaxVCpus`)."""
     if shape.type_name == "list" and isinstance(value, list):
-        return [path for item in value for path in _unknown(shape.member, item, where)]
+        return [path for item in value for path in _find_unknown(shape.member, item, parent_path)]
     if shape.type_name != "structure" or not isinstance(value, Mapping):
         return []
-    members = {_spelled(name): member for name, member in shape.members.items()}
-    found = []
+    members = {_property_name(name): member for name, member in shape.members.items()}
+    paths = []
     for key, item in value.items():
-        path = f"{where}.{key}" if where else str(key)
-        found += _unknown(members[key], item, path) if key in members else [path]
-    return found
+        path = f"{parent_path}.{key}".lstrip(".")
+        paths += _find_unknown(members[key], item, path) if key in members else [path]
+    return paths
 
 
-def _spelled(member: str) -> str:
-    # The one property that is not its API's member with a capital letter.
-    return (
-        "S3FilesVolumeConfiguration"
-        if member == "s3filesVolumeConfiguration"
-        else member[0].upper() + member[1:]
-    )
+def _property_name(member: str) -> str:
+    # This is the only property that is not the API's member with a capital letter.
+    if member == "s3filesVolumeConfiguration":
+        return "S3FilesVolumeConfiguration"
+    return member[0].upper() + member[1:]
 
 
-def _blank(request: Document, key: str, old: Any) -> None:
-    """A property that was taken away, as UpdateComputeEnvironment is told so: by an empty value."""
+def _set_empty(request: Document, key: str, old: Any) -> None:
+    """Add an empty value for a removed property, as UpdateComputeEnvironment expects it."""
     member = key[0].lower() + key[1:]
     if key == "DesiredvCpus":
         return

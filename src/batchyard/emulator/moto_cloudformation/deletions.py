@@ -1,4 +1,4 @@
-"""Resource types that moto can make for a stack and has no way to delete with it, though its services can."""
+"""Delete resources of types that moto 5.2.5 creates for a stack but does not delete with it."""
 
 from __future__ import annotations
 
@@ -11,42 +11,54 @@ from moto.iam.models import iam_backends
 from moto.utilities.utils import get_partition
 
 Document = dict[str, Any]
-#: account, region, the resource's properties with everything resolved, its physical id
+#: account, region, resolved properties of the resource, its physical id
 Delete = Callable[[str, str, Document, str], object]
 
 
-def _address(account: str, region: str, properties: Document, physical_id: str) -> None:
-    ec2_backends[account][region].release_address(address=physical_id)
-
-
-def _nat_gateway(account: str, region: str, properties: Document, physical_id: str) -> None:
-    ec2_backends[account][region].delete_nat_gateway(physical_id)
-
-
-def _managed_policy(account: str, region: str, properties: Document, physical_id: str) -> None:
+def _delete_managed_policy(
+    account: str, region: str, properties: Document, physical_id: str
+) -> None:
     iam_backends[account][get_partition(region)].delete_policy(physical_id)
 
 
-def _service(account: str, region: str, properties: Document, physical_id: str) -> None:
-    ecs_backends[account][region].delete_service(
-        properties["Cluster"], physical_id.split("/")[-1], force=True
+def _delete_service(account: str, region: str, properties: Document, physical_id: str) -> None:
+    name = physical_id.split("/")[-1]
+    ecs_backends[account][region].delete_service(properties["Cluster"], name, force=True)
+
+
+def _in_ec2(delete: Callable[[Any, Document, str], object]) -> Delete:
+    return lambda account, region, properties, physical_id: delete(
+        ec2_backends[account][region], properties, physical_id
     )
 
 
+def _in_ecs(delete: Callable[[Any, str], object]) -> Delete:
+    return lambda account, region, properties, physical_id: delete(
+        ecs_backends[account][region], physical_id
+    )
+
+
+#: resource type -> its deletion; moto 5.2.5 has none for any of these types
 DELETIONS: dict[str, Delete] = {
-    "AWS::EC2::EIP": _address,
-    "AWS::EC2::InternetGateway": lambda a, r, p, i: ec2_backends[a][r].delete_internet_gateway(i),
-    "AWS::EC2::NatGateway": _nat_gateway,
-    "AWS::EC2::Route": lambda a, r, p, i: ec2_backends[a][r].delete_route(
-        p["RouteTableId"], p["DestinationCidrBlock"]
+    "AWS::EC2::EIP": _in_ec2(lambda ec2, properties, id: ec2.release_address(address=id)),
+    "AWS::EC2::InternetGateway": _in_ec2(
+        lambda ec2, properties, id: ec2.delete_internet_gateway(id)
     ),
-    "AWS::EC2::RouteTable": lambda a, r, p, i: ec2_backends[a][r].delete_route_table(i),
-    "AWS::EC2::VPCEndpoint": lambda a, r, p, i: ec2_backends[a][r].delete_vpc_endpoints([i]),
-    "AWS::EC2::VPCGatewayAttachment": lambda a, r, p, i: ec2_backends[a][r].detach_internet_gateway(
-        p["InternetGatewayId"], p["VpcId"]
+    "AWS::EC2::NatGateway": _in_ec2(lambda ec2, properties, id: ec2.delete_nat_gateway(id)),
+    "AWS::EC2::Route": _in_ec2(
+        lambda ec2, properties, id: ec2.delete_route(
+            properties["RouteTableId"], properties["DestinationCidrBlock"]
+        )
     ),
-    "AWS::ECS::Cluster": lambda a, r, p, i: ecs_backends[a][r].delete_cluster(i.split("/")[-1]),
-    "AWS::ECS::Service": _service,
-    "AWS::ECS::TaskDefinition": lambda a, r, p, i: ecs_backends[a][r].deregister_task_definition(i),
-    "AWS::IAM::ManagedPolicy": _managed_policy,
+    "AWS::EC2::RouteTable": _in_ec2(lambda ec2, properties, id: ec2.delete_route_table(id)),
+    "AWS::EC2::VPCEndpoint": _in_ec2(lambda ec2, properties, id: ec2.delete_vpc_endpoints([id])),
+    "AWS::EC2::VPCGatewayAttachment": _in_ec2(
+        lambda ec2, properties, id: ec2.detach_internet_gateway(
+            properties["InternetGatewayId"], properties["VpcId"]
+        )
+    ),
+    "AWS::ECS::Cluster": _in_ecs(lambda ecs, id: ecs.delete_cluster(id.split("/")[-1])),
+    "AWS::ECS::Service": _delete_service,
+    "AWS::ECS::TaskDefinition": _in_ecs(lambda ecs, id: ecs.deregister_task_definition(id)),
+    "AWS::IAM::ManagedPolicy": _delete_managed_policy,
 }

@@ -1,4 +1,8 @@
-"""Stacks and change sets as moto's operations handle them, over changes that go through or leave nothing behind."""
+"""Stacks and change sets as moto's operations use them. They keep the last change that succeeded.
+
+moto 5.2.5: computes a stack's outputs and exports whenever somebody reads them, from whatever the
+last change left behind, and compares templates without parameters and conditions.
+"""
 
 from __future__ import annotations
 
@@ -12,29 +16,30 @@ from moto.cloudformation.utils import get_stack_from_s3_url
 from moto.utilities.utils import get_partition
 
 from batchyard.emulator.moto_cloudformation import templates
-from batchyard.emulator.moto_cloudformation.changes import Resources
-from batchyard.emulator.moto_cloudformation.own_model import Refused
+from batchyard.emulator.moto_cloudformation.resource_model import ResourceError
+from batchyard.emulator.moto_cloudformation.stack_changes import StackResources
 
 Document = dict[str, Any]
 
 
 class Stack(models.Stack):
-    """A stack whose resources, outputs and exports are those of its last change that went through."""
+    """A stack with the resources, outputs and exports of its last successful change."""
 
     stack_status_reason: str | None = None
-    resource_map: Resources
+    resource_map: StackResources
 
     def __init__(self, **members: Any) -> None:
-        self.kept_outputs: list[Document] = []
-        self.kept_exports: list[parsing.Export] = []
+        self.saved_outputs: list[Document] = []
+        self.saved_exports: list[parsing.Export] = []
         super().__init__(template={}, **members)
 
-    def _create_resource_map(self) -> Resources:
-        return self.read({}, self.parameters)
+    def _create_resource_map(self) -> StackResources:
+        return self.load_resources({}, self.parameters)
 
-    def read(self, template: Document, parameters: dict[str, Any]) -> Resources:
-        """The resources that a template asks for; raises where it or a parameter is wrong."""
-        resources = Resources(
+    def load_resources(self, template: Document, parameters: dict[str, Any]) -> StackResources:
+        """Return the resources that a template describes; raise if it or a parameter is invalid."""
+        backend = models.cloudformation_backends[self.account_id][self.region_name]
+        resources = StackResources(
             stack_id=self.stack_id,
             stack_name=self.name,
             parameters=parameters,
@@ -42,83 +47,87 @@ class Stack(models.Stack):
             account_id=self.account_id,
             region_name=self.region_name,
             template=template,
-            cross_stack_resources=models.cloudformation_backends[self.account_id][
-                self.region_name
-            ].exports,
+            cross_stack_resources=backend.exports,
         )
         resources.load()
         return resources
 
     @property
     def template_description(self) -> str | None:
-        """For ListStacks, which tells it also of a stack that could not be made, and so keeps no template."""
-        found: str | None = self.description
-        return found
+        """The description that ListStacks shows, also of a stack whose creation failed."""
+        description: str | None = self.description
+        return description
 
     @property
     def outputs(self) -> list[Document] | None:
-        return self.kept_outputs or None
+        return self.saved_outputs or None
 
     @property
     def exports(self) -> list[parsing.Export]:
-        return self.kept_exports
+        return self.saved_exports
 
     @property
     def stack_parameters(self) -> Document:
-        """As they were given, so that they can be given again."""
+        """The parameters as the caller gave them, for UsePreviousValue."""
         return dict(self.resource_map.input_parameters)
 
     @property
     def parameter_list(self) -> list[Document]:
+        # moto 5.2.5: shows the value of a NoEcho parameter.
         hidden = self.resource_map.no_echo_parameter_keys
         return [
             {"ParameterKey": name, "ParameterValue": "****" if name in hidden else value}
             for name, value in self.stack_parameters.items()
         ]
 
-    def begin(self, status: str, reason: str = "User Initiated") -> None:
+    def begin_operation(self, status: str, reason: str = "User Initiated") -> None:
         self.status = status
         self._add_stack_event(status, reason)
 
-    def end(self, status: str, reason: str | None = None) -> None:
+    def end_operation(self, status: str, reason: str | None = None) -> None:
         self.status, self.stack_status_reason = status, reason
         self._add_stack_event(status, reason)
 
-    def note(self, logical_id: str, physical_id: str, kind: str, status: str, reason: str) -> None:
+    def add_event(
+        self, logical_id: str, physical_id: str, resource_type: str, status: str, reason: str
+    ) -> None:
+        """Add an event of a resource, or of the stack itself where ``logical_id`` is empty."""
         self.events.append(
             models.Event(
                 stack_id=self.stack_id,
                 stack_name=self.name,
                 logical_resource_id=logical_id or self.name,
                 physical_resource_id=physical_id,
-                resource_type=kind or "AWS::CloudFormation::Stack",
+                resource_type=resource_type or "AWS::CloudFormation::Stack",
                 resource_status=status,
                 resource_status_reason=reason or None,
                 resource_properties=None,
             )
         )
 
-    def keep(
-        self, text: str, template: Document, resources: Resources, outputs: parsing.OutputMap
+    def save_change(
+        self, text: str, template: Document, resources: StackResources, outputs: parsing.OutputMap
     ) -> None:
+        """Take over the template, resources, outputs and exports of a change that succeeded."""
         self.template, self.template_dict = text, template
         self.description = template.get("Description")
         self.resource_map, self.output_map = resources, outputs
-        self.parameters = resources.given
-        names = {export.value: export.name for export in outputs.exports}
-        self.kept_exports = outputs.exports
-        self.kept_outputs = [
+        self.parameters = resources.caller_parameters
+        export_names = {export.value: export.name for export in outputs.exports}
+        self.saved_exports = outputs.exports
+        self.saved_outputs = [
             {
                 "OutputKey": output.key,
                 "OutputValue": output.value,
                 "Description": output.description,
-                "ExportName": names.get(output.value),
+                "ExportName": export_names.get(output.value),
             }
             for output in outputs.values()
             if output
         ]
 
-    # -- a stack as a resource of another one ---------------------------------------------------------------
+    # -- a stack as a resource of another stack ----------------------------------------------------
+    # moto 5.2.5: ignores the failure of a nested stack, and replaces it instead of updating it.
 
     @staticmethod
     def cloudformation_name_type() -> str:
@@ -132,10 +141,10 @@ class Stack(models.Stack):
         return self.stack_id
 
     def get_cfn_attribute(self, attribute_name: str) -> Any:
-        for output in self.kept_outputs:
+        for output in self.saved_outputs:
             if attribute_name == f"Outputs.{output['OutputKey']}":
                 return output["OutputValue"]
-        raise Refused(f"the stack {self.name} has no {attribute_name}")
+        raise ResourceError(f"the stack {self.name} has no {attribute_name}")
 
     @classmethod
     def create_from_cloudformation_json(
@@ -147,16 +156,17 @@ class Stack(models.Stack):
         **kwargs: Any,
     ) -> models.Stack:
         properties = cloudformation_json["Properties"]
-        text = from_s3(properties["TemplateURL"], account_id, get_partition(region_name))
+        partition = get_partition(region_name)
+        text = read_template_from_s3(properties["TemplateURL"], account_id, partition)
         backend = models.cloudformation_backends[account_id][region_name]
-        made = backend.create_stack(
-            name=resource_name, template=text, parameters=_texts(properties)
+        stack = backend.create_stack(
+            name=resource_name, template=text, parameters=_parameter_texts(properties)
         )
-        assert isinstance(made, Stack)
-        if made.status != "CREATE_COMPLETE":
-            backend.delete_stack(made.stack_id)
-            raise Refused(f"the nested stack {made.name}: {made.stack_status_reason}")
-        return made
+        assert isinstance(stack, Stack)
+        if stack.status != "CREATE_COMPLETE":
+            backend.delete_stack(stack.stack_id)
+            raise ResourceError(f"the nested stack {stack.name}: {stack.stack_status_reason}")
+        return stack
 
     @classmethod
     def update_from_cloudformation_json(
@@ -168,71 +178,76 @@ class Stack(models.Stack):
         region_name: str,
     ) -> Stack:
         properties = cloudformation_json["Properties"]
-        text = from_s3(properties["TemplateURL"], account_id, get_partition(region_name))
+        partition = get_partition(region_name)
+        text = read_template_from_s3(properties["TemplateURL"], account_id, partition)
         backend: Any = models.cloudformation_backends[account_id][region_name]
-        assert isinstance(original_resource, Stack)
-        backend.change(original_resource, text, _texts(properties), "UPDATE")
-        if original_resource.status != "UPDATE_COMPLETE":
-            raise Refused(
-                f"the nested stack {original_resource.name}: {original_resource.stack_status_reason}"
-            )
-        return original_resource
+        stack = original_resource
+        assert isinstance(stack, Stack)
+        backend.change_stack(stack, text, _parameter_texts(properties), "UPDATE")
+        if stack.status != "UPDATE_COMPLETE":
+            raise ResourceError(f"the nested stack {stack.name}: {stack.stack_status_reason}")
+        return stack
 
 
-def _texts(properties: Document) -> dict[str, str]:
-    given = properties.get("Parameters", {})
+def _parameter_texts(properties: Document) -> dict[str, str]:
     return {
-        name: ",".join(map(str, v)) if isinstance(v, list) else str(v) for name, v in given.items()
+        name: ",".join(map(str, value)) if isinstance(value, list) else str(value)
+        for name, value in properties.get("Parameters", {}).items()
     }
 
 
 class ChangeSet(models.ChangeSet):
-    """What a change would do; unlike moto's it sees changed parameters too."""
+    """A change set that also shows what changed parameters and conditions do."""
 
     def _parse_template(self) -> None:
-        self.template_dict = parsed(self.template)
+        self.template_dict = parse_template(self.template)
 
     def diff(self) -> list[models.Change]:
-        before = self.stack.stack_parameters
-        changed = [name for name, value in self.parameters.items() if before.get(name) != value]
+        old_parameters = self.stack.stack_parameters
+        changed_parameters = [
+            name for name, value in self.parameters.items() if old_parameters.get(name) != value
+        ]
         old, new = self.stack.template_dict, self.template_dict
         types = {**old.get("Resources", {}), **new["Resources"]}
         assert isinstance(self.stack, Stack)
-        # What a condition keeps out of a stack is not in it, whatever the template says.
-        wanted, there = self.stack.read(new, self.parameters).wanted(), self.stack.resource_map.made
-        modified = templates.changes(old, new, changed)["Modify"]
-        found = {
-            "Add": [name for name in wanted if name not in there],
-            "Modify": [name for name in wanted if name in there and name in modified],
-            "Remove": [name for name in there if name not in wanted],
+        # A resource whose condition is false is not in the stack, though it is in the template.
+        new_names = self.stack.load_resources(new, self.parameters).active_names()
+        existing = self.stack.resource_map.existing
+        modified = templates.find_modified(old, new, changed_parameters)
+        names_by_action = {
+            "Add": [name for name in new_names if name not in existing],
+            "Modify": [name for name in new_names if name in existing and name in modified],
+            "Remove": [name for name in existing if name not in new_names],
         }
         return [
             models.Change(action, name, types[name]["Type"])
-            for action, names in found.items()
+            for action, names in names_by_action.items()
             for name in names
         ]
 
 
-def parsed(text: str) -> Document:
+def parse_template(text: str) -> Document:
     try:
         return templates.parse(text)
-    except templates.BadTemplate as exc:
+    except templates.TemplateError as exc:
         raise ValidationError(message=str(exc)) from exc
 
 
-def from_s3(url: str, account_id: str, partition: str) -> str:
-    """A template's text from moto's S3, whichever way its address names the bucket."""
+def read_template_from_s3(url: str, account_id: str, partition: str) -> str:
+    """Return the text of a template in moto's S3.
+
+    moto 5.2.5: takes the 127 of 127.0.0.1 for a bucket, and does not read `bucket.localhost`.
+    """
     parts = urlparse(url)
     host = parts.hostname or ""
     if host.endswith(".localhost"):
         url = f"http://localhost/{host.removesuffix('.localhost')}{parts.path}"
-    elif _is_address(host):
-        # moto takes the first part of 127.0.0.1 for a bucket.
+    elif _is_ip_address(host):
         url = f"http://localhost{parts.path}"
     return get_stack_from_s3_url(url, account_id, partition)
 
 
-def _is_address(host: str) -> bool:
+def _is_ip_address(host: str) -> bool:
     try:
         ipaddress.ip_address(host)
     except ValueError:

@@ -1,4 +1,8 @@
-"""CloudFormation templates as values: reading one, what its parts refer to, in what order they can be made. Pure."""
+"""Read CloudFormation templates, find what their parts refer to, and compare two of them. Pure.
+
+moto 5.2.5: loads YAML with a loader that runs Python code, gets nested short forms wrong, orders
+resources by DependsOn alone, and checks references only while it creates resources.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,6 @@ from typing import Any
 import yaml
 
 from batchyard import cfn_yaml
-from batchyard.emulator.moto_cloudformation import rules
 
 Template = dict[str, Any]
 
@@ -28,210 +31,170 @@ PSEUDO_PARAMETERS = frozenset(
         "URLSuffix",
     )
 )
-#: resource types for which AWS wants to be told that it may
-_IAM_TYPES = ("AWS::IAM::",)
-_NAMED = ("RoleName", "UserName", "GroupName", "ManagedPolicyName", "InstanceProfileName")
+#: properties that give an IAM resource a name of the caller's choice
+_IAM_NAMES = ("RoleName", "UserName", "GroupName", "ManagedPolicyName", "InstanceProfileName")
 _SUBSTITUTE = re.compile(r"\$\{([^!}][^}]*)\}")
 
 
-class BadTemplate(ValueError):
-    """What CloudFormation answers with a ValidationError before it makes anything."""
+class TemplateError(ValueError):
+    """An invalid template or parameter: a ValidationError before anything is created."""
 
 
-# -- reading ----------------------------------------------------------------------------------------------------
+# -- reading ---------------------------------------------------------------------------------------
 
 
 def parse(text: str) -> Template:
-    """A template from its text, JSON or YAML."""
+    """Return the template that a JSON or YAML text has. Raises TemplateError if it is invalid."""
     try:
         template = json.loads(text)
     except ValueError:
         try:
             template = cfn_yaml.load(text)
         except yaml.YAMLError as exc:
-            raise BadTemplate(f"Template format error: {' '.join(str(exc).split())}") from exc
+            raise TemplateError(f"Template format error: {' '.join(str(exc).split())}") from exc
     if not isinstance(template, dict):
-        raise BadTemplate("Template format error: unsupported structure.")
-    check(template)
+        raise TemplateError("Template format error: unsupported structure.")
+    _check(template)
     return template
 
 
-def check(template: Template) -> None:
-    """Raises BadTemplate where a part is missing or refers to what is not there."""
-    resources = template.get("Resources")
-    if not isinstance(resources, dict) or not resources:
-        raise BadTemplate("Template format error: At least one Resources member must be defined.")
-    for name, resource in resources.items():
-        if not isinstance(resource, dict) or not isinstance(resource.get("Type"), str):
-            raise BadTemplate(
-                f"Template format error: [/Resources/{name}] Every Resources member must have a Type."
-            )
+def _check(template: Template) -> None:
+    """Raise TemplateError if a part is missing or refers to something that does not exist."""
+    _check_resources(template.get("Resources"))
+    resources = set(template["Resources"])
     parameters = {*template.get("Parameters", {}), *PSEUDO_PARAMETERS}
-    unknown = sorted(set(references(template.get("Conditions") or {})) - parameters)
+    unknown = sorted(set(find_references(template.get("Conditions") or {})) - parameters)
     if unknown:
-        raise BadTemplate(
-            f"Template format error: Unresolved dependencies [{', '.join(unknown)}]. Cannot reference resources in the "
-            "Conditions block of the template"
+        raise TemplateError(
+            f"Template format error: Unresolved dependencies [{', '.join(unknown)}]. "
+            "Cannot reference resources in the Conditions block of the template"
         )
     for block in ("Resources", "Outputs"):
-        unknown = sorted(set(references(template.get(block) or {})) - parameters - set(resources))
+        references = set(find_references(template.get(block) or {}))
+        unknown = sorted(references - parameters - resources)
         if unknown:
-            raise BadTemplate(
-                f"Template format error: Unresolved resource dependencies [{', '.join(unknown)}] in the {block} block "
-                "of the template"
+            raise TemplateError(
+                f"Template format error: Unresolved resource dependencies [{', '.join(unknown)}] "
+                f"in the {block} block of the template"
             )
-    order(template)
+    dependency_order(template)
 
 
-# -- what refers to what ----------------------------------------------------------------------------------------
+def _check_resources(resources: Any) -> None:
+    if not isinstance(resources, dict) or not resources:
+        raise TemplateError("Template format error: At least one Resources member must be defined.")
+    for name, resource in resources.items():
+        if not isinstance(resource, dict) or not isinstance(resource.get("Type"), str):
+            raise TemplateError(
+                f"Template format error: [/Resources/{name}] "
+                "Every Resources member must have a Type."
+            )
 
 
-def references(value: Any) -> Iterator[str]:
-    """The names of resources and parameters that a part of a template depends on."""
+# -- references ------------------------------------------------------------------------------------
+
+
+def find_references(value: Any) -> Iterator[str]:
+    """Yield the names of resources and parameters that a part of a template refers to."""
     if isinstance(value, list):
-        for item in value:
-            yield from references(item)
-    if not isinstance(value, Mapping):
-        return
-    for key, item in value.items():
-        if key == "Ref" and isinstance(item, str):
-            yield item
-        elif key == "Fn::GetAtt":
-            yield item.partition(".")[0] if isinstance(item, str) else str(item[0])
-        elif key == "Fn::Sub":
-            yield from _substituted(item)
-        elif key == "DependsOn":
-            yield from [item] if isinstance(item, str) else item
-        else:
-            yield from references(item)
+        for member in value:
+            yield from find_references(member)
+    elif isinstance(value, Mapping):
+        for key, member in value.items():
+            yield from _references_of_member(key, member)
 
 
-def _substituted(value: Any) -> Iterator[str]:
-    text, given = (
-        (value[0], value[1]) if isinstance(value, list) and len(value) == 2 else (value, {})
-    )
-    for name in _SUBSTITUTE.findall(str(text)):
-        bare = name.strip().partition(".")[0]
-        if bare not in given:
-            yield bare
-    yield from references(given)
+def _references_of_member(key: str, member: Any) -> Iterator[str]:
+    if key == "Ref" and isinstance(member, str):
+        yield member
+    elif key == "Fn::GetAtt":
+        yield member.partition(".")[0] if isinstance(member, str) else str(member[0])
+    elif key == "Fn::Sub":
+        yield from _references_of_sub(member)
+    elif key == "DependsOn":
+        yield from [member] if isinstance(member, str) else member
+    else:
+        yield from find_references(member)
 
 
-def order(template: Template) -> list[str]:
-    """The logical ids, each after those that it depends on; otherwise as they stand."""
+def _references_of_sub(argument: Any) -> Iterator[str]:
+    has_variables = isinstance(argument, list) and len(argument) == 2
+    text, variables = argument if has_variables else (argument, {})
+    for reference in _SUBSTITUTE.findall(str(text)):
+        name = reference.strip().partition(".")[0]
+        if name not in variables:
+            yield name
+    yield from find_references(variables)
+
+
+def dependency_order(template: Template) -> list[str]:
+    """Return the logical ids, each after the ones it depends on, otherwise in template order."""
     resources: dict[str, Any] = template["Resources"]
     graph = {
-        name: [other for other in dict.fromkeys(references(resource)) if other in resources]
+        name: [other for other in dict.fromkeys(find_references(resource)) if other in resources]
         for name, resource in resources.items()
     }
     try:
         return list(TopologicalSorter(graph).static_order())
     except CycleError as exc:
         names = ", ".join(dict.fromkeys(exc.args[1]))
-        raise BadTemplate(f"Circular dependency between resources: [{names}]") from exc
+        raise TemplateError(f"Circular dependency between resources: [{names}]") from exc
 
 
-def changes(
-    old: Template, new: Template, changed_parameters: Iterable[str]
-) -> dict[str, list[str]]:
-    """What would be done to go from one to the other: Add, Modify, Remove -> logical ids."""
-    before: dict[str, Any] = old.get("Resources", {})
-    after: dict[str, Any] = new["Resources"]
-    changed = set(changed_parameters)
-    touched = _touched(new.get("Conditions") or {}, changed)
+def find_modified(old: Template, new: Template, changed_parameters: Iterable[str]) -> list[str]:
+    """Return the logical ids of resources that differ or that use a changed parameter.
 
-    def is_modified(name: str) -> bool:
-        properties = after[name].get("Properties")
-        return bool(
-            after[name] != before[name]
-            or changed & set(references(after[name]))
-            or touched & set(_conditions_in(properties))
+    Only resources that are in both templates count.
+    """
+    old_resources: dict[str, Any] = old.get("Resources", {})
+    new_resources: dict[str, Any] = new["Resources"]
+    parameters = set(changed_parameters)
+    conditions = _conditions_that_use(parameters, new.get("Conditions") or {})
+    return [
+        name
+        for name, resource in new_resources.items()
+        if name in old_resources
+        and (
+            resource != old_resources[name]
+            or parameters & set(find_references(resource))
+            or conditions & set(_find_conditions(resource.get("Properties")))
         )
-
-    return {
-        "Add": [name for name in after if name not in before],
-        "Modify": [name for name in after if name in before and is_modified(name)],
-        "Remove": [name for name in before if name not in after],
-    }
+    ]
 
 
-def _touched(conditions: Mapping[str, Any], parameters: set[str]) -> set[str]:
-    """The conditions that depend on one of the parameters, be it by way of another condition."""
-    found = {name for name, value in conditions.items() if parameters & set(references(value))}
-    while (
-        more := {name for name, value in conditions.items() if found & set(_conditions_in(value))}
-        - found
-    ):
-        found |= more
-    return found
+def _conditions_that_use(parameters: set[str], conditions: Mapping[str, Any]) -> set[str]:
+    """Return the conditions that use a parameter, directly or through another condition."""
+    names = {name for name, value in conditions.items() if parameters & set(find_references(value))}
+    while True:
+        users = {name for name, value in conditions.items() if names & set(_find_conditions(value))}
+        if users <= names:
+            return names
+        names |= users
 
 
-def _conditions_in(value: Any) -> Iterator[str]:
-    """The names of conditions that a part of a template asks for."""
+def _find_conditions(value: Any) -> Iterator[str]:
+    """Yield the names of conditions that a part of a template uses."""
     if isinstance(value, list):
-        for item in value:
-            yield from _conditions_in(item)
+        for member in value:
+            yield from _find_conditions(member)
     if not isinstance(value, Mapping):
         return
-    for key, item in value.items():
-        if key == "Condition" and isinstance(item, str):
-            yield item
+    for key, member in value.items():
+        if key == "Condition" and isinstance(member, str):
+            yield member
         elif key == "Fn::If":
-            yield str(item[0])
-        yield from _conditions_in(item)
+            yield str(member[0])
+        yield from _find_conditions(member)
 
 
-# -- parameters -------------------------------------------------------------------------------------------------
-
-
-def check_parameters(template: Template, given: Mapping[str, Any]) -> None:
-    declared: dict[str, Any] = template.get("Parameters", {})
-    surplus = [name for name in given if name not in declared]
-    if surplus:
-        raise BadTemplate(f"Parameters: [{', '.join(surplus)}] do not exist in the template")
-    missing = [
-        name for name, entry in declared.items() if name not in given and "Default" not in entry
+def required_capabilities(template: Template) -> list[str]:
+    """Return what the caller has to acknowledge: CAPABILITY_IAM or CAPABILITY_NAMED_IAM."""
+    properties_of_iam = [
+        resource.get("Properties") or {}
+        for resource in template["Resources"].values()
+        if resource["Type"].startswith("AWS::IAM::")
     ]
-    if missing:
-        raise BadTemplate(f"Parameters: [{', '.join(missing)}] must have values")
-    for name, value in given.items():
-        allowed = declared[name].get("AllowedValues")
-        if allowed is not None and str(value) not in map(str, allowed):
-            raise BadTemplate(f"Parameter '{name}' must be one of AllowedValues")
-        pattern = declared[name].get("AllowedPattern")
-        if pattern is not None and not all(
-            re.fullmatch(pattern, one) for one in _members(declared[name], value)
-        ):
-            explained = declared[name].get("ConstraintDescription", f"must match pattern {pattern}")
-            raise BadTemplate(f"Parameter '{name}' failed to satisfy constraint: {explained}")
-    values = {
-        name: _value(entry, given.get(name, entry.get("Default", "")))
-        for name, entry in declared.items()
-    }
-    try:
-        faults = list(rules.broken(template.get("Rules", {}), values))
-    except (ValueError, KeyError) as exc:
-        raise BadTemplate(f"Template format error: Rules: {exc}") from exc
-    if faults:
-        raise BadTemplate(f"Template error: {'; '.join(faults)}")
-
-
-def _value(declared: Mapping[str, Any], value: Any) -> str | list[str]:
-    is_list = declared["Type"] == "CommaDelimitedList" or declared["Type"].startswith("List<")
-    return str(value).split(",") if is_list else str(value)
-
-
-def _members(declared: Mapping[str, Any], value: Any) -> list[str]:
-    found = _value(declared, value)
-    return [found] if isinstance(found, str) else found
-
-
-def capabilities(template: Template) -> list[str]:
-    """What the caller has to acknowledge: CAPABILITY_IAM or CAPABILITY_NAMED_IAM."""
-    iam = [r for r in template["Resources"].values() if r["Type"].startswith(_IAM_TYPES)]
-    if not iam:
+    if not properties_of_iam:
         return []
-    is_named = any(
-        name in (resource.get("Properties") or {}) for resource in iam for name in _NAMED
-    )
+    is_named = any(name in properties for properties in properties_of_iam for name in _IAM_NAMES)
     return ["CAPABILITY_NAMED_IAM"] if is_named else ["CAPABILITY_IAM"]
