@@ -68,9 +68,6 @@ GROWING = {
     + 'A="$A; $A; $A; $A"\n' * 10
     + 'eval "$A"\nbash -c "$A"\n' * 40,
     "xargs": "A=x\n" + 'A="$A$A$A$A"\n' * 8 + 'echo "$A" | xargs -I x echo xxxxxxxxxxxxxxxx\n' * 20,
-    "Python": "python3 - <<'E'\nimport os\na = 'x'\n"
-    + "a = a + a + a + a\n" * 60
-    + "os.system(a)\nE\n",
     "arithmetic": "$((" * 3000 + "\n",
     "defaults": "echo " + "${a:-" * 3000 + "\n",
 }

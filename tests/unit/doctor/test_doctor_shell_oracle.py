@@ -80,10 +80,6 @@ WAYS = [
     "echo {packed} | base64 -d | bash",
     "base64 -d <<< {packed} > p.sh; . ./p.sh",
     "echo {q} | sed s/nothing/else/ | sort | sh",
-    """awk 'BEGIN {{ system("{}") }}'""",
-    """perl -e 'system("{}")'""",
-    """python3 -c 'import os; os.system("{}")'""",
-    "python3 - <<'END'\nimport subprocess\nsubprocess.run(\n    {list},\n)\nEND",
     'set -- {}; "$@"',
     "set -- {}; for word; do all+=($word); done; ${{all[@]}}",
     """bash -c '"$@"' _ {}""",
@@ -173,7 +169,6 @@ def _put(pair: tuple[str, str]) -> str:
         command,
         q=shlex.quote(command),
         packed=base64.b64encode(f"{command}\n".encode()).decode(),
-        list=command.split(),
         first=first,
         rest=rest,
         rest_q=shlex.quote(rest),
@@ -256,8 +251,6 @@ def test_where_nothing_could_wait_there_is_no_finding(body: str) -> None:
 
 @pytest.mark.parametrize("way", WAYS)
 def test_every_way_is_one_for_bash_too(way: str) -> None:
-    if "perl" in way and shutil.which("perl") is None:
-        pytest.skip("there is no perl here")
     script = f"#!/bin/bash\n{_put((way, 'systemctl restart docker'))}\n"
     assert called(script) == ["systemctl restart docker"]
     assert [f.id for f in examine(script.encode(), "s", "ecs").findings] == ["BY101"]

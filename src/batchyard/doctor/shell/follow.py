@@ -1,8 +1,8 @@
 """Goes through a script as a shell would and says what it comes to: commands, written files, endless waits. Pure.
 
 All branches are taken. Functions are followed where they are called, with their arguments; files that the script
-writes are followed where they are run; so are `bash -c`, `eval`, heredocs for a shell, `trap`, and scripts in other
-languages (``programs``). Nothing is executed.
+writes are followed where they are run; so are `bash -c`, `eval`, heredocs for a shell and `trap` (``programs``).
+Scripts in other languages are not followed. Nothing is executed.
 """
 
 from __future__ import annotations
@@ -64,10 +64,6 @@ class Session(Programs):
     def run_file(self, path: str) -> None:
         self._execute((path,), Around())
         self._spring_traps()
-
-    def run_foreign(self, text: str, language: str, first_line: int) -> None:
-        """A script in another language."""
-        self.foreign(File(text, first_line), language, Around(), "")
 
     def _spring_traps(self) -> None:
         """What a trap does comes last, when the script ends."""

@@ -1,4 +1,4 @@
-"""What the programs of a script come to: the shells, files and other languages they run, what they write. Pure.
+"""What the programs of a script come to: the shells and files they run, what they write. Pure.
 
 ``follow`` goes through the script itself.
 """
@@ -9,7 +9,7 @@ import re
 from abc import ABC, abstractmethod
 from dataclasses import replace
 
-from batchyard.doctor.shell import builtins, filters, foreign, units, wrappers
+from batchyard.doctor.shell import builtins, filters, interpreters, units, wrappers
 from batchyard.doctor.shell.disk import Disk, File
 from batchyard.doctor.shell.memory import Memory
 from batchyard.doctor.shell.parse import parse
@@ -142,10 +142,11 @@ class Programs(ABC):
         self, name: str, words: tuple[str, ...], unit: units.Unit | None, line: int, around: Around
     ) -> None:
         """What the program runs in turn."""
-        if (spoken := foreign.spoken(words)) is not None:
-            known = self.disk.find(spoken.file) if spoken.file else around.stdin
-            source = File(spoken.text, line) if spoken.text is not None else known
-            self.foreign(source, spoken.language, around, name)
+        if interpreters.is_interpreter(name):
+            files = [around.stdin, *map(self.disk.find, words[1:])]
+            texts = [*words[1:], *(file.content for file in files if file is not None)]
+            if interpreters.may_start_programs(texts):
+                self.trace.not_followed.append((line, name))
         elif name == "find":
             self._find(words, line, around)
         elif name == "run-parts" and len(words) > 1:
@@ -280,26 +281,11 @@ class Programs(ABC):
     def _execute(self, words: tuple[str, ...], around: Around) -> File | None:
         """A file, by the interpreter that its first line names."""
         file = self.disk.find(words[0])
-        language = foreign.of_first_line(file.content) if file is not None else None
-        if file is not None and language is not None:
-            self.foreign(file, language, around, words[0])
+        interpreter = interpreters.other_interpreter(file.content) if file is not None else ""
+        if file is not None and interpreter:
+            self.trace.not_followed.append((file.line, interpreter))
             return None
         return self.run_words(words, around)
-
-    def foreign(self, source: File | None, language: str, around: Around, name: str) -> None:
-        """A script in another language: the commands that it runs."""
-        if source is None or around.via.count(name) > 2 or len(around.via) >= MAX_CALLS:
-            return
-        for call in foreign.calls(language, self.memory.script(source.content)):
-            line = source.line + call.line - 1
-            via = (*around.via, name) if name else around.via
-            inside = replace(
-                around, is_detached=around.is_detached or call.is_detached, via=via, stdin=None
-            )
-            if call.words:
-                self.program(call.words, line, inside)
-            else:
-                self.text(File(call.script, line), inside, "")
 
     def text(self, source: File | None, around: Around, name: str) -> File | None:
         """Shell commands. What they print is not known, but for what they print into a file or a pipe."""

@@ -61,6 +61,8 @@ class Trace:
     ran: list[Ran] = field(default_factory=list)
     wrote: list[Wrote] = field(default_factory=list)
     loops: list[Looped] = field(default_factory=list)
+    #: line and interpreter of each script in another language
+    not_followed: list[tuple[int, str]] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass, field, replace
 
 from batchyard.doctor.packed import MAX_UNPACKED, gunzip
-from batchyard.doctor.shell import foreign
+from batchyard.doctor.shell import interpreters
 from batchyard.doctor.shell.disk import File
 from batchyard.doctor.shell.follow import JOB, Session
 from batchyard.doctor.shell.trace import Looped, Ran, Wrote
@@ -39,6 +39,8 @@ class Boot:
     packages: list[tuple[str, int]] = field(default_factory=list)
     #: line, and what cannot be read in a part
     problems: list[tuple[int, str]] = field(default_factory=list)
+    #: line and interpreter of each script in another language
+    not_followed: list[tuple[int, str]] = field(default_factory=list)
 
 
 def boot(data: UserData) -> Boot:
@@ -92,6 +94,7 @@ def take(session: Session, found: Boot) -> None:
     ]
     found.wrote += session.trace.wrote
     found.loops += session.trace.loops
+    found.not_followed += session.trace.not_followed
 
 
 def _stays(ran: Ran) -> bool:
@@ -109,13 +112,12 @@ def _jobs(words: tuple[str, ...]) -> frozenset[int] | None:
 
 
 def _run_script(part: Part, files: dict[str, File], found: Boot) -> None:
-    session = Session(files)
     if part.kind == OTHER_SCRIPT:
-        session.run_foreign(
-            part.text, foreign.of_first_line(part.text) or foreign.UNKNOWN, part.first_line
-        )
-    else:
-        session.run(part.text, part.first_line)
+        interpreter = interpreters.other_interpreter(part.text) or "another program"
+        found.not_followed.append((part.first_line, interpreter))
+        return
+    session = Session(files)
+    session.run(part.text, part.first_line)
     take(session, found)
 
 
@@ -133,8 +135,6 @@ def _config(part: Part, found: Boot) -> Node:
     except NotReadableError:
         line = part.first_line + max(0, unreadable.line - 1)
         found.problems.append((line, f"the cloud-config is not YAML: {unreadable.problem}"))
-        for call in foreign.looks(part.text):
-            found.ran.append(Ran(call.words, part.first_line + call.line - 1, step=len(found.ran)))
         return Mapping(0, 0)
 
 

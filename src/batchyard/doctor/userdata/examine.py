@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from batchyard.doctor.finding import Finding, Kind, Report, in_order
+from batchyard.doctor.finding import Finding, Kind, Report, Unseen, in_order
 from batchyard.doctor.userdata import commands, form
 from batchyard.doctor.userdata.boot import Boot, boot
 from batchyard.doctor.userdata.kinds import (
@@ -57,6 +57,7 @@ COMMAND_CHECKS: tuple[Check, ...] = (
     (AWSLOGS_DRIVER_REMOVED, commands.log_drivers, False),
     (DAEMON_JSON_MALFORMED, commands.daemon_json, False),
 )
+_OF_COMMANDS = frozenset(kind for kind, _, _ in COMMAND_CHECKS)
 CHECKS: tuple[Check, ...] = tuple(
     sorted(FORM_CHECKS + COMMAND_CHECKS, key=lambda check: check[0].id)
 )
@@ -78,7 +79,22 @@ def examine(
     findings, right = _checked(CHECKS, user_data, would_do, owner, place)
     is_foreign = bool(user_data.parts) and all(part.kind == OTHER for part in user_data.parts)
     blind = "no part of it is a script or cloud-config for Linux" if is_foreign else ""
-    return Report(f"user data {name}", in_order(findings), tuple(right), blind=blind)
+    unseen = [
+        Unseen(kind, why)
+        for why in _not_followed(would_do, place)
+        for kind in right
+        if kind in _OF_COMMANDS
+    ]
+    right = [kind for kind in right if not unseen or kind not in _OF_COMMANDS]
+    return Report(f"user data {name}", in_order(findings), tuple(right), tuple(unseen), blind=blind)
+
+
+def _not_followed(would_do: Boot, place: Callable[[int], str]) -> list[str]:
+    """Return why the commands of the user data are not all known: the first script in another language, if any."""
+    return [
+        f"{place(line)} runs a script for {interpreter}, which is not followed"
+        for line, interpreter in would_do.not_followed[:1]
+    ]
 
 
 def examine_run(would_do: Boot, owner: str, line_of: Callable[[int], str]) -> list[Finding]:

@@ -13,6 +13,7 @@ import re
 from dataclasses import dataclass, field
 
 from batchyard.doctor.packed import gunzip
+from batchyard.doctor.shell.interpreters import other_interpreter
 from batchyard.doctor.yaml_tree import NotReadableError, parse
 
 SHELL, BOOTHOOK, CLOUD_CONFIG, OTHER_SCRIPT, OTHER = (
@@ -28,7 +29,6 @@ ARCHIVE = "archive"
 _BASE64 = re.compile(rb"[A-Za-z0-9+/\s]+={0,2}\s*")
 _HEADER = re.compile(r"([A-Za-z][A-Za-z0-9-]*)[ \t]*:(.*)")
 _BOUNDARY = re.compile(r"boundary[ \t]*=[ \t]*(?:\"([^\"]*)\"|([^\s;\"]+))", re.IGNORECASE)
-_SHELL_LINE = re.compile(r"#![ \t]*\S*?(?:env[ \t]+(?:-S[ \t]+)?)?\b(?:ba|da|a|z|k)?sh\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +229,7 @@ def _kind(text: str, content_type: str) -> str:
     if head.startswith("## template:"):
         return _kind(text.lstrip().partition("\n")[2], content_type)
     if head.startswith("#!"):
-        return SHELL if _SHELL_LINE.match(head) else OTHER_SCRIPT
+        return OTHER_SCRIPT if other_interpreter(head) else SHELL
     if head.lower().startswith(
         ("<powershell", "<script", "#include", "#upstart-job", "[settings", "<?xml")
     ):
