@@ -12,8 +12,8 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from batchyard.api import Pipeline, Run
+    from batchyard.engines.base import Offer
     from batchyard.errors import BatchyardError
-    from batchyard.launch import Offer
 
 __all__ = ["BatchyardError", "Offer", "Pipeline", "Run", "__version__"]
 

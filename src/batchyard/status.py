@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from batchyard.batch.jobs import JobState
-from batchyard.engines.base import AttemptDetail, JobDetail, Overview, RunEngine, RunState
-from batchyard.runs import Record
-
-if TYPE_CHECKING:
-    from batchyard.engines.aws.details import Wait
+from batchyard.engines.base import (
+    AttemptDetail,
+    JobDetail,
+    Overview,
+    RunEngine,
+    RunRecord,
+    RunState,
+    Wait,
+)
+from batchyard.errors import BatchyardError
 
 #: how many failed children are shown in full
 MAX_FAILURES = 5
@@ -56,73 +61,89 @@ class RunStatus:
     ended_ms: int | None
     steps: tuple[StepStatus, ...]
     failures: tuple[Failure, ...] = ()
-    #: not over, and no process is at it
-    is_interrupted: bool = False
-    #: the run whose unfinished part this is
+    #: Why the run is not over and yet nothing drives it; empty otherwise.
+    interruption: str = ""
+    #: The run whose unfinished part this run executes.
     retry_of: str | None = None
-    #: on AWS: who waits for a host
+    #: Children that wait for a host.
     waits: tuple[Wait, ...] = ()
+    #: Where the answers came from, if not from the engine itself; what could not be asked.
+    notes: tuple[str, ...] = ()
+
+    @property
+    def is_interrupted(self) -> bool:
+        return bool(self.interruption)
 
 
-def of_run(record: Record, *, max_failures: int = MAX_FAILURES) -> RunStatus:
-    return of_engine(record, record.open_engine(), max_failures=max_failures)
+def of_run(record: RunRecord, *, max_failures: int = MAX_FAILURES) -> RunStatus:
+    """Return the state of a run, with its first failures."""
+    return of_engine(record, record.open(), max_failures=max_failures)
 
 
-def of_engine(record: Record, engine: RunEngine, *, max_failures: int = MAX_FAILURES) -> RunStatus:
-    """``max_failures`` 0: only what one question answers. The engine is closed, and may be asked again."""
+def of_engine(
+    record: RunRecord, engine: RunEngine, *, max_failures: int = MAX_FAILURES
+) -> RunStatus:
+    """Return the state of an opened run. The engine is closed, and may be used again.
+
+    ``max_failures`` 0: neither failures nor waits, which is one question to the engine.
+    """
     try:
         overview = engine.overview()
-        details = overview.jobs
-        failures = []
-        if max_failures and any(detail.count(JobState.FAILED) for detail in details):
-            for attempt in engine.attempts(engine.job_ids, failed_only=True):
-                if attempt.attempt:
-                    failures.append(
-                        Failure(attempt, tuple(engine.log_reader.tail(attempt, TAIL_LINES)))
-                    )
-                if len(failures) >= max_failures:
-                    break
+        failures: tuple[Failure, ...] = ()
+        waits: tuple[Wait, ...] = ()
+        notes: tuple[str, ...] = ()
+        if max_failures:
+            try:
+                failures = tuple(_failures(engine, overview, max_failures))
+                waits = find_waits(engine, overview)
+            except BatchyardError as exc:
+                if not engine.is_over_by_record:
+                    raise
+                notes = (f"only the stored record is shown: {exc.message}",)
+            notes += (engine.answer_source,) if engine.answer_source else ()
         return RunStatus(
             run=record.run_id,
             pipeline=record.plan.pipeline,
-            engine=record.engine,
+            engine=record.engine.name,
             state=overview.state,
             started_ms=overview.started_ms or record.created_ms,
             ended_ms=overview.ended_ms,
-            steps=tuple(step_status(jobs) for jobs in _by_step(details)),
-            failures=tuple(failures),
-            is_interrupted=overview.is_interrupted,
+            steps=tuple(step_statuses(overview.jobs)),
+            failures=failures,
+            interruption=overview.interruption,
             retry_of=record.retry_of,
-            waits=waits_for_hosts(record, engine, overview) if max_failures else (),
+            waits=waits,
+            notes=notes,
         )
     finally:
         engine.close()
 
 
-def waits_for_hosts(record: Record, engine: RunEngine, overview: Overview) -> tuple[Wait, ...]:
-    """On AWS, by a call for each array with children that wait. AWS does not say since when a job is RUNNABLE: since it
-    was created, or since what it needs has ended."""
-    if record.is_local or overview.state is not RunState.RUNNING:
+def find_waits(engine: RunEngine, overview: Overview) -> tuple[Wait, ...]:
+    """Return the children of a running run that wait for a host."""
+    if overview.state is not RunState.RUNNING:
         return ()
-    from batchyard.engines.aws.engine import AwsEngine
-
-    assert isinstance(engine, AwsEngine)
-    ended = {detail.step: detail.ended_ms or 0 for detail in overview.jobs}
-    needed = {
-        job.step: max((ended.get(need.step, 0) for need in job.needs), default=0)
-        for job in record.plan.jobs
-    }
-    return tuple(
-        replace(wait, since_ms=max(wait.since_ms, needed[wait.step]))
-        for wait in engine.waits(overview.jobs)
-    )
+    return tuple(engine.waits(overview.jobs) or ())
 
 
-def _by_step(details: Sequence[JobDetail]) -> list[list[JobDetail]]:
-    found: dict[str, list[JobDetail]] = {}
-    for detail in details:
-        found.setdefault(detail.step, []).append(detail)
-    return list(found.values())
+def _failures(engine: RunEngine, overview: Overview, max_failures: int) -> Iterator[Failure]:
+    if not any(job.count(JobState.FAILED) for job in overview.jobs):
+        return
+    count = 0
+    for attempt in engine.attempts(engine.job_ids, failed_only=True):
+        if attempt.attempt:
+            yield Failure(attempt, tuple(engine.log_reader.tail(attempt, TAIL_LINES)))
+            count += 1
+        if count >= max_failures:
+            return
+
+
+def step_statuses(jobs: Sequence[JobDetail]) -> list[StepStatus]:
+    """Return the steps that these jobs belong to, in the order of the jobs."""
+    by_step: dict[str, list[JobDetail]] = {}
+    for job in jobs:
+        by_step.setdefault(job.step, []).append(job)
+    return [step_status(step_jobs) for step_jobs in by_step.values()]
 
 
 def step_status(jobs: Sequence[JobDetail]) -> StepStatus:
@@ -133,7 +154,7 @@ def step_status(jobs: Sequence[JobDetail]) -> StepStatus:
     ended = [job.ended_ms for job in jobs if job.ended_ms is not None]
     return StepStatus(
         name=jobs[0].step,
-        state=rolled_up(by_state),
+        state=roll_up(by_state),
         size=sum(job.size for job in jobs),
         succeeded=by_state[JobState.SUCCEEDED],
         failed=by_state[JobState.FAILED],
@@ -146,7 +167,7 @@ def step_status(jobs: Sequence[JobDetail]) -> StepStatus:
     )
 
 
-def rolled_up(counts: dict[JobState, int]) -> JobState:
+def roll_up(counts: dict[JobState, int]) -> JobState:
     """RUNNING as soon as one child is, else the least advanced; FAILED once all have ended and one failed."""
     if counts[JobState.RUNNING]:
         return JobState.RUNNING
@@ -187,7 +208,7 @@ def to_json(status: RunStatus) -> dict[str, Any]:
                 "index": failure.attempt.index,
                 "attempt": failure.attempt.attempt,
                 "exit_code": failure.attempt.exit_code,
-                "reason": explained(failure.attempt),
+                "reason": explain_failure(failure.attempt),
                 "log_tail": list(failure.log_tail),
             }
             for failure in status.failures
@@ -214,7 +235,7 @@ _EXIT_CODES = {
 }
 
 
-def explained(attempt: AttemptDetail) -> str:
+def explain_failure(attempt: AttemptDetail) -> str:
     """Why an attempt failed, in one line."""
     if attempt.reason:
         return attempt.reason

@@ -19,14 +19,22 @@ from typing import Any
 import pytest
 
 import recipe_image
-from batchyard import cloud, launch, runs
+from batchyard import engines, operations, runs
 from batchyard import plan as planning
 from batchyard.batch.jobs import JobState
-from batchyard.engines.base import AttemptDetail, LogChunk, RunEngine
+from batchyard.engines.aws.preparing import make_target
+from batchyard.engines.base import (
+    AttemptDetail,
+    LogChunk,
+    Offer,
+    PreparedRun,
+    RunEngine,
+    RunRecord,
+    RunRequest,
+    new_run_id,
+)
 from batchyard.environments import Environment
-from batchyard.launch import Offer
 from batchyard.pipeline import ExitRule, Need, Pipeline, Step
-from batchyard.runs import Record
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "emulator"))
 from emulator_endpoint import Endpoint
@@ -43,16 +51,16 @@ class LocalLab:
         self.folder = folder
         self.workspace = str(folder)
         self.runner = runner
-        self.record: Record | None = None
+        self.record: RunRecord | None = None
 
     def begin(self, *steps: Step) -> RunEngine:
         pipeline = Pipeline("contract", steps)
         plan = planning.make(pipeline)
         offer = Offer(cpus=4, memory_mib=4096, runner=self.runner, workspace=str(self.folder))
-        plan, setting, _ = launch.fit(plan, pipeline, offer)
-        self.record = runs.begin(self.folder / ".batchyard", plan, setting)
-        launch.execute_detached(self.record)
-        return self.record.open_engine()
+        request = RunRequest(plan, pipeline, self.folder / ".batchyard", offer)
+        self.record, _ = operations.begin(engines.load("local"), request)
+        operations.start(self.record)
+        return self.record.open()
 
     def step(self, name: str, **fields: object) -> Step:
         image = TEST_IMAGE if self.runner == "docker" else None
@@ -71,7 +79,7 @@ class AwsLab:
         self.folder = folder
         self.image = image
         self.workspace = ""
-        self.record: Record | None = None
+        self.record: RunRecord | None = None
         self._environment = Environment(
             "lab",
             endpoint.variables["AWS_REGION"],
@@ -82,11 +90,12 @@ class AwsLab:
     def begin(self, *steps: Step) -> RunEngine:
         pipeline = Pipeline("contract", steps)
         plan = planning.make(pipeline)
-        target = cloud.target(plan, pipeline, self._environment, runs.new_id(plan), on_demand=True)
+        target = make_target(plan, self._environment, new_run_id(plan), on_demand=True)
         self.workspace = target.workspace
-        self.record = runs.begin(self.folder / ".batchyard", plan, target)
-        cloud.submit(self.record)
-        return self.record.open_engine()
+        prepared = PreparedRun(plan, target, target.run_id)
+        self.record = runs.begin(self.folder / ".batchyard", engines.load("aws"), prepared)
+        operations.start(self.record)
+        return self.record.open()
 
     def step(self, name: str, **fields: Any) -> Step:
         """Jobs share no folder with the one who submits them: here they are told to go there."""
@@ -328,7 +337,7 @@ def test_a_last_line_without_an_end_is_kept(lab: Lab) -> None:
 
 def lab_logs(lab: Lab) -> list[LogChunk]:
     assert lab.record is not None
-    engine = lab.record.open_engine()
+    engine = lab.record.open()
     chunks = list(engine.logs("a", 0))
     engine.close()
     return chunks

@@ -35,8 +35,8 @@ import pytest
 
 from batchyard.batch.jobs import OUT_OF_MEMORY, JobState, StatusReason
 from batchyard.cli.main import cli
+from batchyard.embedded import children
 from batchyard.engines.base import RunState
-from batchyard.engines.local import children
 from batchyard.errors import PipelineFileError
 from batchyard.pipeline import RETRY_WORDS
 from batchyard.pipeline_file import file_keys, key_types, reading

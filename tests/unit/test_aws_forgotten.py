@@ -9,34 +9,29 @@ from typing import Any
 import pytest
 from test_aws_given_up import PIPELINE, Account, begun
 
-from batchyard.engines.aws.engine import AwsEngine
-from batchyard.engines.aws.render import Target
-from batchyard.engines.base import RunState
-from batchyard.runs import Record
+from batchyard.engines.aws.run import AwsRun
+from batchyard.engines.base import RunRecord, RunState, Unfinished
 
 DAY_S = 86_400
 
 
-def opened(record: Record, account: Account, days: float) -> AwsEngine:
+def opened(record: RunRecord, account: Account, days: float) -> AwsRun:
     """So many days later."""
-    assert isinstance(record.place, Target)
-    return AwsEngine(
-        record.folder,
-        record.plan,
-        record.place,
+    return AwsRun(
+        record,
         account,  # type: ignore[arg-type]
         clock=lambda: time.time() + days * DAY_S,
     )
 
 
-def submitted(folder: Path, pipeline: str = PIPELINE) -> tuple[Account, Record]:
+def submitted(folder: Path, pipeline: str = PIPELINE) -> tuple[Account, RunRecord]:
     """By default a, b, c: each plain, and each after the one before."""
     account, record = Account(), begun(folder, pipeline)
     opened(record, account, 0).submit(record.plan)
     return account, record
 
 
-def states(engine: AwsEngine) -> list[str]:
+def states(engine: AwsRun) -> list[str]:
     return [job.state.value for job in engine.overview().jobs]
 
 
@@ -74,8 +69,8 @@ def test_what_is_forgotten_is_known_by_what_came_after(
     del account.jobs["id-a"]
     engine = opened(record, account, 8)
     assert states(engine) == expected
-    assert engine.source.startswith("AWS Batch has forgotten 1 of the run's 3 jobs: ")
-    assert ("of a:" in engine.source) == (expected[0] == "FAILED")
+    assert engine.answer_source.startswith("AWS Batch has forgotten 1 of the run's 3 jobs: ")
+    assert ("of a:" in engine.answer_source) == (expected[0] == "FAILED")
     # Nobody has seen all of it: it is not kept as the end.
     assert not (record.folder.path / "final.json").exists()
 
@@ -87,11 +82,11 @@ def test_what_is_not_known_in_its_first_week_is_not_forgotten(tmp_path: Path) ->
     assert (
         states(engine) == ["SUBMITTED"] * 3
         and engine.overview().state is RunState.RUNNING
-        and not engine.source
+        and not engine.answer_source
     )
     engine = opened(record, account, 7.1)
     assert states(engine) == ["FAILED"] * 3 and engine.overview().state is RunState.FAILED
-    assert engine.unfinished() == ({"a": [0], "b": [0], "c": [0]}, {})
+    assert engine.unfinished() == Unfinished({"a": [0], "b": [0], "c": [0]}, {})
 
 
 def test_a_child_that_had_nothing_to_run_is_no_sign_that_its_step_began(tmp_path: Path) -> None:
@@ -104,7 +99,7 @@ def test_a_child_that_had_nothing_to_run_is_no_sign_that_its_step_began(tmp_path
     account.jobs.clear()
     engine = opened(record, account, 8)
     assert states(engine) == ["FAILED", "FAILED"]
-    assert engine.unfinished() == ({"a": [0], "b": [1, 2]}, {"b": []})
+    assert engine.unfinished() == Unfinished({"a": [0], "b": [1, 2]}, {"b": []})
 
 
 def test_one_that_was_stopped_and_forgotten_was_stopped(tmp_path: Path) -> None:
@@ -123,8 +118,8 @@ def test_what_somebody_else_has_kept_comes_first(tmp_path: Path) -> None:
     (record.folder.path / "final.json").unlink()  # S3 has it
     del account.jobs["id-b"]
     engine = opened(record, account, 8)
-    assert [job.ended_ms for job in engine.overview().jobs] == [9] * 3 and not engine.source
-    assert engine.unfinished()[0] == {"a": [], "b": [], "c": []}
+    assert [job.ended_ms for job in engine.overview().jobs] == [9] * 3 and not engine.answer_source
+    assert engine.unfinished().children == {"a": [], "b": [], "c": []}
 
 
 def test_a_retry_asks_aws_of_nothing_that_was_kept(tmp_path: Path) -> None:
@@ -134,4 +129,4 @@ def test_a_retry_asks_aws_of_nothing_that_was_kept(tmp_path: Path) -> None:
     account.jobs["id-c"] |= ENDED
     opened(record, account, 0).overview()
     account.jobs.clear()
-    assert opened(record, account, 8).unfinished()[0] == {"a": [], "b": [0], "c": [0]}
+    assert opened(record, account, 8).unfinished().children == {"a": [], "b": [0], "c": [0]}

@@ -13,13 +13,14 @@ from botocore.exceptions import ClientError
 
 from batchyard import plan as planning
 from batchyard import runs
-from batchyard.engines.aws.engine import AwsEngine, RunStoppedError
+from batchyard.engines.aws import ENGINE
 from batchyard.engines.aws.render import Target
-from batchyard.engines.base import RunState
+from batchyard.engines.aws.run import AwsRun, RunStoppedError
+from batchyard.engines.base import PreparedRun, RunRecord, RunState, new_run_id
 from batchyard.environments import Environment
 from batchyard.errors import OperationalError
+from batchyard.folder import RunFolder
 from batchyard.pipeline_file import reading
-from batchyard.runs import Record
 
 PIPELINE = """\
 name: p
@@ -111,30 +112,33 @@ class Died(Exception):
     """The process, in the middle of submitting."""
 
 
-def begun(folder: Path, pipeline: str = PIPELINE) -> Record:
+def begun(folder: Path, pipeline: str = PIPELINE) -> RunRecord:
     file = folder / "pipeline.yaml"
     file.write_text(pipeline)
     plan = planning.make(reading.load(file, {}))
     where = Environment("lab", "us-east-1", "bucket", {"cpu": "q"})
     images = {job.step: "x" for job in plan.jobs}
-    target = Target(where, runs.new_id(plan), images, "s3://bucket/w/", "me")
-    return runs.begin(folder / ".batchyard", plan, target, file=file)
+    target = Target(where, new_run_id(plan), images, "s3://bucket/w/", "me")
+    prepared = PreparedRun(plan, target, target.run_id)
+    return runs.begin(folder / ".batchyard", ENGINE, prepared, file=file)
 
 
-def opened(record: Record, account: Account) -> AwsEngine:
+def opened(record: RunRecord, account: Account) -> AwsRun:
     """As another process opens it."""
-    assert isinstance(record.place, Target)
-    return AwsEngine(record.folder, record.plan, record.place, account, sleep=lambda seconds: None)  # type: ignore[arg-type]
+    return AwsRun(record, account, sleep=lambda seconds: None)  # type: ignore[arg-type]
 
 
-def elsewhere(record: Record, account: Account, folder: Path) -> Record:
+def elsewhere(record: RunRecord, account: Account, folder: Path) -> RunRecord:
     """The run as another machine takes it over."""
-    other = runs.take_over(folder / "other", record.run_id, runs.to_text(record))
-    opened(other, account).look_for_all()
+    copy = RunFolder(folder / "other" / "runs" / record.run_id)
+    copy.path.mkdir(parents=True)
+    copy.record.write_bytes(record.folder.record.read_bytes())
+    other = runs.read(copy)
+    opened(other, account).expect_jobs_of_others()
     return other
 
 
-def half_submitted(record: Record, account: Account) -> None:
+def half_submitted(record: RunRecord, account: Account) -> None:
     """The first of three jobs, and no more."""
 
     def die(count: int) -> None:
@@ -147,7 +151,7 @@ def half_submitted(record: Record, account: Account) -> None:
     account.meanwhile = lambda count: None
 
 
-def stop(record: Record, account: Account) -> None:
+def stop(record: RunRecord, account: Account) -> None:
     engine = opened(record, account)
     engine.stop(engine.job_ids, "stopped by the user")
 
@@ -163,7 +167,7 @@ def test_it_is_interrupted_until_somebody_stops_it(tmp_path: Path) -> None:
     now = opened(record, account).overview()
     assert now.state is RunState.RUNNING and not now.is_interrupted
     with pytest.raises(RunStoppedError, match="stopped before all of it was submitted"):
-        opened(record, account).require_going()
+        opened(record, account).start()
     account.end()
     now = opened(record, account).overview()
     assert now.state is RunState.STOPPED and not now.is_interrupted
@@ -235,7 +239,7 @@ def test_a_stop_from_another_machine_ends_the_submitting(tmp_path: Path, count: 
         again = opened(one, account)
         if count < 2:
             with pytest.raises(RunStoppedError):
-                again.require_going()
+                again.start()
             with pytest.raises(RunStoppedError):
                 again.submit(one.plan)
         else:
@@ -291,5 +295,5 @@ def test_what_cannot_be_looked_for_does_not_keep_the_rest_from_being_stopped(
 def test_another_machine_that_goes_on_with_a_retry_knows_what_need_not_run(tmp_path: Path) -> None:
     account, record = Account(), begun(tmp_path)
     (record.folder.path / "skip.json").write_text('{"a": [0, 3]}')
-    opened(record, account).keep_skipped()
-    assert opened(elsewhere(record, account, tmp_path), account).skipped == {"a": [0, 3]}
+    opened(record, account).start()
+    assert opened(elsewhere(record, account, tmp_path), account).skipped_commands == {"a": [0, 3]}

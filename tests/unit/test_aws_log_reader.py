@@ -138,11 +138,11 @@ def test_what_aws_has_forgotten_is_said(tmp_path: Path) -> None:
     cloud.status, cloud.has_forgotten = JobState.SUCCEEDED, True
     one = reader(cloud, tmp_path)
     assert (
-        list(one.read()) == [] and "AWS has forgotten" in one.misses and "log group g" in one.misses
+        list(one.read()) == [] and "AWS has forgotten" in one.missing and "log group g" in one.missing
     )
     cloud.has_forgotten = False
     other = reader(cloud, tmp_path)
-    assert list(other.read()) == [] and other.misses == ""
+    assert list(other.read()) == [] and other.missing == ""
 
 
 class NothingSubmitted(Cloud):
@@ -170,5 +170,5 @@ def test_what_was_never_submitted_has_nothing_to_say(
 ) -> None:
     cloud = NothingSubmitted(size)
     one = reader(cloud, tmp_path, cloud.part, f"{UNSUBMITTED}run-a")
-    assert list(one.read(failed_only=failed_only)) == [] and one.misses == ""
-    assert list(one.follow(cloud.details(), failed_only=failed_only)) == [] and one.misses == ""
+    assert list(one.read(failed_only=failed_only)) == [] and one.missing == ""
+    assert list(one.follow(cloud.details(), failed_only=failed_only)) == [] and one.missing == ""

@@ -187,7 +187,8 @@ def test_a_run_that_is_not_over() -> None:
 def test_an_interrupted_run_ends_with_the_last_that_is_known() -> None:
     half = step(state=JobState.RUNNABLE, size=4, succeeded=1, waiting=3, attempts=1, ended_ms=None)
     shown = made(
-        run(half, state=RunState.RUNNING, ended_ms=None, is_interrupted=True), [attempt(0)]
+        run(half, state=RunState.RUNNING, ended_ms=None, interruption="its process died"),
+        [attempt(0)],
     )
     assert "INTERRUPTED" in shown.text("span")
     assert "batchyard resume work-20250131-abcdef" in shown.text("code")

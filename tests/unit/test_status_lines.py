@@ -7,7 +7,7 @@ import pytest
 
 from batchyard.batch.jobs import JobState
 from batchyard.cli.render import headline, status_lines
-from batchyard.cloud import tag_text
+from batchyard.engines.aws.preparing import tag_text
 from batchyard.engines.base import AttemptDetail, RunState
 from batchyard.status import Failure, RunStatus, StepStatus
 

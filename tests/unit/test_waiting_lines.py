@@ -6,8 +6,7 @@ from itertools import pairwise
 
 from batchyard.batch.jobs import JobState, Resources
 from batchyard.cli import waiting
-from batchyard.engines.aws.details import Wait
-from batchyard.engines.base import JobDetail
+from batchyard.engines.base import JobDetail, Wait
 from batchyard.pipeline import Need
 from batchyard.plan import Plan, PlannedJob
 

@@ -12,7 +12,7 @@ import numpy as np
 from batchyard.bench import checking
 from batchyard.bench.discovery import one_line
 from batchyard.bench.results import Measurement, Outcome
-from batchyard.bench.workload import MIN_AMOUNT, MAX_AMOUNT, Arrays, Workload, plain_size
+from batchyard.bench.workload import MAX_AMOUNT, MIN_AMOUNT, Arrays, Workload, plain_size
 from batchyard.errors import BatchyardError, InputError
 
 #: what a workload has to answer for itself, and nothing else ends by it; an interrupt is not its doing

@@ -15,18 +15,19 @@ from urllib.parse import urlsplit
 import click
 
 from batchyard.cli import benching
-from batchyard.cli.options import env_option, example, find_run, home_flag, home_of, home_option
+from batchyard.cli.options import env_option, example, find_run, home_of, home_option
 from batchyard.errors import InputError, from_os_error
+from batchyard.folder import home_flag
 
 if TYPE_CHECKING:
+    from batchyard.aws.s3 import S3
     from batchyard.aws.session import AwsSession
     from batchyard.bench.request import Request
     from batchyard.bench.results import Results
     from batchyard.bench.submission import Shape
-    from batchyard.engines.aws.render import Target
+    from batchyard.engines.base import RunRecord, RunSetup
     from batchyard.environments import Environment
     from batchyard.pipeline import Pipeline
-    from batchyard.runs import Record
     from batchyard.status import RunStatus
 
 
@@ -103,28 +104,27 @@ def _begin(
     types: Mapping[str, str],
     image: str | None,
     on_demand: bool,
-) -> Record:
-    from batchyard import cloud, runs
+) -> RunRecord:
+    from batchyard import engines, operations
     from batchyard import plan as planning
+    from batchyard.aws.environment_lookup import find_environment
     from batchyard.aws.session import AwsSession
     from batchyard.bench import submission
-    from batchyard.engines.aws.render import render
-    from batchyard.images import registry
+    from batchyard.engines.base import RunRequest
 
     submission.refuse_missing(request)
     benching.refuse_unknown_workloads(request)
-    where = cloud.environment(home, env)
+    where = find_environment(home, env)
     pipeline = _pipeline(
         request, where, AwsSession(where.region, where.profile), types, image, on_demand
     )
-    plan = planning.make(pipeline)
-    pinned = registry.pinned(home, env)
-    target = cloud.target(
-        plan, pipeline, where, runs.new_id(plan), on_demand=on_demand, pinned=pinned
+    order = RunRequest(
+        planning.make(pipeline), pipeline, home, environment=env, on_demand=on_demand
     )
-    render(plan, target)  # what AWS cannot be told is refused before the run is recorded
+    engine = engines.load(engines.AWS_BATCH)
+    prepared = engine.prepare(order)
     with _packed(request, home) as code:
-        record = runs.begin(home, plan, target)
+        record, _ = operations.begin(engine, order, prepared)
         try:
             code.rename(record.folder.path / submission.CODE)
         except OSError as exc:
@@ -231,10 +231,10 @@ def _queue(where: Environment, kind: str, on_demand: bool) -> str:
 # -- going on ---------------------------------------------------------------------------------------------------
 
 
-def _known(record: Record) -> Record:
+def _known(record: RunRecord) -> RunRecord:
     from batchyard.bench import submission
 
-    if record.is_local or not all(submission.TYPE_VARIABLE in job.env for job in record.plan.jobs):
+    if not all(submission.TYPE_VARIABLE in job.env for job in record.plan.jobs):
         raise InputError(
             f"run {record.run_id} is no benchmark",
             hint="name one that `batchyard bench submit` began, with --run",
@@ -242,10 +242,10 @@ def _known(record: Record) -> Record:
     return record
 
 
-def _go(record: Record, out: Path, *, detach: bool) -> int:
+def _go(record: RunRecord, out: Path, *, detach: bool) -> int:
     from batchyard.cli.following import follow
 
-    flags = home_flag(record, Path.cwd())
+    flags = home_flag(record.folder, Path.cwd())
     again = f"`batchyard bench submit --run {record.run_id}{flags}`"
     stop = f"`batchyard stop {record.run_id}{flags}`"
     _say(f"run {record.run_id}")
@@ -268,12 +268,11 @@ def _go(record: Record, out: Path, *, detach: bool) -> int:
     return _finish(record, shown, out)
 
 
-def _send(record: Record) -> None:
-    from batchyard import cloud
+def _send(record: RunRecord) -> None:
     from batchyard.bench import submission
 
-    engine = record.open_aws()
-    if engine.is_submitted:
+    engine = record.open()
+    if not engine.overview().is_interrupted:
         return
     code = record.folder.path / submission.CODE
     if not code.exists():
@@ -281,14 +280,15 @@ def _send(record: Record) -> None:
             f"run {record.run_id} was not submitted whole, and its code is on the machine that began it",
             hint="go on with it there, or begin another",
         )
-    engine.s3.upload([(code, _target(record).workspace + submission.CODE)])
-    cloud.submit(record, _say)
+    setup = engine.setup()
+    _s3(setup).upload([(code, setup.workspace_address + submission.CODE)])
+    engine.start(_say)
 
 
 # -- results ----------------------------------------------------------------------------------------------------
 
 
-def _finish(record: Record, shown: RunStatus, out: Path) -> int:
+def _finish(record: RunRecord, shown: RunStatus, out: Path) -> int:
     """Fetches what there is, compares what can be, and says what is missing; the exit code is the run's."""
     from batchyard.bench import book, submission
     from batchyard.cli import render
@@ -296,7 +296,9 @@ def _finish(record: Record, shown: RunStatus, out: Path) -> int:
 
     code = 3 if shown.is_interrupted else EXIT_CODES[shown.state]
     if code:
-        lines = render.status_lines(shown, int(time.time() * 1000), home_flag(record, Path.cwd()))
+        lines = render.status_lines(
+            shown, int(time.time() * 1000), home_flag(record.folder, Path.cwd())
+        )
         click.echo("\n".join(lines), err=True)
     found: dict[str, Results] = {}
     notes = []
@@ -336,14 +338,15 @@ def _compare(cpu: Results, gpu: Results, notes: list[str], out: Path) -> None:
     _say(f"written: {out / benching.SUMMARY}")
 
 
-def _fetched(record: Record, out: Path) -> dict[str, list[Path]]:
+def _fetched(record: RunRecord, out: Path) -> dict[str, list[Path]]:
     """kind -> its files, now in ``out``; those of an earlier run are kept beside them."""
     from batchyard.aws.s3 import Place
     from batchyard.bench import submission
     from batchyard.bench.book import put_aside
 
-    s3 = record.open_aws().s3
-    address = _target(record).workspace + submission.RESULTS
+    setup = record.open().setup()
+    s3 = _s3(setup)
+    address = setup.workspace_address + submission.RESULTS
     prefix = Place.of(address)
     wanted: dict[str, list[tuple[str, Path]]] = {}
     for found in s3.list(address):
@@ -362,11 +365,12 @@ def _fetched(record: Record, out: Path) -> dict[str, list[Path]]:
     return {kind: [path for _, path in pairs] for kind, pairs in wanted.items()}
 
 
-def _target(record: Record) -> Target:
-    from batchyard.engines.aws.render import Target
+def _s3(setup: RunSetup) -> S3:
+    from batchyard.aws.s3 import S3
+    from batchyard.aws.session import AwsSession
 
-    assert isinstance(record.place, Target)
-    return record.place
+    assert setup.environment is not None
+    return S3(AwsSession(setup.environment.region, setup.environment.profile))
 
 
 def _say(text: str) -> None:

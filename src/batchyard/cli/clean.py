@@ -6,12 +6,11 @@ import time
 
 import click
 
-from batchyard import runs, status
+from batchyard import runs
 from batchyard.cli.options import duration, example, home_of, home_option
-from batchyard.engines.base import RunState
+from batchyard.engines.base import RunRecord
 from batchyard.errors import BatchyardError, InputError
 from batchyard.folder import RunFolder, runs_in
-from batchyard.runs import Record
 from batchyard.units import counted
 
 
@@ -53,7 +52,7 @@ def command(older_than: int | None, keep: int | None, home: str | None) -> int:
             is_beyond = keep is None or place >= keep
             if not (is_old and is_beyond):
                 continue
-            if not _is_over(record):
+            if not _is_deletable(record):
                 click.echo(
                     f"{name} is not over, so it is kept: `batchyard stop {name}` first", err=True
                 )
@@ -66,11 +65,9 @@ def command(older_than: int | None, keep: int | None, home: str | None) -> int:
     return 0
 
 
-def _is_over(record: Record) -> bool:
-    if record.is_local:
-        return status.of_run(record, max_failures=0).state is not RunState.RUNNING
-    engine = record.open_aws()
-    return (
-        status.of_engine(record, engine, max_failures=0).state is not RunState.RUNNING
-        or engine.is_nothing
-    )
+def _is_deletable(record: RunRecord) -> bool:
+    engine = record.open()
+    try:
+        return engine.is_deletable
+    finally:
+        engine.close()

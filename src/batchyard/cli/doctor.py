@@ -128,10 +128,10 @@ def _of_the_file(home: str | None, name: str) -> Environment | None:
 
 def _deployed(home: str | None, name: str) -> Environment | None:
     """None where there is none, or nobody may know."""
-    from batchyard import cloud
+    from batchyard.aws.environment_lookup import find_environment
 
     try:
-        return cloud.environment(home_of(home), name)
+        return find_environment(home_of(home), name)
     except (InputError, OperationalError):
         return None
 
@@ -154,24 +154,23 @@ def pipeline(file: str | None, env: str | None, **flags: Any) -> int:
     """
 
     def look() -> Looked:
-        from batchyard import cloud, runs
-        from batchyard.engines.aws import render
-        from batchyard.images import registry
+        from batchyard import engines
+        from batchyard.aws.environment_lookup import find_environment
+        from batchyard.engines.base import RunRequest
+        from batchyard.folder import home_beside
 
-        read, plan = doctoring.planned(doctoring.given(file, "FILE"), flags)
+        pipeline, plan = doctoring.planned(doctoring.given(file, "FILE"), flags)
         if env is None:
             raise InputError("which environment is it for?", hint="add --env NAME")
-        home = runs.home_beside(read.folder, flags["home"])
-        where = cloud.environment(home, env)
-        pinned = registry.pinned(home, env)
-        target = cloud.target(
-            plan, read, where, runs.new_id(plan), on_demand=flags["on_demand"], pinned=pinned
-        )
-        render.render(plan, target)
+        home = home_beside(pipeline.folder, flags["home"])
+        request = RunRequest(plan, pipeline, home, environment=env, on_demand=flags["on_demand"])
+        queues = engines.load(engines.AWS_BATCH).prepare(request).queues
         by_queue: dict[str, list[Job]] = {}
-        for one in plan.jobs:
-            by_queue.setdefault(render.queue_of(one, target), []).append(doctoring.shape_of(one))
-        return doctoring.surveyed("pipeline", f"{read.name} in {env}", by_queue, where)
+        for job in plan.jobs:
+            by_queue.setdefault(queues[job.step], []).append(doctoring.shape_of(job))
+        environment = find_environment(home, env)
+        title = f"{pipeline.name} in {env}"
+        return doctoring.surveyed("pipeline", title, by_queue, environment)
 
     return doctoring.examine(look, flags)
 
@@ -249,9 +248,9 @@ def host(
     gpu_container: str, save: str | None, source: str | None, with_all: bool, as_json: bool
 ) -> int:
     """Examine this machine: driver, Docker, ECS agent, boot, disk, clock, metadata service."""
-    from batchyard.doctor.host.judge import judge as judge_host
     from batchyard.doctor.host.facts import HostFacts
     from batchyard.doctor.host.gather import gather
+    from batchyard.doctor.host.judge import judge as judge_host
     from batchyard.doctor.host.machine import ThisMachine
 
     if source:
@@ -283,8 +282,8 @@ def host(
 @json_option
 def judge(file: str, dwell: int, save: str | None, with_all: bool, as_json: bool) -> int:
     """Judge facts that were saved: of a job, a queue, a compute environment or a host."""
-    from batchyard.doctor.host.judge import judge as judge_host
     from batchyard.doctor.host.facts import HostFacts
+    from batchyard.doctor.host.judge import judge as judge_host
 
     found = doctoring.saved_facts(file)
     report = judge_host(found) if isinstance(found, HostFacts) else doctoring.judged(found, dwell)

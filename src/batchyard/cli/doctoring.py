@@ -298,10 +298,10 @@ def queues_for(shape: Job | None, where: Environment) -> dict[str, list[Job]]:
 
 
 def session_of(env: str | None, region: str | None, home: str | None) -> AwsSession:
-    from batchyard import cloud
+    from batchyard.aws.environment_lookup import find_environment
     from batchyard.aws.session import AwsSession
 
-    where = cloud.environment(home_of(home), env) if env else None
+    where = find_environment(home_of(home), env) if env else None
     return AwsSession(where.region, where.profile) if where else AwsSession(region)
 
 

@@ -1,4 +1,4 @@
-"""`batchyard execute RUN_FOLDER`: the engine of a detached run. Not for people, and not in `--help`."""
+"""`batchyard execute RUN_FOLDER`: the process of a detached run. Hidden from `--help`."""
 
 from __future__ import annotations
 
@@ -6,14 +6,19 @@ from pathlib import Path
 
 import click
 
-from batchyard import launch, runs
+from batchyard import runs
 from batchyard.cli.progress import Silent
 from batchyard.folder import RunFolder
 
 
 @click.command(hidden=True)
 @click.argument("folder", type=click.Path(exists=True, file_okay=False))
-def command(folder: str) -> int:
+@click.option("--carry-out-old-stops", is_flag=True)
+def command(folder: str, carry_out_old_stops: bool) -> int:
     """Execute a recorded run to its end."""
-    launch.execute(runs.read(RunFolder(Path(folder))), Silent())
+    engine = runs.read(RunFolder(Path(folder))).open()
+    try:
+        engine.execute(Silent(), carry_out_old_stops=carry_out_old_stops)
+    finally:
+        engine.close()
     return 0

@@ -85,7 +85,7 @@ def push(image: str, env: str | None, home: str | None) -> None:
 
     Prints the image's address with its digest.
     """
-    from batchyard import cloud
+    from batchyard.aws.environment_lookup import find_environment
     from batchyard.images import registry
 
     if env is None:
@@ -93,4 +93,4 @@ def push(image: str, env: str | None, home: str | None) -> None:
             "an image is pushed to an environment's repository", hint="name it with --env NAME"
         )
     where = home_of(home)
-    click.echo(registry.push(image, cloud.environment(where, env), os.environ, where))
+    click.echo(registry.push(image, find_environment(where, env), os.environ, where))

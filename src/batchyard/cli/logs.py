@@ -7,33 +7,32 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from batchyard import status
 from batchyard.cli import waiting
 from batchyard.cli.options import (
     duration,
     env_option,
     example,
     find_run,
-    home_flag,
     home_option,
     run_argument,
 )
 from batchyard.cli.render import child_name
-from batchyard.engines.base import LogChunk, Overview, RunEngine, RunState
+from batchyard.engines.base import (
+    Backoff,
+    LogChunk,
+    Overview,
+    RunEngine,
+    RunRecord,
+    RunState,
+    Wait,
+)
 from batchyard.errors import BatchyardError, InputError
+from batchyard.folder import home_flag
 from batchyard.plan import Plan
-from batchyard.runs import Record
 
-if TYPE_CHECKING:
-    from batchyard.engines.aws.details import Wait
-
-_FOLLOW_EVERY_S = 0.2
-#: on AWS each look is some calls of its API: further and further apart while nothing happens
-_FIRST_LOOK_S, _LAST_LOOK_S = 1.0, 10.0
 _PATIENCE_S = 30
 
 
@@ -76,13 +75,8 @@ def command(
     step, index = _parsed(child, record.plan)
     sizes = {job.step: job.step_size for job in record.plan.jobs}
     printer = _Printer(sizes, with_headings=index is None and sum(sizes.values()) > 1)
-    show = _show_here if record.is_local else _show_from_aws
-    missing = show(
-        record,
-        printer,
-        _Wanted(step, index, failed),
-        _Follower(record, step, patience) if follow else None,
-    )
+    follower = _Follower(record, step, patience) if follow else None
+    missing = _show(record, printer, _Selection(step, index, failed), follower)
     if missing:
         click.echo(missing, err=True)
     elif not printer.shown:
@@ -97,7 +91,7 @@ def command(
 
 
 @dataclass(frozen=True, slots=True)
-class _Wanted:
+class _Selection:
     step: str | None
     index: int | None
     failed: bool
@@ -106,11 +100,11 @@ class _Wanted:
 class _Follower:
     """Tells on stderr what a run that is silent waits for, and why it is not followed any longer."""
 
-    def __init__(self, record: Record, step: str | None, patience_s: int | None) -> None:
+    def __init__(self, record: RunRecord, step: str | None, patience_s: int | None) -> None:
         self._record = record
         self._step = step
         self._quiet = waiting.Quiet(patience_s or _PATIENCE_S, time.monotonic())
-        self._flags = home_flag(record, Path.cwd())
+        self._flags = home_flag(record.folder, Path.cwd())
         self._shown = 0
 
     def is_over(self, now: Overview) -> bool:
@@ -127,56 +121,45 @@ class _Follower:
             self._shown = shown
             self._quiet.heard(time.monotonic())
         elif self._quiet.is_due(time.monotonic()):
-            waits = None if self._record.is_local else self._waits(engine, now)
+            waits = self._waits(engine, now)
             at_ms = int(time.time() * 1000)
             for line in waiting.lines(
                 self._record.plan, now.jobs, waits, self._step, at_ms, self._flags
             ):
                 click.echo(line, err=True)
 
-    def _waits(self, engine: RunEngine, now: Overview) -> Sequence[Wait]:
+    def _waits(self, engine: RunEngine, overview: Overview) -> Sequence[Wait] | None:
+        if overview.state is not RunState.RUNNING:
+            return ()
         try:
-            return status.waits_for_hosts(self._record, engine, now)
+            return engine.waits(overview.jobs)
         except BatchyardError:
-            return ()  # who may not list jobs may still read logs
+            return ()  # a user who may not list jobs may still read logs
 
 
-def _show_here(
-    record: Record, printer: _Printer, wanted: _Wanted, follower: _Follower | None
+def _show(
+    record: RunRecord, printer: _Printer, selection: _Selection, follower: _Follower | None
 ) -> str:
-    """Returns what could not be shown, in a sentence: nothing."""
-    engine = record.open_local()
+    """Print the logs, and return what could not be shown, in a sentence; empty for nothing."""
+    engine = record.open()
     try:
+        reader = engine.log_reader
+        step, index, failed = selection.step, selection.index, selection.failed
+        if follower is None:
+            printer.show(reader.read(step, index, failed_only=failed))
+            return reader.missing
+        backoff = Backoff(engine.log_polling)
         while True:
-            # Looked at first: what was written before the end is then shown too.
-            now = engine.overview() if follower else None
-            printer.show(engine.logs(wanted.step, wanted.index, failed_only=wanted.failed))
-            if now is None or follower is None or follower.is_over(now):
-                return ""
-            follower.look(engine, now, printer.shown)
-            time.sleep(_FOLLOW_EVERY_S)
+            # Before the logs: output from before the end of the run is then shown too.
+            overview = engine.overview()
+            printer.show(reader.follow(overview.jobs, step, index, failed_only=failed))
+            if follower.is_over(overview):
+                return reader.missing
+            follower.look(engine, overview, printer.shown)
+            counts = [job.counts for job in overview.jobs]
+            time.sleep(backoff.next_delay_s((printer.shown, counts)))
     finally:
         engine.close()
-
-
-def _show_from_aws(
-    record: Record, printer: _Printer, wanted: _Wanted, follower: _Follower | None
-) -> str:
-    from batchyard.cloud import Patience
-
-    engine = record.open_aws()
-    reader = engine.log_reader
-    patience = Patience(_FIRST_LOOK_S, _LAST_LOOK_S)
-    if follower is None:
-        printer.show(reader.read(wanted.step, wanted.index, failed_only=wanted.failed))
-        return reader.misses
-    while True:
-        now = engine.overview()
-        printer.show(reader.follow(now.jobs, wanted.step, wanted.index, failed_only=wanted.failed))
-        if follower.is_over(now):
-            return reader.misses
-        follower.look(engine, now, printer.shown)
-        time.sleep(patience.after((printer.shown, [job.counts for job in now.jobs])))
 
 
 class _Printer:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -11,9 +10,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from batchyard.errors import InputError
+from batchyard.folder import find_home
 
 if TYPE_CHECKING:
-    from batchyard.runs import Record
+    from batchyard.engines.base import RunRecord
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -69,37 +69,16 @@ def example(*lines: str) -> str:
     return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
 
 
-def home_of(given: str | None) -> Path:
-    """For the commands about runs: from the current folder upward."""
-    from batchyard import runs
-
-    return runs.find_home(Path.cwd(), given)
+def home_of(home: str | None) -> Path:
+    """Return the `.batchyard` folder of commands about runs: from the current folder upward."""
+    return find_home(Path.cwd(), home)
 
 
-def find_run(home: str | None, name: str, env: str | None = None) -> Record:
-    """The run of that name here, or with an environment, in its bucket."""
-    from batchyard import runs
-    from batchyard.errors import RunNotFoundError
+def find_run(home: str | None, name: str, env: str | None = None) -> RunRecord:
+    """Return the run of that name here, or with an environment, in its bucket."""
+    from batchyard import operations
 
-    where = home_of(home)
-    try:
-        return runs.load(where, name)
-    except RunNotFoundError as exc:
-        if env is None:
-            if runs.is_id(name):
-                exc.hint += "; --env NAME finds a run on AWS that another machine began"
-            raise
-        from batchyard import cloud
-
-        return cloud.take_over(where, cloud.environment(where, env), name)
-
-
-def home_flag(record: Record, folder: Path) -> str:
-    """What a command in this folder must be given to find the run; nothing where it finds it by itself."""
-    from batchyard import runs
-
-    home = record.folder.path.parents[1]
-    return "" if runs.find_home(folder) == home else f" --home {shlex.quote(str(home))}"
+    return operations.find_run(home_of(home), name, env)
 
 
 def print_json(value: Any) -> None:

@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 import click
 
 from batchyard.cli.options import duration, memory, pairs
+from batchyard.engines.base import Offer
 from batchyard.errors import InputError
-from batchyard.launch import Offer
 from batchyard.pipeline import MAX_ARRAY_SIZE, MAX_RETRIES, Pipeline
 
 F = TypeVar("F", bound=Callable[..., Any])

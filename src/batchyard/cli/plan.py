@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from batchyard import launch
+from batchyard import engines, launch
 from batchyard import plan as planning
 from batchyard.cli import pipelines, render
 from batchyard.cli.options import example, json_option, print_json
@@ -34,7 +34,7 @@ def command(file: str, as_json: bool, **flags: Any) -> int:
         # A plan is worth seeing also where this machine is not the one to run it.
         notes = [exc.message, *([exc.hint] if exc.hint else [])]
     if as_json:
-        print_json(planning.shown(plan, "local"))
+        print_json(planning.shown(plan, engines.DEFAULT))
     else:
         click.echo("\n".join(render.plan_lines(plan)))
     for note in notes:

@@ -13,7 +13,7 @@ import click
 
 from batchyard.batch.jobs import JobState
 from batchyard.engines.base import AttemptDetail, JobDetail
-from batchyard.status import StepStatus, explained, step_status
+from batchyard.status import StepStatus, explain_failure, step_statuses
 from batchyard.units import counted
 
 if TYPE_CHECKING:
@@ -37,9 +37,11 @@ def watcher_for(*, quiet: bool = False) -> ProgressLines | LiveTable | Silent:
 class Silent:
     """No display: for --json, and for a process that executes a detached run."""
 
-    def on_tick(self, changed: Sequence[JobDetail]) -> None: ...
+    def jobs_changed(self, jobs: Sequence[JobDetail]) -> None: ...
 
-    def on_failure(self, attempt: AttemptDetail) -> None: ...
+    def attempt_failed(self, attempt: AttemptDetail) -> None: ...
+
+    def note(self, text: str) -> None: ...
 
     def close(self) -> None: ...
 
@@ -54,9 +56,9 @@ class ProgressLines:
         self._failures: Counter[str] = Counter()
         self._next_counts_s = time.monotonic() + _PLAIN_EVERY_S
 
-    def on_tick(self, changed: Sequence[JobDetail]) -> None:
-        for job in changed:
-            step = self._steps[job.step] = step_status([job])
+    def jobs_changed(self, jobs: Sequence[JobDetail]) -> None:
+        for step in step_statuses(jobs):
+            self._steps[step.name] = step
             self._print_change(step)
         if time.monotonic() >= self._next_counts_s:
             self._next_counts_s = time.monotonic() + _PLAIN_EVERY_S
@@ -64,17 +66,22 @@ class ProgressLines:
                 if step.running:
                     self.print_line(f"{step.name}: {_counts(step)}")
 
-    def on_failure(self, attempt: AttemptDetail) -> None:
+    def attempt_failed(self, attempt: AttemptDetail) -> None:
         self._failures[attempt.step] += 1
         count = self._failures[attempt.step]
         if count <= _MAX_FAILURES_PER_STEP:
             child = f"{attempt.step}:{attempt.index} attempt {attempt.attempt}"
             retry = "" if attempt.state else "; retrying"
-            self.print_line(click.style(f"{child} failed: {explained(attempt)}{retry}", fg="red"))
+            self.print_line(
+                click.style(f"{child} failed: {explain_failure(attempt)}{retry}", fg="red")
+            )
         elif count == _MAX_FAILURES_PER_STEP + 1:
             self.print_line(
                 f"{attempt.step}: further failures are not printed; see `batchyard status`"
             )
+
+    def note(self, text: str) -> None:
+        self.print_line(text)
 
     def print_line(self, line: str) -> None:
         # The reader of stderr may have ended, as with `2>&1 | head`. The run continues.
@@ -108,9 +115,9 @@ class LiveTable(ProgressLines):
         #: lines from the time before the table is drawn
         self._waiting_lines: list[str] = []
 
-    def on_tick(self, changed: Sequence[JobDetail]) -> None:
-        for job in changed:
-            self._steps[job.step] = step_status([job])
+    def jobs_changed(self, jobs: Sequence[JobDetail]) -> None:
+        for step in step_statuses(jobs):
+            self._steps[step.name] = step
         now_s = time.monotonic()
         is_over = all(step.ended_ms is not None for step in self._steps.values())
         if now_s < self._next_draw_s and not (is_over and self._live):

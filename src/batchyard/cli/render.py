@@ -9,7 +9,7 @@ import click
 from batchyard.batch.jobs import JobState, StatusReason
 from batchyard.engines.base import AttemptDetail, RunState
 from batchyard.plan import Plan, PlannedJob
-from batchyard.status import MAX_FAILURES, RunStatus, StepStatus, explained
+from batchyard.status import MAX_FAILURES, RunStatus, StepStatus, explain_failure
 from batchyard.units import counted, show_duration, show_memory
 
 _COLOURS = {
@@ -64,7 +64,7 @@ def status_lines(status: RunStatus, now_ms: int, flags: str = "") -> list[str]:
         attempt = failure.attempt
         tries = f" (attempt {attempt.attempt})" if attempt.attempt > 1 else ""
         name = child_name(attempt.step, attempt.index, sizes[attempt.step])
-        lines += ["", click.style(f"{name}{tries}: {explained(attempt)}", fg="red")]
+        lines += ["", click.style(f"{name}{tries}: {explain_failure(attempt)}", fg="red")]
         lines += [f"  | {_short(line)}" for line in failure.log_tail] or ["  | (no output)"]
     lines += _waiting(status, now_ms, flags)
     lines += _what_next(status, flags)
@@ -82,10 +82,8 @@ def headline(status: RunStatus, now_ms: int) -> str:
     if status.started_ms is not None and ended_ms is not None:
         took = f" after {_span(status.started_ms, ended_ms)}"
     if status.is_interrupted:
-        why = "its process died; its children may still run"
-        if status.engine == "aws":
-            why = "not all of it is submitted; what is submitted goes on"
-        return f"run {status.run}: {click.style('INTERRUPTED', fg='yellow')}: {why}"
+        state = click.style("INTERRUPTED", fg="yellow")
+        return f"run {status.run}: {state}: {status.interruption}"
     if status.state is RunState.RUNNING:
         took = took.replace(" after ", " for ")
     return f"run {status.run}: {coloured(status.state.value)}{took}"
@@ -170,9 +168,7 @@ def _what_next(status: RunStatus, flags: str) -> list[str]:
             if len(status.failures) >= MAX_FAILURES
             else []
         )
-        if status.engine == "aws" and any(
-            _cannot_pull(failure.attempt) for failure in status.failures
-        ):
+        if any(_cannot_pull(failure.attempt) for failure in status.failures):
             more.append(
                 "the image is not there, or may not be read: check `image:`; `batchyard image push` pushes one"
             )

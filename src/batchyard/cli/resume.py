@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import click
 
-from batchyard import launch
+from batchyard import operations
 from batchyard.cli.options import (
     capacity_options,
     env_option,
@@ -16,8 +14,8 @@ from batchyard.cli.options import (
     json_option,
     run_argument,
 )
-from batchyard.cli.run import go, go_on_aws
-from batchyard.errors import InputError
+from batchyard.cli.run import carry_out
+from batchyard.engines.base import RetryRequest
 
 
 @click.command(epilog=example("batchyard resume last", "batchyard resume last --detach"))
@@ -36,18 +34,10 @@ def command(
     home: str | None,
     as_json: bool,
 ) -> int:
-    """Go on with a run whose process died: what succeeded is not run again, what it left running is ended first."""
-    record = find_run(home, run, env)
-    if not record.is_local:
-        if cpus or memory:
-            raise InputError(
-                "--cpus and --memory are about this machine", hint=f"run {record.run_id} is on AWS"
-            )
-        return go_on_aws(record, detach=detach, as_json=as_json)
-    launch.require_resumable(record)
-    setting = launch.with_capacity(record.setting, record.plan, cpus, memory)
-    if detach and setting != record.setting:
-        raise InputError(
-            "--cpus and --memory go with a resume in the foreground", hint="leave --detach out"
-        )
-    return go(replace(record, place=setting), detach=detach, as_json=as_json)
+    """Continue a run whose process died, or that was not submitted whole.
+
+    Children that succeeded do not run again; processes that the dead one left are ended first.
+    """
+    request = RetryRequest(cpus=cpus, memory_mib=memory)
+    record = operations.prepare_resume(find_run(home, run, env), request, detached=detach)
+    return carry_out(record, detach=detach, as_json=as_json)

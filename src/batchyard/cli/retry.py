@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from batchyard import launch
+from batchyard import operations
 from batchyard.cli.options import (
     capacity_options,
     env_option,
@@ -14,8 +14,8 @@ from batchyard.cli.options import (
     json_option,
     run_argument,
 )
-from batchyard.cli.run import go, go_on_aws
-from batchyard.errors import InputError
+from batchyard.cli.run import carry_out
+from batchyard.engines.base import RetryRequest
 
 
 @click.command(epilog=example("batchyard retry last", "batchyard retry last --detach"))
@@ -40,21 +40,8 @@ def command(
 
     The commands are those of the first run, also if their file has changed since; each child keeps its number.
     """
-    old = find_run(home, run, env)
-    if not old.is_local:
-        from batchyard import cloud
-
-        if cpus or memory:
-            raise InputError(
-                "--cpus and --memory are about this machine", hint=f"run {old.run_id} is on AWS"
-            )
-        record = cloud.begin_retry(
-            old, on_demand=on_demand, say=lambda text: click.echo(text, err=True)
-        )
-        return go_on_aws(record, detach=detach, as_json=as_json)
-    if on_demand:
-        raise InputError(
-            "--on-demand goes with a run on AWS", hint=f"run {old.run_id} is on this machine"
-        )
-    record = launch.begin_retry(old, cpus, memory)
-    return go(record, detach=detach, as_json=as_json)
+    request = RetryRequest(cpus=cpus, memory_mib=memory, on_demand=on_demand)
+    record = operations.begin_retry(
+        find_run(home, run, env), request, lambda text: click.echo(text, err=True)
+    )
+    return carry_out(record, detach=detach, as_json=as_json)

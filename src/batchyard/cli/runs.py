@@ -6,7 +6,7 @@ import time
 
 import click
 
-from batchyard import runs, status
+from batchyard import operations, runs, status
 from batchyard.cli.options import env_option, example, home_of, home_option, json_option, print_json
 from batchyard.cli.render import coloured, table
 from batchyard.errors import BatchyardError
@@ -22,9 +22,7 @@ def command(env: str | None, home: str | None, as_json: bool) -> int:
     """List the runs of this folder, newest first; with --env, the ids of all runs in the environment's bucket."""
     where = home_of(home)
     if env is not None:
-        from batchyard import cloud
-
-        ids = cloud.known_runs(cloud.environment(where, env))
+        ids = operations.list_remote_runs(where, env)
         if as_json:
             print_json(ids)
         else:

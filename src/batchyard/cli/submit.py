@@ -38,8 +38,9 @@ def command(
     FILE holds one request, or {"jobs": [...]}; `dependsOn` may name another job of the file as ${jobName}. All of
     them are checked before the first is submitted. Prints each job's name and id.
     """
-    from batchyard import cloud, submissions
+    from batchyard import submissions
     from batchyard.aws.batch import Batch, shape_problems
+    from batchyard.aws.environment_lookup import find_environment
     from batchyard.aws.session import AwsSession
 
     if env and region:
@@ -48,7 +49,7 @@ def command(
             hint="leave one of them out",
         )
     requests = submissions.parse(_text_of(file), "stdin" if file == "-" else file)
-    where = cloud.environment(home_of(home), env) if env else None
+    where = find_environment(home_of(home), env) if env else None
     batch = Batch(AwsSession(where.region, where.profile) if where else AwsSession(region))
     known = submissions.Known(
         queues=batch.queues(queues) if (queues := submissions.queues_of(requests)) else {},
@@ -104,12 +105,12 @@ def _text_of(file: str) -> str:
 def _watched(batch: object, ids: list[str]) -> dict[str, str]:
     """Job -> its final state."""
     from batchyard.aws.batch import Batch
-    from batchyard.cloud import Patience
+    from batchyard.engines.base import Backoff, Polling
 
     assert isinstance(batch, Batch)
-    patience = Patience()
+    backoff = Backoff(Polling(1.0, 30.0))
     while True:
         states = {job_id: job["status"] for job_id, job in batch.describe(ids).items()}
         if all(states.get(job_id) in _TERMINAL for job_id in ids):
             return states
-        time.sleep(patience.after(sorted(states.items())))
+        time.sleep(backoff.next_delay_s(sorted(states.items())))

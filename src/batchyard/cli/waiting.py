@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from batchyard.batch.jobs import JobState
-from batchyard.engines.base import JobDetail
+from batchyard.engines.base import JobDetail, Wait
 from batchyard.plan import Plan
 from batchyard.units import counted, show_duration
-
-if TYPE_CHECKING:
-    from batchyard.engines.aws.details import Wait
 
 #: between two reminders at most
 _LONGEST_GAP_S = 1800.0

@@ -1,25 +1,49 @@
-"""The contract of an engine: submit, describe, stop, logs; lists of ids, never one call a job.
+"""The contract of an engine: what every way of executing runs offers to the rest of batchyard.
 
-Values in, values out. What is written here holds for every engine, and one suite tests it on all of them.
+An ``Engine`` prepares runs and opens recorded ones; a ``RunEngine`` is one run, opened. All that
+differs between engines is behind these two protocols, and one test suite holds every engine to
+them. `engines/__init__.py` lists the engines.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
 
-from batchyard.batch.jobs import JobState
+from batchyard import units
+from batchyard.batch.jobs import JobState, Resources
+from batchyard.environments import Environment
+from batchyard.errors import InputError
+from batchyard.folder import RunFolder
+from batchyard.pipeline import Pipeline
 from batchyard.plan import Plan
+
+RUNNERS = ("process", "docker")
+DEFAULT_GRACE_S = 30.0
+
+#: Shows a sentence to the user, on stderr or not at all.
+Say = Callable[[str], None]
+
+
+def say_nothing(text: str) -> None:
+    """Discard the sentence: for callers without a terminal."""
+
+
+# -- what a run looks like ---------------------------------------------------------------------
 
 
 class RunState(StrEnum):
-    #: not over; whether a process is at it is another question
+    #: Not over. Whether a process is executing the run is another question.
     RUNNING = "RUNNING"
     SUCCEEDED = "SUCCEEDED"
     FAILED = "FAILED"
-    #: ended because somebody asked for it
+    #: Ended because a user asked for it.
     STOPPED = "STOPPED"
 
 
@@ -29,16 +53,16 @@ class JobDetail:
 
     id: str
     step: str
-    #: in AWS Batch's terms: an array's parent is PENDING until all its children have ended
+    #: In AWS Batch's terms: the parent of an array is PENDING until all its children have ended.
     state: JobState
     status_reason: str
     size: int
-    #: number of children in each state, in JobState's order
+    #: Number of children in each state, in the order of JobState.
     counts: tuple[int, ...]
-    #: attempts that have ended, of all children
+    #: Ended attempts of all children.
     attempts: int
     created_ms: int
-    #: when the first child started; None where none has
+    #: When the first child started; None where none has.
     started_ms: int | None
     ended_ms: int | None
 
@@ -52,10 +76,10 @@ class AttemptDetail:
 
     job_id: str
     step: str
-    #: the child's number in its step
+    #: Number of the child in its step.
     index: int
     attempt: int
-    #: None where another attempt followed
+    #: None where another attempt followed.
     state: JobState | None
     exit_code: int | None
     reason: str
@@ -90,69 +114,391 @@ class Overview:
     jobs: tuple[JobDetail, ...]
     started_ms: int | None
     ended_ms: int | None
-    #: not over, and nobody is at it: it waits for a `resume`
-    is_interrupted: bool
+    #: Why the run is not over and yet nothing drives it, until `resume` does; empty otherwise.
+    interruption: str = ""
+
+    @property
+    def is_interrupted(self) -> bool:
+        return bool(self.interruption)
 
 
-class RunWatcher(Protocol):
-    """An observer of a run that this process executes, such as a progress display."""
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Children of one job that wait for a host."""
 
-    def on_tick(self, changed: Sequence[JobDetail]) -> None:
-        """Called about ten times a second with the jobs that changed; first with all jobs."""
+    step: str
+    count: int
+    #: Id of one of these children.
+    job_id: str
+    #: The children have not waited longer than since this time.
+    since_ms: int
+    #: Name of the environment that has the queue.
+    environment: str
 
-    def on_failure(self, attempt: AttemptDetail) -> None:
-        """Called once for each attempt that failed."""
+
+@dataclass(frozen=True, slots=True)
+class Unfinished:
+    """What a run has not done, which is what a retry runs."""
+
+    #: Step -> children without success, by their numbers in the step.
+    children: Mapping[str, Sequence[int]]
+    #: Step -> commands that succeeded, in children that did not.
+    commands_done: Mapping[str, Sequence[int]]
 
 
-class Engine(Protocol):
-    name: str
+@dataclass(frozen=True, slots=True)
+class RunSetup:
+    """Where a run executes, for reports."""
 
-    def submit(self, plan: Plan) -> list[str]:
-        """Records the plan's jobs, in order, and returns their ids. Submitting what is there already adds nothing
-        and returns the ids it has."""
+    #: "process" or "docker", or the name of an engine that has no choice of runners.
+    runner: str
+    workspace: str
+    #: None where the engine does not know how much there is.
+    capacity: Resources | None = None
+    #: The s3:// prefix of the files that the steps share; empty where these are in a folder.
+    workspace_address: str = ""
+    #: None for a run on this machine.
+    environment: Environment | None = None
 
-    def describe(self, job_ids: Sequence[str]) -> list[JobDetail]:
-        """The jobs, in the order asked for; an id that nobody knows is left out."""
 
-    def attempts(
-        self, job_ids: Sequence[str], *, failed_only: bool = False
-    ) -> Iterator[AttemptDetail]:
-        """The ended attempts, by job, child and attempt; ``failed_only``: the last one of each child that failed, if it
-        ever started."""
+class Polling(NamedTuple):
+    """Seconds between two looks at a run: the first interval, and the longest that it grows to."""
 
-    def stop(self, job_ids: Sequence[str], reason: str, grace_s: float = 30.0) -> None:
-        """Asks for the end of the jobs: SIGTERM, ``grace_s`` seconds, SIGKILL. Returns at once; the jobs end as
-        FAILED with ``reason``. What is over stays as it is, so that stopping twice is the same as once."""
+    first_s: float
+    longest_s: float
 
-    def logs(
-        self, step: str | None = None, index: int | None = None, *, failed_only: bool = False
-    ) -> Iterator[LogChunk]:
-        """What has been written so far, by step, child and attempt."""
+
+class Backoff:
+    """Intervals that grow while nothing changes, and start again when something does."""
+
+    _GROWTH = 1.5
+
+    def __init__(self, polling: Polling) -> None:
+        self._polling = polling
+        self._delay_s = polling.first_s
+        self._last_seen: object = None
+
+    def next_delay_s(self, seen: object) -> float:
+        """Return the seconds to wait after the observation ``seen``."""
+        if seen != self._last_seen:
+            self._delay_s = self._polling.first_s
+        else:
+            self._delay_s = min(self._polling.longest_s, self._delay_s * self._GROWTH)
+        self._last_seen = seen
+        return self._delay_s
+
+
+# -- what a user asks for ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What a run may use; None: all that the machine has.
+
+    Raises InputError for an amount that no machine can have.
+    """
+
+    cpus: int | None = None
+    memory_mib: int | None = None
+    gpus: int | None = None
+    #: False: GPU steps run on the CPU, with BATCHYARD_DEVICE=cpu.
+    use_gpus: bool = True
+    runner: str = "process"
+    #: A folder, or for an engine on AWS also an s3:// prefix, instead of the pipeline's own.
+    workspace: str | None = None
+
+    def __post_init__(self) -> None:
+        _require_count("cpus", self.cpus, 1)
+        _require_count("gpus", self.gpus, 0)
+        _require_memory(self.memory_mib)
+        if self.runner not in RUNNERS:
+            raise InputError(
+                f"Offer: there is no runner {self.runner!r}",
+                hint='the runners are "process" and "docker"',
+            )
+
+
+def _require_count(name: str, value: object, minimum: int) -> None:
+    if value is not None and not (_is_int(value) and value >= minimum):  # type: ignore[operator]
+        raise InputError(
+            f"Offer: {name} is {value!r}",
+            hint=f"write a whole number, at least {minimum}, or leave it out",
+        )
+
+
+def _require_memory(value: object) -> None:
+    """Raise InputError unless the amount is None, or MiB within the limits of ``--memory``."""
+    low, high = units.MIN_MEMORY_MIB, units.MAX_MEMORY_MIB
+    if value is None or (_is_int(value) and low <= value <= high):  # type: ignore[operator]
+        return
+    hint = f"write a whole number of MiB, {low} to {high:,}, or leave it out"
+    if isinstance(value, str):
+        with suppress(units.AmountError):
+            hint = f"write it in MiB: memory_mib={units.memory_mib(value)}"
+    raise InputError(f"Offer: memory_mib is {value!r}", hint=hint)
+
+
+def _is_int(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+@dataclass(frozen=True, slots=True)
+class RunRequest:
+    """A new run, as a user asks for it."""
+
+    plan: Plan
+    pipeline: Pipeline
+    #: The `.batchyard` folder that the run is recorded in.
+    home: Path
+    offer: Offer = field(default_factory=Offer)
+    #: Name of an AWS environment, for the engines that need one.
+    environment: str | None = None
+    on_demand: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RetryRequest:
+    """Changes that a user asks for when a run is retried or resumed; None: as the run was."""
+
+    cpus: int | None = None
+    memory_mib: int | None = None
+    on_demand: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedRun:
+    """A run that its engine has checked and can execute. Nothing is recorded yet."""
+
+    plan: Plan
+    #: The engine's own part of the record.
+    settings: Any
+    run_id: str
+    #: Sentences that the user should read before the run begins.
+    notes: tuple[str, ...] = ()
+    #: The folder on this machine whose files the commands work on; None where there is none.
+    workspace: Path | None = None
+    #: Step -> commands that an earlier run has finished.
+    commands_done: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    #: Step -> queue, where the engine has queues.
+    queues: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class RunRecord:
+    """One run as it was begun. Written once; what happens later is the engine's to know."""
+
+    folder: RunFolder
+    plan: Plan
+    engine: Engine
+    #: The engine's own part of the record.
+    settings: Any
+    created_ms: int
+    #: The pipeline file; None where the pipeline was made in Python.
+    file: str | None = None
+    #: The run whose unfinished part this run executes.
+    retry_of: str | None = None
+    #: The folder whose files the commands work on; empty where the engine's settings have it.
+    workspace: str = ""
+
+    @property
+    def run_id(self) -> str:
+        return self.folder.run_id
+
+    @property
+    def home(self) -> Path:
+        return self.folder.home
+
+    def open(self) -> RunEngine:
+        return self.engine.open(self)
+
+
+def new_run_id(plan: Plan) -> str:
+    """Return an id that no other run has: `<pipeline>-<yyyymmdd>-<6 hex digits>`."""
+    return f"{plan.pipeline}-{time.strftime('%Y%m%d')}-{os.urandom(3).hex()}"
+
+
+# -- the two protocols -------------------------------------------------------------------------
+
+
+class Watcher(Protocol):
+    """What is told about a run while it executes: a terminal, or nothing."""
+
+    def jobs_changed(self, jobs: Sequence[JobDetail]) -> None:
+        """Called several times a second with the jobs that changed since the last call."""
+
+    def attempt_failed(self, attempt: AttemptDetail) -> None:
+        """Called for each failed attempt, where the engine learns of attempts one by one."""
+
+    def note(self, text: str) -> None:
+        """Called with a sentence for the user."""
 
 
 class LogReader(Protocol):
+    """The output of a run's children. Each byte is returned once; the next call has what is new."""
+
     def read(
         self, step: str | None = None, index: int | None = None, *, failed_only: bool = False
     ) -> Iterator[LogChunk]:
-        """Each byte is given once: ``read`` again gives what is new."""
+        """Return the new output, ordered by step, child and attempt."""
 
-    def tail(self, detail: AttemptDetail, lines: int) -> list[str]:
-        """The last lines of one attempt's output."""
+    def follow(
+        self,
+        jobs: Sequence[JobDetail],
+        step: str | None = None,
+        index: int | None = None,
+        *,
+        failed_only: bool = False,
+    ) -> Iterator[LogChunk]:
+        """Return the new output of a run under way, in the order that suits a reader.
+
+        ``jobs``: the run's jobs, as they were just described. Something may be left for the next
+        call while they go on; once they are over, everything is returned.
+        """
+
+    def tail(self, attempt: AttemptDetail, lines: int) -> list[str]:
+        """Return the last lines of one attempt's output."""
+
+    @property
+    def missing(self) -> str:
+        """What cannot be read any more, in a sentence; empty where nothing is missing."""
 
 
-class RunEngine(Engine, Protocol):
-    """An engine opened for one run: what looking at a run takes beside the contract."""
+class RunEngine(Protocol):
+    """One run, opened on its engine."""
+
+    #: How often to look at the state of the run, and at its logs.
+    status_polling: Polling
+    log_polling: Polling
+
+    def submit(self, plan: Plan) -> list[str]:
+        """Record the plan's jobs, in order, and return their ids.
+
+        Submitting jobs that are there already adds nothing and returns the same ids.
+        """
+
+    def start(self, say: Say = say_nothing) -> None:
+        """Set the run going, so that it goes on without this process.
+
+        What an interrupted run has done already is not done again. Raises RunLockedError where
+        another process is at it.
+        """
+
+    def execute(self, watcher: Watcher, *, carry_out_old_stops: bool = False) -> None:
+        """Set the run going, and stay until it is over or interrupted.
+
+        ``carry_out_old_stops``: also obey stop requests from while nothing executed the run.
+        Raises KeyboardInterrupt where the user leaves a run that goes on by itself.
+        """
+
+    def stop(self, job_ids: Sequence[str], reason: str, grace_s: float = DEFAULT_GRACE_S) -> float:
+        """Ask for the end of the jobs: SIGTERM, ``grace_s`` seconds, SIGKILL.
+
+        Returns at once the seconds after which the jobs should have ended at the latest, or 0
+        where their end is not worth waiting for. The jobs end as FAILED with ``reason``. Jobs that
+        are over stay as they are, so that stopping twice is the same as once. An interrupted run
+        can be stopped too.
+        """
+
+    def fetch(self, folder: Path | None = None) -> tuple[int, Path]:
+        """Download what the steps have written, and return how many files, and where to.
+
+        ``folder``: None for the run's workspace on this machine. Raises InputError where there is
+        nothing to download, or no such workspace.
+        """
 
     @property
     def job_ids(self) -> list[str]: ...
 
+    def describe(self, job_ids: Sequence[str]) -> list[JobDetail]:
+        """Return the jobs, in the order asked for; an unknown id is left out."""
+
+    def attempts(
+        self, job_ids: Sequence[str], *, failed_only: bool = False
+    ) -> Iterator[AttemptDetail]:
+        """Return the ended attempts, by job, child and attempt.
+
+        ``failed_only``: the last one of each child that failed, if it ever started.
+        """
+
+    def overview(self) -> Overview:
+        """Return the state of the whole run, with as few questions as possible."""
+
+    def logs(
+        self, step: str | None = None, index: int | None = None, *, failed_only: bool = False
+    ) -> Iterator[LogChunk]:
+        """Return all output so far, by step, child and attempt."""
+
     @property
     def log_reader(self) -> LogReader: ...
 
-    def overview(self) -> Overview:
-        """The whole run, asked at once."""
+    def unfinished(self) -> Unfinished: ...
 
-    def unfinished(self) -> tuple[dict[str, list[int]], dict[str, list[int]]]:
-        """(step -> children without success, by their numbers in the step; step -> commands that did succeed)."""
+    def waits(self, jobs: Sequence[JobDetail]) -> Sequence[Wait] | None:
+        """Return the children of these jobs that wait for a host.
+
+        None where the hosts are always there, and children wait for each other.
+        """
+
+    def setup(self) -> RunSetup: ...
+
+    @property
+    def answer_source(self) -> str:
+        """Where the last answers came from, in a sentence; empty where from the engine itself."""
+
+    @property
+    def is_over_by_record(self) -> bool:
+        """Whether a stored record says how the run ended, so that nothing need be asked."""
+
+    @property
+    def is_deletable(self) -> bool:
+        """Whether the run's record may be deleted: the run is over, or never was."""
 
     def close(self) -> None: ...
+
+
+class Engine(Protocol):
+    """One way of executing runs."""
+
+    name: str
+    #: Whether runs are written to a `.batchyard` folder, where other processes find them.
+    is_recorded: bool
+
+    def prepare(self, request: RunRequest) -> PreparedRun:
+        """Fit a plan to the engine. Raises InputError for a run that could never succeed there."""
+
+    def prepare_retry(self, old: RunRecord, request: RetryRequest, say: Say) -> PreparedRun:
+        """Prepare a run of what has no success in the old run.
+
+        Raises InputError where the old run is not over, or left nothing to do.
+        """
+
+    def prepare_resume(
+        self, record: RunRecord, request: RetryRequest, *, detached: bool
+    ) -> RunRecord:
+        """Return the record with the changes asked for.
+
+        Raises InputError or RunLockedError where the run cannot be resumed.
+        """
+
+    def create(self, record: RunRecord, commands_done: Mapping[str, Sequence[int]]) -> None:
+        """Write the engine's own files of a new run into its folder."""
+
+    def open(self, record: RunRecord) -> RunEngine: ...
+
+    def settings_to_json(self, settings: Any) -> dict[str, Any]:
+        """Return the engine's own members of run.json."""
+
+    def settings_from_json(self, document: Mapping[str, Any]) -> Any:
+        """Return the settings from all members of run.json."""
+
+    def download_record(self, home: Path, environment: str, run_id: str) -> str | None:
+        """Return run.json of a run that another machine began, None where the engine has none.
+
+        Raises RunNotFoundError where the environment has no such run.
+        """
+
+    def adopt(self, record: RunRecord) -> None:
+        """Take over a run whose record was downloaded, so that nothing is done twice."""
+
+    def list_runs(self, home: Path, environment: str) -> list[str] | None:
+        """Return the ids of all runs in an environment, None where the engine has no environments."""

@@ -11,35 +11,35 @@ from collections.abc import Sequence
 
 import batchyard
 from batchyard import shard, status
-from batchyard.engines.local.reading import load_list
+from batchyard.engines.base import RunRecord
 from batchyard.report.failures import MAX_SHOWN
 from batchyard.report.page import About, page
-from batchyard.runs import Record
 from batchyard.status import RunStatus
 
 
-def of_run(record: Record, now_ms: int) -> str:
+def of_run(record: RunRecord, now_ms: int) -> str:
     """The page about the run as it is now; of one that is not over, what is there so far."""
     shown = status.of_run(record, max_failures=MAX_SHOWN)
+    engine = record.open()
+    setup = engine.setup()
     about = About(
         plan=record.plan,
-        capacity=record.setting.capacity if record.is_local else None,
-        runner=record.setting.runner if record.is_local else "aws",
-        workspace=str(record.setting.workspace) if record.is_local else record.workspace,
+        capacity=setup.capacity,
+        runner=setup.runner,
+        workspace=setup.workspace,
         now_ms=now_ms,
         version=batchyard.__version__,
         file=record.file,
         retry_of=record.retry_of,
         commands=_commands(record, shown),
     )
-    engine = record.open_engine()
     try:
         return page(shown, engine.attempts(engine.job_ids), about)
     finally:
         engine.close()
 
 
-def _commands(record: Record, shown: RunStatus) -> dict[tuple[str, int], tuple[str, ...]]:
+def _commands(record: RunRecord, shown: RunStatus) -> dict[tuple[str, int], tuple[str, ...]]:
     """What the failed children were asked to run."""
     lists: dict[str, Sequence[str]] = {}
     found: dict[tuple[str, int], tuple[str, ...]] = {}
@@ -56,9 +56,9 @@ def _commands(record: Record, shown: RunStatus) -> dict[tuple[str, int], tuple[s
     return found
 
 
-def _list_of(record: Record, step: str) -> Sequence[str]:
+def _list_of(record: RunRecord, step: str) -> Sequence[str]:
     try:
-        return load_list(record.folder.list_of(step))
+        return record.folder.load_list(step)
     except (OSError, ValueError):
         # The page is about what happened; that a list was removed since is no reason to withhold it.
         return ()

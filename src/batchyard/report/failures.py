@@ -8,7 +8,7 @@ from batchyard.report.amounts import count, counted, duration, memory
 from batchyard.report.figures import StepFigures
 from batchyard.report.markup import Markup, join, tag
 from batchyard.report.tables import plain_table
-from batchyard.status import Failure, explained
+from batchyard.status import Failure, explain_failure
 
 #: failed children shown with the end of their output
 MAX_SHOWN = 20
@@ -90,7 +90,7 @@ def _article(failure: Failure, commands: Sequence[str]) -> Markup:
     attempt = failure.attempt
     name = f"{attempt.step}:{attempt.index}"
     exit_code = None if attempt.exit_code is None else f"exit code {attempt.exit_code}"
-    reason = explained(attempt)
+    reason = explain_failure(attempt)
     output = "\n".join(map(_cut, failure.log_tail))
     numbers = [
         f"attempt {attempt.attempt}" if attempt.attempt > 1 else None,

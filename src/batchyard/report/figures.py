@@ -15,7 +15,7 @@ from batchyard.batch.jobs import JobState, Resources
 from batchyard.engines.base import AttemptDetail, RunState
 from batchyard.plan import PlannedJob
 from batchyard.report import lanes
-from batchyard.status import RunStatus, StepStatus, explained
+from batchyard.status import RunStatus, StepStatus, explain_failure
 
 
 class Fate(IntEnum):
@@ -78,11 +78,11 @@ class Tally:
             if attempt.attempt > 1:
                 self.recovered.add(attempt.index)
         elif fate is Fate.RETRIED:
-            reason = explained(attempt)
+            reason = explain_failure(attempt)
             self.retries[reason] += 1
             self.retried.setdefault(reason, set()).add(attempt.index)
         else:
-            self.failures[explained(attempt)] += 1
+            self.failures[explain_failure(attempt)] += 1
             if attempt.started_ms is not None:
                 self.failed_ms.append(attempt.ended_ms - start)
 

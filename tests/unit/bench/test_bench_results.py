@@ -48,7 +48,7 @@ def test_a_file_cut_short_anywhere_is_said_to_be(length: int) -> None:
         ("hello", "not JSON"),
         ("[1, 2]", "not a result"),
         ('{"format": "other"}', "not a result"),
-        ('{"format": "batchyard-bench", "version": 99}', 'file format 99 is not supported'),
+        ('{"format": "batchyard-bench", "version": 99}', "file format 99 is not supported"),
         ('{"format": "batchyard-bench", "version": 1}', "edited: .* is missing"),
     ],
 )

@@ -27,20 +27,6 @@ class Stream:
 
 
 @dataclass(frozen=True, slots=True)
-class Wait:
-    """Children of one job that wait for a host."""
-
-    step: str
-    count: int
-    #: one of them
-    job_id: str
-    #: they cannot have waited longer
-    since_ms: int
-    #: where
-    environment: str
-
-
-@dataclass(frozen=True, slots=True)
 class Final:
     """How a run ended, as it is kept."""
 
@@ -87,7 +73,9 @@ def overview(
         jobs=tuple(found),
         started_ms=min(starts, default=None),
         ended_ms=max(ends, default=None) if is_over else None,
-        is_interrupted=is_interrupted,
+        interruption="not all of it is submitted; what is submitted goes on"
+        if is_interrupted
+        else "",
     )
 
 

@@ -88,7 +88,7 @@ class LogReader:
             yield _chunk(stream, event)
 
     @property
-    def misses(self) -> str:
+    def missing(self) -> str:
         """What cannot be read any more, in a sentence; empty where there is nothing."""
         if not self._children.forgotten:
             return ""

@@ -1,1 +1,102 @@
-"""The embedded engine: the scheduler, SQLite, and processes or containers on this machine."""
+"""The engine of this machine: the embedded scheduler, with children as processes or containers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from batchyard import plan as planning
+from batchyard.engines.base import (
+    PreparedRun,
+    RetryRequest,
+    RunRecord,
+    RunRequest,
+    Say,
+    new_run_id,
+)
+from batchyard.engines.local import preparing, settings
+from batchyard.engines.local.run import LocalRun
+from batchyard.errors import InputError
+
+
+class LocalEngine:
+    name = "local"
+    is_recorded = True
+
+    def prepare(self, request: RunRequest) -> PreparedRun:
+        return preparing.prepare(request)
+
+    def prepare_retry(self, old: RunRecord, request: RetryRequest, say: Say) -> PreparedRun:
+        if request.on_demand:
+            raise InputError(
+                "on-demand instances are for runs on AWS",
+                hint=f"run {old.run_id} is on this machine",
+            )
+        run = self.open(old)
+        try:
+            run.require_over()
+            unfinished = run.unfinished()
+        finally:
+            run.close()
+        if not any(unfinished.children.values()):
+            raise InputError(f"run {old.run_id} has nothing to retry: everything in it succeeded")
+        lists = {
+            job.step: old.folder.load_list(job.step)
+            for job in old.plan.jobs
+            if job.has_list and unfinished.children.get(job.step)
+        }
+        plan = replace(planning.only_unfinished(old.plan, unfinished.children), lists=lists)
+        changed = preparing.change_capacity(
+            replace(old.settings, token=settings.new_token()),
+            plan,
+            request.cpus,
+            request.memory_mib,
+        )
+        return PreparedRun(plan, changed, new_run_id(plan), commands_done=unfinished.commands_done)
+
+    def prepare_resume(
+        self, record: RunRecord, request: RetryRequest, *, detached: bool
+    ) -> RunRecord:
+        run = self.open(record)
+        try:
+            run.require_resumable()
+        finally:
+            run.close()
+        changed = preparing.change_capacity(
+            record.settings, record.plan, request.cpus, request.memory_mib
+        )
+        if detached and changed != record.settings:
+            # A detached process reads its settings from the record, which never changes.
+            raise InputError(
+                "--cpus and --memory go with a resume in the foreground",
+                hint="leave --detach out",
+            )
+        return replace(record, settings=changed)
+
+    def create(self, record: RunRecord, commands_done: Mapping[str, Sequence[int]]) -> None:
+        run = self.open(record)
+        run.submit(record.plan, commands_done)
+        run.close()
+
+    def open(self, record: RunRecord) -> LocalRun:
+        return LocalRun(record)
+
+    def settings_to_json(self, own: Any) -> dict[str, Any]:
+        return settings.to_json(own)
+
+    def settings_from_json(self, document: Mapping[str, Any]) -> settings.LocalSettings:
+        return settings.from_json(document)
+
+    def download_record(self, home: Path, environment: str, run_id: str) -> str | None:
+        return None
+
+    def adopt(self, record: RunRecord) -> None:
+        """Do nothing: no other machine has runs of this engine."""
+
+    def list_runs(self, home: Path, environment: str) -> list[str] | None:
+        return None
+
+
+ENGINE = LocalEngine()

@@ -50,7 +50,9 @@ def attempt_detail(row: AttemptRow, job_id: str, planned: PlannedJob) -> Attempt
 
 
 class LogReader:
-    """What the children of a run have written, each byte given once: ``read`` again gives what is new."""
+    """The output of a run's children. Each byte is returned once; the next call has what is new."""
+
+    missing = ""
 
     def __init__(self, folder: RunFolder, store: Store, plan: Plan) -> None:
         self._folder = folder
@@ -65,6 +67,16 @@ class LogReader:
         for row in self._store.jobs():
             if step is None or row.step == step:
                 yield from self._read_job(row, self._plan.job(row.step), index, failed_only)
+
+    def follow(
+        self,
+        jobs: Sequence[JobDetail],
+        step: str | None = None,
+        index: int | None = None,
+        *,
+        failed_only: bool = False,
+    ) -> Iterator[LogChunk]:
+        return self.read(step, index, failed_only=failed_only)
 
     def tail(self, detail: AttemptDetail, lines: int) -> list[str]:
         """The last lines of one attempt's output."""
@@ -135,11 +147,6 @@ class LogReader:
             if child.isdigit() and attempt.isdigit() and index in (None, int(child)):
                 found.append((step, int(child), int(attempt)))
         return sorted(found)
-
-
-def load_list(path: Path) -> Sequence[str]:
-    # Not splitlines(): a command may hold characters that it would take for line ends.
-    return path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
 
 
 def _child_of(planned: PlannedJob, index: int) -> int | None:

@@ -1,0 +1,42 @@
+"""Finding a named environment: in the user's file, or among the deployed stacks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from batchyard import environments
+from batchyard.aws import cloudformation
+from batchyard.aws.session import AwsSession, NoRegionError
+from batchyard.environments import Environment
+from batchyard.errors import BatchyardError
+
+_STACK_SUFFIX = "-batch"
+
+
+def find_environment(home: Path, name: str) -> Environment:
+    """Return the environment of this name. Raises InputError where there is none."""
+    try:
+        return environments.load(home, name, cloudformation.outputs_of, _deployed_names)
+    except NoRegionError as exc:
+        file = home / environments.FILE_NAME
+        raise NoRegionError(
+            f"there is no environment {name!r} in {file}, and no region is configured in which "
+            "to look for its stacks",
+            hint=environments.hint_without_region(name, environments.read(file)),
+        ) from exc
+
+
+def _deployed_names() -> list[str]:
+    """Return the names of the deployed environments; none where the user may not list stacks."""
+    try:
+        summaries = cloudformation.CloudFormation(AwsSession(None)).summaries()
+    except BatchyardError:
+        return []
+    stacks = [
+        summary["StackName"]
+        for summary in summaries
+        if summary["StackStatus"] in ("CREATE_COMPLETE", "UPDATE_COMPLETE")
+    ]
+    return sorted(
+        stack.removesuffix(_STACK_SUFFIX) for stack in stacks if stack.endswith(_STACK_SUFFIX)
+    )

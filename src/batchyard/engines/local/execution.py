@@ -1,0 +1,224 @@
+"""Executing a run in this process: the embedded loop over the run's plan and store."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+from batchyard import plan as planning
+from batchyard.batch.changes import Change
+from batchyard.batch.jobs import Dependency, DependencyType, Job, JobState
+from batchyard.batch.queues import ComputeEnvironment, Queue
+from batchyard.batch.scheduler import Scheduler
+from batchyard.embedded import children, machine
+from batchyard.embedded.logbook import LogBook
+from batchyard.embedded.loop import Loop
+from batchyard.embedded.processes import ProcessRunner
+from batchyard.embedded.runner import Runner, Task
+from batchyard.embedded.spawner import Spawner
+from batchyard.embedded.store import AttemptRow, JobRow, Store
+from batchyard.engines.base import RunRecord, RunState, Watcher
+from batchyard.engines.local import reading
+from batchyard.engines.local.settings import LocalSettings
+from batchyard.errors import from_os_error
+from batchyard.folder import RunFolder
+from batchyard.plan import Plan, PlannedJob
+
+#: Open files that the process needs beside those of its children.
+_SPARE_FILES = 64
+#: The pipe and the file of a child's output, its process; with docker two ends of a conversation.
+_FILES_PER_CHILD = 6
+
+
+class Execution:
+    """What is left of a run, executed to its end."""
+
+    def __init__(
+        self,
+        record: RunRecord,
+        store: Store,
+        environ: Mapping[str, str],
+        clock: Callable[[], float],
+    ) -> None:
+        self._folder = record.folder
+        self._plan = record.plan
+        self._settings: LocalSettings = record.settings
+        self._store = store
+        self._environ = environ
+        self._clock = clock
+
+    def run(self, watcher: Watcher, last_request: int, *, must_enter_workspace: bool) -> None:
+        """Execute to the end, and record the final state.
+
+        ``last_request``: stop requests up to this one were for an earlier process.
+        ``must_enter_workspace``: False where the run is only to be ended, which needs no workspace.
+        """
+        store, settings = self._store, self._settings
+        at_once = planning.most_at_once(self._plan, settings.capacity)
+        machine.allow_open_files(at_once * _FILES_PER_CHILD + _SPARE_FILES)
+        logs = LogBook(self._folder)
+        spawner = Spawner(logs)
+        runner = _make_runner(settings, spawner, self._folder, self._environ)
+        try:
+            runner.end_leftovers(settings.token)
+            _enter(settings.workspace, must_enter_workspace)
+            if store.value("started_ms") is None:
+                store.commit(values=[("started_ms", str(int(self._clock() * 1000)))])
+            scheduler, jobs, changes = self._restore()
+            loop = Loop(
+                scheduler,
+                runner,
+                store,
+                logs,
+                _RowWatcher(watcher, self._plan),
+                last_request=last_request,
+                clock=self._clock,
+            )
+            for job in jobs:
+                loop.add(*job)
+            # These follow from what an earlier process recorded, and were not recorded themselves.
+            loop.perform(changes)
+            loop.obey_requests()
+            store.commit(values=[("executed_by", str(os.getpid()))])
+            with _signals_to(loop, spawner.wake_fd):
+                loop.run()
+            state = _run_state(store.jobs(), loop.was_stopped)
+            store.commit(values=[("state", state), ("ended_ms", str(int(self._clock() * 1000)))])
+        except OSError as exc:
+            raise from_os_error(exc, "go on with the run") from exc
+        finally:
+            runner.close()
+            logs.close()
+
+    def _restore(
+        self,
+    ) -> tuple[Scheduler, list[tuple[Job, children.JobTasks, JobRow]], list[Change]]:
+        """Return the scheduler as it was when the last process stopped, its jobs, and open changes."""
+        rows = self._store.jobs()
+        ids = {row.step: row.id for row in rows}
+        scheduler = Scheduler(
+            [Queue(children.QUEUE_NAME, (children.ENVIRONMENT_NAME,))],
+            [ComputeEnvironment(children.ENVIRONMENT_NAME, self._settings.capacity)],
+            {job.step: job.max_running for job in self._plan.jobs if job.max_running is not None},
+            fail_fast=self._plan.fail_fast,
+        )
+        jobs = []
+        for row in rows:
+            planned = self._plan.job(row.step)
+            job = _core_job(planned, ids)
+            scheduler.submit(job)
+            jobs.append((job, self._tasks(row, planned), row))
+        changes: list[Change] = []
+        for row in rows:
+            for attempt in self._store.attempts(row.number):
+                state = None if attempt.state is None else JobState(attempt.state)
+                changes += scheduler.restore(
+                    row.id, attempt.child, attempt.attempt, state, attempt.status_reason
+                )
+        # Last first, as when they were stopped: a follower then keeps its own reason.
+        for row in reversed(rows):
+            if row.rest_reason is not None:
+                changes += scheduler.terminate(row.id, row.rest_reason)
+        return scheduler, jobs, changes
+
+    def _tasks(self, row: JobRow, planned: PlannedJob) -> children.JobTasks:
+        shared = children.shared_environment(planned, self._folder, self._settings.workspace)
+        return children.JobTasks(
+            number=row.number,
+            id=row.id,
+            job=planned,
+            load_list=lambda: self._folder.load_list(planned.step),
+            told=children.names_told(planned, shared),
+            base_environ=children.base_environ(self._environ, shared),
+            token=self._settings.token,
+            gpu_numbers=self._settings.gpu_numbers,
+            done=set(self._store.commands(row.number)),
+        )
+
+
+class _RowWatcher:
+    """Shows the rows of the loop to a watcher, as the contract's values."""
+
+    def __init__(self, watcher: Watcher, plan: Plan) -> None:
+        self._watcher = watcher
+        self._plan = plan
+
+    def on_tick(self, changed: Sequence[JobRow]) -> None:
+        self._watcher.jobs_changed([reading.job_detail(row) for row in changed])
+
+    def on_failure(self, task: Task, row: AttemptRow) -> None:
+        planned = self._plan.job(task.step)
+        self._watcher.attempt_failed(reading.attempt_detail(row, task.job_id, planned))
+
+
+def _enter(workspace: Path, must: bool) -> None:
+    try:
+        os.chdir(workspace)
+    except OSError as exc:
+        if must:  # where a run is only to be ended, no command will miss it
+            raise from_os_error(exc, "enter the workspace", workspace) from exc
+
+
+def _core_job(planned: PlannedJob, ids: Mapping[str, str]) -> Job:
+    is_array = planned.size > 1
+    dependencies = tuple(
+        Dependency(
+            ids[need.step],
+            DependencyType.N_TO_N if need.each and is_array else DependencyType.WHOLE,
+        )
+        for need in planned.needs
+    )
+    return Job(
+        id=ids[planned.step],
+        name=planned.step,
+        queue=children.QUEUE_NAME,
+        resources=planned.resources,
+        array_size=planned.size if is_array else None,
+        depends_on=dependencies,
+        retry=planned.retry,
+        timeout_s=planned.timeout_s,
+        consumables=((planned.step, 1),) if planned.max_running is not None else (),
+    )
+
+
+def _make_runner(
+    settings: LocalSettings, spawner: Spawner, folder: RunFolder, environ: Mapping[str, str]
+) -> Runner:
+    if settings.runner == "docker":
+        from batchyard.embedded import containers, docker
+
+        place = docker.Place(
+            folder.run_id, settings.token, settings.workspace, folder.lists.absolute()
+        )
+        return containers.ContainerRunner(spawner, place, environ)
+    return ProcessRunner(spawner)
+
+
+def _run_state(jobs: list[JobRow], was_stopped: bool) -> RunState:
+    if all(row.state == JobState.SUCCEEDED for row in jobs):
+        return RunState.SUCCEEDED
+    return RunState.STOPPED if was_stopped else RunState.FAILED
+
+
+@contextmanager
+def _signals_to(loop: Loop, wake_fd: int) -> Iterator[None]:
+    """Ctrl-C and SIGTERM stop the run, and a signal ends the loop's wait at once."""
+
+    def handle(signum: int, frame: FrameType | None) -> None:
+        loop.interrupt()
+
+    numbers = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
+    # Under nohup SIGHUP is ignored, and stays so.
+    numbers = [n for n in numbers if signal.getsignal(n) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, handle) for number in numbers}
+    old_fd = signal.set_wakeup_fd(wake_fd, warn_on_full_buffer=False)
+    try:
+        yield
+    finally:
+        signal.set_wakeup_fd(old_fd)
+        for number, handler in before.items():
+            signal.signal(number, handler)

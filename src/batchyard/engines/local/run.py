@@ -1,0 +1,268 @@
+"""One run of the local engine: what it did, stopping it, and the process that executes it."""
+
+from __future__ import annotations
+
+import os
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from batchyard.batch.jobs import JobState
+from batchyard.embedded.lock import Holder, RunLock, holder_of
+from batchyard.embedded.store import JobRow, Store
+from batchyard.engines.base import (
+    DEFAULT_GRACE_S,
+    AttemptDetail,
+    JobDetail,
+    LogChunk,
+    Overview,
+    Polling,
+    RunRecord,
+    RunSetup,
+    RunState,
+    Say,
+    Unfinished,
+    Watcher,
+    say_nothing,
+)
+from batchyard.engines.local import reading
+from batchyard.engines.local.settings import LocalSettings
+from batchyard.errors import InputError, OperationalError, RunLockedError
+from batchyard.plan import Plan
+
+#: Seconds that a busy machine may take to stop a run, beyond the grace.
+_STOP_SLACK_S = 30.0
+
+
+class LocalRun:
+    """A run in its folder, opened by any process at any time. See RunEngine for the contract."""
+
+    status_polling = Polling(0.05, 0.5)
+    log_polling = Polling(0.2, 0.2)
+    answer_source = ""
+    is_over_by_record = False
+
+    def __init__(self, record: RunRecord, clock: Callable[[], float] = time.time) -> None:
+        self._record = record
+        self._folder = record.folder
+        self._plan = record.plan
+        self._clock = clock
+        self._opened: Store | None = None
+        self._log_reader: reading.LogReader | None = None
+
+    @property
+    def _settings(self) -> LocalSettings:
+        settings: LocalSettings = self._record.settings
+        return settings
+
+    @property
+    def _store(self) -> Store:
+        if self._opened is None:
+            self._opened = Store.open(self._folder.database)
+        return self._opened
+
+    def close(self) -> None:
+        if self._opened is not None:
+            self._opened.close()
+            self._opened = self._log_reader = None
+
+    # -- doing ---------------------------------------------------------------------------------
+
+    def submit(
+        self, plan: Plan, commands_done: Mapping[str, Sequence[int]] | None = None
+    ) -> list[str]:
+        """Record the jobs. ``commands_done``: step -> commands that an earlier run finished."""
+        store = Store.open(self._folder.database, create=True)
+        self._opened = store
+        recorded = store.jobs()
+        if recorded:
+            return [row.id for row in recorded]
+        now_ms = int(self._clock() * 1000)
+        rows = []
+        for number, job in enumerate(plan.jobs):
+            counts = tuple(job.size if state is JobState.PENDING else 0 for state in JobState)
+            rows.append(
+                JobRow(
+                    number,
+                    str(uuid.uuid4()),
+                    job.step,
+                    job.size,
+                    JobState.PENDING,
+                    "",
+                    counts,
+                    0,
+                    now_ms,
+                )
+            )
+        commands = [
+            (row.number, number)
+            for row in rows
+            for number in (commands_done or {}).get(row.step, ())
+        ]
+        store.commit(new_jobs=rows, commands=commands)
+        return [row.id for row in rows]
+
+    def start(self, say: Say = say_nothing) -> None:
+        self._start_detached()
+
+    def execute(self, watcher: Watcher, *, carry_out_old_stops: bool = False) -> None:
+        """See the contract. One process at a time: raises RunLockedError for the second."""
+        from batchyard.engines.local import execution
+
+        # Before the lock is seen to be held: from then on others expect their requests to be read.
+        last_request = 0 if carry_out_old_stops else self._store.last_stop_request()
+        lock = RunLock(self._folder.lock)
+        try:
+            if self.run_state is not RunState.RUNNING:
+                return
+            execution.Execution(self._record, self._store, os.environ, self._clock).run(
+                watcher, last_request, must_enter_workspace=not carry_out_old_stops
+            )
+        finally:
+            lock.release()
+
+    def stop(self, job_ids: Sequence[str], reason: str, grace_s: float = DEFAULT_GRACE_S) -> float:
+        if self.run_state is not RunState.RUNNING:
+            return 0.0
+        run_id = self._record.run_id
+        if self.holder is None and not set(self.job_ids) <= set(job_ids):
+            raise InputError(
+                f"run {run_id} is interrupted: no step of it runs",
+                hint=f"`batchyard resume {run_id}` continues it, "
+                f"`batchyard stop {run_id}` ends the whole run",
+            )
+        self._store.request_stop(job_ids, reason, grace_s)
+        if self.holder is None:
+            self._end_abandoned(job_ids, reason, grace_s)
+        return grace_s + _STOP_SLACK_S
+
+    def _end_abandoned(self, job_ids: Sequence[str], reason: str, grace_s: float) -> None:
+        """Start a process that ends the run, since no process executes it."""
+        try:
+            self._start_detached(carry_out_old_stops=True)
+        except (OperationalError, RunLockedError):
+            if self.holder is None:
+                raise
+            # Another process has just resumed the run, perhaps before the request was there.
+            self._store.request_stop(job_ids, reason, grace_s)
+
+    def _start_detached(self, *, carry_out_old_stops: bool = False) -> None:
+        from batchyard.engines.local import detached
+
+        detached.start(self._record.folder, self, carry_out_old_stops=carry_out_old_stops)
+
+    def fetch(self, folder: Path | None = None) -> tuple[int, Path]:
+        raise InputError(
+            f"run {self._record.run_id} is on this machine: its files are in "
+            f"{self._settings.workspace}"
+        )
+
+    # -- looking -------------------------------------------------------------------------------
+
+    def describe(self, job_ids: Sequence[str]) -> list[JobDetail]:
+        rows = {row.id: row for row in self._store.jobs()}
+        return [reading.job_detail(rows[job_id]) for job_id in job_ids if job_id in rows]
+
+    def attempts(
+        self, job_ids: Sequence[str], *, failed_only: bool = False
+    ) -> Iterator[AttemptDetail]:
+        state = JobState.FAILED if failed_only else None
+        for row in self._store.jobs():
+            if row.id in job_ids:
+                planned = self._plan.job(row.step)
+                for attempt in self._store.attempts(
+                    row.number, state=state, started_only=failed_only
+                ):
+                    yield reading.attempt_detail(attempt, row.id, planned)
+
+    def logs(
+        self, step: str | None = None, index: int | None = None, *, failed_only: bool = False
+    ) -> Iterator[LogChunk]:
+        return self.log_reader.read(step, index, failed_only=failed_only)
+
+    @property
+    def log_reader(self) -> reading.LogReader:
+        if self._log_reader is None:
+            self._log_reader = reading.LogReader(self._folder, self._store, self._plan)
+        return self._log_reader
+
+    @property
+    def job_ids(self) -> list[str]:
+        return [row.id for row in self._store.jobs()]
+
+    @property
+    def holder(self) -> Holder | None:
+        """The process that executes the run now."""
+        return holder_of(self._folder.lock)
+
+    @property
+    def executed_by(self) -> int | None:
+        """Id of the process that last began to execute the run."""
+        pid = self._store.value("executed_by")
+        return None if pid is None else int(pid)
+
+    @property
+    def run_state(self) -> RunState:
+        return RunState(self._store.value("state") or RunState.RUNNING)
+
+    def overview(self) -> Overview:
+        holder = self.holder  # before the state: a run that ends in between was held
+        state = self.run_state
+        is_abandoned = state is RunState.RUNNING and holder is None
+        return Overview(
+            state=state,
+            jobs=tuple(self.describe(self.job_ids)),
+            started_ms=self._time_ms("started_ms"),
+            ended_ms=self._time_ms("ended_ms"),
+            interruption="its process died; its children may still run" if is_abandoned else "",
+        )
+
+    def unfinished(self) -> Unfinished:
+        children: dict[str, list[int]] = {}
+        commands_done: dict[str, list[int]] = {}
+        for row in self._store.jobs():
+            planned = self._plan.job(row.step)
+            ended = self._store.attempts(row.number, state=JobState.SUCCEEDED)
+            succeeded = {attempt.child for attempt in ended}
+            children[row.step] = [
+                planned.index_in_step(child) for child in range(row.size) if child not in succeeded
+            ]
+            commands_done[row.step] = self._store.commands(row.number)
+        return Unfinished(children, commands_done)
+
+    def waits(self, jobs: Sequence[JobDetail]) -> None:
+        return None
+
+    def setup(self) -> RunSetup:
+        settings = self._settings
+        return RunSetup(settings.runner, str(settings.workspace), settings.capacity)
+
+    @property
+    def is_deletable(self) -> bool:
+        return self.run_state is not RunState.RUNNING
+
+    def require_over(self) -> None:
+        """Raise InputError where the run is not over."""
+        if self.run_state is not RunState.RUNNING:
+            return
+        state = "is still running" if self.holder else "is not over: its process died"
+        command = "stop" if self.holder else "resume"
+        run_id = self._record.run_id
+        raise InputError(f"run {run_id} {state}", hint=f"`batchyard {command} {run_id}` first")
+
+    def require_resumable(self) -> None:
+        """Raise RunLockedError where a process executes the run, InputError where it is over."""
+        run_id, state, holder = self._record.run_id, self.run_state, self.holder
+        if holder is not None:
+            raise RunLockedError(
+                f"run {run_id} is being executed by {holder}", hint="there is nothing to resume"
+            )
+        if state is not RunState.RUNNING:
+            is_good = state is RunState.SUCCEEDED
+            hint = "" if is_good else f"`batchyard retry {run_id}` runs what is left"
+            raise InputError(f"run {run_id} is over: {state.value}", hint=hint)
+
+    def _time_ms(self, name: str) -> int | None:
+        time_ms = self._store.value(name)
+        return None if time_ms is None else int(time_ms)

@@ -1,0 +1,46 @@
+"""The local engine's part of a run's record."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from batchyard.batch.jobs import Resources
+
+
+@dataclass(frozen=True, slots=True)
+class LocalSettings:
+    """Where and with what a run executes on this machine."""
+
+    workspace: Path
+    capacity: Resources
+    #: Numbers of the GPUs that the capacity counts, as the driver knows them.
+    gpu_numbers: tuple[int, ...]
+    #: "process" or "docker".
+    runner: str
+    #: In the environment of every process that the run starts, and of no other.
+    token: str
+
+
+def new_token() -> str:
+    """Return a text that marks every process of one run."""
+    return f"by{os.urandom(16).hex()}"
+
+
+def to_json(settings: LocalSettings) -> dict[str, Any]:
+    return {"setting": {**asdict(settings), "workspace": str(settings.workspace)}}
+
+
+def from_json(document: Mapping[str, Any]) -> LocalSettings:
+    members = dict(document["setting"])
+    return LocalSettings(
+        **{
+            **members,
+            "workspace": Path(members["workspace"]),
+            "capacity": Resources(**members["capacity"]),
+            "gpu_numbers": tuple(members["gpu_numbers"]),
+        }
+    )

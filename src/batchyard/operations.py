@@ -1,0 +1,186 @@
+"""What can be done with runs. The command line and the Python interface both call these functions.
+
+Nothing here depends on an engine: what differs between engines is behind their protocol.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from batchyard import engines, runs
+from batchyard.engines.base import (
+    DEFAULT_GRACE_S,
+    Engine,
+    PreparedRun,
+    RetryRequest,
+    RunEngine,
+    RunRecord,
+    RunRequest,
+    RunState,
+    Say,
+    say_nothing,
+)
+from batchyard.errors import InputError, OperationalError, RunNotFoundError
+
+_STOP_REASON = "stopped by the user"
+_STOP_POLL_S = 0.1
+
+
+# -- finding runs ------------------------------------------------------------------------------
+
+
+def find_run(home: Path, name: str, environment: str | None = None) -> RunRecord:
+    """Return the run of that name: an id, the beginning of one, or `last`.
+
+    With an environment, the id may be that of a run which another machine began there. Raises
+    RunNotFoundError.
+    """
+    try:
+        return runs.load(home, name)
+    except RunNotFoundError as exc:
+        if environment is None:
+            if runs.is_id(name):
+                exc.hint += "; --env NAME finds a run on AWS that another machine began"
+            raise
+    for engine in _all_engines():
+        text = engine.download_record(home, environment, name)
+        if text is not None:
+            return runs.adopt(home, engine, name, text)
+    raise RunNotFoundError(f"there is no run {name} in environment {environment}")
+
+
+def list_remote_runs(home: Path, environment: str) -> list[str]:
+    """Return the ids of all runs in the environment, whichever machine began them."""
+    lists = (engine.list_runs(home, environment) for engine in _all_engines())
+    return sorted({run_id for run_ids in lists for run_id in run_ids or ()})
+
+
+def _all_engines() -> list[Engine]:
+    return [engines.load(name) for name in engines.ENGINES]
+
+
+# -- beginning runs ----------------------------------------------------------------------------
+
+
+def begin(
+    engine: Engine, request: RunRequest, prepared: PreparedRun | None = None
+) -> tuple[RunRecord, tuple[str, ...]]:
+    """Record a new run, and return it with notes for the user. Nothing executes yet.
+
+    Raises InputError for a run that could never succeed on the engine.
+    """
+    prepared = prepared or engine.prepare(request)
+    record = runs.begin(request.home, engine, prepared, file=request.pipeline.path)
+    return record, prepared.notes
+
+
+def begin_retry(
+    old: RunRecord, request: RetryRequest | None = None, say: Say = say_nothing
+) -> RunRecord:
+    """Record a new run of what failed or never ran in the old one. Nothing executes yet."""
+    prepared = old.engine.prepare_retry(old, request or RetryRequest(), say)
+    file = Path(old.file) if old.file else None
+    return runs.begin(old.home, old.engine, prepared, file=file, retry_of=old.run_id)
+
+
+def prepare_resume(
+    record: RunRecord, request: RetryRequest | None = None, *, detached: bool = False
+) -> RunRecord:
+    """Return the record of an interrupted run with the changes asked for.
+
+    Raises InputError or RunLockedError where the run cannot be resumed.
+    """
+    return record.engine.prepare_resume(record, request or RetryRequest(), detached=detached)
+
+
+def start(record: RunRecord, say: Say = say_nothing) -> None:
+    """Set the run going, so that it goes on without this process."""
+    run = record.open()
+    try:
+        run.start(say)
+    finally:
+        run.close()
+
+
+# -- ending runs -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """What became of a request to stop a run."""
+
+    #: State of the run now.
+    state: RunState
+    #: Whether the run was over before the request.
+    was_over: bool = False
+    #: False where the jobs were asked to end and still run.
+    has_ended: bool = True
+
+
+def stop(
+    record: RunRecord,
+    step: str | None = None,
+    grace_s: float = DEFAULT_GRACE_S,
+    *,
+    wait: bool = True,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Stopped:
+    """Stop a run, or one step of it, and wait until it has ended.
+
+    Raises InputError for a step that the run does not have, OperationalError where the run has not
+    ended in time.
+    """
+    steps = [job.step for job in record.plan.jobs]
+    if step is not None and step not in steps:
+        raise InputError(f"the run has no step {step!r}", hint=f"its steps are: {', '.join(steps)}")
+    run = record.open()
+    try:
+        overview = run.overview()
+        if overview.state is not RunState.RUNNING:
+            return Stopped(overview.state, was_over=True)
+        job_ids = [job.id for job in overview.jobs if step in (None, job.step)]
+        wait_s = run.stop(job_ids, _STOP_REASON, grace_s)
+        if not wait or not wait_s:
+            return Stopped(run.overview().state, has_ended=False)
+        _wait_until_stopped(run, job_ids if step else None, wait_s, sleep)
+        return Stopped(run.overview().state)
+    finally:
+        run.close()
+
+
+def _wait_until_stopped(
+    run: RunEngine, job_ids: list[str] | None, wait_s: float, sleep: Callable[[float], None]
+) -> None:
+    """Wait for the end of the jobs, or of the whole run where ``job_ids`` is None."""
+    deadline = time.monotonic() + wait_s
+    poll_s = max(_STOP_POLL_S, run.status_polling.first_s)
+    while not _has_stopped(run, job_ids):
+        if time.monotonic() > deadline:
+            raise OperationalError(
+                f"the run has not stopped within {wait_s:.0f} s",
+                hint="`batchyard status` shows what is left",
+            )
+        sleep(poll_s)
+
+
+def _has_stopped(run: RunEngine, job_ids: list[str] | None) -> bool:
+    if job_ids is None:
+        return run.overview().state is not RunState.RUNNING
+    jobs = run.overview().jobs
+    is_stopped = all(job.state.is_terminal for job in jobs if job.id in job_ids)
+    # A run without other jobs is over a moment after its last job.
+    if is_stopped and all(job.state.is_terminal for job in jobs):
+        return run.overview().state is not RunState.RUNNING
+    return is_stopped
+
+
+def fetch(record: RunRecord, folder: Path | None = None) -> tuple[int, Path]:
+    """Download what the steps have written. Returns the number of files, and their folder."""
+    run = record.open()
+    try:
+        return run.fetch(folder.absolute() if folder else None)
+    finally:
+        run.close()
