@@ -179,7 +179,8 @@ class MemoryEngine:
         return self._runs[run_id]
 
 
-ENGINE = MemoryEngine(is_recorded=True)
+#: The engine of `batchyard run --engine memory`: a rehearsal, of which nothing is kept.
+ENGINE = MemoryEngine()
 
 
 class MemoryRun:
