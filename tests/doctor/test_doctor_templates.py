@@ -10,13 +10,14 @@ import pytest
 
 import batchyard
 from batchyard.doctor.kinds import BY_ID
-from batchyard.doctor.template.examine import CHECKS, examine
+from batchyard.doctor.template.checks.table import CHECKS
+from batchyard.doctor.template.examine import examine
 from batchyard.doctor.userdata.examine import examine as examine_user_data
 from batchyard.errors import InputError
 from batchyard.infra import inline
 
 HERE = Path(__file__).parent / "templates"
-KINDS = sorted(kind.id for _, kinds in CHECKS for kind in kinds)
+KINDS = sorted(kind.id for check in CHECKS for kind in check.kinds)
 MARK = re.compile(r"# <-((?: BY\d{3})+)")
 
 OURS = Path(batchyard.__file__).parent / "infra"

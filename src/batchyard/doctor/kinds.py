@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from batchyard.doctor.checks.table import CHECKS
 from batchyard.doctor.host.checks.table import CHECKS as HOST_CHECKS
-from batchyard.doctor.template import kinds as template_kinds
+from batchyard.doctor.template.checks.table import KINDS as TEMPLATE_KINDS
 
 _KINDS = (
     *(kind for check in CHECKS for kind in check.kinds),
-    *template_kinds.ALL,
+    *TEMPLATE_KINDS,
     *(check.kind for check in HOST_CHECKS),
 )
 #: in the order of the ids

@@ -36,7 +36,7 @@ from batchyard.doctor.host.checks.table import CHECKS as HOST_CHECKS
 from batchyard.doctor.judge import judge
 from batchyard.doctor.kinds import BY_ID
 from batchyard.doctor.masking import mask_text, masked
-from batchyard.doctor.template.examine import CHECKS as TEMPLATE_CHECKS
+from batchyard.doctor.template.checks.table import CHECKS as TEMPLATE_CHECKS
 from batchyard.doctor.userdata.kinds import BLOCKING_SERVICE_START
 from batchyard.errors import InputError
 
@@ -459,7 +459,7 @@ def test_what_a_terminal_would_obey_is_not_printed() -> None:
 def test_every_kind_is_found_by_some_check_and_no_kind_by_two_of_a_table() -> None:
     in_facts = [kind.id for check in table.CHECKS for kind in check.kinds]
     in_hosts = [check.kind.id for check in HOST_CHECKS]
-    in_templates = [kind.id for _, kinds in TEMPLATE_CHECKS for kind in kinds]
+    in_templates = [kind.id for check in TEMPLATE_CHECKS for kind in check.kinds]
     for listed in (in_facts, in_hosts, in_templates):
         assert len(set(listed)) == len(listed)
     assert set(in_facts) | set(in_hosts) | set(in_templates) == set(BY_ID)

@@ -11,7 +11,7 @@ import pytest
 
 from batchyard.doctor.finding import Report
 from batchyard.doctor.template.examine import examine
-from batchyard.doctor.template.references import bare, references
+from batchyard.doctor.template.terraform_references import find_references, remove_indexes
 from batchyard.doctor.userdata.examine import CHECKS as USER_DATA_CHECKS
 
 Values = dict[str, Any]
@@ -25,7 +25,7 @@ def packed(text: str) -> str:
 
 
 def resource(address: str, values: Values) -> Values:
-    kind = bare(address).split(".")[-2]
+    kind = remove_indexes(address).split(".")[-2]
     return {"address": address, "mode": "managed", "type": kind, "values": values}
 
 
@@ -285,7 +285,7 @@ def test_modules_that_point_at_each_other_come_to_an_end() -> None:
             ],
         }
     }
-    assert references(configuration) == {"aws_lb.l": []}
+    assert find_references(configuration) == {"aws_lb.l": []}
 
 
 # -- groups, policies and capacity providers ------------------------------------------------------------------------

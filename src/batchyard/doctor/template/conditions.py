@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from batchyard import yaml_positions
-from batchyard.doctor.template.resources import NOTHING, Resource, Template, function
+from batchyard.doctor.template.resources import NOTHING, Resource, Template, function_call
 from batchyard.doctor.yaml_tree import make_mapping
 from batchyard.yaml_positions import Node, Sequence
 
@@ -45,7 +45,7 @@ def _find_used_conditions(template: Template) -> list[str]:
     names = {resource.condition: None for resource in template.resources if resource.condition}
     for resource in template.resources:
         for node in _walk_resource(resource):
-            call = function(node)
+            call = function_call(node)
             if call and call[0] == "If" and len(call[1].items) == 3:
                 names[call[1].items[0].text or ""] = None
     return list(names)
@@ -70,7 +70,7 @@ def _make_overrides(template: Template) -> Iterator[dict[str, str | None]]:
     compared: dict[str, list[str]] = {}
     for condition in template.conditions.values():
         for node in _walk(condition):
-            name, argument = function(node) or ("", NOTHING)
+            name, argument = function_call(node) or ("", NOTHING)
             parameter, text = _read_comparison(argument) if name == "Equals" else ("", "")
             if parameter in template.parameters:
                 compared.setdefault(parameter, []).append(text)
@@ -88,7 +88,7 @@ def _other_values(template: Template, parameter: str, compared: list[str]) -> li
     allowed = [value.text or "" for value in allowed_values.items]
     values: list[str | None] = [text for text in compared if not allowed or text in allowed]
     values += [value for value in allowed if value not in compared][:1] if allowed else [None]
-    default = template.default(parameter)
+    default = template.parameter_value(parameter)
     return [value for value in dict.fromkeys(values) if value != default]
 
 
@@ -98,8 +98,13 @@ def _read_comparison(argument: Node) -> tuple[str, str]:
     if len(sides) != 2:
         return "", ""
     for side, opposite in (sides, sides[::-1]):
-        call = function(side)
-        if call and call[0] == "Ref" and function(opposite) is None and opposite.text is not None:
+        call = function_call(side)
+        if (
+            call
+            and call[0] == "Ref"
+            and function_call(opposite) is None
+            and opposite.text is not None
+        ):
             return call[1].text or "", opposite.text
     return "", ""
 
@@ -113,23 +118,27 @@ def _evaluate_named(template: Template, name: str, depth: int) -> bool | None:
 
 
 def _evaluate(template: Template, node: Node, depth: int) -> bool | None:
-    named = node.get("Condition") if len(node.entries) == 1 else None
-    name, argument = ("Condition", named) if named else function(node) or ("", NOTHING)
     if depth > _MAX_DEPTH:
         return None
+    named = node.get("Condition") if len(node.entries) == 1 else None
+    name, argument = ("Condition", named) if named else function_call(node) or ("", NOTHING)
     if name == "Condition":
         return _evaluate_named(template, argument.text or "", depth)
     if name == "Equals":
         return _evaluate_equals(template, argument)
-    outcomes = [_evaluate(template, operand, depth + 1) for operand in argument.items]
-    if name == "Not" and len(outcomes) == 1:
-        return None if outcomes[0] is None else not outcomes[0]
+    operands = [_evaluate(template, operand, depth + 1) for operand in argument.items]
+    return _combine(name, operands)
+
+
+def _combine(name: str, operands: list[bool | None]) -> bool | None:
+    if name == "Not" and len(operands) == 1:
+        return None if operands[0] is None else not operands[0]
     if name not in ("And", "Or"):
         return None
     decisive = name == "Or"
-    if decisive in outcomes:
+    if decisive in operands:
         return decisive
-    return None if None in outcomes else not decisive
+    return None if None in operands else not decisive
 
 
 def _evaluate_equals(template: Template, argument: Node) -> bool | None:
@@ -166,18 +175,23 @@ def _resolve(
     template: Template, node: Node, outcomes: Mapping[str, bool], depth: int
 ) -> Node | None:
     """Return the node without Fn::If and Fn::FindInMap; None if it is AWS::NoValue."""
-    name, argument = function(node) or ("", NOTHING)
+    name, argument = function_call(node) or ("", NOTHING)
     if name == "Ref" and argument.text == NO_VALUE:
         return None
     value = _look_up(template, name, argument, outcomes) if depth < 2 * _MAX_DEPTH else None
-    if value is not None:
-        resolved = _resolve(template, value, outcomes, depth + 1)
-        # A finding names the line of the property, not of the branch or map.
-        return resolved and replace(
-            resolved,
-            key_line=node.key_line or resolved.key_line,
-            line=resolved.line or node.line,
-        )
+    if value is None:
+        return _resolve_children(template, node, outcomes, depth)
+    resolved = _resolve(template, value, outcomes, depth + 1)
+    if resolved is None:
+        return None
+    # A finding names the line of the property, not of the branch or map.
+    key_line = node.key_line or resolved.key_line
+    return replace(resolved, key_line=key_line, line=resolved.line or node.line)
+
+
+def _resolve_children(
+    template: Template, node: Node, outcomes: Mapping[str, bool], depth: int
+) -> Node:
     if isinstance(node, yaml_positions.Mapping):
         children = {
             key: _resolve(template, child, outcomes, depth) for key, child in node.fields().items()
@@ -194,7 +208,7 @@ def _look_up(
     template: Template, name: str, argument: Node, outcomes: Mapping[str, bool]
 ) -> Node | None:
     if name == "FindInMap":
-        return template.in_map(argument)
+        return template.find_in_map(argument)
     if name != "If" or len(argument.items) != 3:
         return None
     condition, if_true, if_false = argument.items

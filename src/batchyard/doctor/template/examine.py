@@ -1,141 +1,75 @@
-"""A template -> report: its resources, the user data inside them, and the nested stacks that lie beside it. Pure."""
+"""Examine a template: run every check on every variant of it. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from batchyard.doctor.checks.environments import (
-    amazon_linux_2,
-    architectures_mixed,
-    best_fit_strategy,
-    cpu_image_on_gpu_host,
-    families_mixed,
-    gpu_too_old_for_driver,
-    gpus_not_schedulable,
-    instance_type_unknown,
-    metadata_hop_limit,
-    spot_with_single_type,
-)
-from batchyard.doctor.checks.fit.kinds import NO_GPUS
-from batchyard.doctor.checks.launches import spot_bid_too_low
-from batchyard.doctor.finding import Finding, Kind, Report, Unseen, in_order
-from batchyard.doctor.template import conditions, environments, nested, others, scripts, unknown
-from batchyard.doctor.template.kinds import (
-    DESIRED_VCPUS_SET,
-    FIXED_NAME_WITH_REPLACEMENT,
-    LAUNCH_CONFIGURATION,
-    LAUNCH_TEMPLATE_CHANGES_IGNORED,
-    MARKET_OPTIONS_IGNORED,
-    OPEN_SECURITY_GROUP,
-    RETRY_RULE_REFUSED,
-    ROLE_ALLOWS_EVERYTHING,
-    ROLE_INSTEAD_OF_PROFILE,
-    SPOT_FLEET,
-    SPOT_NEVER_BOUGHT,
-    TAGS_AS_LIST,
-    TERMINATION_PROTECTION_ON_ONE_SIDE,
-)
-from batchyard.doctor.template.nested import Beside
+from batchyard.doctor.finding import Finding, Report, Unseen, in_order
+from batchyard.doctor.template import conditions, nested, scripts, unchecked
+from batchyard.doctor.template.checks.table import CHECKS
+from batchyard.doctor.template.nested import ReadFile
 from batchyard.doctor.template.read import read
 from batchyard.doctor.template.resources import Template
-from batchyard.doctor.userdata import examine as user_data
 
-#: check -> the kinds that it can find
-CHECKS: tuple[tuple[Callable[[Template], Iterator[Finding]], tuple[Kind, ...]], ...] = (
-    (
-        environments.examine,
-        (
-            NO_GPUS,
-            families_mixed.KIND,
-            gpus_not_schedulable.KIND,
-            cpu_image_on_gpu_host.KIND,
-            gpu_too_old_for_driver.KIND,
-            amazon_linux_2.KIND,
-            architectures_mixed.KIND,
-            spot_bid_too_low.KIND,
-            instance_type_unknown.KIND,
-            best_fit_strategy.KIND,
-            spot_with_single_type.KIND,
-            ROLE_INSTEAD_OF_PROFILE,
-            DESIRED_VCPUS_SET,
-            LAUNCH_TEMPLATE_CHANGES_IGNORED,
-            FIXED_NAME_WITH_REPLACEMENT,
-        ),
-    ),
-    (others.launch_configurations, (LAUNCH_CONFIGURATION,)),
-    (others.open_groups, (OPEN_SECURITY_GROUP,)),
-    (others.great_roles, (ROLE_ALLOWS_EVERYTHING,)),
-    (others.spot_fleets, (SPOT_FLEET,)),
-    (others.spot_share, (SPOT_NEVER_BOUGHT,)),
-    (others.tags, (TAGS_AS_LIST,)),
-    (others.termination_protection, (TERMINATION_PROTECTION_ON_ONE_SIDE,)),
-    (others.retry_rules, (RETRY_RULE_REFUSED,)),
-    (
-        others.launch_templates,
-        (
-            metadata_hop_limit.KIND,
-            MARKET_OPTIONS_IGNORED,
-        ),
-    ),
-)
+KINDS = (*(kind for check in CHECKS for kind in check.kinds), *unchecked.USER_DATA_KINDS)
 
 
-def examine(data: bytes, name: str, beside: Beside | None = None) -> Report:
-    """``beside`` reads files that the template names. Raises InputError where the file is no template."""
+def examine(data: bytes, name: str, read_file: ReadFile | None = None) -> Report:
+    """Examine a template. Raises InputError if the bytes are not a template.
+
+    ``read_file`` reads the templates of nested stacks; without it they are not followed.
+    """
     template = read(data, name)
-    looked = _Looked(beside or (lambda path: None))
-    looked.look(template, 0)
-    kinds = [kind for _, kinds in CHECKS for kind in kinds] + [
-        kind for kind, _, _ in user_data.CHECKS
-    ]
+    examination = _Examination(read_file or (lambda path: None))
+    examination.examine(template, 0)
     loops = [
         Unseen(kind, f"the list of the loop {loop} is not known")
-        for loop in template.loops
-        for kind in kinds
+        for loop in template.unknown_loops
+        for kind in KINDS
     ]
-    open_ones = unknown.merged([*looked.unseen, *loops])
-    seen: set[Kind] = {finding.kind for finding in looked.findings} | {
-        one.kind for one in open_ones
-    }
-    right = tuple(kind for kind in kinds if kind not in seen)
-    return Report(f"{template.kind} template {name}", in_order(looked.findings), right, open_ones)
+    unseen = unchecked.merge([*examination.unseen, *loops])
+    reported = {finding.kind for finding in examination.findings}
+    reported |= {entry.kind for entry in unseen}
+    right = tuple(kind for kind in KINDS if kind not in reported)
+    subject = f"{template.kind} template {name}"
+    return Report(subject, in_order(examination.findings), right, unseen)
 
 
 @dataclass(slots=True)
-class _Looked:
-    beside: Beside
+class _Examination:
+    read_file: ReadFile
     findings: list[Finding] = field(default_factory=list)
     unseen: list[Unseen] = field(default_factory=list)
-    #: what was examined in another way that the conditions can turn out, and need not be again
-    done: scripts.Done = field(default_factory=dict)
-    followed: set[tuple[str, tuple[tuple[str, str], ...]]] = field(default_factory=set)
+    #: Findings of scripts by their text: most variants of a template contain the same scripts.
+    scripts: scripts.Examined = field(default_factory=dict)
+    #: Nested templates with their parameters that have been examined.
+    stacks: set[tuple[str, tuple[tuple[str, str], ...]]] = field(default_factory=set)
 
-    def look(self, template: Template, depth: int) -> None:
-        for way in conditions.make_variants(template):
-            for look, _ in CHECKS:
-                self.findings += look(way)
-            followed = self._follow(way, depth)
-            self.findings += scripts.examine(way, followed, self.done)
-            self.unseen += unknown.unseen(way)
-            self.unseen += nested.not_followed(way, followed)
-        why = "the user data of {} is known only when the plan is applied"
-        self.unseen += [
-            Unseen(kind, why.format(name))
-            for name in template.unknown
-            for kind in unknown.USER_DATA
-        ]
+    def examine(self, template: Template, depth: int) -> None:
+        for variant in conditions.make_variants(template):
+            for check in CHECKS:
+                self.findings += check.find(variant)
+            stacks = self._examine_stacks(variant, depth)
+            self.findings += scripts.examine(variant, stacks, self.scripts)
+            self.unseen += unchecked.find_unchecked(variant)
+            self.unseen += nested.find_unread(variant, stacks)
+        for name in template.unknown_user_data:
+            reason = f"the user data of {name} is known only when the plan is applied"
+            self.unseen += [Unseen(kind, reason) for kind in unchecked.USER_DATA_KINDS]
 
-    def _follow(self, template: Template, depth: int) -> frozenset[str]:
-        """The stacks whose templates could be read, and were examined with what they are given."""
-        names = set()
-        for stack in nested.stacks(template) if depth < nested.MAX_DEPTH else ():
-            inner = nested.read_inner(template, stack, self.beside)
-            if inner is None:
+    def _examine_stacks(self, template: Template, depth: int) -> frozenset[str]:
+        """Examine nested stacks, and return the names of those whose templates could be read."""
+        names: set[str] = set()
+        if depth >= nested.MAX_DEPTH:
+            return frozenset(names)
+        for stack in nested.find_stacks(template):
+            child = nested.read_template(template, stack, self.read_file)
+            if child is None:
                 continue
             names.add(stack.name)
-            key = (inner.name, tuple(sorted(nested.given(template, stack).items())))
-            if key not in self.followed:
-                self.followed.add(key)
-                self.look(inner, depth + 1)
+            parameters = nested.read_parameters(template, stack)
+            key = (child.name, tuple(sorted(parameters.items())))
+            if key not in self.stacks:
+                self.stacks.add(key)
+                self.examine(child, depth + 1)
         return frozenset(names)

@@ -1,4 +1,4 @@
-"""Nested stacks: their own templates where these lie beside this one, else what they are handed. Pure."""
+"""Follow nested stacks: into their templates, or else into the scripts passed to them. Pure."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from batchyard.doctor.finding import Unseen
-from batchyard.doctor.template import unknown
 from batchyard.doctor.template.read import read
 from batchyard.doctor.template.resources import Resource, Template
+from batchyard.doctor.userdata import examine as user_data
 from batchyard.doctor.yaml_tree import make_mapping
 from batchyard.errors import InputError
 from batchyard.yaml_positions import Mapping, Node, Scalar
@@ -19,21 +19,21 @@ STACK = "AWS::CloudFormation::Stack"
 APPLICATION = "AWS::Serverless::Application"
 MAX_DEPTH = 5
 
-#: path -> the bytes of that file; None where there is none
-Beside = Callable[[str], bytes | None]
+#: path -> the bytes of that file; None if it does not exist
+ReadFile = Callable[[str], bytes | None]
 
-_NAMED_SO = re.compile(r"user_?data|script", re.IGNORECASE)
-_BEGINS_SO = re.compile(r"\s*(?:#!|#cloud-|MIME-Version:|Content-Type: multipart)", re.IGNORECASE)
+_SCRIPT_NAME = re.compile(r"user_?data|script", re.IGNORECASE)
+_SCRIPT_START = re.compile(r"\s*(?:#!|#cloud-|MIME-Version:|Content-Type: multipart)", re.I)
 
 
-def stacks(template: Template) -> list[Resource]:
+def find_stacks(template: Template) -> list[Resource]:
     return template.of_type(STACK, APPLICATION)
 
 
-def path_of(template: Template, stack: Resource) -> str:
-    """Where its template lies, as seen from this one; empty where that is no file."""
+def _template_path(template: Template, stack: Resource) -> str:
+    """Return the path of the stack's template, relative as the parent's; empty if it is no file."""
     node = stack.get("TemplateURL" if stack.type == STACK else "Location")
-    # The CDK says where it put the template before it is uploaded.
+    # The CDK notes the local path of the template that it will upload.
     asset = stack.metadata.get("aws:asset:path")
     text = asset.text if asset is not None else template.text(node)
     if not text or "://" in text or "\0" in text:
@@ -41,56 +41,59 @@ def path_of(template: Template, stack: Resource) -> str:
     return posixpath.normpath(posixpath.join(posixpath.dirname(template.name), text))
 
 
-def given(template: Template, stack: Resource) -> dict[str, str]:
-    """Parameter -> its text; what is open in a script stands as __name__."""
-    found = {}
+def read_parameters(template: Template, stack: Resource) -> dict[str, str]:
+    """Return parameter -> text. Unknown values inside a script are written __name__."""
+    texts = {}
     for name, node in stack.get("Parameters").fields().items():
         text = template.text(node)
-        if text is None and is_script(name, template.lines(node).text):
+        if text is None and _is_script(name, template.lines(node).text):
             text = template.lines(node).text
         if text is not None:
-            found[name] = text
-    return found
+            texts[name] = text
+    return texts
 
 
-def is_script(name: str, text: str) -> bool:
-    """By its parameter's name, or by its looks: several lines of text are most likely one."""
-    is_so = _NAMED_SO.search(name) or _BEGINS_SO.match(text) or "\n" in text.strip()
-    return bool(text.strip()) and bool(is_so)
+def _is_script(name: str, text: str) -> bool:
+    """Guess by the parameter's name and the text: several lines are most likely a script."""
+    is_likely = _SCRIPT_NAME.search(name) or _SCRIPT_START.match(text) or "\n" in text.strip()
+    return bool(text.strip()) and bool(is_likely)
 
 
-def read_inner(template: Template, stack: Resource, beside: Beside) -> Template | None:
-    """The stack's template with its parameters; None where it cannot be read."""
-    path = path_of(template, stack)
-    data = beside(path) if path else None
+def read_template(template: Template, stack: Resource, read_file: ReadFile) -> Template | None:
+    """Read the template of a nested stack, with its parameters; None if that is not possible."""
+    path = _template_path(template, stack)
+    data = read_file(path) if path else None
     if data is None:
         return None
     try:
-        inner = read(data, path)
+        child = read(data, path)
     except InputError:
         return None
-    texts = given(template, stack)
-    parameters = dict(inner.parameters)
+    texts = read_parameters(template, stack)
+    parameters = dict(child.parameters)
     for name in stack.get("Parameters").fields():
-        declared = parameters.get(name)
-        if declared is None or not isinstance(declared, Mapping):
+        declaration = parameters.get(name)
+        if not isinstance(declaration, Mapping):
             continue
-        fields = {key: node for key, node in declared.fields().items() if key != "Default"}
+        fields = {key: node for key, node in declaration.fields().items() if key != "Default"}
         if name in texts:
-            fields["Default"] = Scalar(declared.line, 0, texts[name])
-        parameters[name] = make_mapping(fields, declared.line)
-    return replace(inner, parameters=parameters)
+            fields["Default"] = Scalar(declaration.line, 0, texts[name])
+        parameters[name] = make_mapping(fields, declaration.line)
+    return replace(child, parameters=parameters)
 
 
-def handed(template: Template, stack: Resource) -> list[Node]:
-    """The scripts among what a stack is given."""
+def find_scripts(template: Template, stack: Resource) -> list[Node]:
+    """Return the scripts among the parameters of a nested stack."""
     parameters = stack.get("Parameters").fields()
-    return [node for name, node in parameters.items() if is_script(name, template.lines(node).text)]
+    return [
+        node for name, node in parameters.items() if _is_script(name, template.lines(node).text)
+    ]
 
 
-def not_followed(template: Template, followed: frozenset[str]) -> Iterator[Unseen]:
-    for stack in stacks(template):
-        if stack.name in followed or not handed(template, stack):
+def find_unread(template: Template, read_stacks: frozenset[str]) -> Iterator[Unseen]:
+    """Yield the checks not made of stacks with scripts whose templates were not read."""
+    for stack in find_stacks(template):
+        if stack.name in read_stacks or not find_scripts(template, stack):
             continue
-        why = f"{stack.name} hands a script on to a template that could not be read"
-        yield from (Unseen(kind, why) for kind in unknown.USER_DATA)
+        reason = f"{stack.name} hands a script on to a template that could not be read"
+        yield from (Unseen(kind, reason) for kind, _, _ in user_data.CHECKS)

@@ -1,8 +1,8 @@
-"""A template as resources whose properties can be asked for, whatever functions stand in them. Pure.
+"""A template as resources whose properties can be evaluated, with their functions. Pure.
 
-CloudFormation's functions are worked out as far as the template itself says: parameters by their defaults, Fn::Sub and
-Fn::Join piece by piece, maps and lists by what is asked of them. What stays open is told apart: a check looks only at
-what is known.
+Functions are evaluated as far as the template allows: parameters by their defaults, Fn::Sub and
+Fn::Join piece by piece, Fn::FindInMap and Fn::Select by lookup. Values that stay unknown are marked
+as such, so that a check judges only what is known.
 """
 
 from __future__ import annotations
@@ -10,30 +10,40 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
-from batchyard.doctor.template.references import bare
+from batchyard.doctor.template.terraform_references import remove_indexes
 from batchyard.yaml_positions import Mapping, Node, Scalar, Sequence
 
-_SUB = re.compile(r"\$\{(!?)([^}]*)\}")
-_ONE_NAME = re.compile(r"\$\{([^!}]+)\}")
-#: a value that CloudFormation, or EC2, looks up when it comes to it
-LOOKED_UP = "{{resolve:"
-#: a line of a text of which nothing is known
-OPEN_LINE = re.compile(r"(?m)^[ \t]*__\w+__[ \t]*$")
-_FROM_SSM = "AWS::SSM::Parameter::Value"
+_SUB_REFERENCE = re.compile(r"\$\{(!?)([^}]*)\}")
+_SINGLE_REFERENCE = re.compile(r"\$\{([^!}]+)\}")
+#: Prefix of a dynamic reference: CloudFormation or EC2 looks the value up later.
+DYNAMIC_REFERENCE = "{{resolve:"
+#: A line of a text of which nothing is known.
+UNKNOWN_LINE = re.compile(r"(?m)^[ \t]*__\w+__[ \t]*$")
+_SSM_PARAMETER_TYPE = "AWS::SSM::Parameter::Value"
+_MAX_DEPTH = 20
 NOTHING: Node = Mapping(0, 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """Text that was put together, with the line of the file that each of its lines comes from."""
+    """Text assembled from a template, with the line of the file that each line comes from."""
 
     text: str
     lines: tuple[int, ...]
 
     def at(self, line: int) -> int:
-        """The file's line for a line of the text; both from 1, 0 where it is not known."""
+        """Return the file's line for a line of the text; both count from 1, 0 is unknown."""
         return self.lines[line - 1] if 0 < line <= len(self.lines) else 0
+
+
+class Piece(NamedTuple):
+    """A part of a text: the node that it comes from, and whether its value is known."""
+
+    text: str
+    node: Node
+    is_known: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +53,11 @@ class Resource:
     properties: Node
     line: int = 0
     metadata: Node = field(default_factory=lambda: NOTHING)
-    #: the name of the condition that it hangs on
+    #: Name of the condition under which the resource is created; empty for none.
     condition: str = ""
 
     def get(self, *path: str) -> Node:
-        """The property at the path; an empty one where there is none."""
+        """Return the property at the path; an empty mapping if there is none."""
         node = self.properties
         for key in path:
             node = node.get(key) or NOTHING
@@ -57,42 +67,47 @@ class Resource:
 @dataclass(frozen=True, slots=True)
 class Template:
     name: str
-    #: CloudFormation, SAM or Terraform
+    #: CloudFormation, SAM or Terraform.
     kind: str
     resources: tuple[Resource, ...] = ()
     parameters: dict[str, Node] = field(default_factory=dict)
-    #: names of resources whose user data is not known yet
-    unknown: tuple[str, ...] = ()
+    #: Names of the resources of a Terraform plan whose user data is not known yet.
+    unknown_user_data: tuple[str, ...] = ()
     mappings: dict[str, Node] = field(default_factory=dict)
     conditions: dict[str, Node] = field(default_factory=dict)
-    #: names of loops that could not be written out
-    loops: tuple[str, ...] = ()
-    #: parameter -> its value where that is not the default; None where it is not known
+    #: Names of the Fn::ForEach loops that could not be expanded.
+    unknown_loops: tuple[str, ...] = ()
+    #: parameter -> a value that replaces its default; None for an unknown value
     overrides: dict[str, str | None] = field(default_factory=dict)
 
     def of_type(self, *types: str) -> list[Resource]:
-        return [r for r in self.resources if r.type in types]
+        return [resource for resource in self.resources if resource.type in types]
 
-    def named(self, name: str) -> Resource | None:
-        return next((r for r in self.resources if r.name == name), None)
+    def find(self, name: str) -> Resource | None:
+        return next((resource for resource in self.resources if resource.name == name), None)
 
     def place(self, resource: Resource, node: Node | None = None) -> str:
+        """Return the place of a finding: file, line and resource."""
         line = (node.key_line or node.line if node is not None else 0) or resource.line
         return f"{self.name}:{line} ({resource.name})" if line else f"{self.name} ({resource.name})"
 
     @property
-    def is_by_default(self) -> bool:
-        """Whether its parameters are what they are when nobody says otherwise."""
-        return not any(name in self.parameters for name in self.overrides)
+    def has_default_parameters(self) -> bool:
+        return not self.overrides
 
-    # -- values -----------------------------------------------------------------------------------------------
+    # -- values ----------------------------------------------------------------------------------
 
     def text(self, node: Node) -> str | None:
-        """A scalar, where it can be known."""
+        """Return the value of a scalar; None if it is unknown."""
         pieces = list(self._pieces(node))
-        if any(not is_known for _, _, is_known in pieces) or (not pieces and node.text is None):
+        if not all(piece.is_known for piece in pieces) or (not pieces and node.text is None):
             return None
-        return "".join(text for text, _, _ in pieces)
+        return "".join(piece.text for piece in pieces)
+
+    def text_of(self, node: Node, key: str) -> str | None:
+        """Return the text of a property; None if it is missing or unknown."""
+        value = node.get(key)
+        return None if value is None else self.text(value)
 
     def number(self, node: Node) -> int | None:
         text = self.text(node)
@@ -102,70 +117,61 @@ class Template:
         return (self.text(node) or "").lower() in ("true", "yes", "on", "1")
 
     def texts(self, node: Node) -> list[str] | None:
-        """A list of scalars; None where one of them cannot be known."""
-        found = self._each(node)
-        return None if found is None or None in found else [text for text in found if text]
+        """Return the texts of a list; None if any of them is unknown."""
+        texts = self._evaluate_list(node)
+        return None if texts is None or None in texts else [text for text in texts if text]
 
-    def known(self, node: Node) -> list[str]:
-        """Those of a list of scalars that can be known."""
-        return [text for text in self._each(node) or () if text]
-
-    def _each(self, node: Node) -> list[str | None] | None:
-        name, argument = function(node) or ("", NOTHING)
-        if name == "Ref":
-            default = self.default(argument.text or "")
-            return None if default is None else [part.strip() for part in default.split(",")]
-        if name == "Split":
-            items = argument.items
-            text = self.text(items[1]) if len(items) == 2 else None
-            return None if text is None else [*text.split(items[0].text or ",")]
-        if name or not isinstance(node, Sequence):
-            text = self.text(node)
-            return [text] if text else None
-        return [self.text(item) for item in node.items]
+    def known_texts(self, node: Node) -> list[str]:
+        """Return the texts of a list that are known."""
+        return [text for text in self._evaluate_list(node) or () if text]
 
     def lines(self, node: Node) -> Lines:
-        """Text in full; what cannot be known stands as __name__, which no shell takes for anything."""
+        """Return the whole text. An unknown value is written __name__, plain text to a shell."""
         text: list[str] = []
         starts: list[int] = []
-        for piece, node_at, _ in self._pieces(node):
-            for number, line in enumerate(piece.split("\n")):
-                # The lines of a block scalar are lines of the file; those of "a\nb" are one.
-                is_block = isinstance(node_at, Scalar) and node_at.is_block
-                here = node_at.line + 1 + number if is_block else node_at.line
+        for piece in self._pieces(node):
+            for number, line in enumerate(piece.text.split("\n")):
+                file_line = _file_line(piece.node, number)
                 if number:
                     text.append("\n")
                 if number or not starts:
-                    starts.append(here)
+                    starts.append(file_line)
                 elif line and text and text[-1] == "\n":
-                    starts[-1] = (
-                        here  # the piece before ended the line above, and this one begins its own
-                    )
+                    # The previous piece ended its line; this piece begins a new one.
+                    starts[-1] = file_line
                 if line:
                     text.append(line)
         return Lines("".join(text), tuple(starts))
 
-    def referred(self, node: Node) -> str:
-        """The name of the resource that Ref, Fn::GetAtt, or Fn::Sub with nothing else in it points at."""
-        name, target = function(node) or ("", NOTHING)
-        first = target.items[0] if target.items else target
+    def target_name(self, node: Node) -> str:
+        """Return the name of the resource that Ref, Fn::GetAtt or a lone Fn::Sub refers to."""
+        name, argument = function_call(node) or ("", NOTHING)
         if name == "Sub":
-            match = _ONE_NAME.fullmatch(first.text or "")
-            own = target.items[1].get(match[1]) if match and len(target.items) > 1 else None
-            if own is not None:
-                return self.referred(own)
-            return match[1].partition(".")[0] if match else ""
-        if name == "Join" and len(target.items) == 2 and len(target.items[1].items) == 1:
-            return self.referred(target.items[1].items[0])
-        text = first.text or "" if name in ("Ref", "GetAtt") else ""
-        # Names of Terraform have dots in them.
-        whole = (
-            resource.name for resource in self.resources if text and bare(resource.name) == text
-        )
-        return next(whole, text.partition(".")[0])
+            return self._target_of_sub(argument)
+        if name == "Join":
+            items = argument.items[1].items if len(argument.items) == 2 else []
+            return self.target_name(items[0]) if len(items) == 1 else ""
+        if name in ("Ref", "GetAtt"):
+            return self._target_of_ref((argument.items or [argument])[0].text or "")
+        return ""
 
-    def in_map(self, argument: Node) -> Node | None:
-        """What Fn::FindInMap finds; None where a key is not known, or not there."""
+    def _target_of_ref(self, text: str) -> str:
+        # Addresses of Terraform contain dots.
+        for resource in self.resources:
+            if text and remove_indexes(resource.name) == text:
+                return resource.name
+        return text.partition(".")[0]
+
+    def _target_of_sub(self, argument: Node) -> str:
+        template, variables = _split_sub(argument)
+        match = _SINGLE_REFERENCE.fullmatch(template.text or "")
+        if match is None:
+            return ""
+        variable = variables.get(match[1])
+        return match[1].partition(".")[0] if variable is None else self.target_name(variable)
+
+    def find_in_map(self, argument: Node) -> Node | None:
+        """Return the value that Fn::FindInMap selects; None if a key is unknown or missing."""
         items = argument.items
         names = [self.text(item) for item in items[:3]]
         if len(names) < 3 or None in names:
@@ -173,111 +179,136 @@ class Template:
         node = self.mappings.get(names[0] or "")
         for name in names[1:]:
             node = node.get(name or "") if node is not None else None
-        return (
-            node if node is not None else items[3].get("DefaultValue") if len(items) > 3 else None
-        )
+        if node is None and len(items) > 3:
+            return items[3].get("DefaultValue")
+        return node
 
-    def looked_up(self, node: Node) -> str:
-        """The path in SSM that the value comes from; empty where it does not."""
-        name, argument = function(node) or ("", NOTHING)
-        default = (
-            (self.parameters.get(argument.text or "") or NOTHING).get("Default")
-            if name == "Ref"
-            else None
-        )
-        text = (default.text or "") if default is not None else self.lines(node).text
-        is_path = default is not None and self.is_from_ssm(argument.text or "")
-        return text if is_path or "resolve:ssm" in text else ""
+    def ssm_path(self, node: Node) -> str:
+        """Return the path in SSM that the value is looked up at; empty if it is not looked up."""
+        name, argument = function_call(node) or ("", NOTHING)
+        parameter = argument.text or "" if name == "Ref" else ""
+        default = (self.parameters.get(parameter) or NOTHING).get("Default")
+        if default is None:
+            text = self.lines(node).text
+            return text if "resolve:ssm" in text else ""
+        text = default.text or ""
+        return text if self.is_from_ssm(parameter) or "resolve:ssm" in text else ""
 
     def is_from_ssm(self, parameter: str) -> bool:
         kind = (self.parameters.get(parameter) or NOTHING).get("Type")
-        return kind is not None and (kind.text or "").startswith(_FROM_SSM)
+        return kind is not None and (kind.text or "").startswith(_SSM_PARAMETER_TYPE)
 
-    def _pieces(self, node: Node, depth: int = 0) -> Iterator[tuple[str, Node, bool]]:
-        """text, the node it stands in, whether it is known."""
-        call = function(node)
-        if call is None:
-            if node.text is not None:
-                yield node.text, node, LOOKED_UP not in node.text
-            elif not node.is_empty:
-                yield "__value__", node, False
-            return
-        name, argument = call
-        if depth > 20:
-            yield "__deep__", node, False
-        elif name == "Base64":
-            yield from self._pieces(argument, depth + 1)
-        elif name == "Ref":
-            default = self.default(argument.text or "")
-            yield (
-                (f"__{_word(argument.text)}__", node, False)
-                if default is None
-                else (default, node, True)
-            )
-        elif name == "Sub":
-            yield from self._sub(argument)
-        elif name == "Join":
-            yield from self._join(argument, depth)
-        elif name == "Select":
-            yield from self._select(argument, node)
-        elif name == "FindInMap" and (found := self.in_map(argument)) is not None:
-            yield from self._pieces(found, depth + 1)
-        else:
-            target = argument.text or ".".join(item.text or "" for item in argument.items[:2])
-            yield f"__{_word(target)}__", node, False
-
-    def _sub(self, argument: Node) -> Iterator[tuple[str, Node, bool]]:
-        template = argument if argument.text is not None else (argument.items or [NOTHING])[0]
-        given = argument.items[1] if len(argument.items) > 1 else NOTHING
-        is_known = True
-
-        def value(match: re.Match[str]) -> str:
-            nonlocal is_known
-            if match[1]:
-                return "${" + match[2] + "}"
-            own = given.get(match[2])
-            text = self.text(own) if own is not None else self.default(match[2])
-            is_known = is_known and text is not None
-            return f"__{_word(match[2])}__" if text is None else text
-
-        text = _SUB.sub(value, template.text or "")
-        yield text, template, is_known
-
-    def _join(self, argument: Node, depth: int) -> Iterator[tuple[str, Node, bool]]:
-        items = argument.items
-        texts = self.texts(items[1]) if len(items) == 2 and function(items[1]) else None
-        if texts is not None:
-            yield (items[0].text or "").join(texts), items[1], True
-            return
-        if len(items) != 2 or function(items[1]) or not isinstance(items[1], Sequence):
-            yield "__join__", argument, False
-            return
-        for at, item in enumerate(items[1].items):
-            if at and items[0].text:
-                yield items[0].text, item, True
-            yield from self._pieces(item, depth + 1)
-
-    def _select(self, argument: Node, node: Node) -> Iterator[tuple[str, Node, bool]]:
-        items = argument.items
-        at = self.number(items[0]) if len(items) == 2 else None
-        found = self._each(items[1]) if len(items) == 2 else None
-        text = found[at] if found is not None and at is not None and at < len(found) else None
-        yield ("__select__", node, False) if text is None else (text, node, True)
-
-    def default(self, name: str) -> str | None:
-        """What the parameter is, here."""
+    def parameter_value(self, name: str) -> str | None:
+        """Return the parameter's override or default; None if neither is known."""
         if name in self.overrides:
             return self.overrides[name]
         default = self.parameters[name].get("Default") if name in self.parameters else None
-        return (
-            None
-            if default is None or self.is_from_ssm(name) or LOOKED_UP in (default.text or "")
-            else default.text
-        )
+        if default is None or self.is_from_ssm(name) or DYNAMIC_REFERENCE in (default.text or ""):
+            return None
+        return default.text
+
+    # -- functions -------------------------------------------------------------------------------
+
+    def _evaluate_list(self, node: Node) -> list[str | None] | None:
+        name, argument = function_call(node) or ("", NOTHING)
+        if name == "Ref":
+            return self._parameter_list(argument.text or "")
+        if name == "Split":
+            return self._evaluate_split(argument)
+        if name or not isinstance(node, Sequence):
+            text = self.text(node)
+            return [text] if text else None
+        return [self.text(item) for item in node.items]
+
+    def _parameter_list(self, name: str) -> list[str | None] | None:
+        value = self.parameter_value(name)
+        return None if value is None else [part.strip() for part in value.split(",")]
+
+    def _evaluate_split(self, argument: Node) -> list[str | None] | None:
+        if len(argument.items) != 2:
+            return None
+        separator, source = argument.items
+        text = self.text(source)
+        return None if text is None else [*text.split(separator.text or ",")]
+
+    def _pieces(self, node: Node, depth: int = 0) -> Iterator[Piece]:
+        """Yield the text of a scalar, in the pieces that Fn::Join and Fn::Sub make it of."""
+        call = function_call(node)
+        if call is None:
+            if node.text is not None:
+                yield Piece(node.text, node, DYNAMIC_REFERENCE not in node.text)
+            elif not node.is_empty:
+                yield Piece("__value__", node, False)
+        elif depth > _MAX_DEPTH:
+            yield Piece("__deep__", node, False)
+        else:
+            yield from self._pieces_of_call(node, *call, depth)
+
+    def _pieces_of_call(self, node: Node, name: str, argument: Node, depth: int) -> Iterator[Piece]:
+        in_map = self.find_in_map(argument) if name == "FindInMap" else None
+        if name == "Base64":
+            yield from self._pieces(argument, depth + 1)
+        elif name == "Ref":
+            yield _make_piece(self.parameter_value(argument.text or ""), node, argument.text)
+        elif name == "Sub":
+            yield self._substitute(argument)
+        elif name == "Join":
+            yield from self._join(argument, depth)
+        elif name == "Select":
+            yield self._select(argument, node)
+        elif in_map is not None:
+            yield from self._pieces(in_map, depth + 1)
+        else:
+            yield _make_piece(None, node, argument.text or _join_texts(argument.items[:2]))
+
+    def _substitute(self, argument: Node) -> Piece:
+        template, variables = _split_sub(argument)
+        is_known = True
+
+        def replace_reference(match: re.Match[str]) -> str:
+            nonlocal is_known
+            is_literal, name = match[1], match[2]
+            if is_literal:
+                return "${" + name + "}"
+            variable = variables.get(name)
+            text = self.parameter_value(name) if variable is None else self.text(variable)
+            is_known = is_known and text is not None
+            return f"__{_to_word(name)}__" if text is None else text
+
+        text = _SUB_REFERENCE.sub(replace_reference, template.text or "")
+        return Piece(text, template, is_known)
+
+    def _join(self, argument: Node, depth: int) -> Iterator[Piece]:
+        if len(argument.items) != 2:
+            yield Piece("__join__", argument, False)
+            return
+        separator, values = argument.items
+        is_function = function_call(values) is not None
+        texts = self.texts(values) if is_function else None
+        if texts is not None:
+            yield Piece((separator.text or "").join(texts), values, True)
+        elif is_function or not isinstance(values, Sequence):
+            yield Piece("__join__", argument, False)
+        else:
+            for position, item in enumerate(values.items):
+                if position and separator.text:
+                    yield Piece(separator.text, item, True)
+                yield from self._pieces(item, depth + 1)
+
+    def _select(self, argument: Node, node: Node) -> Piece:
+        if len(argument.items) != 2:
+            return _make_piece(None, node, "select")
+        index = self.number(argument.items[0])
+        texts = self._evaluate_list(argument.items[1]) or []
+        text = texts[index] if index is not None and index < len(texts) else None
+        return _make_piece(text, node, "select")
 
 
-def function(node: Node) -> tuple[str, Node] | None:
-    """The CloudFormation function that the node is, by its short or its long name, and its argument."""
+def function_call(node: Node) -> tuple[str, Node] | None:
+    """Return name and argument of the CloudFormation function that the node is; None for values.
+
+    The name has no prefix: "Sub" for both `!Sub` and `Fn::Sub`.
+    """
     if node.tag.startswith("!") and len(node.tag) > 1 and not node.tag.startswith("!!"):
         return node.tag[1:], replace(node, tag="", key_line=0)
     if len(node.entries) == 1:
@@ -287,5 +318,32 @@ def function(node: Node) -> tuple[str, Node] | None:
     return None
 
 
-def _word(text: str | None) -> str:
+def _split_sub(argument: Node) -> tuple[Node, Node]:
+    """Return the text of Fn::Sub, and its own variables."""
+    if argument.text is not None:
+        return argument, NOTHING
+    template, variables, *_ = [*argument.items, NOTHING, NOTHING]
+    return template, variables
+
+
+def _join_texts(nodes: list[Node]) -> str:
+    return ".".join(node.text or "" for node in nodes)
+
+
+def _file_line(node: Node, number: int) -> int:
+    """Return the file's line of a line of the node's text; ``number`` counts from 0.
+
+    The lines of a block scalar are lines of the file; those of "a\\nb" are all on one.
+    """
+    is_block = isinstance(node, Scalar) and node.is_block
+    return node.text_line + number if is_block else node.line
+
+
+def _make_piece(text: str | None, node: Node, name: str | None) -> Piece:
+    if text is None:
+        return Piece(f"__{_to_word(name)}__", node, False)
+    return Piece(text, node, True)
+
+
+def _to_word(text: str | None) -> str:
     return re.sub(r"\W+", "_", text or "", flags=re.ASCII).strip("_") or "value"

@@ -1,0 +1,1 @@
+"""The checks of templates: one file for a finding, listed in table.py."""

@@ -1,0 +1,31 @@
+"""BY213: a launch template for AWS Batch sets market options, which AWS Batch ignores."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from batchyard.doctor.finding import Finding, Kind, Severity
+from batchyard.doctor.template.checks.base import TemplateCheck
+from batchyard.doctor.template.launch_templates import BATCH, find_owners
+from batchyard.doctor.template.resources import Template
+
+KIND = Kind(
+    "BY213", Severity.NOTE, 30, "no market options in a launch template where they are ignored"
+)
+
+
+def find(template: Template) -> Iterator[Finding]:
+    owners = find_owners(template)
+    for resource in template.of_type("AWS::EC2::LaunchTemplate"):
+        node = resource.get("LaunchTemplateData", "InstanceMarketOptions")
+        if not node.is_empty and owners.get(resource.name) == BATCH:
+            yield Finding(
+                KIND,
+                "AWS Batch ignores the market options of a launch template",
+                ("InstanceMarketOptions is set",),
+                ("delete it, and set the environment's Type: SPOT",),
+                template.place(resource, node),
+            )
+
+
+CHECK = TemplateCheck((KIND,), find)

@@ -1,0 +1,39 @@
+"""BY204: InstanceRole is a role, not an instance profile."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from batchyard.doctor.finding import Finding, Kind, Severity
+from batchyard.doctor.template.checks.base import ENVIRONMENT, TemplateCheck
+from batchyard.doctor.template.resources import Template
+
+KIND = Kind("BY204", Severity.ERROR, 88, "instanceRole is an instance profile")
+
+
+def find(template: Template) -> Iterator[Finding]:
+    for resource in template.of_type(ENVIRONMENT):
+        node = resource.get("ComputeResources", "InstanceRole")
+        target = template.find(template.target_name(node))
+        text = template.lines(node).text
+        if target is not None and target.type == "AWS::IAM::Role":
+            text = f"{target.name}, an AWS::IAM::Role"
+        elif ":role/" not in text:
+            continue
+        yield Finding(
+            KIND,
+            "InstanceRole names a role; it takes an instance profile",
+            (f"InstanceRole is {text}",),
+            (
+                "add an AWS::IAM::InstanceProfile with this role, and write"
+                " InstanceRole: !GetAtt Profile.Arn",
+            ),
+            template.place(resource, node),
+        )
+
+
+CHECK = TemplateCheck(
+    (KIND,),
+    find,
+    ((ENVIRONMENT, "ComputeResources"), (ENVIRONMENT, "ComputeResources.InstanceRole")),
+)

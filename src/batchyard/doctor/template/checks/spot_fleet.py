@@ -1,0 +1,25 @@
+"""BY208: the template uses a Spot Fleet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from batchyard.doctor.finding import Finding, Kind, Severity
+from batchyard.doctor.template.checks.base import TemplateCheck
+from batchyard.doctor.template.resources import Template
+
+KIND = Kind("BY208", Severity.WARNING, 40, "no Spot Fleet is used")
+
+
+def find(template: Template) -> Iterator[Finding]:
+    for resource in template.of_type("AWS::EC2::SpotFleet"):
+        yield Finding(
+            KIND,
+            "Spot Fleet is a legacy interface, which AWS advises against",
+            (f"{resource.name} is a Spot Fleet",),
+            ("use an Auto Scaling group with a MixedInstancesPolicy, or AWS Batch",),
+            template.place(resource),
+        )
+
+
+CHECK = TemplateCheck((KIND,), find)
