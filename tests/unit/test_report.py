@@ -1,4 +1,4 @@
-"""The report's page from values: what is in it, what cannot get into it, and how large it may become."""
+"""The report page from values: its content, its escaping, and its size."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from batchyard.engines.base import AttemptDetail, RunState
 from batchyard.plan import Plan, PlannedJob
 from batchyard.report import amounts, figures, lanes
 from batchyard.report.markup import Markup, tag
-from batchyard.report.page import About, page
+from batchyard.report.page import About, make_page
 from batchyard.report.timeline import MAX_BARS
 from batchyard.status import Failure, RunStatus, StepStatus
 
@@ -57,7 +57,7 @@ class Page(HTMLParser):
             self.texts.append((self.open[-1], data))
 
     def all(self, name: str) -> list[dict[str, str | None]]:
-        return [attributes for found, attributes in self.tags if found == name]
+        return [attributes for tag_name, attributes in self.tags if tag_name == name]
 
     def text(self, *names: str) -> str:
         return "\n".join(text for name, text in self.texts if not names or name in names)
@@ -110,10 +110,10 @@ def about(*steps: StepStatus, **changes: object) -> About:
 
 
 def made(status: RunStatus, attempts: Sequence[AttemptDetail], **changes: object) -> Page:
-    return Page(page(status, attempts, about(*status.steps, **changes)))
+    return Page(make_page(status, attempts, about(*status.steps, **changes)))
 
 
-# -- what is in it -----------------------------------------------------------------------------------------------
+# -- what is in it -----------------------------------------------------------------------------
 
 
 def test_a_run_that_succeeded() -> None:
@@ -143,7 +143,7 @@ def test_a_run_that_succeeded() -> None:
 
 
 def test_it_asks_for_nothing_from_anywhere_and_runs_no_script() -> None:
-    text = page(run(step()), [attempt(0), attempt(1)], about(step()))
+    text = make_page(run(step()), [attempt(0), attempt(1)], about(step()))
     shown = Page(text)
     for name, attributes in shown.tags:
         assert name not in {"script", "img", "iframe", "object", "embed"}
@@ -157,7 +157,7 @@ def test_it_asks_for_nothing_from_anywhere_and_runs_no_script() -> None:
 
 
 def test_charts_have_names_and_the_page_has_both_colour_schemes() -> None:
-    text = page(run(step()), [attempt(0)], about(step()))
+    text = make_page(run(step()), [attempt(0)], about(step()))
     charts = [svg for svg in Page(text).all("svg") if svg.get("role") == "img"]
     assert len(charts) == 2 and text.count("<desc>") == 2
     assert "prefers-color-scheme: dark" in text and "@media print" in text and 'lang="en"' in text
@@ -181,7 +181,7 @@ def test_a_run_that_is_not_over() -> None:
     assert "2 running when this page was made" in shown.text("p")
     assert "900 ms" in shown.text("dd")
     assert {"Running", "Waiting"} <= {text for name, text in shown.texts if name == "th"}
-    assert "what still runs is not drawn" in shown.text("li")
+    assert "running attempts are not drawn" in shown.text("li")
 
 
 def test_an_interrupted_run_ends_with_the_last_that_is_known() -> None:
@@ -195,7 +195,7 @@ def test_an_interrupted_run_ends_with_the_last_that_is_known() -> None:
     assert "150 ms" in shown.text("dd") and "900 ms" not in shown.text("dd")
 
 
-# -- failures ----------------------------------------------------------------------------------------------------
+# -- failures ----------------------------------------------------------------------------------
 
 
 def test_when_everything_failed() -> None:
@@ -271,7 +271,7 @@ def test_lines_without_end_are_cut() -> None:
     bad = failed(1)
     broken = step(state=JobState.FAILED, succeeded=1, failed=1)
     status = run(broken, state=RunState.FAILED, failures=(Failure(bad, ("x" * 60_000,)),))
-    text = page(status, [attempt(0), bad], about(broken))
+    text = make_page(status, [attempt(0), bad], about(broken))
     assert len(text) < 30_000 and "58,000 more characters" in text
 
 
@@ -295,7 +295,7 @@ def test_only_markup_is_not_escaped() -> None:
     )
 
 
-# -- lanes -------------------------------------------------------------------------------------------------------
+# -- lanes -------------------------------------------------------------------------------------
 
 SPANS = st.lists(
     st.tuples(st.integers(0, 60), st.integers(0, 20)).map(lambda s: (s[0], s[0] + s[1])),
@@ -308,7 +308,7 @@ def overlap(a: tuple[int, int], b: tuple[int, int]) -> bool:
 
 
 def brute_most_at_once(spans: list[tuple[int, int]]) -> int:
-    # Intervals that overlap pairwise share a moment; half-moments stand for what is between two of the clock's.
+    # Intervals that overlap pairwise share a moment; halves are the moments between two ticks.
     moments = [half / 2 for half in range(0, 170)]
     most = max((sum(a < moment < b for a, b in spans) for moment in moments), default=0)
     instants = [1 + sum(a < start < b for a, b in spans) for start, end in spans if start == end]
@@ -326,23 +326,23 @@ def test_no_two_that_overlap_share_a_lane_and_there_are_no_more_lanes_than_neede
             assert packed[i] != packed[j] or not overlap(spans[i], spans[j])
     needed = brute_most_at_once(spans)
     assert len(set(packed)) == max(packed, default=-1) + 1 == needed
-    assert lanes.most_at_once(starts, ends) == needed
+    assert lanes.max_concurrency(starts, ends) == needed
 
 
 @given(SPANS, st.integers(1, 50))
 def test_counting_loses_no_time(spans: list[tuple[int, int]], columns: int) -> None:
     starts, ends = [a for a, _ in spans], [b for _, b in spans]
-    counts = lanes.running(starts, ends, 0, 80, columns)
+    counts = lanes.mean_concurrency(starts, ends, 0, 80, columns)
     assert len(counts) == columns and min(counts) > -1e-9
     assert sum(counts) * 80 / columns == pytest.approx(sum(b - a for a, b in spans), abs=1e-6)
-    assert max(counts) <= lanes.most_at_once(starts, ends) + 1e-9
+    assert max(counts) <= lanes.max_concurrency(starts, ends) + 1e-9
 
 
 def test_what_is_outside_the_time_shown_is_counted_as_far_as_it_is_inside() -> None:
-    assert lanes.running([-10, 5, 30], [5, 15, 40], 0, 10, 2) == pytest.approx([1, 1])
+    assert lanes.mean_concurrency([-10, 5, 30], [5, 15, 40], 0, 10, 2) == pytest.approx([1, 1])
 
 
-# -- sizes -------------------------------------------------------------------------------------------------------
+# -- sizes -------------------------------------------------------------------------------------
 
 
 def many(count: int) -> Iterator[AttemptDetail]:
@@ -368,7 +368,7 @@ def test_a_large_run_makes_a_small_page_soon(count: int) -> None:
     status = run(big, state=RunState.FAILED, ended_ms=START_MS + count, failures=shown_failures)
     attempts = list(many(count))
     begun = time.process_time()
-    text = page(status, attempts, about(big))
+    text = make_page(status, attempts, about(big))
     assert time.process_time() - begun < 10
     assert len(text.encode()) < 600_000
     shown = Page(text)
@@ -377,7 +377,7 @@ def test_a_large_run_makes_a_small_page_soon(count: int) -> None:
 
 def test_as_many_bars_as_allowed_stay_under_a_megabyte() -> None:
     full = step(size=MAX_BARS, succeeded=MAX_BARS, attempts=MAX_BARS)
-    text = page(run(full), [attempt(i) for i in range(MAX_BARS)], about(full))
+    text = make_page(run(full), [attempt(i) for i in range(MAX_BARS)], about(full))
     assert len(Page(text).bars) == MAX_BARS and len(text) < 1_000_000
 
 
@@ -389,7 +389,7 @@ def test_a_small_step_keeps_its_bars_beside_a_large_one() -> None:
     assert len(made(run(big, small), rows).bars) == 2
 
 
-# -- numbers -----------------------------------------------------------------------------------------------------
+# -- numbers -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -435,11 +435,11 @@ def test_quantiles_are_durations_that_there_were() -> None:
     ],
 )
 def test_durations_in_words(seconds: float | None, words: str) -> None:
-    assert amounts.duration(seconds) == words
+    assert amounts.format_duration(seconds) == words
 
 
 @given(st.floats(0, 1e9))
 def test_axes_have_a_few_round_ticks(span_s: float) -> None:
-    ticks = amounts.elapsed_ticks(span_s)
+    ticks = amounts.linear_ticks(span_s)
     assert ticks[0] == 0 and len(ticks) <= 12 and ticks[-1] <= span_s * 1.001
-    assert len({amounts.tick_label(tick) for tick in ticks}) == len(ticks)
+    assert len({amounts.format_tick(tick) for tick in ticks}) == len(ticks)

@@ -13,7 +13,7 @@ from batchyard.bench.comparing import Comparison
 from batchyard.bench.results import NOISY, Measurement, Outcome, Results
 from batchyard.bench.roofline import roofline
 from batchyard.bench.workload import CPU, GPU
-from batchyard.report.amounts import moment
+from batchyard.report.amounts import format_time
 from batchyard.report.markup import Content, Markup, tag
 from batchyard.report.style import CSS
 
@@ -57,7 +57,7 @@ def page(found: Sequence[Results], now_ms: int) -> str:
             [_candidates(one) for one in measured],
             [_table(one) for one in found],
         ),
-        tag("footer", f"Made by batchyard {batchyard.__version__} at {moment(now_ms)}."),
+        tag("footer", f"Made by batchyard {batchyard.__version__} at {format_time(now_ms)}."),
     )
     head = tag(
         "head",

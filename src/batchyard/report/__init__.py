@@ -1,8 +1,9 @@
-"""One HTML page about a run. This module asks the engine; all others here are functions of values.
+"""The HTML page about a run. This module reads the run; all other modules here are pure.
 
-- figures: ended attempts to a few numbers a step; lanes: who ran beside whom
-- timeline, durations, tables, failures: figures to the parts of the page; page: the parts to the document
-- markup: HTML and SVG that cannot forget to escape; amounts: numbers in words, round numbers for axes
+- figures: from ended attempts to a few numbers for each step; lanes: which attempts overlap
+- timeline, durations, tables, failures: from figures to the parts of the page
+- page: from the parts to the document; style: its style sheet
+- markup: HTML and SVG elements, always escaped; amounts: numbers as text, ticks of axes
 """
 
 from __future__ import annotations
@@ -12,14 +13,14 @@ from collections.abc import Sequence
 import batchyard
 from batchyard import shard, status
 from batchyard.engines.base import RunRecord
-from batchyard.report.failures import MAX_SHOWN
-from batchyard.report.page import About, page
+from batchyard.report.failures import MAX_FAILURES
+from batchyard.report.page import About, make_page
 from batchyard.status import RunStatus
 
 
 def of_run(record: RunRecord, now_ms: int) -> str:
-    """The page about the run as it is now; of one that is not over, what is there so far."""
-    shown = status.of_run(record, max_failures=MAX_SHOWN)
+    """Return the page about a run. A run that is not over is shown up to ``now_ms``."""
+    run_status = status.of_run(record, max_failures=MAX_FAILURES)
     engine = record.open()
     setup = engine.setup()
     about = About(
@@ -31,34 +32,36 @@ def of_run(record: RunRecord, now_ms: int) -> str:
         version=batchyard.__version__,
         file=record.file,
         retry_of=record.retry_of,
-        commands=_commands(record, shown),
+        commands=_failed_commands(record, run_status),
     )
     try:
-        return page(shown, engine.attempts(engine.job_ids), about)
+        return make_page(run_status, engine.attempts(engine.job_ids), about)
     finally:
         engine.close()
 
 
-def _commands(record: RunRecord, shown: RunStatus) -> dict[tuple[str, int], tuple[str, ...]]:
-    """What the failed children were asked to run."""
+def _failed_commands(
+    record: RunRecord, run_status: RunStatus
+) -> dict[tuple[str, int], tuple[str, ...]]:
+    """Return (step, index) -> the commands of each failed child."""
     lists: dict[str, Sequence[str]] = {}
-    found: dict[tuple[str, int], tuple[str, ...]] = {}
-    for failure in shown.failures:
+    commands: dict[tuple[str, int], tuple[str, ...]] = {}
+    for failure in run_status.failures:
         step, index = failure.attempt.step, failure.attempt.index
         job = record.plan.job(step)
         if job.command is not None:
-            found[step, index] = (job.command,)
+            commands[step, index] = (job.command,)
         else:
             if step not in lists:
-                lists[step] = _list_of(record, step)
+                lists[step] = _load_list(record, step)
             numbers = shard.commands_of(job.command_count, index, job.step_size)
-            found[step, index] = tuple(lists[step][numbers.start : numbers.stop])
-    return found
+            commands[step, index] = tuple(lists[step][numbers.start : numbers.stop])
+    return commands
 
 
-def _list_of(record: RunRecord, step: str) -> Sequence[str]:
+def _load_list(record: RunRecord, step: str) -> Sequence[str]:
     try:
         return record.folder.load_list(step)
     except (OSError, ValueError):
-        # The page is about what happened; that a list was removed since is no reason to withhold it.
+        # The page is still of use if the list has been removed since.
         return ()

@@ -1,4 +1,4 @@
-"""Time, memory and shares in words, and round numbers for the axes. Pure."""
+"""Format durations, memory, shares and times for a page, and choose the ticks of its axes. Pure."""
 
 from __future__ import annotations
 
@@ -7,54 +7,26 @@ from datetime import UTC, datetime
 
 from batchyard.units import show_duration, show_memory
 
-#: shown where there is no number
+#: in place of a number that is not available
 NONE = "\N{EN DASH}"
 
 _ROUND_S = (
-    1,
-    2,
-    5,
-    10,
-    15,
-    30,
-    60,
-    120,
-    300,
-    600,
-    900,
-    1800,
-    3600,
-    7200,
-    10800,
-    21600,
-    43200,
-    86400,
+    *(1, 2, 5, 10, 15, 30),
+    *(60 * n for n in (1, 2, 5, 10, 15, 30)),
+    *(3600 * n for n in (1, 2, 3, 6, 12, 24)),
 )
-#: for a logarithmic axis: 1, 2, 5 in the units in which people think
-_LADDER_S = (
+#: Ticks of a logarithmic axis: about 1, 2, 5, in seconds, minutes, hours and days.
+_LOG_TICKS_S = (
     *(0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30),
-    *(
-        60,
-        120,
-        300,
-        600,
-        1200,
-        1800,
-        3600,
-        7200,
-        18000,
-        36000,
-        86400,
-        172800,
-        432000,
-        864000,
-        2592000,
-    ),
+    *(60 * n for n in (1, 2, 5, 10, 20, 30)),
+    *(3600 * n for n in (1, 2, 5, 10)),
+    *(86400 * n for n in (1, 2, 5, 10, 30)),
 )
+_COARSE_LOG_TICKS_S = {0.001, 0.01, 0.1, 1, 10, 60, 600, 3600, 36000, 86400, 864000}
 
 
-def duration(seconds: float | None) -> str:
-    """Three figures at most below a minute, the two largest units above."""
+def format_duration(seconds: float | None) -> str:
+    """Return up to three digits below a minute, else the two largest units."""
     if seconds is None:
         return NONE
     if seconds < 0.9995:
@@ -64,57 +36,61 @@ def duration(seconds: float | None) -> str:
     return show_duration(seconds)
 
 
-def memory(kib: int) -> str:
+def format_kib(kib: int) -> str:
+    """Return an amount of memory, for example "2 MiB"; 0 stands for an unknown amount."""
     if not kib:
         return NONE
-    return f"{kib} KiB" if kib < 1024 else spaced_memory(round(kib / 1024))
+    return f"{kib} KiB" if kib < 1024 else format_mib(round(kib / 1024))
 
 
-def spaced_memory(mib: int) -> str:
-    """As elsewhere in batchyard, with the space that print wants."""
-    short = show_memory(mib)
-    return f"{short[:-3]} {short[-3:]}"
+def format_mib(mib: int) -> str:
+    """Return an amount of memory with a space before the unit, for example "1.5 GiB"."""
+    text = show_memory(mib)
+    return f"{text[:-3]} {text[-3:]}"
 
 
-def share(part: float | None) -> str:
-    return NONE if part is None else f"{part * 100:.0f} %"
+def format_share(share: float | None) -> str:
+    """Return a share from 0 to 1 in percent."""
+    return NONE if share is None else f"{share * 100:.0f} %"
 
 
-def count(number: int) -> str:
+def format_count(number: int) -> str:
+    """Return a number with thousands separators."""
     return f"{number:,}"
 
 
-def counted(number: int, word: str, plural: str = "") -> str:
-    """1 child, 2 children."""
-    return f"{number:,} {word if number == 1 else plural or word + 's'}"
+def pluralize(number: int, noun: str, plural: str = "") -> str:
+    """Return "1 child", "2,000 children"."""
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
-def moment(at_ms: int) -> str:
+def format_time(at_ms: int) -> str:
+    """Return a time in UTC, to the second."""
     return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
-def elapsed_ticks(span_s: float, at_most: int = 10) -> list[float]:
-    """Round times from 0 to ``span_s``, no more than ``at_most``."""
-    rough = max(span_s, 0.001) / at_most
-    if rough <= 0.5:
-        power = 10 ** math.floor(math.log10(rough))
-        step = next(power * n for n in (1, 2, 5, 10) if power * n >= rough * 0.9999)
+def linear_ticks(span_s: float, max_ticks: int = 10) -> list[float]:
+    """Return round times from 0 to ``span_s``."""
+    min_step = max(span_s, 0.001) / max_ticks
+    if min_step <= 0.5:
+        power = 10 ** math.floor(math.log10(min_step))
+        step = next(power * n for n in (1, 2, 5, 10) if power * n >= min_step * 0.9999)
     else:
-        days = math.ceil(rough / 86400) * 86400
-        step = next((n for n in _ROUND_S if n >= rough), days)
+        whole_days = math.ceil(min_step / 86400) * 86400
+        step = next((n for n in _ROUND_S if n >= min_step), whole_days)
     return [n * step for n in range(int(span_s / step * 1.0001) + 1)]
 
 
 def log_ticks(low_s: float, high_s: float) -> list[float]:
-    """The rungs of the ladder from ``low_s`` to ``high_s``; whole decades only where it spans more than four."""
-    rungs = [s for s in _LADDER_S if low_s * 0.999 <= s <= high_s * 1.001]
+    """Return the ticks of a logarithmic axis; fewer where it spans more than four decades."""
+    ticks = [tick for tick in _LOG_TICKS_S if low_s * 0.999 <= tick <= high_s * 1.001]
     if high_s / low_s <= 10_000:
-        return rungs
-    coarse = {0.001, 0.01, 0.1, 1, 10, 60, 600, 3600, 36000, 86400, 864000}
-    return [s for s in rungs if s in coarse]
+        return ticks
+    return [tick for tick in ticks if tick in _COARSE_LOG_TICKS_S]
 
 
-def tick_label(seconds: float) -> str:
+def format_tick(seconds: float) -> str:
+    """Return the label of a tick of a time axis."""
     if 0 < seconds < 1:
         return f"{seconds * 1000:g} ms"
     if seconds < 60:

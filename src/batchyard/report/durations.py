@@ -1,4 +1,4 @@
-"""How long the children took: a row for each step on one logarithmic axis. Pure: figures in, SVG out."""
+"""Draw the durations of the children as SVG: a row for each step on one logarithmic axis. Pure."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from batchyard.report.amounts import counted, duration, log_ticks, tick_label
+from batchyard.report.amounts import format_duration, format_tick, log_ticks, pluralize
 from batchyard.report.figures import StepFigures
 from batchyard.report.markup import Markup, join, px, tag
 from batchyard.report.timeline import COLOURS, WIDTH, left_margin
 
-#: with fewer children each is a dot, with more they are counted in columns
+#: A step with fewer children has a dot for each, one with more has a histogram.
 MIN_FOR_COLUMNS = 40
 _COLUMNS = 90
 _RIGHT = 84
@@ -19,53 +19,59 @@ _TOP = 26
 _DOTS_PX = 20
 _COLUMNS_PX = 40
 _GAP = 12
-#: the clock's own step
-_SHORTEST_S = 0.001
+#: resolution of the clock
+_MIN_DURATION_S = 0.001
 
 
 @dataclass(frozen=True, slots=True)
 class Scale:
+    """The logarithmic axis: from a duration to its x coordinate."""
+
     low_s: float
     high_s: float
-    left: float
+    left_px: float
 
-    def part(self, seconds: float) -> float:
-        """0 at the left end, 1 at the right one."""
+    def share(self, seconds: float) -> float:
+        """Return the position on the axis: 0 at its left end, 1 at its right end."""
         seconds = min(max(seconds, self.low_s), self.high_s)
         return math.log(seconds / self.low_s) / math.log(self.high_s / self.low_s)
 
     def x(self, seconds: float) -> float:
-        return self.left + self.part(seconds) * self.width
+        return self.left_px + self.share(seconds) * self.width
 
     @property
     def width(self) -> float:
-        return WIDTH - self.left - _RIGHT
+        return WIDTH - self.left_px - _RIGHT
 
 
-def durations(steps: Sequence[StepFigures]) -> Markup:
-    """The steps that have any; nothing where none has."""
+def draw_durations(steps: Sequence[StepFigures]) -> Markup:
+    """Return the chart of the steps with ended attempts, or nothing if there is no such step."""
     colours = {step.name: number % COLOURS for number, step in enumerate(steps)}
-    drawn_steps = [step for step in steps if step.max_s is not None]
-    if not drawn_steps:
+    steps = [step for step in steps if step.max_s is not None]
+    if not steps:
         return Markup()
-    scale = _scale(drawn_steps)
+    scale = _make_scale(steps)
     top = _TOP
     rows = []
-    for step in drawn_steps:
-        is_few = len(step.tally.succeeded_ms) + len(step.tally.failed_ms) < MIN_FOR_COLUMNS
-        tall = _DOTS_PX if is_few else _COLUMNS_PX
-        shapes = _dots(step, scale, top) if is_few else _columns(step, scale, top + tall)
-        content = (_frame(step, scale, top, tall), shapes, _median(step, scale, top, tall))
-        rows.append(tag("g", content, class_=f"c{colours[step.name]}"))
-        top += tall + _GAP
+    for step in steps:
+        has_dots = len(step.stats.succeeded_ms) + len(step.stats.failed_ms) < MIN_FOR_COLUMNS
+        height = _DOTS_PX if has_dots else _COLUMNS_PX
+        if has_dots:
+            shapes = _draw_dots(step, scale, top)
+        else:
+            shapes = _draw_histogram(step, scale, top + height)
+        frame = _draw_frame(step, scale, top, height)
+        median = _draw_median(step, scale, top, height)
+        rows.append(tag("g", frame, shapes, median, class_=f"c{colours[step.name]}"))
+        top += height + _GAP
+    description = (
+        "How long each child's last attempt took, by step; the table of steps has the numbers."
+    )
     return tag(
         "svg",
         tag("title", "Durations of the children"),
-        tag(
-            "desc",
-            "How long each child's last attempt took, by step; the table of steps has the numbers.",
-        ),
-        _axis(scale, top),
+        tag("desc", description),
+        _draw_axis(scale, top),
         rows,
         viewBox=f"0 0 {WIDTH} {top}",
         role="img",
@@ -73,111 +79,99 @@ def durations(steps: Sequence[StepFigures]) -> Markup:
     )
 
 
-def _scale(steps: Sequence[StepFigures]) -> Scale:
-    """From the shortest to the longest, and never less than a factor of three: else noise would look like news."""
-    shortest = (
-        min(min(milliseconds, default=math.inf) for step in steps for milliseconds in _both(step))
-        / 1000
-    )
-    longest = max(step.max_s or 0 for step in steps)
-    low, high = max(_SHORTEST_S, shortest) / 1.05, max(_SHORTEST_S, longest) * 1.05
-    widen = max(1.0, math.sqrt(3 / (high / low)))
-    return Scale(
-        max(_SHORTEST_S / 1.05, low / widen), high * widen, left_margin(step.name for step in steps)
-    )
+def _make_scale(steps: Sequence[StepFigures]) -> Scale:
+    """Return the axis from the shortest to the longest duration, at least a factor of three.
+
+    On a narrower axis small differences would look large.
+    """
+    all_ms = [ms for step in steps for ms in (step.stats.succeeded_ms, step.stats.failed_ms)]
+    shortest_s = min(min(ms, default=math.inf) for ms in all_ms) / 1000
+    longest_s = max(step.max_s or 0 for step in steps)
+    low_s = max(_MIN_DURATION_S, shortest_s) / 1.05
+    high_s = max(_MIN_DURATION_S, longest_s) * 1.05
+    factor = max(1.0, math.sqrt(3 / (high_s / low_s)))
+    low_s = max(_MIN_DURATION_S / 1.05, low_s / factor)
+    return Scale(low_s, high_s * factor, left_margin(step.name for step in steps))
 
 
-def _both(step: StepFigures) -> tuple[Sequence[int], Sequence[int]]:
-    return step.tally.succeeded_ms, step.tally.failed_ms
-
-
-def _dots(step: StepFigures, scale: Scale, top: float) -> Markup:
+def _draw_dots(step: StepFigures, scale: Scale, top: float) -> Markup:
     middle = top + _DOTS_PX / 2
-    good = [
+    succeeded = [
         tag("circle", cx=scale.x(ms / 1000), cy=middle, r=4, class_="dot")
-        for ms in step.tally.succeeded_ms
+        for ms in step.stats.succeeded_ms
     ]
-    bad = [
-        tag(
-            "path", d=f"M{px(scale.x(ms / 1000))} {px(middle - 5)}l5 5l-5 5l-5 -5z", class_="failed"
-        )
-        for ms in step.tally.failed_ms
-    ]
-    return join((good, bad))
+    failed = []
+    for ms in step.stats.failed_ms:
+        diamond = f"M{px(scale.x(ms / 1000))} {px(middle - 5)}l5 5l-5 5l-5 -5z"
+        failed.append(tag("path", d=diamond, class_="failed"))
+    return join((succeeded, failed))
 
 
-def _columns(step: StepFigures, scale: Scale, floor: float) -> Markup:
-    """Counts, those that failed stacked on those that succeeded."""
-    good, bad = (_counted(milliseconds, scale) for milliseconds in _both(step))
-    tallest = max(a + b for a, b in zip(good, bad, strict=True))
-    drawn, width = [], scale.width / _COLUMNS
-    for column, (succeeded, failed) in enumerate(zip(good, bad, strict=True)):
-        x, y = scale.left + column * width, floor
-        for count, name in ((succeeded, "dot"), (failed, "failed")):
-            if count:
-                # However few there are, they are to be seen.
-                tall = max(1.5, count / tallest * (_COLUMNS_PX - 2))
-                y -= tall
-                words = (
-                    f"{counted(count, 'child', 'children')}{' failed' if name == 'failed' else ''}"
-                )
-                title = tag("title", f"{words} after {_range(scale, column)}")
-                drawn.append(
-                    tag("rect", title, x=x + 0.5, y=y, width=width - 1, height=tall, class_=name)
-                )
-    return join(drawn)
+def _draw_histogram(step: StepFigures, scale: Scale, floor: float) -> Markup:
+    """Return columns of counts, with the failed children above those that succeeded."""
+    succeeded = _count_by_column(step.stats.succeeded_ms, scale)
+    failed = _count_by_column(step.stats.failed_ms, scale)
+    max_count = max(a + b for a, b in zip(succeeded, failed, strict=True))
+    shapes, width = [], scale.width / _COLUMNS
+    for column, counts in enumerate(zip(succeeded, failed, strict=True)):
+        x, y = scale.left_px + column * width + 0.5, floor
+        for count, class_ in zip(counts, ("dot", "failed"), strict=True):
+            if not count:
+                continue
+            # Also a single child among thousands is visible.
+            height = max(1.5, count / max_count * (_COLUMNS_PX - 2))
+            y -= height
+            text = pluralize(count, "child", "children") + (" failed" * (class_ == "failed"))
+            title = tag("title", f"{text} after {_column_range(scale, column)}")
+            shapes.append(
+                tag("rect", title, x=x, y=y, width=width - 1, height=height, class_=class_)
+            )
+    return join(shapes)
 
 
-def _counted(milliseconds: Sequence[int], scale: Scale) -> list[int]:
+def _count_by_column(durations_ms: Sequence[int], scale: Scale) -> list[int]:
     counts = [0] * _COLUMNS
-    # Of 100,000 durations only few differ: the logarithm is taken once for each that does.
+    # Few of 100,000 durations differ, and a logarithm is slow: each column is computed once.
     column_of: dict[int, int] = {}
-    for ms in milliseconds:
+    for ms in durations_ms:
         column = column_of.get(ms)
         if column is None:
-            column = column_of[ms] = min(_COLUMNS - 1, int(scale.part(ms / 1000) * _COLUMNS))
+            column = column_of[ms] = min(_COLUMNS - 1, int(scale.share(ms / 1000) * _COLUMNS))
         counts[column] += 1
     return counts
 
 
-def _range(scale: Scale, column: int) -> str:
+def _column_range(scale: Scale, column: int) -> str:
     ratio = scale.high_s / scale.low_s
-    low, high = (
-        duration(scale.low_s * ratio ** (edge / _COLUMNS)) for edge in (column, column + 1)
-    )
+    low = format_duration(scale.low_s * ratio ** (column / _COLUMNS))
+    high = format_duration(scale.low_s * ratio ** ((column + 1) / _COLUMNS))
     return low if low == high else f"{low} to {high}"
 
 
-def _median(step: StepFigures, scale: Scale, top: float, tall: float) -> Markup:
+def _draw_median(step: StepFigures, scale: Scale, top: float, height: float) -> Markup:
     if step.median_s is None:
         return Markup()
     x = scale.x(step.median_s)
-    title = tag("title", f"{step.name}: median {duration(step.median_s)}")
-    return tag("line", title, x1=x, x2=x, y1=top, y2=top + tall, class_="median")
+    title = tag("title", f"{step.name}: median {format_duration(step.median_s)}")
+    return tag("line", title, x1=x, x2=x, y1=top, y2=top + height, class_="median")
 
 
-def _frame(step: StepFigures, scale: Scale, top: float, tall: float) -> Markup:
-    y, floor = top + tall / 2 + 4, top + tall
+def _draw_frame(step: StepFigures, scale: Scale, top: float, height: float) -> Markup:
+    y, floor = top + height / 2 + 4, top + height
+    right = scale.left_px + scale.width
     return join(
         (
-            tag(
-                "line",
-                x1=scale.left,
-                x2=scale.left + scale.width,
-                y1=floor,
-                y2=floor,
-                class_="base",
-            ),
-            tag("text", step.name, x=scale.left - 12, y=y, class_="name"),
-            tag("text", duration(step.median_s), x=WIDTH, y=y, class_="peak"),
+            tag("line", x1=scale.left_px, x2=right, y1=floor, y2=floor, class_="base"),
+            tag("text", step.name, x=scale.left_px - 12, y=y, class_="name"),
+            tag("text", format_duration(step.median_s), x=WIDTH, y=y, class_="peak"),
         )
     )
 
 
-def _axis(scale: Scale, height: float) -> Markup:
-    drawn = [tag("text", "median", x=WIDTH, y=_TOP - 13, class_="peak small")]
+def _draw_axis(scale: Scale, height: float) -> Markup:
+    shapes = [tag("text", "median", x=WIDTH, y=_TOP - 13, class_="peak small")]
     for seconds in log_ticks(scale.low_s, scale.high_s):
         x = scale.x(seconds)
-        drawn.append(tag("line", x1=x, x2=x, y1=_TOP - 8, y2=height - _GAP + 4, class_="grid"))
-        drawn.append(tag("text", tick_label(seconds), x=x, y=_TOP - 13, class_="tick"))
-    return tag("g", drawn, class_="axis")
+        shapes.append(tag("line", x1=x, x2=x, y1=_TOP - 8, y2=height - _GAP + 4, class_="grid"))
+        shapes.append(tag("text", format_tick(seconds), x=x, y=_TOP - 13, class_="tick"))
+    return tag("g", shapes, class_="axis")

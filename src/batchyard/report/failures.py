@@ -1,138 +1,147 @@
-"""What failed, and what was tried again. Pure: values in, HTML out."""
+"""Draw the failures and the retries of a run as HTML. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from batchyard.report.amounts import count, counted, duration, memory
+from batchyard.report.amounts import format_count, format_duration, format_kib, pluralize
 from batchyard.report.figures import StepFigures
 from batchyard.report.markup import Markup, join, tag
 from batchyard.report.tables import plain_table
 from batchyard.status import Failure, explain_failure
 
-#: failed children shown with the end of their output
-MAX_SHOWN = 20
+#: failed children that are shown with the end of their output
+MAX_FAILURES = 20
 MAX_REASONS = 20
-#: of one log line or command: a page is no place for the rest of it
-MAX_LINE = 2000
+#: characters of a log line or command
+MAX_LINE_LENGTH = 2000
 MAX_COMMANDS = 3
 
 
-def failures(
+def failures_section(
     run: str,
     steps: Sequence[StepFigures],
-    shown: Sequence[Failure],
+    failures: Sequence[Failure],
     commands: Mapping[tuple[str, int], Sequence[str]],
 ) -> Markup:
-    """``commands``: (step, index) -> the commands of the child, as far as they are known."""
+    """Return the section about failed children, or nothing if no child failed.
+
+    ``commands``: (step, index) -> the commands of the child, if they are known.
+    """
     if not sum(step.status.failed for step in steps):
         return Markup()
-    ran = sum(step.tally.failures.total() for step in steps)
-    more = ran - len(shown)
-    first = rest = None
-    if more > 0:
-        first = tag(
-            "p", f"The first {len(shown)}, with the end of their output:", class_="note above"
-        )
-        said = f"{counted(more, 'more child', 'more children')} failed; all their output: "
-        rest = tag("p", said, tag("code", f"batchyard logs {run} --failed"))
+    failed_count = sum(step.stats.failures.total() for step in steps)
+    hidden_count = failed_count - len(failures)
+    heading = footer = None
+    if hidden_count > 0:
+        text = f"The first {len(failures)}, with the end of their output:"
+        heading = tag("p", text, class_="note above")
+        text = f"{pluralize(hidden_count, 'more child', 'more children')} failed; all output: "
+        footer = tag("p", text, tag("code", f"batchyard logs {run} --failed"))
     return tag(
         "section",
         tag("h2", "Failures", id="failures"),
-        _by_reason(steps) if ran > 1 else None,
-        first,
-        _articles(shown, commands),
-        rest,
+        _reasons_table(steps) if failed_count > 1 else None,
+        heading,
+        _articles(failures, commands),
+        footer,
         _never_started(steps),
     )
 
 
-def retries(steps: Sequence[StepFigures]) -> Markup:
+def retries_section(steps: Sequence[StepFigures]) -> Markup:
+    """Return the section about retried attempts, or nothing if there are none."""
     rows = []
     for step in steps:
-        for reason, attempts in step.tally.retries.most_common(MAX_REASONS):
-            children = step.tally.retried[reason]
-            recovered = len(children & step.tally.recovered)
-            rows.append(
-                (step.name, _cut(reason), count(attempts), count(len(children)), count(recovered))
-            )
+        stats = step.stats
+        for reason, attempts in stats.retries.most_common(MAX_REASONS):
+            children = stats.retried_children[reason]
+            counts = (attempts, len(children), len(children & stats.recovered))
+            rows.append((step.name, _shorten(reason), *map(format_count, counts)))
     if not rows:
         return Markup()
-    head = ("Step", "Reason", "Attempts tried again", "Children", "Succeeded in the end")
-    return tag("section", tag("h2", "Retries", id="retries"), plain_table(head, rows, texts=2))
+    head = ("Step", "Reason", "Retried attempts", "Children", "Succeeded in the end")
+    table = plain_table(head, rows, text_columns=2)
+    return tag("section", tag("h2", "Retries", id="retries"), table)
 
 
-def _by_reason(steps: Sequence[StepFigures]) -> Markup:
-    rows = [(step.name, reason, n) for step in steps for reason, n in step.tally.failures.items()]
+def _reasons_table(steps: Sequence[StepFigures]) -> Markup:
+    rows = [(step.name, reason, n) for step in steps for reason, n in step.stats.failures.items()]
     rows.sort(key=lambda row: -row[2])
-    cells = [(name, _cut(reason), count(n)) for name, reason, n in rows[:MAX_REASONS]]
-    left = sum(n for _, _, n in rows[MAX_REASONS:])
-    if left:
-        cells.append(("", "other reasons", count(left)))
-    return plain_table(("Step", "Reason", "Children"), cells, texts=2)
+    cells = [(name, _shorten(reason), format_count(n)) for name, reason, n in rows[:MAX_REASONS]]
+    remaining = sum(n for _, _, n in rows[MAX_REASONS:])
+    if remaining:
+        cells.append(("", "other reasons", format_count(remaining)))
+    return plain_table(("Step", "Reason", "Children"), cells, text_columns=2)
 
 
 def _articles(
-    shown: Sequence[Failure], commands: Mapping[tuple[str, int], Sequence[str]]
+    failures: Sequence[Failure], commands: Mapping[tuple[str, int], Sequence[str]]
 ) -> list[Markup]:
     articles = []
-    before: tuple[str, Sequence[str]] | None = None
-    for failure in shown:
+    previous: tuple[str, Sequence[str]] | None = None
+    for failure in failures:
         step = failure.attempt.step
-        own = commands.get((step, failure.attempt.index), ())
-        # Children of a step often all run the same command: said once.
-        articles.append(_article(failure, () if before == (step, own) else own))
-        before = (step, own)
+        child_commands = commands.get((step, failure.attempt.index), ())
+        # The children of a step often run the same command, which is then shown once.
+        is_same = previous == (step, child_commands)
+        articles.append(_article(failure, () if is_same else child_commands))
+        previous = (step, child_commands)
     return articles
 
 
 def _article(failure: Failure, commands: Sequence[str]) -> Markup:
-    attempt = failure.attempt
-    name = f"{attempt.step}:{attempt.index}"
-    exit_code = None if attempt.exit_code is None else f"exit code {attempt.exit_code}"
-    reason = explain_failure(attempt)
-    output = "\n".join(map(_cut, failure.log_tail))
-    numbers = [
-        f"attempt {attempt.attempt}" if attempt.attempt > 1 else None,
-        exit_code if exit_code and not reason.startswith(exit_code) else None,
-        duration(attempt.duration_s),
-        f"{duration(attempt.user_s + attempt.system_s)} CPU",
-        memory(attempt.max_rss_kib) if attempt.max_rss_kib else None,
-        None if output.strip() else "no output",
-    ]
-    listed = [f"$ {_cut(command)}" for command in commands[:MAX_COMMANDS]]
+    output = "\n".join(map(_shorten, failure.log_tail))
+    has_output = bool(output.strip())
+    command_lines = [f"$ {_shorten(command)}" for command in commands[:MAX_COMMANDS]]
     if len(commands) > MAX_COMMANDS:
-        listed.append(f"... and {counted(len(commands) - MAX_COMMANDS, 'more command')}")
+        command_lines.append(f"... and {pluralize(len(commands) - MAX_COMMANDS, 'more command')}")
+    attempt = failure.attempt
+    header = tag(
+        "header",
+        tag("h3", f"{attempt.step}:{attempt.index}"),
+        tag("p", _shorten(explain_failure(attempt)), class_="bad"),
+        tag("p", _numbers(failure, has_output), class_="numbers"),
+    )
     return tag(
         "article",
-        tag(
-            "header",
-            tag("h3", name),
-            tag("p", _cut(reason), class_="bad"),
-            tag("p", " \N{MIDDLE DOT} ".join(filter(None, numbers)), class_="numbers"),
-        ),
-        tag("pre", "\n".join(listed), class_="command") if listed else None,
-        tag("pre", output) if output.strip() else None,
+        header,
+        tag("pre", "\n".join(command_lines), class_="command") if command_lines else None,
+        tag("pre", output) if has_output else None,
     )
+
+
+def _numbers(failure: Failure, has_output: bool) -> str:
+    """Return attempt number, exit code, time and memory of a failed attempt, as one line."""
+    attempt = failure.attempt
+    parts = []
+    if attempt.attempt > 1:
+        parts.append(f"attempt {attempt.attempt}")
+    exit_code = f"exit code {attempt.exit_code}"
+    if attempt.exit_code is not None and not explain_failure(attempt).startswith(exit_code):
+        parts.append(exit_code)
+    parts.append(format_duration(attempt.duration_s))
+    parts.append(f"{format_duration(attempt.user_s + attempt.system_s)} CPU")
+    if attempt.max_rss_kib:
+        parts.append(format_kib(attempt.max_rss_kib))
+    if not has_output:
+        parts.append("no output")
+    return " \N{MIDDLE DOT} ".join(parts)
 
 
 def _never_started(steps: Sequence[StepFigures]) -> Markup:
-    lines = [
-        tag(
-            "li",
-            f"{step.name}: {counted(step.never_started, 'child', 'children')}: {_cut(step.status.reason)}",
-        )
-        for step in steps
-        if step.never_started > 0
-    ]
-    return (
-        join((tag("h3", "Never started"), tag("ul", lines, class_="plain"))) if lines else Markup()
-    )
+    lines = []
+    for step in steps:
+        if step.never_started > 0:
+            children = pluralize(step.never_started, "child", "children")
+            lines.append(tag("li", f"{step.name}: {children}: {_shorten(step.status.reason)}"))
+    if not lines:
+        return Markup()
+    return join((tag("h3", "Never started"), tag("ul", lines, class_="plain")))
 
 
-def _cut(line: str) -> str:
-    return (
-        line
-        if len(line) <= MAX_LINE
-        else f"{line[:MAX_LINE]}... ({count(len(line) - MAX_LINE)} more characters)"
-    )
+def _shorten(line: str) -> str:
+    hidden_count = len(line) - MAX_LINE_LENGTH
+    if hidden_count <= 0:
+        return line
+    return f"{line[:MAX_LINE_LENGTH]}... ({format_count(hidden_count)} more characters)"

@@ -1,6 +1,7 @@
-"""The numbers of a report: ended attempts, read once, become a few figures a step. Pure.
+"""Compute the figures of a report: a few numbers for each step, from its ended attempts. Pure.
 
-Attempts are not kept: what the charts need of each is a few machine words, since there can be a million of them.
+The attempts are read once and not stored. The charts need only a few integers of each, since there
+can be a million attempts.
 """
 
 from __future__ import annotations
@@ -18,100 +19,101 @@ from batchyard.report import lanes
 from batchyard.status import RunStatus, StepStatus, explain_failure
 
 
-class Fate(IntEnum):
-    """What an attempt came to."""
+class Ending(IntEnum):
+    """How an attempt ended."""
 
     SUCCEEDED = 0
     FAILED = 1
-    #: failed, and another attempt followed
+    #: the attempt failed, and another one followed
     RETRIED = 2
 
 
 @dataclass(slots=True)
-class Tally:
-    """The ended attempts of one step. The arrays run side by side: entry i of each is about one attempt."""
+class AttemptStats:
+    """Ended attempts of a step. Entry i of each of the first five arrays is about one attempt."""
 
     starts_ms: array[int] = field(default_factory=lambda: array("q"))
     ends_ms: array[int] = field(default_factory=lambda: array("q"))
-    fates: bytearray = field(default_factory=bytearray)
-    #: numbers of the children in their step
+    endings: bytearray = field(default_factory=bytearray)
+    #: number of the child in its step
     indices: array[int] = field(default_factory=lambda: array("q"))
-    #: 1 for a child's first attempt
+    #: number of the attempt; 1 is the first attempt of a child
     numbers: array[int] = field(default_factory=lambda: array("q"))
-    #: how long each child's last attempt took, by how it ended
+    #: duration of each child's last attempt, by its ending
     succeeded_ms: array[int] = field(default_factory=lambda: array("q"))
     failed_ms: array[int] = field(default_factory=lambda: array("q"))
     busy_ms: int = 0
     cpu_s: float = 0.0
     peak_kib: int = 0
-    #: why attempts failed for good, and why those that were tried again
+    #: reason -> number of attempts that failed for good
     failures: Counter[str] = field(default_factory=Counter)
+    #: reason -> number of attempts that failed and were retried
     retries: Counter[str] = field(default_factory=Counter)
-    #: reason -> children that were tried again for it
-    retried: dict[str, set[int]] = field(default_factory=dict)
-    #: children that succeeded after all
+    #: reason -> children with such an attempt
+    retried_children: dict[str, set[int]] = field(default_factory=dict)
+    #: children that succeeded in a later attempt
     recovered: set[int] = field(default_factory=set)
-    #: children that failed without an attempt
+    #: number of children that failed without an attempt
     never_started: int = 0
 
     def add(self, attempt: AttemptDetail) -> None:
-        fate = _FATES[attempt.state]
+        """Add an ended attempt."""
+        ending = _ENDINGS[attempt.state]
         if not attempt.attempt:
             self.never_started += 1
             return
-        # Where nothing could be started, the failure is still a moment in time.
-        start = (
-            attempt.ended_ms
-            if attempt.started_ms is None
-            else min(attempt.started_ms, attempt.ended_ms)
-        )
-        self.starts_ms.append(start)
+        # An attempt that could not be started is drawn at its end.
+        start_ms = attempt.ended_ms
+        if attempt.started_ms is not None:
+            start_ms = min(attempt.started_ms, attempt.ended_ms)
+        self.starts_ms.append(start_ms)
         self.ends_ms.append(attempt.ended_ms)
-        self.fates.append(fate)
+        self.endings.append(ending)
         self.indices.append(attempt.index)
         self.numbers.append(attempt.attempt)
-        self.busy_ms += attempt.ended_ms - start
+        self.busy_ms += attempt.ended_ms - start_ms
         self.cpu_s += attempt.user_s + attempt.system_s
         self.peak_kib = max(self.peak_kib, attempt.max_rss_kib)
-        if fate is Fate.SUCCEEDED:
-            self.succeeded_ms.append(attempt.ended_ms - start)
+        if ending is Ending.SUCCEEDED:
+            self.succeeded_ms.append(attempt.ended_ms - start_ms)
             if attempt.attempt > 1:
                 self.recovered.add(attempt.index)
-        elif fate is Fate.RETRIED:
+        elif ending is Ending.RETRIED:
             reason = explain_failure(attempt)
             self.retries[reason] += 1
-            self.retried.setdefault(reason, set()).add(attempt.index)
+            self.retried_children.setdefault(reason, set()).add(attempt.index)
         else:
             self.failures[explain_failure(attempt)] += 1
             if attempt.started_ms is not None:
-                self.failed_ms.append(attempt.ended_ms - start)
+                self.failed_ms.append(attempt.ended_ms - start_ms)
 
     @property
     def count(self) -> int:
-        return len(self.fates)
+        """Number of ended attempts."""
+        return len(self.endings)
 
 
-_FATES: dict[JobState | None, Fate] = {
-    JobState.SUCCEEDED: Fate.SUCCEEDED,
-    JobState.FAILED: Fate.FAILED,
-    None: Fate.RETRIED,
+_ENDINGS: dict[JobState | None, Ending] = {
+    JobState.SUCCEEDED: Ending.SUCCEEDED,
+    JobState.FAILED: Ending.FAILED,
+    None: Ending.RETRIED,
 }
 
 
 @dataclass(frozen=True, slots=True)
 class StepFigures:
-    """One row of the table, and what its charts are drawn from."""
+    """The figures of a step, for its row of the table and for its charts."""
 
     status: StepStatus
-    tally: Tally
+    stats: AttemptStats
     wall_s: float | None
-    #: of the children's last attempts; None where none has ended
+    #: of the last attempts of the children; None if no attempt has ended
     median_s: float | None
     p95_s: float | None
     max_s: float | None
-    #: busy slots out of those that the step could have had; None where that cannot be said
+    #: share of the slots of the step that were busy, 0 to 1; None if unknown
     efficiency: float | None
-    #: attempts that ran at the same time, at most
+    #: largest number of attempts that ran at once
     peak: int
 
     @property
@@ -120,68 +122,83 @@ class StepFigures:
 
     @property
     def never_started(self) -> int:
-        """Failed without an attempt: the engine need not have a row for each of them."""
-        return max(self.tally.never_started, self.status.failed - self.tally.failures.total())
+        """Number of children that failed without an attempt; an engine may list only some."""
+        return max(self.stats.never_started, self.status.failed - self.stats.failures.total())
 
 
-def tallied(steps: Iterable[StepStatus], attempts: Iterable[AttemptDetail]) -> dict[str, Tally]:
-    tallies = {step.name: Tally() for step in steps}
+def collect_stats(
+    steps: Iterable[StepStatus], attempts: Iterable[AttemptDetail]
+) -> dict[str, AttemptStats]:
+    """Return step -> the statistics of its attempts. The attempts are read once."""
+    stats = {step.name: AttemptStats() for step in steps}
     for attempt in attempts:
-        if attempt.step in tallies:
-            tallies[attempt.step].add(attempt)
-    return tallies
+        if attempt.step in stats:
+            stats[attempt.step].add(attempt)
+    return stats
 
 
-def last_sign_ms(status: RunStatus, tallies: Iterable[Tally], now_ms: int) -> int:
-    """Where the page's time ends: the run's end, now, or the last that is known of a run whose process died."""
-    last = max((max(tally.ends_ms, default=0) for tally in tallies), default=0)
+def begin_ms(status: RunStatus, stats: Iterable[AttemptStats], now_ms: int) -> int:
+    """Return the time at which the page's charts begin."""
+    first_ms = min((min(step.starts_ms) for step in stats if step.count), default=now_ms)
+    return first_ms if status.started_ms is None else min(first_ms, status.started_ms)
+
+
+def end_ms(status: RunStatus, stats: Iterable[AttemptStats], now_ms: int) -> int:
+    """Return the time at which the page's charts end.
+
+    It is the end of the run, or ``now_ms``, or the last recorded end of an interrupted run.
+    """
+    last_ms = max((max(step.ends_ms, default=0) for step in stats), default=0)
     if status.ended_ms is not None:
-        return max(status.ended_ms, last)
+        return max(status.ended_ms, last_ms)
     if status.is_interrupted:
-        return max(last, status.started_ms or 0)
-    return max(now_ms, last) if status.state is RunState.RUNNING else last
+        return max(last_ms, status.started_ms or 0)
+    return max(now_ms, last_ms) if status.state is RunState.RUNNING else last_ms
 
 
-def step_figures(step: StepStatus, tally: Tally, slots: int | None, until_ms: int) -> StepFigures:
-    wall_ms = (
-        None if step.started_ms is None else max(0, (step.ended_ms or until_ms) - step.started_ms)
-    )
-    durations = sorted((*tally.succeeded_ms, *tally.failed_ms))
+def step_figures(
+    step: StepStatus, stats: AttemptStats, slots: int | None, until_ms: int
+) -> StepFigures:
+    """Return the figures of a step. A step that is not over is measured up to ``until_ms``."""
+    wall_s = None
+    if step.started_ms is not None:
+        wall_s = max(0, (step.ended_ms or until_ms) - step.started_ms) / 1000
+    durations_ms = sorted((*stats.succeeded_ms, *stats.failed_ms))
     return StepFigures(
         status=step,
-        tally=tally,
-        wall_s=None if wall_ms is None else wall_ms / 1000,
-        median_s=quantile_s(durations, 0.5),
-        p95_s=quantile_s(durations, 0.95),
-        max_s=quantile_s(durations, 1.0),
-        efficiency=_efficiency(tally, slots),
-        peak=lanes.most_at_once(tally.starts_ms, tally.ends_ms),
+        stats=stats,
+        wall_s=wall_s,
+        median_s=quantile_s(durations_ms, 0.5),
+        p95_s=quantile_s(durations_ms, 0.95),
+        max_s=quantile_s(durations_ms, 1.0),
+        efficiency=_efficiency(stats, slots),
+        peak=lanes.max_concurrency(stats.starts_ms, stats.ends_ms),
     )
 
 
 def slots_of(job: PlannedJob, capacity: Resources) -> int:
-    """How many children of the job could run at once, were it alone on the machine."""
-    asked = job.resources
-    pairs = (
-        (capacity.vcpus, asked.vcpus),
-        (capacity.memory_mib, asked.memory_mib),
-        (capacity.gpus, asked.gpus),
+    """Return how many children of the job can run at once if no other job runs."""
+    child = job.resources
+    amounts = (
+        (capacity.vcpus, child.vcpus),
+        (capacity.memory_mib, child.memory_mib),
+        (capacity.gpus, child.gpus),
     )
-    room = min((has // wants for has, wants in pairs if wants), default=job.size)
-    return max(1, min(room, job.size, job.max_running or job.size))
+    fitting = min((total // needed for total, needed in amounts if needed), default=job.size)
+    return max(1, min(fitting, job.size, job.max_running or job.size))
 
 
 def quantile_s(ascending_ms: Sequence[int], part: float) -> float | None:
-    """Nearest rank: always a duration that some child did have."""
+    """Return a quantile by nearest rank: always the duration of one of the children."""
     if not ascending_ms:
         return None
     rank = max(1, -(-len(ascending_ms) * round(part * 100) // 100))
     return ascending_ms[rank - 1] / 1000
 
 
-def _efficiency(tally: Tally, slots: int | None) -> float | None:
-    if not slots or not tally.count:
+def _efficiency(stats: AttemptStats, slots: int | None) -> float | None:
+    if not slots or not stats.count:
         return None
-    span_ms = max(tally.ends_ms) - min(tally.starts_ms)
-    # Children of less than a millisecond can add up to a little more than there was.
-    return min(1.0, tally.busy_ms / (slots * span_ms)) if span_ms > 0 else None
+    span_ms = max(stats.ends_ms) - min(stats.starts_ms)
+    # The rounded durations of very short children can add up to more than the span.
+    return min(1.0, stats.busy_ms / (slots * span_ms)) if span_ms > 0 else None

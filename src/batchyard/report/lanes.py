@@ -1,7 +1,8 @@
-"""Who ran beside whom: attempts packed into lanes, or counted moment by moment. Pure: numbers in, numbers out.
+"""Pack attempts that overlap in time into lanes, and count how many run at once. Pure.
 
-An attempt is there from its start up to, and not including, its end. Two overlap when each starts before the other
-ends; so one that took less than a millisecond overlaps only those that were under way before and after it.
+An attempt lasts from its start up to, but not including, its end. Two attempts overlap if each
+starts before the other ends. An attempt of less than a millisecond overlaps only those that started
+before it and ended after it.
 """
 
 from __future__ import annotations
@@ -11,12 +12,12 @@ from collections.abc import Sequence
 
 
 def pack(starts: Sequence[int], ends: Sequence[int]) -> list[int]:
-    """The lane of each attempt: no two that overlap share one, and there are as many as ran at once at most."""
+    """Return the lane of each attempt. No lane has two that overlap, and no lane is unneeded."""
     lanes = [0] * len(starts)
-    #: (end, lane) of what is under way
+    #: (end, lane) of the attempts that run
     busy: list[tuple[int, int]] = []
     free: list[int] = []
-    # The shorter first, so that one of no length is out of the way of another that starts with it.
+    # The shorter one first: an attempt of length 0 ends before the other that starts with it.
     for i in sorted(range(len(starts)), key=lambda i: (starts[i], ends[i])):
         while busy and busy[0][0] <= starts[i]:
             heapq.heappush(free, heapq.heappop(busy)[1])
@@ -25,27 +26,30 @@ def pack(starts: Sequence[int], ends: Sequence[int]) -> list[int]:
     return lanes
 
 
-def most_at_once(starts: Sequence[int], ends: Sequence[int]) -> int:
-    """How many lanes ``pack`` would need, without packing."""
+def max_concurrency(starts: Sequence[int], ends: Sequence[int]) -> int:
+    """Return the number of lanes that ``pack`` needs, without packing."""
     busy: list[int] = []
-    most = 0
+    maximum = 0
     for start, end in sorted(zip(starts, ends, strict=True)):
         while busy and busy[0] <= start:
             heapq.heappop(busy)
         heapq.heappush(busy, end)
-        most = max(most, len(busy))
-    return most
+        maximum = max(maximum, len(busy))
+    return maximum
 
 
-def running(
+def mean_concurrency(
     starts: Sequence[int], ends: Sequence[int], begin: int, stop: int, columns: int
 ) -> list[float]:
-    """How many ran on average in each of ``columns`` equal parts of the time from ``begin`` to ``stop``."""
+    """Return how many attempts run on average in each of ``columns`` equal parts of a time.
+
+    The time is from ``begin`` to ``stop``; what is outside of it does not count.
+    """
     width = max(1, stop - begin) / columns
-    #: time spent within each column by those that do not fill it
-    parts = [0.0] * (columns + 1)
-    #: change, from the column before, in how many fill the whole column
-    steps = [0] * (columns + 2)
+    #: time in each column of the attempts that begin or end in it, in columns
+    partial = [0.0] * (columns + 1)
+    #: change, from the previous column, in the number of attempts that fill the whole column
+    changes = [0] * (columns + 2)
     for start, end in zip(starts, ends, strict=True):
         first, last = (start - begin) / width, (end - begin) / width
         i, j = int(first), int(last)
@@ -53,14 +57,14 @@ def running(
             i, j = min(max(i, 0), columns), min(max(j, 0), columns)
             first, last = min(max(first, 0.0), float(columns)), min(max(last, 0.0), float(columns))
         if i == j:
-            parts[i] += last - first
+            partial[i] += last - first
         else:
-            parts[i] += i + 1 - first
-            parts[j] += last - j
-            steps[i + 1] += 1
-            steps[j] -= 1
-    counts, whole = [], 0
-    for part, step in zip(parts[:columns], steps, strict=False):
-        whole += step
-        counts.append(part + whole)
-    return counts
+            partial[i] += i + 1 - first
+            partial[j] += last - j
+            changes[i + 1] += 1
+            changes[j] -= 1
+    means, full = [], 0
+    for part, change in zip(partial[:columns], changes, strict=False):
+        full += change
+        means.append(part + full)
+    return means

@@ -1,7 +1,7 @@
-"""HTML and SVG as values. Pure, and knows nothing of runs.
+"""HTML and SVG elements as strings. Pure.
 
-Text is escaped unless it is ``Markup``, which only this module makes from anything but a literal: what a user or a
-child wrote cannot become a tag by being forgotten somewhere.
+Every text is escaped unless it is ``Markup``. Other modules make ``Markup`` only from literals, so
+that the text of a user or of a command can never become a tag.
 """
 
 from __future__ import annotations
@@ -11,21 +11,21 @@ from collections.abc import Iterable
 from html import escape
 from typing import TypeAlias
 
-#: HTML's elements that have no end tag
+#: elements of HTML without an end tag
 _VOID = frozenset({"br", "link", "meta"})
-#: what terminals obey: colours, cursor movements, titles
+#: control sequences of terminals: colours, cursor movements, titles
 _ESCAPE_SEQUENCE = re.compile(
     r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\^_])"
 )
-#: characters that HTML does not allow, as the pictures of themselves; C1 controls have none
+#: control characters, which HTML forbids -> their symbols; C1 controls have no symbol
 _CONTROLS = {code: 0x2400 + code for code in range(32) if code not in (9, 10)}
 _CONTROLS |= {0x7F: 0x2421} | dict.fromkeys(range(0x80, 0xA0), 0xFFFD)
-#: marks that make text read in another order than it is written
+#: characters that change the direction of text
 _CONTROLS |= dict.fromkeys([*range(0x202A, 0x202F), *range(0x2066, 0x206A)], 0xFFFD)
 
 
 class Markup(str):
-    """Text that is HTML already."""
+    """Text that is HTML, and is not escaped again."""
 
     __slots__ = ()
 
@@ -34,38 +34,42 @@ Content: TypeAlias = "str | int | Iterable[Content] | None"
 
 
 def tag(name: str, *content: Content, **attributes: str | int | float | None) -> Markup:
-    """An element. ``class_`` is `class`, ``stroke_width`` is `stroke-width`; None leaves an attribute out."""
-    written = "".join(
-        f' {key.rstrip("_").replace("_", "-")}="{escape(plain(_number(value)))}"'
+    """Return an element. An attribute ``class_`` is named `class`, ``stroke_width`` `stroke-width`.
+
+    An attribute with the value None is left out.
+    """
+    attribute_text = "".join(
+        f' {key.rstrip("_").replace("_", "-")}="{escape(make_visible(_number(value)))}"'
         for key, value in attributes.items()
         if value is not None
     )
     if name in _VOID:
-        return Markup(f"<{name}{written}>")
-    return Markup(f"<{name}{written}>{join(content)}</{name}>")
+        return Markup(f"<{name}{attribute_text}>")
+    return Markup(f"<{name}{attribute_text}>{join(content)}</{name}>")
 
 
 def join(content: Content) -> Markup:
+    """Return the content as one text, escaped where it is not Markup; None is empty."""
     if content is None:
         return Markup()
     if isinstance(content, Markup):
         return content
     if isinstance(content, str | int):
-        return Markup(escape(plain(str(content)), quote=False))
+        return Markup(escape(make_visible(str(content)), quote=False))
     return Markup("".join(map(join, content)))
 
 
-def plain(text: str) -> str:
-    """Without what only a terminal understands, and with what is left of it made visible."""
+def make_visible(text: str) -> str:
+    """Return the text without control sequences, and with symbols for control characters."""
     if text.isascii() and text.isprintable():
         return text
     text = _ESCAPE_SEQUENCE.sub("", text).translate(_CONTROLS)
-    # Names of files may hold bytes that are no UTF-8, which Python keeps as lone surrogates.
+    # Python has bytes of a file name that are not UTF-8 as lone surrogates.
     return text.encode("utf-8", "replace").decode()
 
 
 def px(value: float) -> str:
-    """A coordinate, short: a tenth of a pixel is finer than anybody sees."""
+    """Return a coordinate in pixels, to one decimal."""
     return f"{value:.1f}".removesuffix(".0")
 
 

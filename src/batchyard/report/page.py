@@ -1,7 +1,7 @@
-"""The page: a run's status, its ended attempts and a few facts become one HTML document. Pure.
+"""Make the HTML page about a run from its status, its ended attempts and a few facts. Pure.
 
-The document asks for nothing from anywhere: styles and drawings are inside it, it has no script, and it tells the
-browser to allow none, should a log line ever get past the escaping.
+The page loads nothing: it contains its styles and drawings, has no script, and forbids scripts to
+the browser, in case a log line ever gets past the escaping.
 """
 
 from __future__ import annotations
@@ -13,14 +13,21 @@ from batchyard.batch.jobs import Resources
 from batchyard.engines.base import AttemptDetail, RunState
 from batchyard.plan import Plan
 from batchyard.report import figures
-from batchyard.report.amounts import NONE, count, counted, duration, moment, spaced_memory
-from batchyard.report.durations import durations
-from batchyard.report.failures import failures, retries
+from batchyard.report.amounts import (
+    NONE,
+    format_count,
+    format_duration,
+    format_mib,
+    format_time,
+    pluralize,
+)
+from batchyard.report.durations import draw_durations
+from batchyard.report.failures import failures_section, retries_section
 from batchyard.report.figures import StepFigures
 from batchyard.report.markup import Content, Markup, tag
 from batchyard.report.style import CSS
 from batchyard.report.tables import Totals, steps_table
-from batchyard.report.timeline import timeline
+from batchyard.report.timeline import draw_timeline
 from batchyard.status import RunStatus, iso
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
@@ -34,15 +41,14 @@ _TONES = {
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """What the engine does not say about a run."""
+    """Facts about a run that are not in its status."""
 
     plan: Plan
-    #: what the run could use
-    #: of this machine; None where the run was elsewhere
+    #: what the run could use of this machine; None if it ran elsewhere
     capacity: Resources | None
     runner: str
     workspace: str
-    #: when the page was made
+    #: time at which the page is made
     now_ms: int
     version: str
     file: str | None = None
@@ -51,18 +57,19 @@ class About:
     commands: Mapping[tuple[str, int], Sequence[str]] = field(default_factory=dict)
 
 
-def page(status: RunStatus, attempts: Iterable[AttemptDetail], about: About) -> str:
-    """``attempts`` is read once, and need not fit in memory."""
-    tallies = figures.tallied(status.steps, attempts)
-    begin_ms = _begin_ms(status, tallies.values(), about.now_ms)
-    until_ms = max(begin_ms, figures.last_sign_ms(status, tallies.values(), about.now_ms))
+def make_page(status: RunStatus, attempts: Iterable[AttemptDetail], about: About) -> str:
+    """Return the HTML page. ``attempts`` is read once and need not fit in memory."""
+    stats = figures.collect_stats(status.steps, attempts)
+    begin_ms = figures.begin_ms(status, stats.values(), about.now_ms)
+    end_ms = max(begin_ms, figures.end_ms(status, stats.values(), about.now_ms))
     slots = {
         job.step: figures.slots_of(job, about.capacity) for job in about.plan.jobs if about.capacity
     }
     steps = [
-        figures.step_figures(s, tallies[s.name], slots.get(s.name), until_ms) for s in status.steps
+        figures.step_figures(step, stats[step.name], slots.get(step.name), end_ms)
+        for step in status.steps
     ]
-    totals = Totals((until_ms - begin_ms) / 1000, _utilisation(steps, about, until_ms - begin_ms))
+    totals = Totals((end_ms - begin_ms) / 1000, _utilisation(steps, about, end_ms - begin_ms))
     is_over = status.state is not RunState.RUNNING
     body = (
         _definitions(),
@@ -73,19 +80,19 @@ def page(status: RunStatus, attempts: Iterable[AttemptDetail], about: About) -> 
                 "section",
                 tag("h2", "Steps"),
                 steps_table(steps, totals, is_over=is_over),
-                _explanation(),
+                _notes_on_steps(),
             ),
-            _timeline(steps, begin_ms, until_ms, is_open=not is_over),
-            _durations(steps),
-            failures(status.run, steps, status.failures, about.commands),
-            retries(steps),
+            _timeline_section(steps, begin_ms, end_ms, is_open=not is_over),
+            _durations_section(steps),
+            failures_section(status.run, steps, status.failures, about.commands),
+            retries_section(steps),
         ),
-        tag("footer", f"Made by batchyard {about.version} at {moment(about.now_ms)}."),
+        tag("footer", f"Made by batchyard {about.version} at {format_time(about.now_ms)}."),
     )
-    return "<!doctype html>\n" + _document(status.run, body) + "\n"
+    return "<!doctype html>\n" + _make_document(status.run, body) + "\n"
 
 
-def _document(title: str, body: Content) -> str:
+def _make_document(title: str, body: Content) -> str:
     head = tag(
         "head",
         tag("meta", charset="utf-8"),
@@ -99,7 +106,7 @@ def _document(title: str, body: Content) -> str:
 
 
 def _definitions() -> Markup:
-    """The hatch of what failed: seen also where colours are not."""
+    """Return the hatch of failed attempts, which is visible without colours."""
     area = tag("rect", width=5, height=5)
     stroke = tag("path", d="M-1 6L6 -1M-1 1L1 -1M4 6L6 4")
     hatch = tag(
@@ -126,37 +133,31 @@ def _header(
 
 
 def _lead(status: RunStatus, steps: Sequence[StepFigures]) -> Content:
-    size, good, bad = (
+    size, succeeded, failed_count = (
         sum(getattr(step.status, name) for step in steps)
         for name in ("size", "succeeded", "failed")
     )
-    parts = [f"{count(good)} of {counted(size, 'child', 'children')} succeeded"]
+    parts = [f"{format_count(succeeded)} of {pluralize(size, 'child', 'children')} succeeded"]
     failed: Content = None
-    if bad:
-        failed = (", ", tag("a", f"{count(bad)} failed", href="#failures"))
+    if failed_count:
+        failed = (", ", tag("a", f"{format_count(failed_count)} failed", href="#failures"))
     if status.is_interrupted:
         command = tag("code", f"batchyard resume {status.run}")
-        return (parts, failed, ". Its process died; go on with it: ", command)
+        return (parts, failed, ". Its process died. To resume it: ", command)
     if status.state is RunState.RUNNING:
         running = sum(step.status.running for step in steps)
-        return (parts, failed, f", {count(running)} running when this page was made.")
+        return (parts, failed, f", {format_count(running)} running when this page was made.")
     return (parts, failed, ".")
 
 
 def _facts(status: RunStatus, steps: Sequence[StepFigures], about: About, totals: Totals) -> Markup:
-    capacity = about.capacity
-    machine = (
-        [counted(capacity.vcpus, "vCPU"), spaced_memory(capacity.memory_mib)] if capacity else []
-    )
-    if capacity and capacity.gpus:
-        machine.append(counted(capacity.gpus, "GPU"))
     facts: list[tuple[str, Content, bool]] = [
         ("Pipeline", status.pipeline, False),
-        ("Started", _time(status.started_ms), False),
-        ("Ended", _time(status.ended_ms), False),
-        ("Duration", duration(totals.wall_s), False),
-        ("Capacity", ", ".join(machine) or None, False),
-        ("CPU time", duration(sum(step.tally.cpu_s for step in steps)), False),
+        ("Started", _time_element(status.started_ms), False),
+        ("Ended", _time_element(status.ended_ms), False),
+        ("Duration", format_duration(totals.wall_s), False),
+        ("Capacity", _format_capacity(about.capacity), False),
+        ("CPU time", format_duration(sum(step.stats.cpu_s for step in steps)), False),
         ("Engine", status.engine, False),
         ("Runner", about.runner, False),
         ("File", about.file, True),
@@ -174,38 +175,47 @@ def _facts(status: RunStatus, steps: Sequence[StepFigures], about: About, totals
     )
 
 
-def _time(at_ms: int | None) -> Markup | str:
-    return NONE if at_ms is None else tag("time", moment(at_ms), datetime=iso(at_ms))
+def _format_capacity(capacity: Resources | None) -> str | None:
+    if capacity is None:
+        return None
+    parts = [pluralize(capacity.vcpus, "vCPU"), format_mib(capacity.memory_mib)]
+    if capacity.gpus:
+        parts.append(pluralize(capacity.gpus, "GPU"))
+    return ", ".join(parts)
 
 
-def _explanation() -> Markup:
+def _time_element(at_ms: int | None) -> Markup | str:
+    return NONE if at_ms is None else tag("time", format_time(at_ms), datetime=iso(at_ms))
+
+
+def _notes_on_steps() -> Markup:
     return tag(
         "p",
-        "Durations are of each child's last attempt; CPU time and efficiency count all attempts. Efficiency is the "
-        "share of a step's slots that were busy from its first start to its last end, a slot being room for one "
-        "child were the step alone; for the run, it is the share of the vCPUs that were given to children. Peak "
-        "memory is that of the largest process; the system counts it from the size of whoever started the process, "
-        "so that small ones all show the engine's own.",
+        "Durations are those of each child's last attempt. CPU time and efficiency include all "
+        "attempts. The efficiency of a step is the share of its slots that were busy from its "
+        "first start to its last end; a slot is room for one child if no other step runs. The "
+        "efficiency of the run is the share of its vCPUs that children had. Peak memory is that "
+        "of the largest process; the system starts to count at the size of the process that "
+        "started it, so that all small processes show the size of the engine.",
         class_="note",
     )
 
 
-def _timeline(
-    steps: Sequence[StepFigures], begin_ms: int, until_ms: int, *, is_open: bool
+def _timeline_section(
+    steps: Sequence[StepFigures], begin_ms: int, end_ms: int, *, is_open: bool
 ) -> Markup:
-    if not any(step.tally.count for step in steps):
-        said = "No attempt has ended yet." if is_open else "Nothing was started."
-        return tag("section", tag("h2", "Timeline"), tag("p", said, class_="note"))
-    return tag(
-        "section", tag("h2", "Timeline"), timeline(steps, begin_ms, until_ms, is_open=is_open)
-    )
+    if not any(step.stats.count for step in steps):
+        text = "No attempt has ended yet." if is_open else "Nothing was started."
+        return tag("section", tag("h2", "Timeline"), tag("p", text, class_="note"))
+    chart = draw_timeline(steps, begin_ms, end_ms, is_open=is_open)
+    return tag("section", tag("h2", "Timeline"), chart)
 
 
-def _durations(steps: Sequence[StepFigures]) -> Markup:
-    chart = durations(steps)
+def _durations_section(steps: Sequence[StepFigures]) -> Markup:
+    chart = draw_durations(steps)
     if not chart:
         return chart
-    note = "Each child's last attempt, on a logarithmic scale; the upright line is the median."
+    note = "Each child's last attempt, on a logarithmic scale; the vertical line is the median."
     return tag(
         "section",
         tag("h2", "Durations"),
@@ -214,13 +224,9 @@ def _durations(steps: Sequence[StepFigures]) -> Markup:
     )
 
 
-def _begin_ms(status: RunStatus, tallies: Iterable[figures.Tally], now_ms: int) -> int:
-    first = min((min(tally.starts_ms) for tally in tallies if tally.count), default=now_ms)
-    return first if status.started_ms is None else min(first, status.started_ms)
-
-
 def _utilisation(steps: Sequence[StepFigures], about: About, wall_ms: int) -> float | None:
+    """Return the share of the run's vCPU time that children had; None if it is unknown."""
     vcpus = {job.step: job.resources.vcpus for job in about.plan.jobs}
-    used = sum(step.tally.busy_ms * vcpus.get(step.name, 0) for step in steps)
-    had = about.capacity.vcpus * wall_ms if about.capacity else 0
-    return min(1.0, used / had) if had else None
+    used_ms = sum(step.stats.busy_ms * vcpus.get(step.name, 0) for step in steps)
+    total_ms = about.capacity.vcpus * wall_ms if about.capacity else 0
+    return min(1.0, used_ms / total_ms) if total_ms else None

@@ -1,16 +1,18 @@
-"""How the page looks: one style sheet, for light and dark screens and for paper."""
+"""The style sheet of HTML pages, for light and dark screens and for paper."""
 
 CSS = """
 :root {
   color-scheme: light dark;
-  --paper: #ffffff; --panel: #f6f7f9; --ink: #1c2128; --soft: #59636e; --line: #dfe3e8; --grid: #e8ebef;
+  --paper: #ffffff; --panel: #f6f7f9; --ink: #1c2128; --soft: #59636e; --line: #dfe3e8;
+  --grid: #e8ebef;
   --good: #1a7f37; --bad: #c4261d; --busy: #0b63b8; --warn: #8f5a00;
   --c0: #3b72b8; --c1: #b7641b; --c2: #16837a; --c3: #7c58b4;
   --c4: #6c7a17; --c5: #b14a80; --c6: #5b6b7c; --c7: #8b5e46;
 }
 @media screen and (prefers-color-scheme: dark) {
   :root {
-    --paper: #14181d; --panel: #1c2229; --ink: #e4e8ed; --soft: #9aa5b1; --line: #323a43; --grid: #272e36;
+    --paper: #14181d; --panel: #1c2229; --ink: #e4e8ed; --soft: #9aa5b1; --line: #323a43;
+    --grid: #272e36;
     --good: #4cc263; --bad: #ff7b72; --busy: #6cb2ff; --warn: #e0a83a;
     --c0: #6ea3e0; --c1: #e09a58; --c2: #4fb5aa; --c3: #b093e0;
     --c4: #a9b750; --c5: #e082b0; --c6: #96a7b8; --c7: #c79a80;
@@ -18,11 +20,15 @@ CSS = """
 }
 * { box-sizing: border-box; }
 body {
-  margin: 0 auto; padding: 2.5rem 2rem 3rem; max-width: 76rem; background: var(--paper); color: var(--ink);
+  margin: 0 auto; padding: 2.5rem 2rem 3rem; max-width: 76rem; background: var(--paper);
+  color: var(--ink);
   font: 15px/1.5 system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif;
   font-variant-numeric: tabular-nums; overflow-wrap: break-word;
 }
-code, pre { font-family: ui-monospace, SFMono-Regular, Menlo, Consolas, "Liberation Mono", monospace; font-size: .9em; }
+code, pre {
+  font-family: ui-monospace, SFMono-Regular, Menlo, Consolas, "Liberation Mono", monospace;
+  font-size: .9em;
+}
 a { color: var(--busy); }
 h1 { font-size: 1.5rem; font-weight: 600; line-height: 1.25; margin: 0; letter-spacing: -.01em; }
 h2 { font-size: 1.05rem; font-weight: 600; margin: 2.75rem 0 .75rem; }
@@ -36,7 +42,8 @@ p { margin: 0 0 .75rem; }
   display: inline-block; padding: .1rem .6rem; border: 1px solid; border-radius: 1rem;
   font-size: .75rem; font-weight: 600; letter-spacing: .03em; white-space: nowrap;
 }
-.good { color: var(--good); } .bad { color: var(--bad); } .busy { color: var(--busy); } .warn { color: var(--warn); }
+.good { color: var(--good); } .bad { color: var(--bad); } .busy { color: var(--busy); }
+.warn { color: var(--warn); }
 .dim { color: var(--soft); }
 dl.facts {
   display: grid; grid-template-columns: repeat(auto-fill, minmax(15rem, 1fr)); gap: .9rem 1.5rem;
@@ -48,12 +55,16 @@ dl.facts {
 .facts dd { margin: 0; }
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; width: 100%; font-size: .85rem; }
-th, td { padding: .42rem .55rem; text-align: right; white-space: nowrap; border-bottom: 1px solid var(--line); }
+th, td {
+  padding: .42rem .55rem; text-align: right; white-space: nowrap;
+  border-bottom: 1px solid var(--line);
+}
 th:first-child, td:first-child { padding-left: 0; }
 th:last-child, td:last-child { padding-right: 0; }
 thead th { color: var(--soft); font-weight: 500; font-size: .78rem; vertical-align: bottom; }
 thead th.group { border-bottom: 0; text-align: center; padding-bottom: 0; }
-thead tr + tr th:first-child { padding-left: .55rem; } thead tr + tr th:last-child { padding-right: .55rem; }
+thead tr + tr th:first-child { padding-left: .55rem; }
+thead tr + tr th:last-child { padding-right: .55rem; }
 thead tr + tr th { padding-top: .1rem; }
 tbody th { font-weight: 500; }
 tfoot th, tfoot td { border-bottom: 0; font-weight: 600; }
@@ -61,7 +72,9 @@ table.short { width: auto; min-width: 40%; } .short th, .short td { padding-righ
 .left { text-align: left; }
 .wrap { white-space: normal; }
 .state { font-size: .75rem; font-weight: 600; letter-spacing: .02em; }
-.swatch { display: inline-block; width: .65em; height: .65em; border-radius: 2px; margin-right: .55em; }
+.swatch {
+  display: inline-block; width: .65em; height: .65em; border-radius: 2px; margin-right: .55em;
+}
 .c0 { --c: var(--c0); } .c1 { --c: var(--c1); } .c2 { --c: var(--c2); } .c3 { --c: var(--c3); }
 .c4 { --c: var(--c4); } .c5 { --c: var(--c5); } .c6 { --c: var(--c6); } .c7 { --c: var(--c7); }
 .swatch { background: var(--c); }
@@ -82,12 +95,18 @@ svg.chart { display: block; width: 100%; min-width: 46rem; height: auto; }
 .mark.again { fill: var(--paper); }
 .median { stroke: var(--ink); stroke-width: 1.5; }
 #hatch rect { fill: var(--paper); } #hatch path { stroke: var(--bad); stroke-width: 1.6; }
-ul.legend { list-style: none; display: flex; flex-wrap: wrap; gap: .25rem 1.5rem; margin: .75rem 0 0; padding: 0; }
+ul.legend {
+  list-style: none; display: flex; flex-wrap: wrap; gap: .25rem 1.5rem; margin: .75rem 0 0;
+  padding: 0;
+}
 .legend li { color: var(--soft); font-size: .8rem; }
 .legend svg { vertical-align: -.1em; margin-right: .45em; overflow: visible; }
 .scroll + article { margin-top: 1.25rem; }
 article { border: 1px solid var(--line); border-radius: .5rem; margin: 0 0 1rem; overflow: hidden; }
-article header { padding: .7rem 1rem; display: flex; flex-wrap: wrap; gap: .1rem 1.25rem; align-items: baseline; }
+article header {
+  padding: .7rem 1rem; display: flex; flex-wrap: wrap; gap: .1rem 1.25rem;
+  align-items: baseline;
+}
 article header p { margin: 0; }
 article .numbers { color: var(--soft); font-size: .85rem; margin-left: auto; }
 article pre {
@@ -97,8 +116,14 @@ article pre {
 article pre.command { background: none; color: var(--soft); }
 ul.plain { margin: .4rem 0 0; padding-left: 1.2rem; }
 section > h3 { margin-top: 1.5rem; }
-footer { margin-top: 3rem; padding-top: 1rem; border-top: 1px solid var(--line); color: var(--soft); font-size: .8rem; }
-@media (max-width: 48rem) { body { padding: 1.25rem 1rem 2rem; } .facts .wide { grid-column: auto; } }
+footer {
+  margin-top: 3rem; padding-top: 1rem; border-top: 1px solid var(--line); color: var(--soft);
+  font-size: .8rem;
+}
+@media (max-width: 48rem) {
+  body { padding: 1.25rem 1rem 2rem; }
+  .facts .wide { grid-column: auto; }
+}
 @media print {
   @page { margin: 14mm; }
   body { padding: 0; max-width: none; font-size: 10.5pt; }
@@ -106,7 +131,7 @@ footer { margin-top: 3rem; padding-top: 1rem; border-top: 1px solid var(--line);
   .scroll { overflow: visible; } svg.chart { min-width: 0; }
   h2, h3, thead, article header { break-after: avoid; }
   tr, article, svg.chart { break-inside: avoid; }
-  /* Browsers print a pattern as a picture each time: hollow is distinct too, and the file stays small. */
+  /* Browsers print a pattern as a picture each time. Hollow shapes keep the file small. */
   .bars .failed, .failed { fill: none; stroke-width: 1.5; }
   dl.facts, article pre { background: none; } dl.facts { border: 1px solid var(--line); }
 }

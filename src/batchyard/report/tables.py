@@ -1,4 +1,4 @@
-"""The table of steps. Pure: figures in, HTML out."""
+"""Draw the tables of a report as HTML. Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from batchyard.batch.jobs import JobState
-from batchyard.report.amounts import count, counted, duration, memory, share
+from batchyard.report.amounts import (
+    format_count,
+    format_duration,
+    format_kib,
+    format_share,
+    pluralize,
+)
 from batchyard.report.figures import StepFigures
 from batchyard.report.markup import Content, Markup, tag
 from batchyard.report.timeline import COLOURS
@@ -21,35 +27,35 @@ _TONES = {
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Of the run as a whole, where that is not a sum."""
+    """Figures of the whole run that are not sums over its steps."""
 
     wall_s: float
-    #: vCPUs in use, on average, out of those that the run could have; None where that cannot be said
+    #: mean share of the run's vCPUs that children had, 0 to 1; None if unknown
     efficiency: float | None
 
 
 def steps_table(steps: Sequence[StepFigures], totals: Totals, *, is_over: bool) -> Markup:
-    """``is_over``: nothing runs or waits any more, and those columns are left out."""
+    """Return the table of steps. If the run ``is_over``, it has no columns for waiting children."""
     head = tag("thead", _head(is_over))
     rows = [_row(number, step, is_over) for number, step in enumerate(steps)]
     foot = tag("tfoot", _foot(steps, totals, is_over)) if len(steps) > 1 else None
     return tag("div", tag("table", head, tag("tbody", rows), foot), class_="scroll")
 
 
-def plain_table(head: Sequence[str], rows: Sequence[Sequence[str]], texts: int) -> Markup:
-    """The first ``texts`` columns are words, the rest numbers."""
+def plain_table(head: Sequence[str], rows: Sequence[Sequence[str]], text_columns: int) -> Markup:
+    """Return a table whose first ``text_columns`` columns are text, and the others numbers."""
     names = [
-        tag("th", name, scope="col", class_="left" if i < texts else None)
+        tag("th", name, scope="col", class_="left" if i < text_columns else None)
         for i, name in enumerate(head)
     ]
     lines = []
     for row in rows:
         first = tag("th", row[0], scope="row", class_="left")
-        rest = [
-            tag("td", cell, class_="left wrap" if i < texts else None)
+        cells = [
+            tag("td", cell, class_="left wrap" if i < text_columns else None)
             for i, cell in enumerate(row[1:], 1)
         ]
-        lines.append(tag("tr", first, rest))
+        lines.append(tag("tr", first, cells))
     return tag(
         "div",
         tag("table", tag("thead", tag("tr", names)), tag("tbody", lines), class_="short"),
@@ -83,19 +89,19 @@ def _row(number: int, step: StepFigures, is_over: bool) -> Markup:
     status = step.status
     swatch = tag("span", class_=f"swatch c{number % COLOURS}")
     state = tag("td", status.state.value, class_=f"left state {_TONES.get(status.state, 'dim')}")
-    cells = [count(status.size), count(status.succeeded)]
-    waiting = [] if is_over else [count(status.running), count(status.waiting)]
+    cells = [format_count(status.size), format_count(status.succeeded)]
+    waiting = [] if is_over else [format_count(status.running), format_count(status.waiting)]
     figures = [
-        count(status.attempts),
-        duration(step.wall_s),
-        duration(step.median_s),
-        duration(step.p95_s),
-        duration(step.max_s),
-        duration(step.tally.cpu_s) if step.tally.count else duration(None),
-        memory(step.tally.peak_kib),
-        share(step.efficiency),
+        format_count(status.attempts),
+        format_duration(step.wall_s),
+        format_duration(step.median_s),
+        format_duration(step.p95_s),
+        format_duration(step.max_s),
+        format_duration(step.stats.cpu_s) if step.stats.count else format_duration(None),
+        format_kib(step.stats.peak_kib),
+        format_share(step.efficiency),
     ]
-    failed = tag("td", count(status.failed), class_="bad" if status.failed else None)
+    failed = tag("td", format_count(status.failed), class_="bad" if status.failed else None)
     return tag(
         "tr",
         tag("th", swatch, status.name, scope="row", class_="left"),
@@ -107,25 +113,19 @@ def _row(number: int, step: StepFigures, is_over: bool) -> Markup:
 
 
 def _foot(steps: Sequence[StepFigures], totals: Totals, is_over: bool) -> Markup:
-    statuses = [step.status for step in steps]
-    waiting = (
-        [] if is_over else [sum(s.running for s in statuses), sum(s.waiting for s in statuses)]
-    )
-    sums = [
-        sum(s.size for s in statuses),
-        sum(s.succeeded for s in statuses),
-        sum(s.failed for s in statuses),
-    ]
-    numbers = [*sums, *waiting, sum(s.attempts for s in statuses)]
+    names = ["size", "succeeded", "failed", "running", "waiting", "attempts"]
+    if is_over:
+        names = ["size", "succeeded", "failed", "attempts"]
+    sums = [sum(getattr(step.status, name) for step in steps) for name in names]
     figures = [
-        duration(totals.wall_s),
+        format_duration(totals.wall_s),
         *("", "", ""),
-        duration(sum(step.tally.cpu_s for step in steps)),
-        memory(max(step.tally.peak_kib for step in steps)),
-        share(totals.efficiency),
+        format_duration(sum(step.stats.cpu_s for step in steps)),
+        format_kib(max(step.stats.peak_kib for step in steps)),
+        format_share(totals.efficiency),
     ]
-    title = tag("th", counted(len(steps), "step"), scope="row", class_="left")
-    return tag("tr", title, tag("td"), _cells([*map(count, numbers), *figures]))
+    title = tag("th", pluralize(len(steps), "step"), scope="row", class_="left")
+    return tag("tr", title, tag("td"), _cells([*map(format_count, sums), *figures]))
 
 
 def _cells(texts: Sequence[str]) -> list[Markup]:
