@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
-from batchyard.batch import limits, submitting
+from batchyard.batch import limits, validation
 from batchyard.errors import InputError
 
 _REFERENCE = re.compile(r"\$\{([^}]+)\}")
@@ -179,7 +179,7 @@ def problems(
             *shapes,
             *_problems(request),
             *_reference_problems(shapely),
-            *submitting.request_problems(
+            *validation.request_problems(
                 _without_references(shapely, others), others, is_fargate=is_fargate
             ),
             *_queue_problems(request, known.queues),

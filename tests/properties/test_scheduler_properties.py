@@ -246,14 +246,14 @@ class Simulation:
         self.check_capacity()
 
     def run(self, child: Child) -> None:
-        self.scheduler.started(*child, self.now_ms)
+        self.scheduler.attempt_started(*child, self.now_ms)
         self.is_running.add(child)
 
     def end(self, child: Child) -> None:
         start = self.under_way.pop(child)
         outcome = self.outcome_of(start)
         self.is_running.discard(child)
-        changes = self.scheduler.ended(*child, outcome)
+        changes = self.scheduler.attempt_ended(*child, outcome)
         self.check_verdict(start, outcome, changes)
         self.stopping.discard(child)
         self.believe(changes)
@@ -382,7 +382,7 @@ class Simulation:
                 sum(quantity for job in jobs for n, quantity in job.consumables if n == name)
                 <= total
             )
-        assert sorted(self.scheduler.placed()) == sorted(self.under_way)
+        assert sorted(self.scheduler.placed_children()) == sorted(self.under_way)
 
     def check_verdict(self, start: Start, outcome: Outcome, changes: list[Change]) -> None:
         """The loop relies on it: the first change is about the child that ended, and no other is."""
@@ -394,7 +394,7 @@ class Simulation:
         job = self.world.job(start.job_id)
         if child in self.stopping:
             assert isinstance(verdict, Settled) and verdict.state is FAILED
-        elif outcome.succeeded:
+        elif outcome.is_success:
             assert isinstance(verdict, Settled) and verdict.state is SUCCEEDED
         elif retry.decide(job.retry, start.attempt, outcome) is Action.RETRY:
             assert isinstance(verdict, Requeued)
@@ -514,8 +514,8 @@ def ends_of(world: World, outcome_of: Callable[[Start], Outcome]) -> dict[Child,
                 end = FAILED
             for attempt in range(1, job.retry.attempts + 1) if end is SUCCEEDED else ():
                 outcome = outcome_of(Start(job.id, index, attempt, (), ""))
-                end = SUCCEEDED if outcome.succeeded else FAILED
-                if outcome.succeeded or retry.decide(job.retry, attempt, outcome) is Action.EXIT:
+                end = SUCCEEDED if outcome.is_success else FAILED
+                if outcome.is_success or retry.decide(job.retry, attempt, outcome) is Action.EXIT:
                     break
             ends[job.id, index] = end
     return ends

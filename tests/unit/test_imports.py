@@ -50,7 +50,7 @@ MAY_IMPORT = {
     # it runs where nothing else of ours is installed
     "worker": ("shard", "s3_layout"),
     "aws": ("environments", *PURE),
-    "submissions": ("batch.limits", "batch.submitting", *PURE),
+    "submissions": ("batch.limits", "batch.validation", *PURE),
     "images": ("embedded.docker", "aws", "environments", *PURE),
     "cloud": ("embedded.lock", "status", "runs", "engines", "aws", "environments", "batch", *PURE),
 }

@@ -11,8 +11,8 @@ from batchyard.batch import blocked
 from batchyard.batch.changes import JobSettled, Settled
 from batchyard.batch.jobs import Dependency, DependencyType, Job, JobState, Outcome, Resources
 from batchyard.batch.queues import ComputeEnvironment, FairShare, Queue, TimeLimit
-from batchyard.batch.scheduler import InvalidJob, Scheduler
-from batchyard.batch.shares import ShareUse
+from batchyard.batch.scheduler import InvalidJobError, Scheduler
+from batchyard.batch.share_usage import ShareUsage
 
 OK, BAD = Outcome(0), Outcome(1)
 ONE = Resources(1, 1)
@@ -34,7 +34,7 @@ def with_queue(vcpus: int = 4, **queue: Any) -> Scheduler:
 def start_all(scheduler: Scheduler) -> list[tuple[str, int]]:
     starts = scheduler.place()
     for start in starts:
-        scheduler.started(start.job_id, start.child, 0)
+        scheduler.attempt_started(start.job_id, start.child, 0)
     return [(start.job_id, start.child) for start in starts]
 
 
@@ -48,8 +48,8 @@ def test_cancel_fails_what_is_runnable_and_leaves_what_runs() -> None:
     changes = scheduler.cancel("a", "not needed")
     assert changes == [Settled("a", i, 0, JobState.FAILED, "not needed") for i in (2, 3)]
     assert scheduler.child_state("a", 0) is JobState.RUNNING
-    scheduler.ended("a", 0, OK)
-    assert scheduler.ended("a", 1, OK)[-1] == JobSettled("a", JobState.FAILED, "not needed")
+    scheduler.attempt_ended("a", 0, OK)
+    assert scheduler.attempt_ended("a", 1, OK)[-1] == JobSettled("a", JobState.FAILED, "not needed")
 
 
 def test_cancel_of_a_pending_job_takes_effect_when_its_dependencies_have_ended() -> None:
@@ -59,7 +59,7 @@ def test_cancel_of_a_pending_job_takes_effect_when_its_dependencies_have_ended()
     start_all(scheduler)
     assert scheduler.cancel("b", "not needed") == []
     assert scheduler.child_state("b", 0) is JobState.PENDING
-    assert scheduler.ended("a", 0, OK)[-1] == JobSettled("b", JobState.FAILED, "not needed")
+    assert scheduler.attempt_ended("a", 0, OK)[-1] == JobSettled("b", JobState.FAILED, "not needed")
     assert start_all(scheduler) == []
 
 
@@ -69,8 +69,8 @@ def test_cancel_of_one_pending_child_of_a_pair() -> None:
     scheduler.submit(job("b", 2, depends_on=(Dependency("a", DependencyType.N_TO_N),)))
     start_all(scheduler)
     scheduler.cancel("b", "not needed", 1)
-    scheduler.ended("a", 1, OK)
-    scheduler.ended("a", 0, OK)
+    scheduler.attempt_ended("a", 1, OK)
+    scheduler.attempt_ended("a", 0, OK)
     assert scheduler.child_state("b", 1) is JobState.FAILED
     assert start_all(scheduler) == [("b", 0)]
 
@@ -80,7 +80,7 @@ def test_cancel_of_what_runs_or_is_over_changes_nothing() -> None:
     scheduler.submit(job("a"))
     start_all(scheduler)
     assert scheduler.cancel("a", "late") == []
-    assert scheduler.ended("a", 0, OK)[-1] == JobSettled(
+    assert scheduler.attempt_ended("a", 0, OK)[-1] == JobSettled(
         "a", JobState.SUCCEEDED, "Essential container in task exited"
     )
     assert scheduler.cancel("a", "later still") == []
@@ -123,19 +123,19 @@ def test_what_has_ended_counts_for_the_decay_window() -> None:
     scheduler.submit(job("a", 9, share="anna"))
     for job_id, child in start_all(scheduler):
         scheduler.tick(300_000)
-        scheduler.ended(job_id, child, OK)
+        scheduler.attempt_ended(job_id, child, OK)
     scheduler.submit(job("a2", 9, share="anna"))
     scheduler.submit(job("b", 2, share="ben"))
     assert [job_id for job_id, _ in start_all(scheduler)][:2] == ["b", "b"]
 
 
 def test_a_share_s_use_fades() -> None:
-    use = ShareUse(decay_s=100)
+    use = ShareUsage(decay_s=100)
     use.change("anna", 8, 0)
     use.change("anna", -8, 100_000)
-    then, later = use.recent("anna", 100_000), use.recent("anna", 300_000)
+    then, later = use.recent_vcpus("anna", 100_000), use.recent_vcpus("anna", 300_000)
     assert 4 < then < 6 and 0 < later < then / 5
-    assert use.lately(100_000) == {"anna"} and use.lately(10_000_000) == set()
+    assert use.active_shares(100_000) == {"anna"} and use.active_shares(10_000_000) == set()
 
 
 def test_a_reservation_is_held_back_for_shares_to_come() -> None:
@@ -161,7 +161,7 @@ def test_environments_on_one_machine_share_it_and_its_gpus_numbers() -> None:
     scheduler.submit(job("a", 9, asks=Resources(1, 1, 1)))
     starts = scheduler.place()
     assert [start.gpus for start in starts] == [(0,), (1,)]
-    scheduler.ended("a", 1, OK)
+    scheduler.attempt_ended("a", 1, OK)
     assert [start.gpus for start in scheduler.place()] == [(1,)]
 
 
@@ -172,7 +172,7 @@ def test_max_vcpus_is_a_cap_and_can_be_raised() -> None:
     scheduler.set_environment(ComputeEnvironment("ce", Resources(3, 1_000_000, 8)))
     assert len(start_all(scheduler)) == 2
     scheduler.set_environment(ComputeEnvironment("ce", Resources(1, 1_000_000, 8)))
-    scheduler.ended("a", 0, OK)
+    scheduler.attempt_ended("a", 0, OK)
     assert start_all(scheduler) == []
 
 
@@ -180,7 +180,7 @@ def test_a_disabled_queue_refuses_and_finishes_what_it_has() -> None:
     scheduler = with_queue()
     scheduler.submit(job("a"))
     scheduler.set_queue(Queue("q", ("ce",), is_enabled=False))
-    with pytest.raises(InvalidJob, match="disabled"):
+    with pytest.raises(InvalidJobError, match="disabled"):
         scheduler.submit(job("b"))
     assert start_all(scheduler) == [("a", 0)]
 
@@ -190,7 +190,7 @@ def test_deleting_a_queue_fails_what_is_in_it() -> None:
     scheduler.submit(job("a", 2))
     start_all(scheduler)
     scheduler.delete_queue("q")
-    assert scheduler.ended("a", 0, OK)[-1] == JobSettled("a", JobState.FAILED, "JobQueue deleted")
+    assert scheduler.attempt_ended("a", 0, OK)[-1] == JobSettled("a", JobState.FAILED, "JobQueue deleted")
 
 
 def test_a_queue_made_later_with_a_higher_priority_goes_first() -> None:
@@ -228,7 +228,7 @@ XLARGE = Resources(4, 15_384, 1)
 def test_why_a_job_can_never_start(
     wanted: Resources, environment: ComputeEnvironment, expected: str
 ) -> None:
-    assert blocked.reason(wanted, [environment], machine=Resources(8, 64_000, 1)) == expected
+    assert blocked.blocked_reason(wanted, [environment], machine=Resources(8, 64_000, 1)) == expected
 
 
 def test_only_the_head_of_the_queue_shows_that_it_is_blocked() -> None:
@@ -274,7 +274,7 @@ def test_a_resource_that_is_not_replenished_is_used_up() -> None:
     scheduler.change_consumable("licences", 2, is_replenishable=False)
     scheduler.submit(job("a", 3, consumables=(("licences", 1),)))
     assert start_all(scheduler) == [("a", 0), ("a", 1)]
-    scheduler.ended("a", 0, OK)
+    scheduler.attempt_ended("a", 0, OK)
     assert start_all(scheduler) == [] and scheduler.free_consumable("licences") == 0
     scheduler.change_consumable("licences", 1)
     assert start_all(scheduler) == [("a", 2)]

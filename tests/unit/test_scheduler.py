@@ -22,7 +22,7 @@ from batchyard.batch.jobs import (
     StatusReason,
 )
 from batchyard.batch.queues import ComputeEnvironment, Queue
-from batchyard.batch.scheduler import InvalidJob, Scheduler
+from batchyard.batch.scheduler import InvalidJobError, Scheduler
 
 SUBMITTED, PENDING, RUNNABLE, STARTING, RUNNING, SUCCEEDED, FAILED = JobState
 OK = Outcome(0)
@@ -77,7 +77,7 @@ def begin(scheduler: Scheduler, now_ms: int = 0) -> list[tuple[str, int]]:
     """Starts what can start now, and says which children that is."""
     starts = scheduler.place()
     for start in starts:
-        scheduler.started(start.job_id, start.child, now_ms)
+        scheduler.attempt_started(start.job_id, start.child, now_ms)
     return [(start.job_id, start.child) for start in starts]
 
 
@@ -89,15 +89,15 @@ def finish(
     """Runs everything to its end, one child at a time, or so many steps of it."""
     changes: list[Change] = []
     under_way = {
-        (job_id, index): Start(job_id, index, 1, (), "") for job_id, index in scheduler.placed()
+        (job_id, index): Start(job_id, index, 1, (), "") for job_id, index in scheduler.placed_children()
     }
     while not scheduler.is_over and steps:
         for start in scheduler.place():
-            scheduler.started(start.job_id, start.child, 0)
+            scheduler.attempt_started(start.job_id, start.child, 0)
             under_way[start.job_id, start.child] = start
         assert under_way, "nothing runs, nothing can start, and it is not over"
         start = under_way.pop(next(iter(under_way)))
-        changes += scheduler.ended(start.job_id, start.child, outcome_of(start))
+        changes += scheduler.attempt_ended(start.job_id, start.child, outcome_of(start))
         steps -= 1
     return changes
 
@@ -127,9 +127,9 @@ def test_a_job_without_dependencies_is_runnable_starting_running_succeeded() -> 
     assert state(scheduler, "a") is RUNNABLE
     assert scheduler.place() == [Start("a", 0, 1, (), "ce")]
     assert state(scheduler, "a") is STARTING
-    scheduler.started("a", 0, 0)
+    scheduler.attempt_started("a", 0, 0)
     assert state(scheduler, "a") is RUNNING
-    assert scheduler.ended("a", 0, OK) == [
+    assert scheduler.attempt_ended("a", 0, OK) == [
         Settled("a", 0, 1, SUCCEEDED, StatusReason.EXITED),
         JobSettled("a", SUCCEEDED, StatusReason.EXITED),
     ]
@@ -140,7 +140,7 @@ def test_a_job_without_dependencies_is_runnable_starting_running_succeeded() -> 
 def test_a_job_that_exits_with_another_code_has_failed() -> None:
     scheduler = submitted(of(), job("a"))
     begin(scheduler)
-    assert scheduler.ended("a", 0, BAD) == [
+    assert scheduler.attempt_ended("a", 0, BAD) == [
         Settled("a", 0, 1, FAILED, StatusReason.EXITED),
         JobSettled("a", FAILED, StatusReason.EXITED),
     ]
@@ -149,7 +149,7 @@ def test_a_job_that_exits_with_another_code_has_failed() -> None:
 def test_a_job_that_never_came_to_run_has_failed_with_its_reason() -> None:
     scheduler = submitted(of(), job("a"))
     scheduler.place()
-    changes = scheduler.ended(
+    changes = scheduler.attempt_ended(
         "a", 0, Outcome(None, StatusReason.NOT_STARTED, "CannotPullContainerError: x")
     )
     assert changes[-1] == JobSettled("a", FAILED, StatusReason.NOT_STARTED)
@@ -159,7 +159,7 @@ def test_a_job_with_an_unmet_dependency_is_pending() -> None:
     scheduler = submitted(of(), job("a"), job("b", None, whole("a")))
     assert state(scheduler, "b") is PENDING
     assert begin(scheduler) == [("a", 0)]
-    scheduler.ended("a", 0, OK)
+    scheduler.attempt_ended("a", 0, OK)
     assert state(scheduler, "b") is RUNNABLE
 
 
@@ -177,19 +177,19 @@ def test_an_array_s_parent_is_pending_until_all_children_have_ended() -> None:
     begin(scheduler)
     assert state(scheduler, "a") is PENDING
     for index in range(2):
-        assert len(scheduler.ended("a", index, OK)) == 1
+        assert len(scheduler.attempt_ended("a", index, OK)) == 1
         assert state(scheduler, "a") is PENDING
-    assert scheduler.ended("a", 2, OK)[-1] == JobSettled("a", SUCCEEDED, "")
+    assert scheduler.attempt_ended("a", 2, OK)[-1] == JobSettled("a", SUCCEEDED, "")
     assert state(scheduler, "a") is SUCCEEDED
 
 
 def test_a_parent_fails_only_once_all_its_children_are_over() -> None:
     scheduler = submitted(of(), job("a", 3))
     begin(scheduler)
-    assert scheduler.ended("a", 0, BAD) == [Settled("a", 0, 1, FAILED, StatusReason.EXITED)]
+    assert scheduler.attempt_ended("a", 0, BAD) == [Settled("a", 0, 1, FAILED, StatusReason.EXITED)]
     assert state(scheduler, "a") is PENDING
-    scheduler.ended("a", 1, OK)
-    assert scheduler.ended("a", 2, OK)[-1] == JobSettled("a", FAILED, StatusReason.CHILD_FAILED)
+    scheduler.attempt_ended("a", 1, OK)
+    assert scheduler.attempt_ended("a", 2, OK)[-1] == JobSettled("a", FAILED, StatusReason.CHILD_FAILED)
 
 
 def test_a_failed_child_leaves_its_siblings_alone() -> None:
@@ -202,9 +202,9 @@ def test_a_failed_child_leaves_its_siblings_alone() -> None:
 def test_a_summary_counts_the_children_by_state() -> None:
     scheduler = submitted(of(vcpus=3), job("a", 6))
     starts = scheduler.place()
-    scheduler.started("a", starts[0].child, 0)
-    scheduler.started("a", starts[1].child, 0)
-    scheduler.ended("a", starts[1].child, OK)
+    scheduler.attempt_started("a", starts[0].child, 0)
+    scheduler.attempt_started("a", starts[1].child, 0)
+    scheduler.attempt_ended("a", starts[1].child, OK)
     # SUBMITTED, PENDING, RUNNABLE, STARTING, RUNNING, SUCCEEDED, FAILED
     assert scheduler.summary("a").counts == (0, 0, 3, 1, 1, 1, 0)
 
@@ -223,18 +223,18 @@ def test_an_array_of_one_child_is_an_array_still() -> None:
 def test_a_whole_dependency_waits_for_every_child_of_an_array() -> None:
     scheduler = submitted(of(), job("a", 2), job("b", 2, whole("a")))
     assert begin(scheduler) == [("a", 0), ("a", 1)]
-    scheduler.ended("a", 1, OK)
+    scheduler.attempt_ended("a", 1, OK)
     assert begin(scheduler) == []
-    scheduler.ended("a", 0, OK)
+    scheduler.attempt_ended("a", 0, OK)
     assert begin(scheduler) == [("b", 0), ("b", 1)]
 
 
 def test_n_to_n_lets_a_child_go_as_soon_as_its_own_counterpart_succeeded() -> None:
     scheduler = submitted(of(), job("a", 3), job("b", 3, each("a")))
     begin(scheduler)
-    scheduler.ended("a", 2, OK)
+    scheduler.attempt_ended("a", 2, OK)
     assert begin(scheduler) == [("b", 2)]
-    scheduler.ended("a", 0, OK)
+    scheduler.attempt_ended("a", 0, OK)
     assert begin(scheduler) == [("b", 0)]
 
 
@@ -242,7 +242,7 @@ def test_n_to_n_fails_only_the_counterpart_of_a_failed_child() -> None:
     b = job("b", 3, each("a"))
     scheduler = submitted(of(), job("a", 3), b)
     begin(scheduler)
-    assert scheduler.ended("a", 1, BAD) == [
+    assert scheduler.attempt_ended("a", 1, BAD) == [
         Settled("a", 1, 1, FAILED, StatusReason.EXITED),
         Settled("b", 1, 0, FAILED, DEPENDENT),
     ]
@@ -255,7 +255,7 @@ def test_sequential_runs_one_child_after_the_other() -> None:
     scheduler = submitted(of(), job("a", 3, SEQUENTIAL))
     for index in range(3):
         assert begin(scheduler) == [("a", index)]
-        scheduler.ended("a", index, OK)
+        scheduler.attempt_ended("a", index, OK)
     assert state(scheduler, "a") is SUCCEEDED
 
 
@@ -271,38 +271,38 @@ def test_a_failed_child_of_a_sequential_array_fails_all_that_come_after_it() -> 
 def test_sequential_with_a_whole_dependency_waits_for_both() -> None:
     scheduler = submitted(of(), job("a"), job("b", 2, whole("a"), SEQUENTIAL))
     assert begin(scheduler) == [("a", 0)]
-    scheduler.ended("a", 0, OK)
+    scheduler.attempt_ended("a", 0, OK)
     assert begin(scheduler) == [("b", 0)]
-    scheduler.ended("b", 0, OK)
+    scheduler.attempt_ended("b", 0, OK)
     assert begin(scheduler) == [("b", 1)]
 
 
 def test_sequential_with_n_to_n_waits_for_both() -> None:
     scheduler = submitted(of(), job("a", 2), job("b", 2, each("a"), SEQUENTIAL))
     begin(scheduler)
-    scheduler.ended("a", 1, OK)
+    scheduler.attempt_ended("a", 1, OK)
     assert begin(scheduler) == []
-    scheduler.ended("a", 0, OK)
+    scheduler.attempt_ended("a", 0, OK)
     assert begin(scheduler) == [("b", 0)]
-    scheduler.ended("b", 0, OK)
+    scheduler.attempt_ended("b", 0, OK)
     assert begin(scheduler) == [("b", 1)]
 
 
 def test_n_to_n_with_a_whole_dependency_waits_for_both() -> None:
     scheduler = submitted(of(), job("a", 2), job("w"), job("b", 2, whole("w"), each("a")))
     begin(scheduler)
-    scheduler.ended("a", 0, OK)
+    scheduler.attempt_ended("a", 0, OK)
     assert begin(scheduler) == []
-    scheduler.ended("w", 0, OK)
+    scheduler.attempt_ended("w", 0, OK)
     assert begin(scheduler) == [("b", 0)]
 
 
 def test_a_dependency_on_one_child_waits_for_that_child_only() -> None:
     scheduler = submitted(of(), job("a", 3), job("b", None, whole("a:1")))
     begin(scheduler)
-    scheduler.ended("a", 0, OK)
+    scheduler.attempt_ended("a", 0, OK)
     assert begin(scheduler) == []
-    scheduler.ended("a", 1, OK)
+    scheduler.attempt_ended("a", 1, OK)
     assert begin(scheduler) == [("b", 0)]
 
 
@@ -311,11 +311,11 @@ def test_a_dependency_on_one_child_fails_with_that_child_and_not_with_its_siblin
         of(), job("a", 3), job("b", None, whole("a:1")), job("c", None, whole("a:2"))
     )
     begin(scheduler)
-    scheduler.ended("a", 0, BAD)
+    scheduler.attempt_ended("a", 0, BAD)
     assert (state(scheduler, "b"), state(scheduler, "c")) == (PENDING, PENDING)
-    scheduler.ended("a", 1, BAD)
+    scheduler.attempt_ended("a", 1, BAD)
     assert (state(scheduler, "b"), state(scheduler, "c")) == (FAILED, PENDING)
-    scheduler.ended("a", 2, OK)
+    scheduler.attempt_ended("a", 2, OK)
     assert state(scheduler, "c") is RUNNABLE
 
 
@@ -328,7 +328,7 @@ def test_a_dependency_on_one_child_fails_with_it_when_the_whole_array_fails_unst
     begin(scheduler)
     if end == "terminated":
         scheduler.terminate("a", "not wanted")
-    scheduler.ended("0", 0, OK if end == "terminated" else BAD)
+    scheduler.attempt_ended("0", 0, OK if end == "terminated" else BAD)
     assert state(scheduler, "b") is FAILED
     assert scheduler.is_over
 
@@ -340,16 +340,16 @@ def test_a_dependency_on_one_placed_child_of_a_terminated_array_fails_when_that_
     begin(scheduler)
     scheduler.terminate("a", "not wanted")
     assert state(scheduler, "b") is PENDING
-    changes = scheduler.ended("a", 0, BAD)
+    changes = scheduler.attempt_ended("a", 0, BAD)
     assert settled_jobs(changes) == {"a": (FAILED, "not wanted"), "b": (FAILED, DEPENDENT)}
 
 
 def test_a_job_waits_for_all_its_dependencies() -> None:
     scheduler = submitted(of(), job("a"), job("b"), job("c", None, whole("a"), whole("b")))
     begin(scheduler)
-    scheduler.ended("b", 0, OK)
+    scheduler.attempt_ended("b", 0, OK)
     assert begin(scheduler) == []
-    scheduler.ended("a", 0, OK)
+    scheduler.attempt_ended("a", 0, OK)
     assert begin(scheduler) == [("c", 0)]
 
 
@@ -376,7 +376,7 @@ def test_a_child_may_have_more_n_to_n_dependencies_than_a_byte_can_count() -> No
 def test_a_job_fails_unstarted_when_a_dependency_fails() -> None:
     scheduler = submitted(of(), job("a"), job("b", 4, whole("a")))
     begin(scheduler)
-    assert scheduler.ended("a", 0, BAD) == [
+    assert scheduler.attempt_ended("a", 0, BAD) == [
         Settled("a", 0, 1, FAILED, StatusReason.EXITED),
         JobSettled("a", FAILED, StatusReason.EXITED),
         RestFailed("b", DEPENDENT),
@@ -388,8 +388,8 @@ def test_a_job_fails_unstarted_when_a_dependency_fails() -> None:
 def test_a_failed_dependency_is_told_once_however_many_there_are() -> None:
     scheduler = submitted(of(), job("a"), job("b"), job("c", None, whole("a"), whole("b")))
     begin(scheduler)
-    first = scheduler.ended("a", 0, BAD)
-    second = scheduler.ended("b", 0, BAD)
+    first = scheduler.attempt_ended("a", 0, BAD)
+    second = scheduler.attempt_ended("b", 0, BAD)
     assert [change for change in first + second if change.job_id == "c"] == [
         RestFailed("c", DEPENDENT),
         JobSettled("c", FAILED, DEPENDENT),
@@ -447,8 +447,8 @@ def test_n_to_n_at_submit_sees_what_has_ended_and_waits_for_the_rest() -> None:
     b = job("b", 3, each("a"))
     scheduler = submitted(of(), job("a", 3))
     begin(scheduler)
-    scheduler.ended("a", 0, OK)
-    scheduler.ended("a", 1, BAD)
+    scheduler.attempt_ended("a", 0, OK)
+    scheduler.attempt_ended("a", 1, BAD)
     scheduler.submit(b)
     assert states(scheduler, b) == [RUNNABLE, FAILED, PENDING]
 
@@ -466,7 +466,7 @@ def test_a_sequential_array_whose_counterpart_had_failed_ends_in_either_order(
     finish(scheduler, lambda start: BAD if start.child == 1 else OK)
     scheduler.submit(b)
     assert begin(scheduler) == [("b", 0)]
-    scheduler.ended("b", 0, OK)
+    scheduler.attempt_ended("b", 0, OK)
     assert states(scheduler, b) == [SUCCEEDED, FAILED, FAILED, FAILED]
     assert scheduler.is_over
 
@@ -474,10 +474,10 @@ def test_a_sequential_array_whose_counterpart_had_failed_ends_in_either_order(
 def test_a_dependency_half_done_counts_from_where_it_is() -> None:
     scheduler = submitted(of(), job("a", 2))
     begin(scheduler)
-    scheduler.ended("a", 0, OK)
+    scheduler.attempt_ended("a", 0, OK)
     submitted(scheduler, job("b", None, whole("a")), job("c", None, whole("a:0")))
     assert begin(scheduler) == [("c", 0)]
-    scheduler.ended("a", 1, OK)
+    scheduler.attempt_ended("a", 1, OK)
     assert begin(scheduler) == [("b", 0)]
 
 
@@ -487,7 +487,7 @@ def test_a_dependency_half_done_counts_from_where_it_is() -> None:
 def test_a_sequential_array_of_10_000_fails_in_one_go() -> None:
     scheduler = submitted(of(), job("a", 10_000, SEQUENTIAL), job("z", 10_000, each("a")))
     begin(scheduler)
-    changes = scheduler.ended("a", 0, BAD)
+    changes = scheduler.attempt_ended("a", 0, BAD)
     assert scheduler.is_over
     assert Counter(type(change) for change in changes) == {Settled: 20_000, JobSettled: 2}
 
@@ -496,7 +496,7 @@ def test_a_chain_of_3_000_jobs_fails_in_one_go() -> None:
     jobs = [job("0"), *(job(str(n), None, whole(str(n - 1))) for n in range(1, 3_000))]
     scheduler = submitted(of(), *jobs)
     begin(scheduler)
-    changes = scheduler.ended("0", 0, BAD)
+    changes = scheduler.attempt_ended("0", 0, BAD)
     assert scheduler.is_over
     assert len(settled_jobs(changes)) == 3_000
 
@@ -550,7 +550,7 @@ def test_a_job_that_cannot_be_is_refused_and_leaves_nothing_behind(refused: Job,
     room = ComputeEnvironment("ce", Resources(8, 8_000))
     scheduler = Scheduler([Queue("q", ("ce",)), Queue("closed", ("ce",), is_enabled=False)], [room])
     submitted(scheduler, job("a", 3), job("s"))
-    with pytest.raises(InvalidJob, match=why):
+    with pytest.raises(InvalidJobError, match=why):
         scheduler.submit(refused)
     finish(scheduler)
     assert scheduler.is_over
@@ -563,7 +563,7 @@ def test_a_job_that_cannot_be_is_refused_and_leaves_nothing_behind(refused: Job,
 def test_a_failed_attempt_with_attempts_left_is_runnable_again() -> None:
     scheduler = submitted(of(), job("a", attempts=2))
     begin(scheduler)
-    assert scheduler.ended("a", 0, BAD) == [Requeued("a", 0, 1)]
+    assert scheduler.attempt_ended("a", 0, BAD) == [Requeued("a", 0, 1)]
     assert state(scheduler, "a") is RUNNABLE
     assert not scheduler.is_over
 
@@ -572,48 +572,48 @@ def test_attempts_are_counted_from_one_and_end_with_the_strategy() -> None:
     scheduler = submitted(of(), job("a", attempts=3))
     for attempt in (1, 2):
         assert scheduler.place() == [Start("a", 0, attempt, (), "ce")]
-        assert scheduler.ended("a", 0, BAD) == [Requeued("a", 0, attempt)]
+        assert scheduler.attempt_ended("a", 0, BAD) == [Requeued("a", 0, attempt)]
     assert scheduler.place() == [Start("a", 0, 3, (), "ce")]
-    assert scheduler.ended("a", 0, BAD)[0] == Settled("a", 0, 3, FAILED, StatusReason.EXITED)
+    assert scheduler.attempt_ended("a", 0, BAD)[0] == Settled("a", 0, 3, FAILED, StatusReason.EXITED)
 
 
 def test_an_attempt_that_never_came_to_run_is_counted_too() -> None:
     scheduler = submitted(of(), job("a", attempts=2))
     scheduler.place()
-    assert scheduler.ended("a", 0, Outcome(None, StatusReason.NOT_STARTED)) == [Requeued("a", 0, 1)]
+    assert scheduler.attempt_ended("a", 0, Outcome(None, StatusReason.NOT_STARTED)) == [Requeued("a", 0, 1)]
     assert scheduler.place()[0].attempt == 2
 
 
 def test_each_child_has_its_own_attempts() -> None:
     scheduler = submitted(of(), job("a", 2, attempts=2))
     begin(scheduler)
-    scheduler.ended("a", 0, BAD)
-    scheduler.ended("a", 1, OK)
+    scheduler.attempt_ended("a", 0, BAD)
+    scheduler.attempt_ended("a", 1, OK)
     assert scheduler.place() == [Start("a", 0, 2, (), "ce")]
-    assert scheduler.ended("a", 0, OK)[-1] == JobSettled("a", SUCCEEDED, "")
+    assert scheduler.attempt_ended("a", 0, OK)[-1] == JobSettled("a", SUCCEEDED, "")
 
 
 def test_the_strategy_s_rules_decide() -> None:
     strategy = RetryStrategy(3, (EvaluateOnExit(Action.EXIT, on_exit_code="2"),))
     scheduler = submitted(of(), job("a", 2, retry=strategy))
     begin(scheduler)
-    assert scheduler.ended("a", 0, Outcome(1)) == [Requeued("a", 0, 1)]
-    assert scheduler.ended("a", 1, Outcome(2)) == [Settled("a", 1, 1, FAILED, StatusReason.EXITED)]
+    assert scheduler.attempt_ended("a", 0, Outcome(1)) == [Requeued("a", 0, 1)]
+    assert scheduler.attempt_ended("a", 1, Outcome(2)) == [Settled("a", 1, 1, FAILED, StatusReason.EXITED)]
 
 
 def test_exit_0_is_a_success_whatever_the_rules_say() -> None:
     strategy = RetryStrategy(3, (EvaluateOnExit(Action.RETRY, on_exit_code="*"),))
     scheduler = submitted(of(), job("a", retry=strategy))
     begin(scheduler)
-    assert scheduler.ended("a", 0, OK)[0] == Settled("a", 0, 1, SUCCEEDED, StatusReason.EXITED)
+    assert scheduler.attempt_ended("a", 0, OK)[0] == Settled("a", 0, 1, SUCCEEDED, StatusReason.EXITED)
 
 
 def test_a_retry_goes_to_the_front_of_its_queue() -> None:
     scheduler = submitted(of(vcpus=1), job("a", attempts=2), job("b"), job("c"))
     assert begin(scheduler) == [("a", 0)]
-    scheduler.ended("a", 0, BAD)
+    scheduler.attempt_ended("a", 0, BAD)
     assert begin(scheduler) == [("a", 0)]
-    scheduler.ended("a", 0, OK)
+    scheduler.attempt_ended("a", 0, OK)
     assert begin(scheduler) == [("b", 0)]
 
 
@@ -621,7 +621,7 @@ def test_retries_keep_the_order_in_which_they_failed() -> None:
     scheduler = submitted(of(vcpus=3), job("a", 3, attempts=2), job("b", 3))
     begin(scheduler)
     for index in (2, 0, 1):
-        scheduler.ended("a", index, BAD)
+        scheduler.attempt_ended("a", index, BAD)
     assert begin(scheduler) == [("a", 2), ("a", 0), ("a", 1)]
 
 
@@ -632,20 +632,20 @@ def test_retries_that_find_no_room_keep_their_place_at_the_front() -> None:
         scheduler, job("a", asks=Resources(2, 1), attempts=2), job("b", attempts=2), job("c", 9)
     )
     begin(scheduler)
-    scheduler.ended("a", 0, BAD)
-    scheduler.ended("b", 0, BAD)
+    scheduler.attempt_ended("a", 0, BAD)
+    scheduler.attempt_ended("b", 0, BAD)
     scheduler.submit(job("urgent", queue="p", asks=Resources(2, 1)))
     assert begin(scheduler) == [("urgent", 0)]
-    scheduler.ended("urgent", 0, OK)
+    scheduler.attempt_ended("urgent", 0, OK)
     assert begin(scheduler) == [("a", 0), ("b", 0)]
 
 
 def test_a_dependent_waits_while_what_it_needs_is_retried() -> None:
     scheduler = submitted(of(), job("a", attempts=2), job("b", None, whole("a")))
     begin(scheduler)
-    scheduler.ended("a", 0, BAD)
+    scheduler.attempt_ended("a", 0, BAD)
     assert begin(scheduler) == [("a", 0)]
-    scheduler.ended("a", 0, OK)
+    scheduler.attempt_ended("a", 0, OK)
     assert begin(scheduler) == [("b", 0)]
 
 
@@ -664,7 +664,7 @@ def test_a_timed_out_child_has_failed_and_is_not_retried() -> None:
     scheduler = submitted(of(), job("a", attempts=3, timeout_s=60))
     begin(scheduler)
     scheduler.tick(60_000)
-    assert scheduler.ended("a", 0, Outcome(143)) == [
+    assert scheduler.attempt_ended("a", 0, Outcome(143)) == [
         Settled("a", 0, 1, FAILED, StatusReason.TIMEOUT),
         JobSettled("a", FAILED, StatusReason.TIMEOUT),
     ]
@@ -674,7 +674,7 @@ def test_the_clock_counts_from_running_and_not_from_starting() -> None:
     scheduler = submitted(of(), job("a", timeout_s=60))
     scheduler.place()
     assert scheduler.tick(1_000_000) == []
-    scheduler.started("a", 0, 1_000_000)
+    scheduler.attempt_started("a", 0, 1_000_000)
     assert scheduler.tick(1_059_999) == []
     assert scheduler.tick(1_060_000) == [Stop("a", 0)]
 
@@ -682,7 +682,7 @@ def test_the_clock_counts_from_running_and_not_from_starting() -> None:
 def test_the_clock_restarts_with_each_attempt() -> None:
     scheduler = submitted(of(), job("a", attempts=2, timeout_s=60))
     begin(scheduler, now_ms=0)
-    scheduler.ended("a", 0, BAD)
+    scheduler.attempt_ended("a", 0, BAD)
     begin(scheduler, now_ms=50_000)
     assert scheduler.tick(60_000) == []
     assert scheduler.tick(109_999) == []
@@ -692,8 +692,8 @@ def test_the_clock_restarts_with_each_attempt() -> None:
 def test_each_child_of_an_array_has_its_own_clock() -> None:
     scheduler = submitted(of(), job("a", 2, timeout_s=60))
     scheduler.place()
-    scheduler.started("a", 0, 0)
-    scheduler.started("a", 1, 10_000)
+    scheduler.attempt_started("a", 0, 0)
+    scheduler.attempt_started("a", 1, 10_000)
     assert scheduler.tick(60_000) == [Stop("a", 0)]
     assert scheduler.tick(70_000) == [Stop("a", 1)]
 
@@ -701,7 +701,7 @@ def test_each_child_of_an_array_has_its_own_clock() -> None:
 def test_a_child_that_ended_in_time_is_not_stopped() -> None:
     scheduler = submitted(of(), job("a", timeout_s=60))
     begin(scheduler)
-    scheduler.ended("a", 0, OK)
+    scheduler.attempt_ended("a", 0, OK)
     assert scheduler.tick(60_000) == []
 
 
@@ -730,10 +730,10 @@ def test_terminating_a_placed_job_stops_it_and_it_fails_when_it_has_ended(is_run
     scheduler = submitted(of(), job("a", attempts=3))
     scheduler.place()
     if is_running:
-        scheduler.started("a", 0, 0)
+        scheduler.attempt_started("a", 0, 0)
     assert scheduler.terminate("a", "not wanted") == [RestFailed("a", "not wanted"), Stop("a", 0)]
     assert state(scheduler, "a") is (RUNNING if is_running else STARTING)
-    assert scheduler.ended("a", 0, Outcome(143)) == [
+    assert scheduler.attempt_ended("a", 0, Outcome(143)) == [
         Settled("a", 0, 1, FAILED, "not wanted"),
         JobSettled("a", FAILED, "not wanted"),
     ]
@@ -743,9 +743,9 @@ def test_a_stopped_child_has_failed_even_if_it_managed_an_exit_0() -> None:
     scheduler = submitted(of(), job("a"), job("b", 2, timeout_s=60))
     begin(scheduler)
     scheduler.terminate("a", "not wanted")
-    assert settled_jobs(scheduler.ended("a", 0, OK)) == {"a": (FAILED, "not wanted")}
+    assert settled_jobs(scheduler.attempt_ended("a", 0, OK)) == {"a": (FAILED, "not wanted")}
     scheduler.tick(60_000)
-    assert scheduler.ended("b", 0, OK) == [Settled("b", 0, 1, FAILED, StatusReason.TIMEOUT)]
+    assert scheduler.attempt_ended("b", 0, OK) == [Settled("b", 0, 1, FAILED, StatusReason.TIMEOUT)]
 
 
 @pytest.mark.parametrize("outcome", [OK, BAD])
@@ -767,8 +767,8 @@ def test_terminating_twice_is_the_same_as_once() -> None:
         Stop("a", 1),
     ]
     assert scheduler.terminate("a", "second") == []
-    scheduler.ended("a", 0, BAD)
-    assert scheduler.ended("a", 1, BAD) == [
+    scheduler.attempt_ended("a", 0, BAD)
+    assert scheduler.attempt_ended("a", 1, BAD) == [
         Settled("a", 1, 1, FAILED, "first"),
         JobSettled("a", FAILED, "first"),
     ]
@@ -779,14 +779,14 @@ def test_terminating_what_is_being_stopped_for_its_timeout_stops_it_no_second_ti
     begin(scheduler)
     scheduler.tick(60_000)
     assert scheduler.terminate("a", "enough") == [RestFailed("a", "enough")]
-    assert scheduler.ended("a", 0, BAD) == [Settled("a", 0, 1, FAILED, StatusReason.TIMEOUT)]
+    assert scheduler.attempt_ended("a", 0, BAD) == [Settled("a", 0, 1, FAILED, StatusReason.TIMEOUT)]
 
 
 def test_terminating_an_array_fails_what_waits_and_stops_what_runs() -> None:
     one = job("a", 4)
     scheduler = submitted(of(vcpus=2), one)
     begin(scheduler)
-    scheduler.ended("a", 0, OK)
+    scheduler.attempt_ended("a", 0, OK)
     begin(scheduler)
     assert scheduler.terminate("a", "enough") == [
         RestFailed("a", "enough"),
@@ -794,8 +794,8 @@ def test_terminating_an_array_fails_what_waits_and_stops_what_runs() -> None:
         Stop("a", 2),
     ]
     assert states(scheduler, one) == [SUCCEEDED, RUNNING, RUNNING, FAILED]
-    scheduler.ended("a", 2, BAD)
-    assert scheduler.ended("a", 1, BAD)[-1] == JobSettled("a", FAILED, "enough")
+    scheduler.attempt_ended("a", 2, BAD)
+    assert scheduler.attempt_ended("a", 1, BAD)[-1] == JobSettled("a", FAILED, "enough")
 
 
 def test_terminating_an_array_fails_the_counterparts_of_what_had_not_started() -> None:
@@ -808,7 +808,7 @@ def test_terminating_an_array_fails_the_counterparts_of_what_had_not_started() -
         Settled("b", 2, 0, FAILED, DEPENDENT),
     ]
     assert states(scheduler, b) == [PENDING, FAILED, FAILED]
-    scheduler.ended("a", 0, BAD)
+    scheduler.attempt_ended("a", 0, BAD)
     assert scheduler.is_over
 
 
@@ -819,19 +819,19 @@ def test_terminating_a_child_lets_its_siblings_go_on_and_condemns_the_parent(whe
     if when == "PENDING":
         scheduler.terminate("a", "not this one", 1)
     begin(scheduler)
-    scheduler.ended("0", 0, OK)
+    scheduler.attempt_ended("0", 0, OK)
     if when == "RUNNABLE":
         scheduler.terminate("a", "not this one", 1)
     starts = scheduler.place()
     if when == "STARTING":
         assert scheduler.terminate("a", "not this one", 1) == [Stop("a", 1)]
     for start in starts:
-        scheduler.started("a", start.child, 0)
+        scheduler.attempt_started("a", start.child, 0)
     if when == "RUNNING":
         assert scheduler.terminate("a", "not this one", 1) == [Stop("a", 1)]
         assert scheduler.terminate("a", "not this one", 1) == []
     if when == "to be retried":
-        scheduler.ended("a", 1, BAD)
+        scheduler.attempt_ended("a", 1, BAD)
         scheduler.terminate("a", "not this one", 1)
     changes = finish(scheduler, lambda start: OK)
     assert states(scheduler, one) == [SUCCEEDED, FAILED, SUCCEEDED]
@@ -841,7 +841,7 @@ def test_terminating_a_child_lets_its_siblings_go_on_and_condemns_the_parent(whe
 def test_a_terminated_child_does_not_start_again() -> None:
     scheduler = submitted(of(vcpus=1), job("a", 2, attempts=2))
     begin(scheduler)
-    scheduler.ended("a", 0, BAD)
+    scheduler.attempt_ended("a", 0, BAD)
     assert scheduler.terminate("a", "not this one", 0) == [
         Settled("a", 0, 0, FAILED, "not this one")
     ]
@@ -884,7 +884,7 @@ def test_no_more_children_run_than_vcpus_memory_and_gpus_allow(
     scheduler = submitted(of(room.vcpus, room.memory_mib, room.gpus), job("a", 10, asks=asks))
     assert len(begin(scheduler)) == at_once
     assert begin(scheduler) == []
-    scheduler.ended("a", 0, OK)
+    scheduler.attempt_ended("a", 0, OK)
     assert begin(scheduler) == [("a", at_once)]
 
 
@@ -893,15 +893,15 @@ def test_what_a_child_held_is_free_again_when_it_has_ended() -> None:
     assert scheduler.free("ce") == Resources(4, 1_000, 2)
     begin(scheduler)
     assert scheduler.free("ce") == Resources(2, 400, 1)
-    assert scheduler.placed() == [("a", 0)]
-    scheduler.ended("a", 0, BAD)
+    assert scheduler.placed_children() == [("a", 0)]
+    scheduler.attempt_ended("a", 0, BAD)
     assert scheduler.free("ce") == Resources(4, 1_000, 2)
     begin(scheduler)
     scheduler.terminate("a", "not wanted")
     assert scheduler.free("ce") == Resources(2, 400, 1)  # it still runs
-    scheduler.ended("a", 0, BAD)
+    scheduler.attempt_ended("a", 0, BAD)
     assert scheduler.free("ce") == Resources(4, 1_000, 2)
-    assert scheduler.placed() == []
+    assert scheduler.placed_children() == []
 
 
 def test_the_lowest_gpu_numbers_go_out_first_and_come_back() -> None:
@@ -909,10 +909,10 @@ def test_the_lowest_gpu_numbers_go_out_first_and_come_back() -> None:
         of(gpus=4), job("a", 5, asks=Resources(1, 1, 1)), job("b", asks=Resources(1, 1, 2))
     )
     assert [start.gpus for start in scheduler.place()] == [(0,), (1,), (2,), (3,)]
-    scheduler.ended("a", 2, OK)
-    scheduler.ended("a", 0, OK)
+    scheduler.attempt_ended("a", 2, OK)
+    scheduler.attempt_ended("a", 0, OK)
     assert [(start.job_id, start.gpus) for start in scheduler.place()] == [("a", (0,))]
-    scheduler.ended("a", 3, OK)
+    scheduler.attempt_ended("a", 3, OK)
     assert [(start.job_id, start.gpus) for start in scheduler.place()] == [("b", (2, 3))]
 
 
@@ -929,7 +929,7 @@ def test_jobs_start_in_the_order_of_their_submission_and_children_in_theirs() ->
 def test_a_job_that_becomes_runnable_later_keeps_its_place_by_submission() -> None:
     scheduler = submitted(of(vcpus=1), job("0"), job("a", None, whole("0")), job("b"))
     begin(scheduler)
-    scheduler.ended("0", 0, OK)
+    scheduler.attempt_ended("0", 0, OK)
     assert begin(scheduler) == [("a", 0)]
 
 
@@ -941,16 +941,16 @@ def test_a_large_child_is_not_starved_by_small_ones(asks: Resources) -> None:
     )
     assert begin(scheduler) == [("a", 0), ("a", 1), ("a", 2)]
     for index in range(2):
-        scheduler.ended("a", index, OK)
+        scheduler.attempt_ended("a", index, OK)
         assert begin(scheduler) == []  # there is room for c, and it is big's turn
-    scheduler.ended("a", 2, OK)
+    scheduler.attempt_ended("a", 2, OK)
     assert begin(scheduler)[0] == ("big", 0)
 
 
 def test_a_large_child_that_is_tried_again_is_not_starved_either() -> None:
     scheduler = submitted(of(4), job("big", asks=Resources(4, 1), attempts=2), job("c", 9))
     begin(scheduler)
-    scheduler.ended("big", 0, BAD)
+    scheduler.attempt_ended("big", 0, BAD)
     assert begin(scheduler) == [("big", 0)]
 
 
@@ -958,7 +958,7 @@ def test_children_without_gpus_pass_one_that_waits_for_a_gpu() -> None:
     gpu = Resources(1, 1, 1)
     scheduler = submitted(of(4, gpus=1), job("g", 3, asks=gpu), job("c", 2))
     assert begin(scheduler) == [("g", 0), ("c", 0), ("c", 1)]
-    scheduler.ended("g", 0, OK)
+    scheduler.attempt_ended("g", 0, OK)
     assert begin(scheduler) == [("g", 1)]
 
 
@@ -970,7 +970,7 @@ def test_children_with_fewer_gpus_do_not_pass_one_that_waits_for_more() -> None:
         job("one", asks=Resources(1, 1, 1)),
     )
     assert begin(scheduler) == [("a", 0)]
-    scheduler.ended("a", 0, OK)
+    scheduler.attempt_ended("a", 0, OK)
     assert begin(scheduler) == [("two", 0)]
 
 
@@ -979,7 +979,7 @@ def test_a_gpu_child_that_lacks_vcpus_holds_up_everything_behind_it() -> None:
         of(4, gpus=1), job("a", asks=Resources(2, 1)), job("g", asks=Resources(4, 1, 1)), job("c")
     )
     assert begin(scheduler) == [("a", 0)]
-    scheduler.ended("a", 0, OK)
+    scheduler.attempt_ended("a", 0, OK)
     assert begin(scheduler) == [("g", 0)]
 
 
@@ -987,9 +987,9 @@ def test_a_gpu_child_that_is_tried_again_waits_for_its_gpu_and_lets_cpu_children
     gpu = Resources(1, 1, 1)
     scheduler = submitted(of(4, gpus=1), job("g", 2, asks=gpu, attempts=2), job("c", 9))
     begin(scheduler)
-    scheduler.ended("g", 0, BAD)
+    scheduler.attempt_ended("g", 0, BAD)
     assert begin(scheduler) == [("g", 0)]
-    scheduler.ended("c", 0, OK)
+    scheduler.attempt_ended("c", 0, OK)
     assert begin(scheduler) == [("c", 3)]
 
 
@@ -1001,7 +1001,7 @@ def test_environments_are_tried_in_the_queues_order() -> None:
     scheduler = Scheduler([Queue("q", ("second", "first"))], rooms)
     scheduler.submit(job("a", 3, asks=Resources(1, 1)))
     assert [start.environment for start in scheduler.place()] == ["second", "second", "first"]
-    scheduler.ended("a", 0, OK)
+    scheduler.attempt_ended("a", 0, OK)
     assert (scheduler.free("second").vcpus, scheduler.free("first").vcpus) == (1, 1)
 
 
@@ -1041,8 +1041,8 @@ def test_the_queue_of_higher_priority_is_served_first() -> None:
     scheduler = Scheduler(queues, [ComputeEnvironment("ce", Resources(2, 1_000))])
     submitted(scheduler, job("l", 2, queue="low"), job("h", 3, queue="high"))
     assert begin(scheduler) == [("h", 0), ("h", 1)]
-    scheduler.ended("h", 0, OK)
-    scheduler.ended("h", 1, OK)
+    scheduler.attempt_ended("h", 0, OK)
+    scheduler.attempt_ended("h", 1, OK)
     assert begin(scheduler) == [("h", 2), ("l", 0)]
 
 
@@ -1058,7 +1058,7 @@ def test_a_dependency_may_be_in_another_queue() -> None:
     scheduler = Scheduler([Queue("p", ("ce",)), Queue("q", ("ce",))], rooms)
     submitted(scheduler, job("a", queue="p"), job("b", None, whole("a")))
     assert begin(scheduler) == [("a", 0)]
-    scheduler.ended("a", 0, OK)
+    scheduler.attempt_ended("a", 0, OK)
     assert begin(scheduler) == [("b", 0)]
 
 
@@ -1069,7 +1069,7 @@ def test_a_consumable_limits_its_own_job_and_holds_up_no_other() -> None:
     limited = job("a", 4, consumables=(("a", 1),))
     scheduler = submitted(of(consumables={"a": 2}), limited, job("b", 2))
     assert begin(scheduler) == [("a", 0), ("a", 1), ("b", 0), ("b", 1)]
-    scheduler.ended("a", 1, OK)
+    scheduler.attempt_ended("a", 1, OK)
     assert begin(scheduler) == [("a", 2)]
 
 
@@ -1078,9 +1078,9 @@ def test_a_child_that_is_tried_again_waits_for_its_consumable_and_holds_up_no_ot
     other = job("x", 2, consumables=(("tokens", 1),))
     scheduler = submitted(of(vcpus=3, consumables={"tokens": 1}), limited, other, job("b", 9))
     assert begin(scheduler) == [("a", 0), ("b", 0), ("b", 1)]
-    scheduler.ended("a", 0, BAD)
+    scheduler.attempt_ended("a", 0, BAD)
     assert begin(scheduler) == [("a", 0)]
-    scheduler.ended("b", 0, OK)
+    scheduler.attempt_ended("b", 0, OK)
     assert begin(scheduler) == [("b", 2)]
 
 
@@ -1088,10 +1088,10 @@ def test_a_consumable_is_given_back_however_the_attempt_ended() -> None:
     limited = job("a", 3, consumables=(("a", 1),), attempts=2)
     scheduler = submitted(of(consumables={"a": 1}), limited)
     assert begin(scheduler) == [("a", 0)]
-    scheduler.ended("a", 0, BAD)
+    scheduler.attempt_ended("a", 0, BAD)
     assert begin(scheduler) == [("a", 0)]
     scheduler.terminate("a", "not this one", 0)
-    scheduler.ended("a", 0, BAD)
+    scheduler.attempt_ended("a", 0, BAD)
     assert begin(scheduler) == [("a", 1)]
 
 
@@ -1108,7 +1108,7 @@ def test_fail_fast_fails_what_waits_and_stops_what_runs_after_the_first_failure(
     jobs = [job("a", 3), job("b", None, whole("a")), job("c")]
     scheduler = submitted(of(vcpus=2, fail_fast=True), *jobs)
     begin(scheduler)
-    changes = scheduler.ended("a", 1, BAD)
+    changes = scheduler.attempt_ended("a", 1, BAD)
     reason = "fail_fast: step-a failed"
     assert changes[0] == Settled("a", 1, 1, FAILED, StatusReason.EXITED)
     assert set(changes[1:]) == {
@@ -1119,7 +1119,7 @@ def test_fail_fast_fails_what_waits_and_stops_what_runs_after_the_first_failure(
         RestFailed("a", reason),
         Stop("a", 0),
     }
-    assert scheduler.ended("a", 0, Outcome(143)) == [
+    assert scheduler.attempt_ended("a", 0, Outcome(143)) == [
         Settled("a", 0, 1, FAILED, reason),
         JobSettled("a", FAILED, reason),
     ]
@@ -1129,7 +1129,7 @@ def test_fail_fast_fails_what_waits_and_stops_what_runs_after_the_first_failure(
 def test_fail_fast_waits_while_a_failed_attempt_is_retried() -> None:
     scheduler = submitted(of(fail_fast=True), job("a", attempts=2), job("b"))
     begin(scheduler)
-    assert scheduler.ended("a", 0, BAD) == [Requeued("a", 0, 1)]
+    assert scheduler.attempt_ended("a", 0, BAD) == [Requeued("a", 0, 1)]
     finish(scheduler)
     assert (state(scheduler, "a"), state(scheduler, "b")) == (SUCCEEDED, SUCCEEDED)
 
@@ -1138,9 +1138,9 @@ def test_fail_fast_leaves_what_has_succeeded() -> None:
     b = job("b", 2)
     scheduler = submitted(of(fail_fast=True), job("a"), b)
     begin(scheduler)
-    scheduler.ended("b", 0, OK)
-    scheduler.ended("a", 0, BAD)
-    scheduler.ended("b", 1, BAD)
+    scheduler.attempt_ended("b", 0, OK)
+    scheduler.attempt_ended("a", 0, BAD)
+    scheduler.attempt_ended("b", 1, BAD)
     assert states(scheduler, b) == [SUCCEEDED, FAILED]
 
 
@@ -1230,7 +1230,7 @@ def test_a_restored_child_goes_on_with_its_next_attempt() -> None:
     scheduler.restore("a", 0, 1, None, "")
     scheduler.restore("a", 0, 2, None, "")
     assert scheduler.place() == [Start("a", 0, 3, (), "ce")]
-    assert scheduler.ended("a", 0, BAD)[0] == Settled("a", 0, 3, FAILED, StatusReason.EXITED)
+    assert scheduler.attempt_ended("a", 0, BAD)[0] == Settled("a", 0, 3, FAILED, StatusReason.EXITED)
 
 
 def test_attempts_are_counted_right_in_whatever_order_they_are_restored() -> None:
@@ -1267,9 +1267,9 @@ def test_a_restored_fail_fast_leaves_what_had_succeeded_whatever_the_order_of_th
     scheduler = submitted(of(fail_fast=True), *jobs)
     begin(scheduler)
     changes = [
-        *scheduler.ended("a", 2, OK),
-        *scheduler.ended("b", 0, OK),
-        *scheduler.ended(
+        *scheduler.attempt_ended("a", 2, OK),
+        *scheduler.attempt_ended("b", 0, OK),
+        *scheduler.attempt_ended(
             "a", 0, BAD
         ),  # from here on everything fails; a:1 and b:1 are being stopped
     ]

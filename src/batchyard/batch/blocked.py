@@ -10,43 +10,52 @@ from batchyard.batch.queues import ComputeEnvironment
 
 NO_ENVIRONMENT = "ACTION_REQUIRED - CE(s) associated with the job queue are invalid."
 MAX_VCPUS = (
-    "MISCONFIGURATION:COMPUTE_ENVIRONMENT_MAX_RESOURCE - CE(s) associated with the job queue cannot meet the CPU "
-    "requirement of the job."
+    "MISCONFIGURATION:COMPUTE_ENVIRONMENT_MAX_RESOURCE - CE(s) associated with the job queue "
+    "cannot meet the CPU requirement of the job."
 )
 NO_INSTANCE = (
-    "MISCONFIGURATION:JOB_RESOURCE_REQUIREMENT - The job resource requirement (vCPU/memory/GPU) is higher than that "
-    "can be met by the CE(s) attached to the job queue."
+    "MISCONFIGURATION:JOB_RESOURCE_REQUIREMENT - The job resource requirement (vCPU/memory/GPU) is "
+    "higher than that can be met by the CE(s) attached to the job queue."
 )
 NO_CAPACITY = (
-    "CAPACITY:INSUFFICIENT_INSTANCE_CAPACITY - Service cannot fulfill the capacity requested for instance type "
-    "[instanceTypeName]"
+    "CAPACITY:INSUFFICIENT_INSTANCE_CAPACITY - Service cannot fulfill the capacity requested for "
+    "instance type [instanceTypeName]"
 )
 
 
-def reason(
-    wanted: Resources, environments: Sequence[ComputeEnvironment], machine: Resources | None = None
+def blocked_reason(
+    requested: Resources,
+    environments: Sequence[ComputeEnvironment],
+    machine: Resources | None = None,
 ) -> str:
-    """Empty where it could start, if not now then once something else has ended."""
+    """Return why a child can never start; empty if it can, at the latest when others have ended.
+
+    ``machine``: the capacity that all environments share, if they share one.
+    """
+    reason = _reason_of_environments(requested, environments)
+    if not reason and machine is not None and not requested.fits_in(machine):
+        return NO_CAPACITY
+    return reason
+
+
+def _reason_of_environments(
+    requested: Resources, environments: Sequence[ComputeEnvironment]
+) -> str:
     enabled = [environment for environment in environments if environment.is_enabled]
     if not enabled:
         return NO_ENVIRONMENT
     with_instance = [
-        environment for environment in enabled if fits_an_instance(wanted, environment)
+        environment for environment in enabled if fits_an_instance(requested, environment)
     ]
     if not with_instance:
         return NO_INSTANCE
-    large_enough = [
-        environment for environment in with_instance if wanted.vcpus <= environment.capacity.vcpus
-    ]
-    if not large_enough:
+    if all(requested.vcpus > environment.capacity.vcpus for environment in with_instance):
         return MAX_VCPUS
-    if not any(wanted.fits_in(environment.capacity) for environment in large_enough):
+    if not any(requested.fits_in(environment.capacity) for environment in with_instance):
         return NO_INSTANCE
-    if machine is not None and not wanted.fits_in(machine):
-        return NO_CAPACITY
     return ""
 
 
-def code(text: str) -> str:
-    """What stands before the explanation: `CAPACITY:INSUFFICIENT_INSTANCE_CAPACITY`."""
-    return text.partition(" - ")[0]
+def reason_code(reason: str) -> str:
+    """Return the reason without its explanation: `CAPACITY:INSUFFICIENT_INSTANCE_CAPACITY`."""
+    return reason.partition(" - ")[0]

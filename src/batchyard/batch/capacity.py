@@ -1,4 +1,7 @@
-"""What is free in a compute environment, and which GPUs by number. Bookkeeping for the scheduler; no effects."""
+"""Free capacity of compute environments, with the numbers of GPUs, and of consumable resources.
+
+Bookkeeping for the scheduler, without effects.
+"""
 
 from __future__ import annotations
 
@@ -8,21 +11,29 @@ from batchyard.batch.jobs import Resources
 from batchyard.batch.queues import ComputeEnvironment
 
 
-class Room:
-    """One compute environment's free vCPUs, memory and GPUs; where several share one machine, also the machine's."""
+class FreeCapacity:
+    """Free vCPUs, memory and GPUs of one compute environment.
+
+    Where several environments share one machine, its free capacity counts too.
+    """
 
     __slots__ = ("environment", "free_gpus", "free_memory_mib", "free_vcpus", "machine")
 
-    def __init__(self, environment: ComputeEnvironment, machine: Room | None = None) -> None:
+    def __init__(
+        self, environment: ComputeEnvironment, machine: FreeCapacity | None = None
+    ) -> None:
         self.environment = environment
         self.machine = machine
         self.free_vcpus = environment.capacity.vcpus
         self.free_memory_mib = environment.capacity.memory_mib
-        #: a heap, so that the lowest numbers go out first and a half-empty machine is easy to read
+        #: a heap, so that the GPUs with the lowest numbers are used first
         self.free_gpus = list(range(environment.capacity.gpus))
 
     def resize(self, environment: ComputeEnvironment) -> None:
-        """Another size, or enabled or not; what is placed stays, even where it is more than there is now."""
+        """Change the environment's size and state.
+
+        Placed children stay, even if they need more than there is now.
+        """
         old, new = self.environment.capacity, environment.capacity
         self.environment = environment
         self.free_vcpus += new.vcpus - old.vcpus
@@ -31,74 +42,76 @@ class Room:
         self.free_gpus += range(old.gpus, new.gpus)
         heapq.heapify(self.free_gpus)
 
-    def has_room_but_for_gpus(self, wanted: Resources) -> bool:
+    def has_vcpus_and_memory(self, requested: Resources) -> bool:
         return (
-            wanted.vcpus <= self.free_vcpus
-            and wanted.memory_mib <= self.free_memory_mib
+            requested.vcpus <= self.free_vcpus
+            and requested.memory_mib <= self.free_memory_mib
             and self.environment.is_enabled
-            and (self.machine is None or self.machine.has_room_but_for_gpus(wanted))
+            and (self.machine is None or self.machine.has_vcpus_and_memory(requested))
         )
 
-    def has_room(self, wanted: Resources) -> bool:
+    def has_all(self, requested: Resources) -> bool:
         return (
-            self.has_room_but_for_gpus(wanted)
-            and wanted.gpus <= len(self.free_gpus)
-            and (self.machine is None or wanted.gpus <= len(self.machine.free_gpus))
-            and (not self.environment.instances or fits_an_instance(wanted, self.environment))
+            self.has_vcpus_and_memory(requested)
+            and requested.gpus <= len(self.free_gpus)
+            and (self.machine is None or requested.gpus <= len(self.machine.free_gpus))
+            and (not self.environment.instances or fits_an_instance(requested, self.environment))
         )
 
-    def take(self, wanted: Resources) -> tuple[int, ...]:
-        """The GPUs' numbers are the machine's, where environments share one."""
-        self.free_vcpus -= wanted.vcpus
-        self.free_memory_mib -= wanted.memory_mib
+    def take(self, requested: Resources) -> tuple[int, ...]:
+        """Take capacity, and return the numbers of its GPUs (on the machine, if there is one)."""
+        self.free_vcpus -= requested.vcpus
+        self.free_memory_mib -= requested.memory_mib
         gpus = (
-            tuple(heapq.heappop(self.free_gpus) for _ in range(wanted.gpus)) if wanted.gpus else ()
+            tuple(heapq.heappop(self.free_gpus) for _ in range(requested.gpus))
+            if requested.gpus
+            else ()
         )
-        return gpus if self.machine is None else self.machine.take(wanted)
+        return gpus if self.machine is None else self.machine.take(requested)
 
-    def give_back(self, wanted: Resources, gpus: tuple[int, ...]) -> None:
-        self.free_vcpus += wanted.vcpus
-        self.free_memory_mib += wanted.memory_mib
+    def give_back(self, requested: Resources, gpus: tuple[int, ...]) -> None:
+        self.free_vcpus += requested.vcpus
+        self.free_memory_mib += requested.memory_mib
         for gpu in gpus:
             heapq.heappush(self.free_gpus, gpu)
         if self.machine is not None:
-            self.machine.give_back(wanted, gpus)
+            self.machine.give_back(requested, gpus)
 
 
-def fits_an_instance(wanted: Resources, environment: ComputeEnvironment) -> bool:
+def fits_an_instance(requested: Resources, environment: ComputeEnvironment) -> bool:
     instances = environment.instances
-    return not instances or any(wanted.fits_in(instance) for instance in instances)
+    return not instances or any(requested.fits_in(instance) for instance in instances)
 
 
 class Consumables:
-    """Named counters that children hold while they run: AWS's consumable resources (facts, 7.3)."""
+    """Consumable resources: counters that children hold while they run (facts, 7.3)."""
 
-    __slots__ = ("_free", "_spent")
+    __slots__ = ("_free", "_non_replenishable")
 
     def __init__(self, totals: dict[str, int]) -> None:
         self._free = dict(totals)
-        #: names of those that are not given back
-        self._spent: set[str] = set()
+        #: names of resources that children do not give back
+        self._non_replenishable: set[str] = set()
 
     def change(self, name: str, by: int, *, is_replenishable: bool = True) -> None:
-        """More or less of it, from nothing where it is new; and whether it is given back from now on."""
+        """Add ``by`` (negative: subtract) to the free quantity of a resource, which may be new."""
         self._free[name] = self._free.get(name, 0) + by
         if is_replenishable:
-            self._spent.discard(name)
+            self._non_replenishable.discard(name)
         else:
-            self._spent.add(name)
+            self._non_replenishable.add(name)
 
     def free(self, name: str) -> int:
         return self._free.get(name, 0)
 
-    def have(self, wanted: tuple[tuple[str, int], ...]) -> bool:
-        return all(self._free.get(name, 0) >= quantity for name, quantity in wanted)
+    def have(self, requested: tuple[tuple[str, int], ...]) -> bool:
+        return all(self._free.get(name, 0) >= quantity for name, quantity in requested)
 
-    def take(self, wanted: tuple[tuple[str, int], ...]) -> None:
-        for name, quantity in wanted:
+    def take(self, requested: tuple[tuple[str, int], ...]) -> None:
+        for name, quantity in requested:
             self._free[name] -= quantity
 
-    def give_back(self, wanted: tuple[tuple[str, int], ...]) -> None:
-        for name, quantity in wanted:
-            if name not in self._spent:
+    def give_back(self, requested: tuple[tuple[str, int], ...]) -> None:
+        for name, quantity in requested:
+            if name not in self._non_replenishable:
                 self._free[name] += quantity

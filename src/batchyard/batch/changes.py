@@ -1,4 +1,4 @@
-"""What the scheduler answers: what to start, what to end, what has come to its end. Values only."""
+"""Answers of the scheduler: what to start, what to stop, what has ended. Values only."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from batchyard.batch.jobs import JobState
 
 
 class Start(NamedTuple):
-    """Start this attempt now; the capacity is already taken."""
+    """Start this attempt now. Its capacity is already taken."""
 
     job_id: str
     child: int
@@ -18,14 +18,14 @@ class Start(NamedTuple):
 
 
 class Stop(NamedTuple):
-    """End this running child: SIGTERM, then SIGKILL. Its ``ended`` is still to come."""
+    """Stop this running child: SIGTERM, then SIGKILL. ``attempt_ended`` is still to be called."""
 
     job_id: str
     child: int
 
 
 class Settled(NamedTuple):
-    """A child has reached its final state. Attempt 0: it never started."""
+    """A child has reached its final state. Attempt 0 means that it never started."""
 
     job_id: str
     child: int
@@ -43,7 +43,10 @@ class Requeued(NamedTuple):
 
 
 class RestFailed(NamedTuple):
-    """Every child of the job that had not been placed has failed for this reason: one record for a million."""
+    """All children of the job that were not placed yet have failed for this reason.
+
+    One record stands for all of them, as there can be a million.
+    """
 
     job_id: str
     status_reason: str

@@ -1,18 +1,18 @@
-"""What a host offers to jobs of the memory it is sold with. Pure.
+"""Estimate how much of its nominal memory a host offers to jobs. Pure.
 
-A host never registers all of it: firmware and kernel take their part first, and AWS Batch keeps some for the agent. The
-true number is known from a host alone (DescribeContainerInstances, registeredResources); where none is up this is what
-the emulator gives and the doctor calls "about".
+Firmware and kernel take a part first, and AWS Batch reserves some for the ECS agent. Only a running
+host shows the exact number (DescribeContainerInstances, registeredResources). The emulator uses
+this estimate, and the doctor shows it as "about" where no host runs.
 """
 
 from __future__ import annotations
 
-#: what AWS Batch keeps for the agent (ECS_RESERVED_MEMORY)
+#: memory that AWS Batch reserves for the ECS agent (ECS_RESERVED_MEMORY)
 RESERVED_MIB = 32
 
-#: what the kernel is left with: m4.large by AWS's guide, the others as measured on Amazon Linux 2 by the makers of
-#: Karpenter (https://github.com/aws/karpenter-provider-aws/pull/4517)
-_SEEN_MIB = {
+#: memory that the kernel reports: m4.large by AWS's guide, the others as measured on Amazon Linux 2
+#: for Karpenter (https://github.com/aws/karpenter-provider-aws/pull/4517)
+_MEASURED_MIB = {
     "m4.large": 7_985,
     "g4dn.xlarge": 15_684,
     "g4dn.2xlarge": 31_619,
@@ -26,15 +26,19 @@ _SEEN_MIB = {
     "g5.12xlarge": 191_178,
     "g5.48xlarge": 765_880,
 }
-#: of the others, the page tables' share, and what the kernel takes of any host; a small one has less to take
-_SHARE = 0.03
-_FIXED_MIB = 200
-_FIXED_SHARE = 0.05
+#: For other types: page tables take a fraction, and the kernel a fixed amount, less on small hosts.
+_PAGE_TABLES_FRACTION = 0.03
+_KERNEL_MIB = 200
+_MAX_KERNEL_FRACTION = 0.05
 
 
 def registered_mib(memory_mib: int, instance_type: str = "") -> int:
-    """About what a host with so much nominal memory offers to jobs: within 2 % of what was measured for most types."""
-    seen = _SEEN_MIB.get(instance_type)
-    if seen is None:
-        seen = int(memory_mib * (1 - _SHARE) - min(_FIXED_MIB, memory_mib * _FIXED_SHARE))
-    return seen - RESERVED_MIB
+    """Return about how much memory a host with this nominal memory offers to jobs, in MiB.
+
+    For most types this is within 2 % of what was measured.
+    """
+    kernel_mib = _MEASURED_MIB.get(instance_type)
+    if kernel_mib is None:
+        overhead_mib = min(_KERNEL_MIB, memory_mib * _MAX_KERNEL_FRACTION)
+        kernel_mib = int(memory_mib * (1 - _PAGE_TABLES_FRACTION) - overhead_mib)
+    return kernel_mib - RESERVED_MIB

@@ -1,4 +1,4 @@
-"""The vocabulary: jobs, states, dependencies, retry strategies, outcomes. AWS Batch's words, nothing else."""
+"""Jobs, states, dependencies, retry strategies and outcomes, in AWS Batch's words. Values only."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from enum import Enum, StrEnum
 
 
 class JobState(StrEnum):
-    """Where a job or an array's child is in its life; declared in the order in which a job passes through."""
+    """State of a job or of an array's child, in the order in which a job goes through them."""
 
     #: accepted; the scheduler has not looked at it yet
     SUBMITTED = "SUBMITTED"
     #: waits for its dependencies; an array's parent is PENDING for nearly its whole life
     PENDING = "PENDING"
-    #: could start; waits for capacity
+    #: its dependencies are met; waits for capacity
     RUNNABLE = "RUNNABLE"
-    #: placed; its process or container is being made
+    #: placed; its process or container is being started
     STARTING = "STARTING"
-    #: executes; the timeout's clock runs from here
+    #: executes; the timeout counts from here
     RUNNING = "RUNNING"
     #: ended with exit code 0
     SUCCEEDED = "SUCCEEDED"
-    #: ended otherwise, with no attempt left
+    #: ended in another way, and has no attempt left
     FAILED = "FAILED"
 
     @property
@@ -33,7 +33,7 @@ TERMINAL = frozenset({JobState.SUCCEEDED, JobState.FAILED})
 
 
 class StatusReason:
-    """The texts that AWS Batch puts into statusReason (facts, 1.8)."""
+    """Values of AWS Batch's statusReason (facts, 1.8)."""
 
     EXITED = "Essential container in task exited"
     NOT_STARTED = "Task failed to start"
@@ -42,13 +42,13 @@ class StatusReason:
     CHILD_FAILED = "Array Child Job failed"
 
 
-#: container.reason of an attempt that the kernel ended for its memory
+#: container.reason of an attempt that the kernel killed because of its memory use
 OUT_OF_MEMORY = "OutOfMemoryError: Container killed due to memory usage"
 
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """What a child asks for, or what a compute environment has."""
+    """What a child requests, or what a compute environment has."""
 
     vcpus: int
     memory_mib: int
@@ -60,20 +60,20 @@ class Resources:
             parts.append(f"{self.gpus} GPU{'s' * (self.gpus != 1)}")
         return ", ".join(parts)
 
-    def fits_in(self, room: Resources) -> bool:
+    def fits_in(self, capacity: Resources) -> bool:
         return (
-            self.vcpus <= room.vcpus
-            and self.memory_mib <= room.memory_mib
-            and self.gpus <= room.gpus
+            self.vcpus <= capacity.vcpus
+            and self.memory_mib <= capacity.memory_mib
+            and self.gpus <= capacity.gpus
         )
 
 
 class DependencyType(Enum):
     #: the whole job, all children of an array included (no `type` in SubmitJob)
     WHOLE = None
-    #: child i of this array waits for child i of that array
+    #: child i of this array waits for child i of the other array
     N_TO_N = "N_TO_N"
-    #: child i of this array waits for its own child i-1
+    #: child i of this array waits for child i-1 of the same array
     SEQUENTIAL = "SEQUENTIAL"
 
 
@@ -91,7 +91,7 @@ class Action(Enum):
 
 @dataclass(frozen=True, slots=True)
 class EvaluateOnExit:
-    """One rule of a retry strategy. The conditions that are given must all match; a final * is a prefix match."""
+    """A rule of a retry strategy. All conditions must match; a final * matches any ending."""
 
     action: Action
     on_status_reason: str | None = None
@@ -101,7 +101,7 @@ class EvaluateOnExit:
 
 @dataclass(frozen=True, slots=True)
 class RetryStrategy:
-    #: how often a child is tried in all, 1 to 10
+    #: attempts of a child, the first one included: 1 to 10
     attempts: int = 1
     evaluate_on_exit: tuple[EvaluateOnExit, ...] = ()
 
@@ -110,20 +110,20 @@ class RetryStrategy:
 class Outcome:
     """How one attempt ended."""
 
-    #: None where no process exited: the host was lost, the container never started
+    #: None if no process exited: the host was lost, or the container never started
     exit_code: int | None
     status_reason: str = StatusReason.EXITED
-    #: container.reason: why the container, not the job, ended; empty for an ordinary exit
+    #: container.reason: why the container ended; empty for an ordinary exit
     reason: str = ""
 
     @property
-    def succeeded(self) -> bool:
+    def is_success(self) -> bool:
         return self.exit_code == 0
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What SubmitJob was asked for, as far as the scheduler cares: when it may run, where, how often, how long."""
+    """The part of a SubmitJob request that the scheduler uses."""
 
     id: str
     name: str
@@ -134,9 +134,9 @@ class Job:
     depends_on: tuple[Dependency, ...] = ()
     retry: RetryStrategy = RetryStrategy()
     timeout_s: int | None = None
-    #: who it is for, in a queue with a fair-share policy
+    #: share identifier, in a queue with a fair-share policy
     share: str = ""
-    #: within its share the higher goes first
+    #: within its share, jobs with a higher priority start first
     priority: int = 0
     #: (consumable resource, quantity) that each child holds while it runs
     consumables: tuple[tuple[str, int], ...] = ()

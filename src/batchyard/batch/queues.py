@@ -1,4 +1,4 @@
-"""Queues and compute environments: where jobs wait, and what there is to run them on. Values only."""
+"""Queues and compute environments: where jobs wait, and where they run. Values only."""
 
 from __future__ import annotations
 
@@ -6,33 +6,33 @@ from dataclasses import dataclass
 
 from batchyard.batch.jobs import Resources
 
-#: statusReason of what was in a queue that was deleted (facts, 1.8)
+#: statusReason of the jobs in a queue that was deleted (facts, 1.8)
 QUEUE_DELETED = "JobQueue deleted"
-#: and of what one of a queue's time limits has cancelled: this, and the limit's reason
+#: statusReason of a job that a queue's time limit has cancelled; the limit's reason follows
 TIME_LIMIT = "Canceled by JobStateTimeLimit action due to reason: "
 
 
 @dataclass(frozen=True, slots=True)
 class ComputeEnvironment:
-    """A room of fixed size. A child runs in one environment and must fit in it whole."""
+    """Capacity of fixed size. A child runs in one environment and must fit in it."""
 
     name: str
     capacity: Resources
-    #: the largest of its instance types; a child must fit in one of them. Empty: any child that fits the capacity
+    #: the largest of its instance types, in one of which a child must fit; empty: no such limit
     instances: tuple[Resources, ...] = ()
-    #: a disabled environment takes nothing new; what runs in it goes on
+    #: a disabled environment starts nothing new; children that run in it go on
     is_enabled: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class FairShare:
-    """A scheduling policy: who has used least, by weight, goes first (facts, 7.1)."""
+    """A scheduling policy: the share with the least weighted use goes first (facts, 7.1)."""
 
-    #: (share identifier, or the beginning of one with a final *; weight): a lower weight is a larger share
+    #: (share identifier, or its beginning and a final *; weight): a lower weight is a larger share
     weights: tuple[tuple[str, float], ...] = ()
-    #: how long past use counts; 0: only what runs now does
+    #: how long past use counts; 0: only running children count
     decay_s: int = 0
-    #: 0 to 99: how much of the environments is held back for shares that are not active yet
+    #: 0 to 99: percentage of the vCPUs reserved for shares that are not active yet
     reservation_percent: int = 0
 
     def weight_of(self, share: str) -> float:
@@ -41,16 +41,16 @@ class FairShare:
                 return weight
         return 1.0
 
-    def reserved(self, active_shares: int) -> float:
-        """The part of the vCPUs that is held back."""
-        return (
-            (self.reservation_percent / 100) ** active_shares if self.reservation_percent else 0.0
-        )
+    def reserved_fraction(self, active_shares: int) -> float:
+        """Return the fraction of the vCPUs that is reserved, between 0 and 1."""
+        if not self.reservation_percent:
+            return 0.0
+        return (self.reservation_percent / 100) ** active_shares
 
 
 @dataclass(frozen=True, slots=True)
 class TimeLimit:
-    """A job at the head of its queue that shows this blocked reason for so long is cancelled (facts, 7.2)."""
+    """Cancels a job that is blocked at the head of its queue for too long (facts, 7.2)."""
 
     reason: str
     max_time_s: int
@@ -58,14 +58,14 @@ class TimeLimit:
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """Jobs wait here in the order of their submission; a child that is tried again goes to the front."""
+    """A job queue. Jobs wait in the order of submission; a child that is retried goes first."""
 
     name: str
     #: names of compute environments, tried in this order
     environments: tuple[str, ...]
-    #: where queues share an environment, the higher is served first
+    #: of queues that share an environment, the one with the higher priority is served first
     priority: int = 1
-    #: a disabled queue takes no new jobs; what it holds goes on
+    #: a disabled queue accepts no new jobs; the jobs in it go on
     is_enabled: bool = True
     #: None: first in, first out
     fair_share: FairShare | None = None

@@ -1,4 +1,4 @@
-"""Whether a failed attempt is followed by another (facts, 1.3 and 1.4). Pure."""
+"""Decide whether a failed attempt is retried (facts, 1.3 and 1.4). Pure."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from batchyard.batch.jobs import Action, EvaluateOnExit, Outcome, RetryStrategy
 
 
 def decide(strategy: RetryStrategy, attempt: int, outcome: Outcome) -> Action:
-    """What follows attempt number ``attempt`` (from 1) that ended with ``outcome``, a failure.
+    """Return whether attempt number ``attempt`` (from 1), which failed, is followed by another.
 
-    The first rule that matches decides; where none does, AWS Batch retries. No rule buys more than the
-    strategy's attempts. Timeouts and terminations never come here: they are not retried at all.
+    The first rule that matches decides; without a match AWS Batch retries. No rule allows more
+    attempts than the strategy has. Timeouts and terminations are never retried; callers check.
     """
     if attempt >= strategy.attempts:
         return Action.EXIT

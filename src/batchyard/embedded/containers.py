@@ -188,7 +188,7 @@ class ContainerRunner:
         elif exit.exit_code == 0:
             container.command_ended(0)
             container.is_busy = False
-        if exit.exit_code == 0 and not container.is_busy and container.outcome.succeeded:
+        if exit.exit_code == 0 and not container.is_busy and container.outcome.is_success:
             self._over(container, container.outcome)
         else:
             # What docker exits with may speak of docker itself (1, 125) and not of the command.

@@ -280,7 +280,7 @@ class Loop:
         task = event.task
         if isinstance(event, Started):
             task.started_ms = event.at_ms
-            self._scheduler.started(task.job_id, task.child, int(self._monotonic() * 1000))
+            self._scheduler.attempt_started(task.job_id, task.child, int(self._monotonic() * 1000))
             job_row = self._rows[task.job_id]
             if job_row.started_ms is None:
                 self._rows[task.job_id] = job_row._replace(started_ms=event.at_ms)
@@ -291,7 +291,7 @@ class Loop:
         outcome = event.outcome
         if self._lost and (lost_reason := self._lost.pop(task, None)) is not None:
             outcome = Outcome(None, lost_reason)
-        changes = self._scheduler.ended(task.job_id, task.child, outcome)
+        changes = self._scheduler.attempt_ended(task.job_id, task.child, outcome)
         # The first change is about this very child: settled, or to be tried again.
         verdict = changes[0]
         settled = verdict if isinstance(verdict, Settled) else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 
-from batchyard.batch import limits, submitting
+from batchyard.batch import limits, validation
 from batchyard.batch.jobs import Resources
 from batchyard.emulator import names
 from batchyard.emulator.api_errors import InvalidRequestError, InvalidSubmissionError
@@ -67,8 +67,8 @@ def register(yard: EndpointState, request: Document) -> Document:
     check_container(container, is_fargate=is_fargate)
     if "retryStrategy" in request:
         request["retryStrategy"] = checked_retry(request["retryStrategy"])
-    refuse(submitting.timeout_problems(request.get("timeout", {})))
-    refuse(submitting.priority_problems("schedulingPriority", request))
+    refuse(validation.timeout_problems(request.get("timeout", {})))
+    refuse(validation.priority_problems("schedulingPriority", request))
     check_consumables(yard, request.get("consumableResourceProperties", {}))
     revision = 1 + max((d["revision"] for d in revisions(yard, name)), default=0)
     document: Document = {
@@ -199,8 +199,8 @@ def check_container(container: Document, *, is_fargate: bool) -> None:
         raise InvalidSubmissionError("containerProperties.image must be provided")
     if len(container["image"]) > 255:
         raise InvalidSubmissionError("containerProperties.image must be at most 255 characters")
-    refuse(submitting.environment_problems(container.get("environment", [])))
-    refuse(submitting.secret_problems(container))
+    refuse(validation.environment_problems(container.get("environment", [])))
+    refuse(validation.secret_problems(container))
     resources_of(container, is_fargate=is_fargate)
     if is_fargate and "executionRoleArn" not in container:
         raise InvalidSubmissionError("executionRoleArn must be provided for FARGATE")
@@ -254,13 +254,13 @@ def _fargate_resources(given: dict[str, str], memory_mib: int) -> Resources:
 
 
 def _number(kind: str, value: str) -> int:
-    refuse(submitting.requirement_problems(kind, value, is_fargate=False))
-    return submitting.whole(value) or 0
+    refuse(validation.requirement_problems(kind, value, is_fargate=False))
+    return validation.parse_whole_number(value) or 0
 
 
 def checked_retry(strategy: Document) -> Document:
     """facts, 1.3 and 1.4; actions as the service returns them, in lower case."""
-    refuse(submitting.retry_problems(strategy))
+    refuse(validation.retry_problems(strategy))
     rules = strategy.get("evaluateOnExit", [])
     return {
         **strategy,
@@ -273,11 +273,11 @@ def checked_retry(strategy: Document) -> Document:
 
 
 def check_tags(tags: dict[str, str]) -> None:
-    refuse(submitting.tag_problems(tags))
+    refuse(validation.tag_problems(tags))
 
 
 def check_consumables(yard: EndpointState, properties: Document) -> None:
-    refuse(submitting.consumable_problems(properties))
+    refuse(validation.consumable_problems(properties))
     for entry in properties.get("consumableResourceList", []):
         if yard.get(CONSUMABLE, entry.get("consumableResource", "")) is None:
             raise InvalidSubmissionError(

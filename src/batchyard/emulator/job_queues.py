@@ -126,7 +126,7 @@ def snapshot(yard: EndpointState, request: Document) -> Document:
         )
     now_ms = yard.now_ms()
     used: dict[str, float] = {}
-    for job_id, _ in yard.scheduler.placed():
+    for job_id, _ in yard.scheduler.placed_children():
         job = yard.get(JOB, job_id)
         if job is not None and names.bare(job["jobQueue"]) == name:
             share = job.get("shareIdentifier", "")
@@ -162,7 +162,7 @@ def _departures(yard: EndpointState, queue: Document) -> list[tuple[int, int]]:
             row = yard.loop.row(job["jobId"])
             left_ms = row.started_ms or row.ended_ms
             found += [(row.number, left_ms)] if left_ms else []
-    for job_id, index in yard.scheduler.placed():
+    for job_id, index in yard.scheduler.placed_children():
         placed, task = yard.get(JOB, job_id), yard.loop.running(job_id, index)
         if (
             placed

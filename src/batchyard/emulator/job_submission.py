@@ -9,8 +9,8 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
-from batchyard.batch import limits, submitting
-from batchyard.batch.dependencies import InvalidJob
+from batchyard.batch import limits, validation
+from batchyard.batch.dependencies import InvalidJobError
 from batchyard.batch.jobs import (
     Action,
     Dependency,
@@ -54,7 +54,7 @@ def submit(yard: EndpointState, request: Document) -> Document:
     job = core(document)
     try:
         yard.scheduler.check(job)
-    except InvalidJob as exc:
+    except InvalidJobError as exc:
         raise InvalidSubmissionError(str(exc)) from None
     number = len(yard.all(JOB))
     counts = tuple(job.size if state is JobState.PENDING else 0 for state in JobState)
@@ -210,7 +210,7 @@ def _document(yard: EndpointState, request: Document) -> Document:
             "gpus": resources.gpus,
         },
         "_definition": definition["jobDefinitionName"],
-        "_overrides_length": submitting.overrides_length(overrides),
+        "_overrides_length": validation.overrides_length(overrides),
     }
     for member in _FROM_DEFINITION:
         value = request.get(member, definition.get(member))
@@ -222,7 +222,7 @@ def _document(yard: EndpointState, request: Document) -> Document:
     document["retryStrategy"] = definitions.checked_retry(
         document.get("retryStrategy", {"attempts": 1})
     )
-    definitions.refuse(submitting.timeout_problems(document.get("timeout", {})))
+    definitions.refuse(validation.timeout_problems(document.get("timeout", {})))
     _add_tags(document, definition, request)
     _add_share(document, queue, definition, request)
     _check_shares(yard, document)
@@ -257,10 +257,10 @@ def _add_share(
         raise InvalidSubmissionError(
             "shareIdentifier must not be provided: the job queue has no scheduling policy"
         )
-    definitions.refuse(submitting.share_problems(request))
+    definitions.refuse(validation.share_problems(request))
     if share is not None:
         document["shareIdentifier"] = share
-    definitions.refuse(submitting.priority_problems("schedulingPriorityOverride", request))
+    definitions.refuse(validation.priority_problems("schedulingPriorityOverride", request))
     priority = request.get("schedulingPriorityOverride", definition.get("schedulingPriority"))
     if priority is not None:
         # In a queue without a policy it is kept, and changes nothing.
@@ -334,10 +334,10 @@ def _merged(definition: Document, overrides: Document) -> Document:
             "containerOverrides.instanceType is only for multi-node parallel jobs"
         )
     if "command" in overrides:
-        definitions.refuse(submitting.command_problems(overrides["command"]))
+        definitions.refuse(validation.command_problems(overrides["command"]))
         container["command"] = overrides["command"]
     if "environment" in overrides:
-        definitions.refuse(submitting.environment_problems(overrides["environment"]))
+        definitions.refuse(validation.environment_problems(overrides["environment"]))
         container["environment"] = _merge(
             container.get("environment", []), overrides["environment"], "name"
         )

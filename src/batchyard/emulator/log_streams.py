@@ -250,7 +250,7 @@ class LogStreams:
         jobs = [job for job in yard.all(JOB) if group_of(job) == group]
         yard.loop.record({job["jobId"] for job in jobs})
         placed: dict[str, list[Task]] = {}
-        for job_id, child in yard.scheduler.placed():
+        for job_id, child in yard.scheduler.placed_children():
             task = yard.loop.running(job_id, child)
             if task is not None and task.started_ms is not None:
                 placed.setdefault(job_id, []).append(task)

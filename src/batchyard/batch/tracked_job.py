@@ -1,6 +1,7 @@
-"""One job as the scheduler keeps it: a byte per child, so that a child costs the same in any array.
+"""A job with the states of its children, one byte each. Internal to the scheduler.
 
-Internal to ``scheduler.py``. Times and reasons of ended children are the store's to keep, not ours.
+A child costs the same in an array of any size. Times and reasons of ended children are not kept
+here but in the engine's store.
 """
 
 from __future__ import annotations
@@ -9,19 +10,19 @@ from array import array
 from collections import deque
 from typing import NamedTuple
 
-from batchyard.batch.capacity import Room
+from batchyard.batch.capacity import FreeCapacity
 from batchyard.batch.jobs import Job, JobState, StatusReason
 
-#: a state's code in the byte arrays is its place in JobState
+#: the code of a state in the byte arrays is its position in JobState
 STATES = tuple(JobState)
 SUBMITTED, PENDING, RUNNABLE, STARTING, RUNNING, SUCCEEDED, FAILED = range(7)
 
-#: bytes.translate table: whatever has not been placed yet becomes FAILED
+#: table for bytes.translate: states before STARTING become FAILED
 _FAIL_UNPLACED = bytes(FAILED if code <= RUNNABLE else code for code in range(256))
 
 
 class Placement(NamedTuple):
-    room: Room
+    capacity: FreeCapacity
     gpus: tuple[int, ...]
 
 
@@ -36,13 +37,13 @@ class TrackedJob:
         "followers",
         "is_in_line",
         "is_sequential",
+        "is_settled",
         "job",
         "number",
         "pair_followers",
         "placed",
         "ready",
         "reason",
-        "settled",
         "stopping",
         "unmet",
     )
@@ -55,30 +56,30 @@ class TrackedJob:
         self.attempts = bytearray(job.size)
         self.counts = [0] * len(STATES)
         self.counts[PENDING] = job.size
-        #: children that are RUNNABLE, in order; may hold some that are not any more, which are passed over
+        #: RUNNABLE children in order; readers skip children whose state has changed since
         self.ready: deque[int] = deque()
-        #: whether it stands in its queue's line
+        #: whether the job is in its queue's waiting line
         self.is_in_line = False
         self.placed: dict[int, Placement] = {}
-        #: why a placed child is being stopped
+        #: placed child that is being stopped -> reason
         self.stopping: dict[int, str] = {}
         #: dependencies of the whole job that have not succeeded yet
         self.unmet = 0
-        #: per child, how many other children it still waits for; None where no child waits for one
+        #: child -> number of children it still waits for; None if no child waits for another
         self.blockers: array[int] | None = None
         self.is_sequential = False
-        #: jobs that wait for all of this one
+        #: jobs that wait for this whole job
         self.followers: list[TrackedJob] = []
-        #: jobs that wait for one child of this one
+        #: child of this job -> jobs that wait for it
         self.child_followers: dict[int, list[TrackedJob]] = {}
-        #: arrays whose child i waits for child i of this one
+        #: arrays whose child i waits for child i of this job
         self.pair_followers: list[TrackedJob] = []
-        #: why the whole job failed, where that is not just a failed child
+        #: why the whole job failed; empty if only children did
         self.reason = ""
-        #: why waiting children (None: all of them) fail once what they wait for has ended
+        #: cancelled child (None: all) -> reason with which it fails when its dependencies are met
         self.cancelled: dict[int | None, str] = {}
-        #: set once its end has been announced
-        self.settled = False
+        #: whether JobSettled has been returned for this job
+        self.is_settled = False
 
     def move(self, index: int, code: int) -> None:
         self.counts[self.codes[index]] -= 1
@@ -91,7 +92,10 @@ class TrackedJob:
         self.blockers[index] += 1
 
     def release(self) -> bool:
-        """All dependencies of the whole job are met: makes RUNNABLE what waits for nothing else."""
+        """Make RUNNABLE every child that waits for no other child; return whether there are any.
+
+        Called when the dependencies of the whole job are met.
+        """
         if self.blockers is None and self.counts[PENDING] == self.job.size:
             self.codes = bytearray(bytes([RUNNABLE]) * self.job.size)
             self.counts[PENDING], self.counts[RUNNABLE] = 0, self.job.size
@@ -107,7 +111,10 @@ class TrackedJob:
         self.ready.append(index)
 
     def unblock(self, index: int) -> bool:
-        """One of the children that this child waits for has succeeded; True if it became RUNNABLE."""
+        """Record that one of the children that a child waits for has succeeded.
+
+        Returns whether the waiting child became RUNNABLE.
+        """
         assert self.blockers is not None
         self.blockers[index] -= 1
         if self.blockers[index] or self.unmet or self.codes[index] != PENDING:
@@ -116,9 +123,9 @@ class TrackedJob:
         return True
 
     def fail_unplaced(self) -> list[int]:
-        """Fails every child that no capacity was given to yet, and says which."""
+        """Fail every child that was not placed yet; return them if other arrays wait for them."""
         unplaced = (
-            [i for i, code in enumerate(self.codes) if code <= RUNNABLE]
+            [index for index, code in enumerate(self.codes) if code <= RUNNABLE]
             if self.pair_followers
             else []
         )
@@ -137,7 +144,7 @@ class TrackedJob:
 
     @property
     def state(self) -> JobState:
-        """The job's own state. An array's parent is PENDING until all its children have ended."""
+        """The state of the job itself. An array is PENDING until all its children have ended."""
         if self.is_over:
             return JobState.FAILED if self.counts[FAILED] else JobState.SUCCEEDED
         if self.job.array_size is not None:
@@ -145,7 +152,7 @@ class TrackedJob:
         return STATES[self.codes[0]]
 
     def status_reason(self, child_reason: str) -> str:
-        """Why the whole job ended as it did, given why its last child did."""
+        """Return the status reason of the whole job, given that of its last child."""
         if self.reason:
             return self.reason
         if self.job.array_size is None:

@@ -1,6 +1,6 @@
-"""What AWS Batch takes of a job's members, or of a definition's (facts, 1.3, 1.4, 2 and 5). Pure.
+"""Problems of SubmitJob requests and job definitions, as AWS Batch sees them. Pure.
 
-Values in AWS's own shapes in, sentences about what is wrong out. That they have these shapes was found out before.
+Facts, 1.3, 1.4, 2 and 5. Callers pass values that already have the shapes of AWS's API.
 """
 
 from __future__ import annotations
@@ -11,23 +11,26 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from batchyard.batch import limits
-from batchyard.batch.dependencies import Other, problem_of
+from batchyard.batch.dependencies import ParentJob, dependency_problem
 from batchyard.batch.jobs import Dependency, DependencyType
 
 _TEXT_PATTERN = re.compile(r"[0-9A-Za-z.:\s]*\*?")
 _CODE_PATTERN = re.compile(r"[0-9]*\*?")
-#: what a container is given -> the least of it
-_LEAST = {"VCPU": 1, "MEMORY": limits.MIN_MEMORY_MIB, "GPU": 1}
+#: type of a resource requirement -> its minimum
+_MIN_REQUIREMENTS = {"VCPU": 1, "MEMORY": limits.MIN_MEMORY_MIB, "GPU": 1}
 
 Members = Mapping[str, Any]
 
 
 def request_problems(
-    request: Members, others: Mapping[str, tuple[str, int | None]], *, is_fargate: bool | None
+    request: Members, parents: Mapping[str, tuple[str, int | None]], *, is_fargate: bool | None
 ) -> Iterator[str]:
-    """Of a SubmitJob request, as far as it says itself. ``others``: (name, array size) of the jobs that it depends on,
-    by what it calls them; ``is_fargate``: None where that is not known."""
-    yield from dependency_problems(request, others)
+    """Yield the problems of a SubmitJob request that show without its definition and queue.
+
+    ``parents``: job id -> (name, array size) of the jobs that the request depends on.
+    ``is_fargate``: None if not known.
+    """
+    yield from dependency_problems(request, parents)
     for overrides in _overrides_of(request):
         yield from command_problems(overrides.get("command", []))
         yield from environment_problems(overrides.get("environment", []))
@@ -36,7 +39,10 @@ def request_problems(
                 requirement["type"], requirement["value"], is_fargate=is_fargate
             )
         if (length := overrides_length(overrides)) > limits.MAX_OVERRIDE_CHARS:
-            yield f"the overrides have {length:,} characters, and AWS takes {limits.MAX_OVERRIDE_CHARS:,} when it starts the job"
+            yield (
+                f"the overrides have {length:,} characters, and AWS takes "
+                f"{limits.MAX_OVERRIDE_CHARS:,} when it starts the job"
+            )
     yield from retry_problems(request.get("retryStrategy", {}))
     yield from timeout_problems(request.get("timeout", {}))
     yield from priority_problems("schedulingPriorityOverride", request)
@@ -46,7 +52,7 @@ def request_problems(
 
 
 def dependency_problems(
-    request: Members, others: Mapping[str, tuple[str, int | None]]
+    request: Members, parents: Mapping[str, tuple[str, int | None]]
 ) -> Iterator[str]:
     size = request.get("arrayProperties", {}).get("size")
     for entry in request.get("dependsOn", []):
@@ -57,10 +63,10 @@ def dependency_problems(
         if job_id is None and kind != "SEQUENTIAL":
             yield "dependsOn: jobId must be provided unless type is SEQUENTIAL"
             continue
-        found = others.get((job_id or "").partition(":")[0])
-        other = Other(*found) if found else None
-        problem = problem_of(
-            request.get("jobName", "?"), size, Dependency(job_id, DependencyType(kind)), other
+        name_and_size = parents.get((job_id or "").partition(":")[0])
+        parent = ParentJob(*name_and_size) if name_and_size else None
+        problem = dependency_problem(
+            request.get("jobName", "?"), size, Dependency(job_id, DependencyType(kind)), parent
         )
         if problem:
             yield problem
@@ -91,8 +97,8 @@ def _rule_problems(rule: Members) -> Iterator[str]:
                 else "letters, digits, periods, colons and white space"
             )
             yield (
-                f"evaluateOnExit: {member} must be at most {limits.MAX_RETRY_PATTERN_CHARS} {allowed}, with at most one * at the end; "
-                f"got {text!r}"
+                f"evaluateOnExit: {member} must be at most {limits.MAX_RETRY_PATTERN_CHARS} "
+                f"{allowed}, with at most one * at the end; got {text!r}"
             )
 
 
@@ -133,31 +139,37 @@ def environment_problems(variables: Sequence[Members]) -> Iterator[str]:
         if not name or "=" in name:
             yield f"Environment variables must have a name, and no = in it; got {name!r}"
         elif name.startswith("AWS_BATCH_"):
-            yield f"Environment variables must not start with AWS_BATCH, which is reserved; got {name!r}"
+            yield (
+                "Environment variables must not start with AWS_BATCH, which is reserved; "
+                f"got {name!r}"
+            )
 
 
 def requirement_problems(kind: str, value: str, *, is_fargate: bool | None) -> Iterator[str]:
-    """Of one resource requirement. Of Fargate's pairs of vCPUs and memory it knows nothing."""
-    if kind not in _LEAST:
-        yield f"resourceRequirements: type must be {', '.join(_LEAST)}; got {kind!r}"
+    """Yield the problems of one resource requirement. Fargate's sizes are not checked."""
+    if kind not in _MIN_REQUIREMENTS:
+        yield f"resourceRequirements: type must be {', '.join(_MIN_REQUIREMENTS)}; got {kind!r}"
         return
     if kind == "GPU" and is_fargate:
         yield "resourceRequirements of type GPU are not for FARGATE"
     if kind == "VCPU" and is_fargate is not False and re.fullmatch(r"0?\.(25|50?)", value):
         return
-    number = whole(value)
-    if number is None or number < _LEAST[kind]:
-        yield f"resourceRequirements: {kind} must be a whole number of at least {_LEAST[kind]}; got {value!r}"
+    number, minimum = parse_whole_number(value), _MIN_REQUIREMENTS[kind]
+    if number is None or number < minimum:
+        yield (
+            f"resourceRequirements: {kind} must be a whole number of at least {minimum}; "
+            f"got {value!r}"
+        )
 
 
-def whole(value: str) -> int | None:
-    """A whole number as AWS takes it, also as `4.0`."""
-    found = re.fullmatch(r"([0-9]{1,18})(\.0+)?", value)
-    return int(found[1]) if found else None
+def parse_whole_number(text: str) -> int | None:
+    """Return a whole number as AWS reads it (`4`, `4.0`); None if it is none."""
+    match = re.fullmatch(r"([0-9]{1,18})(\.0+)?", text)
+    return int(match[1]) if match else None
 
 
 def consumable_problems(properties: Members) -> Iterator[str]:
-    """Whether there are such resources is not said here."""
+    """Yield the problems of a list of consumable resources, which may not exist."""
     entries = properties.get("consumableResourceList", [])
     named = [entry.get("consumableResource", "").rpartition("/")[2] for entry in entries]
     if len(set(named)) < len(named):
@@ -167,14 +179,14 @@ def consumable_problems(properties: Members) -> Iterator[str]:
 
 
 def secret_problems(container: Members) -> Iterator[str]:
-    """The agent on the host reads them, with the role that it has for this (facts, 5.3)."""
-    kept = container.get("secrets") or container.get("logConfiguration", {}).get("secretOptions")
-    if kept and not container.get("executionRoleArn"):
+    """Yield the problem of secrets without the role to read them with (facts, 5.3)."""
+    secrets = container.get("secrets") or container.get("logConfiguration", {}).get("secretOptions")
+    if secrets and not container.get("executionRoleArn"):
         yield "executionRoleArn must be provided when secrets are specified"
 
 
 def overrides_length(overrides: Members) -> int:
-    """As AWS counts them when it starts the job (facts, 5.4)."""
+    """Return the characters of overrides as AWS counts them when it starts the job (facts, 5.4)."""
     return len(json.dumps(overrides, separators=(",", ":"), ensure_ascii=False)) if overrides else 0
 
 

@@ -1,0 +1,247 @@
+"""Waiting lines of queues, and which of their children start next. Bookkeeping, without effects."""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections import deque
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from batchyard.batch.blocked import blocked_reason, reason_code
+from batchyard.batch.capacity import Consumables, FreeCapacity
+from batchyard.batch.changes import Start
+from batchyard.batch.jobs import Job, Resources
+from batchyard.batch.queues import FairShare, Queue
+from batchyard.batch.share_usage import ShareUsage
+from batchyard.batch.tracked_job import RUNNABLE, STARTING, Placement, TrackedJob
+
+
+class BlockedHead(NamedTuple):
+    """The child at the head of a line, if it can never start."""
+
+    tracked: TrackedJob
+    child: int
+    reason: str
+    since_ms: int
+
+
+class WaitingLine:
+    """The children of a queue that wait for capacity."""
+
+    __slots__ = ("blocked_head", "capacities", "jobs", "queue", "retries", "usage")
+
+    def __init__(self, queue: Queue, capacities: list[FreeCapacity]) -> None:
+        self.queue = queue
+        #: free capacity of the queue's environments, in their order
+        self.capacities = capacities
+        #: what the shares have used; None without a fair-share policy
+        self.usage = ShareUsage(queue.fair_share.decay_s) if queue.fair_share else None
+        self.blocked_head: BlockedHead | None = None
+        #: children that are tried again, ahead of all others
+        self.retries: deque[tuple[TrackedJob, int]] = deque()
+        #: jobs with RUNNABLE children, in the order of their submission
+        self.jobs: list[TrackedJob] = []
+
+    def add(self, tracked: TrackedJob) -> None:
+        if not tracked.is_in_line:
+            tracked.is_in_line = True
+            insort(self.jobs, tracked, key=lambda waiting: waiting.number)
+
+    def set_queue(self, queue: Queue, capacities: list[FreeCapacity]) -> None:
+        """Change priority, policy and environments; the children in the line keep waiting."""
+        self.queue, self.capacities = queue, capacities
+        if queue.fair_share is None:
+            self.usage = None
+        elif self.usage is None:
+            self.usage = ShareUsage(queue.fair_share.decay_s)
+        else:
+            self.usage.set_decay(queue.fair_share.decay_s)
+
+    def runnable_children(self, now_ms: int) -> Iterator[tuple[TrackedJob, int]]:
+        """Yield the RUNNABLE children: retries first, then by share or in order of submission."""
+        for tracked, index in self.retries:
+            if tracked.codes[index] == RUNNABLE:
+                yield tracked, index
+        jobs, policy, usage = self.jobs, self.queue.fair_share, self.usage
+        if policy is not None and usage is not None:
+            jobs = sorted(
+                jobs,
+                key=lambda tracked: (
+                    _weighted_use(tracked.job.share, usage, policy, now_ms),
+                    tracked.job.share,
+                    -tracked.job.priority,
+                    tracked.number,
+                ),
+            )
+        for tracked in jobs:
+            for index in tracked.ready:
+                if tracked.codes[index] == RUNNABLE:
+                    yield tracked, index
+
+    def check_head(self, machine: Resources | None, now_ms: int) -> BlockedHead | None:
+        """Record whether the first child can never start.
+
+        Returns the child if it has been blocked for longer than the queue's time limit.
+        """
+        tracked, index = next(self.runnable_children(now_ms), (None, 0))
+        environments = [capacity.environment for capacity in self.capacities]
+        reason = blocked_reason(tracked.job.resources, environments, machine) if tracked else ""
+        if tracked is None or not reason:
+            self.blocked_head = None
+            return None
+        head = BlockedHead(tracked, index, reason, now_ms)
+        if self.blocked_head is not None and self.blocked_head[:3] == head[:3]:
+            head = self.blocked_head
+        blocked_ms = now_ms - head.since_ms
+        for limit in self.queue.time_limits:
+            if limit.reason == reason_code(reason) and blocked_ms >= limit.max_time_s * 1000:
+                self.blocked_head = None
+                return head
+        self.blocked_head = head
+        return None
+
+
+class PlacementPass:
+    """One walk along a queue's line, which places the children that fit.
+
+    A child that does not fit reserves what it waits for. Behind a child that lacks vCPUs or memory
+    nothing starts, so that small children never starve a large one. Behind a child that lacks only
+    GPUs, children without GPUs start. A child that waits for a consumable resource holds up only
+    its own job.
+    """
+
+    __slots__ = ("consumables", "gpus_are_reserved", "line", "now_ms", "starts")
+
+    def __init__(
+        self, line: WaitingLine, consumables: Consumables, starts: list[Start], now_ms: int
+    ) -> None:
+        """``starts``: the list to which the pass adds what it places."""
+        self.line = line
+        self.now_ms = now_ms
+        self.consumables = consumables
+        self.starts = starts
+        self.gpus_are_reserved = False
+
+    def run(self) -> None:
+        if self.line.retries and not self._place_retries():
+            return
+        if self.line.queue.fair_share is None:
+            self._place_in_order()
+        else:
+            self._place_by_share(self.line.queue.fair_share)
+        if any(not tracked.is_in_line for tracked in self.line.jobs):
+            self.line.jobs = [tracked for tracked in self.line.jobs if tracked.is_in_line]
+
+    def _place_in_order(self) -> None:
+        for tracked in self.line.jobs:
+            while (index := _next_ready(tracked)) is not None:
+                capacity = self._find_capacity(tracked.job)
+                if capacity is None:
+                    break
+                tracked.ready.popleft()
+                self._start(tracked, index, capacity)
+            if tracked.is_in_line and self._closes_line(tracked.job):
+                break
+
+    def _place_by_share(self, policy: FairShare) -> None:
+        """Place child by child: least used share, then highest priority, then first submitted."""
+        assert self.line.usage is not None
+        usage = self.line.usage
+        waiting = sorted(
+            self.line.jobs, key=lambda tracked: (-tracked.job.priority, tracked.number)
+        )
+        waiting = [tracked for tracked in waiting if _next_ready(tracked) is not None]
+        active = {tracked.job.share for tracked in waiting} | usage.active_shares(self.now_ms)
+        reserved_fraction = policy.reserved_fraction(len(active))
+        while waiting:
+            # min takes the first of equals, and the list is in order within a share.
+            tracked = min(
+                waiting, key=lambda t: _weighted_use(t.job.share, usage, policy, self.now_ms)
+            )
+            index = _next_ready(tracked)
+            if index is None:
+                waiting.remove(tracked)
+                continue
+            capacity = self._find_capacity(tracked.job, reserved_fraction)
+            if capacity is not None:
+                tracked.ready.popleft()
+                self._start(tracked, index, capacity)
+            elif self._closes_line(tracked.job):
+                return
+            else:
+                waiting.remove(tracked)
+
+    def _place_retries(self) -> bool:
+        """Place the children that are tried again; return False if one of them closes the line."""
+        retries, self.line.retries = self.line.retries, deque()
+        while retries:
+            tracked, index = retries.popleft()
+            if tracked.codes[index] != RUNNABLE:
+                continue
+            capacity = self._find_capacity(tracked.job)
+            if capacity is not None:
+                self._start(tracked, index, capacity)
+                continue
+            self.line.retries.append((tracked, index))
+            if self._closes_line(tracked.job):
+                self.line.retries.extend(retries)
+                return False
+        return True
+
+    def _find_capacity(self, job: Job, reserved_fraction: float = 0.0) -> FreeCapacity | None:
+        """Return the first environment with room for a child of the job.
+
+        ``reserved_fraction``: the fraction of each environment's vCPUs that must stay free.
+        """
+        requested = job.resources
+        if requested.gpus and self.gpus_are_reserved:
+            return None
+        if job.consumables and not self.consumables.have(job.consumables):
+            return None
+        for capacity in self.line.capacities:
+            reserved_vcpus = reserved_fraction * capacity.environment.capacity.vcpus
+            if (
+                capacity.has_all(requested)
+                and capacity.free_vcpus - requested.vcpus >= reserved_vcpus
+            ):
+                return capacity
+        return None
+
+    def _closes_line(self, job: Job) -> bool:
+        """Return whether a child of the job that does not fit stops everything behind it."""
+        if job.consumables and not self.consumables.have(job.consumables):
+            return False
+        if job.resources.gpus:
+            self.gpus_are_reserved = True
+            return not any(
+                capacity.has_vcpus_and_memory(job.resources) for capacity in self.line.capacities
+            )
+        return True
+
+    def _start(self, tracked: TrackedJob, index: int, capacity: FreeCapacity) -> None:
+        job = tracked.job
+        gpus = capacity.take(job.resources)
+        if job.consumables:
+            self.consumables.take(job.consumables)
+        tracked.placed[index] = Placement(capacity, gpus)
+        if self.line.usage is not None:
+            self.line.usage.change(job.share, job.resources.vcpus, self.now_ms)
+        tracked.move(index, STARTING)
+        tracked.attempts[index] += 1
+        name = capacity.environment.name
+        self.starts.append(Start(job.id, index, tracked.attempts[index], gpus, name))
+
+
+def _next_ready(tracked: TrackedJob) -> int | None:
+    """Return the job's next RUNNABLE child; take the job out of the line if there is none."""
+    ready = tracked.ready
+    while ready and tracked.codes[ready[0]] != RUNNABLE:
+        ready.popleft()
+    if ready:
+        return ready[0]
+    tracked.is_in_line = False
+    return None
+
+
+def _weighted_use(share: str, usage: ShareUsage, policy: FairShare, now_ms: int) -> float:
+    return usage.recent_vcpus(share, now_ms) * policy.weight_of(share)
