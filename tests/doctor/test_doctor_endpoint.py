@@ -921,7 +921,7 @@ def test_a_short_wait_is_waiting(yard: Yard) -> None:
 def test_a_job_queue_or_environment_that_is_not_there(yard: Yard) -> None:
     for args in (("job", "no-such-job"), ("queue", "nowhere"), ("env", "nowhere")):
         done = yard.doctor(*args)
-        assert done.returncode == 2 and "could not look: AWS Batch" in done.stdout
+        assert done.returncode == 2 and "could not examine: AWS Batch" in done.stdout
     done = yard.doctor("job")
     assert done.returncode == 2 and "JOB_ID is missing" in done.stderr
 
@@ -965,7 +965,7 @@ def test_a_job_that_can_never_start_is_cancelled(yard: Yard) -> None:
 
 def test_there_is_nothing_to_mend_in_a_healthy_queue(yard: Yard) -> None:
     done = yard.doctor("queue", yard.queue(yard.environment()), "--fix", stdin="y\n")
-    assert done.returncode == 0 and "nothing that can be mended" in done.stderr
+    assert done.returncode == 0 and "no automatic fix is available" in done.stderr
 
 
 def test_nobody_answers(yard: Yard) -> None:

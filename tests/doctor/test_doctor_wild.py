@@ -282,7 +282,7 @@ def scripts(wild: list[Wild]) -> list[Wild]:
 def check(report: Report, began: float) -> None:
     assert report.exit_code in (0, 1, 2)
     assert all(finding.cause and finding.evidence and finding.remedy for finding in report.findings)
-    assert show.lines(report, with_all=True)[0]
+    assert show.to_lines(report, with_all=True)[0]
     assert time.monotonic() - began < MAX_S
 
 

@@ -1,4 +1,4 @@
-"""`batchyard doctor`: a group of commands, one a subject."""
+"""`batchyard doctor`: a group of commands, one for each subject."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from batchyard.cli import doctoring
-from batchyard.cli.doctoring import (
-    Looked,
+from batchyard.cli import doctor_gathering as gathering
+from batchyard.cli import doctor_reports as reports
+from batchyard.cli.doctor_gathering import GatheredFacts, require_argument
+from batchyard.cli.doctor_options import (
     all_option,
     aws_options,
     dwell_option,
     region_option,
+    run_options,
     shape_options,
 )
 from batchyard.cli.options import env_option, example, home_of, json_option
@@ -36,9 +38,10 @@ if TYPE_CHECKING:
     )
 )
 def command() -> None:
-    """Say why a job is stuck, and whether a node is right: the cause, the evidence, what to do.
+    """Find out why a job is stuck, and check queues, templates and nodes.
 
-    Reads only, unless `--fix` is given and you say yes. Exit codes: 0 healthy, 1 findings, 2 could not look.
+    Each finding names the cause, the evidence and the remedy. The commands only read, unless
+    `--fix` is given and you confirm. Exit codes: 0 healthy, 1 findings, 2 could not examine.
     """
 
 
@@ -54,17 +57,19 @@ def command() -> None:
 @region_option
 @aws_options
 def job(job_id: str | None, env: str | None, region: str | None, **flags: Any) -> int:
-    """Say why a job does not start, or why it failed; of an array, its children by cause.
+    """Find out why a job does not start, or why it failed.
 
-    Asks AWS at most 25 times, however large the array is.
+    The failed children of an array are grouped by cause. Sends at most 25 requests to AWS,
+    however large the array is.
     """
 
-    def look() -> Looked:
-        session = doctoring.session_of(env, region, flags["home"])
-        asking = doctoring.gatherer(session)
-        return Looked(asking.job(doctoring.given(job_id, "JOB_ID")), asking.asker.calls, session)
+    def gather() -> GatheredFacts:
+        session = gathering.open_session(env, region, flags["home"])
+        gatherer = gathering.make_gatherer(session)
+        facts = gatherer.job(require_argument(job_id, "JOB_ID"))
+        return GatheredFacts(facts, gatherer.asker.calls, session)
 
-    return doctoring.examine(look, flags)
+    return reports.examine(gather, flags)
 
 
 @command.command(
@@ -78,18 +83,20 @@ def job(job_id: str | None, env: str | None, region: str | None, **flags: Any) -
 @shape_options
 @aws_options
 def queue(name: str | None, env: str | None, region: str | None, **flags: Any) -> int:
-    """Examine a job queue before anything is stuck in it: its environments, network, roles, types, quotas.
+    """Examine a job queue: its compute environments, network, roles, types and quotas.
 
-    With --cpus, --memory or --gpus: whether a step that asks for so much can run there, on which types and where.
+    With --cpus, --memory or --gpus: check also whether a step with these resources can run in
+    the queue, on which instance types and in which zones.
     """
 
-    def look() -> Looked:
-        session = doctoring.session_of(env, region, flags["home"])
-        asking = doctoring.gatherer(session, is_place=True)
-        facts = asking.queue(doctoring.given(name, "NAME"), doctoring.shape(flags))
-        return Looked(facts, asking.asker.calls, session)
+    def gather() -> GatheredFacts:
+        session = gathering.open_session(env, region, flags["home"])
+        gatherer = gathering.make_gatherer(session, is_place=True)
+        shape = gathering.shape_from_flags(flags)
+        facts = gatherer.queue(require_argument(name, "NAME"), shape)
+        return GatheredFacts(facts, gatherer.asker.calls, session)
 
-    return doctoring.examine(look, flags)
+    return reports.examine(gather, flags)
 
 
 @command.command(
@@ -100,34 +107,36 @@ def queue(name: str | None, env: str | None, region: str | None, **flags: Any) -
 @shape_options
 @aws_options
 def env(name: str | None, region: str | None, **flags: Any) -> int:
-    """Examine an environment: all its queues. Or one compute environment of AWS Batch, by its name."""
+    """Examine all queues of an environment, or one compute environment of AWS Batch."""
     home = flags["home"]
 
-    def look() -> Looked:
+    def gather() -> GatheredFacts:
         from batchyard.doctor.gather.subjects import is_absent
 
-        what, shape = doctoring.given(name, "NAME"), doctoring.shape(flags)
-        ours = _of_the_file(home, what)
-        if ours is None:
-            session = doctoring.session_of(None, region, home)
-            asking = doctoring.gatherer(session, is_place=True)
-            facts = asking.environment(what, shape)
-            ours = _deployed(home, what) if is_absent(facts) else None
-            if ours is None:
-                return Looked(facts, asking.asker.calls, session)
-        return doctoring.surveyed("env", what, doctoring.queues_for(shape, ours), ours)
+        subject, shape = require_argument(name, "NAME"), gathering.shape_from_flags(flags)
+        environment = _configured_environment(home, subject)
+        if environment is None:
+            session = gathering.open_session(None, region, home)
+            gatherer = gathering.make_gatherer(session, is_place=True)
+            facts = gatherer.environment(subject, shape)
+            environment = _deployed_environment(home, subject) if is_absent(facts) else None
+            if environment is None:
+                return GatheredFacts(facts, gatherer.asker.calls, session)
+        shapes_by_queue = gathering.queues_with_shape(shape, environment)
+        return gathering.gather_survey("env", subject, shapes_by_queue, environment)
 
-    return doctoring.examine(look, flags)
+    return reports.examine(gather, flags)
 
 
-def _of_the_file(home: str | None, name: str) -> Environment | None:
+def _configured_environment(home: str | None, name: str) -> Environment | None:
+    """Return the environment of that name in environments.yaml; None where it is not there."""
     from batchyard import environments
 
     return environments.read(home_of(home) / environments.FILE_NAME).get(name)
 
 
-def _deployed(home: str | None, name: str) -> Environment | None:
-    """None where there is none, or nobody may know."""
+def _deployed_environment(home: str | None, name: str) -> Environment | None:
+    """Return the environment of deployed stacks; None without it, or without permission."""
     from batchyard.aws.environment_lookup import find_environment
 
     try:
@@ -140,39 +149,42 @@ def _deployed(home: str | None, name: str) -> Environment | None:
     epilog=example(
         "batchyard doctor pipeline pipeline.yaml --env lab",
         "batchyard doctor pipeline pipeline.yaml --env lab --on-demand --set slices=128",
-        "batchyard doctor pipeline commands.txt --env lab --array 8 --gpus 1 --memory 14GiB --image recon",
+        "batchyard doctor pipeline commands.txt --env lab --array 8 --gpus 1 --memory 14GiB "
+        "--image recon",
     )
 )
 @click.argument("file", type=click.Path(), required=False)
 @env_option
-@doctoring.run_options
+@run_options
 @aws_options
 def pipeline(file: str | None, env: str | None, **flags: Any) -> int:
-    """Examine a whole pipeline against an environment, before it is submitted: each step at its queue.
+    """Examine every step of a pipeline at the queue that it would use, before you submit it.
 
-    FILE is what `run` takes: a pipeline (.yaml, .yml or .json), or any other file with one shell command a line.
+    FILE is what `run` takes: a pipeline (.yaml, .yml or .json), or any other file with one shell
+    command a line.
     """
 
-    def look() -> Looked:
+    def gather() -> GatheredFacts:
         from batchyard import engines
         from batchyard.aws.environment_lookup import find_environment
         from batchyard.engines.base import RunRequest
         from batchyard.folder import home_beside
 
-        pipeline, plan = doctoring.planned(doctoring.given(file, "FILE"), flags)
+        pipeline, plan = gathering.load_plan(require_argument(file, "FILE"), flags)
         if env is None:
-            raise InputError("which environment is it for?", hint="add --env NAME")
+            raise InputError("the environment is missing", hint="add --env NAME")
         home = home_beside(pipeline.folder, flags["home"])
         request = RunRequest(plan, pipeline, home, environment=env, on_demand=flags["on_demand"])
         queues = engines.load(engines.AWS_BATCH).prepare(request).queues
-        by_queue: dict[str, list[Job]] = {}
+        shapes_by_queue: dict[str, list[Job]] = {}
         for job in plan.jobs:
-            by_queue.setdefault(queues[job.step], []).append(doctoring.shape_of(job))
+            shapes = shapes_by_queue.setdefault(queues[job.step], [])
+            shapes.append(gathering.shape_of_step(job))
         environment = find_environment(home, env)
-        title = f"{pipeline.name} in {env}"
-        return doctoring.surveyed("pipeline", title, by_queue, environment)
+        subject = f"{pipeline.name} in {env}"
+        return gathering.gather_survey("pipeline", subject, shapes_by_queue, environment)
 
-    return doctoring.examine(look, flags)
+    return reports.examine(gather, flags)
 
 
 @command.command(
@@ -187,23 +199,24 @@ def pipeline(file: str | None, env: str | None, **flags: Any) -> int:
     type=click.Choice(["batch", "ecs"]),
     default="batch",
     show_default=True,
-    help="Whose nodes it is for: AWS Batch has rules of its own.",
+    help="Service that launches the nodes: AWS Batch has rules that ECS does not have.",
 )
 @all_option
 @json_option
 def userdata(file: str, owner: str, with_all: bool, as_json: bool) -> int:
-    """Examine user data: what will deadlock at boot, or keep a node from joining.
+    """Examine user data: find what deadlocks at boot or keeps a node from its cluster.
 
-    FILE is a script, cloud-config or MIME document, as it is or in base64.
+    FILE is a script, a cloud-config or a MIME document, plain or in base64.
     """
     from batchyard.doctor.userdata.examine import examine
 
-    data, name = doctoring.content(file), doctoring.name_of(file)
+    data, name = reports.read_input(file), reports.show_name(file)
     if not data.strip():
         raise InputError(
-            f"{name} is empty: there is no user data to examine", hint="name the file that holds it"
+            f"{name} is empty: there is no user data to examine",
+            hint="name the file that holds the user data",
         )
-    return doctoring.answer(examine(data, name, owner), with_all, as_json)
+    return reports.print_report(examine(data, name, owner), with_all, as_json)
 
 
 @command.command(
@@ -216,17 +229,16 @@ def userdata(file: str, owner: str, with_all: bool, as_json: bool) -> int:
 @all_option
 @json_option
 def template(file: str, with_all: bool, as_json: bool) -> int:
-    """Examine a template, with the user data in it.
+    """Examine a template and the user data in it.
 
-    FILE is a CloudFormation or SAM template, or what `terraform show -json` prints. Nested stacks whose templates lie
-    beside it are examined with it.
+    FILE is a CloudFormation or SAM template, or the output of `terraform show -json`. Nested
+    stacks are examined, too, if their templates are files beside it.
     """
     from batchyard.doctor.template.examine import examine
 
-    beside = None if file == "-" else doctoring.beside
-    return doctoring.answer(
-        examine(doctoring.content(file), doctoring.name_of(file), beside), with_all, as_json
-    )
+    read_nested = None if file == "-" else reports.read_nested_template
+    report = examine(reports.read_input(file), reports.show_name(file), read_nested)
+    return reports.print_report(report, with_all, as_json)
 
 
 @command.command(epilog=example("batchyard doctor host", "batchyard doctor host --save host.json"))
@@ -234,13 +246,16 @@ def template(file: str, with_all: bool, as_json: bool) -> int:
     "--gpu-container",
     metavar="IMAGE",
     default="",
-    help="Also run nvidia-smi in a container of this image.",
+    help="Run nvidia-smi in a container of this image, too.",
 )
 @click.option(
-    "--save", metavar="FILE", help="Keep the facts in a file, secrets and account ids masked."
+    "--save", metavar="FILE", help="Write the facts to a file, with secrets and account ids masked."
 )
 @click.option(
-    "--from", "source", metavar="FILE", help="Judge facts that were saved, instead of this machine."
+    "--from",
+    "source",
+    metavar="FILE",
+    help="Examine facts from a file that --save wrote, instead of this machine.",
 )
 @all_option
 @json_option
@@ -253,19 +268,16 @@ def host(
     from batchyard.doctor.host.judge import judge as judge_host
     from batchyard.doctor.host.machine import ThisMachine
 
-    if source:
-        found = doctoring.saved_facts(source)
-        if not isinstance(found, HostFacts):
-            raise InputError(
-                f"{source} holds no facts of a host",
-                hint=f"`batchyard doctor judge {source}` reads it",
-            )
-    else:
-        found = gather(ThisMachine(), gpu_container)
-    code = doctoring.answer(judge_host(found), with_all, as_json)
+    facts = reports.load_facts(source) if source else gather(ThisMachine(), gpu_container)
+    if not isinstance(facts, HostFacts):
+        raise InputError(
+            f"{source} holds no facts of a host",
+            hint=f"`batchyard doctor judge {source}` reads it",
+        )
+    exit_code = reports.print_report(judge_host(facts), with_all, as_json)
     if save:
-        doctoring.keep(found, save)
-    return code
+        reports.save_facts(facts, save)
+    return exit_code
 
 
 @command.command(
@@ -276,36 +288,41 @@ def host(
 @click.argument("file", type=click.Path(allow_dash=True))
 @dwell_option
 @click.option(
-    "--save", metavar="FILE", help="Keep the facts in another file, secrets and account ids masked."
+    "--save",
+    metavar="FILE",
+    help="Write the facts to another file, with secrets and account ids masked.",
 )
 @all_option
 @json_option
 def judge(file: str, dwell: int, save: str | None, with_all: bool, as_json: bool) -> int:
-    """Judge facts that were saved: of a job, a queue, a compute environment or a host."""
+    """Examine saved facts of a job, a queue, a compute environment, a pipeline or a host."""
     from batchyard.doctor.host.facts import HostFacts
     from batchyard.doctor.host.judge import judge as judge_host
 
-    found = doctoring.saved_facts(file)
-    report = judge_host(found) if isinstance(found, HostFacts) else doctoring.judged(found, dwell)
-    code = doctoring.answer(report, with_all, as_json)
+    facts = reports.load_facts(file)
+    if isinstance(facts, HostFacts):
+        report = judge_host(facts)
+    else:
+        report = reports.judge_facts(facts, dwell)
+    exit_code = reports.print_report(report, with_all, as_json)
     if save:
-        doctoring.keep(found, save)
-    return code
+        reports.save_facts(facts, save)
+    return exit_code
 
 
 @command.command(epilog=example("batchyard doctor explain BY042"))
 @click.argument("finding", required=False)
 def explain(finding: str | None) -> int:
-    """Print the page of a finding: what it means, how to see it, what to do.
+    """Print the page of a finding: its meaning, how to see it, what to do.
 
-    Without FINDING: all that the doctor knows, a line each: what is right when it is not found.
+    Without FINDING: list all findings with what is true when the check passes.
     """
     from batchyard.doctor.kinds import BY_ID
-    from batchyard.doctor.pages import page_of
+    from batchyard.doctor.pages import read_page
 
     if finding is None:
         lines = [f"{kind.id} {kind.severity:7} {kind.title}" for kind in BY_ID.values()]
-        click.echo("\n".join(["finding, severity, what is right when it is not found", *lines]))
+        click.echo("\n".join(["finding, severity, what is true when the check passes", *lines]))
     else:
-        click.echo(page_of(finding).rstrip())
+        click.echo(read_page(finding).rstrip())
     return 0

@@ -1,6 +1,7 @@
-"""What instance types have: the GPU families and the common CPU families. Pure values, for where AWS was not asked.
+"""A built-in list of instance types: the GPU families and the common CPU families.
 
-Nominal numbers: what a host registers with ECS is less (``batchyard.batch.hosts``).
+It is used where EC2 was not asked. The memory is nominal: a host registers less with ECS
+(``batchyard.batch.hosts``).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ ARM = "arm64"
 X86 = "x86_64"
 GIB = 1024
 
-#: the words that stand for families of AWS's choice; none of them holds a GPU
+#: names that stand for families of AWS's choice; none of these has a GPU
 WORDS = {
     "optimal": ("m6i", "c6i", "r6i", "c7i"),
     "default_x86_64": ("m6i", "c6i", "r6i", "c7i"),
@@ -164,40 +165,39 @@ _OLD: dict[str, tuple[str, dict[str, tuple[int, float, int]]]] = {
 _LETTERS = re.compile(r"[a-z]+(?=\d)")
 _SIZE_NAMES = {0.25: "medium", 0.5: "large", 1: "xlarge"}
 
-#: families of which every size is listed above, so that another size is a mistake
+#: Every size of these families is listed above: another size does not exist.
 WHOLE_FAMILIES = frozenset(_GPU) | {"m3", "m4", "c5", "m5", "r5", "c6i", "m6i", "r6i"}
-#: those that have a GPU of some sort, whether ECS can schedule it or not
+#: families with a GPU, whether ECS can schedule it or not
 GPU_FAMILIES = frozenset(_GPU)
-#: accelerators that ECS cannot give to a job
+#: families whose accelerators ECS cannot give to a job
 UNSCHEDULABLE = frozenset({"g4ad", "g6f", "gr6f"})
-#: their GPUs are older than the driver of the AL2023 GPU image
+#: families whose GPUs are too old for the driver of the AL2023 GPU image
 TOO_OLD_FOR_AL2023 = frozenset({"g3", "g3s", "p3", "p3dn"})
-#: eight GPUs behind a switch that a service must bring up
+#: families whose GPUs are joined by a switch, which fabric manager must start
 NVSWITCH = frozenset(
     {"p3dn", "p4d", "p4de", "p5", "p5e", "p5en", "p6-b200", "p6-b300", "p6e-gb200"}
 )
 
 
-def _all() -> dict[str, InstanceType]:
-    found = {}
+def _list_types() -> dict[str, InstanceType]:
+    types = {}
     for family, (architecture, sizes) in (_GPU | _OLD).items():
         for size, (vcpus, gib, gpus) in sizes.items():
-            found[f"{family}.{size}"] = InstanceType(
-                f"{family}.{size}", vcpus, int(gib * GIB), gpus, architecture
-            )
+            name = f"{family}.{size}"
+            types[name] = InstanceType(name, vcpus, int(gib * GIB), gpus, architecture)
     for family, (architecture, gib_per_vcpu, xlarges, metal) in _CPU.items():
         counts = {_SIZE_NAMES.get(n, f"{n:g}xlarge"): int(n * 4) for n in xlarges} | (
             {"metal": metal} if metal else {}
         )
         for size, vcpus in counts.items():
             name = f"{family}.{size}"
-            found[name] = InstanceType(
-                name, vcpus, int(vcpus * gib_per_vcpu * GIB), 0, architecture
-            )
-    return found
+            memory_mib = int(vcpus * gib_per_vcpu * GIB)
+            types[name] = InstanceType(name, vcpus, memory_mib, 0, architecture)
+    return types
 
 
-TYPES = _all()
+#: all types of this list, by name
+TYPES = _list_types()
 
 
 def family_of(name: str) -> str:
@@ -207,26 +207,27 @@ def family_of(name: str) -> str:
 def expand(
     names: Iterable[str], described: Iterable[InstanceType] | None = None
 ) -> tuple[InstanceType, ...]:
-    """The types that an environment's ``instanceTypes`` stand for, smallest first; unknown names are left out.
+    """Return the types that names in ``instanceTypes`` stand for, smallest first.
 
-    ``described`` is what AWS said of its types, None where it was not asked; it is believed before the catalogue.
+    Unknown names are skipped. ``described`` are types as EC2 described them, which take precedence
+    over this list; None where EC2 was not asked.
     """
-    types = TYPES | {known.name: known for known in described or ()}
-    found: dict[str, InstanceType] = {}
+    types = TYPES | {t.name: t for t in described or ()}
+    expanded: dict[str, InstanceType] = {}
     for name in names or ("default_x86_64",):
         for family in WORDS.get(name, (name,)):
             if family in types:
-                found[family] = types[family]
-            # A family's name leaves out its bare-metal sizes.
+                expanded[family] = types[family]
+            # The name of a family does not include its bare-metal sizes.
             members = (
                 t for t in types.values() if family_of(t.name) == family and ".metal" not in t.name
             )
-            found.update((t.name, t) for t in members)
-    return tuple(sorted(found.values(), key=lambda t: (t.vcpus, t.memory_mib, t.name)))
+            expanded.update((t.name, t) for t in members)
+    return tuple(sorted(expanded.values(), key=lambda t: (t.vcpus, t.memory_mib, t.name)))
 
 
 def is_known(name: str, described: Iterable[InstanceType] | None = None) -> bool | None:
-    """Whether there is such a type, family or word; None where that cannot be said."""
+    """Whether a type, a family or a name like `optimal` exists; None where it is not known."""
     if name in WORDS or expand((name,), described):
         return True
     if described is not None or family_of(name) in WHOLE_FAMILIES:
@@ -234,8 +235,8 @@ def is_known(name: str, described: Iterable[InstanceType] | None = None) -> bool
     return None
 
 
-#: letters of a family -> the quotas of its vCPUs, On-Demand and Spot
 _STANDARD = ("L-1216C47A", "L-34B43A08")
+#: first letters of a family -> the codes of its On-Demand and its Spot quota
 _QUOTAS = {
     **dict.fromkeys(("a", "c", "d", "h", "i", "im", "is", "m", "r", "t", "z"), _STANDARD),
     **dict.fromkeys(("g", "gr", "vt"), ("L-DB2E81BA", "L-3819A6DF")),
@@ -245,7 +246,7 @@ _SPOT_P5 = "L-C4BD4855"
 
 
 def quota_code(name: str, is_spot: bool) -> str:
-    """The service quota that an instance type counts against; empty where it is not known here."""
+    """Return the code of the EC2 quota that a type counts against; empty where it is unknown."""
     family = family_of(name)
     letters = _LETTERS.match(family)
     if is_spot and family.startswith("p5"):
@@ -256,12 +257,15 @@ def quota_code(name: str, is_spot: bool) -> str:
 
 
 def quota_patterns(codes: Iterable[str]) -> list[str]:
-    """What the names of all types look like that may count against one of these quotas: a few too many."""
-    wanted = set(codes)
+    """Return patterns for the names of all types that may count against these quotas.
+
+    The patterns match some other types, too.
+    """
+    requested = set(codes)
     letters = [
         start
         for start, both in _QUOTAS.items()
-        if wanted & {*both, *([_SPOT_P5] if start == "p" else [])}
+        if requested & {*both, *([_SPOT_P5] if start == "p" else [])}
     ]
     return [
         f"{start}*" for start in sorted({start[0] if start != "vt" else start for start in letters})

@@ -1,8 +1,9 @@
-"""What is known about a job, its queue and its compute environments: values, nothing else.
+"""Facts about a job, its queue and its compute environments, as plain values.
 
-Every part that has to be asked for separately is the answer, or a ``Missing`` that says why there is none and which IAM
-action would have been needed. A check takes a part through ``known``, which ends the check where the part is missing;
-the report then says so. Times are epoch milliseconds, as AWS gives them.
+A part that needs an AWS call of its own is the answer, or a ``Missing`` with the reason and the
+IAM action that was denied. A check reads such a part through ``require``, which ends the check
+where the part is missing; the report then lists the check as not run. Times are epoch
+milliseconds, as AWS gives them.
 """
 
 from __future__ import annotations
@@ -15,8 +16,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Missing:
+    """A part of the facts that could not be gathered."""
+
     reason: str = "not gathered"
-    #: "ec2:DescribeSubnets"
+    #: the IAM action that was denied, like "ec2:DescribeSubnets"; empty for other reasons
     action: str = ""
 
 
@@ -36,22 +39,23 @@ def require(part: T | Missing) -> T:
 
 
 NOT_GATHERED = Missing()
-#: so many hosts of a cluster are looked at; one with as many may have more
+#: At most this many hosts of a cluster are described; a cluster with as many may have more.
 MAX_HOSTS = 100
 
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How an attempt ended; of an array, all children that ended so."""
+    """How an attempt ended, or how a group of an array's children ended."""
 
     exit_code: int | None = None
     status_reason: str = ""
-    #: the container's own, like "OutOfMemoryError: Container killed due to memory usage"
+    #: the reason of the container, like "OutOfMemoryError: Container killed due to memory usage"
     reason: str = ""
+    #: the number of children in the group
     count: int = 1
-    #: the id of one such job
+    #: the id of a job that ended like this
     example: str = ""
-    #: where its output is, in CloudWatch Logs
+    #: the stream of that job in CloudWatch Logs
     log_stream: str = ""
 
 
@@ -71,18 +75,20 @@ class ConsumableRequest:
 
 @dataclass(frozen=True, slots=True)
 class Job:
+    """A job, or, without an id, a shape: the resources that a step would request."""
+
     job_id: str
     status: str
     name: str = ""
     status_reason: str = ""
-    #: when it came into the state that it is in, as near as is known
+    #: when the job entered its current state, as near as is known
     since_ms: int | None = None
     vcpus: float = 1
     memory_mib: int = 0
     gpus: int = 0
-    #: of an array; 0 for a plain job
+    #: the number of children of an array; 0 for a single job
     size: int = 0
-    #: of a multi-node job; 0 otherwise
+    #: the number of nodes of a multi-node job; 0 for other jobs
     nodes: int = 0
     #: EC2 or FARGATE
     platform: str = "EC2"
@@ -92,9 +98,9 @@ class Job:
     attempts: int = 1
     depends_on: tuple[Dependency, ...] = ()
     endings: tuple[Ending, ...] | Missing = ()
-    #: of an array: how many children have failed, looked at or not
+    #: how many children of an array have failed, whether in ``endings`` or not
     failed: int = 0
-    #: by somebody's hand
+    #: whether a user stopped the job
     is_stopped: bool = False
     log_group: str = "/aws/batch/job"
     consumables: tuple[ConsumableRequest, ...] = ()
@@ -107,7 +113,7 @@ class Queue:
     state: str = "ENABLED"
     status: str = "VALID"
     status_reason: str = ""
-    #: names, in the order in which they are tried
+    #: names of compute environments, in the order in which AWS Batch tries them
     environments: tuple[str, ...] = ()
 
 
@@ -124,13 +130,14 @@ class FrontJob:
 class LaunchTemplate:
     id: str
     version: str = ""
-    #: decoded
+    #: decoded from base64
     user_data: str = ""
     image_id: str = ""
     hop_limit: int | None = None
-    #: of the user data, what EC2 counts; 0 where that is still to be seen. Saved facts hold it unpacked and masked.
+    #: the size of the user data as EC2 counts it; 0 where it is still to be computed. Saved
+    #: facts need it because they hold the user data unpacked and masked.
     user_data_bytes: int = 0
-    #: of an override: types and families that are launched with it, instead of the environment's own
+    #: of an override: the types and families that are launched with it
     target_types: tuple[str, ...] = ()
 
 
@@ -159,7 +166,7 @@ class Host:
     instance_id: str
     type: str = ""
     is_connected: bool = True
-    #: as registered, not as advertised
+    #: as registered with ECS, which is less than the instance type has
     vcpus: int = 0
     memory_mib: int = 0
     gpus: int = 0
@@ -168,17 +175,19 @@ class Host:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """The instance profile."""
+    """The instance profile of an environment."""
 
     name: str
     exists: bool = True
     role: str = ""
-    #: of the actions that the agent needs, those that are refused
+    #: the actions that the ECS agent needs and the role does not allow
     denied: tuple[str, ...] | Missing = ()
 
 
 @dataclass(frozen=True, slots=True)
 class FleetRole:
+    """The Spot fleet role of an environment."""
+
     name: str
     exists: bool = True
     can_tag: bool = True
@@ -197,24 +206,24 @@ class Environment:
     min_vcpus: int = 0
     max_vcpus: int = 0
     desired_vcpus: int = 0
-    #: as written: types, families, `optimal`
+    #: as configured: types, families, `optimal`
     instance_types: tuple[str, ...] = ()
-    #: ec2Configuration's, like ECS_AL2023_NVIDIA
+    #: the image types of ec2Configuration, like ECS_AL2023_NVIDIA
     image_types: tuple[str, ...] = ()
-    #: an image of the user's own
+    #: the AMI that the user chose; empty for the default
     image_id: str = ""
     bid_percentage: int | None = None
     subnets: tuple[str, ...] = ()
     security_groups: tuple[str, ...] = ()
     placement_group: str = ""
     launch_template: LaunchTemplate | Missing | None = None
-    #: None where the environment names none, which is a finding of its own
+    #: None where the environment names no profile
     profile: Profile | Missing | None = NOT_GATHERED
     fleet_role: FleetRole | Missing | None = NOT_GATHERED
     failures: tuple[Activity, ...] | Missing = NOT_GATHERED
     instances: tuple[Instance, ...] | Missing = NOT_GATHERED
     hosts: tuple[Host, ...] | Missing = NOT_GATHERED
-    #: launch templates that some of its types have of their own
+    #: launch templates that replace the one above for some instance types
     overrides: tuple[LaunchTemplate | Missing, ...] = ()
 
     @property
@@ -230,9 +239,9 @@ class Environment:
 class InstanceType:
     name: str
     vcpus: int
-    #: nominal
+    #: as advertised: a host registers less
     memory_mib: int
-    #: that ECS can schedule: NVIDIA, whole ones
+    #: GPUs that ECS can schedule: NVIDIA, no fractions
     gpus: int = 0
     architecture: str = "x86_64"
 
@@ -249,17 +258,18 @@ class Subnet:
     zone: str = ""
     free_addresses: int = 0
     gives_public_address: bool = False
-    #: where 0.0.0.0/0 goes: "igw-...", "nat-...", "tgw-..."; empty where nowhere
+    #: the target of 0.0.0.0/0, like "igw-...", "nat-..." or "tgw-..."; empty without a route
     default_route: str | Missing = ""
     vpc: str = ""
-    #: of the network ACL's rules, those that keep HTTPS in or its answers out
+    #: the rules of the network ACL that block HTTPS requests or their answers
     blocked_by: tuple[str, ...] | Missing = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """A VPC endpoint: its service without the region's prefix, like "ecs-agent" or "ecr.dkr"."""
+    """A VPC endpoint."""
 
+    #: without the prefix of the region, like "ecs-agent" or "ecr.dkr"
     service: str
     vpc: str = ""
 
@@ -282,14 +292,14 @@ class SecurityGroup:
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """A limit on running instances, counted in vCPUs."""
+    """An EC2 quota on the vCPUs of running instances."""
 
     code: str
     vcpus: float
     name: str = ""
-    #: by all that runs in the account
+    #: the vCPUs of all running instances of the account
     used_vcpus: float | Missing = NOT_GATHERED
-    #: there is more than was listed
+    #: whether more instances run than were counted
     is_at_least: bool = False
 
 
@@ -298,14 +308,16 @@ class SpotPrice:
     type: str
     zone: str
     usd_per_hour: float
-    #: 0 where it is not known
+    #: 0 where the price is not known
     on_demand_usd_per_hour: float
-    #: the region whose On-Demand price that is, where it is another
+    #: the region of the On-Demand price, where it is another region
     elsewhere: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Consumable:
+    """A consumable resource."""
+
     name: str
     total: int
     available: int
@@ -313,17 +325,19 @@ class Consumable:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """A fair-share policy with what is used of it."""
+    """A fair-share policy."""
 
     compute_reservation: int = 0
     active_shares: tuple[str, ...] = ()
-    #: what all shares hold now
+    #: the vCPUs that all shares use
     used_vcpus: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    #: job, queue, env, pipeline
+    """What the user asked about."""
+
+    #: job, queue, env or pipeline
     kind: str
     name: str
     region: str = ""
@@ -335,7 +349,7 @@ class Facts:
     taken_ms: int
     job: Job | Missing | None = None
     queue: Queue | Missing | None = None
-    #: those of the queue in its order, or the one that was asked for
+    #: the environments of the queue in its order, or the environment that was asked about
     environments: tuple[Environment, ...] | Missing = NOT_GATHERED
     front: tuple[FrontJob, ...] | Missing = NOT_GATHERED
     types: tuple[InstanceType, ...] | Missing = NOT_GATHERED
@@ -353,7 +367,7 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A queue or an environment, and the shapes that are to run there: jobs without an id, named by their step."""
+    """A queue or an environment, and the shapes that are to run there."""
 
     facts: Facts
     shapes: tuple[Job, ...] = ()
@@ -361,8 +375,8 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """Several places that are judged together: those of a pipeline, or of a named environment."""
+    """The queues of a pipeline, or of a named environment, that are judged together."""
 
-    #: pipeline, env
+    #: pipeline or env
     subject: Subject
     places: tuple[Place, ...] = ()

@@ -1,7 +1,7 @@
 """Convert facts to JSON and back. Pure: text in, values out.
 
-A ``Missing`` is ``{"missing": why, "action": ...}``. Reading checks every value against the type of
-its field, because another version or a text editor may have written the file.
+A ``Missing`` is ``{"missing": reason, "action": ...}``. Reading checks every value against the
+type of its field, because another version or a text editor may have written the file.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MODELS: dict[str, type] = {"aws": Facts, "host": HostFacts, "survey": Survey}
 def dump(facts: Facts | Survey | HostFacts) -> str:
     about = next(name for name, model in MODELS.items() if isinstance(facts, model))
     return (
-        json.dumps({"batchyard_facts": FORMAT, "about": about, "facts": plain(facts)}, indent=2)
+        json.dumps({"batchyard_facts": FORMAT, "about": about, "facts": to_plain(facts)}, indent=2)
         + "\n"
     )
 
@@ -42,9 +42,9 @@ def load(text: str, name: str = "facts") -> Facts | Survey | HostFacts:
             f"{name} holds no facts of batchyard", hint="give a file that `--save` wrote"
         )
     if value["batchyard_facts"] != FORMAT:
-        found = quoted(str(value["batchyard_facts"]))
+        version = quoted(str(value["batchyard_facts"]))
         raise InputError(
-            f"{name} is of format {found}; this version reads {FORMAT}",
+            f"{name} is of format {version}; this version reads {FORMAT}",
             hint="use the version that wrote it",
         )
     about = value.get("about")
@@ -63,20 +63,20 @@ def load(text: str, name: str = "facts") -> Facts | Survey | HostFacts:
     return facts
 
 
-def plain(value: Any) -> Any:
-    """Fields that have their default are left out."""
+def to_plain(value: Any) -> Any:
+    """Return facts as dicts and lists, without the fields that have their default."""
     if isinstance(value, Missing):
         return {"missing": value.reason} | ({"action": value.action} if value.action else {})
     if is_dataclass(value):
-        kept = ((field, getattr(value, field.name)) for field in fields(value))
-        return {field.name: plain(item) for field, item in kept if item != field.default}
+        parts = ((field, getattr(value, field.name)) for field in fields(value))
+        return {field.name: to_plain(part) for field, part in parts if part != field.default}
     if isinstance(value, tuple):
-        return [plain(item) for item in value]
+        return [to_plain(part) for part in value]
     return value
 
 
 class _FactsReader(json_fields.Reader):
-    """Reads ``{"missing": why}`` as ``Missing`` where a field may be missing."""
+    """Reads ``{"missing": reason}`` as ``Missing`` where a field may be missing."""
 
     def read_union(self, kinds: Sequence[Any], value: Any, place: str) -> Any:
         if Missing in kinds and isinstance(value, dict) and "missing" in value:

@@ -1,4 +1,4 @@
-"""What the doctor says: findings, and the report that holds them. Pure values; imports nothing of ours."""
+"""Findings, and the report that holds them."""
 
 from __future__ import annotations
 
@@ -7,24 +7,25 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+#: the folder of the pages in a checkout
 PAGES = "docs/findings"
 
 
 class Severity(StrEnum):
     ERROR = "error"  # it cannot work
-    WARNING = "warning"  # it works until it does not
+    WARNING = "warning"  # it works now, and will fail at some time
     NOTE = "note"  # worth knowing
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A cause that the doctor knows. Its page is docs/findings/<id>.md."""
+    """A kind of finding. Its page is docs/findings/<id>.md."""
 
     id: str
     severity: Severity
-    #: how often this is the reason, 0 to 100: the order of the findings
+    #: how often this is the cause of a stuck job, 0 to 100; likely findings are shown first
     likelihood: int
-    #: what is looked at, as `--all` names it
+    #: what is true when the check passes, as `--all` lists it
     title: str
 
 
@@ -33,13 +34,13 @@ class Finding:
     kind: Kind
     #: one sentence
     cause: str
-    #: with numbers
+    #: facts that show the cause, with numbers
     evidence: tuple[str, ...] = ()
-    #: commands to copy, or a sentence where no command does it
+    #: commands to copy, or sentences where there is no command
     remedy: tuple[str, ...] = ()
-    #: a file with its line, or the name of what is examined
+    #: a file with a line number, or the name of a job, queue or environment
     place: str = ""
-    #: instead of the kind's: 100 where AWS itself says so
+    #: replaces the likelihood of the kind, if not negative; 100 where AWS states the cause
     likelihood: int = -1
 
     @property
@@ -51,51 +52,56 @@ class Finding:
         return f"{PAGES}/{self.kind.id}.md"
 
     @property
+    def effective_likelihood(self) -> int:
+        return self.kind.likelihood if self.likelihood < 0 else self.likelihood
+
+    @property
     def rank(self) -> tuple[int, int, str, list[tuple[int, str]]]:
-        """Findings are shown in this order."""
-        likelihood = self.kind.likelihood if self.likelihood < 0 else self.likelihood
-        # a:9 before a:10
+        """The sort key of findings: likely and severe ones first, then by id and place."""
+        # Numbers in a place are compared as numbers: a:9 is before a:10.
         place = [
             (int(part), "") if part.isdecimal() else (-1, part)
             for part in re.split(r"(\d{1,9})", self.place)
         ]
-        return (-likelihood, list(Severity).index(self.kind.severity), self.kind.id, place)
+        severity = list(Severity).index(self.kind.severity)
+        return (-self.effective_likelihood, severity, self.kind.id, place)
 
 
 @dataclass(frozen=True, slots=True)
 class Unseen:
-    """A check that could not be done, and what would let it be done."""
+    """A check that could not run."""
 
     kind: Kind
     reason: str
-    #: the IAM action that is missing, where that is the reason
+    #: the IAM action that would allow the check; empty where a permission is not the reason
     action: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    #: what was examined, for people
+    #: what was examined, like "job 4c5f4a1e"
     subject: str
     findings: tuple[Finding, ...] = ()
-    right: tuple[Kind, ...] = ()
+    #: the kinds whose checks passed
+    passed: tuple[Kind, ...] = ()
     unseen: tuple[Unseen, ...] = ()
-    #: of a job: RUNNABLE, RUNNING ...
+    #: the state of a job, like RUNNABLE; empty for other subjects
     status: str = ""
-    #: a sentence, where nothing is wrong but the time has not come
+    #: why a job without findings still waits; empty where it does not wait
     waiting: str = ""
-    #: AWS's own reason why a job waits, where no finding has it
-    says: str = ""
-    #: why the subject itself could not be looked at; empty where it could
-    blind: str = ""
-    #: a shape that was asked about: on which types, in which zones, within which quota it can run, a line each
+    #: AWS Batch's reason why a job is RUNNABLE; empty where a finding or ``waiting`` has it
+    status_reason: str = ""
+    #: why the subject could not be described; empty where it could
+    blind_reason: str = ""
+    #: where a requested shape can run: types, zones and quota, a line for each environment
     fits: tuple[str, ...] = ()
 
     @property
     def exit_code(self) -> int:
-        """0 healthy, 1 findings, 2 could not look."""
+        """0: healthy, 1: findings, 2: could not examine."""
         if self.findings:
             return 1
-        return 2 if self.blind or (self.unseen and not self.right) else 0
+        return 2 if self.blind_reason or (self.unseen and not self.passed) else 0
 
 
 def merge_places(findings: Iterable[Finding]) -> tuple[Finding, ...]:
@@ -122,6 +128,6 @@ def _join_places(places: list[str]) -> str:
     return f"{noun}{plural} {', '.join(place.rpartition(' ')[2] for place in distinct)}"
 
 
-def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+def sort_findings(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """Return the distinct findings, most likely first."""
     return tuple(sorted(dict.fromkeys(findings), key=lambda finding: finding.rank))

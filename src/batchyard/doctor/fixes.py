@@ -1,6 +1,7 @@
-"""The few findings that the doctor can mend by itself, and what that costs. Nothing is done unasked.
+"""The findings that the doctor can fix, and what each fix costs.
 
-What to propose is decided here, from facts and findings; ``perform`` does one of them.
+``propose_fixes`` decides from facts and findings; ``apply_fix`` performs one fix, after the user
+has agreed.
 """
 
 from __future__ import annotations
@@ -8,21 +9,39 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from batchyard.doctor.checks.fit import kinds as fit
+from batchyard.doctor.checks.jobs import (
+    consumable_resource_used_up,
+    fargate_size_unknown,
+    multi_node_without_on_demand,
+)
+from batchyard.doctor.checks.queues import disabled as queue_disabled
+from batchyard.doctor.checks.queues import no_environment_enabled
 from batchyard.doctor.facts import Facts, Job, Queue
-from batchyard.doctor.finding import Finding, Report
+from batchyard.doctor.finding import Finding, Kind, Report
 from batchyard.doctor.gather.batch_calls import BatchCalls
 
-#: as the job and its queue are now, it can never start
-_NEVER = frozenset(["BY012", "BY014", "BY015", "BY016", "BY017", "BY047", "BY048"])
-#: what is only an estimate does not end a job
-_SURE = 80
+#: A job with one of these findings can never start, unless its queue or definition changes.
+_NEVER_STARTS = frozenset(
+    {
+        fit.MAX_VCPUS_TOO_SMALL,
+        fit.NOT_ENOUGH_VCPUS,
+        fit.NOT_ENOUGH_MEMORY,
+        fit.NOT_ENOUGH_GPUS,
+        fit.NO_GPUS,
+        multi_node_without_on_demand.KIND,
+        fargate_size_unknown.KIND,
+    }
+)
+#: A finding with a lower likelihood is an estimate, which is no reason to cancel a job.
+_MIN_LIKELIHOOD = 80
 _NOT_STARTED = ("SUBMITTED", "PENDING", "RUNNABLE")
-#: which they are AWS does not say: a job knows what it depends on, not what depends on it
-_COST_OF_CANCEL = "jobs that depend on it then fail, and stay failed"
-_UNDO_CANCEL = "submit it again, and with it each job that depended on it: those have failed"
+# The jobs are not named: AWS Batch lists what a job depends on, not what depends on the job.
+_CANCEL_COST = "jobs that depend on it then fail, and stay failed"
+_CANCEL_UNDO = "submit it again, and with it each job that depended on it: those have failed"
 
 
-class Act(StrEnum):
+class Action(StrEnum):
     ENABLE_QUEUE = "enable the queue"
     ENABLE_ENVIRONMENT = "enable the compute environment"
     CANCEL = "cancel the job"
@@ -30,75 +49,90 @@ class Act(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Fix:
-    act: Act
+    action: Action
     target: str
-    #: why it is proposed
-    because: str
-    #: how to take it back
+    #: the finding that the fix is for
+    reason: str
+    #: how to take the fix back
     undo: str
     #: what cannot be taken back
     cost: str = ""
 
     @property
     def question(self) -> str:
-        return f"{self.act} {self.target}? ({'; '.join(filter(None, (self.because, self.cost)))})"
+        reasons = "; ".join(filter(None, (self.reason, self.cost)))
+        return f"{self.action} {self.target}? ({reasons})"
 
 
-def proposals(facts: Facts, report: Report) -> list[Fix]:
-    """In the order in which they are asked about."""
-    by_id = {finding.id: finding for finding in reversed(report.findings)}
-    found = []
-    if "BY002" in by_id and isinstance(facts.queue, Queue) and facts.queue.state == "DISABLED":
-        name = facts.queue.name
-        undo = f"aws batch update-job-queue --job-queue {name} --state DISABLED"
-        found.append(Fix(Act.ENABLE_QUEUE, name, by_id["BY002"].id, undo))
-    if "BY004" in by_id and isinstance(facts.environments, tuple):
-        found += [
-            Fix(
-                Act.ENABLE_ENVIRONMENT,
-                e.name,
-                by_id["BY004"].id,
-                f"aws batch update-compute-environment --compute-environment {e.name} --state DISABLED",
-            )
-            for e in facts.environments
-            if e.state == "DISABLED"
-        ]
-    return found + _cancelling(facts, report)
+def propose_fixes(facts: Facts, report: Report) -> list[Fix]:
+    """Return the fixes in the order in which the user is asked about them."""
+    kinds = {finding.kind for finding in report.findings}
+    return [
+        *_enable_queue(facts, kinds),
+        *_enable_environments(facts, kinds),
+        *_cancel_job(facts, report),
+    ]
 
 
-def _cancelling(facts: Facts, report: Report) -> list[Fix]:
+def _enable_queue(facts: Facts, kinds: set[Kind]) -> list[Fix]:
+    if queue_disabled.KIND not in kinds or not isinstance(facts.queue, Queue):
+        return []
+    if facts.queue.state != "DISABLED":
+        return []
+    name = facts.queue.name
+    undo = f"aws batch update-job-queue --job-queue {name} --state DISABLED"
+    return [Fix(Action.ENABLE_QUEUE, name, queue_disabled.KIND.id, undo)]
+
+
+def _enable_environments(facts: Facts, kinds: set[Kind]) -> list[Fix]:
+    if no_environment_enabled.KIND not in kinds or not isinstance(facts.environments, tuple):
+        return []
+    return [
+        Fix(
+            Action.ENABLE_ENVIRONMENT,
+            environment.name,
+            no_environment_enabled.KIND.id,
+            "aws batch update-compute-environment "
+            f"--compute-environment {environment.name} --state DISABLED",
+        )
+        for environment in facts.environments
+        if environment.state == "DISABLED"
+    ]
+
+
+def _cancel_job(facts: Facts, report: Report) -> list[Fix]:
     job = facts.job
     if not isinstance(job, Job) or not job.job_id or job.status not in _NOT_STARTED:
         return []
     for finding in report.findings:
-        if (finding.id in _NEVER and _is_sure(finding)) or (
-            finding.id == "BY044" and _asks_too_much(facts, job)
-        ):
-            because = f"{finding.id}: as it is, it can never start"
-            return [Fix(Act.CANCEL, job.job_id, because, _UNDO_CANCEL, _COST_OF_CANCEL)]
+        if _never_starts(facts, job, finding):
+            reason = f"{finding.id}: as it is, it can never start"
+            return [Fix(Action.CANCEL, job.job_id, reason, _CANCEL_UNDO, _CANCEL_COST)]
     return []
 
 
-def _is_sure(finding: Finding) -> bool:
-    return -finding.rank[0] >= _SURE
+def _never_starts(facts: Facts, job: Job, finding: Finding) -> bool:
+    if finding.kind is consumable_resource_used_up.KIND:
+        return _exceeds_a_total(facts, job)
+    return finding.kind in _NEVER_STARTS and finding.effective_likelihood >= _MIN_LIKELIHOOD
 
 
-def _asks_too_much(facts: Facts, job: Job) -> bool:
-    """Of a consumable resource, more than there is in all."""
-    there = (
-        {c.name: c.total for c in facts.consumables} if isinstance(facts.consumables, tuple) else {}
-    )
+def _exceeds_a_total(facts: Facts, job: Job) -> bool:
+    """Whether the job requests more of a consumable resource than exists."""
+    if not isinstance(facts.consumables, tuple):
+        return False
+    totals = {resource.name: resource.total for resource in facts.consumables}
     return any(
-        wanted.resource in there and wanted.quantity > there[wanted.resource]
-        for wanted in job.consumables
+        request.resource in totals and request.quantity > totals[request.resource]
+        for request in job.consumables
     )
 
 
-def perform(fix: Fix, batch: BatchCalls) -> None:
-    match fix.act:
-        case Act.ENABLE_QUEUE:
+def apply_fix(fix: Fix, batch: BatchCalls) -> None:
+    match fix.action:
+        case Action.ENABLE_QUEUE:
             batch.enable_queue(fix.target)
-        case Act.ENABLE_ENVIRONMENT:
+        case Action.ENABLE_ENVIRONMENT:
             batch.enable_environment(fix.target)
-        case Act.CANCEL:
-            batch.cancel(fix.target, f"cancelled by batchyard doctor: {fix.because}")
+        case Action.CANCEL:
+            batch.cancel(fix.target, f"cancelled by batchyard doctor: {fix.reason}")

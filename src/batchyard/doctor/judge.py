@@ -10,7 +10,7 @@ from batchyard.doctor.checks.fit.summary import describe_fit
 from batchyard.doctor.checks.jobs.blocked_by_aws import find_unexplained_reason
 from batchyard.doctor.checks.table import CHECKS
 from batchyard.doctor.facts import Facts, Job, Missing, MissingFactError, Survey
-from batchyard.doctor.finding import Finding, Kind, Report, Unseen, in_order, merge_places
+from batchyard.doctor.finding import Finding, Kind, Report, Unseen, merge_places, sort_findings
 from batchyard.doctor.kinds import BY_ID
 from batchyard.units import counted, show_duration
 
@@ -39,7 +39,9 @@ def judge_survey(survey: Survey, dwell_s: float = DWELL_S) -> Report:
 
 def merge_reports(subject: str, reports: Sequence[Report]) -> Report:
     """Merge reports: a check has passed where it passed in each report that has it."""
-    findings = merge_places(in_order(finding for report in reports for finding in report.findings))
+    findings = merge_places(
+        sort_findings(finding for report in reports for finding in report.findings)
+    )
     failed = {finding.kind for finding in findings}
     # Reports differ in the words of the reason only: the first stands for all.
     first_unseen = {u.kind: u for report in reversed(reports) for u in reversed(report.unseen)}
@@ -48,12 +50,17 @@ def merge_reports(subject: str, reports: Sequence[Report]) -> Report:
     ]
     not_passed = failed | {u.kind for u in unseen}
     passed = dict.fromkeys(
-        kind for report in reports for kind in report.right if kind not in not_passed
+        kind for report in reports for kind in report.passed if kind not in not_passed
     )
-    blind = dict.fromkeys(report.blind for report in reports if report.blind)
+    blind_reasons = dict.fromkeys(report.blind_reason for report in reports if report.blind_reason)
     fits = dict.fromkeys(line for report in reports for line in report.fits)
     return Report(
-        subject, findings, tuple(passed), tuple(unseen), blind="; ".join(blind), fits=tuple(fits)
+        subject,
+        findings,
+        tuple(passed),
+        tuple(unseen),
+        blind_reason="; ".join(blind_reasons),
+        fits=tuple(fits),
     )
 
 
@@ -90,7 +97,7 @@ def _run_checks(facts: Facts, dwell_s: float) -> Report:
     if unexplained:
         results.findings.append(unexplained)
         results.passed.remove(unexplained.kind)
-    findings = in_order(results.findings)
+    findings = sort_findings(results.findings)
     waiting = ""
     if not findings:
         waiting = _show_dependencies(facts)
@@ -103,8 +110,8 @@ def _run_checks(facts: Facts, dwell_s: float) -> Report:
         tuple(results.unseen),
         status=facts.job.status if isinstance(facts.job, Job) and facts.job.job_id else "",
         waiting=waiting,
-        says=_unmentioned_reason(facts, findings, waiting),
-        blind=_blind_reason(facts),
+        status_reason=_unmentioned_reason(facts, findings, waiting),
+        blind_reason=_blind_reason(facts),
         fits=describe_fit(facts),
     )
 

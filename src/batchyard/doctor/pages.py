@@ -1,4 +1,4 @@
-"""The pages of the findings: in the installed package, or in docs/findings of a checkout. Reads these alone."""
+"""The pages that explain findings: in the installed package, or in docs/findings of a checkout."""
 
 from __future__ import annotations
 
@@ -9,20 +9,23 @@ from batchyard.doctor.finding import PAGES
 from batchyard.doctor.kinds import BY_ID
 from batchyard.errors import InputError, OperationalError
 
-HERE = Path(__file__).parent
-#: pyproject.toml puts them into the wheel
-_FOLDERS = (HERE / "pages", HERE.parents[2] / PAGES)
+_PACKAGE = Path(__file__).parent
+#: pyproject.toml puts the pages into the wheel
+_FOLDERS = (_PACKAGE / "pages", _PACKAGE.parents[2] / PAGES)
 _NUMBER = re.compile(r"(?:BY)?0*(\d{1,3})", re.IGNORECASE)
 
 
-def page_of(name: str, folders: tuple[Path, ...] = _FOLDERS) -> str:
-    """``name``: BY042, by042, or just 42."""
+def read_page(name: str, folders: tuple[Path, ...] = _FOLDERS) -> str:
+    """Return the page of a finding, named as BY042, by042 or 42.
+
+    Raises InputError where there is no such finding, OperationalError where its page is missing.
+    """
     match = _NUMBER.fullmatch(name.strip())
     kind = BY_ID.get(f"BY{int(match[1]):03}") if match else None
     if kind is None:
         raise InputError(
             f"there is no finding {name!r}",
-            hint="`batchyard doctor explain` lists them all, like BY042",
+            hint="`batchyard doctor explain` lists all findings, like BY042",
         )
     for folder in folders:
         try:
@@ -30,5 +33,5 @@ def page_of(name: str, folders: tuple[Path, ...] = _FOLDERS) -> str:
         except OSError:
             continue
     raise OperationalError(
-        f"the page of {kind.id} is not here", hint="install batchyard again: its pages are missing"
+        f"the page of {kind.id} is not installed", hint="install batchyard again"
     )

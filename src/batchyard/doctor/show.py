@@ -1,4 +1,4 @@
-"""A report as people read it, and as JSON. Pure."""
+"""A report as text for a terminal, and as JSON."""
 
 from __future__ import annotations
 
@@ -8,89 +8,107 @@ from batchyard.doctor.finding import Finding, Report
 from batchyard.units import counted
 
 
-def lines(report: Report, with_all: bool = False) -> list[str]:
-    found = [_headline(report), *(f"  {line}" for line in report.fits)]
-    found += [f"  AWS says: {' '.join(report.says.split())}"] if report.says else []
-    if report.findings and report.blind:
-        found.append(f"  could not look: {report.blind}")
+def to_lines(report: Report, with_all: bool = False) -> list[str]:
+    """Return the report as lines of text; ``with_all`` lists all checks, not only findings."""
+    lines = [_headline(report), *(f"  {line}" for line in report.fits)]
+    if report.status_reason:
+        lines.append(f"  AWS says: {' '.join(report.status_reason.split())}")
+    if report.findings and report.blind_reason:
+        lines.append(f"  could not examine: {report.blind_reason}")
     for finding in report.findings:
-        found += ["", *_finding(finding)]
+        lines += ["", *_finding_lines(finding)]
     if with_all:
-        found += _all(report)
-    elif report.unseen and (report.findings or not report.blind):
-        found += ["", _could_not(report)]
-    return [_clean(line) for line in found]
+        lines += _check_lines(report)
+    elif report.unseen and (report.findings or not report.blind_reason):
+        lines += ["", _unseen_summary(report)]
+    return [_make_printable(line) for line in lines]
 
 
 def _headline(report: Report) -> str:
+    return f"{report.subject}: {_summary(report)}"
+
+
+def _summary(report: Report) -> str:
     if report.findings:
-        return f"{report.subject}: {counted(len(report.findings), 'finding')}"
-    if report.blind:
-        return f"{report.subject}: could not look: {report.blind}"
+        return counted(len(report.findings), "finding")
+    if report.blind_reason:
+        return f"could not examine: {report.blind_reason}"
     if report.waiting:
-        return f"{report.subject}: waiting: {report.waiting}"
+        return f"waiting: {report.waiting}"
     if report.exit_code:
-        return f"{report.subject}: could not look: no check could be done"
-    said = f"{report.status}, nothing found" if report.status else "nothing found"
-    return f"{report.subject}: {said}" + (
-        f", {counted(len(report.right), 'check')} right" if report.right else ""
-    )
+        return "could not examine: no check could run"
+    parts = [report.status, "no findings"]
+    if report.passed:
+        parts.append(f"{counted(len(report.passed), 'check')} passed")
+    return ", ".join(filter(None, parts))
 
 
-def _finding(finding: Finding) -> list[str]:
-    found = [f"{finding.id} {finding.kind.severity}: {finding.cause}"]
-    found += [f"  at {finding.place}"] if finding.place else []
-    found += [f"  - {line}" for text in finding.evidence for line in text.splitlines()]
-    found += [f"  > {line}" for text in finding.remedy for line in text.splitlines()]
-    return [*found, f"  see {finding.page}, or: batchyard doctor explain {finding.id}"]
+def _finding_lines(finding: Finding) -> list[str]:
+    return [
+        f"{finding.id} {finding.kind.severity}: {finding.cause}",
+        *([f"  at {finding.place}"] if finding.place else []),
+        *(f"  - {line}" for text in finding.evidence for line in text.splitlines()),
+        *(f"  > {line}" for text in finding.remedy for line in text.splitlines()),
+        f"  see {finding.page}, or: batchyard doctor explain {finding.id}",
+    ]
 
 
-def _all(report: Report) -> list[str]:
-    found = ["", f"found right ({len(report.right)}):"] if report.right else []
-    found += [f"  {kind.id} {kind.title}" for kind in report.right]
-    found += ["", f"could not be checked ({len(report.unseen)}):"] if report.unseen else []
+def _check_lines(report: Report) -> list[str]:
+    lines = []
+    if report.passed:
+        lines += ["", f"passed ({len(report.passed)}):"]
+        lines += [f"  {kind.id} {kind.title}" for kind in report.passed]
+    if report.unseen:
+        lines += ["", f"could not be checked ({len(report.unseen)}):"]
     for unseen in report.unseen:
-        needs = f"; allow {unseen.action}" if unseen.action else ""
-        found.append(f"  {unseen.kind.id} {unseen.kind.title}: {unseen.reason}{needs}")
-    return found
+        permission = f"; allow {unseen.action}" if unseen.action else ""
+        lines.append(f"  {unseen.kind.id} {unseen.kind.title}: {unseen.reason}{permission}")
+    return lines
 
 
-def _could_not(report: Report) -> str:
+def _unseen_summary(report: Report) -> str:
     actions = ", ".join(dict.fromkeys(unseen.action for unseen in report.unseen if unseen.action))
-    needs = f" (allow {actions})" if actions else ""
-    return f"{counted(len(report.unseen), 'check')} could not be done{needs}; --all lists them"
+    permissions = f" (allow {actions})" if actions else ""
+    checks = counted(len(report.unseen), "check")
+    return f"{checks} could not run{permissions}; --all lists them"
 
 
-def _clean(text: str) -> str:
-    """What stands in somebody's file may hold anything; a terminal should not obey it."""
+def _make_printable(text: str) -> str:
+    """Replace control characters: evidence quotes files that may hold terminal escapes."""
     return "".join(c if c.isprintable() else "?" for c in text)
 
 
-def as_json(report: Report) -> dict[str, Any]:
+def to_json(report: Report) -> dict[str, Any]:
+    """Return the report as docs/doctor.md describes it."""
     return {
         "subject": report.subject,
         "state": _state(report),
         "status": report.status,
         "findings": [
             {
-                "id": f.id,
-                "severity": str(f.kind.severity),
-                "cause": f.cause,
-                "evidence": list(f.evidence),
-                "remedy": list(f.remedy),
-                "place": f.place,
-                "page": f.page,
+                "id": finding.id,
+                "severity": str(finding.kind.severity),
+                "cause": finding.cause,
+                "evidence": list(finding.evidence),
+                "remedy": list(finding.remedy),
+                "place": finding.place,
+                "page": finding.page,
             }
-            for f in report.findings
+            for finding in report.findings
         ],
-        "right": [{"id": kind.id, "title": kind.title} for kind in report.right],
+        "right": [{"id": kind.id, "title": kind.title} for kind in report.passed],
         "unseen": [
-            {"id": u.kind.id, "title": u.kind.title, "why": u.reason, "action": u.action}
-            for u in report.unseen
+            {
+                "id": unseen.kind.id,
+                "title": unseen.kind.title,
+                "why": unseen.reason,
+                "action": unseen.action,
+            }
+            for unseen in report.unseen
         ],
         "waiting": report.waiting,
-        "says": report.says,
-        "blind": report.blind,
+        "says": report.status_reason,
+        "blind": report.blind_reason,
         "fits": list(report.fits),
     }
 

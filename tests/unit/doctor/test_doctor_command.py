@@ -14,7 +14,7 @@ from batchyard.doctor import facts_json
 from batchyard.doctor.facts import Environment, Facts, Job, Subject
 from batchyard.doctor.host.facts import HostFacts
 from batchyard.doctor.kinds import BY_ID
-from batchyard.doctor.pages import page_of
+from batchyard.doctor.pages import read_page
 from batchyard.errors import InputError, OperationalError
 
 NOW = 1_700_000_000_000
@@ -47,7 +47,7 @@ def test_healthy_user_data_exits_0() -> None:
         stdin=b"#!/bin/bash\necho ECS_CLUSTER=a >> /etc/ecs/ecs.config\n",
     )
     assert code == 0
-    assert "nothing found" in text
+    assert "no findings" in text
 
 
 def test_json_is_json() -> None:
@@ -176,7 +176,7 @@ def test_a_finding_is_explained_by_its_page(name: str) -> None:
 def test_without_a_finding_all_are_listed() -> None:
     _, text = run("explain")
     header, *lines = text.splitlines()
-    assert header == "finding, severity, what is right when it is not found"
+    assert header == "finding, severity, what is true when the check passes"
     assert [line.split()[0] for line in lines] == list(BY_ID)
 
 
@@ -187,10 +187,10 @@ def test_a_finding_that_is_not_there_is_bad_input(name: str) -> None:
 
 
 def test_pages_that_are_missing_are_said_to_be_so(tmp_path: Path) -> None:
-    with pytest.raises(OperationalError, match="BY042 is not here"):
-        page_of("BY042", (tmp_path,))
+    with pytest.raises(OperationalError, match="BY042 is not installed"):
+        read_page("BY042", (tmp_path,))
     (tmp_path / "BY042.md").write_text("the page")
-    assert page_of("BY042", (tmp_path / "nowhere", tmp_path)) == "the page"
+    assert read_page("BY042", (tmp_path / "nowhere", tmp_path)) == "the page"
 
 
 def test_a_host_can_be_saved_and_judged_again(tmp_path: Path) -> None:

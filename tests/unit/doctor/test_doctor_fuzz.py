@@ -114,8 +114,8 @@ TERRAFORM_VALUES = st.dictionaries(
 def test_any_bytes_are_user_data(data: bytes) -> None:
     report = examine(data, "x")
     assert report.exit_code in (0, 1, 2)
-    json.dumps(show.as_json(report))
-    assert all(line.isprintable() for line in show.lines(report, with_all=True))
+    json.dumps(show.to_json(report))
+    assert all(line.isprintable() for line in show.to_lines(report, with_all=True))
 
 
 @often

@@ -31,7 +31,7 @@ from batchyard.doctor.facts import (
     Queue,
     Subject,
 )
-from batchyard.doctor.finding import Finding, Report, in_order, merge_places
+from batchyard.doctor.finding import Finding, Report, merge_places, sort_findings
 from batchyard.doctor.host.checks.table import CHECKS as HOST_CHECKS
 from batchyard.doctor.judge import judge
 from batchyard.doctor.kinds import BY_ID
@@ -80,7 +80,7 @@ def test_a_job_that_waits_for_others_says_for_whom_however_long() -> None:
         0,
     )
     assert (
-        show.lines(report)[0]
+        show.to_lines(report)[0]
         == "job j: waiting: PENDING until 1 job that it depends on has ended: a (RUNNING)"
     )
     dead = job(
@@ -91,8 +91,8 @@ def test_a_job_that_waits_for_others_says_for_whom_however_long() -> None:
 
 def test_a_job_that_runs_or_is_over_says_so() -> None:
     for status in ("RUNNING", "SUCCEEDED"):
-        assert show.lines(judge(job(60, status=status))) == [f"job j: {status}, nothing found"]
-        assert show.as_json(judge(job(60, status=status)))["status"] == status
+        assert show.to_lines(judge(job(60, status=status))) == [f"job j: {status}, no findings"]
+        assert show.to_json(judge(job(60, status=status)))["status"] == status
 
 
 def test_the_same_about_several_environments_is_said_once() -> None:
@@ -152,13 +152,15 @@ def test_a_job_that_waits_says_what_aws_says() -> None:
     reason = "Host EC2 (instance i-1) terminated."
     early = judge(job(2, status_reason=reason))
     assert early.waiting == f"RUNNABLE for 2m; AWS says: {reason}; a fleet may take 15m to start"
-    assert early.says == "" and early.findings == ()
+    assert early.status_reason == "" and early.findings == ()
     # Later it stands beside what is found, which does not have it.
     late = judge(job(40, status_reason=reason))
-    assert late.findings and late.says == reason
-    assert show.lines(late)[1] == f"  AWS says: {reason}" and show.as_json(late)["says"] == reason
+    assert late.findings and late.status_reason == reason
+    assert (
+        show.to_lines(late)[1] == f"  AWS says: {reason}" and show.to_json(late)["says"] == reason
+    )
     # Of a job that has ended, the findings tell.
-    assert judge(job(40, status="FAILED", status_reason=reason)).says == ""
+    assert judge(job(40, status="FAILED", status_reason=reason)).status_reason == ""
 
 
 TOO_LARGE = "MISCONFIGURATION:JOB_RESOURCE_REQUIREMENT - higher than can be met"
@@ -207,7 +209,7 @@ def own(hosts: tuple[Host, ...] | Missing, **more: Any) -> Environment:
 def test_a_step_that_a_host_can_hold_says_which() -> None:
     report = asked_of(own((WIDE, TALL)), vcpus=2, memory_mib=100_000)
     assert (ids(report), report.fits) == ([], ("step s fits own: i-t (r6i.large)",))
-    assert {"BY014", "BY015", "BY016", "BY017"} <= {kind.id for kind in report.right}
+    assert {"BY014", "BY015", "BY016", "BY017"} <= {kind.id for kind in report.passed}
 
 
 def test_one_host_must_have_all_of_it() -> None:
@@ -252,9 +254,9 @@ def test_hosts_that_cannot_be_seen_are_said_with_the_action_that_is_missing(
         assert [(u.reason, u.action) for u in report.unseen if u.kind.id == kind] == [
             ("access denied", unseen.hosts.action)
         ]
-    assert f"(allow {unseen.hosts.action})" in show.lines(report)[-1]
+    assert f"(allow {unseen.hosts.action})" in show.to_lines(report)[-1]
     # One that can be seen and is large enough will do; one that is not proves nothing.
-    assert "BY015" in {kind.id for kind in asked_of(unseen, own((TALL,)), memory_mib=50_000).right}
+    assert "BY015" in {kind.id for kind in asked_of(unseen, own((TALL,)), memory_mib=50_000).passed}
     assert ids(asked_of(unseen, own((WIDE,)), memory_mib=50_000)) == []
 
 
@@ -275,7 +277,7 @@ def test_a_host_that_tells_nothing_of_itself_is_not_held_against_anybody() -> No
 def test_no_hosts_at_all_is_one_finding() -> None:
     report = asked_of(own(()), memory_mib=50_000)
     assert ids(report) == ["BY055"]
-    assert "BY015" not in {kind.id for kind in report.right}
+    assert "BY015" not in {kind.id for kind in report.passed}
 
 
 def test_hosts_of_an_environment_that_is_off_hold_nothing() -> None:
@@ -331,7 +333,9 @@ def test_what_aws_says_of_a_blocked_job_is_never_kept_back(reason: str, environm
         finding for finding in report.findings if any(reason in line for line in finding.evidence)
     ]
     assert len(said) == 1 and said[0] is report.findings[0]
-    assert {kind.id for kind in report.right}.isdisjoint(ids(report)) and report.says == ""
+    assert {kind.id for kind in report.passed}.isdisjoint(
+        ids(report)
+    ) and report.status_reason == ""
 
 
 def test_the_same_job_later_is_stuck() -> None:
@@ -357,7 +361,7 @@ def test_a_check_without_its_facts_is_listed_with_the_action_that_is_missing() -
     unseen = {u.kind.id: u for u in judge(facts).unseen}
     assert unseen["BY032"].reason == "access denied"
     assert unseen["BY032"].action == "ec2:DescribeSubnets"
-    assert "BY032" not in {kind.id for kind in judge(facts).right}
+    assert "BY032" not in {kind.id for kind in judge(facts).passed}
 
 
 def test_where_the_subject_itself_is_missing_the_doctor_could_not_look() -> None:
@@ -365,8 +369,8 @@ def test_where_the_subject_itself_is_missing_the_doctor_could_not_look() -> None
     facts = Facts(Subject("job", "j"), NOW, job=gone, queue=gone, environments=gone)
     report = judge(facts)
     assert report.exit_code == 2
-    assert report.blind == "access denied (batch:DescribeJobs)"
-    assert "could not look: access denied" in show.lines(report)[0]
+    assert report.blind_reason == "access denied (batch:DescribeJobs)"
+    assert "could not examine: access denied" in show.to_lines(report)[0]
 
 
 def test_a_type_that_nobody_knows_is_said_to_be_unknown_and_not_guessed() -> None:
@@ -399,7 +403,7 @@ def test_what_was_not_gathered_is_not_taken_for_what_is_not_there() -> None:
 def test_findings_are_sorted_by_likelihood_and_said_once() -> None:
     rare, common = Finding(best_fit_strategy.KIND, "a"), Finding(disabled_queue.KIND, "b")
     said_by_aws = Finding(no_capacity.KIND, "c", likelihood=100)
-    assert in_order([rare, common, said_by_aws, common]) == (said_by_aws, common, rare)
+    assert sort_findings([rare, common, said_by_aws, common]) == (said_by_aws, common, rare)
 
 
 def test_places_are_sorted_as_numbers() -> None:
@@ -407,7 +411,7 @@ def test_places_are_sorted_as_numbers() -> None:
         Finding(BLOCKING_SERVICE_START, "a", place="f:9"),
         Finding(BLOCKING_SERVICE_START, "a", place="f:10"),
     )
-    assert in_order([ten, nine]) == (nine, ten)
+    assert sort_findings([ten, nine]) == (nine, ten)
 
 
 def test_the_report_for_people() -> None:
@@ -415,7 +419,7 @@ def test_the_report_for_people() -> None:
         disabled_queue.KIND, "the queue is off", ("state DISABLED",), ("aws batch ...",), "queue q"
     )
     report = Report("job j", (finding,), (invalid_queue.KIND,), ())
-    assert show.lines(report) == [
+    assert show.to_lines(report) == [
         "job j: 1 finding",
         "",
         "BY002 error: the queue is off",
@@ -424,17 +428,17 @@ def test_the_report_for_people() -> None:
         "  > aws batch ...",
         "  see docs/findings/BY002.md, or: batchyard doctor explain BY002",
     ]
-    assert "  BY003 the queue is valid" in show.lines(report, with_all=True)
+    assert "  BY003 the queue is valid" in show.to_lines(report, with_all=True)
 
 
 def test_all_lists_what_could_not_be_checked_with_the_action() -> None:
     facts = replace(job(40), quotas=Missing("access denied", "servicequotas:GetServiceQuota"))
-    text = "\n".join(show.lines(judge(facts), with_all=True))
+    text = "\n".join(show.to_lines(judge(facts), with_all=True))
     assert "access denied; allow servicequotas:GetServiceQuota" in text
 
 
 def test_the_report_as_json() -> None:
-    value = show.as_json(judge(job(40)))
+    value = show.to_json(judge(job(40)))
     assert value["state"] == "findings"
     assert set(value["findings"][0]) == {
         "id",
@@ -450,7 +454,7 @@ def test_the_report_as_json() -> None:
 
 def test_what_a_terminal_would_obey_is_not_printed() -> None:
     report = Report("x", (Finding(disabled_queue.KIND, "a\x1b[31mb", ("c\x07",), ("d",)),))
-    assert all(line.isprintable() for line in show.lines(report))
+    assert all(line.isprintable() for line in show.to_lines(report))
 
 
 # -- the table --------------------------------------------------------------------------------------------------

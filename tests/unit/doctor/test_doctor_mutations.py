@@ -55,8 +55,8 @@ def damaged(data: bytes, cuts: list[tuple[float, int, list[bytes], bool]]) -> by
 def check(report: Report, began: float) -> None:
     assert report.exit_code in (0, 1, 2)
     assert all(finding.cause and finding.remedy for finding in report.findings)
-    json.dumps(show.as_json(report))
-    assert all(line.isprintable() for line in show.lines(report, with_all=True))
+    json.dumps(show.to_json(report))
+    assert all(line.isprintable() for line in show.to_lines(report, with_all=True))
     assert time.monotonic() - began < MAX_S
 
 

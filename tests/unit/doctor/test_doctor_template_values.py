@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from batchyard.cli.doctor import command
-from batchyard.cli.doctoring import beside
+from batchyard.cli.doctor_reports import read_nested_template
 from batchyard.doctor.finding import Report
 from batchyard.doctor.template.conditions import MAX_VARIANTS, make_variants
 from batchyard.doctor.template.examine import examine
@@ -45,7 +45,7 @@ def unseen(report: Report) -> dict[str, str]:
 
 
 def right(report: Report) -> set[str]:
-    return {kind.id for kind in report.right}
+    return {kind.id for kind in report.passed}
 
 
 def environment(
@@ -520,13 +520,13 @@ def test_the_command_reads_what_lies_beside_a_template(tmp_path: Path) -> None:
     piped = CliRunner().invoke(
         command, ["template", "-"], input=outer.read_bytes(), standalone_mode=False
     )
-    assert "BY103" not in piped.output and "could not be done" in piped.output
+    assert "BY103" not in piped.output and "could not run" in piped.output
 
 
 def test_what_is_no_file_lies_beside_nothing(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path, tmp_path / "gone", tmp_path / "pipe", "\0"):
-        assert beside(str(path)) is None
+        assert read_nested_template(str(path)) is None
 
 
 def test_a_nested_stack_of_the_cdk_lies_where_its_metadata_say() -> None:
@@ -786,7 +786,7 @@ def test_a_loop_is_written_out() -> None:
     unknown = look(LOOP % "!Ref Open" + environment(), extended + MAPS)
     assert (
         "the list of the loop Kinds is not known" in unseen(unknown)["BY054"]
-        and unknown.right == ()
+        and unknown.passed == ()
     )
 
 

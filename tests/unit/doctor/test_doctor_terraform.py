@@ -212,7 +212,7 @@ def test_user_data_that_is_not_known_yet_is_said_not_to_be_seen() -> None:
     assert {one.reason for one in report.unseen} == {
         "the user data of aws_launch_template.late is known only when the plan is applied"
     }
-    assert not {one.kind for one in report.unseen} & set(report.right) and report.exit_code == 0
+    assert not {one.kind for one in report.unseen} & set(report.passed) and report.exit_code == 0
 
 
 def test_a_load_balancer_is_open_on_purpose() -> None:
@@ -456,9 +456,9 @@ def test_what_is_not_known_yet_is_not_called_right(one: Values, unknown: Values,
     assert report.findings == ()
     whys = {each.kind.id: each.reason for each in report.unseen}
     assert "known only when the plan is applied" in whys[kind] and kind not in {
-        each.id for each in report.right
+        each.id for each in report.passed
     }
-    assert kind in {each.id for each in look(plan([one])).right} or kind == "BY021"
+    assert kind in {each.id for each in look(plan([one])).passed} or kind == "BY021"
 
 
 ROLE_UNKNOWN = {
@@ -482,7 +482,7 @@ def test_a_role_that_does_not_exist_yet_is_known_by_what_it_is() -> None:
 
     assert found(with_role("aws_iam_role.nodes")) == {("BY204", "aws_batch_compute_environment.c")}
     healthy = with_role("aws_iam_instance_profile.nodes")
-    assert healthy.findings == () and "BY204" in {kind.id for kind in healthy.right}
+    assert healthy.findings == () and "BY204" in {kind.id for kind in healthy.passed}
 
 
 @pytest.mark.parametrize(("system", "kinds"), [("2", {"BY022"}), ("2023", set())])

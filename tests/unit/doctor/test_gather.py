@@ -13,7 +13,7 @@ from botocore.exceptions import ClientError, EndpointConnectionError, NoCredenti
 
 from batchyard.aws.ecs import MOST_AT_ONCE
 from batchyard.bench.prices import listed
-from batchyard.cli.doctoring import PRICES_OF
+from batchyard.cli.doctor_gathering import PRICES_REGION
 from batchyard.doctor import facts_json
 from batchyard.doctor.facts import (
     MAX_HOSTS,
@@ -433,7 +433,7 @@ def test_what_is_denied_is_said_with_the_action_that_is_missing(
     report = judge(gather(StandIn(**{operation: denied})), dwell_s=60)
     unseen = {u.kind.id: u for u in report.unseen}
     assert (unseen[kind].reason, unseen[kind].action) == ("access denied", action)
-    assert kind not in {right.id for right in report.right}
+    assert kind not in {right.id for right in report.passed}
     assert report.findings == ()
     assert report.exit_code == 0  # the rest was looked at
 
@@ -491,7 +491,7 @@ def test_as_many_hosts_are_asked_for_as_the_checks_believe() -> None:
 def test_who_may_not_look_at_the_job_could_not_look() -> None:
     aws = StandIn(describe_jobs=denied)
     report = judge(gather(aws))
-    assert (report.exit_code, report.blind) == (2, "access denied (batch:DescribeJobs)")
+    assert (report.exit_code, report.blind_reason) == (2, "access denied (batch:DescribeJobs)")
     assert aws.made == ["describe_jobs"]
 
 
@@ -560,7 +560,7 @@ def test_where_nobody_answers_nobody_is_asked_again(trouble: Trouble) -> None:
     aws = StandIn(describe_jobs=trouble)
     report = judge(gather(aws))
     assert aws.made == ["describe_jobs"]
-    assert report.exit_code == 2 and "could not ask about the jobs" in report.blind
+    assert report.exit_code == 2 and "could not ask about the jobs" in report.blind_reason
     # The same in the middle of it.
     aws = StandIn(list_container_instances=trouble)
     facts = gather(aws)
@@ -573,7 +573,7 @@ def test_where_nobody_answers_nobody_is_asked_again(trouble: Trouble) -> None:
 
 def test_a_job_that_aws_does_not_know() -> None:
     report = judge(gather(StandIn({"describe_jobs": {"jobs": []}})))
-    assert report.exit_code == 2 and "does not know the job j" in report.blind
+    assert report.exit_code == 2 and "does not know the job j" in report.blind_reason
 
 
 def test_a_profile_that_does_not_exist() -> None:
@@ -591,7 +591,7 @@ def test_an_environment_that_does_not_exist_is_absent_and_a_denied_one_is_not() 
 def test_a_queue_that_does_not_exist() -> None:
     aws = StandIn({"describe_job_queues": {"jobQueues": []}})
     report = judge(Gatherer(aws, lambda: NOW).queue("x"))  # type: ignore[arg-type]
-    assert (report.exit_code, report.blind) == (2, "AWS Batch has no job queue x here")
+    assert (report.exit_code, report.blind_reason) == (2, "AWS Batch has no job queue x here")
 
 
 def test_what_is_no_id_of_a_job_is_told_what_is() -> None:
@@ -599,12 +599,15 @@ def test_what_is_no_id_of_a_job_is_told_what_is() -> None:
     report = judge(Gatherer(none, lambda: NOW).job("last"))  # type: ignore[arg-type]
     assert (
         report.exit_code == 2
-        and "it takes the id of a job" in report.blind
-        and "status last" in report.blind
+        and "it takes the id of a job" in report.blind_reason
+        and "status last" in report.blind_reason
     )
     for job_id in (UUID, f"{UUID}:17"):
         report = judge(Gatherer(none, lambda: NOW).job(job_id))  # type: ignore[arg-type]
-        assert "more than a week ago" in report.blind and "status last" not in report.blind
+        assert (
+            "more than a week ago" in report.blind_reason
+            and "status last" not in report.blind_reason
+        )
 
 
 # -- the number of calls -----------------------------------------------------------------------------------------
@@ -860,7 +863,7 @@ def test_a_quota_that_is_used_up_and_one_that_allows_nothing_are_found() -> None
     assert [f.id for f in judge(facts).findings] == ["BY025"]
 
 
-def test_more_than_a_page_of_instances_is_at_least_so_much() -> None:
+def test_more_than_a_read_page_instances_is_at_least_so_much() -> None:
     facts = gather(StandIn(running(*up("g5.xlarge", 2), NextToken="more") | limits(64, 64)))
     unseen = {u.kind.id: u.reason for u in judge(facts, dwell_s=60).unseen}
     assert "more runs in this account" in unseen["BY058"]
@@ -942,7 +945,7 @@ def test_a_price_that_cannot_be_compared_is_said_to_be_so() -> None:
 
 
 def test_the_built_in_list_of_prices_is_of_the_region_that_is_said() -> None:
-    assert f", {PRICES_OF}," in listed().source
+    assert f", {PRICES_REGION}," in listed().source
 
 
 def test_a_spot_fleet_is_known_by_the_cluster_in_its_user_data() -> None:

@@ -1,4 +1,4 @@
-"""What is known about a host: values, nothing else. A part that could not be read is a ``Missing``."""
+"""Facts about a host, as plain values. A part that could not be read is a ``Missing``."""
 
 from __future__ import annotations
 
@@ -23,28 +23,30 @@ class Docker:
 
 @dataclass(frozen=True, slots=True)
 class Agent:
-    """What the ECS agent says of itself on port 51678."""
+    """The answer of the ECS agent on port 51678."""
 
     cluster: str = ""
-    #: empty where it has not registered
+    #: empty where the agent has not registered
     instance_arn: str = ""
     version: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Unit:
+    """A systemd unit."""
+
     name: str
-    #: loaded, not-found, masked
+    #: loaded, not-found or masked
     load: str = "loaded"
-    #: active, activating, inactive, failed
+    #: active, activating, inactive or failed
     active: str = "active"
-    #: what it is ordered after
+    #: the units that this unit is ordered after
     after: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A line of `systemctl list-jobs`."""
+    """A systemd job: a line of `systemctl list-jobs`."""
 
     unit: str
     type: str = "start"
@@ -61,10 +63,10 @@ class Process:
 
 @dataclass(frozen=True, slots=True)
 class CloudInit:
-    #: done, running, error, degraded, disabled, not run
+    #: done, running, error, degraded, disabled or not run
     status: str
     detail: str = ""
-    #: the last lines of its output, where it failed
+    #: the last lines of its log
     output: str = ""
 
 
@@ -77,7 +79,7 @@ class Disk:
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
-    """What the metadata service answered."""
+    """The answer of the instance metadata service."""
 
     instance_id: str = ""
     instance_type: str = ""
@@ -86,10 +88,10 @@ class Metadata:
 
 @dataclass(frozen=True, slots=True)
 class NodeCheck:
-    """What the check of a node of ours found, before ECS may start."""
+    """The result of the GPU check that a node of ours runs before ECS starts."""
 
     is_ok: bool
-    #: where it stopped: user-data, driver, docker, image, container
+    #: where the check stopped: user-data, driver, docker, image or container
     stage: str = ""
     reason: str = ""
     time: str = ""
@@ -97,7 +99,7 @@ class NodeCheck:
 
 @dataclass(frozen=True, slots=True)
 class ContainerRun:
-    """`nvidia-smi -L` in a container."""
+    """The output of `nvidia-smi -L` in a container."""
 
     image: str
     exit_code: int
@@ -111,18 +113,19 @@ class HostFacts:
     uptime_s: float | None = None
     #: NVIDIA devices on the PCI bus
     bus_gpus: int | Missing = NOT_GATHERED
-    #: what nvidia-smi lists
+    #: the GPUs that nvidia-smi lists
     gpus: tuple[Gpu, ...] | Missing = NOT_GATHERED
     #: /dev/nvidia0, /dev/nvidiactl ...
     devices: tuple[str, ...] | Missing = NOT_GATHERED
     docker: Docker | Missing = NOT_GATHERED
-    #: the text of /etc/docker/daemon.json; None where there is none
+    #: the text of /etc/docker/daemon.json; None where the file does not exist
     daemon_json: str | Missing | None = None
-    #: the texts of /etc/ecs/ecs.config and /var/lib/ecs/ecs.config
+    #: the text of /etc/ecs/ecs.config; None where the file does not exist
     ecs_config: str | Missing | None = None
+    #: the text of /var/lib/ecs/ecs.config, which the image brings
     image_ecs_config: str | Missing | None = None
     agent: Agent | Missing = NOT_GATHERED
-    #: the ids in /var/lib/ecs/gpu/nvidia-gpu-info.json; None where there is no such file
+    #: the ids in /var/lib/ecs/gpu/nvidia-gpu-info.json; None where the file does not exist
     agent_gpus: tuple[str, ...] | Missing | None = None
     units: tuple[Unit, ...] | Missing = NOT_GATHERED
     jobs: tuple[Job, ...] | Missing = NOT_GATHERED
@@ -131,10 +134,11 @@ class HostFacts:
     disks: tuple[Disk, ...] | Missing = NOT_GATHERED
     is_clock_synchronized: bool | Missing = NOT_GATHERED
     metadata: Metadata | Missing = NOT_GATHERED
-    #: lines of the kernel's log in which the GPU driver complains
+    #: lines of the kernel's log with errors of the GPU driver
     gpu_errors: tuple[str, ...] | Missing = NOT_GATHERED
-    #: what our own nodes write down; None where there is no such file
+    #: None where the node did not write the file
     node_check: NodeCheck | Missing | None = None
-    #: the last lines
+    #: the last lines of the log of our user data; None where the file does not exist
     node_log: tuple[str, ...] | Missing | None = None
+    #: None where no container was requested
     container: ContainerRun | None = None

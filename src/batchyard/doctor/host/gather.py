@@ -1,4 +1,4 @@
-"""Asks a machine for the facts about it. Reads only; a container is run only where one is asked for."""
+"""Gather the facts about a machine. Only reads; runs a container only where one was requested."""
 
 from __future__ import annotations
 
@@ -36,10 +36,19 @@ UNITS = (
     "nvidia-fabricmanager.service",
     node.CHECK_UNIT,
 )
-NVIDIA_VENDOR = "0x10de"
-MIB = 2**20
-#: an image may have to be pulled first
-CONTAINER_TIMEOUT_S = 900
+_NVIDIA_VENDOR = "0x10de"
+#: the PCI classes of display and 3D controllers; NVIDIA's audio and USB functions are no GPUs
+_GPU_CLASSES = ("0x0300", "0x0302")
+_MIB = 2**20
+#: includes the time to pull the image
+_CONTAINER_TIMEOUT_S = 900
+_CLOUD_INIT_TIMEOUT_S = 15
+_GPU_TIMEOUT_S = 60
+_CLOUD_INIT_LOG_LINES = 8
+_MAX_ERROR_LENGTH = 200
+_MAX_CONTAINER_OUTPUT = 1000
+#: the exit code of a shell for a program that does not exist
+_NOT_FOUND = 127
 
 T = TypeVar("T")
 
@@ -50,11 +59,15 @@ def gather(
     agent_url: str = AGENT_URL,
     metadata_url: str = METADATA_URL,
 ) -> HostFacts:
+    """Return the facts about a machine.
+
+    ``gpu_container`` is the image of a container that runs nvidia-smi; empty for none.
+    """
     docker = _docker(machine)
     return HostFacts(
         machine.now_ms(),
         machine.host_name(),
-        _uptime(machine),
+        _uptime_s(machine),
         bus_gpus=_bus_gpus(machine),
         gpus=_gpus(machine),
         devices=tuple(machine.names("/dev/nvidia*")),
@@ -62,7 +75,7 @@ def gather(
         daemon_json=_file(machine, "/etc/docker/daemon.json"),
         ecs_config=_file(machine, "/etc/ecs/ecs.config"),
         image_ecs_config=_file(machine, "/var/lib/ecs/ecs.config"),
-        agent=_agent(machine, agent_url),
+        agent=_ecs_agent(machine, agent_url),
         agent_gpus=_agent_gpus(machine),
         units=_units(machine),
         jobs=_jobs(machine),
@@ -78,33 +91,34 @@ def gather(
     )
 
 
-def _answer(
-    machine: Machine, words: list[str], read: Callable[[str], T], timeout_s: float = 10
+def _parse_output(
+    machine: Machine, words: list[str], parse_text: Callable[[str], T], timeout_s: float = 10
 ) -> T | Missing:
-    """What a command printed, understood; or why it did not."""
+    """Run a command and parse what it prints; Missing where it does not exist or fails."""
     output = machine.run(words, timeout_s)
     if output is None:
         return Missing(f"{words[0]} is not installed")
     if output.exit_code:
-        return Missing(f"{' '.join(words[:2])}: {_complaint(output)}")
-    return read(output.stdout)
+        return Missing(f"{' '.join(words[:2])}: {_error_of(output)}")
+    return parse_text(output.stdout)
 
 
-def _complaint(output: Output) -> str:
-    lines = [
-        line.strip() for line in (output.stderr + "\n" + output.stdout).splitlines() if line.strip()
-    ]
-    return lines[0][:200] if lines else f"exit code {output.exit_code}"
+def _error_of(output: Output) -> str:
+    """Return the first line that the command printed, or its exit code."""
+    text = f"{output.stderr}\n{output.stdout}"
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[0][:_MAX_ERROR_LENGTH] if lines else f"exit code {output.exit_code}"
 
 
 def _file(machine: Machine, path: str) -> str | Missing | None:
+    """Return the text of a file; None where it does not exist, Missing where it is denied."""
     try:
         return machine.read(path)
     except OSError as exc:
         return Missing(f"{path}: {exc.strerror or exc}; run as root")
 
 
-def _uptime(machine: Machine) -> float | None:
+def _uptime_s(machine: Machine) -> float | None:
     text = _file(machine, "/proc/uptime")
     words = text.split() if isinstance(text, str) else []
     try:
@@ -114,30 +128,31 @@ def _uptime(machine: Machine) -> float | None:
 
 
 def _bus_gpus(machine: Machine) -> int | Missing:
-    """NVIDIA's display and 3D controllers; its audio and USB functions are no GPUs."""
-    devices = machine.names("/sys/bus/pci/devices/*/vendor")
-    if not devices:
+    vendor_files = machine.names("/sys/bus/pci/devices/*/vendor")
+    if not vendor_files:
         return Missing("the PCI bus cannot be seen")
-    found = 0
-    for path in devices:
-        vendor, kind = _file(machine, path), _file(machine, path.removesuffix("vendor") + "class")
-        if isinstance(vendor, str) and isinstance(kind, str):
-            found += vendor.strip() == NVIDIA_VENDOR and kind.strip().startswith(
-                ("0x0300", "0x0302")
-            )
-    return found
+    return sum(_is_nvidia_gpu(machine, path) for path in vendor_files)
+
+
+def _is_nvidia_gpu(machine: Machine, vendor_file: str) -> bool:
+    vendor = _file(machine, vendor_file)
+    pci_class = _file(machine, vendor_file.removesuffix("vendor") + "class")
+    if not isinstance(vendor, str) or not isinstance(pci_class, str):
+        return False
+    return vendor.strip() == _NVIDIA_VENDOR and pci_class.strip().startswith(_GPU_CLASSES)
 
 
 def _gpus(machine: Machine) -> tuple[Gpu, ...] | Missing:
-    return _answer(machine, ["nvidia-smi", "-L"], parse.parse_gpus, timeout_s=60)
+    return _parse_output(machine, ["nvidia-smi", "-L"], parse.parse_gpus, _GPU_TIMEOUT_S)
 
 
 def _docker(machine: Machine) -> Docker | Missing:
-    found = _answer(machine, ["docker", "info", "--format", "{{json .}}"], parse.parse_docker)
-    return Missing("docker info: the daemon does not answer") if found is None else found
+    words = ["docker", "info", "--format", "{{json .}}"]
+    docker = _parse_output(machine, words, parse.parse_docker)
+    return Missing("docker info: the daemon does not answer") if docker is None else docker
 
 
-def _agent(machine: Machine, url: str) -> Agent | Missing:
+def _ecs_agent(machine: Machine, url: str) -> Agent | Missing:
     text = machine.ask(url)
     return Missing(f"nobody answers at {url}") if text is None else parse.parse_agent(text)
 
@@ -148,48 +163,41 @@ def _agent_gpus(machine: Machine) -> tuple[str, ...] | Missing | None:
 
 
 def _units(machine: Machine) -> tuple[Unit, ...] | Missing:
-    return _answer(
-        machine,
-        ["systemctl", "show", "-p", "Id,LoadState,ActiveState,After", *UNITS],
-        parse.parse_units,
-    )
+    words = ["systemctl", "show", "-p", "Id,LoadState,ActiveState,After", *UNITS]
+    return _parse_output(machine, words, parse.parse_units)
 
 
 def _jobs(machine: Machine) -> tuple[Job, ...] | Missing:
-    return _answer(
-        machine, ["systemctl", "list-jobs", "--no-pager", "--no-legend"], parse.parse_jobs
-    )
+    words = ["systemctl", "list-jobs", "--no-pager", "--no-legend"]
+    return _parse_output(machine, words, parse.parse_jobs)
 
 
 def _processes(machine: Machine) -> tuple[Process, ...] | Missing:
-    return _answer(machine, ["ps", "-eo", "pid,ppid,args", "--no-headers"], parse.parse_processes)
+    words = ["ps", "-eo", "pid,ppid,args", "--no-headers"]
+    return _parse_output(machine, words, parse.parse_processes)
 
 
 def _cloud_init(machine: Machine) -> CloudInit | Missing | None:
-    # Its exit code says what the status says: 1 for errors, 2 for warnings.
-    output = machine.run(["cloud-init", "status", "--long"], 15)
+    # The exit code repeats the status: 1 for errors, 2 for warnings.
+    output = machine.run(["cloud-init", "status", "--long"], _CLOUD_INIT_TIMEOUT_S)
     if output is None:
         return None
     log = _file(machine, "/var/log/cloud-init-output.log")
-    tail = "\n".join(log.splitlines()[-8:]) if isinstance(log, str) else ""
-    return parse.parse_cloud_init(output.stdout, tail) or Missing(
-        f"cloud-init status: {_complaint(output)}"
-    )
+    lines = log.splitlines() if isinstance(log, str) else []
+    status = parse.parse_cloud_init(output.stdout, "\n".join(lines[-_CLOUD_INIT_LOG_LINES:]))
+    return status or Missing(f"cloud-init status: {_error_of(output)}")
 
 
 def _disks(machine: Machine, docker: Docker | Missing) -> tuple[Disk, ...] | Missing:
     paths = ["/", docker.root if isinstance(docker, Docker) else "/var/lib/docker", "/tmp"]
-    found = [(path, machine.disk(path)) for path in dict.fromkeys(paths)]
-    disks = tuple(Disk(path, size[0] // MIB, size[1] // MIB) for path, size in found if size)
+    sizes = [(path, machine.disk(path)) for path in dict.fromkeys(paths)]
+    disks = tuple(Disk(path, size[0] // _MIB, size[1] // _MIB) for path, size in sizes if size)
     return disks or Missing("no disk can be seen")
 
 
 def _clock(machine: Machine) -> bool | Missing:
-    return _answer(
-        machine,
-        ["timedatectl", "show", "-p", "NTPSynchronized", "--value"],
-        lambda text: text.strip() == "yes",
-    )
+    words = ["timedatectl", "show", "-p", "NTPSynchronized", "--value"]
+    return _parse_output(machine, words, lambda text: text.strip() == "yes")
 
 
 def _metadata(machine: Machine, url: str) -> Metadata | Missing:
@@ -206,7 +214,7 @@ def _metadata(machine: Machine, url: str) -> Metadata | Missing:
 
 
 def _gpu_errors(machine: Machine) -> tuple[str, ...] | Missing:
-    return _answer(machine, ["dmesg"], parse.parse_gpu_errors)
+    return _parse_output(machine, ["dmesg"], parse.parse_gpu_errors)
 
 
 def _node_check(machine: Machine) -> NodeCheck | Missing | None:
@@ -220,20 +228,9 @@ def _node_log(machine: Machine) -> tuple[str, ...] | Missing | None:
 
 
 def _container(machine: Machine, image: str) -> ContainerRun:
-    words = [
-        "docker",
-        "run",
-        "--rm",
-        "--network",
-        "none",
-        "--gpus",
-        "all",
-        "--entrypoint",
-        "nvidia-smi",
-        image,
-        "-L",
-    ]
-    output = machine.run(words, CONTAINER_TIMEOUT_S)
+    options = ["--rm", "--network", "none", "--gpus", "all", "--entrypoint", "nvidia-smi"]
+    output = machine.run(["docker", "run", *options, image, "-L"], _CONTAINER_TIMEOUT_S)
     if output is None:
-        return ContainerRun(image, 127, "docker is not installed")
-    return ContainerRun(image, output.exit_code, (output.stdout + output.stderr).strip()[:1000])
+        return ContainerRun(image, _NOT_FOUND, "docker is not installed")
+    text = (output.stdout + output.stderr).strip()
+    return ContainerRun(image, output.exit_code, text[:_MAX_CONTAINER_OUTPUT])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from batchyard.doctor.facts import MissingFactError
-from batchyard.doctor.finding import Finding, Kind, Report, Unseen, in_order
+from batchyard.doctor.finding import Finding, Kind, Report, Unseen, sort_findings
 from batchyard.doctor.host.checks.table import CHECKS
 from batchyard.doctor.host.facts import HostFacts
 
@@ -23,4 +23,6 @@ def judge(facts: HostFacts) -> Report:
         findings += verdict
         if not verdict:
             passed.append(check.kind)
-    return Report(f"host {facts.name}".rstrip(), in_order(findings), tuple(passed), tuple(unseen))
+    return Report(
+        f"host {facts.name}".rstrip(), sort_findings(findings), tuple(passed), tuple(unseen)
+    )

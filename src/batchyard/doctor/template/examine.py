@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from batchyard.doctor.finding import Finding, Report, Unseen, in_order
+from batchyard.doctor.finding import Finding, Report, Unseen, sort_findings
 from batchyard.doctor.template import conditions, nested, scripts, unchecked
 from batchyard.doctor.template.checks.table import CHECKS
 from batchyard.doctor.template.nested import ReadFile
@@ -32,7 +32,7 @@ def examine(data: bytes, name: str, read_file: ReadFile | None = None) -> Report
     reported |= {entry.kind for entry in unseen}
     right = tuple(kind for kind in KINDS if kind not in reported)
     subject = f"{template.kind} template {name}"
-    return Report(subject, in_order(examination.findings), right, unseen)
+    return Report(subject, sort_findings(examination.findings), right, unseen)
 
 
 @dataclass(slots=True)

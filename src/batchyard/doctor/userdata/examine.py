@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from batchyard.doctor.finding import Finding, Kind, Report, Unseen, in_order
+from batchyard.doctor.finding import Finding, Kind, Report, Unseen, sort_findings
 from batchyard.doctor.userdata import commands, form
 from batchyard.doctor.userdata.boot import Boot, boot
 from batchyard.doctor.userdata.kinds import (
@@ -86,7 +86,13 @@ def examine(
         if kind in _OF_COMMANDS
     ]
     right = [kind for kind in right if not unseen or kind not in _OF_COMMANDS]
-    return Report(f"user data {name}", in_order(findings), tuple(right), tuple(unseen), blind=blind)
+    return Report(
+        f"user data {name}",
+        sort_findings(findings),
+        tuple(right),
+        tuple(unseen),
+        blind_reason=blind,
+    )
 
 
 def _not_followed(would_do: Boot, place: Callable[[int], str]) -> list[str]:

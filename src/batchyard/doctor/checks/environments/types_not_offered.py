@@ -29,9 +29,9 @@ def _examine(facts: Facts, environment: Environment) -> list[Finding]:
     zone_of = {subnet.id: subnet.zone for subnet in require(facts.subnets)}
     zones = sorted({zone_of[subnet] for subnet in environment.subnets if subnet in zone_of})
     types = [t.name for t in types_of(environment, facts)]
-    if not zones or not types or any((name, zone) in offers for name in types for zone in zones):
-        return []
     offered_zones = sorted({zone for name, zone in offers if name in types})
+    if not zones or not types or set(zones) & set(offered_zones):
+        return []
     return [
         Finding(
             KIND,

@@ -12,7 +12,7 @@ from batchyard.doctor.checks.base import (
     check_launch_templates,
     ec2_environments,
 )
-from batchyard.doctor.facts import Environment, Facts, LaunchTemplate
+from batchyard.doctor.facts import Environment, Facts, LaunchTemplate, Missing, MissingFactError
 from batchyard.doctor.finding import Finding
 from batchyard.doctor.userdata import kinds
 from batchyard.doctor.userdata.examine import examine as examine_user_data
@@ -30,6 +30,9 @@ def _examine(environment: Environment, template: LaunchTemplate) -> list[Finding
         f"user data of {template.id}",
         size=template.user_data_bytes,
     )
+    if report.unseen and not report.findings:
+        # A script in a language that is not followed may hold anything.
+        raise MissingFactError(Missing(report.unseen[0].reason))
     return list(report.findings)
 
 

@@ -29,14 +29,13 @@ _ESTIMATE_LIKELIHOOD = 70
 
 
 def find_shortage(job: Job, candidates: Sequence[Candidate]) -> Finding | None:
-    """Return what no candidate has enough of; None where the job fits on one of them."""
-    if job.gpus and not any(c.type.gpus for c in candidates):
-        return _no_gpus(job, candidates)
+    """Return what no candidate has enough of; None where the job fits on one of them.
+
+    There must be at least one candidate.
+    """
     with_gpus = [c for c in candidates if c.type.gpus >= job.gpus]
     if not with_gpus:
-        largest = max(candidates, key=lambda c: c.type.gpus)
-        maximum = f"{largest.type.name} has {largest.type.gpus}, the most of all"
-        return _too_few(NOT_ENOUGH_GPUS, job, f"{job.gpus} GPUs", maximum, candidates)
+        return _too_few_gpus(job, candidates)
     with_vcpus = [c for c in with_gpus if c.type.vcpus >= job.vcpus]
     if not with_vcpus:
         largest = max(with_gpus, key=lambda c: c.type.vcpus)
@@ -66,11 +65,19 @@ def max_vcpus_too_small(smallest: Candidate, description: str) -> Finding:
     )
 
 
+def _too_few_gpus(job: Job, candidates: Sequence[Candidate]) -> Finding:
+    largest = max(candidates, key=lambda c: c.type.gpus)
+    if not largest.type.gpus:
+        return _no_gpus(job, candidates)
+    maximum = f"{largest.type.name} has {largest.type.gpus}, the most of all"
+    return _too_few(NOT_ENOUGH_GPUS, job, f"{job.gpus} GPUs", maximum, candidates)
+
+
 def _no_gpus(job: Job, candidates: Sequence[Candidate]) -> Finding:
     names = join_names(
         name for c in candidates for name in (c.environment.instance_types or ("optimal",))
     )
-    environment = candidates[0].environment if candidates else Environment("NAME")
+    environment = candidates[0].environment
     return Finding(
         NO_GPUS,
         "the job asks for GPUs and no compute environment of its queue has any",

@@ -166,9 +166,14 @@ def _shortage(job: Job, hosts: Sequence[Host]) -> _Shortage:
             lambda h: h.vcpus,
         )
     with_vcpus = [h for h in with_gpus if h.vcpus >= job.vcpus]
-    max_memory_mib = max((h.memory_mib for h in with_vcpus), default=0)
     vcpus_and_gpus = f"{job.vcpus:g} vCPUs" + (f" and {gpus}" if job.gpus else "")
     beside = f" beside {vcpus_and_gpus}" if len(with_vcpus) < len(hosts) else ""
+    return _memory_shortage(job, with_vcpus, beside)
+
+
+def _memory_shortage(job: Job, hosts: Sequence[Host], beside: str) -> _Shortage:
+    """``beside`` names the other resources that the hosts have."""
+    max_memory_mib = max((h.memory_mib for h in hosts), default=0)
     return _Shortage(
         NOT_ENOUGH_MEMORY,
         f"{job.memory_mib:,} MiB{beside}",

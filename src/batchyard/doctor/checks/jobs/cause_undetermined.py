@@ -23,7 +23,7 @@ def check(facts: Facts, timing: Timing) -> Verdict:
             (job.status_reason,),
             (
                 f"batchyard doctor job {job.job_id} --all"
-                "   # what was found right, and what could not be seen",
+                "   # what passed, and what could not be checked",
             ),
             f"job {job.job_id}",
         )

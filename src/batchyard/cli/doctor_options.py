@@ -1,0 +1,135 @@
+"""The flags of `batchyard doctor`."""
+
+from __future__ import annotations
+
+import click
+
+from batchyard.cli.options import F, duration, home_option, json_option, memory
+
+all_option = click.option(
+    "--all",
+    "with_all",
+    is_flag=True,
+    help="List also the checks that passed and the checks that could not run.",
+)
+dwell_option = click.option(
+    "--dwell",
+    callback=duration,
+    default="15m",
+    metavar="TIME",
+    show_default=True,
+    help="Time that a fleet may need to start. A job that has waited less is not called stuck.",
+)
+region_option = click.option(
+    "--region",
+    metavar="NAME",
+    help="AWS region, if --env is not given (default: the region of your AWS profile).",
+)
+
+
+def aws_options(function: F) -> F:
+    """Add the flags of the commands that ask AWS."""
+    for option in (
+        json_option,
+        all_option,
+        click.option(
+            "--fix",
+            is_flag=True,
+            help="Offer to fix problems that have a safe fix. Asks before each change.",
+        ),
+        dwell_option,
+        click.option(
+            "--from",
+            "source",
+            metavar="FILE",
+            help="Examine facts from a file that --save wrote, instead of asking AWS.",
+        ),
+        click.option(
+            "--save",
+            metavar="FILE",
+            help="Write the facts to a file, with secrets and account ids masked.",
+        ),
+        home_option,
+    ):
+        function = option(function)
+    return function
+
+
+def shape_options(function: F) -> F:
+    """Add the flags that describe the resources of a step."""
+    for option in (
+        click.option(
+            "--gpus", type=click.IntRange(0), help="Check for a step with this many GPUs."
+        ),
+        click.option(
+            "--memory",
+            callback=memory,
+            metavar="AMOUNT",
+            help="Check for a step with this much memory, like 14GiB.",
+        ),
+        click.option(
+            "--cpus", type=click.IntRange(1), help="Check for a step with this many vCPUs."
+        ),
+    ):
+        function = option(function)
+    return function
+
+
+def run_options(function: F) -> F:
+    """Add the flags of `run` that change what is submitted, except `--from STEP`."""
+    for option in (
+        click.option("--image", help="List only: container image of the children."),
+        click.option(
+            "--keep-going",
+            is_flag=True,
+            default=None,
+            help="List only: continue with the next command after a failed one.",
+        ),
+        click.option(
+            "--max-running",
+            type=click.IntRange(1),
+            help="List only: largest number of children that run at once.",
+        ),
+        click.option(
+            "--timeout",
+            callback=duration,
+            metavar="TIME",
+            help="List only: longest time of an attempt, like 30m.",
+        ),
+        click.option(
+            "--retries", type=click.IntRange(0, 9), help="List only: extra attempts of a child."
+        ),
+        click.option("--gpus", type=click.IntRange(0), help="List only: GPUs of each child."),
+        click.option(
+            "--memory",
+            callback=memory,
+            metavar="AMOUNT",
+            help="List only: memory of each child, like 14GiB.",
+        ),
+        click.option("--cpus", type=click.IntRange(1), help="List only: vCPUs of each child."),
+        click.option(
+            "--array",
+            type=click.IntRange(1, 1_000_000),
+            help="List only: number of children that share the list.",
+        ),
+        click.option(
+            "--no-gpu",
+            is_flag=True,
+            help="Examine GPU steps as CPU steps, as `run --no-gpu` runs them.",
+        ),
+        click.option(
+            "--on-demand",
+            is_flag=True,
+            help="Examine the on-demand queues, which `run --on-demand` uses.",
+        ),
+        click.option("--only", metavar="STEP", help="Examine only this step."),
+        click.option(
+            "--set",
+            "settings",
+            multiple=True,
+            metavar="NAME=VALUE",
+            help="Override a value of `params` in the file. May be repeated.",
+        ),
+    ):
+        function = option(function)
+    return function
