@@ -468,7 +468,7 @@ class _Simulation:
         turn = Turn(commands, job.commands_done, keep_going=job.planned.keep_going)
         attempt = _Attempt(start, self._now_ms, turn, ends_ms=self._now_ms)
         self._running[start.job_id, start.child] = attempt
-        self._scheduler.started(start.job_id, start.child, self._now_ms)
+        self._scheduler.attempt_started(start.job_id, start.child, self._now_ms)
         job.started_ms = self._now_ms if job.started_ms is None else job.started_ms
         self._run_commands(attempt)
 
@@ -484,9 +484,9 @@ class _Simulation:
                 return
             ends_ms += int(result.seconds * 1000)
             failed = Outcome(result.exit_code, result.status_reason, result.reason)
-            if failed.succeeded:
+            if failed.is_success:
                 job.commands_done.add(number)
-            elif attempt.outcome.succeeded:
+            elif attempt.outcome.is_success:
                 attempt.outcome = failed
             attempt.turn.ended(0 if result.exit_code == 0 else result.exit_code or 1)
         attempt.ends_ms = ends_ms
@@ -537,7 +537,7 @@ class _Simulation:
         job_id, child = attempt.start.job_id, attempt.start.child
         job = self.jobs[job_id]
         del self._running[job_id, child]
-        changes = self._scheduler.ended(job_id, child, outcome)
+        changes = self._scheduler.attempt_ended(job_id, child, outcome)
         # The first change is about this child: it has its final state, or is tried again.
         final = changes[0] if isinstance(changes[0], Settled) else None
         job.attempts += 1
