@@ -24,7 +24,7 @@ from emulator_endpoint import BATCHYARD, Endpoint, until
 from batchyard.aws.session import AwsSession
 from batchyard.doctor.facts import Environment, Facts, Job
 from batchyard.doctor.gather.market import PriceList
-from batchyard.doctor.gather.subjects import MOST_CALLS, Gatherer
+from batchyard.doctor.gather.subjects import MAX_CALLS, Gatherer
 
 ECS_POLICY = "arn:aws:iam::aws:policy/service-role/AmazonEC2ContainerServiceforEC2Role"
 ANYONE = json.dumps({"Version": "2012-10-17", "Statement": []})
@@ -493,7 +493,7 @@ def gathered(yard: Yard, look: Callable[[Gatherer], Facts]) -> tuple[Facts, list
     gatherer = Gatherer(session, lambda: int(time.time() * 1000))
     facts = look(gatherer)
     # What it says it asked is what was asked.
-    assert gatherer.asker.calls == len(session.made)
+    assert gatherer.calls.count == len(session.made)
     return facts, session.made
 
 
@@ -541,7 +541,7 @@ def test_at_most_25_calls_for_an_array_that_waits_in_three_environments(yard: Ya
         lambda job: job["arrayProperties"]["statusSummary"].get("RUNNABLE"),
     )
     facts, made = gathered(yard, lambda gatherer: gatherer.job(job_id))
-    assert len(made) <= MOST_CALLS == 25
+    assert len(made) <= MAX_CALLS == 25
     assert (
         isinstance(facts.job, Job) and facts.job.status == "RUNNABLE" and facts.job.size == 10_000
     )
@@ -725,7 +725,7 @@ def test_a_bid_is_compared_with_the_prices_of_now(yard: Yard) -> None:
     name = yard.environment(types=("m5.xlarge", "m5.2xlarge"), **spot)
     session = Watched(yard.endpoint)
     prices = PriceList({"m5.xlarge": 0.192, "m5.2xlarge": 0.384}, "us-east-1")
-    facts = Gatherer(session, lambda: int(time.time() * 1000), MOST_CALLS, prices).environment(name)
+    facts = Gatherer(session, lambda: int(time.time() * 1000), MAX_CALLS, prices).environment(name)
     assert isinstance(facts.spot_prices, tuple)
     assert {(p.type, p.on_demand_usd_per_hour, p.elsewhere) for p in facts.spot_prices} == {
         ("m5.xlarge", 0.192, ""),

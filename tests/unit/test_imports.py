@@ -45,7 +45,7 @@ MAY_IMPORT = {
     "report": ("status", "runs", "engines", "batch", *PURE),
     "emulator": ("embedded", "batch", "cfn_yaml", *PURE),
     "infra": ("aws", "environments", "cfn_yaml", *PURE),
-    "doctor": ("aws", "batch.hosts", "batch.jobs", *PURE),
+    "doctor": ("aws", "batch.hosts", "batch.jobs", "batch.limits", *PURE),
     "bench": ("report", "batch.hosts", *PURE),
     # it runs where nothing else of ours is installed
     "worker": ("shard", "s3_layout"),

@@ -18,7 +18,7 @@ class Iam:
                 "InstanceProfile"
             ]
 
-    def refused(self, role_arn: str, actions: Sequence[str]) -> list[str]:
+    def denied_actions(self, role_arn: str, actions: Sequence[str]) -> list[str]:
         """Those of the actions that the role may not do."""
         with naming_errors("ask what the role may do"):
             answer = self._session.client("iam").simulate_principal_policy(

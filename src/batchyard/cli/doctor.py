@@ -67,7 +67,7 @@ def job(job_id: str | None, env: str | None, region: str | None, **flags: Any) -
         session = gathering.open_session(env, region, flags["home"])
         gatherer = gathering.make_gatherer(session)
         facts = gatherer.job(require_argument(job_id, "JOB_ID"))
-        return GatheredFacts(facts, gatherer.asker.calls, session)
+        return GatheredFacts(facts, gatherer.calls.count, session)
 
     return reports.examine(gather, flags)
 
@@ -94,7 +94,7 @@ def queue(name: str | None, env: str | None, region: str | None, **flags: Any) -
         gatherer = gathering.make_gatherer(session, is_place=True)
         shape = gathering.shape_from_flags(flags)
         facts = gatherer.queue(require_argument(name, "NAME"), shape)
-        return GatheredFacts(facts, gatherer.asker.calls, session)
+        return GatheredFacts(facts, gatherer.calls.count, session)
 
     return reports.examine(gather, flags)
 
@@ -121,7 +121,7 @@ def env(name: str | None, region: str | None, **flags: Any) -> int:
             facts = gatherer.environment(subject, shape)
             environment = _deployed_environment(home, subject) if is_absent(facts) else None
             if environment is None:
-                return GatheredFacts(facts, gatherer.asker.calls, session)
+                return GatheredFacts(facts, gatherer.calls.count, session)
         shapes_by_queue = gathering.queues_with_shape(shape, environment)
         return gathering.gather_survey("env", subject, shapes_by_queue, environment)
 

@@ -118,9 +118,9 @@ def make_gatherer(session: AwsSession, *, is_place: bool = False) -> Gatherer:
     """``is_place``: for a queue or an environment, which may take more requests than a job."""
     from batchyard.bench import prices
     from batchyard.doctor.gather.market import PriceList
-    from batchyard.doctor.gather.subjects import MOST_CALLS, MOST_CALLS_OF_A_PLACE, Gatherer
+    from batchyard.doctor.gather.subjects import MAX_CALLS, MAX_CALLS_WITHOUT_JOB, Gatherer
 
-    max_calls = MOST_CALLS_OF_A_PLACE if is_place else MOST_CALLS
+    max_calls = MAX_CALLS_WITHOUT_JOB if is_place else MAX_CALLS
     price_list = PriceList(prices.listed().usd_h, PRICES_REGION)
     return Gatherer(session, lambda: int(time.time() * 1000), max_calls, price_list)
 
@@ -137,6 +137,6 @@ def gather_survey(
     for queue, shapes in shapes_by_queue.items():
         gatherer = make_gatherer(session, is_place=True)
         places.append(Place(gatherer.queue(queue), tuple(shapes)))
-        calls += gatherer.asker.calls
+        calls += gatherer.calls.count
     survey = Survey(Subject(kind, name, environment.region), tuple(places))
     return GatheredFacts(survey, calls, session)

@@ -30,7 +30,7 @@ from batchyard.doctor.facts import (
 )
 from batchyard.doctor.finding import Report
 from batchyard.doctor.gather.market import PriceList
-from batchyard.doctor.gather.subjects import MOST_CALLS, Gatherer, is_absent
+from batchyard.doctor.gather.subjects import MAX_CALLS, Gatherer, is_absent
 from batchyard.doctor.judge import judge
 
 NOW = 1_700_000_000_000
@@ -294,10 +294,10 @@ def error(code: str, status: int = 400) -> Trouble:
 denied = error("AccessDeniedException", 403)
 
 
-def gather(aws: StandIn, most_calls: int = MOST_CALLS) -> Facts:
-    gatherer = Gatherer(aws, lambda: NOW, most_calls)  # type: ignore[arg-type]
+def gather(aws: StandIn, max_calls: int = MAX_CALLS) -> Facts:
+    gatherer = Gatherer(aws, lambda: NOW, max_calls)  # type: ignore[arg-type]
     facts = gatherer.job("j")
-    assert gatherer.asker.calls == len(aws.made)
+    assert gatherer.calls.count == len(aws.made)
     return facts
 
 
@@ -318,7 +318,7 @@ def test_a_healthy_queue_has_no_findings_and_nothing_unseen() -> None:
     report = judge(gather(aws), dwell_s=60)
     assert [finding.id for finding in report.findings] == []
     assert [(u.kind.id, u.reason) for u in report.unseen] == []
-    assert len(aws.made) <= MOST_CALLS
+    assert len(aws.made) <= MAX_CALLS
 
 
 def test_the_facts_are_those_of_aws() -> None:
@@ -615,7 +615,7 @@ def test_what_is_no_id_of_a_job_is_told_what_is() -> None:
 
 def test_it_stops_at_the_number_of_calls_and_says_so() -> None:
     aws = StandIn()
-    facts = gather(aws, most_calls=8)
+    facts = gather(aws, max_calls=8)
     assert len(aws.made) == 8
     assert facts.quotas == Missing("not asked: 8 calls are the most for one examination")
     assert isinstance(facts.job, Job)
@@ -891,7 +891,7 @@ PRICES = PriceList({"g5.xlarge": 1.0, "g6.xlarge": 0.8}, "eu-west-1")
 
 
 def gather_with_prices(aws: StandIn, prices: PriceList = PRICES) -> Facts:
-    return Gatherer(aws, lambda: NOW, MOST_CALLS, prices).job("j")  # type: ignore[arg-type]
+    return Gatherer(aws, lambda: NOW, MAX_CALLS, prices).job("j")  # type: ignore[arg-type]
 
 
 def test_spot_prices_are_asked_for_where_somebody_bids_less_than_on_demand() -> None:
@@ -899,7 +899,7 @@ def test_spot_prices_are_asked_for_where_somebody_bids_less_than_on_demand() -> 
         aws = StandIn(bidding(percentage))
         gather_with_prices(aws)
         assert aws.made.count("describe_spot_price_history") == count
-        assert len(aws.made) <= MOST_CALLS
+        assert len(aws.made) <= MAX_CALLS
 
 
 def test_a_bid_under_every_price_of_now_is_found() -> None:
@@ -978,7 +978,7 @@ def test_a_spot_fleet_is_known_by_the_cluster_in_its_user_data() -> None:
             "describe_spot_fleet_request_history": history,
         }
     )
-    found = environments(gather(aws, most_calls=60))
+    found = environments(gather(aws, max_calls=60))
     assert (
         isinstance(found["od"].failures, tuple)
         and "MaxSpotInstanceCountExceeded" in found["od"].failures[0].message

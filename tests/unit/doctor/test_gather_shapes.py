@@ -169,7 +169,7 @@ def test_what_the_launch_template_says_counts_where_the_environment_is_silent() 
         {"computeEnvironmentName": "e", "computeResources": {}}
     )
     data = {"ImageId": "ami-1", "NetworkInterfaces": [{"Groups": ["sg-9"]}], "MetadataOptions": {}}
-    found = environment_shapes.with_template(
+    found = environment_shapes.add_template(
         silent, {"LaunchTemplateId": "lt", "LaunchTemplateData": data}
     )
     assert (found.image_id, found.security_groups) == ("ami-1", ("sg-9",))
@@ -240,10 +240,10 @@ OPEN = [
 
 
 def test_the_first_rule_that_matches_decides() -> None:
-    assert network_shapes.blocked_by("s", acl(*OPEN, *LAST)) == ()  # type: ignore[arg-type]
-    assert len(network_shapes.blocked_by("s", acl(*LAST))) == 2  # type: ignore[arg-type]
+    assert network_shapes.find_blocking_rules("s", acl(*OPEN, *LAST)) == ()  # type: ignore[arg-type]
+    assert len(network_shapes.find_blocking_rules("s", acl(*LAST))) == 2  # type: ignore[arg-type]
     https = (50, True, "deny", "6", "0.0.0.0/0", (443, 443))
-    assert network_shapes.blocked_by("s", acl(https, *OPEN)) == (
+    assert network_shapes.find_blocking_rules("s", acl(https, *OPEN)) == (
         "acl-1: rule 50 denies TCP 443 out",
     )  # type: ignore[arg-type]
     # Denied is one network only, or another protocol or port; allowed are at least the endpoints' addresses.
@@ -252,10 +252,10 @@ def test_the_first_rule_that_matches_decides() -> None:
         (50, True, "deny", "17", "0.0.0.0/0", None),
         (50, True, "deny", "6", "0.0.0.0/0", (25, 25)),
     ):
-        assert network_shapes.blocked_by("s", acl(harmless, *OPEN, *LAST)) == ()  # type: ignore[arg-type]
+        assert network_shapes.find_blocking_rules("s", acl(harmless, *OPEN, *LAST)) == ()  # type: ignore[arg-type]
     inside = [(10, out, "allow", "6", "10.0.0.0/16", None) for out in (True, False)]
-    assert network_shapes.blocked_by("s", acl(*inside, *LAST)) == ()  # type: ignore[arg-type]
-    assert network_shapes.blocked_by("other", acl(*LAST)) == ()  # type: ignore[arg-type]
+    assert network_shapes.find_blocking_rules("s", acl(*inside, *LAST)) == ()  # type: ignore[arg-type]
+    assert network_shapes.find_blocking_rules("other", acl(*LAST)) == ()  # type: ignore[arg-type]
 
 
 def test_an_endpoint_is_named_by_its_service() -> None:

@@ -1,1 +1,1 @@
-"""Asks AWS, read-only, and makes facts of its answers. What cannot be asked is a ``Missing`` that says why."""
+"""Gather facts from AWS, read-only. A ``Missing`` fact names the reason."""

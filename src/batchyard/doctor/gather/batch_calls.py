@@ -1,4 +1,4 @@
-"""What the doctor asks AWS Batch. Every method is one call; AWS's own shapes out."""
+"""The operations of AWS Batch that the doctor uses: one call per method, AWS's shapes out."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from typing import Any
 
 from batchyard.aws.batch import Batch
 from batchyard.aws.session import AwsSession, naming_errors
+from batchyard.batch.limits import MAX_DESCRIBED_JOBS
 from batchyard.errors import OperationalError
 
-#: ListJobs gives so many at once
-MOST_LISTED = 1000
+#: Largest page of ListJobs.
+MAX_LISTED_JOBS = 1000
 
 
 class BatchCalls:
@@ -20,21 +21,21 @@ class BatchCalls:
 
     @property
     def region(self) -> str:
-        """Empty where no client can be made; the first question says why."""
+        """The region; empty if no client can be created (the first call reports why)."""
         try:
             return self._session.region or str(self._session.client("batch").meta.region_name)
         except OperationalError:
             return ""
 
     def jobs(self, ids: Sequence[str]) -> dict[str, Any]:
-        """By id, at most a hundred; what AWS does not know is not there."""
-        return self._batch.describe(list(ids)[:100])
+        """Return the first hundred of the jobs by id; jobs that do not exist are left out."""
+        return self._batch.describe(list(ids)[:MAX_DESCRIBED_JOBS])
 
     def children(self, array_id: str, state: str) -> list[Any]:
-        """A page of an array's children in one state."""
+        """Return the first page of an array's children in one state."""
         with naming_errors("list the array's children"):
             answer = self._session.client("batch").list_jobs(
-                arrayJobId=array_id, jobStatus=state, maxResults=MOST_LISTED
+                arrayJobId=array_id, jobStatus=state, maxResults=MAX_LISTED_JOBS
             )
         return list(answer["jobSummaryList"])
 
@@ -42,36 +43,34 @@ class BatchCalls:
         return self._batch.queues([name]).get(name)
 
     def queue_names(self) -> list[str]:
-        """The first hundred of the account."""
-        with naming_errors("ask which job queues there are"):
-            found = self._session.client("batch").describe_job_queues(maxResults=100)["jobQueues"]
-        return [str(queue["jobQueueName"]) for queue in found]
+        """Return the names of the first hundred queues of the region."""
+        with naming_errors("list the job queues"):
+            answer = self._session.client("batch").describe_job_queues(maxResults=100)
+        return [str(queue["jobQueueName"]) for queue in answer["jobQueues"]]
 
     def environments(self, names: Sequence[str]) -> list[Any]:
-        with naming_errors("ask about the compute environments"):
+        with naming_errors("describe the compute environments"):
             answer = self._session.client("batch").describe_compute_environments(
                 computeEnvironments=list(names)
             )
         return list(answer["computeEnvironments"])
 
     def snapshot(self, queue: str) -> Any:
-        with naming_errors("ask what is at the front of the queue"):
+        with naming_errors("read the front of the queue"):
             return self._session.client("batch").get_job_queue_snapshot(jobQueue=queue)
 
     def policy(self, arn: str) -> Any | None:
-        with naming_errors("ask about the scheduling policy"):
-            found = self._session.client("batch").describe_scheduling_policies(arns=[arn])[
-                "schedulingPolicies"
-            ]
-        return found[0] if found else None
+        with naming_errors("describe the scheduling policy"):
+            answer = self._session.client("batch").describe_scheduling_policies(arns=[arn])
+        return next(iter(answer["schedulingPolicies"]), None)
 
     def consumable(self, name: str) -> Any:
-        with naming_errors(f"ask about the consumable resource {name}"):
+        with naming_errors(f"describe the consumable resource {name}"):
             return self._session.client("batch").describe_consumable_resource(
                 consumableResource=name
             )
 
-    # -- what --fix does -----------------------------------------------------------------------------------------
+    # -- changes that --fix makes ----------------------------------------------------------------
 
     def enable_queue(self, name: str) -> None:
         with naming_errors(f"enable the queue {name}"):
@@ -84,6 +83,6 @@ class BatchCalls:
             )
 
     def cancel(self, job_id: str, reason: str) -> None:
-        """Ends a job that has not started; one that has goes on."""
+        """Cancel a job that has not started. A job that has started keeps running."""
         with naming_errors(f"cancel {job_id}"):
             self._session.client("batch").cancel_job(jobId=job_id, reason=reason)

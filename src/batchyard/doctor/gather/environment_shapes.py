@@ -1,4 +1,4 @@
-"""Compute environments, launch templates, groups, instances and hosts as facts. Pure."""
+"""Convert AWS's shapes of compute environments, instances and hosts to facts. Pure."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from batchyard.doctor.facts import Activity, Environment, Host, Instance, Launch
 
 _AWSLOGS = "com.amazonaws.ecs.capability.logging-driver.awslogs"
 _FAILED = ("Failed", "Cancelled")
-#: AWS Batch names its groups after the environment, and ends the name with a UUID
-_REST_OF_A_NAME = re.compile(r"(?:asg-)?[0-9a-f]{8}-[0-9a-f-]{27}.*|asg-.+")
+#: AWS Batch names a group after the environment; the name ends with a UUID.
+_GROUP_SUFFIX = re.compile(r"(?:asg-)?[0-9a-f]{8}-[0-9a-f-]{27}.*|asg-.+")
 
 
-def ms(time: Any) -> int | None:
+def to_ms(time: Any) -> int | None:
     return round(time.timestamp() * 1000) if isinstance(time, datetime) else None
 
 
 def environment_of(document: Mapping[str, Any]) -> Environment:
-    """As it is written; what has to be asked for separately is still missing."""
+    """Return the environment as DescribeComputeEnvironments shows it; other facts are missing."""
     resources = document.get("computeResources", {})
     images = resources.get("ec2Configuration", ())
     override = next(
@@ -50,13 +50,13 @@ def environment_of(document: Mapping[str, Any]) -> Environment:
     )
 
 
-def with_template(environment: Environment, version: Mapping[str, Any]) -> Environment:
-    """What the template says counts where the environment says nothing."""
+def add_template(environment: Environment, version: Mapping[str, Any]) -> Environment:
+    """Add a launch template. Its values count where the environment has none."""
     data = version.get("LaunchTemplateData", {})
-    cards = data.get("NetworkInterfaces", ())
+    interfaces = data.get("NetworkInterfaces", ())
     groups = [
         *data.get("SecurityGroupIds", ()),
-        *(group for card in cards for group in card.get("Groups", ())),
+        *(group for interface in interfaces for group in interface.get("Groups", ())),
     ]
     template = template_of(version)
     return replace(
@@ -89,7 +89,7 @@ def override_of(
 
 
 def user_data_of(text: str) -> str:
-    """Decoded; what is no text, gzip say, stays as it came, and is unpacked where it is examined."""
+    """Decode base64. Anything but text, such as gzip, is returned as it is."""
     try:
         return base64.b64decode(text, validate=True).decode("utf-8")
     except (binascii.Error, UnicodeDecodeError, ValueError):
@@ -97,15 +97,13 @@ def user_data_of(text: str) -> str:
 
 
 def is_group_of(group: str, environment: str) -> bool:
-    rest = group.removeprefix("AWSBatch-")
-    return rest.startswith(f"{environment}-") and bool(
-        _REST_OF_A_NAME.fullmatch(rest[len(environment) + 1 :])
-    )
+    name, prefix = group.removeprefix("AWSBatch-"), f"{environment}-"
+    return name.startswith(prefix) and bool(_GROUP_SUFFIX.fullmatch(name.removeprefix(prefix)))
 
 
 def failures_of(activities: Sequence[Mapping[str, Any]]) -> tuple[Activity, ...]:
-    """Launches that failed; those before the last that succeeded are history."""
-    found = []
+    """Return the failed launches since the last successful one, newest first."""
+    failures = []
     for activity in activities:
         if activity.get("StatusCode") == "Successful" and "Launching" in activity.get(
             "Description", "Launching"
@@ -113,25 +111,25 @@ def failures_of(activities: Sequence[Mapping[str, Any]]) -> tuple[Activity, ...]
             break
         if activity.get("StatusCode") in _FAILED:
             message = activity.get("StatusMessage") or activity.get("Description", "")
-            found.append(Activity(message, ms(activity.get("StartTime"))))
-    return tuple(found)
+            failures.append(Activity(message, to_ms(activity.get("StartTime"))))
+    return tuple(failures)
 
 
 def fleet_failures_of(records: Sequence[Mapping[str, Any]]) -> tuple[Activity, ...]:
-    """Of a Spot Fleet's history, newest first."""
-    found = [
+    """Return the errors in the history of a Spot Fleet, newest first."""
+    failures = [
         Activity(
             f"{info.get('EventSubType', '')}: {info.get('EventDescription', '')}",
-            ms(record.get("Timestamp")),
+            to_ms(record.get("Timestamp")),
         )
         for record in records
         for info in (record.get("EventInformation", {}),)
     ]
-    return tuple(sorted(found, key=lambda activity: -(activity.at_ms or 0)))
+    return tuple(sorted(failures, key=lambda activity: -(activity.at_ms or 0)))
 
 
 def instance_of(document: Mapping[str, Any]) -> Instance:
-    """As DescribeInstances gives it, or a group, which does not know since when."""
+    """Convert an instance of DescribeInstances, or of a group, which has no launch time."""
     zone = document.get("AvailabilityZone") or document.get("Placement", {}).get(
         "AvailabilityZone", ""
     )
@@ -139,7 +137,7 @@ def instance_of(document: Mapping[str, Any]) -> Instance:
         document["InstanceId"],
         document.get("InstanceType", ""),
         zone,
-        ms(document.get("LaunchTime")),
+        to_ms(document.get("LaunchTime")),
     )
 
 
@@ -153,6 +151,6 @@ def host_of(document: Mapping[str, Any]) -> Host:
         int(resources.get("CPU", {}).get("integerValue", 0)) // 1024,
         int(resources.get("MEMORY", {}).get("integerValue", 0)),
         len(resources.get("GPU", {}).get("stringSetValue", ())),
-        # A host that tells nothing of itself is not held against anybody.
+        # A host without attributes is taken as one that has the driver.
         _AWSLOGS in attributes or not attributes,
     )

@@ -1,4 +1,4 @@
-"""Asks what is sold, and what of it is taken: EC2's quotas with what is in use of them, and Spot prices."""
+"""Gather EC2 quotas, the use of them, and Spot prices."""
 
 from __future__ import annotations
 
@@ -19,105 +19,100 @@ from batchyard.doctor.facts import (
     Quota,
     SpotPrice,
 )
-from batchyard.doctor.gather.asking import Asker
+from batchyard.doctor.gather.aws_calls import AwsCalls
 
-#: a queue with more kinds of instances than that has other troubles
-_MOST_QUOTAS = 3
-#: DescribeInstances and DescribeSpotPriceHistory give so many at once
-_MOST_LISTED = 1000
-_MOST_TYPES = 100
-#: EC2 takes so many values in one filter
-_MOST_VALUES = 200
-_UP = ["pending", "running"]
+#: Quotas that are read; few queues use more kinds of instances.
+_MAX_QUOTAS = 3
+#: Largest page of DescribeInstances and DescribeSpotPriceHistory.
+_MAX_LISTED = 1000
+_MAX_TYPES = 100
+#: Values that EC2 accepts in one filter.
+_MAX_VALUES = 200
+_RUNNING_STATES = ["pending", "running"]
 
 
 @dataclass(frozen=True, slots=True)
 class PriceList:
-    """What an hour of an instance costs On-Demand, in dollars by type."""
+    """On-Demand prices: US dollars per hour, by instance type."""
 
     usd_h: Mapping[str, float] = field(default_factory=dict)
-    #: whose prices they are
+    #: The region that the prices are valid for.
     region: str = ""
 
 
 class MarketCalls:
-    """Every method is one call; AWS's own shapes out."""
+    """Operations of EC2: each method is one call and returns AWS's shapes."""
 
     def __init__(self, session: AwsSession) -> None:
         self._session = session
 
     def instances(self, patterns: Sequence[str]) -> Any:
-        """What is up of types with such names, whoever launched it; a page."""
+        """Return the first page of the account's running instances of these types."""
         filters = [
             {"Name": "instance-type", "Values": list(patterns)},
-            {"Name": "instance-state-name", "Values": _UP},
+            {"Name": "instance-state-name", "Values": _RUNNING_STATES},
         ]
-        with naming_errors("ask what runs in this account"):
+        with naming_errors("list the running instances"):
             return self._session.client("ec2").describe_instances(
-                Filters=filters, MaxResults=_MOST_LISTED
+                Filters=filters, MaxResults=_MAX_LISTED
             )
 
     def instances_by_id(self, ids: Sequence[str]) -> Any:
-        """Those of them that are known: by a filter, since one that is gone would fail a list of ids."""
-        with naming_errors("ask about instances"):
+        """Return the instances that exist: a filter accepts ids that do not, a list does not."""
+        with naming_errors("describe instances"):
             return self._session.client("ec2").describe_instances(
                 Filters=[{"Name": "instance-id", "Values": list(ids)}]
             )
 
-    def spot_prices(self, types: Sequence[str], now: datetime) -> list[Any]:
-        """The prices of now, a zone each."""
-        with naming_errors("ask about Spot prices"):
+    def spot_prices(self, types: Sequence[str], at_time: datetime) -> list[Any]:
+        """Return the prices at a time, one for each type and zone."""
+        with naming_errors("read Spot prices"):
             answer = self._session.client("ec2").describe_spot_price_history(
-                InstanceTypes=list(types)[:_MOST_TYPES],
+                InstanceTypes=list(types)[:_MAX_TYPES],
                 ProductDescriptions=["Linux/UNIX"],
-                StartTime=now,
-                MaxResults=_MOST_LISTED,
+                StartTime=at_time,
+                MaxResults=_MAX_LISTED,
             )
         return list(answer["SpotPriceHistory"])
 
 
-# -- quotas ------------------------------------------------------------------------------------------------------
+# -- quotas --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """What is up in the account, of the types that matter."""
+    """The running instances of the account that count against the quotas."""
 
     instances: tuple[Mapping[str, Any], ...] = ()
-    #: there is more than one page
+    #: True if there are more instances than one page.
     is_part: bool = False
 
 
-def running(asker: Asker, codes: Sequence[str]) -> Running | Missing:
-    """``codes``: of the quotas that matter."""
+def find_running(calls: AwsCalls, codes: Sequence[str]) -> Running | Missing:
+    """Return the running instances that count against the quotas with these codes."""
     patterns = catalogue.quota_patterns(codes)
-    answer = asker.ask(
-        "ec2:DescribeInstances", lambda: MarketCalls(asker.session).instances(patterns)
+    answer = calls.call(
+        "ec2:DescribeInstances", lambda: MarketCalls(calls.session).instances(patterns)
     )
     if isinstance(answer, Missing):
         return answer
     return Running(_instances_in(answer), bool(answer.get("NextToken")))
 
 
-def launched(
-    asker: Asker, ids: Iterable[str], up: Running | Missing
+def find_instances(
+    calls: AwsCalls, ids: set[str], running: Running | Missing
 ) -> tuple[Mapping[str, Any], ...] | Missing:
-    """These instances, which say since when they are up; asked about only where ``up`` does not have them: it knows the
-    types of quotas, and there are others."""
-    wanted = set(ids)
-    known = (
-        ()
-        if isinstance(up, Missing)
-        else tuple(one for one in up.instances if one["InstanceId"] in wanted)
+    """Return the instances with these ids, from ``running`` or else from AWS."""
+    listed = () if isinstance(running, Missing) else running.instances
+    instances = tuple(instance for instance in listed if instance["InstanceId"] in ids)
+    unlisted = sorted(ids - {instance["InstanceId"] for instance in instances})
+    if not unlisted:
+        return instances
+    market = MarketCalls(calls.session)
+    answer = calls.call(
+        "ec2:DescribeInstances", lambda: market.instances_by_id(unlisted[:_MAX_VALUES])
     )
-    others = sorted(wanted - {one["InstanceId"] for one in known})
-    if not others:
-        return known
-    calls = MarketCalls(asker.session)
-    answer = asker.ask(
-        "ec2:DescribeInstances", lambda: calls.instances_by_id(others[:_MOST_VALUES])
-    )
-    return answer if isinstance(answer, Missing) else (*known, *_instances_in(answer))
+    return answer if isinstance(answer, Missing) else (*instances, *_instances_in(answer))
 
 
 def _instances_in(answer: Any) -> tuple[Mapping[str, Any], ...]:
@@ -130,89 +125,96 @@ def quota_codes(
     environments: Sequence[Environment], types: tuple[InstanceType, ...] | Missing
 ) -> list[str]:
     codes = [
-        catalogue.quota_code(t.name, e.is_spot) for e in environments for t in _expanded(e, types)
+        catalogue.quota_code(name, environment.is_spot)
+        for environment in environments
+        for name in type_names([environment], types)
     ]
-    return [code for code in dict.fromkeys(codes) if code][:_MOST_QUOTAS]
+    return [code for code in dict.fromkeys(codes) if code][:_MAX_QUOTAS]
 
 
-def limits(asker: Asker, codes: Sequence[str]) -> tuple[Quota, ...] | Missing:
-    found: list[Quota] = []
+def read_quotas(calls: AwsCalls, codes: Sequence[str]) -> tuple[Quota, ...] | Missing:
+    quotas: list[Quota] = []
     missing: Missing = NOT_GATHERED
     for code in codes:
-        document = asker.ask(
-            "servicequotas:GetServiceQuota", partial(Quotas(asker.session).ec2, code)
+        document = calls.call(
+            "servicequotas:GetServiceQuota", partial(Quotas(calls.session).ec2, code)
         )
         if isinstance(document, Missing):
             missing = document
         else:
-            found.append(Quota(code, float(document["Value"]), document.get("QuotaName", "")))
-    return tuple(found) or missing
+            quotas.append(Quota(code, float(document["Value"]), document.get("QuotaName", "")))
+    return tuple(quotas) or missing
 
 
-def with_use(
+def add_use(
     quotas: tuple[Quota, ...] | Missing,
-    up: Running | Missing,
+    running: Running | Missing,
     types: tuple[InstanceType, ...] | Missing,
 ) -> tuple[Quota, ...] | Missing:
     if isinstance(quotas, Missing):
         return quotas
-    if isinstance(up, Missing):
-        return tuple(replace(quota, used_vcpus=up) for quota in quotas)
-    used = used_vcpus(up.instances, () if isinstance(types, Missing) else types)
+    if isinstance(running, Missing):
+        return tuple(replace(quota, used_vcpus=running) for quota in quotas)
+    used = used_vcpus(running.instances, () if isinstance(types, Missing) else types)
     return tuple(
-        replace(q, used_vcpus=used.get(q.code, 0.0), is_at_least=up.is_part) for q in quotas
+        replace(quota, used_vcpus=used.get(quota.code, 0.0), is_at_least=running.is_part)
+        for quota in quotas
     )
 
 
 def used_vcpus(
     instances: Iterable[Mapping[str, Any]], types: Iterable[InstanceType] = ()
 ) -> dict[str, float]:
-    """By quota. A dedicated host or a capacity block counts against neither."""
-    vcpus = {name: t.vcpus for name, t in catalogue.TYPES.items()} | {
-        t.name: t.vcpus for t in types
-    }
-    found: dict[str, float] = {}
-    for one in instances:
-        lifecycle = one.get("InstanceLifecycle", "")
-        if lifecycle not in ("", "spot") or one.get("Placement", {}).get("Tenancy") == "host":
+    """Return quota code -> vCPUs in use. Dedicated hosts and capacity blocks do not count."""
+    vcpus = {name: kind.vcpus for name, kind in catalogue.TYPES.items()}
+    vcpus |= {kind.name: kind.vcpus for kind in types}
+    used: dict[str, float] = {}
+    for instance in instances:
+        lifecycle = instance.get("InstanceLifecycle", "")
+        is_host = instance.get("Placement", {}).get("Tenancy") == "host"
+        if lifecycle not in ("", "spot") or is_host:
             continue
-        name, cores = one["InstanceType"], one.get("CpuOptions", {})
-        seen = cores.get("CoreCount", 0) * cores.get("ThreadsPerCore", 1)
+        name, cpu = instance["InstanceType"], instance.get("CpuOptions", {})
+        enabled_vcpus = cpu.get("CoreCount", 0) * cpu.get("ThreadsPerCore", 1)
         code = catalogue.quota_code(name, lifecycle == "spot")
-        # Quotas count what the type has, whatever of it was switched off.
-        found[code] = found.get(code, 0.0) + vcpus.get(name, seen)
-    return found
+        # Quotas count all vCPUs of the type, also those that are disabled.
+        used[code] = used.get(code, 0.0) + vcpus.get(name, enabled_vcpus)
+    return used
 
 
-# -- Spot prices -------------------------------------------------------------------------------------------------
+# -- Spot prices ---------------------------------------------------------------------------------
 
 
-def spot_prices(
-    asker: Asker,
+def read_spot_prices(
+    calls: AwsCalls,
     environments: Sequence[Environment],
     types: tuple[InstanceType, ...] | Missing,
-    listed: PriceList,
+    prices: PriceList,
     region: str,
     now_ms: int,
 ) -> tuple[SpotPrice, ...] | Missing:
-    """They matter only to who bids less than the On-Demand price."""
-    bidders = [e for e in environments if e.is_spot and (e.bid_percentage or 100) < 100]
-    names = list(dict.fromkeys(t.name for e in bidders for t in _expanded(e, types)))
+    """Return the Spot prices for environments that bid less than the On-Demand price."""
+    bidders = [
+        environment
+        for environment in environments
+        if environment.is_spot and (environment.bid_percentage or 100) < 100
+    ]
+    names = type_names(bidders, types)
     if not names:
         return NOT_GATHERED
-    now = datetime.fromtimestamp(now_ms / 1000, UTC)
-    found = asker.ask(
-        "ec2:DescribeSpotPriceHistory", lambda: MarketCalls(asker.session).spot_prices(names, now)
-    )
-    if isinstance(found, Missing):
-        return found
+    at_time = datetime.fromtimestamp(now_ms / 1000, UTC)
+    market = MarketCalls(calls.session)
+    history = calls.call("ec2:DescribeSpotPriceHistory", lambda: market.spot_prices(names, at_time))
+    if isinstance(history, Missing):
+        return history
     newest = {
-        (one["InstanceType"], one["AvailabilityZone"]): one for one in sorted(found, key=_time)
+        (entry["InstanceType"], entry["AvailabilityZone"]): float(entry["SpotPrice"])
+        for entry in sorted(history, key=_time)
     }
-    elsewhere = listed.region if listed.region != region else ""
+    other_region = prices.region if prices.region != region else ""
     return tuple(
-        SpotPrice(name, zone, float(one["SpotPrice"]), listed.usd_h.get(name, 0.0), elsewhere)
-        for (name, zone), one in newest.items()
+        SpotPrice(name, zone, price, prices.usd_h.get(name, 0.0), other_region)
+        for (name, zone), price in newest.items()
     )
 
 
@@ -221,9 +223,15 @@ def _time(document: Mapping[str, Any]) -> float:
     return time.timestamp() if isinstance(time, datetime) else 0.0
 
 
-def _expanded(
-    environment: Environment, types: tuple[InstanceType, ...] | Missing
-) -> tuple[InstanceType, ...]:
-    return catalogue.expand(
-        environment.instance_types, None if isinstance(types, Missing) else types
+def type_names(
+    environments: Sequence[Environment], types: tuple[InstanceType, ...] | Missing
+) -> list[str]:
+    """Return the names of all instance types of the environments, families written out."""
+    described = None if isinstance(types, Missing) else types
+    return list(
+        dict.fromkeys(
+            kind.name
+            for environment in environments
+            for kind in catalogue.expand(environment.instance_types, described)
+        )
     )

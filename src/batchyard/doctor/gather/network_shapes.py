@@ -1,4 +1,4 @@
-"""Subnets with their routes and ACLs, endpoints and security groups as facts. Pure."""
+"""Convert AWS's shapes of subnets, endpoints and security groups to facts. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _TARGETS = (
     "CarrierGatewayId",
 )
 _HTTPS = 443
-#: where the answers come back to
+#: A port that answers come back to.
 _EPHEMERAL = 32768
 _ALL, _TCP = "-1", "6"
 
@@ -40,52 +40,57 @@ def subnets_of(
             bool(subnet.get("MapPublicIpOnLaunch")),
             tables if isinstance(tables, Missing) else default_route(subnet, tables),
             subnet.get("VpcId", ""),
-            acls if isinstance(acls, Missing) else blocked_by(subnet["SubnetId"], acls),
+            acls if isinstance(acls, Missing) else find_blocking_rules(subnet["SubnetId"], acls),
         )
         for subnet in subnets
     )
 
 
 def default_route(subnet: Document, tables: Sequence[Document]) -> str:
-    """Where 0.0.0.0/0 goes from a subnet: by its own route table, else by the main one of its VPC."""
-    own, main = None, None
-    for table in tables:
-        for association in table.get("Associations", ()):
-            if association.get("SubnetId") == subnet["SubnetId"]:
-                own = table
-            elif association.get("Main") and table.get("VpcId") == subnet.get("VpcId"):
-                main = table
-    for route in (own or main or {}).get("Routes", ()):
-        if (
-            route.get("DestinationCidrBlock") == _EVERYWHERE
-            and route.get("State", "active") == "active"
-        ):
+    """Return the target of the subnet's route to 0.0.0.0/0; empty if there is none."""
+    for route in _find_route_table(subnet, tables).get("Routes", ()):
+        is_active = route.get("State", "active") == "active"
+        if is_active and route.get("DestinationCidrBlock") == _EVERYWHERE:
             return str(next((route[target] for target in _TARGETS if route.get(target)), ""))
     return ""
 
 
-def blocked_by(subnet: str, acls: Sequence[Document]) -> tuple[str, ...]:
-    """Of the subnet's network ACL: the rules that keep HTTPS in, and its answers out."""
-    found = []
+def _find_route_table(subnet: Document, tables: Sequence[Document]) -> Document:
+    """Return the route table of the subnet, else the main one of its VPC."""
+    main_table: Document = {}
+    for table in tables:
+        for association in table.get("Associations", ()):
+            if association.get("SubnetId") == subnet["SubnetId"]:
+                return table
+            if association.get("Main") and table.get("VpcId") == subnet.get("VpcId"):
+                main_table = table
+    return main_table
+
+
+def find_blocking_rules(subnet: str, acls: Sequence[Document]) -> tuple[str, ...]:
+    """Return the rules of the subnet's network ACL that block HTTPS or its answers."""
+    rules = []
     for acl in acls:
         if subnet not in {
             association.get("SubnetId") for association in acl.get("Associations", ())
         }:
             continue
-        for is_egress, port, what in (
+        for is_egress, port, traffic in (
             (True, _HTTPS, "TCP 443 out"),
             (False, _EPHEMERAL, "answers in"),
         ):
             rule = _deciding_rule(acl.get("Entries", ()), is_egress, port)
             if rule is not None and rule.get("RuleAction") == "deny":
-                found.append(
-                    f"{acl.get('NetworkAclId', '')}: rule {rule.get('RuleNumber', '?')} denies {what}"
-                )
-    return tuple(found)
+                name, number = acl.get("NetworkAclId", ""), rule.get("RuleNumber", "?")
+                rules.append(f"{name}: rule {number} denies {traffic}")
+    return tuple(rules)
 
 
 def _deciding_rule(entries: Sequence[Document], is_egress: bool, port: int) -> Document | None:
-    """The first that matches. One that allows only some addresses counts: they may be those of endpoints."""
+    """Return the first rule that matches; None if there is none.
+
+    A rule that allows only some addresses matches too: they may be those of endpoints.
+    """
     for entry in sorted(entries, key=lambda entry: int(entry.get("RuleNumber", 0))):
         ports = entry.get("PortRange", {"From": 0, "To": 65535})
         if bool(entry.get("Egress")) is not is_egress or entry.get("Protocol") not in (_ALL, _TCP):
@@ -98,7 +103,7 @@ def _deciding_rule(entries: Sequence[Document], is_egress: bool, port: int) -> D
 
 
 def endpoint_of(document: Document) -> Endpoint:
-    """`com.amazonaws.eu-west-1.ecr.dkr` -> `ecr.dkr`."""
+    """Return the endpoint; the service of `com.amazonaws.eu-west-1.ecr.dkr` is `ecr.dkr`."""
     service = ".".join(document.get("ServiceName", "").split(".")[3:])
     return Endpoint(service, document.get("VpcId", ""))
 
@@ -119,13 +124,13 @@ def group_of(document: Document) -> SecurityGroup:
 
 def _targets(permission: Document) -> list[str]:
     pairs = (("IpRanges", "CidrIp"), ("Ipv6Ranges", "CidrIpv6"), ("PrefixListIds", "PrefixListId"))
-    found = [
+    targets = [
         str(entry[key])
         for member, key in pairs
         for entry in permission.get(member, ())
         if entry.get(key)
     ]
-    return found + [
+    return targets + [
         str(pair["GroupId"])
         for pair in permission.get("UserIdGroupPairs", ())
         if pair.get("GroupId")

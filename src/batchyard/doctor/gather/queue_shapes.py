@@ -1,4 +1,4 @@
-"""Queues, their front, policies and consumable resources as facts. Pure."""
+"""Convert AWS's shapes of queues, policies and consumable resources to facts. Pure."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from batchyard.doctor.facts import Consumable, FrontJob, Policy, Queue
-from batchyard.doctor.gather.job_shapes import bare, job_id_of
+from batchyard.doctor.gather.job_shapes import job_id_of, name_of
 
-#: of the jobs at the front, so many matter
-MOST_IN_FRONT = 20
+#: Jobs at the front of a queue that are kept as facts.
+MAX_FRONT_JOBS = 20
 
 
 def queue_of(document: Mapping[str, Any]) -> Queue:
@@ -21,25 +21,25 @@ def queue_of(document: Mapping[str, Any]) -> Queue:
         document.get("state", ""),
         document.get("status", "VALID"),
         document.get("statusReason", ""),
-        tuple(bare(entry["computeEnvironment"]) for entry in order),
+        tuple(name_of(entry["computeEnvironment"]) for entry in order),
     )
 
 
 def front_of(snapshot: Mapping[str, Any], described: Mapping[str, Any]) -> tuple[FrontJob, ...]:
-    """``described``: jobs by id, as far as they were asked about."""
+    """Return the first jobs of the queue; ``described`` are those that were described, by id."""
     return tuple(
         FrontJob(
             job_id,
             described.get(job_id, {}).get("statusReason", ""),
             entry.get("earliestTimeAtPosition"),
         )
-        for entry in snapshot.get("frontOfQueue", {}).get("jobs", ())[:MOST_IN_FRONT]
+        for entry in snapshot.get("frontOfQueue", {}).get("jobs", ())[:MAX_FRONT_JOBS]
         for job_id in (job_id_of(entry["jobArn"]),)
     )
 
 
 def policy_of(document: Mapping[str, Any], snapshot: Mapping[str, Any], share: str) -> Policy:
-    """``share``: of the job that waits; it is active too."""
+    """Return the scheduling policy; ``share`` is the share of the waiting job, also active."""
     rules = document.get("fairsharePolicy", {})
     utilization = snapshot.get("queueUtilization", {})
     top = utilization.get("fairshareUtilization", {}).get("topCapacityUtilization", ())

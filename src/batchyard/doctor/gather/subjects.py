@@ -1,9 +1,9 @@
-"""The facts about a job, a queue, a compute environment, or several of them. Read-only; asks in the order of worth."""
+"""Gather the facts about a job, a queue or a compute environment. Read-only."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from difflib import get_close_matches
 from functools import partial
@@ -23,17 +23,18 @@ from batchyard.doctor.facts import (
     Queue,
     Subject,
 )
-from batchyard.doctor.gather import environments, queue_shapes, surroundings
-from batchyard.doctor.gather.asking import Asker
+from batchyard.doctor.gather import environments, queue_shapes, shared_facts
+from batchyard.doctor.gather.aws_calls import AwsCalls
 from batchyard.doctor.gather.batch_calls import BatchCalls
-from batchyard.doctor.gather.job_shapes import bare, job_id_of, job_of, state_of
+from batchyard.doctor.gather.job_shapes import job_id_of, job_of, name_of, state_of
 from batchyard.doctor.gather.market import PriceList
+from batchyard.doctor.gather.shared_facts import SharedFacts
 
-#: for a job, whatever its size
-MOST_CALLS = 25
-#: for a queue or an environment, about which more is worth knowing before anything is stuck
-MOST_CALLS_OF_A_PLACE = 50
-_MOST_CONSUMABLES = 2
+#: Calls for a job, whatever its size.
+MAX_CALLS = 25
+#: Calls for a queue or an environment: more facts are useful before any job waits.
+MAX_CALLS_WITHOUT_JOB = 50
+_MAX_CONSUMABLES = 2
 _JOB_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}(:[0-9]+)?")
 _GONE = "it may be of another region or account, or have ended more than a week ago"
 _NO_ID = "it takes the id of a job, not of a run; `batchyard status last` shows those that wait"
@@ -41,163 +42,167 @@ _NO_ENVIRONMENT = "AWS Batch has no compute environment"
 
 
 class Gatherer:
-    """``now_ms``: a clock; ``prices``: On-Demand prices, for bids. A gatherer is for one examination."""
+    """Gathers the facts for one examination.
+
+    ``now_ms`` is a clock; ``prices`` are On-Demand prices, to compare Spot bids with.
+    """
 
     def __init__(
         self,
         session: AwsSession,
         now_ms: Callable[[], int],
-        most_calls: int = MOST_CALLS,
+        max_calls: int = MAX_CALLS,
         prices: PriceList | None = None,
     ) -> None:
-        self.asker = Asker(session, most_calls)
+        self.calls = AwsCalls(session, max_calls)
         self._batch = BatchCalls(session)
         self._now_ms = now_ms
         self._prices = prices or PriceList()
 
-    # -- subjects ------------------------------------------------------------------------------------------------
+    # -- subjects --------------------------------------------------------------------------------
 
     def job(self, job_id: str) -> Facts:
-        detail = self._detail(job_id)
+        detail = self._describe_job(job_id)
         now_ms = self._now_ms()
         if isinstance(detail, Missing):
             return Facts(Subject("job", job_id), now_ms, job=detail)
         subject = Subject("job", job_id, self._batch.region)
         counts = detail.get("arrayProperties", {}).get("statusSummary", {})
         status = state_of(detail["status"], counts)
-        failed = self._children(job_id, "FAILED") if counts.get("FAILED") else []
-        runnable = self._children(job_id, "RUNNABLE") if status == "RUNNABLE" and counts else []
-        runnable = [] if isinstance(runnable, Missing) else runnable
+        failed_children = self._list_children(job_id, "FAILED") if counts.get("FAILED") else []
         depends_on = [entry["jobId"] for entry in detail.get("dependsOn", ()) if entry.get("jobId")]
         if status in RUNNING_OR_OVER:
-            return Facts(subject, now_ms, job=job_of(detail, self._jobs(depends_on), failed))
-        queue = bare(detail["jobQueue"])
-        snapshot = (
-            self._snapshot(queue) if status == "RUNNABLE" else Missing("the job is not RUNNABLE")
-        )
-        others = {job_id: detail} | self._jobs(
-            [*depends_on, *(one for one in _heads(snapshot) if one != job_id)]
-        )
-        job = job_of(
-            detail,
-            others,
-            failed,
-            runnable,
-            self._starting_since(detail) if status == "STARTING" else None,
-        )
-        document = self._queue_document(queue)
+            job = job_of(detail, self._describe_jobs(depends_on), failed_children)
+            return Facts(subject, now_ms, job=job)
+        runnable_children = self._list_runnable(job_id) if status == "RUNNABLE" and counts else []
+        queue = name_of(detail["jobQueue"])
+        snapshot = self._read_snapshot(queue, status)
+        front_ids = [front_id for front_id in _front_ids(snapshot) if front_id != job_id]
+        details = {job_id: detail} | self._describe_jobs([*depends_on, *front_ids])
+        starting_ms = self._find_starting_time(detail) if status == "STARTING" else None
+        job = job_of(detail, details, failed_children, runnable_children, starting_ms)
+        document = self._describe_queue(queue)
         facts = Facts(
             subject,
             now_ms,
             job,
-            queue=document if isinstance(document, Missing) else queue_shapes.queue_of(document),
-            front=_front(snapshot, others),
-            consumables=self._consumables(job),
-            policy=self._policy(document, snapshot, job.share),
+            queue=_to_queue(document),
+            front=_to_front(snapshot, details),
+            consumables=self._describe_consumables(job),
+            policy=self._describe_policy(document, snapshot, job.share),
         )
-        return self._with_environments(facts)
+        return self._add_environments(facts)
 
     def queue(self, name: str, shape: Job | None = None) -> Facts:
-        document = self._queue_document(name)
-        queue = document if isinstance(document, Missing) else queue_shapes.queue_of(document)
-        subject = Subject("queue", bare(name), self._batch.region)
-        return self._with_environments(Facts(subject, self._now_ms(), shape, queue))
+        queue = _to_queue(self._describe_queue(name))
+        subject = Subject("queue", name_of(name), self._batch.region)
+        return self._add_environments(Facts(subject, self._now_ms(), shape, queue))
 
     def environment(self, name: str, shape: Job | None = None) -> Facts:
-        these, around = self._environments([name])
-        if these == ():
-            these = Missing(f"{_NO_ENVIRONMENT} {name} here")
-        subject = Subject("env", bare(name), self._batch.region)
-        return _with_parts(Facts(subject, self._now_ms(), shape), these, around)
+        described, shared = self._describe_environments([name])
+        if described == ():
+            described = Missing(f"{_NO_ENVIRONMENT} {name} here")
+        subject = Subject("env", name_of(name), self._batch.region)
+        return _add_parts(Facts(subject, self._now_ms(), shape), described, shared)
 
-    def _with_environments(self, facts: Facts) -> Facts:
-        """Those of the queue."""
+    def _add_environments(self, facts: Facts) -> Facts:
+        """Add the compute environments of the queue."""
         if not isinstance(facts.queue, Queue):
             return replace(facts, environments=facts.queue or Missing())
-        return _with_parts(facts, *self._environments(facts.queue.environments))
+        return _add_parts(facts, *self._describe_environments(facts.queue.environments))
 
-    # -- jobs ----------------------------------------------------------------------------------------------------
+    # -- jobs ------------------------------------------------------------------------------------
 
-    def _detail(self, job_id: str) -> Any | Missing:
-        found = self.asker.ask("batch:DescribeJobs", lambda: self._batch.jobs([job_id]))
-        if isinstance(found, Missing):
-            return found
-        gone = _GONE if _JOB_ID.fullmatch(job_id) else _NO_ID
-        return found.get(job_id) or Missing(f"AWS Batch does not know the job {job_id}: {gone}")
+    def _describe_job(self, job_id: str) -> Any | Missing:
+        jobs = self.calls.call("batch:DescribeJobs", lambda: self._batch.jobs([job_id]))
+        if isinstance(jobs, Missing):
+            return jobs
+        reason = _GONE if _JOB_ID.fullmatch(job_id) else _NO_ID
+        return jobs.get(job_id) or Missing(f"AWS Batch does not know the job {job_id}: {reason}")
 
-    def _jobs(self, ids: Sequence[str]) -> dict[str, Any]:
+    def _describe_jobs(self, ids: Sequence[str]) -> dict[str, Any]:
         if not ids:
             return {}
-        found = self.asker.ask(
-            "batch:DescribeJobs", lambda: self._batch.jobs(list(dict.fromkeys(ids)))
-        )
-        return {} if isinstance(found, Missing) else found
+        unique_ids = list(dict.fromkeys(ids))
+        jobs = self.calls.call("batch:DescribeJobs", lambda: self._batch.jobs(unique_ids))
+        return {} if isinstance(jobs, Missing) else jobs
 
-    def _children(self, job_id: str, state: str) -> list[Any] | Missing:
-        return self.asker.ask("batch:ListJobs", lambda: self._batch.children(job_id, state))
+    def _list_children(self, job_id: str, state: str) -> list[Any] | Missing:
+        return self.calls.call("batch:ListJobs", lambda: self._batch.children(job_id, state))
 
-    def _starting_since(self, detail: Any) -> int | None:
-        """When its task was made: AWS Batch itself does not say since when a job is STARTING."""
-        task = detail.get("container", {}).get("taskArn", "")
-        cluster = task.rpartition("/")[0].rpartition("/")[2]
+    def _list_runnable(self, job_id: str) -> list[Any]:
+        children = self._list_children(job_id, "RUNNABLE")
+        return [] if isinstance(children, Missing) else children
+
+    def _find_starting_time(self, detail: Any) -> int | None:
+        """Return when the job's ECS task was created, in milliseconds since 1970.
+
+        AWS Batch does not report when a job became STARTING.
+        """
+        task_arn = detail.get("container", {}).get("taskArn", "")
+        cluster = task_arn.rpartition("/")[0].rpartition("/")[2]
         if not cluster:
             return None
-        found = self.asker.find(
-            "ecs:DescribeTasks", lambda: Ecs(self.asker.session).task(cluster, task), ()
+        ecs = Ecs(self.calls.session)
+        task = self.calls.call_optional(
+            "ecs:DescribeTasks", lambda: ecs.task(cluster, task_arn), ()
         )
-        made = None if isinstance(found, Missing) or not found else found.get("createdAt")
-        return round(made.timestamp() * 1000) if made else None
+        created = None if isinstance(task, Missing) or not task else task.get("createdAt")
+        return round(created.timestamp() * 1000) if created else None
 
-    def _consumables(self, job: Job) -> tuple[Consumable, ...] | Missing:
-        found = []
-        for wanted in job.consumables[:_MOST_CONSUMABLES]:
-            ask = partial(self._batch.consumable, wanted.resource)
-            document = self.asker.ask("batch:DescribeConsumableResource", ask)
+    def _describe_consumables(self, job: Job) -> tuple[Consumable, ...] | Missing:
+        consumables = []
+        for request in job.consumables[:_MAX_CONSUMABLES]:
+            describe = partial(self._batch.consumable, request.resource)
+            document = self.calls.call("batch:DescribeConsumableResource", describe)
             if isinstance(document, Missing):
                 return document
-            found.append(queue_shapes.consumable_of(document))
-        return tuple(found)
+            consumables.append(queue_shapes.consumable_of(document))
+        return tuple(consumables)
 
-    # -- queues --------------------------------------------------------------------------------------------------
+    # -- queues ----------------------------------------------------------------------------------
 
-    def _queue_document(self, name: str) -> Any | Missing:
-        found = self.asker.find("batch:DescribeJobQueues", lambda: self._batch.queue(name), ())
-        return (
-            Missing(f"AWS Batch has no job queue {name} here{self._near(name)}")
-            if found is None
-            else found
+    def _describe_queue(self, name: str) -> Any | Missing:
+        document = self.calls.call_optional(
+            "batch:DescribeJobQueues", lambda: self._batch.queue(name), ()
         )
+        if document is None:
+            return Missing(f"AWS Batch has no job queue {name} here{self._suggest_queue(name)}")
+        return document
 
-    def _near(self, name: str) -> str:
-        """The queue that was perhaps meant."""
-        names = self.asker.ask("batch:DescribeJobQueues", self._batch.queue_names)
-        near = [] if isinstance(names, Missing) else get_close_matches(bare(name), names, 1)
-        return f"; did you mean {near[0]}?" if near else ""
+    def _suggest_queue(self, name: str) -> str:
+        names = self.calls.call("batch:DescribeJobQueues", self._batch.queue_names)
+        if isinstance(names, Missing):
+            return ""
+        matches = get_close_matches(name_of(name), names, 1)
+        return f"; did you mean {matches[0]}?" if matches else ""
 
-    def _environments(
+    def _describe_environments(
         self, names: Sequence[str]
-    ) -> tuple[tuple[Environment, ...] | Missing, surroundings.OperationalError]:
-        """In this order."""
+    ) -> tuple[tuple[Environment, ...] | Missing, SharedFacts]:
+        """Return the environments, in the order of their names here, and what they share."""
         if not names:
-            return (), surroundings.OperationalError()
-        documents = self.asker.ask(
+            return (), SharedFacts()
+        documents = self.calls.call(
             "batch:DescribeComputeEnvironments", lambda: self._batch.environments(names)
         )
         if isinstance(documents, Missing):
-            return documents, surroundings.OperationalError()
+            return documents, SharedFacts()
         by_name = {document["computeEnvironmentName"]: document for document in documents}
-        in_order = [by_name[bare(name)] for name in names if bare(name) in by_name]
+        in_order = [by_name[name_of(name)] for name in names if name_of(name) in by_name]
         now_ms = self._now_ms()
-        these = environments.complete(self.asker, in_order, now_ms)
-        around, up = surroundings.gathered(
-            self.asker, these, self._prices, self._batch.region, now_ms
+        described = environments.gather(self.calls, in_order, now_ms)
+        shared, instances = shared_facts.gather(
+            self.calls, described, self._prices, self._batch.region, now_ms
         )
-        return environments.with_launch_times(these, up), around
+        return environments.add_launch_times(described, instances), shared
 
-    def _snapshot(self, queue: str) -> Any | Missing:
-        return self.asker.ask("batch:GetJobQueueSnapshot", lambda: self._batch.snapshot(queue))
+    def _read_snapshot(self, queue: str, status: str) -> Any | Missing:
+        if status != "RUNNABLE":
+            return Missing("the job is not RUNNABLE")
+        return self.calls.call("batch:GetJobQueueSnapshot", lambda: self._batch.snapshot(queue))
 
-    def _policy(
+    def _describe_policy(
         self, queue: Any | Missing, snapshot: Any | Missing, share: str
     ) -> Policy | Missing | None:
         arn = "" if isinstance(queue, Missing) else queue.get("schedulingPolicyArn", "")
@@ -205,7 +210,7 @@ class Gatherer:
             return None
         if isinstance(snapshot, Missing):
             return snapshot
-        document = self.asker.ask(
+        document = self.calls.call(
             "batch:DescribeSchedulingPolicies", lambda: self._batch.policy(arn)
         )
         if isinstance(document, Missing):
@@ -214,24 +219,29 @@ class Gatherer:
 
 
 def is_absent(facts: Facts) -> bool:
-    """Whether there is no such compute environment, as far as AWS was asked."""
-    return isinstance(facts.environments, Missing) and facts.environments.reason.startswith(
-        _NO_ENVIRONMENT
-    )
+    """Return whether AWS Batch has answered that the compute environment does not exist."""
+    missing = facts.environments
+    return isinstance(missing, Missing) and missing.reason.startswith(_NO_ENVIRONMENT)
 
 
-def _with_parts(
-    facts: Facts, these: tuple[Environment, ...] | Missing, around: surroundings.OperationalError
+def _add_parts(
+    facts: Facts, described: tuple[Environment, ...] | Missing, shared: SharedFacts
 ) -> Facts:
-    parts: dict[str, Any] = {part.name: getattr(around, part.name) for part in fields(around)}
-    return replace(facts, environments=these, **parts)
+    parts: dict[str, Any] = {part.name: getattr(shared, part.name) for part in fields(shared)}
+    return replace(facts, environments=described, **parts)
 
 
-def _heads(snapshot: Any | Missing) -> list[str]:
-    """The job at the very front: only that one is told by AWS why it is blocked."""
+def _front_ids(snapshot: Any | Missing) -> list[str]:
+    """Return the id of the first job: AWS reports only of that job why it is blocked."""
     jobs = [] if isinstance(snapshot, Missing) else snapshot.get("frontOfQueue", {}).get("jobs", [])
     return [job_id_of(job["jobArn"]) for job in jobs[:1]]
 
 
-def _front(snapshot: Any | Missing, others: dict[str, Any]) -> tuple[FrontJob, ...] | Missing:
-    return snapshot if isinstance(snapshot, Missing) else queue_shapes.front_of(snapshot, others)
+def _to_queue(document: Any | Missing) -> Queue | Missing:
+    return document if isinstance(document, Missing) else queue_shapes.queue_of(document)
+
+
+def _to_front(
+    snapshot: Any | Missing, details: Mapping[str, Any]
+) -> tuple[FrontJob, ...] | Missing:
+    return snapshot if isinstance(snapshot, Missing) else queue_shapes.front_of(snapshot, details)

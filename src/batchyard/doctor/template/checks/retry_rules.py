@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from batchyard.batch.limits import MAX_RETRY_RULES
 from batchyard.doctor.finding import Finding, Kind, Severity
 from batchyard.doctor.template.checks.base import JOB_DEFINITION, TemplateCheck
 from batchyard.doctor.template.resources import NOTHING, Template
@@ -12,7 +13,6 @@ from batchyard.yaml_positions import Node
 
 KIND = Kind("BY212", Severity.ERROR, 75, "evaluateOnExit uses patterns that AWS accepts")
 
-_MAX_RULES = 5
 _MAX_SHOWN = 60
 _REASON = re.compile(r"[0-9A-Za-z.:\s]*\*?")
 _PATTERNS = {
@@ -38,8 +38,8 @@ def find(template: Template) -> Iterator[Finding]:
 
 def _find_problems(template: Template, strategy: Node) -> Iterator[str]:
     rules = (strategy.get("EvaluateOnExit") or NOTHING).items
-    if len(rules) > _MAX_RULES:
-        yield f"{len(rules)} rules; at most {_MAX_RULES}"
+    if len(rules) > MAX_RETRY_RULES:
+        yield f"{len(rules)} rules; at most {MAX_RETRY_RULES}"
     if rules and strategy.get("Attempts") is None:
         yield "Attempts is missing"
     for rule in rules:
