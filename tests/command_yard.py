@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import prestarted
+
 
 @dataclass
 class Yard:
@@ -29,7 +31,7 @@ class Yard:
         self, *args: str, code: int | None = 0, **kwargs: Any
     ) -> subprocess.CompletedProcess[str]:
         """Runs the command to its end; fails unless it exits with ``code`` (None: any)."""
-        done = subprocess.run(
+        done = prestarted.run(
             self.command(*args),
             cwd=self.folder,
             capture_output=True,
@@ -47,7 +49,7 @@ class Yard:
 
     def start(self, *args: str, **kwargs: Any) -> subprocess.Popen[bytes]:
         """Starts the command and returns; whatever is left of it is killed after the test."""
-        process = subprocess.Popen(
+        process = prestarted.Popen(
             self.command(*args),
             cwd=self.folder,
             stdin=subprocess.DEVNULL,

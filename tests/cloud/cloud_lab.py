@@ -17,6 +17,8 @@ from typing import Any
 
 from emulator_endpoint import Endpoint
 
+import prestarted
+
 BUCKET = "lab-runs"
 #: what jobs find: the `batchyard-worker` and the `python` under test
 PATH = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
@@ -81,7 +83,7 @@ class Lab:
         stdin: str = "",
     ) -> subprocess.CompletedProcess[str]:
         """Runs the command to its end; fails unless it exits with ``code`` (None: any)."""
-        done = subprocess.run(
+        done = prestarted.run(
             self.command(*arguments),
             cwd=self.folder,
             env={**self.environ, **(environ or {})},
@@ -101,7 +103,7 @@ class Lab:
         return run_of(done)
 
     def start(self, *arguments: str, output: Any = subprocess.DEVNULL) -> subprocess.Popen[bytes]:
-        process = subprocess.Popen(
+        process = prestarted.Popen(
             self.command(*arguments),
             cwd=self.folder,
             env=self.environ,

@@ -12,6 +12,8 @@ from typing import Any
 
 from emulator_endpoint import Endpoint
 
+import prestarted
+
 CORE = ("network", "storage", "registry", "iam", "batch")
 
 
@@ -29,7 +31,7 @@ class Site:
         environ: dict[str, str] | None = None,
     ) -> subprocess.CompletedProcess[str]:
         """Runs `batchyard WORDS`. ``answers``: what is typed, None: nothing, as from /dev/null."""
-        done = subprocess.run(
+        done = prestarted.run(
             [sys.executable, "-m", "batchyard", *words],
             cwd=self.folder,
             env=environ or self.endpoint.environ,
@@ -48,7 +50,7 @@ class Site:
     def killed(self, *words: str, at: str) -> None:
         """Runs `batchyard WORDS` about this environment, and ends it with SIGKILL once it says this on stderr."""
         command = [sys.executable, "-m", "batchyard", *words, "--env", self.env]
-        with subprocess.Popen(
+        with prestarted.Popen(
             command, cwd=self.folder, env=self.endpoint.environ, stderr=subprocess.PIPE, text=True
         ) as process:
             assert process.stderr is not None

@@ -21,6 +21,7 @@ pytest.importorskip("moto")
 
 from emulator_endpoint import BATCHYARD, Endpoint, until
 
+import prestarted
 from batchyard.aws.session import AwsSession
 from batchyard.doctor.facts import Environment, Facts, Job
 from batchyard.doctor.gather.market import PriceList
@@ -106,7 +107,7 @@ class Yard:
         return job_id
 
     def doctor(self, *args: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
-        done = subprocess.run(
+        done = prestarted.run(
             [BATCHYARD, "doctor", *args],
             env=self.endpoint.environ,
             cwd=self.endpoint.folder,

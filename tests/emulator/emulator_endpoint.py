@@ -15,6 +15,8 @@ from typing import Any
 import boto3
 from botocore.config import Config
 
+import prestarted
+
 BATCHYARD = Path(sys.executable).with_name("batchyard")
 AWS = Path(sys.executable).with_name("aws")
 TERMINAL = ("SUCCEEDED", "FAILED")
@@ -35,7 +37,7 @@ class Endpoint:
             if not name.startswith(("AWS_", "BATCHYARD_"))
         }
         with self.said.open("ab") as stderr:
-            self.process = subprocess.Popen(
+            self.process = prestarted.Popen(
                 [BATCHYARD, "emulate", "--port", "0", "--home", str(folder / "home"), *arguments],
                 cwd=folder,
                 env={**base, **(environ or {})},
@@ -68,7 +70,7 @@ class Endpoint:
 
     def aws(self, *arguments: str, check: bool = True) -> Any:
         """The real `aws` command: its answer as JSON, or where it may fail, the completed process."""
-        done = subprocess.run(
+        done = prestarted.run(
             [AWS, *arguments],
             env=self.environ,
             cwd=self.folder,

@@ -1,0 +1,192 @@
+"""The process that commands are forked from: see prestarted.py.
+
+    python prestarted_server.py KIND FD
+
+It imports what commands of this kind need, then waits for requests on the socket FD. It ends when
+the other end of the socket is closed. It never runs a command itself and has one thread.
+"""
+
+from __future__ import annotations
+
+import atexit
+import gc
+import importlib
+import io
+import json
+import os
+import pkgutil
+import runpy
+import select
+import signal
+import socket
+import struct
+import sys
+import threading
+from typing import Any
+
+#: parts of batchyard that a kind of command does not import, and what else it does
+LEFT_OUT = {"command": "batchyard.emulator", "endpoint": "batchyard.infra"}
+LIBRARIES = {
+    "command": ("boto3", "s3transfer.manager", "batchyard"),
+    "endpoint": (
+        *("boto3", "werkzeug.serving", "moto.server", "moto.moto_server.werkzeug_app"),
+        *(f"moto.{service}.responses" for service in ("s3", "logs", "iam", "ec2", "sts")),
+        "batchyard",
+    ),
+    "aws": ("awscli.clidriver", "awscli.handlers"),
+}
+
+
+def main(kind: str, control: socket.socket) -> None:
+    variables = dict(os.environ)
+    for name in LIBRARIES[kind]:
+        importlib.import_module(name)
+    if "batchyard" in LIBRARIES[kind]:
+        import_package("batchyard", LEFT_OUT[kind])
+    # Some libraries set variables when they are imported.
+    added = {name: value for name, value in os.environ.items() if name not in variables}
+    gc.collect()
+    gc.freeze()
+    request = serve(control)
+    if request is not None:
+        execute(request, added)
+
+
+def import_package(name: str, left_out: str) -> None:
+    package = importlib.import_module(name)
+    for module in pkgutil.walk_packages(package.__path__, f"{name}."):
+        is_left_out = module.name.startswith(left_out) or module.name.endswith("__main__")
+        if not is_left_out:
+            try:
+                importlib.import_module(module.name)
+            except ImportError:  # it needs a library that is not installed
+                pass
+
+
+def serve(control: socket.socket) -> dict[str, Any] | None:
+    """Fork for each request. Returns the request in the new process, None when all is over."""
+    woken, wake = os.pipe()
+    os.set_blocking(wake, False)
+    signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    waiting: dict[int, socket.socket] = {}
+    while True:
+        ready, _, _ = select.select([control, woken], [], [])
+        if woken in ready:
+            os.read(woken, 4096)
+            report_ended(waiting)
+        if control not in ready:
+            continue
+        message, files, _, _ = socket.recv_fds(control, 16, 4)
+        if not message:
+            return None
+        status = socket.socket(fileno=files[0])
+        request = read_request(status)
+        pid = os.fork()
+        if pid == 0:
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            for connection in (control, status, *waiting.values()):
+                connection.close()
+            os.close(woken)
+            os.close(wake)
+            take_files(files[1:])
+            return request
+        for fd in files[1:]:
+            os.close(fd)
+        waiting[pid] = status
+        status.sendall(struct.pack("!i", pid))
+
+
+def report_ended(waiting: dict[int, socket.socket]) -> None:
+    while waiting:
+        pid, wait_status = os.waitpid(-1, os.WNOHANG)
+        if pid == 0:
+            return
+        with waiting.pop(pid) as status:
+            try:
+                status.sendall(struct.pack("!i", wait_status))
+            except OSError:  # nobody waits for it any more
+                pass
+
+
+def read_request(status: socket.socket) -> dict[str, Any]:
+    (length,) = struct.unpack("!I", status.recv(4, socket.MSG_WAITALL))
+    body = bytearray()
+    while len(body) < length:
+        body += status.recv(length - len(body))
+    request: dict[str, Any] = json.loads(body)
+    return request
+
+
+def take_files(files: list[int]) -> None:
+    """Make these the standard input, output and error, as Python opens them when it starts."""
+    # Above 2 first: one of them may be in the place of another.
+    files = [os.dup(fd) if fd < 3 else fd for fd in files]
+    for number, fd in enumerate(files):
+        os.dup2(fd, number)
+        os.close(fd)
+    sys.stdin = sys.__stdin__ = open(0, closefd=False)
+    sys.stdout = sys.__stdout__ = _open_output(1, sys.__stdout__)
+    sys.stderr = sys.__stderr__ = _open_output(2, sys.__stderr__)
+
+
+def _open_output(number: int, before: Any) -> io.TextIOWrapper:
+    is_by_line = number == 2 or os.isatty(number)
+    return io.TextIOWrapper(
+        open(number, "wb", closefd=False),
+        encoding=before.encoding,
+        errors=before.errors,
+        line_buffering=is_by_line,
+    )
+
+
+def execute(request: dict[str, Any], added: dict[str, str]) -> None:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    os.chdir(request["cwd"])
+    os.environ.clear()
+    os.environ.update({**request["environ"], **added})
+    argv = request["argv"]
+    code = 0
+    try:
+        if argv[1:2] == ["-m"]:
+            sys.path.insert(0, request["cwd"])
+            sys.argv = argv[2:]
+            runpy.run_module(argv[2], run_name="__main__", alter_sys=True)
+        else:
+            sys.path.insert(0, os.path.dirname(argv[0]))
+            sys.argv = argv
+            runpy.run_path(argv[0], run_name="__main__")
+    except SystemExit as exc:
+        code = exit_code(exc)
+    except KeyboardInterrupt:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGINT)
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+        code = 1
+    leave(code)
+
+
+def exit_code(exc: SystemExit) -> int:
+    if exc.code is None or isinstance(exc.code, int):
+        return exc.code or 0
+    print(exc.code, file=sys.stderr)
+    return 1
+
+
+def leave(code: int) -> None:
+    """End as an interpreter does, without taking apart all that was imported."""
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError):
+            code = code or 120
+    os._exit(code & 0xFF)
+
+
+if __name__ == "__main__":
+    del sys.path[0]  # the folder of the tests, which commands do not see
+    main(sys.argv[1], socket.socket(fileno=int(sys.argv[2])))
