@@ -1,25 +1,52 @@
 # Everything a developer runs, and everything CI runs. Each target does its own set-up.
+# docs/testing.md says what the tests need and how long they take.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 DEMO := .cache/demo
+DEMO_VENV := .cache/demo-venv
 COMPUTE := .cache/compute
+# Tests wait as much as they compute, so two for each core, but not more than eight.
+JOBS ?= $(shell cores=$$(nproc); echo $$((cores < 4 ? 2 * cores : 8)))
+# In a folder that cannot be written to, pytest keeps no cache.
+PYTEST = $(BIN)/python -m pytest $(shell test -w . || echo -p no:cacheprovider)
+EVERYWHERE := not slow and not docker and not boot and not outside
 
-.PHONY: demo test test-peers lint types check bench bench-compute bench-peers clean
+.PHONY: demo test test-more check soak steady coverage mutants test-peers lint types bench bench-compute bench-peers clean
 
-demo: $(STAMP)  ## run the example to its picture
+demo: $(DEMO_VENV)/.installed  ## run the example to its picture
 	@rm -rf $(DEMO) && mkdir -p $(DEMO)
 	@cp -r examples/reconstruction/. $(DEMO)/
-	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/batchyard run $(DEMO)/pipeline.yaml --no-gpu
+	PATH="$(CURDIR)/$(DEMO_VENV)/bin:$$PATH" $(DEMO_VENV)/bin/batchyard run $(DEMO)/pipeline.yaml --no-gpu
 	@echo "the picture: $(DEMO)/work/figure/reconstruction.png"
 
-test: $(STAMP)  ## all tests; those that need a Docker engine say so where none answers
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+test: $(STAMP)  ## all tests that need nothing but this machine, in at most 5 minutes on two cores
+	$(PYTEST) -n $(JOBS) --dist worksteal -m "$(EVERYWHERE)" --durations 10 --durations-min 5 $(PYTEST_ARGS)
+
+test-more: $(STAMP)  ## the tests that `make test` leaves out, and a random search of the properties
+	$(PYTEST) -n 2 --dist loadfile -m "not ($(EVERYWHERE)) or property" --hypothesis-profile search $(PYTEST_ARGS)
+
+check: lint types test test-more  ## everything; what needs a tool that is missing is skipped and says so
+
+soak: $(STAMP)  ## random search and kills, SOAK_MINUTES long (default 60)
+	.ci/soak $(SOAK_MINUTES)
+
+steady:  ## `make test` ten times, under load and in odd surroundings: .ci/steady says which
+	.ci/steady $(STEADY_CASES)
+
+coverage: $(STAMP)  ## `make test` with coverage, the subprocesses too; the report is printed
+	@rm -rf .cache/coverage && mkdir -p .cache/coverage
+	$(BIN)/python -m coverage run -m pytest -n $(JOBS) --dist worksteal -m "$(EVERYWHERE)" $(PYTEST_ARGS)
+	$(BIN)/python -m coverage combine --quiet
+	$(BIN)/python -m coverage report
+
+mutants: $(STAMP)  ## a sample of mutants of batch/, engines/ and infra/, at most an hour
+	$(BIN)/python .ci/mutants.py $(MUTANTS)
 
 test-peers: $(STAMP)  ## other people's clients through the endpoint; installs them from PyPI under .cache/peers
 	.ci/docker-engine
-	BATCHYARD_REQUIRE_DOCKER=1 $(BIN)/python -m pytest tests/peers $(PYTEST_ARGS)
+	BATCHYARD_REQUIRE_DOCKER=1 $(PYTEST) tests/peers $(PYTEST_ARGS)
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
@@ -27,8 +54,6 @@ lint: $(STAMP)
 
 types: $(STAMP)
 	$(BIN)/mypy
-
-check: lint types test
 
 bench: $(STAMP)  ## ours beside the peers, ratios printed
 	$(BIN)/python benchmarks/dispatch.py $(BENCH_ARGS)
@@ -43,16 +68,25 @@ bench-peers: $(STAMP)  ## calls of AWS Batch that other people's clients make, b
 	-.ci/docker-engine
 	$(BIN)/python benchmarks/peer_calls.py
 
+# Without compiling what is never imported: that would take longer than the download.
+$(DEMO_VENV)/.installed: pyproject.toml
+	@$(NEEDS_PYTHON)
+	$(PYTHON) -m venv $(DEMO_VENV)
+	$(DEMO_VENV)/bin/pip install --quiet --disable-pip-version-check --no-compile -e '.[examples]'
+	@touch $@
+
 $(COMPUTE)/.installed: pyproject.toml benchmarks/libraries.txt
 	$(PYTHON) -m venv $(COMPUTE)
 	$(COMPUTE)/bin/pip install --quiet --disable-pip-version-check -e '.[bench]' -r benchmarks/libraries.txt
 	@touch $@
 
 $(STAMP): pyproject.toml
-	@$(PYTHON) -c 'import sys; sys.exit("batchyard needs Python 3.11 or newer; say which with make PYTHON=...") if sys.version_info < (3, 11) else None'
+	@$(NEEDS_PYTHON)
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[dev]'
 	@touch $(STAMP)
 
+NEEDS_PYTHON = $(PYTHON) -c 'import sys; sys.exit("batchyard needs Python 3.11 or newer; name it with make PYTHON=...") if sys.version_info < (3, 11) else None'
+
 clean:
-	rm -rf $(VENV) .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis mutants

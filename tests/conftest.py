@@ -1,8 +1,9 @@
-"""Fixtures that every test may use. Tests run the real command in a clean environment, in folders of their own."""
+"""Fixtures for every test: a clean environment, a folder with the command in it, Docker."""
 
 from __future__ import annotations
 
 import os
+import random
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -13,15 +14,30 @@ from hypothesis import HealthCheck, settings
 
 from command_yard import Yard
 
-# A busy machine is no fault of what is tested: examples may take their time, to be made and to be tried.
-settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-# For a change that is to land, the same examples each time: what another seed finds is a finding, not a reason to wait.
-settings.register_profile("landing", settings.get_profile("patient"), derandomize=True)
-settings.load_profile("patient")
+SEED = int(os.environ.get("BATCHYARD_TESTS_SEED", "20261115"))
 
-# What a shell has started in the background ignores Ctrl-C, and so would all that the tests start and interrupt.
+# A busy machine is no fault of the code under test, so an example may take any time.
+settings.register_profile(
+    "same", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
+)
+# `make check` and `make soak` look for examples that were never tried. What they find becomes an
+# @example of the test, so that `make test` tries it every time.
+settings.register_profile(
+    "search", settings.get_profile("same"), derandomize=False, print_blob=True
+)
+settings.load_profile("same")
+
+# A shell makes its background jobs ignore Ctrl-C, and their children inherit that. The tests
+# interrupt what they start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests that draw examples, so that they can be selected."""
+    for item in items:
+        if getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
+            item.add_marker(pytest.mark.property)
 
 
 @pytest.fixture(autouse=True)
@@ -42,6 +58,13 @@ def yard(tmp_path: Path) -> Iterator[Yard]:
         if process.poll() is None:
             process.send_signal(signal.SIGKILL)
         process.wait()
+
+
+@pytest.fixture
+def dice() -> random.Random:
+    """Moments at which tests kill processes: the same each time, others in each round of a soak."""
+    print(f"BATCHYARD_TESTS_SEED={SEED}")
+    return random.Random(SEED)
 
 
 @pytest.fixture(scope="session")

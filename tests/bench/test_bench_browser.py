@@ -27,6 +27,7 @@ CHROMIUM = (
 )
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.outside,
     pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed"),
 ]
 

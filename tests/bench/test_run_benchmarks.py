@@ -339,6 +339,7 @@ def jobs_of(endpoint: Endpoint) -> list[dict[str, str]]:
     ]
 
 
+@pytest.mark.outside
 def test_it_has_no_faults_that_a_linter_knows() -> None:
     linter = shutil.which("shellcheck")
     if linter is None:

@@ -88,9 +88,10 @@ def test_stop_and_retry_on_a_bad_day(tmp_path: Path, troubled: Endpoint) -> None
 
 
 @pytest.mark.slow
-def test_a_client_killed_at_any_moment_of_submitting(tmp_path: Path, endpoint: Endpoint) -> None:
+def test_a_client_killed_at_any_moment_of_submitting(
+    tmp_path: Path, endpoint: Endpoint, dice: random.Random
+) -> None:
     lab = prepared(tmp_path / "lab", endpoint)
-    dice = random.Random(4)
     began = time.monotonic()
     lab.run("--detach")
     whole_s = time.monotonic() - began
@@ -116,9 +117,10 @@ def test_a_client_killed_at_any_moment_of_submitting(tmp_path: Path, endpoint: E
 
 
 @pytest.mark.slow
-def test_a_client_killed_on_a_bad_day(tmp_path: Path, troubled: Endpoint) -> None:
+def test_a_client_killed_on_a_bad_day(
+    tmp_path: Path, troubled: Endpoint, dice: random.Random
+) -> None:
     lab = prepared(tmp_path / "lab", troubled)
-    dice = random.Random(5)
     for _ in range(4):
         known = {path.name for path in runs_of(lab)}
         process = lab.start("run", "pipeline.yaml", "--engine", "aws", "--env", "lab", "--detach")

@@ -278,7 +278,7 @@ def test_batchyards_own_commands_take_it_for_a_stack_of_the_environment(large_si
     assert [one for one in queues if one["jobQueueName"].startswith(name)] == []
 
 
-@pytest.mark.slow
+@pytest.mark.outside
 def test_sam_deploys_it_as_it_stands_from_the_repositorys_root(
     large_endpoint: Endpoint, tmp_path: Path
 ) -> None:

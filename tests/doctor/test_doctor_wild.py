@@ -33,7 +33,7 @@ from batchyard.doctor.template.examine import examine as examine_template
 from batchyard.doctor.userdata.examine import examine as examine_user_data
 from batchyard.errors import InputError
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.outside]
 
 REQUIRED = os.environ.get("BATCHYARD_REQUIRE_WILD") == "1"
 CACHE = Path(__file__).parents[2] / ".cache" / "wild"

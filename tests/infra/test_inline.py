@@ -135,6 +135,7 @@ def test_the_reason_is_written_where_the_doctor_looks_and_to_the_console() -> No
     assert "StandardOutput=journal+console" in inline.userdata_file("gpu-check.service")
 
 
+@pytest.mark.outside
 @pytest.mark.parametrize("name", [*inline.USER_DATA, "gpu-check.sh", "boot-tree", "lint-templates"])
 def test_shellcheck_finds_nothing(name: str, tmp_path: Path) -> None:
     if shutil.which("shellcheck") is None:

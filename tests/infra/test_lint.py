@@ -22,14 +22,14 @@ def lint(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([str(SCRIPT), *arguments], capture_output=True, text=True)
 
 
-@pytest.mark.slow
+@pytest.mark.outside
 def test_the_templates_pass() -> None:
     done = lint()
     assert done.returncode == 0, done.stdout + done.stderr
     assert "is a valid SAM Template" in done.stdout
 
 
-@pytest.mark.slow
+@pytest.mark.outside
 @pytest.mark.parametrize(
     ("name", "right", "wrong", "finding"),
     [

@@ -30,7 +30,7 @@ def test_every_template_is_in_the_list() -> None:
     assert {path.stem for path in folder.glob("*.yaml")} == set(TEMPLATES)
 
 
-@pytest.mark.slow
+@pytest.mark.outside
 def test_the_wheel_has_the_templates_and_the_user_data(tmp_path: Path) -> None:
     command = [
         sys.executable,

@@ -16,6 +16,8 @@ from worker_scene import Scene, exit_codes, name_of
 
 from batchyard.images import recipes
 
+pytestmark = pytest.mark.outside
+
 REPOSITORY = Path(__file__).parents[2]
 PYTHON = REPOSITORY / ".cache/python310/usr/bin/python3.10"
 REQUIRED = os.environ.get("BATCHYARD_REQUIRE_PYTHON310") == "1"

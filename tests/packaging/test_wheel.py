@@ -1,0 +1,83 @@
+"""The wheel of a clean clone, alone in a fresh environment: nothing of the repository is missing.
+
+The build and the installation take packages from PyPI.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).parents[2]
+
+pytestmark = [pytest.mark.slow, pytest.mark.outside]
+
+
+@pytest.fixture(scope="module")
+def bin_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An environment that has the wheel and the libraries that the wheel names, nothing else."""
+    folder = tmp_path_factory.mktemp("wheel")
+    clone, environment = folder / "clone", folder / "environment"
+    execute(folder, "git", "clone", "--quiet", "--no-local", str(REPOSITORY), str(clone))
+    execute(folder, sys.executable, "-m", "venv", str(environment))
+    pip = (str(environment / "bin/pip"), "--quiet", "--disable-pip-version-check")
+    execute(folder, *pip, "wheel", "--no-deps", "--wheel-dir", str(folder), str(clone))
+    (wheel,) = folder.glob("*.whl")
+    execute(folder, *pip, "install", str(wheel))
+    return environment / "bin"
+
+
+def execute(folder: Path, *command: str) -> str:
+    """Run a command to its successful end, with nothing of this process's Python around it."""
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    done = subprocess.run(
+        command, cwd=folder, env=environ, capture_output=True, text=True, timeout=600
+    )
+    assert done.returncode == 0, f"{command} exited {done.returncode}:\n{done.stdout}{done.stderr}"
+    return done.stdout
+
+
+def test_init_and_run(bin_folder: Path, tmp_path: Path) -> None:
+    batchyard = str(bin_folder / "batchyard")
+    execute(tmp_path, batchyard, "init", "first")
+    execute(tmp_path / "first", batchyard, "run", "pipeline.yaml")
+    status = json.loads(execute(tmp_path / "first", batchyard, "status", "last", "--json"))
+    assert status["state"] == "SUCCEEDED"
+
+
+def test_what_is_imported_is_the_wheel(bin_folder: Path, tmp_path: Path) -> None:
+    python = str(bin_folder / "python")
+    imported = execute(tmp_path, python, "-c", "import batchyard; print(batchyard.__file__)")
+    assert Path(imported.strip()).is_relative_to(bin_folder.parent)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("template", "batch"),
+        ("template", "gpu-batch-benchmark"),
+        ("doctor", "explain", "BY101"),
+        ("completion", "bash"),
+    ],
+    ids=" ".join,
+)
+def test_files_that_commands_read_are_in_the_wheel(
+    command: tuple[str, ...], bin_folder: Path, tmp_path: Path
+) -> None:
+    assert execute(tmp_path, str(bin_folder / "batchyard"), *command)
+
+
+def test_the_worker_starts_and_says_what_it_needs(bin_folder: Path, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [str(bin_folder / "batchyard-worker")],
+        cwd=tmp_path,
+        env={"PATH": os.defpath},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 78 and "BATCHYARD_ORDERS" in done.stderr
