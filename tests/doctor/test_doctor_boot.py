@@ -166,7 +166,7 @@ def test_why_a_gpu_node_keeps_itself_from_ecs_is_read_from_what_it_wrote(
             for finding in json.loads(node.read("var/lib/observer/doctor.json"))["findings"]
         }
     first = found["BY319"]
-    assert first["cause"] == f"the node keeps itself from ECS: {cause}"
+    assert first["cause"] == f"the node does not join ECS: {cause}"
     assert words in "\n".join(first["evidence"])
     assert not {"BY301", "BY320"} & set(found)
     # The unit that failed is this check: it is not told twice.

@@ -166,7 +166,7 @@ def test_a_healthy_queue_environment_and_finished_job_give_nothing(yard: Yard) -
     done = yard.doctor("queue", queue, "--all")
     assert (
         done.returncode == 0
-        and "BY031 every subnet has a way to ECS, ECR and the logs" in done.stdout
+        and "BY031 instances in every subnet can reach ECS, ECR and the logs" in done.stdout
     )
 
 
@@ -380,7 +380,7 @@ def test_a_consumable_resource_is_exhausted(yard: Yard) -> None:
     yard.endpoint.wait(holder, "RUNNING")
     job_id = yard.runnable(queue, **wants(1))
     time.sleep(1.1)
-    assert "asks 1; 0 of 1 free" in yard.evidence("BY044", "job", job_id, "--dwell", "1s")
+    assert "requests 1; 0 of 1 free" in yard.evidence("BY044", "job", job_id, "--dwell", "1s")
     assert yard.report("job", job_id)["state"] == "waiting"
     never = yard.runnable(queue, **wants(2))
     assert yard.found("job", never) == ["BY044"]  # at once: it can never start
@@ -398,7 +398,7 @@ def test_a_fair_share_policy_keeps_room_for_others(yard: Yard) -> None:
     job_id = yard.runnable(queue, shareIdentifier="a")
     time.sleep(1.1)
     assert yard.found("job", job_id, "--dwell", "1s") == ["BY045"]
-    assert "usable 2, in use 2; the job asks 1" in yard.evidence(
+    assert "usable 2, in use 2; the job requests 1" in yard.evidence(
         "BY045", "job", job_id, "--dwell", "1s"
     )
     for holder in holders:
@@ -770,7 +770,7 @@ def test_a_queue_is_asked_about_a_shape(yard: Yard) -> None:
     report = yard.report("queue", queue, "--gpus", "1", "--cpus", "4", "--memory", "15GiB")
     assert report["findings"] == []
     assert re.fullmatch(
-        r"the shape that is asked about fits e\d+: g5.xlarge, g5.2xlarge; in us-east-1a",
+        r"the requested shape fits e\d+: g5.xlarge, g5.2xlarge; in us-east-1a",
         report["fits"][0],
     )
     assert yard.found("queue", queue, "--gpus", "2") == ["BY016"]

@@ -76,7 +76,9 @@ def command_checks_done(data: bytes) -> tuple[bool, set[str]]:
     report = examine(data, "x")
     assert report.findings == () and report.exit_code == 0
     assert "BY109" in {kind.id for kind in report.passed}
-    return "BY101" in {kind.id for kind in report.passed}, {unseen.reason for unseen in report.unseen}
+    return "BY101" in {kind.id for kind in report.passed}, {
+        unseen.reason for unseen in report.unseen
+    }
 
 
 @pytest.mark.parametrize(

@@ -219,7 +219,7 @@ def test_one_host_must_have_all_of_it() -> None:
         "no host in the cluster of own registers the 50,000 MiB beside 8 vCPUs that the job asks for"
     )
     assert found.evidence == (
-        "asks 8 vCPUs, 50,000 MiB, 0 GPUs",
+        "requests 8 vCPUs, 50,000 MiB, 0 GPUs",
         "i-t (r6i.large) registers 2 vCPUs, 100,000 MiB, 0 GPUs",
         "i-w (m6i.16xlarge) registers 64 vCPUs, 30,000 MiB, 0 GPUs",
     )

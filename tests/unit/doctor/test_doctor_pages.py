@@ -36,3 +36,11 @@ def test_the_index_lists_every_page_with_its_title() -> None:
         )
     )
     assert listed == {kind.id: kind.title for kind in BY_ID.values()}
+
+
+@pytest.mark.parametrize(
+    "file", ["src/batchyard/doctor/checks/queues/disabled.py", "tests/doctor/cases/BY002.json"]
+)
+def test_the_how_to_page_shows_a_finding_as_it_is(file: str) -> None:
+    page = (DOCS / "how-to" / "add-a-finding.md").read_text(encoding="utf-8")
+    assert (DOCS.parent / file).read_text(encoding="utf-8") in page

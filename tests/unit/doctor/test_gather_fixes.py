@@ -62,7 +62,9 @@ def test_who_cancels_is_told_first_that_jobs_that_depend_on_it_fail() -> None:
     )
     assert "each job that depended on it" in fix.undo
     off = replace(FACTS, queue=Queue("q", state="DISABLED"))
-    assert [fix.question for fix in propose_fixes(off, judge(off))] == ["enable the queue q? (BY002)"]
+    assert [fix.question for fix in propose_fixes(off, judge(off))] == [
+        "enable the queue q? (BY002)"
+    ]
 
 
 def test_an_estimate_does_not_end_a_job() -> None:
@@ -166,7 +168,7 @@ def test_a_survey_comes_back_from_json_as_it_was() -> None:
 
 def test_a_shape_is_told_where_it_fits() -> None:
     facts = replace(PLACE, job=replace(STEP, name=""))
-    assert judge(facts).fits == ("the shape that is asked about fits cpu: m6i.large",)
+    assert judge(facts).fits == ("the requested shape fits cpu: m6i.large",)
     assert judge(FACTS).fits == ()  # a job that is there is no question
 
 

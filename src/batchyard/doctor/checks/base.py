@@ -224,13 +224,13 @@ def update_resources_command(environment: Environment, settings: str) -> str:
 
 
 def show_request(job: Job) -> str:
-    return f"asks {job.vcpus:g} vCPUs, {job.memory_mib:,} MiB, {job.gpus} GPUs"
+    return f"requests {job.vcpus:g} vCPUs, {job.memory_mib:,} MiB, {job.gpus} GPUs"
 
 
 def place_of_job(job: Job) -> str:
     if job.job_id:
         return f"job {job.job_id}"
-    return f"step {job.name}" if job.name else "the shape that is asked about"
+    return f"step {job.name}" if job.name else "the requested shape"
 
 
 def place_of(environment: Environment) -> str:

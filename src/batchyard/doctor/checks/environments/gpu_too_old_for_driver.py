@@ -14,7 +14,7 @@ from batchyard.doctor.checks.base import (
 from batchyard.doctor.facts import Environment
 from batchyard.doctor.finding import Finding, Kind, Severity
 
-KIND = Kind("BY021", Severity.ERROR, 85, "the image's driver knows the GPU")
+KIND = Kind("BY021", Severity.ERROR, 85, "the driver of the image supports the GPU")
 
 
 def examine(environment: Environment, types: InstanceTypes) -> list[Finding]:

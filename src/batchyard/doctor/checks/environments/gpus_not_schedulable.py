@@ -14,7 +14,7 @@ from batchyard.doctor.checks.base import (
 from batchyard.doctor.facts import Environment
 from batchyard.doctor.finding import Finding, Kind, Severity
 
-KIND = Kind("BY019", Severity.ERROR, 80, "the GPUs are ones that ECS can schedule")
+KIND = Kind("BY019", Severity.ERROR, 80, "ECS can schedule the GPUs")
 
 
 def examine(environment: Environment, types: InstanceTypes) -> list[Finding]:

@@ -22,7 +22,7 @@ def examine(environment: Environment, hop_limit: int | None) -> list[Finding]:
     return [
         Finding(
             KIND,
-            "the launch template keeps containers from the metadata service",
+            "the launch template prevents containers from reaching the metadata service",
             ("HttpPutResponseHopLimit 1; a container in bridge mode needs 2",),
             ("set HttpPutResponseHopLimit: 2 in the launch template, or leave it to the image",),
             place_of(environment),

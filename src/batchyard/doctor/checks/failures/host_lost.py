@@ -5,11 +5,11 @@ from __future__ import annotations
 from batchyard.doctor.checks.failures.cause import Cause, mentions
 from batchyard.doctor.finding import Kind, Severity
 
-KIND = Kind("BY063", Severity.WARNING, 92, "the host stayed")
+KIND = Kind("BY063", Severity.WARNING, 92, "the host was not terminated")
 CAUSE = Cause(
     KIND,
     mentions("host ec2"),
-    "the host went away under the job: a Spot reclaim, a scale-in, or a termination by hand",
+    "the host was terminated while the job ran: a Spot reclaim, a scale-in, or by hand",
     (
         "retries: 2 and retry_on: [spot] in the step; "
         "on AWS: evaluateOnExit onStatusReason 'Host EC2*' RETRY",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from batchyard.doctor.checks.failures.cause import Cause, mentions
 from batchyard.doctor.finding import Kind, Severity
 
-KIND = Kind("BY046", Severity.ERROR, 80, "the image is of the host's architecture")
+KIND = Kind("BY046", Severity.ERROR, 80, "the image matches the host's architecture")
 CAUSE = Cause(
     KIND,
     mentions(

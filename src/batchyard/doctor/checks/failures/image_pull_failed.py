@@ -11,7 +11,7 @@ CAUSE = Cause(
     mentions(
         "cannotpullcontainer", "cannotpullecrcontainer", "pull access denied", "manifest unknown"
     ),
-    "the image could not be pulled: its name, its tag, the right to it, or the way to its registry",
+    "the image could not be pulled: check its name, its tag, the permissions and the network",
     (
         "aws ecr describe-images --repository-name NAME --image-ids imageTag=TAG",
         "batchyard doctor queue QUEUE   # routes and endpoints of its subnets",

@@ -15,5 +15,5 @@ CAUSE = Cause(
         "on Amazon Linux 2023 the page cache counts too",
     ),
     is_in_log=True,
-    describe_job=lambda job: f"asked {job.memory_mib:,} MiB",
+    describe_job=lambda job: f"requested {job.memory_mib:,} MiB",
 )

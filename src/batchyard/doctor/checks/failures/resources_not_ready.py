@@ -9,6 +9,6 @@ KIND = Kind("BY067", Severity.ERROR, 93, "secrets, roles and volumes were ready"
 CAUSE = Cause(
     KIND,
     mentions("resourceinitializationerror"),
-    "secrets, logs or volumes were not ready: the execution role, or the way to their service",
+    "secrets, logs or volumes were not ready: check the execution role and the network",
     ("check that the execution role may read each secret, and that the subnets reach its service",),
 )

@@ -81,7 +81,10 @@ def _no_gpus(job: Job, candidates: Sequence[Candidate]) -> Finding:
     return Finding(
         NO_GPUS,
         "the job asks for GPUs and no compute environment of its queue has any",
-        (f"asks {job.gpus} GPU{'s' if job.gpus > 1 else ''}", f"instance types: {names}, 0 GPUs"),
+        (
+            f"requests {job.gpus} GPU{'s' if job.gpus > 1 else ''}",
+            f"instance types: {names}, 0 GPUs",
+        ),
         (
             update_resources_command(environment, "instanceTypes=g5.xlarge,g5.2xlarge,g6.xlarge"),
             "or submit to a queue whose environment has GPUs: `optimal` never has",
@@ -96,7 +99,7 @@ def _too_few(
     return Finding(
         kind,
         f"no instance type of the queue is large enough: the job asks for {request}",
-        (f"asks {request}; {maximum}", f"types: {join_names(c.type.name for c in candidates)}"),
+        (f"requests {request}; {maximum}", f"types: {join_names(c.type.name for c in candidates)}"),
         (_add_larger_type(job, candidates[0].environment), "or ask for less"),
         place_of_job(job),
     )
@@ -106,16 +109,14 @@ def _too_little_memory(job: Job, largest: Candidate) -> Finding:
     nominal_mib = largest.type.memory_mib
     request = _show_requested_memory(job.memory_mib)
     reason = (
-        "; a host never registers all the memory it is sold with"
-        if job.memory_mib <= nominal_mib
-        else ""
+        "; a host registers less memory than its type has" if job.memory_mib <= nominal_mib else ""
     )
     is_certain = bool(largest.registered_mib) or job.memory_mib > nominal_mib - RESERVED_MIB
     return Finding(
         NOT_ENOUGH_MEMORY,
         f"no instance type of the queue registers the {request} that the job asks for{reason}",
         (
-            f"asks {job.memory_mib:,} MiB ({request}); {largest.memory_text}",
+            f"requests {job.memory_mib:,} MiB ({request}); {largest.memory_text}",
             f"its nominal size is {nominal_mib:,} MiB",
         ),
         (

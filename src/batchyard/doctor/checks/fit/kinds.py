@@ -7,13 +7,9 @@ from batchyard.doctor.finding import Kind, Severity
 MAX_VCPUS_TOO_SMALL = Kind(
     "BY012", Severity.ERROR, 90, "maxvCpus allows one instance that the job fits on"
 )
-NOT_ENOUGH_VCPUS = Kind(
-    "BY014", Severity.ERROR, 91, "some instance type has the vCPUs that are asked for"
-)
+NOT_ENOUGH_VCPUS = Kind("BY014", Severity.ERROR, 91, "some instance type has the requested vCPUs")
 NOT_ENOUGH_MEMORY = Kind(
-    "BY015", Severity.ERROR, 92, "some instance type registers the memory that is asked for"
+    "BY015", Severity.ERROR, 92, "some instance type registers the requested memory"
 )
-NOT_ENOUGH_GPUS = Kind(
-    "BY016", Severity.ERROR, 91, "some instance type has the GPUs that are asked for"
-)
-NO_GPUS = Kind("BY017", Severity.ERROR, 93, "a GPU job meets a compute environment with GPUs")
+NOT_ENOUGH_GPUS = Kind("BY016", Severity.ERROR, 91, "some instance type has the requested GPUs")
+NO_GPUS = Kind("BY017", Severity.ERROR, 93, "a GPU job has a compute environment with GPUs")

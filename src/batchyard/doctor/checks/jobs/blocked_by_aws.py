@@ -9,7 +9,7 @@ from batchyard.doctor.facts import Facts, Job
 from batchyard.doctor.finding import Finding, Kind, Severity
 
 KIND = Kind(
-    "BY059", Severity.ERROR, 98, "AWS does not call the job blocked for a reason of its own"
+    "BY059", Severity.ERROR, 98, "AWS Batch does not report the job as blocked for another reason"
 )
 #: how the status reasons of blocked jobs begin
 _BLOCKED_REASONS = ("MISCONFIGURATION:", "CAPACITY:", "ACTION_REQUIRED")
@@ -59,9 +59,11 @@ def _has_unusable_environment(facts: Facts) -> bool:
 
 def _finding(facts: Facts, job: Job) -> Finding:
     if job.status_reason.startswith(_INVALID_ENVIRONMENT):
-        cause = "AWS calls the job blocked: a compute environment of its queue is invalid"
+        cause = (
+            "AWS Batch reports the job as blocked: a compute environment of its queue is invalid"
+        )
     else:
-        cause = "AWS calls the job blocked, and says why in words of its own"
+        cause = "AWS Batch reports the job as blocked"
     names = " ".join(environment.name for environment in listed_environments(facts)) or "NAME"
     query = "--query 'computeEnvironments[].[computeEnvironmentName,status,statusReason]'"
     return Finding(

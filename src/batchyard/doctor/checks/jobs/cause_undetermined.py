@@ -6,7 +6,7 @@ from batchyard.doctor.checks.base import Check, Timing, Verdict, runnable_job
 from batchyard.doctor.facts import Facts
 from batchyard.doctor.finding import Finding, Kind, Severity
 
-KIND = Kind("BY053", Severity.WARNING, 30, "AWS does not call the cause undetermined")
+KIND = Kind("BY053", Severity.WARNING, 30, "AWS Batch does not report an undetermined cause")
 
 
 def check(facts: Facts, timing: Timing) -> Verdict:
@@ -18,8 +18,8 @@ def check(facts: Facts, timing: Timing) -> Verdict:
     return [
         Finding(
             KIND,
-            "AWS calls the job blocked and does not know why; "
-            "the other findings, if any, are the reason",
+            "AWS Batch reports the job as blocked and does not know the cause; "
+            "other findings may name it",
             (job.status_reason,),
             (
                 f"batchyard doctor job {job.job_id} --all"

@@ -29,7 +29,7 @@ def _finding(job: Job, request: ConsumableRequest, resource: Consumable) -> Find
     return Finding(
         KIND,
         f"{cause} the consumable resource {resource.name}",
-        (f"asks {request.quantity}; {resource.available} of {resource.total} free",),
+        (f"requests {request.quantity}; {resource.available} of {resource.total} free",),
         (
             f"aws batch update-consumable-resource --consumable-resource {resource.name} "
             f"--operation SET --quantity {max(request.quantity, resource.total * 2)}",

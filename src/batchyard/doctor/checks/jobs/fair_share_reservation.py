@@ -7,7 +7,7 @@ from batchyard.doctor.facts import Facts, require
 from batchyard.doctor.finding import Finding, Kind, Severity
 from batchyard.units import counted
 
-KIND = Kind("BY045", Severity.WARNING, 45, "the fair-share policy leaves the job room")
+KIND = Kind("BY045", Severity.WARNING, 45, "the fair-share policy leaves room for the job")
 
 
 def check(facts: Facts, timing: Timing) -> Verdict:
@@ -33,7 +33,7 @@ def check(facts: Facts, timing: Timing) -> Verdict:
                 f"computeReservation {policy.compute_reservation} with "
                 f"{counted(active_shares, 'active share')} keeps "
                 f"{reserved:.0%} of {total_vcpus} vCPUs",
-                f"usable {usable_vcpus:.0f}, in use {used_vcpus:g}; the job asks {job.vcpus:g}",
+                f"usable {usable_vcpus:.0f}, in use {used_vcpus:g}; the job requests {job.vcpus:g}",
             ),
             (
                 "aws batch update-scheduling-policy --arn ARN "

@@ -40,15 +40,15 @@ def check(facts: Facts, timing: Timing) -> Verdict:
 def _explain_mismatch(job: Job) -> tuple[str, ...]:
     """Return what the job requests and what Fargate offers instead; empty where the size exists."""
     if job.gpus:
-        return (f"asks {job.gpus} GPUs", "Fargate has no GPUs: use an EC2 environment")
+        return (f"requests {job.gpus} GPUs", "Fargate has no GPUs: use an EC2 environment")
     if job.vcpus not in FARGATE_SIZES:
         sizes = ", ".join(f"{vcpus:g}" for vcpus in FARGATE_SIZES)
-        return (f"asks {job.vcpus:g} vCPUs", f"sizes: {sizes} vCPUs")
+        return (f"requests {job.vcpus:g} vCPUs", f"sizes: {sizes} vCPUs")
     low, high, step = FARGATE_SIZES[job.vcpus]
     if low <= job.memory_mib <= high and (job.memory_mib - low) % step == 0:
         return ()
     return (
-        f"asks {job.memory_mib:,} MiB with {job.vcpus:g} vCPUs",
+        f"requests {job.memory_mib:,} MiB with {job.vcpus:g} vCPUs",
         f"with {job.vcpus:g} vCPUs: {low:,} to {high:,} MiB in steps of {step:,}",
     )
 

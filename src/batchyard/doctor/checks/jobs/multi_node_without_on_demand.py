@@ -6,7 +6,7 @@ from batchyard.doctor.checks.base import Check, Timing, Verdict, environments_of
 from batchyard.doctor.facts import Facts
 from batchyard.doctor.finding import Finding, Kind, Severity
 
-KIND = Kind("BY047", Severity.ERROR, 82, "a multi-node job meets On-Demand instances")
+KIND = Kind("BY047", Severity.ERROR, 82, "a multi-node job has On-Demand instances to run on")
 
 
 def check(facts: Facts, timing: Timing) -> Verdict:

@@ -7,7 +7,7 @@ from batchyard.doctor.facts import Facts
 from batchyard.doctor.finding import Finding, Kind, Severity
 from batchyard.units import show_duration
 
-KIND = Kind("BY071", Severity.WARNING, 60, "a placed job starts within the time it needs")
+KIND = Kind("BY071", Severity.WARNING, 60, "a placed job starts in time")
 
 
 def check(facts: Facts, timing: Timing) -> Verdict:

@@ -13,7 +13,7 @@ from batchyard.doctor.checks.base import (
 from batchyard.doctor.facts import Facts
 from batchyard.doctor.finding import Finding, Kind, Severity
 
-KIND = Kind("BY051", Severity.ERROR, 84, "AWS does not call the instance configuration unsupported")
+KIND = Kind("BY051", Severity.ERROR, 84, "AWS Batch does not report an unsupported configuration")
 _STATUS_REASON = "MISCONFIGURATION:EC2_INSTANCE_CONFIGURATION_UNSUPPORTED"
 
 

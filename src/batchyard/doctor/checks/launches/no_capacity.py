@@ -14,7 +14,7 @@ from batchyard.doctor.checks.launches import refusals
 from batchyard.doctor.facts import Facts, Job, MissingFactError
 from batchyard.doctor.finding import Finding, Kind, Severity
 
-KIND = Kind("BY027", Severity.ERROR, 75, "AWS has the capacity that was asked for")
+KIND = Kind("BY027", Severity.ERROR, 75, "AWS has the requested capacity")
 _STATUS_REASON = "CAPACITY:INSUFFICIENT_INSTANCE_CAPACITY"
 _CAUSE = "AWS has no capacity for these instance types in these zones now"
 _REMEDY = (

@@ -53,8 +53,8 @@ def examine_bid(environment: Environment) -> list[Finding]:
     return [
         Finding(
             KIND,
-            f"{environment.name} bids so little that Spot instances may never be bought, "
-            "without a word from AWS",
+            f"{environment.name} bids so little that it may never get Spot instances; "
+            "AWS reports no error",
             (f"bidPercentage {bid}; 100 is the default and the advice",),
             (update_resources_command(environment, "bidPercentage=100"),),
             place_of(environment),

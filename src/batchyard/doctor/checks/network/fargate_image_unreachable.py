@@ -54,7 +54,7 @@ def _examine_subnet(
         Finding(
             KIND,
             f"a Fargate job in {subnet.id} cannot reach its image: "
-            "it has no public address, and no other way out",
+            "it has no public address, and no other route out",
             (
                 f"assignPublicIp {'ENABLED' if has_public_address else 'DISABLED'}; "
                 f"0.0.0.0/0 goes to {route or 'nowhere'}",

@@ -14,7 +14,7 @@ from batchyard.doctor.checks.base import (
 from batchyard.doctor.facts import Environment, Facts, Rule, require
 from batchyard.doctor.finding import Finding, Kind, Severity
 
-KIND = Kind("BY033", Severity.ERROR, 76, "the security groups let HTTPS out")
+KIND = Kind("BY033", Severity.ERROR, 76, "the security groups allow outgoing HTTPS")
 _HTTPS_PORT = 443
 
 
@@ -30,7 +30,7 @@ def _examine(facts: Facts, environment: Environment) -> list[Finding]:
     return [
         Finding(
             KIND,
-            f"no security group of {environment.name} lets HTTPS out: instances cannot reach ECS",
+            f"no security group of {environment.name} allows outgoing HTTPS: no way to ECS",
             (f"{join_names(group.id for group in groups)}: no rule for TCP 443 out",),
             (
                 f"aws ec2 authorize-security-group-egress --group-id {groups[0].id} "

@@ -7,7 +7,7 @@ from batchyard.doctor.checks.network.subnets import check_subnets
 from batchyard.doctor.facts import Environment, Facts, Subnet, require
 from batchyard.doctor.finding import Finding, Kind, Severity
 
-KIND = Kind("BY034", Severity.ERROR, 60, "the network ACLs let HTTPS out and its answers in")
+KIND = Kind("BY034", Severity.ERROR, 60, "the network ACLs allow outgoing HTTPS and its responses")
 
 
 def check(facts: Facts, timing: Timing) -> Verdict:

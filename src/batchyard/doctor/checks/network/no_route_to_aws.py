@@ -7,7 +7,9 @@ from batchyard.doctor.checks.network.subnets import check_subnets
 from batchyard.doctor.facts import Environment, Facts, Subnet, require
 from batchyard.doctor.finding import Finding, Kind, Severity
 
-KIND = Kind("BY031", Severity.ERROR, 82, "every subnet has a way to ECS, ECR and the logs")
+KIND = Kind(
+    "BY031", Severity.ERROR, 82, "instances in every subnet can reach ECS, ECR and the logs"
+)
 #: the endpoints that a host without a route to the internet needs
 _NEEDED_ENDPOINTS = ("ecs", "ecs-agent", "ecs-telemetry", "ecr.api", "ecr.dkr", "logs", "s3")
 

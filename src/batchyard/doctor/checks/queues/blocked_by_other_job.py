@@ -33,10 +33,10 @@ def _parent_id(job_id: str) -> str:
 def _finding(job: Job, first: FrontJob, age_s: float) -> Finding:
     return Finding(
         KIND,
-        "another job stands at the front of the queue and does not start",
+        "another job is first in the queue and does not start",
         (
             f"{first.job_id} has been first for {show_duration(age_s)}",
-            *([f"AWS says of it: {first.status_reason}"] if first.status_reason else []),
+            *([f"AWS Batch says: {first.status_reason}"] if first.status_reason else []),
         ),
         (
             f"batchyard doctor job {first.job_id}",

@@ -14,7 +14,7 @@ from batchyard.doctor.facts import Environment, Facts, require
 from batchyard.doctor.finding import Finding, Kind, Severity
 from batchyard.units import show_duration
 
-KIND = Kind("BY038", Severity.ERROR, 86, "instances register within the time they need")
+KIND = Kind("BY038", Severity.ERROR, 86, "instances join the cluster in time")
 #: the longest time that an instance needs from its launch to its registration
 MAX_JOIN_S = 10 * 60
 _MAX_INSTANCES_LISTED = 3

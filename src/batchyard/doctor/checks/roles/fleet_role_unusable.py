@@ -14,7 +14,7 @@ from batchyard.doctor.checks.roles.spot_roles import uses_spot_fleet
 from batchyard.doctor.facts import Environment, Facts, require
 from batchyard.doctor.finding import Finding, Kind, Severity
 
-KIND = Kind("BY042", Severity.ERROR, 74, "the Spot fleet role is there and may tag")
+KIND = Kind("BY042", Severity.ERROR, 74, "the Spot fleet role exists and may tag instances")
 #: AWS's policy that allows a Spot fleet role to tag instances
 TAGGING_POLICY = "arn:aws:iam::aws:policy/service-role/AmazonEC2SpotFleetTaggingRole"
 

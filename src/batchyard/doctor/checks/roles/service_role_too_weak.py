@@ -6,7 +6,7 @@ from batchyard.doctor.checks.base import Check, Timing, Verdict, runnable_job
 from batchyard.doctor.facts import Facts
 from batchyard.doctor.finding import Finding, Kind, Severity
 
-KIND = Kind("BY052", Severity.ERROR, 84, "AWS does not call the service role too weak")
+KIND = Kind("BY052", Severity.ERROR, 84, "AWS Batch does not report missing permissions")
 _STATUS_REASON = "MISCONFIGURATION:SERVICE_ROLE_PERMISSIONS"
 
 

@@ -9,7 +9,7 @@ from batchyard.doctor.host.checks.base import HostCheck, Verdict
 from batchyard.doctor.host.deadlock import Deadlock
 from batchyard.doctor.host.facts import HostFacts
 
-KIND = Kind("BY301", Severity.ERROR, 99, "no systemd jobs wait on each other")
+KIND = Kind("BY301", Severity.ERROR, 99, "no systemd jobs wait for each other")
 _MAX_COMMAND_LENGTH = 120
 
 

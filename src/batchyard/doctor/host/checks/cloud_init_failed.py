@@ -18,7 +18,7 @@ def check(facts: HostFacts) -> Verdict:
     cloud_init = require(facts.cloud_init)
     uptime_s = facts.uptime_s or 0
     if cloud_init.status.startswith(("error", "degraded")):
-        cause = "cloud-init failed: the user data did not do all it should"
+        cause = "cloud-init failed: the user data did not run to its end"
     elif cloud_init.status.startswith("running") and uptime_s > MAX_BOOT_S:
         cause = (
             f"cloud-init has been running for {show_duration(uptime_s)}: the user data does not end"

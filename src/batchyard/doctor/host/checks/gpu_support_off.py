@@ -29,7 +29,7 @@ def check(facts: HostFacts) -> Verdict:
         for path, value in values.items()
     )
     remedy = (f"echo {_SETTING}=true >> /etc/ecs/ecs.config", "systemctl restart --no-block ecs")
-    return [Finding(KIND, "the ECS agent is not told to offer its GPUs", evidence, remedy)]
+    return [Finding(KIND, "GPU support of the ECS agent is not switched on", evidence, remedy)]
 
 
 CHECK = HostCheck(check, KIND)

@@ -44,7 +44,7 @@ def check(facts: HostFacts) -> Verdict:
     return [
         Finding(
             KIND,
-            f"the node keeps itself from ECS: {meaning}",
+            f"the node does not join ECS: {meaning}",
             (
                 f"{CHECK_FILE}: stage {node_check.stage or 'not said'}, "
                 f"at {node_check.time or 'a time not said'}",

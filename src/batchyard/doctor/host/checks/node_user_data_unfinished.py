@@ -8,7 +8,7 @@ from batchyard.doctor.host.checks.base import MAX_BOOT_S, HostCheck, Verdict
 from batchyard.doctor.host.facts import HostFacts
 from batchyard.doctor.host.node import LINES_SHOWN, LOG_FILE, MAX_LOG_LINE_LENGTH, find_trouble
 
-KIND = Kind("BY320", Severity.WARNING, 79, "the node's own user data did all it should")
+KIND = Kind("BY320", Severity.WARNING, 79, "the node's own user data ended without problems")
 _FIRST_LINE, _LAST_LINE = "user data begins", "user data ends"
 
 
@@ -20,7 +20,7 @@ def check(facts: HostFacts) -> Verdict:
     if _is_unfinished(facts.uptime_s, lines):
         cause, evidence = "the node's user data began and did not end", lines[-LINES_SHOWN:]
     elif facts.node_check is None and trouble:
-        cause, evidence = "the node's user data could not do all it should", trouble
+        cause, evidence = "the node's user data reported problems", trouble
     else:
         return []
     return [
