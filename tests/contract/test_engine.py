@@ -152,14 +152,13 @@ def containers(tmp_path_factory: pytest.TempPathFactory, image: str) -> Iterator
         yield endpoint
 
 
-@pytest.fixture(
-    params=[
-        "process",
-        pytest.param("docker", marks=pytest.mark.docker),
-        "aws",
-        pytest.param("aws-docker", marks=[pytest.mark.docker, pytest.mark.slow]),
-    ]
-)
+PROCESS = "process"
+DOCKER = pytest.param("docker", marks=pytest.mark.docker)
+AWS = "aws"
+AWS_DOCKER = pytest.param("aws-docker", marks=[pytest.mark.docker, pytest.mark.slow])
+
+
+@pytest.fixture(params=[PROCESS, DOCKER, AWS, AWS_DOCKER])
 def lab(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
     if request.param == "process":
         return LocalLab(tmp_path, "process")
@@ -366,6 +365,12 @@ def test_stop_ends_jobs_with_the_reason_and_stopping_twice_is_the_same(lab: Lab)
     engine.stop(ids, "again", grace_s=1)
 
 
+# AWS Batch takes no timeout below a minute.
+@pytest.mark.parametrize(
+    "lab",
+    [PROCESS, DOCKER, pytest.param(AWS, marks=pytest.mark.slow), AWS_DOCKER],
+    indirect=True,
+)
 def test_a_timeout_is_not_retried(lab: Lab) -> None:
     engine = lab.begin(lab.step("a", command="sleep 600", timeout_s=lab.least_timeout_s, retries=3))
     wait(engine, engine.job_ids)
