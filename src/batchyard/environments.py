@@ -1,6 +1,6 @@
-"""Named AWS set-ups: queues, bucket, roles, repository. From a file of the user's, or from the deployed stacks.
+"""Environments: named AWS set-ups (queues, bucket, roles), from a file or from deployed stacks.
 
-`.batchyard/environments.yaml`, for people who bring their own:
+`.batchyard/environments.yaml` names queues and buckets that batchyard did not deploy:
 
     environments:
       lab:
@@ -27,7 +27,7 @@ from batchyard.pipeline_file.mistakes import Mistakes
 FILE_NAME = "environments.yaml"
 QUEUES = ("cpu", "gpu", "cpu_on_demand", "gpu_on_demand")
 
-#: a stack's output -> what it is here
+#: output of a stack -> field of Environment
 _OUTPUTS = {
     "Bucket": "bucket",
     "JobRoleArn": "job_role",
@@ -42,39 +42,47 @@ _QUEUE_OUTPUTS = {
     "CpuOnDemandQueue": "cpu_on_demand",
     "GpuOnDemandQueue": "gpu_on_demand",
 }
-#: S3's rules for a name, or an access point's ARN
+#: a bucket name by S3's rules, or the ARN of an access point
 _BUCKET = re.compile(
     r"(?!.*\.\.)(?![0-9.]+$)[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]|arn:aws[a-z-]*:s3[a-z-]*:[^/]+"
 )
-#: until 2018 names could be longer there, and have other letters
+#: until 2018 names of buckets in this region could be longer and have other characters
 _OLD_REGION = "us-east-1"
 _OLD_BUCKET = re.compile(r"[A-Za-z0-9._-]{3,255}")
 _REGION = re.compile(r"[a-z]+(-[a-z]+)+-[0-9]{1,2}")
 _ROLE = re.compile(r"arn:aws[a-z-]*:iam::[0-9]{12}:role/[^\s:]+")
-#: setting -> (what it must look like, what it is, for example)
-_SHAPES = {
-    "region": (_REGION, "region", "us-east-1"),
-    "job_role": (_ROLE, "role's ARN", "arn:aws:iam::123456789012:role/lab-job"),
-    "execution_role": (_ROLE, "role's ARN", "arn:aws:iam::123456789012:role/lab-execution"),
+#: setting -> (pattern, description, example)
+_PATTERNS = {
+    "region": (_REGION, "a region", "us-east-1"),
+    "job_role": (_ROLE, "the ARN of a role", "arn:aws:iam::123456789012:role/lab-job"),
+    "execution_role": (_ROLE, "the ARN of a role", "arn:aws:iam::123456789012:role/lab-execution"),
     "repository": (
         re.compile(r"[a-z0-9][a-z0-9._-]*(:[0-9]+)?(/[a-z0-9._-]+)+|[a-z0-9][a-z0-9._-]*"),
-        "repository's address, which has no tag and no https://",
+        "the address of a repository, without a tag and without https://",
         "123456789012.dkr.ecr.us-east-1.amazonaws.com/lab",
     ),
-    "log_group": (re.compile(r"[A-Za-z0-9_/.#-]{1,512}"), "log group's name", "/aws/batch/job"),
+    "log_group": (
+        re.compile(r"[A-Za-z0-9_/.#-]{1,512}"),
+        "the name of a log group",
+        "/aws/batch/job",
+    ),
     "definition_prefix": (
         re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}"),
-        "beginning of names: up to 100 letters, digits, - and _",
+        "the beginning of a name: up to 100 letters, digits, - and _",
         "lab",
     ),
-    "share": (re.compile(r"[A-Za-z0-9]{1,255}"), "share: letters and digits only", "vision"),
-    "prefix": (re.compile(r"(?!s3:)[^\s\\]*"), "folder in the bucket", "team/runs"),
+    "share": (
+        re.compile(r"[A-Za-z0-9]{1,255}"),
+        "a share identifier: up to 255 letters and digits",
+        "vision",
+    ),
+    "prefix": (re.compile(r"(?!s3:)[^\s\\]*"), "a folder in the bucket", "team/runs"),
 }
 #: a queue's name or ARN
 _QUEUE = re.compile(
     r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}|arn:aws[a-z-]*:batch:[a-z0-9-]+:[0-9]{12}:job-queue/[\w-]+"
 )
-#: the stacks of an environment that have these outputs: `<environment>-<name>`
+#: stacks of an environment that have these outputs; a stack is named `<environment>-<name>`
 STACKS = ("batch", "storage", "iam", "registry")
 
 
@@ -83,30 +91,32 @@ class Environment:
     name: str
     region: str
     bucket: str
-    #: which: its name or ARN
+    #: kind of queue (see QUEUES) -> its name or ARN
     queues: Mapping[str, str] = field(default_factory=dict)
-    #: where in the bucket runs are kept; empty, or ending with /
+    #: folder of the runs in the bucket; empty, or ending with /
     prefix: str = ""
     job_role: str | None = None
     execution_role: str | None = None
-    #: of images: its address without a tag
+    #: address of the repository of images, without a tag
     repository: str | None = None
-    #: fair-share identifier, where a step names none
+    #: share identifier of steps that have none
     share: str | None = None
     log_group: str = "/aws/batch/job"
-    #: names of job definitions begin with it
+    #: beginning of the names of job definitions
     definition_prefix: str = "batchyard"
     profile: str | None = None
 
     def queue(self, *, needs_gpu: bool, on_demand: bool = False) -> str:
+        """Return the name or ARN of the queue. Raises InputError if there is none of this kind."""
         kind = ("gpu" if needs_gpu else "cpu") + ("_on_demand" if on_demand else "")
-        found = self.queues.get(kind)
-        if found is None:
+        queue = self.queues.get(kind)
+        if queue is None:
             raise InputError(
                 f"environment {self.name!r} has no {kind} queue",
-                hint=f"it has {', '.join(sorted(self.queues)) or 'none'}; name one for the step with `queue:`",
+                hint=f"it has {', '.join(sorted(self.queues)) or 'none'}; "
+                "set the queue of the step with `queue:`",
             )
-        return found
+        return queue
 
     @property
     def runs_address(self) -> str:
@@ -120,67 +130,57 @@ class Environment:
 def load(
     home: Path,
     name: str,
-    deployed: Callable[[str], Mapping[str, str]],
-    names: Callable[[], Iterable[str]] = lambda: (),
+    fetch_outputs: Callable[[str], Mapping[str, str]],
+    fetch_names: Callable[[], Iterable[str]] = lambda: (),
 ) -> Environment:
-    """The environment of this name: from the file, else from the stacks, whose outputs ``deployed`` fetches.
-    ``names``: of all that are deployed, asked only where there is none of this name."""
-    known = read(home / FILE_NAME)
-    if name in known:
-        return known[name]
-    outputs = deployed(name)
+    """Return the environment of this name, from the file or else from the deployed stacks.
+
+    ``fetch_outputs`` returns the outputs of an environment's stacks. ``fetch_names`` returns the
+    names of all deployed environments, and is called only if there is none of this name.
+    """
+    in_file = read(home / FILE_NAME)
+    if name in in_file:
+        return in_file[name]
+    outputs = fetch_outputs(name)
     if outputs:
         return from_outputs(name, outputs)
+    hint = near_hint(name, [*in_file, *fetch_names()])
     raise InputError(
-        f"there is no environment {name!r}: not in {home / FILE_NAME}, and no stack {name}-batch is deployed",
-        hint=near_hint(name, [*known, *names()]) or f"`batchyard deploy --env {name}` makes one",
+        f"there is no environment {name!r}: not in {home / FILE_NAME}, "
+        f"and no stack {name}-batch is deployed",
+        hint=hint or f"`batchyard deploy --env {name}` creates one",
     )
 
 
-def near_hint(name: str, known: Iterable[str]) -> str:
-    """`did you mean ...?`, where one of the known names is near."""
-    near = get_close_matches(name, list(known), 1)
+def near_hint(name: str, names: Iterable[str]) -> str:
+    """Return `did you mean ...?` if one of the names is similar, else an empty text."""
+    near = get_close_matches(name, list(names), 1)
     return f"did you mean {near[0]!r}?" if near else ""
 
 
-def hint_without_region(name: str, known: Iterable[str]) -> str:
-    """What to do where the file has no such name, and nothing says in which region to look for a deployed one."""
-    in_file = near_hint(name, known) or f"the file has {', '.join(sorted(known)) or 'none'}."
+def hint_without_region(name: str, names: Iterable[str]) -> str:
+    """Return the hint for a name that is not in the file, while no region is set.
+
+    ``names``: the environments of the file.
+    """
+    in_file = near_hint(name, names) or f"the file has {', '.join(sorted(names)) or 'none'}."
     return (
-        f"{in_file} Without a region deployed environments cannot be looked for: set AWS_REGION, or for the endpoint "
+        f"{in_file} To look for deployed environments, set AWS_REGION; for the endpoint "
         "on this machine, paste the lines that `batchyard emulate` prints"
     )
 
 
 def read(path: Path) -> dict[str, Environment]:
-    """Those of the file; none where there is no file."""
-    import yaml
-
-    try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
+    """Return the environments of the file by name; none if there is no file. Raises InputError."""
+    document = _read_yaml(path)
+    if document is None:
         return {}
-    except UnicodeDecodeError as exc:
-        raise InputError(
-            f"{path} is no UTF-8 text: byte {exc.start + 1} is none", hint="save it as UTF-8"
-        ) from exc
-    except OSError as exc:
-        raise from_os_error(exc, "read", path) from exc
-    try:
-        document = yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError) as exc:
-        # The reader of pipelines finds the place, and has plain words for it.
-        mistakes = Mistakes(str(path))
-        yaml_parsing.parse(text, mistakes)
-        mistakes.finish()
-        raise InputError(
-            f"{path} is no YAML: {exc}", hint="put text in quotes, and indent with spaces"
-        ) from exc
     entries = document.get("environments") if isinstance(document, dict) else None
     if not isinstance(entries, dict):
+        example = "lab: {region: eu-central-1, bucket: lab-runs, queues: {cpu: lab-cpu}}"
         raise InputError(
             f"{path}: expected `environments:` with a name and its settings under it",
-            hint="for example `environments: {lab: {region: eu-central-1, bucket: lab-runs, queues: {cpu: lab-cpu}}}`",
+            hint=f"for example `environments: {{{example}}}`",
         )
     return {
         str(name): from_mapping(str(name), settings, str(path))
@@ -188,79 +188,116 @@ def read(path: Path) -> dict[str, Environment]:
     }
 
 
-def from_mapping(name: str, settings: Any, where: str) -> Environment:
-    """One entry of the file; raises InputError for what is wrong in it."""
+def _read_yaml(path: Path) -> Any:
+    """Return the document of a YAML file (`""` if it is empty); None if there is no file."""
+    import yaml
+
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return None
+    except UnicodeDecodeError as exc:
+        raise InputError(
+            f"{path} is not UTF-8 text: byte {exc.start + 1} is invalid", hint="save it as UTF-8"
+        ) from exc
+    except OSError as exc:
+        raise from_os_error(exc, "read", path) from exc
+    try:
+        document = yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError) as exc:
+        # The parser of pipeline files raises an error with the place of the mistake.
+        mistakes = Mistakes(str(path))
+        yaml_parsing.parse(text, mistakes)
+        mistakes.finish()
+        raise InputError(
+            f"{path} is not valid YAML: {exc}", hint="put text in quotes, and indent with spaces"
+        ) from exc
+    return "" if document is None else document
+
+
+def from_mapping(name: str, settings: Any, file_name: str) -> Environment:
+    """Return the environment of one entry of the file. Raises InputError."""
+    place = f"{file_name}: environment {name!r}"
     if not isinstance(settings, dict):
         raise InputError(
-            f"{where}: environment {name!r} must be a mapping of settings",
-            hint="give it region, bucket and queues",
+            f"{place} must be a mapping of settings", hint="give it region, bucket and queues"
         )
-    known = {one.name for one in fields(Environment)} - {"name"}
-    for key in settings:
-        if key not in known:
-            near = get_close_matches(str(key), known, 1)
-            hint = (
-                f"did you mean {near[0]!r}?" if near else f"known are: {', '.join(sorted(known))}"
-            )
-            raise InputError(f"{where}: environment {name!r} has an unknown key {key!r}", hint=hint)
+    _require_known_keys(settings, place)
     for key in ("region", "bucket"):
         if not settings.get(key):
-            raise InputError(
-                f"{where}: environment {name!r} has no {key}", hint=f"add `{key}: ...`"
-            )
+            raise InputError(f"{place} has no {key}", hint=f"add `{key}: ...`")
+    _require_texts(settings, place)
+    _require_bucket_name(settings["bucket"], settings["region"], place)
+    _require_patterns(settings, place)
+    prefix = settings.get("prefix", "").strip("/")
+    return Environment(**{**settings, "name": name, "prefix": f"{prefix}/" if prefix else ""})
+
+
+def _require_known_keys(settings: Mapping[str, Any], place: str) -> None:
+    known_keys = {member.name for member in fields(Environment)} - {"name"}
+    for key in settings:
+        if key not in known_keys:
+            near = near_hint(str(key), known_keys)
+            hint = near or f"known are: {', '.join(sorted(known_keys))}"
+            raise InputError(f"{place} has an unknown key {key!r}", hint=hint)
+
+
+def _require_texts(settings: Mapping[str, Any], place: str) -> None:
     queues = settings.get("queues", {})
     if not isinstance(queues, dict) or not queues or set(queues) - set(QUEUES):
+        kinds = ", ".join(QUEUES)
         raise InputError(
-            f"{where}: environment {name!r}: `queues` must map some of {', '.join(QUEUES)} to the names of job queues"
+            f"{place}: `queues` must map one or more of {kinds} to the names of job queues"
         )
-    wrong = [
+    no_texts = [
         key for key, value in settings.items() if key != "queues" and not isinstance(value, str)
     ]
-    wrong += [f"queues.{key}" for key, value in queues.items() if not isinstance(value, str)]
-    if wrong:
-        raise InputError(f"{where}: environment {name!r}: {', '.join(wrong)} must be text")
-    _require_shapes(name, settings, where)
-    prefix = settings.get("prefix", "")
-    return Environment(
-        **{**settings, "name": name, "prefix": f"{prefix.strip('/')}/" if prefix.strip("/") else ""}
-    )
+    no_texts += [f"queues.{key}" for key, value in queues.items() if not isinstance(value, str)]
+    if no_texts:
+        raise InputError(f"{place}: {', '.join(no_texts)} must be text")
 
 
-def _require_shapes(name: str, settings: Mapping[str, Any], where: str) -> None:
-    """What cannot be what it should be is said before anything is done with it."""
-    found = f"{where}: environment {name!r}"
-    bucket = settings["bucket"]
-    is_old = settings["region"] == _OLD_REGION and _OLD_BUCKET.fullmatch(bucket)
-    if not _BUCKET.fullmatch(bucket) and not is_old:
-        plain, _, below = bucket.removeprefix("s3://").partition("/")
-        hint = "3 to 63 lower-case letters, digits, periods and hyphens"
-        if bucket.startswith("s3://") and _BUCKET.fullmatch(plain):
-            hint = f"write `bucket: {plain}`" + (
-                f" and `prefix: {below}`" if below.strip("/") else ""
-            )
-        raise InputError(f"{found}: {bucket!r} is no bucket's name", hint=hint)
-    for key, (shape, what, example) in _SHAPES.items():
-        if key in settings and not shape.fullmatch(settings[key]):
+def _require_bucket_name(bucket: str, region: str, place: str) -> None:
+    if _BUCKET.fullmatch(bucket) or (region == _OLD_REGION and _OLD_BUCKET.fullmatch(bucket)):
+        return
+    hint = "3 to 63 lower-case letters, digits, periods and hyphens"
+    bucket_name, _, prefix = bucket.removeprefix("s3://").partition("/")
+    if bucket.startswith("s3://") and _BUCKET.fullmatch(bucket_name):
+        hint = f"write `bucket: {bucket_name}`"
+        if prefix.strip("/"):
+            hint += f" and `prefix: {prefix}`"
+    raise InputError(f"{place}: {bucket!r} is not the name of a bucket", hint=hint)
+
+
+def _require_patterns(settings: Mapping[str, Any], place: str) -> None:
+    for key, (pattern, description, example) in _PATTERNS.items():
+        if key in settings and not pattern.fullmatch(settings[key]):
             raise InputError(
-                f"{found}: {key} is {settings[key]!r}, which is no {what}",
+                f"{place}: {key} is {settings[key]!r}, which is not {description}",
                 hint=f"for example {example}",
             )
-    for key, queue in settings["queues"].items():
+    for kind, queue in settings["queues"].items():
         if not _QUEUE.fullmatch(queue):
             raise InputError(
-                f"{found}: queues.{key} is {queue!r}", hint="write a job queue's name or its ARN"
+                f"{place}: queues.{kind} is {queue!r}", hint="write a job queue's name or its ARN"
             )
 
 
 def from_outputs(name: str, outputs: Mapping[str, str]) -> Environment:
-    """What `batchyard deploy` has made. ``outputs``: of all its stacks, and `Region`."""
-    settings = {ours: outputs[theirs] for theirs, ours in _OUTPUTS.items() if outputs.get(theirs)}
+    """Return an environment that `batchyard deploy` has created.
+
+    ``outputs``: the outputs of all its stacks, and `Region`.
+    """
+    settings = {
+        member: outputs[output] for output, member in _OUTPUTS.items() if outputs.get(output)
+    }
     queues = {
-        ours: outputs[theirs] for theirs, ours in _QUEUE_OUTPUTS.items() if outputs.get(theirs)
+        kind: outputs[output] for output, kind in _QUEUE_OUTPUTS.items() if outputs.get(output)
     }
     if not queues or "bucket" not in settings:
         raise InputError(
-            f"environment {name!r} is deployed in part only: it has {', '.join(sorted(outputs)) or 'no outputs'}",
+            f"environment {name!r} is deployed in part only: "
+            f"it has {', '.join(sorted(outputs)) or 'no outputs'}",
             hint=f"`batchyard deploy --env {name}` completes it",
         )
     return Environment(name=name, region=outputs["Region"], queues=queues, **settings)

@@ -1,6 +1,7 @@
-"""Jobs as plain JSON, in the shapes of AWS's SubmitJob: read, checked all at once, put in order. Pure.
+"""Read a JSON file of SubmitJob requests, check all of them, and put them in order. Pure.
 
-A file holds one request, or `{"jobs": [...]}`; `dependsOn` may name another job of the file as `${jobName}`.
+A file has one request, or `{"jobs": [...]}`. `dependsOn` can name another job of the file as
+`${jobName}`.
 """
 
 from __future__ import annotations
@@ -16,184 +17,208 @@ from batchyard.batch import limits, validation
 from batchyard.errors import InputError
 
 _REFERENCE = re.compile(r"\$\{([^}]+)\}")
-#: as AWS's ids are given: a job, or one child of an array
+#: a reference to a job of the file, or to one child of an array
 _WHOLE_REFERENCE = re.compile(r"\$\{[^}]+\}(:[0-9]+)?")
-#: the member of a request that botocore's sentence is about
+#: the member of a request in botocore's messages about wrong shapes
 _MEMBER = re.compile(
     r"(?:Missing required parameter in|Unknown parameter in|Invalid \w+ for parameter) (\w+)"
 )
-#: NUL ends a text wherever it is going to be used, and half of a surrogate pair is no letter
-_NO_TEXT = re.compile("[\0\ud800-\udfff]")
-#: what overrides -> what of a definition
+#: NUL ends a text in C, and half of a surrogate pair cannot be encoded
+_INVALID_TEXT = re.compile("[\0\ud800-\udfff]")
+#: member of a request -> member of the job definition that it overrides
 _OVERRIDDEN = {
     "containerOverrides": "containerProperties",
     "ecsPropertiesOverride": "ecsProperties",
     "eksPropertiesOverride": "eksProperties",
     "nodeOverrides": "nodeProperties",
 }
-_MOST_LEVELS = 50
+_MAX_DEPTH = 50
 
-#: what to do where a file is nothing like a request
+#: hint for a file that has no request
 _SKELETON = "`aws batch submit-job --generate-cli-skeleton` prints a request to fill in"
 
 Request = dict[str, Any]
 
 
-def parse(text: str, where: str) -> list[Request]:
-    """The requests of a file. Raises InputError where it is none."""
-    text = text.removeprefix("\ufeff")
-    try:
-        document = json.loads(text)
-    except RecursionError:
-        raise _is_too_deep(where) from None
-    except ValueError as exc:
-        if where.lower().endswith((".yaml", ".yml")):
-            raise _is_a_pipeline(where) from None
-        if not text.strip():
-            raise InputError(f"{where} is empty", hint=_SKELETON) from None
-        raise InputError(f"{where} is no JSON: {exc}", hint=_SKELETON) from None
-    if _is_deep(document):
-        raise _is_too_deep(where)
+def parse(text: str, file_name: str) -> list[Request]:
+    """Return the requests of a file. Raises InputError if the file has none."""
+    document = _parse_json(text.removeprefix("\ufeff"), file_name)
     if isinstance(document, dict) and "steps" in document:
-        raise _is_a_pipeline(where)
+        raise _pipeline_error(file_name)
     entries = document
     if isinstance(document, dict) and "jobs" in document:
         entries = document["jobs"]
-        if beside := [repr(key) for key in document if key != "jobs"]:
+        if ignored := [repr(key) for key in document if key != "jobs"]:
             raise InputError(
-                f"{where}: beside 'jobs' there is {', '.join(beside)}, which would be ignored",
-                hint="a request's members go into the request, one of the entries of `jobs`",
+                f"{file_name}: beside 'jobs' there is {', '.join(ignored)}, which would be ignored",
+                hint="move it into a request, which is an entry of `jobs`",
             )
     if isinstance(entries, dict):
         entries = [entries]
-    if (
-        not isinstance(entries, list)
-        or not entries
-        or not all(isinstance(entry, dict) for entry in entries)
-    ):
+    if not _is_list_of_objects(entries):
         raise InputError(
-            f'{where}: expected a SubmitJob request, or {{"jobs": [...]}} with some', hint=_SKELETON
+            f'{file_name}: expected a SubmitJob request, or {{"jobs": [...]}} with requests',
+            hint=_SKELETON,
         )
-    return entries
+    requests: list[Request] = entries
+    return requests
 
 
-def _is_a_pipeline(where: str) -> InputError:
-    return InputError(
-        f"{where} looks like a pipeline, and `submit` takes SubmitJob requests in JSON",
-        hint=f"`batchyard run {where} --engine aws --env NAME` runs a pipeline",
+def _parse_json(text: str, file_name: str) -> Any:
+    try:
+        document = json.loads(text)
+    except RecursionError:
+        raise _depth_error(file_name) from None
+    except ValueError as exc:
+        if file_name.lower().endswith((".yaml", ".yml")):
+            raise _pipeline_error(file_name) from None
+        if not text.strip():
+            raise InputError(f"{file_name} is empty", hint=_SKELETON) from None
+        raise InputError(f"{file_name} is not valid JSON: {exc}", hint=_SKELETON) from None
+    if _is_too_deep(document):
+        raise _depth_error(file_name)
+    return document
+
+
+def _is_list_of_objects(entries: Any) -> bool:
+    return (
+        isinstance(entries, list)
+        and bool(entries)
+        and all(isinstance(entry, dict) for entry in entries)
     )
 
 
-def _is_too_deep(where: str) -> InputError:
+def _pipeline_error(file_name: str) -> InputError:
     return InputError(
-        f"{where} is nested more than {_MOST_LEVELS} levels deep, and no SubmitJob request is",
+        f"{file_name} looks like a pipeline, and `submit` takes SubmitJob requests in JSON",
+        hint=f"`batchyard run {file_name} --engine aws --env NAME` runs a pipeline",
+    )
+
+
+def _depth_error(file_name: str) -> InputError:
+    return InputError(
+        f"{file_name} is nested more than {_MAX_DEPTH} levels deep, and no SubmitJob request is",
         hint=_SKELETON,
     )
 
 
-def _is_deep(document: Any) -> bool:
+def _is_too_deep(document: Any) -> bool:
     level = [document]
-    for _ in range(_MOST_LEVELS):
-        members = (
-            one.values() if isinstance(one, dict) else one
-            for one in level
-            if isinstance(one, (dict, list))
+    for _ in range(_MAX_DEPTH):
+        containers = (
+            value.values() if isinstance(value, dict) else value
+            for value in level
+            if isinstance(value, (dict, list))
         )
-        level = [value for some in members for value in some]
+        level = [member for container in containers for member in container]
     return bool(level)
 
 
-def ordered(requests: Sequence[Request], where: str) -> list[Request]:
-    """Each after those of the file that it depends on. Raises InputError for names that are not there, or a circle."""
-    problems: list[str] = []
-    found = order(requests, problems)
-    if problems:
-        raise InputError(f"{where}:\n  " + "\n  ".join(problems))
-    return [requests[number] for number in found]
-
-
 def order(requests: Sequence[Request], problems: list[str]) -> list[int]:
-    """Their numbers, each after those that it depends on. What is wrong is added to ``problems``."""
+    """Return the numbers of the requests, each after the ones it depends on.
+
+    Adds a problem for each name that does not exist or is not unique, and for a circle.
+    """
+    graph_problems = _duplicate_problems(requests)
     by_name: dict[str, int] = {}
-    before = len(problems)
+    for number, request in enumerate(requests):
+        by_name.setdefault(str(request.get("jobName", "")), number)
+    graph: dict[int, set[int]] = {number: set() for number in range(len(requests))}
+    for number, request in enumerate(requests):
+        for name in _references(request):
+            if name in by_name:
+                graph[number].add(by_name[name])
+                continue
+            graph_problems.append(
+                f"jobs[{number}]: dependsOn names ${{{name}}}, and no job of the file has that name"
+            )
+    problems += graph_problems
+    if graph_problems:
+        return []
+    try:
+        return list(TopologicalSorter(graph).static_order())
+    except CycleError as exc:
+        circle = " -> ".join(str(requests[number].get("jobName")) for number in exc.args[1])
+        problems.append(f"the jobs depend on each other in a circle: {circle}")
+        return []
+
+
+def _duplicate_problems(requests: Sequence[Request]) -> list[str]:
+    """Return a problem for each repeated name that another job depends on."""
+    referenced = {name for request in requests for name in _references(request)}
+    names: set[str] = set()
+    problems = []
     for number, request in enumerate(requests):
         name = str(request.get("jobName", ""))
-        if name in by_name and any(name in _references(other) for other in requests):
+        if name in names and name in referenced:
             problems.append(
                 f"jobs[{number}]: two jobs are named {name!r}, and another depends on that name"
             )
-        by_name.setdefault(name, number)
-    graph: dict[int, set[int]] = {}
-    for number, request in enumerate(requests):
-        graph[number] = set()
-        for name in _references(request):
-            if name not in by_name:
-                problems.append(
-                    f"jobs[{number}]: dependsOn names ${{{name}}}, and no job of the file is called so"
-                )
-            else:
-                graph[number].add(by_name[name])
-    if len(problems) == before:
-        try:
-            return list(TopologicalSorter(graph).static_order())
-        except CycleError as exc:
-            circle = " -> ".join(str(requests[number].get("jobName")) for number in exc.args[1])
-            problems.append(f"the jobs wait for each other in a circle: {circle}")
-    return []
+        names.add(name)
+    return problems
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
-    """What AWS says of what the requests name."""
+class AwsResources:
+    """What the requests name, as AWS describes it."""
 
-    #: as AWS describes them, by name and by ARN
+    #: by name and by ARN
     queues: Mapping[str, Any]
-    #: those that can be used, as AWS describes them, by what the requests call them
+    #: definitions that can be used, by the name that the requests have
     definitions: Mapping[str, Any]
-    #: as AWS describes them, by id
+    #: by id
     jobs: Mapping[str, Any] = field(default_factory=dict)
-    #: consumable resources that there are not, as the requests name them
+    #: names of consumable resources that do not exist
     missing_consumables: Container[str] = ()
 
 
-def problems(
-    requests: Sequence[Request], known: Known, shape_problems: Callable[[Request], Sequence[str]]
+def find_problems(
+    requests: Sequence[Request],
+    resources: AwsResources,
+    shape_problems: Callable[[Request], Sequence[str]],
 ) -> list[str]:
-    """Everything that AWS would refuse, of all requests at once."""
-    found = []
+    """Return everything in the requests that AWS would refuse."""
     sizes = {
         f"${{{request.get('jobName')}}}": _array_size(request) for request in reversed(requests)
     }
-    others = {name: (name[2:-1], size) for name, size in sizes.items()}
-    others |= {
-        job_id: (job.get("jobName", job_id), _array_size(job)) for job_id, job in known.jobs.items()
+    parents = {name: (name[2:-1], size) for name, size in sizes.items()}
+    parents |= {
+        job_id: (job.get("jobName", job_id), _array_size(job))
+        for job_id, job in resources.jobs.items()
     }
-    for number, request in enumerate(requests):
-        where = f"jobs[{number}] ({request.get('jobName', '?')})"
-        shapes = shape_problems(request)
-        queue = known.queues.get(str(request.get("jobQueue")), {})
-        kind = queue.get("jobQueueType")
-        is_fargate = kind == "ECS_FARGATE" if kind else None
-        shapely = _shapely(request, shapes)
-        own = [
-            *shapes,
-            *_problems(request),
-            *_reference_problems(shapely),
-            *validation.request_problems(
-                _without_references(shapely, others), others, is_fargate=is_fargate
-            ),
-            *_queue_problems(request, known.queues),
-            *_unknown(shapely, known),
-            *_misfits(shapely, known.definitions),
-        ]
-        found += [f"{where}: {problem}" for problem in own]
-    return found
+    return [
+        f"jobs[{number}] ({request.get('jobName', '?')}): {problem}"
+        for number, request in enumerate(requests)
+        for problem in _problems_of(request, resources, parents, shape_problems(request))
+    ]
 
 
-def resolved(request: Request, ids: Mapping[str, str]) -> Request:
-    """With the ids of those that it names."""
+def _problems_of(
+    request: Request,
+    resources: AwsResources,
+    parents: Mapping[str, tuple[str, int | None]],
+    shape_problems: Sequence[str],
+) -> list[str]:
+    queue_type = resources.queues.get(str(request.get("jobQueue")), {}).get("jobQueueType")
+    is_fargate = queue_type == "ECS_FARGATE" if queue_type else None
+    well_shaped = _drop_misshapen_members(request, shape_problems)
+    checkable = _drop_bad_references(well_shaped, parents)
+    return [
+        *shape_problems,
+        *_text_problems(request),
+        *_limit_problems(request),
+        *_reference_problems(well_shaped),
+        *validation.request_problems(checkable, parents, is_fargate=is_fargate),
+        *_queue_problems(request, resources.queues),
+        *_missing_resource_problems(well_shaped, resources),
+        *_override_problems(well_shaped, resources.definitions),
+    ]
+
+
+def replace_references(request: Request, ids: Mapping[str, str]) -> Request:
+    """Return the request with job ids instead of `${jobName}`. ``ids``: job name -> id."""
     depends_on = [
-        {**entry, "jobId": _REFERENCE.sub(lambda found: ids[found[1]], entry["jobId"])}
+        {**entry, "jobId": _REFERENCE.sub(lambda match: ids[match[1]], entry["jobId"])}
         if "jobId" in entry
         else entry
         for entry in request.get("dependsOn", [])
@@ -212,7 +237,7 @@ def definitions_of(requests: Sequence[Request]) -> list[str]:
 
 
 def dependencies_of(requests: Sequence[Request]) -> list[str]:
-    """The ids of the jobs outside of the file that they depend on, without the numbers of children."""
+    """Return the ids of jobs outside the file that requests depend on, without child indices."""
     ids = {
         text.partition(":")[0]
         for request in requests
@@ -231,7 +256,7 @@ def queues_of(requests: Sequence[Request]) -> list[str]:
 
 
 def _references(request: Request) -> list[str]:
-    return [found for text in _ids_of(request) for found in _REFERENCE.findall(text)]
+    return [name for text in _ids_of(request) for name in _REFERENCE.findall(text)]
 
 
 def _ids_of(request: Request) -> list[str]:
@@ -245,8 +270,8 @@ def _ids_of(request: Request) -> list[str]:
 def _consumables(request: Request) -> list[str]:
     override = request.get("consumableResourcePropertiesOverride")
     entries = override.get("consumableResourceList") if isinstance(override, dict) else None
-    named = [entry.get("consumableResource") for entry in entries or () if isinstance(entry, dict)]
-    return [name for name in named if isinstance(name, str) and name]
+    names = [entry.get("consumableResource") for entry in entries or () if isinstance(entry, dict)]
+    return [name for name in names if isinstance(name, str) and name]
 
 
 def _array_size(job: Mapping[str, Any]) -> int | None:
@@ -255,12 +280,12 @@ def _array_size(job: Mapping[str, Any]) -> int | None:
     return size if isinstance(size, int) else None
 
 
-def _shapely(request: Request, shapes: Sequence[str]) -> Request:
-    """The members about whose shape nothing was said: the rules are about these."""
-    spoilt = {found[1] for line in shapes if (found := _MEMBER.match(line))}
-    if "arrayProperties" in spoilt:
-        spoilt.add("dependsOn")
-    return {name: value for name, value in request.items() if name not in spoilt}
+def _drop_misshapen_members(request: Request, shape_problems: Sequence[str]) -> Request:
+    """Return the request without the members of wrong shape, which other checks cannot read."""
+    misshapen = {match[1] for line in shape_problems if (match := _MEMBER.match(line))}
+    if "arrayProperties" in misshapen:
+        misshapen.add("dependsOn")
+    return {name: value for name, value in request.items() if name not in misshapen}
 
 
 def _reference_problems(request: Request) -> list[str]:
@@ -271,35 +296,38 @@ def _reference_problems(request: Request) -> list[str]:
     ]
 
 
-def _without_references(request: Request, others: Container[str]) -> Request:
-    """Without those of which is said elsewhere that they are none."""
+def _drop_bad_references(request: Request, parents: Container[str]) -> Request:
+    """Return the request without malformed and unknown `${name}`, which are reported elsewhere."""
     if "dependsOn" not in request:
         return request
-    good = [
+    depends_on = [
         entry
         for entry in request["dependsOn"]
         if "${" not in (text := entry.get("jobId", ""))
-        or (_WHOLE_REFERENCE.fullmatch(text) and text.partition(":")[0] in others)
+        or (_WHOLE_REFERENCE.fullmatch(text) and text.partition(":")[0] in parents)
     ]
-    return {**request, "dependsOn": good}
+    return {**request, "dependsOn": depends_on}
 
 
-def _unknown(request: Request, known: Known) -> Iterator[str]:
-    wanted = request.get("jobDefinition")
-    if isinstance(wanted, str) and wanted not in known.definitions:
-        yield f"there is no job definition {wanted}, or none of its revisions is ACTIVE: register it first"
+def _missing_resource_problems(request: Request, resources: AwsResources) -> Iterator[str]:
+    definition = request.get("jobDefinition")
+    if isinstance(definition, str) and definition not in resources.definitions:
+        yield (
+            f"there is no job definition {definition}, or none of its revisions is ACTIVE: "
+            "register it first"
+        )
     for name in _consumables(request):
-        if name in known.missing_consumables:
-            yield f"there is no consumable resource {name} in this region: make it first"
+        if name in resources.missing_consumables:
+            yield f"there is no consumable resource {name} in this region: create it first"
 
 
-def _misfits(request: Request, definitions: Mapping[str, Any]) -> Iterator[str]:
-    """Overrides of what the definition does not have."""
+def _override_problems(request: Request, definitions: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a problem for each override of something that the definition does not have."""
     definition = definitions.get(str(request.get("jobDefinition")))
     for override, overridden in _OVERRIDDEN.items():
         if definition is not None and request.get(override) and overridden not in definition:
             name = definition["jobDefinitionName"]
-            yield f"{override} does not go with job definition {name}: it has no {overridden}"
+            yield f"{override} needs a job definition with {overridden}, which {name} does not have"
 
 
 def _texts(value: Any) -> Iterator[str]:
@@ -314,51 +342,44 @@ def _texts(value: Any) -> Iterator[str]:
             yield from _texts(member)
 
 
-def _problems(request: Request) -> list[str]:
-    found = [
-        f"{text!a} has what is no text: a NUL, or half a letter"
-        for text in _texts(request)
-        if _NO_TEXT.search(text)
-    ]
+def _text_problems(request: Request) -> Iterator[str]:
+    for text in _texts(request):
+        if _INVALID_TEXT.search(text):
+            yield f"{text!a} has a NUL, or half of a surrogate pair"
     name = request.get("jobName")
     if isinstance(name, str) and not limits.NAME_PATTERN.fullmatch(name):
-        found.append(
-            "jobName must be up to 128 letters, digits, - and _, the first a letter or a digit"
+        yield (
+            f"jobName must be up to {limits.MAX_NAME_CHARS} letters, digits, - and _, "
+            "the first a letter or a digit"
         )
+
+
+def _limit_problems(request: Request) -> Iterator[str]:
     size = len(json.dumps(request, separators=(",", ":")).encode())
     if size > limits.MAX_REQUEST_BYTES:
-        found.append(
-            f"the request has {size:,} bytes, and AWS takes {limits.MAX_REQUEST_BYTES:,}: put lists into S3"
+        yield (
+            f"the request has {size:,} bytes, and AWS takes {limits.MAX_REQUEST_BYTES:,}: "
+            "put lists into S3"
         )
     entries = request.get("dependsOn")
     if isinstance(entries, list) and len(entries) > limits.MAX_DEPENDENCIES:
-        found.append(f"{len(entries)} dependencies, and AWS takes {limits.MAX_DEPENDENCIES}")
-    array = request.get("arrayProperties")
-    if (
-        isinstance(array, dict)
-        and isinstance(array.get("size"), int)
-        and array["size"] not in limits.ARRAY_SIZES
-    ):
-        found.append(f"an array has 2 to 10,000 children, not {array['size']}")
-    return found
+        yield f"{len(entries)} dependencies, and AWS takes {limits.MAX_DEPENDENCIES}"
+    array_size = _array_size(request)
+    if array_size is not None and array_size not in limits.ARRAY_SIZES:
+        yield f"an array has 2 to {limits.MAX_CHILDREN:,} children, not {array_size}"
 
 
-def _queue_problems(request: Request, queues: Mapping[str, Any]) -> list[str]:
-    wanted = request.get("jobQueue")
-    if not isinstance(wanted, str):
-        return []  # the shape says it
-    queue = queues.get(wanted)
+def _queue_problems(request: Request, queues: Mapping[str, Any]) -> Iterator[str]:
+    name = request.get("jobQueue")
+    if not isinstance(name, str):
+        return  # reported as a problem of the shape
+    queue = queues.get(name)
     if queue is None:
-        return [
-            f"there is no job queue {wanted} in this region: check its name, --env and --region"
-        ]
-    found = []
+        yield f"there is no job queue {name} in this region: check its name, --env and --region"
+        return
     if queue["state"] != "ENABLED":
-        found.append(
-            f"job queue {wanted} is {queue['state']}: it takes no jobs until it is enabled"
-        )
+        yield f"job queue {name} is {queue['state']}: it takes no jobs until it is enabled"
     if queue.get("schedulingPolicyArn") and not request.get("shareIdentifier"):
-        found.append(f"job queue {wanted} has a fair-share policy: add shareIdentifier")
+        yield f"job queue {name} has a fair-share policy: add shareIdentifier"
     if not queue.get("schedulingPolicyArn") and request.get("shareIdentifier"):
-        found.append(f"job queue {wanted} has no fair-share policy: leave shareIdentifier out")
-    return found
+        yield f"job queue {name} has no fair-share policy: remove shareIdentifier"

@@ -52,7 +52,7 @@ def test_no_region_to_look_in(lab: Lab) -> None:
         and "with --env" not in said
     )
     said = lab(*run, "quite-other", code=2, environ=NO_REGION).stderr
-    assert "the file has lab." in said and "Without a region" in said
+    assert "the file has lab." in said and "To look for deployed environments" in said
     said = lab("outputs", "--env", "lab", code=2, environ=NO_REGION).stderr
     assert "nothing says in which region to look for the stacks of environment 'lab'" in said
     assert (

@@ -106,7 +106,7 @@ def test_all_that_is_wrong_is_said_at_once_and_nothing_is_submitted(lab: Lab) ->
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("{", "is no JSON"),
+        ("{", "is not valid JSON"),
         ("3", "expected a SubmitJob request"),
         (json.dumps([job("a", "${b}"), job("b", "${a}")]), "in a circle"),
     ],

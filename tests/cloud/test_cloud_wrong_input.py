@@ -142,10 +142,10 @@ def test_a_page_that_a_run_has_made_is_fetched(lab: Lab) -> None:
         (b"", "expected `environments:`", "for example `environments: {lab: "),
         (b"environments:\n", "expected `environments:`", "for example"),
         (b"environments:\n  lab:\n", "'lab' must be a mapping", "region, bucket and queues"),
-        (b"\xff\xfe", "is no UTF-8 text: byte 1 is none", "save it as UTF-8"),
+        (b"\xff\xfe", "is not UTF-8 text: byte 1 is invalid", "save it as UTF-8"),
         (
             ENVIRONMENTS.replace("us-east-1", "2001-99-99").encode(),
-            "is no YAML",
+            "is not valid YAML",
             "put text in quotes",
         ),
     ],
@@ -264,7 +264,7 @@ def test_files_that_are_no_requests(lab: Lab) -> None:
     what, hint = told(lab, "submit", "-", code=2)
     assert what == "batchyard: stdin is empty" and skeleton in hint
     what, hint = told(lab, "submit", "half.json", code=2)
-    assert "half.json is no JSON: " in what and "line 1" in what and skeleton in hint
+    assert "half.json is not valid JSON: " in what and "line 1" in what and skeleton in hint
     what, hint = told(lab, "submit", "latin.json", code=2)
     assert "byte 14 is none" in what and hint == "save it as UTF-8"
     assert "FILE is empty" in told(lab, "submit", "", code=2)[0]

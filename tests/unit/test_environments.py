@@ -60,29 +60,37 @@ def test_what_is_wrong_in_it_is_said(tmp_path: Path, text: str, said: str) -> No
     [
         (
             "bucket: s3://lab-runs",
-            "'s3://lab-runs' is no bucket's name",
+            "'s3://lab-runs' is not the name of a bucket",
             "write `bucket: lab-runs`",
         ),
         (
             "bucket: s3://lab-runs/team/x",
-            "no bucket's name",
+            "not the name of a bucket",
             "write `bucket: lab-runs` and `prefix: team/x`",
         ),
-        ('bucket: "Bad Bucket!"', "'Bad Bucket!' is no bucket's name", "3 to 63 lower-case"),
-        ("bucket: lab_runs", "no bucket's name", "lower-case"),
-        ("bucket: ab", "no bucket's name", "3 to 63"),
-        ("bucket: 10.0.0.1", "no bucket's name", ""),
-        ("bucket: a..b", "no bucket's name", ""),
-        ("bucket: lab-runs/team", "no bucket's name", ""),
+        (
+            'bucket: "Bad Bucket!"',
+            "'Bad Bucket!' is not the name of a bucket",
+            "3 to 63 lower-case",
+        ),
+        ("bucket: lab_runs", "not the name of a bucket", "lower-case"),
+        ("bucket: ab", "not the name of a bucket", "3 to 63"),
+        ("bucket: 10.0.0.1", "not the name of a bucket", ""),
+        ("bucket: a..b", "not the name of a bucket", ""),
+        ("bucket: lab-runs/team", "not the name of a bucket", ""),
         (
             "{region: eu-central1, bucket: lab-runs}",
-            "region is 'eu-central1', which is no region",
+            "region is 'eu-central1', which is not a region",
             "us-east-1",
         ),
-        ("job_role: lab-job", "job_role is 'lab-job', which is no role's ARN", "arn:aws:iam::"),
+        (
+            "job_role: lab-job",
+            "job_role is 'lab-job', which is not the ARN of a role",
+            "arn:aws:iam::",
+        ),
         ("execution_role: arn:aws:iam::123456789012:user/me", "execution_role is", "arn:aws:iam::"),
-        ("repository: https://x/y", "no repository's address", ""),
-        ("repository: x/y:latest", "no repository's address", ""),
+        ("repository: https://x/y", "not the address of a repository", ""),
+        ("repository: x/y:latest", "not the address of a repository", ""),
         ("prefix: s3://lab-runs/x", "prefix is", "team/runs"),
         ("share: a-b", "share is 'a-b'", ""),
         ("queues: {cpu: my queue}", "queues.cpu is 'my queue'", "name or its ARN"),
@@ -162,4 +170,4 @@ def test_a_name_near_to_a_deployed_one_is_offered_before_a_deployment(tmp_path: 
     assert caught.value.hint == "did you mean 'prod'?"
     with pytest.raises(InputError) as caught:
         environments.load(tmp_path, "other", lambda name: {}, lambda: ["prod", "dev"])
-    assert caught.value.hint == "`batchyard deploy --env other` makes one"
+    assert caught.value.hint == "`batchyard deploy --env other` creates one"

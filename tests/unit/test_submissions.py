@@ -34,8 +34,8 @@ def job(name: str, *needs: str, **more: Any) -> dict[str, Any]:
 
 
 def problems(*requests: dict[str, Any], missing: tuple[str, ...] = ()) -> list[str]:
-    known = submissions.Known(QUEUES, DEFINITIONS, JOBS, missing)
-    return submissions.problems(requests, known, shape_problems)
+    resources = submissions.AwsResources(QUEUES, DEFINITIONS, JOBS, missing)
+    return submissions.find_problems(requests, resources, shape_problems)
 
 
 def test_one_request_or_several() -> None:
@@ -72,23 +72,28 @@ def test_a_pipeline_is_told_where_it_belongs(text: str, where: str) -> None:
 
 def test_each_comes_after_what_it_names() -> None:
     requests = [job("c", "${a}", "${b}"), job("b", "${a}"), job("a")]
-    assert [one["jobName"] for one in submissions.ordered(requests, "f")] == ["a", "b", "c"]
-    assert submissions.resolved(requests[0], {"a": "1", "b": "2"})["dependsOn"] == [
+    assert submissions.order(requests, []) == [2, 1, 0]
+    assert submissions.replace_references(requests[0], {"a": "1", "b": "2"})["dependsOn"] == [
         {"jobId": "1"},
         {"jobId": "2"},
     ]
     child = job("c", "${a}:3")
-    assert submissions.resolved(child, {"a": "1"})["dependsOn"] == [{"jobId": "1:3"}]
-    assert submissions.resolved(job("a"), {}) == job("a")
+    assert submissions.replace_references(child, {"a": "1"})["dependsOn"] == [{"jobId": "1:3"}]
+    assert submissions.replace_references(job("a"), {}) == job("a")
 
 
 def test_names_that_are_not_there_and_circles() -> None:
-    with pytest.raises(InputError, match=r"\$\{x\}.*no job of the file"):
-        submissions.ordered([job("a", "${x}")], "f")
-    with pytest.raises(InputError, match="circle"):
-        submissions.ordered([job("a", "${b}"), job("b", "${a}")], "f")
-    with pytest.raises(InputError, match="two jobs are named"):
-        submissions.ordered([job("a"), job("a"), job("b", "${a}")], "f")
+    missing: list[str] = []
+    assert submissions.order([job("a", "${x}")], missing) == []
+    assert missing == [
+        "jobs[0]: dependsOn names ${x}, and no job of the file has that name",
+    ]
+    circle: list[str] = []
+    assert submissions.order([job("a", "${b}"), job("b", "${a}")], circle) == []
+    assert "in a circle: " in circle[0] and len(circle) == 1
+    twice: list[str] = []
+    assert submissions.order([job("a"), job("a"), job("b", "${a}")], twice) == []
+    assert twice == ["jobs[1]: two jobs are named 'a', and another depends on that name"]
 
 
 def test_everything_that_is_wrong_is_said_at_once() -> None:
@@ -112,7 +117,7 @@ def test_everything_that_is_wrong_is_said_at_once() -> None:
             "no job queue nowhere",
             "is DISABLED",
             "add shareIdentifier",
-            "leave shareIdentifier out",
+            "remove shareIdentifier",
             "2 to 10,000",
             "21 dependencies",
             "bytes",
@@ -233,14 +238,14 @@ def retrying(*rules: dict[str, str], **more: Any) -> dict[str, Any]:
         ({"tags": {f"t{number}": "" for number in range(51)}}, "at most 50 tags"),
         (
             {"nodeOverrides": {"numNodes": 2}},
-            "nodeOverrides does not go with job definition d: it has no nodeProp",
+            "nodeOverrides needs a job definition with nodeProperties, which d does not have",
         ),
         (
             {"jobDefinition": "ecs", **overriding(command=["x"])},
-            "containerOverrides does not go with job definition ecs",
+            "containerOverrides needs a job definition with containerProperties, which ecs does not",
         ),
-        ({"parameters": {"a": "x\0y"}}, r"'x\x00y' has what is no text"),
-        ({"parameters": {"a": "\ud800"}}, r"'\ud800' has what is no text"),
+        ({"parameters": {"a": "x\0y"}}, r"'x\x00y' has a NUL, or half of a surrogate pair"),
+        ({"parameters": {"a": "\ud800"}}, r"'\ud800' has a NUL, or half of a surrogate pair"),
         ({"tags": {"aws:x": ""}}, "does not start with aws:"),
         (
             {

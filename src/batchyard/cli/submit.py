@@ -51,13 +51,13 @@ def command(
     requests = submissions.parse(_text_of(file), "stdin" if file == "-" else file)
     where = find_environment(home_of(home), env) if env else None
     batch = Batch(AwsSession(where.region, where.profile) if where else AwsSession(region))
-    known = submissions.Known(
+    resources = submissions.AwsResources(
         queues=batch.queues(queues) if (queues := submissions.queues_of(requests)) else {},
         definitions=batch.usable_definitions(submissions.definitions_of(requests)),
         jobs=batch.describe(submissions.dependencies_of(requests)),
         missing_consumables=batch.missing_consumables(submissions.consumables_of(requests)),
     )
-    problems = submissions.problems(requests, known, shape_problems)
+    problems = submissions.find_problems(requests, resources, shape_problems)
     order = submissions.order(requests, problems)
     if problems:
         raise InputError(f"{file}: nothing was submitted:\n  " + "\n  ".join(problems))
@@ -67,7 +67,7 @@ def command(
         name = request["jobName"]
         # Names are the user's, and may have been used before: if an answer is lost, the job is the one that is new.
         others = batch.named(request["jobQueue"], name)
-        job_id = ids[name] = batch.submit(submissions.resolved(request, ids), others)
+        job_id = ids[name] = batch.submit(submissions.replace_references(request, ids), others)
         submitted.append((name, job_id))
         if not as_json:
             click.echo(f"{request['jobName']}\t{job_id}")
