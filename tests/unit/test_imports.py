@@ -176,3 +176,21 @@ def test_the_package_itself_loads_nothing_of_ours() -> None:
 def test_the_rules_of_batch_load_no_library_and_nothing_that_could_act() -> None:
     loaded = loaded_by("import batchyard.batch.scheduler")
     assert loaded.isdisjoint({"sqlite3", "subprocess", "socket", "yaml", "click", "asyncio"})
+
+
+def test_deploy_loads_no_engine_and_no_scheduler() -> None:
+    """Without a region `deploy` fails after it has loaded everything that it needs."""
+    script = """
+import os
+os.environ = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
+os.environ |= {"AWS_CONFIG_FILE": "/dev/null", "AWS_EC2_METADATA_DISABLED": "true"}
+from batchyard.cli.main import main
+try:
+    main(["deploy", "--env", "dev"])
+except SystemExit as exc:
+    assert exc.code == 2, exc.code
+"""
+    loaded = loaded_by(script)
+    assert {"batchyard.cli.deploy", "batchyard.infra.stacks", "boto3"} <= loaded
+    rooms = ("engines", "embedded", "batch", "runs", "status")
+    assert [name for name in loaded for room in rooms if is_in(name, room)] == []

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from batchyard.cli.options import example, home_of, home_option, json_option, print_json
-from batchyard.cli.render import table
+from batchyard.cli.tables import table
 from batchyard.errors import BatchyardError
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from contextlib import suppress
 import click
 
 from batchyard.cli.options import example, json_option, print_json
-from batchyard.cli.render import table
 from batchyard.cli.stacks import Terminal, environment_option, region_needed
+from batchyard.cli.tables import table
 from batchyard.errors import InputError
 
 

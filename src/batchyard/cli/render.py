@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import click
 
 from batchyard.batch.jobs import JobState, StatusReason
+from batchyard.cli.tables import table
 from batchyard.engines.base import AttemptDetail, RunState
 from batchyard.plan import Plan, PlannedJob
 from batchyard.status import MAX_FAILURES, RunStatus, StepStatus, explain_failure
@@ -25,21 +24,6 @@ _LONGEST_LINE = 500
 def coloured(state: str) -> str:
     """click drops the colours where the output is not a terminal."""
     return click.style(state, fg=_COLOURS.get(state))
-
-
-def table(
-    head: Sequence[str], rows: Sequence[Sequence[str]], right: frozenset[int] = frozenset()
-) -> list[str]:
-    """Columns as wide as their widest cell; those in ``right`` flush right."""
-    widths = [max(len(click.unstyle(row[i])) for row in [head, *rows]) for i in range(len(head))]
-    lines = []
-    for row in [head, *rows]:
-        cells = []
-        for i, cell in enumerate(row):
-            space = " " * (widths[i] - len(click.unstyle(cell)))
-            cells.append(space + cell if i in right else cell + space)
-        lines.append("  ".join(cells).rstrip())
-    return lines
 
 
 def status_lines(status: RunStatus, now_ms: int, flags: str = "") -> list[str]:

@@ -8,7 +8,8 @@ import click
 
 from batchyard import operations, runs, status
 from batchyard.cli.options import env_option, example, home_of, home_option, json_option, print_json
-from batchyard.cli.render import coloured, table
+from batchyard.cli.render import coloured
+from batchyard.cli.tables import table
 from batchyard.errors import BatchyardError
 from batchyard.folder import RunFolder, runs_in
 from batchyard.status import RunStatus

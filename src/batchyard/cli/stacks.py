@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from batchyard.cli.render import table
+from batchyard.cli.tables import table
 from batchyard.errors import InputError
 from batchyard.units import show_duration
 

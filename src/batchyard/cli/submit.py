@@ -9,7 +9,8 @@ from pathlib import Path
 import click
 
 from batchyard.cli.options import env_option, example, home_of, home_option, json_option, print_json
-from batchyard.cli.render import coloured, table
+from batchyard.cli.render import coloured
+from batchyard.cli.tables import table
 from batchyard.errors import InputError
 
 _TERMINAL = ("SUCCEEDED", "FAILED")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from batchyard.cli.options import example
-from batchyard.cli.render import table
+from batchyard.cli.tables import table
 
 
 @click.command(epilog=example("batchyard template", "batchyard template batch > batch.yaml"))
