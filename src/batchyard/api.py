@@ -65,7 +65,7 @@ class Pipeline:
     def plan(self, *, only: str | None = None, start_from: str | None = None) -> dict[str, Any]:
         """Return what ``run`` would do, in the shape of `batchyard plan --json`."""
         plan = planning.make(self.model, only=only, start_from=start_from)
-        return planning.shown(plan, engines.DEFAULT)
+        return planning.describe(plan, engines.DEFAULT)
 
     def run(
         self,

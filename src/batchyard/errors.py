@@ -1,40 +1,41 @@
-"""Every error a user can meet, in one family. Imports nothing of ours.
+"""The errors that a user can meet. Imports nothing of batchyard.
 
-    BatchyardError                  exit 3
-      InputError                      exit 2   something the user wrote
-        PipelineFileError            exit 2   all mistakes of a pipeline file at once
-        RunNotFoundError                   exit 2
-      OperationalError                  exit 3   the machine, the disk, another process
-        RunLockedError                   exit 3
-        NewerStoreError                exit 3
-        BrokenStoreError               exit 3
-        ContainerEngineError           exit 3
+    BatchyardError                exit code 3
+      InputError                  exit code 2   invalid input of the user
+        PipelineFileError         exit code 2   all mistakes of a pipeline file
+        RunNotFoundError          exit code 2
+      OperationalError            exit code 3   the machine, the disk, another process
+        RunLockedError            exit code 3
+        NewerStoreError           exit code 3
+        BrokenStoreError          exit code 3
+        ContainerEngineError      exit code 3
 
-A message says where, what was found, and what to do. The class's docstring is the message of last resort, so no
-error is ever blank. The command line prints the message and its causes, one a line; a traceback only with ``-v``.
+A message says what happened and to what; a hint says what to do. The default message of an error is
+the docstring of its class. The command line prints a traceback only with ``-v``.
 """
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 
 class BatchyardError(Exception):
-    """Something went wrong that batchyard has no better name for."""
+    """An error of batchyard."""
 
     exit_code = 3
 
     def __init__(self, message: str = "", *, hint: str = "") -> None:
         self.message = message or (type(self).__doc__ or "").strip()
-        #: what to do about it; printed on a line of its own
+        #: what to do; printed on a separate line
         self.hint = hint
         super().__init__(self.message)
 
 
 class InputError(BatchyardError):
-    """What was given cannot be used."""
+    """The input is invalid."""
 
     exit_code = 2
 
@@ -68,7 +69,7 @@ class PipelineFileError(InputError):
 
 
 class RunNotFoundError(InputError):
-    """There is no run of that name here."""
+    """There is no such run."""
 
 
 class OperationalError(BatchyardError):
@@ -91,22 +92,27 @@ class ContainerEngineError(OperationalError):
     """No Docker engine answers."""
 
 
-def from_os_error(exc: OSError, doing: str, path: Path | str | None = None) -> OperationalError:
-    """The one place where the system's refusals become sentences. ``doing`` completes "could not ..."."""
-    import errno
+_RESUME_HINT = "then continue with `batchyard resume`; nothing recorded is lost"
+_PERMISSION_HINT = "get write permission there, or choose another folder with --home"
+_OS_ERROR_HINTS = {
+    errno.ENOSPC: f"free some space on that disk, {_RESUME_HINT}",
+    errno.EDQUOT: f"free some of your quota, {_RESUME_HINT}",
+    errno.EACCES: _PERMISSION_HINT,
+    errno.EPERM: _PERMISSION_HINT,
+    errno.EROFS: "that file system is read-only: choose another folder with --home",
+    errno.EMFILE: "raise the limit of open files (`ulimit -n`), or run fewer children at once",
+    errno.ENOENT: "check the path",
+    errno.ENOTDIR: "a part of that path is a file, not a folder: check the path",
+    errno.EISDIR: "that is a folder: name a file",
+}
 
-    where = str(path if path is not None else exc.filename or "")
-    hints = {
-        errno.ENOSPC: "free some space on that disk, then `batchyard resume` goes on; nothing recorded is lost",
-        errno.EDQUOT: "free some of your quota, then `batchyard resume` goes on; nothing recorded is lost",
-        errno.EACCES: "give yourself write permission there, or choose another folder with --home",
-        errno.EPERM: "give yourself write permission there, or choose another folder with --home",
-        errno.EROFS: "that file system is read-only: choose another folder with --home",
-        errno.EMFILE: "raise the limit of open files (`ulimit -n`), or run fewer children at once",
-        errno.ENOENT: "check the path",
-        errno.ENOTDIR: "a part of that path is a file and no folder: check the path",
-        errno.EISDIR: "that is a folder: name a file",
-    }
-    reason = exc.strerror or str(exc)
-    at = f" {where}" if where else ""
-    return OperationalError(f"could not {doing}{at}: {reason}", hint=hints.get(exc.errno or 0, ""))
+
+def from_os_error(exc: OSError, doing: str, path: Path | str | None = None) -> OperationalError:
+    """Return the error for an error of the operating system.
+
+    ``doing`` completes "could not ..."; ``path`` is the file if ``exc`` does not name it.
+    """
+    name = str(path if path is not None else exc.filename or "")
+    at = f" {name}" if name else ""
+    message = f"could not {doing}{at}: {exc.strerror or exc}"
+    return OperationalError(message, hint=_OS_ERROR_HINTS.get(exc.errno or 0, ""))

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
-from batchyard.units import quoted
+from batchyard.units import quote
 
 _NAMES = {
     str: "text",
@@ -86,7 +86,7 @@ def show(value: Any) -> str:
     """Return a JSON value on one short line; objects and lists only by their type."""
     if isinstance(value, dict | list):
         return _NAMES[type(value)]
-    return quoted(value, 40) if isinstance(value, str) else json.dumps(value)[:60]
+    return quote(value, 40) if isinstance(value, str) else json.dumps(value)[:60]
 
 
 class Reader:
@@ -158,7 +158,7 @@ class Reader:
         hints = _hints(kind)
         for name in value:
             if name not in hints:
-                raise JsonFieldError(f"{place or 'the document'}: unknown field {quoted(name)}")
+                raise JsonFieldError(f"{place or 'the document'}: unknown field {quote(name)}")
         for field in fields(kind):
             if field.name not in value and self.is_required(field, hints[field.name]):
                 raise JsonFieldError(f"{place_of(place, field.name)} is missing")

@@ -1,12 +1,13 @@
-"""The user's pipeline as values: what a file says once it has been read and found right.
+"""A pipeline as values: the content of a valid pipeline file. Pure.
 
-Pure: knows no engine, no AWS, no clock. ``reading.py`` turns a file into these, ``plan.py`` these into jobs.
+``pipeline_file`` reads a file into these values, and ``plan`` compiles them to jobs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from graphlib import CycleError, TopologicalSorter
 from heapq import heappop, heappush
 from pathlib import Path
 
@@ -24,7 +25,7 @@ RETRY_WORDS = ("spot", "oom", "image", "any")
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """One edge: the step waits for ``step``, or child i only for its child i."""
+    """A dependency on ``step``. With ``each``, child i waits only for child i of that step."""
 
     step: str
     each: bool = False
@@ -32,7 +33,7 @@ class Need:
 
 @dataclass(frozen=True, slots=True)
 class ExitRule:
-    """What ended an attempt: a word of RETRY_WORDS, or exit codes first to last, both included."""
+    """A set of endings of an attempt: a word of RETRY_WORDS, or the exit codes first to last."""
 
     word: str = ""
     first: int = 0
@@ -46,32 +47,32 @@ class ExitRule:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One entry of ``steps``, with the file's defaults already applied."""
+    """A step of a pipeline, with the defaults of the file applied."""
 
     name: str
-    #: the same command in every child; None where the step has a list
+    #: the command of every child; None if the step has a list
     command: str | None = None
-    #: the list that the children share out; None where the step has one command
+    #: the list that the children share; None if the step has one command
     commands: tuple[str, ...] | None = None
-    #: number of children; None where the file does not say: one child, and no array
+    #: number of children; None is one child that is no array
     array: int | None = None
     needs: tuple[Need, ...] = ()
     inputs: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
-    #: globs saved when a reclaim is announced
+    #: globs of the files that are saved when a reclaim is announced
     checkpoint: tuple[str, ...] = ()
     cpus: int = 1
     memory_mib: int = 512
     gpus: int = 0
     timeout_s: int | None = None
-    #: attempts = retries + 1
+    #: number of attempts - 1
     retries: int = 0
     retry_on: tuple[ExitRule, ...] = (ExitRule(word="any"),)
     fail_on: tuple[ExitRule, ...] = ()
     max_running: int | None = None
     keep_going: bool = False
     image: str | None = None
-    #: the file's env with the step's own laid over it
+    #: the file's env, overridden by the env of the step
     env: Mapping[str, str] = field(default_factory=dict)
     #: variable -> ARN; AWS only
     secrets: Mapping[str, str] = field(default_factory=dict)
@@ -89,9 +90,9 @@ class Step:
 class Pipeline:
     name: str
     steps: tuple[Step, ...]
-    #: the file it was read from; None where it was made in Python
+    #: the file of the pipeline; None if it was made in Python
     path: Path | None = None
-    #: as the file says it, relative to the file; None: the file's folder
+    #: as written, relative to the file; None is the folder of the file
     workspace: str | None = None
     params: Mapping[str, str] = field(default_factory=dict)
     fail_fast: bool = False
@@ -105,26 +106,31 @@ class Pipeline:
         return self.path.resolve().parent if self.path else Path.cwd()
 
 
-def in_order(steps: Iterable[Step]) -> list[Step]:
-    """The steps so that each comes after what it needs; ties stay in the file's order. Expects no cycle."""
-    given = list(steps)
-    names = {step.name for step in given}
-    unmet = [{need.step for need in step.needs if need.step in names} for step in given]
-    dependents: dict[str, list[int]] = {}
-    for index, needed in enumerate(unmet):
-        for name in needed:
-            dependents.setdefault(name, []).append(index)
-    # By position in the file, so that of the steps that are ready the first one written comes first.
-    ready = [index for index, needed in enumerate(unmet) if not needed]
+def sort_by_needs(steps: Iterable[Step]) -> list[Step]:
+    """Return the steps so that each is after the steps it needs, otherwise in the order given.
+
+    A need of a step that is not among them is ignored. Raises ValueError for a cycle.
+    """
+    steps = list(steps)
+    positions = {step.name: position for position, step in enumerate(steps)}
+    sorter = TopologicalSorter(
+        {
+            position: [positions[need.step] for need in step.needs if need.step in positions]
+            for position, step in enumerate(steps)
+        }
+    )
+    try:
+        sorter.prepare()
+    except CycleError as exc:
+        names = [steps[position].name for position in sorted(set(exc.args[1]))]
+        raise ValueError("cycle among steps: " + ", ".join(names)) from None
+    # A heap of positions: of the ready steps, the first in the file comes first.
+    ready = sorted(sorter.get_ready())
     ordered: list[Step] = []
     while ready:
-        step = given[heappop(ready)]
-        ordered.append(step)
-        for index in dependents.get(step.name, ()):
-            unmet[index].discard(step.name)
-            if not unmet[index]:
-                heappush(ready, index)
-    if len(ordered) < len(given):
-        stuck = [step.name for step, needed in zip(given, unmet, strict=True) if needed]
-        raise ValueError("cycle among steps: " + ", ".join(stuck))
+        position = heappop(ready)
+        ordered.append(steps[position])
+        sorter.done(position)
+        for next_position in sorter.get_ready():
+            heappush(ready, next_position)
     return ordered

@@ -1,7 +1,8 @@
-"""What a run will do, decided before it does anything: a pipeline compiled to jobs in AWS Batch's words.
+"""Compile a pipeline to a plan: the jobs of a run, in AWS Batch's terms. Pure.
 
-Pure. A plan prints, compares and goes through JSON unchanged; ``batchyard plan`` shows the very object that
-``batchyard run`` executes. Lists of commands ride beside the jobs, since they can be a million lines long.
+A plan can be printed, compared and stored as JSON. ``batchyard plan`` prints the same object that
+``batchyard run`` executes. Lists of commands are stored beside the jobs, since they can have a
+million lines.
 """
 
 from __future__ import annotations
@@ -14,21 +15,21 @@ from typing import Any
 from batchyard import shard
 from batchyard.batch.jobs import Action, EvaluateOnExit, Resources, RetryStrategy
 from batchyard.errors import InputError
-from batchyard.pipeline import ExitRule, Need, Pipeline, Step, in_order
+from batchyard.pipeline import ExitRule, Need, Pipeline, Step, sort_by_needs
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedJob:
-    """One job to be: an array where ``is_array``, else a single child."""
+    """A job of a plan: an array job if ``is_array``, else a job with a single child."""
 
     step: str
     #: number of children
     size: int
     is_array: bool
     resources: Resources
-    #: the same command in every child; None where the children share a list
+    #: the command of every child; None if the children share a list
     command: str | None = None
-    #: how many commands will run: the list's length, or one a child
+    #: number of commands that the job runs: the length of the list, or one for each child
     command_count: int = 1
     needs: tuple[Need, ...] = ()
     retry: RetryStrategy = field(default_factory=RetryStrategy)
@@ -37,18 +38,18 @@ class PlannedJob:
     keep_going: bool = False
     image: str | None = None
     env: Mapping[str, str] = field(default_factory=dict)
-    #: what BATCHYARD_DEVICE says: "gpu", or "cpu", also for a GPU step that runs without
+    #: value of BATCHYARD_DEVICE: "gpu", or "cpu", also for a GPU step that runs without GPUs
     device: str = "cpu"
     shm_mib: int | None = None
-    #: where a retry has compacted the array: each child's number in the step's own array
+    #: number of each child in the step's array, if a retry has left children out; else None
     indices: tuple[int, ...] | None = None
-    #: the step's own array size, which its commands are told
+    #: size of the step's array, also if a retry has left children out
     step_size: int = 1
-    #: globs: what a child on another machine needs of the workspace, gives back, and saves when a reclaim is announced
+    #: globs of workspace files: downloaded by a child, uploaded by it, and saved on a reclaim
     inputs: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
     checkpoint: tuple[str, ...] = ()
-    #: the user's own rules, for whoever can follow more than AWS Batch can be told
+    #: the rules of the pipeline file, for engines that can follow more of them than AWS Batch
     retry_on: tuple[str, ...] = ("any",)
     fail_on: tuple[str, ...] = ()
     #: variable -> ARN
@@ -62,10 +63,11 @@ class PlannedJob:
         return self.command is None
 
     def index_in_step(self, child: int) -> int:
+        """Return the number of a child of this job in the step's array."""
         return child if self.indices is None else self.indices[child]
 
     def commands_of(self, child: int) -> range:
-        """Numbers, in the step's list, of the commands that the child runs."""
+        """Return the numbers, in the step's list, of the commands that the child runs."""
         if not self.has_list:
             number = self.index_in_step(child)
             return range(number, number + 1)
@@ -74,6 +76,8 @@ class PlannedJob:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
+    """The jobs of a run, each after the jobs it needs."""
+
     pipeline: str
     jobs: tuple[PlannedJob, ...]
     fail_fast: bool = False
@@ -88,32 +92,36 @@ class Plan:
         return self._by_step[step]
 
     def require_child(self, step: str, index: int | str | None = None) -> None:
-        """Raises InputError unless there is such a step, and it has such a child."""
+        """Raise InputError unless the plan has the step, and the step has the child."""
         if step not in self._by_step:
             raise InputError(
                 f"the run has no step {step!r}", hint=f"its steps are: {', '.join(self._by_step)}"
             )
         job = self.job(step)
-        known = range(job.size) if job.indices is None else job.indices
+        indices = range(job.size) if job.indices is None else job.indices
         number = int(index) if isinstance(index, str) and index.isdigit() else index
-        if number is not None and number not in known:
+        if number is not None and number not in indices:
             raise InputError(
                 f"step {step!r} has no child {index!r} in this run",
-                hint=f"its children are {known[0]} to {known[-1]}",
+                hint=f"its children are {indices[0]} to {indices[-1]}",
             )
 
 
 def make(pipeline: Pipeline, *, only: str | None = None, start_from: str | None = None) -> Plan:
-    """The jobs of the pipeline, each after what it needs; of one step, or of one step and all that follows it."""
-    steps = _selected(pipeline, only, start_from)
+    """Return the plan of a pipeline.
+
+    ``only``: of a single step. ``start_from``: of a step and the steps that depend on it. Raises
+    InputError if there is no such step, or if both are given.
+    """
+    steps = _select_steps(pipeline, only, start_from)
     names = {step.name for step in steps}
-    jobs = tuple(_job(step, names) for step in in_order(steps))
+    jobs = tuple(_make_job(step, names) for step in sort_by_needs(steps))
     lists = {step.name: step.commands for step in steps if step.commands is not None}
     return Plan(pipeline.name, jobs, pipeline.fail_fast, lists)
 
 
 def without_gpus(plan: Plan) -> Plan:
-    """The same work with no GPU asked for: the commands are told BATCHYARD_DEVICE=cpu."""
+    """Return the plan with no GPUs: the commands of GPU steps get BATCHYARD_DEVICE=cpu."""
     jobs = tuple(
         replace(job, resources=replace(job.resources, gpus=0), device="cpu")
         if job.resources.gpus
@@ -123,52 +131,55 @@ def without_gpus(plan: Plan) -> Plan:
     return replace(plan, jobs=jobs)
 
 
-def misfits(plan: Plan, capacity: Resources) -> list[str]:
-    """The jobs that could never start in so much room, one sentence each, with the numbers."""
+def find_misfits(plan: Plan, capacity: Resources) -> list[str]:
+    """Return a sentence for each job whose children need more than ``capacity``."""
     sentences = []
     for job in plan.jobs:
-        asked, has = job.resources, capacity
-        short = [
-            f"{want} {unit if want == 1 else units} and there {'is' if have == 1 else 'are'} {have}"
-            for want, have, unit, units in (
-                (asked.vcpus, has.vcpus, "vCPU", "vCPUs"),
-                (asked.memory_mib, has.memory_mib, "MiB of memory", "MiB of memory"),
-                (asked.gpus, has.gpus, "GPU", "GPUs"),
-            )
-            if want > have
+        child = job.resources
+        amounts = (
+            (child.vcpus, capacity.vcpus, "vCPU", "vCPUs"),
+            (child.memory_mib, capacity.memory_mib, "MiB of memory", "MiB of memory"),
+            (child.gpus, capacity.gpus, "GPU", "GPUs"),
+        )
+        shortages = [
+            f"{needed} {noun if needed == 1 else plural}"
+            f" and there {'is' if total == 1 else 'are'} {total}"
+            for needed, total, noun, plural in amounts
+            if needed > total
         ]
-        if short:
-            sentences.append(f"step {job.step!r}: a child asks for {', and for '.join(short)}")
+        if shortages:
+            sentences.append(f"step {job.step!r}: a child asks for {', and for '.join(shortages)}")
     return sentences
 
 
-def most_at_once(plan: Plan, capacity: Resources) -> int:
-    """How many children could ever run at the same time."""
+def max_concurrency(plan: Plan, capacity: Resources) -> int:
+    """Return the largest number of children that can run at the same time."""
     return min(
         sum(min(job.size, job.max_running or job.size) for job in plan.jobs),
         capacity.vcpus // min(job.resources.vcpus for job in plan.jobs),
     )
 
 
-def only_unfinished(plan: Plan, unfinished: Mapping[str, Sequence[int]]) -> Plan:
-    """A plan of the children that have not succeeded, as compact arrays that keep their numbers.
+def select_unfinished(plan: Plan, unfinished: Mapping[str, Sequence[int]]) -> Plan:
+    """Return a plan of the unfinished children, as smaller arrays; children keep their numbers.
 
-    ``unfinished``: step -> children, by their numbers in the step. A step that is done is left out, and so are the
-    needs of it. A child-to-child need cannot survive two arrays compacted differently: it becomes a whole one.
+    ``unfinished``: step -> numbers of its children in the step. A step without unfinished children
+    is left out, and so are the needs of it. An ``each`` need is kept only between steps with the
+    same unfinished children.
     """
     jobs = []
     for job in plan.jobs:
-        left = tuple(unfinished.get(job.step, ()))
-        if not left:
+        indices = tuple(unfinished.get(job.step, ()))
+        if not indices:
             continue
-        needs = []
-        for need in job.needs:
-            if unfinished.get(need.step):
-                is_same = tuple(unfinished[need.step]) == left
-                needs.append(Need(need.step, need.each and is_same))
-        is_whole = len(left) == job.step_size
+        needs = tuple(
+            Need(need.step, need.each and tuple(unfinished[need.step]) == indices)
+            for need in job.needs
+            if unfinished.get(need.step)
+        )
+        is_whole = len(indices) == job.step_size
         jobs.append(
-            replace(job, size=len(left), needs=tuple(needs), indices=None if is_whole else left)
+            replace(job, size=len(indices), needs=needs, indices=None if is_whole else indices)
         )
     return replace(plan, jobs=tuple(jobs))
 
@@ -176,33 +187,47 @@ def only_unfinished(plan: Plan, unfinished: Mapping[str, Sequence[int]]) -> Plan
 def retry_strategy(
     retries: int, retry_on: Iterable[ExitRule], fail_on: Iterable[ExitRule]
 ) -> RetryStrategy:
-    """The user's rules in AWS Batch's terms: fail_on is looked at first; what retry_on does not name is not retried."""
+    """Return the rules in AWS Batch's terms.
+
+    ``fail_on`` goes first. An ending that ``retry_on`` does not have is not retried.
+    """
+    if not retries:
+        return RetryStrategy(1)
     retry_on = tuple(retry_on)
-    rules = [rule for one in fail_on for rule in _evaluations(one, Action.EXIT)]
+    evaluations = [entry for rule in fail_on for entry in _evaluations(rule, Action.EXIT)]
     if not any(rule.word == "any" for rule in retry_on):
-        rules += [rule for one in retry_on for rule in _evaluations(one, Action.RETRY)]
-        rules.append(EvaluateOnExit(Action.EXIT, on_reason="*"))
-    return RetryStrategy(retries + 1, tuple(rules) if retries else ())
+        evaluations += [entry for rule in retry_on for entry in _evaluations(rule, Action.RETRY)]
+        evaluations.append(EvaluateOnExit(Action.EXIT, on_reason="*"))
+    return RetryStrategy(retries + 1, tuple(evaluations))
 
 
-# -- JSON -------------------------------------------------------------------------------------------------------
+def to_ranges(numbers: Sequence[int]) -> list[tuple[int, int]]:
+    """Return ascending numbers as (first, last) of their consecutive runs."""
+    ranges = []
+    for _, group in groupby(enumerate(numbers), key=lambda pair: pair[1] - pair[0]):
+        members = [number for _, number in group]
+        ranges.append((members[0], members[-1]))
+    return ranges
 
 
-def shown(plan: Plan, engine: str) -> dict[str, Any]:
-    """The documented shape of ``plan --json``."""
+# -- JSON ----------------------------------------------------------------------------------------
+
+
+def describe(plan: Plan, engine: str) -> dict[str, Any]:
+    """Return the JSON of ``plan --json``, which is documented."""
     return {
         "pipeline": plan.pipeline,
         "engine": engine,
-        "jobs": [_shown_job(job) for job in plan.jobs],
+        "jobs": [_describe_job(job) for job in plan.jobs],
     }
 
 
 def to_json(plan: Plan) -> dict[str, Any]:
-    """All of a plan but its lists, for the run's record."""
+    """Return the JSON of a plan without its lists, for the record of a run."""
     jobs = []
     for job in plan.jobs:
         fields = asdict(job)
-        fields["indices"] = None if job.indices is None else ranges(job.indices)
+        fields["indices"] = None if job.indices is None else to_ranges(job.indices)
         rules = fields["retry"]["evaluate_on_exit"]
         fields["retry"]["evaluate_on_exit"] = [
             {**rule, "action": rule["action"].value} for rule in rules
@@ -212,56 +237,65 @@ def to_json(plan: Plan) -> dict[str, Any]:
 
 
 def from_json(record: Mapping[str, Any], lists: Mapping[str, Sequence[str]] | None = None) -> Plan:
-    jobs = []
-    for fields in record["jobs"]:
-        rules = fields["retry"]["evaluate_on_exit"]
-        evaluations = tuple(
-            EvaluateOnExit(**{**rule, "action": Action(rule["action"])}) for rule in rules
-        )
-        indices = fields["indices"]
-        known = {
-            **fields,
-            "resources": Resources(**fields["resources"]),
-            "needs": tuple(Need(**need) for need in fields["needs"]),
-            "retry": RetryStrategy(fields["retry"]["attempts"], evaluations),
-            "indices": None
-            if indices is None
-            else tuple(i for a, b in indices for i in range(a, b + 1)),
-            **{name: tuple(fields[name]) for name in _TUPLES if name in fields},
-        }
-        jobs.append(PlannedJob(**known))
-    return Plan(record["pipeline"], tuple(jobs), record["fail_fast"], lists or {})
+    """Return the plan that ``to_json`` made, with its lists."""
+    jobs = tuple(map(_job_from_json, record["jobs"]))
+    return Plan(record["pipeline"], jobs, record["fail_fast"], lists or {})
 
 
-_TUPLES = ("inputs", "outputs", "checkpoint", "retry_on", "fail_on")
+_TUPLE_FIELDS = ("inputs", "outputs", "checkpoint", "retry_on", "fail_on")
 
 
-# -- helpers ----------------------------------------------------------------------------------------------------
+def _job_from_json(fields: Mapping[str, Any]) -> PlannedJob:
+    evaluations = tuple(
+        EvaluateOnExit(**{**rule, "action": Action(rule["action"])})
+        for rule in fields["retry"]["evaluate_on_exit"]
+    )
+    indices = fields["indices"]
+    if indices is not None:
+        indices = tuple(i for first, last in indices for i in range(first, last + 1))
+    values = {
+        **fields,
+        "resources": Resources(**fields["resources"]),
+        "needs": tuple(Need(**need) for need in fields["needs"]),
+        "retry": RetryStrategy(fields["retry"]["attempts"], evaluations),
+        "indices": indices,
+        **{name: tuple(fields[name]) for name in _TUPLE_FIELDS if name in fields},
+    }
+    return PlannedJob(**values)
 
 
-def _selected(pipeline: Pipeline, only: str | None, start_from: str | None) -> list[Step]:
-    names = [step.name for step in pipeline.steps]
-    for chosen in (only, start_from):
-        if chosen is not None and chosen not in names:
-            from difflib import get_close_matches
+# -- helpers -------------------------------------------------------------------------------------
 
-            near = get_close_matches(chosen, names, 1)
-            hint = f"did you mean {near[0]!r}?" if near else f"the steps are: {', '.join(names)}"
-            raise InputError(f"no step is named {chosen!r}", hint=hint)
+
+def _select_steps(pipeline: Pipeline, only: str | None, start_from: str | None) -> list[Step]:
+    for name in (only, start_from):
+        if name is not None:
+            _require_step(pipeline, name)
     if only is not None and start_from is not None:
         raise InputError("--only and --from exclude each other", hint="give one of them")
     if only is not None:
         return [pipeline.step(only)]
     if start_from is None:
         return list(pipeline.steps)
-    wanted = {start_from}
-    for step in in_order(pipeline.steps):
-        if any(need.step in wanted for need in step.needs):
-            wanted.add(step.name)
-    return [step for step in pipeline.steps if step.name in wanted]
+    selected = {start_from}
+    for step in sort_by_needs(pipeline.steps):
+        if any(need.step in selected for need in step.needs):
+            selected.add(step.name)
+    return [step for step in pipeline.steps if step.name in selected]
 
 
-def _job(step: Step, names: set[str]) -> PlannedJob:
+def _require_step(pipeline: Pipeline, name: str) -> None:
+    names = [step.name for step in pipeline.steps]
+    if name in names:
+        return
+    from difflib import get_close_matches
+
+    matches = get_close_matches(name, names, 1)
+    hint = f"did you mean {matches[0]!r}?" if matches else f"the steps are: {', '.join(names)}"
+    raise InputError(f"no step is named {name!r}", hint=hint)
+
+
+def _make_job(step: Step, names: set[str]) -> PlannedJob:
     return PlannedJob(
         step=step.name,
         size=step.size,
@@ -305,13 +339,14 @@ def _evaluations(rule: ExitRule, action: Action) -> list[EvaluateOnExit]:
     ]
 
 
-def _shown_job(job: PlannedJob) -> dict[str, Any]:
+def _describe_job(job: PlannedJob) -> dict[str, Any]:
+    command_count = job.command_count
+    if job.indices:
+        command_count = sum(len(job.commands_of(child)) for child in range(job.size))
     return {
         "step": job.step,
         "size": job.size,
-        "commands": sum(len(job.commands_of(i)) for i in range(job.size))
-        if job.indices
-        else job.command_count,
+        "commands": command_count,
         "cpus": job.resources.vcpus,
         "memory_mib": job.resources.memory_mib,
         "gpus": job.resources.gpus,
@@ -319,12 +354,3 @@ def _shown_job(job: PlannedJob) -> dict[str, Any]:
         "timeout_s": job.timeout_s,
         "needs": [{"step": need.step, "each": need.each} for need in job.needs],
     }
-
-
-def ranges(numbers: Sequence[int]) -> list[tuple[int, int]]:
-    """Ascending numbers as (first, last) of their unbroken runs."""
-    runs = []
-    for _, group in groupby(enumerate(numbers), key=lambda pair: pair[1] - pair[0]):
-        members = [number for _, number in group]
-        runs.append((members[0], members[-1]))
-    return runs

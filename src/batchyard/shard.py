@@ -1,4 +1,4 @@
-"""Which commands are a child's, and how it goes through them. Pure; shared by the engine here and the worker on AWS."""
+"""Share a list of commands out to children. Pure; engines and the worker on AWS use it."""
 
 from __future__ import annotations
 
@@ -6,15 +6,18 @@ from collections.abc import Container
 
 
 def commands_of(total: int, index: int, size: int) -> range:
-    """The commands, of ``total``, that child ``index`` of ``size`` runs: each in exactly one child, in order."""
+    """Return the numbers of the commands that child ``index`` of ``size`` runs, of ``total``.
+
+    Every command is in exactly one child, and the children have them in order.
+    """
     return range(total * index // size, total * (index + 1) // size)
 
 
 class Turn:
-    """One attempt's way through its commands: which is next, and what exit code it all comes to.
+    """The progress of one attempt through its commands, and its exit code.
 
-    What an earlier attempt has done is passed over. After a failure the rest is left, unless ``keep_going``; the
-    exit code is that of the first command that failed.
+    Commands that succeeded in an earlier attempt are skipped. After a failure the attempt ends,
+    unless ``keep_going``. Its exit code is that of the first command that failed.
     """
 
     __slots__ = ("_done", "_keep_going", "_next", "_stop", "exit_code")
@@ -22,6 +25,7 @@ class Turn:
     def __init__(
         self, commands: range, done: Container[int] = (), *, keep_going: bool = False
     ) -> None:
+        """``done``: numbers of the commands that have succeeded."""
         self._next = commands.start
         self._stop = commands.stop
         self._done = done
@@ -29,7 +33,7 @@ class Turn:
         self.exit_code = 0
 
     def next(self) -> int | None:
-        """The number of the command to run now, or None when the attempt is over."""
+        """Return the number of the next command to run, or None at the end of the attempt."""
         if self.exit_code and not self._keep_going:
             return None
         while self._next < self._stop:
@@ -39,5 +43,6 @@ class Turn:
                 return number
         return None
 
-    def ended(self, exit_code: int) -> None:
+    def record_exit(self, exit_code: int) -> None:
+        """Record the exit code of the command that ``next`` returned last."""
         self.exit_code = self.exit_code or exit_code

@@ -1,9 +1,9 @@
-"""Amounts of memory and time as people write them, and back. Pure.
+"""Parse and format amounts of memory and time, and format text for messages. Pure.
 
 For example:
 
-    memory_mib("1.5GiB") == 1536        show_memory(1536) == "1.5GiB"
-    seconds("1h30m")     == 5400        show_duration(5400) == "1h30m"
+    parse_memory("1.5GiB") == 1536      format_memory(1536) == "1.5GiB"
+    parse_duration("1h30m") == 5400     format_duration(5400) == "1h30m"
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from __future__ import annotations
 import json
 import re
 
-MIN_MEMORY_MIB = 4  # AWS Batch accepts no job with less
-MAX_MEMORY_MIB = 2**30  # a pebibyte: beyond any machine, and far from what a database cannot hold
+MIN_MEMORY_MIB = 4  # AWS Batch refuses a job with less
+MAX_MEMORY_MIB = 2**30  # a pebibyte: more than any machine has, and it still fits a database
 MAX_DURATION_S = 10 * 365 * 86_400
 
 _MIB = 2**20
-#: by first letter. Docker's "2g" and Kubernetes' "2Gi" are binary too: only "GB" is decimal.
+#: By first letter. Docker's "2g" and Kubernetes' "2Gi" are binary too: only "GB" is decimal.
 _BINARY = {"k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 _DECIMAL = {"k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 #: number, letter of the unit, "ib", "i", "b" or nothing
@@ -39,74 +39,74 @@ class AmountError(ValueError):
         super().__init__(f"{problem}; {suggestion}")
 
 
-def memory_mib(text: str) -> int:
-    """Whole MiB, rounded up. Units: KiB MiB GiB TiB (also K M G T, Ki Mi Gi Ti), and decimal KB MB GB TB."""
+def parse_memory(text: str) -> int:
+    """Return an amount of memory in MiB, rounded up to a whole number.
+
+    Binary units: KiB MiB GiB TiB, also K M G T and Ki Mi Gi Ti. Decimal units: KB MB GB TB. Raises
+    AmountError.
+    """
     text = text.strip()
     match = _MEMORY.fullmatch(text)
     if not match:
         if _NUMBER.fullmatch(text):
-            raise AmountError(
-                f"{quoted(text)} has no unit", f"write {text}MiB or {text}GiB, whichever is meant"
-            )
-        raise AmountError(
-            f"{quoted(text)} is not an amount of memory",
-            "write a number with a unit, like 2GiB or 512MiB",
-        )
+            suggestion = f"write {text}MiB or {text}GiB, whichever is meant"
+            raise AmountError(f"{quote(text)} has no unit", suggestion)
+        suggestion = "write a number with a unit, like 2GiB or 512MiB"
+        raise AmountError(f"{quote(text)} is not an amount of memory", suggestion)
     number, letter, suffix = match.groups()
     scale = _DECIMAL if (suffix or "").lower() == "b" else _BINARY
     # In whole numbers, since a float may round up to one MiB too many.
-    ones, _, decimals = number.partition(".")
-    mib = -(
-        -int(ones + decimals) * scale[letter.lower()] // (_MIB * int("1" + "0" * len(decimals)))
-    )
+    integer_part, _, decimals = number.partition(".")
+    scaled_bytes = int(integer_part + decimals) * scale[letter.lower()]
+    divisor: int = _MIB * 10 ** len(decimals)
+    mib = -(-scaled_bytes // divisor)
     if mib < MIN_MEMORY_MIB:
-        raise AmountError(
-            f"{quoted(text)} is too little memory", f"write at least {MIN_MEMORY_MIB}MiB"
-        )
+        suggestion = f"write at least {MIN_MEMORY_MIB}MiB"
+        raise AmountError(f"{quote(text)} is too little memory", suggestion)
     if mib > MAX_MEMORY_MIB:
         raise AmountError(
-            f"{quoted(text)} is more memory than any machine has", "write at most 1024TiB"
+            f"{quote(text)} is more memory than any machine has", "write at most 1024TiB"
         )
     return mib
 
 
-def seconds(text: str) -> int:
-    """Whole seconds of "90s", "30m", "1h", "2d", "1h30m"; a bare number is seconds already."""
+def parse_duration(text: str) -> int:
+    """Return the whole seconds of "90s", "30m", "1h", "2d" or "1h30m"; "90" is 90 seconds.
+
+    Raises AmountError.
+    """
     text = text.strip()
     match = _DURATION.fullmatch(text + "s" if text.isascii() and text.isdigit() else text)
     if not match or not text:
-        raise AmountError(
-            f"{quoted(text)} is not a length of time",
-            "write a number with a unit, like 90s, 30m, 1h30m or 2d",
-        )
-    total = sum(
-        int(n or 0) * unit for n, (unit, _) in zip(match.groups(), _UNITS_OF_TIME, strict=True)
-    )
-    if total < 1:
-        raise AmountError(f"{quoted(text)} is no time at all", "write at least 1s")
-    if total > MAX_DURATION_S:
-        raise AmountError(f"{quoted(text)} is more than ten years", "write at most 3650d")
-    return total
+        suggestion = "write a number with a unit, like 90s, 30m, 1h30m or 2d"
+        raise AmountError(f"{quote(text)} is not a length of time", suggestion)
+    counts = zip(match.groups(), _UNITS_OF_TIME, strict=True)
+    total_s = sum(int(count or 0) * unit_s for count, (unit_s, _) in counts)
+    if total_s < 1:
+        raise AmountError(f"{quote(text)} is no time at all", "write at least 1s")
+    if total_s > MAX_DURATION_S:
+        raise AmountError(f"{quote(text)} is more than ten years", "write at most 3650d")
+    return total_s
 
 
-def show_memory(mib: int) -> str:
-    """For people, to one decimal: 512MiB, 1.5GiB, 16GiB."""
+def format_memory(mib: int) -> str:
+    """Return an amount of memory with at most one decimal: 512MiB, 1.5GiB, 16GiB."""
     if mib < 1024:
         return f"{mib}MiB"
     amount, unit = (mib / 1024, "GiB") if mib < 1024 * 1024 else (mib / (1024 * 1024), "TiB")
     return f"{amount:.1f}".removesuffix(".0") + unit
 
 
-def show_duration(duration_s: float) -> str:
-    """For people, the two largest units: 0.4s, 42s, 1m30s, 2h5m, 3d."""
+def format_duration(duration_s: float) -> str:
+    """Return a duration in its two largest units: 0.4s, 42s, 1m30s, 2h5m, 3d."""
     if duration_s < 0:
-        return "-" + show_duration(-duration_s)
+        return "-" + format_duration(-duration_s)
     if duration_s < 9.95:
         return f"{duration_s:.1f}".removesuffix(".0") + "s"
-    left = round(duration_s)
+    remaining_s = round(duration_s)
     parts: list[str] = []
-    for unit, letter in _UNITS_OF_TIME:
-        count, left = divmod(left, unit)
+    for unit_s, letter in _UNITS_OF_TIME:
+        count, remaining_s = divmod(remaining_s, unit_s)
         if count or parts:
             parts.append(f"{count}{letter}" if count else "")
         if len(parts) == 2:
@@ -114,13 +114,13 @@ def show_duration(duration_s: float) -> str:
     return "".join(parts)
 
 
-def counted(number: int, noun: str, plural: str = "") -> str:
-    """ "1 step", "2 steps"."""
-    return f"{number} {noun if number == 1 else plural or noun + 's'}"
+def pluralize(number: int, noun: str, plural: str = "") -> str:
+    """Return "1 step", "2,000 steps". ``plural`` is for nouns that take no "s"."""
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
-def quoted(text: str, at_most: int = 60) -> str:
-    """In quotes, on one line, shortened, with whatever a terminal might obey made visible."""
-    if len(text) > at_most:
-        text = text[: at_most - 3] + "..."
+def quote(text: str, max_length: int = 60) -> str:
+    """Return the text in quotes on one line, shortened, with control characters as escapes."""
+    if len(text) > max_length:
+        text = text[: max_length - 3] + "..."
     return json.dumps(text, ensure_ascii=not text.isprintable())

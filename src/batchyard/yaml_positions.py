@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from batchyard.units import quoted
+from batchyard.units import quote
 
 if TYPE_CHECKING:
     import yaml
@@ -300,7 +300,7 @@ class _Builder:
         value.key_line = key.line
         if key.text in mapping.entries:
             first = mapping.entries[key.text][0]
-            what = f"a second {quoted(key.text)}: the first is at line {first.line}"
+            what = f"a second {quote(key.text)}: the first is at line {first.line}"
             self._report(key, what, "keep one of them")
             # The last value counts, as for most readers of YAML.
             key = first
@@ -320,7 +320,7 @@ class _Builder:
         if tag is None or tag in _TEXT_TAGS or tag in _PLAIN_TAGS:
             return
         shown = "!!" + tag.removeprefix(_CORE_TAG) if tag.startswith(_CORE_TAG) else tag
-        what = f"the tag {quoted(shown)} is not allowed: a pipeline file contains plain values"
+        what = f"the tag {quote(shown)} is not allowed: a pipeline file contains plain values"
         self._report(Place(line, column), what, "remove the tag")
 
 

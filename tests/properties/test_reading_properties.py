@@ -161,7 +161,7 @@ def test_a_right_file_comes_back_as_it_was_written(
 ) -> None:
     text = yaml.safe_dump(file, default_flow_style=flow, allow_unicode=wide, sort_keys=False)
     loaded = check(text, "p.yaml", file)
-    assert [step.name for step in pipeline.in_order(loaded.steps)]
+    assert [step.name for step in pipeline.sort_by_needs(loaded.steps)]
     jsonschema.Draft202012Validator(SCHEMA).validate(file)
 
 

@@ -41,7 +41,7 @@ def walked(turn: Turn, codes: dict[int, int]) -> list[int]:
     numbers = []
     while (number := turn.next()) is not None:
         numbers.append(number)
-        turn.ended(codes[number])
+        turn.record_exit(codes[number])
     assert turn.next() is None
     return numbers
 
@@ -90,7 +90,7 @@ def test_attempts_until_success_run_every_command_to_success_exactly_once(
         turn = Turn(commands, done)
         while (number := turn.next()) is not None:
             code = 0 if is_last else codes[number]
-            turn.ended(code)
+            turn.record_exit(code)
             if not code:
                 assert number not in done
                 done.add(number)

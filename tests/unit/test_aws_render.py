@@ -373,7 +373,7 @@ def test_a_list_may_be_of_any_length_and_a_long_command_that_fits_is_taken() -> 
 def left_of(step: Step, numbers: list[int], *others: Step) -> Rendered:
     """What a retry of these children is."""
     plan = planning.make(Pipeline("demo", (step, *others)))
-    plan = planning.only_unfinished(plan, {one.name: numbers for one in (step, *others)})
+    plan = planning.select_unfinished(plan, {one.name: numbers for one in (step, *others)})
     found = render.render(plan, target(images={one.name: "image" for one in (step, *others)}))
     for part in found.parts:
         assert len(str(part.request["containerOverrides"])) < 8_192
@@ -440,7 +440,7 @@ def test_a_compacted_array_of_a_plain_command_keeps_its_numbers(shell: str) -> N
         Pipeline("demo", (Step("a", command='echo "$AWS_BATCH_JOB_ARRAY_INDEX"', array=10_000),))
     )
     (part,) = render.render(
-        planning.only_unfinished(plan, {"a": numbers}), target(images={"a": "image"})
+        planning.select_unfinished(plan, {"a": numbers}), target(images={"a": "image"})
     ).parts
     script = part.request["containerOverrides"]["command"][2].replace(
         "echo ", "set -eu; env | grep BATCH; echo $# "

@@ -266,7 +266,7 @@ def test_what_is_retried_is_what_retry_on_names_and_fail_on_does_not(
 
 def test_a_plan_that_fits_has_no_misfits() -> None:
     made = plan_of(step("a", cpus=4, memory_mib=1_000, gpus=1, array=1_000))
-    assert planning.misfits(made, Resources(4, 1_000, 1)) == []
+    assert planning.find_misfits(made, Resources(4, 1_000, 1)) == []
 
 
 def test_misfits_say_what_is_asked_for_and_what_there_is() -> None:
@@ -275,7 +275,7 @@ def test_misfits_say_what_is_asked_for_and_what_there_is() -> None:
         step("b", cpus=1, memory_mib=2_000),
         step("c", cpus=2, memory_mib=500),
     )
-    assert planning.misfits(made, Resources(1, 1_000, 0)) == [
+    assert planning.find_misfits(made, Resources(1, 1_000, 0)) == [
         "step 'a': a child asks for 8 vCPUs and there is 1, and for 2000 MiB of memory and there are 1000, "
         "and for 2 GPUs and there are 0",
         "step 'b': a child asks for 2000 MiB of memory and there are 1000",
@@ -286,7 +286,7 @@ def test_misfits_say_what_is_asked_for_and_what_there_is() -> None:
 def test_one_of_a_kind_is_said_in_the_singular() -> None:
     made = plan_of(step("a", gpus=1))
     sentence = "step 'a': a child asks for 1 GPU and there are 0"
-    assert planning.misfits(made, Resources(1, 1_000, 0)) == [sentence]
+    assert planning.find_misfits(made, Resources(1, 1_000, 0)) == [sentence]
 
 
 @pytest.mark.parametrize(
@@ -301,7 +301,7 @@ def test_one_of_a_kind_is_said_in_the_singular() -> None:
 def test_most_at_once_is_what_the_children_and_the_vcpus_allow(
     steps: tuple[Step, ...], cpus: int, at_once: int
 ) -> None:
-    assert planning.most_at_once(plan_of(*steps), Resources(cpus, 10_000, 0)) == at_once
+    assert planning.max_concurrency(plan_of(*steps), Resources(cpus, 10_000, 0)) == at_once
 
 
 def test_without_gpus_the_gpu_steps_run_on_the_cpu_and_are_told_so() -> None:
@@ -309,7 +309,7 @@ def test_without_gpus_the_gpu_steps_run_on_the_cpu_and_are_told_so() -> None:
     without = planning.without_gpus(made)
     assert without.job("g") == replace(made.job("g"), resources=Resources(3, 512, 0), device="cpu")
     assert without.job("c") == made.job("c")
-    assert planning.misfits(without, Resources(4, 1_000, 0)) == []
+    assert planning.find_misfits(without, Resources(4, 1_000, 0)) == []
 
 
 # -- what is left ---------------------------------------------------------------------------------------------
@@ -317,26 +317,26 @@ def test_without_gpus_the_gpu_steps_run_on_the_cpu_and_are_told_so() -> None:
 
 def test_what_is_left_is_a_compact_array_that_keeps_its_numbers() -> None:
     made = plan_of(step("a", commands=tuple("abcdefghij"), array=5))
-    job = planning.only_unfinished(made, {"a": [1, 4]}).job("a")
+    job = planning.select_unfinished(made, {"a": [1, 4]}).job("a")
     assert (job.size, job.indices, job.step_size, job.command_count) == (2, (1, 4), 5, 10)
     assert [job.index_in_step(child) for child in range(2)] == [1, 4]
     assert [list(job.commands_of(child)) for child in range(2)] == [[2, 3], [8, 9]]
 
 
 def test_one_child_that_is_left_is_still_a_child_of_its_array() -> None:
-    job = planning.only_unfinished(plan_of(step("a", array=5)), {"a": [3]}).job("a")
+    job = planning.select_unfinished(plan_of(step("a", array=5)), {"a": [3]}).job("a")
     assert (job.size, job.is_array, job.step_size) == (1, True, 5)
     assert list(job.commands_of(0)) == [3]
 
 
 def test_where_nothing_is_done_nothing_changes() -> None:
     made = plan_of(step("a", array=3), step("b", each("a"), array=3))
-    assert planning.only_unfinished(made, {"a": [0, 1, 2], "b": [0, 1, 2]}) == made
+    assert planning.select_unfinished(made, {"a": [0, 1, 2], "b": [0, 1, 2]}) == made
 
 
 def test_a_step_that_is_done_is_left_out_with_the_needs_of_it() -> None:
     made = plan_of(step("a"), step("b", "a"), step("c", "a", "b"))
-    left = planning.only_unfinished(made, {"a": [], "b": [0], "c": [0]})
+    left = planning.select_unfinished(made, {"a": [], "b": [0], "c": [0]})
     assert steps_of(left) == ["b", "c"]
     assert [job.needs for job in left.jobs] == [(), (Need("b"),)]
 
@@ -354,15 +354,15 @@ def test_a_need_child_by_child_survives_only_where_both_arrays_are_compacted_ali
     a: list[int], b: list[int], is_each: bool
 ) -> None:
     made = plan_of(step("a", array=4), step("b", each("a"), array=4))
-    left = planning.only_unfinished(made, {"a": a, "b": b})
+    left = planning.select_unfinished(made, {"a": a, "b": b})
     assert left.job("b").needs == (Need("a", each=is_each),)
 
 
 def test_what_is_left_of_what_was_left_keeps_the_step_s_numbers() -> None:
     made = plan_of(step("a", commands=tuple("abcdefgh"), array=8))
-    once = planning.only_unfinished(made, {"a": [2, 5, 7]})
-    twice = planning.only_unfinished(once, {"a": [5, 7]})
-    assert twice == planning.only_unfinished(made, {"a": [5, 7]})
+    once = planning.select_unfinished(made, {"a": [2, 5, 7]})
+    twice = planning.select_unfinished(once, {"a": [5, 7]})
+    assert twice == planning.select_unfinished(made, {"a": [5, 7]})
 
 
 # -- JSON -----------------------------------------------------------------------------------------------------
@@ -374,7 +374,7 @@ def test_the_shown_plan_has_the_documented_shape_and_nothing_else() -> None:
         step("rec", each("pre"), command="x", array=2, gpus=1, cpus=4, memory_mib=16_384),
         step("post", "rec", "pre"),
     )
-    shown = planning.shown(made, "local")
+    shown = planning.describe(made, "local")
     assert json.loads(json.dumps(shown)) == shown
     assert shown == {
         "pipeline": "recon",
@@ -419,8 +419,8 @@ def test_the_shown_plan_has_the_documented_shape_and_nothing_else() -> None:
 
 def test_the_shown_plan_counts_only_the_commands_that_are_left() -> None:
     made = plan_of(step("a", commands=tuple("abcdefghij"), array=4), step("b", array=4))
-    left = planning.only_unfinished(made, {"a": [1, 3], "b": [0]})
-    assert [job["commands"] for job in planning.shown(left, "local")["jobs"]] == [6, 1]
+    left = planning.select_unfinished(made, {"a": [1, 3], "b": [0]})
+    assert [job["commands"] for job in planning.describe(left, "local")["jobs"]] == [6, 1]
 
 
 names = st.from_regex(r"[a-z][a-z0-9-]{0,6}", fullmatch=True)
@@ -464,7 +464,7 @@ def plans(draw: st.DrawFn) -> Plan:
         )
     made = planning.make(Pipeline(draw(names), tuple(steps), fail_fast=draw(st.booleans())))
     if draw(st.booleans()):
-        made = planning.only_unfinished(
+        made = planning.select_unfinished(
             made, {s.name: sorted(draw(st.sets(st.integers(0, s.size - 1)))) for s in steps}
         )
     return planning.without_gpus(made) if draw(st.booleans()) else made
@@ -480,5 +480,5 @@ def test_a_plan_comes_back_from_json_as_it_was(made: Plan) -> None:
 
 def test_a_million_numbers_are_a_few_ranges_on_disk() -> None:
     made = plan_of(step("a", array=1_000_000))
-    left = planning.only_unfinished(made, {"a": [*range(10), *range(500_000, 1_000_000)]})
+    left = planning.select_unfinished(made, {"a": [*range(10), *range(500_000, 1_000_000)]})
     assert planning.to_json(left)["jobs"][0]["indices"] == [(0, 9), (500_000, 999_999)]

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from batchyard.errors import PipelineFileError
-from batchyard.pipeline import ExitRule, Need, Pipeline, Step, in_order
+from batchyard.pipeline import ExitRule, Need, Pipeline, Step, sort_by_needs
 from batchyard.pipeline_file import reading
 
 HEAD = "name: p\nsteps:\n"
@@ -189,9 +189,15 @@ def test_steps_are_put_in_order_with_ties_as_written(tmp_path: Path) -> None:
     text = HEAD + "".join(
         f"- {{name: {name}, command: x, needs: {needs}}}\n" for name, needs in names.items()
     )
-    assert [step.name for step in in_order(load(tmp_path, text).steps)] == ["a", "c", "b", "d", "z"]
+    assert [step.name for step in sort_by_needs(load(tmp_path, text).steps)] == [
+        "a",
+        "c",
+        "b",
+        "d",
+        "z",
+    ]
     with pytest.raises(ValueError, match="cycle among steps: a, b"):
-        in_order([Step("a", needs=(Need("b"),)), Step("b", needs=(Need("a"),)), Step("c")])
+        sort_by_needs([Step("a", needs=(Need("b"),)), Step("b", needs=(Need("a"),)), Step("c")])
 
 
 @pytest.mark.parametrize("ending", ["\n", "\r\n", "\r"])

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from batchyard.units import memory_mib, quoted, seconds, show_duration, show_memory
+from batchyard.units import format_duration, format_memory, parse_duration, parse_memory, quote
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ from batchyard.units import memory_mib, quoted, seconds, show_duration, show_mem
     ],
 )
 def test_memory_is_read_in_whole_mib(text: str, mib: int) -> None:
-    assert memory_mib(text) == mib
+    assert parse_memory(text) == mib
 
 
 NOT_MEMORY = "is not an amount of memory; write a number with a unit, like 2GiB or 512MiB"
@@ -55,7 +55,7 @@ NOT_MEMORY = "is not an amount of memory; write a number with a unit, like 2GiB 
 )
 def test_what_is_no_memory_says_what_to_write(text: str, message: str) -> None:
     with pytest.raises(ValueError) as caught:
-        memory_mib(text)
+        parse_memory(text)
     assert str(caught.value) == message
 
 
@@ -73,7 +73,7 @@ def test_what_is_no_memory_says_what_to_write(text: str, message: str) -> None:
     ],
 )
 def test_durations_are_read_in_seconds(text: str, expected: int) -> None:
-    assert seconds(text) == expected
+    assert parse_duration(text) == expected
 
 
 NOT_TIME = "is not a length of time; write a number with a unit, like 90s, 30m, 1h30m or 2d"
@@ -96,7 +96,7 @@ NOT_TIME = "is not a length of time; write a number with a unit, like 90s, 30m, 
 )
 def test_what_is_no_duration_says_what_to_write(text: str, message: str) -> None:
     with pytest.raises(ValueError) as caught:
-        seconds(text)
+        parse_duration(text)
     assert str(caught.value) == message
 
 
@@ -112,7 +112,7 @@ def test_what_is_no_duration_says_what_to_write(text: str, message: str) -> None
     ],
 )
 def test_memory_is_shown_to_one_decimal(mib: int, shown: str) -> None:
-    assert show_memory(mib) == shown
+    assert format_memory(mib) == shown
 
 
 @pytest.mark.parametrize(
@@ -135,10 +135,10 @@ def test_memory_is_shown_to_one_decimal(mib: int, shown: str) -> None:
     ],
 )
 def test_durations_are_shown_in_their_two_largest_units(duration_s: float, shown: str) -> None:
-    assert show_duration(duration_s) == shown
+    assert format_duration(duration_s) == shown
 
 
 def test_quoting_makes_control_characters_visible_and_shortens() -> None:
-    assert quoted("größe") == '"größe"'
-    assert quoted("a\nb\x1b[31m") == '"a\\nb\\u001b[31m"'
-    assert quoted("x" * 100) == '"' + "x" * 57 + '..."'
+    assert quote("größe") == '"größe"'
+    assert quote("a\nb\x1b[31m") == '"a\\nb\\u001b[31m"'
+    assert quote("x" * 100) == '"' + "x" * 57 + '..."'

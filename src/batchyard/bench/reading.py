@@ -14,7 +14,7 @@ from batchyard import json_fields
 from batchyard.bench.results import FORMAT, VERSION, Amount, Count, Outcome, Results
 from batchyard.errors import InputError
 from batchyard.json_fields import JsonFieldError, expected
-from batchyard.units import quoted
+from batchyard.units import quote
 
 _MAX_DEPTH = 8
 #: the parts of the description of a machine that a table or a page uses
@@ -79,7 +79,7 @@ def from_json(text: str, path: str) -> Results:
         return _read_results(document)
     except JsonFieldError as exc:
         # A name in the file may contain control characters, which a terminal would obey.
-        problem = str(exc) if str(exc).isprintable() else quoted(str(exc), 300)
+        problem = str(exc) if str(exc).isprintable() else quote(str(exc), 300)
         raise InputError(
             f"{path}: this result of `batchyard bench run` was edited: {problem}",
             hint="measure again",

@@ -18,7 +18,7 @@ from batchyard.bench.results import (
     Trial,
     spread_of,
 )
-from batchyard.units import show_duration
+from batchyard.units import format_duration
 
 NONE = "-"
 
@@ -33,7 +33,7 @@ def time_text(seconds: float | None) -> str:
     for factor, unit in ((1e6, "µs"), (1e3, "ms")):
         if seconds * factor < 999.5:
             return f"{_figures(seconds * factor)} {unit}"
-    return f"{_figures(seconds)} s" if seconds < 599.5 else show_duration(seconds)
+    return f"{_figures(seconds)} s" if seconds < 599.5 else format_duration(seconds)
 
 
 def _figures(value: float) -> str:

@@ -11,7 +11,7 @@ from batchyard.cli.options import duration, example, home_of, home_option
 from batchyard.engines.base import RunRecord
 from batchyard.errors import BatchyardError, InputError
 from batchyard.folder import RunFolder, runs_in
-from batchyard.units import counted
+from batchyard.units import pluralize
 
 
 def _age(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
@@ -61,7 +61,7 @@ def command(older_than: int | None, keep: int | None, home: str | None) -> int:
             deleted += 1
         except BatchyardError as exc:
             click.echo(f"{name}: {exc.message}", err=True)
-    click.echo(f"{counted(deleted, 'run')} deleted")
+    click.echo(f"{pluralize(deleted, 'run')} deleted")
     return 0
 
 

@@ -9,7 +9,7 @@ import click
 from batchyard.cli.options import example, home_of
 from batchyard.cli.stacks import Terminal, environment_option, holding_lines, introduce, yes_option
 from batchyard.errors import InputError
-from batchyard.units import counted
+from batchyard.units import pluralize
 
 
 @click.command(
@@ -58,7 +58,7 @@ def command(
         if in_the_way:
             raise InputError("nothing was deleted:\n  " + "\n  ".join(in_the_way))
         if not front.ask(
-            f"delete {counted(len(doomed), 'stack')} of {env}, with all that they hold?"
+            f"delete {pluralize(len(doomed), 'stack')} of {env}, with all that they hold?"
         ):
             raise DeclinedError("nothing was deleted")
         deploying.destroy(

@@ -8,7 +8,7 @@ import click
 
 from batchyard import operations
 from batchyard.cli.options import env_option, example, find_run, home_option, run_argument
-from batchyard.units import counted
+from batchyard.units import pluralize
 
 
 @click.command(epilog=example("batchyard fetch last", "batchyard fetch last --to results"))
@@ -23,4 +23,4 @@ def command(run: str, to: str | None, env: str | None, home: str | None) -> None
     """
     record = find_run(home, run, env)
     count, folder = operations.fetch(record, Path(to) if to else None)
-    click.echo(f"{counted(count, 'file')} fetched into {folder}", err=True)
+    click.echo(f"{pluralize(count, 'file')} fetched into {folder}", err=True)

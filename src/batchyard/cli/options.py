@@ -136,7 +136,7 @@ def _amount(value: str | None, kind: str) -> int | None:
     if value is None:
         return None
     try:
-        return units.memory_mib(value) if kind == "memory_mib" else units.seconds(value)
+        return units.parse_memory(value) if kind == "memory_mib" else units.parse_duration(value)
     except ValueError as exc:
         raise click.BadParameter(str(exc)) from None
 

@@ -34,7 +34,7 @@ def command(file: str, as_json: bool, **flags: Any) -> int:
         # A plan is worth seeing also where this machine is not the one to run it.
         notes = [exc.message, *([exc.hint] if exc.hint else [])]
     if as_json:
-        print_json(planning.shown(plan, engines.DEFAULT))
+        print_json(planning.describe(plan, engines.DEFAULT))
     else:
         click.echo("\n".join(render.plan_lines(plan)))
     for note in notes:

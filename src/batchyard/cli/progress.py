@@ -14,7 +14,7 @@ import click
 from batchyard.batch.jobs import JobState
 from batchyard.engines.base import AttemptDetail, JobDetail
 from batchyard.status import StepStatus, explain_failure, step_statuses
-from batchyard.units import counted
+from batchyard.units import pluralize
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -99,7 +99,7 @@ class ProgressLines:
             self.print_line(f"{step.name}: {step.state.value} {_counts(step)}{reason}")
         elif step.state is JobState.RUNNING and step.name not in self._started_steps:
             self._started_steps.add(step.name)
-            self.print_line(f"{step.name}: started, {counted(step.size, 'child', 'children')}")
+            self.print_line(f"{step.name}: started, {pluralize(step.size, 'child', 'children')}")
 
 
 class LiveTable(ProgressLines):

@@ -9,7 +9,7 @@ from batchyard.cli.tables import table
 from batchyard.engines.base import AttemptDetail, RunState
 from batchyard.plan import Plan, PlannedJob
 from batchyard.status import MAX_FAILURES, RunStatus, StepStatus, explain_failure
-from batchyard.units import counted, show_duration, show_memory
+from batchyard.units import format_duration, format_memory, pluralize
 
 _COLOURS = {
     "SUCCEEDED": "green",
@@ -93,7 +93,7 @@ def plan_lines(plan: Plan) -> list[str]:
     )
     rows = [_plan_row(job) for job in plan.jobs]
     children = sum(job.size for job in plan.jobs)
-    title = f"pipeline {plan.pipeline}: {counted(len(plan.jobs), 'step')}, {counted(children, 'child', 'children')}"
+    title = f"pipeline {plan.pipeline}: {pluralize(len(plan.jobs), 'step')}, {pluralize(children, 'child', 'children')}"
     return [title, "", *table(head, rows, right=frozenset(range(1, 8)))]
 
 
@@ -116,10 +116,10 @@ def _plan_row(job: PlannedJob) -> tuple[str, ...]:
         str(job.size),
         _commands(job),
         str(job.resources.vcpus),
-        show_memory(job.resources.memory_mib),
+        format_memory(job.resources.memory_mib),
         str(job.resources.gpus or "-"),
         str(job.retry.attempts),
-        "-" if job.timeout_s is None else show_duration(job.timeout_s),
+        "-" if job.timeout_s is None else format_duration(job.timeout_s),
         needs or "-",
     )
 
@@ -134,7 +134,7 @@ def _commands(job: PlannedJob) -> str:
 def _waiting(status: RunStatus, now_ms: int, flags: str) -> list[str]:
     lines = []
     for wait in status.waits:
-        who = counted(wait.count, "child", "children")
+        who = pluralize(wait.count, "child", "children")
         lines.append(
             f"{wait.step}: {who} RUNNABLE for {_span(wait.since_ms, now_ms)}, waiting for a host"
         )
@@ -166,4 +166,4 @@ def _cannot_pull(attempt: AttemptDetail) -> bool:
 
 def _span(start_ms: int, end_ms: int) -> str:
     seconds = max(0.0, (end_ms - start_ms) / 1000)
-    return f"{seconds:.1f} s" if seconds < 60 else show_duration(int(seconds))
+    return f"{seconds:.1f} s" if seconds < 60 else format_duration(int(seconds))

@@ -12,7 +12,7 @@ import click
 
 from batchyard.cli.tables import table
 from batchyard.errors import InputError
-from batchyard.units import show_duration
+from batchyard.units import format_duration
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -130,7 +130,7 @@ class Terminal:
         self.close()
         is_good = status in ("CREATE_COMPLETE", "UPDATE_COMPLETE", "DELETE_COMPLETE")
         shown = click.style(status, fg="green" if is_good else "red")
-        self._print(f"{stack}: {shown} after {show_duration(duration_s)}")
+        self._print(f"{stack}: {shown} after {format_duration(duration_s)}")
 
     def close(self) -> None:
         """The moving part goes; the lines stay."""
@@ -210,7 +210,7 @@ def change_lines(
 
 
 def step_line(step: Step) -> str:
-    took = show_duration(step.duration_s) if step.duration_s is not None else ""
+    took = format_duration(step.duration_s) if step.duration_s is not None else ""
     verb = click.style(f"{step.verb:9}", fg=_VERB_COLOURS.get(step.verb))
     why = f": {step.reason}" if step.reason and step.verb != "cancelled" else ""
     return f"  {took:>6}  {verb}  {step.name} ({step.kind}){why}"
@@ -218,7 +218,7 @@ def step_line(step: Step) -> str:
 
 def running(progress: Progress, now_s: float) -> list[str]:
     return [
-        f"{name} ({kind}) {show_duration(max(0, round(now_s - begun_s)))}"
+        f"{name} ({kind}) {format_duration(max(0, round(now_s - begun_s)))}"
         for name, (begun_s, kind) in progress.running.items()
     ]
 

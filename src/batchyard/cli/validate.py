@@ -10,7 +10,7 @@ from batchyard.cli.options import example, pairs
 from batchyard.cli.pipelines import show_warnings
 from batchyard.errors import InputError
 from batchyard.pipeline_file import reading
-from batchyard.units import counted
+from batchyard.units import pluralize
 
 
 @click.command(
@@ -42,6 +42,6 @@ def command(file: str, settings: tuple[str, ...]) -> int:
     show_warnings(pipeline)
     children = sum(step.size for step in pipeline.steps)
     click.echo(
-        f"{file}: right: {counted(len(pipeline.steps), 'step')}, {counted(children, 'child', 'children')}"
+        f"{file}: right: {pluralize(len(pipeline.steps), 'step')}, {pluralize(children, 'child', 'children')}"
     )
     return 0

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from batchyard.batch.jobs import JobState
 from batchyard.engines.base import JobDetail, Wait
 from batchyard.plan import Plan
-from batchyard.units import counted, show_duration
+from batchyard.units import format_duration, pluralize
 
 #: between two reminders at most
 _LONGEST_GAP_S = 1800.0
@@ -67,7 +67,7 @@ def lines(
                 who = _who(step, state, counts[step][state])
                 found.append(who + _what_for(plan, step, state, waits, going, now_ms, flags))
     if len(shown) > _MOST_STEPS:
-        found.append(f"waiting: {counted(len(shown) - _MOST_STEPS, 'more step')}")
+        found.append(f"waiting: {pluralize(len(shown) - _MOST_STEPS, 'more step')}")
     return found
 
 
@@ -97,7 +97,7 @@ def _with_needs(plan: Plan, step: str) -> set[str]:
 
 
 def _who(step: str, state: JobState, count: int) -> str:
-    return f"waiting: {counted(count, 'child', 'children')} of {step} {'is' if count == 1 else 'are'} {state.value}"
+    return f"waiting: {pluralize(count, 'child', 'children')} of {step} {'is' if count == 1 else 'are'} {state.value}"
 
 
 def _what_for(
@@ -116,7 +116,7 @@ def _what_for(
         hosts = [wait for wait in waits if wait.step == step]
         if not hosts:
             return ""
-        span = show_duration(max(0, now_ms - min(wait.since_ms for wait in hosts)) // 1000)
+        span = format_duration(max(0, now_ms - min(wait.since_ms for wait in hosts)) // 1000)
         return f" for {span}; `batchyard doctor job {hosts[0].job_id} --env {hosts[0].environment}{flags}` says why"
     needed = (
         [need.step for need in plan.job(step).needs if need.step in going]

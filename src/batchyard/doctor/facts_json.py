@@ -15,7 +15,7 @@ from batchyard import json_fields
 from batchyard.doctor.facts import Facts, Missing, Survey
 from batchyard.doctor.host.facts import HostFacts
 from batchyard.errors import InputError
-from batchyard.units import quoted
+from batchyard.units import quote
 
 FORMAT = 1
 #: what a file of facts can be about
@@ -42,7 +42,7 @@ def load(text: str, name: str = "facts") -> Facts | Survey | HostFacts:
             f"{name} holds no facts of batchyard", hint="give a file that `--save` wrote"
         )
     if value["batchyard_facts"] != FORMAT:
-        version = quoted(str(value["batchyard_facts"]))
+        version = quote(str(value["batchyard_facts"]))
         raise InputError(
             f"{name} is of format {version}; this version reads {FORMAT}",
             hint="use the version that wrote it",
@@ -50,7 +50,7 @@ def load(text: str, name: str = "facts") -> Facts | Survey | HostFacts:
     about = value.get("about")
     if not isinstance(about, str) or about not in MODELS:
         raise InputError(
-            f"{name}: about: expected one of {', '.join(MODELS)}, found {quoted(str(about))}"
+            f"{name}: about: expected one of {', '.join(MODELS)}, found {quote(str(about))}"
         )
     try:
         facts: Facts | Survey | HostFacts = _FactsReader().read(

@@ -12,7 +12,7 @@ from batchyard.doctor.checks.table import CHECKS
 from batchyard.doctor.facts import Facts, Job, Missing, MissingFactError, Survey
 from batchyard.doctor.finding import Finding, Kind, Report, Unseen, merge_places, sort_findings
 from batchyard.doctor.kinds import BY_ID
-from batchyard.units import counted, show_duration
+from batchyard.units import format_duration, pluralize
 
 #: The longest time that a fleet needs from nothing to its first running job: default of --dwell.
 DWELL_S = 15 * 60
@@ -142,7 +142,7 @@ def _show_dependencies(facts: Facts) -> str:
     names = ", ".join(f"{d.job_id} ({d.status})" for d in unfinished[:_MAX_JOBS_LISTED])
     verb = "has ended" if len(unfinished) == 1 else "have ended"
     return (
-        f"{job.status} until {counted(len(unfinished), 'job')} that it depends on {verb}: {names}"
+        f"{job.status} until {pluralize(len(unfinished), 'job')} that it depends on {verb}: {names}"
     )
 
 
@@ -151,8 +151,8 @@ def _show_wait(facts: Facts, wait_s: float, dwell_s: float) -> str:
     reason = _status_reason(facts)
     aws_says = f"; AWS says: {reason}" if reason else ""
     return (
-        f"{status} for {show_duration(wait_s)}{aws_says}; "
-        f"a fleet may take {show_duration(dwell_s)} to start"
+        f"{status} for {format_duration(wait_s)}{aws_says}; "
+        f"a fleet may take {format_duration(dwell_s)} to start"
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from batchyard.doctor.finding import Finding, Report
-from batchyard.units import counted
+from batchyard.units import pluralize
 
 
 def to_lines(report: Report, with_all: bool = False) -> list[str]:
@@ -30,7 +30,7 @@ def _headline(report: Report) -> str:
 
 def _summary(report: Report) -> str:
     if report.findings:
-        return counted(len(report.findings), "finding")
+        return pluralize(len(report.findings), "finding")
     if report.blind_reason:
         return f"could not examine: {report.blind_reason}"
     if report.waiting:
@@ -39,7 +39,7 @@ def _summary(report: Report) -> str:
         return "could not examine: no check could run"
     parts = [report.status, "no findings"]
     if report.passed:
-        parts.append(f"{counted(len(report.passed), 'check')} passed")
+        parts.append(f"{pluralize(len(report.passed), 'check')} passed")
     return ", ".join(filter(None, parts))
 
 
@@ -69,7 +69,7 @@ def _check_lines(report: Report) -> list[str]:
 def _unseen_summary(report: Report) -> str:
     actions = ", ".join(dict.fromkeys(unseen.action for unseen in report.unseen if unseen.action))
     permissions = f" (allow {actions})" if actions else ""
-    checks = counted(len(report.unseen), "check")
+    checks = pluralize(len(report.unseen), "check")
     return f"{checks} could not run{permissions}; --all lists them"
 
 

@@ -57,7 +57,7 @@ class Attempt:
         return number
 
     def command_ended(self, exit_code: int) -> None:
-        self.task.turn.ended(exit_code)
+        self.task.turn.record_exit(exit_code)
         if exit_code == 0:
             self.task.unrecorded.append(self.number)
 

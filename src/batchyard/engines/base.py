@@ -234,7 +234,7 @@ def _require_memory(value: object) -> None:
     hint = f"write a whole number of MiB, {low} to {high:,}, or leave it out"
     if isinstance(value, str):
         with suppress(units.AmountError):
-            hint = f"write it in MiB: memory_mib={units.memory_mib(value)}"
+            hint = f"write it in MiB: memory_mib={units.parse_memory(value)}"
     raise InputError(f"Offer: memory_mib is {value!r}", hint=hint)
 
 

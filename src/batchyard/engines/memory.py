@@ -137,7 +137,7 @@ class MemoryEngine:
         unfinished = run.unfinished()
         if not any(unfinished.children.values()):
             raise InputError(f"run {old.run_id} has nothing to retry: everything in it succeeded")
-        plan = planning.only_unfinished(run.plan, unfinished.children)
+        plan = planning.select_unfinished(run.plan, unfinished.children)
         return PreparedRun(plan, None, new_run_id(plan), commands_done=unfinished.commands_done)
 
     def prepare_resume(
@@ -385,7 +385,7 @@ class _Simulation:
             planned = self.jobs[job_id].planned
             if planned.step == step and planned.index_in_step(child) == index:
                 self._write(attempt, result.output)
-                attempt.turn.ended(result.exit_code or 0)
+                attempt.turn.record_exit(result.exit_code or 0)
                 attempt.outcome = Outcome(result.exit_code, result.status_reason, result.reason)
                 self._run_commands(attempt)
         self.advance()
@@ -488,7 +488,7 @@ class _Simulation:
                 job.commands_done.add(number)
             elif attempt.outcome.is_success:
                 attempt.outcome = failed
-            attempt.turn.ended(0 if result.exit_code == 0 else result.exit_code or 1)
+            attempt.turn.record_exit(0 if result.exit_code == 0 else result.exit_code or 1)
         attempt.ends_ms = ends_ms
         key = (attempt.start.job_id, attempt.start.child)
         heapq.heappush(self._ends, (ends_ms, id(attempt), key, attempt))

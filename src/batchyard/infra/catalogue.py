@@ -11,7 +11,7 @@ from typing import Any
 
 from batchyard import cfn_yaml, infra
 from batchyard.errors import InputError
-from batchyard.units import quoted
+from batchyard.units import quote
 
 #: what `deploy` makes where nothing is named: all that pipelines need
 CORE = ("network", "storage", "iam", "registry", "batch")
@@ -163,7 +163,7 @@ def template(name: str) -> Template:
         begun = [one for one in infra.EVERY if name and one.startswith(name)]
         near = begun or get_close_matches(name, infra.EVERY, 1)
         hint = f"did you mean {near[0]}?" if near else f"there is {', '.join(infra.EVERY)}"
-        raise InputError(f"there is no template {quoted(name)}", hint=hint)
+        raise InputError(f"there is no template {quote(name)}", hint=hint)
     return parse(name, infra.template(name))
 
 
@@ -219,7 +219,7 @@ def check_environment(name: str) -> None:
     """Raises InputError where it can be no environment's name."""
     problem = _problem(template("network").parameters[_ENV], name)
     if problem:
-        raise InputError(f"--env {quoted(name)} is no name for an environment: {problem}")
+        raise InputError(f"--env {quote(name)} is no name for an environment: {problem}")
 
 
 def check_settings(templates: Sequence[Template], settings: Mapping[str, str]) -> None:
@@ -230,7 +230,7 @@ def check_settings(templates: Sequence[Template], settings: Mapping[str, str]) -
             raise InputError("--set Env: the environment's name is given with --env")
         if name not in known:
             raise InputError(
-                f"no template of this deployment has a parameter {quoted(name)}",
+                f"no template of this deployment has a parameter {quote(name)}",
                 hint=_nearest(name, known),
             )
         for one in templates:

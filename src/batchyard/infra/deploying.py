@@ -19,7 +19,7 @@ from batchyard.infra.stacks import (
     Stacks,
     outputs_of,
 )
-from batchyard.units import counted
+from batchyard.units import pluralize
 
 _GONE = "DELETE_COMPLETE"
 _HELD_HINT = (
@@ -230,15 +230,15 @@ def destroy(
     for one in doomed:
         for bucket in one.buckets if empty_buckets else ():
             front.say(
-                f"{one.stack}: {counted(holdings.empty_bucket(bucket), 'object')} deleted from {bucket}"
+                f"{one.stack}: {pluralize(holdings.empty_bucket(bucket), 'object')} deleted from {bucket}"
             )
         for repository in one.repositories if delete_images else ():
             front.say(
-                f"{one.stack}: {counted(holdings.delete_images(repository), 'image')} deleted from {repository}"
+                f"{one.stack}: {pluralize(holdings.delete_images(repository), 'image')} deleted from {repository}"
             )
         stacks.delete(one.stack, one.stack_id)
         if one.template.name == "batch":
             # Runs have registered them under the environment's name; no stack knows them.
             count = holdings.deregister(f"{environment}_")
             if count:
-                front.say(f"{one.stack}: {counted(count, 'job definition')} of runs deregistered")
+                front.say(f"{one.stack}: {pluralize(count, 'job definition')} of runs deregistered")

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from batchyard.pipeline_file.mistakes import WHOLE_FILE, Mistakes, place_in
 from batchyard.pipeline_file.text_files import quote_path, read_text, unreadable_problem
-from batchyard.units import quoted
+from batchyard.units import quote
 from batchyard.yaml_positions import Place
 
 MAX_FILE_BYTES = 2**30
@@ -115,9 +115,9 @@ def _param_problems(
             names = "the parameters are " + ", ".join(list(params)[:20])
             otherwise = names if params else "write it under params"
             suggestion = mistakes.did_you_mean(name, params, otherwise)
-            yield name, f"there is no parameter {quoted(name)}", suggestion
+            yield name, f"there is no parameter {quote(name)}", suggestion
         elif in_list and ("\n" in params[name] or "\r" in params[name]):
-            problem = f"the parameter {quoted(name)} has several lines"
+            problem = f"the parameter {quote(name)} has several lines"
             yield name, problem, "write it as one line to use it in a list"
 
 

@@ -94,11 +94,11 @@ def _check_command_line(node: Node, label: str, mistakes: Mistakes) -> str | Non
 
 
 def _check_memory(node: Node, label: str, mistakes: Mistakes) -> int | None:
-    return check_amount(node, label, mistakes, units.memory_mib)
+    return check_amount(node, label, mistakes, units.parse_memory)
 
 
 def _check_timeout(node: Node, label: str, mistakes: Mistakes) -> int | None:
-    timeout_s = check_amount(node, label, mistakes, units.seconds)
+    timeout_s = check_amount(node, label, mistakes, units.parse_duration)
     if timeout_s is not None:
         warn_of_short_timeout(timeout_s, node, label, mistakes)
     return timeout_s
@@ -119,7 +119,7 @@ def _check_exit_rule(node: Node, label: str, mistakes: Mistakes) -> ExitRule | N
         return ExitRule(word=value)
     match = _EXIT_CODES.fullmatch(value)
     if not match:
-        mistakes.add(node, f"{label} is {units.quoted(value)}", f"write {_EXIT_RULE}")
+        mistakes.add(node, f"{label} is {units.quote(value)}", f"write {_EXIT_RULE}")
         return None
     first, last = int(match[1]), int(match[2] or match[1])
     problem = _exit_code_problem(first, last)
@@ -146,7 +146,7 @@ def _check_glob(node: Node, label: str, mistakes: Mistakes) -> str | None:
     if value is None:
         return None
     if not value or value.startswith("/") or "://" in value or ".." in value.split("/"):
-        problem = f"{label} is {units.quoted(value)}, which is not inside the workspace"
+        problem = f"{label} is {units.quote(value)}, which is not inside the workspace"
         mistakes.add(node, problem, "write a path or pattern relative to it, like data/**")
         return None
     return value

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from batchyard.errors import Mistake, PipelineFileError
-from batchyard.units import quoted
+from batchyard.units import quote
 from batchyard.yaml_positions import Place
 
 #: A comparison of two words takes some 10 us. After this many, mistakes get no suggestion.
@@ -45,7 +45,7 @@ class Mistakes:
     def did_you_mean(self, word: str, valid_words: Collection[str], otherwise: str = "") -> str:
         """Return a suggestion with the nearest valid word, or ``otherwise`` if none is near."""
         nearest = self.nearest(word, valid_words)
-        return f"did you mean {quoted(nearest)}?" if nearest else otherwise
+        return f"did you mean {quote(nearest)}?" if nearest else otherwise
 
     def nearest(self, word: str, valid_words: Collection[str], likeness: float = 0.6) -> str:
         """Return the valid word that is most like ``word``, or "".

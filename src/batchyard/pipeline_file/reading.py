@@ -26,7 +26,7 @@ from batchyard.pipeline_file.value_types import (
     is_missing,
     is_unicode,
 )
-from batchyard.units import quoted
+from batchyard.units import pluralize, quote
 from batchyard.yaml_positions import Place
 
 MAX_PIPELINE_FILE_BYTES = 64 * 2**20
@@ -197,9 +197,9 @@ def _override_params(
     for name, value in overrides.items():
         if name not in params:
             suggestion = mistakes.did_you_mean(name, params, otherwise=names)
-            mistakes.add(WHOLE_FILE, f"--set: there is no parameter {quoted(name)}", suggestion)
+            mistakes.add(WHOLE_FILE, f"--set: there is no parameter {quote(name)}", suggestion)
         elif "\0" in value or not is_unicode(value):
-            problem = f"--set: the value of {quoted(name)} is not UTF-8 text"
+            problem = f"--set: the value of {quote(name)} is not UTF-8 text"
             mistakes.add(WHOLE_FILE, problem, "write text")
     return {**params, **overrides}
 
@@ -232,7 +232,7 @@ def _read_work(
 
 def _check_step_keys(draft: StepDraft, mistakes: Mistakes) -> None:
     """Add a mistake for a step without a name, or without exactly one of WORK_KEYS."""
-    label = f"step {quoted(draft.name)}" if draft.name else "the step"
+    label = f"step {quote(draft.name)}" if draft.name else "the step"
     if is_missing(("name",), STEP_KEYS, draft.node, mistakes):
         mistakes.add(draft.node, "the step has no name", "write name: and a word")
     if is_missing(WORK_KEYS, STEP_KEYS, draft.node, mistakes):
@@ -266,14 +266,10 @@ def _warn_of_idle_children(
 ) -> None:
     if array and commands and array > len(commands):
         problem = (
-            f"array is {array:,} for {_count(len(commands), 'command')}:"
-            f" {_count(array - len(commands), 'child', 'children')} will have nothing to do"
+            f"array is {array:,} for {pluralize(len(commands), 'command')}:"
+            f" {pluralize(array - len(commands), 'child', 'children')} will have nothing to do"
         )
         mistakes.warn(at, problem, f"write at most {len(commands)}")
-
-
-def _count(number: int, noun: str, plural: str = "") -> str:
-    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
 def _check_secrets(draft: StepDraft, file_env: Mapping[str, str], mistakes: Mistakes) -> None:
@@ -283,7 +279,7 @@ def _check_secrets(draft: StepDraft, file_env: Mapping[str, str], mistakes: Mist
     for name in sorted(env.keys() & draft.values.get("secrets", {}).keys()):
         if isinstance(secrets, yaml_positions.Mapping):
             key = secrets.entries[name][0]
-            mistakes.add(key, f"{quoted(name)} is both in env and in secrets", "keep one of them")
+            mistakes.add(key, f"{quote(name)} is both in env and in secrets", "keep one of them")
 
 
 def _make_step(

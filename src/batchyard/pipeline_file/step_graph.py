@@ -7,7 +7,7 @@ from itertools import islice
 
 from batchyard.pipeline_file.file_keys import NeedAt, StepDraft
 from batchyard.pipeline_file.mistakes import Mistakes
-from batchyard.units import quoted
+from batchyard.units import quote
 
 #: Further cycles are mostly variations of the first ones.
 _MAX_CYCLES = 10
@@ -45,7 +45,7 @@ def _by_name(drafts: Sequence[StepDraft], mistakes: Mistakes) -> dict[str, StepD
         first = by_name.setdefault(draft.name, draft)
         if first is not draft:
             line = first.node_of("name").line
-            problem = f"a second step named {quoted(draft.name)}: the first is at line {line}"
+            problem = f"a second step named {quote(draft.name)}: the first is at line {line}"
             mistakes.add(draft.node_of("name"), problem, "give each step a name of its own")
     return by_name
 
@@ -61,10 +61,10 @@ def _valid_needs(
         if needed not in by_name:
             _add_unknown_step(draft, edge, by_name, mistakes)
         elif needed in seen:
-            problem = f"step {quoted(draft.name)} needs {quoted(needed)} twice"
+            problem = f"step {quote(draft.name)} needs {quote(needed)} twice"
             mistakes.add(edge.node, problem, "keep one of them")
         elif needed == draft.name:
-            mistakes.add(edge.node, f"step {quoted(needed)} needs itself", "remove it")
+            mistakes.add(edge.node, f"step {quote(needed)} needs itself", "remove it")
         else:
             _check_each(draft, by_name[needed], edge, mistakes)
             needs[needed] = edge
@@ -78,19 +78,19 @@ def _add_unknown_step(
     nearest = mistakes.nearest(edge.need.step, by_name)
     suggestion = "write the name of another step"
     if nearest and nearest != draft.name:
-        suggestion = f"did you mean {quoted(nearest)}?"
+        suggestion = f"did you mean {quote(nearest)}?"
     elif 1 < len(by_name) <= 20:
         names = ", ".join(name for name in by_name if name != draft.name)
         suggestion = f"the other steps are {names}"
-    mistakes.add(edge.node, f"there is no step {quoted(edge.need.step)}", suggestion)
+    mistakes.add(edge.node, f"there is no step {quote(edge.need.step)}", suggestion)
 
 
 def _check_each(draft: StepDraft, needed: StepDraft, edge: NeedAt, mistakes: Mistakes) -> None:
     size, needed_size = size_of(draft), size_of(needed)
     if edge.need.each and size and needed_size and size != needed_size:
         problem = (
-            f"each: child i of {quoted(draft.name)} would wait for"
-            f" child i of {quoted(needed.name)},"
+            f"each: child i of {quote(draft.name)} would wait for"
+            f" child i of {quote(needed.name)},"
             f" but they have {size:,} and {needed_size:,} children"
         )
         mistakes.add(edge.node, problem, "give both the same array, or remove each")

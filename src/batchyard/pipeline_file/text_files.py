@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from batchyard.pipeline_file.mistakes import WHOLE_FILE, Mistakes, place_in
-from batchyard.units import quoted
+from batchyard.units import quote
 
 
 def read_text(path: Path, mistakes: Mistakes, max_bytes: int) -> str | None:
@@ -58,4 +58,4 @@ def unreadable_problem(
 
 def quote_path(path: Path | str) -> str:
     """Return a path in quotes, in full length: a shortened path is of no use."""
-    return quoted(str(path), at_most=4096)
+    return quote(str(path), max_length=4096)

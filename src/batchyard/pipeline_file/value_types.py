@@ -14,7 +14,7 @@ from typing import Any
 
 from batchyard import yaml_positions
 from batchyard.pipeline_file.mistakes import Mistakes
-from batchyard.units import AmountError, quoted
+from batchyard.units import AmountError, quote
 from batchyard.yaml_positions import (
     NOTHING,
     NUMBER,
@@ -190,7 +190,7 @@ def list_of(
     def check(node: Node, label: str, mistakes: Mistakes) -> tuple[Any, ...] | None:
         if suggest_brackets and isinstance(node, Scalar) and node.kind != NOTHING:
             is_word = re.fullmatch("[A-Za-z0-9-]+", node.text)
-            bracketed = f"[{node.text if is_word else quoted(node.text)}]"
+            bracketed = f"[{node.text if is_word else quote(node.text)}]"
             _refuse(node, label, f"{expected}: in brackets, {bracketed}", mistakes)
             return None
         if not isinstance(node, Sequence) or not (node.items or may_be_empty):
@@ -225,7 +225,7 @@ def mapping_of(
         for name, (key, entry) in node.entries.items():
             problem = name_problem(name)
             if problem:
-                mistakes.add(key, f"{quoted(name)} cannot be a name in {label}", problem)
+                mistakes.add(key, f"{quote(name)} cannot be a name in {label}", problem)
             # A name with an invalid value is still defined: its uses are no mistakes.
             values[name] = value_type.check(entry, f"{label}.{name}", mistakes) or ""
         return values
@@ -254,7 +254,7 @@ def check_mapping(
         if key is None:
             all_keys = "the keys here are " + ", ".join(keys)
             suggestion = mistakes.did_you_mean(name, keys, otherwise=all_keys)
-            mistakes.add(key_node, f"unknown key {quoted(name)} in {label}", suggestion)
+            mistakes.add(key_node, f"unknown key {quote(name)} in {label}", suggestion)
             continue
         value = key.type.check(entry, name, mistakes)
         if value is not None:
@@ -291,7 +291,7 @@ def describe(node: Node) -> str:
         if node.kind == NOTHING:
             return "has no value"
         is_bare = node.kind in (WHOLE, NUMBER, YES_NO) and len(node.text) < 40
-        return f"is {node.text}" if is_bare else f"is {quoted(node.text)}"
+        return f"is {node.text}" if is_bare else f"is {quote(node.text)}"
     if isinstance(node, Sequence):
         return "is a list" if node.items else "is an empty list"
     return "is a mapping"

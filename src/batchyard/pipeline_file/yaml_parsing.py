@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from batchyard import yaml_positions
 from batchyard.pipeline_file.mistakes import WHOLE_FILE, Mistakes, place_in
-from batchyard.units import quoted
+from batchyard.units import quote
 from batchyard.yaml_positions import Document, Node, Place
 
 if TYPE_CHECKING:
@@ -146,4 +146,4 @@ def _character(text: str, at: Place) -> str:
 def _explain_first_character(character: str) -> tuple[str, str]:
     if character == "\t":
         return "not YAML: a tab is used for indentation", "indent with spaces"
-    return f"not YAML: a value cannot begin with {quoted(character)}", "put it in quotes"
+    return f"not YAML: a value cannot begin with {quote(character)}", "put it in quotes"

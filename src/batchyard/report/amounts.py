@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from datetime import UTC, datetime
 
-from batchyard.units import show_duration, show_memory
+from batchyard import units
 
 #: in place of a number that is not available
 NONE = "\N{EN DASH}"
@@ -33,7 +33,7 @@ def format_duration(seconds: float | None) -> str:
         return f"{seconds * 1000:.0f} ms"
     if seconds < 59.95:
         return f"{seconds:.2f} s" if seconds < 9.995 else f"{seconds:.1f} s"
-    return show_duration(seconds)
+    return units.format_duration(seconds)
 
 
 def format_kib(kib: int) -> str:
@@ -45,7 +45,7 @@ def format_kib(kib: int) -> str:
 
 def format_mib(mib: int) -> str:
     """Return an amount of memory with a space before the unit, for example "1.5 GiB"."""
-    text = show_memory(mib)
+    text = units.format_memory(mib)
     return f"{text[:-3]} {text[-3:]}"
 
 
@@ -57,11 +57,6 @@ def format_share(share: float | None) -> str:
 def format_count(number: int) -> str:
     """Return a number with thousands separators."""
     return f"{number:,}"
-
-
-def pluralize(number: int, noun: str, plural: str = "") -> str:
-    """Return "1 child", "2,000 children"."""
-    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
 def format_time(at_ms: int) -> str:
@@ -95,4 +90,4 @@ def format_tick(seconds: float) -> str:
         return f"{seconds * 1000:g} ms"
     if seconds < 60:
         return f"{seconds:g} s" if seconds else "0"
-    return show_duration(seconds)
+    return units.format_duration(seconds)

@@ -6,10 +6,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from batchyard.report.amounts import format_duration, format_tick, log_ticks, pluralize
+from batchyard.report.amounts import format_duration, format_tick, log_ticks
 from batchyard.report.figures import StepFigures
 from batchyard.report.markup import Markup, join, px, tag
 from batchyard.report.timeline import COLOURS, WIDTH, left_margin
+from batchyard.units import pluralize
 
 #: A step with fewer children has a dot for each, one with more has a histogram.
 MIN_FOR_COLUMNS = 40

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from batchyard.report.amounts import format_count, format_duration, format_kib, pluralize
+from batchyard.report.amounts import format_count, format_duration, format_kib
 from batchyard.report.figures import StepFigures
 from batchyard.report.markup import Markup, join, tag
 from batchyard.report.tables import plain_table
 from batchyard.status import Failure, explain_failure
+from batchyard.units import pluralize
 
 #: failed children that are shown with the end of their output
 MAX_FAILURES = 20

@@ -19,7 +19,6 @@ from batchyard.report.amounts import (
     format_duration,
     format_mib,
     format_time,
-    pluralize,
 )
 from batchyard.report.durations import draw_durations
 from batchyard.report.failures import failures_section, retries_section
@@ -29,6 +28,7 @@ from batchyard.report.style import CSS
 from batchyard.report.tables import Totals, steps_table
 from batchyard.report.timeline import draw_timeline
 from batchyard.status import RunStatus, iso
+from batchyard.units import pluralize
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 _TONES = {
@@ -143,7 +143,7 @@ def _lead(status: RunStatus, steps: Sequence[StepFigures]) -> Content:
         failed = (", ", tag("a", f"{format_count(failed_count)} failed", href="#failures"))
     if status.is_interrupted:
         command = tag("code", f"batchyard resume {status.run}")
-        return (parts, failed, ". Its process died. To resume it: ", command)
+        return (parts, failed, f". Interrupted: {status.interruption}. To resume it: ", command)
     if status.state is RunState.RUNNING:
         running = sum(step.status.running for step in steps)
         return (parts, failed, f", {format_count(running)} running when this page was made.")

@@ -11,11 +11,11 @@ from batchyard.report.amounts import (
     format_duration,
     format_kib,
     format_share,
-    pluralize,
 )
 from batchyard.report.figures import StepFigures
 from batchyard.report.markup import Content, Markup, tag
 from batchyard.report.timeline import COLOURS
+from batchyard.units import pluralize
 
 _TONES = {
     JobState.SUCCEEDED: "good",

@@ -11,9 +11,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from batchyard.report import lanes
-from batchyard.report.amounts import format_duration, format_tick, linear_ticks, pluralize
+from batchyard.report.amounts import format_duration, format_tick, linear_ticks
 from batchyard.report.figures import AttemptStats, Ending, StepFigures
 from batchyard.report.markup import Markup, join, px, tag
+from batchyard.units import pluralize
 
 #: Bars on one page. The steps with the most attempts are drawn as areas instead.
 MAX_BARS = 2000

@@ -55,7 +55,7 @@ class Attempt:
             if ended.was_cut:
                 self._save(number)
                 return self._reclaimed()
-            turn.ended(ended.exit_code)
+            turn.record_exit(ended.exit_code)
             if ended.exit_code:
                 first = first or Failure(number, ended.exit_code, ended.was_out_of_memory)
                 self.workspace.disown_outputs()

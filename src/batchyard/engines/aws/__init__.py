@@ -45,7 +45,7 @@ class AwsEngine:
             say(run.answer_source)
         if not any(unfinished.children.values()):
             raise InputError(f"run {old.run_id} has nothing to retry: everything in it succeeded")
-        plan = planning.only_unfinished(run.load_lists(), unfinished.children)
+        plan = planning.select_unfinished(run.load_lists(), unfinished.children)
         target = replace(
             old.settings,
             run_id=new_run_id(plan),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from batchyard.plan import PlannedJob, ranges
+from batchyard.plan import PlannedJob, to_ranges
 
 #: finds the by_n-th number, from 0, of those that the words after `in` leave in, beginning with by_i: see `gaps`
 _FIND = (
@@ -36,7 +36,7 @@ def gaps(numbers: Sequence[int]) -> str:
     many more than one it has. Of 3 5 7 8 9 that is `0 1 1+2`: from 3 on."""
     words = []
     next_one = numbers[0]
-    for first, last in ranges(numbers):
+    for first, last in to_ranges(numbers):
         words.append(
             f"{first - next_one}+{last - first}" if last > first else f"{first - next_one}"
         )

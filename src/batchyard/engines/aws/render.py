@@ -18,7 +18,7 @@ from batchyard.engines.aws import definitions as defining
 from batchyard.engines.aws import numbering
 from batchyard.environments import Environment
 from batchyard.errors import InputError
-from batchyard.plan import Plan, PlannedJob, ranges
+from batchyard.plan import Plan, PlannedJob, to_ranges
 
 #: characters of a submission's overrides; AWS's limit includes what it adds itself
 _MOST_OVERRIDES = limits.MAX_OVERRIDE_CHARS - 700
@@ -147,7 +147,7 @@ def orders(job: PlannedJob, target: Target) -> dict[str, Any]:
         "step": job.step,
         "size": job.step_size,
         "is_array": job.is_array,
-        "indices": None if job.indices is None else ranges(job.indices),
+        "indices": None if job.indices is None else to_ranges(job.indices),
         "command": job.command,
         "command_count": job.command_count,
         "keep_going": job.keep_going,

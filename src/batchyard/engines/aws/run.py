@@ -49,7 +49,7 @@ from batchyard.engines.base import (
 from batchyard.errors import BatchyardError, InputError, OperationalError, RunLockedError
 from batchyard.folder import home_flag
 from batchyard.plan import Plan
-from batchyard.units import counted
+from batchyard.units import pluralize
 
 #: Failed children that are described in one call.
 _FAILED_AT_ONCE = 100
@@ -143,7 +143,7 @@ class AwsRun:
                 self._target.workspace,
             )
             if count:
-                say(f"uploaded {counted(count, 'input file')} to {self._target.workspace}")
+                say(f"uploaded {pluralize(count, 'input file')} to {self._target.workspace}")
         text = self._record.folder.record.read_bytes()
         self.s3.put(self._target.address + s3_layout.RUN_RECORD, text, "application/json")
         if self.skipped_commands:
@@ -179,7 +179,7 @@ class AwsRun:
         if self._workspace_folder is not None:
             count, folder = self.fetch()
             if count:
-                say(f"fetched {counted(count, 'output file')} into {folder}")
+                say(f"fetched {pluralize(count, 'output file')} into {folder}")
         elif self._is_from_elsewhere and any(job.outputs for job in self._plan.jobs):
             flags = home_flag(self._record.folder, Path.cwd())
             say(

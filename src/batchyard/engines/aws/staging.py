@@ -17,7 +17,7 @@ from batchyard.engines.aws import definitions, render
 from batchyard.engines.aws.render import Target
 from batchyard.errors import InputError
 from batchyard.folder import HOME_NAME
-from batchyard.plan import Plan, PlannedJob, ranges
+from batchyard.plan import Plan, PlannedJob, to_ranges
 from batchyard.worker.globs import globs
 
 
@@ -40,7 +40,7 @@ def stage(
             list_address = s3_layout.list_address(target.address, job.step)
             s3.put(list_address, text, "text/plain; charset=utf-8")
             s3.put(s3_layout.list_index_address(target.address, job.step), index)
-        orders = {**render.orders(job, target), "skip": ranges(sorted(done.get(job.step, ())))}
+        orders = {**render.orders(job, target), "skip": to_ranges(sorted(done.get(job.step, ())))}
         s3.put(
             s3_layout.orders_address(target.address, job.step),
             json.dumps(orders).encode(),

@@ -15,7 +15,7 @@ from batchyard.engines.aws.children import number_of
 from batchyard.engines.aws.details import UNSUBMITTED
 from batchyard.engines.aws.render import Part
 from batchyard.engines.base import JobDetail
-from batchyard.plan import Plan, ranges
+from batchyard.plan import Plan, to_ranges
 
 #: children of one run that are asked about: a hundred calls. The counts of larger arrays stay as AWS sums them up.
 MOST_CHILDREN = 10_000
@@ -46,7 +46,7 @@ def tally(
                 left -= part.size
                 states = dict(_children(batch, detail.id, part.size))
                 if len(states) == part.size:
-                    succeeded[detail.id] = ranges(
+                    succeeded[detail.id] = to_ranges(
                         sorted(n for n, (is_good, _) in states.items() if is_good)
                     )
                     detail = replace(

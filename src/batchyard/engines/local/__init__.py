@@ -47,7 +47,7 @@ class LocalEngine:
             for job in old.plan.jobs
             if job.has_list and unfinished.children.get(job.step)
         }
-        plan = replace(planning.only_unfinished(old.plan, unfinished.children), lists=lists)
+        plan = replace(planning.select_unfinished(old.plan, unfinished.children), lists=lists)
         changed = preparing.change_capacity(
             replace(old.settings, token=settings.new_token()),
             plan,

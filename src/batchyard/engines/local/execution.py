@@ -58,7 +58,7 @@ class Execution:
         ``must_enter_workspace``: False where the run is only to be ended, which needs no workspace.
         """
         store, settings = self._store, self._settings
-        at_once = planning.most_at_once(self._plan, settings.capacity)
+        at_once = planning.max_concurrency(self._plan, settings.capacity)
         machine.allow_open_files(at_once * _FILES_PER_CHILD + _SPARE_FILES)
         logs = LogBook(self._folder)
         spawner = Spawner(logs)

@@ -67,7 +67,7 @@ def _capacity(plan: Plan, offer: Offer, gpu_count: int) -> Resources:
 
 
 def _require_fit(plan: Plan, capacity: Resources) -> None:
-    too_large = planning.misfits(plan, capacity)
+    too_large = planning.find_misfits(plan, capacity)
     if too_large:
         raise InputError(
             f"the pipeline can never run with {capacity}:\n  " + "\n  ".join(too_large),

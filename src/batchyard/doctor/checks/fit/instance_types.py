@@ -22,7 +22,7 @@ from batchyard.doctor.checks.fit.kinds import (
 )
 from batchyard.doctor.facts import Environment, Job
 from batchyard.doctor.finding import Finding, Kind
-from batchyard.units import show_memory
+from batchyard.units import format_memory
 
 #: the likelihood of BY015 where the registered memory is an estimate
 _ESTIMATE_LIKELIHOOD = 70
@@ -131,7 +131,7 @@ def _too_little_memory(job: Job, largest: Candidate) -> Finding:
 def _show_requested_memory(memory_mib: int) -> str:
     """Return whole GiB as the user wrote them: 2000GiB, not 1.95TiB."""
     is_whole_gib = memory_mib % 1024 == 0 and memory_mib % 1024**2
-    return f"{memory_mib // 1024}GiB" if is_whole_gib else show_memory(memory_mib)
+    return f"{memory_mib // 1024}GiB" if is_whole_gib else format_memory(memory_mib)
 
 
 def _add_larger_type(job: Job, environment: Environment) -> str:

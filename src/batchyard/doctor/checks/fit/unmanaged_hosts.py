@@ -33,7 +33,7 @@ from batchyard.doctor.facts import (
     require,
 )
 from batchyard.doctor.finding import Finding, Kind
-from batchyard.units import counted
+from batchyard.units import pluralize
 
 LARGER_THAN_ANY = "AWS says that the job asks for more than any instance has"
 _EMULATOR_HINT = (
@@ -151,7 +151,7 @@ class _Shortage:
 
 
 def _shortage(job: Job, hosts: Sequence[Host]) -> _Shortage:
-    gpus = counted(job.gpus, "GPU")
+    gpus = pluralize(job.gpus, "GPU")
     max_gpus = max((h.gpus for h in hosts), default=0)
     if job.gpus > max_gpus:
         return _gpu_shortage(gpus, max_gpus, bool(hosts))
@@ -185,7 +185,7 @@ def _memory_shortage(job: Job, hosts: Sequence[Host], beside: str) -> _Shortage:
 def _gpu_shortage(request: str, max_gpus: int, has_hosts: bool) -> _Shortage:
     kind = NOT_ENOUGH_GPUS if max_gpus or not has_hosts else NO_GPUS
     if max_gpus:
-        alternative = f"or ask for at most {counted(max_gpus, 'GPU')}"
+        alternative = f"or ask for at most {pluralize(max_gpus, 'GPU')}"
     else:
         alternative = "or submit to a queue whose hosts have GPUs"
     return _Shortage(kind, request, alternative, lambda h: h.gpus)

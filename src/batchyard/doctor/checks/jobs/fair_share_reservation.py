@@ -5,7 +5,7 @@ from __future__ import annotations
 from batchyard.doctor.checks.base import Check, Timing, Verdict, environments_of, waiting_job
 from batchyard.doctor.facts import Facts, require
 from batchyard.doctor.finding import Finding, Kind, Severity
-from batchyard.units import counted
+from batchyard.units import pluralize
 
 KIND = Kind("BY045", Severity.WARNING, 45, "the fair-share policy leaves room for the job")
 
@@ -31,7 +31,7 @@ def check(facts: Facts, timing: Timing) -> Verdict:
             "the fair-share policy keeps vCPUs for shares that have no jobs now",
             (
                 f"computeReservation {policy.compute_reservation} with "
-                f"{counted(active_shares, 'active share')} keeps "
+                f"{pluralize(active_shares, 'active share')} keeps "
                 f"{reserved:.0%} of {total_vcpus} vCPUs",
                 f"usable {usable_vcpus:.0f}, in use {used_vcpus:g}; the job requests {job.vcpus:g}",
             ),

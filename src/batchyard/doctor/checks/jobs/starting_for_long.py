@@ -5,7 +5,7 @@ from __future__ import annotations
 from batchyard.doctor.checks.base import Check, Timing, Verdict, job_of
 from batchyard.doctor.facts import Facts
 from batchyard.doctor.finding import Finding, Kind, Severity
-from batchyard.units import show_duration
+from batchyard.units import format_duration
 
 KIND = Kind("BY071", Severity.WARNING, 60, "a placed job starts in time")
 
@@ -22,7 +22,7 @@ def check(facts: Facts, timing: Timing) -> Verdict:
             KIND,
             "the job has a host, but its container does not start: "
             "a large or slow image pull, a full disk, or secrets",
-            (f"STARTING for {show_duration(age_s)}", f"image {job.image or 'not known'}"),
+            (f"STARTING for {format_duration(age_s)}", f"image {job.image or 'not known'}"),
             (
                 f"aws batch describe-jobs --jobs {job.job_id} "
                 "--query 'jobs[].container.[containerInstanceArn,taskArn]'",

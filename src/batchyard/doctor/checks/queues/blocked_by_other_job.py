@@ -5,7 +5,7 @@ from __future__ import annotations
 from batchyard.doctor.checks.base import Check, Timing, Verdict, runnable_job
 from batchyard.doctor.facts import Facts, FrontJob, Job, require
 from batchyard.doctor.finding import Finding, Kind, Severity
-from batchyard.units import show_duration
+from batchyard.units import format_duration
 
 KIND = Kind("BY011", Severity.ERROR, 60, "no other job blocks the front of the queue")
 
@@ -35,7 +35,7 @@ def _finding(job: Job, first: FrontJob, age_s: float) -> Finding:
         KIND,
         "another job is first in the queue and does not start",
         (
-            f"{first.job_id} has been first for {show_duration(age_s)}",
+            f"{first.job_id} has been first for {format_duration(age_s)}",
             *([f"AWS Batch says: {first.status_reason}"] if first.status_reason else []),
         ),
         (

@@ -12,7 +12,7 @@ from batchyard.doctor.checks.base import (
 )
 from batchyard.doctor.facts import Environment, Facts, require
 from batchyard.doctor.finding import Finding, Kind, Severity
-from batchyard.units import show_duration
+from batchyard.units import format_duration
 
 KIND = Kind("BY038", Severity.ERROR, 86, "instances join the cluster in time")
 #: the longest time that an instance needs from its launch to its registration
@@ -45,7 +45,7 @@ def _examine(now_ms: int, environment: Environment) -> list[Finding]:
             (
                 f"{len(late)} of {len(instances)} instances, {len(host_ids)} hosts",
                 *(
-                    f"{instance.id} ({instance.type}) launched {show_duration(age_s)} ago"
+                    f"{instance.id} ({instance.type}) launched {format_duration(age_s)} ago"
                     for instance, age_s in late[:_MAX_INSTANCES_LISTED]
                 ),
             ),

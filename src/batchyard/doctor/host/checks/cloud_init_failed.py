@@ -6,7 +6,7 @@ from batchyard.doctor.facts import require
 from batchyard.doctor.finding import Finding, Kind, Severity
 from batchyard.doctor.host.checks.base import MAX_BOOT_S, MAX_LINE_LENGTH, HostCheck, Verdict
 from batchyard.doctor.host.facts import HostFacts
-from batchyard.units import show_duration
+from batchyard.units import format_duration
 
 KIND = Kind("BY311", Severity.ERROR, 80, "cloud-init ended well")
 _LINES_SHOWN = 3
@@ -21,7 +21,7 @@ def check(facts: HostFacts) -> Verdict:
         cause = "cloud-init failed: the user data did not run to its end"
     elif cloud_init.status.startswith("running") and uptime_s > MAX_BOOT_S:
         cause = (
-            f"cloud-init has been running for {show_duration(uptime_s)}: the user data does not end"
+            f"cloud-init has been running for {format_duration(uptime_s)}: the user data does not end"
         )
     else:
         return []

@@ -6,7 +6,7 @@ from batchyard.doctor.facts import require
 from batchyard.doctor.finding import Finding, Kind, Severity
 from batchyard.doctor.host.checks.base import HostCheck, Verdict
 from batchyard.doctor.host.facts import Disk, HostFacts
-from batchyard.units import show_memory
+from batchyard.units import format_memory
 
 KIND = Kind("BY312", Severity.WARNING, 70, "the disks have room")
 MIN_FREE_MIB = 2048
@@ -24,7 +24,7 @@ def check(facts: HostFacts) -> Verdict:
             KIND,
             f"the disk of {full_disk.path} is nearly full: "
             "images cannot be pulled, logs cannot be written",
-            (f"{show_memory(full_disk.free_mib)} of {show_memory(full_disk.total_mib)} free",),
+            (f"{format_memory(full_disk.free_mib)} of {format_memory(full_disk.total_mib)} free",),
             (
                 "docker system df; docker image prune -a",
                 "give the launch template a larger /dev/xvda",
