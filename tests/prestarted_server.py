@@ -79,6 +79,7 @@ def serve(control: socket.socket) -> dict[str, Any] | None:
             continue
         message, files, _, _ = socket.recv_fds(control, 16, 4)
         if not message:
+            stop_all(waiting)
             return None
         status = socket.socket(fileno=files[0])
         request = read_request(status)
@@ -96,6 +97,12 @@ def serve(control: socket.socket) -> dict[str, Any] | None:
             os.close(fd)
         waiting[pid] = status
         status.sendall(struct.pack("!i", pid))
+
+
+def stop_all(waiting: dict[int, socket.socket]) -> None:
+    """End what is still running: the tests were killed before they could."""
+    for pid in waiting:
+        os.kill(pid, signal.SIGTERM)
 
 
 def report_ended(waiting: dict[int, socket.socket]) -> None:

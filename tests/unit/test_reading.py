@@ -6,11 +6,11 @@ import json
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
+import cpu_time
 from batchyard.errors import PipelineFileError
 from batchyard.pipeline import ExitRule, Need, Pipeline, Step, sort_by_needs
 from batchyard.pipeline_file import reading
@@ -423,9 +423,8 @@ EXPLODES = "stand for more than 100,000 values; write the file with fewer aliase
     ids=["aliases", "merges", "brackets", "dashes"],
 )
 def test_files_that_explode_are_refused_at_once(text: str, expected: str, tmp_path: Path) -> None:
-    before = time.process_time()
-    assert mistakes(tmp_path, text) == [expected]
-    assert time.process_time() - before < 0.5
+    with cpu_time.at_most(0.5):
+        assert mistakes(tmp_path, text) == [expected]
 
 
 def test_a_tag_that_would_run_code_runs_nothing(tmp_path: Path) -> None:
@@ -455,12 +454,10 @@ def test_a_file_of_five_thousand_lines_takes_a_fraction_of_a_second(tmp_path: Pa
     bad = HEAD + "".join(
         f"- {{name: s{i}, comand{i}: x, cpus: no, needs: [t{i}]}}\n" for i in range(5000)
     )
-    before = time.process_time()
-    assert len(load(tmp_path, good).steps) == 1000
-    assert time.process_time() - before < 0.4
-    before = time.process_time()
-    assert len(mistakes(tmp_path, bad)) >= 15_000
-    assert time.process_time() - before < 2
+    with cpu_time.at_most(0.4):
+        assert len(load(tmp_path, good).steps) == 1000
+    with cpu_time.at_most(2):
+        assert len(mistakes(tmp_path, bad)) >= 15_000
 
 
 def test_a_circle_of_thousands_of_steps_is_found(tmp_path: Path) -> None:
@@ -473,9 +470,8 @@ def test_a_circle_of_thousands_of_steps_is_found(tmp_path: Path) -> None:
 def test_a_million_commands_take_about_a_second(tmp_path: Path) -> None:
     path = tmp_path / "list.txt"
     path.write_text("".join(f"python work.py --slice {i}\n" for i in range(1_000_000)))
-    before = time.process_time()
-    pipeline = reading.load_list(path, array=1000)
-    assert time.process_time() - before < 1.5
+    with cpu_time.at_most(1.5):
+        pipeline = reading.load_list(path, array=1000)
     commands = pipeline.steps[0].commands
     assert commands is not None and len(commands) == 1_000_000
     assert commands[-1] == "python work.py --slice 999999"
