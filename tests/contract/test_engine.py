@@ -11,8 +11,9 @@ import os
 import shlex
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +32,10 @@ from batchyard.engines.base import (
     RunEngine,
     RunRecord,
     RunRequest,
+    RunState,
     new_run_id,
 )
+from batchyard.engines.memory import HOLD, Call, MemoryEngine, Result
 from batchyard.environments import Environment
 from batchyard.pipeline import ExitRule, Need, Pipeline, Step
 
@@ -40,6 +43,24 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "emulator"))
 from emulator_endpoint import Endpoint
 
 TEST_IMAGE = "batchyard-test:latest"
+
+
+@dataclass(frozen=True)
+class Act:
+    """What a command does: as shell for real engines, as a result for the engine in memory."""
+
+    shell: str
+    result: Callable[[Call], Result]
+
+
+def exits(code: int) -> Act:
+    return Act(f"exit {code}", lambda call: Result(exit_code=code))
+
+
+NOTHING = Act("true", lambda call: Result())
+#: until ``Lab.go``
+WAITS = Act("until test -e go; do sleep 0.05; done", lambda call: HOLD)
+FOREVER = Act("sleep 600", lambda call: HOLD)
 
 
 class LocalLab:
@@ -62,16 +83,23 @@ class LocalLab:
         operations.start(self.record)
         return self.record.open()
 
-    def step(self, name: str, **fields: object) -> Step:
+    def step(self, name: str, act: Act | Sequence[Act], **fields: object) -> Step:
         image = TEST_IMAGE if self.runner == "docker" else None
+        if isinstance(act, Act):
+            fields["command"] = act.shell
+        else:
+            fields["commands"] = tuple(command.shell for command in act)
         return Step(name, image=image, memory_mib=64, **fields)  # type: ignore[arg-type]
+
+    def go(self) -> None:
+        (self.folder / "go").touch()
 
     def as_logged(self, written: bytes) -> bytes:
         return written
 
 
 class AwsLab:
-    """The AWS engine, against an endpoint on this machine: jobs are processes, or containers of the image."""
+    """The AWS engine, against an endpoint here: jobs are processes, or containers of the image."""
 
     least_timeout_s = 60
 
@@ -88,8 +116,7 @@ class AwsLab:
         )
 
     def begin(self, *steps: Step) -> RunEngine:
-        pipeline = Pipeline("contract", steps)
-        plan = planning.make(pipeline)
+        plan = planning.make(Pipeline("contract", steps))
         target = make_target(plan, self._environment, new_run_id(plan), on_demand=True)
         self.workspace = target.workspace
         prepared = PreparedRun(plan, target, target.run_id)
@@ -97,18 +124,21 @@ class AwsLab:
         operations.start(self.record)
         return self.record.open()
 
-    def step(self, name: str, **fields: Any) -> Step:
-        """Jobs share no folder with the one who submits them: here they are told to go there."""
-        go = f"cd {shlex.quote(str(self.folder))} && "
-        if "retry_on" in fields:
-            # Rules that AWS Batch cannot be told are the worker's, and a list of commands is what it takes.
-            fields["commands"] = (fields.pop("command"),)
-        if "commands" in fields:
-            fields["commands"] = tuple(f"{go}{{ {command}; }}" for command in fields["commands"])
+    def step(self, name: str, act: Act | Sequence[Act], **fields: Any) -> Step:
+        """Jobs share no folder with the one who submits them: here they change to it."""
+        acts = (act,) if isinstance(act, Act) else tuple(act)
+        enter = f"cd {shlex.quote(str(self.folder))} && "
+        commands = tuple(f"{enter}{{ {each.shell}; }}" for each in acts)
+        if isinstance(act, Act) and "retry_on" not in fields:
+            fields["command"] = commands[0]
         else:
-            fields["command"] = f"{go}{{ {fields['command']}; }}"
-        # The worker itself takes some of it.
+            # Also for rules that AWS Batch does not have: the worker follows them, in a list.
+            fields["commands"] = commands
+        # The worker itself takes some of the memory.
         return Step(name, image=self.image, memory_mib=256, **fields)
+
+    def go(self) -> None:
+        (self.folder / "go").touch()
 
     def as_logged(self, written: bytes) -> bytes:
         """CloudWatch Logs keeps lines of text."""
@@ -116,7 +146,50 @@ class AwsLab:
         return (text if text.endswith("\n") else text + "\n").encode()
 
 
-Lab = LocalLab | AwsLab
+class MemoryLab:
+    """The engine in memory, whose commands do what their acts say."""
+
+    least_timeout_s = 1
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.workspace = str(folder)
+        self.record: RunRecord | None = None
+        self._acts: dict[str, Act] = {}
+        self._engine = MemoryEngine(self._result, is_recorded=True)
+
+    def _result(self, call: Call) -> Result:
+        return self._acts[call.command].result(call)
+
+    def begin(self, *steps: Step) -> RunEngine:
+        pipeline = Pipeline("contract", steps)
+        offer = Offer(workspace=str(self.folder))
+        home = self.folder / ".batchyard"
+        request = RunRequest(planning.make(pipeline), pipeline, home, offer)
+        self.record, _ = operations.begin(self._engine, request)
+        operations.start(self.record)
+        return self.record.open()
+
+    def step(self, name: str, act: Act | Sequence[Act], **fields: object) -> Step:
+        acts = (act,) if isinstance(act, Act) else tuple(act)
+        self._acts |= {each.shell: each for each in acts}
+        if isinstance(act, Act):
+            fields["command"] = act.shell
+        else:
+            fields["commands"] = tuple(each.shell for each in acts)
+        return Step(name, **fields)  # type: ignore[arg-type]
+
+    def go(self) -> None:
+        assert self.record is not None
+        for job in self.record.plan.jobs:
+            for child in range(job.size):
+                self._engine.release(self.record.run_id, job.step, child)
+
+    def as_logged(self, written: bytes) -> bytes:
+        return written
+
+
+Lab = LocalLab | AwsLab | MemoryLab
 
 
 @contextmanager
@@ -152,14 +225,17 @@ def containers(tmp_path_factory: pytest.TempPathFactory, image: str) -> Iterator
         yield endpoint
 
 
+MEMORY = "memory"
 PROCESS = "process"
 DOCKER = pytest.param("docker", marks=pytest.mark.docker)
 AWS = "aws"
 AWS_DOCKER = pytest.param("aws-docker", marks=[pytest.mark.docker, pytest.mark.slow])
 
 
-@pytest.fixture(params=[PROCESS, DOCKER, AWS, AWS_DOCKER])
+@pytest.fixture(params=[MEMORY, PROCESS, DOCKER, AWS, AWS_DOCKER])
 def lab(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
+    if request.param == "memory":
+        return MemoryLab(tmp_path)
     if request.param == "process":
         return LocalLab(tmp_path, "process")
     if request.param == "docker":
@@ -197,7 +273,7 @@ def text_of(engine: RunEngine, step: str, index: int) -> bytes:
 
 
 def test_jobs_come_back_in_the_order_asked_for_and_unknown_ids_are_left_out(lab: Lab) -> None:
-    engine = lab.begin(lab.step("a", command="true"), lab.step("b", command="true"))
+    engine = lab.begin(lab.step("a", NOTHING), lab.step("b", NOTHING))
     first, second = engine.job_ids
     details = engine.describe([second, "00000000-0000-0000-0000-000000000000", first])
     assert [detail.id for detail in details] == [second, first]
@@ -206,7 +282,7 @@ def test_jobs_come_back_in_the_order_asked_for_and_unknown_ids_are_left_out(lab:
 
 
 def test_submitting_again_adds_nothing(lab: Lab) -> None:
-    engine = lab.begin(lab.step("a", command="true"))
+    engine = lab.begin(lab.step("a", NOTHING))
     ids = engine.job_ids
     assert lab.record is not None
     assert engine.submit(lab.record.plan) == ids == engine.job_ids
@@ -214,16 +290,13 @@ def test_submitting_again_adds_nothing(lab: Lab) -> None:
 
 
 def test_an_array_counts_its_children_and_is_pending_until_all_have_ended(lab: Lab) -> None:
-    engine = lab.begin(
-        lab.step(
-            "a", command="test -e go || sleep 0.1; until test -e go; do sleep 0.1; done", array=3
-        )
-    )
+    engine = lab.begin(lab.step("a", WAITS, array=3))
     (job_id,) = engine.job_ids
     until(lambda: engine.describe([job_id])[0].count(JobState.RUNNING) == 3)
     (detail,) = engine.describe([job_id])
     assert detail.state is JobState.PENDING and detail.size == 3 and detail.ended_ms is None
-    (lab.folder / "go").touch()
+    assert engine.overview().state is RunState.RUNNING
+    lab.go()
     wait(engine, [job_id])
     (detail,) = engine.describe([job_id])
     assert detail.state is JobState.SUCCEEDED and detail.count(JobState.SUCCEEDED) == 3
@@ -231,10 +304,11 @@ def test_an_array_counts_its_children_and_is_pending_until_all_have_ended(lab: L
 
 
 def test_attempts_say_how_each_try_ended(lab: Lab) -> None:
-    command = "exit $((AWS_BATCH_JOB_ARRAY_INDEX * 3))"
+    act = Act(
+        "exit $((AWS_BATCH_JOB_ARRAY_INDEX * 3))", lambda call: Result(exit_code=3 * call.index)
+    )
     engine = lab.begin(
-        lab.step("a", command=command, array=2, retries=1),
-        lab.step("b", needs=(Need("a"),), command="true"),
+        lab.step("a", act, array=2, retries=1), lab.step("b", NOTHING, needs=(Need("a"),))
     )
     ids = engine.job_ids
     wait(engine, ids)
@@ -251,43 +325,65 @@ def test_attempts_say_how_each_try_ended(lab: Lab) -> None:
     assert follower.attempts == 0 and follower.started_ms is None
 
 
+def test_what_is_unfinished_is_what_has_no_success(lab: Lab) -> None:
+    act = Act("exit $AWS_BATCH_JOB_ARRAY_INDEX", lambda call: Result(exit_code=call.index))
+    engine = lab.begin(
+        lab.step("a", act, array=2), lab.step("b", NOTHING, needs=(Need("a"),), array=2)
+    )
+    wait(engine, engine.job_ids)
+    until(lambda: engine.overview().state is RunState.FAILED)
+    assert engine.unfinished().children == {"a": [1], "b": [0, 1]}
+
+
 def test_exit_rules(lab: Lab) -> None:
-    rules = {
+    rules: dict[str, Any] = {
         "retries": 3,
         "retry_on": (ExitRule(first=64, last=78),),
         "fail_on": (ExitRule(first=70, last=70),),
     }
     engine = lab.begin(
-        lab.step("again", command="exit 75", **rules),
-        lab.step("fatal", command="exit 70", **rules),
-        lab.step("other", command="exit 1", **rules),
+        lab.step("again", exits(75), **rules),
+        lab.step("fatal", exits(70), **rules),
+        lab.step("other", exits(1), **rules),
     )
     wait(engine, engine.job_ids)
     assert [detail.attempts for detail in engine.describe(engine.job_ids)] == [4, 1, 1]
 
 
 def test_pairs_wait_for_their_own_child_only(lab: Lab) -> None:
-    slow = "test $AWS_BATCH_JOB_ARRAY_INDEX = 0 || until test -e seen-0; do sleep 0.05; done"
-    engine = lab.begin(
-        lab.step("a", command=slow, array=2),
-        lab.step(
-            "b",
-            needs=(Need("a", each=True),),
-            command="touch seen-$AWS_BATCH_JOB_ARRAY_INDEX",
-            array=2,
-        ),
+    slow = Act(
+        f"test $AWS_BATCH_JOB_ARRAY_INDEX = 0 || {WAITS.shell}",
+        lambda call: HOLD if call.index else Result(),
     )
+    engine = lab.begin(
+        lab.step("a", slow, array=2),
+        lab.step("b", NOTHING, needs=(Need("a", each=True),), array=2),
+    )
+    # b:0 ends while a:1 still runs
+    until(lambda: engine.describe(engine.job_ids)[1].count(JobState.SUCCEEDED) == 1)
+    assert engine.describe(engine.job_ids)[0].count(JobState.SUCCEEDED) == 1
+    lab.go()
     wait(engine, engine.job_ids)
     assert [detail.state for detail in engine.describe(engine.job_ids)] == [JobState.SUCCEEDED] * 2
 
 
 def test_a_list_is_shared_out_and_every_command_runs_once(lab: Lab) -> None:
-    commands = tuple(f"echo {n} >> ran-{n}; echo {n}" for n in range(10))
-    engine = lab.begin(lab.step("a", commands=commands, array=3))
+    ran: list[str] = []
+
+    def act(number: int) -> Act:
+        def run(call: Call) -> Result:
+            ran.append(call.command)
+            return Result(output=f"{number}\n".encode())
+
+        return Act(f"echo {number} >> ran-{number}; echo {number}", run)
+
+    engine = lab.begin(lab.step("a", [act(number) for number in range(10)], array=3))
     wait(engine, engine.job_ids)
-    assert sorted(path.read_text() for path in lab.folder.glob("ran-*")) == sorted(
-        f"{n}\n" for n in range(10)
-    )
+    written = [path.read_text() for path in lab.folder.glob("ran-*")]
+    if isinstance(lab, MemoryLab):
+        assert written == [] and len(ran) == len(set(ran)) == 10
+    else:
+        assert sorted(written) == sorted(f"{number}\n" for number in range(10))
     assert [text_of(engine, "a", i) for i in range(3)] == [
         b"0\n1\n2\n",
         b"3\n4\n5\n",
@@ -296,7 +392,11 @@ def test_a_list_is_shared_out_and_every_command_runs_once(lab: Lab) -> None:
 
 
 def test_what_a_child_is_told(lab: Lab) -> None:
-    engine = lab.begin(lab.step("a", command="env", array=2, env={"OWN": "a b\nc"}))
+    def show(call: Call) -> Result:
+        lines = "".join(f"{name}={value}\n" for name, value in call.environ.items())
+        return Result(output=lines.encode())
+
+    engine = lab.begin(lab.step("a", Act("env", show), array=2, env={"OWN": "a b\nc"}))
     wait(engine, engine.job_ids)
     told = text_of(engine, "a", 1).decode()
     (job_id,) = engine.job_ids
@@ -315,21 +415,21 @@ def test_what_a_child_is_told(lab: Lab) -> None:
 
 
 def test_logs_can_be_read_while_it_runs(lab: Lab) -> None:
-    engine = lab.begin(
-        lab.step(
-            "a",
-            command=r"printf '\377\000out\r\n'; printf 'err\n' >&2; until test -e go; do sleep 0.05; done",
-        )
+    act = Act(
+        rf"printf '\377\000out\r\n'; printf 'err\n' >&2; {WAITS.shell}",
+        lambda call: replace(HOLD, output=b"\xff\x00out\r\nerr\n"),
     )
+    engine = lab.begin(lab.step("a", act))
     written = lab.as_logged(b"\xff\x00out\r\nerr\n")
     until(lambda: b"".join(chunk.data for chunk in lab_logs(lab)) == written)
-    (lab.folder / "go").touch()
+    lab.go()
     wait(engine, engine.job_ids)
     assert text_of(engine, "a", 0) == written
 
 
 def test_a_last_line_without_an_end_is_kept(lab: Lab) -> None:
-    engine = lab.begin(lab.step("a", command="printf 'one\ntwo'"))
+    act = Act("printf 'one\ntwo'", lambda call: Result(output=b"one\ntwo"))
+    engine = lab.begin(lab.step("a", act))
     wait(engine, engine.job_ids)
     assert text_of(engine, "a", 0) == lab.as_logged(b"one\ntwo")
 
@@ -344,12 +444,12 @@ def lab_logs(lab: Lab) -> list[LogChunk]:
 
 def test_stop_ends_jobs_with_the_reason_and_stopping_twice_is_the_same(lab: Lab) -> None:
     engine = lab.begin(
-        lab.step("a", command="touch on; sleep 600"),
-        lab.step("b", needs=(Need("a"),), command="touch never"),
-        lab.step("c", command="true"),
+        lab.step("a", FOREVER),
+        lab.step("b", NOTHING, needs=(Need("a"),)),
+        lab.step("c", NOTHING),
     )
     ids = engine.job_ids
-    until((lab.folder / "on").exists)
+    until(lambda: engine.describe(ids)[0].count(JobState.RUNNING) == 1)
     until(lambda: engine.describe(ids)[2].state is JobState.SUCCEEDED)
     engine.stop(ids, "enough", grace_s=1)
     engine.stop(ids, "enough", grace_s=1)
@@ -361,18 +461,20 @@ def test_stop_ends_jobs_with_the_reason_and_stopping_twice_is_the_same(lab: Lab)
         JobState.SUCCEEDED,
     ]
     assert [detail.status_reason for detail in details[:2]] == ["enough", "enough"]
-    assert not (lab.folder / "never").exists()
+    assert [attempt.step for attempt in engine.attempts(ids) if attempt.attempt] == ["a", "c"]
+    until(lambda: engine.overview().state is RunState.STOPPED)
     engine.stop(ids, "again", grace_s=1)
+    assert [detail.status_reason for detail in engine.describe(ids)[:2]] == ["enough", "enough"]
 
 
 # AWS Batch takes no timeout below a minute.
 @pytest.mark.parametrize(
     "lab",
-    [PROCESS, DOCKER, pytest.param(AWS, marks=pytest.mark.slow), AWS_DOCKER],
+    [MEMORY, PROCESS, DOCKER, pytest.param(AWS, marks=pytest.mark.slow), AWS_DOCKER],
     indirect=True,
 )
 def test_a_timeout_is_not_retried(lab: Lab) -> None:
-    engine = lab.begin(lab.step("a", command="sleep 600", timeout_s=lab.least_timeout_s, retries=3))
+    engine = lab.begin(lab.step("a", FOREVER, timeout_s=lab.least_timeout_s, retries=3))
     wait(engine, engine.job_ids)
     (attempt,) = engine.attempts(engine.job_ids)
     assert attempt.status_reason == "Job attempt duration exceeded timeout"
@@ -381,7 +483,7 @@ def test_a_timeout_is_not_retried(lab: Lab) -> None:
 def test_the_record_names_no_secret_of_the_environment(lab: Lab) -> None:
     os.environ["VERY_SECRET"] = "hunter2"
     try:
-        engine = lab.begin(lab.step("a", command="true"))
+        engine = lab.begin(lab.step("a", NOTHING))
         wait(engine, engine.job_ids)
     finally:
         del os.environ["VERY_SECRET"]

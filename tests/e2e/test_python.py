@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import os
+import signal
+import time
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from batchyard import Offer, Pipeline
-from batchyard.errors import InputError
+from batchyard.errors import InputError, OperationalError
 from command_yard import Yard
 
 
@@ -67,3 +72,41 @@ def test_logs_of_what_is_not_there_are_refused_at_once(yard: Yard) -> None:
         run.logs("cubes")
     with pytest.raises(InputError, match="of which step is child 1 meant"):
         run.logs(index=1)
+
+
+def test_stop_ends_an_interrupted_run_and_what_its_process_left(yard: Yard) -> None:
+    path = yard.write(
+        "p.yaml", "name: p\nsteps:\n  - {name: a, command: 'echo $$ > pid; sleep 300'}\n"
+    )
+    run = Pipeline.load(path).run()
+    orphan = int(wait_for_text(yard.folder / "pid"))
+    holder = json.loads((yard.folder / ".batchyard" / "runs" / run.id / "lock").read_text())
+    os.kill(holder["pid"], signal.SIGKILL)
+    with pytest.raises(OperationalError, match="interrupted"):
+        run.wait(60)
+    assert is_alive(orphan)
+    run.stop(grace_s=1)
+    assert run.wait(60) == "STOPPED"
+    assert not is_alive(orphan)
+
+
+def wait_for_text(path: Path) -> str:
+    deadline = time.monotonic() + 60
+    while not (path.exists() and path.read_text().strip()):
+        assert time.monotonic() < deadline, f"{path} was not written"
+        time.sleep(0.02)
+    return path.read_text()
+
+
+def is_alive(pid: int) -> bool:
+    """Whether the process runs. One that ended, and that nobody has waited for, does not."""
+    try:
+        return " Z " not in Path(f"/proc/{pid}/stat").read_text()
+    except FileNotFoundError:
+        return False
+
+
+def test_a_workspace_in_s3_is_not_for_this_machine(yard: Yard) -> None:
+    path = yard.write("p.yaml", "name: p\nsteps:\n  - {name: a, command: 'true'}\n")
+    with pytest.raises(InputError, match="s3://bucket/data is not on this machine"):
+        Pipeline.load(path).run(offer=Offer(workspace="s3://bucket/data"))

@@ -128,7 +128,9 @@ class MemoryEngine:
         plan = request.plan
         if not request.offer.use_gpus:
             plan = planning.without_gpus(plan)
-        return PreparedRun(plan, None, new_run_id(plan), ("nothing is executed: a rehearsal",))
+        workspace = Path(request.offer.workspace or request.pipeline.folder)
+        notes = ("this is a rehearsal: no command is executed",)
+        return PreparedRun(plan, None, new_run_id(plan), notes, workspace)
 
     def prepare_retry(self, old: RunRecord, request: RetryRequest, say: Say) -> PreparedRun:
         run = self.open(old)
