@@ -317,11 +317,11 @@ def test_a_reclaim_that_cannot_be(lab: Lab) -> None:
     what, hint = told(lab, "emulate", "reclaim", "x", code=2)
     assert "no job has the id x" in what and "describe-jobs" in hint
     what, hint = told(lab, "emulate", "reclaim", "x", "--endpoint", "localhost:4577", code=2)
-    assert "this is no address" in what and "http://" in hint
+    assert "is not a URL" in what and "http://" in hint
     for status in (200, 404):
         with web_server(status) as url:
             what, hint = told(lab, "emulate", "reclaim", "x", "--endpoint", url, code=2)
-            assert "is no `batchyard emulate`" in what and "--endpoint" in hint
+            assert "is not a `batchyard emulate`" in what and "--endpoint" in hint
     _, hint = told(lab, "emulate", "reclaim", "x", "--endpoint", "http://127.0.0.1:9", code=3)
     assert "batchyard emulate" in hint
 

@@ -109,11 +109,11 @@ def _operation(request: Request) -> tuple[str, dict[str, Any]]:
             f"an operation of S3 that is not in the table: {request.method} {request.target}"
         )
     if request.service == "batch":
-        found = api_models.find_route("batch", request.method, request.path)
+        found = api_models.find_operation("batch", request.method, request.path)
         assert found, (
             f"an operation of AWS Batch that there is not: {request.method} {request.target}"
         )
-        return found[0].operation, {**json.loads(request.body or b"{}"), **found[1]}
+        return found[0], {**json.loads(request.body or b"{}"), **found[1]}
     if "x-amz-target" in request.headers:
         return request.headers["x-amz-target"].rpartition(".")[2], json.loads(request.body)
     members = {name: values[-1] for name, values in parse_qs(request.body.decode()).items()}

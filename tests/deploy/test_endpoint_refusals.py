@@ -80,7 +80,7 @@ def test_trouble_on_purpose(tmp_path: Path) -> None:
     try:
         for one in ASKED:
             code, message = refused(endpoint, *one, key="batchyard")
-            assert code == "TooManyRequestsException" and "trouble on purpose" in message
+            assert code == "TooManyRequestsException" and "injected by --faults" in message
     finally:
         endpoint.stop()
     endpoint = Endpoint(tmp_path / "sometimes", "--cpus", "1", "--faults", "throttle=0.3,error=0.1")

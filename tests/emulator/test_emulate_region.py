@@ -20,7 +20,7 @@ from command_yard import Yard
 )
 def test_what_is_no_region_is_refused(yard: Yard, given: str, hint: str) -> None:
     said = yard("emulate", "--port", "0", "--region", given, code=2).stderr
-    assert f"--region {given}: no region has such a name" in said and hint in said
+    assert f"--region {given} is not the name of a region" in said and hint in said
     assert not (yard.folder / ".batchyard").exists()
 
 

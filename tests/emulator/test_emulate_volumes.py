@@ -30,7 +30,7 @@ IMAGE = "batchyard-test:latest"
         ),
         (
             ["--runner", "docker", "--volume", "/tmp:/x", "--volume", "/usr:/x"],
-            "/tmp is at /x already",
+            "/tmp is already mounted at /x",
         ),
     ],
 )
@@ -109,7 +109,7 @@ def test_a_job_that_mounts_efs_fails_with_the_reason(boxes: Endpoint) -> None:
     )
     assert (job["status"], job["statusReason"]) == ("FAILED", "Task failed to start")
     assert job["container"]["reason"].startswith(
-        "ResourceInitializationError: no EFS is served here"
+        "ResourceInitializationError: this endpoint has no EFS"
     )
     assert "--volume HOST:/efs" in job["container"]["reason"]
 

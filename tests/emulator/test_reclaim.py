@@ -286,7 +286,7 @@ def test_no_endpoint_answers(endpoint: Endpoint, tmp_path: Any) -> None:
     done = reclaim(endpoint, "x", "--endpoint", "http://127.0.0.1:9")
     assert done.returncode == 3 and "no endpoint answers at http://127.0.0.1:9" in done.stderr
     done = reclaim(endpoint, "x", "--endpoint", "nonsense")
-    assert done.returncode == 2 and "--endpoint nonsense: this is no address" in done.stderr
+    assert done.returncode == 2 and "--endpoint nonsense is not a URL" in done.stderr
 
 
 def test_nothing_of_this_has_shaken_the_endpoint(endpoint: Endpoint) -> None:

@@ -94,7 +94,7 @@ def test_an_array_outlives_three_kills(start: Start, tmp_path: Path) -> None:
     # An attempt that was cut short is no failure of the job's: it is made again under its number.
     attempts = [endpoint.job(f"{job_id}:{index}")["attempts"] for index in range(60)]
     assert {len(one) for one in attempts} == {1}
-    assert "goes on with 2 jobs of before" in endpoint.said.read_text()
+    assert "resuming 2 jobs from the previous start" in endpoint.said.read_text()
     no_traceback(endpoint)
 
 

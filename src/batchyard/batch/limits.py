@@ -26,3 +26,6 @@ MIN_TIMEOUT_S = 60
 MIN_MEMORY_MIB = 4
 #: Job ids in one DescribeJobs request.
 MAX_DESCRIBED_JOBS = 100
+MAX_IMAGE_CHARS = 255
+#: Characters of a container's `reason`.
+MAX_CONTAINER_REASON_CHARS = 255

@@ -37,13 +37,13 @@ _REGION = re.compile(r"[a-z]{2,4}(-[a-z]+){1,2}-[0-9]{1,2}")
     "--host",
     default="127.0.0.1",
     show_default=True,
-    help="Where to listen; beyond loopback only with --token.",
+    help="Address to listen on; an address beyond loopback needs --token.",
 )
 @click.option(
     "--token",
     metavar="SECRET",
     envvar="BATCHYARD_EMULATE_TOKEN",
-    help="What clients must have as access key.",
+    help="Access key that clients must use.",
 )
 @click.option(
     "--runner",
@@ -57,26 +57,34 @@ _REGION = re.compile(r"[a-z]{2,4}(-[a-z]+){1,2}-[0-9]{1,2}")
     "volumes",
     multiple=True,
     metavar="HOST[:CONTAINER][:ro]",
-    help="A folder of this machine that every container has; with --runner docker. May be repeated.",
+    help="Mount a folder of this machine in every container (--runner docker). Repeatable.",
 )
 @click.option(
     "--cpus",
     type=click.IntRange(1),
-    help="vCPUs that jobs may have together; default: this machine's.",
+    help="vCPUs that all jobs share (default: all of this machine).",
 )
 @click.option(
-    "--memory", callback=memory, metavar="AMOUNT", help="Memory that jobs may have together."
+    "--memory",
+    callback=memory,
+    metavar="AMOUNT",
+    help="Memory that all jobs share (default: all of this machine).",
 )
 @click.option(
-    "--gpus", type=click.IntRange(0), help="GPUs; more than there are: the rest are pretended."
+    "--gpus",
+    type=click.IntRange(0),
+    help="GPUs that all jobs share (default: all of this machine); missing GPUs are emulated.",
 )
 @click.option(
-    "--region", default="us-east-1", show_default=True, help="The region that it pretends to be."
+    "--region",
+    default="us-east-1",
+    show_default=True,
+    help="AWS region of the endpoint.",
 )
 @click.option(
     "--faults",
     metavar="KIND=PART,...",
-    help="Trouble on purpose: parts of all calls to throttle, error, reset, lose.",
+    help="Inject faults into a part (0 to 1) of all calls; kinds: throttle, error, reset, lose.",
 )
 @home_option
 @click.pass_context
@@ -96,8 +104,8 @@ def command(
 ) -> None:
     """Serve the API of AWS Batch on this machine, and run the jobs here.
 
-    When it is ready it prints the variables that clients need. It serves until it is stopped: start it in one terminal,
-    and paste the lines into another.
+    When the endpoint is ready, it prints the environment variables that clients need, and serves
+    until it is stopped. Start it in one terminal, and paste the lines into another.
     """
     if ctx.invoked_subcommand is not None:
         return
@@ -107,41 +115,44 @@ def command(
     _require_extra()
     _require_region(region)
     from batchyard.emulator import server
-    from batchyard.emulator.docker_flags import parsed_volumes
-    from batchyard.emulator.faults import Faults, Rates
+    from batchyard.emulator.docker_flags import parse_volumes
+    from batchyard.emulator.faults import FaultInjector, FaultRates
 
-    found = machine.find_gpus()
-    count = len(found) if gpus is None else gpus
-    pretended = max(0, count - len(found))
-    known = [gpu.index for gpu in found[:count]]
-    first = max(known, default=-1) + 1
-    here = machine.capacity(count)
-    setting = server.Setting(
+    machine_gpus = machine.find_gpus()
+    gpu_count = len(machine_gpus) if gpus is None else gpus
+    emulated_gpus = max(0, gpu_count - len(machine_gpus))
+    real_numbers = [gpu.index for gpu in machine_gpus[:gpu_count]]
+    first_emulated = max(real_numbers, default=-1) + 1
+    default = machine.capacity(gpu_count)
+    options = server.EndpointOptions(
         home=Path(home) if home else Path.cwd() / ".batchyard",
         host=host,
         port=port,
         region=region,
-        capacity=Resources(cpus or here.vcpus, memory or here.memory_mib, count),
-        gpu_numbers=(*known, *range(first, first + pretended)),
-        pretended_gpus=pretended,
+        capacity=Resources(cpus or default.vcpus, memory or default.memory_mib, gpu_count),
+        gpu_numbers=(*real_numbers, *range(first_emulated, first_emulated + emulated_gpus)),
+        emulated_gpus=emulated_gpus,
         runner=runner,
         token=token,
-        faults=Faults(Rates.parsed(faults)) if faults else None,
-        volumes=parsed_volumes(volumes),
+        faults=FaultInjector(FaultRates.parse(faults)) if faults else None,
+        volumes=parse_volumes(volumes),
     )
-    if pretended:
-        _say(
-            f"--gpus {count}, but this machine shows {len(found)}: {pretended} are pretended, and jobs get no GPU there"
+    if emulated_gpus:
+        _print_event(
+            f"--gpus {gpu_count}: this machine has {len(machine_gpus)} GPUs; "
+            f"{emulated_gpus} are emulated, and jobs on them find no GPU"
         )
 
-    def ready(variables: dict[str, str]) -> None:
+    def on_ready(variables: dict[str, str]) -> None:
         for name, value in variables.items():
             click.echo(f"export {name}={shlex.quote(value)}")
         sys.stdout.flush()
-        how = "processes" if runner == "process" else "containers"
-        _say(f"jobs run as {how}, together on at most {setting.capacity}; Ctrl-C stops")
+        children = "processes" if runner == "process" else "containers"
+        _print_event(
+            f"jobs run as {children} and share at most {options.capacity}; press Ctrl-C to stop"
+        )
 
-    server.serve(setting, os.environ, ready, _say)
+    server.serve(options, os.environ, on_ready, _print_event)
 
 
 @command.command(epilog=example("batchyard emulate reclaim JOB_ID --notice 5"))
@@ -151,7 +162,7 @@ def command(
     type=click.FloatRange(0, 3600),
     default=120,
     show_default=True,
-    help="Seconds between notice and end.",
+    help="Seconds between the notice and the end of the host.",
 )
 @click.option(
     "--endpoint",
@@ -164,10 +175,10 @@ def command(
     "--token",
     metavar="SECRET",
     envvar="BATCHYARD_EMULATE_TOKEN",
-    help="The endpoint's token, if it has one.",
+    help="Token of the endpoint, if it was started with one.",
 )
 def reclaim(job_id: str, notice: float, endpoint: str, token: str | None) -> None:
-    """Take the host of a running job or child away, as spot does: first the notice, then the end."""
+    """Reclaim the host of a running job or child, as EC2 Spot does: a notice, then the end."""
     import http.client
     import json
     import urllib.error
@@ -175,7 +186,7 @@ def reclaim(job_id: str, notice: float, endpoint: str, token: str | None) -> Non
 
     if not endpoint.startswith(("http://", "https://")):
         raise InputError(
-            f"--endpoint {endpoint}: this is no address", hint="write it like http://127.0.0.1:4577"
+            f"--endpoint {endpoint} is not a URL", hint="write it like http://127.0.0.1:4577"
         )
     headers = {"Content-Type": "application/json"}
     if token:
@@ -189,27 +200,28 @@ def reclaim(job_id: str, notice: float, endpoint: str, token: str | None) -> Non
             print_json(json.load(answer))
     except urllib.error.HTTPError as exc:
         with exc:
-            said = exc.read().decode(errors="replace")
+            body = exc.read().decode(errors="replace")
         try:
-            message = json.loads(said)["message"]
+            message = json.loads(body)["message"]
         except (ValueError, KeyError, TypeError):
-            raise _not_ours(endpoint, f"answered {exc.code}") from None
-        hint = "`aws batch describe-jobs --jobs JOB_ID` says what it is doing"
+            raise _wrong_endpoint(endpoint, f"answered {exc.code}") from None
+        hint = "`aws batch describe-jobs --jobs JOB_ID` shows the status of the job"
         if exc.code == http.HTTPStatus.FORBIDDEN:
-            hint = "give the endpoint's token with --token, or in BATCHYARD_EMULATE_TOKEN"
+            hint = "give the token of the endpoint with --token or BATCHYARD_EMULATE_TOKEN"
         raise InputError(message, hint=hint) from None
     except json.JSONDecodeError:
-        raise _not_ours(endpoint, "sent something else than JSON") from None
+        raise _wrong_endpoint(endpoint, "did not answer with JSON") from None
     except (urllib.error.URLError, OSError, http.client.HTTPException) as exc:
         raise OperationalError(
             f"no endpoint answers at {endpoint}: {getattr(exc, 'reason', exc)}",
-            hint="start it with `batchyard emulate`, or say where it is with --endpoint",
+            hint="start it with `batchyard emulate`, or give its address with --endpoint",
         ) from None
 
 
-def _not_ours(endpoint: str, what: str) -> InputError:
+def _wrong_endpoint(endpoint: str, answer: str) -> InputError:
     return InputError(
-        f"{endpoint} {what}, and is no `batchyard emulate`", hint="say where it is with --endpoint"
+        f"{endpoint} {answer}, so it is not a `batchyard emulate`",
+        hint="give the address of the endpoint with --endpoint",
     )
 
 
@@ -219,23 +231,23 @@ def _require_extra() -> None:
     missing = [name for name in ("moto", "flask", "botocore") if find_spec(name) is None]
     if missing:
         raise OperationalError(
-            f"`batchyard emulate` needs {', '.join(missing)}, not installed here",
+            f"`batchyard emulate` needs {', '.join(missing)}, which is not installed",
             hint="in the clone of batchyard: pip install '.[emulator]'",
         )
 
 
 def _require_region(name: str) -> None:
-    """By its form: AWS has more regions each year."""
+    """Raise InputError if the name does not look like a region. No list: AWS adds regions."""
     if _REGION.fullmatch(name):
         return
-    # Without its last dash, in capitals, or with the letter of a zone.
-    near = re.sub(r"-?([0-9]{1,2})[a-z]?$", r"-\1", name.lower())
-    is_region = _REGION.fullmatch(near)
-    hint = (
-        f"did you mean {near}?" if is_region else "regions are named like us-east-1 or eu-central-1"
-    )
-    raise InputError(f"--region {name}: no region has such a name", hint=hint)
+    # Common mistakes: no dash before the number, capitals, the letter of a zone.
+    suggestion = re.sub(r"-?([0-9]{1,2})[a-z]?$", r"-\1", name.lower())
+    if _REGION.fullmatch(suggestion):
+        hint = f"did you mean {suggestion}?"
+    else:
+        hint = "regions are named like us-east-1 or eu-central-1"
+    raise InputError(f"--region {name} is not the name of a region", hint=hint)
 
 
-def _say(text: str) -> None:
+def _print_event(text: str) -> None:
     print(f"{time.strftime('%H:%M:%S')}  {text}", file=sys.stderr, flush=True)

@@ -1,1 +1,1 @@
-"""AWS Batch on localhost: the API of AWS Batch and CloudWatch Logs over the embedded engine, moto for all the rest."""
+"""AWS Batch on localhost: its API over the embedded engine, and moto for the other services."""

@@ -1,6 +1,8 @@
-"""Errors that the endpoint sends to a client: an error code of AWS, a message and an HTTP status."""
+"""Errors that the endpoint sends to clients: error code of AWS, message and HTTP status."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 
 class ApiError(Exception):
@@ -33,3 +35,9 @@ class ServerError(ApiError):
 
     def __init__(self, message: str) -> None:
         super().__init__("ServerException", message, 500)
+
+
+def raise_first(problems: Iterable[str]) -> None:
+    """Raise InvalidSubmissionError for the first of several problems, as AWS does."""
+    for problem in problems:
+        raise InvalidSubmissionError(problem)

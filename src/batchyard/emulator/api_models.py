@@ -9,7 +9,6 @@ import math
 import re
 import reprlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 from urllib.parse import unquote
@@ -29,15 +28,10 @@ from batchyard.emulator.api_errors import InvalidRequestError
 #: Types of whole numbers, with their number of bits.
 _INTEGER_BITS = {"integer": 32, "long": 64}
 _FLOAT_TYPES = ("float", "double")
+#: (method, pattern of the path, operation)
+_Pattern = tuple[str, re.Pattern[str], str]
 #: Enumerations whose values AWS accepts in upper and lower case (facts, 1.4).
 _CASELESS_ENUMS = ("RetryAction",)
-
-
-@dataclass(frozen=True, slots=True)
-class Route:
-    operation: str
-    method: str
-    pattern: re.Pattern[str]
 
 
 @cache
@@ -46,23 +40,31 @@ def service_model(service: str) -> ServiceModel:
 
 
 @cache
-def routes(service: str) -> tuple[Route, ...]:
+def _routes(service: str) -> tuple[dict[tuple[str, str], str], list[_Pattern]]:
+    """Return (method, path) -> operation, and the patterns of paths that contain members."""
     model = service_model(service)
-    return tuple(_route(model, operation) for operation in model.operation_names)
+    operations: dict[tuple[str, str], str] = {}
+    patterns: list[_Pattern] = []
+    for name in model.operation_names:
+        method, path = (model.operation_model(name).http[key] for key in ("method", "requestUri"))
+        if "{" in path:
+            pattern = re.sub(r"\{(\w+)\+?\}", r"(?P<\1>.+)", path)
+            patterns.append((method, re.compile(pattern), name))
+        else:
+            operations[method, path] = name
+    return operations, patterns
 
 
-def _route(model: ServiceModel, operation: str) -> Route:
-    http = model.operation_model(operation).http
-    pattern = re.sub(r"\{(\w+)\+?\}", r"(?P<\1>.+)", http["requestUri"])
-    return Route(operation, http["method"], re.compile(pattern))
-
-
-def find_route(service: str, method: str, path: str) -> tuple[Route, dict[str, str]] | None:
-    """Return the route of a request and the members in its path, or None if no operation has it."""
-    for route in routes(service):
-        match = route.pattern.fullmatch(path) if route.method == method else None
+def find_operation(service: str, method: str, path: str) -> tuple[str, dict[str, str]] | None:
+    """Return the operation of a request and the members in its path; None for an unknown path."""
+    operations, patterns = _routes(service)
+    operation = operations.get((method, path))
+    if operation is not None:
+        return operation, {}
+    for pattern_method, pattern, name in patterns:
+        match = pattern.fullmatch(path) if pattern_method == method else None
         if match:
-            return route, {member: unquote(text) for member, text in match.groupdict().items()}
+            return name, {member: unquote(text) for member, text in match.groupdict().items()}
     return None
 
 
@@ -204,9 +206,7 @@ def from_cloudformation(shape: Shape, value: Any) -> Any:
         return [from_cloudformation(shape.member, entry) for entry in value]
     if isinstance(shape, MapShape) and isinstance(value, Mapping):
         return {str(key): from_cloudformation(shape.value, entry) for key, entry in value.items()}
-    if isinstance(shape, StringShape):
-        return str(value).lower() if isinstance(value, bool) else str(value)
-    return _parse_scalar(shape.type_name, value) if isinstance(value, str) else value
+    return _scalar_from_cloudformation(shape, value)
 
 
 def _structure_from_cloudformation(
@@ -220,12 +220,16 @@ def _structure_from_cloudformation(
     }
 
 
-def _parse_scalar(type_name: str, text: str) -> Any:
-    """Return the number or boolean that a string stands for, else the string itself."""
-    if type_name in _INTEGER_BITS and re.fullmatch(r"-?\d+", text):
-        return int(text)
-    if type_name in _FLOAT_TYPES:
-        return float(text)
-    if type_name == "boolean" and text in ("true", "false"):
-        return text == "true"
-    return text
+def _scalar_from_cloudformation(shape: Shape, value: Any) -> Any:
+    """Return the number or boolean that a string stands for, and for a string member its text."""
+    if isinstance(shape, StringShape):
+        return str(value).lower() if isinstance(value, bool) else str(value)
+    if not isinstance(value, str):
+        return value
+    if shape.type_name in _INTEGER_BITS and re.fullmatch(r"-?\d+", value):
+        return int(value)
+    if shape.type_name in _FLOAT_TYPES:
+        return float(value)
+    if shape.type_name == "boolean" and value in ("true", "false"):
+        return value == "true"
+    return value

@@ -1,4 +1,7 @@
-"""A job's container as the docker command is told of it, beside what all children have (facts, 5.3). Pure."""
+"""The flags of `docker create` for the container of a job, and the volumes of `emulate --volume`.
+
+Facts, 5.3.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +14,8 @@ from posixpath import normpath
 from batchyard.emulator.state import Document
 from batchyard.errors import InputError
 
-#: volumes of AWS's that no machine of one's own has: member of a volume -> its name, and what says which it is
-_ONLY_ON_AWS = {
+#: Kinds of volumes that exist only on AWS: member of a volume -> (name, member with its id).
+_AWS_VOLUMES = {
     "efsVolumeConfiguration": ("EFS", "fileSystemId"),
     "s3filesVolumeConfiguration": ("S3 Files", "fileSystemArn"),
 }
@@ -20,15 +23,15 @@ _ONLY_ON_AWS = {
 
 @dataclass(frozen=True, slots=True)
 class Volume:
-    """A folder or file of this machine that every container has: `emulate --volume`."""
+    """A folder or file of this machine that is mounted in every container."""
 
     source: str
     target: str
     is_read_only: bool = False
 
     @classmethod
-    def parsed(cls, text: str) -> Volume:
-        """`HOST[:CONTAINER][:ro]`. Raises InputError."""
+    def parse(cls, text: str) -> Volume:
+        """Parse `HOST[:CONTAINER][:ro]`. Raises InputError."""
         paths = text.split(":")
         is_read_only = paths[-1] == "ro"
         if is_read_only:
@@ -41,29 +44,32 @@ class Volume:
         target = normpath(paths[-1])
         if not target.strip("/"):
             raise InputError(
-                f"--volume {text!r} would take the place of the whole image",
-                hint="say where in the container it is to be, like --volume /:/host",
+                f"--volume {text!r} would replace the whole image",
+                hint="add a path in the container, like --volume /:/host",
             )
         return cls(paths[0], target, is_read_only)
 
 
-def parsed_volumes(texts: Iterable[str]) -> tuple[Volume, ...]:
-    """Raises InputError."""
-    found: dict[str, Volume] = {}
+def parse_volumes(texts: Iterable[str]) -> tuple[Volume, ...]:
+    """Parse the values of --volume. Raises InputError if two have the same path."""
+    volumes: dict[str, Volume] = {}
     for text in texts:
-        volume = Volume.parsed(text)
-        if volume.target in found:
+        volume = Volume.parse(text)
+        if volume.target in volumes:
             raise InputError(
-                f"--volume {text!r}: {found[volume.target].source} is at {volume.target} already",
-                hint="give each a place of its own in the container",
+                f"--volume {text!r}: {volumes[volume.target].source} is already mounted at "
+                f"{volume.target}",
+                hint="mount each volume at another path in the container",
             )
-        found[volume.target] = volume
-    return tuple(found.values())
+        volumes[volume.target] = volume
+    return tuple(volumes.values())
 
 
 def create_flags(container: Document, volumes: Sequence[Volume] = ()) -> tuple[str, ...]:
-    """Of containerProperties: volumes, limits, devices, user, whatever `docker create` has a flag for. ``volumes``:
-    those that every container has; at the same place they come instead of the job's own."""
+    """Return the flags for the members of containerProperties that `docker create` supports.
+
+    ``volumes`` are mounted in every container. They replace volumes of the job at the same path.
+    """
     flags: list[str] = []
     if "user" in container:
         flags += ["--user", container["user"]]
@@ -73,60 +79,61 @@ def create_flags(container: Document, volumes: Sequence[Volume] = ()) -> tuple[s
         flags.append("--read-only")
     for limit in container.get("ulimits", []):
         flags += ["--ulimit", f"{limit['name']}={limit['softLimit']}:{limit['hardLimit']}"]
-    flags += _mounts(container, volumes)
-    flags += _linux(container.get("linuxParameters", {}))
+    flags += _mount_flags(container, volumes)
+    flags += _linux_flags(container.get("linuxParameters", {}))
     return tuple(flags)
 
 
 def missing_volume(container: Document, volumes: Sequence[Volume] = ()) -> str | None:
-    """container.reason of a job that mounts what there is only on AWS, and nothing of ours comes instead."""
-    there = {volume.target for volume in volumes}
+    """Return the container.reason of a job that mounts a volume which exists only on AWS.
+
+    Returns None if it mounts none, or if one of ``volumes`` replaces each.
+    """
+    replaced = {volume.target for volume in volumes}
     by_name = {volume.get("name"): volume for volume in container.get("volumes", [])}
     for mount in container.get("mountPoints", []):
-        place, volume = mount["containerPath"], by_name[mount["sourceVolume"]]
-        for member, (kind, which) in _ONLY_ON_AWS.items():
-            if member in volume and normpath(place) not in there:
+        path, volume = mount["containerPath"], by_name[mount["sourceVolume"]]
+        for member, (kind, id_member) in _AWS_VOLUMES.items():
+            if member in volume and normpath(path) not in replaced:
                 return (
-                    f"ResourceInitializationError: no {kind} is served here, so there is no {volume[member][which]} "
-                    f"for {place}: give `batchyard emulate` --volume HOST:{place}, a folder of this machine instead"
+                    f"ResourceInitializationError: this endpoint has no {kind}, so it cannot mount "
+                    f"{volume[member][id_member]} at {path}: start `batchyard emulate` with "
+                    f"--volume HOST:{path} to mount a folder of this machine instead"
                 )
     return None
 
 
-def _mounts(container: Document, volumes: Sequence[Volume]) -> list[str]:
-    """Host volumes; one without a path on the host is an anonymous volume, as Docker makes it."""
+def _mount_flags(container: Document, volumes: Sequence[Volume]) -> list[str]:
+    """Return the mounts. A volume without a path on the host is an anonymous Docker volume."""
     flags = []
-    there = {volume.target for volume in volumes}
+    replaced = {volume.target for volume in volumes}
     read_only = set()
     sources = {
-        v.get("name"): v.get("host", {}).get("sourcePath") for v in container.get("volumes", [])
+        volume.get("name"): volume.get("host", {}).get("sourcePath")
+        for volume in container.get("volumes", [])
     }
     for mount in container.get("mountPoints", []):
-        target = mount["containerPath"]
-        if mount.get("readOnly"):
+        target, is_read_only = mount["containerPath"], bool(mount.get("readOnly"))
+        if is_read_only:
             read_only.add(normpath(target))
-        if normpath(target) not in there:
-            flags += _mount(
-                sources[mount["sourceVolume"]], target, is_read_only=bool(mount.get("readOnly"))
-            )
+        if normpath(target) not in replaced:
+            source = sources[mount["sourceVolume"]]
+            flags += _mount_flag(source, target, is_read_only=is_read_only)
     for volume in volumes:
-        flags += _mount(
-            volume.source,
-            volume.target,
-            is_read_only=volume.is_read_only or volume.target in read_only,
-        )
+        is_read_only = volume.is_read_only or volume.target in read_only
+        flags += _mount_flag(volume.source, volume.target, is_read_only=is_read_only)
     return flags
 
 
-def _mount(source: str | None, target: str, *, is_read_only: bool) -> list[str]:
+def _mount_flag(source: str | None, target: str, *, is_read_only: bool) -> list[str]:
     fields = [f"type={'bind' if source else 'volume'}"]
     fields += [f"source={source}"] if source else []
     fields.append(f"target={target}")
     fields += ["readonly"] if is_read_only else []
-    return ["--mount", _csv(fields)]
+    return ["--mount", _join_csv(fields)]
 
 
-def _linux(parameters: Document) -> list[str]:
+def _linux_flags(parameters: Document) -> list[str]:
     flags = []
     if parameters.get("initProcessEnabled"):
         flags.append("--init")
@@ -137,13 +144,13 @@ def _linux(parameters: Document) -> list[str]:
         flags += ["--tmpfs", f"{tmpfs['containerPath']}:{options}"]
     for device in parameters.get("devices", []):
         letters = {"READ": "r", "WRITE": "w", "MKNOD": "m"}
-        permissions = "".join(letters[p] for p in device.get("permissions", letters))
+        permissions = "".join(letters[name] for name in device.get("permissions", letters))
         target = device.get("containerPath", device["hostPath"])
         flags += ["--device", f"{device['hostPath']}:{target}:{permissions}"]
     return flags
 
 
-def _csv(fields: list[str]) -> str:
+def _join_csv(fields: list[str]) -> str:
     text = io.StringIO()
     csv.writer(text, lineterminator="").writerow(fields)
     return text.getvalue()

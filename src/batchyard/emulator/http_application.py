@@ -1,4 +1,7 @@
-"""The endpoint's HTTP side: from a request to the service that answers it. WSGI; decides nothing about Batch."""
+"""The HTTP side of the endpoint: reads a request, has it performed, and writes the answer.
+
+Requests that the endpoint does not answer itself go to moto.
+"""
 
 from __future__ import annotations
 
@@ -8,378 +11,291 @@ import re
 import socket
 import struct
 import uuid
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qs
+from collections import Counter
+from collections.abc import Iterable
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple
 from xml.sax.saxutils import escape
 
-from batchyard.emulator import access, api_models, ecs_clusters
+from werkzeug.exceptions import HTTPException
+from werkzeug.wrappers import Request, Response
+
+from batchyard.emulator import access, api_models, operations
 from batchyard.emulator.api_errors import ApiError, InvalidRequestError, InvalidSubmissionError
-from batchyard.emulator.faults import Calls, Fault, Faults
+from batchyard.emulator.faults import Fault, FaultInjector
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
     from batchyard.emulator.endpoint import Endpoint
 
-_JSON = "application/json"
-_JSON_1_1 = "application/x-amz-json-1.1"
-_LOGS_TARGET = "Logs_20140328."
-_ECS_TARGET = "AmazonEC2ContainerServiceV20141113."
-_UNSIGNED_LOGS = (
-    "AWS4-HMAC-SHA256 Credential=-/-/{region}/logs/aws4_request, SignedHeaders=host, Signature=-"
-)
 METADATA_PATH = "/imds/"
-CONTROL_PATH = "/_batchyard/"
-#: what of CloudWatch Logs is about jobs
-_LOGS_OPERATIONS = ("GetLogEvents", "FilterLogEvents", "DescribeLogStreams")
-_REASONS = {
-    200: "OK",
-    400: "Bad Request",
-    403: "Forbidden",
-    404: "Not Found",
-    500: "Internal Server Error",
-}
+#: Path of operations that AWS does not have: `batchyard emulate reclaim`, and counts of calls.
+_CONTROL_PATH = "/_batchyard/"
+_JSON_1_1 = "application/x-amz-json-1.1"
+#: moto finds the service of a request by its signature, so unsigned requests get this header.
+_UNSIGNED = (
+    "AWS4-HMAC-SHA256 Credential=-/-/{region}/{service}/aws4_request, "
+    "SignedHeaders=host, Signature=-"
+)
 
 
-class Front:
+class ApiCall(NamedTuple):
+    """What a request asks for."""
+
+    #: As in signatures; "?" if the request does not name a service.
+    service: str
+    #: The HTTP method if the request does not name an operation.
+    operation: str
+    #: Members of the request that are in its path.
+    path_members: dict[str, str]
+
+
+class HttpApplication:
+    """A WSGI application."""
+
     def __init__(
         self,
         endpoint: Endpoint,
-        others: WSGIApplication,
+        moto: WSGIApplication,
         token: str | None = None,
-        faults: Faults | None = None,
+        faults: FaultInjector | None = None,
     ) -> None:
-        """``others`` answers whatever is not about jobs; ``faults``: trouble on purpose."""
+        """``token``: the access key that clients must use, or None for an endpoint on loopback."""
         self._endpoint = endpoint
-        self._others = others
+        self._moto = moto
         self._token = token
         self._faults = faults
-        self._calls = Calls()
+        #: "service:operation" -> number of calls.
+        self._call_counts: Counter[str] = Counter()
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        path = str(environ.get("PATH_INFO", ""))
-        is_metadata = path.startswith(self._endpoint.metadata_path)
-        refusal = access.refusal(environ, self._token, has_key=is_metadata)
+        request = Request(environ, populate_request=False)
+        try:
+            respond = self._respond(request)
+        except HTTPException as exc:  # The client has closed the connection.
+            respond = exc
+        return respond(environ, start_response)
+
+    def _respond(self, request: Request) -> WSGIApplication:
+        is_metadata = request.path.startswith(self._endpoint.metadata_path)
+        refusal = access.find_refusal(request.environ, self._token, has_secret_path=is_metadata)
         if refusal:
-            # AWS's own words for a key that it does not know, and for who may not.
-            code = (
-                "UnrecognizedClientException"
-                if refusal == access.WRONG_KEY
-                else "AccessDeniedException"
-            )
-            return _failed(start_response, environ, 403, code, refusal)
-        length = environ.get("CONTENT_LENGTH", "")
+            is_wrong_key = refusal == access.WRONG_KEY
+            code = "UnrecognizedClientException" if is_wrong_key else "AccessDeniedException"
+            return _error_response(request, 403, code, refusal)
+        length = request.environ.get("CONTENT_LENGTH", "")
         if not re.fullmatch(r"[0-9]{0,18}", length):
-            message = {"message": f"Content-Length {length!r} is no number"}
-            return _answer(start_response, 400, message, {"x-amzn-ErrorType": "ClientException"})
+            message = f"Content-Length {length!r} is not a number"
+            return _json_response({"message": message}, 400, _error_type("ClientException"))
         if is_metadata:
-            return self._metadata(environ, start_response, path)
-        if path.startswith(CONTROL_PATH):
-            return self._control(environ, start_response, path.removeprefix(CONTROL_PATH))
-        scope = access.signed_for(environ)
-        self._calls.add(*_asked_for(scope, environ, path))
-        fault = self._faults.next() if self._faults is not None else None
-        if fault is not None and fault is not Fault.LOSE:
-            _body(environ)
-            return _troubled(fault, environ, start_response)
-        answer = self._answered(environ, start_response, path, scope)
-        if fault is Fault.LOSE:
-            answer = [b"".join(answer)]
-            _hang_up(environ)
-        return answer
+            return self._answer_metadata(request)
+        if request.path.startswith(_CONTROL_PATH):
+            return self._answer_control(request)
+        call = identify_call(request)
+        self._call_counts[f"{call.service}:{call.operation}"] += 1
+        fault = None if self._faults is None else self._faults.draw()
+        if fault is None:
+            return self._answer_call(request, call)
+        return self._answer_with_fault(request, call, fault)
 
-    def _answered(
-        self,
-        environ: WSGIEnvironment,
-        start_response: StartResponse,
-        path: str,
-        scope: tuple[str, str] | None,
-    ) -> Iterable[bytes]:
-        if self._is_batch(scope, environ, path):
-            return self._batch(environ, start_response, path, scope)
-        target = str(environ.get("HTTP_X_AMZ_TARGET", ""))
-        if target.startswith(_LOGS_TARGET):
-            return self._logs(environ, start_response, target.removeprefix(_LOGS_TARGET))
-        if (
-            target.startswith(_ECS_TARGET)
-            and target.removeprefix(_ECS_TARGET) in ecs_clusters.OPERATIONS
-        ):
-            return self._ecs(environ, start_response, target.removeprefix(_ECS_TARGET))
-        return self._others(environ, start_response)
+    # -- operations of AWS ------------------------------------------------------------------------
 
-    # -- AWS Batch --------------------------------------------------------------------------------------------
+    def _answer_call(self, request: Request, call: ApiCall) -> WSGIApplication:
+        if call.service == "batch":
+            return self._answer_batch(request, call)
+        try:
+            if operations.has_operation(call.service, call.operation):
+                return self._answer_operation(request, call)
+            if operations.has_addition(call.service, call.operation):
+                return self._answer_addition(request, call)
+        except ApiError as exc:
+            document = {"__type": exc.code, "message": exc.message}
+            return _json_response(document, exc.status, content_type=_JSON_1_1)
+        return self._moto
 
-    @staticmethod
-    def _is_batch(scope: tuple[str, str] | None, environ: WSGIEnvironment, path: str) -> bool:
-        if scope is not None:
-            return scope[1] == "batch"
-        return api_models.find_route("batch", environ["REQUEST_METHOD"], path) is not None
-
-    def _batch(
-        self,
-        environ: WSGIEnvironment,
-        start_response: StartResponse,
-        path: str,
-        scope: tuple[str, str] | None,
-    ) -> Iterable[bytes]:
+    def _answer_batch(self, request: Request, call: ApiCall) -> Response:
         request_id = str(uuid.uuid4())
         headers = {"x-amzn-RequestId": request_id}
         try:
-            region = self._endpoint.region
-            if scope is not None and scope[0] != region:
-                raise InvalidRequestError(
-                    f"this endpoint serves AWS Batch in {region}, and the request is for {scope[0]}"
-                )
-            operation, request = _read_batch(environ, path)
-            return _answer(start_response, 200, self._endpoint.batch(operation, request), headers)
+            self._check_region(request)
+            members = _read_batch_request(request, call)
+            answer = self._endpoint.perform_batch(call.operation, members)
+            return _json_response(answer, 200, headers)
         except ApiError as exc:
             message = exc.message
             if isinstance(exc, InvalidSubmissionError):
                 message = f"Error executing request, Exception : {message}, RequestId: {request_id}"
-            headers["x-amzn-ErrorType"] = exc.code
-            return _answer(start_response, exc.status, {"message": message}, headers)
+            headers |= _error_type(exc.code)
+            return _json_response({"message": message}, exc.status, headers)
 
-    # -- CloudWatch Logs --------------------------------------------------------------------------------------
-
-    def _logs(
-        self, environ: WSGIEnvironment, start_response: StartResponse, operation: str
-    ) -> Iterable[bytes]:
-        try:
-            body = _body(environ)
-            environ["wsgi.input"] = io.BytesIO(body)
-            # The others tell services apart by the signature, and this one has none with --no-sign-request.
-            environ.setdefault(
-                "HTTP_AUTHORIZATION", _UNSIGNED_LOGS.format(region=self._endpoint.region)
-            )
-            request = _parsed(body)
-            group = request.get("logGroupName") or request.get("logGroupIdentifier")
-            if operation == "DescribeLogGroups":
-                return self._log_groups(environ, start_response, request)
-            if (
-                operation not in _LOGS_OPERATIONS
-                or not isinstance(group, str)
-                or not self._endpoint.owns_logs(group)
-            ):
-                return self._others(environ, start_response)
-            answer = self._endpoint.logs(operation, request)
-            return _answer(start_response, 200, answer, {}, _JSON_1_1)
-        except ApiError as exc:
-            return _answer(
-                start_response,
-                exc.status,
-                {"__type": exc.code, "message": exc.message},
-                {},
-                _JSON_1_1,
+    def _check_region(self, request: Request) -> None:
+        scope = access.signature_scope(request.environ)
+        region = self._endpoint.region
+        if scope is not None and scope[0] != region:
+            raise InvalidRequestError(
+                f"this endpoint serves AWS Batch in {region}, and the request is for {scope[0]}"
             )
 
-    def _log_groups(
-        self, environ: WSGIEnvironment, start_response: StartResponse, request: dict[str, Any]
-    ) -> Iterable[bytes]:
-        """Those of jobs, beside those that somebody has made."""
-        ours = self._endpoint.log_groups(request)
-        # moto fails with a null, and knows no pattern.
-        request = {member: value for member, value in request.items() if value is not None}
-        asked = json.dumps(request).encode()
-        environ["wsgi.input"], environ["CONTENT_LENGTH"] = io.BytesIO(asked), str(len(asked))
-        status, headers, body = _called(self._others, environ)
-        if not status.startswith("200"):
-            start_response(status, headers)
-            return [body]
-        answer = json.loads(body)
-        if not request.get("nextToken"):
-            there = {group["logGroupName"] for group in answer["logGroups"]}
-            answer["logGroups"] += [group for group in ours if group["logGroupName"] not in there]
-            answer["logGroups"].sort(key=lambda group: group["logGroupName"])
-        pattern = request.get("logGroupNamePattern", "")
-        answer["logGroups"] = [
-            group for group in answer["logGroups"] if pattern in group["logGroupName"]
-        ]
-        return _answer(start_response, 200, answer, {}, _JSON_1_1)
+    def _answer_operation(self, request: Request, call: ApiCall) -> WSGIApplication:
+        """Answer an operation of a service with the JSON protocol, such as ECS."""
+        body = request.get_data()
+        answer = self._endpoint.perform(call.service, call.operation, _parse_json(body))
+        if answer is not None:
+            return _json_response(answer, 200, content_type=_JSON_1_1)
+        self._prepare_for_moto(request, call, body)
+        return self._moto
 
-    # -- ECS --------------------------------------------------------------------------------------------------
-
-    def _ecs(
-        self, environ: WSGIEnvironment, start_response: StartResponse, operation: str
-    ) -> Iterable[bytes]:
-        try:
-            body = _body(environ)
-            environ["wsgi.input"] = io.BytesIO(body)
-            answer = self._endpoint.ecs(operation, _parsed(body))
-        except ApiError as exc:
-            return _answer(
-                start_response,
-                exc.status,
-                {"__type": exc.code, "message": exc.message},
-                {},
-                _JSON_1_1,
-            )
-        if answer is None:
-            return self._others(environ, start_response)
-        return _answer(start_response, 200, answer, {}, _JSON_1_1)
-
-    # -- the rest ---------------------------------------------------------------------------------------------
-
-    def _metadata(
-        self, environ: WSGIEnvironment, start_response: StartResponse, path: str
-    ) -> Iterable[bytes]:
-        headers = {
-            name.removeprefix("HTTP_").replace("_", "-"): str(value)
-            for name, value in environ.items()
-            if name.startswith("HTTP_")
-        }
-        _body(environ)
-        task, _, rest = path.removeprefix(self._endpoint.metadata_path).partition("/")
-        status, answer_headers, body = self._endpoint.metadata(
-            task, environ["REQUEST_METHOD"], f"/{rest}", headers
+    def _answer_addition(self, request: Request, call: ApiCall) -> Response:
+        """Answer with moto's answer and the endpoint's own entries."""
+        members = operations.check_request(
+            call.service, call.operation, _parse_json(request.get_data())
         )
-        start_response(
-            f"{status} {_REASONS.get(status, 'Error')}", [*answer_headers.items(), _length(body)]
+        # moto fails if a member is null: the checked request has none.
+        self._prepare_for_moto(request, call, json.dumps(members).encode())
+        response = Response.from_app(self._moto, request.environ, buffered=True)
+        if response.status_code != 200:
+            return response
+        answer = self._endpoint.add_to_answer(
+            call.service, call.operation, members, json.loads(response.get_data())
         )
-        return [body]
+        return _json_response(answer, 200, content_type=_JSON_1_1)
 
-    def _control(
-        self, environ: WSGIEnvironment, start_response: StartResponse, verb: str
-    ) -> Iterable[bytes]:
-        """Ours alone: what `batchyard emulate reclaim` asks for."""
+    def _prepare_for_moto(self, request: Request, call: ApiCall, body: bytes) -> None:
+        """Make the body, which has been read, readable again, and name the service."""
+        environ = request.environ
+        environ["wsgi.input"], environ["CONTENT_LENGTH"] = io.BytesIO(body), str(len(body))
+        signature = _UNSIGNED.format(region=self._endpoint.region, service=call.service)
+        environ.setdefault("HTTP_AUTHORIZATION", signature)
+
+    # -- faults -----------------------------------------------------------------------------------
+
+    def _answer_with_fault(self, request: Request, call: ApiCall, fault: Fault) -> WSGIApplication:
+        if fault is Fault.LOSE:
+            respond = self._answer_call(request, call)
+            response = Response.from_app(respond, request.environ, buffered=True)
+            _reset_connection(request.environ)
+            return response
+        request.get_data()
+        if fault is Fault.RESET:
+            _reset_connection(request.environ)
+            return Response(status=500)
+        if fault is Fault.THROTTLE:
+            status, code = 429, "TooManyRequestsException"
+        else:
+            status, code = 500, "ServerException"
+        return _error_response(request, status, code, f"{code}: a fault injected by --faults")
+
+    # -- requests that AWS does not have ----------------------------------------------------------
+
+    def _answer_metadata(self, request: Request) -> Response:
+        request.get_data()
+        path = request.path.removeprefix(self._endpoint.metadata_path)
+        task, _, task_path = path.partition("/")
+        status, headers, body = self._endpoint.answer_metadata(
+            task, request.method, f"/{task_path}", dict(request.headers)
+        )
+        return Response(body, status, headers)
+
+    def _answer_control(self, request: Request) -> Response:
+        verb = request.path.removeprefix(_CONTROL_PATH)
         try:
-            request = _parsed(_body(environ))
-            if (environ["REQUEST_METHOD"], verb) == ("GET", "calls"):
-                return _answer(start_response, 200, self._calls.counts, {})
-            if environ["REQUEST_METHOD"] != "POST" or verb != "reclaim":
-                raise ApiError("NotFound", f"there is no {verb!r} here", 404)
-            job_id, notice_s = request.get("jobId"), request.get("notice", 120)
-            if (
-                not isinstance(job_id, str)
-                or isinstance(notice_s, bool)
-                or not isinstance(notice_s, int | float)
-            ):
-                raise InvalidRequestError("jobId should be a string, and notice a number")
-            answer = self._endpoint.reclaim(job_id, notice_s)
-            return _answer(start_response, 200, answer, {})
+            members = _parse_json(request.get_data())
+            if (request.method, verb) == ("GET", "calls"):
+                return _json_response(dict(sorted(self._call_counts.items())))
+            if (request.method, verb) == ("POST", "reclaim"):
+                return _json_response(self._endpoint.reclaim(*_read_reclaim(members)))
+            raise ApiError("NotFound", f"{request.path} does not exist", 404)
         except ApiError as exc:
-            return _answer(start_response, exc.status, {"message": exc.message}, {})
+            return _json_response({"message": exc.message}, exc.status)
 
 
-def _asked_for(
-    scope: tuple[str, str] | None, environ: WSGIEnvironment, path: str
-) -> tuple[str, str]:
-    """(service, operation) for the count of calls; where the operation cannot be told, the method."""
-    service = scope[1] if scope is not None else "?"
-    route = (
-        api_models.find_route("batch", environ["REQUEST_METHOD"], path)
-        if service in ("batch", "?")
-        else None
-    )
-    if route is not None:
-        return "batch", route[0].operation
-    target = str(environ.get("HTTP_X_AMZ_TARGET", ""))
-    return service, target.rpartition(".")[2] or str(environ["REQUEST_METHOD"])
+# -- requests -------------------------------------------------------------------------------------
 
 
-def _troubled(fault: Fault, environ: WSGIEnvironment, start_response: StartResponse) -> list[bytes]:
-    if fault is Fault.RESET:
-        _hang_up(environ)
-        start_response("500 Internal Server Error", [("Content-Length", "0")])
-        return [b""]
-    status, code = (
-        (429, "TooManyRequestsException") if fault is Fault.THROTTLE else (500, "ServerException")
-    )
-    return _failed(start_response, environ, status, code, f"{code}: trouble on purpose")
+def identify_call(request: Request) -> ApiCall:
+    """Return the service and operation of a request, by its signature, path and target header."""
+    scope = access.signature_scope(request.environ)
+    service = "?" if scope is None else scope[1]
+    if service in ("batch", "?"):
+        operation_in_path = api_models.find_operation("batch", request.method, request.path)
+        if operation_in_path is not None:
+            return ApiCall("batch", *operation_in_path)
+        if service == "batch":
+            return ApiCall(service, request.method, {})
+    target, _, operation = request.headers.get("X-Amz-Target", "").rpartition(".")
+    return ApiCall(_services_by_target().get(target, service), operation or request.method, {})
 
 
-def _failed(
-    start_response: StartResponse, environ: WSGIEnvironment, status: int, code: str, message: str
-) -> list[bytes]:
-    """An error in the form of the service that was asked, as far as that can be told: clients read no other."""
-    scope = access.signed_for(environ)
-    service = scope[1] if scope is not None else ""
-    is_query = str(environ.get("CONTENT_TYPE", "")).startswith("application/x-www-form-urlencoded")
+@cache
+def _services_by_target() -> dict[str, str]:
+    """Return X-Amz-Target, without the operation -> service, for the services of the endpoint."""
+    services = {*operations.OPERATIONS, *operations.ADDITIONS} - {"batch"}
+    return {api_models.service_model(name).metadata["targetPrefix"]: name for name in services}
+
+
+def _read_batch_request(request: Request, call: ApiCall) -> dict[str, Any]:
+    body = request.get_data()
+    if call.operation == request.method:
+        raise InvalidRequestError(f"AWS Batch has no operation {request.method} {request.path}")
+    members = _parse_json(body)
+    if request.query_string and "tagKeys" in request.args:
+        members["tagKeys"] = request.args.getlist("tagKeys")
+    return members | call.path_members
+
+
+def _read_reclaim(members: dict[str, Any]) -> tuple[str, float]:
+    job_id, notice_s = members.get("jobId"), members.get("notice", 120)
+    is_number = isinstance(notice_s, int | float) and not isinstance(notice_s, bool)
+    if not isinstance(job_id, str) or not is_number:
+        raise InvalidRequestError("jobId should be a string, and notice a number")
+    return job_id, notice_s
+
+
+def _parse_json(body: bytes) -> dict[str, Any]:
+    try:
+        members = json.loads(body) if body else {}
+    except (ValueError, RecursionError):
+        members = None
+    if not isinstance(members, dict):
+        raise InvalidRequestError("the body of the request is not a JSON object")
+    return members
+
+
+# -- responses ------------------------------------------------------------------------------------
+
+
+def _json_response(
+    document: object,
+    status: int = 200,
+    headers: dict[str, str] | None = None,
+    content_type: str = "application/json",
+) -> Response:
+    return Response(json.dumps(document), status, headers, content_type=content_type)
+
+
+def _error_response(request: Request, status: int, code: str, message: str) -> Response:
+    """Return an error in the protocol of the requested service, so that its client can read it."""
+    scope = access.signature_scope(request.environ)
+    service = "" if scope is None else scope[1]
+    is_query = request.mimetype == "application/x-www-form-urlencoded"
     if service != "s3" and not is_query:
-        document = {"message": message, "__type": code}
-        return _answer(start_response, status, document, {"x-amzn-ErrorType": code})
-    text = f"<Error><Code>{code}</Code><Message>{escape(message)}</Message></Error>"
+        return _json_response({"message": message, "__type": code}, status, _error_type(code))
+    xml = f"<Error><Code>{code}</Code><Message>{escape(message)}</Message></Error>"
     if service == "ec2":
-        text = f"<Response><Errors>{text}</Errors></Response>"
+        xml = f"<Response><Errors>{xml}</Errors></Response>"
     elif is_query:
-        text = f"<ErrorResponse>{text}</ErrorResponse>"
-    body = f'<?xml version="1.0" encoding="UTF-8"?>{text}'.encode()
-    start_response(
-        f"{status} {_REASONS.get(status, 'Error')}", [("Content-Type", "text/xml"), _length(body)]
-    )
-    return [body]
+        xml = f"<ErrorResponse>{xml}</ErrorResponse>"
+    return Response(f'<?xml version="1.0" encoding="UTF-8"?>{xml}', status, content_type="text/xml")
 
 
-def _hang_up(environ: WSGIEnvironment) -> None:
-    """Breaks the connection: what is written to it from now on goes nowhere."""
+def _error_type(code: str) -> dict[str, str]:
+    return {"x-amzn-ErrorType": code}
+
+
+def _reset_connection(environ: WSGIEnvironment) -> None:
+    """Break the connection; the client receives nothing that is written to it afterwards."""
     connection = environ.get("werkzeug.socket")
     if connection is not None:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         connection.shutdown(socket.SHUT_RDWR)
-
-
-def _read_batch(environ: WSGIEnvironment, path: str) -> tuple[str, dict[str, Any]]:
-    method = environ["REQUEST_METHOD"]
-    found = api_models.find_route("batch", method, path)
-    body = _body(environ)
-    if found is None:
-        raise InvalidRequestError(f"AWS Batch has no operation {method} {path}")
-    route, members = found
-    request = _parsed(body)
-    query = parse_qs(str(environ.get("QUERY_STRING", "")))
-    if "tagKeys" in query:
-        request["tagKeys"] = query["tagKeys"]
-    return route.operation, {**request, **members}
-
-
-def _parsed(body: bytes) -> dict[str, Any]:
-    try:
-        request = json.loads(body) if body else {}
-    except (ValueError, RecursionError):
-        request = None
-    if not isinstance(request, dict):
-        raise InvalidRequestError("the request's body is no JSON object")
-    return request
-
-
-def _body(environ: WSGIEnvironment) -> bytes:
-    length = environ.get("CONTENT_LENGTH")
-    if length:
-        return bytes(environ["wsgi.input"].read(int(length)))
-    return bytes(environ["wsgi.input"].read()) if environ.get("wsgi.input_terminated") else b""
-
-
-def _called(
-    application: WSGIApplication, environ: WSGIEnvironment
-) -> tuple[str, list[tuple[str, str]], bytes]:
-    """What another application answers."""
-    told: list[Any] = []
-
-    def start_response(
-        status: str, headers: list[tuple[str, str]], exc_info: Any = None
-    ) -> Callable[[bytes], object]:
-        told[:] = [status, headers]
-        return lambda data: None
-
-    parts = application(environ, start_response)
-    body = b"".join(parts)
-    return told[0], told[1], body
-
-
-def _answer(
-    start_response: StartResponse,
-    status: int,
-    document: object,
-    headers: dict[str, str],
-    kind: str = _JSON,
-) -> list[bytes]:
-    body = json.dumps(document).encode()
-    start_response(
-        f"{status} {_REASONS.get(status, 'Error')}",
-        [("Content-Type", kind), _length(body), *headers.items()],
-    )
-    return [body]
-
-
-def _length(body: bytes) -> tuple[str, str]:
-    return "Content-Length", str(len(body))

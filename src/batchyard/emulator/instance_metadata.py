@@ -1,7 +1,7 @@
-"""The instance metadata service of the EC2 host that an attempt pretends to be on: version 2, with tokens. Pure.
+"""The instance metadata service (version 2, with tokens) of the emulated EC2 host of an attempt.
 
 https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/instancedata-data-categories.html
-Spot notices are facts, 10.4.
+Spot notices: facts, 10.4.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from batchyard.emulator.names import ACCOUNT_ID
 
 #: (status, headers, body)
 Answer = tuple[int, dict[str, str], bytes]
-#: name -> what is there: a text, or more names
+#: Name -> the text of this name, or the names below it.
 Tree = Mapping[str, "str | Tree"]
 
 _TTL_HEADER = "X-Aws-Ec2-Metadata-Token-Ttl-Seconds"
@@ -28,7 +28,7 @@ _TOKEN_HEADER = "X-Aws-Ec2-Metadata-Token"
 _TTLS_S = range(1, 21_600 + 1)
 _SIGNATURE_BYTES = 24
 _VERSION = re.compile(r"latest|\d{4}-\d{2}-\d{2}")
-#: a reclaim is announced so long before it happens
+#: AWS announces a reclaim so long before it.
 _NOTICE_S = 120
 _CREDENTIALS_S = 6 * 3600
 _STATUSES = {
@@ -54,7 +54,7 @@ _ERROR_PAGE = """<?xml version="1.0" encoding="iso-8859-1"?>
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """What the host's role gives to whatever runs there. They never expire, but say that they do, as AWS's must."""
+    """Credentials of the host's role. They have an expiration time, as on AWS, but stay valid."""
 
     role: str
     access_key: str
@@ -68,35 +68,38 @@ class Host:
     instance_type: str
     region: str
     zone: str
-    #: signs the tokens of this host and of no other
+    #: Signs the tokens of this host.
     token_key: bytes
-    #: when it will be taken away, in seconds since 1970; None while nobody has said so
-    notice: float | None = None
-    #: None: a host without a role
+    #: When the host is reclaimed, in seconds since 1970; None if no reclaim is announced.
+    reclaimed_at_s: float | None = None
+    #: None for a host without a role.
     credentials: Credentials | None = None
-    #: when it came up, in seconds since 1970; None where that is not known
-    launched: float | None = None
+    #: When the host was launched, in seconds since 1970; None if unknown.
+    launched_s: float | None = None
 
 
-def answer(host: Host, method: str, path: str, headers: Mapping[str, str], now: float) -> Answer:
-    """``path`` as seen from the host: `/latest/meta-data/...`. ``now`` in seconds since 1970."""
-    given = {name.lower(): value for name, value in headers.items()}
+def answer(host: Host, method: str, path: str, headers: Mapping[str, str], now_s: float) -> Answer:
+    """Answer a request to the metadata service.
+
+    ``path`` is the path on the host: `/latest/meta-data/...`. ``now_s`` is in seconds since 1970.
+    """
+    headers = {name.lower(): value for name, value in headers.items()}
     parts = [part for part in path.partition("?")[0].split("/") if part]
-    if "x-forwarded-for" in given:
-        return _error(403)  # whoever comes by way of a proxy is not on the host
+    if "x-forwarded-for" in headers:
+        return _error(403)  # The request comes through a proxy, so the client is not on the host.
     if parts == ["latest", "api", "token"]:
-        return (
-            _new_token(host, given, now) if method == "PUT" else _error(405, Allow="OPTIONS, PUT")
-        )
+        if method != "PUT":
+            return _error(405, Allow="OPTIONS, PUT")
+        return _new_token(host, headers.get(_TTL_HEADER.lower(), ""), now_s)
     if method not in ("GET", "HEAD"):
         return _error(405, Allow="OPTIONS, GET, HEAD")
-    seconds_left = _seconds_left(host, given.get(_TOKEN_HEADER.lower(), ""), now)
+    seconds_left = _seconds_left(host, headers.get(_TOKEN_HEADER.lower(), ""), now_s)
     if seconds_left is None:
         return _error(401)
-    found = _look_up(_root(host, now), parts)
-    if found is None:
+    text = _look_up(_root(host, now_s), parts)
+    if text is None:
         return _error(404)
-    body = b"" if method == "HEAD" else found.encode()
+    body = b"" if method == "HEAD" else text.encode()
     return (
         200,
         {"Content-Type": "text/plain", _TTL_HEADER: str(seconds_left), "Server": "EC2ws"},
@@ -104,8 +107,11 @@ def answer(host: Host, method: str, path: str, headers: Mapping[str, str], now: 
     )
 
 
-def tells_type(path: str) -> bool:
-    """Whether an answer may depend on the host's type. Tokens and notices do not, and are asked for all the time."""
+def depends_on_type(path: str) -> bool:
+    """Return whether the answer may depend on the instance type.
+
+    Tokens and spot notices, which clients request all the time, do not.
+    """
     return "/api/token" not in path and "/spot/" not in path
 
 
@@ -114,20 +120,19 @@ def _error(status: int, **headers: str) -> Answer:
     return status, {"Content-Type": "text/html", "Server": "EC2ws", **headers}, page.encode()
 
 
-# -- tokens -----------------------------------------------------------------------------------------------------
+# -- tokens ---------------------------------------------------------------------------------------
 
 
-def _new_token(host: Host, given: Mapping[str, str], now: float) -> Answer:
-    ttl = given.get(_TTL_HEADER.lower(), "")
+def _new_token(host: Host, ttl: str, now_s: float) -> Answer:
     if not re.fullmatch(r"[0-9]{1,5}", ttl) or int(ttl) not in _TTLS_S:
         return _error(400)
-    expires = (int(now) + int(ttl)).to_bytes(8)
+    expires = (int(now_s) + int(ttl)).to_bytes(8)
     token = base64.urlsafe_b64encode(expires + _signature(host, expires))
     return 200, {"Content-Type": "text/plain", _TTL_HEADER: ttl, "Server": "EC2ws"}, token
 
 
-def _seconds_left(host: Host, token: str, now: float) -> int | None:
-    """None where the token is none of this host, or has expired."""
+def _seconds_left(host: Host, token: str, now_s: float) -> int | None:
+    """Return the lifetime of a token; None for an expired token or a token of another host."""
     try:
         data = base64.urlsafe_b64decode(token.encode())
     except ValueError:
@@ -135,50 +140,50 @@ def _seconds_left(host: Host, token: str, now: float) -> int | None:
     expires, signature = data[:8], data[8:]
     if not hmac.compare_digest(signature, _signature(host, expires)):
         return None
-    left = int.from_bytes(expires) - int(now)
-    return left if left > 0 else None
+    seconds = int.from_bytes(expires) - int(now_s)
+    return seconds if seconds > 0 else None
 
 
 def _signature(host: Host, expires: bytes) -> bytes:
-    return hmac.digest(host.token_key, host.instance_id.encode() + expires, "sha256")[
-        :_SIGNATURE_BYTES
-    ]
+    signature = hmac.digest(host.token_key, host.instance_id.encode() + expires, "sha256")
+    return signature[:_SIGNATURE_BYTES]
 
 
-# -- what there is ----------------------------------------------------------------------------------------------
+# -- the tree of metadata -------------------------------------------------------------------------
 
 
 def _look_up(root: Tree, parts: list[str]) -> str | None:
-    """A text, or the names in a folder; None where there is neither."""
+    """Return the text at a path, or the names below it; None for an unknown path."""
     if not parts:
         return "latest"
     if not _VERSION.fullmatch(parts[0]):
         return None
-    at: str | Tree = root
+    node: str | Tree = root
     for part in parts[1:]:
-        if isinstance(at, str) or part not in at:
+        if isinstance(node, str) or part not in node:
             return None
-        at = at[part]
-    if isinstance(at, str):
-        return at
-    # The root's folders and the roles are listed by name alone.
-    is_bare = len(parts) == 1 or parts[-1] == "security-credentials"
+        node = node[part]
+    if isinstance(node, str):
+        return node
+    # The names at the root and the names of roles have no slash behind them.
+    has_slashes = len(parts) > 1 and parts[-1] != "security-credentials"
     return "\n".join(
-        name if is_bare or isinstance(at[name], str) else f"{name}/" for name in sorted(at)
+        f"{name}/" if has_slashes and not isinstance(node[name], str) else name
+        for name in sorted(node)
     )
 
 
-def _root(host: Host, now: float) -> Tree:
+def _root(host: Host, now_s: float) -> Tree:
     return {
         "dynamic": {"instance-identity": {"document": _json(_identity(host))}},
-        "meta-data": _meta_data(host, now),
+        "meta-data": _meta_data(host, now_s),
     }
 
 
-def _meta_data(host: Host, now: float) -> Tree:
+def _meta_data(host: Host, now_s: float) -> Tree:
     hostname = _hostname(host)
     events: dict[str, str | Tree] = {"maintenance": {"history": "[]", "scheduled": "[]"}}
-    found: dict[str, str | Tree] = {
+    tree: dict[str, str | Tree] = {
         "ami-id": _image(host),
         "ami-launch-index": "0",
         "events": events,
@@ -193,35 +198,34 @@ def _meta_data(host: Host, now: float) -> Tree:
         "services": {"domain": "amazonaws.com", "partition": "aws"},
     }
     if host.credentials is not None:
-        found["iam"] = _iam(host.credentials, now)
-    if host.notice is not None:
-        found["spot"] = {
-            "instance-action": json.dumps({"action": "terminate", "time": _time(host.notice)}),
-            "termination-time": _time(host.notice),
+        tree["iam"] = _iam(host.credentials, now_s)
+    if host.reclaimed_at_s is not None:
+        end = _format_time(host.reclaimed_at_s)
+        tree["spot"] = {
+            "instance-action": json.dumps({"action": "terminate", "time": end}),
+            "termination-time": end,
         }
-        advice = json.dumps({"noticeTime": _time(host.notice - _NOTICE_S)})
-        found["events"] = {
-            "maintenance": {"history": "[]", "scheduled": "[]"},
-            "recommendations": {"rebalance": advice},
-        }
-    return found
+        notice_time = _format_time(host.reclaimed_at_s - _NOTICE_S)
+        rebalance = json.dumps({"noticeTime": notice_time})
+        events["recommendations"] = {"rebalance": rebalance}
+    return tree
 
 
-def _iam(credentials: Credentials, now: float) -> Tree:
-    # The same answer for an hour, as the real ones are renewed from time to time only.
-    updated = now - now % 3600
+def _iam(credentials: Credentials, now_s: float) -> Tree:
+    # The answer changes once an hour, because AWS renews credentials only from time to time.
+    updated_s = now_s - now_s % 3600
     keys = {
         "Code": "Success",
-        "LastUpdated": _time(updated),
+        "LastUpdated": _format_time(updated_s),
         "Type": "AWS-HMAC",
         "AccessKeyId": credentials.access_key,
         "SecretAccessKey": credentials.secret_key,
         "Token": credentials.session_token,
-        "Expiration": _time(updated + _CREDENTIALS_S),
+        "Expiration": _format_time(updated_s + _CREDENTIALS_S),
     }
     info = {
         "Code": "Success",
-        "LastUpdated": _time(updated),
+        "LastUpdated": _format_time(updated_s),
         "InstanceProfileArn": f"arn:aws:iam::{ACCOUNT_ID}:instance-profile/{credentials.role}",
         "InstanceProfileId": f"AIPA{_digest(credentials.role)[:17].upper()}",
     }
@@ -245,13 +249,13 @@ def _identity(host: Host) -> dict[str, Any]:
         "region": host.region,
         "version": "2017-09-30",
     }
-    if host.launched is not None:
-        document["pendingTime"] = _time(host.launched)
+    if host.launched_s is not None:
+        document["pendingTime"] = _format_time(host.launched_s)
     return document
 
 
 def _architecture(instance_type: str) -> str:
-    """Graviton types have a g after the number of their generation."""
+    """Return arm64 for Graviton types, which have a g after the number of their generation."""
     return "arm64" if re.match(r"a1\.|[a-z]+\d+g", instance_type) else "x86_64"
 
 
@@ -260,7 +264,7 @@ def _image(host: Host) -> str:
 
 
 def _address(host: Host) -> str:
-    """One for each host, in 10.0.0.0/8."""
+    """Return an address in 10.0.0.0/8 that is derived from the instance id."""
     numbers = bytes.fromhex(_digest(host.instance_id)[:6])
     return ".".join(map(str, (10, *numbers)))
 
@@ -274,10 +278,10 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _time(seconds: float) -> str:
+def _format_time(seconds: float) -> str:
     return datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _json(value: object) -> str:
-    """With AWS's blanks."""
+    """Format with the white space that AWS uses."""
     return json.dumps(value, indent=2, separators=(",", " : "))

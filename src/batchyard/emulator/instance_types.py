@@ -1,4 +1,4 @@
-"""EC2 instance types: what each offers to jobs, from the answers of DescribeInstanceTypes that moto carries."""
+"""EC2 instance types and their resources, from the answers of DescribeInstanceTypes in moto."""
 
 from __future__ import annotations
 
@@ -9,42 +9,42 @@ from batchyard.batch.hosts import registered_mib
 from batchyard.batch.jobs import Resources
 
 
-def instance_type(name: str) -> Resources | None:
-    """What an instance of this type registers with ECS; None where nobody knows the type."""
-    return _offers().get(name)
+def registered_resources(name: str) -> Resources | None:
+    """Return what an instance of this type registers with ECS, or None for an unknown type."""
+    return _resources_by_type().get(name)
 
 
-def instance_family(name: str) -> list[str]:
-    """The types of a family such as `g5`, without `.metal`, which a family's name does not stand for (facts, 8.3)."""
-    return _families().get(name, [])
+def types_of_family(name: str) -> list[str]:
+    """Return the types of a family such as `g5`, without metal types (facts, 8.3)."""
+    return _types_by_family().get(name, [])
 
 
 @cache
-def _offers() -> dict[str, Resources]:
-    # 1,400 types, read when the first one is asked for.
+def _resources_by_type() -> dict[str, Resources]:
+    # moto is imported here because reading its 1,400 types takes time.
     from moto.utilities.utils import load_resource
 
     return {
-        name: _offer(name, description)
+        name: _registered(name, description)
         for name, description in load_resource("ec2/resources/instance_types.json").items()
     }
 
 
 @cache
-def _families() -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
-    for name in _offers():
+def _types_by_family() -> dict[str, list[str]]:
+    families: dict[str, list[str]] = {}
+    for name in _resources_by_type():
         family, _, size = name.partition(".")
         if not size.startswith("metal"):
-            found.setdefault(family, []).append(name)
-    return found
+            families.setdefault(family, []).append(name)
+    return families
 
 
-def _offer(name: str, description: dict[str, Any]) -> Resources:
+def _registered(name: str, description: dict[str, Any]) -> Resources:
     gpus = description.get("GpuInfo", {}).get("Gpus", [])
     return Resources(
         vcpus=description["VCpuInfo"]["DefaultVCpus"],
         memory_mib=registered_mib(description["MemoryInfo"]["SizeInMiB"], name),
-        # Others than NVIDIA's are not scheduled (facts, 8.3). A fraction of a GPU counts as none, as in AWS's answer.
+        # AWS Batch schedules only NVIDIA GPUs (facts, 8.3). AWS shows a part of a GPU as 0.
         gpus=sum(gpu["Count"] for gpu in gpus if gpu["Manufacturer"] == "NVIDIA"),
     )

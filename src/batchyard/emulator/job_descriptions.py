@@ -1,286 +1,171 @@
-"""DescribeJobs and ListJobs (facts, 1.2 and 6): what is known of a job now, in AWS's words."""
+"""DescribeJobs (facts, 1.2): the document of a job, with its status, times and attempts."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable
-
 from batchyard.batch.jobs import JobState
+from batchyard.batch.limits import MAX_CONTAINER_REASON_CHARS, MAX_DESCRIBED_JOBS
 from batchyard.embedded.store import AttemptRow
-from batchyard.emulator import job_queues, names
+from batchyard.emulator import job_cancellation, names
 from batchyard.emulator.api_errors import InvalidRequestError
-from batchyard.emulator.paging import page, size_of_page
-from batchyard.emulator.state import ENVIRONMENT, JOB, STOP, Document, EndpointState
-
-_MOST_DESCRIBED = 100
-_FILTERS = (
-    "JOB_NAME",
-    "JOB_DEFINITION",
-    "BEFORE_CREATED_AT",
-    "AFTER_CREATED_AT",
-    "SHARE_IDENTIFIER",
-)
+from batchyard.emulator.log_streams import stream_name
+from batchyard.emulator.state import ENVIRONMENT, JOB, QUEUE, Document, EndpointState
 
 
-def describe(yard: EndpointState, request: Document) -> Document:
-    ids = request["jobs"]
-    if not ids:
+def describe(state: EndpointState, request: Document) -> Document:
+    job_ids = request["jobs"]
+    if not job_ids:
         raise InvalidRequestError("jobs must not be empty")
-    if len(ids) > _MOST_DESCRIBED:
-        raise InvalidRequestError(f"Maximum number of jobs supported is  {_MOST_DESCRIBED} .")
-    yard.loop.record({names.split_child(job_id)[0] for job_id in ids})
-    details = (_detail(yard, job_id) for job_id in dict.fromkeys(ids))
+    if len(job_ids) > MAX_DESCRIBED_JOBS:
+        # AWS's message has these spaces.
+        raise InvalidRequestError(f"Maximum number of jobs supported is  {MAX_DESCRIBED_JOBS} .")
+    state.loop.record({names.split_child_id(job_id)[0] for job_id in job_ids})
+    details = (job_detail(state, job_id) for job_id in dict.fromkeys(job_ids))
     return {"jobs": [detail for detail in details if detail is not None]}
 
 
-def list_jobs(yard: EndpointState, request: Document) -> Document:
-    given = [
-        member for member in ("jobQueue", "arrayJobId", "multiNodeJobId") if request.get(member)
-    ]
-    if len(given) != 1:
-        raise InvalidRequestError(
-            "exactly one of jobQueue, arrayJobId and multiNodeJobId must be provided"
-        )
-    if given == ["multiNodeJobId"]:
-        return {"jobSummaryList": []}
-    filters = request.get("filters", [])
-    if len(filters) > 1:
-        raise InvalidRequestError("filters must have at most one entry")
-    most = size_of_page(request, 100 if filters else 1000)
-    if given == ["arrayJobId"]:
-        found = _children(yard, request)
-    else:
-        found = _in_queue(yard, request)
-    some, token = page(found, most, request.get("nextToken"))
-    yard.loop.record({job_id for job_id, _ in some})
-    summaries = [_summary(yard, job_id, index) for job_id, index in some]
-    return {"jobSummaryList": summaries, **({"nextToken": token} if token else {})}
+def job_detail(state: EndpointState, job_id: str) -> Document | None:
+    """Return the JobDetail of a job or child, or None if there is no such job or child.
 
-
-# -- details ----------------------------------------------------------------------------------------------------
-
-
-def _detail(yard: EndpointState, job_id: str) -> Document | None:
-    parent, index = names.split_child(job_id)
-    document = yard.get(JOB, parent)
+    Its endings must have been recorded (``Loop.record``).
+    """
+    parent, index = names.split_child_id(job_id)
+    document = state.get(JOB, parent)
     if document is None:
         return None
     size = document.get("arrayProperties", {}).get("size")
     if index is not None and (size is None or index not in range(size)):
         return None
     detail = {key: value for key, value in document.items() if not key.startswith("_")}
-    detail["container"] = dict(document["container"])
-    stops = yard.get(STOP, parent) or {}
-    key = "" if index is None else str(index)
-    detail["isCancelled"] = bool({"", key} & set(stops.get("cancel", {})))
-    detail["isTerminated"] = bool({"", key} & set(stops.get("terminate", {})))
+    detail["isCancelled"], detail["isTerminated"] = job_cancellation.stop_verbs(
+        state, parent, index
+    )
     if size is not None and index is None:
-        return detail | _of_parent(yard, parent, size)
+        return detail | _array_status(state, parent, size)
     if index is not None:
         detail["jobId"], detail["jobArn"] = job_id, f"{document['jobArn']}:{index}"
         detail["arrayProperties"] = {"index": index, "size": size}
         detail["tags"] = {}
-    detail |= _now(yard, document, index or 0)
-    detail["container"] |= detail.pop("_container")
-    return detail
+    return detail | _child_status(state, document, index or 0)
 
 
-def _of_parent(yard: EndpointState, job_id: str, size: int) -> Document:
-    row, summary = yard.loop.row(job_id), yard.scheduler.summary(job_id)
-    counts = {state.value: count for state, count in zip(JobState, summary.counts, strict=True)}
-    found: Document = {
+def _array_status(state: EndpointState, job_id: str, size: int) -> Document:
+    """Return the changing members of an array job."""
+    row, summary = state.loop.row(job_id), state.scheduler.summary(job_id)
+    counts = {status.value: count for status, count in zip(JobState, summary.counts, strict=True)}
+    members: Document = {
         "status": summary.state.value,
         "arrayProperties": {
             "size": size,
             "statusSummary": counts,
-            "statusSummaryLastUpdatedAt": yard.now_ms(),
+            "statusSummaryLastUpdatedAt": state.now_ms(),
         },
         "attempts": [],
     }
     if row.status_reason:
-        found["statusReason"] = row.status_reason
+        members["statusReason"] = row.status_reason
     if summary.state.is_terminal and row.ended_ms is not None:
-        found["stoppedAt"] = row.ended_ms
-    return found
+        members["stoppedAt"] = row.ended_ms
+    return members
 
 
-def _now(yard: EndpointState, document: Document, child: int) -> Document:
-    """What one job or child has come to: status, times, attempts; `_container` belongs into its container."""
-    job_id = document["jobId"]
-    row = yard.loop.row(job_id)
-    state = yard.scheduler.child_state(job_id, child)
-    rows = list(yard.store.attempts(row.number, child=child))
-    started = [one for one in rows if one.attempt]
-    found: Document = {
-        "status": state.value,
-        "attempts": [_attempt(yard, document, one) for one in started],
-    }
-    container: Document = {"networkInterfaces": []}
-    running = yard.loop.running(job_id, child)
-    if state.is_terminal:
-        # Not always the last one: a child that is ended between two attempts has a row 0 that says so.
-        last = next((one for one in rows if one.state is not None), None)
-        reason = row.rest_reason if last is None else last.status_reason
-        found["stoppedAt"] = row.ended_ms if last is None else last.ended_ms
-        if last is not None and last.started_ms is not None:
-            found["startedAt"] = last.started_ms
-        if started and last is not None and last.attempt:
-            container |= found["attempts"][-1]["container"]
-        if found["stoppedAt"] is None:
-            found["stoppedAt"] = yard.now_ms()
+def _child_status(state: EndpointState, document: Document, child: int) -> Document:
+    """Return the changing members of a child, or of a job without children."""
+    job_state = state.scheduler.child_state(document["jobId"], child)
+    number = state.loop.row(document["jobId"]).number
+    rows = list(state.store.attempts(number, child=child))
+    attempts = [_describe_attempt(state, document, row) for row in rows if row.attempt]
+    if job_state.is_terminal:
+        changes = _ended_members(state, document, rows, attempts)
     else:
-        reason = _blocked_reason(yard, document, child) if state is JobState.RUNNABLE else None
-        if running is not None:
-            container |= _whereabouts(
-                yard, document, row.number, child, running.attempt, running.place
-            )
-            if running.started_ms is not None and state is JobState.RUNNING:
-                found["startedAt"] = running.started_ms
-            else:
-                container.pop("logStreamName")
-    if reason:
-        found["statusReason"] = reason
-    found["_container"] = container
-    return found
+        changes = _unfinished_members(state, document, child, job_state)
+    container = document["container"] | {"networkInterfaces": []} | changes.pop("container", {})
+    return {"status": job_state.value, "attempts": attempts, **changes, "container": container}
 
 
-def _attempt(yard: EndpointState, document: Document, row: AttemptRow) -> Document:
-    container = _whereabouts(yard, document, row.job, row.child, row.attempt, row.place)
+def _ended_members(
+    state: EndpointState, document: Document, rows: list[AttemptRow], attempts: list[Document]
+) -> Document:
+    job_row = state.loop.row(document["jobId"])
+    # The final row is not always the last one: a child that is stopped between two attempts has a
+    # final row with attempt 0.
+    final = next((row for row in rows if row.state is not None), None)
+    if final is None:
+        ended_ms = job_row.ended_ms
+        reason = job_row.rest_reason
+        members: Document = {}
+    else:
+        ended_ms = final.ended_ms
+        reason = final.status_reason
+        members = {} if final.started_ms is None else {"startedAt": final.started_ms}
+        if final.attempt and attempts:
+            members["container"] = attempts[-1]["container"]
+    members["stoppedAt"] = state.now_ms() if ended_ms is None else ended_ms
+    return members | ({"statusReason": reason} if reason else {})
+
+
+def _unfinished_members(
+    state: EndpointState, document: Document, child: int, job_state: JobState
+) -> Document:
+    members: Document = {}
+    task = state.loop.running(document["jobId"], child)
+    if task is not None:
+        key = names.AttemptKey(task.job_number, child, task.attempt)
+        is_running = task.started_ms is not None and job_state is JobState.RUNNING
+        members["container"] = _describe_task(state, document, key, task.place, has_log=is_running)
+        if is_running:
+            members["startedAt"] = task.started_ms
+    if job_state is JobState.RUNNABLE:
+        reason = _blocked_reason(state, document, child)
+        members |= {"statusReason": reason} if reason else {}
+    return members
+
+
+def _describe_attempt(state: EndpointState, document: Document, row: AttemptRow) -> Document:
+    key = names.AttemptKey(row.job, row.child, row.attempt)
+    container = _describe_task(state, document, key, row.place, has_log=row.started_ms is not None)
     if row.exit_code is not None:
         container["exitCode"] = row.exit_code
     if row.reason:
-        container["reason"] = row.reason[:255]
-    if row.started_ms is None:
-        del container["logStreamName"]
-    found: Document = {
+        container["reason"] = row.reason[:MAX_CONTAINER_REASON_CHARS]
+    attempt: Document = {
         "container": {**container, "networkInterfaces": []},
         "stoppedAt": row.ended_ms,
+        "statusReason": row.status_reason,
     }
-    found["statusReason"] = row.status_reason
     if row.started_ms is not None:
-        found["startedAt"] = row.started_ms
-    return found
+        attempt["startedAt"] = row.started_ms
+    return attempt
 
 
-def _whereabouts(
-    yard: EndpointState, document: Document, number: int, child: int, attempt: int, place: str
+def _describe_task(
+    state: EndpointState,
+    document: Document,
+    key: names.AttemptKey,
+    environment_name: str,
+    *,
+    has_log: bool,
 ) -> Document:
-    """The ECS task that an attempt pretends to be, and where it logs."""
-    task = names.task_id(names.AttemptKey(number, child, attempt), yard.salt)
-    environment = yard.get(ENVIRONMENT, place)
-    cluster = names.bare(environment["ecsClusterArn"]) if environment else f"AWSBatch-{place}"
-    options = document["container"].get("logConfiguration", {}).get("options", {})
-    return {
-        "taskArn": names.task_arn(yard.region, cluster, task),
-        "containerInstanceArn": names.container_instance_arn(yard.region, cluster, task),
-        "logStreamName": names.log_stream(
-            document["_definition"], task, options.get("awslogs-stream-prefix")
-        ),
+    """Return the emulated ECS task of an attempt and, if it has started, its log stream."""
+    task = names.task_id(key, state.salt)
+    environment = state.get(ENVIRONMENT, environment_name)
+    if environment is None:
+        cluster = f"AWSBatch-{environment_name}"
+    else:
+        cluster = names.strip_arn(environment["ecsClusterArn"])
+    members = {
+        "taskArn": names.task_arn(state.region, cluster, task),
+        "containerInstanceArn": names.container_instance_arn(state.region, cluster, task),
     }
+    if has_log:
+        members["logStreamName"] = stream_name(state, document, key)
+    return members
 
 
-def _blocked_reason(yard: EndpointState, document: Document, child: int) -> str | None:
-    """Only the head of a queue says why it is stuck (facts, 9.1)."""
-    queue = job_queues.find(yard, document["jobQueue"])
-    head = yard.scheduler.blocked_head(queue["jobQueueName"]) if queue else None
+def _blocked_reason(state: EndpointState, document: Document, child: int) -> str | None:
+    """Return why the child at the head of its queue cannot start.
+
+    AWS gives no reason for any other child (facts, 9.1).
+    """
+    queue = state.get(QUEUE, document["jobQueue"])
+    head = None if queue is None else state.scheduler.blocked_head(queue["jobQueueName"])
     return head[2] if head is not None and head[:2] == (document["jobId"], child) else None
-
-
-# -- lists ------------------------------------------------------------------------------------------------------
-
-
-def _children(yard: EndpointState, request: Document) -> list[tuple[str, int | None]]:
-    if request.get("filters"):
-        raise InvalidRequestError("filters are not for the children of an array job")
-    job_id = request["arrayJobId"]
-    document = yard.get(JOB, job_id)
-    if document is None or "arrayProperties" not in document:
-        return []
-    wanted = JobState(request.get("jobStatus", JobState.RUNNING))
-    size = document["arrayProperties"]["size"]
-    return [
-        (job_id, index)
-        for index in range(size)
-        if yard.scheduler.child_state(job_id, index) is wanted
-    ]
-
-
-def _in_queue(yard: EndpointState, request: Document) -> list[tuple[str, int | None]]:
-    arn = job_queues.existing(yard, request["jobQueue"])["jobQueueArn"]
-    found: Iterable[Document] = [job for job in reversed(yard.all(JOB)) if job["jobQueue"] == arn]
-    filter = next(iter(request.get("filters", [])), None)
-    if filter is not None:
-        _check_filter(filter)
-        found = [job for job in found if _passes(job, filter)]
-    if filter is None or (filter["name"] == "SHARE_IDENTIFIER" and "jobStatus" in request):
-        wanted = JobState(request.get("jobStatus", JobState.RUNNING))
-        found = [job for job in found if yard.scheduler.summary(job["jobId"]).state is wanted]
-    return [(job["jobId"], None) for job in found]
-
-
-def _check_filter(filter: Document) -> None:
-    name, values = filter.get("name"), filter.get("values", [])
-    if name not in _FILTERS:
-        raise InvalidRequestError(
-            f"filters: name must be one of {', '.join(_FILTERS)}; got {name!r}"
-        )
-    if not values:
-        raise InvalidRequestError("filters: values must not be empty")
-
-
-def _passes(job: Document, filter: Document) -> bool:
-    return any(_matches(job, filter["name"], value) for value in filter["values"])
-
-
-def _matches(job: Document, name: str, value: str) -> bool:
-    if name == "JOB_NAME":
-        return _is_like(job["jobName"].lower(), value.lower())
-    if name == "SHARE_IDENTIFIER":
-        return bool(job.get("shareIdentifier") == value)
-    if name == "JOB_DEFINITION":
-        # A name stands for all its revisions; an ARN for the one.
-        definition: str = job["jobDefinition"]
-        return (
-            definition == value if value.startswith("arn:") else _is_like(job["_definition"], value)
-        )
-    if not re.fullmatch(r"[0-9]{1,18}", value):
-        raise InvalidRequestError(f"filters: {name} must be a time in milliseconds; got {value!r}")
-    created: int = job["createdAt"]
-    return created < int(value) if name == "BEFORE_CREATED_AT" else created > int(value)
-
-
-def _is_like(text: str, pattern: str) -> bool:
-    return text.startswith(pattern[:-1]) if pattern.endswith("*") else text == pattern
-
-
-def _summary(yard: EndpointState, job_id: str, index: int | None) -> Document:
-    child = job_id if index is None else f"{job_id}:{index}"
-    detail = _detail(yard, child)
-    assert detail is not None
-    members = (
-        "jobArn",
-        "jobId",
-        "jobName",
-        "createdAt",
-        "status",
-        "statusReason",
-        "startedAt",
-        "stoppedAt",
-    )
-    found = {member: detail[member] for member in members if member in detail}
-    found["jobDefinition"] = detail["jobDefinition"]
-    if "shareIdentifier" in detail:
-        found["shareIdentifier"] = detail["shareIdentifier"]
-    array = detail.get("arrayProperties")
-    if array is None or index is not None:
-        container = {
-            key: detail["container"][key]
-            for key in ("exitCode", "reason")
-            if key in detail["container"]
-        }
-        found["container"] = container
-    if array is not None:
-        found["arrayProperties"] = (
-            {"index": index} if index is not None else {"size": array["size"]}
-        )
-    return found

@@ -1,4 +1,4 @@
-"""What a job's children are told and given: command, environment, limits (facts, 3, 5 and 10.1). Pure."""
+"""The tasks of a job: command, environment and limits of each attempt (facts, 3, 5 and 10.1)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from batchyard.batch.changes import Start
 from batchyard.batch.jobs import Outcome, Resources, StatusReason
-from batchyard.batch.limits import MAX_OVERRIDE_CHARS
+from batchyard.batch.limits import MAX_CONTAINER_REASON_CHARS, MAX_OVERRIDE_CHARS
 from batchyard.embedded.runner import Task
 from batchyard.emulator import names
 from batchyard.emulator.docker_flags import Volume, create_flags, missing_volume
@@ -17,144 +17,175 @@ from batchyard.emulator.state import Document
 from batchyard.shard import Turn
 
 _REFERENCE = re.compile(r"Ref::([A-Za-z0-9_.-]+)")
-_OWN_PREFIXES = ("AWS_BATCH_", "BATCHYARD_", "AWS_")
+#: Variables of the endpoint's own environment that jobs do not inherit.
+_RESERVED_PREFIXES = ("AWS_BATCH_", "BATCHYARD_", "AWS_")
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
-    """What all children of an endpoint have in common."""
+class TaskSettings:
+    """Settings that all tasks of an endpoint share."""
 
-    #: of a process on this machine, without what is about AWS or another job
+    #: Environment of a process on this machine, without variables about AWS or another job.
     environ: Mapping[str, str]
-    #: the endpoint's address, keys and region, for whoever calls AWS
-    aws: Mapping[str, str]
-    #: where the metadata service of a task is: its id is appended
+    #: Variables that a client of the endpoint needs: address, keys and region.
+    client_variables: Mapping[str, str]
+    #: Address of the metadata service; the id of a task is appended.
     metadata_address: str
-    #: in the environment of everything that the endpoint starts, and nowhere else
+    #: Marks the environment of each process that the endpoint starts.
     token: str
     salt: str
-    #: slot -> the GPU's number as the driver knows it
+    #: Slot -> the number of the GPU in the driver.
     gpu_numbers: tuple[int, ...]
-    #: how many of the slots are GPUs in name only, the last ones
-    pretended_gpus: int
-    #: what a container's secret stands for; raises LookupError
-    secret: Callable[[str], str]
-    #: whether children are containers, and the image's own command is known
+    #: How many of the slots are emulated GPUs: the last ones.
+    emulated_gpus: int
+    #: Returns the value of a container's secret from its `valueFrom`; raises LookupError.
+    read_secret: Callable[[str], str]
+    #: Whether children are containers, so that the command of the image is known.
     has_images: bool
-    #: what every container has of this machine
+    #: Volumes of every container.
     volumes: tuple[Volume, ...] = ()
 
 
 @dataclass(slots=True)
 class ContainerTasks:
-    """Makes the tasks of one job."""
+    """Makes the tasks of a job."""
 
     number: int
     document: Document
-    site: Site
-    #: only jobs with several commands a child have use for it, and these have one
+    settings: TaskSettings
+    #: Part of the TaskMaker protocol; only jobs with several commands per child use it.
     done: set[int] = field(default_factory=set)
 
     def task(self, start: Start) -> Task:
-        document, here = self.document, self.site
-        container, job_id = document["container"], document["jobId"]
-        size = document.get("arrayProperties", {}).get("size")
-        key = names.task_id(names.AttemptKey(self.number, start.child, start.attempt), here.salt)
-        is_fargate = document["platformCapabilities"] == ["FARGATE"]
-        mark = f"{here.token}.{self.number}.{start.child}.{start.attempt}."
-        told = {
-            **here.aws,
-            "AWS_EC2_METADATA_SERVICE_ENDPOINT": f"{here.metadata_address}/{key}",
-            "AWS_EXECUTION_ENV": "AWS_ECS_FARGATE" if is_fargate else "AWS_ECS_EC2",
-            **{
-                variable["name"]: variable.get("value", "") for variable in container["environment"]
-            },
-            "AWS_BATCH_CE_NAME": start.environment,
-            "AWS_BATCH_JQ_NAME": names.bare(document["jobQueue"]),
-            "AWS_BATCH_JOB_ID": job_id if size is None else f"{job_id}:{start.child}",
-            "AWS_BATCH_JOB_ATTEMPT": str(start.attempt),
-            "BATCHYARD_TOKEN": mark,
-        }
-        if size is not None:
-            told |= {
-                "AWS_BATCH_JOB_ARRAY_INDEX": str(start.child),
-                "AWS_BATCH_JOB_ARRAY_SIZE": str(size),
-            }
-        if start.gpus:
-            gpus = ",".join(str(here.gpu_numbers[slot]) for slot in start.gpus)
-            told |= {
-                "NVIDIA_VISIBLE_DEVICES": gpus,
-                "CUDA_VISIBLE_DEVICES": gpus,
-                "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
-            }
-        elif not here.has_images:
-            # A process that was given no GPU must not find one that another was given.
-            told.setdefault("CUDA_VISIBLE_DEVICES", "")
-        command = tuple(substituted(word, document["parameters"]) for word in container["command"])
-        refused = self._refusal(told, command)
-        wanted = document["_resources"]
+        document, settings = self.document, self.settings
+        container = document["container"]
+        mark = f"{settings.token}.{self.number}.{start.child}.{start.attempt}."
+        variables = self._variables(start) | {"BATCHYARD_TOKEN": mark} | self._gpu_variables(start)
+        command = tuple(
+            substitute_references(word, document["parameters"]) for word in container["command"]
+        )
+        refusal = self._add_secrets(variables) or self._find_refusal(command)
+        requested = document["_resources"]
         return Task(
             job_number=self.number,
-            job_id=job_id,
-            step=job_id,
+            job_id=document["jobId"],
+            step=document["jobId"],
             child=start.child,
             index_in_step=start.child,
             attempt=start.attempt,
             turn=Turn(range(1)),
             command=lambda _: command,
-            environ=encoded({**here.environ, **told}),
-            told=tuple(os.fsencode(name) for name in told),
-            resources=Resources(wanted["vcpus"], wanted["memory_mib"], wanted["gpus"]),
-            gpus=self._real(start.gpus),
+            environ=encode_environment({**settings.environ, **variables}),
+            told=tuple(os.fsencode(name) for name in variables),
+            resources=Resources(requested["vcpus"], requested["memory_mib"], requested["gpus"]),
+            gpus=self._real_gpus(start.gpus),
             image=container["image"],
             mark=mark.encode(),
-            container_flags=create_flags(container, here.volumes) if here.has_images else None,
+            container_flags=(
+                create_flags(container, settings.volumes) if settings.has_images else None
+            ),
             place=start.environment,
-            refused=refused,
+            refused=refusal,
         )
 
-    def _real(self, slots: tuple[int, ...]) -> tuple[int, ...]:
-        count = len(self.site.gpu_numbers) - self.site.pretended_gpus
+    def _variables(self, start: Start) -> dict[str, str]:
+        document, settings = self.document, self.settings
+        job_id = document["jobId"]
+        size = document.get("arrayProperties", {}).get("size")
+        key = names.AttemptKey(self.number, start.child, start.attempt)
+        is_fargate = document["platformCapabilities"] == ["FARGATE"]
+        variables = {
+            **settings.client_variables,
+            "AWS_EC2_METADATA_SERVICE_ENDPOINT": (
+                f"{settings.metadata_address}/{names.task_id(key, settings.salt)}"
+            ),
+            "AWS_EXECUTION_ENV": "AWS_ECS_FARGATE" if is_fargate else "AWS_ECS_EC2",
+            **{
+                variable["name"]: variable.get("value", "")
+                for variable in document["container"]["environment"]
+            },
+            "AWS_BATCH_CE_NAME": start.environment,
+            "AWS_BATCH_JQ_NAME": names.strip_arn(document["jobQueue"]),
+            "AWS_BATCH_JOB_ID": job_id if size is None else f"{job_id}:{start.child}",
+            "AWS_BATCH_JOB_ATTEMPT": str(start.attempt),
+        }
+        if size is not None:
+            variables |= {
+                "AWS_BATCH_JOB_ARRAY_INDEX": str(start.child),
+                "AWS_BATCH_JOB_ARRAY_SIZE": str(size),
+            }
+        return variables
+
+    def _gpu_variables(self, start: Start) -> dict[str, str]:
+        if start.gpus:
+            gpus = ",".join(str(self.settings.gpu_numbers[slot]) for slot in start.gpus)
+            return {
+                "NVIDIA_VISIBLE_DEVICES": gpus,
+                "CUDA_VISIBLE_DEVICES": gpus,
+                "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+            }
+        names_in_job = {variable["name"] for variable in self.document["container"]["environment"]}
+        if self.settings.has_images or "CUDA_VISIBLE_DEVICES" in names_in_job:
+            return {}
+        # A process without GPUs must not use the GPUs of another one.
+        return {"CUDA_VISIBLE_DEVICES": ""}
+
+    def _real_gpus(self, slots: tuple[int, ...]) -> tuple[int, ...]:
+        count = len(self.settings.gpu_numbers) - self.settings.emulated_gpus
         return tuple(slot for slot in slots if slot < count)
 
-    def _refusal(self, told: dict[str, str], command: tuple[str, ...]) -> Outcome | None:
-        """Why it cannot be started at all; adds its secrets to what it is told."""
+    def _add_secrets(self, variables: dict[str, str]) -> Outcome | None:
+        """Add the secrets to the variables; return the outcome of a task that cannot have them."""
         if self.document["_overrides_length"] > MAX_OVERRIDE_CHARS:
             return Outcome(None, f"Container Overrides length must be at most {MAX_OVERRIDE_CHARS}")
         if "_refused" in self.document:
             return Outcome(None, self.document["_refused"])
         for secret in self.document["container"]["secrets"]:
             try:
-                told[secret["name"]] = self.site.secret(secret["valueFrom"])
+                variables[secret["name"]] = self.settings.read_secret(secret["valueFrom"])
             except LookupError as exc:
-                reason = f"ResourceInitializationError: unable to retrieve secret {secret['name']}: {exc.args[0]}"
-                return Outcome(None, StatusReason.NOT_STARTED, reason[:255])
-        if self.site.has_images:
-            missing = missing_volume(self.document["container"], self.site.volumes)
-            return Outcome(None, StatusReason.NOT_STARTED, missing[:255]) if missing else None
+                return _not_started(
+                    "ResourceInitializationError: unable to retrieve secret "
+                    f"{secret['name']}: {exc.args[0]}"
+                )
+        return None
+
+    def _find_refusal(self, command: tuple[str, ...]) -> Outcome | None:
+        """Return the outcome of a task that cannot be started, or None."""
+        if self.settings.has_images:
+            reason = missing_volume(self.document["container"], self.settings.volumes)
+            return _not_started(reason) if reason else None
         if not command:
-            reason = "CannotStartContainerError: no command, and the image's own is only known with --runner docker"
-            return Outcome(None, StatusReason.NOT_STARTED, reason)
+            return _not_started(
+                "CannotStartContainerError: no command, and the image's own is only known with "
+                "--runner docker"
+            )
         return None
 
 
-def substituted(word: str, parameters: Mapping[str, str]) -> str:
-    """`Ref::name` becomes the parameter's value (facts, 5.1); one that nobody has given stays as it is."""
-    return _REFERENCE.sub(lambda found: parameters.get(found[1], found[0]), word)
+def _not_started(reason: str) -> Outcome:
+    return Outcome(None, StatusReason.NOT_STARTED, reason[:MAX_CONTAINER_REASON_CHARS])
 
 
-def encoded(environ: Mapping[str, str]) -> dict[bytes, bytes]:
+def substitute_references(word: str, parameters: Mapping[str, str]) -> str:
+    """Replace each `Ref::name` by the parameter's value (facts, 5.1), unless it has none."""
+    return _REFERENCE.sub(lambda match: parameters.get(match[1], match[0]), word)
+
+
+def encode_environment(environ: Mapping[str, str]) -> dict[bytes, bytes]:
     return {os.fsencode(name): os.fsencode(value) for name, value in environ.items()}
 
 
-def inherited(environ: Mapping[str, str], programs: str = "") -> dict[str, str]:
-    """Of the endpoint's own environment, what a job may have: nothing about AWS, nor about another job. ``programs``:
-    the folder of batchyard's own, of which `batchyard-worker` must be found: last in PATH, so that it changes no other.
+def inherited_environment(environ: Mapping[str, str], programs: str = "") -> dict[str, str]:
+    """Return the variables of the endpoint that jobs inherit: none about AWS or another job.
+
+    ``programs`` is the folder of `batchyard-worker`, which jobs must find. It is added at the end
+    of PATH, so that it hides no other program.
     """
-    kept = {name: value for name, value in environ.items() if not name.startswith(_OWN_PREFIXES)}
-    folders = kept.get("PATH", os.defpath).split(os.pathsep)
-    return (
-        {**kept, "PATH": os.pathsep.join([*folders, programs])}
-        if programs and programs not in folders
-        else kept
-    )
+    inherited = {
+        name: value for name, value in environ.items() if not name.startswith(_RESERVED_PREFIXES)
+    }
+    folders = inherited.get("PATH", os.defpath).split(os.pathsep)
+    if programs and programs not in folders:
+        inherited["PATH"] = os.pathsep.join([*folders, programs])
+    return inherited

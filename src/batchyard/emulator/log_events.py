@@ -1,9 +1,9 @@
-"""Output of attempts as log events, from either end, without reading more of it than is asked for. Reads files.
+"""Log events made from the output of attempts, read from either end and only as far as needed.
 
-An attempt's output is what the engine kept: a file of its own, a piece of short.log, or, where the engine died during
-the attempt, the one and then the other. An event is a line without its newline, and ends where that is; a line that is
-longer than awslogs sends at once is several events. Positions are offsets in the output; those between two events
-never change, as output is only added to, and serve as tokens.
+The output of an attempt is a file of its own, a piece of short.log, or, if the engine died during
+the attempt, first the one and then the other. An event is a line without its newline; a line that
+is longer than awslogs sends at once becomes several events. A position is an offset in the output.
+Output only grows, so the positions between events never change and can serve as tokens.
 """
 
 from __future__ import annotations
@@ -16,282 +16,310 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from batchyard.emulator.log_times import Times
+from batchyard.emulator.log_times import WriteTimes
 from batchyard.emulator.names import AttemptKey
 
-#: what CloudWatch Logs counts for an event besides its message
-_EVENT_BYTES = 26
-#: the most that awslogs puts into one event
-MOST_IN_EVENT = (1 << 18) - _EVENT_BYTES
-#: later than anything
+#: Bytes that CloudWatch Logs counts for an event besides its message.
+_EVENT_OVERHEAD_BYTES = 26
+#: The longest message of an event that awslogs sends.
+MAX_MESSAGE_BYTES = (1 << 18) - _EVENT_OVERHEAD_BYTES
+#: A time after all others.
 LATEST_MS = 1 << 62
-_FIRST_READ = 1 << 16
-#: less, as all of a step is made into events before the last one is known
-_FIRST_STEP_BACK = 1 << 12
-_MOST_READ = 1 << 20
-#: what is read at once of one of several streams
-_BATCH = 256
+_FIRST_READ_BYTES = 1 << 16
+#: Backward reads start smaller: the whole step becomes events before the last one is known.
+_FIRST_STEP_BACK_BYTES = 1 << 12
+_MAX_READ_BYTES = 1 << 20
+#: Read at once from one of several streams.
+_BATCH_EVENTS = 256
 _BATCH_BYTES = 1 << 15
 
-#: (time, job's number, child, attempt, position): the order of events over all streams
+#: (time, job number, child, attempt, position): the order of events over all streams.
 Order = tuple[int, int, int, int, int]
 
 
 class Event(NamedTuple):
-    #: positions of its first byte, and after its last one (its newline)
+    #: Position of the first byte, and the position after the newline.
     start: int
     end: int
     time_ms: int
     message: str
 
 
-class Kept(NamedTuple):
-    """Where an attempt's output is, as its row says; an attempt that runs has no row yet, and no end."""
+class AttemptOutput(NamedTuple):
+    """Where the output of an attempt is."""
 
-    #: a file that may not exist; None where it is known not to
-    own: Path | None
+    #: The attempt's own file, which may not exist; None if it is known not to exist.
+    path: Path | None
     started_ms: int
-    #: not before the start
+    #: Not before the start; None for a running attempt.
     ended_ms: int | None = None
+    #: The piece of short.log.
     short_offset: int = 0
     short_length: int = 0
 
 
 class Stream(NamedTuple):
-    """One attempt's log."""
+    """The log stream of an attempt."""
 
     key: AttemptKey
     name: str
-    kept: Kept
+    output: AttemptOutput
 
 
-class Window(NamedTuple):
-    """What is wanted of several streams; both times are in it."""
+class TimeRange(NamedTuple):
+    """The events to read from several streams. Both times are included."""
 
     low_ms: int
     high_ms: int
-    #: from the oldest to the newest
-    is_rising: bool
-    #: the last one that was looked at: it goes on from there
-    after: Order | None = None
+    is_oldest_first: bool
+    #: The last event that was read; reading continues after it.
+    last_order: Order | None = None
 
 
-class Output:
-    """Holds files open: to be closed."""
+class OutputReader:
+    """Reads the events of an attempt. Holds files open until ``close``."""
 
-    def __init__(self, kept: Kept, short_log: int) -> None:
-        """``short_log``: a descriptor of short.log, which stays the caller's."""
-        self._kept = kept
-        self._short_log = short_log
-        self._own: int | None = None
-        self._own_size = 0
-        self._times: Times | None = None
-        if kept.own is not None:
+    def __init__(self, output: AttemptOutput, short_log_fd: int) -> None:
+        """``short_log_fd``: a descriptor of short.log, which stays open."""
+        self._output = output
+        self._short_log_fd = short_log_fd
+        self._file_fd: int | None = None
+        self._file_size = 0
+        self._times: WriteTimes | None = None
+        if output.path is not None:
             with suppress(FileNotFoundError):
-                self._own = os.open(kept.own, os.O_RDONLY | os.O_CLOEXEC)
-                self._own_size = os.fstat(self._own).st_size
-                self._times = Times(kept.own)
-        self._size = self._own_size + kept.short_length
-        #: where the last event ends: what follows may still become longer
-        self.end = self._size if kept.ended_ms is not None else self._event_start(self._size)
+                self._file_fd = os.open(output.path, os.O_RDONLY | os.O_CLOEXEC)
+                self._file_size = os.fstat(self._file_fd).st_size
+                self._times = WriteTimes(output.path)
+        self._size = self._file_size + output.short_length
+        #: The position after the last complete event. The line after it may still grow.
+        self.end = self._size if output.ended_ms is not None else self._event_start(self._size)
 
     def close(self) -> None:
-        if self._own is not None:
-            os.close(self._own)
-            self._own = None
+        if self._file_fd is not None:
+            os.close(self._file_fd)
+            self._file_fd = None
         if self._times is not None:
             self._times.close()
 
-    def __enter__(self) -> Output:
+    def __enter__(self) -> OutputReader:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    # -- events -----------------------------------------------------------------------------------------------
+    # -- events -----------------------------------------------------------------------------------
 
     def forward(self, start: int, end: int) -> Iterator[Event]:
-        """The events between two positions, first to last. Empty ones are left out, as CloudWatch Logs refuses them."""
-        at, line = start, self._line_start(start)
-        data, base, size = b"", start, _FIRST_READ
-        time_ms, time_ends = 0, -1
-        while at < end:
-            cut = line + ((at - line) // MOST_IN_EVENT + 1) * MOST_IN_EVENT
-            newline = data.find(b"\n", at - base, cut - base)
-            stop = base + newline + 1 if newline >= 0 else min(cut, end)
-            if newline < 0 and base + len(data) < stop:
-                data, base = data[at - base :], at
-                data += self._read(base + len(data), min(base + len(data) + size, end))
-                size = min(2 * size, _MOST_READ)
+        """Yield the events between two positions, oldest first.
+
+        Empty lines are left out, because CloudWatch Logs refuses empty events.
+        """
+        position, line_start = start, self._line_start(start)
+        buffer, buffer_start, read_bytes = b"", start, _FIRST_READ_BYTES
+        time_ms, time_end = 0, -1
+        while position < end:
+            pieces = (position - line_start) // MAX_MESSAGE_BYTES + 1
+            cut = line_start + pieces * MAX_MESSAGE_BYTES
+            newline = buffer.find(b"\n", position - buffer_start, cut - buffer_start)
+            has_newline = newline >= 0
+            stop = buffer_start + newline + 1 if has_newline else min(cut, end)
+            if not has_newline and buffer_start + len(buffer) < stop:
+                buffer, buffer_start = buffer[position - buffer_start :], position
+                read_start = buffer_start + len(buffer)
+                buffer += self._read(read_start, min(read_start + read_bytes, end))
+                read_bytes = min(2 * read_bytes, _MAX_READ_BYTES)
                 continue
-            # Without a newline it is over when the attempt is, which is when it could be seen first.
-            last = stop - 1 if newline >= 0 or stop == cut else stop
-            if last >= time_ends:
-                time_ms, time_ends = self._time_at(last)
-            text = data[at - base : (newline if newline >= 0 else stop - base)]
+            # A last line without a newline is complete when the attempt ends, which is its time.
+            last_byte = stop - 1 if has_newline or stop == cut else stop
+            if last_byte >= time_end:
+                time_ms, time_end = self._time_at(last_byte)
+            text_end = newline if has_newline else stop - buffer_start
+            text = buffer[position - buffer_start : text_end]
             if text:
-                yield Event(at, stop, time_ms, text.decode(errors="replace"))
-            at = stop
-            if newline >= 0:
-                line = stop
+                yield Event(position, stop, time_ms, text.decode(errors="replace"))
+            position = stop
+            if has_newline:
+                line_start = stop
 
     def backward(self, start: int, end: int) -> Iterator[Event]:
-        """The same, last to first."""
-        size = _FIRST_STEP_BACK
+        """Yield the events between two positions, newest first."""
+        step_bytes = _FIRST_STEP_BACK_BYTES
         while end > start:
-            since = max(start, self._event_start(max(start, end - size)))
-            yield from reversed(list(self.forward(since, end)))
-            end, size = since, min(2 * size, _MOST_READ)
+            step_start = max(start, self._event_start(max(start, end - step_bytes)))
+            yield from reversed(list(self.forward(step_start, end)))
+            end, step_bytes = step_start, min(2 * step_bytes, _MAX_READ_BYTES)
 
-    def since(self, time_ms: int) -> int:
-        """The position of the first event of that time or later."""
-        kept, times = self._kept, self._times
-        if time_ms <= kept.started_ms:
+    def position_since(self, time_ms: int) -> int:
+        """Return the position of the first event that is not older than a time."""
+        output, times = self._output, self._times
+        if time_ms <= output.started_ms:
             return 0
-        if kept.ended_ms is not None and time_ms > kept.ended_ms:
+        if output.ended_ms is not None and time_ms > output.ended_ms:
             return self.end
         entry = times.first_since(time_ms) if times is not None else 0
         if times is not None and entry < times.count:
             return min(self._event_start(times.offset(entry) if entry else 0), self.end)
-        return self.end if kept.ended_ms is None else self._event_start(self._own_size)
+        return self.end if output.ended_ms is None else self._event_start(self._file_size)
 
-    # -- bytes ------------------------------------------------------------------------------------------------
+    # -- bytes ------------------------------------------------------------------------------------
 
     def _read(self, start: int, end: int) -> bytes:
         data = b""
-        if start < self._own_size:
-            assert self._own is not None
-            data = _read_exactly(self._own, start, min(end, self._own_size))
-        if end > self._own_size:
-            shift = self._kept.short_offset - self._own_size
-            data += _read_exactly(self._short_log, max(start, self._own_size) + shift, end + shift)
+        if start < self._file_size:
+            assert self._file_fd is not None
+            data = _read_exactly(self._file_fd, start, min(end, self._file_size))
+        if end > self._file_size:
+            shift = self._output.short_offset - self._file_size
+            short_start = max(start, self._file_size) + shift
+            data += _read_exactly(self._short_log_fd, short_start, end + shift)
         return data
 
     def _line_start(self, position: int) -> int:
-        """Where the line begins that the position is in."""
-        size = 256  # most lines are short
+        """Return the start of the line that contains a position."""
+        step_bytes = 256  # Most lines are short.
         while position > 0:
-            since = max(0, position - size)
-            found = self._read(since, position).rfind(b"\n")
-            if found >= 0:
-                return since + found + 1
-            position, size = since, min(4 * size, _MOST_READ)
+            step_start = max(0, position - step_bytes)
+            newline = self._read(step_start, position).rfind(b"\n")
+            if newline >= 0:
+                return step_start + newline + 1
+            position, step_bytes = step_start, min(4 * step_bytes, _MAX_READ_BYTES)
         return 0
 
     def _event_start(self, position: int) -> int:
-        line = self._line_start(position)
-        return position - (position - line) % MOST_IN_EVENT
+        line_start = self._line_start(position)
+        return position - (position - line_start) % MAX_MESSAGE_BYTES
 
-    # -- times ------------------------------------------------------------------------------------------------
+    # -- times ------------------------------------------------------------------------------------
 
     def _time_at(self, position: int) -> tuple[int, int]:
-        """When that byte was written, and from where on another time holds. Never before the attempt or after it."""
-        kept, times = self._kept, self._times
-        if position >= self._own_size and kept.ended_ms is not None:
-            return kept.ended_ms, self._size + 1
+        """Return when a byte was written, and the position from which another time holds.
+
+        The time is between the start and the end of the attempt.
+        """
+        output, times = self._output, self._times
+        if position >= self._file_size and output.ended_ms is not None:
+            return output.ended_ms, self._size + 1
         if times is None or not times.count:
-            return kept.started_ms, self._own_size
-        # The first entry also speaks for what was written before there were any.
-        entry = max(0, times.entry_of(position))
-        ends = times.offset(entry + 1) if entry + 1 < times.count else self._own_size
+            return output.started_ms, self._file_size
+        # Bytes before the first entry have its time.
+        entry = max(0, times.entry_at(position))
+        end = times.offset(entry + 1) if entry + 1 < times.count else self._file_size
         time_ms = times.time_ms(entry)
-        if kept.ended_ms is not None:
-            time_ms = min(time_ms, kept.ended_ms)
-        return max(time_ms, kept.started_ms), ends
+        if output.ended_ms is not None:
+            time_ms = min(time_ms, output.ended_ms)
+        return max(time_ms, output.started_ms), end
 
 
 def _read_exactly(fd: int, start: int, end: int) -> bytes:
     data = os.pread(fd, end - start, start)
     while len(data) < end - start:
-        more = os.pread(fd, end - start - len(data), start + len(data))
-        if not more:
-            # Lost in a power cut. Positions stay what they were, and empty lines are no events.
+        chunk = os.pread(fd, end - start - len(data), start + len(data))
+        if not chunk:
+            # The bytes were lost in a power cut. Newlines keep all positions as they were, and
+            # empty lines are not events.
             return data + b"\n" * (end - start - len(data))
-        data += more
+        data += chunk
     return data
 
 
-# -- several ----------------------------------------------------------------------------------------------------
+# -- several streams ------------------------------------------------------------------------------
 
 
-def size_of(event: Event) -> int:
-    return event.end - event.start + _EVENT_BYTES
+def event_bytes(event: Event) -> int:
+    return event.end - event.start + _EVENT_OVERHEAD_BYTES
 
 
-def page_of(events: Iterator[Event], most: int, most_bytes: int) -> list[Event]:
-    """As many as fit, and one in any case."""
+def take_page(events: Iterator[Event], max_events: int, max_bytes: int) -> list[Event]:
+    """Return as many events as fit both limits, and at least one."""
     page: list[Event] = []
-    total = 0
-    for event in islice(events, most):
-        total += size_of(event)
-        if page and total > most_bytes:
+    page_bytes = 0
+    for event in islice(events, max_events):
+        page_bytes += event_bytes(event)
+        if page and page_bytes > max_bytes:
             break
         page.append(event)
     return page
 
 
-def merged(
-    streams: Iterable[Stream], window: Window, short_log: int
+def merge_streams(
+    streams: Iterable[Stream], time_range: TimeRange, short_log_fd: int
 ) -> Iterator[tuple[Order, Stream, Event]]:
-    """The events of all streams in order of time. A stream is looked into when its time has come."""
-    sign = 1 if window.is_rising else -1
-    after = None if window.after is None else _signed(window.after, sign)
-    # Each stream is in the heap once, with its next event, or with a time before which it has none.
+    """Yield the events of all streams in order of time. A stream is opened when its turn comes."""
+    sign = 1 if time_range.is_oldest_first else -1
+    last_order = None if time_range.last_order is None else _signed(time_range.last_order, sign)
+    # Each stream is in the heap once: with its next event, or with a time before its first event.
     heap: list[tuple[Order, Stream, Event | None, Iterator[Event]]] = [
-        (_first_order(stream, window, sign), stream, None, _events(stream, window, short_log))
+        (
+            _lower_bound(stream, time_range, sign),
+            stream,
+            None,
+            _stream_events(stream, time_range, short_log_fd),
+        )
         for stream in streams
     ]
     heapq.heapify(heap)
     while heap:
-        order, stream, event, rest = heap[0]
-        if event is not None and (after is None or order > after):
+        order, stream, event, events = heap[0]
+        if event is not None and (last_order is None or order > last_order):
             yield _signed(order, sign), stream, event
-        event = next(rest, None)
+        event = next(events, None)
         if event is None:
             heapq.heappop(heap)
         else:
             next_order = _signed((event.time_ms, *stream.key, event.start), sign)
-            heapq.heapreplace(heap, (next_order, stream, event, rest))
+            heapq.heapreplace(heap, (next_order, stream, event, events))
 
 
-def _first_order(stream: Stream, window: Window, sign: int) -> Order:
-    """Not after its first event."""
-    kept = stream.kept
-    if window.is_rising:
-        # What is only in short.log all has the time of the end.
-        first_ms = (
-            kept.started_ms if kept.own is not None or kept.ended_ms is None else kept.ended_ms
-        )
-        return _signed((max(first_ms, window.low_ms), *stream.key, -1), sign)
-    last_ms = LATEST_MS if kept.ended_ms is None else kept.ended_ms
-    return _signed((min(last_ms, window.high_ms), *stream.key, LATEST_MS), sign)
+def _lower_bound(stream: Stream, time_range: TimeRange, sign: int) -> Order:
+    """Return an order that is not after the first event of the stream."""
+    output = stream.output
+    if time_range.is_oldest_first:
+        # All output in short.log has the time of the attempt's end.
+        is_short = output.path is None and output.ended_ms is not None
+        first_ms = output.ended_ms if is_short else output.started_ms
+        assert first_ms is not None
+        return _signed((max(first_ms, time_range.low_ms), *stream.key, -1), sign)
+    last_ms = LATEST_MS if output.ended_ms is None else output.ended_ms
+    return _signed((min(last_ms, time_range.high_ms), *stream.key, LATEST_MS), sign)
 
 
-def _events(stream: Stream, window: Window, short_log: int) -> Iterator[Event]:
-    """One stream's, in batches, between which its files are closed: there may be more streams than files."""
+def _stream_events(stream: Stream, time_range: TimeRange, short_log_fd: int) -> Iterator[Event]:
+    """Yield the events of one stream.
+
+    They are read in batches, and the files are closed between batches, because there may be more
+    streams than files that a process can open.
+    """
     low: int | None = None
     high = 0
     while True:
-        with Output(stream.kept, short_log) as output:
+        with OutputReader(stream.output, short_log_fd) as reader:
             if low is None:
-                low, high = output.since(window.low_ms), output.since(window.high_ms + 1)
-                if window.after is not None and window.after[1:4] == stream.key:
-                    # On the way up that event is found again, and passed over for its order.
-                    position = window.after[4]
-                    low, high = (
-                        (max(low, position), high)
-                        if window.is_rising
-                        else (low, min(high, position))
-                    )
-            events = output.forward(low, high) if window.is_rising else output.backward(low, high)
-            batch = page_of(events, _BATCH, _BATCH_BYTES)
+                low, high = _position_range(reader, stream, time_range)
+            is_oldest_first = time_range.is_oldest_first
+            events = reader.forward(low, high) if is_oldest_first else reader.backward(low, high)
+            batch = take_page(events, _BATCH_EVENTS, _BATCH_BYTES)
         if not batch:
             return
         yield from batch
-        low, high = (batch[-1].end, high) if window.is_rising else (low, batch[-1].start)
+        low, high = (batch[-1].end, high) if is_oldest_first else (low, batch[-1].start)
         if low >= high:
             return
 
 
+def _position_range(reader: OutputReader, stream: Stream, time_range: TimeRange) -> tuple[int, int]:
+    low = reader.position_since(time_range.low_ms)
+    high = reader.position_since(time_range.high_ms + 1)
+    last_order = time_range.last_order
+    if last_order is None or last_order[1:4] != stream.key:
+        return low, high
+    position = last_order[4]
+    if time_range.is_oldest_first:
+        # The range contains the last event that was read. merge_streams drops it by its order.
+        return max(low, position), high
+    return low, min(high, position)
+
+
 def _signed(order: Order, sign: int) -> Order:
+    """Return the order, or with sign -1 an order that sorts the other way round."""
     return order if sign == 1 else (-order[0], -order[1], -order[2], -order[3], -order[4])

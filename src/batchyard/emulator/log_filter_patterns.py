@@ -1,4 +1,4 @@
-"""Filter patterns of CloudWatch Logs: words, phrases, regular expressions, conditions on JSON. Pure.
+"""Filter patterns of CloudWatch Logs: terms, phrases, regular expressions, conditions on JSON.
 
 https://docs.aws.amazon.com/AmazonCloudWatch/latest/logs/FilterAndPatternSyntax.html
 """
@@ -13,19 +13,20 @@ from typing import Any, NamedTuple
 
 from batchyard.emulator.api_errors import ApiError
 
-Test = Callable[[str], bool]
-#: a condition on a parsed message
+#: Returns whether a message matches.
+Matcher = Callable[[str], bool]
+#: A condition on a parsed JSON message.
 Condition = Callable[[Any], bool]
 
-_MOST_CHARACTERS = 1024
-_MOST_REGEXES = 2
-#: how deep parentheses may be
-_MOST_NESTED = 50
+_MAX_PATTERN_CHARS = 1024
+_MAX_REGEXES = 2
+#: Depth of nested parentheses.
+_MAX_DEPTH = 50
 
 _PHRASE = r'"(?:[^"\\]|\\.)*"'
 _REGEX = r"%(?:[^%\\]|\\.)*%"
 _TERM = re.compile(rf"\s*(?P<sign>[?-]?)(?P<term>{_PHRASE}|{_REGEX}|\w+)(?=\s|$)")
-#: neither parentheses nor `!`, nor anything beyond ASCII
+#: CloudWatch Logs allows no parentheses, no `!` and nothing beyond ASCII.
 _REGEX_CHARACTERS = re.compile(r"[A-Za-z0-9:_#=@/;,\-\^$?\[\]{}|\\*+.\s]*")
 _TOKEN = re.compile(
     rf"""\s*(?:
@@ -38,10 +39,11 @@ _TOKEN = re.compile(
     re.VERBOSE,
 )
 _STEP = re.compile(
-    r"""\.(?P<name>[\w-]+|\*)|\[(?P<index>\d+|\*)\]|\['(?P<single>[^']*)'\]|\["(?P<double>[^"]*)"\]"""
+    r"""\.(?P<name>[\w-]+|\*)|\[(?P<index>\d+|\*)\]"""
+    r"""|\['(?P<single>[^']*)'\]|\["(?P<double>[^"]*)"\]"""
 )
 _NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?")
-_ORDERS: dict[str, Callable[[float, float], bool]] = {
+_COMPARISONS: dict[str, Callable[[float, float], bool]] = {
     "<": operator.lt,
     "<=": operator.le,
     ">": operator.gt,
@@ -49,59 +51,69 @@ _ORDERS: dict[str, Callable[[float, float], bool]] = {
 }
 
 
-def compiled(pattern: str) -> Test | None:
-    """Whether a message matches; None where every one does. Raises ApiError."""
+def compile_pattern(pattern: str) -> Matcher | None:
+    """Return a function that tells whether a message matches, or None if every message does.
+
+    Raises ApiError for an invalid pattern.
+    """
     pattern = pattern.strip()
-    if len(pattern) > _MOST_CHARACTERS:
+    if len(pattern) > _MAX_PATTERN_CHARS:
         raise _invalid()
     if not pattern:
         return None
     if pattern.startswith("{"):
-        return _json_test(pattern)
-    return _terms_test(pattern)
+        return _json_matcher(pattern)
+    return _terms_matcher(pattern)
 
 
 def _invalid() -> ApiError:
     return ApiError("InvalidParameterException", "Invalid filter pattern")
 
 
-# -- words --------------------------------------------------------------------------------------------------------
+# -- terms ---------------------------------------------------------------------------------------
 
 
-def _terms_test(pattern: str) -> Test:
-    wanted: dict[str, list[Test]] = {"": [], "?": [], "-": []}
-    at = regexes = 0
-    while at < len(pattern):
-        found = _TERM.match(pattern, at)
-        if found is None:
-            raise _invalid()
-        regexes += found["term"].startswith("%")
-        wanted[found["sign"]].append(_term_test(found["term"]))
-        at = found.end()
-    if regexes > _MOST_REGEXES:
+def _terms_matcher(pattern: str) -> Matcher:
+    terms = list(_split_terms(pattern))
+    if sum(term.startswith("%") for _, term in terms) > _MAX_REGEXES:
         raise _invalid()
-    needed, optional, unwanted = wanted[""], wanted["?"], wanted["-"]
-    if optional and not needed and not unwanted:
-        return lambda message: any(test(message) for test in optional)
-    # Beside others, terms with a question mark do not count.
+    by_sign: dict[str, list[Matcher]] = {"": [], "?": [], "-": []}
+    for sign, term in terms:
+        by_sign[sign].append(_term_matcher(term))
+    required, optional, excluded = by_sign[""], by_sign["?"], by_sign["-"]
+    if optional and not required and not excluded:
+        return lambda message: any(matches(message) for matches in optional)
+    # CloudWatch Logs ignores optional terms in a pattern that also has other terms.
     return lambda message: (
-        all(test(message) for test in needed) and not any(test(message) for test in unwanted)
+        all(matches(message) for matches in required)
+        and not any(matches(message) for matches in excluded)
     )
 
 
-def _term_test(term: str) -> Test:
+def _split_terms(pattern: str) -> Iterator[tuple[str, str]]:
+    """Yield the sign (`?`, `-` or nothing) and the text of each term."""
+    position = 0
+    while position < len(pattern):
+        match = _TERM.match(pattern, position)
+        if match is None:
+            raise _invalid()
+        yield match["sign"], match["term"]
+        position = match.end()
+
+
+def _term_matcher(term: str) -> Matcher:
     if term.startswith("%"):
-        expression = _expression(term)
+        expression = _compile_regex(term)
         return lambda message: expression.search(message) is not None
-    text = _unquoted(term) if term.startswith('"') else term
+    text = _unquote(term) if term.startswith('"') else term
     return lambda message: text in message
 
 
-def _unquoted(phrase: str) -> str:
+def _unquote(phrase: str) -> str:
     return re.sub(r"\\(.)", r"\1", phrase[1:-1], flags=re.DOTALL)
 
 
-def _expression(text: str) -> re.Pattern[str]:
+def _compile_regex(text: str) -> re.Pattern[str]:
     text = text[1:-1]
     if not text or not _REGEX_CHARACTERS.fullmatch(text):
         raise _invalid()
@@ -111,7 +123,7 @@ def _expression(text: str) -> re.Pattern[str]:
         raise _invalid() from None
 
 
-# -- JSON ---------------------------------------------------------------------------------------------------------
+# -- JSON ----------------------------------------------------------------------------------------
 
 
 class _Token(NamedTuple):
@@ -119,15 +131,15 @@ class _Token(NamedTuple):
     text: str
 
 
-def _json_test(pattern: str) -> Test:
+def _json_matcher(pattern: str) -> Matcher:
     if not pattern.endswith("}"):
         raise _invalid()
     tokens = list(_tokens(pattern[1:-1].strip()))
-    if sum(token.kind == "regex" for token in tokens) > _MOST_REGEXES:
+    if sum(token.kind == "regex" for token in tokens) > _MAX_REGEXES:
         raise _invalid()
-    condition = _Parser(tokens).whole()
+    condition = _Parser(tokens).parse()
 
-    def test(message: str) -> bool:
+    def matches(message: str) -> bool:
         if not message.lstrip().startswith(("{", "[")):
             return False
         try:
@@ -136,51 +148,51 @@ def _json_test(pattern: str) -> Test:
             return False
         return condition(value)
 
-    return test
+    return matches
 
 
 def _tokens(text: str) -> Iterator[_Token]:
-    at = 0
-    while at < len(text):
-        found = _TOKEN.match(text, at)
-        if found is None or found.lastgroup is None:
+    position = 0
+    while position < len(text):
+        match = _TOKEN.match(text, position)
+        if match is None or match.lastgroup is None:
             raise _invalid()
-        yield _Token(found.lastgroup, found[found.lastgroup])
-        at = found.end()
+        yield _Token(match.lastgroup, match[match.lastgroup])
+        position = match.end()
 
 
 class _Parser:
-    """any := all (`||` all)*; all := one (`&&` one)*; one := `(` any `)` | selector test."""
+    """Parses any := all (`||` all)*; all := term (`&&` term)*; term := `(` any `)` | comparison."""
 
     def __init__(self, tokens: list[_Token]) -> None:
         self._tokens = tokens
-        self._at = 0
+        self._position = 0
         self._depth = 0
 
-    def whole(self) -> Condition:
-        condition = self._any()
-        if self._at < len(self._tokens):
+    def parse(self) -> Condition:
+        condition = self._parse_any()
+        if self._position < len(self._tokens):
             raise _invalid()
         return condition
 
-    def _any(self) -> Condition:
-        parts = [self._all()]
+    def _parse_any(self) -> Condition:
+        parts = [self._parse_all()]
         while self._take_operator("||"):
-            parts.append(self._all())
+            parts.append(self._parse_all())
         return parts[0] if len(parts) == 1 else lambda value: any(part(value) for part in parts)
 
-    def _all(self) -> Condition:
-        parts = [self._one()]
+    def _parse_all(self) -> Condition:
+        parts = [self._parse_term()]
         while self._take_operator("&&"):
-            parts.append(self._one())
+            parts.append(self._parse_term())
         return parts[0] if len(parts) == 1 else lambda value: all(part(value) for part in parts)
 
-    def _one(self) -> Condition:
+    def _parse_term(self) -> Condition:
         if self._take_operator("("):
             self._depth += 1
-            if self._depth > _MOST_NESTED:
+            if self._depth > _MAX_DEPTH:
                 raise _invalid()
-            condition = self._any()
+            condition = self._parse_any()
             if not self._take_operator(")"):
                 raise _invalid()
             self._depth -= 1
@@ -199,54 +211,55 @@ class _Parser:
         constants = {"NULL": None, "TRUE": True, "FALSE": False}
         if word == "IS" and (name := self._next("word").text.upper()) in constants:
             constant = constants[name]
-            return lambda value: any(found is constant for found in _select(value, steps))
+            return lambda value: any(member is constant for member in _select(value, steps))
         raise _invalid()
 
     def _next(self, *kinds: str) -> _Token:
-        if self._at >= len(self._tokens) or self._tokens[self._at].kind not in kinds:
+        if self._position >= len(self._tokens) or self._tokens[self._position].kind not in kinds:
             raise _invalid()
-        self._at += 1
-        return self._tokens[self._at - 1]
+        self._position += 1
+        return self._tokens[self._position - 1]
 
     def _take_operator(self, text: str) -> bool:
-        is_next = self._at < len(self._tokens) and self._tokens[self._at] == ("operator", text)
-        self._at += is_next
+        is_next = self._position < len(self._tokens) and self._tokens[self._position] == (
+            "operator",
+            text,
+        )
+        self._position += is_next
         return is_next
 
 
 def _comparison(steps: list[str | int], sign: str, literal: _Token) -> Condition:
-    if sign in _ORDERS:
+    if sign in _COMPARISONS:
         if literal.kind != "word" or not _NUMBER.fullmatch(literal.text):
             raise _invalid()
-        order, number = _ORDERS[sign], float(literal.text)
+        compare, number = _COMPARISONS[sign], float(literal.text)
         return lambda value: any(
-            _is_number(found) and order(found, number) for found in _select(value, steps)
+            _is_number(member) and compare(member, number) for member in _select(value, steps)
         )
     if sign not in ("=", "!="):
         raise _invalid()
     is_equal = _equality(literal)
-    wanted = sign == "="
-    # A member that is not there is neither equal nor unequal: NOT EXISTS asks for that.
-    return lambda value: any(is_equal(found) is wanted for found in _select(value, steps))
+    expected = sign == "="
+    # A missing member is neither equal nor unequal. NOT EXISTS is the test for missing members.
+    return lambda value: any(is_equal(member) is expected for member in _select(value, steps))
 
 
 def _equality(literal: _Token) -> Condition:
     if literal.kind == "regex":
-        expression = _expression(literal.text)
-        return lambda found: expression.search(_text(found)) is not None
-    text = _unquoted(literal.text) if literal.kind == "phrase" else literal.text
+        expression = _compile_regex(literal.text)
+        return lambda member: expression.search(_text(member)) is not None
+    text = _unquote(literal.text) if literal.kind == "phrase" else literal.text
     if literal.kind == "word" and _NUMBER.fullmatch(text):
         number = float(text)
-        return lambda found: found == number if _is_number(found) else _text(found) == text
+        return lambda member: member == number if _is_number(member) else _text(member) == text
     if text == "*":
-        return lambda found: found is not None
-    # A star means anything at either end, and itself elsewhere.
-    core = re.escape(text.strip("*"))
-    shape = re.compile(
-        f"{'.*' if text[:1] == '*' else ''}{core}{'.*' if text[-1:] == '*' else ''}", re.DOTALL
-    )
-    return lambda found: (
-        isinstance(found, str | int | float) and shape.fullmatch(_text(found)) is not None
+        return lambda member: member is not None
+    # A star is a wildcard at either end, and a plain character elsewhere.
+    start, end = ".*" if text[:1] == "*" else "", ".*" if text[-1:] == "*" else ""
+    expression = re.compile(start + re.escape(text.strip("*")) + end, re.DOTALL)
+    return lambda member: (
+        isinstance(member, str | int | float) and expression.fullmatch(_text(member)) is not None
     )
 
 
@@ -259,35 +272,33 @@ def _text(value: Any) -> str:
 
 
 def _steps(selector: str) -> list[str | int]:
-    """`$.a[0]['b c'].*` -> ["a", 0, "b c", "*"]"""
+    """Split a selector: `$.a[0]['b c'].*` becomes ["a", 0, "b c", "*"]."""
     steps: list[str | int] = []
-    for found in _STEP.finditer(selector):
-        if found["index"] not in (None, "*"):
-            steps.append(int(found["index"]))
+    for match in _STEP.finditer(selector):
+        if match["index"] not in (None, "*"):
+            steps.append(int(match["index"]))
         else:
-            steps.append(
-                found["name"] or found["index"] or found["single"] or found["double"] or ""
-            )
+            step = match["name"] or match["index"] or match["single"] or match["double"]
+            steps.append(step or "")
     return steps
 
 
 def _select(value: Any, steps: list[str | int]) -> Iterator[Any]:
-    """The values that a selector stands for: none, one, or with a star several."""
+    """Yield the values that a selector selects: none, one, or with a star several."""
     if not steps:
         yield value
         return
-    step, rest = steps[0], steps[1:]
+    for member in _members(value, steps[0]):
+        yield from _select(member, steps[1:])
+
+
+def _members(value: Any, step: str | int) -> list[Any]:
+    if isinstance(value, list):
+        if step == "*":
+            return value
+        return value[step : step + 1] if isinstance(step, int) else []
+    if not isinstance(value, dict):
+        return []
     if step == "*":
-        below = (
-            list(value.values())
-            if isinstance(value, dict)
-            else value
-            if isinstance(value, list)
-            else []
-        )
-    elif isinstance(step, int):
-        below = value[step : step + 1] if isinstance(value, list) else []
-    else:
-        below = [value[step]] if isinstance(value, dict) and step in value else []
-    for item in below:
-        yield from _select(item, rest)
+        return list(value.values())
+    return [value[step]] if step in value else []

@@ -1,8 +1,8 @@
-"""When a child wrote what: beside each log of its own a list of (offset, time in ms), one entry for what came at once.
+"""The times at which the output of long children was written.
 
-`<child>-<attempt>.times` lies beside `<child>-<attempt>.log`. An entry is two unsigned 64-bit numbers in this machine's
-byte order; neither of them ever falls from one entry to the next, so that a time is found by halving, without reading
-the whole list.
+`<child>-<attempt>.times` lies beside `<child>-<attempt>.log`. Each write to the log adds an entry:
+two unsigned 64-bit numbers in the byte order of this machine, offset in the log and time in ms.
+Neither number decreases from one entry to the next, so a binary search finds a time.
 """
 
 from __future__ import annotations
@@ -24,39 +24,39 @@ _ENTRY = struct.Struct("=QQ")
 _APPEND = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
 
 
-def times_of(log: Path) -> Path:
-    """Where the times of a log are."""
+def times_path(log: Path) -> Path:
+    """Return the file that holds the write times of a log."""
     return log.with_suffix(".times")
 
 
 @dataclass(slots=True)
-class _OwnLog:
+class _OpenLog:
     """A log that is being written."""
 
     times: Path
-    #: bytes in the log
+    #: Bytes in the log.
     offset: int
-    #: that of the last entry
+    #: Time of the last entry.
     last_ms: int
 
 
 class TimedLogBook(LogBook):
-    """A log book that also keeps when the logs of long children were written.
+    """A log book that also records the write times of the logs of long children.
 
-    Short output needs no such list: all of it has the time of its attempt's end.
+    Output in short.log needs none: all of it has the time at which its attempt ended.
     """
 
     def __init__(self, folder: RunFolder, clock: Callable[[], float] = time.time) -> None:
         super().__init__(folder)
         self._clock = clock
-        #: by file descriptor. Nobody says when one is closed: its number then comes back with the next log.
-        self._own: dict[int, _OwnLog] = {}
+        #: By file descriptor. The entry of a closed descriptor stays until another log gets it.
+        self._open_logs: dict[int, _OpenLog] = {}
 
     def open_own(self, step: str, index: int, attempt: int) -> int:
         fd = super().open_own(step, index, attempt)
-        times = times_of(self._folder.log_of(step, index, attempt))
+        times = times_path(self._folder.log_of(step, index, attempt))
         try:
-            self._own[fd] = _OwnLog(times, os.fstat(fd).st_size, _mended(times))
+            self._open_logs[fd] = _OpenLog(times, os.fstat(fd).st_size, _repair(times))
         except OSError as exc:
             os.close(fd)
             raise from_os_error(exc, "write the log", times) from exc
@@ -64,18 +64,19 @@ class TimedLogBook(LogBook):
 
     def write(self, fd: int, data: bytes) -> None:
         super().write(fd, data)
-        own = self._own.get(fd)
-        if own is None:
+        log = self._open_logs.get(fd)
+        if log is None:
             return
-        offset, own.offset = own.offset, own.offset + len(data)
+        offset, log.offset = log.offset, log.offset + len(data)
         now_ms = int(self._clock() * 1000)
-        # What comes within the same millisecond needs no entry, and a clock that was set back changes nothing.
-        if now_ms > own.last_ms:
-            own.last_ms = now_ms
-            self._note(own.times, _ENTRY.pack(offset, now_ms))
+        # Writes in the same millisecond share an entry, and so do writes after the clock was set
+        # back.
+        if now_ms > log.last_ms:
+            log.last_ms = now_ms
+            self._append(log.times, _ENTRY.pack(offset, now_ms))
 
-    def _note(self, path: Path, entry: bytes) -> None:
-        # Opened for each entry: a thousand long children have enough files open as it is.
+    def _append(self, path: Path, entry: bytes) -> None:
+        # The file is opened for each entry: a thousand long children need enough descriptors.
         try:
             fd = os.open(path, _APPEND, 0o644)
             try:
@@ -86,8 +87,8 @@ class TimedLogBook(LogBook):
             raise from_os_error(exc, "write the log", path) from exc
 
 
-def _mended(path: Path) -> int:
-    """The last entry's time, 0 where there is none. A crash may have left a piece of an entry, which is cut off."""
+def _repair(path: Path) -> int:
+    """Cut off an entry that a crash left incomplete; return the time of the last entry or 0."""
     if not path.exists():
         return 0
     fd = os.open(path, _APPEND, 0o644)
@@ -104,15 +105,15 @@ def _mended(path: Path) -> int:
         os.close(fd)
 
 
-class Times:
-    """The entries of one log, read where they are needed."""
+class WriteTimes:
+    """The write times of a log. Holds a memory map until ``close``."""
 
     def __init__(self, log: Path) -> None:
         self._map: mmap.mmap | None = None
         self._numbers: memoryview | None = None
         self.count = 0
         try:
-            fd = os.open(times_of(log), os.O_RDONLY | os.O_CLOEXEC)
+            fd = os.open(times_path(log), os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
             return
         try:
@@ -131,12 +132,12 @@ class Times:
         assert self._numbers is not None
         return self._numbers[2 * entry + 1]
 
-    def entry_of(self, offset: int) -> int:
-        """The entry that a byte belongs to; -1 where it was written before the first one."""
+    def entry_at(self, offset: int) -> int:
+        """Return the entry of the byte at an offset; -1 for a byte before the first entry."""
         return bisect_right(range(self.count), offset, key=self.offset) - 1
 
     def first_since(self, time_ms: int) -> int:
-        """The first entry of that time or later; ``count`` where there is none."""
+        """Return the first entry that is not older than a time; ``count`` if there is none."""
         return bisect_left(range(self.count), time_ms, key=self.time_ms)
 
     def close(self) -> None:

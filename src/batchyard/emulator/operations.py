@@ -1,4 +1,8 @@
-"""Which function answers which operation of AWS Batch. Listed by hand; what is not here is refused by its name."""
+"""The operations that the endpoint answers itself, by service. moto answers all others.
+
+To add an operation, write its function in the module of its subject and add a line here:
+docs/how-to/add-an-endpoint-operation.md.
+"""
 
 from __future__ import annotations
 
@@ -9,64 +13,118 @@ from batchyard.emulator import (
     api_models,
     compute_environments,
     consumable_resources,
+    ecs_clusters,
+    job_cancellation,
     job_definitions,
     job_descriptions,
+    job_lists,
     job_queues,
     job_submission,
+    log_groups,
+    log_operations,
+    queue_snapshots,
     scheduling_policies,
     tags,
 )
-from batchyard.emulator.api_errors import InvalidRequestError
+from batchyard.emulator.api_errors import ApiError, InvalidRequestError
 from batchyard.emulator.state import Document, EndpointState
 
-Operation = Callable[[EndpointState, Document], Document]
+#: Performs a request that fits its model. Raises ApiError. Returns None to leave it to moto.
+Operation = Callable[[EndpointState, Document], Document | None]
+#: Returns the answer of moto (third argument) with the endpoint's own entries.
+Addition = Callable[[EndpointState, Document, Document], Document]
 
-OPERATIONS: dict[str, Operation] = {
-    "CreateComputeEnvironment": compute_environments.create,
-    "UpdateComputeEnvironment": compute_environments.update,
-    "DeleteComputeEnvironment": compute_environments.delete,
-    "DescribeComputeEnvironments": compute_environments.describe,
-    "CreateJobQueue": job_queues.create,
-    "UpdateJobQueue": job_queues.update,
-    "DeleteJobQueue": job_queues.delete,
-    "DescribeJobQueues": job_queues.describe,
-    "GetJobQueueSnapshot": job_queues.snapshot,
-    "CreateSchedulingPolicy": scheduling_policies.create,
-    "UpdateSchedulingPolicy": scheduling_policies.update,
-    "DeleteSchedulingPolicy": scheduling_policies.delete,
-    "DescribeSchedulingPolicies": scheduling_policies.describe,
-    "ListSchedulingPolicies": scheduling_policies.list_all,
-    "RegisterJobDefinition": job_definitions.register,
-    "DeregisterJobDefinition": job_definitions.deregister,
-    "DescribeJobDefinitions": job_definitions.describe,
-    "SubmitJob": job_submission.submit,
-    "CancelJob": job_submission.cancel,
-    "CancelJobs": job_submission.cancel_all,
-    "TerminateJob": job_submission.terminate,
-    "TerminateJobs": job_submission.terminate_all,
-    "DescribeJobs": job_descriptions.describe,
-    "ListJobs": job_descriptions.list_jobs,
-    "CreateConsumableResource": consumable_resources.create,
-    "UpdateConsumableResource": consumable_resources.update,
-    "DeleteConsumableResource": consumable_resources.delete,
-    "DescribeConsumableResource": consumable_resources.describe,
-    "ListConsumableResources": consumable_resources.list_all,
-    "ListJobsByConsumableResource": consumable_resources.list_jobs,
-    "TagResource": tags.tag,
-    "UntagResource": tags.untag,
-    "ListTagsForResource": tags.list_all,
+#: Service, as in signatures -> operation -> function.
+OPERATIONS: dict[str, dict[str, Operation]] = {
+    "batch": {
+        "CreateComputeEnvironment": compute_environments.create,
+        "UpdateComputeEnvironment": compute_environments.update,
+        "DeleteComputeEnvironment": compute_environments.delete,
+        "DescribeComputeEnvironments": compute_environments.describe,
+        "CreateJobQueue": job_queues.create,
+        "UpdateJobQueue": job_queues.update,
+        "DeleteJobQueue": job_queues.delete,
+        "DescribeJobQueues": job_queues.describe,
+        "GetJobQueueSnapshot": queue_snapshots.get_snapshot,
+        "CreateSchedulingPolicy": scheduling_policies.create,
+        "UpdateSchedulingPolicy": scheduling_policies.update,
+        "DeleteSchedulingPolicy": scheduling_policies.delete,
+        "DescribeSchedulingPolicies": scheduling_policies.describe,
+        "ListSchedulingPolicies": scheduling_policies.list_policies,
+        "RegisterJobDefinition": job_definitions.register,
+        "DeregisterJobDefinition": job_definitions.deregister,
+        "DescribeJobDefinitions": job_definitions.describe,
+        "SubmitJob": job_submission.submit,
+        "CancelJob": job_cancellation.cancel_job,
+        "CancelJobs": job_cancellation.cancel_jobs,
+        "TerminateJob": job_cancellation.terminate_job,
+        "TerminateJobs": job_cancellation.terminate_jobs,
+        "DescribeJobs": job_descriptions.describe,
+        "ListJobs": job_lists.list_jobs,
+        "CreateConsumableResource": consumable_resources.create,
+        "UpdateConsumableResource": consumable_resources.update,
+        "DeleteConsumableResource": consumable_resources.delete,
+        "DescribeConsumableResource": consumable_resources.describe,
+        "ListConsumableResources": consumable_resources.list_resources,
+        "ListJobsByConsumableResource": consumable_resources.list_jobs,
+        "TagResource": tags.tag,
+        "UntagResource": tags.untag,
+        "ListTagsForResource": tags.list_tags,
+    },
+    "ecs": {
+        "ListContainerInstances": ecs_clusters.list_container_instances,
+        "DescribeContainerInstances": ecs_clusters.describe_container_instances,
+    },
+    "logs": {
+        "GetLogEvents": log_operations.get_log_events,
+        "FilterLogEvents": log_operations.filter_log_events,
+        "DescribeLogStreams": log_operations.describe_log_streams,
+    },
+}
+
+#: Service -> operation -> function that adds to moto's answer.
+ADDITIONS: dict[str, dict[str, Addition]] = {
+    "logs": {"DescribeLogGroups": log_groups.add_job_log_groups},
 }
 
 
-def perform(yard: EndpointState, operation: str, request: dict[str, Any]) -> Document:
-    """Checks the request against AWS's description of the operation, and carries it out. Raises ApiError."""
-    act = OPERATIONS.get(operation)
-    if act is None:
+def has_operation(service: str, operation: str) -> bool:
+    return operation in OPERATIONS.get(service, {})
+
+
+def has_addition(service: str, operation: str) -> bool:
+    return operation in ADDITIONS.get(service, {})
+
+
+def check_request(service: str, operation: str, request: dict[str, Any]) -> Document:
+    """Return the members of the request that AWS knows. Raises ApiError if one does not fit."""
+    if service == "batch" and not has_operation(service, operation):
         raise InvalidRequestError(
-            f"{operation} is not an operation of batchyard's AWS Batch endpoint, which serves ECS-type compute"
+            f"{operation} is not an operation of batchyard's AWS Batch endpoint, "
+            "which serves ECS-type compute"
         )
-    shape = api_models.service_model("batch").operation_model(operation).input_shape
-    api_models.check_shape(shape, request)
-    known: Document = api_models.drop_unknown_members(shape, request)
-    job_definitions.check_tags(known.get("tags", {}))
-    return act(yard, known)
+    shape = api_models.service_model(service).operation_model(operation).input_shape
+    try:
+        api_models.check_shape(shape, request)
+    except InvalidRequestError as exc:
+        if service == "batch":
+            raise
+        raise ApiError("InvalidParameterException", exc.message) from None
+    checked: Document = api_models.drop_unknown_members(shape, request)
+    if service == "batch":
+        job_definitions.check_tags(checked.get("tags", {}))
+    return checked
+
+
+def perform(
+    state: EndpointState, service: str, operation: str, request: Document
+) -> Document | None:
+    """Perform a checked request. Raises ApiError. Returns None if moto is to answer."""
+    return OPERATIONS[service][operation](state, request)
+
+
+def add_to_answer(
+    state: EndpointState, service: str, operation: str, request: Document, answer: Document
+) -> Document:
+    """Return moto's answer to a checked request with the endpoint's own entries."""
+    return ADDITIONS[service][operation](state, request, answer)

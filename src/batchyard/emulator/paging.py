@@ -1,37 +1,52 @@
-"""Answers in pages: maxResults and nextToken. Pure."""
+"""Answers in pages: maxResults and nextToken."""
 
 from __future__ import annotations
 
 import base64
 import binascii
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from batchyard.emulator.api_errors import InvalidRequestError
 
 T = TypeVar("T")
 
-
-def page(items: Sequence[T], at_most: int, token: str | None) -> tuple[Sequence[T], str | None]:
-    """One page, and the token of the next one where there is one."""
-    start = _start(token)
-    end = start + at_most
-    return items[start:end], _token(end) if end < len(items) else None
+#: Resources in one page of most Describe and List operations.
+MAX_RESULTS = 100
 
 
-def size_of_page(request: dict[str, object], most: int) -> int:
-    """maxResults, from 1 to ``most``, which is also its default."""
-    wanted = request.get("maxResults", most)
-    if not isinstance(wanted, int) or not 1 <= wanted <= most:
-        raise InvalidRequestError(f"maxResults should be between 1 and {most}; got {wanted}")
-    return wanted
+def page_answer(
+    member: str, entries: Sequence[Any], request: dict[str, Any], max_results: int = MAX_RESULTS
+) -> dict[str, Any]:
+    """Return the requested page of the entries as ``member``, with nextToken if more follow.
+
+    Raises InvalidRequestError for a bad maxResults or nextToken.
+    """
+    page, token = cut_page(entries, request, max_results)
+    return {member: list(page)} | next_token(token)
 
 
-def _token(start: int) -> str:
+def cut_page(
+    entries: Sequence[T], request: dict[str, Any], max_results: int
+) -> tuple[Sequence[T], str | None]:
+    """Return the requested page, and the token of the next page or None."""
+    size = request.get("maxResults", max_results)
+    if not isinstance(size, int) or not 1 <= size <= max_results:
+        raise InvalidRequestError(f"maxResults should be between 1 and {max_results}; got {size}")
+    start = _parse_token(request.get("nextToken"))
+    end = start + size
+    return entries[start:end], _make_token(end) if end < len(entries) else None
+
+
+def next_token(token: str | None) -> dict[str, str]:
+    return {} if token is None else {"nextToken": token}
+
+
+def _make_token(start: int) -> str:
     return base64.urlsafe_b64encode(f"from {start}".encode()).decode()
 
 
-def _start(token: str | None) -> int:
+def _parse_token(token: str | None) -> int:
     if token is None:
         return 0
     try:
@@ -40,4 +55,4 @@ def _start(token: str | None) -> int:
             return max(0, int(number))
     except (ValueError, binascii.Error):
         pass
-    raise InvalidRequestError("nextToken is none that this endpoint gave out")
+    raise InvalidRequestError("nextToken does not come from this endpoint")

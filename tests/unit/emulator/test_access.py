@@ -24,7 +24,7 @@ HEADER = "AWS4-HMAC-SHA256 Credential={}/20260101/eu-west-1/batch/aws4_request, 
     ],
 )
 def test_hosts_of_this_machine(host: str) -> None:
-    assert access.refusal({"HTTP_HOST": host}, None) is None
+    assert access.find_refusal({"HTTP_HOST": host}, None) is None
 
 
 @pytest.mark.parametrize(
@@ -48,32 +48,32 @@ def test_hosts_of_this_machine(host: str) -> None:
     ],
 )
 def test_foreign_hosts(host: str) -> None:
-    assert access.refusal({"HTTP_HOST": host}, None) is not None
+    assert access.find_refusal({"HTTP_HOST": host}, None) is not None
 
 
 def test_a_request_without_host_is_foreign() -> None:
-    assert access.refusal({}, None) is not None
+    assert access.find_refusal({}, None) is not None
 
 
 @pytest.mark.parametrize("token", [None, "key"])
 def test_an_origin_is_refused_with_and_without_a_token(token: str | None) -> None:
     headers = {"HTTP_HOST": "127.0.0.1", "HTTP_AUTHORIZATION": HEADER.format("key")}
-    assert access.refusal(headers, token) is None
+    assert access.find_refusal(headers, token) is None
     for origin in ("https://example.com", "http://127.0.0.1", "null"):
-        assert "Origin" in (access.refusal({**headers, "HTTP_ORIGIN": origin}, token) or "")
+        assert "Origin" in (access.find_refusal({**headers, "HTTP_ORIGIN": origin}, token) or "")
 
 
 def test_with_a_token_the_key_decides_and_not_the_host() -> None:
     assert (
-        access.refusal(
+        access.find_refusal(
             {"HTTP_HOST": "example.com", "HTTP_AUTHORIZATION": HEADER.format("key")}, "key"
         )
         is None
     )
     for given in ("", "kei", "key2", "KEY"):
         headers = {"HTTP_HOST": "127.0.0.1", "HTTP_AUTHORIZATION": HEADER.format(given)}
-        assert "token" in (access.refusal(headers, "key") or "")
-    assert "token" in (access.refusal({"HTTP_HOST": "127.0.0.1"}, "key") or "")
+        assert "token" in (access.find_refusal(headers, "key") or "")
+    assert "token" in (access.find_refusal({"HTTP_HOST": "127.0.0.1"}, "key") or "")
 
 
 @pytest.mark.parametrize(
@@ -112,24 +112,26 @@ def test_the_key_that_a_request_was_signed_with(
 def test_what_a_request_was_signed_for(
     environ: dict[str, object], scope: tuple[str, str] | None
 ) -> None:
-    assert access.signed_for(environ) == scope
+    assert access.signature_scope(environ) == scope
 
 
 @pytest.mark.parametrize("token", ["a", "s3cret_token", "A.b~c+d=e-f", "0" * 64])
 def test_tokens_that_can_be_an_access_key(token: str) -> None:
-    assert access.is_usable(token)
+    assert access.is_usable_token(token)
     assert access.access_key({"HTTP_AUTHORIZATION": HEADER.format(token)}) == token
 
 
 @pytest.mark.parametrize("token", ["", " ", "a b", "a/b", "a,b", "a\n", "ä", "a'b"])
 def test_tokens_that_cannot(token: str) -> None:
-    assert not access.is_usable(token)
+    assert not access.is_usable_token(token)
 
 
 def test_an_address_with_a_key_of_its_own_needs_no_token_but_is_no_web_pages() -> None:
-    assert access.refusal({"HTTP_HOST": "10.0.0.1"}, "secret", has_key=True) is None
+    assert access.find_refusal({"HTTP_HOST": "10.0.0.1"}, "secret", has_secret_path=True) is None
     assert (
-        access.refusal({"HTTP_HOST": "10.0.0.1", "HTTP_ORIGIN": "http://a"}, "secret", has_key=True)
+        access.find_refusal(
+            {"HTTP_HOST": "10.0.0.1", "HTTP_ORIGIN": "http://a"}, "secret", has_secret_path=True
+        )
         is not None
     )
-    assert access.refusal({"HTTP_HOST": "10.0.0.1"}, None, has_key=True) is not None
+    assert access.find_refusal({"HTTP_HOST": "10.0.0.1"}, None, has_secret_path=True) is not None

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from batchyard.emulator.docker_flags import Volume, create_flags, missing_volume, parsed_volumes
+from batchyard.emulator.docker_flags import Volume, create_flags, missing_volume, parse_volumes
 from batchyard.errors import InputError
 
 EFS = {"name": "shared", "efsVolumeConfiguration": {"fileSystemId": "fs-1"}}
@@ -39,7 +39,7 @@ def mounts(of: dict[str, Any], *volumes: Volume) -> list[str]:
     ],
 )
 def test_volumes_as_they_are_written(text: str, expected: Volume) -> None:
-    assert Volume.parsed(text) == expected
+    assert Volume.parse(text) == expected
 
 
 @pytest.mark.parametrize(
@@ -47,19 +47,19 @@ def test_volumes_as_they_are_written(text: str, expected: Volume) -> None:
 )
 def test_volumes_that_are_none(text: str) -> None:
     with pytest.raises(InputError, match="is not of the form HOST"):
-        Volume.parsed(text)
+        Volume.parse(text)
 
 
 @pytest.mark.parametrize("text", ["/", "/data:/", "/data:/x/..", "/data://:ro"])
 def test_the_image_itself_cannot_be_replaced(text: str) -> None:
-    with pytest.raises(InputError, match="place of the whole image"):
-        Volume.parsed(text)
+    with pytest.raises(InputError, match="replace the whole image"):
+        Volume.parse(text)
 
 
 def test_two_cannot_be_at_one_place() -> None:
-    assert len(parsed_volumes(["/a", "/a:/b"])) == 2
-    with pytest.raises(InputError, match="/a is at /b already"):
-        parsed_volumes(["/a:/b", "/c:/b/"])
+    assert len(parse_volumes(["/a", "/a:/b"])) == 2
+    with pytest.raises(InputError, match="/a is already mounted at /b"):
+        parse_volumes(["/a:/b", "/c:/b/"])
 
 
 def test_every_container_has_them() -> None:
@@ -85,7 +85,8 @@ def test_at_the_same_place_they_come_instead_and_stay_read_only() -> None:
 
 
 @pytest.mark.parametrize(
-    ("volume", "which"), [(EFS, "no EFS is served here, so there is no fs-1"), (S3, "arn:fs-2")]
+    ("volume", "which"),
+    [(EFS, "this endpoint has no EFS, so it cannot mount fs-1"), (S3, "arn:fs-2")],
 )
 def test_what_is_only_on_aws_is_missing_where_nothing_comes_instead(
     volume: dict[str, Any], which: str

@@ -82,7 +82,13 @@ def test_a_token_is_good_for_its_host_alone() -> None:
         assert answer(other, "GET", "/latest/meta-data/", {TOKEN: token(HOST)}, NOW)[0] == 401
     # A notice changes the value, not the host.
     assert (
-        answer(replace(HOST, notice=NOW), "GET", "/latest/meta-data/", {TOKEN: token(HOST)}, NOW)[0]
+        answer(
+            replace(HOST, reclaimed_at_s=NOW),
+            "GET",
+            "/latest/meta-data/",
+            {TOKEN: token(HOST)},
+            NOW,
+        )[0]
         == 200
     )
 
@@ -165,7 +171,7 @@ def test_what_is_not_there(path: str) -> None:
 
 
 def test_the_identity_document() -> None:
-    text = get("/latest/dynamic/instance-identity/document", replace(HOST, launched=NOW - 600))
+    text = get("/latest/dynamic/instance-identity/document", replace(HOST, launched_s=NOW - 600))
     assert text is not None
     document = json.loads(text)
     assert document["instanceId"] == HOST.instance_id
@@ -235,7 +241,7 @@ def test_before_a_notice_there_is_none() -> None:
 
 
 def test_a_notice() -> None:
-    noticed = replace(HOST, notice=NOW + 120)
+    noticed = replace(HOST, reclaimed_at_s=NOW + 120)
     action, time, advice = (get(f"/latest/meta-data/{path}", noticed) for path in SPOT_PATHS)
     assert action is not None and advice is not None
     assert json.loads(action) == {"action": "terminate", "time": "2026-03-01T12:36:56Z"}
@@ -335,7 +341,7 @@ class Watcher(IMDSFetcher):
 def test_botocore_sees_a_notice_come(service: Service) -> None:
     watcher = Watcher(timeout=5, env={}, config=config(service))
     assert watcher.instance_action()[0] == 404
-    service.host = replace(HOST, notice=NOW + 120)
+    service.host = replace(HOST, reclaimed_at_s=NOW + 120)
     assert watcher.instance_action() == (
         200,
         '{"action": "terminate", "time": "2026-03-01T12:36:56Z"}',

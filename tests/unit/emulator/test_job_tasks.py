@@ -12,25 +12,30 @@ from batchyard.batch.changes import Start
 from batchyard.embedded.runner import Task
 from batchyard.emulator import names
 from batchyard.emulator.docker_flags import Volume
-from batchyard.emulator.job_tasks import ContainerTasks, Site, inherited, substituted
+from batchyard.emulator.job_tasks import (
+    ContainerTasks,
+    TaskSettings,
+    inherited_environment,
+    substitute_references,
+)
 
 SALT = "0123456789abcdef"
 SECRETS = {"arn:good": "hidden"}
 
 
-def site(**changes: Any) -> Site:
-    given: dict[str, Any] = {
+def task_settings(**changes: Any) -> TaskSettings:
+    members: dict[str, Any] = {
         "environ": {"PATH": "/bin", "HOME": "/root"},
-        "aws": {"AWS_ENDPOINT_URL": "http://127.0.0.1:1", "AWS_REGION": "us-east-1"},
+        "client_variables": {"AWS_ENDPOINT_URL": "http://127.0.0.1:1", "AWS_REGION": "us-east-1"},
         "metadata_address": "http://127.0.0.1:1/imds/k",
         "token": "by0",
         "salt": SALT,
         "gpu_numbers": (3, 4, 5),
-        "pretended_gpus": 1,
-        "secret": lambda value_from: SECRETS[value_from],
+        "emulated_gpus": 1,
+        "read_secret": lambda value_from: SECRETS[value_from],
         "has_images": False,
     }
-    return Site(**(given | changes))
+    return TaskSettings(**(members | changes))
 
 
 def document(container: Mapping[str, Any] | None = None, **changes: Any) -> dict[str, Any]:
@@ -49,11 +54,11 @@ def document(container: Mapping[str, Any] | None = None, **changes: Any) -> dict
 
 def task(
     container: Mapping[str, Any] | None = None,
-    here: Site | None = None,
+    settings: TaskSettings | None = None,
     gpus: tuple[int, ...] = (),
     **changes: Any,
 ) -> Task:
-    return ContainerTasks(7, document(container, **changes), here or site()).task(
+    return ContainerTasks(7, document(container, **changes), settings or task_settings()).task(
         Start("job", 2, 3, gpus, "ce")
     )
 
@@ -104,7 +109,7 @@ def test_the_containers_variables_win_over_the_endpoints_but_not_over_batchs() -
 
 
 def test_a_container_is_told_nothing_of_this_machine() -> None:
-    one = task(here=site(has_images=True))
+    one = task(settings=task_settings(has_images=True))
     told = {name.decode() for name in one.told}
     assert "PATH" not in told and "HOME" not in told and "AWS_BATCH_JOB_ID" in told
     assert one.container_flags == () and one.image == "busybox"
@@ -118,7 +123,7 @@ def test_gpus_by_the_drivers_numbers() -> None:
     assert one.gpus == (0,)
     assert environ(task())["CUDA_VISIBLE_DEVICES"] == ""
     assert "NVIDIA_VISIBLE_DEVICES" not in environ(task())
-    assert "CUDA_VISIBLE_DEVICES" not in environ(task(here=site(has_images=True)))
+    assert "CUDA_VISIBLE_DEVICES" not in environ(task(settings=task_settings(has_images=True)))
 
 
 def test_secrets_and_what_becomes_of_a_job_without_them() -> None:
@@ -147,7 +152,7 @@ def test_without_a_command_only_an_image_can_run() -> None:
     assert refused is not None and refused.reason.startswith(
         "CannotStartContainerError: no command"
     )
-    assert task({"command": []}, here=site(has_images=True)).refused is None
+    assert task({"command": []}, settings=task_settings(has_images=True)).refused is None
 
 
 def test_a_container_that_mounts_efs_is_refused_and_a_process_is_not() -> None:
@@ -157,17 +162,17 @@ def test_a_container_that_mounts_efs_is_refused_and_a_process_is_not() -> None:
         "mountPoints": [{"sourceVolume": "v", "containerPath": "/" + "d" * 300}],
     }
     assert task(efs).refused is None
-    refused = task(efs, here=site(has_images=True)).refused
+    refused = task(efs, settings=task_settings(has_images=True)).refused
     assert refused is not None and (refused.exit_code, refused.status_reason) == (
         None,
         "Task failed to start",
     )
     assert (
-        refused.reason.startswith("ResourceInitializationError: no EFS")
+        refused.reason.startswith("ResourceInitializationError: this endpoint has no EFS")
         and len(refused.reason) <= 255
     )
     instead = Volume("/here", "/" + "d" * 300)
-    one = task(efs, here=site(has_images=True, volumes=(instead,)))
+    one = task(efs, settings=task_settings(has_images=True, volumes=(instead,)))
     assert one.refused is None and one.container_flags == (
         "--mount",
         f"type=bind,source=/here,target={instead.target}",
@@ -196,7 +201,7 @@ def test_the_command_with_its_parameters() -> None:
 )
 def test_references(word: str, expected: str) -> None:
     """facts, 5.1: a choice: one that nobody has given stays as it is; a value is not looked at again."""
-    assert substituted(word, {"a": "1", "b": "2", "a-b": "3", "c": "Ref::a"}) == expected
+    assert substitute_references(word, {"a": "1", "b": "2", "a-b": "3", "c": "Ref::a"}) == expected
 
 
 def test_what_is_inherited() -> None:
@@ -207,7 +212,9 @@ def test_what_is_inherited() -> None:
         "BATCHYARD_TOKEN": "t",
         "LANG": "C",
     }
-    assert inherited(given) == {"PATH": "/bin", "LANG": "C"}
-    assert inherited(given, "/venv/bin") == {"PATH": "/bin:/venv/bin", "LANG": "C"}
-    assert inherited({"PATH": "/venv/bin:/bin"}, "/venv/bin") == {"PATH": "/venv/bin:/bin"}
-    assert inherited({}, "/venv/bin") == {"PATH": f"{os.defpath}:/venv/bin"}
+    assert inherited_environment(given) == {"PATH": "/bin", "LANG": "C"}
+    assert inherited_environment(given, "/venv/bin") == {"PATH": "/bin:/venv/bin", "LANG": "C"}
+    assert inherited_environment({"PATH": "/venv/bin:/bin"}, "/venv/bin") == {
+        "PATH": "/venv/bin:/bin"
+    }
+    assert inherited_environment({}, "/venv/bin") == {"PATH": f"{os.defpath}:/venv/bin"}

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from batchyard.emulator.api_errors import ApiError
-from batchyard.emulator.log_filter_patterns import compiled
+from batchyard.emulator.log_filter_patterns import compile_pattern
 
 LINES = [
     "[ERROR] Caught IllegalArgumentException",
@@ -20,7 +20,7 @@ LINES = [
 
 
 def found(pattern: str, lines: list[str]) -> list[int]:
-    test = compiled(pattern)
+    test = compile_pattern(pattern)
     return [number for number, line in enumerate(lines) if test is None or test(line)]
 
 
@@ -143,7 +143,7 @@ def test_conditions_on_json(pattern: str, numbers: list[int]) -> None:
 )
 def test_what_is_no_pattern(pattern: str) -> None:
     with pytest.raises(ApiError) as refused:
-        compiled(pattern)
+        compile_pattern(pattern)
     assert (refused.value.code, refused.value.message) == (
         "InvalidParameterException",
         "Invalid filter pattern",

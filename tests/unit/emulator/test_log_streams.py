@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -28,9 +29,15 @@ from batchyard.embedded.spawner import Spawner
 from batchyard.embedded.store import AttemptRow, JobRow, Store
 from batchyard.emulator import api_models, names
 from batchyard.emulator.api_errors import ApiError
-from batchyard.emulator.log_events import MOST_IN_EVENT
-from batchyard.emulator.log_streams import LogStreams
-from batchyard.emulator.log_times import TimedLogBook, times_of
+from batchyard.emulator.log_events import MAX_MESSAGE_BYTES
+from batchyard.emulator.log_files import LogFiles
+from batchyard.emulator.log_groups import is_job_log_group, list_job_log_groups
+from batchyard.emulator.log_operations import (
+    describe_log_streams,
+    filter_log_events,
+    get_log_events,
+)
+from batchyard.emulator.log_times import TimedLogBook, times_path
 from batchyard.emulator.state import JOB, EndpointState
 from batchyard.folder import RunFolder
 from batchyard.shard import Turn
@@ -58,23 +65,23 @@ class Bench:
     def __post_init__(self) -> None:
         self.book = TimedLogBook(self.folder, lambda: (self.now_ms + 0.5) / 1000)
         self.files: dict[tuple[str, int, int], int] = {}
-        self.yard = EndpointState(
-            scheduler=SimpleNamespace(placed=lambda: list(self.tasks)),
+        self.state = EndpointState(
+            scheduler=SimpleNamespace(placed_children=lambda: list(self.tasks)),
             loop=SimpleNamespace(
                 row=self.rows.__getitem__,
                 record=lambda ids: self.recorded.append(set(ids)),
                 running=lambda job_id, child: self.tasks.get((job_id, child)),
             ),
             store=self.store,
+            log_files=LogFiles(self.folder),
             region="us-east-1",
             machine=Resources(1, 1),
-            instance_type=lambda name: None,
-            instance_family=lambda name: [],
+            instance_resources=lambda name: None,
+            family_types=lambda name: [],
             task_maker=lambda number, document: None,
             salt=SALT,
             clock=lambda: self.now_ms / 1000,
         )
-        self.streams = LogStreams(self.yard, self.folder)
 
     def job(
         self,
@@ -90,7 +97,7 @@ class Bench:
             "container": container,
             "_definition": definition,
         }
-        self.yard.keep(JOB, job_id, document)
+        self.state.put(JOB, job_id, document)
         self.rows[job_id] = JobRow(
             len(self.rows), job_id, job_id, size, "RUNNABLE", "", (), 0, self.now_ms
         )
@@ -162,24 +169,26 @@ class Bench:
     def get(self, name: str | None = None, **request: Any) -> Request:
         name = self.name() if name is None else name
         asked = {"logGroupName": GROUP, "logStreamName": name, **request}
-        return checked("GetLogEvents", asked, self.streams.get_log_events)
+        return checked("GetLogEvents", asked, partial(get_log_events, self.state))
 
     def filter(self, **request: Any) -> Request:
         return checked(
-            "FilterLogEvents", {"logGroupName": GROUP, **request}, self.streams.filter_log_events
+            "FilterLogEvents",
+            {"logGroupName": GROUP, **request},
+            partial(filter_log_events, self.state),
         )
 
     def describe(self, **request: Any) -> Request:
         return checked(
             "DescribeLogStreams",
             {"logGroupName": GROUP, **request},
-            self.streams.describe_log_streams,
+            partial(describe_log_streams, self.state),
         )
 
     def close(self) -> None:
         for fd in self.files.values():
             os.close(fd)
-        self.streams.close()
+        self.state.log_files.close()
         self.book.close()
         self.store.close()
 
@@ -217,9 +226,13 @@ def refused(act: Any, *args: Any, **request: Any) -> tuple[str, str]:
     return caught.value.code, caught.value.message
 
 
+def is_left_to_moto(operation: Any, bench: Bench) -> bool:
+    """Whether moto answers a request for a group that no job logs to."""
+    return operation(bench.state, {"logGroupName": "/other"}) is None
+
+
 BAD_TOKEN = ("InvalidParameterException", "The specified nextToken is invalid.")
 NO_STREAM = ("ResourceNotFoundException", "The specified log stream does not exist.")
-NO_GROUP = ("ResourceNotFoundException", "The specified log group does not exist.")
 
 
 # -- lines and their times --------------------------------------------------------------------------------------
@@ -257,7 +270,7 @@ def test_what_is_no_utf_8_is_replaced(bench: Bench) -> None:
 
 
 def test_a_long_line_is_cut(bench: Bench) -> None:
-    line = "".join(f"{number:09d}" for number in range(2 * MOST_IN_EVENT // 9 + 1_000))
+    line = "".join(f"{number:09d}" for number in range(2 * MAX_MESSAGE_BYTES // 9 + 1_000))
     bench.job()
     bench.start()
     bench.write(b"before\n" + line.encode(), 200)
@@ -266,9 +279,9 @@ def test_a_long_line_is_cut(bench: Bench) -> None:
     forward = bench.get(startFromHead=True)
     assert [len(message) for message in messages(forward)] == [
         6,
-        MOST_IN_EVENT,
-        MOST_IN_EVENT,
-        len(line) - 2 * MOST_IN_EVENT,
+        MAX_MESSAGE_BYTES,
+        MAX_MESSAGE_BYTES,
+        len(line) - 2 * MAX_MESSAGE_BYTES,
         5,
     ]
     assert "".join(messages(forward)[1:-1]) == line
@@ -281,8 +294,8 @@ def test_a_long_line_is_cut(bench: Bench) -> None:
 def test_a_long_line_is_cut_while_it_is_being_written(bench: Bench) -> None:
     bench.job()
     bench.start()
-    bench.write(b"x" * (MOST_IN_EVENT + 10), 200)
-    assert messages(bench.get()) == ["x" * MOST_IN_EVENT]
+    bench.write(b"x" * (MAX_MESSAGE_BYTES + 10), 200)
+    assert messages(bench.get()) == ["x" * MAX_MESSAGE_BYTES]
     token = bench.get()["nextForwardToken"]
     bench.write(b"y\n", 300)
     assert timed(bench.get(nextToken=token)) == [("x" * 10 + "y", 300)]
@@ -290,8 +303,8 @@ def test_a_long_line_is_cut_while_it_is_being_written(bench: Bench) -> None:
 
 def test_a_line_as_long_as_an_event(bench: Bench) -> None:
     bench.job()
-    bench.short(b"x" * MOST_IN_EVENT + b"\nnext\n", 0, 50)
-    assert [len(message) for message in messages(bench.get())] == [MOST_IN_EVENT, 4]
+    bench.short(b"x" * MAX_MESSAGE_BYTES + b"\nnext\n", 0, 50)
+    assert [len(message) for message in messages(bench.get())] == [MAX_MESSAGE_BYTES, 4]
 
 
 def test_an_attempt_whose_engine_died(bench: Bench) -> None:
@@ -310,7 +323,7 @@ def test_a_file_without_times_has_that_of_the_start(bench: Bench) -> None:
     bench.job()
     bench.start(at=100)
     bench.write(b"one\ntwo\nthree", 200)
-    times_of(bench.folder.log_of("job-a", 0, 1)).unlink()
+    times_path(bench.folder.log_of("job-a", 0, 1)).unlink()
     assert timed(bench.get()) == [("one", 100), ("two", 100)]
     bench.end(500)
     assert timed(bench.get()) == [("one", 100), ("two", 100), ("three", 500)]
@@ -496,7 +509,7 @@ def test_what_is_not_there(bench: Bench) -> None:
     bench.job("job-b", log={"logDriver": "awslogs", "options": {"awslogs-group": "mine"}})
     bench.short(b"one\n", 0, 1)
     bench.short(b"two\n", 0, 1, "job-b")
-    assert refused(bench.get, logGroupName="/other") == NO_GROUP
+    assert is_left_to_moto(get_log_events, bench)
     for name in (
         "nothing",
         bench.name(child=1),
@@ -642,7 +655,7 @@ def test_events_of_some_streams(array: Bench) -> None:
         refused(array.filter, logStreamNames=["a"], logStreamNamePrefix="a")[0]
         == "InvalidParameterException"
     )
-    assert refused(array.filter, logGroupName="/other") == NO_GROUP
+    assert is_left_to_moto(filter_log_events, array)
 
 
 def test_events_in_a_range_of_time(array: Bench) -> None:
@@ -819,7 +832,7 @@ def test_streams_by_prefix(array: Bench) -> None:
         "InvalidParameterException",
         "Cannot order by LastEventTime with a logStreamNamePrefix.",
     )
-    assert refused(array.describe, logGroupName="/other") == NO_GROUP
+    assert is_left_to_moto(describe_log_streams, array)
 
 
 def test_a_stream_without_events(bench: Bench) -> None:
@@ -849,17 +862,17 @@ def test_groups(bench: Bench) -> None:
     bench.job("job-b", log={"logDriver": "json-file"})
     bench.job("job-c", log={"logDriver": "awslogs", "options": {"awslogs-stream-prefix": "pre"}})
     bench.job("job-d", log={"logDriver": "awslogs"})
-    groups = bench.streams.groups("")
+    groups = list_job_log_groups(bench.state, "")
     assert [group["logGroupName"] for group in groups] == [GROUP, "/mine"]
     assert groups[1]["creationTime"] == T0 + 7
     assert groups[1]["arn"] == "arn:aws:logs:us-east-1:123456789012:log-group:/mine:*"
     model = api_models.service_model("logs").operation_model("DescribeLogGroups").output_shape
     assert ParamValidator().validate({"logGroups": groups}, model).generate_report() == ""
-    assert [group["logGroupName"] for group in bench.streams.groups("/m")] == ["/mine"]
-    assert bench.streams.owns("/mine")
-    assert bench.streams.owns(GROUP)
-    assert bench.streams.owns("arn:aws:logs:us-east-1:123456789012:log-group:/mine:*")
-    assert not bench.streams.owns("/other")
+    assert [group["logGroupName"] for group in list_job_log_groups(bench.state, "/m")] == ["/mine"]
+    assert is_job_log_group(bench.state, "/mine")
+    assert is_job_log_group(bench.state, GROUP)
+    assert is_job_log_group(bench.state, "arn:aws:logs:us-east-1:123456789012:log-group:/mine:*")
+    assert not is_job_log_group(bench.state, "/other")
     for job_id in ("job-a", "job-b", "job-c", "job-d"):
         bench.short(job_id.encode(), 10, 20, job_id)
     assert messages(bench.filter()) == ["job-c", "job-d"]
@@ -871,7 +884,7 @@ def test_groups(bench: Bench) -> None:
 def test_the_default_group_is_there_before_any_job(bench: Bench) -> None:
     assert bench.describe() == {"logStreams": []}
     assert bench.filter()["events"] == []
-    assert [group["creationTime"] for group in bench.streams.groups()] == [T0]
+    assert [group["creationTime"] for group in list_job_log_groups(bench.state)] == [T0]
 
 
 # -- over the engine itself -------------------------------------------------------------------------------------
@@ -926,10 +939,11 @@ def test_a_running_child_can_be_read_and_so_can_what_ended_a_moment_ago(tmp_path
     gate = tmp_path / "gate"
     waiting = f"echo begun; while [ ! -e {gate} ]; do sleep 0.01; done; printf done"
     loop.add(job, Commands("job-a", ["echo quick", waiting]), row)
-    yard = EndpointState(
+    state = EndpointState(
         scheduler,
         loop,
         store,
+        LogFiles(folder),
         "us-east-1",
         Resources(2, 2),
         lambda _: None,
@@ -937,10 +951,9 @@ def test_a_running_child_can_be_read_and_so_can_what_ended_a_moment_ago(tmp_path
         lambda *_: None,
         SALT,
     )
-    yard.keep(
+    state.put(
         JOB, "job-a", {"jobId": "job-a", "createdAt": T0, "container": {}, "_definition": "train"}
     )
-    streams = LogStreams(yard, folder)
     thread = threading.Thread(target=loop.run)
     before_ms = int(time.time() * 1000)
     thread.start()
@@ -952,20 +965,23 @@ def test_a_running_child_can_be_read_and_so_can_what_ended_a_moment_ago(tmp_path
     try:
         deadline = time.monotonic() + 60
         # On a busy machine the quick one may be the later one.
-        while sorted(ask(streams.filter_log_events, startTime=before_ms)) != ["begun", "quick"]:
+        while sorted(ask(partial(filter_log_events, state), startTime=before_ms)) != [
+            "begun",
+            "quick",
+        ]:
             assert time.monotonic() < deadline
             time.sleep(0.02)
         name = f"train/default/{names.task_id(names.AttemptKey(0, 1, 1), SALT)}"
-        assert ask(streams.get_log_events, logStreamName=name) == ["begun"]
+        assert ask(partial(get_log_events, state), logStreamName=name) == ["begun"]
     finally:
         gate.touch()
         thread.join(60)
-    assert ask(streams.get_log_events, logStreamName=name) == ["begun", "done"]
-    events = streams.filter_log_events({"logGroupName": GROUP})["events"]
+    assert ask(partial(get_log_events, state), logStreamName=name) == ["begun", "done"]
+    events = filter_log_events(state, {"logGroupName": GROUP})["events"]
     [ended] = [row for row in store.attempts(0) if row.child == 1]
     assert events[-1]["timestamp"] == ended.ended_ms
     assert before_ms <= events[0]["timestamp"] <= events[-1]["timestamp"] <= int(time.time() * 1000)
-    streams.close()
+    state.log_files.close()
     runner.close()
     book.close()
     store.close()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from batchyard.emulator.log_times import TimedLogBook, Times, times_of
+from batchyard.emulator.log_times import TimedLogBook, WriteTimes, times_path
 from batchyard.folder import RunFolder
 
 
@@ -38,7 +38,7 @@ def book(folder: RunFolder, clock: Clock) -> Iterator[TimedLogBook]:
 
 
 def entries(log: Path) -> list[tuple[int, int]]:
-    times = Times(log)
+    times = WriteTimes(log)
     found = [(times.offset(entry), times.time_ms(entry)) for entry in range(times.count)]
     times.close()
     return found
@@ -96,7 +96,7 @@ def test_an_attempt_that_goes_on_after_a_crash_appends(folder: RunFolder, clock:
     before.write(fd, b"before\n")
     os.close(fd)
     before.close()
-    with times_of(folder.log_of("job", 0, 1)).open("ab") as file:
+    with times_path(folder.log_of("job", 0, 1)).open("ab") as file:
         file.write(b"\x07\x00\x00")  # a piece of an entry
     clock.ms = 900  # and the clock was set back
     after = TimedLogBook(folder, clock)
@@ -117,17 +117,17 @@ def test_looking_up_by_offset_and_by_time(
         clock.ms = ms
         book.write(fd, b"1234\n")
     os.close(fd)
-    times = Times(folder.log_of("job", 0, 1))
+    times = WriteTimes(folder.log_of("job", 0, 1))
     assert times.count == 100
-    assert [times.entry_of(offset) for offset in (0, 4, 5, 499, 10_000)] == [0, 0, 1, 99, 99]
+    assert [times.entry_at(offset) for offset in (0, 4, 5, 499, 10_000)] == [0, 0, 1, 99, 99]
     assert [times.first_since(ms) for ms in (0, 1_000, 1_001, 1_990, 1_991)] == [0, 0, 1, 99, 100]
     times.close()
 
 
 def test_a_log_without_times(folder: RunFolder, tmp_path: Path) -> None:
-    times = Times(tmp_path / "none.log")
+    times = WriteTimes(tmp_path / "none.log")
     assert times.count == 0
-    assert times.entry_of(7) == -1
+    assert times.entry_at(7) == -1
     times.close()
 
 
@@ -138,4 +138,4 @@ def test_the_times_are_no_log_to_those_that_read_logs(
     book.write(fd, b"x\n")
     os.close(fd)
     assert [path.name for path in (folder.logs / "job").glob("*.log")] == ["0-1.log"]
-    assert times_of(folder.log_of("job", 0, 1)).exists()
+    assert times_path(folder.log_of("job", 0, 1)).exists()

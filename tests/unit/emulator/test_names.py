@@ -19,15 +19,15 @@ def test_a_task_id_tells_its_attempt(key: AttemptKey) -> None:
     """facts, 1.1: a task id has 32 hexadecimal digits, and ends the name of the log stream."""
     task = names.task_id(key, SALT)
     assert len(task) == 32 and set(task) <= set("0123456789abcdef")
-    assert names.attempt_of(task, SALT) == key
-    assert names.attempt_of(names.log_stream("d", task).rpartition("/")[2], SALT) == key
+    assert names.parse_task_id(task, SALT) == key
+    assert names.parse_task_id(names.log_stream_name("d", task).rpartition("/")[2], SALT) == key
 
 
 @pytest.mark.parametrize(
     "task", ["", "x" * 32, "0" * 32, "0" * 16 + SALT[::-1], "0" * 15 + SALT, "0" * 17 + SALT]
 )
 def test_a_task_of_somebody_else_is_none(task: str) -> None:
-    assert names.attempt_of(task, SALT) is None
+    assert names.parse_task_id(task, SALT) is None
 
 
 @given(keys, keys)
@@ -59,7 +59,7 @@ def test_each_attempt_has_an_instance_of_its_own(one: AttemptKey, other: Attempt
 )
 def test_the_id_of_a_child(job_id: str, found: tuple[str, int | None]) -> None:
     """facts, 2: <parent>:<index>, as AWS spells it and not otherwise."""
-    assert names.split_child(job_id) == found
+    assert names.split_child_id(job_id) == found
 
 
 @pytest.mark.parametrize("name", ["a", "0", "A-b_9", "x" * 128])
@@ -76,17 +76,24 @@ def test_names_that_are_not(name: str) -> None:
 
 
 def test_arns() -> None:
-    arn = names.arn("eu-west-1", "job-queue", "q")
+    arn = names.batch_arn("eu-west-1", "job-queue", "q")
     assert arn == "arn:aws:batch:eu-west-1:123456789012:job-queue/q"
-    assert (names.bare(arn), names.bare("q"), names.kind_of(arn)) == ("q", "q", "job-queue")
-    definition = names.arn("eu-west-1", "job-definition", "d:3")
-    assert (names.bare(definition), names.kind_of(definition)) == ("d:3", "job-definition")
+    assert (names.strip_arn(arn), names.strip_arn("q"), names.resource_kind(arn)) == (
+        "q",
+        "q",
+        "job-queue",
+    )
+    definition = names.batch_arn("eu-west-1", "job-definition", "d:3")
+    assert (names.strip_arn(definition), names.resource_kind(definition)) == (
+        "d:3",
+        "job-definition",
+    )
     for other in ("", "q", "arn:aws:s3:::bucket", "arn:aws:ecs:r:1:cluster/c", "arn:aws:batch"):
-        assert names.kind_of(other) == ""
+        assert names.resource_kind(other) == ""
 
 
 def test_streams_of_long_names_and_of_prefixes() -> None:
     """facts, 1.1: the first 200 characters of the definition's name; awslogs-stream-prefix stands in for it."""
-    assert names.log_stream("d" * 250, "t") == "d" * 200 + "/default/t"
-    assert names.log_stream("d", "t", "mine") == "mine/default/t"
-    assert names.log_stream("d", "t", "") == "d/default/t"
+    assert names.log_stream_name("d" * 250, "t") == "d" * 200 + "/default/t"
+    assert names.log_stream_name("d", "t", "mine") == "mine/default/t"
+    assert names.log_stream_name("d", "t", "") == "d/default/t"

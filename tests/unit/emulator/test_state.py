@@ -20,46 +20,47 @@ class FullDisk:
         raise OperationalError("no space left on device")
 
 
-def yard(store: Any) -> EndpointState:
+def make_state(store: Any) -> EndpointState:
     return EndpointState(
         scheduler=None,  # type: ignore[arg-type]
         loop=None,  # type: ignore[arg-type]
         store=store,
+        log_files=None,  # type: ignore[arg-type]
         region="us-east-1",
         machine=Resources(1, 1),
-        instance_type=lambda name: None,
-        instance_family=lambda name: [],
+        instance_resources=lambda name: None,
+        family_types=lambda name: [],
         task_maker=lambda number, document: None,  # type: ignore[arg-type, return-value]
         salt="0" * 16,
     )
 
 
 def test_what_was_saved_is_there_in_the_next_process(tmp_path: Path) -> None:
-    first = yard(Store.open(tmp_path / "state.db", create=True))
-    first.keep(QUEUE, "a", {"x": 1})
-    first.keep(QUEUE, "b", {"x": 2})
+    first = make_state(Store.open(tmp_path / "state.db", create=True))
+    first.put(QUEUE, "a", {"x": 1})
+    first.put(QUEUE, "b", {"x": 2})
     first.save()
-    first.forget(QUEUE, "b")
+    first.remove(QUEUE, "b")
     first.save()
-    second = yard(Store.open(tmp_path / "state.db"))
+    second = make_state(Store.open(tmp_path / "state.db"))
     second.load()
-    assert second.all(QUEUE) == [{"x": 1}]
+    assert second.documents(QUEUE) == [{"x": 1}]
 
 
 def test_what_cannot_be_saved_has_not_happened(tmp_path: Path) -> None:
-    it = yard(Store.open(tmp_path / "state.db", create=True))
-    it.keep(QUEUE, "old", {"x": 1})
-    it.keep(QUEUE, "gone", {"x": 2})
-    it.save()
-    store, it.store = it.store, FullDisk()  # type: ignore[assignment]
-    it.keep(QUEUE, "old", {"x": 3})
-    it.keep(QUEUE, "new", {"x": 4})
-    it.forget(QUEUE, "gone")
+    state = make_state(Store.open(tmp_path / "state.db", create=True))
+    state.put(QUEUE, "old", {"x": 1})
+    state.put(QUEUE, "gone", {"x": 2})
+    state.save()
+    store, state.store = state.store, FullDisk()  # type: ignore[assignment]
+    state.put(QUEUE, "old", {"x": 3})
+    state.put(QUEUE, "new", {"x": 4})
+    state.remove(QUEUE, "gone")
     with pytest.raises(OperationalError):
-        it.save()
-    assert dict(it.items(QUEUE)) == {"old": {"x": 1}, "gone": {"x": 2}}
-    it.store = store
-    it.save()
-    again = yard(store)
+        state.save()
+    assert dict(state.items(QUEUE)) == {"old": {"x": 1}, "gone": {"x": 2}}
+    state.store = store
+    state.save()
+    again = make_state(store)
     again.load()
     assert dict(again.items(QUEUE)) == {"old": {"x": 1}, "gone": {"x": 2}}
