@@ -45,16 +45,16 @@ def load_plan(file: str, flags: dict[str, Any]) -> tuple[Pipeline, Plan]:
     from batchyard import plan as planning
     from batchyard.cli import pipelines
 
-    chosen = pipelines.chosen(file, flags | {"runner": "process", "workspace": None})
-    offer = chosen.offer
+    source = pipelines.load_source(file, flags | {"runner": "process", "workspace": None})
+    offer = source.offer
     if (offer.cpus, offer.memory_mib, offer.gpus) != (None, None, None):
         raise InputError(
             f"--cpus, --memory and --gpus go with a list of commands; {file} is a pipeline",
             hint="write the resources of each step in the file",
         )
-    pipelines.show_warnings(chosen.pipeline)
-    plan = planning.make(chosen.pipeline, only=flags["only"])
-    return chosen.pipeline, planning.without_gpus(plan) if flags["no_gpu"] else plan
+    pipelines.print_warnings(source.pipeline)
+    plan = planning.make(source.pipeline, only=flags["only"])
+    return source.pipeline, planning.without_gpus(plan) if flags["no_gpu"] else plan
 
 
 def shape_from_flags(flags: dict[str, Any]) -> Job | None:

@@ -1,9 +1,9 @@
-"""From FILE and its flags to a pipeline: shared by validate, plan and run."""
+"""Read the FILE argument and its flags as a pipeline, for validate, plan and run."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -104,64 +104,78 @@ _LIST_ONLY = ("array", "retries", "timeout", "max_running", "keep_going", "image
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class Source:
+    """The pipeline in FILE, and the part of this machine that its run may use."""
+
     pipeline: Pipeline
     offer: Offer
 
 
 def pipeline_flags(function: F) -> F:
+    """Add the flags of `plan` and `run` to a command; ``load_source`` reads them."""
     for option in reversed([*_FILE_FLAGS, *_MACHINE_FLAGS, *_LIST_FLAGS]):
         function = option(function)
     return function
 
 
-def chosen(file: str, flags: Mapping[str, Any]) -> Chosen:
-    """Reads FILE. With a plain list of commands, the flags that describe a machine describe one child instead."""
+def load_source(file: str, flags: Mapping[str, Any]) -> Source:
+    """Read FILE with the flags of ``pipeline_flags``.
+
+    For a pipeline, --cpus, --memory and --gpus limit the run; for a plain list they are the
+    resources of each child. Raises InputError.
+    """
     from batchyard.pipeline_file import reading
 
     path = Path(file)
-    if not reading.is_command_list(path):
-        given = [name for name in _LIST_ONLY if flags[name] is not None]
-        if given:
-            names = ", ".join("--" + name.replace("_", "-") for name in given)
-            raise InputError(
-                f"{names} goes with a list of commands; {file} is a pipeline",
-                hint="say it in the file",
-            )
-        pipeline = reading.load(path, pairs(flags["settings"]))
-        offer = Offer(flags["cpus"], flags["memory"], flags["gpus"])
-    else:
-        if flags["settings"]:
-            raise InputError(
-                f"--set goes with a pipeline; {file} is a list of commands",
-                hint="a list has no params",
-            )
-        pipeline = reading.load_list(
-            path,
-            array=flags["array"],
-            cpus=flags["cpus"],
-            memory_mib=flags["memory"],
-            gpus=flags["gpus"],
-            retries=flags["retries"],
-            timeout_s=flags["timeout"],
-            max_running=flags["max_running"],
-            keep_going=flags["keep_going"],
-            image=flags["image"],
-        )
-        offer = Offer()
-    return Chosen(
-        pipeline,
-        Offer(
-            offer.cpus,
-            offer.memory_mib,
-            offer.gpus,
-            use_gpus=not flags["no_gpu"],
-            runner=flags["runner"],
-            workspace=flags["workspace"],
-        ),
+    offer = Offer(
+        use_gpus=not flags["no_gpu"], runner=flags["runner"], workspace=flags["workspace"]
+    )
+    if reading.is_command_list(path):
+        refuse_settings(file, flags["settings"])
+        return Source(_load_list(path, flags), offer)
+    _refuse_list_flags(file, flags)
+    pipeline = reading.load(path, pairs(flags["settings"]))
+    offer = replace(offer, cpus=flags["cpus"], memory_mib=flags["memory"], gpus=flags["gpus"])
+    return Source(pipeline, offer)
+
+
+def _load_list(path: Path, flags: Mapping[str, Any]) -> Pipeline:
+    from batchyard.pipeline_file import reading
+
+    return reading.load_list(
+        path,
+        array=flags["array"],
+        cpus=flags["cpus"],
+        memory_mib=flags["memory"],
+        gpus=flags["gpus"],
+        retries=flags["retries"],
+        timeout_s=flags["timeout"],
+        max_running=flags["max_running"],
+        keep_going=flags["keep_going"],
+        image=flags["image"],
     )
 
 
-def show_warnings(pipeline: Pipeline) -> None:
+def refuse_settings(file: str, settings: Sequence[str]) -> None:
+    """Raise InputError for --set with a plain list."""
+    if settings:
+        raise InputError(
+            f"--set goes with a pipeline; {file} is a list of commands",
+            hint="a list has no params",
+        )
+
+
+def _refuse_list_flags(file: str, flags: Mapping[str, Any]) -> None:
+    names = [name for name in _LIST_ONLY if flags[name] is not None]
+    if names:
+        flag_names = ", ".join("--" + name.replace("_", "-") for name in names)
+        raise InputError(
+            f"{flag_names} goes with a list of commands; {file} is a pipeline",
+            hint="write it in the file",
+        )
+
+
+def print_warnings(pipeline: Pipeline) -> None:
+    """Print the warnings about a pipeline file to stderr."""
     for warning in pipeline.warnings:
         click.echo(str(warning), err=True)

@@ -62,13 +62,13 @@ def command(
     FILE is a pipeline (.yaml, .yml or .json), or any other file with one shell command a line.
     Exit codes: 0 all succeeded, 1 a job failed, 2 bad input, 3 the surroundings, 130 stopped.
     """
-    chosen = pipelines.chosen(file, flags)
-    pipelines.show_warnings(chosen.pipeline)
+    source = pipelines.load_source(file, flags)
+    pipelines.print_warnings(source.pipeline)
     request = RunRequest(
-        plan=planning.make(chosen.pipeline, only=flags["only"], start_from=flags["start_from"]),
-        pipeline=chosen.pipeline,
-        home=home_beside(chosen.pipeline.folder, home),
-        offer=chosen.offer,
+        plan=planning.make(source.pipeline, only=flags["only"], start_from=flags["start_from"]),
+        pipeline=source.pipeline,
+        home=home_beside(source.pipeline.folder, home),
+        offer=source.offer,
         environment=env,
         on_demand=on_demand,
     )

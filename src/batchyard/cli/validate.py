@@ -7,8 +7,7 @@ from pathlib import Path
 import click
 
 from batchyard.cli.options import example, pairs
-from batchyard.cli.pipelines import show_warnings
-from batchyard.errors import InputError
+from batchyard.cli.pipelines import print_warnings, refuse_settings
 from batchyard.pipeline_file import reading
 from batchyard.units import pluralize
 
@@ -22,26 +21,21 @@ from batchyard.units import pluralize
     "settings",
     multiple=True,
     metavar="NAME=VALUE",
-    help="Override one of the file's params.",
+    help="Override a value of `params` in the file. May be repeated.",
 )
 def command(file: str, settings: tuple[str, ...]) -> int:
-    """Show every mistake in a pipeline file at once, as file:line:column: what; what to write instead.
+    """Show all mistakes in a pipeline file, as file:line:column: problem; what to write instead.
 
-    Exit codes: 0 the file is right (there may be warnings), 2 it has mistakes.
+    Exit codes: 0 the file is valid (it may have warnings), 2 it has mistakes.
     """
     path = Path(file)
     if reading.is_command_list(path):
-        if settings:
-            raise InputError(
-                f"--set goes with a pipeline; {file} is a list of commands",
-                hint="a list has no params",
-            )
+        refuse_settings(file, settings)
         pipeline = reading.load_list(path)
     else:
         pipeline = reading.load(path, pairs(settings))
-    show_warnings(pipeline)
+    print_warnings(pipeline)
     children = sum(step.size for step in pipeline.steps)
-    click.echo(
-        f"{file}: right: {pluralize(len(pipeline.steps), 'step')}, {pluralize(children, 'child', 'children')}"
-    )
+    steps = pluralize(len(pipeline.steps), "step")
+    click.echo(f"{file}: valid: {steps}, {pluralize(children, 'child', 'children')}")
     return 0
