@@ -32,7 +32,7 @@ from scores import Bar, Verdict
 
 Direct = Callable[[dict[str, Any]], Callable[[], Any]]
 
-_EFFORT = Effort(least=5, most=25, budget_s=0.6)
+_EFFORT = Effort(min_calls=5, max_calls=25, budget_s=0.6)
 #: a library this many times behind after so many rounds is not called again
 _BEHIND, _LOOK_AFTER = 2.5, 2
 #: operation: workload -> size; with --quick
@@ -181,9 +181,9 @@ class Contest:
 
 def side_by_side(rounds: int, is_quick: bool) -> tuple[list[Contest], list[str]]:
     calls, missing = plain_calls()
-    workloads = {one.name: one for one in loading.ours() if one.name in _SIZES}
+    workloads = {one.name: one for one in loading.load_builtin() if one.name in _SIZES}
     libraries = list(dict.fromkeys(c.kit for one in workloads.values() for c in one.candidates))
-    bench = Bench(discovery.find("cpu", libraries, discovery.cpus()), _EFFORT)
+    bench = Bench(discovery.find_device("cpu", libraries, discovery.cpus()), _EFFORT)
     contests = []
     for name, workload in workloads.items():
         own = {key: direct for key, direct in calls.items() if key.partition(",")[0] == name}
@@ -227,7 +227,7 @@ def _contest(
 
 
 def _ready(workload: Any, size: int, name: str, bench: Bench) -> measuring.Ready | None:
-    candidate = next((one for one in workload.candidates if measuring.name_of(one) == name), None)
+    candidate = next((one for one in workload.candidates if measuring.candidate_name(one) == name), None)
     if candidate is None:
         return None
     given = measuring.inputs_of(workload, size, bench.seed)

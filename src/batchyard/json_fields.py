@@ -159,15 +159,14 @@ class Reader:
         for name in value:
             if name not in hints:
                 raise JsonFieldError(f"{place or 'the document'}: unknown field {quote(name)}")
+        values = {}
         for field in fields(kind):
-            if field.name not in value and self.is_required(field, hints[field.name]):
-                raise JsonFieldError(f"{place_of(place, field.name)} is missing")
-        return kind(
-            **{
-                name: self.read(hints[name], entry, place_of(place, name))
-                for name, entry in value.items()
-            }
-        )
+            field_place = place_of(place, field.name)
+            if field.name in value:
+                values[field.name] = self.read(hints[field.name], value[field.name], field_place)
+            elif self.is_required(field, hints[field.name]):
+                raise JsonFieldError(f"{field_place} is missing")
+        return kind(**values)
 
     def _read_scalar(self, kind: Any, value: Any, place: str) -> Any:
         if issubclass(kind, Enum):

@@ -28,7 +28,7 @@ def work(kit, size):
 
 WORKLOAD = Workload(
     name="slow", title="Slow", sizes=(1, 2), inputs=lambda size, rng: {"x": rng.random(size)},
-    reference=lambda size, given: given["x"], candidates=(Candidate("", "numpy", work),),
+    reference=lambda size, arrays: arrays["x"], candidates=(Candidate("", "numpy", work),),
 )
 """
 

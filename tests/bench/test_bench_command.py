@@ -79,7 +79,7 @@ def test_no_gpu_where_one_was_asked_for(tmp_path: Path) -> None:
         (("--sizes", "9" * 5000), "no list of sizes"),
         (("--workload", "none.py"), "there is no such file"),
         (("--images", "nowhere"), "No such file or directory"),
-        (("--only", "copy*", "--device", "cpu"), "none of what was asked for runs on a CPU"),
+        (("--only", "copy*", "--device", "cpu"), "none of the selected workloads runs on a CPU"),
     ],
 )
 def test_bad_input(tmp_path: Path, args: tuple[str, ...], said: str) -> None:
@@ -115,7 +115,7 @@ from batchyard.bench import Candidate, Workload
 
 WORKLOAD = Workload(
     name="wrong", title="Wrong", sizes=(4,), inputs=lambda size, rng: {"x": rng.random(size)},
-    reference=lambda size, given: given["x"],
+    reference=lambda size, arrays: arrays["x"],
     candidates=(Candidate("good", "numpy", lambda kit, size: lambda x: x),
                 Candidate("bad", "numpy", lambda kit, size: lambda x: x * np.nan)),
 )
@@ -316,7 +316,7 @@ from batchyard.bench import Candidate, Workload
 def toy(name, **more):
     values = dict(
         name=name, title=name, sizes=(4,), inputs=lambda size, rng: {"x": rng.random(size)},
-        reference=lambda size, given: given["x"],
+        reference=lambda size, arrays: arrays["x"],
         candidates=(Candidate("", "numpy", lambda kit, size: lambda x: x),),
     )
     return Workload(**{**values, **more})
@@ -328,7 +328,7 @@ WORKLOADS = (
     toy("uncounted", flops=lambda n: float("nan")),
     toy("leaves", inputs=lambda size, rng: sys.exit(0)),
     toy("ends", candidates=(Candidate("", "numpy", lambda kit, size: sys.exit(0)),)),
-    toy("unreal", reference=lambda size, given: given["x"] * np.nan),
+    toy("unreal", reference=lambda size, arrays: arrays["x"] * np.nan),
     toy("last"),
 )
 """
@@ -378,7 +378,7 @@ def work(kit, size):
 WORKLOAD = Workload(
     name="interrupted", title="Interrupted", sizes=(1, 2),
     inputs=lambda size, rng: {"x": rng.random(size)},
-    reference=lambda size, given: given["x"], candidates=(Candidate("", "numpy", work),),
+    reference=lambda size, arrays: arrays["x"], candidates=(Candidate("", "numpy", work),),
 )
 """
 

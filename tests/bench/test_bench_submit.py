@@ -27,7 +27,7 @@ from batchyard.bench import Candidate, Workload
 
 WORKLOAD = Workload(
     name="mine", title="Mine", sizes=(4,), inputs=lambda size, rng: {{"x": rng.random(size)}},
-    reference=lambda size, given: given["x"], candidates=(Candidate("", "numpy", lambda kit, size: lambda x: x),),
+    reference=lambda size, arrays: arrays["x"], candidates=(Candidate("", "numpy", lambda kit, size: lambda x: x),),
 )
 """
 
@@ -70,9 +70,9 @@ def test_both_are_measured_fetched_and_compared_and_the_stand_in_says_so(lab: La
     assert done.stdout == (out / "benchmark-summary.txt").read_text()
     assert "stand-in: CPU standing in for a GPU" in done.stdout
     assert re.search(r"^Triad.*x  ", done.stdout, re.MULTILINE), done.stdout
-    assert "m6i.large was asked for, and is not what was measured" in done.stdout
+    assert "m6i.large was requested, but is not what was measured" in done.stdout
     assert "CPU standing in for a GPU" in (out / "benchmark.html").read_text()
-    assert "the CPU stands in for it, labelled so" in done.stderr
+    assert "the CPU stands in for it, and is labelled so" in done.stderr
     for stem, stands_for in (("cpu", ""), ("stand-in", "gpu")):
         value = json.loads((out / f"{stem}-benchmark.json").read_text())
         assert (value["device"], value["stands_for"]) == ("cpu", stands_for)
@@ -144,7 +144,7 @@ def test_what_is_interrupted_goes_on_and_what_is_stopped_keeps_what_it_had(lab: 
     lab("stop", run)
     done = lab("bench", "submit", "--run", run, code=130)
     assert re.search(
-        r"there is no result of the (CPU|GPU) job, so nothing is compared; the other's is kept",
+        r"there is no result of the (CPU|GPU) job, so nothing is compared; the other result is kept",
         done.stderr,
     )
     (path,) = (lab.folder / "benchmark").glob("*.json")
@@ -173,7 +173,7 @@ def is_measured(lab: Lab, key: str) -> bool:
         (("--env", "lab", "--cpu-type", "huge"), "'huge' is no instance type"),
         (("--env", "gone"), "there is no job queue nowhere"),
         (("--env", "lab", "--only", "triads"), "did you mean triad?"),
-        (("--env", "lab", "--only", "copy*"), "none of what was asked for runs on a CPU"),
+        (("--env", "lab", "--only", "copy*"), "none of the selected workloads runs on a CPU"),
         (("--env", "lab", "--workload", "none.py"), "there is no such Python file"),
         (("--env", "lab", "--sizes", "1,x"), "is no list of sizes"),
         (("--run", "nothing"), "there are no runs"),

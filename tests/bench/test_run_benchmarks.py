@@ -15,7 +15,7 @@ import pytest
 from cloud_lab import PATH, until
 from emulator_endpoint import AWS, Endpoint
 
-from batchyard.cli import benching
+from batchyard.cli import bench_options
 
 pytestmark = pytest.mark.slow
 
@@ -152,7 +152,7 @@ def test_the_options_that_it_takes_are_those_of_bench_run(tmp_path: Path) -> Non
     ours = {"--out", "--workload", "--images"}
     known = {
         name
-        for option in benching.measuring_options(click.command()(lambda: None)).params
+        for option in bench_options.measuring_options(click.command()(lambda: None)).params
         for name in option.opts
     }
     said = subprocess.run(

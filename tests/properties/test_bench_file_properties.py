@@ -49,10 +49,10 @@ CPU = made(
     missing={"SciPy": "not installed"},
 )
 GPU = made(
-    "gpu", *(on_gpu(one, 0.01, 0.6) for one in CPU.good), machine=MACHINE, instance_type="g5.xlarge"
+    "gpu", *(on_gpu(one, 0.01, 0.6) for one in CPU.successes), machine=MACHINE, instance_type="g5.xlarge"
 )
 WHOLE = {device: json.loads(to_json(one)) for device, one in (("cpu", CPU), ("gpu", GPU))}
-LISTED = prices.listed()
+LISTED = prices.load_prices()
 
 #: what people and broken programs put in another's place
 ODD = (

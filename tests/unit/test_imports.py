@@ -48,6 +48,10 @@ MAY_IMPORT: dict[str, tuple[str, ...] | None] = {
     "infra": ("aws", "environments", "cfn_yaml", *PURE),
     "doctor": ("aws", "batch.hosts", "batch.jobs", "batch.limits", *PURE),
     "bench": ("report", "batch.hosts", *PURE),
+    "benchmark_runs": (
+        *("operations", "engines", "embedded.machine", "bench", "aws", "environments"),
+        *PURE,
+    ),
     # it runs where nothing else of ours is installed
     "worker": ("shard", "s3_layout"),
     "aws": ("environments", *PURE),
@@ -152,7 +156,7 @@ def test_no_module_imports_itself_in_a_ring() -> None:
     assert len(list(TopologicalSorter(graph).static_order())) == len(MODULES)
 
 
-# -- what is loaded -------------------------------------------------------------------------------------------
+# -- what is loaded --
 
 
 def loaded_by(statement: str) -> set[str]:

@@ -1,15 +1,17 @@
-"""CPU against GPU: workloads x devices -> measurements -> tables, charts, dollars. Touches the machine it measures.
+"""Compare CPU and GPU: measure workloads on devices, compare times and dollars, draw charts.
 
-- workload: what a workload is, for ours and for a user's own; workloads/: ours, a small file each; loading: finds them
-- kits: a library with its way of moving arrays, one class each; discovery: which of them this machine can use
-- timing, measuring: how one operation is measured; running: all of them, one after the other
-- results, book: what was measured, as values; on disk, kept as it is measured
-- machine, metadata, memory: what the numbers were measured on
-- prices, comparing: two results, in time and dollars
-- tables, charts, page: text, SVG, one HTML page
-- submission: all of it as two jobs on AWS Batch; bootstrap: what runs first in such a job
+- workload: what a workload is; workloads/: the built-in ones; loading: finds and checks workloads
+- workload_values, checking: what a workload's functions return; whether a result is right
+- kits: one adapter per library; discovery: which libraries and devices this machine can use
+- timing, measuring: measure one operation; running: all operations of a device
+- request, interrupts: carry out a request; stop it on a signal
+- results, reading, result_files: measurements as values, read from JSON, written to disk
+- machine, metadata, memory: facts of the machine
+- prices, comparing: prices of instance types; compare two results
+- tables, axes, charts, roofline, page: text and CSV, SVG charts, one HTML page
+- submission: the benchmark as two jobs; bootstrap: what runs first in such a job
 
-NumPy is imported when something is measured; comparing and reporting need nothing but Python.
+NumPy is imported when something is measured; comparing and reporting need only Python.
 """
 
 from __future__ import annotations

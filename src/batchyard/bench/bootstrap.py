@@ -1,7 +1,7 @@
-"""Sent to a job as text: fetches the benchmark from the run's workspace, runs it, and brings back what it wrote.
+"""Start the benchmark in a job: download its code, run it, upload its results.
 
-It must work in any image with Python: the syntax is old, boto3 is fetched where it is missing, and nothing of ours is
-there before it has been unpacked. Touches S3 and a folder of its own.
+A job receives this file as text. It must run in any image with Python: the syntax is old, boto3 is
+installed if it is missing, and batchyard is not there before it has been unpacked.
 """
 
 from __future__ import annotations
@@ -16,17 +16,19 @@ import tempfile
 import zipfile
 from typing import Any
 
-#: between two looks at what was written; the measuring itself is another process
-LOOK_S = 5
+#: seconds between two uploads of results; another process measures
+UPLOAD_INTERVAL_S = 5
 OLDEST_PYTHON = (3, 11)
 
 
 def stop(text: str) -> None:
+    """Print an error and exit with code 3."""
     print(f"batchyard: {text}", file=sys.stderr, flush=True)
     sys.exit(3)
 
 
-def client(work: str) -> Any:
+def make_s3_client(work: str) -> Any:
+    """Return a client of S3. Installs boto3 below ``work`` if the image has none."""
     try:
         return importlib.import_module("boto3").client("s3")
     except ImportError:
@@ -40,19 +42,19 @@ def client(work: str) -> Any:
 
 
 def install(packages: list[str]) -> None:
-    """Into the container, which is thrown away."""
+    """Install packages into the container. A failure is only printed."""
     if packages and subprocess.call(
         [sys.executable, "-m", "pip", "install", "--quiet", *packages], stdout=sys.stderr
     ):
         print(
-            f"batchyard: {' '.join(packages)} could not be installed; going on without",
+            f"batchyard: {' '.join(packages)} could not be installed; continuing without",
             file=sys.stderr,
             flush=True,
         )
 
 
-def send(s3: Any, out: str, sent: dict[str, int], bucket: str, prefix: str) -> str:
-    """What has changed since the last look. Returns what went wrong."""
+def upload_changed(s3: Any, out: str, sent: dict[str, int], bucket: str, prefix: str) -> str:
+    """Upload the files that changed since the last call. Returns what went wrong, or nothing."""
     for name in sorted(os.listdir(out)):
         path = os.path.join(out, name)
         try:
@@ -61,7 +63,7 @@ def send(s3: Any, out: str, sent: dict[str, int], bucket: str, prefix: str) -> s
                 s3.upload_file(path, bucket, prefix + name)
                 sent[name] = changed
         except FileNotFoundError:
-            continue  # renamed under our eyes: the next look finds it
+            continue  # it was renamed meanwhile: the next call finds it
         except Exception as exc:
             return f"could not write s3://{bucket}/{prefix}{name}: {exc}"
     return ""
@@ -78,7 +80,7 @@ def main(step: str, arguments: list[str]) -> int:
     packed, code, out = (os.path.join(work, name) for name in ("code.zip", "code", "out"))
     try:
         install(os.environ.get("BENCHMARK_INSTALL", "").split())
-        s3 = client(work)
+        s3 = make_s3_client(work)
         try:
             s3.download_file(bucket, f"{prefix}code.zip", packed)
         except Exception as exc:
@@ -89,18 +91,18 @@ def main(step: str, arguments: list[str]) -> int:
         path = os.pathsep.join(filter(None, (code, os.environ.get("PYTHONPATH"))))
         command = [sys.executable, "-m", "batchyard", "bench", "run", "--out", out, *arguments]
         child = subprocess.Popen(command, cwd=code, env={**os.environ, "PYTHONPATH": path})
-        # A reclaim, a timeout, a stop: what was measured until then is on disk, and is sent below.
+        # SIGTERM of a reclaimed host, a timeout or a stop: what was measured is uploaded below.
         signal.signal(signal.SIGTERM, lambda *_: child.send_signal(signal.SIGINT))
         sent: dict[str, int] = {}
         while True:
             try:
-                ended: int | None = child.wait(LOOK_S)
+                ended: int | None = child.wait(UPLOAD_INTERVAL_S)
             except subprocess.TimeoutExpired:
                 ended = None
-            wrong = send(s3, out, sent, bucket, f"{prefix}results/{step}/")
+            problem = upload_changed(s3, out, sent, bucket, f"{prefix}results/{step}/")
             if ended is not None:
-                if wrong:
-                    stop(wrong)
+                if problem:
+                    stop(problem)
                 return ended if ended >= 0 else 128 - ended
     finally:
         shutil.rmtree(work, ignore_errors=True)

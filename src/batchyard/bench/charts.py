@@ -1,4 +1,4 @@
-"""The charts of times, speed-ups and candidates: a row for each operation on a logarithmic axis. Pure."""
+"""Draw the charts of times, speed-ups and candidates, one row per operation. Pure."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from batchyard.bench.axes import (
     mark,
     plain_tick,
     scale_of,
+    text_at,
     text_px,
     time_tick,
     vertical_grid,
     whisker,
-    words_at,
 )
-from batchyard.bench.comparing import Comparison
+from batchyard.bench.comparing import Comparison, Row
 from batchyard.bench.results import Measurement, Results, Trial, percentile
 from batchyard.bench.tables import time_text, times_text
 from batchyard.report.markup import Markup, join, tag
 
-#: for the sizes, from as much to as much
-_LEFT, _MOST_LEFT = 150, 340
-#: between a size and its row
+#: smallest and largest width of the column of sizes
+_MIN_LABEL_PX, _MAX_LABEL_PX = 150, 340
+#: between the label of a size and its row
 _NAME_GAP = 14
 _RIGHT = 80
 _TOP = 40
 _LANE_PX = 15
 _ROW_GAP = 7
 _TITLE_PX = 24
-#: a letter's circle
+#: diameter of the circle around a letter
 _LETTER_PX = 16
-#: library -> its letter
+#: library -> its letter in the chart of candidates
 LETTERS = {
     **{"NumPy": "N", "SciPy": "S", "OpenCV": "O", "PyTorch": "T", "Numba": "B"},
     **{"Pillow": "P", "CuPy": "C", "OpenCL": "L"},
@@ -44,24 +44,26 @@ LETTERS = {
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """One device's times, with copies or without."""
+    """The times of one device, with or without copies."""
 
     name: str
     results: Results
     has_copies: bool
 
     def times(self, key: tuple[str, int]) -> tuple[float, ...]:
-        for one in self.results.good:
-            if one.key == key:
-                return one.with_copies_s if self.has_copies else one.warm_s
+        """Return the times of an operation in seconds; empty if it was not measured."""
+        for measurement in self.results.successes:
+            if measurement.key == key:
+                return measurement.with_copies_s if self.has_copies else measurement.warm_s
         return ()
 
 
-def series_of(found: Sequence[Results]) -> list[Series]:
+def series_of(all_results: Sequence[Results]) -> list[Series]:
+    """Return one series per device, or two if its copies were measured."""
     series = []
-    for results in found:
+    for results in all_results:
         name = f"{results.kind}: {results.name}"
-        has_copies = any(one.with_copies_s for one in results.good)
+        has_copies = any(measurement.with_copies_s for measurement in results.successes)
         series.append(Series(f"{name}, without copies" if has_copies else name, results, False))
         if has_copies:
             series.append(Series(f"{name}, with copies", results, True))
@@ -69,46 +71,52 @@ def series_of(found: Sequence[Results]) -> list[Series]:
 
 
 def operations_of(
-    found: Sequence[Results], is_wanted: Callable[[Measurement], bool] = lambda one: True
+    all_results: Sequence[Results],
+    is_included: Callable[[Measurement], bool] = lambda measurement: True,
 ) -> list[Measurement]:
-    """One of each, in the order of the first result that has it, sizes of a workload together."""
-    seen: dict[tuple[str, int], Measurement] = {}
-    for results in found:
-        for one in filter(is_wanted, results.good):
-            seen.setdefault(one.key, one)
-    order = list(dict.fromkeys(one.workload for one in seen.values()))
-    return sorted(seen.values(), key=lambda one: (order.index(one.workload), one.size))
+    """Return one measurement of each operation, with the sizes of a workload together.
+
+    Workloads are in the order in which the results have them first.
+    """
+    operations: dict[tuple[str, int], Measurement] = {}
+    for results in all_results:
+        for measurement in filter(is_included, results.successes):
+            operations.setdefault(measurement.key, measurement)
+    order = list(dict.fromkeys(operation.workload for operation in operations.values()))
+    return sorted(operations.values(), key=lambda op: (order.index(op.workload), op.size))
 
 
-# -- rows -------------------------------------------------------------------------------------------------------
+# -- rows --
 
 
-def _left_of(operations: Sequence[Measurement]) -> float:
-    """Where the rows begin: right of the longest size, if that is not too long."""
-    return min(max([_LEFT, *(text_px(one.label) + _NAME_GAP for one in operations)]), _MOST_LEFT)
+def _label_px(operations: Sequence[Measurement]) -> float:
+    """Return the width of the column of sizes: that of the longest size, within limits."""
+    widths_px = [text_px(operation.label) + _NAME_GAP for operation in operations]
+    return min(max([_MIN_LABEL_PX, *widths_px]), _MAX_LABEL_PX)
 
 
 def _rows(
     operations: Sequence[Measurement],
-    left: float,
+    label_px: float,
     draw: Callable[[Measurement, float], tuple[Markup, float]],
 ) -> tuple[Markup, float]:
-    """``draw`` (operation, top) -> a row and its height. The workload's title stands above its sizes."""
+    """Draw all rows, with the title of a workload above its sizes. Returns their height too.
+
+    ``draw``: (operation, top) -> a row and its height.
+    """
     drawn: list[Markup] = []
     top, title = float(_TOP), ""
-    for one in operations:
-        if one.title != title:
-            title = one.title
+    for operation in operations:
+        if operation.title != title:
+            title = operation.title
             if drawn:
                 drawn.append(tag("line", x1=0, x2=WIDTH, y1=top + 3, y2=top + 3, class_="base"))
                 top += 6
-            drawn.append(words_at(title, WIDTH, 0, top + 15, "title"))
+            drawn.append(text_at(title, WIDTH, 0, top + 15, "title"))
             top += _TITLE_PX
-        row, height = draw(one, top)
-        label = words_at(
-            one.label, left - _NAME_GAP, left - _NAME_GAP, top + height / 2 + 4, "name"
-        )
-        drawn += [label, row]
+        row, height = draw(operation, top)
+        right = label_px - _NAME_GAP
+        drawn += [text_at(operation.label, right, right, top + height / 2 + 4, "name"), row]
         top += height + _ROW_GAP
     return join(drawn), top
 
@@ -129,97 +137,79 @@ def _chart(
     return tag("div", chart, class_="scroll")
 
 
-# -- times ------------------------------------------------------------------------------------------------------
+# -- times --
 
 
-def times_chart(found: Sequence[Results]) -> Markup:
-    series, operations = series_of(found), operations_of(found)
-    values = [seconds for one in series for op in operations for seconds in one.times(op.key)]
-    left = _left_of(operations)
-    scale = scale_of(values, left, WIDTH - _RIGHT)
+def times_chart(all_results: Sequence[Results]) -> Markup:
+    """Draw the median times of each operation on each device."""
+    all_series, operations = series_of(all_results), operations_of(all_results)
+    all_times_s = [
+        seconds for series in all_series for op in operations for seconds in series.times(op.key)
+    ]
+    label_px = _label_px(operations)
+    scale = scale_of(all_times_s, label_px, WIDTH - _RIGHT)
 
     def draw(op: Measurement, top: float) -> tuple[Markup, float]:
         drawn, lane = [], 0
-        for number, one in enumerate(series):
-            times = sorted(one.times(op.key))
-            if times:
-                drawn.append(
-                    _timed(number, one.name, op, times, scale, top + (lane + 0.5) * _LANE_PX)
-                )
+        for number, series in enumerate(all_series):
+            times_s = sorted(series.times(op.key))
+            if times_s:
+                y = top + (lane + 0.5) * _LANE_PX
+                drawn.append(_draw_times(number, series.name, op, times_s, scale, y))
                 lane += 1
         return join(drawn), max(1, lane) * _LANE_PX
 
-    rows, height = _rows(operations, left, draw)
+    rows, height = _rows(operations, label_px, draw)
     ticks = [time_tick(value) for value in scale.ticks()]
     chart = _chart(
         "Time of one operation",
-        "The median time of each operation on each device, with the 10th to 90th percentile; numbers in the table.",
+        "The median time of each operation on each device, with the 10th to 90th percentile; "
+        "numbers in the table.",
         lambda bottom: vertical_grid(scale, _TOP, bottom, ticks),
         rows,
         height,
     )
-    return join((chart, legend([(mark(n, 9, 6), one.name) for n, one in enumerate(series)])))
+    entries = [(mark(number, 9, 6), series.name) for number, series in enumerate(all_series)]
+    return join((chart, legend(entries)))
 
 
-def _timed(
-    number: int, name: str, op: Measurement, times: Sequence[float], scale: LogScale, y: float
+def _draw_times(
+    number: int, name: str, op: Measurement, times_s: Sequence[float], scale: LogScale, y: float
 ) -> Markup:
-    middle, low, high = (percentile(times, part) for part in (0.5, 0.1, 0.9))
-    words = f"{op.operation}, {name}: {time_text(middle)} ({time_text(low)} to {time_text(high)})"
-    said = tag("text", time_text(middle), x=scale.at(high) + 10, y=y + 4, class_="small value")
+    middle, low, high = (percentile(times_s, fraction) for fraction in (0.5, 0.1, 0.9))
+    tooltip = f"{op.operation}, {name}: {time_text(middle)} ({time_text(low)} to {time_text(high)})"
+    label = tag("text", time_text(middle), x=scale.at(high) + 10, y=y + 4, class_="small value")
     return join(
-        (whisker(number, scale, low, high, y), mark(number, scale.at(middle), y, words), said)
+        (whisker(number, scale, low, high, y), mark(number, scale.at(middle), y, tooltip), label)
     )
 
 
-# -- speed-up ---------------------------------------------------------------------------------------------------
+# -- speed-up --
 
 
-def speed_up_chart(value: Comparison) -> Markup:
-    """To the right of the line in the middle the second is faster, to the left the first."""
-    rows_of = {row.first.key: row for row in value.counted}
-    operations = [row.first for row in rows_of.values()]
-    left_px = _left_of(operations)
-    ups = [up for row in rows_of.values() for up in (row.speed_up, row.bare_speed_up) if up]
-    scale = scale_of([*ups, 1.0], left_px, WIDTH - _RIGHT - 20)
-    one_x = scale.at(1)
-    has_copies = any(row.second.with_copies_s for row in rows_of.values())
+def speed_up_chart(comparison: Comparison) -> Markup:
+    """Draw the speed-up of each operation: bars to the right where the second side is faster."""
+    rows_by_key = {row.first.key: row for row in comparison.comparable_rows}
+    operations = [row.first for row in rows_by_key.values()]
+    label_px = _label_px(operations)
+    factors = [
+        factor
+        for row in rows_by_key.values()
+        for factor in (row.speed_up, row.bare_speed_up)
+        if factor
+    ]
+    scale = scale_of([*factors, 1.0], label_px, WIDTH - _RIGHT - 20)
+    has_copies = any(row.second.with_copies_s for row in rows_by_key.values())
 
     def draw(op: Measurement, top: float) -> tuple[Markup, float]:
-        row, y = rows_of[op.key], top + _LANE_PX / 2
-        up = row.speed_up or 1.0
-        x = scale.at(up)
-        bar = tag(
-            "rect",
-            x=min(x, one_x),
-            y=y - 4,
-            width=abs(x - one_x),
-            height=8.0,
-            class_="bar c0" if up < 1 else "bar c1",
-        )
-        bare = row.bare_speed_up if row.second.with_copies_s else None
-        ring = mark(3, scale.at(bare), y, f"without copies {times_text(bare)}") if bare else None
-        text = tag("text", times_text(up), x=WIDTH, y=y + 4, class_="peak value")
-        return join((bar, ring, text)), _LANE_PX
-
-    rows, height = _rows(operations, left_px, draw)
-    ticks = [f"{plain_tick(tick)}x" for tick in scale.ticks()]
+        return _draw_speed_up(rows_by_key[op.key], scale, top + _LANE_PX / 2), _LANE_PX
 
     def grid(bottom: float) -> Markup:
-        middle = tag("line", x1=one_x, x2=one_x, y1=_TOP, y2=bottom, class_="even")
-        left = tag("text", f"{value.first.label} faster", x=one_x - 10, y=14, class_="peak small")
-        right = tag("text", f"{value.second.label} faster", x=one_x + 10, y=14, class_="small")
-        said = tag(
-            "text",
-            "copies included" if has_copies else "speed-up",
-            x=WIDTH,
-            y=_TOP - 6,
-            class_="peak small",
-        )
-        return join((vertical_grid(scale, _TOP, bottom, ticks), middle, left, right, said))
+        return _speed_up_grid(comparison, scale, bottom, has_copies)
 
+    rows, height = _rows(operations, label_px, draw)
     chart = _chart(
-        f"Speed-up of {value.second.label} over {value.first.label}",
+        f"Speed-up of {comparison.second.label} over {comparison.first.label}",
         "How many times faster the second is, copies included; numbers in the table.",
         grid,
         rows,
@@ -232,29 +222,67 @@ def speed_up_chart(value: Comparison) -> Markup:
     return join((chart, legend(entries)))
 
 
-# -- candidates -------------------------------------------------------------------------------------------------
+def _draw_speed_up(row: Row, scale: LogScale, y: float) -> Markup:
+    factor = row.speed_up or 1.0
+    x, even_x = scale.at(factor), scale.at(1)
+    bar = tag(
+        "rect",
+        x=min(x, even_x),
+        y=y - 4,
+        width=abs(x - even_x),
+        height=8.0,
+        class_="bar c0" if factor < 1 else "bar c1",
+    )
+    bare = row.bare_speed_up if row.second.with_copies_s else None
+    ring = mark(3, scale.at(bare), y, f"without copies {times_text(bare)}") if bare else None
+    text = tag("text", times_text(factor), x=WIDTH, y=y + 4, class_="peak value")
+    return join((bar, ring, text))
+
+
+def _speed_up_grid(
+    comparison: Comparison, scale: LogScale, bottom: float, has_copies: bool
+) -> Markup:
+    even_x = scale.at(1)
+    middle = tag("line", x1=even_x, x2=even_x, y1=_TOP, y2=bottom, class_="even")
+    first_text, second_text = (
+        f"{side.label} faster" for side in (comparison.first, comparison.second)
+    )
+    first = tag("text", first_text, x=even_x - 10, y=14, class_="peak small")
+    second = tag("text", second_text, x=even_x + 10, y=14, class_="small")
+    heading = tag(
+        "text",
+        "copies included" if has_copies else "speed-up",
+        x=WIDTH,
+        y=_TOP - 6,
+        class_="peak small",
+    )
+    ticks = [f"{plain_tick(tick)}x" for tick in scale.ticks()]
+    return join((vertical_grid(scale, _TOP, bottom, ticks), middle, first, second, heading))
+
+
+# -- candidates --
 
 
 def candidates_chart(results: Results) -> Markup:
-    """What the choice of library and layout does, on one and the same device."""
-    operations = [one for one in operations_of([results]) if len(_measured(one)) > 1]
+    """Draw the times of all candidates of one device; empty if no operation has several."""
+    operations = [op for op in operations_of([results]) if len(_factors(op)) > 1]
     if not operations:
         return Markup()
-    shares = [share for op in operations for _, share in _measured(op)]
-    left = _left_of(operations)
-    scale = scale_of([1.0, *shares], left + _LETTER_PX, WIDTH - _RIGHT, room=1.1)
+    factors = [factor for op in operations for _, factor in _factors(op)]
+    label_px = _label_px(operations)
+    scale = scale_of([1.0, *factors], label_px + _LETTER_PX, WIDTH - _RIGHT, margin=1.1)
 
     def draw(op: Measurement, top: float) -> tuple[Markup, float]:
         ends: list[float] = []
         drawn = []
-        for trial, share in _measured(op):
-            x = scale.at(share)
+        for trial, factor in _factors(op):
+            x = scale.at(factor)
             lane = next((n for n, end in enumerate(ends) if x - end >= _LETTER_PX + 1), len(ends))
             ends[lane : lane + 1] = [x]
-            drawn.append(_letter(trial, share, x, top + (lane + 0.5) * (_LETTER_PX + 1)))
+            drawn.append(_letter(trial, factor, x, top + (lane + 0.5) * (_LETTER_PX + 1)))
         return join(drawn), len(ends) * (_LETTER_PX + 1.0)
 
-    rows, height = _rows(operations, left, draw)
+    rows, height = _rows(operations, label_px, draw)
     ticks = [f"{plain_tick(tick)}x" for tick in scale.ticks()]
     chart = _chart(
         f"Candidates on the {results.kind}",
@@ -263,28 +291,28 @@ def candidates_chart(results: Results) -> Markup:
         rows,
         height,
     )
-    used = dict.fromkeys(_library(trial) for op in operations for trial, _ in _measured(op))
-    return join((chart, legend([(_sign(LETTERS.get(name, "?"), 9, 6), name) for name in used])))
+    libraries = dict.fromkeys(_library(trial) for op in operations for trial, _ in _factors(op))
+    entries = [(_sign(LETTERS.get(name, "?"), 9, 6), name) for name in libraries]
+    return join((chart, legend(entries)))
 
 
-def _measured(op: Measurement) -> list[tuple[Trial, float]]:
-    """With their times as multiples of the fastest's, in order."""
-    tried = [one for one in op.tried if one.median_s is not None]
-    best = min((one.median_s or 0.0 for one in tried), default=0.0)
-    return (
-        sorted(((one, (one.median_s or 0.0) / best) for one in tried), key=lambda pair: pair[1])
-        if best
-        else []
-    )
+def _factors(op: Measurement) -> list[tuple[Trial, float]]:
+    """Return the measured trials, fastest first, with their times as multiples of the fastest."""
+    times_s = [(trial, trial.median_s) for trial in op.tried if trial.median_s is not None]
+    best_s = min((seconds for _, seconds in times_s), default=0.0)
+    if not best_s:
+        return []
+    factors = [(trial, seconds / best_s) for trial, seconds in times_s]
+    return sorted(factors, key=lambda pair: pair[1])
 
 
 def _library(trial: Trial) -> str:
     return trial.candidate.partition(",")[0]
 
 
-def _letter(trial: Trial, share: float, x: float, y: float) -> Markup:
-    words = f"{trial.candidate}: {time_text(trial.median_s)}, {times_text(share)}"
-    return tag("g", tag("title", words), _sign(LETTERS.get(_library(trial), "?"), x, y))
+def _letter(trial: Trial, factor: float, x: float, y: float) -> Markup:
+    tooltip = f"{trial.candidate}: {time_text(trial.median_s)}, {times_text(factor)}"
+    return tag("g", tag("title", tooltip), _sign(LETTERS.get(_library(trial), "?"), x, y))
 
 
 def _sign(letter: str, x: float, y: float) -> Markup:

@@ -1,44 +1,49 @@
-"""Two results side by side: times, speed-up, dollars, which to pick, where one overtakes the other. Pure."""
+"""Compare two results: times, speed-up, dollars, which to pick, break-even sizes. Pure."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 from batchyard.bench.prices import Prices
-from batchyard.bench.results import STOOD_IN, Measurement, Outcome, Results, spread_of
+from batchyard.bench.results import STAND_IN_NOTE, Measurement, Outcome, Results, spread_of
 from batchyard.bench.workload import GPU
 from batchyard.errors import InputError
 
-_PER = 1000
-#: a difference that two runs on the same machine may have is none
+#: dollars are given per this many operations
+_OPERATIONS = 1000
+#: a smaller factor does not count: two runs on the same machine may differ as much
 _EVEN = 1.05
-#: what is said where the times of one side differ among themselves by more than the two sides do
+#: pick if the times of one side vary by more than the two sides differ
 UNCLEAR = "unclear (spread)"
 
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One of the two: whose numbers these are."""
+    """One of the two compared devices."""
 
     label: str
     device: str
     instance_type: str | None
     usd_h: float | None
     gpus: int
-    #: what it is not, where it was measured in another's place; ends with a comma
+    #: note about a stand-in, which ends with a comma; empty for any other device
     about: str = ""
 
     def dollars(self, seconds: float | None) -> float | None:
-        """Of a thousand operations."""
-        return None if seconds is None or self.usd_h is None else seconds * _PER / 3600 * self.usd_h
+        """Return the price of a thousand operations; None if unknown."""
+        return (
+            None
+            if seconds is None or self.usd_h is None
+            else seconds * _OPERATIONS / 3600 * self.usd_h
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One operation on both. ``reason``: why it cannot be compared."""
+    """One operation on both sides. ``reason``: why it cannot be compared; empty if it can."""
 
     first: Measurement
     second: Measurement
@@ -48,28 +53,33 @@ class Row:
 
     @property
     def speed_up(self) -> float | None:
-        """How many times faster the second is, its copies included."""
-        if self.reason or not self.first.copied_s or not self.second.copied_s:
+        """How many times faster the second side is, copies included; None if not comparable."""
+        if (
+            self.reason
+            or not self.first.median_with_copies_s
+            or not self.second.median_with_copies_s
+        ):
             return None
-        return self.first.copied_s / self.second.copied_s
+        return self.first.median_with_copies_s / self.second.median_with_copies_s
 
     @property
     def bare_speed_up(self) -> float | None:
-        """The same without copies: what it would be if the data were there already."""
+        """How many times faster the second side is without copies; None if not comparable."""
         if self.reason or not self.first.median_s or not self.second.median_s:
             return None
         return self.first.median_s / self.second.median_s
 
     @property
     def spread(self) -> float:
-        """Of the times that are compared, the wider one's, as a part of its median."""
+        """The larger of the spreads of the compared times, as a fraction of the median."""
         return max(
-            spread_of(one.with_copies_s or one.warm_s) or 0.0 for one in (self.first, self.second)
+            spread_of(measurement.with_copies_s or measurement.warm_s) or 0.0
+            for measurement in (self.first, self.second)
         )
 
     @property
     def winner(self) -> int:
-        """1: the second is faster, -1: the first, 0: neither, or it cannot be told."""
+        """1: the second side is faster, -1: the first, 0: neither, or the spread is too large."""
         up = self.speed_up or 1.0
         if max(up, 1 / up) <= max(_EVEN, 1 + self.spread):
             return 0
@@ -78,47 +88,60 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class BreakEven:
-    """Where the second begins to win, between two sizes that were measured."""
+    """The size of a workload from which the second side is faster."""
 
     workload: str
     title: str
-    #: None where no two sizes that were measured have it between them; ``says`` why
+    #: None if it does not lie between two measured sizes
     size: float | None
-    says: str
+    #: the end of a sentence whose subject is the second side
+    verdict: str
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
+    """Two results, operation by operation."""
+
     first: Side
     second: Side
     rows: tuple[Row, ...]
     break_evens: tuple[BreakEven, ...]
-    #: operations that only one of the two has: (side's label, operation)
-    alone: tuple[tuple[str, str], ...]
+    #: operations that only one side has: (label of the side, operation)
+    one_sided: tuple[tuple[str, str], ...]
     notes: tuple[str, ...]
-    #: one of the two stood in for a device that was not there: nothing can be concluded
+    #: one side is a stand-in, so that nothing can be concluded
     has_stand_in: bool = False
 
     @property
-    def counted(self) -> list[Row]:
+    def comparable_rows(self) -> list[Row]:
         return [row for row in self.rows if row.speed_up is not None]
 
     def total_s(self) -> tuple[float, float]:
-        return sum(row.first.copied_s or 0 for row in self.counted), sum(
-            row.second.copied_s or 0 for row in self.counted
-        )
+        """Return the total times of both sides in seconds."""
+        rows = self.comparable_rows
+        first_s = sum(row.first.median_with_copies_s or 0 for row in rows)
+        second_s = sum(row.second.median_with_copies_s or 0 for row in rows)
+        return first_s, second_s
 
     def total_usd(self) -> tuple[float | None, float | None]:
         first_s, second_s = self.total_s()
         return self.first.dollars(first_s), self.second.dollars(second_s)
 
     def pick(self, row: Row) -> str:
-        """The cheaper one; where a price is not known, the faster one. Nothing, where one is a stand-in."""
+        """Return the cheaper side, or the faster one if a price is unknown.
+
+        Empty if the row cannot be compared, or if one side is a stand-in.
+        """
         if row.speed_up is None or self.has_stand_in:
             return ""
         if row.first_usd is not None and row.second_usd is not None:
             return self._better(row.first_usd, row.second_usd, row.spread, "cheaper")
-        return self._better(row.first.copied_s or 0, row.second.copied_s or 0, row.spread, "faster")
+        return self._better(
+            row.first.median_with_copies_s or 0,
+            row.second.median_with_copies_s or 0,
+            row.spread,
+            "faster",
+        )
 
     def _better(self, first: float, second: float, spread: float, word: str) -> str:
         if max(first, second) <= min(first, second) * _EVEN:
@@ -131,26 +154,52 @@ class Comparison:
 def compare(
     first: Results, second: Results, prices: Prices, first_type: str = "", second_type: str = ""
 ) -> Comparison:
-    """The CPU comes first, whichever is given first; a CPU that stands in for a GPU is in the GPU's place."""
+    """Return the comparison of two results, with the CPU first and the GPU or its stand-in second.
+
+    ``first_type``, ``second_type``: instance types that replace the recorded ones. Raises
+    InputError if the results have no operation in common.
+    """
     if _is_second(first) and not _is_second(second):
         first, second, first_type, second_type = second, first, second_type, first_type
     sides = _sides(first, second, prices, first_type, second_type)
-    theirs = {one.key: one for one in second.measurements}
-    mine = {one.key: one for one in first.measurements}
-    common = [key for key in mine if key in theirs]
-    if not common:
+    first_by_key = {measurement.key: measurement for measurement in first.measurements}
+    second_by_key = {measurement.key: measurement for measurement in second.measurements}
+    rows = tuple(
+        _row(measurement, second_by_key[key], *sides)
+        for key, measurement in first_by_key.items()
+        if key in second_by_key
+    )
+    if not rows:
         raise InputError(
-            f"the two have no operation in common: one has {_names(first)}, the other {_names(second)}",
+            "the two have no operation in common:"
+            f" one has {_names(first)}, the other {_names(second)}",
             hint="measure the same workloads and sizes on both: the same --only and --sizes",
         )
-    rows = tuple(_row(mine[key], theirs[key], *sides) for key in common)
-    alone = [(sides[0].label, one.operation) for key, one in mine.items() if key not in theirs]
-    alone += [(sides[1].label, one.operation) for key, one in theirs.items() if key not in mine]
     has_stand_in = bool(first.stands_for or second.stands_for)
-    evens = () if has_stand_in else tuple(_break_evens(rows))
     return Comparison(
-        *sides, rows, evens, tuple(alone), tuple(_notes(first, second, sides)), has_stand_in
+        *sides,
+        rows,
+        break_evens=() if has_stand_in else tuple(_break_evens(rows)),
+        one_sided=(
+            *_one_sided(sides[0], first_by_key, second_by_key),
+            *_one_sided(sides[1], second_by_key, first_by_key),
+        ),
+        notes=tuple(_notes(first, second, sides)),
+        has_stand_in=has_stand_in,
     )
+
+
+def _one_sided(
+    side: Side,
+    measurements: Mapping[tuple[str, int], Measurement],
+    others_by_key: Mapping[tuple[str, int], Measurement],
+) -> list[tuple[str, str]]:
+    """Return the label and the operations of a side that the other side does not have."""
+    return [
+        (side.label, measurement.operation)
+        for key, measurement in measurements.items()
+        if key not in others_by_key
+    ]
 
 
 def _is_second(results: Results) -> bool:
@@ -160,15 +209,17 @@ def _is_second(results: Results) -> bool:
 def _sides(
     first: Results, second: Results, prices: Prices, first_type: str, second_type: str
 ) -> tuple[Side, Side]:
-    labels = ["stand-in" if one.stands_for else one.device.upper() for one in (first, second)]
+    labels = [
+        "stand-in" if results.stands_for else results.device.upper() for results in (first, second)
+    ]
     if labels[0] == labels[1]:
         labels = [f"{label} {letter}" for label, letter in zip(labels, "AB", strict=True)]
     sides = []
-    for label, results, given in zip(
+    for label, results, user_type in zip(
         labels, (first, second), (first_type, second_type), strict=True
     ):
-        # What stands in costs nothing that the other would.
-        name = None if results.stands_for else given or results.instance_type
+        # The price of a stand-in would say nothing about the other device.
+        name = None if results.stands_for else user_type or results.instance_type
         about = f"{results.kind}, " if results.stands_for else ""
         sides.append(
             Side(
@@ -178,43 +229,33 @@ def _sides(
     return sides[0], sides[1]
 
 
-def _row(mine: Measurement, theirs: Measurement, first: Side, second: Side) -> Row:
+def _row(first: Measurement, second: Measurement, first_side: Side, second_side: Side) -> Row:
     reason = ""
-    for one, side in ((mine, first), (theirs, second)):
-        if one.outcome is not Outcome.OK:
-            reason = f"{side.label} {one.outcome.value}: {one.reason}"
-    if not reason and mine.inputs_crc != theirs.inputs_crc:
+    for measurement, side in ((first, first_side), (second, second_side)):
+        if measurement.outcome is not Outcome.OK:
+            reason = f"{side.label} {measurement.outcome.value}: {measurement.reason}"
+    if not reason and first.inputs_crc != second.inputs_crc:
         reason = "not the same inputs"
-    usd = (
-        (None, None) if reason else (first.dollars(mine.copied_s), second.dollars(theirs.copied_s))
+    if reason:
+        return Row(first, second, reason, None, None)
+    return Row(
+        first,
+        second,
+        "",
+        first_side.dollars(first.median_with_copies_s),
+        second_side.dollars(second.median_with_copies_s),
     )
-    return Row(mine, theirs, reason, *usd)
 
 
 def _names(results: Results) -> str:
-    return (
-        ", ".join(dict.fromkeys(f"{one.workload} {one.size}" for one in results.measurements))
-        or "nothing"
-    )
+    names = [f"{measurement.workload} {measurement.size}" for measurement in results.measurements]
+    return ", ".join(dict.fromkeys(names)) or "nothing"
 
 
 def _notes(first: Results, second: Results, sides: tuple[Side, Side]) -> list[str]:
-    notes = []
-    for results, side in zip((first, second), sides, strict=True):
-        if not results.ended:
-            notes.append(f"{side.label} was interrupted: only what was measured until then is here")
-        if side.instance_type is None:
-            notes.append(f"{side.label}: the instance type is not known, so its price is ?")
-        elif side.usd_h is None:
-            notes.append(
-                f"{side.label}: no price is known for {side.instance_type}, so it is ?; give --price TYPE=USD"
-            )
-        if side.device == GPU and side.gpus > 1:
-            notes.append(
-                f"{side.label}: one of {side.gpus} GPUs was used, and the whole instance is paid"
-            )
+    notes = [*_side_notes(first, sides[0]), *_side_notes(second, sides[1])]
     if first.stands_for or second.stands_for:
-        notes.append(STOOD_IN)
+        notes.append(STAND_IN_NOTE)
     elif first.device == second.device:
         notes.append(f"both are {first.device.upper()} results: this is no comparison with a GPU")
     if first.is_quick or second.is_quick:
@@ -222,23 +263,44 @@ def _notes(first: Results, second: Results, sides: tuple[Side, Side]) -> list[st
     return notes
 
 
-# -- break-even -------------------------------------------------------------------------------------------------
+def _side_notes(results: Results, side: Side) -> list[str]:
+    notes = []
+    if not results.ended:
+        notes.append(f"{side.label} was interrupted: only what was measured until then is here")
+    if side.instance_type is None:
+        notes.append(f"{side.label}: the instance type is not known, so its price is ?")
+    elif side.usd_h is None:
+        notes.append(
+            f"{side.label}: no price is known for {side.instance_type}, so it is ?;"
+            " give --price TYPE=USD"
+        )
+    if side.device == GPU and side.gpus > 1:
+        notes.append(
+            f"{side.label}: one of {side.gpus} GPUs was used, and the whole instance is paid"
+        )
+    return notes
+
+
+# -- break-even --
 
 
 def _break_evens(rows: Sequence[Row]) -> list[BreakEven]:
-    found = []
+    break_evens = []
     for workload in dict.fromkeys(row.first.workload for row in rows):
         points = [
             row for row in rows if row.first.workload == workload and row.speed_up is not None
         ]
         points.sort(key=lambda row: row.first.size)
         if len(points) > 1:
-            found.append(break_even(points))
-    return found
+            break_evens.append(break_even(points))
+    return break_evens
 
 
 def break_even(points: Sequence[Row]) -> BreakEven:
-    """Straight lines between the points, of logarithms: times and sizes grow by factors."""
+    """Return the break-even of one workload, whose rows are sorted by size.
+
+    Logarithms are interpolated linearly, since times and sizes grow by factors.
+    """
     size = None
     sizes = f"{points[0].first.label} to {points[-1].first.label}"
     winners = [row.winner for row in points]
@@ -246,36 +308,38 @@ def break_even(points: Sequence[Row]) -> BreakEven:
         pair for pair in pairwise(points) if (pair[0].winner == 1) is not (pair[1].winner == 1)
     ]
     if not any(winners):
-        says = f"neither wins nor loses at any size measured, {sizes}"
+        verdict = f"neither wins nor loses at any size measured, {sizes}"
     elif 1 not in winners:
-        says = f"does not win at any size measured, {sizes}"
+        verdict = f"does not win at any size measured, {sizes}"
     elif not changes:
-        says = f"wins at all sizes measured, {sizes}"
+        verdict = f"wins at all sizes measured, {sizes}"
     elif len(changes) > 1:
-        says = f"has no single break-even: it {', '.join(_change(*pair) for pair in changes)}"
+        verdict = f"has no single break-even: it {', '.join(_change(*pair) for pair in changes)}"
     elif winners[0] == 1:
-        # Nothing smaller was measured, so nothing is said about it.
-        says = "wins at small sizes only"
+        verdict = "wins at small sizes only"
     else:
-        size, says = _crossing(*changes[0])
-    return BreakEven(points[0].first.workload, points[0].first.title, size, says)
+        size, verdict = _crossing(*changes[0])
+    return BreakEven(points[0].first.workload, points[0].first.title, size, verdict)
 
 
-def _change(before: Row, after: Row) -> str:
-    does = "begins to win" if after.winner == 1 else "stops winning"
-    ends = [f"{row.first.label} ({row.speed_up or 1.0:.2f}x)" for row in (before, after)]
-    return f"{does} between {' and '.join(ends)}"
+def _change(smaller: Row, larger: Row) -> str:
+    verb = "begins to win" if larger.winner == 1 else "stops winning"
+    ends = [f"{row.first.label} ({row.speed_up or 1.0:.2f}x)" for row in (smaller, larger)]
+    return f"{verb} between {' and '.join(ends)}"
 
 
-def _crossing(before: Row, after: Row) -> tuple[float | None, str]:
-    """Between a size at which the second does not win, and the next, at which it does."""
-    low, high = before.speed_up or 1.0, after.speed_up or 1.0
-    shown = f"{low:.2f}x at {before.first.label}, {high:.2f}x at {after.first.label}"
-    if before.winner == 0:
+def _crossing(smaller: Row, larger: Row) -> tuple[float | None, str]:
+    """Return the break-even size between a size that the second side does not win and one it wins.
+
+    Also returns the end of a sentence about it.
+    """
+    low, high = smaller.speed_up or 1.0, larger.speed_up or 1.0
+    factors = f"{low:.2f}x at {smaller.first.label}, {high:.2f}x at {larger.first.label}"
+    if smaller.winner == 0:
         return (
             None,
-            f"wins at {after.first.label}, and at {before.first.label} neither does: {shown}",
+            f"wins at {larger.first.label}, and at {smaller.first.label} neither does: {factors}",
         )
-    part = math.log(1 / low) / math.log(high / low)
-    size = before.first.size * (after.first.size / before.first.size) ** part
-    return size, f"from about {size:,.0f}: {shown}"
+    exponent = math.log(1 / low) / math.log(high / low)
+    size = smaller.first.size * (larger.first.size / smaller.first.size) ** exponent
+    return size, f"from about {size:,.0f}: {factors}"

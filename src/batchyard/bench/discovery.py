@@ -1,4 +1,4 @@
-"""Which libraries and devices this machine can use, and why not the others. Imports the libraries that it finds."""
+"""Find the libraries and devices that this machine can use. Imports the libraries."""
 
 from __future__ import annotations
 
@@ -10,22 +10,24 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from batchyard.bench.kits import CupyKit, Kit, OpenClKit, TorchKit
-from batchyard.bench.workload import CPU, GPU
+from batchyard.bench.workload import GPU
 from batchyard.errors import OperationalError
 
-#: imports a module by its name; a parameter, so that what is not installed can be tried
+#: imports a module by its name; a parameter, so that tests can pretend other installations
 Importer: TypeAlias = Callable[[str], Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Library:
+    """A library that candidates can use."""
+
     title: str
     module: str
-    #: what to install
+    #: name of the package to install
     package: str
 
 
-#: key of a kit -> the library
+#: key of a kit -> its library
 LIBRARIES = {
     "numpy": Library("NumPy", "numpy", "numpy"),
     "scipy": Library("SciPy", "scipy", "scipy"),
@@ -39,81 +41,82 @@ LIBRARIES = {
 
 
 @dataclass(slots=True)
-class Found:
-    """The kits of one kind of device, and for each library that gave none the reason."""
+class Device:
+    """The usable kits of one kind of device, and why other libraries cannot be used."""
 
     kind: str
     kits: dict[str, Kit] = field(default_factory=dict)
+    #: title of a library -> why it cannot be used
     missing: dict[str, str] = field(default_factory=dict)
 
     @property
-    def device_name(self) -> str:
-        """Of a GPU, what CUDA calls it, else OpenCL."""
+    def name(self) -> str:
+        """Name of the GPU according to CUDA or OpenCL; empty for a CPU."""
         return next((kit.device_name for kit in self.kits.values() if kit.device_name), "")
 
 
-def cpus() -> int:
+def cpu_count() -> int:
+    """Return the number of CPUs that this process may use."""
     return len(os.sched_getaffinity(0))
 
 
-def find(
-    kind: str, wanted: Iterable[str], threads: int, importer: Importer = importlib.import_module
-) -> Found:
-    """Of the ``wanted`` libraries, those that serve this kind of device."""
-    found = Found(kind)
-    for key in wanted:
+def find_device(
+    kind: str,
+    libraries: Iterable[str],
+    threads: int,
+    importer: Importer = importlib.import_module,
+) -> Device:
+    """Return the device with the kits of those of the libraries that can use it."""
+    device = Device(kind)
+    for key in libraries:
+        if key not in (_GPU_KITS if kind == GPU else _CPU_KITS):
+            continue
         library = LIBRARIES[key]
-        if kind == GPU and key not in _GPU_KITS:
-            continue
-        if kind == CPU and key not in _CPU_KITS:
-            continue
         try:
-            module = _imported(library, importer)
-            kit = (
-                _GPU_KITS[key](module, importer)
-                if kind == GPU
-                else _CPU_KITS[key](library, module, importer, threads)
-            )
-        except Unusable as exc:
-            found.missing[library.title] = str(exc)
-        else:
-            found.kits[key] = kit
-    return found
+            module = _import_library(library, importer)
+            if kind == GPU:
+                device.kits[key] = _GPU_KITS[key](module, importer)
+            else:
+                device.kits[key] = _CPU_KITS[key](library, module, importer, threads)
+        except UnusableLibraryError as exc:
+            device.missing[library.title] = str(exc)
+    return device
 
 
-def require_gpu(found: Found) -> None:
-    if found.kits:
+def require_gpu(device: Device) -> None:
+    """Raise OperationalError if no library can use a GPU."""
+    if device.kits:
         return
-    reasons = "; ".join(f"{name}: {reason}" for name, reason in found.missing.items())
+    reasons = "; ".join(f"{name}: {reason}" for name, reason in device.missing.items())
     raise OperationalError(
-        f"no GPU can be used here: {reasons or 'no workload that was asked for has code for one'}",
+        f"no GPU can be used here: {reasons or 'no selected workload has code for one'}",
         hint="nvidia-smi shows whether there is one; measure the CPU with --device cpu",
     )
 
 
-class Unusable(Exception):
-    """A library that cannot be used, and why."""
+class UnusableLibraryError(Exception):
+    """A library cannot be used; the message says why."""
 
 
-def _imported(library: Library, importer: Importer) -> Any:
+def _import_library(library: Library, importer: Importer) -> Any:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return importer(library.module)
     except ModuleNotFoundError as exc:
         if exc.name == library.module:
-            raise Unusable(f"not installed (pip install {library.package})") from None
-        raise Unusable(f"it needs {exc.name}, which is not installed") from None
+            raise UnusableLibraryError(f"not installed (pip install {library.package})") from None
+        raise UnusableLibraryError(f"it needs {exc.name}, which is not installed") from None
     except Exception as exc:
-        # Whatever a broken installation raises: a missing .so, another NumPy's ABI.
-        raise Unusable(f"it cannot be imported: {one_line(exc)}") from None
+        # A broken installation may raise anything: a missing .so, an incompatible NumPy.
+        raise UnusableLibraryError(f"it cannot be imported: {one_line(exc)}") from None
 
 
-# -- CPU --------------------------------------------------------------------------------------------------------
+# -- CPU --
 
 
 def _plain(library: Library, module: Any, importer: Importer, threads: int) -> Kit:
-    key = next(key for key, one in LIBRARIES.items() if one is library)
+    key = next(key for key, entry in LIBRARIES.items() if entry is library)
     return Kit(key, library.title, module, str(module.__version__), threads)
 
 
@@ -147,30 +150,30 @@ _CPU_KITS: Mapping[str, Callable[[Library, Any, Importer, int], Kit]] = {
 }
 
 
-# -- GPU --------------------------------------------------------------------------------------------------------
+# -- GPU --
 
 
 def torch_cuda(torch: Any, importer: Importer) -> Kit:
     if getattr(torch.version, "cuda", None) is None and getattr(torch.version, "hip", None) is None:
-        raise Unusable(f"{torch.__version__} was built without CUDA")
-    said = ""
+        raise UnusableLibraryError(f"{torch.__version__} was built without CUDA")
+    problem = ""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
             if torch.cuda.is_available():
                 torch.cuda.init()
-                _honest_cuda(torch)
+                _use_full_precision(torch)
                 return TorchKit(torch, "cuda")
-            # Only a call that needs the device says why there is none.
+            # is_available() gives no reason, but init() raises one.
             torch.cuda.init()
         except Exception as exc:
-            said = one_line(exc)
-    said = said or "; ".join(one_line(one.message) for one in caught)
-    raise Unusable(cuda_trouble(said or "it finds no CUDA device"))
+            problem = one_line(exc)
+    problem = problem or "; ".join(one_line(warning.message) for warning in caught)
+    raise UnusableLibraryError(explain_cuda_error(problem or "it finds no CUDA device"))
 
 
-def _honest_cuda(torch: Any) -> None:
-    """Float32 is float32: TF32 is faster and rounds to ten bits. And convolutions are chosen by trying, as on CPUs."""
+def _use_full_precision(torch: Any) -> None:
+    """Switch off TF32, which rounds to ten bits, and let cuDNN try out its convolutions."""
     torch.backends.cuda.matmul.allow_tf32 = False
     torch.backends.cudnn.allow_tf32 = False
     torch.backends.cudnn.benchmark = True
@@ -179,37 +182,41 @@ def _honest_cuda(torch: Any) -> None:
 def cupy_cuda(cupy: Any, importer: Importer) -> Kit:
     try:
         if cupy.cuda.runtime.getDeviceCount() < 1:
-            raise Unusable("it finds no CUDA device")
+            raise UnusableLibraryError("it finds no CUDA device")
         return CupyKit(cupy, importer)
-    except Unusable:
+    except UnusableLibraryError:
         raise
     except Exception as exc:
-        raise Unusable(cuda_trouble(one_line(exc))) from None
+        raise UnusableLibraryError(explain_cuda_error(one_line(exc))) from None
 
 
-def cuda_trouble(said: str) -> str:
-    """CUDA's words, with the remedy where the driver is behind the library."""
-    plain = said.lower().replace(" ", "")
-    if "tooold" in plain or "insufficientdriver" in plain or "driverversionisinsufficient" in plain:
-        return f"the NVIDIA driver is too old for it: update the driver, or install a build for an older CUDA ({said})"
-    return said
+def explain_cuda_error(problem: str) -> str:
+    """Return CUDA's message, with a remedy if the driver is too old for the library."""
+    letters = problem.lower().replace(" ", "")
+    signs = ("tooold", "insufficientdriver", "driverversionisinsufficient")
+    if any(sign in letters for sign in signs):
+        return (
+            "the NVIDIA driver is too old for it: update the driver,"
+            f" or install a build for an older CUDA ({problem})"
+        )
+    return problem
 
 
 def _opencl_gpu(module: Any, importer: Importer) -> Kit:
     return _opencl(module, importer, module.device_type.GPU, "GPU")
 
 
-def _opencl(module: Any, importer: Importer, wanted: int, name: str) -> Kit:
+def _opencl(module: Any, importer: Importer, device_type: int, name: str) -> Kit:
     try:
         platforms = module.get_platforms()
     except Exception as exc:
-        raise Unusable(f"no platform: {one_line(exc)}") from None
+        raise UnusableLibraryError(f"no platform: {one_line(exc)}") from None
     devices = [device for platform in platforms for device in platform.get_devices()]
     for device in devices:
-        if device.type & wanted:
+        if device.type & device_type:
             return OpenClKit(module, importer("pyopencl.array"), device)
-    others = ", ".join(str(device.name).strip() for device in devices)
-    raise Unusable(f"it finds no {name}" + (f", only {others}" if others else ""))
+    names = ", ".join(str(device.name).strip() for device in devices)
+    raise UnusableLibraryError(f"it finds no {name}" + (f", only {names}" if names else ""))
 
 
 _GPU_KITS: Mapping[str, Callable[[Any, Importer], Kit]] = {
@@ -219,6 +226,7 @@ _GPU_KITS: Mapping[str, Callable[[Any, Importer], Kit]] = {
 }
 
 
-def one_line(value: object, at_most: int = 300) -> str:
+def one_line(value: object, max_length: int = 300) -> str:
+    """Return the text of ``value`` on one line, shortened; its type's name if it has no text."""
     text = " ".join(str(value).split()) or type(value).__name__
-    return text if len(text) <= at_most else text[: at_most - 3] + "..."
+    return text if len(text) <= max_length else text[: max_length - 3] + "..."

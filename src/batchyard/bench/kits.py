@@ -1,7 +1,7 @@
-"""Libraries that compute, each with its way of holding, moving and waiting for arrays. Touches the device it is for.
+"""Kits: one adapter for each library, to convert, copy and wait for its arrays.
 
-A kit is given its library as a value: the code that serves CUDA serves PyTorch on a CPU too, and CuPy's serves
-whatever has CuPy's functions. That is how both are tested where there is no GPU.
+A kit receives its library as a parameter. So tests without a GPU run the CUDA code with PyTorch on
+a CPU, and CuPy's kit with any module that has CuPy's functions.
 """
 
 from __future__ import annotations
@@ -17,31 +17,31 @@ from batchyard.bench.workload import CPU, GPU, Array
 
 
 class Kit:
-    """NumPy, and every library that computes on NumPy's arrays in place; the others differ from it."""
+    """NumPy, and every library that computes on NumPy arrays; base class of the other kits."""
 
     def __init__(self, key: str, title: str, lib: Any, version: str, threads: int = 1) -> None:
-        #: what candidates call it
+        #: name in Candidate.kit
         self.key = key
-        #: what people call it
+        #: name in tables
         self.title = title
-        #: the module
+        #: the library's module
         self.lib = lib
         self.version = version
         self.threads = threads
-        #: beyond the library's name and version, for the record
+        #: details besides name and version, for the description of the machine
         self.about: dict[str, Any] = {}
 
     kind: str = CPU
-    #: copies are needed to and from it, and are measured
+    #: whether data must be copied to the device and back; the copies are measured
     has_own_memory: bool = False
 
     @property
     def device_name(self) -> str:
-        """The processor's, where the library knows it."""
+        """Name of the processor; empty if the library does not know it."""
         return ""
 
     def host(self, array: Array) -> Any:
-        """As the library holds arrays on the host."""
+        """Return a NumPy array as the library's array on the host."""
         return array
 
     def to_device(self, held: Any) -> Any:
@@ -52,7 +52,7 @@ class Kit:
         return array
 
     def synchronise(self) -> None:
-        """Returns when everything that was asked of the device is done."""
+        """Wait until the device has done all its work."""
 
     def free_bytes(self) -> int | None:
         return memory.available_bytes()
@@ -64,10 +64,10 @@ class Kit:
         return memory.peak_bytes()
 
     def tidy(self) -> None:
-        """Gives back memory that is only kept for later."""
+        """Release memory that the library keeps for later."""
 
     def measuring(self) -> AbstractContextManager[Any]:
-        """Around everything that computes."""
+        """Return a context manager for all code that computes."""
         return nullcontext()
 
 
@@ -125,12 +125,14 @@ class TorchKit(Kit):
 
 
 class CupyKit(Kit):
+    """CuPy on CUDA."""
+
     kind = GPU
     has_own_memory = True
 
     def __init__(self, cupy: Any, importer: Callable[[str], Any] = importlib.import_module) -> None:
         super().__init__("cupy", "CuPy", cupy, str(cupy.__version__))
-        #: for what CuPy keeps in modules of their own, like cupyx.scipy.ndimage
+        #: imports modules beside CuPy's own, like cupyx.scipy.ndimage
         self.load = importer
 
     @property
@@ -155,7 +157,7 @@ class CupyKit(Kit):
         self.tidy()
 
     def peak_bytes(self) -> int | None:
-        # The pool only grows until it is freed, so what it has taken is the most that was needed.
+        # The pool grows until it is freed, so its size is the peak.
         return int(self.lib.get_default_memory_pool().total_bytes())
 
     def tidy(self) -> None:
@@ -163,7 +165,7 @@ class CupyKit(Kit):
 
 
 class OpenClKit(Kit):
-    """pyopencl, on one device. ``lib`` is the module; candidates build their kernels with ``build``."""
+    """pyopencl on one device; candidates compile their kernels with ``build``."""
 
     has_own_memory = True
 
@@ -172,11 +174,11 @@ class OpenClKit(Kit):
         self.arrays = arrays
         self._device = device
         self.kind = GPU if device.type & pyopencl.device_type.GPU else CPU
-        # On a CPU its buffers are the host's memory, so what a user would pay for is the call alone.
+        # On a CPU, OpenCL buffers are in the host's memory: no copies are needed.
         self.has_own_memory = self.kind == GPU
         self.context = pyopencl.Context([device])
         self.queue = pyopencl.CommandQueue(self.context)
-        # What follows two spaces or a comma is how it was built.
+        # Build options follow after two spaces or a comma.
         version = str(device.platform.version).partition("  ")[0].partition(",")[0]
         self.about = {"platform": device.platform.name, "platform version": version}
 
@@ -203,12 +205,13 @@ class OpenClKit(Kit):
             super().reset_peak()
 
     def peak_bytes(self) -> int | None:
-        # OpenCL does not say what a device has in use.
+        # OpenCL cannot report the memory in use on a device.
         return super().peak_bytes() if self.kind == CPU else None
 
     def build(self, source: str, kernel: str) -> Any:
+        """Compile OpenCL source and return one of its kernels."""
         with warnings.catch_warnings():
-            # Compilers have remarks even about code that is right.
+            # Compilers print remarks about correct code too.
             warnings.simplefilter("ignore")
             program = self.lib.Program(self.context, source).build()
             return getattr(program, kernel)

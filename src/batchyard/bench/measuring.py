@@ -1,4 +1,4 @@
-"""How one operation is measured: every candidate tried and checked, the close ones in turns, the fastest kept.
+"""Measure one operation: try and check every candidate, time the close ones in turns.
 
 Computes on the device that it is given; the clock is a parameter.
 """
@@ -15,35 +15,36 @@ from typing import Any
 import numpy as np
 
 from batchyard.bench import checking, memory, timing
-from batchyard.bench.asking import (
-    TROUBLE,
-    about_of,
-    amount,
-    crc_of,
-    described,
-    inputs_of,
-    label_of,
-    reference_of,
-    words,
-)
-from batchyard.bench.discovery import LIBRARIES, Found
+from batchyard.bench.discovery import LIBRARIES, Device
 from batchyard.bench.kits import Kit
 from batchyard.bench.results import Measurement, Outcome, Trial
-from batchyard.bench.timing import Effort, Runner, Stopwatch
+from batchyard.bench.timing import Effort, Finalist, Stopwatch
 from batchyard.bench.workload import Arrays, Candidate, Function, Workload
+from batchyard.bench.workload_values import (
+    WORKLOAD_ERRORS,
+    call_amount,
+    crc_of,
+    describe_error,
+    describe_operation,
+    label_of,
+    make_inputs,
+    make_reference,
+    safe_line,
+)
 
-#: memory is never planned to the last byte
-_MARGIN = 1.15
-#: (warm calls shorter than this, are so many in the trial): one alone would compare noise
+#: required memory is multiplied by this before it is compared with the free memory
+_MEMORY_MARGIN = 1.15
+#: (duration of a warm call below which ..., number of calls in the trial): one call alone is noisy
 _TRIAL_CALLS = ((0.05, 4), (1.0, 2))
-#: at a small size so many times slower than the fastest, and so long for one call at the size that is asked for
+#: a candidate is skipped if it is this many times slower than the fastest at a small size, and one
+#: call at the requested size would take at least this long
 _FAR_BEHIND = 10.0
 _LONG_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Scouted:
-    """What the candidates of a workload did at a size that takes no time."""
+class ScoutResult:
+    """Times of the candidates of a workload at a small size."""
 
     label: str
     flops: float
@@ -53,23 +54,23 @@ class Scouted:
 
 @dataclass(slots=True)
 class Bench:
-    """What measuring needs beside the workload; sums up where the time goes."""
+    """The device, the effort and the clocks of a benchmark, and what is known about candidates."""
 
-    found: Found
+    device: Device
     effort: Effort
     seed: int = 0
     #: measure every candidate as thoroughly as the fastest
     measures_all: bool = False
     clock: timing.Clock = time.perf_counter
-    #: called before each timed call; raises KeyboardInterrupt where the user has asked to stop
+    #: called before each timed call; raises KeyboardInterrupt if the user wants to stop
     before_call: Callable[[], None] = lambda: None
     calls: Stopwatch = field(init=False)
     inputs: Stopwatch = field(init=False)
     checks: Stopwatch = field(init=False)
     #: (workload, candidate) that were far behind at a smaller size
     hopeless: set[tuple[str, str]] = field(default_factory=set)
-    #: workload -> what ``scout`` found
-    scouted: dict[str, Scouted] = field(default_factory=dict)
+    #: workload -> times at a small size
+    scouted: dict[str, ScoutResult] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.calls, self.inputs, self.checks = (
@@ -78,13 +79,13 @@ class Bench:
 
 
 @dataclass(slots=True)
-class Ready:
-    """A candidate that was tried and is right: its function, and its inputs on the device."""
+class ReadyCandidate:
+    """A candidate with a correct result: its function, and its inputs on host and device."""
 
     candidate: Candidate
     kit: Kit
     function: Function
-    held: dict[str, Any]
+    host_arrays: dict[str, Any]
     arrays: dict[str, Any]
     trial: Trial
     best_s: float
@@ -92,196 +93,248 @@ class Ready:
 
     def call(self) -> Any:
         with self.kit.measuring():
-            result = self.function(**self.arrays)
-            self.kit.synchronise()
-            return result
+            return self.compute(self.arrays)
+
+    def compute(self, arrays: dict[str, Any]) -> Any:
+        result = self.function(**arrays)
+        self.kit.synchronise()
+        return result
+
+    def copy_inputs(self) -> dict[str, Any]:
+        """Copy the inputs to the device, and wait for it."""
+        arrays = {name: self.kit.to_device(array) for name, array in self.host_arrays.items()}
+        self.kit.synchronise()
+        return arrays
 
 
-def name_of(candidate: Candidate) -> str:
-    return (
-        f"{LIBRARIES[candidate.kit].title}, {candidate.name}"
-        if candidate.name
-        else LIBRARIES[candidate.kit].title
-    )
+def candidate_name(candidate: Candidate) -> str:
+    """Return the name of a candidate in tables, like `PyTorch, channels last`."""
+    title = LIBRARIES[candidate.kit].title
+    return f"{title}, {candidate.name}" if candidate.name else title
 
 
 def measure(workload: Workload, size: int, bench: Bench) -> Measurement:
-    """Whatever happens is in what it returns; only an interrupt gets past."""
-    about = Measurement(
+    """Return the measurement of one operation. Errors are part of it; raises only interrupts."""
+    operation = Measurement(
         workload.name, workload.title, size, label_of(workload, size), Outcome.SKIPPED
     )
     try:
-        about = about_of(workload, size)
-        needed = amount("memory_bytes", workload.memory_bytes, size)
-    except TROUBLE as exc:
+        operation = describe_operation(workload, size)
+        needed_bytes = call_amount("memory_bytes", workload.memory_bytes, size)
+    except WORKLOAD_ERRORS as exc:
         return replace(
-            about,
+            operation,
             outcome=Outcome.FAILED,
-            reason=f"what it says of itself cannot be used: {described(exc)}",
+            reason=f"its description cannot be used: {describe_error(exc)}",
         )
-    candidates = [one for one in workload.candidates if _serves(one, bench.found)]
+    candidates = [
+        candidate
+        for candidate in workload.candidates
+        if bench.device.kind in candidate.kinds and candidate.kit in bench.device.kits
+    ]
     if not candidates:
-        return replace(about, reason=_nothing_for(workload, bench.found))
-    if reason := too_large(needed, memory.available_bytes(), "this machine has"):
-        return replace(about, reason=reason)
-    making = "inputs"
+        return replace(operation, reason=_no_candidate_reason(workload, bench.device))
+    if reason := memory_problem(needed_bytes, memory.available_bytes(), "this machine has"):
+        return replace(operation, reason=reason)
+    return _measure_candidates(workload, operation, candidates, needed_bytes, bench)
+
+
+def _measure_candidates(
+    workload: Workload,
+    operation: Measurement,
+    candidates: Sequence[Candidate],
+    needed_bytes: float | None,
+    bench: Bench,
+) -> Measurement:
+    size, stage = operation.size, "inputs"
     try:
-        _, given = bench.inputs.time(lambda: inputs_of(workload, size, bench.seed))
-        _, crc = bench.checks.time(lambda: crc_of(given))
-        making = "reference"
-        _, expected = bench.checks.time(lambda: reference_of(workload, size, given))
-        scout(workload, about, candidates, bench)
+        _, arrays = bench.inputs.time(lambda: make_inputs(workload, size, bench.seed))
+        _, crc = bench.checks.time(lambda: crc_of(arrays))
+        stage = "reference"
+        _, expected = bench.checks.time(lambda: make_reference(workload, size, arrays))
+        scout(workload, operation, candidates, bench)
     except MemoryError:
-        return replace(about, reason=f"making the {making} took more memory than there is")
-    except TROUBLE as exc:
+        return replace(operation, reason=f"making the {stage} took more memory than there is")
+    except WORKLOAD_ERRORS as exc:
         return replace(
-            about, outcome=Outcome.FAILED, reason=f"its {making} cannot be used: {described(exc)}"
+            operation,
+            outcome=Outcome.FAILED,
+            reason=f"its {stage} cannot be used: {describe_error(exc)}",
         )
-    needed = 2.0 * sum(array.nbytes for array in given.values()) if needed is None else needed
-    about = replace(about, inputs_crc=crc)
-    trials, ready = _tried(workload, about, candidates, given, expected, needed, bench)
-    return _decided(about, trials, ready, workload, bench)
+    if needed_bytes is None:
+        needed_bytes = 2.0 * sum(array.nbytes for array in arrays.values())
+    operation = replace(operation, inputs_crc=crc)
+    check = checking.Check(expected, workload.tolerance)
+    trials, ready = _try_candidates(
+        workload, operation, candidates, arrays, check, needed_bytes, bench
+    )
+    if not ready:
+        return _failed_measurement(operation, trials)
+    return _measure_finalists(operation, trials, ready, workload, bench)
 
 
-def _serves(candidate: Candidate, found: Found) -> bool:
-    return found.kind in candidate.kinds and candidate.kit in found.kits
-
-
-def _nothing_for(workload: Workload, found: Found) -> str:
+def _no_candidate_reason(workload: Workload, device: Device) -> str:
     titles = dict.fromkeys(
-        LIBRARIES[one.kit].title for one in workload.candidates if found.kind in one.kinds
+        LIBRARIES[candidate.kit].title
+        for candidate in workload.candidates
+        if device.kind in candidate.kinds
     )
-    able = [f"{title} ({found.missing[title]})" for title in titles if title in found.missing]
-    return (
-        f"it needs {' or '.join(able)}"
-        if able
-        else f"there is no way to do it on a {found.kind.upper()}"
-    )
+    unusable = [f"{title} ({device.missing[title]})" for title in titles if title in device.missing]
+    if unusable:
+        return f"it needs {' or '.join(unusable)}"
+    return f"there is no way to do it on a {device.kind.upper()}"
 
 
-def too_large(needed: float | None, free: int | None, whose: str) -> str:
-    """Why it does not fit; empty where it does, or nobody can say."""
-    if needed is None or free is None or needed * _MARGIN <= free:
+def memory_problem(needed_bytes: float | None, free_bytes: int | None, owner: str) -> str:
+    """Return why an operation does not fit into memory; empty if it fits or that is unknown.
+
+    ``owner``: the beginning of `... has 0.5 GiB free`.
+    """
+    if needed_bytes is None or free_bytes is None or needed_bytes * _MEMORY_MARGIN <= free_bytes:
         return ""
-    return f"it needs {needed / 2**30:.1f} GiB of memory, and {whose} {free / 2**30:.1f} GiB free"
+    return (
+        f"it needs {needed_bytes / 2**30:.1f} GiB of memory,"
+        f" and {owner} {free_bytes / 2**30:.1f} GiB free"
+    )
 
 
-# -- scouting ---------------------------------------------------------------------------------------------------
+# -- scouting --
 
 
 def scout(
-    workload: Workload, about: Measurement, candidates: Sequence[Candidate], bench: Bench
+    workload: Workload, operation: Measurement, candidates: Sequence[Candidate], bench: Bench
 ) -> None:
-    """Before a large size, every candidate at a small one: some would take minutes for what others do in a second."""
-    small = max(workload.quick_sizes, default=about.size)
-    if workload.name in bench.scouted or len(candidates) < 2 or small >= about.size:
+    """Before a large size, time every candidate at a small one.
+
+    Some candidates would take minutes for an operation that others do in a second.
+    """
+    size = max(workload.quick_sizes, default=operation.size)
+    if workload.name in bench.scouted or len(candidates) < 2 or size >= operation.size:
         return
-    flops = amount("flops", workload.flops, small)
+    flops = call_amount("flops", workload.flops, size)
     if not flops:
         return
-    _, given = bench.inputs.time(lambda: inputs_of(workload, small, bench.seed))
-    _, expected = bench.checks.time(lambda: reference_of(workload, small, given))
+    _, arrays = bench.inputs.time(lambda: make_inputs(workload, size, bench.seed))
+    _, expected = bench.checks.time(lambda: make_reference(workload, size, arrays))
     check = checking.Check(expected, workload.tolerance)
-    tried = [
-        try_candidate(one, bench.found.kits[one.kit], small, given, check, bench)
-        for one in candidates
-    ]
-    times_s = {one.trial.candidate: one.best_s for one in tried if isinstance(one, Ready)}
-    bench.scouted[workload.name] = Scouted(label_of(workload, small), flops, times_s)
+    attempts = [try_candidate(candidate, size, arrays, check, bench) for candidate in candidates]
+    times_s = {
+        attempt.trial.candidate: attempt.best_s
+        for attempt in attempts
+        if isinstance(attempt, ReadyCandidate)
+    }
+    bench.scouted[workload.name] = ScoutResult(label_of(workload, size), flops, times_s)
 
 
-def endless(about: Measurement, name: str, scouted: Scouted | None) -> str:
-    """Why a candidate is not even tried; empty where it is."""
-    if scouted is None or name not in scouted.times_s or about.flops is None:
+def slowness_problem(operation: Measurement, name: str, scouted: ScoutResult | None) -> str:
+    """Return why a candidate is too slow to be tried; empty if it is tried."""
+    if scouted is None or name not in scouted.times_s or operation.flops is None:
         return ""
-    share = scouted.times_s[name] / min(scouted.times_s.values())
-    expected_s = scouted.times_s[name] * about.flops / scouted.flops
-    if share < _FAR_BEHIND or expected_s < _LONG_S:
+    factor = scouted.times_s[name] / min(scouted.times_s.values())
+    expected_s = scouted.times_s[name] * operation.flops / scouted.flops
+    if factor < _FAR_BEHIND or expected_s < _LONG_S:
         return ""
-    return f"{share:.0f}x behind at {scouted.label}; a call would take about {expected_s:.0f} s"
+    return f"{factor:.0f}x behind at {scouted.label}; a call would take about {expected_s:.0f} s"
 
 
-# -- trying -----------------------------------------------------------------------------------------------------
+# -- trials --
 
 
-def _tried(
+def _try_candidates(
     workload: Workload,
-    about: Measurement,
+    operation: Measurement,
     candidates: Sequence[Candidate],
-    given: Arrays,
-    expected: Any,
-    needed: float,
+    arrays: Arrays,
+    check: checking.Check,
+    needed_bytes: float,
     bench: Bench,
-) -> tuple[list[Trial], list[Ready]]:
+) -> tuple[list[Trial], list[ReadyCandidate]]:
+    """Return the trials of all candidates, and the candidates that may be the fastest."""
     trials: list[Trial] = []
-    ready: list[Ready] = []
+    ready: list[ReadyCandidate] = []
     for candidate in candidates:
-        name = name_of(candidate)
-        if (workload.name, name) in bench.hopeless and not bench.measures_all:
-            trials.append(Trial(name, Outcome.SKIPPED, "far behind at a smaller size"))
+        if reason := _skip_reason(workload, operation, candidate, needed_bytes, bench):
+            trials.append(Trial(candidate_name(candidate), Outcome.SKIPPED, reason))
             continue
-        if reason := endless(about, name, bench.scouted.get(workload.name)):
-            trials.append(Trial(name, Outcome.SKIPPED, reason))
+        attempt = try_candidate(candidate, operation.size, arrays, check, bench)
+        if isinstance(attempt, Trial):
+            trials.append(attempt)
             continue
-        kit = bench.found.kits[candidate.kit]
-        whose = "the device has" if kit.has_own_memory else "this machine has"
-        if reason := too_large(needed, kit.free_bytes(), whose):
-            trials.append(Trial(name, Outcome.SKIPPED, reason))
-            continue
-        check = checking.Check(expected, workload.tolerance)
-        outcome = try_candidate(candidate, kit, about.size, given, check, bench)
-        trials.append(outcome.trial if isinstance(outcome, Ready) else outcome)
-        if isinstance(outcome, Ready):
-            ready.append(outcome)
-            if not bench.measures_all:
-                # Those that cannot win give back their memory at once.
-                best_s = min(one.best_s for one in ready)
-                ready = [one for one in ready if timing.is_close(one.best_s, best_s, bench.effort)]
+        trials.append(attempt.trial)
+        ready.append(attempt)
+        if not bench.measures_all:
+            # Candidates that cannot win release their memory at once.
+            ready = _keep_close(ready, bench.effort)
     _note_hopeless(workload, trials, bench)
     return trials, ready
 
 
+def _skip_reason(
+    workload: Workload,
+    operation: Measurement,
+    candidate: Candidate,
+    needed_bytes: float,
+    bench: Bench,
+) -> str:
+    """Return why a candidate is not tried; empty if it is tried."""
+    name = candidate_name(candidate)
+    if (workload.name, name) in bench.hopeless and not bench.measures_all:
+        return "far behind at a smaller size"
+    if reason := slowness_problem(operation, name, bench.scouted.get(workload.name)):
+        return reason
+    kit = bench.device.kits[candidate.kit]
+    owner = "the device has" if kit.has_own_memory else "this machine has"
+    return memory_problem(needed_bytes, kit.free_bytes(), owner)
+
+
+def _keep_close(ready: list[ReadyCandidate], effort: Effort) -> list[ReadyCandidate]:
+    best_s = min(candidate.best_s for candidate in ready)
+    return [candidate for candidate in ready if timing.is_close(candidate.best_s, best_s, effort)]
+
+
 def try_candidate(
-    candidate: Candidate, kit: Kit, size: int, given: Arrays, check: checking.Check, bench: Bench
-) -> Ready | Trial:
-    name = name_of(candidate)
+    candidate: Candidate, size: int, arrays: Arrays, check: checking.Check, bench: Bench
+) -> ReadyCandidate | Trial:
+    """Call a candidate, check its result and warm it up. Returns its trial if it failed."""
+    name, kit = candidate_name(candidate), bench.device.kits[candidate.kit]
     gc.collect()
     kit.tidy()
     memory.return_buffers()
     try:
         with kit.measuring():
-            _, held = bench.inputs.time(
-                lambda: {k: kit.host(a) for k, a in candidate.arrange(given).items()}
+            _, host_arrays = bench.inputs.time(
+                lambda: {key: kit.host(array) for key, array in candidate.arrange(arrays).items()}
             )
-            _, arrays = bench.inputs.time(
-                lambda: {k: kit.to_device(one) for k, one in held.items()}
+            _, device_arrays = bench.inputs.time(
+                lambda: {key: kit.to_device(array) for key, array in host_arrays.items()}
             )
             kit.synchronise()
             kit.reset_peak()
             cold_s, (function, result) = bench.calls.time(
-                lambda: _first(candidate, kit, size, arrays)
+                lambda: _call_first(candidate, kit, size, device_arrays)
             )
-            peak = kit.peak_bytes()
-            # Not kept beyond the check: its memory is what the next call reuses.
-            on_device = [result]
+            peak_bytes = kit.peak_bytes()
+            # Nothing else may refer to the result: the next call reuses its memory.
+            results = [result]
             del result
             _, checked = bench.checks.time(
-                lambda: check(candidate.finish(kit.to_host(on_device.pop())))
+                lambda: check(candidate.finish(kit.to_host(results.pop())))
             )
             if checked.problem:
                 return Trial(name, Outcome.FAILED, checked.problem, cold_s, error=checked.error)
-            ready = Ready(
-                candidate, kit, function, held, arrays, Trial(name, Outcome.OK), 0.0, peak
+            ready = ReadyCandidate(
+                *(candidate, kit, function, host_arrays, device_arrays),
+                *(Trial(name, Outcome.OK), 0.0, peak_bytes),
             )
-            warm_s = _warmed(ready, bench)
-    except TROUBLE as exc:
-        return _excused(name, exc)
+            warm_s = _warm_up(ready, bench)
+    except WORKLOAD_ERRORS as exc:
+        return _failed_trial(name, exc)
     ready.best_s = min(warm_s)
     ready.trial = Trial(name, Outcome.OK, "", cold_s, tuple(warm_s), checked.error)
     return ready
 
 
-def _first(
+def _call_first(
     candidate: Candidate, kit: Kit, size: int, arrays: dict[str, Any]
 ) -> tuple[Function, Any]:
     function = candidate.prepare(kit, size)
@@ -290,70 +343,68 @@ def _first(
     return function, result
 
 
-def _warmed(ready: Ready, bench: Bench) -> list[float]:
-    times = [bench.calls.time(ready.call)[0]]
-    wanted = next((calls for below_s, calls in _TRIAL_CALLS if times[0] < below_s), 1)
-    while len(times) < wanted:
-        times.append(bench.calls.time(ready.call)[0])
-    return times
+def _warm_up(ready: ReadyCandidate, bench: Bench) -> list[float]:
+    times_s = [bench.calls.time(ready.call)[0]]
+    call_count = next((calls for below_s, calls in _TRIAL_CALLS if times_s[0] < below_s), 1)
+    while len(times_s) < call_count:
+        times_s.append(bench.calls.time(ready.call)[0])
+    return times_s
 
 
-def _excused(name: str, exc: BaseException) -> Trial:
+def _failed_trial(name: str, exc: BaseException) -> Trial:
     if is_out_of_memory(exc):
-        return Trial(name, Outcome.SKIPPED, f"out of memory: {words(exc, 120)}")
+        return Trial(name, Outcome.SKIPPED, f"out of memory: {safe_line(exc, 120)}")
     if isinstance(exc, ImportError):
-        return Trial(
-            name, Outcome.SKIPPED, f"it needs {exc.name or words(exc)}, which is not installed"
-        )
-    return Trial(name, Outcome.FAILED, described(exc))
+        module = exc.name or safe_line(exc)
+        return Trial(name, Outcome.SKIPPED, f"it needs {module}, which is not installed")
+    return Trial(name, Outcome.FAILED, describe_error(exc))
 
 
 def is_out_of_memory(exc: BaseException) -> bool:
-    """Each library has its own way to say it."""
+    """Whether a library ran out of memory; each library reports that in another way."""
     if isinstance(exc, MemoryError) or "OutOfMemory" in type(exc).__name__:
         return True
-    said = words(exc, 5000).lower()
+    message = safe_line(exc, 5000).lower()
     signs = (
         "out of memory",
         "can't allocate memory",
         "insufficient memory",
         "mem_object_allocation_failure",
     )
-    return any(sign in said for sign in signs)
+    return any(sign in message for sign in signs)
 
 
 def _note_hopeless(workload: Workload, trials: Sequence[Trial], bench: Bench) -> None:
-    times = {one.candidate: min(one.warm_s) for one in trials if one.warm_s}
-    for name, seconds in times.items():
-        if timing.is_hopeless(seconds, min(times.values()), bench.effort):
+    times_s = {trial.candidate: min(trial.warm_s) for trial in trials if trial.warm_s}
+    for name, seconds in times_s.items():
+        if timing.is_hopeless(seconds, min(times_s.values()), bench.effort):
             bench.hopeless.add((workload.name, name))
 
 
-# -- deciding ---------------------------------------------------------------------------------------------------
+# -- finalists --
 
 
-def _decided(
-    about: Measurement, trials: list[Trial], ready: list[Ready], workload: Workload, bench: Bench
+def _failed_measurement(operation: Measurement, trials: Sequence[Trial]) -> Measurement:
+    """Return the measurement of an operation that no candidate could do."""
+    failed = [trial for trial in trials if trial.outcome is Outcome.FAILED]
+    reason = "; ".join(f"{trial.candidate}: {trial.reason}" for trial in failed or trials)
+    outcome = Outcome.FAILED if failed else Outcome.SKIPPED
+    return replace(operation, outcome=outcome, reason=reason, tried=tuple(trials))
+
+
+def _measure_finalists(
+    operation: Measurement,
+    trials: Sequence[Trial],
+    ready: list[ReadyCandidate],
+    workload: Workload,
+    bench: Bench,
 ) -> Measurement:
-    if not ready:
-        failed = [one for one in trials if one.outcome is Outcome.FAILED]
-        said = "; ".join(f"{one.candidate}: {one.reason}" for one in failed or trials)
-        outcome = Outcome.FAILED if failed else Outcome.SKIPPED
-        return replace(about, outcome=outcome, reason=said, tried=tuple(trials))
-    runners = [Runner(one.call, one.best_s) for one in ready]
-    reason = ""
-    try:
-        timing.in_turns(runners, bench.effort, bench.calls)
-    except TROUBLE as exc:
-        # What it was right about once counts; that it did not stay so is told.
-        reason = f"while it was repeated: {described(exc)}"
-    for one, runner in zip(ready, runners, strict=True):
-        if runner.times_s:
-            one.trial = replace(one.trial, warm_s=tuple(runner.times_s))
-    best = min(ready, key=lambda one: one.trial.median_s or 0.0)
-    final = {one.trial.candidate: one.trial for one in ready}
-    measured = replace(
-        about,
+    """Time the candidates in turns, and return the measurement of the fastest."""
+    reason = _time_in_turns(ready, bench)
+    best = min(ready, key=lambda candidate: candidate.trial.median_s or 0.0)
+    final_trials = {candidate.trial.candidate: candidate.trial for candidate in ready}
+    measurement = replace(
+        operation,
         outcome=Outcome.OK,
         reason=reason,
         candidate=best.trial.candidate,
@@ -361,49 +412,51 @@ def _decided(
         warm_s=best.trial.warm_s,
         peak_memory_bytes=best.peak_bytes,
         error=best.trial.error,
-        tried=tuple(final.get(one.candidate, one) for one in trials),
+        tried=tuple(final_trials.get(trial.candidate, trial) for trial in trials),
     )
+    # The other candidates release their memory before copies are measured.
     ready.clear()
-    return _with_copies(measured, best, workload, bench)
+    if not best.kit.has_own_memory or workload.copies_included:
+        return measurement
+    return _measure_copies(measurement, best, bench)
 
 
-def _with_copies(
-    measured: Measurement, best: Ready, workload: Workload, bench: Bench
-) -> Measurement:
-    """Once more, with the inputs copied to the device and the result back: what a job really takes."""
+def _time_in_turns(ready: Sequence[ReadyCandidate], bench: Bench) -> str:
+    """Put the measured times into the trials. Returns what went wrong, or nothing."""
+    finalists = [Finalist(candidate.call, candidate.best_s) for candidate in ready]
+    reason = ""
+    try:
+        timing.time_in_turns(finalists, bench.effort, bench.calls)
+    except WORKLOAD_ERRORS as exc:
+        # The times of the calls that succeeded count, and the reason is shown beside them.
+        reason = f"while it was repeated: {describe_error(exc)}"
+    for candidate, finalist in zip(ready, finalists, strict=True):
+        if finalist.times_s:
+            candidate.trial = replace(candidate.trial, warm_s=tuple(finalist.times_s))
+    return reason
+
+
+def _measure_copies(measurement: Measurement, best: ReadyCandidate, bench: Bench) -> Measurement:
+    """Add the times of calls with copies of the inputs to the device and of the result back."""
     kit = best.kit
-    if not kit.has_own_memory or workload.copies_included:
-        return measured
     best.arrays = {}
-    wholes: list[float] = []
-    ups: list[float] = []
-    downs: list[float] = []
+    totals_s: list[float] = []
+    to_device_s: list[float] = []
+    to_host_s: list[float] = []
     try:
         with kit.measuring():
-            while not timing.enough(wholes, sum(wholes), bench.effort):
-                up, arrays = bench.calls.time(lambda: _copied(best))
-                compute, result = bench.calls.time(partial(_computed, best, arrays))
-                down, _ = bench.calls.time(partial(kit.to_host, result))
-                wholes.append(up + compute + down)
-                ups.append(up)
-                downs.append(down)
-    except TROUBLE as exc:
-        return replace(measured, reason=f"not measured with copies: {described(exc)}")
+            while not timing.is_enough(totals_s, sum(totals_s), bench.effort):
+                up_s, arrays = bench.calls.time(best.copy_inputs)
+                compute_s, result = bench.calls.time(partial(best.compute, arrays))
+                down_s, _ = bench.calls.time(partial(kit.to_host, result))
+                totals_s.append(up_s + compute_s + down_s)
+                to_device_s.append(up_s)
+                to_host_s.append(down_s)
+    except WORKLOAD_ERRORS as exc:
+        return replace(measurement, reason=f"not measured with copies: {describe_error(exc)}")
     return replace(
-        measured,
-        with_copies_s=tuple(wholes),
-        to_device_s=float(np.median(ups)),
-        to_host_s=float(np.median(downs)),
+        measurement,
+        with_copies_s=tuple(totals_s),
+        to_device_s=float(np.median(to_device_s)),
+        to_host_s=float(np.median(to_host_s)),
     )
-
-
-def _copied(best: Ready) -> dict[str, Any]:
-    arrays = {name: best.kit.to_device(one) for name, one in best.held.items()}
-    best.kit.synchronise()
-    return arrays
-
-
-def _computed(best: Ready, arrays: dict[str, Any]) -> Any:
-    result = best.function(**arrays)
-    best.kit.synchronise()
-    return result

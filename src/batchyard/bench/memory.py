@@ -1,4 +1,4 @@
-"""Memory of this machine and process: what is free, what was used at most, and malloc's manners. Reads /proc."""
+"""Read free and peak memory from /proc, and tell malloc whether to keep large buffers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 _MEMINFO = Path("/proc/meminfo")
 _STATUS = Path("/proc/self/status")
 _CLEAR_REFS = Path("/proc/self/clear_refs")
-#: a container's limit and use: cgroup 2, then 1
+#: memory limit and memory in use of a container: cgroup 2, then cgroup 1
 _CGROUPS = (
     (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")),
     (
@@ -17,57 +17,63 @@ _CGROUPS = (
         Path("/sys/fs/cgroup/memory/memory.usage_in_bytes"),
     ),
 )
-#: what this process may have resident, where somebody has said so
-_most_bytes: int | None = None
-#: of glibc's malloc.h
+#: limit on the resident memory of this process, set by the user
+_limit_bytes: int | None = None
+#: options of mallopt, from glibc's malloc.h
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4
 
 
-def use_at_most(amount_bytes: int) -> None:
-    """For surroundings whose limit cannot be seen from inside."""
-    global _most_bytes
-    _most_bytes = amount_bytes
+def limit_to(amount_bytes: int) -> None:
+    """Let ``available_bytes`` respect a limit that this process cannot see."""
+    global _limit_bytes
+    _limit_bytes = amount_bytes
 
 
 def available_bytes() -> int | None:
-    """What a process can still get: of the machine, of its container, of what it may use, whichever is least."""
-    free = [kib_of(_text(_MEMINFO), "MemAvailable")]
-    if _most_bytes is not None:
-        free.append(max(0, _most_bytes - (kib_of(_text(_STATUS), "VmRSS") or 0)))
-    free += [left_in(_text(limit), _text(used)) for limit, used in _CGROUPS]
-    return min((amount for amount in free if amount is not None), default=None)
+    """Return the memory that this process can still allocate; None if unknown.
+
+    The smallest of: free on the machine, free in its container, free under ``limit_to``.
+    """
+    free_bytes = [meminfo_bytes(_read(_MEMINFO), "MemAvailable")]
+    if _limit_bytes is not None:
+        resident_bytes = meminfo_bytes(_read(_STATUS), "VmRSS") or 0
+        free_bytes.append(max(0, _limit_bytes - resident_bytes))
+    free_bytes += [cgroup_free_bytes(_read(limit), _read(used)) for limit, used in _CGROUPS]
+    return min((amount for amount in free_bytes if amount is not None), default=None)
 
 
 def reset_peak() -> None:
+    """Start a new measurement of ``peak_bytes``."""
     with suppress(OSError):
         _CLEAR_REFS.write_text("5")
 
 
 def peak_bytes() -> int | None:
-    """The most that the process had resident since ``reset_peak``."""
-    return kib_of(_text(_STATUS), "VmHWM")
+    """Return the largest resident memory of this process since ``reset_peak``."""
+    return meminfo_bytes(_read(_STATUS), "VmHWM")
 
 
-def kib_of(text: str, name: str) -> int | None:
-    """Of lines like `MemAvailable:  123 kB`, in bytes."""
+def meminfo_bytes(text: str, name: str) -> int | None:
+    """Return the bytes of a line like `MemAvailable:  123 kB`; None if there is no such line."""
     for line in text.splitlines():
         if line.startswith(f"{name}:"):
             return int(line.split()[1]) * 1024
     return None
 
 
-def left_in(limit: str, used: str) -> int | None:
-    """Of a cgroup; None where it has no limit."""
+def cgroup_free_bytes(limit: str, used: str) -> int | None:
+    """Return the free memory of a cgroup; None if the cgroup has no limit."""
     if not limit.strip().isdigit() or not used.strip().isdigit():
         return None
     return max(0, int(limit) - int(used))
 
 
 def keep_buffers() -> bool:
-    """Asks malloc to keep large buffers instead of returning them to the system after each call.
+    """Let malloc keep large buffers instead of returning them to the system after each call.
 
-    Returned, each page has to be asked for and zeroed again, which can cost more than the work itself; the
-    allocators of CUDA libraries keep theirs too. False where malloc is not glibc's.
+    Otherwise each page has to be requested and zeroed again, which can cost more than the work
+    itself; the allocators of CUDA libraries keep buffers too. Returns False if malloc is not
+    glibc's.
     """
     with suppress(OSError, AttributeError):
         libc = ctypes.CDLL(None)
@@ -77,12 +83,12 @@ def keep_buffers() -> bool:
 
 
 def return_buffers() -> None:
-    """What malloc has kept goes back to the system."""
+    """Return free buffers of malloc to the system."""
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
 
 
-def _text(path: Path) -> str:
+def _read(path: Path) -> str:
     try:
         return path.read_text()
     except OSError:

@@ -1,4 +1,7 @@
-"""Which EC2 instance this is, from the metadata service. One short question on the local link; none elsewhere."""
+"""Ask the EC2 metadata service for the type of this instance.
+
+One short request on the local link, and none on a machine that is not an EC2 instance.
+"""
 
 from __future__ import annotations
 
@@ -8,32 +11,32 @@ from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
-_ADDRESS = "http://169.254.169.254"
+_ENDPOINT = "http://169.254.169.254"
 _TIMEOUT_S = 1.0
 _VENDOR = Path("/sys/class/dmi/id/sys_vendor")
 _TYPE = re.compile(r"[a-z0-9-]{1,20}\.[a-z0-9-]{1,20}")
 
 
 def instance_type(environ: Mapping[str, str], vendor: str | None = None) -> str | None:
-    """None where this is no EC2 instance, or it does not say."""
+    """Return the EC2 instance type; None if this is no instance or the service does not answer."""
     endpoint = environ.get("AWS_EC2_METADATA_SERVICE_ENDPOINT", "")
     if environ.get("AWS_EC2_METADATA_DISABLED", "").lower() == "true":
         return None
-    # Elsewhere nobody would answer, and the silence would take seconds.
+    # On any other machine the request would only run into its timeout.
     if not endpoint and "amazon" not in (_vendor() if vendor is None else vendor).lower():
         return None
     try:
-        token = _ask(
-            endpoint or _ADDRESS,
+        token = _request(
+            endpoint or _ENDPOINT,
             "PUT",
             "/latest/api/token",
             {"X-aws-ec2-metadata-token-ttl-seconds": "60"},
         )
         headers = {"X-aws-ec2-metadata-token": token}
-        said = _ask(endpoint or _ADDRESS, "GET", "/latest/meta-data/instance-type", headers)
+        answer = _request(endpoint or _ENDPOINT, "GET", "/latest/meta-data/instance-type", headers)
     except (OSError, http.client.HTTPException, ValueError):
         return None
-    return said if _TYPE.fullmatch(said) else None
+    return answer if _TYPE.fullmatch(answer) else None
 
 
 def _vendor() -> str:
@@ -43,15 +46,15 @@ def _vendor() -> str:
         return ""
 
 
-def _ask(endpoint: str, method: str, path: str, headers: Mapping[str, str]) -> str:
-    where = urlsplit(endpoint)
-    connection = http.client.HTTPConnection(where.hostname or "", where.port, timeout=_TIMEOUT_S)
+def _request(endpoint: str, method: str, path: str, headers: Mapping[str, str]) -> str:
+    url = urlsplit(endpoint)
+    connection = http.client.HTTPConnection(url.hostname or "", url.port, timeout=_TIMEOUT_S)
     try:
-        connection.request(method, where.path.rstrip("/") + path, headers=dict(headers))
-        answer = connection.getresponse()
-        text = answer.read(1024).decode("ascii", "replace").strip()
-        if answer.status != 200:
-            raise ValueError(f"{path}: {answer.status}")
+        connection.request(method, url.path.rstrip("/") + path, headers=dict(headers))
+        response = connection.getresponse()
+        text = response.read(1024).decode("ascii", "replace").strip()
+        if response.status != 200:
+            raise ValueError(f"{path}: {response.status}")
         return text
     finally:
         connection.close()

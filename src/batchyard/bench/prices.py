@@ -1,4 +1,4 @@
-"""What an hour of an instance costs: a list with its date, and what the user says. Reads its own list alone."""
+"""Prices per hour of EC2 instance types: a dated list in the package, and prices of the user."""
 
 from __future__ import annotations
 
@@ -15,47 +15,59 @@ UNKNOWN = "?"
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """Dollars an hour by instance type."""
+    """US dollars per hour by instance type."""
 
     usd_h: Mapping[str, float]
-    #: GPUs of a type, where the list knows it
+    #: number of GPUs by instance type, for listed types
     gpus: Mapping[str, int]
-    #: where the numbers are from, for the foot of a table
+    #: where the prices come from, for the foot of a table
     source: str
 
     def of(self, instance_type: str | None) -> float | None:
         return self.usd_h.get(instance_type) if instance_type else None
 
 
-def listed(*, spot: bool = False) -> Prices:
+def load_prices(*, spot: bool = False) -> Prices:
+    """Return the prices of the list in the package."""
     text = resources.files("batchyard.bench").joinpath("prices.json").read_text(encoding="utf-8")
-    value = json.loads(text)
+    document = json.loads(text)
     key, kind = (
         ("spot_usd_h", "spot, which moves all day") if spot else ("on_demand_usd_h", "on-demand")
     )
+    types = document["types"]
     return Prices(
-        {name: one[key] for name, one in value["types"].items()},
-        {name: one["gpus"] for name, one in value["types"].items()},
-        f"EC2 {kind}, {value['region']}, Linux, seen {value['date']}; today's: {value['now']}",
+        {name: facts[key] for name, facts in types.items()},
+        {name: facts["gpus"] for name, facts in types.items()},
+        f"EC2 {kind}, {document['region']}, Linux, seen {document['date']};"
+        f" today's: {document['now']}",
     )
 
 
-def with_own(prices: Prices, given: Iterable[str]) -> Prices:
-    """``given``: TYPE=USD an hour, as on the command line; they win over the list."""
-    own: dict[str, float] = {}
-    for one in given:
-        name, equals, amount = one.partition("=")
-        try:
-            usd_h = float(amount)
-        except ValueError:
-            usd_h = math.nan
-        if not equals or not name or not math.isfinite(usd_h) or usd_h < 0:
-            raise InputError(
-                f"--price {one!r} is not of the form TYPE=DOLLARS",
-                hint="for example --price g5.xlarge=1.006",
-            )
-        own[name] = usd_h
-    if not own:
+def add_prices(prices: Prices, assignments: Iterable[str]) -> Prices:
+    """Return ``prices`` with the user's prices added, each as TYPE=USD per hour.
+
+    Raises InputError if an assignment has another form.
+    """
+    user_usd_h = dict(map(_parse_assignment, assignments))
+    if not user_usd_h:
         return prices
-    said = ", ".join(f"{name} {usd_h:g}" for name, usd_h in own.items())
-    return Prices({**prices.usd_h, **own}, prices.gpus, f"given: {said}; others: {prices.source}")
+    listing = ", ".join(f"{name} {usd_h:g}" for name, usd_h in user_usd_h.items())
+    return Prices(
+        {**prices.usd_h, **user_usd_h},
+        prices.gpus,
+        f"given: {listing}; others: {prices.source}",
+    )
+
+
+def _parse_assignment(assignment: str) -> tuple[str, float]:
+    name, equals, amount = assignment.partition("=")
+    try:
+        usd_h = float(amount)
+    except ValueError:
+        usd_h = math.nan
+    if not equals or not name or not math.isfinite(usd_h) or usd_h < 0:
+        raise InputError(
+            f"--price {assignment!r} is not of the form TYPE=DOLLARS",
+            hint="for example --price g5.xlarge=1.006",
+        )
+    return name, usd_h

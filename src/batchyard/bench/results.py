@@ -1,6 +1,7 @@
-"""What was measured, as values, and written as JSON; ``reading`` reads it. Pure.
+"""The results of a benchmark, as values and as JSON; ``reading`` reads the JSON. Pure.
 
-The JSON is what `compare` and `report` read, here or years later: names carry units, and nothing in it is rounded.
+`compare` and `report` read the JSON files, perhaps years later: names carry units, and no number
+is rounded.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from batchyard.json_fields import OneOf, Range
 
 FORMAT = "batchyard-bench"
 VERSION = 1
-#: a spread beyond this is said aloud: the machine was not quiet
+#: a larger spread is marked in tables: other load disturbed the measurement
 NOISY = 0.15
 
 
@@ -37,25 +38,27 @@ DeviceKind: TypeAlias = Annotated[str, OneOf(KINDS)]
 
 
 class Outcome(StrEnum):
+    """How a measurement or a trial ended."""
+
     OK = "ok"
-    #: not measured, for a reason that is no fault: memory, a library that is not there
+    #: not measured, because memory or a library is missing
     SKIPPED = "skipped"
-    #: it ran, and what came of it cannot be used: an exception, NaN, a wrong result
+    #: the code raised an exception, or its result has NaN or is wrong
     FAILED = "failed"
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One candidate at one size."""
+    """One candidate at one size on one device."""
 
     candidate: str
     outcome: Outcome
     reason: str = ""
-    #: the first call with all that it prepares
+    #: first call, with everything that it prepares
     cold_s: Duration | None = None
-    #: each warm call, in order
+    #: warm calls, in order
     warm_s: CallTimes = ()
-    #: largest difference to the reference, as a part of its largest value
+    #: largest difference to the reference, as a fraction of the reference's largest value
     error: RelativeError | None = None
 
     @property
@@ -65,7 +68,7 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """One operation on one device: the fastest candidate, and what else was tried."""
+    """One operation on one device: the times of the fastest candidate, and all trials."""
 
     workload: str
     title: str
@@ -76,7 +79,7 @@ class Measurement:
     candidate: str = ""
     cold_s: Duration | None = None
     warm_s: CallTimes = ()
-    #: with inputs copied to the device and the result back; empty where the device is the host
+    #: calls with copies of inputs and result; empty if the device has no memory of its own
     with_copies_s: CallTimes = ()
     to_device_s: Duration | None = None
     to_host_s: Duration | None = None
@@ -86,7 +89,7 @@ class Measurement:
     peak_memory_bytes: Count | None = None
     error: RelativeError | None = None
     tolerance: Amount | None = None
-    #: CRC-32 of the inputs: equal numbers were computed on equal data
+    #: CRC-32 of the inputs; only results of equal inputs are compared
     inputs_crc: Count | None = None
     tried: tuple[Trial, ...] = ()
 
@@ -103,8 +106,8 @@ class Measurement:
         return median(self.warm_s) if self.warm_s else None
 
     @property
-    def copied_s(self) -> float | None:
-        """The time that counts against another device: with copies, where there are any."""
+    def median_with_copies_s(self) -> float | None:
+        """Median time of the calls with copies, or of the warm calls if there are no copies."""
         return median(self.with_copies_s) if self.with_copies_s else self.median_s
 
     @property
@@ -126,23 +129,23 @@ class Measurement:
 
 @dataclass(frozen=True, slots=True)
 class Peak:
-    """The best that was seen on this device."""
+    """The highest rates that were measured on this device."""
 
     gflops: Rate | None = None
     gbytes_s: Rate | None = None
 
-    def part(self, measurement: Measurement) -> float | None:
-        """How much of the peak an operation reached, in the rate that it is about."""
+    def fraction(self, measurement: Measurement) -> float | None:
+        """Return which fraction of the peak an operation reached; None if unknown."""
         if measurement.is_about_bytes:
-            rate, most = measurement.gbytes_s, self.gbytes_s
+            rate, peak_rate = measurement.gbytes_s, self.gbytes_s
         else:
-            rate, most = measurement.gflops, self.gflops
-        return rate / most if rate and most else None
+            rate, peak_rate = measurement.gflops, self.gflops
+        return rate / peak_rate if rate and peak_rate else None
 
 
 @dataclass(frozen=True, slots=True)
 class Seconds:
-    """Where the time of a run went."""
+    """Where the time of a benchmark went, in seconds."""
 
     total: Amount = 0.0
     set_up: Amount = 0.0
@@ -152,36 +155,55 @@ class Seconds:
 
     @property
     def overhead(self) -> float:
-        """The part that is neither inputs, checks nor measured calls."""
+        """Fraction of the time spent neither on inputs nor on checks nor on measured calls."""
         return 1 - (self.inputs + self.checks + self.calls) / self.total if self.total else 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Results:
+    """All measurements of one device."""
+
     #: cpu or gpu
     device: DeviceKind
     #: the name of the processor that computed
     device_name: str
-    #: what it was measured on: model, threads, versions, driver, clocks
+    #: description of the machine: model, threads, versions, driver, clocks
     machine: Mapping[str, Any]
     started: str
     seed: Annotated[int, Range(0, math.inf)] = 0
     is_quick: bool = False
-    #: None where it is not known
+    #: EC2 instance type; None if unknown
     instance_type: str | None = None
     measurements: tuple[Measurement, ...] = ()
     peak: Peak = field(default_factory=Peak)
     seconds: Seconds = field(default_factory=Seconds)
-    #: libraries that some workload could have used, and why it did not: name -> reason
+    #: libraries that a workload could have used -> why they could not be used
     missing: Mapping[str, str] = field(default_factory=dict)
-    #: empty while it is under way, and for ever if it was interrupted
+    #: when the benchmark was complete; empty if it is unfinished or was interrupted
     ended: str = ""
-    #: the kind of device in whose place this one was measured, to see that everything works; its own kind: empty
+    #: the kind of device for which this device stands in; empty if it is no stand-in
     stands_for: Annotated[str, OneOf(("", *KINDS))] = ""
 
     @property
-    def good(self) -> list[Measurement]:
-        return [one for one in self.measurements if one.outcome is Outcome.OK]
+    def successes(self) -> list[Measurement]:
+        """Measurements with the outcome OK."""
+        return [
+            measurement for measurement in self.measurements if measurement.outcome is Outcome.OK
+        ]
+
+    @property
+    def failure_count(self) -> int:
+        """Number of measurements and trials with the outcome FAILED."""
+        outcomes = [measurement.outcome for measurement in self.measurements]
+        outcomes += [
+            trial.outcome for measurement in self.measurements for trial in measurement.tried
+        ]
+        return outcomes.count(Outcome.FAILED)
+
+    @property
+    def noisy_count(self) -> int:
+        """Number of measurements whose spread is beyond NOISY."""
+        return sum((measurement.spread or 0) > NOISY for measurement in self.successes)
 
     @property
     def name(self) -> str:
@@ -189,45 +211,49 @@ class Results:
 
     @property
     def kind(self) -> str:
-        """What people call the device: never a GPU where none was measured."""
-        own = self.device.upper()
-        return f"{own} standing in for a {self.stands_for.upper()}" if self.stands_for else own
+        """Kind of the device in words; a stand-in is never called a GPU."""
+        kind = self.device.upper()
+        return f"{kind} standing in for a {self.stands_for.upper()}" if self.stands_for else kind
 
     @property
     def stem(self) -> str:
-        """Of the names of its files."""
-        return stem_of(self.device, self.stands_for)
+        """File name of the results without its extension."""
+        return file_stem(self.device, self.stands_for)
 
 
-#: beneath everything that a stand-in has to do with
-STOOD_IN = (
+#: note below every table with results of a stand-in
+STAND_IN_NOTE = (
     "a CPU stood in for the GPU: this shows that everything works, and says nothing about any GPU"
 )
 
 
-def stem_of(device: str, stands_for: str = "") -> str:
+def file_stem(device: str, stands_for: str = "") -> str:
     return "stand-in-benchmark" if stands_for else f"{device}-benchmark"
 
 
 def spread_of(values: Sequence[float]) -> float | None:
-    """From the 10th to the 90th percentile, as a part of the median; None of fewer than two."""
+    """Return the range from the 10th to the 90th percentile, divided by the median.
+
+    None if there are fewer than two values.
+    """
     if len(values) < 2:
         return None
     ordered = sorted(values)
     return (percentile(ordered, 0.9) - percentile(ordered, 0.1)) / median(ordered)
 
 
-def percentile(ordered: Sequence[float], part: float) -> float:
-    place = part * (len(ordered) - 1)
-    low, high = ordered[math.floor(place)], ordered[math.ceil(place)]
-    return low + (high - low) * (place - math.floor(place))
+def percentile(ordered: Sequence[float], fraction: float) -> float:
+    """Return the value below which this fraction of the sorted values lies, interpolated."""
+    position = fraction * (len(ordered) - 1)
+    low, high = ordered[math.floor(position)], ordered[math.ceil(position)]
+    return low + (high - low) * (position - math.floor(position))
 
 
-# -- JSON -------------------------------------------------------------------------------------------------------
+# -- JSON --
 
 
 def to_json(results: Results) -> str:
-    # NaN is no JSON, and no result either: what is not finite has failed before it gets here.
+    # A result with NaN has failed its check, so no NaN can be here; JSON has no NaN.
     return (
         json.dumps(
             {"format": FORMAT, "version": VERSION, **asdict(results)}, indent=1, allow_nan=False

@@ -1,4 +1,4 @@
-"""The roofline: what a device can do for each byte, and how near each operation comes. Pure: numbers in, SVG out."""
+"""Draw the roofline chart: the limits of each device, and how near each operation comes. Pure."""
 
 from __future__ import annotations
 
@@ -21,52 +21,65 @@ from batchyard.bench.results import Measurement, Peak, Results
 from batchyard.report.markup import Markup, join, px, tag
 
 _LEFT, _RIGHT, _TOP, _HEIGHT = 70, 30, 40, 470
-#: from a mark to its number: beside it, above, below, askew; further off where marks lie on one another
-_AROUND = tuple(
-    (x * far, y * far)
-    for far in (1, 1.7, 2.5, 3.5, 4.5, 6)
+#: offsets of a number from its mark, in the order in which they are tried
+_NUMBER_OFFSETS = tuple(
+    (x * distance, y * distance)
+    for distance in (1, 1.7, 2.5, 3.5, 4.5, 6)
     for x, y in ((14, 0), (-14, 0), (0, -13), (0, 13), (13, -11), (-13, -11), (13, 11), (-13, 11))
 )
-#: a mark and the height of a number
+#: size of a mark, and height of a number
 _MARK_PX, _NUMBER_PX = 11.0, 11.0
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
+    """An operation on a device."""
+
+    #: number of the operation in the list below the chart
     number: int
+    #: index of the device
     device: int
     measurement: Measurement
     intensity: float
     gflops: float
 
 
-def points_of(found: Sequence[Results]) -> list[Point]:
-    numbers = {one.key: number for number, one in enumerate(operations_of(found, _has_place), 1)}
+def points_of(all_results: Sequence[Results]) -> list[Point]:
+    """Return the operations whose operations and bytes are known, on each device."""
+    operations = operations_of(all_results, _has_point)
+    numbers = {operation.key: number for number, operation in enumerate(operations, 1)}
     return [
-        Point(numbers[one.key], device, one, one.flops / one.traffic_bytes, one.gflops)
-        for device, results in enumerate(found)
-        for one in results.good
-        if one.flops and one.traffic_bytes and one.gflops
+        Point(
+            numbers[measurement.key],
+            device,
+            measurement,
+            measurement.flops / measurement.traffic_bytes,
+            measurement.gflops,
+        )
+        for device, results in enumerate(all_results)
+        for measurement in results.successes
+        if measurement.flops and measurement.traffic_bytes and measurement.gflops
     ]
 
 
-def _has_place(one: Measurement) -> bool:
-    return bool(one.flops and one.traffic_bytes and one.gflops)
+def _has_point(measurement: Measurement) -> bool:
+    return bool(measurement.flops and measurement.traffic_bytes and measurement.gflops)
 
 
-def roofline(found: Sequence[Results]) -> Markup:
-    """Empty where no device's peaks are known."""
-    points = points_of(found)
-    roofs = [(n, one.peak.gflops, one.peak.gbytes_s) for n, one in enumerate(found)]
-    if not points or not any(flops and gbytes for _, flops, gbytes in roofs):
+def roofline(all_results: Sequence[Results]) -> Markup:
+    """Draw the chart; empty if the peak rates of no device are known."""
+    points = points_of(all_results)
+    roofs = [
+        (number, results.peak.gflops, results.peak.gbytes_s)
+        for number, results in enumerate(all_results)
+        if results.peak.gflops and results.peak.gbytes_s
+    ]
+    if not points or not roofs:
         return Markup()
-    across = scale_of([one.intensity for one in points], _LEFT, WIDTH - _RIGHT, room=1.6)
-    heights = [one.gflops for one in points] + [flops for _, flops, _ in roofs if flops]
-    up = scale_of(heights, _HEIGHT, _TOP, room=1.6)
+    across, up = _scales(points, all_results)
     drawn = [
-        _roof(number, flops, gbytes, across, up)
-        for number, flops, gbytes in roofs
-        if flops and gbytes
+        _roof(number, gflops or 0.0, gbytes_s or 0.0, across, up)
+        for number, gflops, gbytes_s in roofs
     ]
     drawn.append(_points(points, across, up))
     chart = tag(
@@ -74,7 +87,8 @@ def roofline(found: Sequence[Results]) -> Markup:
         tag("title", "Roofline"),
         tag(
             "desc",
-            "Operations a second against operations for each byte, under what each device can do at most.",
+            "Operations a second against operations for each byte, "
+            "under what each device can do at most.",
         ),
         _grid(across, up),
         drawn,
@@ -82,13 +96,27 @@ def roofline(found: Sequence[Results]) -> Markup:
         role="img",
         class_="chart",
     )
-    names = [(_sign(n), f"{one.kind}: {one.name}{_most(one.peak)}") for n, one in enumerate(found)]
-    keys = [tag("li", one.operation) for one in operations_of(found, _has_place)]
+    names = [
+        (_sign(number), f"{results.kind}: {results.name}{_peak_text(results.peak)}")
+        for number, results in enumerate(all_results)
+    ]
+    keys = [tag("li", op.operation) for op in operations_of(all_results, _has_point)]
     return join((tag("div", chart, class_="scroll"), legend(names), tag("ol", keys, class_="keys")))
 
 
+def _scales(points: Sequence[Point], all_results: Sequence[Results]) -> tuple[LogScale, LogScale]:
+    """Return the horizontal and the vertical scale."""
+    intensities = [point.intensity for point in points]
+    gflops = [point.gflops for point in points]
+    gflops += [results.peak.gflops for results in all_results if results.peak.gflops]
+    return (
+        scale_of(intensities, _LEFT, WIDTH - _RIGHT, margin=1.6),
+        scale_of(gflops, _HEIGHT, _TOP, margin=1.6),
+    )
+
+
 def _sign(number: int) -> Markup:
-    """A device's mark on its line."""
+    """Draw the mark of a device on its line, for the legend."""
     return join((tag("path", d="M0 6H18", class_=_roof_class(number)), mark(number, 9, 6)))
 
 
@@ -96,8 +124,8 @@ def _roof_class(number: int) -> str:
     return f"roof roof{number % 3} c{number % MARKS}"
 
 
-def _most(peak: Peak) -> str:
-    # Beneath the chart: on it the words of devices that are alike would stand on one another.
+def _peak_text(peak: Peak) -> str:
+    # In the legend, because in the chart the texts of similar devices would overlap.
     return (
         f", at most {peak.gflops:,.0f} GFLOP/s, {peak.gbytes_s:,.0f} GB/s"
         if peak.gflops and peak.gbytes_s
@@ -129,49 +157,61 @@ def _grid(across: LogScale, up: LogScale) -> Markup:
 
 
 def _roof(number: int, gflops: float, gbytes_s: float, across: LogScale, up: LogScale) -> Markup:
-    """Up with the bandwidth as far as the peak, then level."""
+    """Draw the limit of a device: rising with the bandwidth up to the peak, then level."""
     ridge = gflops / gbytes_s
-    left = max(across.low, up.low / gbytes_s)
-    corner = min(max(ridge, left), across.high)
-    start = f"M{px(across.at(left))} {px(up.at(min(gflops, left * gbytes_s)))}"
-    path = f"{start}L{px(across.at(corner))} {px(up.at(min(gflops, corner * gbytes_s)))}H{px(across.end)}"
-    words = f"at most {gflops:,.0f} GFLOP/s, {gbytes_s:,.0f} GB/s"
-    return tag("path", tag("title", words), d=path, class_=_roof_class(number))
+    start = max(across.low, up.low / gbytes_s)
+    corner = min(max(ridge, start), across.high)
+
+    def point(intensity: float) -> str:
+        return f"{px(across.at(intensity))} {px(up.at(min(gflops, intensity * gbytes_s)))}"
+
+    path = f"M{point(start)}L{point(corner)}H{px(across.end)}"
+    tooltip = f"at most {gflops:,.0f} GFLOP/s, {gbytes_s:,.0f} GB/s"
+    return tag("path", tag("title", tooltip), d=path, class_=_roof_class(number))
 
 
 def _points(points: Sequence[Point], across: LogScale, up: LogScale) -> Markup:
-    """Numbers stand where no other number or mark is; where there is no such place, only who points at it is told.
+    """Draw the marks, and their numbers where they overlap no other number or mark.
 
-    Devices that did the same operation alike share a number.
+    If there is no such place, the number is only in the tooltip of the mark. Devices with nearly
+    the same rate of an operation share its number.
     """
-    marks = [(across.at(one.intensity), up.at(one.gflops)) for one in points]
-    taken = [_Box(x, y, _MARK_PX, _MARK_PX) for x, y in marks]
+    marks = [
+        _Box(across.at(point.intensity), up.at(point.gflops), _MARK_PX, _MARK_PX)
+        for point in points
+    ]
+    occupied = list(marks)
     numbered: list[tuple[int, _Box]] = []
     drawn = []
-    for one, (x, y) in zip(points, marks, strict=True):
-        rate = f"{one.gflops:,.1f} GFLOP/s at {one.intensity:.1f} for each byte"
-        words = f"{one.number}. {one.measurement.operation}: {rate}"
-        drawn.append(mark(one.device, x, y, words))
-        here = _Box(x, y, _MARK_PX, _MARK_PX)
-        if any(number == one.number and here.overlaps(box) for number, box in numbered):
+    for point, box in zip(points, marks, strict=True):
+        rate = f"{point.gflops:,.1f} GFLOP/s at {point.intensity:.1f} for each byte"
+        tooltip = f"{point.number}. {point.measurement.operation}: {rate}"
+        drawn.append(mark(point.device, box.x, box.y, tooltip))
+        if any(number == point.number and box.overlaps(other) for number, other in numbered):
             continue
-        wide = text_px(str(one.number), 11) + 2
-        places = [_Box(x + dx, y + dy, wide, _NUMBER_PX) for dx, dy in _AROUND]
-        place = next(
-            (box for box in places if box.is_inside and not any(map(box.overlaps, taken))), None
-        )
-        if place is not None:
-            taken.append(place)
-            numbered.append((one.number, here))
+        label = _free_box(box, str(point.number), occupied)
+        if label is not None:
+            occupied.append(label)
+            numbered.append((point.number, box))
             drawn.append(
-                tag("text", str(one.number), x=place.x, y=place.y + 4, class_="tick value")
+                tag("text", str(point.number), x=label.x, y=label.y + 4, class_="tick value")
             )
     return join(drawn)
 
 
+def _free_box(mark_box: _Box, text: str, occupied: Sequence[_Box]) -> _Box | None:
+    """Return a place for the text near the mark that overlaps nothing; None if there is none."""
+    width = text_px(text, 11) + 2
+    for dx, dy in _NUMBER_OFFSETS:
+        box = _Box(mark_box.x + dx, mark_box.y + dy, width, _NUMBER_PX)
+        if box.is_in_chart and not any(map(box.overlaps, occupied)):
+            return box
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class _Box:
-    """By its middle."""
+    """A rectangle by its centre."""
 
     x: float
     y: float
@@ -179,7 +219,7 @@ class _Box:
     height: float
 
     @property
-    def is_inside(self) -> bool:
+    def is_in_chart(self) -> bool:
         half = self.width / 2
         return (
             _LEFT <= self.x - half

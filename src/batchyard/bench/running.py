@@ -1,4 +1,4 @@
-"""A whole run: each workload at each size on one device, one after the other, kept as it is measured."""
+"""Measure each workload at each size on one device, and write the results after each of them."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
-from batchyard.bench import asking, measuring
-from batchyard.bench.discovery import Found
+from batchyard.bench import measuring, workload_values
+from batchyard.bench.discovery import Device
 from batchyard.bench.measuring import Bench
 from batchyard.bench.results import Measurement, Outcome, Peak, Results, Seconds
 from batchyard.bench.timing import QUICK, Clock, Effort
-from batchyard.bench.workload import Workload
+from batchyard.bench.workload import GPU, Workload
 
-#: workload whose rate is the peak of operations, and of bytes; with the sizes that show it, full and quick
-_PEAKS = {"matmul": (2048, 1024), "triad": (1 << 26, 1 << 22)}
+#: workloads that show the peak rates of a device -> their sizes (full, quick)
+_PEAK_SIZES = {"matmul": (2048, 1024), "triad": (1 << 26, 1 << 22)}
 
 
-class Watcher(Protocol):
-    """Whoever wants to know how far it is."""
+class OperationListener(Protocol):
+    """Is notified of the progress."""
 
     def on_start(self, operation: str) -> None: ...
 
@@ -30,100 +30,117 @@ class Watcher(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Plan:
+    """The operations to measure on one device, and how."""
+
     operations: tuple[tuple[Workload, int], ...]
     effort: Effort
     seed: int = 0
     is_quick: bool = False
     measures_all: bool = False
-    #: the kind of device that is not there, and in whose place another is measured
+    #: the kind of device for which this device stands in; empty if it is no stand-in
     stands_for: str = ""
 
 
-def planned(
+def plan_operations(
     workloads: Sequence[Workload], kind: str, sizes: Sequence[int], quick: bool
 ) -> list[tuple[Workload, int]]:
-    """Smallest first, so that what is far behind there is not tried at the larger ones."""
-    chosen = [one for one in workloads if kind in one.kinds]
-    return [(one, size) for one in chosen for size in sorted(set(sizes or one.sizes_for(quick)))]
+    """Return workloads with their sizes, smallest first.
+
+    A candidate that is far too slow at a small size is then not tried at a larger one.
+    """
+    return [
+        (workload, size)
+        for workload in workloads
+        if kind in workload.kinds
+        for size in sorted(set(sizes or workload.sizes_for(quick)))
+    ]
 
 
 def libraries_of(workloads: Sequence[Workload], kind: str) -> list[str]:
-    """Of the candidates that serve this kind of device, in order."""
+    """Return the keys of the libraries that have candidates for this kind of device."""
     return list(
         dict.fromkeys(
-            c.kit
-            for one in workloads
-            for c in one.candidates
-            if kind in c.kinds and kind in one.kinds
+            candidate.kit
+            for workload in workloads
+            for candidate in workload.candidates
+            if kind in candidate.kinds and kind in workload.kinds
         )
     )
 
 
-def run(
+def run_plan(
     plan: Plan,
     peaks: Sequence[Workload],
-    found: Found,
-    about: dict[str, Any],
+    device: Device,
+    description: dict[str, Any],
     instance_type: str | None,
-    keep: Callable[[Results], None],
-    watcher: Watcher,
-    begin: float,
+    write: Callable[[Results], None],
+    listener: OperationListener,
+    begin_s: float,
     clock: Clock = time.perf_counter,
     raise_if_stopped: Callable[[], None] = lambda: None,
 ) -> Results:
-    """``keep`` is called after each measurement. ``begin``: when the command did, since its set-up counts too."""
-    bench = Bench(found, plan.effort, plan.seed, plan.measures_all, clock, raise_if_stopped)
-    # What the libraries have made of themselves stays: to look through all of it before each candidate takes a tenth
-    # of a second.
+    """Measure the plan's operations on the device and return the results.
+
+    ``peaks``: workloads that show the device's peak rates; ``description``: of the machine;
+    ``write`` is called after each measurement; ``begin_s``: when the command began, since its
+    set-up counts too; ``raise_if_stopped`` raises KeyboardInterrupt if the user wants to stop.
+    """
+    bench = Bench(device, plan.effort, plan.seed, plan.measures_all, clock, raise_if_stopped)
+    # Without this, the garbage collector would look at all objects of the imported libraries before
+    # each candidate, which takes a tenth of a second.
     gc.freeze()
-    set_up = clock() - begin
+    set_up_s = clock() - begin_s
     results = Results(
-        device=found.kind,
-        device_name=found.device_name if found.kind == "gpu" else str(about.get("cpu", "")),
-        machine=about,
-        started=_now(),
+        device=device.kind,
+        device_name=device.name if device.kind == GPU else str(description.get("cpu", "")),
+        machine=description,
+        started=_timestamp(),
         seed=plan.seed,
         is_quick=plan.is_quick,
         instance_type=instance_type,
-        missing=dict(found.missing),
+        missing=dict(device.missing),
         stands_for=plan.stands_for,
     )
-    keep(results)
-    probes = _probes(plan, peaks, bench, watcher)
+    write(results)
+    probes = _probe_peaks(plan, peaks, bench, listener)
     measurements: list[Measurement] = []
     for workload, size in plan.operations:
-        watcher.on_start(f"{workload.title}, {asking.label_of(workload, size)}")
-        measured = measuring.measure(workload, size, bench)
+        listener.on_start(f"{workload.title}, {workload_values.label_of(workload, size)}")
+        measurement = measuring.measure(workload, size, bench)
         raise_if_stopped()
-        measurements.append(measured)
+        measurements.append(measurement)
         gc.collect()
         results = replace(
             results,
             measurements=tuple(measurements),
             peak=peak_of(measurements, probes),
-            seconds=_seconds(bench, set_up, clock() - begin),
+            seconds=_seconds(bench, set_up_s, clock() - begin_s),
         )
-        keep(results)
-        watcher.on_done(measured)
-    results = replace(results, ended=_now(), seconds=_seconds(bench, set_up, clock() - begin))
-    keep(results)
+        write(results)
+        listener.on_done(measurement)
+    results = replace(
+        results, ended=_timestamp(), seconds=_seconds(bench, set_up_s, clock() - begin_s)
+    )
+    write(results)
     return results
 
 
-def _probes(
-    plan: Plan, peaks: Sequence[Workload], bench: Bench, watcher: Watcher
+def _probe_peaks(
+    plan: Plan, peaks: Sequence[Workload], bench: Bench, listener: OperationListener
 ) -> list[Measurement]:
-    """What the device can do at best, where the run would not show it anyway."""
+    """Measure the peak rates of the device that the plan itself would not show."""
     planned_names = {workload.name for workload, _ in plan.operations}
     probes = []
     for workload in peaks:
-        if workload.name in _PEAKS and (workload.name not in planned_names or plan.is_quick):
-            full, quick = _PEAKS[workload.name]
-            watcher.on_start(f"the device's peak: {workload.title}")
+        if workload.name in _PEAK_SIZES and (workload.name not in planned_names or plan.is_quick):
+            full_size, quick_size = _PEAK_SIZES[workload.name]
+            listener.on_start(f"the device's peak: {workload.title}")
             brief = Bench(
-                bench.found, QUICK, plan.seed, clock=bench.clock, before_call=bench.before_call
+                bench.device, QUICK, plan.seed, clock=bench.clock, before_call=bench.before_call
             )
-            probes.append(measuring.measure(workload, quick if plan.is_quick else full, brief))
+            size = quick_size if plan.is_quick else full_size
+            probes.append(measuring.measure(workload, size, brief))
             bench.calls.spent_s += brief.calls.spent_s
             bench.inputs.spent_s += brief.inputs.spent_s
             bench.checks.spent_s += brief.checks.spent_s
@@ -131,26 +148,40 @@ def _probes(
 
 
 def peak_of(measurements: Sequence[Measurement], probes: Sequence[Measurement] = ()) -> Peak:
-    """Operations: the most of anything. Bytes: of the largest triad, since smaller ones may never leave the cache; or
-    of the one probed, if that was faster. So the largest row itself is never beyond the peak."""
-    good = [one for one in (*measurements, *probes) if one.outcome is Outcome.OK]
+    """Return the highest rates of the device.
+
+    Operations: the highest rate of any operation. Bytes: the rate of the largest triad, because
+    smaller ones may run from the cache; or the rate of the probed triad if it was faster. So the
+    largest triad of a run never exceeds the peak.
+    """
+    gflops = [
+        measurement.gflops
+        for measurement in (*measurements, *probes)
+        if measurement.outcome is Outcome.OK
+        and measurement.gflops
+        and not measurement.is_about_bytes
+    ]
     rates = [_largest_triad_gbytes_s(measurements), _largest_triad_gbytes_s(probes)]
     return Peak(
-        gflops=max(
-            (one.gflops for one in good if one.gflops and not one.is_about_bytes), default=None
-        ),
+        gflops=max(gflops, default=None),
         gbytes_s=max((rate for rate in rates if rate), default=None),
     )
 
 
 def _largest_triad_gbytes_s(measurements: Sequence[Measurement]) -> float | None:
-    triads = [one for one in measurements if one.outcome is Outcome.OK and one.workload == "triad"]
-    return max(triads, key=lambda one: one.size).gbytes_s if triads else None
+    triads = [
+        measurement
+        for measurement in measurements
+        if measurement.outcome is Outcome.OK and measurement.workload == "triad"
+    ]
+    return max(triads, key=lambda triad: triad.size).gbytes_s if triads else None
 
 
-def _seconds(bench: Bench, set_up: float, total: float) -> Seconds:
-    return Seconds(total, set_up, bench.inputs.spent_s, bench.checks.spent_s, bench.calls.spent_s)
+def _seconds(bench: Bench, set_up_s: float, total_s: float) -> Seconds:
+    return Seconds(
+        total_s, set_up_s, bench.inputs.spent_s, bench.checks.spent_s, bench.calls.spent_s
+    )
 
 
-def _now() -> str:
+def _timestamp() -> str:
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

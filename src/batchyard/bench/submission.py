@@ -1,7 +1,7 @@
-"""The benchmark as a pipeline of two steps, and the code that goes with it. Pure, but for packing files.
+"""Turn a benchmark request into a pipeline of two steps, and pack the code that its jobs run.
 
-No package of ours need be in the image: the jobs unpack what was sent with them (``bootstrap``), and run the very
-`batchyard bench run` that is documented.
+The image needs no batchyard: a job unpacks the code that is sent with it (``bootstrap``), and runs
+`batchyard bench run`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import json
 import re
 import shlex
 import zipfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path, PurePosixPath
@@ -29,125 +29,134 @@ STEPS = (CPU, GPU)
 STAND_IN = "--stand-in"
 CODE = "code.zip"
 RESULTS = "results/"
-#: what a step's environment says about the type that was asked for
+#: environment variable of a step: the requested instance type, or ANY_TYPE
 TYPE_VARIABLE = "BENCHMARK_TYPE"
 ANY_TYPE = "any"
-#: Python 3.11, NumPy and PyTorch with CUDA; the same on both, so that the software is the same
+#: has Python 3.11, NumPy and PyTorch with CUDA; the same image measures CPU and GPU
 IMAGE = "pytorch/pytorch:2.5.1-cuda12.4-cudnn9-runtime"
-#: and what it lacks, so that the GPU is compared with the best that a CPU can do
-IMAGE_LACKS = ("scipy", "opencv-python-headless", "numba", "pillow")
-#: what the jobs install before they measure
+#: CPU libraries that the image lacks, so that the CPU is measured with its fastest code
+EXTRA_PACKAGES = ("scipy", "opencv-python-headless", "numba", "pillow")
+#: environment variable of a step: packages that a job installs before it measures
 INSTALL_VARIABLE = "BENCHMARK_INSTALL"
 
 _TIMEOUT_S = 7200
-#: of what a host is thought to offer: a job that asks for more than it does offer never starts
-_MEMORY_PART = 0.97
-#: sent with the benchmark, since the command line needs it
+#: fraction of the expected memory of a host that a job requests; with more it might never start
+_MEMORY_FRACTION = 0.97
+#: packages that are sent with the benchmark, since its command line needs them
 _LIBRARIES = ("click",)
-#: what the benchmark does not need of our own
-_LEFT_OUT = ("emulator", "infra", "doctor", "engines", "worker", "aws")
-_OWN = "own"
+#: rooms of batchyard that the benchmark does not need
+_NOT_PACKED = ("emulator", "infra", "doctor", "engines", "worker", "aws")
+_USER_FOLDER = "own"
 _PICTURES = "pictures"
-#: words for several families, none of which has a GPU
-_MAGIC = ("optimal", "default_x86_64", "default_arm64")
+#: names of several families at once, none of which has a GPU
+_FAMILY_GROUPS = ("optimal", "default_x86_64", "default_arm64")
 _GPU_FAMILY = re.compile(r"(g|gr|p)\d")
 _TYPE = re.compile(r"[a-z][a-z0-9-]*\.[a-z0-9-]+")
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What a job asks for."""
+    """The vCPUs and memory that a job requests."""
 
     cpus: int
     memory_mib: int
 
 
-#: where the type is not known: what the smallest usual ones have
+#: shapes if the instance type is unknown: those of the smallest usual types
 SMALL = {CPU: Shape(4, 7168), GPU: Shape(4, 14336)}
-#: at an endpoint on this machine, which has no types and may be small: with --quick, and without
+#: shapes for the emulator, which may run on a small machine: with --quick, and without
 TINY, MODEST = Shape(1, 1024), Shape(1, 3072)
 
 
-# -- types ------------------------------------------------------------------------------------------------------
+# -- types --
 
 
-def shape_of(instance_type: str) -> Shape | None:
-    """All of a machine less what the system needs, so that nothing else disturbs it. None: it is not in the list."""
+def whole_machine_shape(instance_type: str) -> Shape | None:
+    """Return what a job requests to have a machine for itself; None if the type is not listed."""
     text = resources.files("batchyard.bench").joinpath("prices.json").read_text(encoding="utf-8")
-    known = json.loads(text)["types"].get(instance_type)
-    if known is None:
+    facts = json.loads(text)["types"].get(instance_type)
+    if facts is None:
         return None
-    offered_mib = registered_mib(int(known["memory_gib"] * 1024), instance_type)
-    return Shape(known["vcpus"], int(offered_mib * _MEMORY_PART))
+    offered_mib = registered_mib(int(facts["memory_gib"] * 1024), instance_type)
+    return Shape(facts["vcpus"], int(offered_mib * _MEMORY_FRACTION))
 
 
-def asked(kind: str, instance_type: str, request: Request, *, is_here: bool) -> Shape:
-    """Of a job on this type, which need not be known. ``is_here``: at an endpoint on this machine.
+def requested_shape(kind: str, instance_type: str, request: Request, *, is_emulated: bool) -> Shape:
+    """Return the shape of the job of this kind. ``instance_type`` may be empty.
 
-    The request's memory is what is used at most: it makes a job smaller, never larger. Of a machine that is not known
-    nothing is taken off: the job is told, and asks for what it would ask for anyway.
+    The request's memory makes a job smaller, never larger. A job on an unlisted type always
+    requests the same shape; `--memory` then limits only what the benchmark uses.
     """
-    if is_here:
-        shape = TINY if request.quick else MODEST
+    if is_emulated:
+        shape: Shape | None = TINY if request.quick else MODEST
     else:
-        known = shape_of(instance_type)
-        if known is None:
-            return SMALL[kind]
-        shape = known
+        shape = whole_machine_shape(instance_type)
+    if shape is None:
+        return SMALL[kind]
     return replace(shape, memory_mib=min(request.memory_mib or shape.memory_mib, shape.memory_mib))
 
 
 def only_type(instance_types: Iterable[str]) -> str | None:
-    """Of a queue whose machines are all of one type."""
-    found = set(instance_types)
-    return found.pop() if len(found) == 1 and _TYPE.fullmatch(next(iter(found))) else None
+    """Return the instance type if there is exactly one, else None."""
+    types = set(instance_types)
+    return types.pop() if len(types) == 1 and _TYPE.fullmatch(next(iter(types))) else None
 
 
-def type_problem(kind: str, wanted: str, instance_types: Iterable[str], queue: str) -> str:
-    """Why a queue with these types cannot serve; empty where it can. A type is a choice of the queue's compute
-    environments: no job can ask for one."""
-    listed = sorted(set(instance_types)) or ["default_x86_64"]
-    said = f"queue {queue} has {', '.join(listed)}"
-    if wanted:
-        if not _TYPE.fullmatch(wanted):
-            return f"{wanted!r} is no instance type"
-        family = wanted.partition(".")[0]
-        by_magic = any(one in _MAGIC for one in listed) and not _GPU_FAMILY.match(family)
-        if not ({wanted, family} & set(listed) or by_magic):
-            return f"{said}, and no {wanted}"
-        if kind == GPU and not _GPU_FAMILY.match(family):
-            return f"{wanted} has no GPU"
-    elif kind == GPU and not any(_GPU_FAMILY.match(one) for one in listed):
-        return f"{said}: none with a GPU, so the job would wait for ever"
+def type_problem(kind: str, instance_type: str, queue_types: Iterable[str], queue: str) -> str:
+    """Return why a queue with these types cannot run the job; empty if it can.
+
+    ``instance_type``: the requested type, or empty. AWS Batch chooses among the types of a queue's
+    compute environments; a job cannot request one.
+    """
+    listed = sorted(set(queue_types)) or ["default_x86_64"]
+    offer = f"queue {queue} has {', '.join(listed)}"
+    if not instance_type:
+        if kind == GPU and not any(_GPU_FAMILY.match(name) for name in listed):
+            return f"{offer}: none with a GPU, so the job would wait for ever"
+        return ""
+    if not _TYPE.fullmatch(instance_type):
+        return f"{instance_type!r} is no instance type"
+    if not _offers(listed, instance_type):
+        return f"{offer}, and no {instance_type}"
+    if kind == GPU and not _GPU_FAMILY.match(instance_type):
+        return f"{instance_type} has no GPU"
     return ""
 
 
-def with_type(results: Results, wanted: str, *, is_here: bool) -> tuple[Results, str]:
-    """With the type that counts, what it ran on, else what was asked for; and what there is to say about it.
+def _offers(queue_types: Sequence[str], instance_type: str) -> bool:
+    """Whether the type, its family or a group of families is among the types of a queue."""
+    family = instance_type.partition(".")[0]
+    if instance_type in queue_types or family in queue_types:
+        return True
+    has_group = any(name in _FAMILY_GROUPS for name in queue_types)
+    return has_group and not _GPU_FAMILY.match(family)
 
-    ``is_here``: at an endpoint on this machine, whose types are made up.
+
+def add_instance_type(
+    results: Results, requested_type: str, *, is_emulated: bool
+) -> tuple[Results, str]:
+    """Return the results with their instance type, and a note about it, which may be empty.
+
+    The type that the job ran on counts; the requested type only if the job could not find out. The
+    types of the emulator are invented.
     """
-    if wanted in ("", ANY_TYPE, results.instance_type):
+    if requested_type in ("", ANY_TYPE, results.instance_type):
         return results, ""
-    if is_here or results.stands_for:
-        return (
-            results,
-            f"{results.kind}: {wanted} was asked for, and is not what was measured: it has no price here",
-        )
+    requested = f"{results.kind}: {requested_type} was requested"
+    if is_emulated or results.stands_for:
+        return results, f"{requested}, but is not what was measured, so there is no price"
     if results.instance_type is None:
-        return replace(
-            results, instance_type=wanted
-        ), f"{results.kind}: {wanted} as asked for: the job could not tell"
-    return (
-        results,
-        f"{results.kind}: {wanted} was asked for, and it ran on {results.instance_type}, which counts",
-    )
+        return (
+            replace(results, instance_type=requested_type),
+            f"{requested}; the job could not find out its instance type",
+        )
+    return results, f"{requested}, but the job ran on {results.instance_type}, which counts"
 
 
-# -- pipeline ---------------------------------------------------------------------------------------------------
+# -- pipeline --
 
 
-def pipeline(
+def make_pipeline(
     request: Request,
     image: str,
     shapes: Mapping[str, Shape],
@@ -156,19 +165,16 @@ def pipeline(
     gpu_queue: str | None = None,
     install: Iterable[str] = (),
 ) -> Pipeline:
-    """``gpu_queue``: with a stand-in, which asks for no GPU, but goes to that queue all the same."""
+    """Return the pipeline with one step per kind of device.
+
+    ``gpu_queue``: the queue of a stand-in, which runs there without requesting a GPU.
+    """
     steps = []
-    installed = {INSTALL_VARIABLE: " ".join(install)} if install else {}
+    install_env = {INSTALL_VARIABLE: " ".join(install)} if install else {}
     for kind in STEPS:
-        # A shell that is a container's first process would not pass SIGTERM on.
-        command = [
-            "exec",
-            "python3",
-            "-c",
-            source(),
-            kind,
-            *arguments(replace(request, device=kind)),
-        ]
+        # `exec`, because a shell as the first process of a container would not forward SIGTERM.
+        python = ["exec", "python3", "-c", bootstrap_source(), kind]
+        command = [*python, *arguments(replace(request, device=kind))]
         steps.append(
             Step(
                 name=kind,
@@ -179,24 +185,26 @@ def pipeline(
                 queue=gpu_queue if kind == GPU else None,
                 timeout_s=_TIMEOUT_S,
                 image=image,
-                env={TYPE_VARIABLE: types.get(kind) or ANY_TYPE, **installed},
+                env={TYPE_VARIABLE: types.get(kind) or ANY_TYPE, **install_env},
             )
         )
     return Pipeline(PIPELINE, tuple(steps))
 
 
-def is_pretended(command: str | None) -> bool:
-    """Of a step's command: whether it ran at an endpoint on this machine."""
+def is_stand_in_command(command: str | None) -> bool:
+    """Whether a step's command was made for the emulator, where a CPU may stand in for a GPU."""
     return STAND_IN in shlex.split(command or "")
 
 
 def arguments(request: Request) -> list[str]:
-    """Of `bench run` in the job, where a user's own files lie beside the code."""
+    """Return the arguments of `bench run` in a job, where the user's files lie beside the code."""
     words = ["--device", request.device, "--seed", str(request.seed)]
     words += [word for name in request.only for word in ("--only", name)]
     if request.sizes:
         words += ["--sizes", ",".join(map(str, request.sizes))]
-    words += [word for path in request.files for word in ("--workload", f"{_OWN}/{path.name}")]
+    words += [
+        word for path in request.files for word in ("--workload", f"{_USER_FOLDER}/{path.name}")
+    ]
     if request.images is not None:
         words += ["--images", _PICTURES]
     if request.memory_mib is not None:
@@ -212,72 +220,102 @@ def arguments(request: Request) -> list[str]:
     return words + [flag for flag, is_set in flags.items() if is_set]
 
 
-def source() -> str:
-    """The text of ``bootstrap``, without what only readers need: a job's command may have 8192 characters."""
-    return ast.unparse(
-        _bare(
-            ast.parse(
-                resources.files("batchyard.bench").joinpath("bootstrap.py").read_text("utf-8")
-            )
-        )
-    )
+def bootstrap_source() -> str:
+    """Return the source of ``bootstrap`` without docstrings and comments.
+
+    A job's command is limited to 8192 characters.
+    """
+    source = resources.files("batchyard.bench").joinpath("bootstrap.py").read_text("utf-8")
+    return ast.unparse(_without_docstrings(ast.parse(source)))
 
 
-def _bare(tree: ast.Module) -> ast.Module:
+def _without_docstrings(tree: ast.Module) -> ast.Module:
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.FunctionDef) and ast.get_docstring(node) is not None:
             node.body = node.body[1:]
     return tree
 
 
-# -- code -------------------------------------------------------------------------------------------------------
+# -- code --
 
 
-def refuse_missing(request: Request) -> None:
-    """What is to be sent must be there, and a workload must be Python; it is not executed here."""
+def require_files(request: Request) -> None:
+    """Raise InputError if a file to send is missing, or if a workload is not Python.
+
+    Files are parsed, but not executed.
+    """
     names = [path.name for path in request.files]
     for path in request.files:
-        if path.suffix != ".py" or not path.is_file():
-            raise InputError(
-                f"{path}: there is no such Python file", hint="give the file of a workload"
-            )
         if names.count(path.name) > 1:
             raise InputError(
                 f"two workloads are in files called {path.name}",
                 hint="give one of them another name",
             )
-        try:
-            ast.parse(path.read_bytes(), str(path))
-        except (SyntaxError, ValueError) as exc:
-            where = f":{exc.lineno}" if isinstance(exc, SyntaxError) else ""
-            raise InputError(f"{path}{where}: {exc}", hint="the file must be Python") from None
-        except OSError as exc:
-            raise from_os_error(exc, "read", path) from exc
+        _require_python(path)
     if request.images is not None and not request.images.is_dir():
         raise InputError(
             f"--images {request.images}: there is no such folder", hint="give a folder of pictures"
         )
 
 
+def require_workloads(request: Request) -> None:
+    """Raise InputError if no workload matches, or none of them runs on one of the two devices.
+
+    Does nothing without NumPy, or with files of the user, which are not executed here.
+    """
+    if request.files or not request.only:
+        return
+    try:
+        from batchyard.bench import loading
+
+        builtin = loading.load_builtin()
+    except ImportError:
+        return
+    selected = loading.select(builtin, request.only)
+    unused_kinds = [
+        kind.upper() for kind in STEPS if not any(kind in workload.kinds for workload in selected)
+    ]
+    if unused_kinds:
+        raise InputError(
+            f"none of the selected workloads runs on a {' or '.join(unused_kinds)},"
+            " so there is nothing to compare",
+            hint="choose others with --only",
+        )
+
+
+def _require_python(path: Path) -> None:
+    if path.suffix != ".py" or not path.is_file():
+        raise InputError(
+            f"{path}: there is no such Python file", hint="give the file of a workload"
+        )
+    try:
+        ast.parse(path.read_bytes(), str(path))
+    except (SyntaxError, ValueError) as exc:
+        line = f":{exc.lineno}" if isinstance(exc, SyntaxError) else ""
+        raise InputError(f"{path}{line}: {exc}", hint="the file must be Python") from None
+    except OSError as exc:
+        raise from_os_error(exc, "read", path) from exc
+
+
 def pack(path: Path, request: Request) -> None:
-    """Our code, what it needs, and the user's own files, in one archive."""
+    """Write batchyard's code, the packages it needs, and the user's files to one zip archive."""
     entries = {
         name: file for package in ("batchyard", *_LIBRARIES) for name, file in _package(package)
     }
-    entries |= {f"{_OWN}/{file.name}": file for file in request.files}
+    entries |= {f"{_USER_FOLDER}/{file.name}": file for file in request.files}
     try:
         if request.images is not None:
-            pictures = sorted(one for one in request.images.iterdir() if one.is_file())
-            entries |= {f"{_PICTURES}/{one.name}": one for one in pictures}
+            pictures = sorted(file for file in request.images.iterdir() if file.is_file())
+            entries |= {f"{_PICTURES}/{file.name}": file for file in pictures}
         with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
             for name, file in entries.items():
-                # Dates before 1980 are none for a zip.
-                archive.writestr(name, _content(file))
+                # Not archive.write(): a zip cannot store the date of a file from before 1980.
+                archive.writestr(name, _read(file))
     except OSError as exc:
         raise from_os_error(exc, "pack the benchmark into", path) from exc
 
 
-def _content(file: Path) -> bytes:
+def _read(file: Path) -> bytes:
     try:
         return file.read_bytes()
     except OSError as exc:
@@ -289,7 +327,7 @@ def _package(name: str) -> Iterable[tuple[str, Path]]:
     assert spec is not None and spec.origin is not None
     root = Path(spec.origin).parent
     for file in sorted(root.rglob("*")):
-        inside = PurePosixPath(*file.relative_to(root).parts)
-        is_left_out = name == "batchyard" and inside.parts[0] in _LEFT_OUT
-        if file.is_file() and "__pycache__" not in inside.parts and not is_left_out:
-            yield f"{name}/{inside}", file
+        relative = PurePosixPath(*file.relative_to(root).parts)
+        is_packed = name != "batchyard" or relative.parts[0] not in _NOT_PACKED
+        if file.is_file() and "__pycache__" not in relative.parts and is_packed:
+            yield f"{name}/{relative}", file

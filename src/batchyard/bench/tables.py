@@ -1,4 +1,4 @@
-"""What people and spreadsheets read: a run, and a comparison, as text and CSV. Pure."""
+"""Write results and comparisons as text tables and CSV. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from batchyard.bench.comparing import Comparison, Row, Side
 from batchyard.bench.prices import UNKNOWN
 from batchyard.bench.results import (
     NOISY,
-    STOOD_IN,
+    STAND_IN_NOTE,
     Measurement,
     Outcome,
     Peak,
@@ -23,11 +23,11 @@ from batchyard.units import format_duration
 NONE = "-"
 
 
-# -- amounts ----------------------------------------------------------------------------------------------------
+# -- amounts --
 
 
 def time_text(seconds: float | None) -> str:
-    """Three figures, in the unit that fits."""
+    """Return a duration with three figures, in the unit that fits."""
     if seconds is None:
         return NONE
     for factor, unit in ((1e6, "µs"), (1e3, "ms")):
@@ -42,8 +42,8 @@ def _figures(value: float) -> str:
     return f"{value:.1f}" if value >= 9.995 else f"{value:.2f}"
 
 
-def percent(part: float | None) -> str:
-    return NONE if part is None else f"{part * 100:.0f} %"
+def percent_text(fraction: float | None) -> str:
+    return NONE if fraction is None else f"{fraction * 100:.0f} %"
 
 
 def bytes_text(count: int | None) -> str:
@@ -52,22 +52,28 @@ def bytes_text(count: int | None) -> str:
     return f"{count / 2**20:.0f} MiB" if count < 2**30 else f"{count / 2**30:.1f} GiB"
 
 
-def rate_text(one: Measurement) -> str:
-    rate, unit = (one.gbytes_s, "GB/s") if one.is_about_bytes else (one.gflops, "GFLOP/s")
+def spread_text(measurement: Measurement) -> str:
+    """Return the spread; a spread beyond NOISY is marked with an exclamation mark."""
+    is_noisy = (measurement.spread or 0) > NOISY
+    return percent_text(measurement.spread) + (" !" if is_noisy else "")
+
+
+def rate_text(measurement: Measurement) -> str:
+    """Return bytes or operations per second, whichever the workload is about."""
+    if measurement.is_about_bytes:
+        rate, unit = measurement.gbytes_s, "GB/s"
+    else:
+        rate, unit = measurement.gflops, "GFLOP/s"
     return NONE if rate is None else f"{_figures(rate)} {unit}"
 
 
 def dollars_text(usd: float | None) -> str:
-    """Unknown is unknown: never a guess."""
+    """Return an amount of dollars, or ? if it is unknown."""
     if usd is None:
         return UNKNOWN
-    return (
-        f"${usd:.2f}"
-        if usd >= 0.995
-        else f"${usd:.2g}"
-        if usd >= 1e-4 or usd == 0
-        else f"${usd:.1e}"
-    )
+    if usd >= 0.995:
+        return f"${usd:.2f}"
+    return f"${usd:.2g}" if usd >= 1e-4 or usd == 0 else f"${usd:.1e}"
 
 
 def times_text(factor: float | None) -> str:
@@ -77,7 +83,7 @@ def times_text(factor: float | None) -> str:
 
 
 def columns(head: Sequence[str], rows: Sequence[Sequence[str]], texts: frozenset[int]) -> list[str]:
-    """As wide as their widest cell; those in ``texts`` flush left."""
+    """Return the lines of a table. ``texts``: numbers of the left-aligned columns."""
     widths = [max(len(row[i]) for row in [head, *rows]) for i in range(len(head))]
 
     def line(row: Sequence[str]) -> str:
@@ -90,10 +96,11 @@ def columns(head: Sequence[str], rows: Sequence[Sequence[str]], texts: frozenset
     return [line(head), "  ".join("-" * width for width in widths), *map(line, rows)]
 
 
-# -- a run ------------------------------------------------------------------------------------------------------
+# -- a run --
 
 
 def run_text(results: Results, *, all_candidates: bool = False) -> str:
+    """Return the report on one device. ``all_candidates``: with a table of all candidates."""
     parts = [_title(results), "\n".join(_facts(results)), "\n".join(_operations(results))]
     if all_candidates:
         parts.append("\n".join(_candidates(results)))
@@ -118,7 +125,7 @@ def _facts(results: Results) -> list[str]:
             "measured",
             results.started + (f" to {results.ended}" if results.ended else ", not finished"),
         ),
-        ("instance", results.instance_type or f"{UNKNOWN} (not on EC2, or it does not say)"),
+        ("instance", results.instance_type or f"{UNKNOWN} (not on EC2, or no metadata service)"),
         ("price", _price(price.get("usd_h"), price.get("source", ""))),
         (
             "CPU",
@@ -163,32 +170,35 @@ def _operations(results: Results) -> list[str]:
         "memory",
         "error, allowed",
     ]
-    rows = []
-    for one in results.good:
-        spread = percent(one.spread) + (" !" if (one.spread or 0) > NOISY else "")
-        copied = time_text(one.copied_s) if one.with_copies_s else NONE
-        error = NONE if one.error is None else f"{one.error:.0e}, {one.tolerance or 0:.0e}"
-        rows.append(
-            [
-                *(
-                    one.operation,
-                    one.candidate,
-                    time_text(one.cold_s),
-                    time_text(one.median_s),
-                    spread,
-                    copied,
-                ),
-                *(
-                    rate_text(one),
-                    percent(results.peak.part(one)),
-                    bytes_text(one.peak_memory_bytes),
-                    error,
-                ),
-            ]
-        )
+    rows = [
+        [*measurement_cells(measurement, results), _error_text(measurement)]
+        for measurement in results.successes
+    ]
     if not rows:
         return ["nothing has been measured" if results.ended else "nothing has been measured yet"]
     return columns(head, rows, frozenset({0, 1}))
+
+
+def measurement_cells(measurement: Measurement, results: Results) -> list[str]:
+    """Return the cells of an operation: names, times, spread, rate, peak, memory."""
+    copies_s = measurement.median_with_copies_s if measurement.with_copies_s else None
+    return [
+        measurement.operation,
+        measurement.candidate,
+        time_text(measurement.cold_s),
+        time_text(measurement.median_s),
+        spread_text(measurement),
+        time_text(copies_s),
+        rate_text(measurement),
+        percent_text(results.peak.fraction(measurement)),
+        bytes_text(measurement.peak_memory_bytes),
+    ]
+
+
+def _error_text(measurement: Measurement) -> str:
+    if measurement.error is None:
+        return NONE
+    return f"{measurement.error:.0e}, {measurement.tolerance or 0:.0e}"
 
 
 def _candidates(results: Results) -> list[str]:
@@ -196,32 +206,41 @@ def _candidates(results: Results) -> list[str]:
         ["operation", "candidate", "cold", "median", "spread", "calls", "of the fastest"],
         [],
     )
-    for measured in results.measurements:
-        best_s = measured.median_s
-        for one in sorted(measured.tried, key=lambda trial: trial.median_s or float("inf")):
-            rows.append([measured.operation, one.candidate, *_trial_cells(one, best_s)])
+    for measurement in results.measurements:
+        best_s = measurement.median_s
+        for trial in sorted(measurement.tried, key=lambda trial: trial.median_s or float("inf")):
+            rows.append([measurement.operation, trial.candidate, *_trial_cells(trial, best_s)])
     return ["every candidate:", "", *columns(head, rows, frozenset({0, 1}))]
 
 
-def _trial_cells(one: Trial, best_s: float | None) -> list[str]:
-    if one.median_s is None:
-        return ["", "", "", "", f"{one.outcome.value}: {one.reason}"]
-    share = times_text(one.median_s / best_s) if best_s else NONE
+def _trial_cells(trial: Trial, best_s: float | None) -> list[str]:
+    if trial.median_s is None:
+        return ["", "", "", "", f"{trial.outcome.value}: {trial.reason}"]
     return [
-        *(time_text(one.cold_s), time_text(one.median_s), percent(spread_of(one.warm_s))),
-        *(str(len(one.warm_s)), share),
+        time_text(trial.cold_s),
+        time_text(trial.median_s),
+        percent_text(spread_of(trial.warm_s)),
+        str(len(trial.warm_s)),
+        times_text(trial.median_s / best_s) if best_s else NONE,
     ]
 
 
 def _problems(results: Results) -> list[str]:
-    bad = [one for one in results.measurements if one.outcome is not Outcome.OK]
-    lines = [f"{one.operation}: {one.outcome.value.upper()}: {one.reason}" for one in bad]
-    lines += [f"{one.operation}: {one.reason}" for one in results.good if one.reason]
+    lines = [
+        f"{measurement.operation}: {measurement.outcome.value.upper()}: {measurement.reason}"
+        for measurement in results.measurements
+        if measurement.outcome is not Outcome.OK
+    ]
     lines += [
-        f"{measured.operation}: {one.candidate} FAILED: {one.reason}"
-        for measured in results.good
-        for one in measured.tried
-        if one.outcome is Outcome.FAILED
+        f"{measurement.operation}: {measurement.reason}"
+        for measurement in results.successes
+        if measurement.reason
+    ]
+    lines += [
+        f"{measurement.operation}: {trial.candidate} FAILED: {trial.reason}"
+        for measurement in results.successes
+        for trial in measurement.tried
+        if trial.outcome is Outcome.FAILED
     ]
     return lines
 
@@ -229,63 +248,70 @@ def _problems(results: Results) -> list[str]:
 def _remarks(results: Results) -> list[str]:
     lines = []
     if results.stands_for:
-        lines.append(STOOD_IN)
-    noisy = [one for one in results.good if (one.spread or 0) > NOISY]
-    if noisy:
+        lines.append(STAND_IN_NOTE)
+    if results.noisy_count:
         lines.append(
-            f"warning: {len(noisy)} of {len(results.good)} spread by more than {NOISY * 100:.0f} % (marked !): "
-            "the machine was not quiet, and a repeat may differ as much"
+            f"warning: {results.noisy_count} of {len(results.successes)} spread by more than"
+            f" {NOISY * 100:.0f} % (marked !): other load on the machine disturbed them,"
+            " and a repeat may differ as much"
         )
     if results.is_quick:
-        lines.append(
-            "quick: few repeats and small sizes: fit to see that it works, not to decide by"
-        )
+        lines.append("quick: few repeats and small sizes: shows that it works, not for decisions")
     if results.missing:
-        said = "; ".join(f"{name}: {reason}" for name, reason in results.missing.items())
-        lines.append(f"not tried, and might be faster: {said}")
+        reasons = "; ".join(f"{name}: {reason}" for name, reason in results.missing.items())
+        lines.append(f"not tried, and might be faster: {reasons}")
     if not results.ended:
-        lines.append("not finished: what was measured until here is all there is")
+        lines.append("not finished: only the operations above were measured")
     else:
-        spent = results.seconds
+        seconds = results.seconds
         lines.append(
-            f"took {time_text(spent.total)}, of it {percent(spent.overhead)} neither inputs, checks nor calls"
+            f"took {time_text(seconds.total)}, of it {percent_text(seconds.overhead)}"
+            " neither inputs, checks nor calls"
         )
     return lines
 
 
-# -- a comparison -----------------------------------------------------------------------------------------------
+# -- a comparison --
 
 
-def comparison_text(value: Comparison, source: str, *, prices: bool = False) -> str:
-    a, b = value.first, value.second
+def comparison_text(comparison: Comparison, source: str, *, prices: bool = False) -> str:
+    """Return the report on a comparison. ``prices``: with the source of the prices."""
+    first, second = comparison.first, comparison.second
     head = [
         *(
             "operation",
-            f"{a.label} time",
-            f"{b.label} time",
+            f"{first.label} time",
+            f"{second.label} time",
             "with copies",
             "speed-up",
             "without copies",
         ),
-        *(f"{a.label} $/1000", f"{b.label} $/1000", "pick"),
+        *(f"{first.label} $/1000", f"{second.label} $/1000", "pick"),
     ]
-    rows = [_comparison_row(value, row) for row in value.rows if not row.reason]
-    rows.append(_total_row(value))
+    rows = [comparison_cells(comparison, row) for row in comparison.rows if not row.reason]
+    rows.append(_total_row(comparison))
     parts = [
-        "\n".join([_side_text(a), _side_text(b)]),
+        "\n".join([_side_text(first), _side_text(second)]),
         "\n".join(columns(head, rows, frozenset({0, 8}))),
     ]
-    unable = [
-        f"{row.first.operation}: not compared: {row.reason}" for row in value.rows if row.reason
+    not_compared = [
+        f"{row.first.operation}: not compared: {row.reason}"
+        for row in comparison.rows
+        if row.reason
     ]
-    unable += [f"{operation}: only {label} has it" for label, operation in value.alone]
-    evens = [f"{one.title}: {b.label} {one.says}" for one in value.break_evens]
-    notes = [f"note: {note}" for note in value.notes]
+    not_compared += [
+        f"{operation}: only {label} has it" for label, operation in comparison.one_sided
+    ]
+    break_evens = [
+        f"{break_even.title}: {second.label} {break_even.verdict}"
+        for break_even in comparison.break_evens
+    ]
+    notes = [f"note: {note}" for note in comparison.notes]
     if prices:
         notes.append(f"prices: {source}")
-    if evens:
-        parts.append("\n".join(["break-even, copies included:", *evens]))
-    parts += ["\n".join(lines) for lines in (unable, notes) if lines]
+    if break_evens:
+        parts.append("\n".join(["break-even, copies included:", *break_evens]))
+    parts += ["\n".join(lines) for lines in (not_compared, notes) if lines]
     return "\n\n".join(parts) + "\n"
 
 
@@ -294,40 +320,32 @@ def _side_text(side: Side) -> str:
     return f"{side.label}: {side.about}{side.instance_type or 'instance type ' + UNKNOWN}, {usd}"
 
 
-def _comparison_row(value: Comparison, row: Row) -> list[str]:
+def comparison_cells(comparison: Comparison, row: Row) -> list[str]:
+    """Return the cells of a row: operation, times, speed-ups, dollars, pick."""
     has_copies = bool(row.second.with_copies_s)
     return [
         row.first.operation,
-        time_text(row.first.copied_s),
+        time_text(row.first.median_with_copies_s),
         time_text(row.second.median_s),
-        time_text(row.second.copied_s) if has_copies else NONE,
+        time_text(row.second.median_with_copies_s) if has_copies else NONE,
         times_text(row.speed_up),
         times_text(row.bare_speed_up) if has_copies else NONE,
         dollars_text(row.first_usd),
         dollars_text(row.second_usd),
-        value.pick(row),
+        comparison.pick(row),
     ]
 
 
-def _total_row(value: Comparison) -> list[str]:
-    first_s, second_s = value.total_s()
-    bare_s = sum(row.second.median_s or 0 for row in value.counted)
-    up = times_text(first_s / second_s) if second_s else NONE
-    first_usd, second_usd = value.total_usd()
-    dollars = [dollars_text(first_usd), dollars_text(second_usd)]
-    return [
-        "total",
-        time_text(first_s),
-        time_text(bare_s),
-        time_text(second_s),
-        up,
-        "",
-        *dollars,
-        "",
-    ]
+def _total_row(comparison: Comparison) -> list[str]:
+    first_s, second_s = comparison.total_s()
+    bare_s = sum(row.second.median_s or 0 for row in comparison.comparable_rows)
+    speed_up = times_text(first_s / second_s) if second_s else NONE
+    times = [time_text(seconds) for seconds in (first_s, bare_s, second_s)]
+    dollars = [dollars_text(usd) for usd in comparison.total_usd()]
+    return ["total", *times, speed_up, "", *dollars, ""]
 
 
-# -- CSV --------------------------------------------------------------------------------------------------------
+# -- CSV --
 
 CSV_HEAD = (
     *(
@@ -357,33 +375,24 @@ CSV_HEAD = (
 
 
 def csv_text(results: Results) -> str:
+    """Return one line per operation, with the columns CSV_HEAD."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(CSV_HEAD)
     device = results.kind if results.stands_for else results.device
-    for one in results.measurements:
-        copied = one.copied_s if one.with_copies_s else None
+    for measurement in results.measurements:
+        columns_by_name = {
+            "device": device,
+            "outcome": measurement.outcome.value,
+            "calls": len(measurement.warm_s),
+            "with_copies_s": (
+                measurement.median_with_copies_s if measurement.with_copies_s else None
+            ),
+        }
         writer.writerow(
             [
-                *(
-                    device,
-                    one.workload,
-                    one.size,
-                    one.label,
-                    one.outcome.value,
-                    one.reason,
-                    one.candidate,
-                ),
-                *(
-                    one.cold_s,
-                    one.median_s,
-                    one.spread,
-                    len(one.warm_s),
-                    copied,
-                    one.to_device_s,
-                    one.to_host_s,
-                ),
-                *(one.gflops, one.gbytes_s, one.peak_memory_bytes, one.error, one.tolerance),
+                columns_by_name[name] if name in columns_by_name else getattr(measurement, name)
+                for name in CSV_HEAD
             ]
         )
     return out.getvalue()

@@ -1,4 +1,7 @@
-"""How a call is timed: cold, then warm in turns with the others, until there is enough. The clock is a parameter."""
+"""Time calls: how many repetitions are enough, and several candidates in turns.
+
+The clock is a parameter.
+"""
 
 from __future__ import annotations
 
@@ -13,30 +16,31 @@ Clock: TypeAlias = Callable[[], float]
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How much is enough."""
+    """How long and how often a finalist is measured."""
 
-    #: warm calls of a finalist: no fewer, however long they take; no more, however short
-    least: int
-    most: int
-    #: after so long no further round begins, for each finalist
+    #: warm calls of a finalist, however long or short they are
+    min_calls: int
+    max_calls: int
+    #: seconds of measured time per finalist after which no further round starts
     budget_s: float
-    #: a candidate that took more than this times the best's time in the trial is no finalist
-    close: float = 1.25
-    #: and one that was beyond this at a smaller size is not tried at the next
-    hopeless: float = 2.5
+    #: a finalist took at most this many times the time of the fastest candidate in its trial
+    finalist_factor: float = 1.25
+    #: a candidate beyond this factor is not tried at larger sizes
+    hopeless_factor: float = 2.5
 
 
-FULL = Effort(least=5, most=60, budget_s=4.0)
-QUICK = Effort(least=3, most=15, budget_s=0.25)
-#: with calls as long as this, three say enough
+FULL = Effort(min_calls=5, max_calls=60, budget_s=4.0)
+QUICK = Effort(min_calls=3, max_calls=15, budget_s=0.25)
+#: calls of at least this duration are measured only three times
 _LONG_S = 3.0
-#: consecutive calls of one finalist take about this long before it is the next one's turn
+_MIN_LONG_CALLS = 3
+#: duration of the consecutive calls of one finalist before the next finalist has its turn
 _TURN_S = 0.06
 
 
 @dataclass(slots=True)
 class Stopwatch:
-    """Times calls, and sums up what was spent in them."""
+    """Times calls and adds up the time spent in them."""
 
     clock: Clock
     spent_s: float = 0.0
@@ -44,61 +48,73 @@ class Stopwatch:
     before_call: Callable[[], None] = lambda: None
 
     def time(self, call: Callable[[], Any]) -> tuple[float, Any]:
+        """Return the duration of ``call`` in seconds, and its result."""
         self.before_call()
-        begin = self.clock()
+        begin_s = self.clock()
         try:
             result = call()
         finally:
-            took = self.clock() - begin
-            self.spent_s += took
-        return took, result
+            duration_s = self.clock() - begin_s
+            self.spent_s += duration_s
+        return duration_s, result
 
 
 @dataclass(slots=True)
-class Runner:
-    """A finalist: its call, synchronised, and the times that it took."""
+class Finalist:
+    """A candidate that is measured thoroughly: its synchronised call, and the measured times."""
 
     call: Callable[[], Any]
-    #: from the trial; decides how many calls a turn has
+    #: duration of a call in the trial; decides how many calls a turn has
     expected_s: float
     times_s: list[float] = field(default_factory=list)
 
     @property
-    def turn(self) -> int:
+    def calls_per_turn(self) -> int:
         return max(1, math.ceil(_TURN_S / max(self.expected_s, 1e-7)))
 
 
 def is_close(seconds: float, best_s: float, effort: Effort) -> bool:
-    return seconds <= best_s * effort.close
+    """Whether a candidate is fast enough to be a finalist."""
+    return seconds <= best_s * effort.finalist_factor
 
 
 def is_hopeless(seconds: float, best_s: float, effort: Effort) -> bool:
-    return seconds > best_s * effort.hopeless
+    """Whether a candidate is too slow to be tried at a larger size."""
+    return seconds > best_s * effort.hopeless_factor
 
 
-def enough(times_s: Sequence[float], spent_s: float, effort: Effort) -> bool:
-    if len(times_s) >= effort.most:
+def is_enough(times_s: Sequence[float], spent_s: float, effort: Effort) -> bool:
+    """Whether a finalist with these warm times needs no further call."""
+    if len(times_s) >= effort.max_calls:
         return True
-    least = effort.least if not times_s or median(times_s) < _LONG_S else min(effort.least, 3)
-    return len(times_s) >= least and spent_s >= effort.budget_s
+    min_calls = effort.min_calls
+    if times_s and median(times_s) >= _LONG_S:
+        min_calls = min(min_calls, _MIN_LONG_CALLS)
+    return len(times_s) >= min_calls and spent_s >= effort.budget_s
 
 
-def in_turns(runners: Sequence[Runner], effort: Effort, stopwatch: Stopwatch) -> None:
-    """Fills in the times of each. What else the machine does meanwhile then disturbs all of them alike."""
-    spent = [0.0] * len(runners)
+def time_in_turns(finalists: Sequence[Finalist], effort: Effort, stopwatch: Stopwatch) -> None:
+    """Fill in the times of each finalist.
+
+    Finalists alternate, so that other load on the machine disturbs all of them alike.
+    """
+    spent_s = [0.0] * len(finalists)
     while True:
-        waiting = [
-            n for n, runner in enumerate(runners) if not enough(runner.times_s, spent[n], effort)
+        unfinished = [
+            number
+            for number, finalist in enumerate(finalists)
+            if not is_enough(finalist.times_s, spent_s[number], effort)
         ]
-        if not waiting:
+        if not unfinished:
             return
-        for number in waiting:
-            runner = runners[number]
-            before = stopwatch.spent_s
-            if len(runners) > 1 and runner.expected_s < _TURN_S:
-                # Another library's threads may still be spinning, and the caches are full of its data.
-                stopwatch.time(runner.call)
-            for _ in range(min(runner.turn, effort.most - len(runner.times_s))):
-                # The result must not be kept: its memory is what the next call reuses.
-                runner.times_s.append(stopwatch.time(runner.call)[0])
-            spent[number] += stopwatch.spent_s - before
+        for number in unfinished:
+            finalist = finalists[number]
+            start_s = stopwatch.spent_s
+            if len(finalists) > 1 and finalist.expected_s < _TURN_S:
+                # Threads of another library may still be spinning, and the caches hold its data:
+                # this call is not counted.
+                stopwatch.time(finalist.call)
+            for _ in range(min(finalist.calls_per_turn, effort.max_calls - len(finalist.times_s))):
+                # The result is dropped at once, so that the next call can reuse its memory.
+                finalist.times_s.append(stopwatch.time(finalist.call)[0])
+            spent_s[number] += stopwatch.spent_s - start_s

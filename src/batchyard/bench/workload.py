@@ -1,6 +1,7 @@
-"""What a workload is: its inputs, the ways to compute it, what must come out. Values only; touches nothing.
+"""Describe a workload: its inputs, the ways to compute it, the expected result. Values only.
 
-Ours are in workloads/; a user's own is a file of the same form. See docs/benchmark.md.
+Built-in workloads are in workloads/; a user's workload is a file of the same form. See
+docs/benchmark.md.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ MIN_AMOUNT, MAX_AMOUNT = 1e-30, 1e30
 MAX_SIZE = 2**63 - 1
 
 
-def _as_they_are(arrays: Arrays) -> Arrays:
+def _unchanged_arrays(arrays: Arrays) -> Arrays:
     return arrays
 
 
-def _as_it_is(result: Any) -> Any:
+def _unchanged_result(result: Any) -> Any:
     return result
 
 
@@ -38,58 +39,61 @@ def _as_it_is(result: Any) -> Any:
 class Candidate:
     """One way to compute a workload: a library, and how it is used."""
 
-    #: what is special about it, like "channels last"; the library's name is put before it
+    #: what is special about this way, like "channels last"; shown after the library's name
     name: str
-    #: the library: a key of kits.LIBRARIES
+    #: the library: a key of discovery.LIBRARIES
     kit: str
-    #: (kit, size) -> the function that is measured; what it prepares counts to the cold first call
+    #: (kit, size) -> the function that is measured; preparing counts to the cold first call
     prepare: Callable[[Kit, int], Function]
-    #: into the order in memory that this way wants, on the host, before anything is measured
-    arrange: Callable[[Arrays], Arrays] = _as_they_are
-    #: the result, on the host, into the shape that the reference has, or a list of arrays; not measured
-    finish: Callable[[Any], Any] = _as_it_is
-    #: where it makes sense, of what its library can use
+    #: brings the inputs into the memory layout of this candidate, on the host; not measured
+    arrange: Callable[[Arrays], Arrays] = _unchanged_arrays
+    #: brings the result, on the host, into the reference's shape or a list of arrays; not measured
+    finish: Callable[[Any], Any] = _unchanged_result
+    #: kinds of devices on which this candidate makes sense
     kinds: tuple[str, ...] = KINDS
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Parts of a result that is too large to be computed a second time: index into it -> what must be there."""
+    """Expected parts of a result that is too large to compute twice: (index, expected part)."""
 
     parts: Sequence[tuple[Any, Array]]
 
 
 def plain_size(size: int) -> str:
+    """Return the default label of a size, like `1,000`."""
     return f"{size:,}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Workload:
-    #: as it is called on the command line and in results: a-z, 0-9, hyphens
+    """An operation to measure, at several sizes."""
+
+    #: name on the command line and in results: a-z, 0-9, hyphens
     name: str
     title: str
     sizes: tuple[int, ...]
-    #: with --quick
+    #: sizes with --quick
     quick_sizes: tuple[int, ...] = ()
-    #: (size, a seeded generator) -> NumPy arrays by name; the same on every device
+    #: (size, seeded generator) -> NumPy arrays by name; the same on every device
     inputs: Callable[[int, np.random.Generator], Arrays]
     candidates: tuple[Candidate, ...]
-    #: (size, inputs) -> what must come out, or samples of it; in plain NumPy, float64 where it matters
+    #: (size, inputs) -> the expected result or samples of it; in NumPy, float64 where it matters
     reference: Callable[[int, Mapping[str, Array]], Array | Sample]
-    #: the largest difference to the reference, as a part of the reference's largest value
+    #: largest allowed difference to the reference, as a fraction of the reference's largest value
     tolerance: float = 1e-4
-    #: floating-point operations of one call; None where they are beside the point
+    #: floating-point operations of one call; None if the workload is not about them
     flops: Callable[[int], float] | None = None
-    #: bytes that must move between memory and processor at least: inputs read once, results written once
+    #: bytes that one call must move at least: each input read once, each result written once
     traffic_bytes: Callable[[int], float] | None = None
-    #: the rate that is told: operations (False) or bytes (True)
+    #: whether tables show bytes per second instead of operations per second
     is_about_bytes: bool = False
-    #: memory one call needs, inputs, scratch and result; None: twice the inputs
+    #: memory of one call for inputs, scratch and result; None: twice the inputs
     memory_bytes: Callable[[int], float] | None = None
-    #: a size in words
+    #: size -> its label in tables
     label: Callable[[int], str] = field(default=plain_size)
     kinds: tuple[str, ...] = KINDS
-    #: the function itself copies to and from the device, so it is not measured once more with copies
+    #: the function itself copies to and from the device, so copies are not measured separately
     copies_included: bool = False
 
     def sizes_for(self, quick: bool) -> tuple[int, ...]:
@@ -97,4 +101,5 @@ class Workload:
 
 
 def square(size: int) -> str:
+    """Return the label of a square image or matrix, like `100 x 100`."""
     return f"{size} x {size}"

@@ -1,24 +1,22 @@
-"""`batchyard bench`: run, compare, report; submit is in ``bench_submit``."""
+"""`batchyard bench run`, `compare` and `report`; `submit` is in ``bench_submit``."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from batchyard.cli import bench_submit, benching
+from batchyard.cli import bench_options, bench_submit
 from batchyard.cli.options import example
-from batchyard.errors import InputError
 
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-    from batchyard.bench.book import Book
-    from batchyard.bench.results import Measurement, Results, Trial
+    from batchyard.bench.result_files import ResultFiles
+    from batchyard.bench.results import Measurement, Results
 
 
 @click.group(
@@ -31,13 +29,13 @@ if TYPE_CHECKING:
     )
 )
 def command() -> None:
-    """Measure the same work on CPU and GPU: is it worth a GPU, and which?"""
+    """Measure the same work on CPU and GPU, and compare times and prices."""
 
 
 command.add_command(bench_submit.command, "submit")
 
 
-# -- run --------------------------------------------------------------------------------------------------------
+# -- run --
 
 
 @command.command(
@@ -51,86 +49,80 @@ command.add_command(bench_submit.command, "submit")
     "--device",
     default="auto",
     metavar="cpu|gpu|auto",
-    help="What to measure; auto: both, if there is a GPU.",
+    help="Device to measure; auto: both, if there is a GPU (default: auto).",
 )
-@benching.measuring_options
+@bench_options.measuring_options
 @click.option(
-    "--instance-type", metavar="TYPE", help="The EC2 type, where the metadata service does not say."
+    "--instance-type",
+    metavar="TYPE",
+    help="EC2 instance type of this machine (default: from the metadata service).",
 )
 @click.option(
     "--stand-in",
     is_flag=True,
-    help="Where there is no GPU, measure the CPU in its place, labelled so.",
+    help="If there is no GPU, measure the CPU in its place, and label the results so.",
 )
-def run(device: str, **given: Any) -> int:
-    """Measure workloads here, and write cpu-benchmark and gpu-benchmark as text, JSON and CSV.
+def run(device: str, **fields: Any) -> int:
+    """Measure workloads on this machine, and write the results as text, JSON and CSV.
 
-    What was measured is on disk at once: stopping it loses only the operation that is under way. Exits 1 where a
-    result is wrong.
+    The files are cpu-benchmark and gpu-benchmark in the folder for the results. They are written
+    after each operation: an interrupt loses only the operation that is being measured. Exits with 1
+    if a result is wrong.
     """
     from batchyard.bench.interrupts import StopSignals
-    from batchyard.bench.request import fulfil
-    from batchyard.bench.results import Outcome
+    from batchyard.bench.request import run_request
 
-    if device not in ("cpu", "gpu", "auto"):
-        raise InputError(f"--device {device}: there is no such device", hint="use cpu, gpu or auto")
-    request = benching.request_of(device=device, **given)
-    failed = 0
-    teller = BarTeller() if sys.stderr.isatty() else LineTeller()
+    request = bench_options.make_request(device=device, **fields)
+    progress = BarProgress() if sys.stderr.isatty() else LineProgress()
+    failure_count = 0
 
-    def done(book: Book, results: Results) -> None:
-        nonlocal failed
-        failed += sum(one.outcome is Outcome.FAILED for one in _all_tried(results))
-        teller.close()
-        click.echo(book.text_path.read_text(encoding="utf-8"))
-        click.echo(f"written: {book.text_path}, .json and .csv")
+    def show_results(files: ResultFiles, results: Results) -> None:
+        nonlocal failure_count
+        failure_count += results.failure_count
+        progress.close()
+        click.echo(files.text_path.read_text(encoding="utf-8"))
+        click.echo(f"written: {files.text_path}, .json and .csv")
 
     # SIGTERM too: it ends a container, and comes before a spot host is reclaimed.
     stop_signals = StopSignals()
     stop_signals.install()
     try:
-        fulfil(request, os.environ, teller, done, stop_signals.raise_if_requested)
+        run_request(request, os.environ, progress, show_results, stop_signals.raise_if_requested)
     except KeyboardInterrupt:
         stop_signals.finish()
-        teller.close()
-        if teller.book is not None:
-            click.echo(f"stopped; what was measured is in {teller.book.text_path}", err=True)
+        progress.close()
+        if progress.files is not None:
+            click.echo(f"stopped; what was measured is in {progress.files.text_path}", err=True)
         return 130
     finally:
-        teller.close()
-    return 1 if failed else 0
+        progress.close()
+    return 1 if failure_count else 0
 
 
-def _all_tried(results: Results) -> Iterator[Measurement | Trial]:
-    for measured in results.measurements:
-        yield measured
-        yield from measured.tried
-
-
-class LineTeller:
-    """A line for each operation, on stderr."""
+class LineProgress:
+    """Prints one line per operation to stderr."""
 
     def __init__(self) -> None:
-        self.book: Book | None = None
+        self.files: ResultFiles | None = None
         self._operations = self._number = 0
 
     def say(self, line: str) -> None:
         click.echo(line, err=True)
 
-    def on_plan(self, book: Book, operations: int) -> None:
-        self.book, self._operations, self._number = book, operations, 0
+    def on_plan(self, files: ResultFiles, operations: int) -> None:
+        self.files, self._operations, self._number = files, operations, 0
 
     def on_start(self, operation: str) -> None: ...
 
     def on_done(self, measurement: Measurement) -> None:
         self._number += 1
-        self.say(f"{self._number}/{self._operations} {_in_short(measurement)}")
+        self.say(f"{self._number}/{self._operations} {_summary_line(measurement)}")
 
     def close(self) -> None: ...
 
 
-class BarTeller(LineTeller):
-    """A bar with what is being measured; what was measured scrolls by above it."""
+class BarProgress(LineProgress):
+    """Shows a progress bar with the current operation, below the lines of the finished ones."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -142,7 +134,7 @@ class BarTeller(LineTeller):
         else:
             self._bar.console.print(line, markup=False, highlight=False)
 
-    def on_plan(self, book: Book, operations: int) -> None:
+    def on_plan(self, files: ResultFiles, operations: int) -> None:
         from rich.console import Console
         from rich.progress import (
             BarColumn,
@@ -152,16 +144,16 @@ class BarTeller(LineTeller):
             TimeElapsedColumn,
         )
 
-        super().on_plan(book, operations)
-        shown = (
+        super().on_plan(files, operations)
+        columns = (
             BarColumn(30),
             MofNCompleteColumn(),
             TimeElapsedColumn(),
             TextColumn("{task.description}", markup=False),
         )
-        # Drawn only when something has happened: a thread that draws would disturb what is measured.
+        # No automatic refresh: a thread that draws would disturb the measurement.
         self._bar = Progress(
-            *shown, console=Console(stderr=True), transient=True, auto_refresh=False
+            *columns, console=Console(stderr=True), transient=True, auto_refresh=False
         )
         self._bar.start()
         self._bar.add_task("", total=operations)
@@ -181,16 +173,18 @@ class BarTeller(LineTeller):
             self._bar = None
 
 
-def _in_short(one: Measurement) -> str:
-    from batchyard.bench.tables import percent, rate_text, time_text
+def _summary_line(measurement: Measurement) -> str:
+    from batchyard.bench.tables import percent_text, rate_text, time_text
 
-    if one.median_s is None:
-        return f"{one.operation}: {one.outcome.value}: {one.reason}"
-    spread = f", spread {percent(one.spread)}" if one.spread is not None else ""
-    return f"{one.operation}: {time_text(one.median_s)} ({one.candidate}){spread}, {rate_text(one)}"
+    if measurement.median_s is None:
+        return f"{measurement.operation}: {measurement.outcome.value}: {measurement.reason}"
+    parts = [f"{time_text(measurement.median_s)} ({measurement.candidate})"]
+    if measurement.spread is not None:
+        parts.append(f"spread {percent_text(measurement.spread)}")
+    return f"{measurement.operation}: {', '.join([*parts, rate_text(measurement)])}"
 
 
-# -- compare ----------------------------------------------------------------------------------------------------
+# -- compare --
 
 
 @command.command(
@@ -202,22 +196,25 @@ def _in_short(one: Measurement) -> str:
 )
 @click.argument("a", metavar="A.json", type=click.Path(path_type=Path))
 @click.argument("b", metavar="B.json", type=click.Path(path_type=Path))
-@click.option("--prices", is_flag=True, help="Also say where the prices are from.")
-@click.option("--spot", is_flag=True, help="Count with spot prices instead of on-demand ones.")
+@click.option("--prices", is_flag=True, help="Show where the prices come from.")
+@click.option("--spot", is_flag=True, help="Use spot prices instead of on-demand prices.")
 @click.option(
-    "--price", multiple=True, metavar="TYPE=USD", help="Dollars an hour of a type; may be repeated."
+    "--price",
+    multiple=True,
+    metavar="TYPE=USD",
+    help="Price of an instance type in dollars per hour; repeatable.",
 )
 @click.option(
-    "--a-type", default="", metavar="TYPE", help="A's instance type, where the file does not say."
+    "--a-type", default="", metavar="TYPE", help="Instance type of A (default: from the file)."
 )
 @click.option(
-    "--b-type", default="", metavar="TYPE", help="B's instance type, where the file does not say."
+    "--b-type", default="", metavar="TYPE", help="Instance type of B (default: from the file)."
 )
 @click.option(
     "--out",
-    default=benching.SUMMARY,
+    default="benchmark-summary.txt",
     metavar="FILE",
-    help=f"Where to write it.  [default: {benching.SUMMARY}]",
+    help="File for the comparison (default: benchmark-summary.txt).",
 )
 def compare(
     a: Path,
@@ -229,22 +226,25 @@ def compare(
     b_type: str,
     out: str,
 ) -> None:
-    """Compare two results: times, speed-up, dollars per 1,000 operations, which to pick, and from which size.
+    """Compare two results: times, speed-up, dollars per 1,000 operations, and which to pick.
 
-    A speed-up counts copies to the GPU and back. A price that is not known is shown as ?.
+    Also shows from which size the GPU is faster. A speed-up includes the copies to the GPU and
+    back. A price that is not known is shown as ?.
     """
-    from batchyard.bench import book, comparing, tables
+    from batchyard.bench import comparing, reports, result_files, tables
     from batchyard.bench import prices as price_list
 
-    known = price_list.with_own(price_list.listed(spot=spot), price)
-    value = comparing.compare(book.read(a), book.read(b), known, a_type, b_type)
-    text = tables.comparison_text(value, known.source, prices=prices)
+    known_prices = price_list.add_prices(price_list.load_prices(spot=spot), price)
+    comparison = comparing.compare(
+        result_files.read(a), result_files.read(b), known_prices, a_type, b_type
+    )
+    text = tables.comparison_text(comparison, known_prices.source, prices=prices)
     click.echo(text, nl=False)
-    benching.write(Path(out), text, "write the summary")
+    reports.write_summary(Path(out), text)
     click.echo(f"written: {out}", err=True)
 
 
-# -- report -----------------------------------------------------------------------------------------------------
+# -- report --
 
 
 @command.command(
@@ -256,19 +256,19 @@ def compare(
 @click.option(
     "--out",
     metavar="FILE.html",
-    help="Where to write the page instead of DIR/benchmark.html; `-` is stdout.",
+    help="File for the page; `-` is stdout (default: DIR/benchmark.html).",
 )
 def report(folder: Path, out: str | None) -> None:
-    """Write one HTML page with the charts of all results in a folder. Prints the page's path.
+    """Write one HTML page with charts of all results in a folder, and print its path.
 
-    The page needs nothing but itself: it can be mailed, archived, opened without a network.
+    The page contains everything it needs, and can be opened without a network.
     """
-    from batchyard.bench import book
+    from batchyard.bench import reports, result_files
 
-    text = benching.page_of([results for _, results in book.read_folder(folder)])
+    all_results = [results for _, results in result_files.read_folder(folder)]
     if out == "-":
-        click.echo(text, nl=False)
+        click.echo(reports.make_page(all_results), nl=False)
         return
-    path = folder / benching.PAGE if out is None else Path(out)
-    benching.write(path, text, "write the report")
+    path = folder / reports.PAGE if out is None else Path(out)
+    reports.write_page(path, all_results)
     click.echo(os.fsencode(path))

@@ -121,7 +121,7 @@ def make_gatherer(session: AwsSession, *, is_place: bool = False) -> Gatherer:
     from batchyard.doctor.gather.subjects import MAX_CALLS, MAX_CALLS_WITHOUT_JOB, Gatherer
 
     max_calls = MAX_CALLS_WITHOUT_JOB if is_place else MAX_CALLS
-    price_list = PriceList(prices.listed().usd_h, PRICES_REGION)
+    price_list = PriceList(prices.load_prices().usd_h, PRICES_REGION)
     return Gatherer(session, lambda: int(time.time() * 1000), max_calls, price_list)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from batchyard.bench.discovery import Found
+from batchyard.bench.discovery import Device
 from batchyard.bench.kits import Kit
 from batchyard.bench.results import Measurement, Outcome, Peak, Results, Seconds, Trial
 from batchyard.bench.workload import Candidate, Workload
@@ -78,7 +78,7 @@ def toy(*candidates: Candidate, **more: Any) -> Workload:
         "title": "Toy",
         "sizes": (8,),
         "inputs": lambda size, rng: {"x": rng.random(size, dtype=np.float32)},
-        "reference": lambda size, given: 2 * given["x"].astype(np.float64),
+        "reference": lambda size, arrays: 2 * arrays["x"].astype(np.float64),
         "candidates": candidates,
         "flops": float,
     }
@@ -93,8 +93,8 @@ def doubled(x: Any) -> Any:
     return x * 2
 
 
-def with_numpy(kind: str = "cpu") -> Found:
-    return Found(kind, {"numpy": Kit("numpy", "NumPy", np, np.__version__, 2)})
+def with_numpy(kind: str = "cpu") -> Device:
+    return Device(kind, {"numpy": Kit("numpy", "NumPy", np, np.__version__, 2)})
 
 
 class Ticks:

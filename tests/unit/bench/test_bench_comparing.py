@@ -15,7 +15,7 @@ from batchyard.bench.page import page
 from batchyard.bench.results import Outcome, Results
 from batchyard.errors import InputError
 
-LISTED = prices.listed()
+LISTED = prices.load_prices()
 
 
 def pair(
@@ -77,11 +77,11 @@ def test_an_unknown_price_is_a_question_mark(instance: str | None) -> None:
 
 
 def test_a_price_of_the_users_own_wins() -> None:
-    own = prices.with_own(LISTED, ["g5.xlarge=0.5", "x9.nano=2"])
+    own = prices.add_prices(LISTED, ["g5.xlarge=0.5", "x9.nano=2"])
     assert own.of("g5.xlarge") == 0.5 and own.of("x9.nano") == 2 and own.of("c7i.4xlarge") == 0.714
     assert own.of("nothing") is None and own.of(None) is None
     assert "given: g5.xlarge 0.5" in own.source
-    assert prices.listed(spot=True).of("g5.xlarge") == 0.5302
+    assert prices.load_prices(spot=True).of("g5.xlarge") == 0.5302
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_a_price_of_the_users_own_wins() -> None:
 )
 def test_a_price_that_is_none(given: str) -> None:
     with pytest.raises(InputError, match="TYPE=DOLLARS"):
-        prices.with_own(LISTED, [given])
+        prices.add_prices(LISTED, [given])
 
 
 def test_break_even_is_interpolated_between_two_named_points() -> None:
@@ -97,7 +97,7 @@ def test_break_even_is_interpolated_between_two_named_points() -> None:
     value = comparing.compare(*pair(((100, 1.0, 1.0, 2.0), (10_000, 4.0, 1.0, 2.0))), LISTED)
     even = value.break_evens[0]
     assert even.size == pytest.approx(1000)
-    assert even.says == "from about 1,000: 0.50x at 100 x 100, 2.00x at 10000 x 10000"
+    assert even.verdict == "from about 1,000: 0.50x at 100 x 100, 2.00x at 10000 x 10000"
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def test_no_break_even_is_made_up_beyond_what_was_measured(
     times: tuple[tuple[int, float, float, float], ...], said: str
 ) -> None:
     even = comparing.compare(*pair(times), LISTED).break_evens[0]
-    assert even.size is None and even.says == said
+    assert even.size is None and even.verdict == said
 
 
 def ups(*speed_ups: float) -> tuple[tuple[int, float, float, float], ...]:
@@ -161,7 +161,7 @@ def test_who_wins_and_loses_by_turns_has_no_single_break_even(
     both = pair(ups(*speed_ups))
     value = comparing.compare(*both, LISTED)
     (even,) = value.break_evens
-    assert even.size is None and even.says == said
+    assert even.size is None and even.verdict == said
     assert f"GPU {said}" in text_of(value) and f"the GPU {said}" in page(both, 0)
 
 
@@ -171,13 +171,13 @@ def test_what_is_said_about_sizes_is_true_of_every_size_measured(speed_ups: list
     wins = [up > 1.05 for up in speed_ups]
     if even.size is not None:
         assert wins == [10**n > even.size for n in range(2, 2 + len(wins))]
-    elif even.says == "wins at small sizes only":
+    elif even.verdict == "wins at small sizes only":
         assert wins[0] and not wins[-1] and wins == sorted(wins, reverse=True)
-    elif even.says.startswith("wins at all"):
+    elif even.verdict.startswith("wins at all"):
         assert all(wins)
-    elif even.says.startswith("wins at"):
+    elif even.verdict.startswith("wins at"):
         assert wins[-1] and wins == sorted(wins)
-    elif even.says.startswith("has no single"):
+    elif even.verdict.startswith("has no single"):
         assert wins not in (sorted(wins), sorted(wins, reverse=True))
     else:
         assert not any(wins)
@@ -227,7 +227,7 @@ def test_what_only_one_has_is_listed_and_not_counted() -> None:
         "cpu", *cpu.measurements, measurement("blur", 9, 100.0), instance_type="c7i.4xlarge"
     )
     value = comparing.compare(more, gpu, LISTED)
-    assert value.alone == (("CPU", "Blur, 9 x 9"),) and value.total_s()[0] == pytest.approx(1)
+    assert value.one_sided == (("CPU", "Blur, 9 x 9"),) and value.total_s()[0] == pytest.approx(1)
     assert "Blur, 9 x 9: only CPU has it" in text_of(value)
 
 
@@ -235,7 +235,7 @@ def test_other_inputs_are_not_compared() -> None:
     cpu, _ = pair()
     gpu = made("gpu", on_gpu(measurement(inputs_crc=18), 0.1, 0.2))
     value = comparing.compare(cpu, gpu, LISTED)
-    assert value.rows[0].speed_up is None and value.counted == []
+    assert value.rows[0].speed_up is None and value.comparable_rows == []
     assert "not compared: not the same inputs" in text_of(value)
 
 

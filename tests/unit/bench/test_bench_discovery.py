@@ -10,7 +10,13 @@ import numpy as np
 import pytest
 
 from batchyard.bench import discovery
-from batchyard.bench.discovery import Unusable, cupy_cuda, find, require_gpu, torch_cuda
+from batchyard.bench.discovery import (
+    UnusableLibraryError,
+    cupy_cuda,
+    find_device,
+    require_gpu,
+    torch_cuda,
+)
 from batchyard.errors import OperationalError
 
 
@@ -47,7 +53,7 @@ def raising(exc: Exception) -> Any:
 
 
 def test_a_library_that_is_not_installed_is_named_with_the_remedy() -> None:
-    found = find("cpu", ["numpy", "cv2"], 2, importer(numpy=np))
+    found = find_device("cpu", ["numpy", "cv2"], 2, importer(numpy=np))
     assert list(found.kits) == ["numpy"] and found.kits["numpy"].threads == 2
     assert found.missing == {"OpenCV": "not installed (pip install opencv-python-headless)"}
 
@@ -56,17 +62,17 @@ def test_a_broken_library_is_no_reason_to_stop() -> None:
     broken = importer(
         numpy=np, cv2=ImportError("libGL.so.1: cannot open"), scipy=RuntimeError("ABI")
     )
-    found = find("cpu", ["numpy", "cv2", "scipy"], 1, broken)
+    found = find_device("cpu", ["numpy", "cv2", "scipy"], 1, broken)
     assert "libGL.so.1" in found.missing["OpenCV"] and "ABI" in found.missing["SciPy"]
     needs = importer(cv2=ModuleNotFoundError("no", name="numpy"))
-    assert find("cpu", ["cv2"], 1, needs).missing == {
+    assert find_device("cpu", ["cv2"], 1, needs).missing == {
         "OpenCV": "it needs numpy, which is not installed"
     }
 
 
 def test_pytorch_without_cuda() -> None:
     torch = SimpleNamespace(__version__="2.0+cpu", version=SimpleNamespace(cuda=None))
-    with pytest.raises(Unusable, match="built without CUDA"):
+    with pytest.raises(UnusableLibraryError, match="built without CUDA"):
         torch_cuda(torch, importer())
 
 
@@ -79,7 +85,9 @@ def test_pytorch_without_cuda() -> None:
 )
 def test_a_driver_that_is_too_old_for_pytorch(said: str) -> None:
     torch = torch_like(is_available=lambda: False, init=raising(RuntimeError(said)))
-    with pytest.raises(Unusable, match="driver is too old for it: update the driver") as caught:
+    with pytest.raises(
+        UnusableLibraryError, match="driver is too old for it: update the driver"
+    ) as caught:
         torch_cuda(torch, importer())
     assert said in str(caught.value)
 
@@ -91,7 +99,7 @@ def test_what_pytorch_only_warns_about_is_heard() -> None:
         )
         return False
 
-    with pytest.raises(Unusable, match="too old"):
+    with pytest.raises(UnusableLibraryError, match="too old"):
         torch_cuda(torch_like(is_available=is_available, init=lambda: None), importer())
 
 
@@ -100,7 +108,7 @@ def test_a_driver_that_is_too_old_for_cupy() -> None:
     cupy = SimpleNamespace(
         cuda=SimpleNamespace(runtime=SimpleNamespace(getDeviceCount=raising(exc)))
     )
-    with pytest.raises(Unusable, match="driver is too old"):
+    with pytest.raises(UnusableLibraryError, match="driver is too old"):
         cupy_cuda(cupy, importer())
 
 
@@ -124,7 +132,7 @@ def opencl_like(kind: int) -> Any:
 
 
 def test_an_opencl_device_of_the_wrong_kind_is_named() -> None:
-    found = find("gpu", ["opencl"], 1, importer(pyopencl=opencl_like(2)))
+    found = find_device("gpu", ["opencl"], 1, importer(pyopencl=opencl_like(2)))
     assert found.missing == {"OpenCL": "it finds no GPU, only Some Device"}
     nothing = SimpleNamespace(
         get_platforms=raising(RuntimeError("PLATFORM_NOT_FOUND_KHR")),
@@ -132,13 +140,13 @@ def test_an_opencl_device_of_the_wrong_kind_is_named() -> None:
     )
     assert (
         "PLATFORM_NOT_FOUND_KHR"
-        in find("gpu", ["opencl"], 1, importer(pyopencl=nothing)).missing["OpenCL"]
+        in find_device("gpu", ["opencl"], 1, importer(pyopencl=nothing)).missing["OpenCL"]
     )
 
 
 def test_no_gpu_says_why_for_each_library() -> None:
     torch = SimpleNamespace(__version__="2.0+cpu", version=SimpleNamespace(cuda=None))
-    found = find("gpu", ["numpy", "torch", "cupy"], 1, importer(torch=torch))
+    found = find_device("gpu", ["numpy", "torch", "cupy"], 1, importer(torch=torch))
     with pytest.raises(OperationalError) as caught:
         require_gpu(found)
     assert "PyTorch: 2.0+cpu was built without CUDA" in caught.value.message

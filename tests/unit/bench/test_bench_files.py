@@ -10,29 +10,29 @@ import pytest
 from bench_values import measurement, toy, way
 from bench_values import results as made
 
-from batchyard.bench import book, loading, running, tables
-from batchyard.bench.book import Book
+from batchyard.bench import loading, result_files, running, tables
+from batchyard.bench.result_files import ResultFiles
 from batchyard.bench.results import Measurement, Outcome
 from batchyard.errors import InputError, OperationalError
 
 
 def test_three_files_are_kept(tmp_path: Path) -> None:
-    kept = Book(tmp_path / "new" / "folder", "cpu")
-    kept.open()
-    kept.keep(made())
+    kept = ResultFiles(tmp_path / "new" / "folder", "cpu")
+    kept.prepare()
+    kept.write(made())
     names = sorted(path.name for path in kept.folder.iterdir())
     assert names == ["cpu-benchmark.csv", "cpu-benchmark.json", "cpu-benchmark.txt"]
-    assert book.read(kept.json_path) == made()
+    assert result_files.read(kept.json_path) == made()
 
 
 def test_an_older_result_is_put_aside(tmp_path: Path) -> None:
     for ended in ("first", "second"):
-        kept = Book(tmp_path, "cpu")
-        kept.open()
-        kept.keep(made(ended=ended))
-    assert [path.name for path in kept.put_aside][:1] == ["cpu-benchmark.json.old"]
-    assert book.read(tmp_path / "cpu-benchmark.json.old").ended == "first"
-    assert [results.ended for _, results in book.read_folder(tmp_path)] == ["second"]
+        kept = ResultFiles(tmp_path, "cpu")
+        kept.prepare()
+        kept.write(made(ended=ended))
+    assert [path.name for path in kept.renamed_files][:1] == ["cpu-benchmark.json.old"]
+    assert result_files.read(tmp_path / "cpu-benchmark.json.old").ended == "first"
+    assert [results.ended for _, results in result_files.read_folder(tmp_path)] == ["second"]
 
 
 def test_runs_that_were_stopped_lose_nothing_that_was_measured(tmp_path: Path) -> None:
@@ -44,16 +44,16 @@ def test_runs_that_were_stopped_lose_nothing_that_was_measured(tmp_path: Path) -
         made("cpu", measurement(size=3)),
         made(),
     ):
-        kept = Book(tmp_path, "cpu")
-        kept.open()
-        kept.keep(value)
-    left = {path.name: book.read(path).measurements for path in tmp_path.glob("*.json*")}
+        kept = ResultFiles(tmp_path, "cpu")
+        kept.prepare()
+        kept.write(value)
+    left = {path.name: result_files.read(path).measurements for path in tmp_path.glob("*.json*")}
     assert left == {
         "cpu-benchmark.json.old": many.measurements,
         "cpu-benchmark.json.old2": (measurement(size=3),),
         "cpu-benchmark.json": made().measurements,
     }
-    assert {path.name for path in kept.put_aside} == {
+    assert {path.name for path in kept.renamed_files} == {
         f"cpu-benchmark.{end}.old2" for end in ("json", "csv", "txt")
     }
 
@@ -62,7 +62,7 @@ def test_a_file_that_is_no_result_is_put_aside_as_it_is(tmp_path: Path) -> None:
     (tmp_path / "cpu-benchmark.json").write_text("mine")
     (tmp_path / "cpu-benchmark.txt.old").write_text("older")
     (tmp_path / "cpu-benchmark.txt").write_text("old")
-    Book(tmp_path, "cpu").open()
+    ResultFiles(tmp_path, "cpu").prepare()
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {
         "cpu-benchmark.json.old2": "mine",
         "cpu-benchmark.txt.old": "older",
@@ -73,30 +73,30 @@ def test_a_file_that_is_no_result_is_put_aside_as_it_is(tmp_path: Path) -> None:
 def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(OperationalError, match="could not write the results") as caught:
-        Book(tmp_path / "file", "cpu").open()
+        ResultFiles(tmp_path / "file", "cpu").prepare()
     assert "--out" in caught.value.hint
 
 
 def test_reading_a_folder(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no results in it"):
-        book.read_folder(tmp_path)
+        result_files.read_folder(tmp_path)
     with pytest.raises(InputError, match="no such folder"):
-        book.read_folder(tmp_path / "none")
+        result_files.read_folder(tmp_path / "none")
     (tmp_path / "package.json").write_text("{}")
     with pytest.raises(InputError, match="no results in it"):
-        book.read_folder(tmp_path)
+        result_files.read_folder(tmp_path)
     # One of ours that was cut short is an error, not overlooked.
     (tmp_path / "cpu-benchmark.json").write_text('{"form')
     with pytest.raises(InputError, match="cut short"):
-        book.read_folder(tmp_path)
+        result_files.read_folder(tmp_path)
 
 
 def test_a_file_that_is_no_text(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(InputError, match="not text"):
-        book.read(tmp_path / "a.json")
+        result_files.read(tmp_path / "a.json")
     with pytest.raises(InputError, match="No such file"):
-        book.read(tmp_path / "none.json")
+        result_files.read(tmp_path / "none.json")
 
 
 # -- text and CSV -----------------------------------------------------------------------------------------------
@@ -189,7 +189,7 @@ from batchyard.bench import Candidate, Workload
 
 WORKLOAD = Workload(
     name="{name}", title="Mine", sizes={sizes}, inputs=lambda size, rng: {{"x": rng.random(size)}},
-    reference=lambda size, given: given["x"], candidates=(Candidate("", "{kit}", lambda kit, size: lambda x: x),),
+    reference=lambda size, arrays: arrays["x"], candidates=(Candidate("", "{kit}", lambda kit, size: lambda x: x),),
     {more}
 )
 """
@@ -204,7 +204,7 @@ def mine(
 
 
 def test_a_workload_of_ones_own(tmp_path: Path) -> None:
-    (workload,) = loading.from_file(mine(tmp_path))
+    (workload,) = loading.load_file(mine(tmp_path))
     assert workload.name == "mine" and workload.sizes_for(quick=True) == (3,)
 
 
@@ -232,12 +232,12 @@ def test_a_workload_of_ones_own(tmp_path: Path) -> None:
 def test_mistakes_in_it_are_told(tmp_path: Path, changes: dict[str, str], said: str) -> None:
     path = mine(tmp_path, **changes)
     with pytest.raises(InputError, match=said) as caught:
-        loading.from_file(path)
+        loading.load_file(path)
     assert caught.value.message.startswith(f"{path}: ")
 
 
 def test_sizes_may_be_numbers_of_numpy(tmp_path: Path) -> None:
-    (workload,) = loading.from_file(
+    (workload,) = loading.load_file(
         mine(tmp_path, sizes="np.array([3, 5])", more="quick_sizes=[np.int64(2)]")
     )
     assert (workload.sizes, workload.quick_sizes) == ((3, 5), (2,))
@@ -262,18 +262,18 @@ def test_a_file_that_is_none(tmp_path: Path, text: str, said: str) -> None:
     path = tmp_path / "mine.py"
     path.write_text(text)
     with pytest.raises(InputError, match=said):
-        loading.from_file(path)
+        loading.load_file(path)
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no such file"):
-        loading.from_file(tmp_path / "none.py")
+        loading.load_file(tmp_path / "none.py")
     with pytest.raises(InputError, match="not a Python file"):
-        loading.from_file(tmp_path / "none.txt")
+        loading.load_file(tmp_path / "none.txt")
 
 
 def test_choosing() -> None:
-    ours = loading.ours()
+    ours = loading.load_builtin()
     assert [one.name for one in loading.select(ours, ["conv*", "blur"])] == [
         "convolution",
         "convolution-batch2",
@@ -289,10 +289,13 @@ def test_choosing() -> None:
 
 def test_smallest_sizes_first() -> None:
     workload = toy(way("a", abs), sizes=(9, 3), quick_sizes=(1,))
-    assert [size for _, size in running.planned([workload], "cpu", (), False)] == [3, 9]
-    assert [size for _, size in running.planned([workload], "cpu", (), True)] == [1]
-    assert [size for _, size in running.planned([workload], "cpu", (5, 5, 2), True)] == [2, 5]
-    assert running.planned([toy(way("a", abs), kinds=("gpu",))], "cpu", (), False) == []
+    assert [size for _, size in running.plan_operations([workload], "cpu", (), False)] == [3, 9]
+    assert [size for _, size in running.plan_operations([workload], "cpu", (), True)] == [1]
+    assert [size for _, size in running.plan_operations([workload], "cpu", (5, 5, 2), True)] == [
+        2,
+        5,
+    ]
+    assert running.plan_operations([toy(way("a", abs), kinds=("gpu",))], "cpu", (), False) == []
 
 
 def test_the_peak_of_bytes_is_that_of_the_largest_triad() -> None:
@@ -311,7 +314,7 @@ def test_the_largest_triad_of_a_run_is_never_beyond_its_peak() -> None:
     # As with --quick: one small triad that stays in the cache, and a larger one that was probed.
     row, probe = triad(1 << 20, 22.5), triad(1 << 22, 5.46)
     peak = running.peak_of([row], [probe])
-    assert peak.part(row) == pytest.approx(1)
+    assert peak.fraction(row) == pytest.approx(1)
     assert running.peak_of([triad(1 << 20, 4.0)], [probe]).gbytes_s == pytest.approx(5.46)
     assert running.peak_of([], [probe]).gbytes_s == pytest.approx(5.46)
     # A smaller one beside it may come from the cache.

@@ -46,10 +46,13 @@ def test_what_is_recorded() -> None:
 
 
 def test_memory() -> None:
-    assert memory.kib_of("MemTotal: 5 kB\nMemAvailable:  7 kB\n", "MemAvailable") == 7168
-    assert memory.kib_of("", "MemAvailable") is None
-    assert memory.left_in("100\n", "30\n") == 70 and memory.left_in("max\n", "30\n") is None
-    assert memory.left_in("", "") is None and memory.left_in("10", "30") == 0
+    assert memory.meminfo_bytes("MemTotal: 5 kB\nMemAvailable:  7 kB\n", "MemAvailable") == 7168
+    assert memory.meminfo_bytes("", "MemAvailable") is None
+    assert (
+        memory.cgroup_free_bytes("100\n", "30\n") == 70
+        and memory.cgroup_free_bytes("max\n", "30\n") is None
+    )
+    assert memory.cgroup_free_bytes("", "") is None and memory.cgroup_free_bytes("10", "30") == 0
     assert (memory.available_bytes() or 0) > 2**20
 
 
@@ -65,7 +68,7 @@ def test_the_peak_is_of_what_came_after_the_reset() -> None:
 class Metadata(BaseHTTPRequestHandler):
     """IMDSv2: no answer without a token."""
 
-    says = "g5.xlarge"
+    answer = "g5.xlarge"
 
     def do_PUT(self) -> None:
         self._answer(200, "a-token" if self.headers["X-aws-ec2-metadata-token-ttl-seconds"] else "")
@@ -73,7 +76,8 @@ class Metadata(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         is_allowed = self.headers["X-aws-ec2-metadata-token"] == "a-token"
         self._answer(
-            200 if is_allowed and self.path == "/latest/meta-data/instance-type" else 401, self.says
+            200 if is_allowed and self.path == "/latest/meta-data/instance-type" else 401,
+            self.answer,
         )
 
     def _answer(self, status: int, text: str) -> None:
@@ -119,10 +123,10 @@ def test_of_two_jobs_of_one_run_one_waits(tmp_path: Path) -> None:
         may_end.set()
 
     def second() -> None:
-        with machine.in_turn("r", waits, tmp_path):
+        with machine.one_job_at_a_time("r", waits, tmp_path):
             seen.append("second")
 
-    with machine.in_turn("r", lambda: waited.append("first"), tmp_path):
+    with machine.one_job_at_a_time("r", lambda: waited.append("first"), tmp_path):
         other = threading.Thread(target=second)
         other.start()
         assert may_end.wait(30)
@@ -135,12 +139,12 @@ def test_of_two_jobs_of_one_run_one_waits(tmp_path: Path) -> None:
 def test_jobs_of_two_runs_do_not_wait_for_each_other(tmp_path: Path) -> None:
     waited: list[str] = []
     with (
-        machine.in_turn("a", lambda: None, tmp_path),
-        machine.in_turn("b", lambda: waited.append("b"), tmp_path),
+        machine.one_job_at_a_time("a", lambda: None, tmp_path),
+        machine.one_job_at_a_time("b", lambda: waited.append("b"), tmp_path),
     ):
         assert waited == []
 
 
 def test_where_no_lock_can_be_made_it_goes_on(tmp_path: Path) -> None:
-    with machine.in_turn("r", lambda: None, tmp_path / "nowhere"):
+    with machine.one_job_at_a_time("r", lambda: None, tmp_path / "nowhere"):
         pass

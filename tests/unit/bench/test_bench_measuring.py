@@ -12,15 +12,15 @@ from bench_values import Ticks, doubled, results, toy, way, with_numpy
 
 from batchyard.bench import measuring
 from batchyard.bench.checking import Check
-from batchyard.bench.discovery import Found
+from batchyard.bench.discovery import Device
 from batchyard.bench.kits import Kit
-from batchyard.bench.measuring import Bench, measure, too_large
+from batchyard.bench.measuring import Bench, measure, memory_problem
 from batchyard.bench.reading import from_json
 from batchyard.bench.results import Measurement, Outcome, to_json
 from batchyard.bench.timing import Effort
 from batchyard.bench.workload import Candidate, Sample, Workload
 
-EFFORT = Effort(least=2, most=4, budget_s=1.0)
+EFFORT = Effort(min_calls=2, max_calls=4, budget_s=1.0)
 
 
 def lasting(
@@ -65,7 +65,7 @@ def test_with_all_candidates_each_is_measured_thoroughly() -> None:
         clock,
         measures_all=True,
     )
-    assert [len(trial.warm_s) >= EFFORT.least for trial in one.tried] == [True, True]
+    assert [len(trial.warm_s) >= EFFORT.min_calls for trial in one.tried] == [True, True]
 
 
 def test_a_wrong_result_never_wins() -> None:
@@ -138,24 +138,24 @@ def test_what_does_not_fit_is_skipped_with_the_reason() -> None:
     one = measured(toy(way("a", doubled), memory_bytes=lambda n: 2.0**60))
     assert one.outcome is Outcome.SKIPPED and "1073741824.0 GiB of memory" in one.reason
     assert (
-        too_large(100, 116, "") == ""
-        and too_large(None, 1, "") == ""
-        and too_large(100, None, "") == ""
+        memory_problem(100, 116, "") == ""
+        and memory_problem(None, 1, "") == ""
+        and memory_problem(100, None, "") == ""
     )
     assert (
-        too_large(2**30, 2**29, "the device has")
+        memory_problem(2**30, 2**29, "the device has")
         == "it needs 1.0 GiB of memory, and the device has 0.5 GiB free"
     )
 
 
 def test_no_library_for_it() -> None:
-    found = Found("gpu", {}, {"PyTorch": "not installed (pip install torch)"})
+    found = Device("gpu", {}, {"PyTorch": "not installed (pip install torch)"})
     one = measured(toy(way("a", doubled, kit="torch")), found=found)
     assert (
         one.outcome is Outcome.SKIPPED
         and one.reason == "it needs PyTorch (not installed (pip install torch))"
     )
-    one = measured(toy(way("a", doubled)), found=Found("gpu"))
+    one = measured(toy(way("a", doubled)), found=Device("gpu"))
     assert one.reason == "there is no way to do it on a GPU"
 
 
@@ -211,14 +211,14 @@ def test_copies_are_measured_apart_and_every_call_is_waited_for() -> None:
     clock = Ticks()
     kit = FarKit(clock)
     workload = toy(way("a", lasting(clock, 0.25)))
-    one = measured(workload, clock, found=Found("gpu", {"numpy": kit}))
+    one = measured(workload, clock, found=Device("gpu", {"numpy": kit}))
     # The device works on after a call has returned: only waiting for it shows the time.
     assert one.median_s == pytest.approx(0.75)
-    assert one.copied_s == pytest.approx(1.5 + 0.75 + 2)
+    assert one.median_with_copies_s == pytest.approx(1.5 + 0.75 + 2)
     assert one.to_device_s == pytest.approx(1.5) and one.to_host_s == pytest.approx(2)
     assert kit.waited > len(one.warm_s)
     inside = measured(
-        toy(way("a", doubled), copies_included=True), clock, found=Found("gpu", {"numpy": kit})
+        toy(way("a", doubled), copies_included=True), clock, found=Device("gpu", {"numpy": kit})
     )
     assert inside.with_copies_s == ()
 
@@ -244,8 +244,8 @@ def test_checks() -> None:
 
 
 def test_names() -> None:
-    assert measuring.name_of(way("tiles", doubled, kit="cv2")) == "OpenCV, tiles"
-    assert measuring.name_of(way("", doubled)) == "NumPy"
+    assert measuring.candidate_name(way("tiles", doubled, kit="cv2")) == "OpenCV, tiles"
+    assert measuring.candidate_name(way("", doubled)) == "NumPy"
 
 
 def test_what_would_take_minutes_is_left_out_and_says_so() -> None:
@@ -281,7 +281,7 @@ def test_what_would_take_minutes_is_left_out_and_says_so() -> None:
     ],
 )
 def test_a_reference_that_is_none_fails_the_workload(reference: Any, said: str) -> None:
-    one = measured(toy(way("seven", lambda x: x * 0 + 7), reference=lambda size, given: reference))
+    one = measured(toy(way("seven", lambda x: x * 0 + 7), reference=lambda size, arrays: reference))
     assert one.outcome is Outcome.FAILED and one.warm_s == ()
     assert one.reason.startswith(f"its reference cannot be used: {said}")
 

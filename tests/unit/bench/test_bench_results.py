@@ -81,16 +81,16 @@ def test_spread() -> None:
 def test_rates_and_the_part_of_the_peak() -> None:
     one = measurement(size=1000, seconds=0.01)
     assert one.gflops == pytest.approx(200) and one.gbytes_s == pytest.approx(1.2)
-    assert Peak(400.0, 10.0).part(one) == pytest.approx(0.5)
-    assert Peak(400.0, 10.0).part(measurement(seconds=0.01, is_about_bytes=True)) == pytest.approx(
+    assert Peak(400.0, 10.0).fraction(one) == pytest.approx(0.5)
+    assert Peak(400.0, 10.0).fraction(measurement(seconds=0.01, is_about_bytes=True)) == pytest.approx(
         0.12
     )
-    assert Peak().part(one) is None
+    assert Peak().fraction(one) is None
 
 
 def test_copies_count_where_there_are_any() -> None:
-    assert measurement(seconds=2.0).copied_s == 2.0
-    assert on_gpu(measurement(), 0.1, 0.3).copied_s == 0.3
+    assert measurement(seconds=2.0).median_with_copies_s == 2.0
+    assert on_gpu(measurement(), 0.1, 0.3).median_with_copies_s == 0.3
 
 
 def test_overhead_is_what_is_left() -> None:

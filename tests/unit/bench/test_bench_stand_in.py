@@ -9,10 +9,10 @@ import pytest
 from bench_values import measurement, results
 
 from batchyard.bench import charts, comparing, prices, tables
-from batchyard.bench.book import Book
 from batchyard.bench.page import page
 from batchyard.bench.reading import from_json
-from batchyard.bench.results import STOOD_IN, Results, to_json
+from batchyard.bench.result_files import ResultFiles
+from batchyard.bench.results import STAND_IN_NOTE, Results, to_json
 from batchyard.bench.roofline import roofline
 
 SIZES = (500, 1000, 5000)
@@ -28,15 +28,15 @@ WORDS = "CPU standing in for a GPU"
 
 @pytest.fixture
 def compared() -> comparing.Comparison:
-    return comparing.compare(PLAIN, STAND_IN, prices.listed())
+    return comparing.compare(PLAIN, STAND_IN, prices.load_prices())
 
 
 def test_its_table_says_so_in_its_title_and_below() -> None:
     text = tables.run_text(STAND_IN)
     assert text.startswith(f"batchyard bench: {WORDS}")
-    assert STOOD_IN in text
+    assert STAND_IN_NOTE in text
     assert "batchyard bench: GPU" not in text
-    assert STOOD_IN not in tables.run_text(PLAIN)
+    assert STAND_IN_NOTE not in tables.run_text(PLAIN)
 
 
 def test_each_line_of_its_csv_says_so() -> None:
@@ -46,9 +46,9 @@ def test_each_line_of_its_csv_says_so() -> None:
 
 
 def test_its_files_are_not_those_of_a_gpu(tmp_path: Path) -> None:
-    book = Book(tmp_path, "cpu", "gpu")
-    book.open()
-    book.keep(STAND_IN)
+    book = ResultFiles(tmp_path, "cpu", "gpu")
+    book.prepare()
+    book.write(STAND_IN)
     assert {path.name for path in tmp_path.iterdir()} == {
         f"stand-in-benchmark.{end}" for end in ("json", "csv", "txt")
     }
@@ -62,7 +62,7 @@ def test_a_result_from_before_there_were_stand_ins_can_be_read() -> None:
 
 
 def test_it_is_in_the_gpus_place_whichever_is_given_first(compared: comparing.Comparison) -> None:
-    assert comparing.compare(STAND_IN, PLAIN, prices.listed()) == compared
+    assert comparing.compare(STAND_IN, PLAIN, prices.load_prices()) == compared
     assert (compared.first.label, compared.second.label) == ("CPU", "stand-in")
 
 
@@ -70,16 +70,18 @@ def test_a_comparison_with_it_concludes_nothing(compared: comparing.Comparison) 
     assert compared.break_evens == ()
     assert [compared.pick(row) for row in compared.rows] == ["", "", ""]
     text = tables.comparison_text(compared, "here")
-    assert WORDS in text and STOOD_IN in text
+    assert WORDS in text and STAND_IN_NOTE in text
     assert "GPU time" not in text and "GPU $/1000" not in text
     # With a real one, both are there.
-    real = comparing.compare(PLAIN, replace(STAND_IN, device="gpu", stands_for=""), prices.listed())
+    real = comparing.compare(
+        PLAIN, replace(STAND_IN, device="gpu", stands_for=""), prices.load_prices()
+    )
     assert real.break_evens and real.pick(real.rows[0])
 
 
 def test_it_has_no_price_whatever_type_is_given() -> None:
     value = comparing.compare(
-        PLAIN, replace(STAND_IN, instance_type="g5.xlarge"), prices.listed(), "", "g5.xlarge"
+        PLAIN, replace(STAND_IN, instance_type="g5.xlarge"), prices.load_prices(), "", "g5.xlarge"
     )
     assert value.second.usd_h is None and value.second.instance_type is None
     assert [row.second_usd for row in value.rows] == [None] * len(SIZES)
@@ -89,7 +91,7 @@ def test_it_has_no_price_whatever_type_is_given() -> None:
 def test_the_page_and_its_charts_say_so() -> None:
     text = page([STAND_IN, PLAIN], 0)
     assert f"against the {WORDS}" in text
-    assert STOOD_IN in text
+    assert STAND_IN_NOTE in text
     assert "No GPU was measured, so nothing here is about one." in text
     assert ">GPU<" not in text and "GPU faster" not in text
     for drawn in (

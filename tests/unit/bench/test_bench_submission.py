@@ -18,8 +18,8 @@ from batchyard.batch.hosts import registered_mib
 from batchyard.bench import submission
 from batchyard.bench.request import Request
 from batchyard.bench.submission import MODEST, SMALL, TINY, Shape
+from batchyard.benchmark_runs import is_loopback
 from batchyard.cli.bench import run as run_command
-from batchyard.cli.bench_submit import is_loopback
 from batchyard.engines.aws import render
 from batchyard.environments import Environment
 from batchyard.errors import InputError
@@ -62,32 +62,32 @@ def test_what_was_not_asked_for_is_not_said() -> None:
 
 
 def test_two_steps_and_only_the_gpu_step_asks_for_one() -> None:
-    made = submission.pipeline(Request(), "img", SMALL, {"cpu": "c6i.4xlarge"})
+    made = submission.make_pipeline(Request(), "img", SMALL, {"cpu": "c6i.4xlarge"})
     cpu, gpu = made.steps
     assert (cpu.name, gpu.name) == ("cpu", "gpu")
     assert (cpu.gpus, gpu.gpus) == (0, 1)
     assert (cpu.needs, gpu.needs) == ((), ())  # one that fails does not keep the other from running
     assert cpu.env == {submission.TYPE_VARIABLE: "c6i.4xlarge"}
     assert gpu.env == {submission.TYPE_VARIABLE: submission.ANY_TYPE}
-    assert not submission.is_pretended(gpu.command)
+    assert not submission.is_stand_in_command(gpu.command)
 
 
 def test_a_stand_in_goes_to_the_gpu_queue_and_asks_for_no_gpu() -> None:
-    made = submission.pipeline(
+    made = submission.make_pipeline(
         Request(stand_in=True), "img", {"cpu": TINY, "gpu": TINY}, {}, gpu_queue="lab-gpu"
     )
     assert [(step.queue, step.gpus) for step in made.steps] == [(None, 0), ("lab-gpu", 0)]
-    assert all(submission.is_pretended(step.command) for step in made.steps)
+    assert all(submission.is_stand_in_command(step.command) for step in made.steps)
 
 
 def test_what_the_image_lacks_is_installed_in_both_jobs() -> None:
-    made = submission.pipeline(Request(), "img", SMALL, {}, install=["scipy", "numba"])
+    made = submission.make_pipeline(Request(), "img", SMALL, {}, install=["scipy", "numba"])
     assert [step.env[submission.INSTALL_VARIABLE] for step in made.steps] == ["scipy numba"] * 2
 
 
 def test_the_jobs_can_be_said_to_aws_and_are_short_enough_to_start() -> None:
     """More than 8192 characters of overrides are accepted, and fail when the job starts (facts, 5)."""
-    plan = planning.make(submission.pipeline(EVERYTHING, "img", SMALL, {}))
+    plan = planning.make(submission.make_pipeline(EVERYTHING, "img", SMALL, {}))
     where = Environment("lab", "eu-central-1", "b", {"cpu": "lab-cpu", "gpu": "lab-gpu"})
     target = render.Target(
         where, "benchmark-20260102-0a1b2c", {"cpu": "img", "gpu": "img"}, "s3://b/w/", "me"
@@ -97,10 +97,12 @@ def test_the_jobs_can_be_said_to_aws_and_are_short_enough_to_start() -> None:
 
 
 def test_the_text_that_is_sent_is_python_that_does_what_the_file_does() -> None:
-    text = submission.source()
+    text = submission.bootstrap_source()
     compile(text, "bootstrap", "exec")
     assert '"""' not in text and "download_file" in text
-    words = shlex.split(submission.pipeline(Request(), "img", SMALL, {}).steps[0].command or "")
+    words = shlex.split(
+        submission.make_pipeline(Request(), "img", SMALL, {}).steps[0].command or ""
+    )
     assert words[:5] == ["exec", "python3", "-c", text, "cpu"]
 
 
@@ -108,10 +110,10 @@ def test_the_text_that_is_sent_is_python_that_does_what_the_file_does() -> None:
 
 
 def test_a_job_asks_for_the_whole_of_a_type_that_is_known() -> None:
-    assert submission.shape_of("g4dn.xlarge") == Shape(
+    assert submission.whole_machine_shape("g4dn.xlarge") == Shape(
         4, 15_182
     )  # AWS Batch offers 15,652 MiB of one
-    assert submission.shape_of("no.such") is None
+    assert submission.whole_machine_shape("no.such") is None
 
 
 def test_of_every_type_a_job_asks_for_nearly_all_that_it_offers_and_never_for_more() -> None:
@@ -121,7 +123,7 @@ def test_of_every_type_a_job_asks_for_nearly_all_that_it_offers_and_never_for_mo
     assert len(types) > 40
     for name, known in types.items():
         shape, offered_mib = (
-            submission.shape_of(name),
+            submission.whole_machine_shape(name),
             registered_mib(known["memory_gib"] * 1024, name),
         )
         assert shape is not None and shape.cpus == known["vcpus"]
@@ -130,7 +132,7 @@ def test_of_every_type_a_job_asks_for_nearly_all_that_it_offers_and_never_for_mo
 
 
 @pytest.mark.parametrize(
-    ("instance_type", "memory_mib", "is_here", "asked"),
+    ("instance_type", "memory_mib", "is_emulated", "shape"),
     [
         ("g4dn.xlarge", None, False, Shape(4, 15_182)),
         ("g4dn.xlarge", 8192, False, Shape(4, 8192)),
@@ -144,10 +146,10 @@ def test_of_every_type_a_job_asks_for_nearly_all_that_it_offers_and_never_for_mo
     ],
 )
 def test_memory_is_what_is_used_at_most_and_makes_no_job_larger(
-    instance_type: str, memory_mib: int | None, is_here: bool, asked: Shape
+    instance_type: str, memory_mib: int | None, is_emulated: bool, shape: Shape
 ) -> None:
     request = Request(memory_mib=memory_mib)
-    assert submission.asked("gpu", instance_type, request, is_here=is_here) == asked
+    assert submission.requested_shape("gpu", instance_type, request, is_emulated=is_emulated) == shape
 
 
 @pytest.mark.parametrize(
@@ -182,29 +184,29 @@ def test_a_queue_of_one_type_says_which() -> None:
 
 
 def test_what_it_ran_on_counts_and_a_mismatch_is_said() -> None:
-    ran, note = submission.with_type(
-        results("gpu", instance_type="g5.2xlarge"), "g5.xlarge", is_here=False
+    ran, note = submission.add_instance_type(
+        results("gpu", instance_type="g5.2xlarge"), "g5.xlarge", is_emulated=False
     )
     assert ran.instance_type == "g5.2xlarge"
-    assert note == "GPU: g5.xlarge was asked for, and it ran on g5.2xlarge, which counts"
-    assert submission.with_type(ran, "g5.2xlarge", is_here=False) == (ran, "")
-    assert submission.with_type(ran, submission.ANY_TYPE, is_here=False) == (ran, "")
+    assert note == "GPU: g5.xlarge was requested, but the job ran on g5.2xlarge, which counts"
+    assert submission.add_instance_type(ran, "g5.2xlarge", is_emulated=False) == (ran, "")
+    assert submission.add_instance_type(ran, submission.ANY_TYPE, is_emulated=False) == (ran, "")
 
 
 def test_where_the_job_could_not_tell_it_is_what_was_asked_for() -> None:
-    ran, note = submission.with_type(results("cpu"), "c6i.4xlarge", is_here=False)
+    ran, note = submission.add_instance_type(results("cpu"), "c6i.4xlarge", is_emulated=False)
     assert ran.instance_type == "c6i.4xlarge"
-    assert "could not tell" in note
+    assert "could not find out its instance type" in note
 
 
 def test_a_stand_in_is_never_given_a_type_and_so_no_price() -> None:
-    for is_here, measured in (
+    for is_emulated, measured in (
         (True, results("cpu")),
         (False, replace(results("cpu"), stands_for="gpu")),
     ):
-        ran, note = submission.with_type(measured, "g5.xlarge", is_here=is_here)
+        ran, note = submission.add_instance_type(measured, "g5.xlarge", is_emulated=is_emulated)
         assert ran.instance_type is None
-        assert "g5.xlarge was asked for, and is not what was measured" in note
+        assert "g5.xlarge was requested, but is not what was measured" in note
 
 
 @pytest.mark.parametrize(
@@ -231,7 +233,7 @@ def test_all_that_the_job_needs_is_sent_and_no_more(tmp_path: Path) -> None:
     mine = tmp_path / "mine.py"
     mine.write_text("WORKLOAD = 1\n")
     request = Request(files=(mine,), images=tmp_path / "pictures")
-    submission.refuse_missing(request)
+    submission.require_files(request)
     submission.pack(tmp_path / "code.zip", request)
     with zipfile.ZipFile(tmp_path / "code.zip") as archive:
         names = set(archive.namelist())
@@ -250,7 +252,7 @@ def test_a_file_that_cannot_be_sent_is_refused(tmp_path: Path, text: str | None,
     if text is not None:
         mine.write_text(text)
     with pytest.raises(InputError, match=said):
-        submission.refuse_missing(Request(files=(mine,)))
+        submission.require_files(Request(files=(mine,)))
 
 
 def test_two_files_of_one_name_and_a_folder_that_is_not_there_are_refused(tmp_path: Path) -> None:
@@ -258,6 +260,6 @@ def test_two_files_of_one_name_and_a_folder_that_is_not_there_are_refused(tmp_pa
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "mine.py").write_text("")
     with pytest.raises(InputError, match="two workloads are in files called mine"):
-        submission.refuse_missing(Request(files=(tmp_path / "a/mine.py", tmp_path / "b/mine.py")))
+        submission.require_files(Request(files=(tmp_path / "a/mine.py", tmp_path / "b/mine.py")))
     with pytest.raises(InputError, match="there is no such folder"):
-        submission.refuse_missing(Request(images=tmp_path / "pictures"))
+        submission.require_files(Request(images=tmp_path / "pictures"))

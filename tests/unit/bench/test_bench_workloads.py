@@ -16,14 +16,14 @@ import pytest
 
 from batchyard.bench import discovery, loading
 from batchyard.bench.kits import CupyKit, Kit, OpenClKit, TorchKit
-from batchyard.bench.measuring import Bench, measure, name_of
+from batchyard.bench.measuring import Bench, candidate_name, measure
 from batchyard.bench.results import Outcome
 from batchyard.bench.timing import Effort
 from batchyard.bench.workload import Candidate, Workload
 from batchyard.bench.workloads import convolution, images
 from batchyard.errors import InputError
 
-ONCE = Effort(least=1, most=1, budget_s=0.0)
+ONCE = Effort(min_calls=1, max_calls=1, budget_s=0.0)
 #: small, and not a multiple of any tile
 SIZES = {
     "matmul": (1, 33),
@@ -37,7 +37,7 @@ SIZES = {
     "copy-to-host": (1,),
     "backprojection": (7, 40),
 }
-WORKLOADS = {one.name: one for one in loading.ours()}
+WORKLOADS = {one.name: one for one in loading.load_builtin()}
 PAIRS = [
     (workload, candidate) for workload in WORKLOADS.values() for candidate in workload.candidates
 ]
@@ -50,7 +50,7 @@ def kit_of(key: str) -> Kit | str:
         return CupyKit(
             cupy_like(), lambda name: importlib.import_module(name.replace("cupyx.", ""))
         )
-    found = discovery.find("cpu", [key], 2)
+    found = discovery.find_device("cpu", [key], 2)
     return found.kits.get(key) or "; ".join(found.missing.values())
 
 
@@ -79,7 +79,7 @@ def cupy_like() -> Any:
 
 
 @pytest.mark.parametrize(
-    ("workload", "candidate"), PAIRS, ids=[f"{w.name}-{name_of(c)}" for w, c in PAIRS]
+    ("workload", "candidate"), PAIRS, ids=[f"{w.name}-{candidate_name(c)}" for w, c in PAIRS]
 )
 def test_a_candidate_is_right(workload: Workload, candidate: Candidate) -> None:
     kit = kit_of(candidate.kit)
@@ -98,7 +98,7 @@ def test_a_candidate_is_right(workload: Workload, candidate: Candidate) -> None:
             "candidates": (candidate,),
         }
     )
-    bench = Bench(discovery.Found(kind, {candidate.kit: kit}), ONCE)
+    bench = Bench(discovery.Device(kind, {candidate.kit: kit}), ONCE)
     for size in SIZES[workload.name]:
         if candidate.kit == "opencl" and workload.name == "triad" and size % 4:
             continue
@@ -145,13 +145,13 @@ def test_pictures_of_a_folder(tmp_path: Path) -> None:
     codec = kit_of("cv2") if not isinstance(kit_of("cv2"), str) else kit_of("pillow")
     if isinstance(codec, str):
         pytest.skip("it needs OpenCV or Pillow")
-    made = images.made(2, np.random.default_rng(0))
+    made = images.generate(2, np.random.default_rng(0))
     for name, data in made.items():
         (tmp_path / f"{name}.JPG").write_bytes(data.tobytes())
     (tmp_path / "notes.txt").write_text("no picture")
     workload = images.workload(tmp_path)
     assert workload.sizes == (2,)
-    one = measure(workload, 2, Bench(discovery.Found("cpu", {codec.key: codec}), ONCE))
+    one = measure(workload, 2, Bench(discovery.Device("cpu", {codec.key: codec}), ONCE))
     assert one.outcome is Outcome.OK and one.label == "2 pictures"
 
 
@@ -163,12 +163,12 @@ def test_a_broken_picture_is_named(tmp_path: Path, name: str, bad: bytes | None)
     codec = kit_of("cv2") if not isinstance(kit_of("cv2"), str) else kit_of("pillow")
     if isinstance(codec, str):
         pytest.skip("it needs OpenCV or Pillow")
-    (data,) = images.made(1, np.random.default_rng(0)).values()
+    (data,) = images.generate(1, np.random.default_rng(0)).values()
     for good in ("b.jpg", "z.jpg"):
         (tmp_path / good).write_bytes(data.tobytes())
     (tmp_path / name).write_bytes(data.tobytes()[:300] if bad is None else bad)
     one = measure(
-        images.workload(tmp_path), 3, Bench(discovery.Found("cpu", {codec.key: codec}), ONCE)
+        images.workload(tmp_path), 3, Bench(discovery.Device("cpu", {codec.key: codec}), ONCE)
     )
     assert one.outcome is Outcome.FAILED and f"the picture {name}: " in one.reason
     assert "BytesIO" not in one.reason and "b.jpg" not in one.reason

@@ -1,1 +1,1 @@
-"""The workloads that come with batchyard, a small file each. They compute with what they are given, nothing else."""
+"""The built-in workloads, one small file each."""

@@ -1,4 +1,4 @@
-"""Back-projection: the step of a tomographic reconstruction that takes the time. Computes only."""
+"""Back-projection, the slowest step of a tomographic reconstruction."""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ ANGLES = 180
 _PROBES = 500
 _NUMPY_ROWS = 32
 #: angles that PyTorch interpolates in one call
-_TOGETHER = 12
+_ANGLES_PER_CALL = 12
 _OPENCL = """
-__kernel void project(const int n, const int angles, __global const float *sinogram, __constant float2 *table,
-                      __global float *out) {
+__kernel void project(const int n, const int angles, __global const float *sinogram,
+                      __constant float2 *table, __global float *out) {
     const int x = get_global_id(0), y = get_global_id(1);
     const float middle = (n - 1) / 2.0f;
     float sum = 0;
     for (int turn = 0; turn < angles; turn++) {
         const float2 direction = table[turn];
-        const float at = clamp((x - middle) * direction.x + (y - middle) * direction.y + middle, 0.0f, n - 1.0f);
+        const float offset = (x - middle) * direction.x + (y - middle) * direction.y;
+        const float at = clamp(offset + middle, 0.0f, n - 1.0f);
         const int column = min((int)at, n - 2);
         __global const float *line = sinogram + (size_t)turn * n + column;
         sum += mix(line[0], line[1], at - column);
@@ -39,7 +40,7 @@ def angles_rad() -> Array:
 
 
 def inputs(size: int, rng: np.random.Generator) -> Arrays:
-    """Random lines, smoothed as a detector does."""
+    """Return random lines, smoothed as a detector does."""
     noise = rng.random((ANGLES, size + 8), dtype=np.float32) - np.float32(0.5)
     return {
         "sinogram": np.ascontiguousarray(
@@ -48,8 +49,8 @@ def inputs(size: int, rng: np.random.Generator) -> Arrays:
     }
 
 
-def reference(size: int, given: Mapping[str, Array]) -> Sample:
-    """At some pixels, in float64."""
+def reference(size: int, arrays: Mapping[str, Array]) -> Sample:
+    """Return the expected values of some pixels, in float64."""
     pixels = np.unique(np.linspace(0, size * size - 1, _PROBES).astype(np.int64))
     y, x = np.divmod(pixels, size)
     middle, total = (size - 1) / 2, np.zeros(len(pixels))
@@ -57,12 +58,12 @@ def reference(size: int, given: Mapping[str, Array]) -> Sample:
         at = np.clip(
             (x - middle) * math.cos(angle) + (y - middle) * math.sin(angle) + middle, 0, size - 1
         )
-        total += np.interp(at, np.arange(size), given["sinogram"][turn])
+        total += np.interp(at, np.arange(size), arrays["sinogram"][turn])
     return Sample([((y, x), total)])
 
 
 def with_numpy(kit: Kit, size: int) -> Function:
-    """In strips of rows that stay in the cache through all angles."""
+    """Compute strips of rows that stay in the cache through all angles."""
     return lambda sinogram: np.concatenate(
         [
             _strip(
@@ -78,7 +79,7 @@ def with_numpy(kit: Kit, size: int) -> Function:
 
 
 def _strip(xp: Any, sinogram: Any, columns: Any, rows: Any, size: int) -> Any:
-    """The same lines for NumPy and CuPy."""
+    """Compute some rows with NumPy or CuPy (``xp``)."""
     middle = (size - 1) / 2
     x, y = columns - xp.float32(middle), (rows - middle).astype(xp.float32)
     total = xp.zeros((len(y), size), dtype=xp.float32)
@@ -103,18 +104,18 @@ def with_cupy(kit: Kit, size: int) -> Function:
 
 
 def with_torch(kit: Any, size: int) -> Function:
-    """Each line is an image of one row; some angles at a time are sampled and summed."""
+    """Treat each line as an image of one row; sample and add some angles per call."""
     torch, sample = kit.lib, kit.lib.nn.functional.grid_sample
     line = torch.linspace(-1, 1, size, device=kit.device)
     directions = [(math.cos(angle), math.sin(angle)) for angle in angles_rad().tolist()]
 
     def call(sinogram: Any) -> Any:
         total = torch.zeros((size, size), device=kit.device)
-        for start in range(0, ANGLES, _TOGETHER):
-            some = directions[start : start + _TOGETHER]
-            across = torch.stack([line[None, :] * cos + line[:, None] * sin for cos, sin in some])
+        for start in range(0, ANGLES, _ANGLES_PER_CALL):
+            part = directions[start : start + _ANGLES_PER_CALL]
+            across = torch.stack([line[None, :] * cos + line[:, None] * sin for cos, sin in part])
             grid = torch.stack((across, torch.zeros_like(across)), dim=-1)
-            lines = sinogram[start : start + _TOGETHER, None, None, :]
+            lines = sinogram[start : start + _ANGLES_PER_CALL, None, None, :]
             total += sample(lines, grid, padding_mode="border", align_corners=True).sum(dim=(0, 1))
         return total
 
@@ -160,6 +161,6 @@ WORKLOAD = Workload(
     # For each pixel and angle: position 4, interpolation 4, sum 1.
     flops=lambda n: 9.0 * ANGLES * n * n,
     traffic_bytes=lambda n: 4.0 * (n * n + ANGLES * n),
-    memory_bytes=lambda n: 4.0 * n * n * (3 * _TOGETHER + 2),
+    memory_bytes=lambda n: 4.0 * n * n * (3 * _ANGLES_PER_CALL + 2),
     label=square,
 )

@@ -1,4 +1,4 @@
-"""Gaussian blur, sigma 5, of a colour image in float32. Computes only."""
+"""Gaussian blur, sigma 5, of a colour image in float32."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from batchyard.bench.kits import Kit
 from batchyard.bench.workload import Array, Arrays, Candidate, Function, Sample, Workload
 
 SIGMA = 5.0
-#: four sigmas to each side, as SciPy has it, and OpenCV for floats
+#: four sigmas to each side, as in SciPy, and in OpenCV for floats
 RADIUS = 20
 _PATCH = 16
 _NUMPY_ROWS = 64
@@ -44,31 +44,32 @@ def inputs(size: int, rng: np.random.Generator) -> Arrays:
     return {"image": rng.random((size, size, 3), dtype=np.float32)}
 
 
-def reference(size: int, given: Mapping[str, Array]) -> Sample:
+def reference(size: int, arrays: Mapping[str, Array]) -> Sample:
+    """Return the expected values of some patches, in float64."""
     patch, parts = min(_PATCH, size), []
-    for top, left in {
-        (0, 0),
-        ((size - patch) // 2, (size - patch) // 2),
-        (size - patch, size - patch),
-    }:
-        rows, columns = (
-            _mirrored(np.arange(at - RADIUS, at + patch + RADIUS), size) for at in (top, left)
-        )
-        piece = given["image"][np.ix_(rows, columns)].astype(np.float64)
+    # Along the diagonal: a corner, the centre, the opposite corner.
+    for start in {0, (size - patch) // 2, size - patch}:
+        line = _mirror(np.arange(start - RADIUS, start + patch + RADIUS), size)
+        piece = arrays["image"][np.ix_(line, line)].astype(np.float64)
         for axis in (0, 1):
             windows = np.lib.stride_tricks.sliding_window_view(piece, 2 * RADIUS + 1, axis=axis)
             piece = windows @ weights()
-        parts.append(((slice(top, top + patch), slice(left, left + patch)), piece))
+        part = slice(start, start + patch)
+        parts.append(((part, part), piece))
     return Sample(parts)
 
 
-def _mirrored(at: Array, size: int) -> Array:
+def _mirror(at: Array, size: int) -> Array:
+    """Return the positions, with those outside of the image mirrored at its edges."""
     at = np.abs(at)
     return np.asarray(np.where(at < size, at, 2 * size - 2 - at))
 
 
 def with_numpy(kit: Kit, size: int) -> Function:
-    """Along columns, then along rows, in strips that stay in the cache: each pair of neighbours has one weight."""
+    """Filter along columns, then along rows, in strips that stay in the cache.
+
+    Both neighbours at the same distance have the same weight, so they are added first.
+    """
     taps = weights().astype(np.float32)[RADIUS:]
 
     def call(image: Array) -> Array:
@@ -87,14 +88,14 @@ def with_numpy(kit: Kit, size: int) -> Function:
 def _symmetric(padded: Array, taps: Array, axis: int) -> Array:
     length = padded.shape[axis] - 2 * RADIUS
 
-    def shifted(by: int) -> Array:
+    def shift(by: int) -> Array:
         part = slice(RADIUS + by, RADIUS + by + length)
         return np.asarray(padded[part] if axis == 0 else padded[:, part])
 
-    out = shifted(0) * taps[0]
+    out = shift(0) * taps[0]
     pair = np.empty_like(out)
     for by in range(1, RADIUS + 1):
-        np.add(shifted(by), shifted(-by), out=pair)
+        np.add(shift(by), shift(-by), out=pair)
         pair *= taps[by]
         out += pair
     return np.asarray(out)
@@ -125,7 +126,7 @@ def opencv_separable(kit: Kit, size: int) -> Function:
 
 
 def with_torch(kit: Any, size: int) -> Function:
-    """A depthwise convolution along each axis. The image's channels are its last axis already."""
+    """Convolve along each axis, channel by channel; the channels are the image's last axis."""
     functional = kit.lib.nn.functional
     taps = kit.to_device(kit.host(weights().astype(np.float32)))
     down, across = (
@@ -143,7 +144,7 @@ def with_torch(kit: Any, size: int) -> Function:
 
 
 def with_numba(kit: Kit, size: int) -> Function:
-    """Rows shared out among the threads; four pairs of neighbours in each pass over a row."""
+    """Distribute rows over threads; add four pairs of neighbours in each pass over a row."""
     from batchyard.bench.workloads import compiled
 
     return compiled.blur(kit.lib, size, weights().astype(np.float32)[RADIUS:])

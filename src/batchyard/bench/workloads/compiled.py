@@ -1,4 +1,4 @@
-"""Loops that Numba compiles for the CPU; each function takes Numba and returns the compiled loop. Computes only."""
+"""Loops that Numba compiles for the CPU. Each function takes Numba and returns a compiled loop."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from batchyard.bench.workload import Array, Function
 
 
 def blur(numba: Any, size: int, taps: Array) -> Function:
-    """``taps``: the weight of the middle, then of each pair of neighbours; a multiple of four pairs."""
+    """Blur an image. ``taps``: weights of the middle and of each pair; a multiple of four pairs."""
     radius = len(taps) - 1
     edge = 3 * radius
 
@@ -24,7 +24,7 @@ def blur(numba: Any, size: int, taps: Array) -> Function:
                 middle[x] = taps[0] * image[y, x]
             for k in range(1, radius + 1, 4):
                 up0, up1, up2, up3 = abs(y - k), abs(y - k - 1), abs(y - k - 2), abs(y - k - 3)
-                # Beyond the last row the image is mirrored, as it is above the first.
+                # The image is mirrored at its first and last row.
                 down0, down1 = n - 1 - abs(n - 1 - y - k), n - 1 - abs(n - 2 - y - k)
                 down2, down3 = n - 1 - abs(n - 3 - y - k), n - 1 - abs(n - 4 - y - k)
                 for x in range(line):
@@ -34,10 +34,11 @@ def blur(numba: Any, size: int, taps: Array) -> Function:
                         + taps[k + 2] * (image[up2, x] + image[down2, x])
                         + taps[k + 3] * (image[up3, x] + image[down3, x])
                     )
-            for i in range(3, edge + 3, 3):
-                for c in range(3):
-                    row[edge - i + c] = row[edge + i + c]
-                    row[edge + line - 3 + i + c] = row[edge + line - 3 - i + c]
+            for i in range(3, edge + 3):
+                # The same channel of the pixel that mirrors this one.
+                mirrored = 2 * (i % 3) - i
+                row[edge + mirrored] = row[edge + i]
+                row[edge + line - 3 + i] = row[edge + line - 3 + mirrored]
             for x in range(line):
                 out[y, x] = taps[0] * row[edge + x]
             for k in range(1, radius + 1, 4):
@@ -50,7 +51,10 @@ def blur(numba: Any, size: int, taps: Array) -> Function:
                         + taps[k + 3] * (row[at - 3 * k - 9] + row[at + 3 * k + 9])
                     )
 
-    loop = numba.njit(rows, parallel=True, fastmath=True)
+    return _on_rows_of_pixels(numba.njit(rows, parallel=True, fastmath=True), size, taps)
+
+
+def _on_rows_of_pixels(loop: Function, size: int, taps: Array) -> Function:
     out = np.empty((size, size, 3), dtype=np.float32)
 
     def call(image: Array) -> Array:

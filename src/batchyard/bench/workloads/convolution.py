@@ -1,4 +1,4 @@
-"""Image processing: two 3x3 convolutions with ReLU, then max-pooling. Computes only."""
+"""Image processing: two 3x3 convolutions with ReLU, then max-pooling."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from batchyard.bench.kits import Kit
 from batchyard.bench.workload import Array, Arrays, Candidate, Function, Sample, Workload
 
 _CHANNELS = (3, 16, 32)
-#: corners and the middle: squares of the result that are computed again in float64
+#: side of the squares of the result that are computed again in float64
 _PATCH = 6
 _NUMPY_ROWS = 32
 _OPENCL = """
-__kernel void convolve(const int height, const int width, const int channels, __global const float *image,
-                       __constant float *weights, __constant float *bias, __global float *out) {
+__kernel void convolve(const int height, const int width, const int channels,
+                       __global const float *image, __constant float *weights,
+                       __constant float *bias, __global float *out) {
     const int x = get_global_id(0), y = get_global_id(1), planes = get_global_size(2) / OUTPUTS;
     const int batch = get_global_id(2) / OUTPUTS, output = get_global_id(2) % OUTPUTS;
     if (x >= width || y >= height) return;
@@ -26,11 +27,13 @@ __kernel void convolve(const int height, const int width, const int channels, __
         for (int i = -1; i <= 1; i++)
             for (int j = -1; j <= 1; j++)
                 if (y + i >= 0 && y + i < height && x + j >= 0 && x + j < width)
-                    sum = fma(image[(((size_t)batch * channels + c) * height + y + i) * width + x + j],
-                              weights[((output * channels + c) * 3 + i + 1) * 3 + j + 1], sum);
+                    sum = fma(
+                        image[(((size_t)batch * channels + c) * height + y + i) * width + x + j],
+                        weights[((output * channels + c) * 3 + i + 1) * 3 + j + 1], sum);
     out[(((size_t)batch * OUTPUTS + output) * height + y) * width + x] = fmax(sum, 0.0f);
 }
-__kernel void pool(const int height, const int width, __global const float *image, __global float *out) {
+__kernel void pool(const int height, const int width, __global const float *image,
+                   __global float *out) {
     const int x = get_global_id(0), y = get_global_id(1);
     if (2 * x + 1 >= width || 2 * y + 1 >= height) return;
     __global const float *at = image + ((size_t)get_global_id(2) * height + 2 * y) * width + 2 * x;
@@ -41,52 +44,54 @@ __kernel void pool(const int height, const int width, __global const float *imag
 
 
 def inputs(batch: int, size: int, rng: np.random.Generator) -> Arrays:
-    def some(*shape: int) -> Array:
+    def random(*shape: int) -> Array:
         return rng.random(shape, dtype=np.float32) - np.float32(0.5)
 
     first, second, third = _CHANNELS
     return {
-        "image": some(batch, first, size, size),
-        "w1": some(second, first, 3, 3),
-        "b1": some(second),
-        "w2": some(third, second, 3, 3),
-        "b2": some(third),
+        "image": random(batch, first, size, size),
+        "w1": random(second, first, 3, 3),
+        "b1": random(second),
+        "w2": random(third, second, 3, 3),
+        "b2": random(third),
     }
 
 
-def reference(size: int, given: Mapping[str, Array]) -> Sample:
-    """Of patches of the last image, from the piece of it that they depend on."""
+def reference(size: int, arrays: Mapping[str, Array]) -> Sample:
+    """Return expected patches of the last image: its corners, edges and centre."""
     half, patch = size // 2, min(_PATCH, size // 2)
     parts: list[tuple[Any, Array]] = []
-    for top in sorted({0, (half - patch) // 2, half - patch}):
-        for left in sorted({0, (half - patch) // 2, half - patch}):
-            index = (-1, slice(None), slice(top, top + patch), slice(left, left + patch))
-            parts.append((index, _patch(given, size, top, left, patch)))
+    starts = sorted({0, (half - patch) // 2, half - patch})
+    for y in starts:
+        for x in starts:
+            index = (-1, slice(None), slice(y, y + patch), slice(x, x + patch))
+            parts.append((index, _patch(arrays, size, y, x, patch)))
     return Sample(parts)
 
 
-def _patch(given: Mapping[str, Array], size: int, top: int, left: int, patch: int) -> Array:
-    image = np.pad(given["image"][-1].astype(np.float64), ((0, 0), (2, 2), (2, 2)))
-    piece = image[:, 2 * top : 2 * (top + patch) + 4, 2 * left : 2 * (left + patch) + 4]
-    first = np.maximum(_convolved(piece, given["w1"], given["b1"]), 0)
-    # Beyond the image the first layer's result is not convolved from zeros: it is zero.
+def _patch(arrays: Mapping[str, Array], size: int, y: int, x: int, patch: int) -> Array:
+    """Compute one patch from the part of the image that it depends on."""
+    image = np.pad(arrays["image"][-1].astype(np.float64), ((0, 0), (2, 2), (2, 2)))
+    piece = image[:, 2 * y : 2 * (y + patch) + 4, 2 * x : 2 * (x + patch) + 4]
+    first = np.maximum(_convolve(piece, arrays["w1"], arrays["b1"]), 0)
+    # Outside of the image the first layer is zero, not the convolution of zeros.
     rows, columns = (
-        np.arange(first.shape[1]) + 2 * top - 1,
-        np.arange(first.shape[2]) + 2 * left - 1,
+        np.arange(first.shape[1]) + 2 * y - 1,
+        np.arange(first.shape[2]) + 2 * x - 1,
     )
     first[:, (rows < 0) | (rows >= size)] = 0
     first[:, :, (columns < 0) | (columns >= size)] = 0
-    second = np.maximum(_convolved(first, given["w2"], given["b2"]), 0)
+    second = np.maximum(_convolve(first, arrays["w2"], arrays["b2"]), 0)
     return np.asarray(second.reshape(len(second), patch, 2, patch, 2).max(axis=(2, 4)))
 
 
-def _convolved(image: Array, weights: Array, bias: Array) -> Array:
+def _convolve(image: Array, weights: Array, bias: Array) -> Array:
     windows = np.lib.stride_tricks.sliding_window_view(image, (3, 3), axis=(1, 2))
     return np.asarray(np.einsum("chwij,ocij->ohw", windows, weights) + bias[:, None, None])
 
 
 def channels_last(arrays: Arrays) -> Arrays:
-    """The same shapes, with the channels next to one another in memory."""
+    """Return arrays of the same shapes, with the channels of a pixel adjacent in memory."""
     return {
         name: np.ascontiguousarray(array.transpose(0, 2, 3, 1)).transpose(0, 3, 1, 2)
         if array.ndim == 4
@@ -95,11 +100,11 @@ def channels_last(arrays: Arrays) -> Arrays:
     }
 
 
-# -- NumPy ------------------------------------------------------------------------------------------------------
+# -- NumPy --
 
 
 def with_numpy(kit: Kit, size: int) -> Function:
-    """In strips of rows: windows become the columns of a matrix, and the convolution a product of two."""
+    """Compute strips of rows: windows are the columns of a matrix that is multiplied."""
 
     def call(image: Array, w1: Array, b1: Array, w2: Array, b2: Array) -> Array:
         batch, _, height, width = image.shape
@@ -108,7 +113,7 @@ def with_numpy(kit: Kit, size: int) -> Function:
             for top in range(0, height - 1, _NUMPY_ROWS):
                 rows = min(_NUMPY_ROWS, (height - top) // 2 * 2)
                 first = _strip(image[n], w1, b1, top - 1, rows + 2)
-                # Rows outside of the image are padding for the second convolution.
+                # Rows outside of the image are zero for the second convolution.
                 above, below = max(0, 1 - top), max(0, top + rows + 1 - height)
                 first[:, :above], first[:, rows + 2 - below :] = 0, 0
                 second = _product(np.pad(first, ((0, 0), (0, 0), (1, 1))), w2, b2)
@@ -120,7 +125,7 @@ def with_numpy(kit: Kit, size: int) -> Function:
 
 
 def _strip(image: Array, weights: Array, bias: Array, top: int, rows: int) -> Array:
-    """Rows of the convolution, from the image's rows around them; zeros beyond its edges."""
+    """Return some rows of the convolution; the image is zero beyond its edges."""
     height = image.shape[1]
     low, high = max(0, top - 1), min(height, top + rows + 1)
     padding = ((0, 0), (low - (top - 1), top + rows + 1 - high), (1, 1))
@@ -139,7 +144,7 @@ def _product(padded: Array, weights: Array, bias: Array) -> Array:
     return np.asarray(np.maximum(out, 0, out=out).reshape(len(weights), height, width))
 
 
-# -- PyTorch ----------------------------------------------------------------------------------------------------
+# -- PyTorch --
 
 
 def with_torch(kit: Any, size: int) -> Function:
@@ -155,7 +160,7 @@ def with_torch(kit: Any, size: int) -> Function:
 
 
 def pooled_first(kit: Any, size: int) -> Function:
-    """The largest of four, then ReLU: the same numbers, and ReLU has a quarter of the work."""
+    """Pool before ReLU: the result is the same, and ReLU has a quarter of the work."""
     functional = kit.lib.nn.functional
 
     def call(image: Any, w1: Any, b1: Any, w2: Any, b2: Any) -> Any:
@@ -168,7 +173,7 @@ def pooled_first(kit: Any, size: int) -> Function:
 
 
 def in_tiles(rows: int, kit: Any, size: int) -> Function:
-    """A strip of rows through all layers while it is in the cache."""
+    """Compute all layers of a strip of rows while it is in the cache."""
     functional = kit.lib.nn.functional
 
     def strip(image: Any, w1: Any, b1: Any, w2: Any, b2: Any) -> Any:
@@ -192,7 +197,7 @@ def in_tiles(rows: int, kit: Any, size: int) -> Function:
     return call
 
 
-# -- OpenCL -----------------------------------------------------------------------------------------------------
+# -- OpenCL --
 
 
 def with_opencl(kit: Any, size: int) -> Function:
@@ -224,7 +229,7 @@ def with_opencl(kit: Any, size: int) -> Function:
     return call
 
 
-# -- the workloads ----------------------------------------------------------------------------------------------
+# -- the workloads --
 
 
 def _flops(batch: int, n: int) -> float:

@@ -1,4 +1,4 @@
-"""Copies between the host's memory and a device's: what every GPU job pays before and after. Computes nothing."""
+"""Copies between the memory of the host and of a device, which every GPU job needs."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ def inputs(size: int, rng: np.random.Generator) -> Arrays:
     return {"data": rng.random(size * 2**18, dtype=np.float32)}
 
 
-def reference(size: int, given: Mapping[str, Array]) -> Array:
-    return given["data"]
+def reference(size: int, arrays: Mapping[str, Array]) -> Array:
+    return arrays["data"]
 
 
 def to_device(kit: Kit, size: int) -> Function:
@@ -24,7 +24,7 @@ def to_device(kit: Kit, size: int) -> Function:
 
 
 def pinned_to_device(kit: Any, size: int) -> Function:
-    """From memory that the system may not move, which the device can read without the CPU's help."""
+    """Copy from pinned memory, which the device can read without the CPU."""
     return _from_host(
         lambda data: data.cpu().pin_memory(), lambda held: held.to(kit.device, non_blocking=True)
     )

@@ -1,4 +1,4 @@
-"""Fourier transform of a real image, float32. Computes only."""
+"""Fourier transform of a real image, float32."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ def inputs(size: int, rng: np.random.Generator) -> Arrays:
     return {"image": rng.random((size, size), dtype=np.float32) - np.float32(0.5)}
 
 
-def reference(size: int, given: Mapping[str, Array]) -> Sample:
-    """A few frequencies, straight from the definition."""
-    image, at = given["image"], np.arange(size)
+def reference(size: int, arrays: Mapping[str, Array]) -> Sample:
+    """Return a few frequencies, computed from the definition."""
+    image, at = arrays["image"], np.arange(size)
     parts: list[tuple[Any, Array]] = []
     for down, across in ((0, 1), (1, 0), (size // 3, size // 5), (size - 2, size // 2)):
         columns = np.exp(-2j * math.pi * (across * at % size) / size)
@@ -38,7 +38,7 @@ def with_scipy(kit: Kit, size: int) -> Function:
 
 
 def with_library(kit: Kit, size: int) -> Function:
-    """PyTorch and CuPy, which call it the same."""
+    """Use PyTorch or CuPy, which have the same function."""
     return lambda image: kit.lib.fft.rfft2(image)
 
 
@@ -50,22 +50,24 @@ def opencv_packed(kit: Kit, size: int) -> Function:
     return lambda image: kit.lib.dft(image)
 
 
-def _unpacked(packed: Array) -> Array:
-    """Of the layout in which OpenCV needs no more room than the image: pairs of columns, and in the first and the
-    last column pairs of rows."""
+def _unpack(packed: Array) -> Array:
+    """Return the complex numbers of OpenCV's packed layout.
+
+    The layout has pairs of columns; in the first and the last column it has pairs of rows.
+    """
     rows, columns = packed.shape
     out = np.zeros((rows, columns // 2 + 1), dtype=np.complex64)
     out[:, 1 : (columns + 1) // 2] = (
         packed[:, 1 : columns - 1 + columns % 2 : 2] + 1j * packed[:, 2::2]
     )
-    out[:, 0] = _whole(packed[:, 0])
+    out[:, 0] = _unpack_column(packed[:, 0])
     if columns % 2 == 0:
-        out[:, -1] = _whole(packed[:, -1])
+        out[:, -1] = _unpack_column(packed[:, -1])
     return out
 
 
-def _whole(packed: Array) -> Array:
-    """A column whose second half is the first one mirrored."""
+def _unpack_column(packed: Array) -> Array:
+    """Return a packed column with its second half, which mirrors the first."""
     n = len(packed)
     half = np.zeros(n // 2 + 1, dtype=np.complex64)
     half[0] = packed[0]
@@ -76,7 +78,7 @@ def _whole(packed: Array) -> Array:
 
 
 def _half(result: Array) -> Array:
-    """OpenCV returns pairs of numbers, and the mirrored half as well."""
+    """Return complex numbers without the mirrored half that OpenCV adds."""
     return np.asarray(result.view(np.complex64)[:, : result.shape[1] // 2 + 1, 0])
 
 
@@ -92,10 +94,10 @@ WORKLOAD = Workload(
         Candidate("rfft2", "scipy", with_scipy),
         Candidate("rfft2", "numpy", with_numpy),
         Candidate("dft", "cv2", with_opencv, finish=_half),
-        Candidate("dft, packed", "cv2", opencv_packed, finish=_unpacked),
+        Candidate("dft, packed", "cv2", opencv_packed, finish=_unpack),
         Candidate("rfft2", "cupy", with_library),
     ),
-    # The customary count for a real transform of n^2 points.
+    # The usual count for a real transform of n^2 points.
     flops=lambda n: 2.5 * n * n * math.log2(n * n),
     traffic_bytes=lambda n: 2 * 4.0 * n * n,
     memory_bytes=lambda n: 6 * 4.0 * n * n,

@@ -1,4 +1,4 @@
-"""Matrix multiplication, float32: what processors are sold by. Computes only."""
+"""Matrix multiplication, float32."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from batchyard.bench.workload import Array, Arrays, Candidate, Function, Sample,
 #: rows of the result that are computed again in float64
 _ROWS = 4
 _TILE = 16
-#: each work item makes so many elements of a column
+#: elements of a column that each work item computes
 _EACH = 4
 _OPENCL = f"""
 #define TILE {_TILE}
@@ -27,7 +27,8 @@ void multiply(const int n, __global const float *a, __global const float *b, __g
     for (int from = 0; from < n; from += TILE) {{
         for (int i = 0; i < EACH; i++) {{
             left[y + i][x] = row + i < n && from + x < n ? a[(size_t)(row + i) * n + from + x] : 0;
-            right[y + i][x] = from + y + i < n && column < n ? b[(size_t)(from + y + i) * n + column] : 0;
+            right[y + i][x] =
+                from + y + i < n && column < n ? b[(size_t)(from + y + i) * n + column] : 0;
         }}
         barrier(CLK_LOCAL_MEM_FENCE);
         for (int k = 0; k < TILE; k++)
@@ -46,13 +47,13 @@ def inputs(size: int, rng: np.random.Generator) -> Arrays:
     }
 
 
-def reference(size: int, given: Mapping[str, Array]) -> Sample:
+def reference(size: int, arrays: Mapping[str, Array]) -> Sample:
     rows = sorted({0, size // 3, size // 2, size - 1})[:_ROWS]
-    return Sample([(row, given["a"][row].astype(np.float64) @ given["b"]) for row in rows])
+    return Sample([(row, arrays["a"][row].astype(np.float64) @ arrays["b"]) for row in rows])
 
 
 def with_numpy(kit: Kit, size: int) -> Function:
-    # The result goes to the same place each time, as in any program that multiplies more than once.
+    # Each call writes to the same memory, as in a program that multiplies repeatedly.
     out = np.empty((size, size), dtype=np.float32)
     return lambda a, b: np.matmul(a, b, out=out)
 
@@ -65,7 +66,7 @@ def with_torch(kit: Any, size: int) -> Function:
 def with_scipy(kit: Kit, size: int) -> Function:
     from scipy.linalg.blas import sgemm  # type: ignore[import-untyped, unused-ignore]
 
-    # BLAS counts in columns: the transposed matrices are the same memory, and b'a' is (ab)'.
+    # BLAS stores columns: the transposed matrices are the same memory, and b'a' is (ab)'.
     out = np.zeros((size, size), dtype=np.float32)
     return lambda a, b: sgemm(1.0, b.T, a.T, c=out.T, overwrite_c=1).T
 

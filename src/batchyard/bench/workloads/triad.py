@@ -1,4 +1,4 @@
-"""Element-wise bandwidth: a = b + 3c, three arrays through the memory for next to no work. Computes only."""
+"""Triad, a = b + 3c: measures the bandwidth of the memory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ _FACTOR = 3.0
 _BLOCK = 1 << 16
 _PROBES = 1 << 16
 _OPENCL = """
-__kernel void triad(__global const float4 *b, __global const float4 *c, const float factor, __global float4 *a) {
+__kernel void triad(__global const float4 *b, __global const float4 *c, const float factor,
+                    __global float4 *a) {
     const size_t i = get_global_id(0);
     a[i] = b[i] + factor * c[i];
 }
@@ -27,9 +28,11 @@ def inputs(size: int, rng: np.random.Generator) -> Arrays:
     return {name: rng.random(size, dtype=np.float32) for name in ("b", "c")}
 
 
-def reference(size: int, given: Mapping[str, Array]) -> Sample:
+def reference(size: int, arrays: Mapping[str, Array]) -> Sample:
     picked = slice(None, None, max(1, size // _PROBES))
-    return Sample([(picked, given["b"][picked].astype(np.float64) + _FACTOR * given["c"][picked])])
+    return Sample(
+        [(picked, arrays["b"][picked].astype(np.float64) + _FACTOR * arrays["c"][picked])]
+    )
 
 
 def _blocks(b: Array, c: Array, out: Array, start: int, end: int) -> None:
@@ -51,7 +54,7 @@ def with_numpy(kit: Kit, size: int) -> Function:
 
 
 def in_threads(kit: Kit, size: int) -> Function:
-    """NumPy lets other threads run while it computes."""
+    """Use several threads: NumPy lets other threads run while it computes."""
     out, pool = np.empty(size, dtype=np.float32), ThreadPoolExecutor(kit.threads)
     edges = [size * n // kit.threads for n in range(kit.threads + 1)]
 

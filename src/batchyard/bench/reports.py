@@ -1,0 +1,38 @@
+"""Write the files that summarise results: the comparison as text, and the HTML page."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from batchyard.bench import page
+from batchyard.bench.results import Results
+from batchyard.errors import from_os_error
+
+SUMMARY = "benchmark-summary.txt"
+PAGE = "benchmark.html"
+
+
+def write_summary(path: Path, text: str) -> None:
+    """Write the text of a comparison. Raises OperationalError."""
+    _write(path, text, "write the summary")
+
+
+def write_page(path: Path, all_results: Sequence[Results]) -> None:
+    """Write the HTML page about the results. Raises OperationalError."""
+    _write(path, make_page(all_results), "write the report")
+
+
+def make_page(all_results: Sequence[Results]) -> str:
+    """Return the HTML page about the results, with the current time in its footer."""
+    return page.page(all_results, int(time.time() * 1000))
+
+
+def _write(path: Path, text: str, action: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as exc:
+        error = from_os_error(exc, action, path)
+        error.hint = "name another place with --out"
+        raise error from exc
