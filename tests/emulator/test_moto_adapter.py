@@ -26,7 +26,8 @@ from werkzeug.serving import make_server
 from batchyard.batch.hosts import registered_mib
 from batchyard.batch.jobs import Resources
 from batchyard.emulator import moto_adapter
-from batchyard.emulator.moto_adapter import instance_family, instance_type, secret
+from batchyard.emulator.instance_types import registered_resources, types_of_family
+from batchyard.emulator.moto_adapter import read_secret
 
 REGION = "us-east-1"
 CREDENTIALS = {
@@ -322,21 +323,21 @@ def test_nothing_of_moto_is_loaded_before_it_is_needed() -> None:
 
 
 def test_instance_types() -> None:
-    assert instance_type("m4.large") == Resources(2, 7953)
-    assert instance_type("g5.12xlarge") == Resources(48, registered_mib(196608, "g5.12xlarge"), 4)
+    assert registered_resources("m4.large") == Resources(2, 7953)
+    assert registered_resources("g5.12xlarge") == Resources(48, registered_mib(196608, "g5.12xlarge"), 4)
     # A fraction of a GPU, and a GPU that is not NVIDIA's or an accelerator that is none.
-    assert instance_type("g6f.large") == Resources(2, registered_mib(8192), 0)
-    inferentia = instance_type("inf1.xlarge")
+    assert registered_resources("g6f.large") == Resources(2, registered_mib(8192), 0)
+    inferentia = registered_resources("inf1.xlarge")
     assert inferentia is not None and inferentia.gpus == 0
-    assert instance_type("m3.8xlarge") is None
+    assert registered_resources("m3.8xlarge") is None
 
 
 def test_instance_families() -> None:
-    assert sorted(instance_family("gr6")) == ["gr6.4xlarge", "gr6.8xlarge"]
-    assert instance_type("m6i.metal") is not None
-    assert "m6i.large" in instance_family("m6i")
-    assert not [name for name in instance_family("m6i") + instance_family("m7i") if "metal" in name]
-    assert instance_family("nope") == []
+    assert sorted(types_of_family("gr6")) == ["gr6.4xlarge", "gr6.8xlarge"]
+    assert registered_resources("m6i.metal") is not None
+    assert "m6i.large" in types_of_family("m6i")
+    assert not [name for name in types_of_family("m6i") + types_of_family("m7i") if "metal" in name]
+    assert types_of_family("nope") == []
 
 
 # -- secrets ----------------------------------------------------------------------------------------------------
@@ -347,15 +348,15 @@ def test_secrets_of_secrets_manager(here: Client) -> None:
     first = {"user": "me", "port": 5432}
     arn = manager.create_secret(Name="db/login", SecretString=json.dumps(first))["ARN"]
     old = manager.get_secret_value(SecretId=arn)["VersionId"]
-    assert json.loads(secret(arn)) == first
-    assert (secret(f"{arn}:user::"), secret(f"{arn}:port::")) == ("me", "5432")
+    assert json.loads(read_secret(arn)) == first
+    assert (read_secret(f"{arn}:user::"), read_secret(f"{arn}:port::")) == ("me", "5432")
 
     manager.put_secret_value(SecretId=arn, SecretString='{"user": "you"}')
-    assert secret(f"{arn}:user::") == "you"
-    assert secret(f"{arn}:user:AWSPREVIOUS:") == "me"
-    assert secret(f"{arn}:user::{old}") == "me"
+    assert read_secret(f"{arn}:user::") == "you"
+    assert read_secret(f"{arn}:user:AWSPREVIOUS:") == "me"
+    assert read_secret(f"{arn}:user::{old}") == "me"
     # The ARN without the six letters at its end is enough.
-    assert secret(arn.rpartition("-")[0]) == '{"user": "you"}'
+    assert read_secret(arn.rpartition("-")[0]) == '{"user": "you"}'
 
     for wrong in (
         f"{arn}:password::",
@@ -364,7 +365,7 @@ def test_secrets_of_secrets_manager(here: Client) -> None:
         f"{arn}:user::no-version",
     ):
         with pytest.raises(LookupError, match=r"(?i)secret"):
-            secret(wrong)
+            read_secret(wrong)
 
 
 def test_secrets_of_systems_manager(here: Client) -> None:
@@ -376,14 +377,14 @@ def test_secrets_of_systems_manager(here: Client) -> None:
     )
     other.put_parameter(Name="flat", Value="elsewhere", Type="String")
 
-    assert (secret("/team/key"), secret("flat")) == ("hidden", "plain")
-    assert secret("arn:aws:ssm:us-east-1:123456789012:parameter/team/key") == "hidden"
-    assert secret("arn:aws:ssm:eu-west-1:123456789012:parameter/flat") == "elsewhere"
-    assert secret("flat", region="eu-west-1") == "elsewhere"
+    assert (read_secret("/team/key"), read_secret("flat")) == ("hidden", "plain")
+    assert read_secret("arn:aws:ssm:us-east-1:123456789012:parameter/team/key") == "hidden"
+    assert read_secret("arn:aws:ssm:eu-west-1:123456789012:parameter/flat") == "elsewhere"
+    assert read_secret("flat", region="eu-west-1") == "elsewhere"
     for wrong in (
         "nothing",
         "arn:aws:ssm:us-east-1:123456789012:parameter/nothing",
         "arn:aws:s3:::bucket",
     ):
         with pytest.raises(LookupError, match=wrong):
-            secret(wrong)
+            read_secret(wrong)

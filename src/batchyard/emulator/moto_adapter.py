@@ -29,7 +29,7 @@ __all__ = [
     "MOTO_VERSION",
     "application",
     "request_handler",
-    "secret",
+    "read_secret",
     "use_batch",
 ]
 
@@ -213,7 +213,7 @@ def _call_batch(operation: str, request: dict[str, Any]) -> dict[str, Any]:
 # -- secrets --------------------------------------------------------------------------------------
 
 
-def secret(value_from: str, region: str = "us-east-1") -> str:
+def read_secret(value_from: str, region: str = "us-east-1") -> str:
     """Return the value of a container's secret.
 
     ``value_from`` is the ARN of a secret of Secrets Manager, which may end in
@@ -222,7 +222,7 @@ def secret(value_from: str, region: str = "us-east-1") -> str:
     """
     parts = value_from.split(":")
     if value_from.startswith("arn:") and len(parts) > 5 and parts[2] == "secretsmanager":
-        return _read_secret(value_from, parts)
+        return _read_secrets_manager(value_from, parts)
     account_id = names.ACCOUNT_ID
     if value_from.startswith("arn:"):
         if len(parts) < 6 or parts[2] != "ssm" or not parts[5].startswith("parameter/"):
@@ -231,7 +231,7 @@ def secret(value_from: str, region: str = "us-east-1") -> str:
     return _read_parameter(value_from, region, account_id)
 
 
-def _read_secret(value_from: str, parts: list[str]) -> str:
+def _read_secrets_manager(value_from: str, parts: list[str]) -> str:
     from moto.core.exceptions import JsonRESTError, ServiceException
     from moto.secretsmanager.models import secretsmanager_backends
 

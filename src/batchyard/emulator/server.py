@@ -123,7 +123,7 @@ def _serve(
                 salt=salt,
                 gpu_numbers=options.gpu_numbers,
                 emulated_gpus=options.emulated_gpus,
-                read_secret=lambda value_from: moto_adapter.secret(value_from, options.region),
+                read_secret=lambda value_from: moto_adapter.read_secret(value_from, options.region),
                 has_images=options.runner == "docker",
                 volumes=options.volumes,
             )
