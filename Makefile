@@ -41,8 +41,8 @@ coverage: $(STAMP)  ## `make test` with coverage, the subprocesses too; the repo
 	$(BIN)/python -m coverage combine --quiet
 	$(BIN)/python -m coverage report
 
-mutants: $(STAMP)  ## a sample of mutants of batch/, engines/ and infra/, at most an hour
-	$(BIN)/python .ci/mutants.py $(MUTANTS)
+mutants:  ## a sample of mutants of batch/, engines/ and infra/, at most an hour
+	$(PYTHON) .ci/mutants.py $(MUTANTS)
 
 test-peers: $(STAMP)  ## other people's clients through the endpoint; installs them from PyPI under .cache/peers
 	.ci/docker-engine

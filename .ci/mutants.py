@@ -18,8 +18,19 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-MUTMUT = ROOT / ".venv/bin/mutmut"
+#: an environment of its own: mutmut 3.8 works with no newer pytest
+ENVIRONMENT = ROOT / ".cache/mutants-venv"
+PACKAGES = ("mutmut==3.8.0", "pytest==8.4.2")
+MUTMUT = ENVIRONMENT / "bin/mutmut"
 MAX_S = 3600
+
+
+def install() -> None:
+    if MUTMUT.exists():
+        return
+    subprocess.run([sys.executable, "-m", "venv", ENVIRONMENT], check=True)
+    pip = (ENVIRONMENT / "bin/pip", "install", "--quiet", "--disable-pip-version-check")
+    subprocess.run([*pip, "-e", ".[dev]", *PACKAGES], cwd=ROOT, check=True)
 
 
 def results() -> dict[str, str]:
@@ -32,6 +43,7 @@ def results() -> dict[str, str]:
 
 
 def main(count: int, seed: int) -> None:
+    install()
     environ = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
     # No mutant has this name: mutants are written and the tests are measured, nothing is tried.
     subprocess.run([MUTMUT, "run", "none"], cwd=ROOT, env=environ, check=False)
