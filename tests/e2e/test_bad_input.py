@@ -174,7 +174,7 @@ def test_init_makes_a_pipeline_that_runs_and_overwrites_nothing(yard: Yard) -> N
     made("validate", "pipeline.yaml")
     assert made.json("run", "pipeline.yaml")["state"] == "SUCCEEDED"
     assert (made.folder / "result.txt").read_text().count("part") == 12
-    assert "is there already" in yard("init", "new one", code=2).stderr
+    assert "exists already" in yard("init", "new one", code=2).stderr
 
 
 def test_help_has_an_example_for_every_command(yard: Yard) -> None:

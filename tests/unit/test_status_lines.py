@@ -34,7 +34,7 @@ def test_how_long_a_run_took_is_said_where_it_is_known(status: RunStatus, words:
 
 def test_a_line_of_a_megabyte_is_cut() -> None:
     lines = status_lines(run(RunState.FAILED, 1000, "x" * 1_000_000, "short"), 1000)
-    assert f"  | {'x' * 500}... (999,500 characters more)" in lines and "  | short" in lines
+    assert f"  | {'x' * 500}... (999,500 more characters)" in lines and "  | short" in lines
 
 
 @pytest.mark.parametrize(

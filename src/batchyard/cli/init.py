@@ -9,6 +9,7 @@ import click
 
 from batchyard.cli.options import example
 from batchyard.errors import InputError, from_os_error
+from batchyard.pipeline import MAX_NAME_LENGTH
 
 _PIPELINE = """\
 # A pipeline: steps in order of what they need. Try: batchyard run pipeline.yaml
@@ -35,41 +36,45 @@ steps:
     command: cat parts/*.txt > result.txt && wc -l result.txt
 """
 
-_COMMAND = "seq 1 ${{params.rounds}} | awk '{{ s += $1 % {n} }} END {{ print \"part {n}\", s }}' > parts/{n:02}.txt\n"
+_COMMAND = (
+    "seq 1 ${{params.rounds}} | awk '{{ s += $1 % {n} }} END {{ print \"part {n}\", s }}'"
+    " > parts/{n:02}.txt\n"
+)
 _LIST_HEAD = "# one shell command a line; blank lines and lines that begin with # are skipped\n"
 
 
 @click.command(epilog=example("batchyard init demo && cd demo && batchyard run pipeline.yaml"))
 @click.argument("folder", metavar="[DIR]", default=".", type=click.Path(file_okay=False))
 def command(folder: str) -> int:
-    """Make a small, working pipeline folder to start from. Nothing that is there is overwritten."""
-    where = Path(folder)
+    """Create a small working pipeline to start from.
+
+    Writes pipeline.yaml and work.txt into DIR (default: the current folder). Existing files are not
+    overwritten.
+    """
+    path = Path(folder)
     files = {
-        "pipeline.yaml": _pipeline(where),
-        "work.txt": _LIST_HEAD + "".join(map(_command, range(1, 13))),
+        path / "pipeline.yaml": _pipeline_text(path),
+        path / "work.txt": _LIST_HEAD + "".join(_COMMAND.format(n=n) for n in range(1, 13)),
     }
-    there = [name for name in files if (where / name).exists()]
-    if there:
-        raise InputError(
-            f"{where / there[0]} is there already", hint="name another folder: batchyard init DIR"
-        )
+    for file in files:
+        if file.exists():
+            hint = "name another folder: batchyard init DIR"
+            raise InputError(f"{file} exists already", hint=hint)
     try:
-        where.mkdir(parents=True, exist_ok=True)
-        for name, text in files.items():
-            (where / name).write_text(text, encoding="utf-8")
+        path.mkdir(parents=True, exist_ok=True)
+        for file, text in files.items():
+            file.write_text(text, encoding="utf-8")
     except OSError as exc:
-        raise from_os_error(exc, "write into", where) from exc
-    click.echo(f"made {where / 'pipeline.yaml'} and {where / 'work.txt'}")
+        raise from_os_error(exc, "write into", path) from exc
+    click.echo(f"made {path / 'pipeline.yaml'} and {path / 'work.txt'}")
     cd = "" if folder == "." else f"cd {folder} && "
     click.echo(f"next: {cd}batchyard run pipeline.yaml")
     return 0
 
 
-def _pipeline(folder: Path) -> str:
-    words = re.sub(r"[^a-z0-9]+", "-", folder.absolute().name.lower()).strip("-")
-    name = words[:40].rstrip("-") if re.match(r"[a-z]", words) else f"p-{words}"[:40].rstrip("-")
-    return _PIPELINE.format(name=name)
-
-
-def _command(number: int) -> str:
-    return _COMMAND.format(n=number)
+def _pipeline_text(folder: Path) -> str:
+    """Return the pipeline file, named after the folder."""
+    name = re.sub(r"[^a-z0-9]+", "-", folder.absolute().name.lower()).strip("-")
+    if not re.match("[a-z]", name):
+        name = f"p-{name}"
+    return _PIPELINE.format(name=name[:MAX_NAME_LENGTH].rstrip("-"))

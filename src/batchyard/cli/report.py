@@ -22,15 +22,17 @@ from batchyard.errors import from_os_error
 )
 @run_argument
 @click.option(
-    "--out", metavar="FILE", help="Where to write the page instead of RUN.html here; `-` is stdout."
+    "--out",
+    metavar="FILE",
+    help="File to write (default: RUN.html in the current folder); `-` is stdout.",
 )
 @env_option
 @home_option
 def command(run: str, out: str | None, env: str | None, home: str | None) -> None:
-    """Write one HTML page about a run: steps, timeline, durations, failures.
+    """Write an HTML page about a run: steps, timeline, durations, failures.
 
-    The page needs nothing but itself: it can be mailed, archived, opened without a network. A run that
-    is not over is shown as far as it has come. Prints the page's path.
+    The page loads no other file: it can be mailed, archived, and opened without a network. A run
+    that is not over is shown up to now. Prints the path of the page.
     """
     record = find_run(home, run, env)
     page = report.of_run(record, int(time.time() * 1000)).encode()

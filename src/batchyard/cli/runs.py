@@ -8,7 +8,7 @@ import click
 
 from batchyard import operations, runs, status
 from batchyard.cli.options import env_option, example, home_of, home_option, json_option, print_json
-from batchyard.cli.render import coloured
+from batchyard.cli.render import colour_state
 from batchyard.cli.tables import table
 from batchyard.errors import BatchyardError
 from batchyard.folder import RunFolder, runs_in
@@ -73,7 +73,9 @@ def _row(one: RunStatus) -> tuple[str, ...]:
         else f"{(one.ended_ms - one.started_ms) / 1000:.1f} s"
     )
     state = (
-        click.style("INTERRUPTED", fg="yellow") if one.is_interrupted else coloured(one.state.value)
+        click.style("INTERRUPTED", fg="yellow")
+        if one.is_interrupted
+        else colour_state(one.state.value)
     )
     failed = sum(step.failed for step in one.steps)
     return (

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from batchyard.cli.options import env_option, example, home_of, home_option, json_option, print_json
-from batchyard.cli.render import coloured
+from batchyard.cli.render import colour_state
 from batchyard.cli.tables import table
 from batchyard.errors import InputError
 
@@ -81,7 +81,7 @@ def command(
             ]
         )
     elif watch:
-        rows = [(name, job_id, coloured(states[job_id])) for name, job_id in submitted]
+        rows = [(name, job_id, colour_state(states[job_id])) for name, job_id in submitted]
         click.echo("\n".join(table(("job", "id", "state"), rows)), err=True)
     return 1 if "FAILED" in states.values() else 0
 

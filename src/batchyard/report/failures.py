@@ -58,7 +58,7 @@ def retries_section(steps: Sequence[StepFigures]) -> Markup:
         for reason, attempts in stats.retries.most_common(MAX_REASONS):
             children = stats.retried_children[reason]
             counts = (attempts, len(children), len(children & stats.recovered))
-            rows.append((step.name, _shorten(reason), *map(format_count, counts)))
+            rows.append((step.name, _truncate(reason), *map(format_count, counts)))
     if not rows:
         return Markup()
     head = ("Step", "Reason", "Retried attempts", "Children", "Succeeded in the end")
@@ -69,7 +69,7 @@ def retries_section(steps: Sequence[StepFigures]) -> Markup:
 def _reasons_table(steps: Sequence[StepFigures]) -> Markup:
     rows = [(step.name, reason, n) for step in steps for reason, n in step.stats.failures.items()]
     rows.sort(key=lambda row: -row[2])
-    cells = [(name, _shorten(reason), format_count(n)) for name, reason, n in rows[:MAX_REASONS]]
+    cells = [(name, _truncate(reason), format_count(n)) for name, reason, n in rows[:MAX_REASONS]]
     remaining = sum(n for _, _, n in rows[MAX_REASONS:])
     if remaining:
         cells.append(("", "other reasons", format_count(remaining)))
@@ -92,16 +92,16 @@ def _articles(
 
 
 def _article(failure: Failure, commands: Sequence[str]) -> Markup:
-    output = "\n".join(map(_shorten, failure.log_tail))
+    output = "\n".join(map(_truncate, failure.log_tail))
     has_output = bool(output.strip())
-    command_lines = [f"$ {_shorten(command)}" for command in commands[:MAX_COMMANDS]]
+    command_lines = [f"$ {_truncate(command)}" for command in commands[:MAX_COMMANDS]]
     if len(commands) > MAX_COMMANDS:
         command_lines.append(f"... and {pluralize(len(commands) - MAX_COMMANDS, 'more command')}")
     attempt = failure.attempt
     header = tag(
         "header",
         tag("h3", f"{attempt.step}:{attempt.index}"),
-        tag("p", _shorten(explain_failure(attempt)), class_="bad"),
+        tag("p", _truncate(explain_failure(attempt)), class_="bad"),
         tag("p", _numbers(failure, has_output), class_="numbers"),
     )
     return tag(
@@ -135,13 +135,13 @@ def _never_started(steps: Sequence[StepFigures]) -> Markup:
     for step in steps:
         if step.never_started > 0:
             children = pluralize(step.never_started, "child", "children")
-            lines.append(tag("li", f"{step.name}: {children}: {_shorten(step.status.reason)}"))
+            lines.append(tag("li", f"{step.name}: {children}: {_truncate(step.status.reason)}"))
     if not lines:
         return Markup()
     return join((tag("h3", "Never started"), tag("ul", lines, class_="plain")))
 
 
-def _shorten(line: str) -> str:
+def _truncate(line: str) -> str:
     hidden_count = len(line) - MAX_LINE_LENGTH
     if hidden_count <= 0:
         return line
