@@ -310,7 +310,9 @@ def test_stacks_without_a_region(lab: Lab) -> None:
 
 def test_no_environment_in_this_region(lab: Lab) -> None:
     said = lab("environments", "--home", "elsewhere", environ={"AWS_REGION": "eu-west-3"}).stderr
-    assert said == "there are none in eu-west-3; `batchyard deploy --env NAME` makes one\n"
+    assert said == (
+        "there are no environments in eu-west-3; `batchyard deploy --env NAME` creates one\n"
+    )
 
 
 def test_a_reclaim_that_cannot_be(lab: Lab) -> None:

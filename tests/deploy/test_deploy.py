@@ -277,13 +277,13 @@ def test_yes_and_no_and_then_it_goes_on(site: Site) -> None:
 
 
 def test_what_an_interrupted_attempt_left_does_not_matter(site: Site) -> None:
-    from batchyard.infra import template
+    from batchyard.infra import read_template
 
     site.endpoint.client("cloudformation").create_change_set(
         StackName=f"{site.env}-network",
         ChangeSetName="batchyard-left-behind",
         ChangeSetType="CREATE",
-        TemplateBody=template("network"),
+        TemplateBody=read_template("network"),
         Parameters=[{"ParameterKey": "Env", "ParameterValue": site.env}],
     )
     assert site.stacks() == {f"{site.env}-network": "REVIEW_IN_PROGRESS"}
@@ -422,9 +422,9 @@ def test_outputs_and_environments(site: Site) -> None:
 
 @pytest.mark.parametrize("name", ["network", "batch-unmanaged", "spotfleet", "gpu-batch-benchmark"])
 def test_a_template_is_printed_as_it_is(site: Site, name: str) -> None:
-    from batchyard.infra import template
+    from batchyard.infra import read_template
 
-    assert site("template", name).stdout == template(name)
+    assert site("template", name).stdout == read_template(name)
 
 
 def test_the_templates_are_listed(site: Site) -> None:

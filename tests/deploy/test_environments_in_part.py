@@ -8,7 +8,7 @@ from typing import Any
 
 from site_of_stacks import CORE, Site
 
-from batchyard.infra import template
+from batchyard.infra import read_template
 
 
 def listed(site: Site) -> Any:
@@ -74,7 +74,7 @@ def test_what_is_not_ours_or_was_never_begun_is_not_listed(site: Site) -> None:
         StackName=f"{site.env}-network",
         ChangeSetName="batchyard-left-behind",
         ChangeSetType="CREATE",
-        TemplateBody=template("network"),
+        TemplateBody=read_template("network"),
         Parameters=[{"ParameterKey": "Env", "ParameterValue": site.env}],
     )
     assert listed(site) is None

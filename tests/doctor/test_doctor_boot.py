@@ -134,7 +134,7 @@ def gpu_node(wanted: str, **scene: Any) -> Any:
         "ComputeEnvironment": "e",
         "AWS::Region": "us-east-1",
     }
-    data = inline.on_node("batch-gpu", values)
+    data = inline.render_for_host("batch-gpu", values)
     return booting.booted(
         booting.Scene(data, files={**REGISTERED, **files(wanted)}, until=NEVER, **scene)
     )

@@ -122,7 +122,7 @@ def test_our_own_user_data_gives_no_finding(path: Path) -> None:
 
 @pytest.mark.parametrize("name", inline.USER_DATA)
 def test_our_own_user_data_as_a_node_gets_it_gives_no_finding(name: str) -> None:
-    data = inline.mime(inline.script(name)).encode()
+    data = inline.to_mime(inline.make_script(name)).encode()
     owner = "batch" if name.startswith("batch-") else "ecs"
     assert [
         f"{f.id} {f.place} {f.cause}" for f in examine_user_data(data, name, owner).findings

@@ -22,7 +22,7 @@ def parse(text: str) -> Template:
 
 @cache
 def text(name: str) -> str:
-    return infra.template(name)
+    return infra.read_template(name)
 
 
 @cache

@@ -38,11 +38,11 @@ def a_tree_to_boot() -> None:
 
 
 def user_data(name: str, **values: str) -> str:
-    return inline.on_node(name, {**VALUES, **values})
+    return inline.render_for_host(name, {**VALUES, **values})
 
 
 def mistake(*commands: str) -> str:
-    return inline.mime("\n".join(("#!/bin/bash", *commands, "exit 0")))
+    return inline.to_mime("\n".join(("#!/bin/bash", *commands, "exit 0")))
 
 
 def came_up(node: Booted) -> None:

@@ -43,18 +43,18 @@ def test_cloudformation_gives_a_node_what_was_written(name: str) -> None:
     launched = cfn.resources(name, "AWS::EC2::LaunchTemplate").values()
     data = [launch["LaunchTemplateData"]["UserData"]["Fn::Base64"] for launch in launched]
     assert [cfn.render(text, VALUES) for text in data] == [
-        inline.on_node(used, VALUES) for used in inline.names_in(cfn.text(name))
+        inline.render_for_host(used, VALUES) for used in inline.names_in(cfn.text(name))
     ]
 
 
 def test_values_of_the_shell_and_of_the_stack_are_told_apart() -> None:
-    assert inline.for_sub('echo "${HOME}" "@Cluster@" "@AWS::Region@" $(date) a@b.c') == (
+    assert inline.escape_for_sub('echo "${HOME}" "@Cluster@" "@AWS::Region@" $(date) a@b.c') == (
         'echo "${!HOME}" "${Cluster}" "${AWS::Region}" $(date) a@b.c'
     )
 
 
 def test_a_template_that_asks_for_unknown_user_data_is_a_mistake() -> None:
-    with pytest.raises(ValueError, match="asks for user data nothing"):
+    with pytest.raises(ValueError, match="uses the user data nothing"):
         inline.inline("  # user data nothing: x\n  # end of user data\n")
 
 
@@ -65,7 +65,7 @@ def test_a_file_that_would_end_its_own_here_document_is_a_mistake() -> None:
         "file": "BATCHYARD_FILE\n",
     }
     with pytest.raises(ValueError, match="ends its here-document"):
-        inline.script("batch-gpu", files.__getitem__)
+        inline.make_script("batch-gpu", files.__getitem__)
 
 
 def test_the_command_rewrites_what_is_between_the_marks_and_nothing_else(tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ def test_the_command_rewrites_what_is_between_the_marks_and_nothing_else(tmp_pat
 
 @pytest.mark.parametrize("name", inline.USER_DATA)
 def test_user_data_is_mime_multipart_of_one_script_and_small(name: str) -> None:
-    data = inline.on_node(name, VALUES)
+    data = inline.render_for_host(name, VALUES)
     message = email.message_from_string(data)
     assert message.get_content_type() == "multipart/mixed"
     parts = message.get_payload()
@@ -96,14 +96,14 @@ def test_user_data_is_mime_multipart_of_one_script_and_small(name: str) -> None:
     assert str(part.get_payload()).startswith("#!/bin/bash\n")
     data.encode("ascii")  # as its part says that it is
     # AWS Batch puts a part of its own beside it.
-    assert len(data.encode()) < 0.75 * inline.LIMIT_BYTES
+    assert len(data.encode()) < 0.75 * inline.MAX_BYTES
     assert not re.search(r"@[A-Za-z:]+@", data), "a value was left out"
 
 
 def statements(name: str) -> list[str]:
     return [
         line.strip()
-        for line in inline.script(name).splitlines()
+        for line in inline.make_script(name).splitlines()
         if not line.strip().startswith("#")
     ]
 
@@ -119,20 +119,20 @@ def test_user_data_never_waits_for_docker_or_ecs_and_never_sleeps(name: str) -> 
 
 @pytest.mark.parametrize("name", ["batch-cpu", "batch-gpu"])
 def test_what_batch_reserves_is_left_alone(name: str) -> None:
-    script = inline.script(name)
+    script = inline.make_script(name)
     assert "ECS_CLUSTER" not in script
     assert "ECS_INSTANCE_ATTRIBUTES" not in script
 
 
 @pytest.mark.parametrize("name", inline.USER_DATA)
 def test_ecs_config_is_only_ever_appended_to(name: str) -> None:
-    assert not re.search(r"(?<!>)> ?\"?\$ecs_config", inline.script(name))
-    assert re.search(r">>\"\$ecs_config\"", inline.script(name))
+    assert not re.search(r"(?<!>)> ?\"?\$ecs_config", inline.make_script(name))
+    assert re.search(r">>\"\$ecs_config\"", inline.make_script(name))
 
 
 def test_the_reason_is_written_where_the_doctor_looks_and_to_the_console() -> None:
-    assert "/var/lib/batchyard/gpu-check.json" in inline.userdata_file("gpu-check.sh")
-    assert "StandardOutput=journal+console" in inline.userdata_file("gpu-check.service")
+    assert "/var/lib/batchyard/gpu-check.json" in inline.read_userdata("gpu-check.sh")
+    assert "StandardOutput=journal+console" in inline.read_userdata("gpu-check.service")
 
 
 @pytest.mark.outside
@@ -143,9 +143,9 @@ def test_shellcheck_finds_nothing(name: str, tmp_path: Path) -> None:
             "there is no shellcheck; .ci/boot-tree installs it"
         )
     if name in inline.USER_DATA:
-        text = inline.script(name)
+        text = inline.make_script(name)
     elif name == "gpu-check.sh":
-        text = inline.userdata_file(name)
+        text = inline.read_userdata(name)
     else:
         text = (cfn.REPOSITORY / ".ci" / name).read_text(encoding="utf-8")
     path = tmp_path / "script.sh"

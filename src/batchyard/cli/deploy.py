@@ -20,33 +20,34 @@ from batchyard.cli.stacks import Terminal, environment_option, introduce, set_op
 @set_option
 @yes_option
 def command(templates: tuple[str, ...], env: str, settings: tuple[str, ...], yes: bool) -> int:
-    """Make or update an environment on AWS, by CloudFormation stacks named NAME-TEMPLATE.
+    """Create or update an environment on AWS: CloudFormation stacks named NAME-TEMPLATE.
 
-    Without templates: network, storage, iam, registry and batch, which are all that pipelines need. Each stack's change
-    is shown before you are asked, and followed to its end. Interrupted and run again, it goes on.
+    Without TEMPLATE, deploys network, storage, iam, registry and batch, which pipelines need. Shows
+    the changes of each stack, asks for confirmation, and waits for the end. After an interruption,
+    run the same command again.
     """
     from batchyard.aws.cloudformation import CloudFormation
     from batchyard.aws.session import AwsSession
     from batchyard.infra import catalogue, deploying
     from batchyard.infra.stacks import Stacks
 
-    chosen, given = catalogue.chosen(templates), pairs(settings, like="GpuSpotMaxvCpus=192")
-    deploying.check(chosen, env, given)
-    aws, front = CloudFormation(AwsSession(None)), Terminal(says_yes=yes, offers_all=True)
+    selected = catalogue.select_templates(templates)
+    values = pairs(settings, like="GpuSpotMaxvCpus=192")
+    deploying.check_arguments(selected, env, values)
+    aws, terminal = CloudFormation(AwsSession(None)), Terminal(says_yes=yes, offers_all=True)
     introduce(env, aws)
-    deploying.require_imports(aws, chosen, env)
+    deploying.require_imports(aws, selected, env)
     try:
-        changed = deploying.deploy(Stacks(aws, front), front, chosen, env, given)
+        changed = deploying.deploy(Stacks(aws, terminal), terminal, selected, env, values)
     finally:
-        front.close()
+        terminal.close()
     if not changed:
         click.echo(f"{env} is as it should be: nothing to do")
-    elif any(one.name == "batch" for one in chosen):
+    elif any(template.name == "batch" for template in selected):
         click.echo(
             f"{env} is deployed: `batchyard run PIPELINE --engine aws --env {env}` uses its queues"
         )
     else:
-        click.echo(
-            f"{env}: {', '.join(one.name for one in chosen)} deployed; `batchyard outputs --env {env}`"
-        )
+        names = ", ".join(template.name for template in selected)
+        click.echo(f"{env}: {names} deployed; `batchyard outputs --env {env}`")
     return 0

@@ -18,17 +18,18 @@ from batchyard.units import pluralize
 @click.argument("templates", metavar="[TEMPLATE]...", nargs=-1)
 @environment_option
 @click.option(
-    "--empty-buckets", is_flag=True, help="Delete what is in the buckets, all versions of it."
+    "--empty-buckets", is_flag=True, help="Delete all objects in the buckets, with all versions."
 )
-@click.option("--delete-images", is_flag=True, help="Delete the images in the repositories.")
+@click.option("--delete-images", is_flag=True, help="Delete all images in the repositories.")
 @yes_option
 def command(
     templates: tuple[str, ...], env: str, empty_buckets: bool, delete_images: bool, yes: bool
 ) -> int:
-    """Delete an environment's stacks, those first that others do not need. Without templates: all of them.
+    """Delete the stacks of an environment. Without TEMPLATE, deletes all of them.
 
-    What holds data is listed before you are asked. A bucket or repository that is not empty stops it before anything
-    is deleted, unless you say that its content may go. Interrupted and run again, it goes on.
+    Lists the data in the stacks and asks for confirmation. Deletes nothing if a bucket or
+    repository is not empty, unless --empty-buckets or --delete-images is given. After an
+    interruption, run the same command again.
     """
     from batchyard.aws.cloudformation import CloudFormation
     from batchyard.aws.holdings import Holdings
@@ -37,55 +38,58 @@ def command(
     from batchyard.infra.stacks import DeclinedError, Stacks
 
     catalogue.check_environment(env)
-    chosen = catalogue.chosen(templates) if templates else catalogue.everything()
+    selected = catalogue.select_templates(templates) if templates else catalogue.all_templates()
     session = AwsSession(None)
-    aws, holdings, front = CloudFormation(session), Holdings(session), Terminal(says_yes=yes)
-    stacks = Stacks(aws, front)
+    aws, holdings, terminal = CloudFormation(session), Holdings(session), Terminal(says_yes=yes)
+    stacks = Stacks(aws, terminal)
     introduce(env, aws)
     try:
-        doomed = deploying.survey(stacks, aws, holdings, chosen, env)
-        if not doomed:
+        to_delete = deploying.find_stacks_to_delete(stacks, aws, holdings, selected, env)
+        if not to_delete:
             click.echo(f"nothing of {env} is deployed: nothing to do")
-            _tell_of_file(env)
+            _mention_file(env)
             return 0
-        click.echo(f"to be deleted: {', '.join(one.stack for one in doomed)}", err=True)
-        for line in holding_lines((one.stack, held) for one in doomed for held in one.holdings):
-            click.echo(line, err=True)
-        users = deploying.outside_users(stacks, doomed, env)
-        in_the_way = deploying.obstacles(
-            doomed, users, empty_buckets=empty_buckets, delete_images=delete_images
+        names = ", ".join(entry.stack for entry in to_delete)
+        click.echo(f"to be deleted: {names}", err=True)
+        holdings_by_stack = (
+            (entry.stack, holding) for entry in to_delete for holding in entry.holdings
         )
-        if in_the_way:
-            raise InputError("nothing was deleted:\n  " + "\n  ".join(in_the_way))
-        if not front.ask(
-            f"delete {pluralize(len(doomed), 'stack')} of {env}, with all that they hold?"
-        ):
+        for line in holding_lines(holdings_by_stack):
+            click.echo(line, err=True)
+        importers = deploying.find_outside_importers(stacks, to_delete, env)
+        obstacles = deploying.find_obstacles(
+            to_delete, importers, empty_buckets=empty_buckets, delete_images=delete_images
+        )
+        if obstacles:
+            raise InputError("nothing was deleted:\n  " + "\n  ".join(obstacles))
+        count = pluralize(len(to_delete), "stack")
+        if not terminal.ask(f"delete {count} of {env}, with all that they hold?"):
             raise DeclinedError("nothing was deleted")
         deploying.destroy(
             stacks,
             holdings,
-            front,
-            doomed,
+            terminal,
+            to_delete,
             env,
             empty_buckets=empty_buckets,
             delete_images=delete_images,
         )
     finally:
-        front.close()
-    click.echo(f"{', '.join(one.stack for one in doomed)}: gone")
+        terminal.close()
+    click.echo(f"{names}: gone")
     return 0
 
 
-def _tell_of_file(env: str) -> None:
-    """Whoever brings an environment has made its parts, and is the one to delete them."""
+def _mention_file(env: str) -> None:
+    """Tell the user if the environment is one of the file: its parts were not deployed."""
     from batchyard import environments
 
     path = home_of(None) / environments.FILE_NAME
-    with suppress(
-        InputError
-    ):  # a file with mistakes is no reason to fail where nothing is to be done
+    # A file with mistakes is no reason to fail if there is nothing to do.
+    with suppress(InputError):
         if env in environments.read(path):
             click.echo(
-                f"{env} is an environment of {path}: what it names was not deployed here, and stays",
+                f"{env} is an environment of {path}: what it names was not deployed here, and"
+                " stays",
                 err=True,
             )

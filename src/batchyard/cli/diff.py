@@ -17,21 +17,23 @@ from batchyard.cli.stacks import Terminal, environment_option, introduce, set_op
 @environment_option
 @set_option
 def command(templates: tuple[str, ...], env: str, settings: tuple[str, ...]) -> int:
-    """Show what `deploy` with the same arguments would change: + added, ~ changed, ! replaced, - removed.
+    """Show what `deploy` with the same arguments would change.
 
-    Nothing is changed. The change sets that AWS needs for the answer are deleted again.
+    Marks: + added, ~ changed, ! replaced, - removed. Changes nothing: the change sets that AWS
+    creates for the comparison are deleted again.
     """
     from batchyard.aws.cloudformation import CloudFormation
     from batchyard.aws.session import AwsSession
     from batchyard.infra import catalogue, deploying
     from batchyard.infra.stacks import Stacks
 
-    chosen, given = catalogue.chosen(templates), pairs(settings, like="GpuSpotMaxvCpus=192")
-    deploying.check(chosen, env, given)
-    aws, front = CloudFormation(AwsSession(None)), Terminal(changes_to_stdout=True)
+    selected = catalogue.select_templates(templates)
+    values = pairs(settings, like="GpuSpotMaxvCpus=192")
+    deploying.check_arguments(selected, env, values)
+    aws, terminal = CloudFormation(AwsSession(None)), Terminal(changes_to_stdout=True)
     introduce(env, aws)
     try:
-        deploying.diff(Stacks(aws, front), front, chosen, env, given)
+        deploying.diff(Stacks(aws, terminal), terminal, selected, env, values)
     finally:
-        front.close()
+        terminal.close()
     return 0

@@ -11,17 +11,20 @@ from batchyard.cli.tables import table
 from batchyard.errors import BatchyardError
 
 if TYPE_CHECKING:
-    from batchyard.infra.listing import Deployed
+    from batchyard.infra.listing import DeployedEnvironment
 
 
 @click.command(epilog=example("batchyard environments", "batchyard environments --json"))
-@click.option("--local", is_flag=True, help="Only those of the file: AWS is not asked.")
+@click.option(
+    "--local", is_flag=True, help="List only the environments of the file, without calls to AWS."
+)
 @home_option
 @json_option
 def command(local: bool, home: str | None, as_json: bool) -> int:
-    """List the environments that `--env` can name: those of .batchyard/environments.yaml, and those deployed here.
+    """List the environments that `--env` accepts.
 
-    Where both have a name, the file's is used.
+    These are the environments in .batchyard/environments.yaml, and those deployed in the region. An
+    environment of the file takes precedence over a deployed one of the same name.
     """
     from batchyard import environments
     from batchyard.aws.cloudformation import CloudFormation
@@ -31,40 +34,51 @@ def command(local: bool, home: str | None, as_json: bool) -> int:
     in_file = environments.read(home_of(home) / environments.FILE_NAME)
     aws = CloudFormation(AwsSession(None))
     try:
-        deployed = {} if local else listing.deployed_environments(aws.summaries())
+        deployed = {} if local else listing.find_environments(aws.summaries())
     except BatchyardError as exc:
         if not in_file:
             raise
-        # Who brings an environment in the file may have nothing to do with stacks.
+        # Users with an environment in the file may not use stacks at all.
         click.echo(f"only those of the file: {exc.message}", err=True)
         deployed = {}
     if as_json:
         print_json(
             [
-                _entry(name, "file", one.region, listing.Deployed({}))
-                for name, one in in_file.items()
+                _to_json(name, "file", environment.region, listing.DeployedEnvironment({}))
+                for name, environment in in_file.items()
             ]
-            + [_entry(name, "deployed", aws.region, one) for name, one in deployed.items()]
+            + [
+                _to_json(name, "deployed", aws.region, environment)
+                for name, environment in deployed.items()
+            ]
         )
     elif in_file or deployed:
-        rows = [(name, "file", one.region, "-", "") for name, one in in_file.items()]
-        for name, found in deployed.items():
-            templates = ", ".join(found.templates) or "-"
-            rows.append((name, "deployed", aws.region, templates, listing.shortcoming(name, found)))
+        rows = [
+            (name, "file", environment.region, "-", "") for name, environment in in_file.items()
+        ]
+        for name, stacks in deployed.items():
+            templates = ", ".join(stacks.templates) or "-"
+            problem = listing.describe_problem(name, stacks)
+            rows.append((name, "deployed", aws.region, templates, problem))
         click.echo("\n".join(table(("environment", "from", "region", "templates", ""), rows)))
     else:
-        where = "in the file" if local else f"in {aws.region}"
-        click.echo(f"there are none {where}; `batchyard deploy --env NAME` makes one", err=True)
+        place = "in the file" if local else f"in {aws.region}"
+        click.echo(
+            f"there are no environments {place}; `batchyard deploy --env NAME` creates one",
+            err=True,
+        )
     return 0
 
 
-def _entry(name: str, source: str, region: str, found: Deployed) -> dict[str, Any]:
+def _to_json(
+    name: str, source: str, region: str, environment: DeployedEnvironment
+) -> dict[str, Any]:
     is_file = source == "file"
     return {
         "name": name,
         "source": source,
         "region": region,
-        "templates": found.templates,
-        "missing": [] if is_file else found.missing,
-        "unfinished": found.unfinished,
+        "templates": environment.templates,
+        "missing": [] if is_file else environment.missing,
+        "unfinished": environment.unfinished,
     }

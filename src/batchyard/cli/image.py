@@ -15,7 +15,7 @@ _kind_option = click.option(
     type=click.Choice(["cpu", "cuda", "opencl"]),
     default="cpu",
     show_default=True,
-    help="Dockerfile to build from.",
+    help="Kind of Dockerfile to build.",
 )
 
 
@@ -37,13 +37,13 @@ def command() -> None:
     type=click.Choice(["cpu", "cuda", "opencl", "all"]),
     default="all",
     show_default=True,
-    help="Dockerfile to write.",
+    help="Kind of Dockerfile to write.",
 )
 @click.option("--force", is_flag=True, help="Overwrite existing Dockerfiles.")
 def init(folder: str, kind: str, force: bool) -> None:
-    """Write Dockerfiles, and beside them the worker that goes into the images.
+    """Write Dockerfiles, and the worker that is copied into the images.
 
-    Edit them freely: another `init` brings the worker up to date and leaves your Dockerfiles alone.
+    Edit the Dockerfiles freely: another `init` updates the worker and keeps your Dockerfiles.
     """
     from batchyard.images import recipes
 
@@ -60,17 +60,17 @@ def init(folder: str, kind: str, force: bool) -> None:
     "--tag",
     required=True,
     metavar="NAME[:TAG]",
-    help="What to call it: what `image:` in a pipeline says.",
+    help="Name of the image, as `image:` in a pipeline file names it.",
 )
 @click.option(
     "--build-arg",
     "arguments",
     multiple=True,
     metavar="NAME=VALUE",
-    help="Passed on to docker build.",
+    help="Set a build argument of the Dockerfile. Repeatable.",
 )
 def build(folder: str, kind: str, tag: str, arguments: tuple[str, ...]) -> None:
-    """Build an image with Docker, from the Dockerfile of that kind."""
+    """Build an image with Docker, from DIR/Dockerfile.KIND."""
     from batchyard.images import registry
 
     registry.build(Path(folder), kind, tag, os.environ, arguments)
@@ -81,9 +81,9 @@ def build(folder: str, kind: str, tag: str, arguments: tuple[str, ...]) -> None:
 @env_option
 @home_option
 def push(image: str, env: str | None, home: str | None) -> None:
-    """Push an image to the environment's repository; its runs use exactly this one from now on.
+    """Push an image to the repository of an environment. Later runs there use exactly this image.
 
-    Prints the image's address with its digest.
+    Prints the address of the image with its digest.
     """
     from batchyard.aws.environment_lookup import find_environment
     from batchyard.images import registry
@@ -92,5 +92,5 @@ def push(image: str, env: str | None, home: str | None) -> None:
         raise InputError(
             "an image is pushed to an environment's repository", hint="name it with --env NAME"
         )
-    where = home_of(home)
-    click.echo(registry.push(image, find_environment(where, env), os.environ, where))
+    folder = home_of(home)
+    click.echo(registry.push(image, find_environment(folder, env), os.environ, folder))

@@ -7,7 +7,7 @@ from contextlib import suppress
 import click
 
 from batchyard.cli.options import example, json_option, print_json
-from batchyard.cli.stacks import Terminal, environment_option, region_needed
+from batchyard.cli.stacks import Terminal, environment_option, require_region
 from batchyard.cli.tables import table
 from batchyard.errors import InputError
 
@@ -20,7 +20,7 @@ from batchyard.errors import InputError
 @environment_option
 @json_option
 def command(env: str, as_json: bool) -> int:
-    """Show what an environment's stacks have made: queues, bucket, roles, repositories, policies."""
+    """Show the outputs of an environment's stacks: queues, bucket, roles, policies."""
     from batchyard import environments
     from batchyard.aws.cloudformation import CloudFormation
     from batchyard.aws.session import AccessDeniedError, AwsSession
@@ -29,22 +29,28 @@ def command(env: str, as_json: bool) -> int:
 
     catalogue.check_environment(env)
     aws = CloudFormation(AwsSession(None))
-    with region_needed(env):
-        found = deploying.outputs(Stacks(aws, Terminal()), env)
-    if not found:
-        near = ""
-        with suppress(AccessDeniedError):  # who may not list them all may still look at one
-            near = environments.near_hint(env, listing.deployed_environments(aws.summaries()))
-        made = f"`batchyard deploy --env {env}` makes it, `batchyard environments` lists those that there are"
+    with require_region(env):
+        outputs = deploying.read_outputs(Stacks(aws, Terminal()), env)
+    if not outputs:
+        suggestion = ""
+        with suppress(AccessDeniedError):  # Listing stacks may be denied where describing is not.
+            names = listing.find_environments(aws.summaries())
+            suggestion = environments.near_hint(env, names)
+        commands = (
+            f"`batchyard deploy --env {env}` creates it, `batchyard environments` lists all"
+            " environments"
+        )
         raise InputError(
             f"nothing of environment {env!r} is deployed in {aws.region}",
-            hint=near or made,
+            hint=suggestion or commands,
         )
     if as_json:
-        print_json({"environment": env, "region": aws.region, "stacks": found})
+        print_json({"environment": env, "region": aws.region, "stacks": outputs})
         return 0
     rows = [
-        (stack, name, value) for stack, outputs in found.items() for name, value in outputs.items()
+        (stack, name, value)
+        for stack, stack_outputs in outputs.items()
+        for name, value in stack_outputs.items()
     ]
     click.echo("\n".join(table(("template", "output", "value"), rows)))
     return 0

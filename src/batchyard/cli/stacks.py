@@ -1,4 +1,4 @@
-"""What the commands about stacks have in common: questions, changes as lines, and events while they happen."""
+"""Options, questions and output that the commands about stacks share."""
 
 from __future__ import annotations
 
@@ -35,14 +35,17 @@ _MARKS = {
     "remove": ("-", "red"),
 }
 _VERB_COLOURS = {"created": "green", "changed": "yellow", "deleted": "yellow", "failed": "red"}
-#: without a terminal, a word now and then that it still goes on
-_STILL_EVERY_S = 30.0
+#: Interval of progress messages if the output is not a terminal.
+_PROGRESS_INTERVAL_S = 30.0
 
 
 def environment_option(function: F) -> F:
-    """Of the commands that make and unmake an environment: there is no default that could be meant."""
+    """Add --env, required: a command that changes an environment has no default."""
     return click.option(
-        "--env", required=True, metavar="NAME", help="The environment: stacks are named NAME-..."
+        "--env",
+        required=True,
+        metavar="NAME",
+        help="Name of the environment; its stacks are named NAME-TEMPLATE.",
     )(function)
 
 
@@ -52,7 +55,7 @@ def set_option(function: F) -> F:
         "settings",
         multiple=True,
         metavar="PARAMETER=VALUE",
-        help="A template's parameter; what was set once stays set. May be repeated.",
+        help="Set a parameter of a template; parameters keep their value. Repeatable.",
     )(function)
 
 
@@ -61,8 +64,8 @@ def yes_option(function: F) -> F:
 
 
 @contextmanager
-def region_needed(environment: str) -> Iterator[None]:
-    """Where nothing says in which region: these commands take it from nowhere but the profile."""
+def require_region(environment: str) -> Iterator[None]:
+    """Name the environment and the remedy in the error for a missing region."""
     from batchyard.aws.session import NoRegionError
 
     try:
@@ -70,18 +73,19 @@ def region_needed(environment: str) -> Iterator[None]:
     except NoRegionError as exc:
         raise NoRegionError(
             f"nothing says in which region to look for the stacks of environment {environment!r}",
-            hint="set AWS_REGION, or for the endpoint on this machine, paste the lines that `batchyard emulate` prints",
+            hint="set AWS_REGION, or for the endpoint on this machine, paste the lines that"
+            " `batchyard emulate` prints",
         ) from exc
 
 
 def introduce(environment: str, aws: CloudFormation) -> None:
-    with region_needed(environment):
+    with require_region(environment):
         account, region = aws.account(), aws.region
     click.echo(f"environment {environment} in account {account}, region {region}", err=True)
 
 
 class Terminal:
-    """The front of infra.stacks: plain lines on stderr; on a terminal also what is going on at the moment."""
+    """The Dialog of infra.stacks: plain lines on stderr, and live progress on a terminal."""
 
     def __init__(
         self, *, says_yes: bool = False, offers_all: bool = False, changes_to_stdout: bool = False
@@ -90,7 +94,7 @@ class Terminal:
         self._offers_all = offers_all
         self._changes_to_stdout = changes_to_stdout
         self._live: LiveEvents | None = None
-        self._still = time.monotonic() + _STILL_EVERY_S
+        self._next_progress_s = time.monotonic() + _PROGRESS_INTERVAL_S
 
     def say(self, text: str) -> None:
         self._print(text)
@@ -112,28 +116,29 @@ class Terminal:
         return self._says_yes or word in ("y", "yes")
 
     def show_changes(
-        self, stack: str, found: Sequence[Change], parameters: Mapping[str, tuple[str, str]]
+        self, stack: str, changes: Sequence[Change], parameters: Mapping[str, tuple[str, str]]
     ) -> None:
-        for line in change_lines(stack, found, parameters):
+        for line in change_lines(stack, changes, parameters):
             click.echo(line, err=not self._changes_to_stdout)
 
-    def show_events(self, stack: str, done: Sequence[Step], progress: Progress) -> None:
+    def show_events(self, stack: str, steps: Sequence[Step], progress: Progress) -> None:
         if self._live is None and sys.stderr.isatty() and progress.running:
             self._live = LiveEvents(stack, progress)
-        for step in done:
+        for step in steps:
             self._print(step_line(step))
-        if self._live is None and progress.running and time.monotonic() > self._still:
-            self._still = time.monotonic() + _STILL_EVERY_S
-            self._print(f"  still going on: {', '.join(running(progress, time.time()))}")
+        if self._live is None and progress.running and time.monotonic() > self._next_progress_s:
+            self._next_progress_s = time.monotonic() + _PROGRESS_INTERVAL_S
+            running = ", ".join(running_lines(progress, time.time()))
+            self._print(f"  still going on: {running}")
 
     def show_end(self, stack: str, status: str, duration_s: float) -> None:
         self.close()
         is_good = status in ("CREATE_COMPLETE", "UPDATE_COMPLETE", "DELETE_COMPLETE")
-        shown = click.style(status, fg="green" if is_good else "red")
-        self._print(f"{stack}: {shown} after {format_duration(duration_s)}")
+        styled = click.style(status, fg="green" if is_good else "red")
+        self._print(f"{stack}: {styled} after {format_duration(duration_s)}")
 
     def close(self) -> None:
-        """The moving part goes; the lines stay."""
+        """Remove the live progress; the printed lines stay."""
         if self._live is not None:
             self._live.stop()
             self._live = None
@@ -142,13 +147,13 @@ class Terminal:
         if self._live is not None:
             self._live.say(line)
             return
-        # Whoever read this may have gone, as `2>&1 | head` does: the change goes on without a listener.
+        # The reader may have closed the pipe, as `2>&1 | head` does: the change continues.
         with suppress(BrokenPipeError):
             click.echo(line, err=True)
 
 
 class LiveEvents:
-    """What is being made or deleted at the moment, and since when."""
+    """Live progress on a terminal: the resources being created or deleted, and for how long."""
 
     def __init__(self, stack: str, progress: Progress) -> None:
         from rich.console import Console
@@ -158,19 +163,17 @@ class LiveEvents:
         self._progress = progress
         self._live: Live = Live(
             console=Console(stderr=True),
-            get_renderable=self._drawn,
+            get_renderable=self._draw,
             refresh_per_second=2,
             transient=True,
         )
         self._live.start()
 
-    def _drawn(self) -> Any:
+    def _draw(self) -> Any:
         from rich.text import Text
 
-        going_on = running(self._progress, time.time())
-        return Text(
-            "\n".join(f"  ... {line}" for line in going_on) or f"  ... {self._stack}", style="dim"
-        )
+        lines = running_lines(self._progress, time.time()) or [self._stack]
+        return Text("\n".join(f"  ... {line}" for line in lines), style="dim")
 
     def say(self, line: str) -> None:
         from rich.text import Text
@@ -182,62 +185,69 @@ class LiveEvents:
             self._live.stop()
 
 
-# -- lines ----------------------------------------------------------------------------------------------------------
+# -- lines ----------------------------------------------------------------------------------------
 
 
 def change_lines(
-    stack: str, found: Sequence[Change], parameters: Mapping[str, tuple[str, str]]
+    stack: str, changes: Sequence[Change], parameters: Mapping[str, tuple[str, str]]
 ) -> list[str]:
-    from batchyard.infra import changes
+    from batchyard.infra.changes import summarize
 
-    lines = [
-        f"{stack}: {changes.counts(found) or 'no resource changes, only outputs or parameters'}"
-    ]
-    lines += [f"  {name}: {before} -> {after}" for name, (before, after) in parameters.items()]
-    width = max((len(one.name) for one in found), default=0)
-    for one in found:
-        mark, colour = _MARKS[one.action.value]
-        notes = ["IAM"] if one.is_about_permissions else []
-        notes += ["replaced"] if one.action.value == "replace" else []
-        notes += ["may be replaced"] if one.may_replace else []
-        tail = f"  [{', '.join(notes)}]" if notes else ""
-        lines.append(click.style(f"  {mark} {one.name:{width}}  {one.kind}{tail}", fg=colour))
-        lines += [f"      {detail}" for detail in one.details]
-    permissions = [one.name for one in found if one.is_about_permissions]
+    summary = summarize(changes) or "no resource changes, only outputs or parameters"
+    lines = [f"{stack}: {summary}"]
+    lines += [f"  {name}: {old} -> {new}" for name, (old, new) in parameters.items()]
+    width = max((len(change.name) for change in changes), default=0)
+    for change in changes:
+        mark, colour = _MARKS[change.action.value]
+        text = f"  {mark} {change.name:{width}}  {change.kind}{_change_notes(change)}"
+        lines.append(click.style(text, fg=colour))
+        lines += [f"      {detail}" for detail in change.details]
+    permissions = [change.name for change in changes if change.is_about_permissions]
     if permissions:
         lines.append(f"  [IAM]: who may do what changes with {', '.join(permissions)}")
     return lines
 
 
+def _change_notes(change: Change) -> str:
+    notes = ["IAM"] if change.is_about_permissions else []
+    notes += ["replaced"] if change.action.value == "replace" else []
+    notes += ["may be replaced"] if change.may_replace else []
+    return f"  [{', '.join(notes)}]" if notes else ""
+
+
 def step_line(step: Step) -> str:
-    took = format_duration(step.duration_s) if step.duration_s is not None else ""
+    duration = format_duration(step.duration_s) if step.duration_s is not None else ""
     verb = click.style(f"{step.verb:9}", fg=_VERB_COLOURS.get(step.verb))
-    why = f": {step.reason}" if step.reason and step.verb != "cancelled" else ""
-    return f"  {took:>6}  {verb}  {step.name} ({step.kind}){why}"
+    reason = f": {step.reason}" if step.reason and step.verb != "cancelled" else ""
+    return f"  {duration:>6}  {verb}  {step.name} ({step.kind}){reason}"
 
 
-def running(progress: Progress, now_s: float) -> list[str]:
+def running_lines(progress: Progress, now_s: float) -> list[str]:
     return [
-        f"{name} ({kind}) {format_duration(max(0, round(now_s - begun_s)))}"
-        for name, (begun_s, kind) in progress.running.items()
+        f"{name} ({kind}) {format_duration(max(0, round(now_s - start_s)))}"
+        for name, (start_s, kind) in progress.running.items()
     ]
 
 
 def holding_lines(holdings: Iterable[tuple[str, Holding]]) -> list[str]:
-    rows = [(stack, f"{held.kind} {held.name}", holding_text(held)) for stack, held in holdings]
+    rows = [
+        (stack, f"{holding.kind} {holding.name}", holding_text(holding))
+        for stack, holding in holdings
+    ]
     return [f"  {line}" for line in table(("stack", "what", "holds"), rows)] if rows else []
 
 
-def holding_text(held: Holding) -> str:
+def holding_text(holding: Holding) -> str:
     nouns = {
         "bucket": ("object", "objects"),
         "repository": ("image", "images"),
         "queue": ("job that is not over", "jobs that are not over"),
         "log group": ("", ""),
     }
-    noun = nouns[held.kind][0 if held.count == 1 else 1]
-    count = f"{'more than ' if held.is_more else ''}{held.count:,} {noun}" if noun else ""
-    size = show_bytes(held.size_bytes) if held.size_bytes else ""
+    noun = nouns[holding.kind][0 if holding.count == 1 else 1]
+    prefix = "more than " if holding.is_more else ""
+    count = f"{prefix}{holding.count:,} {noun}" if noun else ""
+    size = show_bytes(holding.size_bytes) if holding.size_bytes else ""
     return ", ".join(filter(None, (count, size)))
 
 

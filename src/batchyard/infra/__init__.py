@@ -1,8 +1,8 @@
-"""The AWS side: CloudFormation templates, the nodes' user data, and what puts the one into the other.
+"""CloudFormation templates, the user data of hosts, and the commands that deploy them.
 
-- templates/: plain YAML, one stack each, named `<environment>-<template>`; they can be deployed by hand
-- userdata/: what a node runs at its first boot, as files that can be read, checked and booted
-- inline: user data into the templates
+- templates/: plain YAML, one stack each, named `<environment>-<template>`; can be deployed by hand
+- userdata/: the scripts of a host's first boot, as files that can be read, checked and booted
+- inline: copies the user data into the templates
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from __future__ import annotations
 from importlib import resources
 from pathlib import Path
 
-#: Every template that belongs to an environment, each after those whose exports it imports. The first five are what
-#: pipelines need; the others are for people who need them.
+#: The templates of an environment, each after the ones that it imports from. Pipelines need the
+#: first five; the others are optional.
 TEMPLATES = (
     "network",
     "storage",
@@ -23,14 +23,14 @@ TEMPLATES = (
     "ecs",
     "spotfleet",
 )
-#: A stack of its own, which takes nothing from an environment and gives it nothing. It lies at the repository's root,
-#: for those who deploy it from there; a wheel has it beside the others.
+#: A stack that belongs to no environment. Its file is at the root of the repository, for users who
+#: deploy it from there; in a wheel it is with the other templates.
 STANDALONE = "gpu-batch-benchmark"
 EVERY = (*TEMPLATES, STANDALONE)
 
 
-def template(name: str) -> str:
-    """The text of one of EVERY."""
+def read_template(name: str) -> str:
+    """Return the text of a template; ``name`` is one of EVERY."""
     file = resources.files(__name__).joinpath("templates", f"{name}.yaml")
     if name == STANDALONE and not file.is_file():
         file = Path(__file__).parents[3] / f"{name}.yaml"

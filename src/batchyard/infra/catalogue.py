@@ -1,4 +1,4 @@
-"""The package's templates as values: parameters, exports, imports, and the order that follows from them. Pure."""
+"""The templates of the package: parameters, exports, imports, and order of deployment. Pure."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from batchyard import cfn_yaml, infra
 from batchyard.errors import InputError
 from batchyard.units import quote
 
-#: what `deploy` makes where nothing is named: all that pipelines need
+#: The templates that `deploy` uses by default: those that pipelines need.
 CORE = ("network", "storage", "iam", "registry", "batch")
-#: what every template's description begins with: a stack that lacks it is not ours
+#: Prefix of the description of each template: stacks without it belong to someone else.
 MARK = "batchyard:"
 
 _ENV = "Env"
@@ -27,21 +27,21 @@ class Parameter:
     name: str
     kind: str
     description: str
-    #: None: it must be given
+    #: None if the parameter is required.
     default: str | None
     allowed: tuple[str, ...] = ()
     pattern: str | None = None
-    #: CloudFormation's own words for what the pattern means
-    explained: str = ""
-    least: float | None = None
-    most: float | None = None
+    #: The template's description of the pattern.
+    pattern_description: str = ""
+    minimum: float | None = None
+    maximum: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Resource:
     name: str
     kind: str
-    #: it is there only if this condition of the template holds
+    #: Name of the condition under which the resource is created; None for always.
     condition: str | None
 
 
@@ -52,10 +52,10 @@ class Template:
     description: str
     parameters: Mapping[str, Parameter]
     resources: tuple[Resource, ...]
-    #: with `${Env}` in them
+    #: Names with `${Env}` in them.
     exports: frozenset[str]
     imports: frozenset[str]
-    #: export -> the parameters and resources that its value is made of
+    #: export -> the parameters and resources that its value depends on
     export_sources: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
     def stack_of(self, environment: str) -> str:
@@ -68,232 +68,255 @@ class Template:
         return frozenset(name.replace("${Env}", environment) for name in self.imports)
 
 
-# -- reading --------------------------------------------------------------------------------------------------------
+# -- reading -------------------------------------------------------------------------------------
 
 
 def parse(name: str, text: str) -> Template:
     document = cfn_yaml.load(text)
-    outputs = [one for one in document.get("Outputs", {}).values() if "Export" in one]
+    outputs = [output for output in document.get("Outputs", {}).values() if "Export" in output]
     conditions = document.get("Conditions", {})
     return Template(
         name=name,
         text=text,
         description=" ".join(document.get("Description", "").split()),
         parameters={
-            key: _parameter(key, entry) for key, entry in document.get("Parameters", {}).items()
+            key: _parse_parameter(key, entry)
+            for key, entry in document.get("Parameters", {}).items()
         },
         resources=tuple(
             Resource(key, entry["Type"], entry.get("Condition"))
             for key, entry in document["Resources"].items()
         ),
-        exports=frozenset(_plain(output["Export"]["Name"]) for output in outputs),
-        imports=frozenset(_imports(document["Resources"])),
+        exports=frozenset(_read_name(output["Export"]["Name"]) for output in outputs),
+        imports=frozenset(_find_imports(document["Resources"])),
         export_sources={
-            _plain(output["Export"]["Name"]): frozenset(_sources(output["Value"], conditions))
+            _read_name(output["Export"]["Name"]): frozenset(
+                _find_sources(output["Value"], conditions)
+            )
             - {_ENV}
             for output in outputs
         },
     )
 
 
-def _parameter(name: str, entry: Mapping[str, Any]) -> Parameter:
+def _parse_parameter(name: str, entry: Mapping[str, Any]) -> Parameter:
     return Parameter(
         name=name,
         kind=entry["Type"],
         description=" ".join(entry.get("Description", "").split()),
-        default=None if "Default" not in entry else _text(entry["Default"]),
-        allowed=tuple(map(_text, entry.get("AllowedValues", ()))),
+        default=None if "Default" not in entry else _to_text(entry["Default"]),
+        allowed=tuple(map(_to_text, entry.get("AllowedValues", ()))),
         pattern=entry.get("AllowedPattern"),
-        explained=" ".join(entry.get("ConstraintDescription", "").split()),
-        least=entry.get("MinValue"),
-        most=entry.get("MaxValue"),
+        pattern_description=" ".join(entry.get("ConstraintDescription", "").split()),
+        minimum=entry.get("MinValue"),
+        maximum=entry.get("MaxValue"),
     )
 
 
-def _text(value: Any) -> str:
+def _to_text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _imports(value: Any) -> Iterator[str]:
+def _find_imports(value: Any) -> Iterator[str]:
     if isinstance(value, list):
         for item in value:
-            yield from _imports(item)
+            yield from _find_imports(item)
     elif isinstance(value, Mapping):
         for key, item in value.items():
             if key == "Fn::ImportValue":
-                yield _plain(item)
+                yield _read_name(item)
             else:
-                yield from _imports(item)
+                yield from _find_imports(item)
 
 
-def _sources(value: Any, conditions: Mapping[str, Any]) -> Iterator[str]:
-    """Names of the parameters and resources in a value, those included on which its conditions hang."""
+def _find_sources(value: Any, conditions: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the parameters and resources that a value and its conditions refer to."""
     if isinstance(value, list):
         for item in value:
-            yield from _sources(item, conditions)
+            yield from _find_sources(item, conditions)
     elif isinstance(value, Mapping):
         for key, item in value.items():
-            if key == "Ref":
-                yield str(item)
-            elif key == "Fn::GetAtt":
-                yield str(item).split(".")[0] if isinstance(item, str) else str(item[0])
-            elif key == "Fn::Sub":
-                yield from (
-                    name.split(".")[0]
-                    for name in _VARIABLE.findall(item if isinstance(item, str) else item[0])
-                )
-            elif key == "Condition":
-                yield from _sources(conditions[item], conditions)
-            elif key == "Fn::If":
-                yield from _sources([conditions[item[0]], *item[1:]], conditions)
-            else:
-                yield from _sources(item, conditions)
+            yield from _sources_of_entry(key, item, conditions)
 
 
-def _plain(name: Any) -> str:
-    """A name's text; the templates write names with Fn::Sub and nothing else."""
+def _sources_of_entry(key: str, item: Any, conditions: Mapping[str, Any]) -> Iterator[str]:
+    if key == "Ref":
+        yield str(item)
+    elif key == "Fn::GetAtt":
+        yield str(item[0])
+    elif key == "Fn::Sub":
+        text = item if isinstance(item, str) else item[0]
+        yield from (name.split(".")[0] for name in _VARIABLE.findall(text))
+    elif key == "Condition":
+        yield from _find_sources(conditions[item], conditions)
+    elif key == "Fn::If":
+        yield from _find_sources([conditions[item[0]], *item[1:]], conditions)
+    else:
+        yield from _find_sources(item, conditions)
+
+
+def _read_name(name: Any) -> str:
+    """Return the text of an export's name; the templates write names with Fn::Sub only."""
     return str(name["Fn::Sub"]) if isinstance(name, Mapping) else str(name)
 
 
 @cache
-def template(name: str) -> Template:
-    """One of the package's. Raises InputError."""
+def load_template(name: str) -> Template:
+    """Return a template of the package. Raises InputError if there is none of that name."""
     if name not in infra.EVERY:
-        # Who writes only how it begins means that one, whatever else is as long.
-        begun = [one for one in infra.EVERY if name and one.startswith(name)]
-        near = begun or get_close_matches(name, infra.EVERY, 1)
-        hint = f"did you mean {near[0]}?" if near else f"there is {', '.join(infra.EVERY)}"
+        # The beginning of a name is more likely meant than a name of similar letters.
+        completions = [other for other in infra.EVERY if name and other.startswith(name)]
+        matches = completions or get_close_matches(name, infra.EVERY, 1)
+        hint = f"did you mean {matches[0]}?" if matches else f"there is {', '.join(infra.EVERY)}"
         raise InputError(f"there is no template {quote(name)}", hint=hint)
-    return parse(name, infra.template(name))
+    return parse(name, infra.read_template(name))
 
 
-def chosen(names: Sequence[str]) -> list[Template]:
-    """Those of these names, or the core, each after those whose exports it imports."""
-    return ordered([template(name) for name in dict.fromkeys(names or CORE)])
+def select_templates(names: Sequence[str]) -> list[Template]:
+    """Return the named templates (default: the core set), each after the ones it imports from."""
+    return sort_by_imports([load_template(name) for name in dict.fromkeys(names or CORE)])
 
 
-def everything() -> list[Template]:
-    return ordered([template(name) for name in infra.EVERY])
+def all_templates() -> list[Template]:
+    return sort_by_imports([load_template(name) for name in infra.EVERY])
 
 
-def ordered(templates: Sequence[Template]) -> list[Template]:
-    """Each after those whose exports it imports; otherwise as the package lists them."""
-    waiting = sorted(templates, key=lambda one: infra.EVERY.index(one.name))
-    found: list[Template] = []
-    while waiting:
-        is_next = next(
-            one for one in waiting if not any(one.imports & other.exports for other in waiting)
-        )
-        found.append(is_next)
-        waiting.remove(is_next)
-    return found
+def sort_by_imports(templates: Sequence[Template]) -> list[Template]:
+    """Sort the templates so that each follows the ones it imports from; else as in infra.EVERY."""
+    remaining = sorted(templates, key=lambda template: infra.EVERY.index(template.name))
+    in_order: list[Template] = []
+    while remaining:
+        exports = frozenset[str]().union(*(template.exports for template in remaining))
+        following = next(template for template in remaining if not template.imports & exports)
+        in_order.append(following)
+        remaining.remove(following)
+    return in_order
 
 
-def missing(
+def find_missing(
     templates: Sequence[Template], environment: str, exports: frozenset[str]
 ) -> dict[str, list[str]]:
-    """Template -> the templates that it imports from and that are neither deployed nor among these."""
-    there = exports.union(*(one.exports_of(environment) for one in templates))
-    maker = {export: one.name for one in everything() for export in one.exports_of(environment)}
-    lacking = {
-        one.name: sorted({maker[name] for name in one.imports_of(environment) - there})
-        for one in templates
+    """Return template -> the templates it imports from that are neither deployed nor listed."""
+    available = exports.union(*(template.exports_of(environment) for template in templates))
+    exporters = {
+        export: template.name
+        for template in all_templates()
+        for export in template.exports_of(environment)
     }
-    return {name: others for name, others in lacking.items() if others}
+    missing = {
+        template.name: sorted(
+            {exporters[name] for name in template.imports_of(environment) - available}
+        )
+        for template in templates
+    }
+    return {name: names for name, names in missing.items() if names}
 
 
-def completed(
+def add_missing(
     templates: Sequence[Template], environment: str, exports: frozenset[str]
 ) -> list[Template]:
-    """These, with all that they need and that is not deployed, in order."""
-    found = {one.name: one for one in templates}
-    while lacking := missing(list(found.values()), environment, exports):
-        found |= {name: template(name) for others in lacking.values() for name in others}
-    return ordered(list(found.values()))
+    """Return the templates and all that they need and is not deployed, in order."""
+    complete = {template.name: template for template in templates}
+    while missing := find_missing(list(complete.values()), environment, exports):
+        complete |= {name: load_template(name) for names in missing.values() for name in names}
+    return sort_by_imports(list(complete.values()))
 
 
-# -- what the user gives --------------------------------------------------------------------------------------------
+# -- arguments -----------------------------------------------------------------------------------
 
 
 def check_environment(name: str) -> None:
-    """Raises InputError where it can be no environment's name."""
-    problem = _problem(template("network").parameters[_ENV], name)
+    """Raise InputError if the name is not valid for an environment."""
+    problem = _find_problem(load_template("network").parameters[_ENV], name)
     if problem:
         raise InputError(f"--env {quote(name)} is no name for an environment: {problem}")
 
 
 def check_settings(templates: Sequence[Template], settings: Mapping[str, str]) -> None:
-    """Raises InputError for the first `--set` that none of the templates takes, or whose value none accepts."""
-    known = {name for one in templates for name in one.parameters} - {_ENV}
+    """Raise InputError for the first `--set` with an unknown parameter or an invalid value."""
+    parameters = {name for template in templates for name in template.parameters} - {_ENV}
     for name, value in settings.items():
         if name == _ENV:
             raise InputError("--set Env: the environment's name is given with --env")
-        if name not in known:
+        if name not in parameters:
             raise InputError(
                 f"no template of this deployment has a parameter {quote(name)}",
-                hint=_nearest(name, known),
+                hint=_suggest_parameter(name, parameters),
             )
-        for one in templates:
-            if name in one.parameters:
-                problem = _problem(one.parameters[name], value)
-                if problem:
-                    described = one.parameters[name].description
-                    raise InputError(
-                        f"--set {name}={value}: {problem}", hint=f"{one.name}: {described}"
-                    )
+        for template in templates:
+            if name in template.parameters:
+                _check_value(template, template.parameters[name], value)
 
 
-def _nearest(name: str, known: set[str]) -> str:
-    elsewhere = [one.name for one in everything() if name in one.parameters]
-    if elsewhere:
-        return f"the template {' and '.join(elsewhere)} has it: name it, as in `batchyard deploy {elsewhere[0]} ...`"
-    lower = {one.lower(): one for one in known}
-    near = get_close_matches(name.lower(), lower, 1)
-    return f"did you mean {lower[near[0]]}?" if near else f"there is {', '.join(sorted(known))}"
+def _check_value(template: Template, parameter: Parameter, value: str) -> None:
+    problem = _find_problem(parameter, value)
+    if problem:
+        raise InputError(
+            f"--set {parameter.name}={value}: {problem}",
+            hint=f"{template.name}: {parameter.description}",
+        )
 
 
-def _problem(parameter: Parameter, value: str) -> str:
-    """What CloudFormation would find wrong with a value; empty where it is right."""
+def _suggest_parameter(name: str, parameters: set[str]) -> str:
+    templates = [template.name for template in all_templates() if name in template.parameters]
+    if templates:
+        return (
+            f"the template {' and '.join(templates)} has it: name it, as in"
+            f" `batchyard deploy {templates[0]} ...`"
+        )
+    by_lower = {parameter.lower(): parameter for parameter in parameters}
+    matches = get_close_matches(name.lower(), by_lower, 1)
+    if matches:
+        return f"did you mean {by_lower[matches[0]]}?"
+    return f"there is {', '.join(sorted(parameters))}"
+
+
+def _find_problem(parameter: Parameter, value: str) -> str:
+    """Return why CloudFormation would refuse the value; empty if it is valid."""
     if parameter.allowed and value not in parameter.allowed:
         return f"it must be one of {', '.join(parameter.allowed)}"
-    if parameter.kind == "Number":
-        try:
-            number = float(value)
-        except ValueError:
-            return "it must be a number"
-        if parameter.least is not None and number < parameter.least:
-            return f"it must be at least {parameter.least}"
-        if parameter.most is not None and number > parameter.most:
-            return f"it must be at most {parameter.most}"
-    if parameter.pattern is not None and not re.fullmatch(parameter.pattern, value):
-        return (
-            f"it must be {parameter.explained}"
-            if parameter.explained
-            else f"it must match {parameter.pattern}"
-        )
+    problem = _find_number_problem(parameter, value) if parameter.kind == "Number" else ""
+    if problem:
+        return problem
+    if parameter.pattern is None or re.fullmatch(parameter.pattern, value):
+        return ""
+    if parameter.pattern_description:
+        return f"it must be {parameter.pattern_description}"
+    return f"it must match {parameter.pattern}"
+
+
+def _find_number_problem(parameter: Parameter, value: str) -> str:
+    try:
+        number = float(value)
+    except ValueError:
+        return "it must be a number"
+    if parameter.minimum is not None and number < parameter.minimum:
+        return f"it must be at least {parameter.minimum}"
+    if parameter.maximum is not None and number > parameter.maximum:
+        return f"it must be at most {parameter.maximum}"
     return ""
 
 
 def request_parameters(
-    wanted: Template, environment: str, settings: Mapping[str, str], deployed: Mapping[str, str]
+    template: Template, environment: str, settings: Mapping[str, str], deployed: Mapping[str, str]
 ) -> list[dict[str, Any]]:
-    """As CloudFormation takes them. What was set once stays set: a parameter that is not given keeps its value."""
-    found: list[dict[str, Any]] = []
-    for name in wanted.parameters:
+    """Return the parameters in CloudFormation's shape. Parameters not set keep their value."""
+    parameters: list[dict[str, Any]] = []
+    for name in template.parameters:
         value = environment if name == _ENV else settings.get(name)
         if value is not None:
-            found.append({"ParameterKey": name, "ParameterValue": value})
+            parameters.append({"ParameterKey": name, "ParameterValue": value})
         elif name in deployed:
-            found.append({"ParameterKey": name, "UsePreviousValue": True})
-    return found
+            parameters.append({"ParameterKey": name, "UsePreviousValue": True})
+    return parameters
 
 
 def changed_parameters(
-    wanted: Template, settings: Mapping[str, str], deployed: Mapping[str, str]
+    template: Template, settings: Mapping[str, str], deployed: Mapping[str, str]
 ) -> dict[str, tuple[str, str]]:
-    """Name -> before and after, of those that differ from the deployed ones."""
+    """Return name -> (deployed value, new value) of the parameters that change."""
     return {
         name: (deployed[name], value)
         for name, value in settings.items()
-        if name in wanted.parameters and name in deployed and deployed[name] != value
+        if name in template.parameters and name in deployed and deployed[name] != value
     }

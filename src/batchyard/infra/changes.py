@@ -1,7 +1,8 @@
-"""What a change set would do to a stack, in words that people weigh: added, changed, replaced, removed. Pure."""
+"""What a change set would do to a stack: add, change, replace or remove resources. Pure."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -9,9 +10,9 @@ from typing import Any
 
 from batchyard.infra.catalogue import Template
 
-_LONGEST_VALUE = 60
-#: who may do what
-_PERMISSIONS = ("AWS::IAM::", "AWS::S3::BucketPolicy")
+_MAX_VALUE_CHARS = 60
+#: Types of resources that decide who may do what.
+_PERMISSION_TYPES = ("AWS::IAM::", "AWS::S3::BucketPolicy")
 
 
 class Action(Enum):
@@ -24,88 +25,97 @@ class Action(Enum):
 @dataclass(frozen=True, slots=True)
 class Change:
     action: Action
-    #: its logical id in the template
+    #: The logical id in the template.
     name: str
     kind: str
-    #: what of it changes, and why, one each
+    #: The properties that change, and why.
     details: tuple[str, ...] = ()
-    #: AWS finds out only while it does it
+    #: True if AWS decides only during the change whether it replaces the resource.
     may_replace: bool = False
 
     @property
     def is_about_permissions(self) -> bool:
-        return self.kind.startswith(_PERMISSIONS)
+        return self.kind.startswith(_PERMISSION_TYPES)
 
 
 def from_change_set(changes: Iterable[Mapping[str, Any]]) -> list[Change]:
-    """Of DescribeChangeSet's Changes, in their order."""
-    return [_change(one["ResourceChange"]) for one in changes if "ResourceChange" in one]
+    """Convert the Changes of DescribeChangeSet, in their order."""
+    return [
+        _to_change(change["ResourceChange"]) for change in changes if "ResourceChange" in change
+    ]
 
 
 def from_template(template: Template) -> list[Change]:
-    """What there will be of a stack that is not there yet."""
+    """Return the changes that create the stack of a template."""
     return [
-        Change(Action.ADD, one.name, one.kind, (f"if {one.condition}",) if one.condition else ())
-        for one in template.resources
+        Change(
+            Action.ADD,
+            resource.name,
+            resource.kind,
+            (f"if {resource.condition}",) if resource.condition else (),
+        )
+        for resource in template.resources
     ]
 
 
 def changed_exports(
-    template: Template, found: Iterable[Change], parameters: Iterable[str]
+    template: Template, changes: Iterable[Change], parameters: Iterable[str]
 ) -> list[str]:
-    """The exports, with `${Env}` in them, whose values would be others. ``parameters``: those that change."""
-    touched = {one.name for one in found if one.action in (Action.REPLACE, Action.REMOVE)}.union(
-        parameters
-    )
-    return sorted(name for name, sources in template.export_sources.items() if sources & touched)
+    """Return the exports, with `${Env}` in their names, whose values would change.
+
+    ``parameters`` are the names of the parameters that change.
+    """
+    new_ids = {
+        change.name for change in changes if change.action in (Action.REPLACE, Action.REMOVE)
+    }
+    changed = new_ids.union(parameters)
+    return sorted(name for name, sources in template.export_sources.items() if sources & changed)
 
 
-def _change(found: Mapping[str, Any]) -> Change:
-    replacement = found.get("Replacement")
+def _to_change(document: Mapping[str, Any]) -> Change:
+    replacement = document.get("Replacement")
     actions = {"Add": Action.ADD, "Import": Action.ADD, "Remove": Action.REMOVE}
     action = actions.get(
-        found["Action"], Action.REPLACE if replacement == "True" else Action.CHANGE
+        document["Action"], Action.REPLACE if replacement == "True" else Action.CHANGE
     )
-    details = tuple(dict.fromkeys(filter(None, map(_detail, found.get("Details", [])))))
+    details = tuple(dict.fromkeys(filter(None, map(_describe_detail, document.get("Details", [])))))
     may_replace = action is Action.CHANGE and replacement == "Conditional"
-    if action is Action.REMOVE and found.get("PolicyAction") == "Retain":
+    if action is Action.REMOVE and document.get("PolicyAction") == "Retain":
         details = ("it leaves the stack, and stays",)
-    return Change(action, found["LogicalResourceId"], found["ResourceType"], details, may_replace)
+    name, kind = document["LogicalResourceId"], document["ResourceType"]
+    return Change(action, name, kind, details, may_replace)
 
 
-def _detail(found: Mapping[str, Any]) -> str:
-    target = found.get("Target", {})
-    if found.get("Evaluation") == "Dynamic" and not found.get("CausingEntity"):
-        # AWS repeats what is caused by a parameter or resource as a guess of its own.
+def _describe_detail(detail: Mapping[str, Any]) -> str:
+    target = detail.get("Target", {})
+    cause = detail.get("CausingEntity")
+    if detail.get("Evaluation") == "Dynamic" and not cause:
+        # AWS lists a change by a parameter or resource a second time, as a guess.
         return ""
-    what = target.get("Path", "").removeprefix("/Properties/").replace("/", ".") or target.get(
-        "Name"
-    )
-    text = str(what or target.get("Attribute", "")).strip()
+    path = target.get("Path", "").removeprefix("/Properties/").replace("/", ".")
+    text = str(path or target.get("Name") or target.get("Attribute", "")).strip()
     if not text:
         return ""
-    before, after = target.get("BeforeValue"), target.get("AfterValue")
-    if before is not None and after is not None:
-        text += f": {_short(before)} -> {_short(after)}"
-    cause = found.get("CausingEntity")
+    old_value, new_value = target.get("BeforeValue"), target.get("AfterValue")
+    if old_value is not None and new_value is not None:
+        text += f": {_shorten(old_value)} -> {_shorten(new_value)}"
     if cause:
         text += f" (by {cause})"
     return text + (", replaces it" if target.get("RequiresRecreation") == "Always" else "")
 
 
-def _short(value: Any) -> str:
+def _shorten(value: Any) -> str:
     line = " ".join(str(value).split())
-    return line if len(line) <= _LONGEST_VALUE else f"{line[: _LONGEST_VALUE - 3]}..."
+    return line if len(line) <= _MAX_VALUE_CHARS else f"{line[: _MAX_VALUE_CHARS - 3]}..."
 
 
-def counts(changes: Iterable[Change]) -> str:
-    """`2 added, 1 replaced`."""
+def summarize(changes: Iterable[Change]) -> str:
+    """Return the numbers of changes, such as `2 added, 1 replaced`."""
     words = {
         Action.ADD: "added",
         Action.CHANGE: "changed",
         Action.REPLACE: "replaced",
         Action.REMOVE: "removed",
     }
-    all_of_them = list(changes)
-    numbers = {action: sum(one.action is action for one in all_of_them) for action in Action}
-    return ", ".join(f"{number} {words[action]}" for action, number in numbers.items() if number)
+    counts = Counter(change.action for change in changes)
+    return ", ".join(f"{counts[action]} {words[action]}" for action in Action if counts[action])

@@ -1,4 +1,4 @@
-"""An environment's stacks together: deploying them in order, what would change, destroying them backwards."""
+"""Deploy, compare and destroy the stacks of an environment, in the order of their imports."""
 
 from __future__ import annotations
 
@@ -11,234 +11,255 @@ from batchyard.errors import InputError
 from batchyard.infra import catalogue, changes
 from batchyard.infra.catalogue import Template
 from batchyard.infra.stacks import (
+    CREATION_FAILED,
     REVIEW,
-    STILLBORN,
     DeclinedError,
-    Front,
-    Prepared,
+    Dialog,
+    PreparedChange,
     Stacks,
     outputs_of,
 )
 from batchyard.units import pluralize
 
-_GONE = "DELETE_COMPLETE"
-_HELD_HINT = (
+_DELETED = "DELETE_COMPLETE"
+_EXPORT_HINT = (
     "`batchyard destroy` the stacks that use it, then deploy both; or make another environment"
 )
 
 
-def check(templates: Sequence[Template], environment: str, settings: Mapping[str, str]) -> None:
-    """Everything that can be known without AWS. Raises InputError."""
+def check_arguments(
+    templates: Sequence[Template], environment: str, settings: Mapping[str, str]
+) -> None:
+    """Check everything that needs no call of AWS. Raises InputError."""
     catalogue.check_environment(environment)
     catalogue.check_settings(templates, settings)
 
 
 def require_imports(aws: CloudFormation, templates: Sequence[Template], environment: str) -> None:
-    """Raises InputError where a template imports what nobody exports."""
-    there = frozenset(export["Name"] for export in aws.exports())
-    for name, others in catalogue.missing(templates, environment, there).items():
-        together = " ".join(one.name for one in catalogue.completed(templates, environment, there))
+    """Raise InputError if a template imports a value that no stack exports."""
+    exports = frozenset(export["Name"] for export in aws.exports())
+    for name, missing in catalogue.find_missing(templates, environment, exports).items():
+        complete = catalogue.add_missing(templates, environment, exports)
+        names = " ".join(template.name for template in complete)
         raise InputError(
-            f"{name} needs what {', '.join(others)} would make, and that is not deployed in {environment!r}",
-            hint=f"`batchyard deploy {together} --env {environment}`",
+            f"{name} needs what {', '.join(missing)} would make, and that is not deployed in"
+            f" {environment!r}",
+            hint=f"`batchyard deploy {names} --env {environment}`",
         )
 
 
 def deploy(
     stacks: Stacks,
-    front: Front,
+    dialog: Dialog,
     templates: Sequence[Template],
     environment: str,
     settings: Mapping[str, str],
 ) -> int:
-    """Stack by stack, since each imports what those before it export. Returns how many were changed."""
+    """Deploy the templates one after the other, and return the number of changed stacks.
+
+    Raises DeclinedError if the user declines a change, StackFailedError if AWS rolls one back.
+    """
     changed = 0
     for template in templates:
         prepared = stacks.prepare(template, environment, settings)
         if prepared is None:
-            front.say(f"{template.stack_of(environment)}: nothing to do")
+            dialog.say(f"{template.stack_of(environment)}: nothing to do")
             continue
         try:
-            front.show_changes(prepared.stack, prepared.changes, prepared.parameters)
-            obstacle = _held(stacks, template, prepared, environment)
+            dialog.show_changes(prepared.stack, prepared.changes, prepared.parameters)
+            obstacle = _find_used_export(stacks, template, prepared, environment)
             if obstacle:
-                raise InputError(obstacle, hint=_HELD_HINT)
-            if not front.ask(f"make this change to {prepared.stack}?"):
+                raise InputError(obstacle, hint=_EXPORT_HINT)
+            if not dialog.ask(f"make this change to {prepared.stack}?"):
                 raise DeclinedError(f"{prepared.stack} is left as it is")
         except BaseException:
             stacks.discard(prepared)
             raise
-        stacks.carry_out(prepared)
+        stacks.execute(prepared)
         changed += 1
     return changed
 
 
 def diff(
     stacks: Stacks,
-    front: Front,
+    dialog: Dialog,
     templates: Sequence[Template],
     environment: str,
     settings: Mapping[str, str],
 ) -> int:
-    """Shows what `deploy` would do, and leaves nothing behind. Returns how many stacks would change."""
+    """Show what `deploy` would change, and return the number of stacks that would change."""
     differing = 0
     for template in templates:
-        name = template.stack_of(environment)
         stack = stacks.find(template, environment)
-        if stack is None or stack["StackStatus"] in (REVIEW, *STILLBORN):
-            # From the template: a change set would need an empty stack, and imports may be missing yet.
-            if stack and stack["StackStatus"] in STILLBORN:
-                front.say(
-                    f"{name}: an earlier attempt failed; `deploy` deletes what is left and makes it anew"
-                )
-            front.show_changes(name, changes.from_template(template), {})
+        status = stack["StackStatus"] if stack else REVIEW
+        if status in (REVIEW, *CREATION_FAILED):
+            _show_creation(dialog, template, environment, status)
             differing += 1
             continue
         prepared = stacks.prepare(template, environment, settings)
         if prepared is None:
-            front.say(f"{name}: nothing to do")
+            dialog.say(f"{template.stack_of(environment)}: nothing to do")
             continue
         try:
-            front.show_changes(name, prepared.changes, prepared.parameters)
-            obstacle = _held(stacks, template, prepared, environment)
+            dialog.show_changes(prepared.stack, prepared.changes, prepared.parameters)
+            obstacle = _find_used_export(stacks, template, prepared, environment)
             if obstacle:
-                front.say(f"{obstacle}: {_HELD_HINT}")
+                dialog.say(f"{obstacle}: {_EXPORT_HINT}")
         finally:
             stacks.discard(prepared)
         differing += 1
     return differing
 
 
-def _held(stacks: Stacks, template: Template, prepared: Prepared, environment: str) -> str:
-    """Why AWS will not make the change: an export that would change is in use. Empty where none is."""
-    would_change = changes.changed_exports(template, prepared.changes, prepared.parameters)
-    for export, users in stacks.users_of(
-        name.replace("${Env}", environment) for name in would_change
-    ).items():
-        if users:
-            return (
-                f"{prepared.stack}: AWS does not change {export} while {', '.join(users)} uses it"
-            )
+def _show_creation(dialog: Dialog, template: Template, environment: str, status: str) -> None:
+    """Show a stack that does not exist, as its template describes it.
+
+    A change set would need an empty stack, and the imports of the template may not exist yet.
+    """
+    name = template.stack_of(environment)
+    if status in CREATION_FAILED:
+        dialog.say(
+            f"{name}: an earlier attempt failed; `deploy` deletes what is left and makes it anew"
+        )
+    dialog.show_changes(name, changes.from_template(template), {})
+
+
+def _find_used_export(
+    stacks: Stacks, template: Template, prepared: PreparedChange, environment: str
+) -> str:
+    """Return why AWS will refuse the change: an export that changes is in use. Else empty."""
+    exports = changes.changed_exports(template, prepared.changes, prepared.parameters)
+    names = (export.replace("${Env}", environment) for export in exports)
+    for export, importers in stacks.find_importers(names).items():
+        if importers:
+            users = ", ".join(importers)
+            return f"{prepared.stack}: AWS does not change {export} while {users} uses it"
     return ""
 
 
-def outputs(stacks: Stacks, environment: str) -> dict[str, dict[str, str]]:
-    """Template -> its stack's outputs, of those that are deployed."""
-    found = {
-        template.name: stacks.find(template, environment) for template in catalogue.everything()
-    }
-    return {name: outputs_of(stack) for name, stack in found.items() if stack and outputs_of(stack)}
+def read_outputs(stacks: Stacks, environment: str) -> dict[str, dict[str, str]]:
+    """Return template -> the outputs of its stack, for all deployed stacks with outputs."""
+    outputs = {}
+    for template in catalogue.all_templates():
+        stack = stacks.find(template, environment)
+        if stack and outputs_of(stack):
+            outputs[template.name] = outputs_of(stack)
+    return outputs
 
 
-# -- destroying -----------------------------------------------------------------------------------------------------
+# -- destroy -------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class Doomed:
+class StackToDelete:
     template: Template
     stack: str
     stack_id: str
     status: str
+    #: The contents of its buckets, repositories, log groups and queues.
     holdings: tuple[Holding, ...]
-    #: whatever they hold now or then
+    #: All buckets and repositories, also empty ones: jobs may write until their queue is deleted.
     buckets: tuple[str, ...]
     repositories: tuple[str, ...]
 
 
-def survey(
+def find_stacks_to_delete(
     stacks: Stacks,
     aws: CloudFormation,
     holdings: Holdings,
     templates: Sequence[Template],
     environment: str,
-) -> list[Doomed]:
-    """The stacks that are there, in the order in which they can go, with what they hold."""
-    found = []
+) -> list[StackToDelete]:
+    """Return the deployed stacks with their contents, in the order in which they can be deleted."""
+    to_delete = []
     for template in reversed(templates):
-        stack = stacks.settled(template, environment) or stacks.find(template, environment)
+        stack = stacks.wait_until_idle(template, environment) or stacks.find(template, environment)
         if stack is None:
             continue
         resources = [
-            (one["ResourceType"], one["PhysicalResourceId"])
-            for one in aws.resources(stack["StackId"])
-            if one["ResourceStatus"] != _GONE and one.get("PhysicalResourceId")
+            (resource["ResourceType"], resource["PhysicalResourceId"])
+            for resource in aws.resources(stack["StackId"])
+            if resource["ResourceStatus"] != _DELETED and resource.get("PhysicalResourceId")
         ]
-        held = tuple(filter(None, (holdings.of(kind, name) for kind, name in resources)))
-        buckets = tuple(name for kind, name in resources if kind == "AWS::S3::Bucket")
-        repositories = tuple(name for kind, name in resources if kind == "AWS::ECR::Repository")
-        found.append(
-            Doomed(
+        contents = (holdings.of(kind, name) for kind, name in resources)
+        to_delete.append(
+            StackToDelete(
                 template,
                 stack["StackName"],
                 stack["StackId"],
                 stack["StackStatus"],
-                held,
-                buckets,
-                repositories,
+                tuple(filter(None, contents)),
+                tuple(name for kind, name in resources if kind == "AWS::S3::Bucket"),
+                tuple(name for kind, name in resources if kind == "AWS::ECR::Repository"),
             )
         )
-    return found
+    return to_delete
 
 
-def outside_users(
-    stacks: Stacks, doomed: Sequence[Doomed], environment: str
+def find_outside_importers(
+    stacks: Stacks, to_delete: Sequence[StackToDelete], environment: str
 ) -> dict[str, list[str]]:
-    """Export -> the stacks that use it and would stay."""
-    going = {one.stack for one in doomed}
-    ours = (name for one in doomed for name in one.template.exports_of(environment))
-    staying = {
-        name: [user for user in users if user not in going]
-        for name, users in stacks.users_of(ours).items()
+    """Return export -> the stacks that import it and are not deleted."""
+    deleted = {entry.stack for entry in to_delete}
+    exports = (name for entry in to_delete for name in entry.template.exports_of(environment))
+    remaining = {
+        export: [importer for importer in importers if importer not in deleted]
+        for export, importers in stacks.find_importers(exports).items()
     }
-    return {name: users for name, users in staying.items() if users}
+    return {export: importers for export, importers in remaining.items() if importers}
 
 
-def obstacles(
-    doomed: Sequence[Doomed],
-    users: Mapping[str, Sequence[str]],
+def find_obstacles(
+    to_delete: Sequence[StackToDelete],
+    importers: Mapping[str, Sequence[str]],
     *,
     empty_buckets: bool,
     delete_images: bool,
 ) -> list[str]:
-    """What keeps the stacks from being deleted, each with what to do."""
-    found = [
-        f"the export {name} is in use by {', '.join(others)}: delete or change that first"
-        for name, others in users.items()
+    """Return what prevents the deletion of the stacks, each with what to do."""
+    obstacles = [
+        f"the export {export} is in use by {', '.join(names)}: delete or change that first"
+        for export, names in importers.items()
     ]
-    for held in (held for one in doomed for held in one.holdings):
-        if held.kind == "bucket" and not empty_buckets:
-            found.append(
-                f"the bucket {held.name} is not empty: --empty-buckets deletes what is in it"
+    for holding in (holding for entry in to_delete for holding in entry.holdings):
+        if holding.kind == "bucket" and not empty_buckets:
+            obstacles.append(
+                f"the bucket {holding.name} is not empty: --empty-buckets deletes what is in it"
             )
-        if held.kind == "repository" and not delete_images:
-            found.append(f"the repository {held.name} holds images: --delete-images deletes them")
-    return found
+        if holding.kind == "repository" and not delete_images:
+            obstacles.append(
+                f"the repository {holding.name} holds images: --delete-images deletes them"
+            )
+    return obstacles
 
 
 def destroy(
     stacks: Stacks,
     holdings: Holdings,
-    front: Front,
-    doomed: Sequence[Doomed],
+    dialog: Dialog,
+    to_delete: Sequence[StackToDelete],
     environment: str,
     *,
     empty_buckets: bool,
     delete_images: bool,
 ) -> None:
-    """Deletes the stacks in this order, what they hold just before each: the last jobs write until their queue is gone.
-    Interrupted and begun again, it goes on."""
-    for one in doomed:
-        for bucket in one.buckets if empty_buckets else ():
-            front.say(
-                f"{one.stack}: {pluralize(holdings.empty_bucket(bucket), 'object')} deleted from {bucket}"
-            )
-        for repository in one.repositories if delete_images else ():
-            front.say(
-                f"{one.stack}: {pluralize(holdings.delete_images(repository), 'image')} deleted from {repository}"
-            )
-        stacks.delete(one.stack, one.stack_id)
-        if one.template.name == "batch":
-            # Runs have registered them under the environment's name; no stack knows them.
+    """Delete the stacks in this order, the contents of each just before it.
+
+    The last jobs write until their queue is deleted. After an interruption the same call continues.
+    """
+    for entry in to_delete:
+        if empty_buckets:
+            for bucket in entry.buckets:
+                objects = pluralize(holdings.empty_bucket(bucket), "object")
+                dialog.say(f"{entry.stack}: {objects} deleted from {bucket}")
+        if delete_images:
+            for repository in entry.repositories:
+                images = pluralize(holdings.delete_images(repository), "image")
+                dialog.say(f"{entry.stack}: {images} deleted from {repository}")
+        stacks.delete(entry.stack, entry.stack_id)
+        if entry.template.name == "batch":
+            # Runs register job definitions under the environment's name; no stack contains them.
             count = holdings.deregister(f"{environment}_")
             if count:
-                front.say(f"{one.stack}: {pluralize(count, 'job definition')} of runs deregistered")
+                definitions = pluralize(count, "job definition")
+                dialog.say(f"{entry.stack}: {definitions} of runs deregistered")

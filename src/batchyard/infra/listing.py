@@ -1,4 +1,4 @@
-"""Which environments a region has, as far as they are deployed, and what those that are there in part lack. Pure."""
+"""Find the deployed environments of a region, and describe what they lack. Pure."""
 
 from __future__ import annotations
 
@@ -9,64 +9,68 @@ from typing import Any
 from batchyard.infra import catalogue
 from batchyard.infra.stacks import REVIEW
 
-#: how the state of a stack begins that was never made, or is going or half gone; a changed one stays what it was
+#: Prefixes of the states of stacks that cannot be used: never created, or being deleted.
 _UNUSABLE = ("CREATE_IN_PROGRESS", "CREATE_FAILED", "ROLLBACK_", "DELETE_")
 
 
 @dataclass(frozen=True, slots=True)
-class Deployed:
-    """An environment as far as it has stacks."""
-
-    #: template -> its stack's state, in the templates' order
+class DeployedEnvironment:
+    #: template -> the state of its stack, in the order of the templates
     states: Mapping[str, str]
 
     @property
     def templates(self) -> list[str]:
-        """Those whose stacks are there to be used."""
+        """The templates whose stacks can be used."""
         return [name for name, state in self.states.items() if not state.startswith(_UNUSABLE)]
 
     @property
     def unfinished(self) -> dict[str, str]:
-        """Those that are being made or deleted, or where that has failed."""
+        """The stacks that are being created or deleted, or whose creation or deletion failed."""
         return {name: state for name, state in self.states.items() if state.startswith(_UNUSABLE)}
 
     @property
     def missing(self) -> list[str]:
-        """Of what pipelines need."""
+        """The templates that pipelines need and that cannot be used."""
         return [name for name in catalogue.CORE if name not in self.templates]
 
 
-def deployed_environments(summaries: Sequence[Mapping[str, Any]]) -> dict[str, Deployed]:
-    """By name, from the stacks of a region as ListStacks tells of them."""
-    ours = {
-        one["StackName"]: one["StackStatus"]
-        for one in summaries
-        # An empty stack with a change set has made nothing, and may be anybody's.
-        if one.get("TemplateDescription", "").startswith(catalogue.MARK)
-        and one["StackStatus"] != REVIEW
+def find_environments(summaries: Sequence[Mapping[str, Any]]) -> dict[str, DeployedEnvironment]:
+    """Return name -> environment, from the stack summaries of a region (ListStacks)."""
+    stacks = {
+        summary["StackName"]: summary["StackStatus"]
+        for summary in summaries
+        # An empty stack with a change set contains nothing, and may belong to anyone.
+        if summary.get("TemplateDescription", "").startswith(catalogue.MARK)
+        and summary["StackStatus"] != REVIEW
     }
-    found: dict[str, dict[str, str]] = {}
-    for template in catalogue.everything():
-        for stack, state in ours.items():
+    states: dict[str, dict[str, str]] = {}
+    for template in catalogue.all_templates():
+        for stack, state in stacks.items():
             environment = stack.removesuffix(f"-{template.name}")
             if environment != stack:
-                found.setdefault(environment, {})[template.name] = state
-    return {name: Deployed(found[name]) for name in sorted(found)}
+                states.setdefault(environment, {})[template.name] = state
+    return {name: DeployedEnvironment(states[name]) for name in sorted(states)}
 
 
-def shortcoming(environment: str, found: Deployed) -> str:
-    """What an environment that is there in part lacks, and the command that mends it; empty where it is whole."""
-    unfinished, missing = found.unfinished, found.missing
-    absent = [name for name in missing if name not in unfinished]
-    parts = [f"{name} is {state}" for name, state in unfinished.items()]
-    if any(state.startswith("DELETE_") for state in unfinished.values()):
-        return f"in part only: {'; '.join(parts)}; `batchyard destroy --env {environment}` deletes the rest"
-    if not unfinished and len(absent) == len(catalogue.CORE):
-        return f"not for pipelines; `batchyard deploy --env {environment}` adds what they need"
+def describe_problem(name: str, environment: DeployedEnvironment) -> str:
+    """Return what an environment lacks, and the command that completes it; empty if complete."""
+    unfinished, missing = environment.unfinished, environment.missing
+    absent = [template for template in missing if template not in unfinished]
     if not unfinished and not absent:
         return ""
-    parts += [f"{', '.join(absent)} missing"] if absent else []
-    # `deploy` alone is about what pipelines need; the others have to be named.
-    others = [name for name in unfinished if name not in missing]
-    words = " ".join(["deploy", *missing, *others] if others else ["deploy"])
-    return f"in part only: {'; '.join(parts)}; `batchyard {words} --env {environment}` completes it"
+    if not unfinished and len(absent) == len(catalogue.CORE):
+        return f"not for pipelines; `batchyard deploy --env {name}` adds what they need"
+    parts = [f"{template} is {state}" for template, state in unfinished.items()]
+    if any(state.startswith("DELETE_") for state in unfinished.values()):
+        command = f"`batchyard destroy --env {name}` deletes the rest"
+        return f"in part only: {'; '.join(parts)}; {command}"
+    if absent:
+        parts.append(f"{', '.join(absent)} missing")
+    command = f"`batchyard {_deploy_words(unfinished, missing)} --env {name}` completes it"
+    return f"in part only: {'; '.join(parts)}; {command}"
+
+
+def _deploy_words(unfinished: Mapping[str, str], missing: Sequence[str]) -> str:
+    """Return the command that completes an environment; optional templates must be named."""
+    optional = [template for template in unfinished if template not in missing]
+    return " ".join(["deploy", *missing, *optional]) if optional else "deploy"

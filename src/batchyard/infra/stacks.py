@@ -1,7 +1,7 @@
-"""One stack at a time: what state it is in, what a change would do, making it and watching it to its end.
+"""Change one stack: read its state, prepare a change, execute it and follow it to its end.
 
-AWS does the planning (change sets) and the undoing (rollback). Whatever is interrupted here goes on there, and the same
-command finds it again: nothing is kept on this machine.
+AWS plans the changes (change sets) and undoes them (rollback). A change that is interrupted here
+continues there, and the same command finds it again: nothing is stored on this machine.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ Document = dict[str, Any]
 
 _CHANGE_SET_POLL_S = 1.0
 _EVENTS_POLL_S = 2.0
-#: an empty stack that holds change sets, for one that is to be made
+#: State of an empty stack that contains only change sets.
 REVIEW = "REVIEW_IN_PROGRESS"
-#: never made: they can only be deleted
-STILLBORN = ("ROLLBACK_COMPLETE", "ROLLBACK_FAILED", "CREATE_FAILED")
+#: States of stacks whose creation failed: they can only be deleted.
+CREATION_FAILED = ("ROLLBACK_COMPLETE", "ROLLBACK_FAILED", "CREATE_FAILED")
 _NO_CHANGES = ("didn't contain changes", "No updates are to be performed")
 
 
 class DeclinedError(BatchyardError):
-    """The answer was no: nothing more was changed."""
+    """The user declined a change."""
 
     exit_code = 130
 
@@ -41,26 +41,26 @@ class StackFailedError(OperationalError):
     """A stack could not be changed."""
 
 
-class Front(Protocol):
-    """Whoever sees what happens, and answers."""
+class Dialog(Protocol):
+    """Shows the user what happens, and asks for permission."""
 
     def say(self, text: str) -> None: ...
 
     def ask(self, question: str) -> bool:
-        """Raises InputError where nobody can answer."""
+        """Return whether the user agrees. Raises InputError if nobody can answer."""
 
     def show_changes(
-        self, stack: str, found: Sequence[Change], parameters: Mapping[str, tuple[str, str]]
+        self, stack: str, changes: Sequence[Change], parameters: Mapping[str, tuple[str, str]]
     ) -> None: ...
 
-    def show_events(self, stack: str, done: Sequence[Step], progress: Progress) -> None:
-        """What has been done since the last call, and what is going on."""
+    def show_events(self, stack: str, steps: Sequence[Step], progress: Progress) -> None:
+        """Show the steps completed since the last call, and what is in progress."""
 
     def show_end(self, stack: str, status: str, duration_s: float) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class PreparedChange:
     """A change that AWS has planned and not begun."""
 
     stack: str
@@ -68,7 +68,7 @@ class Prepared:
     change_set_id: str
     changes: tuple[Change, ...]
     parameters: Mapping[str, tuple[str, str]]
-    #: there was no stack before, and is none yet but the empty one that the change set needed
+    #: True if the stack exists only as the empty one that the change set needs.
     is_new: bool
 
 
@@ -76,19 +76,22 @@ class Stacks:
     def __init__(
         self,
         aws: CloudFormation,
-        front: Front,
+        dialog: Dialog,
         sleep: Callable[[float], None] = time.sleep,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._aws = aws
-        self._front = front
+        self._dialog = dialog
         self._sleep = sleep
         self._clock = clock
 
-    # -- what is there --------------------------------------------------------------------------------------------
+    # -- state -----------------------------------------------------------------------------------
 
     def find(self, template: Template, environment: str) -> Document | None:
-        """The stack of a template, whatever its state. Raises InputError where the name is somebody else's."""
+        """Return the stack of a template; None if it does not exist.
+
+        Raises InputError if a stack of that name belongs to someone else.
+        """
         stack = self._aws.stack(template.stack_of(environment))
         if stack is None or stack["StackStatus"] == "DELETE_COMPLETE":
             return None
@@ -96,110 +99,122 @@ class Stacks:
         if description.startswith(catalogue.MARK) or stack["StackStatus"] == REVIEW:
             return stack
         raise InputError(
-            f"there is a stack {stack['StackName']} that is not batchyard's (it says: {description or 'nothing'})",
+            f"there is a stack {stack['StackName']} that is not batchyard's (it says:"
+            f" {description or 'nothing'})",
             hint="choose another environment's name; this one is left alone",
         )
 
-    def settled(self, template: Template, environment: str) -> Document | None:
-        """The stack, once nobody is changing it; None where it is to be made."""
-        followed = ""
+    def wait_until_idle(self, template: Template, environment: str) -> Document | None:
+        """Return the stack when no change is in progress; None if it does not exist yet."""
+        followed_status = ""
         while (stack := self.find(template, environment)) is not None:
             name, status = stack["StackName"], stack["StackStatus"]
             if status == REVIEW:
                 return None
             if not status.endswith("_IN_PROGRESS"):
                 return stack
-            if followed != status:
-                self._front.say(f"{name}: a change is in progress ({status}); waiting for its end")
+            if followed_status != status:
+                self._dialog.say(f"{name}: a change is in progress ({status}); waiting for its end")
                 self.follow(name, stack["StackId"], None)
-                followed = status
+                followed_status = status
             else:
-                # The events run ahead of the stack's own status by a moment.
+                # The status of a stack changes a moment after its events.
                 self._sleep(_EVENTS_POLL_S)
         return None
 
-    def updatable(self, template: Template, environment: str) -> Document | None:
-        """The stack as something that a change set can be made for; None where it is to be made."""
-        stack = self.settled(template, environment)
+    def _find_updatable(self, template: Template, environment: str) -> Document | None:
+        """Return the stack if a change set can update it; None if it must be created.
+
+        Raises OperationalError if the stack must be repaired first.
+        """
+        stack = self.wait_until_idle(template, environment)
         if stack is None:
             return None
         name, status = stack["StackName"], stack["StackStatus"]
-        if status in STILLBORN:
-            why = events.first_cause(self._last_operation(stack["StackId"]))
-            self._front.say(
-                f"{name}: an earlier attempt failed ({status}){f': {why}' if why else ''}"
-            )
-            if not self._front.ask(f"delete what is left of {name}, and make it anew?"):
-                raise DeclinedError(f"{name} is left as it is")
-            self.delete(name, stack["StackId"])
+        if status in CREATION_FAILED:
+            self._delete_failed(name, status, stack["StackId"])
             return None
         if status == "DELETE_FAILED":
             raise OperationalError(
                 f"{name} is half deleted: {stack.get('StackStatusReason', status)}",
-                hint=f"`batchyard destroy {template.name} --env {environment}` goes on, then deploy again",
+                hint=f"`batchyard destroy {template.name} --env {environment}` goes on, then deploy"
+                " again",
             )
         if status == "UPDATE_ROLLBACK_FAILED":
             raise OperationalError(
-                f"{name} could not go back after a failed change: {stack.get('StackStatusReason', status)}",
-                hint=f"mend what it names, then `aws cloudformation continue-update-rollback --stack-name {name}`",
+                f"{name} could not roll back a failed change:"
+                f" {stack.get('StackStatusReason', status)}",
+                hint="repair what the reason names, then"
+                f" `aws cloudformation continue-update-rollback --stack-name {name}`",
             )
         return stack
 
-    # -- changing -------------------------------------------------------------------------------------------------
+    def _delete_failed(self, name: str, status: str, stack_id: str) -> None:
+        """Delete a stack whose creation failed. Raises DeclinedError if the user declines."""
+        cause = events.find_first_cause(self._last_operation(stack_id))
+        reason = f": {cause}" if cause else ""
+        self._dialog.say(f"{name}: an earlier attempt failed ({status}){reason}")
+        if not self._dialog.ask(f"delete what is left of {name}, and make it anew?"):
+            raise DeclinedError(f"{name} is left as it is")
+        self.delete(name, stack_id)
+
+    # -- changes ---------------------------------------------------------------------------------
 
     def prepare(
         self, template: Template, environment: str, settings: Mapping[str, str]
-    ) -> Prepared | None:
-        """What AWS would do; None where there is nothing to do."""
-        stack = self.updatable(template, environment)
+    ) -> PreparedChange | None:
+        """Let AWS plan the change; None if the stack is up to date. Raises AwsRefusedError."""
+        stack = self._find_updatable(template, environment)
         name = template.stack_of(environment)
         deployed = parameters_of(stack) if stack else {}
-        # An empty stack that was there before may hold somebody else's change set.
+        # An empty stack that exists already may contain a change set of someone else.
         is_new = stack is None and self.find(template, environment) is None
+        timestamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime(self._clock()))
         change_set_id = self._aws.make_change_set(
             name,
-            f"batchyard-{time.strftime('%Y%m%d-%H%M%S', time.gmtime(self._clock()))}-{secrets.token_hex(3)}",
+            f"batchyard-{timestamp}-{secrets.token_hex(3)}",
             template.text,
             catalogue.request_parameters(template, environment, settings, deployed),
             is_new=stack is None,
         )
-        found = self._aws.change_set(change_set_id)
-        while found["Status"] not in ("CREATE_COMPLETE", "FAILED"):
+        change_set = self._aws.change_set(change_set_id)
+        while change_set["Status"] not in ("CREATE_COMPLETE", "FAILED"):
             self._sleep(_CHANGE_SET_POLL_S)
-            found = self._aws.change_set(change_set_id)
-        prepared = Prepared(
+            change_set = self._aws.change_set(change_set_id)
+        prepared = PreparedChange(
             name,
-            found["StackId"],
+            change_set["StackId"],
             change_set_id,
-            tuple(changes.from_change_set(found["Changes"])),
+            tuple(changes.from_change_set(change_set["Changes"])),
             catalogue.changed_parameters(template, settings, deployed),
             is_new=is_new,
         )
-        if found["Status"] == "FAILED":
+        if change_set["Status"] == "FAILED":
             self.discard(prepared)
-            reason = found.get("StatusReason", "")
+            reason = change_set.get("StatusReason", "")
             if any(words in reason for words in _NO_CHANGES):
                 return None
             raise AwsRefusedError(
-                f"{name} cannot be changed so: {events.said(reason)}", hint=events.hint_for(reason)
+                f"{name} cannot be changed so: {events.unwrap_reason(reason)}",
+                hint=events.find_hint(reason),
             )
         return prepared
 
-    def users_of(self, exports: Iterable[str]) -> dict[str, list[str]]:
-        """Those of the exports that there are -> the stacks that import them."""
-        wanted = sorted(exports)
-        there = {one["Name"] for one in self._aws.exports()} if wanted else set()
-        return {name: sorted(self._aws.importers(name)) for name in wanted if name in there}
+    def find_importers(self, exports: Iterable[str]) -> dict[str, list[str]]:
+        """Return export -> the stacks that import it, for the exports that exist."""
+        names = sorted(exports)
+        existing = {export["Name"] for export in self._aws.exports()} if names else set()
+        return {name: sorted(self._aws.importers(name)) for name in names if name in existing}
 
-    def discard(self, prepared: Prepared) -> None:
-        """As if it had never been prepared."""
+    def discard(self, prepared: PreparedChange) -> None:
+        """Delete the change set, and the empty stack that it needed."""
         self._aws.drop_change_set(prepared.change_set_id)
         if prepared.is_new:
             self._aws.delete(prepared.stack_id)
 
-    def carry_out(self, prepared: Prepared) -> None:
-        """Raises StackFailedError, with the first cause, where AWS has undone the change."""
-        before = self._aws.events(prepared.stack_id)
+    def execute(self, prepared: PreparedChange) -> None:
+        """Make the change. Raises StackFailedError with its cause if AWS rolls the change back."""
+        old_events = self._aws.events(prepared.stack_id)
         try:
             self._aws.execute(prepared.change_set_id)
         except AwsRefusedError as exc:
@@ -209,30 +224,34 @@ class Stacks:
                 f"{prepared.stack} has been changed by somebody else in the meantime",
                 hint="run the same command again: it shows what is left to do",
             ) from exc
-        self._see_through(
-            prepared.stack, prepared.stack_id, before, ("CREATE_COMPLETE", "UPDATE_COMPLETE")
+        self._follow_own(
+            prepared.stack, prepared.stack_id, old_events, ("CREATE_COMPLETE", "UPDATE_COMPLETE")
         )
 
     def delete(self, name: str, stack_id: str) -> None:
-        """Raises StackFailedError where something of it stays."""
-        before = self._aws.events(stack_id)
+        """Delete a stack. Raises StackFailedError if a resource of it cannot be deleted."""
+        old_events = self._aws.events(stack_id)
         self._aws.delete(stack_id)
-        self._see_through(name, stack_id, before, ("DELETE_COMPLETE",))
+        self._follow_own(name, stack_id, old_events, ("DELETE_COMPLETE",))
 
-    # -- watching -------------------------------------------------------------------------------------------------
+    # -- progress --------------------------------------------------------------------------------
 
-    def _see_through(
-        self, name: str, stack_id: str, before: Sequence[Document], wanted: Sequence[str]
+    def _follow_own(
+        self,
+        name: str,
+        stack_id: str,
+        old_events: Sequence[Document],
+        success_states: Sequence[str],
     ) -> None:
-        """Follows a change of ours to its end. Raises StackFailedError where the end is another than the wanted ones."""
+        """Follow a change that this command began. Raises StackFailedError if it fails."""
         try:
-            seen = self.follow(name, stack_id, before[-1]["EventId"] if before else None)
+            seen = self.follow(name, stack_id, old_events[-1]["EventId"] if old_events else None)
         except KeyboardInterrupt:
-            self._front.say(f"{name}: AWS goes on with it; the same command finds it again")
+            self._dialog.say(f"{name}: AWS goes on with it; the same command finds it again")
             raise
-        status = events.outcome(seen)
-        if status not in wanted:
-            cause = events.first_cause(seen)
+        status = events.final_status(seen)
+        if status not in success_states:
+            cause = events.find_first_cause(seen)
             raise StackFailedError(
                 f"{name}: {cause}" if cause else f"{name}: {status}, and AWS gave no reason",
                 hint=cause.hint
@@ -240,36 +259,42 @@ class Stacks:
                 else f"`aws cloudformation describe-stack-events --stack-name {name}`",
             )
 
-    def follow(self, name: str, stack_id: str, after: str | None) -> list[Event]:
-        """Shows the events after this one (None: of the change that is going on) until the stack has come to rest."""
+    def follow(self, name: str, stack_id: str, last_event_id: str | None) -> list[Event]:
+        """Show the events of a stack until no change is in progress, and return them.
+
+        Events up to ``last_event_id`` are skipped; with None, those before the current change.
+        """
         progress, seen = Progress(), list[Event]()
         while True:
-            fresh = events.from_aws(self._aws.events(stack_id, after))
-            if after is None:
-                fresh = events.of_last_operation(fresh)
+            fresh = events.from_aws(self._aws.events(stack_id, last_event_id))
+            if last_event_id is None:
+                fresh = events.last_operation(fresh)
             seen += fresh
-            after = seen[-1].id if seen else after
-            self._front.show_events(name, progress.take(fresh), progress)
-            status = events.outcome(seen)
+            last_event_id = seen[-1].id if seen else last_event_id
+            self._dialog.show_events(name, progress.take(fresh), progress)
+            status = events.final_status(seen)
             if status:
                 break
             self._sleep(_EVENTS_POLL_S)
-        self._front.show_end(name, status, seen[-1].time_s - seen[0].time_s)
+        self._dialog.show_end(name, status, seen[-1].time_s - seen[0].time_s)
         return seen
 
     def _last_operation(self, stack_id: str) -> list[Event]:
-        # A deletion that came to nothing is not why the stack could not be made.
-        whole = [
+        # A deletion that failed later is not why the stack could not be created.
+        history = [
             event
             for event in events.from_aws(self._aws.events(stack_id))
             if "DELETE" not in event.status
         ]
-        return events.of_last_operation(whole)
+        return events.last_operation(history)
 
 
 def parameters_of(stack: Mapping[str, Any]) -> dict[str, str]:
-    return {one["ParameterKey"]: one["ParameterValue"] for one in stack.get("Parameters", [])}
+    return {
+        parameter["ParameterKey"]: parameter["ParameterValue"]
+        for parameter in stack.get("Parameters", [])
+    }
 
 
 def outputs_of(stack: Mapping[str, Any]) -> dict[str, str]:
-    return {one["OutputKey"]: one["OutputValue"] for one in stack.get("Outputs", [])}
+    return {output["OutputKey"]: output["OutputValue"] for output in stack.get("Outputs", [])}

@@ -14,7 +14,7 @@ def summary(
 
 
 def test_environments_are_known_by_their_stacks() -> None:
-    found = listing.deployed_environments(
+    found = listing.find_environments(
         [
             summary("lab-1-batch-unmanaged"),
             summary("dev-batch", "UPDATE_ROLLBACK_COMPLETE"),
@@ -69,4 +69,4 @@ CORE = dict.fromkeys(("network", "storage", "iam", "registry", "batch"), "CREATE
     ],
 )
 def test_what_an_environment_lacks(states: dict[str, str], said: str) -> None:
-    assert listing.shortcoming("dev", listing.Deployed(states)) == said
+    assert listing.describe_problem("dev", listing.DeployedEnvironment(states)) == said

@@ -88,7 +88,7 @@ def test_actions() -> None:
         (Action.REMOVE, "Old"),
         (Action.REMOVE, "FairShare"),
     ]
-    assert changes.counts(found) == "1 added, 1 changed, 1 replaced, 2 removed"
+    assert changes.summarize(found) == "1 added, 1 changed, 1 replaced, 2 removed"
 
 
 def test_what_changes_from_what_to_what_and_why() -> None:
@@ -132,7 +132,7 @@ def test_bucket_policies_are_about_permissions_too() -> None:
 
 
 def test_a_stack_to_be_made_is_shown_from_its_template() -> None:
-    found = {change.name: change for change in changes.from_template(catalogue.template("batch"))}
+    found = {change.name: change for change in changes.from_template(catalogue.load_template("batch"))}
     assert found["CpuQueue"] == Change(Action.ADD, "CpuQueue", "AWS::Batch::JobQueue")
     assert found["FairShare"].details == ("if HasTeamQueues",)
 
@@ -154,4 +154,4 @@ def test_a_stack_to_be_made_is_shown_from_its_template() -> None:
 def test_the_exports_that_a_change_would_change(
     found: list[Change], parameters: list[str], exports: list[str]
 ) -> None:
-    assert changes.changed_exports(catalogue.template("network"), found, parameters) == exports
+    assert changes.changed_exports(catalogue.load_template("network"), found, parameters) == exports

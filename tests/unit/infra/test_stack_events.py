@@ -28,7 +28,7 @@ def recorded(name: str) -> list[Event]:
 
 
 def cause_of(name: str) -> Cause:
-    found = events.first_cause(events.of_last_operation(recorded(name)))
+    found = events.find_first_cause(events.last_operation(recorded(name)))
     assert found is not None
     return found
 
@@ -93,7 +93,7 @@ def test_the_first_cause_is_named_with_a_hint(
     name: str, resource: str, what: str, reason: str, hint: str
 ) -> None:
     cause = cause_of(name)
-    assert (cause.name, cause.what) == (resource, what)
+    assert (cause.name, cause.failure) == (resource, what)
     assert reason in cause.reason
     assert hint in cause.hint
     assert "cancelled" not in str(cause) and "failed to" not in str(cause)
@@ -110,22 +110,22 @@ def test_a_reason_is_what_the_service_said_and_no_more() -> None:
 
 def test_an_export_in_use_is_the_stacks_own_fault_and_names_who_uses_it() -> None:
     # AWS goes back to the status of before, with a reason: the end of this deletion is UPDATE_COMPLETE.
-    found = events.of_last_operation(recorded("export-in-use"))
-    assert events.outcome(found) == "UPDATE_COMPLETE"
+    found = events.last_operation(recorded("export-in-use"))
+    assert events.final_status(found) == "UPDATE_COMPLETE"
     cause = cause_of("export-in-use")
     assert str(cause) == "Export dev-subnets cannot be deleted as it is in use by lab-notebooks"
     assert cause.hint.startswith("the stack lab-notebooks uses it")
 
 
 def test_nothing_failed() -> None:
-    assert events.first_cause(recorded("all-well")) is None
+    assert events.find_first_cause(recorded("all-well")) is None
 
 
 def test_only_cancelled_resources_are_better_than_nothing() -> None:
     cancelled = Event(
         "1", 0.0, "Vpc", "AWS::EC2::VPC", "CREATE_FAILED", "Resource creation cancelled", False
     )
-    cause = events.first_cause([cancelled])
+    cause = events.find_first_cause([cancelled])
     assert cause is not None and cause.name == "Vpc"
 
 
@@ -155,19 +155,19 @@ def test_only_cancelled_resources_are_better_than_nothing() -> None:
     ],
 )
 def test_hints(reason: str, hint: str) -> None:
-    found = events.hint_for(reason)
+    found = events.find_hint(reason)
     assert hint in found and bool(hint) == bool(found)
 
 
 def test_the_last_operation_begins_where_somebody_began_it() -> None:
-    found = events.of_last_operation(recorded("update-then-rollback-fails"))
+    found = events.last_operation(recorded("update-then-rollback-fails"))
     assert [event.status for event in found if event.is_stack] == [
         "UPDATE_IN_PROGRESS",
         "UPDATE_ROLLBACK_IN_PROGRESS",
         "UPDATE_ROLLBACK_FAILED",
     ]
-    assert events.outcome(found) == "UPDATE_ROLLBACK_FAILED"
-    assert events.outcome(found[:-1]) == ""
+    assert events.final_status(found) == "UPDATE_ROLLBACK_FAILED"
+    assert events.final_status(found[:-1]) == ""
 
 
 def test_durations_count_from_the_first_beginning() -> None:

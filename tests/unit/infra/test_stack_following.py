@@ -12,7 +12,7 @@ from batchyard.errors import InputError, OperationalError
 from batchyard.infra import catalogue, deploying
 from batchyard.infra.stacks import DeclinedError, StackFailedError, Stacks
 
-STORAGE = catalogue.template("storage")
+STORAGE = catalogue.load_template("storage")
 MADE = [
     ("", "CREATE_IN_PROGRESS", "User Initiated"),
     ("RunBucket", "CREATE_IN_PROGRESS", ""),

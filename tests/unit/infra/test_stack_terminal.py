@@ -9,7 +9,7 @@ import subprocess
 import sys
 
 from batchyard.aws.holdings import Holding
-from batchyard.cli.stacks import holding_text, running, step_line
+from batchyard.cli.stacks import holding_text, running_lines, step_line
 from batchyard.infra.events import Progress, Step
 
 SCRIPT = """
@@ -76,7 +76,7 @@ def test_a_cascade_is_shown_without_its_empty_reason() -> None:
 def test_what_is_running() -> None:
     progress = Progress()
     progress.running["Vpc"] = (100.0, "AWS::EC2::VPC")
-    assert running(progress, 175.2) == ["Vpc (AWS::EC2::VPC) 1m15s"]
+    assert running_lines(progress, 175.2) == ["Vpc (AWS::EC2::VPC) 1m15s"]
 
 
 def test_what_is_held_in_words() -> None:

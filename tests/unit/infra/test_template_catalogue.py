@@ -7,7 +7,7 @@ import pytest
 from batchyard import environments, infra
 from batchyard.errors import InputError
 from batchyard.infra import catalogue
-from batchyard.infra.catalogue import chosen, parse, template
+from batchyard.infra.catalogue import load_template, parse, select_templates
 
 SMALL = """
 Description: batchyard, small
@@ -40,15 +40,15 @@ def test_a_template_is_read() -> None:
 
 
 def test_the_core_comes_in_the_order_of_its_imports() -> None:
-    names = [one.name for one in chosen([])]
+    names = [one.name for one in select_templates([])]
     assert sorted(names) == sorted(catalogue.CORE)
     for number, name in enumerate(names):
-        before = {export for one in names[:number] for export in template(one).exports}
-        assert template(name).imports <= before, f"{name} imports what comes after it"
+        before = {export for one in names[:number] for export in load_template(one).exports}
+        assert load_template(name).imports <= before, f"{name} imports what comes after it"
 
 
 def test_every_import_of_the_package_has_one_exporter() -> None:
-    everything = catalogue.everything()
+    everything = catalogue.all_templates()
     assert [one.name for one in everything if not one.description.startswith(catalogue.MARK)] == []
     exports = [export for one in everything for export in one.exports]
     assert len(exports) == len(set(exports))
@@ -57,18 +57,18 @@ def test_every_import_of_the_package_has_one_exporter() -> None:
 
 
 def test_named_templates_are_ordered_and_not_repeated() -> None:
-    assert [one.name for one in chosen(["batch", "network", "batch"])] == ["network", "batch"]
+    assert [one.name for one in select_templates(["batch", "network", "batch"])] == ["network", "batch"]
 
 
 def test_what_is_missing_is_named_by_its_template() -> None:
-    batch = chosen(["batch"])
-    assert catalogue.missing(batch, "dev", frozenset()) == {"batch": ["iam", "network", "storage"]}
+    batch = select_templates(["batch"])
+    assert catalogue.find_missing(batch, "dev", frozenset()) == {"batch": ["iam", "network", "storage"]}
     there = frozenset().union(
-        *(template(name).exports_of("dev") for name in ("iam", "network", "storage"))
+        *(load_template(name).exports_of("dev") for name in ("iam", "network", "storage"))
     )
-    assert catalogue.missing(batch, "dev", there) == {}
-    assert "batch" in catalogue.missing(batch, "dev-2", there)
-    assert catalogue.missing(chosen([]), "dev", frozenset()) == {}
+    assert catalogue.find_missing(batch, "dev", there) == {}
+    assert "batch" in catalogue.find_missing(batch, "dev-2", there)
+    assert catalogue.find_missing(select_templates([]), "dev", frozenset()) == {}
 
 
 def test_the_outputs_are_those_that_environments_are_read_from() -> None:
@@ -78,7 +78,7 @@ def test_the_outputs_are_those_that_environments_are_read_from() -> None:
         output
         for name in environments.STACKS
         for output in re.findall(
-            r"^  (\w+):\n", template(name).text.partition("\nOutputs:\n")[2], re.MULTILINE
+            r"^  (\w+):\n", load_template(name).text.partition("\nOutputs:\n")[2], re.MULTILINE
         )
     }
     wanted = {*environments._OUTPUTS, *environments._QUEUE_OUTPUTS}
@@ -112,7 +112,7 @@ def test_wrong_settings_are_found_before_anything_is_asked_of_aws(
     settings: dict[str, str], problem: str, hint: str
 ) -> None:
     with pytest.raises(InputError) as found:
-        catalogue.check_settings(chosen([]), settings)
+        catalogue.check_settings(select_templates([]), settings)
     assert problem in found.value.message
     assert hint in found.value.hint
 
@@ -131,11 +131,11 @@ def test_wrong_settings_are_found_before_anything_is_asked_of_aws(
 )
 def test_a_wrong_number_of_instance_types(name: str, value: str, problem: str) -> None:
     with pytest.raises(InputError, match=problem):
-        catalogue.check_settings([template(name)], {"InstanceTypes": value})
+        catalogue.check_settings([load_template(name)], {"InstanceTypes": value})
 
 
 def test_what_an_export_is_made_of() -> None:
-    sources = template("network").export_sources
+    sources = load_template("network").export_sources
     assert sources["${Env}-vpc"] == {"Vpc", "ExistingVpc"}
     assert {"Zones", "ExistingVpc", "ExistingSubnets", "SubnetA", "SubnetD"} <= sources[
         "${Env}-subnets"
@@ -145,11 +145,11 @@ def test_what_an_export_is_made_of() -> None:
 
 
 def test_what_is_missing_is_found_all_the_way_down() -> None:
-    ecs = [template("ecs")]
-    whole = [one.name for one in catalogue.completed(ecs, "dev", frozenset())]
+    ecs = [load_template("ecs")]
+    whole = [one.name for one in catalogue.add_missing(ecs, "dev", frozenset())]
     assert whole[-1] == "ecs" and set(whole) == {"network", "storage", "registry", "iam", "ecs"}
-    there = template("storage").exports_of("dev") | template("registry").exports_of("dev")
-    assert [one.name for one in catalogue.completed(ecs, "dev", there)] == ["network", "iam", "ecs"]
+    there = load_template("storage").exports_of("dev") | load_template("registry").exports_of("dev")
+    assert [one.name for one in catalogue.add_missing(ecs, "dev", there)] == ["network", "iam", "ecs"]
 
 
 def test_right_settings() -> None:
@@ -159,7 +159,7 @@ def test_right_settings() -> None:
         "GpuImageParameter": "/dev/gpu-image",
         "Zones": "3",
     }
-    catalogue.check_settings(chosen([]), settings)
+    catalogue.check_settings(select_templates([]), settings)
 
 
 @pytest.mark.parametrize("name", ["Dev", "dev_1", "1dev", "x" * 21, "", "aws-lab", "ecs"])
@@ -181,7 +181,7 @@ def test_names_that_no_environment_can_have(name: str) -> None:
 )
 def test_a_wrong_template(name: str, hint: str) -> None:
     with pytest.raises(InputError) as found:
-        template(name)
+        load_template(name)
     assert found.value.hint.startswith(hint)
 
 
