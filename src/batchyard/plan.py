@@ -275,9 +275,14 @@ def _select_steps(pipeline: Pipeline, only: str | None, start_from: str | None) 
         raise InputError("--only and --from exclude each other", hint="give one of them")
     if only is not None:
         return [pipeline.step(only)]
-    if start_from is None:
-        return list(pipeline.steps)
-    selected = {start_from}
+    if start_from is not None:
+        return _with_dependents(pipeline, start_from)
+    return list(pipeline.steps)
+
+
+def _with_dependents(pipeline: Pipeline, name: str) -> list[Step]:
+    """Return the step and all steps that need it, directly or through others."""
+    selected = {name}
     for step in sort_by_needs(pipeline.steps):
         if any(need.step in selected for need in step.needs):
             selected.add(step.name)

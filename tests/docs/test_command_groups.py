@@ -22,9 +22,9 @@ PAGE = DOCS / "commands.md"
 def inner_commands() -> Iterator[tuple[str, click.Command]]:
     for name, command in every_command():
         if isinstance(command, click.Group):
-            for inner, found in sorted(command.commands.items()):
-                if not found.hidden:
-                    yield f"{name} {inner}", found
+            for inner_name, inner_command in sorted(command.commands.items()):
+                if not inner_command.hidden:
+                    yield f"{name} {inner_name}", inner_command
 
 
 INNER = dict(inner_commands())

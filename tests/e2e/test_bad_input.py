@@ -1,4 +1,4 @@
-"""What people get wrong, through the command: a sentence with where, what and what to do; exit 2; never a traceback."""
+"""Invalid input through the command: a message with place, problem and remedy, and exit code 2."""
 
 from __future__ import annotations
 
@@ -71,17 +71,17 @@ def test_a_file_of_jobs_that_is_none(yard: Yard) -> None:
     """Said before AWS is asked for anything: no credentials are here."""
     yard.write("jobs.json", "{}")
     yard.write("squares.yaml", STEP)
-    said = yard("submit", "job.json", code=2).stderr
+    stderr = yard("submit", "job.json", code=2).stderr
     assert (
-        "job.json: there is no such file" in said
-        and 'did you mean "jobs.json"?' in said
-        and "Errno" not in said
+        "job.json: there is no such file" in stderr
+        and 'did you mean "jobs.json"?' in stderr
+        and "Errno" not in stderr
     )
     assert "this is a folder" in yard("submit", ".", code=2).stderr
-    said = yard("submit", "squares.yaml", code=2).stderr
+    stderr = yard("submit", "squares.yaml", code=2).stderr
     assert (
-        "squares.yaml looks like a pipeline" in said
-        and "batchyard run squares.yaml --engine aws" in said
+        "squares.yaml looks like a pipeline" in stderr
+        and "batchyard run squares.yaml --engine aws" in stderr
     )
 
 
@@ -116,10 +116,10 @@ def test_a_command_that_cannot_be_found(yard: Yard) -> None:
 
 def test_a_child_that_can_never_fit(yard: Yard) -> None:
     yard.write("p.yaml", STEP + "    cpus: 9999\n    memory: 900TiB\n")
-    said = yard("run", "p.yaml", code=2).stderr
-    assert "9999 vCPUs" in said and "943718400 MiB" in said
-    said = yard("run", "p.yaml", "--cpus", "9999", "--memory", "1000TiB", "--only", "a")
-    assert said.returncode == 0
+    stderr = yard("run", "p.yaml", code=2).stderr
+    assert "9999 vCPUs" in stderr and "943718400 MiB" in stderr
+    done = yard("run", "p.yaml", "--cpus", "9999", "--memory", "1000TiB", "--only", "a")
+    assert done.returncode == 0
 
 
 def test_flags(yard: Yard) -> None:
@@ -164,8 +164,8 @@ def test_home_is_found_upward_or_said(yard: Yard, tmp_path: Path) -> None:
     elsewhere = Yard(tmp_path)
     home = str(yard.folder / ".batchyard")
     assert elsewhere.json("status", "last", "--home", home)["run"] == run
-    shown = elsewhere("status", "last", env=os.environ | {"BATCHYARD_HOME": home})
-    assert run in shown.stdout
+    status = elsewhere("status", "last", env=os.environ | {"BATCHYARD_HOME": home})
+    assert run in status.stdout
 
 
 def test_init_makes_a_pipeline_that_runs_and_overwrites_nothing(yard: Yard) -> None:
@@ -183,18 +183,18 @@ def test_help_has_an_example_for_every_command(yard: Yard) -> None:
     listed = yard("--help").stdout
     for name in [name for group in COMMAND_GROUPS.values() for name in group]:
         assert f"  {name} " in listed
-        shown = CliRunner().invoke(cli, [name, "--help"])
-        assert shown.exit_code == 0 and "Examples:" in shown.output, name
+        result = CliRunner().invoke(cli, [name, "--help"])
+        assert result.exit_code == 0 and "Examples:" in result.output, name
 
 
 def test_completion(yard: Yard) -> None:
     yard.write("list.txt", "true\n")
     run = yard.json("run", "list.txt")["run"]
     assert "_BATCHYARD_COMPLETE" in yard("completion", "bash").stdout
-    asked = {
+    request = {
         "_BATCHYARD_COMPLETE": "bash_complete",
         "COMP_WORDS": "batchyard status l",
         "COMP_CWORD": "2",
     }
-    shown = yard(env=os.environ | asked).stdout
-    assert run in shown and "last" in shown
+    words = yard(env=os.environ | request).stdout
+    assert run in words and "last" in words

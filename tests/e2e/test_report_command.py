@@ -1,4 +1,4 @@
-"""`batchyard report` as it is used: a run that fails, its page on disk, and the ways in which that can go wrong."""
+"""`batchyard report`: the page of a failed run, and the errors of the command."""
 
 from __future__ import annotations
 

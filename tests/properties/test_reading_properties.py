@@ -1,4 +1,4 @@
-"""The reader with files nobody thought of: right ones come back as they were, all others are told about."""
+"""The reader with random files: valid ones come back unchanged, all others have mistakes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from batchyard.pipeline_file import key_types, reading
 
 SCHEMA = json.loads((Path(pipeline.__file__).parent / "pipeline.schema.json").read_text())
 
-# -- right files --------------------------------------------------------------------------------------------
+# -- right files -------------------------------------------------------------------------------
 
 names = st.from_regex(r"[a-z][a-z0-9-]{0,9}", fullmatch=True)
 printable = st.characters(
@@ -107,28 +107,32 @@ def rule(written: str | int) -> ExitRule:
     return ExitRule(first=int(first), last=int(last or first))
 
 
-def expected_fields(file: dict[str, Any], step: dict[str, Any]) -> dict[str, Any]:
-    said = {"image": file.get("image"), **file.get("defaults", {}), **step}
+def expected_needs(file: dict[str, Any], step: dict[str, Any]) -> tuple[Need, ...]:
     sizes = {other["name"]: other.get("array", 1) for other in file["steps"]}
-    mib = {key: int(said[key].removesuffix("MiB")) for key in ("memory", "shm") if key in said}
     needs = [need if isinstance(need, dict) else {"step": need} for need in step.get("needs", ())]
+    return tuple(Need(n["step"], n.get("each", False) and sizes[n["step"]] > 1) for n in needs)
+
+
+def expected_fields(file: dict[str, Any], step: dict[str, Any]) -> dict[str, Any]:
+    values = {"image": file.get("image"), **file.get("defaults", {}), **step}
+    mib = {key: int(values[key].removesuffix("MiB")) for key in ("memory", "shm") if key in values}
     return {
         "name": step["name"],
         "command": step.get("command"),
         "commands": tuple(step["commands"]) if "commands" in step else None,
         "array": step.get("array"),
-        "needs": tuple(
-            Need(n["step"], n.get("each", False) and sizes[n["step"]] > 1) for n in needs
-        ),
+        "needs": expected_needs(file, step),
         **{key: tuple(step.get(key, ())) for key in ("inputs", "outputs", "checkpoint")},
-        **{key: said.get(key, 1 if key == "cpus" else 0) for key in ("cpus", "gpus", "retries")},
+        "cpus": values.get("cpus", 1),
+        "gpus": values.get("gpus", 0),
+        "retries": values.get("retries", 0),
         "memory_mib": mib.get("memory", 512),
         "shm_mib": mib.get("shm"),
-        "timeout_s": int(said["timeout"].removesuffix("s")) if "timeout" in said else None,
-        "retry_on": tuple(map(rule, said.get("retry_on", ["any"]))),
-        "fail_on": tuple(map(rule, said.get("fail_on", []))),
-        "keep_going": said.get("keep_going", False),
-        **{key: said.get(key) for key in ("image", "max_running", "queue", "share", "priority")},
+        "timeout_s": int(values["timeout"].removesuffix("s")) if "timeout" in values else None,
+        "retry_on": tuple(map(rule, values.get("retry_on", ["any"]))),
+        "fail_on": tuple(map(rule, values.get("fail_on", []))),
+        "keep_going": values.get("keep_going", False),
+        **{key: values.get(key) for key in ("image", "max_running", "queue", "share", "priority")},
         "env": {**file.get("env", {}), **step.get("env", {})},
         "secrets": {},
     }
@@ -171,14 +175,15 @@ def test_a_right_file_may_be_json(file: dict[str, Any], ascii_only: bool) -> Non
     check(json.dumps(file, ensure_ascii=ascii_only), "p.json", file)
 
 
-# -- any file -----------------------------------------------------------------------------------------------
+# -- any file ----------------------------------------------------------------------------------
 
 #: pieces that a reader of YAML has to decide something about
 pieces = st.sampled_from(
     (
-        "name: p|steps:|\n|\r\n|- |  |{|}|[|]|,|: |'|\"|a|b|needs: |command: |commands: |array: |1|-1|*a|"
-        "&a |!!str |!x |!!python/object/apply:os.system |<<: |? |---|...|%YAML 1.1|#|\t|>|\\|x|\\ud800|"
-        "\\x00|~|yes|1.5|2GiB|${params.x}|env: |defaults: |retry_on: |commands_file: |list.txt|é|\x85|"
+        "name: p|steps:|\n|\r\n|- |  |{|}|[|]|,|: |'|\"|a|b|needs: |command: |commands: |array: |"
+        "1|-1|*a|&a |!!str |!x |!!python/object/apply:os.system |<<: |? |---|...|%YAML 1.1|#|\t|>|"
+        "\\|x|\\ud800|\\x00|~|yes|1.5|2GiB|${params.x}|env: |defaults: |retry_on: |"
+        "commands_file: |list.txt|é|\x85|"
         "\u2028|\x00|\ufeff|@|`"
     ).split("|")
 )

@@ -1,4 +1,4 @@
-"""Sharing a list out: every command in exactly one child, whatever the numbers; and a child's way through its part."""
+"""A shared list: every command is in exactly one child, and a child runs its part in order."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_neighbours_meet_without_gap_or_overlap_at_any_scale(
     assert part.stop == (commands_of(total, index + 1, size).start if index < size - 1 else total)
 
 
-def walked(turn: Turn, codes: dict[int, int]) -> list[int]:
+def walk(turn: Turn, codes: dict[int, int]) -> list[int]:
     numbers = []
     while (number := turn.next()) is not None:
         numbers.append(number)
@@ -57,34 +57,36 @@ def turns(draw: st.DrawFn) -> tuple[range, set[int], dict[int, int]]:
 @settings(deadline=None)
 @given(turns())
 def test_a_turn_passes_over_what_is_done_and_stops_after_the_first_failure(
-    given: tuple[range, set[int], dict[int, int]],
+    attempt: tuple[range, set[int], dict[int, int]],
 ) -> None:
-    commands, done, codes = given
-    left = [number for number in commands if number not in done]
-    failed = next((place for place, number in enumerate(left) if codes[number]), len(left))
+    commands, done, codes = attempt
+    remaining = [number for number in commands if number not in done]
+    failed = next(
+        (place for place, number in enumerate(remaining) if codes[number]), len(remaining)
+    )
     turn = Turn(commands, done)
-    assert walked(turn, codes) == left[: failed + 1]
-    assert turn.exit_code == (codes[left[failed]] if failed < len(left) else 0)
+    assert walk(turn, codes) == remaining[: failed + 1]
+    assert turn.exit_code == (codes[remaining[failed]] if failed < len(remaining) else 0)
 
 
 @settings(deadline=None)
 @given(turns())
 def test_a_turn_that_keeps_going_runs_all_and_exits_as_its_first_failure(
-    given: tuple[range, set[int], dict[int, int]],
+    attempt: tuple[range, set[int], dict[int, int]],
 ) -> None:
-    commands, done, codes = given
-    left = [number for number in commands if number not in done]
+    commands, done, codes = attempt
+    remaining = [number for number in commands if number not in done]
     turn = Turn(commands, done, keep_going=True)
-    assert walked(turn, codes) == left
-    assert turn.exit_code == next((codes[number] for number in left if codes[number]), 0)
+    assert walk(turn, codes) == remaining
+    assert turn.exit_code == next((codes[number] for number in remaining if codes[number]), 0)
 
 
 @settings(deadline=None)
 @given(turns())
 def test_attempts_until_success_run_every_command_to_success_exactly_once(
-    given: tuple[range, set[int], dict[int, int]],
+    attempt: tuple[range, set[int], dict[int, int]],
 ) -> None:
-    commands, _, codes = given
+    commands, _, codes = attempt
     done: set[int] = set()
     for is_last in (False, True):
         turn = Turn(commands, done)

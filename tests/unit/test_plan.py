@@ -1,4 +1,4 @@
-"""From a pipeline to jobs: what is planned, in which order, and what of it is left."""
+"""From a pipeline to jobs: what is planned, in which order, and what of it is unfinished."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ ANY = (ExitRule(word="any"),)
 
 
 def step(name: str, *needs: str | Need, **fields: Any) -> Step:
-    given = {"command": "true"} if "commands" not in fields else {}
-    wanted = tuple(need if isinstance(need, Need) else Need(need) for need in needs)
-    return Step(name=name, needs=wanted, **(given | fields))
+    defaults = {"command": "true"} if "commands" not in fields else {}
+    all_needs = tuple(need if isinstance(need, Need) else Need(need) for need in needs)
+    return Step(name=name, needs=all_needs, **(defaults | fields))
 
 
 def each(name: str) -> Need:
@@ -46,7 +46,7 @@ def steps_of(plan: Plan) -> list[str]:
     return [job.step for job in plan.jobs]
 
 
-# -- make -----------------------------------------------------------------------------------------------------
+# -- make --------------------------------------------------------------------------------------
 
 
 def test_a_step_s_values_are_the_job_s() -> None:
@@ -172,7 +172,7 @@ def test_a_step_that_is_not_there_is_bad_input_with_a_hint(option: str) -> None:
     assert raised.value.hint == "the steps are: reconstruct, report"
 
 
-# -- retry strategies -----------------------------------------------------------------------------------------
+# -- retry strategies --------------------------------------------------------------------------
 
 RETRY, EXIT = Action.RETRY, Action.EXIT
 CATCH_ALL = EvaluateOnExit(EXIT, on_reason="*")
@@ -261,7 +261,7 @@ def test_what_is_retried_is_what_retry_on_names_and_fail_on_does_not(
     } == retried
 
 
-# -- what fits ------------------------------------------------------------------------------------------------
+# -- what fits ---------------------------------------------------------------------------------
 
 
 def test_a_plan_that_fits_has_no_misfits() -> None:
@@ -276,7 +276,8 @@ def test_misfits_say_what_is_asked_for_and_what_there_is() -> None:
         step("c", cpus=2, memory_mib=500),
     )
     assert planning.find_misfits(made, Resources(1, 1_000, 0)) == [
-        "step 'a': a child asks for 8 vCPUs and there is 1, and for 2000 MiB of memory and there are 1000, "
+        "step 'a': a child asks for 8 vCPUs and there is 1, "
+        "and for 2000 MiB of memory and there are 1000, "
         "and for 2 GPUs and there are 0",
         "step 'b': a child asks for 2000 MiB of memory and there are 1000",
         "step 'c': a child asks for 2 vCPUs and there is 1",
@@ -312,7 +313,7 @@ def test_without_gpus_the_gpu_steps_run_on_the_cpu_and_are_told_so() -> None:
     assert planning.find_misfits(without, Resources(4, 1_000, 0)) == []
 
 
-# -- what is left ---------------------------------------------------------------------------------------------
+# -- what is left ------------------------------------------------------------------------------
 
 
 def test_what_is_left_is_a_compact_array_that_keeps_its_numbers() -> None:
@@ -336,9 +337,9 @@ def test_where_nothing_is_done_nothing_changes() -> None:
 
 def test_a_step_that_is_done_is_left_out_with_the_needs_of_it() -> None:
     made = plan_of(step("a"), step("b", "a"), step("c", "a", "b"))
-    left = planning.select_unfinished(made, {"a": [], "b": [0], "c": [0]})
-    assert steps_of(left) == ["b", "c"]
-    assert [job.needs for job in left.jobs] == [(), (Need("b"),)]
+    unfinished = planning.select_unfinished(made, {"a": [], "b": [0], "c": [0]})
+    assert steps_of(unfinished) == ["b", "c"]
+    assert [job.needs for job in unfinished.jobs] == [(), (Need("b"),)]
 
 
 @pytest.mark.parametrize(
@@ -354,8 +355,8 @@ def test_a_need_child_by_child_survives_only_where_both_arrays_are_compacted_ali
     a: list[int], b: list[int], is_each: bool
 ) -> None:
     made = plan_of(step("a", array=4), step("b", each("a"), array=4))
-    left = planning.select_unfinished(made, {"a": a, "b": b})
-    assert left.job("b").needs == (Need("a", each=is_each),)
+    unfinished = planning.select_unfinished(made, {"a": a, "b": b})
+    assert unfinished.job("b").needs == (Need("a", each=is_each),)
 
 
 def test_what_is_left_of_what_was_left_keeps_the_step_s_numbers() -> None:
@@ -365,7 +366,7 @@ def test_what_is_left_of_what_was_left_keeps_the_step_s_numbers() -> None:
     assert twice == planning.select_unfinished(made, {"a": [5, 7]})
 
 
-# -- JSON -----------------------------------------------------------------------------------------------------
+# -- JSON --------------------------------------------------------------------------------------
 
 
 def test_the_shown_plan_has_the_documented_shape_and_nothing_else() -> None:
@@ -374,9 +375,9 @@ def test_the_shown_plan_has_the_documented_shape_and_nothing_else() -> None:
         step("rec", each("pre"), command="x", array=2, gpus=1, cpus=4, memory_mib=16_384),
         step("post", "rec", "pre"),
     )
-    shown = planning.describe(made, "local")
-    assert json.loads(json.dumps(shown)) == shown
-    assert shown == {
+    described = planning.describe(made, "local")
+    assert json.loads(json.dumps(described)) == described
+    assert described == {
         "pipeline": "recon",
         "engine": "local",
         "jobs": [
@@ -419,8 +420,8 @@ def test_the_shown_plan_has_the_documented_shape_and_nothing_else() -> None:
 
 def test_the_shown_plan_counts_only_the_commands_that_are_left() -> None:
     made = plan_of(step("a", commands=tuple("abcdefghij"), array=4), step("b", array=4))
-    left = planning.select_unfinished(made, {"a": [1, 3], "b": [0]})
-    assert [job["commands"] for job in planning.describe(left, "local")["jobs"]] == [6, 1]
+    unfinished = planning.select_unfinished(made, {"a": [1, 3], "b": [0]})
+    assert [job["commands"] for job in planning.describe(unfinished, "local")["jobs"]] == [6, 1]
 
 
 names = st.from_regex(r"[a-z][a-z0-9-]{0,6}", fullmatch=True)
@@ -480,5 +481,5 @@ def test_a_plan_comes_back_from_json_as_it_was(made: Plan) -> None:
 
 def test_a_million_numbers_are_a_few_ranges_on_disk() -> None:
     made = plan_of(step("a", array=1_000_000))
-    left = planning.select_unfinished(made, {"a": [*range(10), *range(500_000, 1_000_000)]})
-    assert planning.to_json(left)["jobs"][0]["indices"] == [(0, 9), (500_000, 999_999)]
+    unfinished = planning.select_unfinished(made, {"a": [*range(10), *range(500_000, 1_000_000)]})
+    assert planning.to_json(unfinished)["jobs"][0]["indices"] == [(0, 9), (500_000, 999_999)]

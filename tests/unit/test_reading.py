@@ -1,4 +1,4 @@
-"""What right files become, and what is said about files that are not there, too large or not text."""
+"""Valid files as pipelines, and messages for files that are missing, too large or not text."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def list_mistakes(path: Path, **settings: int) -> list[str]:
     return [str(mistake).replace(f"{path.parent}/", "") for mistake in caught.value.mistakes]
 
 
-# -- what a file becomes ------------------------------------------------------------------------------------
+# -- what a file becomes -----------------------------------------------------------------------
 
 
 def test_the_smallest_pipeline(tmp_path: Path) -> None:
@@ -160,9 +160,8 @@ def test_a_command_may_be_a_script_of_several_lines(tmp_path: Path) -> None:
 
 
 def test_each_between_single_children_is_a_plain_need(tmp_path: Path) -> None:
-    text = (
-        HEAD
-        + "- {name: a, command: x}\n- {name: b, command: x, array: 1, needs: [{step: a, each: true}]}"
+    text = HEAD + (
+        "- {name: a, command: x}\n- {name: b, command: x, array: 1, needs: [{step: a, each: true}]}"
     )
     assert load(tmp_path, text).steps[1].needs == (Need("a", each=False),)
 
@@ -237,13 +236,16 @@ def test_paths_are_relative_to_the_pipeline_file_and_kept_absolute(tmp_path: Pat
     assert pipeline.folder == folder.resolve()
 
 
-# -- warnings -----------------------------------------------------------------------------------------------
+# -- warnings ----------------------------------------------------------------------------------
 
 
 def test_a_short_timeout_and_idle_children_are_warned_of(tmp_path: Path) -> None:
     pipeline = load(tmp_path, HEAD + "- {name: a, commands: [x, y], array: 3, timeout: 59}")
     assert [str(warning).replace(f"{tmp_path}/", "") for warning in pipeline.warnings] == [
-        "p.yaml:3:38: warning: array is 3 for 2 commands: 1 child will have nothing to do; write at most 2",
+        (
+            "p.yaml:3:38: warning: array is 3 for 2 commands: 1 child will have nothing to"
+            " do; write at most 2"
+        ),
         "p.yaml:3:50: warning: timeout is 59 s, and AWS Batch refuses less than 60 s;"
         " write 60s or more to run it there",
     ]
@@ -260,7 +262,7 @@ def test_warnings_are_told_together_with_mistakes(tmp_path: Path) -> None:
     ]
 
 
-# -- parameters ---------------------------------------------------------------------------------------------
+# -- parameters --------------------------------------------------------------------------------
 
 
 def test_set_overrides_a_parameter(tmp_path: Path) -> None:
@@ -304,7 +306,7 @@ def test_unreadable_params_make_no_further_mistakes(tmp_path: Path) -> None:
     ]
 
 
-# -- commands files -----------------------------------------------------------------------------------------
+# -- commands files ----------------------------------------------------------------------------
 
 WITH_LIST = HEAD + "- {name: a, commands_file: list.txt}"
 
@@ -328,7 +330,10 @@ def test_commands_files_skip_blanks_and_comments(tmp_path: Path) -> None:
         (b"one\ntwo \xe9\n", "list.txt:2:5: the byte 0xe9 is not UTF-8; save the file as UTF-8"),
         (
             "one\n".encode("utf-16"),
-            "list.txt:1:1: the byte 0xff is not UTF-8; the file looks like UTF-16: save it as UTF-8",
+            (
+                "list.txt:1:1: the byte 0xff is not UTF-8; the file looks like UTF-16: save"
+                " it as UTF-8"
+            ),
         ),
         (b"one\ntw\0o\n", "list.txt:2:3: a NUL byte in the file; remove it"),
         (
@@ -370,7 +375,7 @@ def test_mistakes_of_all_files_are_told_at_once(tmp_path: Path) -> None:
     ]
 
 
-# -- files that are no text, or not there -------------------------------------------------------------------
+# -- files that are no text, or not there ------------------------------------------------------
 
 
 def test_a_missing_file_names_the_nearest(tmp_path: Path) -> None:
@@ -395,7 +400,7 @@ def test_a_byte_that_is_not_utf8_has_its_line_and_column(tmp_path: Path) -> None
     ]
 
 
-# -- files made to break or to slow a reader ----------------------------------------------------------------
+# -- files made to break or to slow a reader ---------------------------------------------------
 
 LAUGHS = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
     f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]\n" for i in range(1, 12)
@@ -462,9 +467,11 @@ def test_a_file_of_five_thousand_lines_takes_a_fraction_of_a_second(tmp_path: Pa
 
 def test_a_circle_of_thousands_of_steps_is_found(tmp_path: Path) -> None:
     steps = (f"- {{name: s{i}, command: x, needs: [s{(i + 1) % 5000}]}}\n" for i in range(5000))
-    (told,) = mistakes(tmp_path, HEAD + "".join(steps))
-    assert told.startswith("p.yaml:3:34: the steps need each other in a cycle: s0 -> s1 -> s2 ->")
-    assert told.endswith("-> s4999 -> s0; remove one of these needs")
+    (message,) = mistakes(tmp_path, HEAD + "".join(steps))
+    assert message.startswith(
+        "p.yaml:3:34: the steps need each other in a cycle: s0 -> s1 -> s2 ->"
+    )
+    assert message.endswith("-> s4999 -> s0; remove one of these needs")
 
 
 def test_a_million_commands_take_about_a_second(tmp_path: Path) -> None:
@@ -484,7 +491,7 @@ def test_importing_the_reader_imports_no_yaml() -> None:
     assert done.stdout == "[]\n"
 
 
-# -- plain lists --------------------------------------------------------------------------------------------
+# -- plain lists -------------------------------------------------------------------------------
 
 
 def test_a_plain_list_is_a_pipeline_of_one_step(tmp_path: Path) -> None:
@@ -555,7 +562,8 @@ def test_a_plain_list_has_more_children_than_commands(tmp_path: Path) -> None:
     path.write_text("one\n")
     (warning,) = reading.load_list(path, array=1000).warnings
     assert str(warning) == (
-        f"{path}: warning: array is 1,000 for 1 command: 999 children will have nothing to do; write at most 1"
+        f"{path}: warning: array is 1,000 for 1 command: 999 children will have nothing"
+        f" to do; write at most 1"
     )
 
 

@@ -12,9 +12,9 @@ from batchyard.pipeline_file import reading
 ONE = "name: p\nsteps:\n- name: a\n  command: x\n"
 
 
-def step(more: str) -> str:
+def step(keys: str) -> str:
     """A file of one step with further keys, which begin at line 5, column 3."""
-    return ONE + "".join(f"  {line}\n" for line in more.split("\n"))
+    return ONE + "".join(f"  {line}\n" for line in keys.split("\n"))
 
 
 MISTAKES = [
@@ -33,14 +33,20 @@ MISTAKES = [
         "a list",
         "- a\n- b\n",
         [
-            "1:1: the file is a list, not a pipeline; write name: and steps:, or give a plain list of commands a name that ends in .txt"
+            (
+                "1:1: the file is a list, not a pipeline; write name: and steps:, or give a"
+                " plain list of commands a name that ends in .txt"
+            )
         ],
     ),
     (
         "plain text",
         "echo hello\n",
         [
-            "1:1: the file is plain text, not a pipeline; write name: and steps:, or give a plain list of commands a name that ends in .txt"
+            (
+                "1:1: the file is plain text, not a pipeline; write name: and steps:, or"
+                " give a plain list of commands a name that ends in .txt"
+            )
         ],
     ),
     (
@@ -67,21 +73,30 @@ MISTAKES = [
         "a colon too many",
         "name: p\nsteps:\n- name: a\n  command: echo a: b\n",
         [
-            '4:18: not YAML: a key is not allowed here; put text that contains ": " in quotes, or check the indentation'
+            (
+                '4:18: not YAML: a key is not allowed here; put text that contains ": " in'
+                " quotes, or check the indentation"
+            )
         ],
     ),
     (
         "crooked indentation",
         "name: p\nsteps:\n - name: a\n- name: b\n",
         [
-            "4:1: not YAML: this does not fit the lines before it; indent items of one list or mapping alike, and close quotes and brackets"
+            (
+                "4:1: not YAML: this does not fit the lines before it; indent items of one"
+                " list or mapping alike, and close quotes and brackets"
+            )
         ],
     ),
     (
         "a bare asterisk",
         "name: p\nsteps:\n- name: a\n  command: x\n  inputs: [*.txt]\n",
         [
-            "5:12: not YAML: * and & have a special meaning in YAML; put text that begins with them in quotes"
+            (
+                "5:12: not YAML: * and & have a special meaning in YAML; put text that"
+                " begins with them in quotes"
+            )
         ],
     ),
     (
@@ -130,7 +145,10 @@ MISTAKES = [
         "a key like no other",
         "xyzzy: 1\n" + ONE,
         [
-            '1:1: unknown key "xyzzy" in the file; the keys here are name, steps, image, env, params, defaults, workspace, fail_fast'
+            (
+                '1:1: unknown key "xyzzy" in the file; the keys here are name, steps, image,'
+                " env, params, defaults, workspace, fail_fast"
+            )
         ],
     ),
     (
@@ -165,24 +183,52 @@ MISTAKES = [
     ),
     (
         "names out of the rules",
-        "name: My Pipeline\nsteps:\n- {name: 1st Übung, command: x}\n- {name: '', command: x}\n- {name: "
+        (
+            "name: My Pipeline\nsteps:\n- {name: 1st Übung, command: x}\n- {name: '',"
+            " command: x}\n- {name: "
+        )
         + "a" * 33
         + ", command: x}\n- {name: [a], command: x}\n- {command: x}\n",
         [
-            '1:7: name is "My Pipeline"; write lower-case letters, digits and -, beginning with a letter, at most 40, like my-pipeline',
-            '3:10: name is "1st Übung"; write lower-case letters, digits and -, beginning with a letter, at most 32, like step-1st-ubung',
-            '4:10: name is ""; write lower-case letters, digits and -, beginning with a letter, at most 32, like step',
-            '5:10: name is "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"; write lower-case letters, digits and -, beginning with a letter, at most 32, like aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa',
-            "6:10: name is a list; write lower-case letters, digits and -, beginning with a letter, at most 32",
+            (
+                '1:7: name is "My Pipeline"; write lower-case letters, digits and -,'
+                " beginning with a letter, at most 40, like my-pipeline"
+            ),
+            (
+                '3:10: name is "1st Übung"; write lower-case letters, digits and -,'
+                " beginning with a letter, at most 32, like step-1st-ubung"
+            ),
+            (
+                '4:10: name is ""; write lower-case letters, digits and -, beginning with a'
+                " letter, at most 32, like step"
+            ),
+            (
+                '5:10: name is "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"; write lower-case'
+                " letters, digits and -, beginning with a letter, at most 32, like"
+                " aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+            ),
+            (
+                "6:10: name is a list; write lower-case letters, digits and -, beginning"
+                " with a letter, at most 32"
+            ),
             "7:3: the step has no name; write name: and a word",
         ],
     ),
     (
         "duplicate step names",
-        "name: p\nsteps:\n- {name: a, command: x}\n- {name: a, command: y}\n- {name: a, command: z}\n",
+        (
+            "name: p\nsteps:\n- {name: a, command: x}\n- {name: a, command: y}\n- {name: a,"
+            " command: z}\n"
+        ),
         [
-            '4:10: a second step named "a": the first is at line 3; give each step a name of its own',
-            '5:10: a second step named "a": the first is at line 3; give each step a name of its own',
+            (
+                '4:10: a second step named "a": the first is at line 3; give each step a'
+                " name of its own"
+            ),
+            (
+                '5:10: a second step named "a": the first is at line 3; give each step a'
+                " name of its own"
+            ),
         ],
     ),
     (
@@ -227,7 +273,10 @@ MISTAKES = [
     ),
     (
         "a need twice",
-        "name: p\nsteps:\n- {name: a, command: x}\n- {name: b, command: x, needs: [a, {step: a, each: true}]}\n",
+        (
+            "name: p\nsteps:\n- {name: a, command: x}\n- {name: b, command: x, needs: [a,"
+            " {step: a, each: true}]}\n"
+        ),
         ['4:43: step "b" needs "a" twice; keep one of them'],
     ),
     (
@@ -254,8 +303,14 @@ MISTAKES = [
         "- {name: b, command: x, array: 5000, needs: [{step: a, each: true}]}\n"
         "- {name: c, command: x, needs: [{step: a, each: true}]}\n",
         [
-            '4:53: each: child i of "b" would wait for child i of "a", but they have 5,000 and 4 children; give both the same array, or remove each',
-            '5:40: each: child i of "c" would wait for child i of "a", but they have 1 and 4 children; give both the same array, or remove each',
+            (
+                '4:53: each: child i of "b" would wait for child i of "a", but they have'
+                " 5,000 and 4 children; give both the same array, or remove each"
+            ),
+            (
+                '5:40: each: child i of "c" would wait for child i of "a", but they have 1'
+                " and 4 children; give both the same array, or remove each"
+            ),
         ],
     ),
     ("array 0", step("array: 0"), ["5:10: array is 0; write a whole number from 1 to 1,000,000"]),
@@ -308,9 +363,7 @@ MISTAKES = [
     (
         "a number of thousands of digits",
         step("array: " + "9" * 5000),
-        [
-            '5:10: array is "999999999999999999999999999999999999999999999999999999999..."; write a whole number from 1 to 1,000,000'
-        ],
+        [f'5:10: array is "{"9" * 57}..."; write a whole number from 1 to 1,000,000'],
     ),
     (
         "cpus, gpus and the like",
@@ -328,7 +381,10 @@ MISTAKES = [
         "memory",
         step("memory: 2 gigs\nshm: 1MiB"),
         [
-            '5:11: memory: "2 gigs" is not an amount of memory; write a number with a unit, like 2GiB or 512MiB',
+            (
+                '5:11: memory: "2 gigs" is not an amount of memory; write a number with a'
+                " unit, like 2GiB or 512MiB"
+            ),
             '6:8: shm: "1MiB" is too little memory; write at least 4MiB',
         ],
     ),
@@ -351,7 +407,10 @@ MISTAKES = [
         "timeouts",
         step("timeout: soon"),
         [
-            '5:12: timeout: "soon" is not a length of time; write a number with a unit, like 90s, 30m, 1h30m or 2d'
+            (
+                '5:12: timeout: "soon" is not a length of time; write a number with a unit,'
+                " like 90s, 30m, 1h30m or 2d"
+            )
         ],
     ),
     (
@@ -364,12 +423,27 @@ MISTAKES = [
         step("retry_on: [0, 256, 78-64, 0-5, spto, any, [1], -1]\nfail_on: 2"),
         [
             "5:14: an item of retry_on is 0, and exit code 0 is success; write codes from 1 to 255",
-            "5:17: an item of retry_on is 256, and there is no such exit code; write codes from 1 to 255",
+            (
+                "5:17: an item of retry_on is 256, and there is no such exit code; write"
+                " codes from 1 to 255"
+            ),
             '5:22: an item of retry_on is 78-64, a range from high to low; write "64-78"',
-            "5:29: an item of retry_on is 0-5, and exit code 0 is success; write codes from 1 to 255",
-            '5:34: an item of retry_on is "spto"; write an exit code from 1 to 255, a range like "64-78", or one of spot, oom, image, any',
-            '5:45: an item of retry_on is a list; write an exit code from 1 to 255, a range like "64-78", or one of spot, oom, image, any',
-            '5:50: an item of retry_on is "-1"; write an exit code from 1 to 255, a range like "64-78", or one of spot, oom, image, any',
+            (
+                "5:29: an item of retry_on is 0-5, and exit code 0 is success; write codes"
+                " from 1 to 255"
+            ),
+            (
+                '5:34: an item of retry_on is "spto"; write an exit code from 1 to 255, a'
+                ' range like "64-78", or one of spot, oom, image, any'
+            ),
+            (
+                "5:45: an item of retry_on is a list; write an exit code from 1 to 255, a"
+                ' range like "64-78", or one of spot, oom, image, any'
+            ),
+            (
+                '5:50: an item of retry_on is "-1"; write an exit code from 1 to 255, a'
+                ' range like "64-78", or one of spot, oom, image, any'
+            ),
             "6:12: fail_on is 2; write a list of exit codes: in brackets, [2]",
         ],
     ),
@@ -403,7 +477,10 @@ MISTAKES = [
         [
             "3:23: commands is an empty list; write a list of commands, one at least",
             '4:23: commands is "x"; write a list of commands, one at least: in brackets, [x]',
-            "5:24: an item of commands has several lines; write it as one line, or put it in a script",
+            (
+                "5:24: an item of commands has several lines; write it as one line, or put"
+                " it in a script"
+            ),
             "5:32: an item of commands is empty; write a shell command",
             "5:36: an item of commands has no value; write a shell command",
             "5:39: an item of commands is a mapping; write a shell command",
@@ -423,8 +500,14 @@ MISTAKES = [
         "- {name: b, commands_file: no/such.txt}\n"
         "- {name: c, commands_file: .}\n",
         [
-            '3:28: commands_file "comands.txt": there is no such file; did you mean "commands.txt"?',
-            '4:28: commands_file "no/such.txt": there is no such file; check the path: there is no folder "no"',
+            (
+                '3:28: commands_file "comands.txt": there is no such file; did you mean'
+                ' "commands.txt"?'
+            ),
+            (
+                '4:28: commands_file "no/such.txt": there is no such file; check the path:'
+                ' there is no folder "no"'
+            ),
             '5:28: commands_file ".": this is a folder; name a file in it',
         ],
     ),
@@ -434,11 +517,26 @@ MISTAKES = [
         + ONE,
         [
             '1:10: env.A has no value; write a value, or "" for an empty one',
-            '1:13: "1B" cannot be a name in env; write letters, digits and _, beginning with a letter or _',
-            '1:20: "AWS_BATCH_JOB_ID" cannot be a name in env; the engine sets this variable itself: choose another name',
-            '1:41: "BATCHYARD_RUN" cannot be a name in env; the engine sets this variable itself: choose another name',
-            '1:59: "ARRAY_SIZE" cannot be a name in env; the engine sets this variable itself: choose another name',
-            '1:74: "B-C" cannot be a name in env; write letters, digits and _, beginning with a letter or _',
+            (
+                '1:13: "1B" cannot be a name in env; write letters, digits and _, beginning'
+                " with a letter or _"
+            ),
+            (
+                '1:20: "AWS_BATCH_JOB_ID" cannot be a name in env; the engine sets this'
+                " variable itself: choose another name"
+            ),
+            (
+                '1:41: "BATCHYARD_RUN" cannot be a name in env; the engine sets this'
+                " variable itself: choose another name"
+            ),
+            (
+                '1:59: "ARRAY_SIZE" cannot be a name in env; the engine sets this variable'
+                " itself: choose another name"
+            ),
+            (
+                '1:74: "B-C" cannot be a name in env; write letters, digits and _, beginning'
+                " with a letter or _"
+            ),
             '1:85: env.D is a list; write a value, or "" for an empty one',
         ],
     ),
@@ -451,7 +549,10 @@ MISTAKES = [
         "params",
         "params: {a b: 1, c: }\n" + ONE,
         [
-            '1:10: "a b" cannot be a name in params; write letters, digits, _ and -, beginning with a letter or _',
+            (
+                '1:10: "a b" cannot be a name in params; write letters, digits, _ and -,'
+                " beginning with a letter or _"
+            ),
             '1:21: params.c has no value; write a value, or "" for an empty one',
         ],
     ),
@@ -482,29 +583,56 @@ MISTAKES = [
         "env: {A: 1}\n" + step("secrets: {A: arn:aws:x, B: hunter2}"),
         [
             '6:13: "A" is both in env and in secrets; keep one of them',
-            "6:30: secrets.B is not an ARN; write the ARN of a secret or parameter, like arn:aws:...",
+            (
+                "6:30: secrets.B is not an ARN; write the ARN of a secret or parameter, like"
+                " arn:aws:..."
+            ),
         ],
     ),
     (
         "names of AWS",
         step("queue: a b\nshare: team-a\nimage: ''"),
         [
-            '5:10: queue is "a b"; write the name of a queue: letters, digits, - and _, at most 128',
+            (
+                '5:10: queue is "a b"; write the name of a queue: letters, digits, - and _,'
+                " at most 128"
+            ),
             '6:10: share is "team-a"; write letters and digits only, at most 255',
-            '7:10: image is ""; write the name of a container image, at most 255 letters, without spaces',
+            (
+                '7:10: image is ""; write the name of a container image, at most 255'
+                " letters, without spaces"
+            ),
         ],
     ),
     (
         "globs",
         step("inputs: [/etc, ../x, a/../b, s3://b/x, '']\noutputs: out\ncheckpoint: [{a: 1}]"),
         [
-            '5:12: an item of inputs is "/etc", which is not inside the workspace; write a path or pattern relative to it, like data/**',
-            '5:18: an item of inputs is "../x", which is not inside the workspace; write a path or pattern relative to it, like data/**',
-            '5:24: an item of inputs is "a/../b", which is not inside the workspace; write a path or pattern relative to it, like data/**',
-            '5:32: an item of inputs is "s3://b/x", which is not inside the workspace; write a path or pattern relative to it, like data/**',
-            '5:42: an item of inputs is "", which is not inside the workspace; write a path or pattern relative to it, like data/**',
+            (
+                '5:12: an item of inputs is "/etc", which is not inside the workspace; write'
+                " a path or pattern relative to it, like data/**"
+            ),
+            (
+                '5:18: an item of inputs is "../x", which is not inside the workspace; write'
+                " a path or pattern relative to it, like data/**"
+            ),
+            (
+                '5:24: an item of inputs is "a/../b", which is not inside the workspace;'
+                " write a path or pattern relative to it, like data/**"
+            ),
+            (
+                '5:32: an item of inputs is "s3://b/x", which is not inside the workspace;'
+                " write a path or pattern relative to it, like data/**"
+            ),
+            (
+                '5:42: an item of inputs is "", which is not inside the workspace; write a'
+                " path or pattern relative to it, like data/**"
+            ),
             '6:12: outputs is "out"; write a list of paths or patterns: in brackets, [out]',
-            "7:16: an item of checkpoint is a mapping; write a path or pattern in the workspace, like data/**",
+            (
+                "7:16: an item of checkpoint is a mapping; write a path or pattern in the"
+                " workspace, like data/**"
+            ),
         ],
     ),
     (
@@ -513,7 +641,11 @@ MISTAKES = [
         [
             "1:18: cpus is 0; write a whole number from 1 to 100,000",
             "1:21: array cannot be a default; write it in each step",
-            '1:31: unknown key "foo" in defaults; the keys here are cpus, memory, gpus, timeout, retries, retry_on, fail_on, max_running, keep_going, image, shm, queue, share, priority',
+            (
+                '1:31: unknown key "foo" in defaults; the keys here are cpus, memory, gpus,'
+                " timeout, retries, retry_on, fail_on, max_running, keep_going, image, shm,"
+                " queue, share, priority"
+            ),
             '1:39: unknown key "mmory" in defaults; did you mean "memory"?',
         ],
     ),
@@ -532,18 +664,33 @@ MISTAKES = [
     ),
     (
         "a tag that would run code",
-        "name: p\nsteps:\n- name: !!python/object/apply:os.system ['touch hacked']\n  command: !env HOME\n",
+        (
+            "name: p\nsteps:\n- name: !!python/object/apply:os.system ['touch hacked']\n "
+            " command: !env HOME\n"
+        ),
         [
-            '3:9: the tag "!!python/object/apply:os.system" is not allowed: a pipeline file contains plain values; remove the tag',
-            "3:9: name is a list; write lower-case letters, digits and -, beginning with a letter, at most 32",
-            '4:12: the tag "!env" is not allowed: a pipeline file contains plain values; remove the tag',
+            (
+                '3:9: the tag "!!python/object/apply:os.system" is not allowed: a pipeline'
+                " file contains plain values; remove the tag"
+            ),
+            (
+                "3:9: name is a list; write lower-case letters, digits and -, beginning with"
+                " a letter, at most 32"
+            ),
+            (
+                '4:12: the tag "!env" is not allowed: a pipeline file contains plain values;'
+                " remove the tag"
+            ),
         ],
     ),
     (
         "an alias of nothing",
         "name: *p\n",
         [
-            "1:7: *p is an alias, and there is no &p before it; put text that begins with * in quotes"
+            (
+                "1:7: *p is an alias, and there is no &p before it; put text that begins"
+                " with * in quotes"
+            )
         ],
     ),
     (
@@ -575,6 +722,6 @@ def test_a_mistake_is_told_with_its_place_and_what_to_write(
     path.write_bytes(text.encode())
     with pytest.raises(PipelineFileError) as caught:
         reading.load(path)
-    told = [str(mistake).removeprefix(f"{path}:").strip() for mistake in caught.value.mistakes]
-    assert told == expected
+    messages = [str(mistake).removeprefix(f"{path}:").strip() for mistake in caught.value.mistakes]
+    assert messages == expected
     assert caught.value.exit_code == 2

@@ -82,7 +82,7 @@ def attempt(index: int = 0, **changes: object) -> AttemptDetail:
     return replace(made, **changes)  # type: ignore[arg-type]
 
 
-def failed(index: int = 0, **changes: object) -> AttemptDetail:
+def failed_attempt(index: int = 0, **changes: object) -> AttemptDetail:
     return attempt(index, **{"state": JobState.FAILED, "exit_code": 3, **changes})
 
 
@@ -117,13 +117,13 @@ def made(status: RunStatus, attempts: Sequence[AttemptDetail], **changes: object
 
 
 def test_a_run_that_succeeded() -> None:
-    shown = made(run(step()), [attempt(0), attempt(1)], file="/work space/p.yaml")
-    text = shown.text()
-    assert "work-20250131-abcdef" in shown.text("h1") and "SUCCEEDED" in text
+    parsed = made(run(step()), [attempt(0), attempt(1)], file="/work space/p.yaml")
+    text = parsed.text()
+    assert "work-20250131-abcdef" in parsed.text("h1") and "SUCCEEDED" in text
     assert "2 of 2 children succeeded." in text
     assert "2023-11-14 22:13:20 UTC" in text and "300 ms" in text
     assert "2 vCPUs, 1 GiB" in text and "/work space/p.yaml" in text and "process" in text
-    row = [data for name, data in shown.texts if name == "td"]
+    row = [data for name, data in parsed.texts if name == "td"]
     # state, children, succeeded, failed, attempts, wall, median, p95, max, CPU, memory, efficiency
     assert row == [
         "SUCCEEDED",
@@ -139,20 +139,20 @@ def test_a_run_that_succeeded() -> None:
         "2 MiB",
         "60 %",
     ]
-    assert len(shown.bars) == 2 and "Failures" not in text and "Retries" not in text
+    assert len(parsed.bars) == 2 and "Failures" not in text and "Retries" not in text
 
 
 def test_it_asks_for_nothing_from_anywhere_and_runs_no_script() -> None:
     text = make_page(run(step()), [attempt(0), attempt(1)], about(step()))
-    shown = Page(text)
-    for name, attributes in shown.tags:
+    parsed = Page(text)
+    for name, attributes in parsed.tags:
         assert name not in {"script", "img", "iframe", "object", "embed"}
         for attribute, value in attributes.items():
             assert not attribute.startswith("on")
             if attribute in {"src", "href"}:
                 assert value is not None and value.startswith(("#", "data:,"))
     assert "http:" not in text and "https:" not in text and "@import" not in text
-    policy = next(m for m in shown.all("meta") if m.get("http-equiv") == "Content-Security-Policy")
+    policy = next(m for m in parsed.all("meta") if m.get("http-equiv") == "Content-Security-Policy")
     assert (policy["content"] or "").startswith("default-src 'none'")
 
 
@@ -167,8 +167,8 @@ def test_a_run_with_nothing_in_it() -> None:
     waiting = step(
         state=JobState.PENDING, succeeded=0, waiting=2, attempts=0, started_ms=None, ended_ms=None
     )
-    shown = made(run(waiting, state=RunState.RUNNING, started_ms=None, ended_ms=None), [])
-    assert "No attempt has ended yet." in shown.text() and "PENDING" in shown.text("td")
+    parsed = made(run(waiting, state=RunState.RUNNING, started_ms=None, ended_ms=None), [])
+    assert "No attempt has ended yet." in parsed.text() and "PENDING" in parsed.text("td")
     assert made(run(ended_ms=START_MS), []).text("p").count("Nothing was started.") == 1
 
 
@@ -177,72 +177,74 @@ def test_a_run_that_is_not_over() -> None:
         state=JobState.RUNNING, size=4, succeeded=1, running=2, waiting=1, attempts=1, ended_ms=None
     )
     status = run(half, state=RunState.RUNNING, ended_ms=None)
-    shown = made(status, [attempt(0)])
-    assert "2 running when this page was made" in shown.text("p")
-    assert "900 ms" in shown.text("dd")
-    assert {"Running", "Waiting"} <= {text for name, text in shown.texts if name == "th"}
-    assert "running attempts are not drawn" in shown.text("li")
+    parsed = made(status, [attempt(0)])
+    assert "2 running when this page was made" in parsed.text("p")
+    assert "900 ms" in parsed.text("dd")
+    assert {"Running", "Waiting"} <= {text for name, text in parsed.texts if name == "th"}
+    assert "running attempts are not drawn" in parsed.text("li")
 
 
 def test_an_interrupted_run_ends_with_the_last_that_is_known() -> None:
     half = step(state=JobState.RUNNABLE, size=4, succeeded=1, waiting=3, attempts=1, ended_ms=None)
-    shown = made(
+    parsed = made(
         run(half, state=RunState.RUNNING, ended_ms=None, interruption="its process died"),
         [attempt(0)],
     )
-    assert "INTERRUPTED" in shown.text("span")
-    assert "batchyard resume work-20250131-abcdef" in shown.text("code")
-    assert "150 ms" in shown.text("dd") and "900 ms" not in shown.text("dd")
+    assert "INTERRUPTED" in parsed.text("span")
+    assert "batchyard resume work-20250131-abcdef" in parsed.text("code")
+    assert "150 ms" in parsed.text("dd") and "900 ms" not in parsed.text("dd")
 
 
 # -- failures ----------------------------------------------------------------------------------
 
 
 def test_when_everything_failed() -> None:
-    attempts = [failed(i) for i in range(30)]
+    attempts = [failed_attempt(i) for i in range(30)]
     broken = step(state=JobState.FAILED, size=30, succeeded=0, failed=30, attempts=30)
     shown_failures = tuple(Failure(a, ("one", "two")) for a in attempts[:20])
     status = run(broken, state=RunState.FAILED, failures=shown_failures)
-    shown = made(status, attempts, commands={("work", 0): ("step --one",)})
-    assert len(shown.all("article")) == 20
-    assert "0 of 30 children succeeded" in shown.text() and "30 failed" in shown.text("a")
-    assert "10 more children failed" in shown.text("p")
-    assert "batchyard logs work-20250131-abcdef --failed" in shown.text("code")
-    assert "$ step --one" in shown.text("pre") and "one\ntwo" in shown.text("pre")
-    assert all(bar.get("class") == "failed" for bar in shown.bars)
-    assert "exit code 3" in shown.text("td")
+    parsed = made(status, attempts, commands={("work", 0): ("step --one",)})
+    assert len(parsed.all("article")) == 20
+    assert "0 of 30 children succeeded" in parsed.text() and "30 failed" in parsed.text("a")
+    assert "10 more children failed" in parsed.text("p")
+    assert "batchyard logs work-20250131-abcdef --failed" in parsed.text("code")
+    assert "$ step --one" in parsed.text("pre") and "one\ntwo" in parsed.text("pre")
+    assert all(bar.get("class") == "failed" for bar in parsed.bars)
+    assert "exit code 3" in parsed.text("td")
 
 
 def test_children_that_never_started() -> None:
     broken = step(state=JobState.FAILED, succeeded=1, failed=1)
-    after = step(
+    dependent = step(
         "after", state=JobState.FAILED, size=7, succeeded=0, failed=7, attempts=0, started_ms=None
     )
-    after = replace(after, reason="Dependent Job failed")
+    dependent = replace(dependent, reason="Dependent Job failed")
     rows = [
         attempt(0),
-        failed(1),
-        failed(0, step="after", attempt=0, exit_code=None, started_ms=None),
+        failed_attempt(1),
+        failed_attempt(0, step="after", attempt=0, exit_code=None, started_ms=None),
     ]
-    shown = made(run(broken, after, state=RunState.FAILED, failures=(Failure(rows[1], ()),)), rows)
-    assert "after: 7 children: Dependent Job failed" in shown.text("li")
-    assert "did not start" in shown.text("text") and "no output" in shown.text("p")
+    parsed = made(
+        run(broken, dependent, state=RunState.FAILED, failures=(Failure(rows[1], ()),)), rows
+    )
+    assert "after: 7 children: Dependent Job failed" in parsed.text("li")
+    assert "did not start" in parsed.text("text") and "no output" in parsed.text("p")
 
 
 def test_retries() -> None:
-    again = {"state": None, "reason": "Host EC2 (instance i-0) terminated."}
+    retried = {"state": None, "reason": "Host EC2 (instance i-0) terminated."}
     rows = [
-        failed(0, **again),
+        failed_attempt(0, **retried),
         attempt(0, attempt=2),
-        failed(1, **again),
-        failed(1, attempt=2, **again),
-        failed(1, attempt=3),
+        failed_attempt(1, **retried),
+        failed_attempt(1, attempt=2, **retried),
+        failed_attempt(1, attempt=3),
     ]
     broken = step(state=JobState.FAILED, succeeded=1, failed=1, attempts=5)
-    shown = made(run(broken, state=RunState.FAILED), rows)
-    cells = [text for name, text in shown.texts if name == "td"]
+    parsed = made(run(broken, state=RunState.FAILED), rows)
+    cells = [text for name, text in parsed.texts if name == "td"]
     assert cells[-4:] == ["Host EC2 (instance i-0) terminated.", "3", "2", "1"]
-    marks = [p for p in shown.all("path") if str(p.get("class", "")).startswith("mark")]
+    marks = [p for p in parsed.all("path") if str(p.get("class", "")).startswith("mark")]
     assert {"mark", "mark again"} == {mark["class"] for mark in marks}
 
 
@@ -251,24 +253,24 @@ EVIL = "</pre><script>alert(1)</script><img src=x onerror=alert(2)>\"'&amp;"
 
 def test_what_others_wrote_stays_text() -> None:
     broken = step(state=JobState.FAILED, succeeded=1, failed=1, reason=EVIL)
-    bad = failed(1, reason=EVIL)
+    bad = failed_attempt(1, reason=EVIL)
     status = run(
         broken,
         state=RunState.FAILED,
         failures=(Failure(bad, (EVIL, "\x1b[31mred\x1b[0m \x00\x07")),),
     )
     commands = {("work", 1): (EVIL,)}
-    shown = made(
+    parsed = made(
         status, [attempt(0), bad], commands=commands, file=EVIL, workspace=EVIL, retry_of=EVIL
     )
-    names = {name for name, _ in shown.tags}
+    names = {name for name, _ in parsed.tags}
     assert not names & {"script", "img"}
-    assert shown.text("pre").count(EVIL) == 2 and shown.text("dd").count(EVIL) == 3
-    assert "red \N{SYMBOL FOR NULL}\N{SYMBOL FOR BELL}" in shown.text("pre")
+    assert parsed.text("pre").count(EVIL) == 2 and parsed.text("dd").count(EVIL) == 3
+    assert "red \N{SYMBOL FOR NULL}\N{SYMBOL FOR BELL}" in parsed.text("pre")
 
 
 def test_lines_without_end_are_cut() -> None:
-    bad = failed(1)
+    bad = failed_attempt(1)
     broken = step(state=JobState.FAILED, succeeded=1, failed=1)
     status = run(broken, state=RunState.FAILED, failures=(Failure(bad, ("x" * 60_000,)),))
     text = make_page(status, [attempt(0), bad], about(broken))
@@ -364,15 +366,15 @@ def test_a_large_run_makes_a_small_page_soon(count: int) -> None:
     bad = -(-count // 11)
     big = step(state=JobState.FAILED, size=count, succeeded=count - bad, failed=bad, attempts=count)
     big = replace(big, ended_ms=START_MS + count)
-    shown_failures = tuple(Failure(failed(i), ("x" * 500,) * 10) for i in range(20))
+    shown_failures = tuple(Failure(failed_attempt(i), ("x" * 500,) * 10) for i in range(20))
     status = run(big, state=RunState.FAILED, ended_ms=START_MS + count, failures=shown_failures)
     attempts = list(many(count))
     begun = time.process_time()
     text = make_page(status, attempts, about(big))
     assert time.process_time() - begun < 10
     assert len(text.encode()) < 600_000
-    shown = Page(text)
-    assert shown.bars == [] and "how many attempts ran at each moment" in shown.text("li")
+    parsed = Page(text)
+    assert parsed.bars == [] and "how many attempts ran at each moment" in parsed.text("li")
 
 
 def test_as_many_bars_as_allowed_stay_under_a_megabyte() -> None:

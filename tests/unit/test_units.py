@@ -101,7 +101,7 @@ def test_what_is_no_duration_says_what_to_write(text: str, message: str) -> None
 
 
 @pytest.mark.parametrize(
-    ("mib", "shown"),
+    ("mib", "expected"),
     [
         (4, "4MiB"),
         (512, "512MiB"),
@@ -111,12 +111,12 @@ def test_what_is_no_duration_says_what_to_write(text: str, message: str) -> None
         (2**20, "1TiB"),
     ],
 )
-def test_memory_is_shown_to_one_decimal(mib: int, shown: str) -> None:
-    assert format_memory(mib) == shown
+def test_memory_is_shown_to_one_decimal(mib: int, expected: str) -> None:
+    assert format_memory(mib) == expected
 
 
 @pytest.mark.parametrize(
-    ("duration_s", "shown"),
+    ("duration_s", "expected"),
     [
         (0, "0s"),
         (0.04, "0s"),
@@ -134,8 +134,8 @@ def test_memory_is_shown_to_one_decimal(mib: int, shown: str) -> None:
         (-90, "-1m30s"),
     ],
 )
-def test_durations_are_shown_in_their_two_largest_units(duration_s: float, shown: str) -> None:
-    assert format_duration(duration_s) == shown
+def test_durations_are_shown_in_their_two_largest_units(duration_s: float, expected: str) -> None:
+    assert format_duration(duration_s) == expected
 
 
 def test_quoting_makes_control_characters_visible_and_shortens() -> None:
