@@ -1,8 +1,8 @@
-"""The folder of recorded facts: each cause is found in its sick case, and nothing in its healthy twin.
+"""Recorded facts: each sick case has its finding and no other, and its healthy twin has none.
 
-A case is a change of one of the healthy facts, so that it shows what makes the difference: `sick` is found,
-`healthy`, as near to it as can be, is not. A change is laid over the facts as in JSON merge patch; a list is changed by
-index.
+A case changes one of the healthy facts, so that the file shows what makes the difference: `sick`
+has the finding, `healthy`, as similar as possible, has none. A change is applied as a JSON merge
+patch; a list is changed by index.
 """
 
 from __future__ import annotations
@@ -33,26 +33,29 @@ CASES = {
 }
 
 
-def changed(value: Any, change: Any) -> Any:
+def apply_change(value: Any, change: Any) -> Any:
     if isinstance(change, dict) and "missing" in change:
         return change
     if isinstance(change, dict) and isinstance(value, list):
-        found = list(value)
-        for at, inner in change.items():
-            found[int(at)] = changed(found[int(at)], inner)
-        return found
+        items = list(value)
+        for index, inner in change.items():
+            items[int(index)] = apply_change(items[int(index)], inner)
+        return items
     if isinstance(change, dict) and isinstance(value, dict) and "missing" not in value:
-        return {**value, **{key: changed(value.get(key), inner) for key, inner in change.items()}}
+        return {
+            **value,
+            **{key: apply_change(value.get(key), inner) for key, inner in change.items()},
+        }
     return copy.deepcopy(change)
 
 
 def report_of(base: str, change: Any) -> Report:
     whole = json.loads(HEALTHY[base])
-    whole["facts"] = changed(whole["facts"], change)
-    return judged(json.dumps(whole))
+    whole["facts"] = apply_change(whole["facts"], change)
+    return judge_text(json.dumps(whole))
 
 
-def judged(text: str) -> Report:
+def judge_text(text: str) -> Report:
     facts = facts_json.load(text)
     return judge_host(facts) if isinstance(facts, HostFacts) else judge(facts)
 
@@ -84,7 +87,7 @@ def test_its_healthy_twin_gives_none(name: str) -> None:
 
 @pytest.mark.parametrize("name", HEALTHY)
 def test_healthy_facts_give_no_finding_and_exit_0(name: str) -> None:
-    report = judged(HEALTHY[name])
+    report = judge_text(HEALTHY[name])
     assert [finding.id for finding in report.findings] == []
     assert report.exit_code == 0
 
@@ -108,12 +111,12 @@ def test_facts_come_back_from_json_as_they_were(name: str) -> None:
 def test_masked_facts_are_judged_the_same(name: str) -> None:
     _, case = CASES[name]
     whole = json.loads(HEALTHY[case["base"]])
-    whole["facts"] = changed(whole["facts"], case["sick"])
+    whole["facts"] = apply_change(whole["facts"], case["sick"])
     masked = facts_json.dump(masking.masked(facts_json.load(json.dumps(whole))))
-    before = judged(json.dumps(whole))
-    assert [f.id for f in judged(masked).findings] == [f.id for f in before.findings]
+    report = judge_text(json.dumps(whole))
+    assert [f.id for f in judge_text(masked).findings] == [f.id for f in report.findings]
 
 
 def test_every_kind_of_job_queue_environment_and_host_has_a_case() -> None:
-    wanted = {kind for kind in BY_ID if not "BY100" < kind < "BY300"}
-    assert {kind for kind, _ in CASES.values()} == wanted
+    kinds = {kind for kind in BY_ID if not "BY100" < kind < "BY300"}
+    assert {kind for kind, _ in CASES.values()} == kinds

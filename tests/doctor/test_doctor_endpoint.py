@@ -1,6 +1,7 @@
-"""Sick systems at a real endpoint, examined by the real command: the cause is found, and nothing else is.
+"""Sick systems at a real endpoint, examined by the real command: it finds the cause alone.
 
-Jobs and queues are those of `batchyard emulate`; networks, roles and launch templates are moto's behind it.
+`batchyard emulate` serves the jobs and queues; moto behind it serves networks, roles and launch
+templates.
 """
 
 from __future__ import annotations
@@ -29,12 +30,12 @@ from batchyard.doctor.gather.subjects import MAX_CALLS, Gatherer
 
 ECS_POLICY = "arn:aws:iam::aws:policy/service-role/AmazonEC2ContainerServiceforEC2Role"
 ANYONE = json.dumps({"Version": "2012-10-17", "Statement": []})
-#: seconds, for a machine that does nothing else
-LONGEST_S = 3.0
+#: on an idle machine
+MAX_ANSWER_S = 3.0
 
 
 class Yard:
-    """The endpoint with a network, a role and a profile that are right, and the doctor."""
+    """An endpoint with a healthy network, role and profile, and the doctor command."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         self.endpoint = endpoint
@@ -79,30 +80,30 @@ class Yard:
         return name
 
     def environment(
-        self, vcpus: int = 64, types: tuple[str, ...] = ("m6i.large", "m6i.xlarge"), **more: Any
+        self, vcpus: int = 64, types: tuple[str, ...] = ("m6i.large", "m6i.xlarge"), **changes: Any
     ) -> str:
         self._count += 1
-        right = {
+        resources = {
             "subnets": [self.subnet],
             "securityGroupIds": [self.group],
             "instanceRole": self.profile,
             "allocationStrategy": "BEST_FIT_PROGRESSIVE",
         }
-        return self.endpoint.environment(f"e{self._count}", vcpus, types, **(right | more))
+        return self.endpoint.environment(f"e{self._count}", vcpus, types, **(resources | changes))
 
-    def queue(self, *environments: str, **more: Any) -> str:
+    def queue(self, *environments: str, **options: Any) -> str:
         self._count += 1
-        return self.endpoint.queue(f"q{self._count}", *environments, **more)
+        return self.endpoint.queue(f"q{self._count}", *environments, **options)
 
     def submit(
-        self, queue: str, *command: str, asks: dict[str, int] | None = None, **more: Any
+        self, queue: str, *command: str, asks: dict[str, int] | None = None, **options: Any
     ) -> str:
         definition = self.endpoint.definition("any", *(command or ("true",)), **(asks or {}))
-        return self.endpoint.submit(definition, queue, **more)
+        return self.endpoint.submit(definition, queue, **options)
 
-    def runnable(self, *args: Any, **more: Any) -> str:
-        """A job that has come to RUNNABLE."""
-        job_id = self.submit(*args, **more)
+    def submit_and_wait(self, *args: Any, **options: Any) -> str:
+        """Submit a job and wait until it is RUNNABLE; return its id."""
+        job_id = self.submit(*args, **options)
         self.endpoint.wait(job_id, "RUNNABLE")
         return job_id
 
@@ -131,7 +132,7 @@ class Yard:
         )
         return report
 
-    def found(self, *args: str) -> list[str]:
+    def find_ids(self, *args: str) -> list[str]:
         return [finding["id"] for finding in self.report(*args)["findings"]]
 
     def evidence(self, kind: str, *args: str) -> str:
@@ -151,7 +152,7 @@ def yard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
         endpoint.stop()
 
 
-# -- what is right -----------------------------------------------------------------------------------------------
+# -- what is right -----------------------------------------------------------------------------
 
 
 def test_a_healthy_queue_environment_and_finished_job_give_nothing(yard: Yard) -> None:
@@ -244,12 +245,12 @@ def test_an_unmanaged_environment_runs_on_this_machine_and_is_healthy(
 
 
 def test_what_aws_says_of_a_job_that_this_machine_cannot_hold(yard: Yard) -> None:
-    job_id = yard.runnable(own_queue(yard, "too-small"), asks={"memory_mib": 512_000})
+    job_id = yard.submit_and_wait(own_queue(yard, "too-small"), asks={"memory_mib": 512_000})
     reason = until(lambda: yard.endpoint.job(job_id).get("statusReason", ""), bool)
     assert reason.startswith("MISCONFIGURATION:JOB_RESOURCE_REQUIREMENT")
-    assert yard.found("job", job_id) == ["BY015"]
-    said = yard.evidence("BY015", "job", job_id)
-    assert reason in said and "registers 16 vCPUs, 65,536 MiB, 2 GPUs" in said
+    assert yard.find_ids("job", job_id) == ["BY015"]
+    evidence = yard.evidence("BY015", "job", job_id)
+    assert reason in evidence and "registers 16 vCPUs, 65,536 MiB, 2 GPUs" in evidence
     yard.endpoint.batch.terminate_job(jobId=job_id, reason="done")
 
 
@@ -269,27 +270,26 @@ def test_the_steps_of_a_pipeline_are_compared_with_the_hosts_of_an_unmanaged_env
     steps = f"[{{name: small, command: x}}, {{name: large, command: x, {asks}}}]"
     pipeline = ("pipeline", str(pipeline_at(tmp_path, queue, steps)), "--env", "here")
     report = yard.report(*pipeline)
-    assert any(line.startswith(f"step small fits {queue}: i-") for line in report["fits"])
+    fits = "\n".join(report["fits"])
+    assert f"step small fits {queue}: i-" in fits
     if not kind:
         assert (report["findings"], report["state"]) == ([], "healthy")
-        assert any(line.startswith(f"step large fits {queue}: i-") for line in report["fits"])
+        assert f"step large fits {queue}: i-" in fits
         return
-    (found,) = report["findings"]
-    assert (found["id"], found["place"]) == (kind, "step large")
-    assert any(
-        line.endswith(" registers 16 vCPUs, 65,536 MiB, 2 GPUs") for line in found["evidence"]
-    )
+    (finding,) = report["findings"]
+    assert (finding["id"], finding["place"]) == (kind, "step large")
+    assert " registers 16 vCPUs, 65,536 MiB, 2 GPUs" in "\n".join(finding["evidence"])
     assert yard.doctor(*pipeline).returncode == 1
 
 
-# -- jobs that cannot start --------------------------------------------------------------------------------------
+# -- jobs that cannot start --------------------------------------------------------------------
 
 
 def test_maxvcpus_too_small(yard: Yard) -> None:
-    job_id = yard.runnable(
+    job_id = yard.submit_and_wait(
         yard.queue(yard.environment(vcpus=1, types=("m6i.large",))), asks={"vcpus": 2}
     )
-    assert yard.found("job", job_id) == ["BY012"]
+    assert yard.find_ids("job", job_id) == ["BY012"]
     assert "maxvCpus 1; m6i.large has 2 vCPUs" in yard.evidence("BY012", "job", job_id)
 
 
@@ -297,41 +297,41 @@ def test_a_disabled_environment(yard: Yard) -> None:
     environment = yard.environment()
     queue = yard.queue(environment)
     yard.endpoint.batch.update_compute_environment(computeEnvironment=environment, state="DISABLED")
-    assert yard.found("job", yard.runnable(queue)) == ["BY004"]
-    assert yard.found("queue", queue) == ["BY004"]
-    assert yard.found("env", environment) == ["BY004"]
+    assert yard.find_ids("job", yard.submit_and_wait(queue)) == ["BY004"]
+    assert yard.find_ids("queue", queue) == ["BY004"]
+    assert yard.find_ids("env", environment) == ["BY004"]
 
 
 def test_a_disabled_queue(yard: Yard) -> None:
     queue = yard.queue(yard.environment(vcpus=2, types=("m6i.large",)))
     first = yard.submit(queue, "sleep", "600", asks={"vcpus": 2})
     yard.endpoint.wait(first, "RUNNING")
-    job_id = yard.runnable(queue)
+    job_id = yard.submit_and_wait(queue)
     yard.endpoint.batch.update_job_queue(jobQueue=queue, state="DISABLED")
-    assert yard.found("job", job_id) == ["BY002"]
-    assert yard.found("queue", queue) == ["BY002"]
+    assert yard.find_ids("job", job_id) == ["BY002"]
+    assert yard.find_ids("queue", queue) == ["BY002"]
     yard.endpoint.batch.terminate_job(jobId=first, reason="done")
 
 
 def test_no_gpu_types_for_a_gpu_job(yard: Yard) -> None:
-    job_id = yard.runnable(yard.queue(yard.environment()), asks={"gpus": 1})
-    assert yard.found("job", job_id) == ["BY017"]
+    job_id = yard.submit_and_wait(yard.queue(yard.environment()), asks={"gpus": 1})
+    assert yard.find_ids("job", job_id) == ["BY017"]
 
 
 def test_a_job_too_big_for_every_type(yard: Yard) -> None:
     queue = yard.queue(yard.environment(types=("m6i.large",)))
-    assert yard.found("job", yard.runnable(queue, asks={"memory_mib": 8192})) == ["BY015"]
+    assert yard.find_ids("job", yard.submit_and_wait(queue, asks={"memory_mib": 8192})) == ["BY015"]
     queue = yard.queue(yard.environment(types=("m6i.large",)))
-    assert yard.found("job", yard.runnable(queue, asks={"vcpus": 4})) == ["BY014"]
+    assert yard.find_ids("job", yard.submit_and_wait(queue, asks={"vcpus": 4})) == ["BY014"]
     queue = yard.queue(yard.environment(types=("g5.xlarge",)))
-    assert yard.found("job", yard.runnable(queue, asks={"gpus": 2})) == ["BY016"]
+    assert yard.find_ids("job", yard.submit_and_wait(queue, asks={"gpus": 2})) == ["BY016"]
 
 
 def test_a_type_that_the_catalogue_does_not_know_is_asked_about(yard: Yard) -> None:
     queue = yard.queue(yard.environment(types=("t3.medium",)))
     report = yard.report("queue", queue, "--memory", "3GiB")
     assert report["findings"] == [] and "t3.medium" in report["fits"][0]
-    assert yard.found("queue", queue, "--memory", "4GiB") == ["BY015"]
+    assert yard.find_ids("queue", queue, "--memory", "4GiB") == ["BY015"]
 
 
 def test_a_job_that_waits_for_another_is_not_stuck(yard: Yard) -> None:
@@ -350,14 +350,14 @@ def test_a_dead_dependency(yard: Yard) -> None:
     first = yard.submit(queue, "false")
     second = yard.submit(queue, dependsOn=[{"jobId": first}])
     yard.endpoint.wait(second)
-    assert yard.found("job", second) == ["BY001"]
+    assert yard.find_ids("job", second) == ["BY001"]
     assert first in yard.evidence("BY001", "job", second)
 
 
 def test_another_job_blocks_the_queue(yard: Yard) -> None:
     queue = yard.queue(yard.environment(types=("m6i.large",)))
-    head = yard.runnable(queue, asks={"vcpus": 4})
-    job_id = yard.runnable(queue)
+    head = yard.submit_and_wait(queue, asks={"vcpus": 4})
+    job_id = yard.submit_and_wait(queue)
     time.sleep(1.1)
     report = yard.report("job", job_id, "--dwell", "1s")
     assert [finding["id"] for finding in report["findings"]] == ["BY011"]
@@ -378,12 +378,12 @@ def test_a_consumable_resource_is_exhausted(yard: Yard) -> None:
 
     holder = yard.submit(queue, "sleep", "600", **wants(1))
     yard.endpoint.wait(holder, "RUNNING")
-    job_id = yard.runnable(queue, **wants(1))
+    job_id = yard.submit_and_wait(queue, **wants(1))
     time.sleep(1.1)
     assert "requests 1; 0 of 1 free" in yard.evidence("BY044", "job", job_id, "--dwell", "1s")
     assert yard.report("job", job_id)["state"] == "waiting"
-    never = yard.runnable(queue, **wants(2))
-    assert yard.found("job", never) == ["BY044"]  # at once: it can never start
+    never = yard.submit_and_wait(queue, **wants(2))
+    assert yard.find_ids("job", never) == ["BY044"]  # at once: it can never start
     yard.endpoint.batch.terminate_job(jobId=holder, reason="done")
 
 
@@ -395,9 +395,9 @@ def test_a_fair_share_policy_keeps_room_for_others(yard: Yard) -> None:
     holders = [yard.submit(queue, "sleep", "600", shareIdentifier="a") for _ in range(2)]
     for holder in holders:
         yard.endpoint.wait(holder, "RUNNING")
-    job_id = yard.runnable(queue, shareIdentifier="a")
+    job_id = yard.submit_and_wait(queue, shareIdentifier="a")
     time.sleep(1.1)
-    assert yard.found("job", job_id, "--dwell", "1s") == ["BY045"]
+    assert yard.find_ids("job", job_id, "--dwell", "1s") == ["BY045"]
     assert "usable 2, in use 2; the job requests 1" in yard.evidence(
         "BY045", "job", job_id, "--dwell", "1s"
     )
@@ -405,7 +405,7 @@ def test_a_fair_share_policy_keeps_room_for_others(yard: Yard) -> None:
         yard.endpoint.batch.terminate_job(jobId=holder, reason="done")
 
 
-# -- jobs that failed --------------------------------------------------------------------------------------------
+# -- jobs that failed --------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -413,31 +413,33 @@ def queue(yard: Yard) -> str:
     return yard.queue(yard.environment())
 
 
-def failed(yard: Yard, *args: Any, **more: Any) -> str:
-    job_id = yard.submit(*args, **more)
+def run_failing_job(yard: Yard, *args: Any, **options: Any) -> str:
+    job_id = yard.submit(*args, **options)
     assert yard.endpoint.wait(job_id)["status"] == "FAILED"
     return job_id
 
 
 def test_a_command_that_fails(yard: Yard, queue: str) -> None:
-    assert yard.found("job", failed(yard, queue, "sh", "-c", "exit 3")) == ["BY060"]
+    assert yard.find_ids("job", run_failing_job(yard, queue, "sh", "-c", "exit 3")) == ["BY060"]
 
 
 def test_a_command_that_is_not_there(yard: Yard, queue: str) -> None:
-    assert yard.found("job", failed(yard, queue, "sh", "-c", "no-such-program")) == ["BY072"]
+    assert yard.find_ids("job", run_failing_job(yard, queue, "sh", "-c", "no-such-program")) == [
+        "BY072"
+    ]
 
 
 def test_out_of_memory(yard: Yard, queue: str) -> None:
     eater = "x = bytearray(200 * 2**20); import time; time.sleep(30)"
-    job_id = failed(yard, queue, "python3", "-c", eater, asks={"memory_mib": 64})
-    assert yard.found("job", job_id) == ["BY062"]
-    assert "asked 64 MiB" in yard.evidence("BY062", "job", job_id)
+    job_id = run_failing_job(yard, queue, "python3", "-c", eater, asks={"memory_mib": 64})
+    assert yard.find_ids("job", job_id) == ["BY062"]
+    assert "requested 64 MiB" in yard.evidence("BY062", "job", job_id)
 
 
 def test_overrides_too_long(yard: Yard, queue: str) -> None:
     variables = [{"name": "A", "value": "x" * 8192}]
-    assert yard.found(
-        "job", failed(yard, queue, containerOverrides={"environment": variables})
+    assert yard.find_ids(
+        "job", run_failing_job(yard, queue, containerOverrides={"environment": variables})
     ) == ["BY064"]
 
 
@@ -447,7 +449,7 @@ def test_the_host_is_lost(yard: Yard, queue: str) -> None:
     command = [BATCHYARD, "emulate", "reclaim", job_id, "--notice", "0"]
     subprocess.run(command, env=yard.endpoint.environ, check=True, capture_output=True, timeout=60)
     yard.endpoint.wait(job_id)
-    assert yard.found("job", job_id) == ["BY063"]
+    assert yard.find_ids("job", job_id) == ["BY063"]
 
 
 @pytest.mark.docker
@@ -460,23 +462,26 @@ def test_an_image_that_cannot_be_pulled(docker_engine: None, tmp_path: Path) -> 
         definition = endpoint.definition("no-image", "true", container=image)
         job_id = endpoint.submit(definition, queue)
         assert endpoint.wait(job_id, within_s=120)["status"] == "FAILED"
-        assert docker.found("job", job_id) == ["BY061"]
+        assert docker.find_ids("job", job_id) == ["BY061"]
     finally:
         endpoint.stop()
 
 
-# -- arrays ------------------------------------------------------------------------------------------------------
+# -- arrays ------------------------------------------------------------------------------------
 
-BY_INDEX = "case $((AWS_BATCH_JOB_ARRAY_INDEX % 4)) in 0) exit 0;; 1) exit 3;; 2) exit 127;; *) exit 3;; esac"
+BY_INDEX = (
+    "case $((AWS_BATCH_JOB_ARRAY_INDEX % 4)) in "
+    "0) exit 0;; 1) exit 3;; 2) exit 127;; *) exit 3;; esac"
+)
 
 
-class Watched(AwsSession):
-    """A session whose clients tell of each call that they make."""
+class WatchedSession(AwsSession):
+    """A session that records the requests of its clients."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         super().__init__(endpoint.variables["AWS_REGION"])
         self._endpoint = endpoint
-        self.made: list[str] = []
+        self.requests: list[str] = []
 
     def client(self, service: str, *, repeats: bool = True) -> Any:
         key = (service, repeats)
@@ -486,21 +491,21 @@ class Watched(AwsSession):
         return self._clients[key]
 
     def _note(self, model: Any, **_: Any) -> None:
-        self.made.append(f"{model.service_model.service_name}:{model.name}")
+        self.requests.append(f"{model.service_model.service_name}:{model.name}")
 
 
-def gathered(yard: Yard, look: Callable[[Gatherer], Facts]) -> tuple[Facts, list[str]]:
-    session = Watched(yard.endpoint)
+def gather(yard: Yard, ask: Callable[[Gatherer], Facts]) -> tuple[Facts, list[str]]:
+    session = WatchedSession(yard.endpoint)
     gatherer = Gatherer(session, lambda: int(time.time() * 1000))
-    facts = look(gatherer)
-    # What it says it asked is what was asked.
-    assert gatherer.calls.count == len(session.made)
-    return facts, session.made
+    facts = ask(gatherer)
+    # The gatherer counts all requests.
+    assert gatherer.calls.count == len(session.requests)
+    return facts, session.requests
 
 
 def test_an_arrays_children_by_cause(yard: Yard, queue: str) -> None:
-    job_id = failed(yard, queue, "sh", "-c", BY_INDEX, arrayProperties={"size": 40})
-    assert sorted(yard.found("job", job_id)) == ["BY060", "BY072"]
+    job_id = run_failing_job(yard, queue, "sh", "-c", BY_INDEX, arrayProperties={"size": 40})
+    assert sorted(yard.find_ids("job", job_id)) == ["BY060", "BY072"]
     assert "20 children of 40, exit code 3" in yard.evidence("BY060", "job", job_id)
     assert "10 children of 40, exit code 127" in yard.evidence("BY072", "job", job_id)
 
@@ -510,8 +515,8 @@ def test_at_most_25_calls_for_the_largest_array(yard: Yard, queue: str) -> None:
     definition = yard.endpoint.definition("fails", "false")
     job_id = yard.endpoint.submit(definition, queue, arrayProperties={"size": 2500})
     yard.endpoint.wait(job_id, within_s=300)
-    facts, made = gathered(yard, lambda gatherer: gatherer.job(job_id))
-    assert made == ["batch:DescribeJobs", "batch:ListJobs"]
+    facts, requests = gather(yard, lambda gatherer: gatherer.job(job_id))
+    assert requests == ["batch:DescribeJobs", "batch:ListJobs"]
     assert isinstance(facts.job, Job) and facts.job.failed == 2500
     evidence = yard.evidence("BY060", "job", job_id)
     assert (
@@ -541,14 +546,14 @@ def test_at_most_25_calls_for_an_array_that_waits_in_three_environments(yard: Ya
         lambda: yard.endpoint.job(job_id),
         lambda job: job["arrayProperties"]["statusSummary"].get("RUNNABLE"),
     )
-    facts, made = gathered(yard, lambda gatherer: gatherer.job(job_id))
-    assert len(made) <= MAX_CALLS == 25
+    facts, requests = gather(yard, lambda gatherer: gatherer.job(job_id))
+    assert len(requests) <= MAX_CALLS == 25
     assert (
         isinstance(facts.job, Job) and facts.job.status == "RUNNABLE" and facts.job.size == 10_000
     )
     report = yard.report("job", job_id)
     assert [finding["id"] for finding in report["findings"]] == ["BY017"]
-    assert report["calls"] == len(made)
+    assert report["calls"] == len(requests)
     assert "AWS says: MISCONFIGURATION:JOB_RESOURCE_REQUIREMENT" in yard.evidence(
         "BY017", "job", job_id
     )
@@ -556,19 +561,19 @@ def test_at_most_25_calls_for_an_array_that_waits_in_three_environments(yard: Ya
 
 
 def test_it_answers_in_time(yard: Yard) -> None:
-    job_id = yard.runnable(yard.queue(yard.environment()), asks={"gpus": 1})
+    job_id = yard.submit_and_wait(yard.queue(yard.environment()), asks={"gpus": 1})
     times = []
     for _ in range(5):
         began = time.monotonic()
         yard.doctor("job", job_id)
         times.append(time.monotonic() - began)
-        if times[-1] < LONGEST_S:
+        if times[-1] < MAX_ANSWER_S:
             return
     # A machine that is busy with other things is slow at everything.
-    assert min(times) < LONGEST_S * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
+    assert min(times) < MAX_ANSWER_S * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
 
 
-# -- the environment's surroundings, before anything is stuck ----------------------------------------------------
+# -- the environment's surroundings, before anything is stuck ----------------------------------
 
 MIME = """MIME-Version: 1.0
 Content-Type: multipart/mixed; boundary="==B=="
@@ -586,8 +591,8 @@ HEALTHY_USER_DATA = MIME.format(
 )
 
 
-def launch_template(yard: Yard, name: str, user_data: str, **more: Any) -> str:
-    data = {"UserData": base64.b64encode(user_data.encode()).decode(), **more}
+def launch_template(yard: Yard, name: str, user_data: str, **options: Any) -> str:
+    data = {"UserData": base64.b64encode(user_data.encode()).decode(), **options}
     answer = yard.ec2.create_launch_template(LaunchTemplateName=name, LaunchTemplateData=data)
     return str(answer["LaunchTemplate"]["LaunchTemplateId"])
 
@@ -595,7 +600,7 @@ def launch_template(yard: Yard, name: str, user_data: str, **more: Any) -> str:
 def test_a_vpc_without_routes(yard: Yard) -> None:
     subnet, group = yard.network("10.2.0.0/16", has_route=False)
     environment = yard.environment(subnets=[subnet], securityGroupIds=[group])
-    assert yard.found("env", environment) == ["BY031"]
+    assert yard.find_ids("env", environment) == ["BY031"]
     assert "7 of 7 endpoints missing" in yard.evidence("BY031", "env", environment)
     # The same with endpoints is right.
     vpc = yard.ec2.describe_subnets(SubnetIds=[subnet])["Subnets"][0]["VpcId"]
@@ -606,12 +611,12 @@ def test_a_vpc_without_routes(yard: Yard) -> None:
             VpcEndpointType="Interface",
             SubnetIds=[subnet],
         )
-    assert yard.found("env", environment) == []
+    assert yard.find_ids("env", environment) == []
 
 
 def test_no_public_address_in_a_public_subnet(yard: Yard) -> None:
     subnet, group = yard.network("10.3.0.0/16", is_public=False)
-    assert yard.found("env", yard.environment(subnets=[subnet], securityGroupIds=[group])) == [
+    assert yard.find_ids("env", yard.environment(subnets=[subnet], securityGroupIds=[group])) == [
         "BY032"
     ]
 
@@ -620,7 +625,7 @@ def test_a_security_group_that_lets_nothing_out(yard: Yard) -> None:
     subnet, group = yard.network("10.4.0.0/16")
     everything = [{"IpProtocol": "-1", "IpRanges": [{"CidrIp": "0.0.0.0/0"}]}]
     yard.ec2.revoke_security_group_egress(GroupId=group, IpPermissions=everything)
-    assert yard.found("env", yard.environment(subnets=[subnet], securityGroupIds=[group])) == [
+    assert yard.find_ids("env", yard.environment(subnets=[subnet], securityGroupIds=[group])) == [
         "BY033"
     ]
 
@@ -640,28 +645,30 @@ def test_a_network_acl_that_denies_https(yard: Yard) -> None:
         PortRange={"From": 443, "To": 443},
     )
     environment = yard.environment(subnets=[subnet], securityGroupIds=[group])
-    assert yard.found("env", environment) == ["BY034"]
+    assert yard.find_ids("env", environment) == ["BY034"]
     assert "rule 50 denies TCP 443 out" in yard.evidence("BY034", "env", environment)
 
 
 def test_an_instance_profile_that_is_missing_or_empty(yard: Yard) -> None:
-    assert yard.found("env", yard.environment(instanceRole="nowhere")) == ["BY035"]
+    assert yard.find_ids("env", yard.environment(instanceRole="nowhere")) == ["BY035"]
     empty = yard.instance_profile("empty", has_role=False)
-    assert yard.found("env", yard.environment(instanceRole=empty)) == ["BY035"]
+    assert yard.find_ids("env", yard.environment(instanceRole=empty)) == ["BY035"]
 
 
 def test_user_data_that_deadlocks_in_a_launch_template(yard: Yard) -> None:
     sick = launch_template(yard, "sick-template", MIME.format(script="systemctl restart ecs"))
     environment = yard.environment(launchTemplate={"launchTemplateId": sick})
-    assert yard.found("env", environment) == ["BY101"]
-    assert yard.found("job", yard.runnable(yard.queue(environment), asks={"gpus": 1})) == [
+    assert yard.find_ids("env", environment) == ["BY101"]
+    assert yard.find_ids(
+        "job", yard.submit_and_wait(yard.queue(environment), asks={"gpus": 1})
+    ) == [
         "BY017",
         "BY101",
     ]
     right = launch_template(yard, "right-template", HEALTHY_USER_DATA)
-    assert yard.found("env", yard.environment(launchTemplate={"launchTemplateId": right})) == []
-    named = {"launchTemplateName": "sick-template", "version": "$Latest"}
-    assert yard.found("env", yard.environment(launchTemplate=named)) == ["BY101"]
+    assert yard.find_ids("env", yard.environment(launchTemplate={"launchTemplateId": right})) == []
+    by_name = {"launchTemplateName": "sick-template", "version": "$Latest"}
+    assert yard.find_ids("env", yard.environment(launchTemplate=by_name)) == ["BY101"]
 
 
 def test_user_data_that_deadlocks_on_some_types_only(yard: Yard) -> None:
@@ -675,35 +682,35 @@ def test_user_data_that_deadlocks_on_some_types_only(yard: Yard) -> None:
     environment = yard.environment(
         launchTemplate={"launchTemplateId": right, "overrides": [override]}
     )
-    assert yard.found("queue", yard.queue(environment)) == ["BY101"]
+    assert yard.find_ids("queue", yard.queue(environment)) == ["BY101"]
 
 
 def test_a_queue_that_can_never_launch_anything(yard: Yard) -> None:
-    assert yard.found("queue", yard.queue(yard.environment(vcpus=1))) == ["BY012"]
-    assert yard.found("queue", yard.queue(yard.environment(vcpus=2))) == []
+    assert yard.find_ids("queue", yard.queue(yard.environment(vcpus=1))) == ["BY012"]
+    assert yard.find_ids("queue", yard.queue(yard.environment(vcpus=2))) == []
 
 
 def test_a_launch_template_that_keeps_containers_from_the_metadata_service(yard: Yard) -> None:
     options = {"MetadataOptions": {"HttpPutResponseHopLimit": 1}}
     template = launch_template(yard, "one-hop", HEALTHY_USER_DATA, **options)
-    assert yard.found("env", yard.environment(launchTemplate={"launchTemplateId": template})) == [
-        "BY056"
-    ]
+    assert yard.find_ids(
+        "env", yard.environment(launchTemplate={"launchTemplateId": template})
+    ) == ["BY056"]
 
 
 def test_spot_without_its_role(yard: Yard) -> None:
     environment = yard.environment(type="SPOT", allocationStrategy="SPOT_PRICE_CAPACITY_OPTIMIZED")
-    assert yard.found("env", environment) == []  # AWS makes it at the first request
-    job_id = yard.runnable(yard.queue(environment), asks={"vcpus": 32})
+    assert yard.find_ids("env", environment) == []  # AWS makes it at the first request
+    job_id = yard.submit_and_wait(yard.queue(environment), asks={"vcpus": 32})
     time.sleep(1.1)
-    assert sorted(yard.found("job", job_id, "--dwell", "1s")) == ["BY014", "BY041"]
+    assert sorted(yard.find_ids("job", job_id, "--dwell", "1s")) == ["BY014", "BY041"]
     # As AWS names it; moto's CreateServiceLinkedRole has a way of its own.
     yard.iam.create_role(
         RoleName="AWSServiceRoleForEC2Spot",
         Path="/aws-service-role/spot.amazonaws.com/",
         AssumeRolePolicyDocument=ANYONE,
     )
-    assert yard.found("job", job_id, "--dwell", "1s") == ["BY014"]
+    assert yard.find_ids("job", job_id, "--dwell", "1s") == ["BY014"]
 
 
 def test_spot_by_best_fit_with_a_role_that_cannot_tag(yard: Yard) -> None:
@@ -713,7 +720,7 @@ def test_spot_by_best_fit_with_a_role_that_cannot_tag(yard: Yard) -> None:
         allocationStrategy="BEST_FIT",
         spotIamFleetRole="arn:aws:iam::123456789012:role/fleet",
     )
-    assert "BY042" in yard.found("env", environment)
+    assert "BY042" in yard.find_ids("env", environment)
     assert "it may not tag instances" in yard.evidence("BY042", "env", environment)
 
 
@@ -724,7 +731,7 @@ def test_a_bid_is_compared_with_the_prices_of_now(yard: Yard) -> None:
         "bidPercentage": 50,
     }
     name = yard.environment(types=("m5.xlarge", "m5.2xlarge"), **spot)
-    session = Watched(yard.endpoint)
+    session = WatchedSession(yard.endpoint)
     prices = PriceList({"m5.xlarge": 0.192, "m5.2xlarge": 0.384}, "us-east-1")
     facts = Gatherer(session, lambda: int(time.time() * 1000), MAX_CALLS, prices).environment(name)
     assert isinstance(facts.spot_prices, tuple)
@@ -759,10 +766,10 @@ def test_best_fit_and_a_type_that_is_not_offered_there(yard: Yard) -> None:
     environment = yard.environment(
         types=("g5.xlarge",), subnets=[subnet], allocationStrategy="BEST_FIT"
     )
-    assert yard.found("env", environment) == ["BY029", "BY054"]
+    assert yard.find_ids("env", environment) == ["BY029", "BY054"]
 
 
-# -- a shape, an environment, a pipeline -------------------------------------------------------------------------
+# -- a shape, an environment, a pipeline -------------------------------------------------------
 
 
 def test_a_queue_is_asked_about_a_shape(yard: Yard) -> None:
@@ -773,7 +780,7 @@ def test_a_queue_is_asked_about_a_shape(yard: Yard) -> None:
         r"the requested shape fits e\d+: g5.xlarge, g5.2xlarge; in us-east-1a",
         report["fits"][0],
     )
-    assert yard.found("queue", queue, "--gpus", "2") == ["BY016"]
+    assert yard.find_ids("queue", queue, "--gpus", "2") == ["BY016"]
 
 
 PIPELINE = """
@@ -821,7 +828,7 @@ def test_a_pipeline_before_it_is_submitted(yard: Yard, lab: Path) -> None:
 def test_a_list_of_commands_is_examined_as_run_would_submit_it(yard: Yard, lab: Path) -> None:
     (lab / "commands.txt").write_text("true\nfalse\n")
     file = str(lab / "commands.txt")
-    asked = (
+    flags = (
         "--array",
         "2",
         "--gpus",
@@ -835,14 +842,14 @@ def test_a_list_of_commands_is_examined_as_run_would_submit_it(yard: Yard, lab: 
         "--timeout",
         "5m",
     )
-    report = yard.report("pipeline", file, "--env", "lab", *asked, "--memory", "20GiB")
+    report = yard.report("pipeline", file, "--env", "lab", *flags, "--memory", "20GiB")
     (finding,) = report["findings"]
     assert (finding["id"], finding["place"]) == ("BY015", "step commands")
-    report = yard.report("pipeline", file, "--env", "lab", *asked, "--memory", "14GiB")
+    report = yard.report("pipeline", file, "--env", "lab", *flags, "--memory", "14GiB")
     assert report["state"] == "healthy" and report["fits"][0].startswith("step commands fits ")
     # Without a GPU it goes to the other queue, as with `run --no-gpu`.
-    asked = ("--gpus", "1", "--cpus", "2", "--memory", "2GiB", "--image", "demo:latest", "--no-gpu")
-    assert "m6i.large" in yard.report("pipeline", file, "--env", "lab", *asked)["fits"][0]
+    flags = ("--gpus", "1", "--cpus", "2", "--memory", "2GiB", "--image", "demo:latest", "--no-gpu")
+    assert "m6i.large" in yard.report("pipeline", file, "--env", "lab", *flags)["fits"][0]
 
 
 def test_what_run_refuses_is_refused(yard: Yard, lab: Path) -> None:
@@ -868,8 +875,8 @@ def test_a_pipelines_facts_are_saved_and_judged_elsewhere(
     saved = str(tmp_path / "facts.json")
     args = ("pipeline", str(lab / "pipeline.yaml"), "--env", "lab")
     first = yard.doctor(*args, "--save", saved, "--all")
-    again = yard.doctor("pipeline", "--from", saved, "--all")
-    assert (again.returncode, again.stdout) == (1, first.stdout)
+    second = yard.doctor("pipeline", "--from", saved, "--all")
+    assert (second.returncode, second.stdout) == (1, first.stdout)
     assert yard.doctor("judge", saved, "--all").stdout == first.stdout
 
 
@@ -889,7 +896,7 @@ def test_a_named_environment_is_all_its_queues(yard: Yard, lab: Path) -> None:
     assert "m6i.large" in fits
     report = yard.report("env", "lab", *home, "--gpus", "1")
     assert report["state"] == "healthy" and "g5.xlarge" in report["fits"][0]
-    assert yard.found("env", "lab", *home, "--gpus", "2") == ["BY016"]
+    assert yard.find_ids("env", "lab", *home, "--gpus", "2") == ["BY016"]
     settings = {
         "environments": {"lab": {"region": "us-east-1", "bucket": "lab", "queues": {"cpu": "q"}}}
     }
@@ -898,11 +905,11 @@ def test_a_named_environment_is_all_its_queues(yard: Yard, lab: Path) -> None:
     assert done.returncode == 2 and "has no gpu queue" in done.stderr
 
 
-# -- saving, dwelling, mending -----------------------------------------------------------------------------------
+# -- saved facts, --dwell, --fix -----------------------------------------------------------------
 
 
 def test_facts_are_saved_masked_and_judged_the_same(yard: Yard, tmp_path: Path) -> None:
-    job_id = yard.runnable(yard.queue(yard.environment()), asks={"gpus": 1})
+    job_id = yard.submit_and_wait(yard.queue(yard.environment()), asks={"gpus": 1})
     saved = tmp_path / "facts.json"
     first = yard.doctor("job", job_id, "--save", str(saved), "--all")
     assert "123456789012" not in saved.read_text()
@@ -913,7 +920,7 @@ def test_a_short_wait_is_waiting(yard: Yard) -> None:
     queue = yard.queue(yard.environment(vcpus=2, types=("m6i.large",)))
     first = yard.submit(queue, "sleep", "600", asks={"vcpus": 2})
     yard.endpoint.wait(first, "RUNNING")
-    job_id = yard.runnable(queue)
+    job_id = yard.submit_and_wait(queue)
     report = yard.report("job", job_id)
     assert report["state"] == "waiting" and report["waiting"].startswith("RUNNABLE for ")
     yard.endpoint.batch.terminate_job(jobId=first, reason="done")
@@ -943,7 +950,7 @@ def test_the_id_of_a_run_is_no_id_of_a_job(yard: Yard) -> None:
     assert done.returncode == 2 and "the job last: it takes the id of a job" in done.stdout
 
 
-def test_nothing_is_mended_unless_somebody_says_yes(yard: Yard) -> None:
+def test_nothing_is_fixed_unless_the_user_says_yes(yard: Yard) -> None:
     environment = yard.environment()
     queue = yard.queue(environment)
     yard.endpoint.batch.update_compute_environment(computeEnvironment=environment, state="DISABLED")
@@ -951,20 +958,20 @@ def test_nothing_is_mended_unless_somebody_says_yes(yard: Yard) -> None:
     for stdin in ("", "n\nn\n"):
         done = yard.doctor("queue", queue, "--fix", stdin=stdin)
         assert done.returncode == 1 and f"enable the queue {queue}?" in done.stderr
-        assert sorted(yard.found("queue", queue)) == ["BY002", "BY004"]
+        assert sorted(yard.find_ids("queue", queue)) == ["BY002", "BY004"]
     done = yard.doctor("queue", queue, "--fix", stdin="y\ny\n")
     assert f"update-job-queue --job-queue {queue} --state DISABLED" in done.stderr
-    assert yard.found("queue", queue) == []
+    assert yard.find_ids("queue", queue) == []
 
 
 def test_a_job_that_can_never_start_is_cancelled(yard: Yard) -> None:
-    job_id = yard.runnable(yard.queue(yard.environment()), asks={"gpus": 1})
+    job_id = yard.submit_and_wait(yard.queue(yard.environment()), asks={"gpus": 1})
     yard.doctor("job", job_id, "--fix", stdin="y\n")
     job = yard.endpoint.wait(job_id)
     assert job["status"] == "FAILED" and "batchyard doctor: BY017" in job["statusReason"]
 
 
-def test_there_is_nothing_to_mend_in_a_healthy_queue(yard: Yard) -> None:
+def test_a_healthy_queue_has_no_fix(yard: Yard) -> None:
     done = yard.doctor("queue", yard.queue(yard.environment()), "--fix", stdin="y\n")
     assert done.returncode == 0 and "no automatic fix is available" in done.stderr
 
@@ -986,7 +993,7 @@ def test_nobody_answers(yard: Yard) -> None:
 def test_the_facts_of_an_environment_are_as_aws_gave_them(yard: Yard) -> None:
     template = launch_template(yard, "facts", HEALTHY_USER_DATA)
     name = yard.environment(vcpus=32, launchTemplate={"launchTemplateId": template})
-    facts, _ = gathered(yard, lambda gatherer: gatherer.environment(name))
+    facts, _ = gather(yard, lambda gatherer: gatherer.environment(name))
     assert isinstance(facts.environments, tuple)
     (environment,) = facts.environments
     assert isinstance(environment, Environment)

@@ -103,16 +103,16 @@ def test_facts_are_saved_masked(tmp_path: Path) -> None:
     environment = Environment(
         "e", status="INVALID", status_reason="arn:aws:iam::123456789012:role/x"
     )
-    file, kept = tmp_path / "a.json", tmp_path / "b.json"
+    file, masked = tmp_path / "a.json", tmp_path / "b.json"
     file.write_text(facts_json.dump(Facts(Subject("env", "e"), NOW, environments=(environment,))))
-    run("judge", str(file), "--save", str(kept))
-    assert "123456789012" not in kept.read_text()
-    assert run("judge", str(kept))[1] == run("judge", str(file))[1].replace(
+    run("judge", str(file), "--save", str(masked))
+    assert "123456789012" not in masked.read_text()
+    assert run("judge", str(masked))[1] == run("judge", str(file))[1].replace(
         "123456789012", "000000000001"
     )
 
 
-def refused(*args: str) -> tuple[InputError, str]:
+def run_refused(*args: str) -> tuple[InputError, str]:
     result = CliRunner().invoke(command, args, standalone_mode=False)
     assert isinstance(result.exception, InputError)
     return result.exception, result.output
@@ -128,7 +128,7 @@ def test_facts_that_cannot_be_written_cost_the_file_and_not_the_answer(tmp_path:
         (("queue", "--from", job), "BY004"),
         (("host", "--from", str(host)), "BY313"),
     ):
-        error, text = refused(*args, "--save", nowhere)
+        error, text = run_refused(*args, "--save", nowhere)
         assert finding in text
         assert error.exit_code == 2 and f"could not write the facts to {nowhere}" in error.message
         assert "--save" in error.hint and "--home" not in error.hint
@@ -136,7 +136,7 @@ def test_facts_that_cannot_be_written_cost_the_file_and_not_the_answer(tmp_path:
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no disk that is always full")
 def test_where_the_disk_is_full_nothing_is_said_about_runs(tmp_path: Path) -> None:
-    error, text = refused("judge", str(saved_job(tmp_path)), "--save", "/dev/full")
+    error, text = run_refused("judge", str(saved_job(tmp_path)), "--save", "/dev/full")
     assert "BY004" in text and error.exit_code == 2
     assert "free some space" in error.hint and "resume" not in error.hint
 
@@ -194,6 +194,6 @@ def test_pages_that_are_missing_are_said_to_be_so(tmp_path: Path) -> None:
 
 
 def test_a_host_can_be_saved_and_judged_again(tmp_path: Path) -> None:
-    kept = tmp_path / "host.json"
-    code, text = run("host", "--save", str(kept), "--all")
-    assert run("host", "--from", str(kept), "--all") == (code, text)
+    saved = tmp_path / "host.json"
+    code, text = run("host", "--save", str(saved), "--all")
+    assert run("host", "--from", str(saved), "--all") == (code, text)

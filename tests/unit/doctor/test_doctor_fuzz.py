@@ -1,4 +1,4 @@
-"""Nothing that is fed to the doctor makes it crash: bytes, near-shell, near-templates, near-facts."""
+"""Random input does not crash the doctor: bytes, near-shell, near-templates, near-facts."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from batchyard.errors import InputError
 often = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 
 SHELL = st.sampled_from(
-    "if then fi else elif for in do done while until case esac function { } ( ) (( )) $( ` \" ' ; ;; & && | || ! < > "
-    ">> << <<- <<EOF EOF <<< 2>&1 \n \t \\ \\\n # #! $ ${ } ${x:-y} $x $@ $1 $(( )) = a= a=( [ ] [[ ]] * {a,b} x y/z "
-    "ecs docker "
-    "systemctl restart start service enable --now --no-block bash -c eval sudo trap EXIT source . cat tee echo printf "
-    "/etc/ecs/ecs.config ECS_CLUSTER=x curl 169.254.169.254 51678 wait xargs timeout é \x00 \r\n".split(
-        " "
-    )
+    "if then fi else elif for in do done while until case esac function { } ( ) (( )) $( ` \" ' ; "
+    ";; & && | || ! < > >> << <<- <<EOF EOF <<< 2>&1 \n \t \\ \\\n # #! $ ${ } ${x:-y} $x $@ $1 "
+    "$(( )) = a= a=( [ ] [[ ]] * {a,b} x y/z ecs docker "
+    "systemctl restart start service enable --now --no-block bash -c eval sudo trap EXIT source . "
+    "cat tee echo printf /etc/ecs/ecs.config ECS_CLUSTER=x curl 169.254.169.254 51678 wait xargs "
+    "timeout é \x00 \r\n".split(" ")
 )
 NEAR_SHELL = st.lists(st.tuples(SHELL, st.sampled_from(["", " ", " ", "\n"])), max_size=60).map(
     lambda pairs: "".join(word + gap for word, gap in pairs)
 )
+MULTIPART = 'Content-Type: multipart/mixed; boundary="b"\n\n--b\n'
 HEADS = st.sampled_from(
     [
         "",
@@ -41,8 +41,8 @@ HEADS = st.sampled_from(
         "#cloud-config\n",
         "#cloud-boothook\n",
         "MIME-Version: 1.0\n",
-        'Content-Type: multipart/mixed; boundary="b"\n\n--b\nContent-Type: text/x-shellscript\n\n#!/bin/sh\n',
-        'Content-Type: multipart/mixed; boundary="b"\n\n--b\nContent-Type: text/cloud-config\n\nruncmd:\n  - ',
+        f"{MULTIPART}Content-Type: text/x-shellscript\n\n#!/bin/sh\n",
+        f"{MULTIPART}Content-Type: text/cloud-config\n\nruncmd:\n  - ",
         "#cloud-config\nwrite_files:\n  - path: /etc/ecs/ecs.config\n    content: ",
         "## template: jinja\n",
     ]
@@ -55,8 +55,9 @@ PLAIN = st.recursive(
     max_leaves=12,
 )
 NAMES = st.sampled_from(
-    "Resources Type Properties ComputeResources InstanceTypes LaunchTemplateData UserData Fn::Base64 Fn::Sub Fn::Join "
-    "Fn::If Ref Fn::GetAtt AWS::Batch::ComputeEnvironment AWS::EC2::LaunchTemplate AWS::IAM::Role Policies "
+    "Resources Type Properties ComputeResources InstanceTypes LaunchTemplateData UserData "
+    "Fn::Base64 Fn::Sub Fn::Join Fn::If Ref Fn::GetAtt "
+    "AWS::Batch::ComputeEnvironment AWS::EC2::LaunchTemplate AWS::IAM::Role Policies "
     "PolicyDocument Statement Action Resource Ec2Configuration ImageType "
     "Parameters Default Transform SecurityGroupIngress CidrIp Tags".split()
 )
@@ -93,8 +94,9 @@ TERRAFORM_TYPES = st.sampled_from(
 )
 TERRAFORM_VALUES = st.dictionaries(
     st.sampled_from(
-        "compute_resources type instance_type launch_template user_data ingress policy inline_policy policy_arn "
-        "retry_strategy container_properties mixed_instances_policy cidr_blocks metadata_options".split()
+        "compute_resources type instance_type launch_template user_data ingress policy "
+        "inline_policy policy_arn retry_strategy container_properties mixed_instances_policy "
+        "cidr_blocks metadata_options".split()
     ),
     PLAIN
     | st.lists(
@@ -134,10 +136,10 @@ def test_what_follows_whole_lines_of_any_text_is_still_seen_unless_it_is_inside_
     clean = "".join(c for c in text if c not in "'\"`$(){}<\\")
     opening = {"if", "for", "while", "until", "case", "function", "select", "EOF"}
     words = [w for w in clean.split() if not opening & set(re.split(r"[;&|!]+", w))]
-    found = examine(
+    report = examine(
         ("#!/bin/sh\n: " + " ".join(words) + "\n\nsystemctl restart ecs\n").encode(), "x", "ecs"
     )
-    assert any(f.id == "BY101" and f.place == "x:4" for f in found.findings)
+    assert any(f.id == "BY101" and f.place == "x:4" for f in report.findings)
 
 
 @often
@@ -188,10 +190,10 @@ def test_any_properties_of_known_resources_are_examined(
 def test_any_plan_of_terraform_is_examined(
     resources: list[tuple[str, Any]], configuration: Any
 ) -> None:
-    found = [{"address": f"{kind}.x", "type": kind, "values": value} for kind, value in resources]
+    planned = [{"address": f"{kind}.x", "type": kind, "values": value} for kind, value in resources]
     plan = {
         "format_version": "1.2",
-        "planned_values": {"root_module": {"resources": found}},
+        "planned_values": {"root_module": {"resources": planned}},
         "configuration": configuration,
     }
     examine_template(json.dumps(plan).encode(), "x")

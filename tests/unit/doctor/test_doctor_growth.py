@@ -1,4 +1,4 @@
-"""A few lines that would come to gigabytes: the doctor answers in little memory, and sees what stands below them."""
+"""Scripts whose variables would grow to gigabytes: examined in little memory, to their end."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import time
 import pytest
 
 MAX_BYTES = 1_000_000_000
-#: none takes a tenth of it on a quiet machine
+#: on an idle machine none takes a tenth of this
 MAX_S = 60
 LAST = "\nsystemctl restart docker\n"
 
@@ -24,8 +24,8 @@ print(*(finding.id for finding in examine(sys.stdin.buffer.read(), "x", "ecs").f
 """
 
 
-def found(data: bytes) -> list[str]:
-    """In a process of its own, whose memory is limited."""
+def find_ids(data: bytes) -> list[str]:
+    """Examine user data in a process whose memory is limited; return the ids of the findings."""
     began = time.monotonic()
     done = subprocess.run(
         [sys.executable, "-c", EXAMINE], input=data, capture_output=True, timeout=2 * MAX_S
@@ -73,10 +73,10 @@ GROWING = {
 }
 
 
-@pytest.mark.parametrize("how", GROWING)
-def test_what_grows_without_end_takes_little_memory_and_hides_nothing(how: str) -> None:
-    is_closed = how not in ("arithmetic", "defaults")
-    assert ("BY101" in found(f"#!/bin/bash\n{GROWING[how]}{LAST}".encode())) or not is_closed
+@pytest.mark.parametrize("name", GROWING)
+def test_what_grows_without_end_takes_little_memory_and_hides_nothing(name: str) -> None:
+    is_closed = name not in ("arithmetic", "defaults")
+    assert ("BY101" in find_ids(f"#!/bin/bash\n{GROWING[name]}{LAST}".encode())) or not is_closed
 
 
 def test_files_that_unpack_to_gigabytes_do_not() -> None:
@@ -87,7 +87,7 @@ def test_files_that_unpack_to_gigabytes_do_not() -> None:
         + "".join(entry % i for i in range(20))
         + "runcmd:\n- service docker start\n"
     )
-    assert "BY101" in found(gzip.compress(text.encode()))
+    assert "BY101" in find_ids(gzip.compress(text.encode()))
 
 
 def test_the_limit_on_memory_is_one() -> None:

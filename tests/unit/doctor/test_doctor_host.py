@@ -1,4 +1,4 @@
-"""`doctor host`: facts from recorded output, and the thin session to the real machine."""
+"""`doctor host`: facts from recorded output, and access to the real machine."""
 
 from __future__ import annotations
 
@@ -55,19 +55,19 @@ PS = """    1     0 /usr/lib/systemd/systemd
 """
 
 
-class Recorded:
-    """A machine that answers from a table; what it was asked is kept."""
+class RecordedMachine:
+    """A machine that answers from tables, and records the commands that were run."""
 
     def __init__(
         self, outputs: dict[str, str | Output | None], files: dict[str, str], urls: dict[str, str]
     ) -> None:
         self.outputs, self.files, self.urls = outputs, files, urls
-        self.asked: list[tuple[str, ...]] = []
+        self.commands: list[tuple[str, ...]] = []
 
     def run(self, words: Sequence[str], timeout_s: float = 10) -> Output | None:
-        self.asked.append(tuple(words))
-        found = self.outputs.get(" ".join(words[:2]), self.outputs.get(words[0]))
-        return Output(0, found) if isinstance(found, str) else found
+        self.commands.append(tuple(words))
+        output = self.outputs.get(" ".join(words[:2]), self.outputs.get(words[0]))
+        return Output(0, output) if isinstance(output, str) else output
 
     def read(self, path: str) -> str | None:
         if self.files.get(path) == "denied":
@@ -92,13 +92,13 @@ class Recorded:
         return "node"
 
 
-def gpu_node() -> Recorded:
+def gpu_node() -> RecordedMachine:
     info = {
         "ServerVersion": "25.0.8",
         "DefaultRuntime": "runc",
         "Runtimes": {"runc": {}, "nvidia": {}},
     }
-    return Recorded(
+    return RecordedMachine(
         {
             "nvidia-smi": f"GPU 0: NVIDIA A10G (UUID: {UUID})\n",
             "docker info": json.dumps(info),
@@ -138,7 +138,7 @@ def gpu_node() -> Recorded:
     )
 
 
-# -- from recorded output to a verdict ----------------------------------------------------------------------------
+# -- from recorded output to a verdict ---------------------------------------------------------
 
 
 def test_a_healthy_gpu_node_is_gathered_and_found_healthy() -> None:
@@ -152,8 +152,7 @@ def test_a_healthy_gpu_node_is_gathered_and_found_healthy() -> None:
     assert facts.metadata == Metadata("i-1", "g5.xlarge", "ami-1")
     assert facts.is_clock_synchronized is True
     report = judge(facts)
-    assert [f.id for f in report.findings] == []
-    assert [u.kind.id for u in report.unseen] == []
+    assert (report.findings, report.unseen) == ((), ())
 
 
 def test_what_our_own_nodes_write_down_is_read() -> None:
@@ -201,9 +200,8 @@ def test_the_deadlock_of_a_booted_node_is_named() -> None:
     report = judge(gather(machine))
     first = report.findings[0]
     assert first.id == "BY301"
-    assert (
-        first.cause
-        == "ecs.service waits for cloud-final.service, which runs a script that waits for ecs.service"
+    assert first.cause == (
+        "ecs.service waits for cloud-final.service, which runs a script that waits for ecs.service"
     )
     assert first.evidence[0] == "ecs.service -> cloud-final.service -> process 933 -> ecs.service"
     assert first.remedy[0].startswith("kill 933")
@@ -221,7 +219,7 @@ def test_only_reading_commands_are_run() -> None:
         "cloud-init status",
     }
     allowed |= {"timedatectl show", "dmesg"}
-    assert {" ".join(words[:2]) for words in machine.asked} == allowed
+    assert {" ".join(words[:2]) for words in machine.commands} == allowed
 
 
 def test_a_container_is_run_only_where_one_is_asked_for() -> None:
@@ -240,12 +238,12 @@ def test_a_container_is_run_only_where_one_is_asked_for() -> None:
         "nvidia-smi",
         "cuda:12",
         "-L",
-    ) in (machine.asked)
+    ) in (machine.commands)
     assert [f.id for f in judge(facts).findings] == ["BY315"]
 
 
 def test_a_machine_with_nothing_on_it_is_no_reason_to_complain() -> None:
-    report = judge(gather(Recorded({}, {}, {})))
+    report = judge(gather(RecordedMachine({}, {}, {})))
     assert [f.id for f in report.findings] == []
     assert {u.kind.id for u in report.unseen} >= {"BY301", "BY313"}
 
@@ -267,7 +265,7 @@ def test_a_command_that_fails_says_why() -> None:
     assert isinstance(facts.gpus, Missing) and "couldn't communicate" in facts.gpus.reason
 
 
-# -- the deadlock -------------------------------------------------------------------------------------------------
+# -- the deadlock ------------------------------------------------------------------------------
 
 UNITS = (
     Unit("ecs.service", after=("docker.service", "cloud-final.service")),
@@ -284,8 +282,8 @@ def test_a_unit_that_waits_over_another_is_found_with_its_whole_path() -> None:
         UNITS[2],
     )
     jobs = (Job("ecs.service"), Job("docker.service"), RUNS)
-    found = deadlock.find_deadlocks(jobs, units, [Process(9, 1, "systemctl start ecs.service")])
-    assert [d.path for d in found] == [("ecs.service", "docker.service", "cloud-final.service")]
+    deadlocks = deadlock.find_deadlocks(jobs, units, [Process(9, 1, "systemctl start ecs.service")])
+    assert [d.path for d in deadlocks] == [("ecs.service", "docker.service", "cloud-final.service")]
 
 
 @pytest.mark.parametrize(
@@ -337,7 +335,7 @@ def test_what_a_process_waits_for_is_read_from_its_command(
     assert deadlock.units_waited_for(command) == units
 
 
-# -- reading outputs ----------------------------------------------------------------------------------------------
+# -- reading outputs ---------------------------------------------------------------------------
 
 
 def test_cloud_inits_status_is_read_in_both_forms() -> None:
@@ -358,13 +356,11 @@ def test_the_last_setting_of_an_ecs_config_counts() -> None:
 
 
 def test_errors_of_the_gpu_driver_are_picked_from_the_kernels_log() -> None:
-    log = "[1] usb 1\n[2] NVRM: Xid (PCI:0000:00:1e): 79, GPU has fallen off the bus.\n[3] NVRM: loading\n"
-    assert parse.parse_gpu_errors(log) == (
-        "[2] NVRM: Xid (PCI:0000:00:1e): 79, GPU has fallen off the bus.",
-    )
+    error = "[2] NVRM: Xid (PCI:0000:00:1e): 79, GPU has fallen off the bus."
+    assert parse.parse_gpu_errors(f"[1] usb 1\n{error}\n[3] NVRM: loading\n") == (error,)
 
 
-# -- the real machine ---------------------------------------------------------------------------------------------
+# -- the real machine --------------------------------------------------------------------------
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""From facts to a report: waiting and stuck, what could not be seen, the order, the words, the file."""
+"""From facts to a report: waiting or stuck, missing facts, order, text, JSON, saved facts."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ ENVIRONMENT = Environment(
 
 
 def job(minutes: float, **changes: object) -> Facts:
-    known = Job("j", "RUNNABLE", since_ms=int(NOW - minutes * 60_000), gpus=1, memory_mib=1000)
+    runnable = Job("j", "RUNNABLE", since_ms=int(NOW - minutes * 60_000), gpus=1, memory_mib=1000)
     return Facts(
         Subject("job", "j"),
         NOW,
-        job=replace(known, **changes),  # type: ignore[arg-type]
+        job=replace(runnable, **changes),  # type: ignore[arg-type]
         queue=Queue("q", environments=("gpu",)),
         environments=(ENVIRONMENT,),
         front=(FrontJob("other", "UNDETERMINED - x"), FrontJob("j")),
@@ -67,7 +67,7 @@ def ids(report: Report) -> list[str]:
     return [finding.id for finding in report.findings]
 
 
-# -- waiting, stuck ---------------------------------------------------------------------------------------------
+# -- waiting, stuck ----------------------------------------------------------------------------
 
 
 def test_a_job_that_waits_for_others_says_for_whom_however_long() -> None:
@@ -96,13 +96,13 @@ def test_a_job_that_runs_or_is_over_says_so() -> None:
 
 
 def test_the_same_about_several_environments_is_said_once() -> None:
-    one = replace(ENVIRONMENT, profile=Profile("p", exists=False))
-    report = judge(replace(job(1), environments=(one, one)))
+    broken = replace(ENVIRONMENT, profile=Profile("p", exists=False))
+    report = judge(replace(job(1), environments=(broken, broken)))
     assert [f.place for f in report.findings if f.id == "BY035"] == ["compute environment gpu"]
     finding = Finding(no_route_to_aws.KIND, "no way out", ("x",), ("y",))
-    some = [replace(finding, place=f"compute environment {name}") for name in ("a", "b", "a")]
+    placed = [replace(finding, place=f"compute environment {name}") for name in ("a", "b", "a")]
     other = replace(finding, cause="another", place="queue q")
-    assert merge_places([*some, other]) == (
+    assert merge_places([*placed, other]) == (
         replace(finding, place="compute environments a, b"),
         other,
     )
@@ -112,31 +112,31 @@ def test_what_a_command_said_is_found_by_its_stream() -> None:
     ended = Ending(
         3, "Essential container in task exited", example="j", log_stream="recon/default/1"
     )
-    (found,) = judge(job(1, status="FAILED", endings=(ended,), log_group="/lab")).findings
+    (finding,) = judge(job(1, status="FAILED", endings=(ended,), log_group="/lab")).findings
     assert (
         "aws logs get-log-events --log-group-name /lab --log-stream-name recon/default/1"
-        in found.remedy[0]
+        in finding.remedy[0]
     )
-    (found,) = judge(
+    (finding,) = judge(
         job(1, status="FAILED", size=4, endings=(replace(ended, example="j:2", log_stream=""),))
     ).findings
-    assert "aws batch describe-jobs --jobs j:2 " in found.remedy[0]
-    (found,) = judge(job(1, status="FAILED", endings=(replace(ended, exit_code=137),))).findings
-    assert "BY062" in found.remedy[-1]
+    assert "aws batch describe-jobs --jobs j:2 " in finding.remedy[0]
+    (finding,) = judge(job(1, status="FAILED", endings=(replace(ended, exit_code=137),))).findings
+    assert "BY062" in finding.remedy[-1]
 
 
 def test_a_type_that_would_do_is_named() -> None:
-    (found,) = [f for f in judge(job(1, memory_mib=16384)).findings if f.id == "BY015"]
-    assert found.remedy[1].endswith("--compute-resources instanceTypes=g5.xlarge,g5.2xlarge")
-    (found,) = [f for f in judge(job(1, memory_mib=2**22)).findings if f.id == "BY015"]
+    (finding,) = [f for f in judge(job(1, memory_mib=16384)).findings if f.id == "BY015"]
+    assert finding.remedy[1].endswith("--compute-resources instanceTypes=g5.xlarge,g5.2xlarge")
+    (finding,) = [f for f in judge(job(1, memory_mib=2**22)).findings if f.id == "BY015"]
     # The list is replaced as a whole: what is there now stays in it.
-    assert "instanceTypes=g5.xlarge,TYPE " in found.remedy[1]
+    assert "instanceTypes=g5.xlarge,TYPE " in finding.remedy[1]
 
 
-@pytest.mark.parametrize(("gib", "shown"), [(2000, "2000GiB"), (2048, "2TiB"), (100, "100GiB")])
-def test_memory_is_shown_as_it_was_asked_for(gib: int, shown: str) -> None:
-    (found,) = [f for f in judge(job(1, memory_mib=gib * 1024)).findings if f.id == "BY015"]
-    assert f"registers the {shown} that" in found.cause and f"({shown})" in found.evidence[0]
+@pytest.mark.parametrize(("gib", "text"), [(2000, "2000GiB"), (2048, "2TiB"), (100, "100GiB")])
+def test_memory_is_shown_as_it_was_asked_for(gib: int, text: str) -> None:
+    (finding,) = [f for f in judge(job(1, memory_mib=gib * 1024)).findings if f.id == "BY015"]
+    assert f"registers the {text} that" in finding.cause and f"({text})" in finding.evidence[0]
 
 
 def test_a_job_that_waits_less_than_a_fleet_needs_is_waiting_and_symptoms_are_not_findings() -> (
@@ -178,111 +178,123 @@ def test_what_aws_says_of_a_job_for_ones_own_instances_is_found_at_once(
     asks: dict[str, int], kind: str
 ) -> None:
     host = Host("i-1", vcpus=2, memory_mib=24_103, gpus=1)
-    own = Environment("own", is_managed=False, hosts=(host,))
-    report = judge(replace(job(1, status_reason=TOO_LARGE, **asks), environments=(own,)))
+    environment = Environment("own", is_managed=False, hosts=(host,))
+    report = judge(replace(job(1, status_reason=TOO_LARGE, **asks), environments=(environment,)))
     assert ids(report) == [kind]
     assert report.findings[0].evidence[0] == TOO_LARGE
     assert report.findings[0].evidence[2] == "i-1 registers 2 vCPUs, 24,103 MiB, 1 GPUs"
     # Without AWS's word it is found too, and comes later: a larger one may join.
-    (found,) = judge(replace(job(1, **asks), environments=(own,))).findings
-    assert found.id == kind and found.rank > report.findings[0].rank
-    assert found.evidence[1] == "i-1 registers 2 vCPUs, 24,103 MiB, 1 GPUs"
+    (finding,) = judge(replace(job(1, **asks), environments=(environment,))).findings
+    assert finding.id == kind and finding.rank > report.findings[0].rank
+    assert finding.evidence[1] == "i-1 registers 2 vCPUs, 24,103 MiB, 1 GPUs"
 
 
-# -- hosts of one's own -----------------------------------------------------------------------------------------
+# -- hosts of one's own ------------------------------------------------------------------------
 
 WIDE = Host("i-w", "m6i.16xlarge", vcpus=64, memory_mib=30_000)
 TALL = Host("i-t", "r6i.large", vcpus=2, memory_mib=100_000)
 DENIED = Missing("access denied", "ecs:ListContainerInstances")
 
 
-def asked_of(*environments: Environment, **asks: Any) -> Report:
-    """A step of a pipeline at a queue with these."""
+def judge_shape(*environments: Environment, **asks: Any) -> Report:
+    """Judge a step of a pipeline at a queue with these environments."""
     shape = replace(Job("", "SUBMITTED", name="s"), **asks)
     return judge(Facts(Subject("queue", "q"), NOW, shape, Queue("q"), environments))
 
 
-def own(hosts: tuple[Host, ...] | Missing, **more: Any) -> Environment:
-    return Environment("own", is_managed=False, hosts=hosts, **more)
+def make_unmanaged(hosts: tuple[Host, ...] | Missing, **changes: Any) -> Environment:
+    return Environment("own", is_managed=False, hosts=hosts, **changes)
 
 
 def test_a_step_that_a_host_can_hold_says_which() -> None:
-    report = asked_of(own((WIDE, TALL)), vcpus=2, memory_mib=100_000)
+    report = judge_shape(make_unmanaged((WIDE, TALL)), vcpus=2, memory_mib=100_000)
     assert (ids(report), report.fits) == ([], ("step s fits own: i-t (r6i.large)",))
     assert {"BY014", "BY015", "BY016", "BY017"} <= {kind.id for kind in report.passed}
 
 
 def test_one_host_must_have_all_of_it() -> None:
-    (found,) = asked_of(own((WIDE, TALL)), vcpus=8, memory_mib=50_000).findings
-    assert (found.id, found.place) == ("BY015", "step s")
-    assert found.cause == (
-        "no host in the cluster of own registers the 50,000 MiB beside 8 vCPUs that the job asks for"
+    (finding,) = judge_shape(make_unmanaged((WIDE, TALL)), vcpus=8, memory_mib=50_000).findings
+    assert (finding.id, finding.place) == ("BY015", "step s")
+    assert finding.cause == (
+        "no host in the cluster of own registers the 50,000 MiB beside 8 vCPUs "
+        "that the job asks for"
     )
-    assert found.evidence == (
+    assert finding.evidence == (
         "requests 8 vCPUs, 50,000 MiB, 0 GPUs",
         "i-t (r6i.large) registers 2 vCPUs, 100,000 MiB, 0 GPUs",
         "i-w (m6i.16xlarge) registers 64 vCPUs, 30,000 MiB, 0 GPUs",
     )
-    assert "or ask for at most 30,000 MiB beside 8 vCPUs" in found.remedy
+    assert "or ask for at most 30,000 MiB beside 8 vCPUs" in finding.remedy
 
 
 def test_of_many_hosts_those_with_the_most_are_shown() -> None:
     many = tuple(Host(f"i-{n:02}", vcpus=n, memory_mib=1000) for n in range(1, 12))
-    (found,) = asked_of(own(many), vcpus=12, memory_mib=500).findings
-    assert [line.split()[0] for line in found.evidence[1:]] == [
+    (finding,) = judge_shape(make_unmanaged(many), vcpus=12, memory_mib=500).findings
+    assert [line.split()[0] for line in finding.evidence[1:]] == [
         "i-11",
         "i-10",
         "i-09",
         "i-08",
         "and",
     ]
-    assert found.evidence[-1] == "and 7 more with no more of it"
+    assert finding.evidence[-1] == "and 7 more with no more of it"
 
 
 @pytest.mark.parametrize(
     "unseen",
-    [own(DENIED), own(Missing("access denied", "ecs:DescribeContainerInstances"))],
+    [
+        make_unmanaged(DENIED),
+        make_unmanaged(Missing("access denied", "ecs:DescribeContainerInstances")),
+    ],
     ids=["list", "describe"],
 )
 def test_hosts_that_cannot_be_seen_are_said_with_the_action_that_is_missing(
     unseen: Environment,
 ) -> None:
-    report = asked_of(unseen, memory_mib=50_000)
+    report = judge_shape(unseen, memory_mib=50_000)
     assert ids(report) == [] and report.fits == ()
     assert isinstance(unseen.hosts, Missing)
+    not_run = {u.kind.id: (u.reason, u.action) for u in report.unseen}
     for kind in ("BY014", "BY015", "BY016", "BY017"):
-        assert [(u.reason, u.action) for u in report.unseen if u.kind.id == kind] == [
-            ("access denied", unseen.hosts.action)
-        ]
+        assert not_run[kind] == ("access denied", unseen.hosts.action)
     assert f"(allow {unseen.hosts.action})" in show.to_lines(report)[-1]
-    # One that can be seen and is large enough will do; one that is not proves nothing.
-    assert "BY015" in {kind.id for kind in asked_of(unseen, own((TALL,)), memory_mib=50_000).passed}
-    assert ids(asked_of(unseen, own((WIDE,)), memory_mib=50_000)) == []
+
+
+def test_hosts_that_can_be_seen_are_enough_only_if_one_is_large_enough() -> None:
+    unseen = make_unmanaged(DENIED)
+    assert "BY015" in {
+        kind.id for kind in judge_shape(unseen, make_unmanaged((TALL,)), memory_mib=50_000).passed
+    }
+    assert ids(judge_shape(unseen, make_unmanaged((WIDE,)), memory_mib=50_000)) == []
 
 
 def test_a_cluster_with_more_hosts_than_are_looked_at_proves_nothing() -> None:
-    report = asked_of(own((WIDE,) * MAX_HOSTS), memory_mib=50_000)
+    report = judge_shape(make_unmanaged((WIDE,) * MAX_HOSTS), memory_mib=50_000)
     assert ids(report) == []
     assert [u.reason for u in report.unseen if u.kind.id == "BY015"] == [
         "only the first 100 hosts of own were looked at"
     ]
-    assert ids(asked_of(own((WIDE,) * (MAX_HOSTS - 1)), memory_mib=50_000)) == ["BY015"]
+    assert ids(judge_shape(make_unmanaged((WIDE,) * (MAX_HOSTS - 1)), memory_mib=50_000)) == [
+        "BY015"
+    ]
 
 
 def test_a_host_that_tells_nothing_of_itself_is_not_held_against_anybody() -> None:
-    report = asked_of(own((WIDE, Host("i-q"))), memory_mib=50_000)
+    report = judge_shape(make_unmanaged((WIDE, Host("i-q"))), memory_mib=50_000)
     assert (ids(report), report.fits) == ([], ())
 
 
 def test_no_hosts_at_all_is_one_finding() -> None:
-    report = asked_of(own(()), memory_mib=50_000)
+    report = judge_shape(make_unmanaged(()), memory_mib=50_000)
     assert ids(report) == ["BY055"]
     assert "BY015" not in {kind.id for kind in report.passed}
 
 
 def test_hosts_of_an_environment_that_is_off_hold_nothing() -> None:
-    off = own((TALL,), state="DISABLED")
-    assert ids(asked_of(off, replace(own((WIDE,)), name="on"), memory_mib=50_000)) == ["BY015"]
+    off = make_unmanaged((TALL,), state="DISABLED")
+    assert ids(
+        judge_shape(off, replace(make_unmanaged((WIDE,)), name="on"), memory_mib=50_000)
+    ) == ["BY015"]
 
 
 def test_beside_an_environment_that_launches_one_that_fits_is_enough() -> None:
@@ -294,11 +306,15 @@ def test_beside_an_environment_that_launches_one_that_fits_is_enough() -> None:
         hosts=(),
     )
     for asks in ({"memory_mib": 50_000}, {"memory_mib": 90_000, "vcpus": 2}):
-        assert {"BY014", "BY015"}.isdisjoint(ids(asked_of(own((TALL,)), managed, **asks)))
-    found = [
-        f for f in asked_of(own((TALL,)), managed, memory_mib=200_000).findings if f.id == "BY015"
+        assert {"BY014", "BY015"}.isdisjoint(
+            ids(judge_shape(make_unmanaged((TALL,)), managed, **asks))
+        )
+    findings = [
+        f
+        for f in judge_shape(make_unmanaged((TALL,)), managed, memory_mib=200_000).findings
+        if f.id == "BY015"
     ]
-    assert ["in the cluster of own" in f.cause for f in found] == [False, True]
+    assert ["in the cluster of own" in f.cause for f in findings] == [False, True]
 
 
 @pytest.mark.parametrize(
@@ -329,10 +345,10 @@ def test_beside_an_environment_that_launches_one_that_fits_is_enough() -> None:
 )
 def test_what_aws_says_of_a_blocked_job_is_never_kept_back(reason: str, environments: Any) -> None:
     report = judge(replace(job(1, status_reason=reason), environments=environments))
-    said = [
+    with_reason = [
         finding for finding in report.findings if any(reason in line for line in finding.evidence)
     ]
-    assert len(said) == 1 and said[0] is report.findings[0]
+    assert len(with_reason) == 1 and with_reason[0] is report.findings[0]
     assert {kind.id for kind in report.passed}.isdisjoint(
         ids(report)
     ) and report.status_reason == ""
@@ -353,7 +369,7 @@ def test_what_can_never_work_is_found_at_once() -> None:
     assert "BY016" in ids(judge(job(1, gpus=4)))
 
 
-# -- what cannot be seen ----------------------------------------------------------------------------------------
+# -- what cannot be seen -----------------------------------------------------------------------
 
 
 def test_a_check_without_its_facts_is_listed_with_the_action_that_is_missing() -> None:
@@ -364,7 +380,7 @@ def test_a_check_without_its_facts_is_listed_with_the_action_that_is_missing() -
     assert "BY032" not in {kind.id for kind in judge(facts).passed}
 
 
-def test_where_the_subject_itself_is_missing_the_doctor_could_not_look() -> None:
+def test_where_the_subject_itself_is_missing_the_report_says_so() -> None:
     gone = Missing("access denied", "batch:DescribeJobs")
     facts = Facts(Subject("job", "j"), NOW, job=gone, queue=gone, environments=gone)
     report = judge(facts)
@@ -397,7 +413,7 @@ def test_what_was_not_gathered_is_not_taken_for_what_is_not_there() -> None:
     )
 
 
-# -- order and words --------------------------------------------------------------------------------------------
+# -- order and words ---------------------------------------------------------------------------
 
 
 def test_findings_are_sorted_by_likelihood_and_said_once() -> None:
@@ -457,7 +473,7 @@ def test_what_a_terminal_would_obey_is_not_printed() -> None:
     assert all(line.isprintable() for line in show.to_lines(report))
 
 
-# -- the table --------------------------------------------------------------------------------------------------
+# -- the table ---------------------------------------------------------------------------------
 
 
 def test_every_kind_is_found_by_some_check_and_no_kind_by_two_of_a_table() -> None:
@@ -473,11 +489,11 @@ def test_there_are_many_kinds() -> None:
     assert len(BY_ID) >= 45
 
 
-# -- the file ---------------------------------------------------------------------------------------------------
+# -- the file ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("text", "what"),
+    ("text", "message"),
     [
         ("{", "is not JSON"),
         ("[]", "holds no facts"),
@@ -485,7 +501,8 @@ def test_there_are_many_kinds() -> None:
         ('{"batchyard_facts": 1, "about": "x"}', "expected one of aws, host"),
         ('{"batchyard_facts": 1, "about": "aws", "facts": {}}', "facts.subject is missing"),
         (
-            '{"batchyard_facts": 1, "about": "host", "facts": {"taken_ms": 1, "disks": [{"path": 1}]}}',
+            '{"batchyard_facts": 1, "about": "host", '
+            '"facts": {"taken_ms": 1, "disks": [{"path": "/"}]}}',
             "facts.disks[0].total_mib is missing",
         ),
         (
@@ -498,10 +515,10 @@ def test_there_are_many_kinds() -> None:
         ),
     ],
 )
-def test_a_file_that_is_wrong_is_refused_with_the_place(text: str, what: str) -> None:
+def test_a_file_that_is_wrong_is_refused_with_the_place(text: str, message: str) -> None:
     with pytest.raises(InputError) as caught:
         facts_json.load(text, "f")
-    assert what in caught.value.message
+    assert message in caught.value.message
 
 
 def test_missing_parts_survive_the_file() -> None:
@@ -509,7 +526,7 @@ def test_missing_parts_survive_the_file() -> None:
     assert facts_json.load(facts_json.dump(facts)) == facts
 
 
-# -- masking ----------------------------------------------------------------------------------------------------
+# -- masking -----------------------------------------------------------------------------------
 
 
 def test_account_ids_are_masked_and_still_tell_apart() -> None:
@@ -555,7 +572,7 @@ def test_facts_are_masked_wherever_text_stands() -> None:
     assert "123456789012" not in facts_json.dump(masked(dirty))
 
 
-# -- the catalogue ----------------------------------------------------------------------------------------------
+# -- the catalogue -----------------------------------------------------------------------------
 
 
 def test_instance_types_have_what_aws_says_they_have() -> None:

@@ -1,4 +1,4 @@
-"""What can be launched, and with what: AWS's own word for it, maxvCpus, launch templates of some types."""
+"""Launches: missing capacity, maxvCpus, launch templates that only some types use."""
 
 from __future__ import annotations
 
@@ -23,10 +23,13 @@ QUEUE = Facts(
 NO_CAPACITY = (
     "CAPACITY:INSUFFICIENT_INSTANCE_CAPACITY - Service cannot fulfill the capacity requested"
 )
-HEALTHY = 'MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary="B"\n\n--B\nContent-Type: text/cloud-config\n\n--B--\n'
+HEALTHY = (
+    'MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary="B"\n\n'
+    "--B\nContent-Type: text/cloud-config\n\n--B--\n"
+)
 
 
-def found(facts: Facts) -> list[Finding]:
+def find(facts: Facts) -> list[Finding]:
     return list(judge(facts).findings)
 
 
@@ -43,7 +46,7 @@ def test_aws_says_that_it_has_no_capacity_and_is_believed_unseen(
 ) -> None:
     job = Job("j", "RUNNABLE", status_reason=NO_CAPACITY, since_ms=NOW - 7_200_000)
     facts = replace(QUEUE, subject=Subject("job", "j"), job=job, environments=environments)
-    [finding] = found(facts)
+    [finding] = find(facts)
     assert finding.id == "BY027"
     assert finding.evidence == (NO_CAPACITY, "types m6i.large, m6i.xlarge")
     assert "more instance types" in finding.remedy[0]
@@ -52,23 +55,24 @@ def test_aws_says_that_it_has_no_capacity_and_is_believed_unseen(
 def test_the_same_where_the_environments_cannot_be_seen() -> None:
     job = Job("j", "RUNNABLE", status_reason=NO_CAPACITY, since_ms=NOW - 7_200_000)
     facts = replace(QUEUE, subject=Subject("job", "j"), job=job, environments=Missing("denied"))
-    assert [f.id for f in found(facts)] == ["BY027"]
+    assert [f.id for f in find(facts)] == ["BY027"]
 
 
 def test_a_queue_that_can_never_launch_anything_is_not_healthy() -> None:
     small = with_environment(max_vcpus=1)
-    [finding] = found(small)
+    [finding] = find(small)
     assert (finding.id, finding.place) == ("BY012", "compute environment cpu")
     assert finding.evidence == ("maxvCpus 1; m6i.large has 2 vCPUs",)
     assert "the job" not in finding.cause
-    assert found(with_environment(max_vcpus=2)) == []
+    assert find(with_environment(max_vcpus=2)) == []
 
 
 def test_one_environment_that_can_launch_is_enough_and_so_are_hosts_of_ones_own() -> None:
     small = replace(CPU, name="small", max_vcpus=1)
-    assert found(replace(QUEUE, environments=(small, CPU))) == []
-    own = Environment("own", is_managed=False, hosts=())
-    assert "BY012" not in [f.id for f in found(replace(QUEUE, environments=(small, own)))]
+    assert find(replace(QUEUE, environments=(small, CPU))) == []
+    unmanaged = Environment("own", is_managed=False, hosts=())
+    findings = find(replace(QUEUE, environments=(small, unmanaged)))
+    assert "BY012" not in [f.id for f in findings]
 
 
 def test_without_a_job_nothing_is_said_to_be_right_about_its_size() -> None:
@@ -77,29 +81,29 @@ def test_without_a_job_nothing_is_said_to_be_right_about_its_size() -> None:
 
 
 def test_the_launch_template_of_some_types_is_examined_too() -> None:
-    own = LaunchTemplate("lt-fine", user_data=HEALTHY)
+    default = LaunchTemplate("lt-fine", user_data=HEALTHY)
     bad = LaunchTemplate(
         "lt-bad",
         user_data="#!/bin/bash\nsystemctl restart ecs\n",
         hop_limit=1,
         target_types=("m6i.large", "c6i"),
     )
-    facts = with_environment(launch_template=own, overrides=(bad,))
-    findings = {f.id: f for f in found(facts)}
+    facts = with_environment(launch_template=default, overrides=(bad,))
+    findings = {f.id: f for f in find(facts)}
     assert set(findings) == {"BY056", "BY101", "BY103"}
     for finding in findings.values():
         assert finding.evidence[-1] == "launch template lt-bad is for m6i.large, c6i"
     assert findings["BY101"].place == "user data of lt-bad:2"
     assert (
-        found(
+        find(
             with_environment(
-                launch_template=own, overrides=(replace(bad, user_data=HEALTHY, hop_limit=2),)
+                launch_template=default, overrides=(replace(bad, user_data=HEALTHY, hop_limit=2),)
             )
         )
         == []
     )
     # Where only some types have one.
-    assert {f.id for f in found(with_environment(overrides=(bad,)))} == set(findings)
+    assert {f.id for f in find(with_environment(overrides=(bad,)))} == set(findings)
     assert facts_json.load(facts_json.dump(facts)) == facts
 
 
@@ -114,7 +118,7 @@ def test_a_launch_template_of_some_types_that_cannot_be_seen_is_said_to_be_so() 
 
 
 @pytest.mark.parametrize(
-    ("places", "shown"),
+    ("places", "joined"),
     [
         (["user data of lt-1:21", "user data of lt-2:32"], "user data of lt-1:21, lt-2:32"),
         (["compute environment a", "compute environment b"], "compute environments a, b"),
@@ -122,6 +126,6 @@ def test_a_launch_template_of_some_types_that_cannot_be_seen_is_said_to_be_so() 
         (["queue a", "job b"], "queue a, job b"),
     ],
 )
-def test_several_places_are_named_in_words_that_are_words(places: list[str], shown: str) -> None:
+def test_several_places_are_named_in_words_that_are_words(places: list[str], joined: str) -> None:
     [finding] = merge_places(Finding(BLOCKING_SERVICE_START, "x", place=place) for place in places)
-    assert finding.place == shown
+    assert finding.place == joined

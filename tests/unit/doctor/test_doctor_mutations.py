@@ -1,4 +1,4 @@
-"""Real-looking user data and templates, damaged at random: the doctor answers for all of them, and in time."""
+"""User data and templates, damaged at random: the doctor examines all of them, and in time."""
 
 from __future__ import annotations
 
@@ -32,11 +32,12 @@ MAX_S = 10
 often = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 
 TOKENS = st.sampled_from(
-    "' \" ` $( ${ ( ) { } \\ | & ; < > << <<- <<EOF EOF # ! [ ] [[ ]] if fi do done case esac function \n \t \r \x00 é "
-    "- : ? @ % * &a *a !Sub !Ref !If {{ }} ${} --b --==B== --==B==-- Content-Type: #cloud-config #!/bin/sh "
-    "Resources Properties UserData Fn::Base64 Fn::Join Ref null [] {} 0 -1 1e999".split(" ")
+    "' \" ` $( ${ ( ) { } \\ | & ; < > << <<- <<EOF EOF # ! [ ] [[ ]] if fi do done case esac "
+    "function \n \t \r \x00 é - : ? @ % * &a *a !Sub !Ref !If {{ }} ${} --b --==B== --==B==-- "
+    "Content-Type: #cloud-config #!/bin/sh Resources Properties UserData "
+    "Fn::Base64 Fn::Join Ref null [] {} 0 -1 1e999".split(" ")
 ).map(str.encode)
-#: where, how much, and what instead
+#: share of the data before the cut, length of the cut, tokens instead, whether to repeat it
 CUTS = st.lists(
     st.tuples(st.floats(0, 1), st.integers(0, 40), st.lists(TOKENS, max_size=3), st.booleans()),
     min_size=1,
@@ -44,11 +45,12 @@ CUTS = st.lists(
 )
 
 
-def damaged(data: bytes, cuts: list[tuple[float, int, list[bytes], bool]]) -> bytes:
-    for where, length, tokens, repeats in cuts:
-        at = int(where * len(data))
-        kept = data[at : at + length] if repeats else b""
-        data = data[:at] + kept + b"".join(tokens) + kept + data[at + length :]
+def damage(data: bytes, cuts: list[tuple[float, int, list[bytes], bool]]) -> bytes:
+    for share, length, tokens, repeats in cuts:
+        start = int(share * len(data))
+        end = start + length
+        copy = data[start:end] if repeats else b""
+        data = data[:start] + copy + b"".join(tokens) + copy + data[end:]
     return data
 
 
@@ -64,7 +66,7 @@ def check(report: Report, began: float) -> None:
 @given(st.sampled_from(USER_DATA), CUTS, st.sampled_from(["batch", "ecs"]))
 def test_damaged_user_data_is_examined(data: bytes, cuts: Any, owner: str) -> None:
     began = time.monotonic()
-    check(examine(damaged(data, cuts), "x", owner), began)
+    check(examine(damage(data, cuts), "x", owner), began)
 
 
 @often
@@ -74,9 +76,11 @@ def test_damaged_user_data_is_examined(data: bytes, cuts: Any, owner: str) -> No
     st.sampled_from([gzip.compress, base64.b64encode]),
     st.booleans(),
 )
-def test_damaged_packages_are_examined(data: bytes, cuts: Any, pack: Any, is_outside: bool) -> None:
+def test_damaged_packages_are_examined(
+    data: bytes, cuts: Any, pack: Any, is_package_damaged: bool
+) -> None:
     began = time.monotonic()
-    data = damaged(pack(data), cuts) if is_outside else pack(damaged(data, cuts))
+    data = damage(pack(data), cuts) if is_package_damaged else pack(damage(data, cuts))
     check(examine(data, "x"), began)
 
 
@@ -85,13 +89,13 @@ def test_damaged_packages_are_examined(data: bytes, cuts: Any, pack: Any, is_out
 def test_damaged_templates_are_examined_or_refused_in_words(data: bytes, cuts: Any) -> None:
     began = time.monotonic()
     try:
-        check(examine_template(damaged(data, cuts), "x"), began)
+        check(examine_template(damage(data, cuts), "x"), began)
     except InputError as exc:
         assert exc.message.startswith("x") and exc.hint
 
 
 def _leaves(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    found = [path]
+    paths = [path]
     items = (
         value.items()
         if isinstance(value, dict)
@@ -99,7 +103,7 @@ def _leaves(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
         if isinstance(value, list)
         else ()
     )
-    return found + [leaf for key, inner in items for leaf in _leaves(inner, (*path, key))]
+    return paths + [leaf for key, inner in items for leaf in _leaves(inner, (*path, key))]
 
 
 PLANS = [json.loads(data) for data in TEMPLATES if data.lstrip().startswith(b"{")]
@@ -142,6 +146,6 @@ def test_any_value_in_any_place_of_a_plan_or_template_is_examined(changes: Any) 
 @often
 @given(st.sampled_from(USER_DATA), CUTS)
 def test_what_stands_above_the_damage_is_still_found(data: bytes, cuts: Any) -> None:
-    script = b"#!/bin/bash\nsystemctl restart docker\n: >> /dev/null\n" + damaged(data, cuts)
-    found = examine(script, "x", "ecs").findings
-    assert any(finding.id == "BY101" and finding.place == "x:2" for finding in found)
+    script = b"#!/bin/bash\nsystemctl restart docker\n: >> /dev/null\n" + damage(data, cuts)
+    findings = examine(script, "x", "ecs").findings
+    assert any(finding.id == "BY101" and finding.place == "x:2" for finding in findings)
