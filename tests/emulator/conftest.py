@@ -13,7 +13,8 @@ from emulator_endpoint import Endpoint
 
 @pytest.fixture(scope="module")
 def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Endpoint]:
-    """One for all tests of a module: 8 vCPUs, 2 pretended GPUs, an environment `cpu` and a queue `queue` on it."""
+    """One for all tests of a module: 8 vCPUs, 2 pretended GPUs, an environment `cpu` and a queue
+    `queue` on it."""
     it = Endpoint(
         tmp_path_factory.mktemp("endpoint"), "--cpus", "8", "--memory", "16GiB", "--gpus", "2"
     )
@@ -26,7 +27,8 @@ def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Endpoint]:
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Callable[..., Endpoint]]:
-    """Starts endpoints of the test's own; a second one in the same folder finds the first one's state."""
+    """Starts endpoints of the test's own; a second one in the same folder finds the first one's
+    state."""
     started: list[Endpoint] = []
 
     def begin(*arguments: str, folder: Path = tmp_path, **more: Any) -> Endpoint:

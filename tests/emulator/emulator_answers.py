@@ -1,4 +1,5 @@
-"""Answers of AWS Batch held against AWS's own description of them, and what an endpoint must never have said."""
+"""Answers of AWS Batch held against AWS's own description of them, and what an endpoint must
+never have said."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ _NOT_ALWAYS = {("JobDetail", "startedAt")}
 
 
 def complaints(operation: str, answer: Any) -> list[str]:
-    """What in an answer's JSON is not as AWS describes it: members it does not know, types, missing members, words."""
+    """What in an answer's JSON is not as AWS describes it: members it does not know, types,
+    missing members, words."""
     shape = MODEL.operation_model(operation).output_shape
     return _complaints(shape, answer, operation)
 
@@ -73,9 +75,11 @@ def _is_right(shape: Shape, value: Any) -> bool:
 
 
 def held_to_account(endpoint: Endpoint) -> Iterator[None]:
-    """For a fixture of a module: every answer to `endpoint.batch` is as AWS describes it, and stderr has no traceback.
+    """For a fixture of a module: every answer to `endpoint.batch` is as AWS describes it, and
+    stderr has no traceback.
 
-    botocore passes over what it does not know, so the look is at the answer before botocore reads it.
+    botocore passes over what it does not know, so the look is at the answer before botocore
+    reads it.
     """
     looked_at: set[str] = set()
     found: list[str] = []
@@ -100,7 +104,8 @@ def assert_no_traceback(endpoint: Endpoint) -> None:
 
 @contextmanager
 def refused(*texts: str) -> Iterator[None]:
-    """What is done within is answered with AWS Batch's ClientException, status 400, and these words."""
+    """What is done within is answered with AWS Batch's ClientException, status 400, and these
+    words."""
     with pytest.raises(ClientError) as caught:
         yield
     error, metadata = caught.value.response["Error"], caught.value.response["ResponseMetadata"]

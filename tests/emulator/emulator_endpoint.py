@@ -1,4 +1,5 @@
-"""A real `batchyard emulate` in a process of its own, and its clients: boto3 and the real `aws` command."""
+"""A real `batchyard emulate` in a process of its own, and its clients: boto3 and the real `aws`
+command."""
 
 from __future__ import annotations
 
@@ -69,7 +70,8 @@ class Endpoint:
         )
 
     def aws(self, *arguments: str, check: bool = True) -> Any:
-        """The real `aws` command: its answer as JSON, or where it may fail, the completed process."""
+        """The real `aws` command: its answer as JSON, or where it may fail, the completed
+        process."""
         done = prestarted.run(
             [AWS, *arguments],
             env=self.environ,
@@ -91,7 +93,7 @@ class Endpoint:
         self.process.stdout.close()
         return code
 
-    # -- what most tests need -----------------------------------------------------------------------------------
+    # -- what most tests need ---------------------------------------------------------------------
 
     def environment(
         self, name: str, vcpus: int = 256, types: tuple[str, ...] = ("m6i",), **more: Any
@@ -125,7 +127,8 @@ class Endpoint:
         gpus: int = 0,
         **more: Any,
     ) -> str:
-        """Registers one; `more` is for the definition, or, as `container={...}`, for its container."""
+        """Registers one; `more` is for the definition, or, as `container={...}`, for its
+        container."""
         wanted = [
             {"type": "VCPU", "value": str(vcpus)},
             {"type": "MEMORY", "value": str(memory_mib)},

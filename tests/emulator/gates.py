@@ -1,4 +1,5 @@
-"""Jobs that wait until the test lets them go on, and other things that several tests of jobs need."""
+"""Jobs that wait until the test lets them go on, and other things that several tests of jobs
+need."""
 
 from __future__ import annotations
 

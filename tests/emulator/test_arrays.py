@@ -85,7 +85,8 @@ def test_the_parent_is_pending_until_all_children_are_over(endpoint: Endpoint, g
 
 
 def test_the_parent_fails_only_when_all_children_are_over(endpoint: Endpoint, gate: Gate) -> None:
-    """facts, 2: no fail-fast, and a child's failure does not stop its siblings; `Array Child Job failed` (1.8)."""
+    """facts, 2: no fail-fast, and a child's failure does not stop its siblings; `Array Child Job
+    failed` (1.8)."""
     script = "test $AWS_BATCH_JOB_ARRAY_INDEX = 1 && exit 7; "
     job_id = endpoint.run("sh", "-c", script + gate.shell()[2], arrayProperties={"size": 3})
     until(lambda: summary(endpoint, job_id), lambda found: found == {"RUNNING": 2, "FAILED": 1})
@@ -101,7 +102,8 @@ def test_the_parent_fails_only_when_all_children_are_over(endpoint: Endpoint, ga
 
 
 def test_what_is_told_of_a_parent(endpoint: Endpoint) -> None:
-    """facts, 2: size, statusSummary, statusSummaryLastUpdatedAt; DescribeJobs on it does not list the children."""
+    """facts, 2: size, statusSummary, statusSummaryLastUpdatedAt; DescribeJobs on it does not
+    list the children."""
     job_id = endpoint.run("true", arrayProperties={"size": 4})
     parent = endpoint.wait(job_id)
     array = parent["arrayProperties"]
@@ -133,7 +135,8 @@ def test_what_is_told_of_a_child(endpoint: Endpoint) -> None:
 
 
 def test_each_child_knows_itself(endpoint: Endpoint) -> None:
-    """facts, 2 and 3: AWS_BATCH_JOB_ARRAY_INDEX, AWS_BATCH_JOB_ARRAY_SIZE; AWS_BATCH_JOB_ID is the child's."""
+    """facts, 2 and 3: AWS_BATCH_JOB_ARRAY_INDEX, AWS_BATCH_JOB_ARRAY_SIZE; AWS_BATCH_JOB_ID is
+    the child's."""
     script = "echo $AWS_BATCH_JOB_ARRAY_INDEX $AWS_BATCH_JOB_ARRAY_SIZE $AWS_BATCH_JOB_ID"
     job_id = endpoint.run("sh", "-c", script, arrayProperties={"size": 3})
     endpoint.wait(job_id)
@@ -156,7 +159,8 @@ def test_each_child_is_tried_by_itself(endpoint: Endpoint) -> None:
 
 
 def test_resources_are_each_childs(endpoint: Endpoint) -> None:
-    """facts, 2: there is no limit but capacity: with 8 vCPUs two children of 4 run, and not three."""
+    """facts, 2: there is no limit but capacity: with 8 vCPUs two children of 4 run, and not
+    three."""
     definition = endpoint.definition("wide", "sleep", "60", vcpus=4)
     job_id = endpoint.submit(definition, arrayProperties={"size": 3})
     until(lambda: summary(endpoint, job_id), lambda found: found == {"RUNNING": 2, "RUNNABLE": 1})
@@ -165,7 +169,8 @@ def test_resources_are_each_childs(endpoint: Endpoint) -> None:
 
 
 def test_list_jobs_of_an_array(endpoint: Endpoint, gate: Gate) -> None:
-    """facts, 2: arrayJobId lists children; without jobStatus only those that RUN; filters are not for children."""
+    """facts, 2: arrayJobId lists children; without jobStatus only those that RUN; filters are
+    not for children."""
     queue = one_at_a_time(endpoint, "listed")
     job_id = endpoint.run(
         *gate.shell("exit $AWS_BATCH_JOB_ARRAY_INDEX"), queue=queue, arrayProperties={"size": 4}

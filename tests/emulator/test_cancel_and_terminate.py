@@ -39,7 +39,7 @@ def flags(job: Any) -> tuple[bool, bool]:
 VERBS = pytest.mark.parametrize("verb", ["cancel", "terminate"])
 
 
-# -- jobs -------------------------------------------------------------------------------------------------------
+# -- jobs -----------------------------------------------------------------------------------------
 
 
 @VERBS
@@ -97,7 +97,8 @@ def test_cancelling_a_running_job_does_nothing(endpoint: Endpoint, gate: Gate) -
 
 
 def test_terminating_a_running_job_stops_it(endpoint: Endpoint) -> None:
-    """facts, 1.6: SIGTERM, and FAILED even where it then exits with 0; the reason is the caller's."""
+    """facts, 1.6: SIGTERM, and FAILED even where it then exits with 0; the reason is the
+    caller's."""
     for script, code in (
         ("trap 'echo saved; exit 0' TERM; echo ready; while :; do sleep 0.1; done", 0),
         ("echo ready; exec sleep 60", 143),
@@ -175,7 +176,8 @@ def test_the_first_reason_stays(endpoint: Endpoint, gate: Gate) -> None:
 def test_a_job_between_two_attempts_keeps_the_reason(
     endpoint: Endpoint, gate: Gate, verb: str
 ) -> None:
-    """facts, 1.6: it is RUNNABLE, so it fails, with the caller's reason and the attempt that it has had."""
+    """facts, 1.6: it is RUNNABLE, so it fails, with the caller's reason and the attempt that it
+    has had."""
     queue = endpoint.queue(f"between-{verb}", endpoint.environment(f"between-{verb}"))
     job_id = endpoint.run(*gate.shell("exit 3"), queue=queue, retryStrategy={"attempts": 3})
     endpoint.wait(job_id, "RUNNING")
@@ -199,7 +201,7 @@ def test_through_the_aws_command(endpoint: Endpoint, narrow: str, verb: str) -> 
     assert endpoint.job(job_id)["statusReason"] == "by hand"
 
 
-# -- arrays -----------------------------------------------------------------------------------------------------
+# -- arrays ---------------------------------------------------------------------------------------
 
 
 def states(endpoint: Endpoint, job_id: str, size: int) -> list[str]:
@@ -210,7 +212,8 @@ def states(endpoint: Endpoint, job_id: str, size: int) -> list[str]:
 
 
 def test_cancelling_an_array_leaves_what_runs(endpoint: Endpoint, gate: Gate) -> None:
-    """facts, 1.6 and 2: a choice: RUNNING children run on, as single jobs do; the parent ends when all are done."""
+    """facts, 1.6 and 2: a choice: RUNNING children run on, as single jobs do; the parent ends
+    when all are done."""
     queue = one_at_a_time(endpoint, "cancelled-array")
     job_id = endpoint.run(*gate.shell(), queue=queue, arrayProperties={"size": 3})
     endpoint.wait(f"{job_id}:0", "RUNNING")
@@ -302,7 +305,7 @@ def test_a_cancelled_array_that_waits_for_another_job(endpoint: Endpoint, gate: 
     }
 
 
-# -- many at once -----------------------------------------------------------------------------------------------
+# -- many at once ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("verb", ["cancel", "terminate"])

@@ -1,4 +1,5 @@
-"""Compute environments by boto3: what may be made, changed and deleted, and what it answers. Numbers are of the facts.
+"""Compute environments by boto3: what may be made, changed and deleted, and what it answers.
+Numbers are of the facts.
 
 What an environment does to jobs is in test_placement.py.
 """
@@ -58,7 +59,8 @@ def update(endpoint: Endpoint, name: str, **change: Any) -> Any:
 
 
 def test_a_managed_one_as_it_is_described(endpoint: Endpoint) -> None:
-    """8.1, 8.2 (BEST_FIT where none is given), 8.3 (`optimal` where there are no types), 8.4 (ECS_AL2023)."""
+    """8.1, 8.2 (BEST_FIT where none is given), 8.3 (`optimal` where there are no types), 8.4
+    (ECS_AL2023)."""
     arn = "arn:aws:batch:us-east-1:123456789012:compute-environment/managed"
     answer = create(endpoint, "managed", EC2, tags={"team": "a"})
     assert (answer["computeEnvironmentName"], answer["computeEnvironmentArn"]) == ("managed", arn)
@@ -266,11 +268,12 @@ def test_a_name_is_taken_once(endpoint: Endpoint) -> None:
         create(endpoint, "cpu", EC2)
 
 
-# -- updates (8.10) -----------------------------------------------------------------------------------------------
+# -- updates (8.10) -------------------------------------------------------------------------------
 
 
 def test_a_scaling_update(endpoint: Endpoint) -> None:
-    """8.10: of the vCPUs, the delay and the state; also where the strategy is BEST_FIT. 8.1: desired only goes up."""
+    """8.10: of the vCPUs, the delay and the state; also where the strategy is BEST_FIT. 8.1:
+    desired only goes up."""
     create(endpoint, "scales", EC2)
     resources = update(
         endpoint,
@@ -285,8 +288,8 @@ def test_a_scaling_update(endpoint: Endpoint) -> None:
     assert (resources["minvCpus"], resources["maxvCpus"], resources["desiredvCpus"]) == (2, 32, 8)
     assert resources["scalingPolicy"] == {"minScaleDownDelayMinutes": 30}
     with refused(
-        "Manually scaling down compute environment is not supported.  Disconnecting job queues from compute "
-        "environment will cause it to scale-down to minvCpus."
+        "Manually scaling down compute environment is not supported.  Disconnecting job queues "
+        "from compute environment will cause it to scale-down to minvCpus."
     ):
         update(endpoint, "scales", computeResources={"desiredvCpus": 7})
     with refused("desiredvCpus must be between"):
@@ -363,7 +366,8 @@ def test_what_needs_a_new_environment(endpoint: Endpoint) -> None:
 
 
 def test_the_update_policy(endpoint: Endpoint) -> None:
-    """8.10: what is not given stays. The facts have 1..360 minutes, AWS's newer description 7200: that one counts."""
+    """8.10: what is not given stays. The facts have 1..360 minutes, AWS's newer description
+    7200: that one counts."""
     create(endpoint, "policy", EC2)
     assert update(endpoint, "policy", updatePolicy={"terminateJobsOnUpdate": True})[
         "updatePolicy"
@@ -381,7 +385,7 @@ def test_the_update_policy(endpoint: Endpoint) -> None:
         update(endpoint, "policy", updatePolicy={"jobExecutionTimeoutMinutes": 7201})
 
 
-# -- the end, and lists ---------------------------------------------------------------------------------------------
+# -- the end, and lists ---------------------------------------------------------------------------
 
 
 def delete(endpoint: Endpoint, name: str) -> None:
@@ -390,7 +394,8 @@ def delete(endpoint: Endpoint, name: str) -> None:
 
 
 def test_the_order_of_deleting(endpoint: Endpoint) -> None:
-    """7: disable the queue, delete it, disable the environment, delete it. One that is not there is deleted at once."""
+    """7: disable the queue, delete it, disable the environment, delete it. One that is not there
+    is deleted at once."""
     endpoint.queue("in-the-way", endpoint.environment("to-go"))
     with refused("must be disabled first"):
         endpoint.batch.delete_compute_environment(computeEnvironment="to-go")
@@ -438,7 +443,8 @@ def test_describe_by_name_arn_and_page(endpoint: Endpoint) -> None:
 
 
 def test_quotas_that_aws_raises_on_request_are_not_counted(endpoint: Endpoint) -> None:
-    """6, a choice: 50 environments and 50 queues a region are adjustable quotas, and here nobody can ask for more."""
+    """6, a choice: 50 environments and 50 queues a region are adjustable quotas, and here nobody
+    can ask for more."""
     for number in range(51):
         endpoint.queue(f"many-{number}", endpoint.environment(f"many-{number}"))
     assert len(endpoint.batch.describe_job_queues(maxResults=100)["jobQueues"]) > 50

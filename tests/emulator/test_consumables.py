@@ -1,4 +1,5 @@
-"""Consumable resources (facts, 7.3): licences and the like that jobs hold while they run, or use up."""
+"""Consumable resources (facts, 7.3): licences and the like that jobs hold while they run, or use
+up."""
 
 from __future__ import annotations
 
@@ -58,7 +59,7 @@ def running(endpoint: Endpoint, array: str, expected: int) -> None:
     assert count() == expected
 
 
-# -- the operations -------------------------------------------------------------------------------------------------
+# -- the operations -------------------------------------------------------------------------------
 
 
 def test_one_as_it_is_described(endpoint: Endpoint) -> None:
@@ -168,7 +169,7 @@ def test_lists(endpoint: Endpoint) -> None:
         names(maxResults=101)
 
 
-# -- what they do ---------------------------------------------------------------------------------------------------
+# -- what they do ---------------------------------------------------------------------------------
 
 
 def test_children_hold_it_while_they_run(endpoint: Endpoint, tmp_path: Path) -> None:
@@ -288,12 +289,12 @@ def test_who_uses_it(endpoint: Endpoint, tmp_path: Path) -> None:
     endpoint.wait(waits)
 
 
-# -- when it goes away ----------------------------------------------------------------------------------------------
+# -- when it goes away ----------------------------------------------------------------------------
 
 
 def test_deleted_while_a_job_holds_it(endpoint: Endpoint, tmp_path: Path) -> None:
-    """A choice, as AWS does not say: what runs goes on, what waits goes on waiting. One that is made again by the name
-    counts what is still held of the old one."""
+    """A choice, as AWS does not say: what runs goes on, what waits goes on waiting. One that is
+    made again by the name counts what is still held of the old one."""
     create(endpoint, "gone", 2)
     gate = tmp_path / "gate"
     runs = held(endpoint, gate, needs(gone=1))
@@ -329,7 +330,8 @@ def test_one_that_is_given_back_in_the_place_of_one_that_was_not(endpoint: Endpo
 
 
 def test_after_a_restart(start: Callable[..., Endpoint], tmp_path: Path) -> None:
-    """What is used up stays used up, each attempt for itself; what was held is held again by who runs again."""
+    """What is used up stays used up, each attempt for itself; what was held is held again by who
+    runs again."""
     endpoint = start("--cpus", "4", "--memory", "1GiB")
     endpoint.queue("queue", endpoint.environment("cpu"))
     create(endpoint, "fuel", 10, "NON_REPLENISHABLE")

@@ -36,7 +36,7 @@ def states(endpoint: Endpoint, job_id: str, size: int) -> list[str]:
     return [child["status"] for child in children(endpoint, job_id, size)]
 
 
-# -- on whole jobs ----------------------------------------------------------------------------------------------
+# -- on whole jobs --------------------------------------------------------------------------------
 
 
 def test_a_job_waits_as_pending_until_all_dependencies_have_succeeded(
@@ -106,7 +106,8 @@ def test_a_retried_dependency_has_not_failed_yet(endpoint: Endpoint) -> None:
 
 
 def test_a_dependency_that_is_over_already(endpoint: Endpoint) -> None:
-    """facts, 1.7: SUCCEEDED is satisfied at once; a choice: of one that has FAILED the dependent fails."""
+    """facts, 1.7: SUCCEEDED is satisfied at once; a choice: of one that has FAILED the dependent
+    fails."""
     good, bad = endpoint.run("true"), endpoint.run("false")
     endpoint.wait(good), endpoint.wait(bad)
     assert endpoint.wait(endpoint.run("true", dependsOn=[{"jobId": good}]))["status"] == "SUCCEEDED"
@@ -124,7 +125,8 @@ def test_a_dependency_that_is_over_already(endpoint: Endpoint) -> None:
     ],
 )
 def test_an_unknown_dependency_is_refused(endpoint: Endpoint, entry: dict[str, str]) -> None:
-    """facts, 1.7: a choice, as AWS does not say: the submit is refused, and no job is left of it."""
+    """facts, 1.7: a choice, as AWS does not say: the submit is refused, and no job is left of
+    it."""
     before = endpoint.batch.list_jobs(
         jobQueue="queue", filters=[{"name": "JOB_NAME", "values": ["lost"]}]
     )
@@ -135,7 +137,7 @@ def test_an_unknown_dependency_is_refused(endpoint: Endpoint, entry: dict[str, s
     assert before["jobSummaryList"] == after["jobSummaryList"] == []
 
 
-# -- on arrays and children -------------------------------------------------------------------------------------
+# -- on arrays and children -----------------------------------------------------------------------
 
 
 def test_a_whole_array_must_succeed(endpoint: Endpoint, gate: Gate) -> None:
@@ -172,7 +174,10 @@ def test_one_child_can_be_waited_for(endpoint: Endpoint, gate: Gate) -> None:
 
 def test_sequential_children_come_one_after_the_other(endpoint: Endpoint, tmp_path: Path) -> None:
     """facts, 2: child i waits for child i-1 of the same array; 0 goes first."""
-    script = f"echo begin $AWS_BATCH_JOB_ARRAY_INDEX >> {tmp_path}/o; sleep 0.05; echo end >> {tmp_path}/o"
+    script = (
+        f"echo begin $AWS_BATCH_JOB_ARRAY_INDEX >> {tmp_path}/o; "
+        f"sleep 0.05; echo end >> {tmp_path}/o"
+    )
     job_id = endpoint.run(
         "sh", "-c", script, arrayProperties={"size": 5}, dependsOn=[{"type": "SEQUENTIAL"}]
     )
@@ -213,7 +218,8 @@ def test_child_for_child(endpoint: Endpoint, gate: Gate) -> None:
 
 
 def test_a_failure_child_for_child(endpoint: Endpoint) -> None:
-    """facts, 2: only the same index fails, the others go on, and the follower's parent fails at the end."""
+    """facts, 2: only the same index fails, the others go on, and the follower's parent fails at
+    the end."""
     first = endpoint.run(
         "sh", "-c", "test $AWS_BATCH_JOB_ARRAY_INDEX != 1", arrayProperties={"size": 3}
     )
@@ -249,7 +255,8 @@ def test_both_kinds_together(endpoint: Endpoint, gate: Gate, tmp_path: Path) -> 
 
 
 def test_what_is_refused_about_arrays(endpoint: Endpoint) -> None:
-    """facts, 2: choices: different sizes, a type on a single job, SEQUENTIAL with a job, N_TO_N without one."""
+    """facts, 2: choices: different sizes, a type on a single job, SEQUENTIAL with a job, N_TO_N
+    without one."""
     array, single = endpoint.run("true", arrayProperties={"size": 3}), endpoint.run("true")
     for size, entry in (
         (2, {"jobId": array, "type": "N_TO_N"}),

@@ -1,4 +1,5 @@
-"""`batchyard emulate --region`: what cannot be a region's name is refused before anything is served."""
+"""`batchyard emulate --region`: what cannot be a region's name is refused before anything is
+served."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""`emulate --volume` and a definition's volumes, in real containers; and what is refused before anything starts."""
+"""`emulate --volume` and a definition's volumes, in real containers; and what is refused before
+anything starts."""
 
 from __future__ import annotations
 
@@ -99,7 +100,8 @@ def test_read_only_is_read_only(boxes: Endpoint, disk: Path) -> None:
 
 @pytest.mark.docker
 def test_a_job_that_mounts_efs_fails_with_the_reason(boxes: Endpoint) -> None:
-    """On AWS the file system would be there; an empty folder in its place would make a job succeed with nothing."""
+    """On AWS the file system would be there; an empty folder in its place would make a job
+    succeed with nothing."""
     volumes = [{"name": "efs", "efsVolumeConfiguration": {"fileSystemId": "fs-1"}}]
     job = ran(
         boxes,

@@ -1,4 +1,5 @@
-"""Who may talk to the endpoint: programs of this machine, no web page, and from elsewhere only with the token."""
+"""Who may talk to the endpoint: programs of this machine, no web page, and from elsewhere only
+with the token."""
 
 from __future__ import annotations
 
@@ -46,7 +47,8 @@ def ask(endpoint: Endpoint, method: str, path: str, headers: Headers) -> tuple[i
 
 
 def signed(key: str, service: str = "batch") -> str:
-    return f"AWS4-HMAC-SHA256 Credential={key}/20260101/us-east-1/{service}/aws4_request, SignedHeaders=host, Signature=0"
+    scope = f"20260101/us-east-1/{service}/aws4_request"
+    return f"AWS4-HMAC-SHA256 Credential={key}/{scope}, SignedHeaders=host, Signature=0"
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +60,7 @@ def metadata_path(endpoint: Endpoint) -> str:
     return str(address).removeprefix(endpoint.url)
 
 
-# -- on loopback ------------------------------------------------------------------------------------------------
+# -- on loopback ----------------------------------------------------------------------------------
 
 
 FOREIGN = [
@@ -157,7 +159,7 @@ def test_it_listens_on_loopback_alone(endpoint: Endpoint) -> None:
             one.connect((str(address), port))
 
 
-# -- beyond loopback --------------------------------------------------------------------------------------------
+# -- beyond loopback ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "example.com", ""])

@@ -1,4 +1,5 @@
-"""Whatever is sent to AWS Batch's operations, the answer is AWS's or AWS's refusal: never a 500, never a traceback."""
+"""Whatever is sent to AWS Batch's operations, the answer is AWS's or AWS's refusal: never a 500,
+never a traceback."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""examples/enterprise as its page has it: with the real `aws` command and the two scripts, at a real endpoint.
+"""examples/enterprise as its page has it: with the real `aws` command and the two scripts, at a
+real endpoint.
 
-The page's fenced blocks are what is run. `sh` ones are typed into one shell, from the top to the bottom of the page;
-the one called `sh endpoint` says how the endpoint is started, the one called `sh account` how the files are made ready
-for an account.
+The page's fenced blocks are what is run. `sh` ones are typed into one shell, from the top to the
+bottom of the page; the one called `sh endpoint` says how the endpoint is started, the one called
+`sh account` how the files are made ready for an account.
 """
 
 from __future__ import annotations
@@ -144,7 +145,7 @@ def read_through(start_company: Start) -> Company:
     return company
 
 
-# -- the page ---------------------------------------------------------------------------------------------------
+# -- the page -------------------------------------------------------------------------------------
 
 
 def test_what_the_platform_files_describe_is_there(read_through: Company) -> None:
@@ -264,12 +265,13 @@ def test_the_definitions_of_the_script_are_the_second_revisions(read_through: Co
     assert revisions == {(name, 1, False) for name in names} | {(name, 2, True) for name in names}
 
 
-# -- the scripts alone, and an account of one's own -------------------------------------------------------------
+# -- the scripts alone, and an account of one's own -----------------------------------------------
 
 
 @pytest.fixture(scope="module")
 def elsewhere(start_company: Start) -> Company:
-    """A company in another account and region: account.sed is filled in and applied, nothing is registered yet."""
+    """A company in another account and region: account.sed is filled in and applied, nothing is
+    registered yet."""
     company = start_company("--region", OTHER_ACCOUNT["us-east-1"])
     script = company.folder / "account.sed"
     text = script.read_text()
@@ -289,7 +291,8 @@ def test_the_account_s_own_values_are_all_in_account_sed(elsewhere: Company) -> 
     assert left == []
     said = "\n".join(texts.values())
     assert [theirs for theirs in OTHER_ACCOUNT.values() if theirs not in said] == []
-    # What an account has are roles, networks and policies; nothing else in the files may look like one of them.
+    # What an account has are roles, networks and policies; nothing else in the files may look like
+    # one of them.
     arns = set(re.findall(r"arn:[^\"]*", said))
     assert arns and all(f":{OTHER_ACCOUNT['123456789012']}:" in arn for arn in arns)
 
@@ -343,7 +346,7 @@ def test_register_repeated_registers_what_has_changed(
     assert len(again) == len(registered)
 
 
-# -- the files --------------------------------------------------------------------------------------------------
+# -- the files ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("file", FILES, ids=str)

@@ -1,4 +1,4 @@
-"""The type of the instance that a job's metadata service tells: one of its compute environment's that it fits."""
+"""The instance type in a job's metadata service: a type of its compute environment that fits."""
 
 from __future__ import annotations
 
@@ -15,11 +15,15 @@ ASK = (
     """
 import json, os, urllib.request
 base = os.environ["AWS_EC2_METADATA_SERVICE_ENDPOINT"] + "/latest/"
-ask = urllib.request.Request(base + "api/token", method="PUT", headers={"X-aws-ec2-metadata-token-ttl-seconds": "60"})
+ttl = {"X-aws-ec2-metadata-token-ttl-seconds": "60"}
+ask = urllib.request.Request(base + "api/token", method="PUT", headers=ttl)
 token = {"X-aws-ec2-metadata-token": urllib.request.urlopen(ask).read().decode()}
-get = lambda path: urllib.request.urlopen(urllib.request.Request(base + path, headers=token)).read().decode()
+def get(path):
+    request = urllib.request.Request(base + path, headers=token)
+    return urllib.request.urlopen(request).read().decode()
 identity = json.loads(get("dynamic/instance-identity/document"))
-print(json.dumps([get("meta-data/instance-type"), identity["instanceType"], identity["architecture"]]))
+types = [get("meta-data/instance-type"), identity["instanceType"]]
+print(json.dumps([*types, identity["architecture"]]))
 """,
 )
 

@@ -45,7 +45,7 @@ def needing(**amounts: str) -> dict[str, Any]:
     }
 
 
-# -- revisions ------------------------------------------------------------------------------------------------------
+# -- revisions ------------------------------------------------------------------------------------
 
 
 def test_revisions_go_up_by_one_and_none_comes_back(endpoint: Endpoint) -> None:
@@ -122,7 +122,7 @@ def test_a_revision_must_be_named_to_be_deregistered(endpoint: Endpoint) -> None
     endpoint.batch.deregister_job_definition(jobDefinition="kept:99")
 
 
-# -- what may be in one ---------------------------------------------------------------------------------------------
+# -- what may be in one ---------------------------------------------------------------------------
 
 REFUSED_DEFINITIONS = {
     "5.3 the value is a string": (
@@ -325,7 +325,7 @@ def test_a_definition_of_24_kib_and_one_of_more(endpoint: Endpoint) -> None:
         register(endpoint, "more-umlauts", {**CONTAINER, "command": ["ä" * 12 * 1024]})
 
 
-# -- Fargate (5.3) --------------------------------------------------------------------------------------------------
+# -- Fargate (5.3) --------------------------------------------------------------------------------
 
 PAIRS = {
     "0.25": [512, 1024, 2048],
@@ -340,7 +340,8 @@ PAIRS = {
 
 @pytest.mark.parametrize("vcpus", PAIRS)
 def test_fargate_has_these_pairs(endpoint: Endpoint, vcpus: str) -> None:
-    """5.3: the first and the last of each row, the ones beside them, and what is between two steps."""
+    """5.3: the first and the last of each row, the ones beside them, and what is between two
+    steps."""
     sizes = list(PAIRS[vcpus])
     more = {"platformCapabilities": ["FARGATE"]}
     for size in (sizes[0], sizes[1], sizes[-1]):
@@ -380,7 +381,7 @@ def test_what_fargate_asks_for(endpoint: Endpoint) -> None:
     assert answer["revision"] == 1
 
 
-# -- ecsProperties (5.2) --------------------------------------------------------------------------------------------
+# -- ecsProperties (5.2) --------------------------------------------------------------------------
 
 ONE = {"name": "main", **CONTAINER}
 

@@ -1,4 +1,5 @@
-"""What a job finds in its environment (facts, 3): AWS Batch's variables, the definition's, the endpoint's."""
+"""What a job finds in its environment (facts, 3): AWS Batch's variables, the definition's, the
+endpoint's."""
 
 from __future__ import annotations
 
@@ -39,7 +40,8 @@ def test_a_job_has_these_variables_of_batch_and_no_others(endpoint: Endpoint) ->
 
 
 def test_a_child_has_two_more(endpoint: Endpoint) -> None:
-    """facts, 3: index and size; the id is the child's; no node's variables, which are for multi-node jobs."""
+    """facts, 3: index and size; the id is the child's; no node's variables, which are for
+    multi-node jobs."""
     job_id = endpoint.run(*PRINT, arrayProperties={"size": 2})
     endpoint.wait(job_id)
     assert of_batch(environ(endpoint, f"{job_id}:1")) == {
@@ -129,7 +131,8 @@ def test_the_definitions_variables_and_their_overrides(endpoint: Endpoint) -> No
 
 
 def test_a_gpu_job_is_told_which_ones(endpoint: Endpoint) -> None:
-    """facts, 3: NVIDIA_VISIBLE_DEVICES, as from the ECS agent; there is no variable with their number."""
+    """facts, 3: NVIDIA_VISIBLE_DEVICES, as from the ECS agent; there is no variable with their
+    number."""
     queue = endpoint.queue("gpu", endpoint.environment("gpu", types=("g5",)))
     both = environ(
         endpoint, endpoint.submit(endpoint.definition("two-gpus", *PRINT, gpus=2), queue)
@@ -153,7 +156,8 @@ def test_whoever_calls_aws_from_a_job_comes_here(endpoint: Endpoint) -> None:
 
 
 def test_the_endpoints_own_environment_is_not_the_jobs(start: Any) -> None:
-    """What the endpoint was started with about AWS, or about a job that it is itself a part of, stays with it."""
+    """What the endpoint was started with about AWS, or about a job that it is itself a part of,
+    stays with it."""
     foreign = {
         "AWS_PROFILE": "production",
         "AWS_SESSION_TOKEN": "real",
@@ -181,7 +185,10 @@ def test_the_endpoints_own_environment_is_not_the_jobs(start: Any) -> None:
 def test_a_job_submits_another(endpoint: Endpoint) -> None:
     """With nothing but its environment."""
     inner = endpoint.definition("inner", "true")
-    words = f"batch submit-job --job-name inner --job-queue queue --job-definition {inner} --query jobId --output text"
+    words = (
+        f"batch submit-job --job-name inner --job-queue queue --job-definition {inner} "
+        "--query jobId --output text"
+    )
     job_id = endpoint.run("sh", "-c", f"{AWS} {words}")
     job = endpoint.wait(job_id)
     (said,) = endpoint.output(job_id)

@@ -1,4 +1,5 @@
-"""Output of jobs in CloudWatch Logs, while they run and afterwards, through boto3 and the aws command."""
+"""Output of jobs in CloudWatch Logs, while they run and afterwards, through boto3 and the aws
+command."""
 
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ def error_of(call: Any) -> str:
     return str(caught.value.response["Error"]["Code"])
 
 
-# -- while it runs ----------------------------------------------------------------------------------------------
+# -- while it runs --------------------------------------------------------------------------------
 
 
 def test_what_a_job_has_said_can_be_read_while_it_runs(endpoint: Endpoint, gate: Gate) -> None:
@@ -119,7 +120,7 @@ def test_a_follower_of_the_log_sees_every_line_once(endpoint: Endpoint) -> None:
     assert found == [f"line {number}" for number in range(1, 41)]
 
 
-# -- afterwards -------------------------------------------------------------------------------------------------
+# -- afterwards -----------------------------------------------------------------------------------
 
 
 def test_each_attempt_has_a_stream_of_its_own(endpoint: Endpoint) -> None:
@@ -158,11 +159,13 @@ def test_the_logs_of_an_array(endpoint: Endpoint) -> None:
 
 
 def test_times_and_bounds(endpoint: Endpoint, gate: Gate) -> None:
-    """Of startTime and endTime the first is in, the second is not; the newest first without startFromHead."""
+    """Of startTime and endTime the first is in, the second is not; the newest first without
+    startFromHead."""
     job_id = endpoint.run("sh", "-c", f"for i in 1 2 3; do echo $i; {gate.shell()[2]} done")
     endpoint.wait(job_id, "RUNNING")
     for count in (1, 2, 3):
-        # A line has the time at which it was read, so the next one is written when this one has been.
+        # A line has the time at which it was read, so the next one is written when this one has
+        # been.
         until(lambda: endpoint.output(job_id), lambda lines, count=count: len(lines) == count)
         time.sleep(0.01)
         gate.open()
@@ -199,11 +202,12 @@ def test_output_that_is_no_text(endpoint: Endpoint) -> None:
     assert endpoint.output(job_id) == ["a\ufffdb", "\0c\r"]
 
 
-# -- where a job logs -------------------------------------------------------------------------------------------
+# -- where a job logs -----------------------------------------------------------------------------
 
 
 def test_a_group_and_a_prefix_of_the_definitions_own(endpoint: Endpoint) -> None:
-    """logConfiguration: awslogs-group and awslogs-stream-prefix, which stands in for the definition's name."""
+    """logConfiguration: awslogs-group and awslogs-stream-prefix, which stands in for the
+    definition's name."""
     options = {"awslogs-group": "/my/jobs", "awslogs-stream-prefix": "mine"}
     container = {"logConfiguration": {"logDriver": "awslogs", "options": options}}
     job_id = endpoint.submit(
@@ -272,7 +276,7 @@ def test_unsigned_requests_reach_the_logs(endpoint: Endpoint) -> None:
     assert done.returncode == 0 and GROUP in done.stdout, done.stderr
 
 
-# -- mistakes ---------------------------------------------------------------------------------------------------
+# -- mistakes -------------------------------------------------------------------------------------
 
 
 def test_what_is_not_there(endpoint: Endpoint) -> None:

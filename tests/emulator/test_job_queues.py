@@ -1,4 +1,5 @@
-"""Job queues by boto3: what may be made, changed and deleted (facts, 6 and 7). What they do is in test_placement.py."""
+"""Job queues by boto3: what may be made, changed and deleted (facts, 6 and 7). What they do is
+in test_placement.py."""
 
 from __future__ import annotations
 
@@ -177,8 +178,8 @@ def test_what_no_queue_can_be(endpoint: Endpoint, case: str) -> None:
 )
 @pytest.mark.parametrize("seconds", [600, 86400])
 def test_time_limits(endpoint: Endpoint, reason: str, seconds: int) -> None:
-    """7.2: the reasons that have an action, and the limits of its time. That one is carried out is shown, with a clock
-    that can be turned, in tests/unit/test_queues.py."""
+    """7.2: the reasons that have an action, and the limits of its time. That one is carried out
+    is shown, with a clock that can be turned, in tests/unit/test_queues.py."""
     limit = {**LIMIT, "reason": reason, "maxTimeSeconds": seconds}
     endpoint.batch.update_job_queue(jobQueue="queue", jobStateTimeLimitActions=[limit])
     assert described(endpoint, "queue")["jobStateTimeLimitActions"] == [limit]
@@ -242,7 +243,8 @@ def test_a_disabled_queue_finishes_what_it_has(endpoint: Endpoint) -> None:
 
 
 def test_deleting_a_queue_ends_what_is_in_it(endpoint: Endpoint) -> None:
-    """7 and 1.8: `JobQueue deleted`, running or not. Jobs of a queue that is gone can still be described."""
+    """7 and 1.8: `JobQueue deleted`, running or not. Jobs of a queue that is gone can still be
+    described."""
     endpoint.queue("doomed", endpoint.environment("tiny", vcpus=1))
     running, waiting = (endpoint.run("sleep", "60", queue="doomed") for _ in range(2))
     endpoint.wait(running, "RUNNING")
@@ -265,7 +267,8 @@ def test_deleting_a_queue_ends_what_is_in_it(endpoint: Endpoint) -> None:
 
 
 def test_a_queue_of_the_same_name_starts_afresh(start: Callable[..., Endpoint]) -> None:
-    """A queue that is deleted and made again takes jobs, in its own environment, also after a restart."""
+    """A queue that is deleted and made again takes jobs, in its own environment, also after a
+    restart."""
     endpoint = start("--cpus", "2", "--memory", "2GiB")
     endpoint.queue("again", endpoint.environment("first"))
     old = endpoint.run("sleep", "60", queue="again")

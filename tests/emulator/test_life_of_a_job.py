@@ -1,4 +1,5 @@
-"""The life of a job: its states, what DescribeJobs and ListJobs tell of it, its timeout, its reasons."""
+"""The life of a job: its states, what DescribeJobs and ListJobs tell of it, its timeout, its
+reasons."""
 
 from __future__ import annotations
 
@@ -19,8 +20,8 @@ EXITED = "Essential container in task exited"
 
 
 class Timed(NamedTuple):
-    """Jobs with the shortest timeout that there is and one that will not end, begun with the module and looked at in
-    its last tests."""
+    """Jobs with the shortest timeout that there is and one that will not end, begun with the
+    module and looked at in its last tests."""
 
     #: 0 ends at once when it is asked to, 1 first says so, with exit code 0
     array: str
@@ -80,11 +81,12 @@ def ask(
     return answer.status, json.loads(content), answer.headers
 
 
-# -- states -----------------------------------------------------------------------------------------------------
+# -- states ---------------------------------------------------------------------------------------
 
 
 def test_a_job_goes_through_the_states_in_their_order(endpoint: Endpoint, gate: Gate) -> None:
-    """facts, 1.1: SUBMITTED -> PENDING -> RUNNABLE -> STARTING -> RUNNING -> SUCCEEDED, none twice, none backwards."""
+    """facts, 1.1: SUBMITTED -> PENDING -> RUNNABLE -> STARTING -> RUNNING -> SUCCEEDED, none
+    twice, none backwards."""
     job_id = endpoint.run(*gate.shell())
     seen = []
     until(
@@ -151,7 +153,8 @@ def test_a_retried_job_goes_to_the_front_of_its_queue(endpoint: Endpoint, tmp_pa
 
 
 def test_where_a_job_runs_and_logs_is_known_while_it_runs(endpoint: Endpoint, gate: Gate) -> None:
-    """facts, 1.1: taskArn from STARTING on; the stream <definition>/default/<task id> from RUNNING on."""
+    """facts, 1.1: taskArn from STARTING on; the stream <definition>/default/<task id> from
+    RUNNING on."""
     definition = endpoint.definition("where-it-runs", *gate.shell())
     job_id = endpoint.submit(definition)
     running = endpoint.wait(job_id, "RUNNING")["container"]
@@ -170,7 +173,8 @@ def test_where_a_job_runs_and_logs_is_known_while_it_runs(endpoint: Endpoint, ga
 
 
 def test_the_stream_begins_with_128_characters_of_a_definition(endpoint: Endpoint) -> None:
-    """facts, 1.1: of the name the first 200 characters, which none has more than 128 of (facts, 5.4)."""
+    """facts, 1.1: of the name the first 200 characters, which none has more than 128 of (facts,
+    5.4)."""
     job = endpoint.wait(endpoint.submit(endpoint.definition("n" * 128, "true")))
     assert job["container"]["logStreamName"].startswith("n" * 128 + "/default/")
 
@@ -178,7 +182,8 @@ def test_the_stream_begins_with_128_characters_of_a_definition(endpoint: Endpoin
 def test_an_ended_attempt_stays_in_the_cluster_that_it_ran_in(
     endpoint: Endpoint, gate: Gate
 ) -> None:
-    """facts, 1.2: taskArn is that of the task; a queue's second environment has a cluster of its own."""
+    """facts, 1.2: taskArn is that of the task; a queue's second environment has a cluster of its
+    own."""
     environments = [
         endpoint.environment("first-of-two", vcpus=1),
         endpoint.environment("second-of-two", vcpus=1),
@@ -191,7 +196,7 @@ def test_an_ended_attempt_stays_in_the_cluster_that_it_ran_in(
     assert [endpoint.wait(job_id)["container"]["taskArn"] for job_id in jobs] == running
 
 
-# -- DescribeJobs -----------------------------------------------------------------------------------------------
+# -- DescribeJobs ---------------------------------------------------------------------------------
 
 
 def test_describe_jobs_tells_what_aws_tells(endpoint: Endpoint) -> None:
@@ -247,7 +252,8 @@ def test_times_are_milliseconds_and_there_from_when_they_are_known(
 
 
 def test_only_finished_attempts_are_listed(endpoint: Endpoint) -> None:
-    """facts, 1.2: attempts[] has container, startedAt, stoppedAt, statusReason of those that are over."""
+    """facts, 1.2: attempts[] has container, startedAt, stoppedAt, statusReason of those that are
+    over."""
     script = "test $AWS_BATCH_JOB_ATTEMPT = 1 && exit 4; exec sleep 60"
     job_id = endpoint.run("sh", "-c", script, retryStrategy={"attempts": 2})
     job = until(
@@ -269,7 +275,8 @@ def test_only_finished_attempts_are_listed(endpoint: Endpoint) -> None:
 
 
 def test_what_cannot_be_started_has_a_reason_and_no_exit_code(endpoint: Endpoint) -> None:
-    """facts, 1.2 and 1.8: exitCode only where something exited; container.reason of at most 255 characters."""
+    """facts, 1.2 and 1.8: exitCode only where something exited; container.reason of at most 255
+    characters."""
     for command, part in (
         ("no-such-program", "No such file"),
         ("x" * 300, ""),
@@ -286,7 +293,8 @@ def test_what_cannot_be_started_has_a_reason_and_no_exit_code(endpoint: Endpoint
 
 
 def test_what_was_never_started_has_no_start(endpoint: Endpoint) -> None:
-    """facts, 1.2: startedAt is the moment from STARTING to RUNNING, and this one never came to run."""
+    """facts, 1.2: startedAt is the moment from STARTING to RUNNING, and this one never came to
+    run."""
     job = endpoint.wait(endpoint.run("no-such-program"))
     assert (
         "startedAt" not in job["attempts"][0]
@@ -302,7 +310,8 @@ def test_a_job_without_a_command_does_not_start(endpoint: Endpoint) -> None:
 
 
 def test_unknown_ids_are_left_out(endpoint: Endpoint, timed: Timed) -> None:
-    """facts, 1.2: no error; also children that an array does not have, or that are spelt otherwise than AWS does."""
+    """facts, 1.2: no error; also children that an array does not have, or that are spelt
+    otherwise than AWS does."""
     known = endpoint.run("true")
     endpoint.wait(known)
     unknown = [
@@ -330,7 +339,7 @@ def test_describe_jobs_through_the_aws_command(endpoint: Endpoint) -> None:
     assert (job["status"], job["statusReason"]) == ("SUCCEEDED", EXITED)
 
 
-# -- ListJobs ---------------------------------------------------------------------------------------------------
+# -- ListJobs -------------------------------------------------------------------------------------
 
 
 def test_a_summary_tells_what_aws_tells(endpoint: Endpoint, gate: Gate) -> None:
@@ -355,7 +364,7 @@ def test_a_summary_tells_what_aws_tells(endpoint: Endpoint, gate: Gate) -> None:
     assert endpoint.batch.list_jobs(jobQueue=queue)["jobSummaryList"] == []
 
 
-# -- the protocol -----------------------------------------------------------------------------------------------
+# -- the protocol ---------------------------------------------------------------------------------
 
 
 def test_operations_are_posts_to_their_names_in_lower_case(endpoint: Endpoint) -> None:
@@ -370,7 +379,10 @@ def test_operations_are_posts_to_their_names_in_lower_case(endpoint: Endpoint) -
         )[:2] == (200, {})
 
 
-SIGNED = "AWS4-HMAC-SHA256 Credential=batchyard/20260101/{}/batch/aws4_request, SignedHeaders=host, Signature=0"
+SIGNED = (
+    "AWS4-HMAC-SHA256 Credential=batchyard/20260101/{}/batch/aws4_request, "
+    "SignedHeaders=host, Signature=0"
+)
 
 
 @pytest.mark.parametrize(
@@ -459,7 +471,7 @@ def test_a_request_for_another_region_is_refused(endpoint: Endpoint) -> None:
     assert status == 400 and "eu-west-1" in answer["message"]
 
 
-# -- reasons ----------------------------------------------------------------------------------------------------
+# -- reasons --------------------------------------------------------------------------------------
 
 
 def test_the_reason_of_an_end_is_the_same_for_success_and_failure(endpoint: Endpoint) -> None:
@@ -481,7 +493,8 @@ def test_the_exit_codes_of_signals(endpoint: Endpoint, how: str, code: int) -> N
 
 
 def test_more_memory_than_asked_for(endpoint: Endpoint) -> None:
-    """facts, 1.8 and 5.3: killed, exit code 137, `OutOfMemoryError: Container killed due to memory usage`."""
+    """facts, 1.8 and 5.3: killed, exit code 137, `OutOfMemoryError: Container killed due to
+    memory usage`."""
     script = "import time; held = bytearray(200 << 20); time.sleep(60)"
     definition = endpoint.definition("greedy", "python3", "-c", script, memory_mib=100)
     job = endpoint.wait(endpoint.submit(definition))
@@ -522,7 +535,7 @@ def test_the_head_of_a_queue_says_why_it_is_stuck(endpoint: Endpoint) -> None:
         endpoint.batch.cancel_job(jobId=job_id, reason="too large")
 
 
-# -- timeouts ---------------------------------------------------------------------------------------------------
+# -- timeouts -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("seconds", [59, 0, -1])
@@ -550,7 +563,8 @@ def test_a_timeout_at_submit_replaces_the_definitions(endpoint: Endpoint) -> Non
 
 @pytest.mark.slow
 def test_what_does_not_listen_is_killed_after_30_seconds(endpoint: Endpoint, timed: Timed) -> None:
-    """facts, 1.5 and 1.6: SIGTERM, 30 s, SIGKILL, which is exit code 137; so it is with TerminateJob and timeouts."""
+    """facts, 1.5 and 1.6: SIGTERM, 30 s, SIGKILL, which is exit code 137; so it is with
+    TerminateJob and timeouts."""
     job = endpoint.wait(timed.deaf)
     assert (job["status"], job["statusReason"], job["container"]["exitCode"]) == (
         "FAILED",
@@ -566,7 +580,8 @@ def test_what_does_not_listen_is_killed_after_30_seconds(endpoint: Endpoint, tim
 def test_at_its_timeout_a_child_is_ended_and_not_tried_again(
     endpoint: Endpoint, timed: Timed
 ) -> None:
-    """facts, 1.5 and 1.3: FAILED, never retried, whatever the strategy says; SIGTERM first; each child by itself."""
+    """facts, 1.5 and 1.3: FAILED, never retried, whatever the strategy says; SIGTERM first; each
+    child by itself."""
     parent = endpoint.wait(timed.array)
     assert (parent["status"], parent["statusReason"]) == ("FAILED", "Array Child Job failed")
     for index, code in ((0, 143), (1, 0)):
@@ -576,7 +591,8 @@ def test_at_its_timeout_a_child_is_ended_and_not_tried_again(
             "Job attempt duration exceeded timeout",
         )
         assert [one["container"]["exitCode"] for one in child["attempts"]] == [code]
-        # By two clocks, that of the day and one that nobody sets; who is not killed has ended before another 30 s.
+        # By two clocks, that of the day and one that nobody sets; who is not killed has ended
+        # before another 30 s.
         assert 59_900 <= child["stoppedAt"] - child["startedAt"] < 90_000
         assert (child["isCancelled"], child["isTerminated"]) == (False, False)
     assert "asked to end" in endpoint.output(f"{timed.array}:1")

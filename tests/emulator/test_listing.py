@@ -1,4 +1,5 @@
-"""ListJobs and DescribeJobs: the odd defaults, the filters, the pages, the limits (facts, 1.2 and 6)."""
+"""ListJobs and DescribeJobs: the odd defaults, the filters, the pages, the limits (facts, 1.2
+and 6)."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ from emulator_endpoint import Endpoint, until
 
 
 class Jobs(NamedTuple):
-    """One queue with a bit of everything: what has ended, what runs, what waits. In the order of submission."""
+    """One queue with a bit of everything: what has ended, what runs, what waits. In the order of
+    submission."""
 
     succeeded: str
     failed: str
@@ -84,7 +86,8 @@ def test_by_status(endpoint: Endpoint, jobs: Jobs) -> None:
 
 
 def test_children(endpoint: Endpoint, jobs: Jobs) -> None:
-    """6 and 2: arrayJobId lists children; there too the default is RUNNING, and there are no filters."""
+    """6 and 2: arrayJobId lists children; there too the default is RUNNING, and there are no
+    filters."""
     children = endpoint.batch.list_jobs(arrayJobId=jobs.array)["jobSummaryList"]
     assert [one["jobId"] for one in children] == [f"{jobs.array}:{index}" for index in range(3)]
     assert [one["arrayProperties"] for one in children] == [{"index": index} for index in range(3)]
@@ -111,7 +114,8 @@ def test_exactly_one_thing_to_list(endpoint: Endpoint, request_: dict[str, str])
 
 
 def test_names(endpoint: Endpoint, jobs: Jobs) -> None:
-    """6: JOB_NAME takes no notice of case; a final * stands for anything; newest first, of any status."""
+    """6: JOB_NAME takes no notice of case; a final * stands for anything; newest first, of any
+    status."""
     assert filtered(endpoint, "JOB_NAME", "ALPHA-1") == [jobs.succeeded]
     assert filtered(endpoint, "JOB_NAME", "alpha*") == [jobs.failed, jobs.succeeded]
     assert filtered(endpoint, "JOB_NAME", "alpha") == []
@@ -130,7 +134,8 @@ def test_names(endpoint: Endpoint, jobs: Jobs) -> None:
 
 
 def test_definitions(endpoint: Endpoint, jobs: Jobs) -> None:
-    """6: JOB_DEFINITION takes notice of case; a name means all revisions, an ARN the one, and takes no *."""
+    """6: JOB_DEFINITION takes notice of case; a name means all revisions, an ARN the one, and
+    takes no *."""
     arn = "arn:aws:batch:us-east-1:123456789012:job-definition/other-kind"
     assert filtered(endpoint, "JOB_DEFINITION", "other-kind") == [jobs.failed]
     assert filtered(endpoint, "JOB_DEFINITION", "other*") == [jobs.failed]
@@ -272,7 +277,7 @@ def test_a_summary(endpoint: Endpoint, jobs: Jobs) -> None:
     assert array["arrayProperties"]["size"] == 3
 
 
-# -- DescribeJobs ---------------------------------------------------------------------------------------------------
+# -- DescribeJobs ---------------------------------------------------------------------------------
 
 
 def test_describe_takes_1_to_100_ids(endpoint: Endpoint, jobs: Jobs) -> None:

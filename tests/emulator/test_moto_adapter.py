@@ -1,4 +1,5 @@
-"""moto behind the endpoint: what it answers through boto3, the aws command and plain HTTP, on a real port."""
+"""moto behind the endpoint: what it answers through boto3, the aws command and plain HTTP, on a
+real port."""
 
 from __future__ import annotations
 
@@ -85,7 +86,7 @@ def ask(
     return answer.status, content, {name.lower(): value for name, value in answer.getheaders()}
 
 
-# -- S3 ---------------------------------------------------------------------------------------------------------
+# -- S3 -------------------------------------------------------------------------------------------
 
 
 def test_s3_by_path(client: Client) -> None:
@@ -102,9 +103,13 @@ def test_s3_by_path(client: Client) -> None:
 
 
 def test_s3_by_the_name_of_the_host(port: int, here: Client) -> None:
-    # Not every machine's resolver knows names under localhost, so the connection is made by address.
+    # Not every machine's resolver knows names under localhost, so the connection is made by
+    # address.
     here("s3").create_bucket(Bucket="by-host")
-    authorization = f"AWS4-HMAC-SHA256 Credential=test/20260101/{REGION}/s3/aws4_request, SignedHeaders=host, Signature=0"
+    authorization = (
+        f"AWS4-HMAC-SHA256 Credential=test/20260101/{REGION}/s3/aws4_request, "
+        "SignedHeaders=host, Signature=0"
+    )
     headers = {"Host": f"by-host.localhost:{port}", "Authorization": authorization}
     assert ask(port, "PUT", "/folder/key.txt", b"by host", **headers)[0] == 200
     assert ask(port, "GET", "/folder/key.txt", **headers)[:2] == (200, b"by host")
@@ -155,7 +160,7 @@ def test_a_bucket_policy_that_wants_tls_does_not_close_the_bucket(here: Client) 
         s3.put_object(Bucket="policed", Key="closed", Body=b"x")
 
 
-# -- the other services -----------------------------------------------------------------------------------------
+# -- the other services ---------------------------------------------------------------------------
 
 
 def test_the_services_that_clients_of_batch_call(client: Client) -> None:
@@ -220,7 +225,7 @@ def test_the_aws_command(port: int) -> None:
     assert "from-the-command" in aws("s3", "ls")
 
 
-# -- what it does not do ----------------------------------------------------------------------------------------
+# -- what it does not do --------------------------------------------------------------------------
 
 
 def test_no_container_is_started_for_a_function_of_lambda(here: Client, tmp_path: Any) -> None:
@@ -275,7 +280,10 @@ def test_an_operation_that_moto_does_not_have_is_named(
 def test_what_moto_stumbles_over_is_an_answer_and_no_traceback(
     port: int, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    authorization = f"AWS4-HMAC-SHA256 Credential=test/20260101/{REGION}/dynamodb/aws4_request, SignedHeaders=host"
+    authorization = (
+        f"AWS4-HMAC-SHA256 Credential=test/20260101/{REGION}/dynamodb/aws4_request, "
+        "SignedHeaders=host"
+    )
     status, body, _ = ask(port, "POST", "/", Authorization=authorization)
     assert status == 500 and b"<Code>InternalFailure</Code>" in body and b"KeyError" in body
     assert capfd.readouterr() == ("", "")
@@ -298,8 +306,10 @@ def test_another_moto_is_refused(tmp_path: Any) -> None:
         "Metadata-Version: 2.1\nName: moto\nVersion: 9.9.9\n"
     )
     script = (
-        "from batchyard.emulator import moto_adapter\nfrom batchyard.errors import OperationalError\n"
-        "try:\n    moto_adapter.application()\nexcept OperationalError as exc:\n    print(exc.message, exc.hint)"
+        "from batchyard.emulator import moto_adapter\n"
+        "from batchyard.errors import OperationalError\n"
+        "try:\n    moto_adapter.application()\n"
+        "except OperationalError as exc:\n    print(exc.message, exc.hint)"
     )
     done = subprocess.run(
         [sys.executable, "-c", script],
@@ -312,19 +322,24 @@ def test_another_moto_is_refused(tmp_path: Any) -> None:
 
 
 def test_nothing_of_moto_is_loaded_before_it_is_needed() -> None:
-    script = "import batchyard.emulator.moto_adapter, sys; print([m for m in sys.modules if m.startswith('moto')])"
+    script = (
+        "import batchyard.emulator.moto_adapter, sys; "
+        "print([m for m in sys.modules if m.startswith('moto')])"
+    )
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "[]"
 
 
-# -- instance types ---------------------------------------------------------------------------------------------
+# -- instance types -------------------------------------------------------------------------------
 
 
 def test_instance_types() -> None:
     assert registered_resources("m4.large") == Resources(2, 7953)
-    assert registered_resources("g5.12xlarge") == Resources(48, registered_mib(196608, "g5.12xlarge"), 4)
+    assert registered_resources("g5.12xlarge") == Resources(
+        48, registered_mib(196608, "g5.12xlarge"), 4
+    )
     # A fraction of a GPU, and a GPU that is not NVIDIA's or an accelerator that is none.
     assert registered_resources("g6f.large") == Resources(2, registered_mib(8192), 0)
     inferentia = registered_resources("inf1.xlarge")
@@ -340,7 +355,7 @@ def test_instance_families() -> None:
     assert types_of_family("nope") == []
 
 
-# -- secrets ----------------------------------------------------------------------------------------------------
+# -- secrets --------------------------------------------------------------------------------------
 
 
 def test_secrets_of_secrets_manager(here: Client) -> None:

@@ -1,4 +1,5 @@
-"""Every operation of the endpoint with the real `aws` command, once; and those that it does not serve, refused by name.
+"""Every operation of the endpoint with the real `aws` command, once; and those that it does not
+serve, refused by name.
 
 A test's name is its command: `test_submit_job` calls `aws batch submit-job`.
 """
@@ -61,7 +62,7 @@ def test_every_operation_has_a_test() -> None:
     assert missing == set(), "operations without a test with the aws command"
 
 
-# -- compute environments -------------------------------------------------------------------------------------------
+# -- compute environments -------------------------------------------------------------------------
 
 
 def test_create_compute_environment(endpoint: Endpoint, call: Call) -> None:
@@ -112,7 +113,7 @@ def test_describe_compute_environments(call: Call) -> None:
     assert (found["computeEnvironmentName"], found["status"]) == ("cpu", "VALID")
 
 
-# -- job queues -----------------------------------------------------------------------------------------------------
+# -- job queues -----------------------------------------------------------------------------------
 
 
 def test_create_job_queue(call: Call) -> None:
@@ -147,11 +148,12 @@ def test_get_job_queue_snapshot(endpoint: Endpoint, call: Call, waiting: str) ->
     assert f"{PREFIX}:job/{waiting}" in [one["jobArn"] for one in jobs]
 
 
-# -- scheduling policies --------------------------------------------------------------------------------------------
+# -- scheduling policies --------------------------------------------------------------------------
 
 
 def test_create_scheduling_policy(endpoint: Endpoint, call: Call) -> None:
-    policy = '{"shareDecaySeconds": 600, "shareDistribution": [{"shareIdentifier": "a*", "weightFactor": 0.5}]}'
+    shares = '[{"shareIdentifier": "a*", "weightFactor": 0.5}]'
+    policy = f'{{"shareDecaySeconds": 600, "shareDistribution": {shares}}}'
     answer = call("--name", "made", "--fairshare-policy", policy)
     assert answer == {"name": "made", "arn": f"{PREFIX}:scheduling-policy/made"}
 
@@ -180,7 +182,7 @@ def test_list_scheduling_policies(endpoint: Endpoint, call: Call) -> None:
     assert {"arn": arn} in call()["schedulingPolicies"]
 
 
-# -- job definitions ------------------------------------------------------------------------------------------------
+# -- job definitions ------------------------------------------------------------------------------
 
 
 def test_register_job_definition(endpoint: Endpoint, call: Call) -> None:
@@ -207,7 +209,7 @@ def test_describe_job_definitions(endpoint: Endpoint, call: Call) -> None:
     assert (found["jobDefinitionName"], found["revision"]) == ("described", 1)
 
 
-# -- jobs -----------------------------------------------------------------------------------------------------------
+# -- jobs -----------------------------------------------------------------------------------------
 
 
 def test_submit_job(endpoint: Endpoint, call: Call) -> None:
@@ -241,7 +243,8 @@ def test_terminate_job(endpoint: Endpoint, call: Call) -> None:
 
 
 def test_cancel_jobs(endpoint: Endpoint, waiting: str) -> None:
-    """By boto3: the command of PyPI is a version behind, and does not know it yet. 1.6: ids of nobody are no error."""
+    """By boto3: the command of PyPI is a version behind, and does not know it yet. 1.6: ids of
+    nobody are no error."""
     answer = endpoint.batch.cancel_jobs(jobs=[waiting, "nobody"], reason="not needed")
     assert (answer["successful"], answer["errors"]) == ([waiting, "nobody"], [])
     assert endpoint.wait(waiting)["statusReason"] == "not needed"
@@ -267,7 +270,7 @@ def test_list_jobs(call: Call, waiting: str) -> None:
     assert waiting in [one["jobId"] for one in found]
 
 
-# -- consumable resources -------------------------------------------------------------------------------------------
+# -- consumable resources -------------------------------------------------------------------------
 
 
 def test_create_consumable_resource(endpoint: Endpoint, call: Call) -> None:
@@ -329,7 +332,7 @@ def test_list_jobs_by_consumable_resource(endpoint: Endpoint, call: Call, licenc
     assert (found["jobArn"], found["jobStatus"]) == (f"{PREFIX}:job/{job_id}", "RUNNABLE")
 
 
-# -- tags -----------------------------------------------------------------------------------------------------------
+# -- tags -----------------------------------------------------------------------------------------
 
 
 def test_tag_resource(endpoint: Endpoint, call: Call) -> None:
@@ -352,7 +355,7 @@ def test_list_tags_for_resource(endpoint: Endpoint, call: Call) -> None:
     assert call("--resource-arn", arn) == {"tags": {"a": "b"}}
 
 
-# -- the others -----------------------------------------------------------------------------------------------------
+# -- the others -----------------------------------------------------------------------------------
 
 NOT_SERVED = sorted(set(MODEL.operation_names) - set(OPERATIONS["batch"]))
 
@@ -362,7 +365,8 @@ NOT_SERVED = sorted(set(MODEL.operation_names) - set(OPERATIONS["batch"]))
     [
         (
             "SubmitServiceJob",
-            "--job-name j --job-queue queue --service-job-type SAGEMAKER_TRAINING --service-request-payload {}",
+            "--job-name j --job-queue queue --service-job-type SAGEMAKER_TRAINING "
+            "--service-request-payload {}",
         ),
         (
             "CreateServiceEnvironment",
@@ -371,8 +375,10 @@ NOT_SERVED = sorted(set(MODEL.operation_names) - set(OPERATIONS["batch"]))
         ),
         (
             "CreateQuotaShare",
-            "--quota-share-name q --job-queue queue --capacity-limits maxCapacity=1,capacityUnit=ml.m5.large "
-            "--resource-sharing-configuration strategy=RESERVE --preemption-configuration inSharePreemption=DISABLED",
+            "--quota-share-name q --job-queue queue "
+            "--capacity-limits maxCapacity=1,capacityUnit=ml.m5.large "
+            "--resource-sharing-configuration strategy=RESERVE "
+            "--preemption-configuration inSharePreemption=DISABLED",
         ),
     ],
 )

@@ -1,4 +1,5 @@
-"""Who starts when and where: queues, environments, shares, blocked heads; by what really runs (facts, 7 and 9.1)."""
+"""Who starts when and where: queues, environments, shares, blocked heads; by what really runs
+(facts, 7 and 9.1)."""
 
 from __future__ import annotations
 
@@ -14,16 +15,16 @@ from emulator_answers import assert_no_traceback, held_to_account
 from emulator_endpoint import Endpoint, until
 
 MAX_RESOURCE = (
-    "MISCONFIGURATION:COMPUTE_ENVIRONMENT_MAX_RESOURCE - CE(s) associated with the job queue cannot meet the CPU "
-    "requirement of the job."
+    "MISCONFIGURATION:COMPUTE_ENVIRONMENT_MAX_RESOURCE - CE(s) associated with the job queue "
+    "cannot meet the CPU requirement of the job."
 )
 JOB_REQUIREMENT = (
-    "MISCONFIGURATION:JOB_RESOURCE_REQUIREMENT - The job resource requirement (vCPU/memory/GPU) is higher than that "
-    "can be met by the CE(s) attached to the job queue."
+    "MISCONFIGURATION:JOB_RESOURCE_REQUIREMENT - The job resource requirement (vCPU/memory/GPU) is "
+    "higher than that can be met by the CE(s) attached to the job queue."
 )
 NO_CAPACITY = (
-    "CAPACITY:INSUFFICIENT_INSTANCE_CAPACITY - Service cannot fulfill the capacity requested for instance type "
-    "[instanceTypeName]"
+    "CAPACITY:INSUFFICIENT_INSTANCE_CAPACITY - Service cannot fulfill the capacity requested "
+    "for instance type [instanceTypeName]"
 )
 ACTION_REQUIRED = "ACTION_REQUIRED - CE(s) associated with the job queue are invalid."
 EVERYTHING = [{"name": "JOB_NAME", "values": ["*"]}]
@@ -114,14 +115,15 @@ def blocked(endpoint: Endpoint, job_id: str) -> str:
     )
 
 
-# -- maxvCpus -------------------------------------------------------------------------------------------------------
+# -- maxvCpus -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("vcpus", "at_once"), [(1, 3), (2, 1), (3, 1)])
 def test_max_vcpus_is_a_cap_on_what_runs_at_once(
     endpoint: Endpoint, gate: Path, vcpus: int, at_once: int
 ) -> None:
-    """5.3 and 8.1. A choice: the vCPUs that jobs ask for count, since here there are no instances to count."""
+    """5.3 and 8.1. A choice: the vCPUs that jobs ask for count, since here there are no
+    instances to count."""
     endpoint.queue(f"capped-{vcpus}", endpoint.environment(f"capped-{vcpus}", vcpus=3))
     script = f"date +%s%N; until [ -e {gate} ]; do sleep 0.02; done; sleep 0.1; date +%s%N"
     definition = endpoint.definition("stamps", "sh", "-c", script, vcpus=vcpus)
@@ -154,7 +156,8 @@ def test_max_vcpus_can_be_raised_and_lowered(endpoint: Endpoint) -> None:
 
 
 def test_two_environments_share_the_machine(start: Callable[..., Endpoint]) -> None:
-    """Ours: environments are pretended, the machine is not. What all of them run is never more than it has."""
+    """Ours: environments are pretended, the machine is not. What all of them run is never more
+    than it has."""
     endpoint = start("--cpus", "3", "--memory", "1GiB")
     arrays = []
     for name in ("left", "right"):
@@ -174,11 +177,12 @@ def test_two_environments_share_the_machine(start: Callable[..., Endpoint]) -> N
     assert_no_traceback(endpoint)
 
 
-# -- queues and environments ----------------------------------------------------------------------------------------
+# -- queues and environments ----------------------------------------------------------------------
 
 
 def test_first_in_first_out(endpoint: Endpoint, gate: Path, tmp_path: Path) -> None:
-    """7: a queue without a policy goes by submission; priorities of jobs count for nothing there."""
+    """7: a queue without a policy goes by submission; priorities of jobs count for nothing
+    there."""
     endpoint.queue("fifo", endpoint.environment("fifo", vcpus=1))
     hold(endpoint, "fifo", gate)
     words = ["a", "b", "c", "d"]
@@ -191,7 +195,8 @@ def test_first_in_first_out(endpoint: Endpoint, gate: Path, tmp_path: Path) -> N
 
 
 def test_a_higher_queue_goes_first(endpoint: Endpoint, gate: Path, tmp_path: Path) -> None:
-    """7: where queues share an environment, the one of higher priority is looked at first; a change counts at once."""
+    """7: where queues share an environment, the one of higher priority is looked at first; a
+    change counts at once."""
     endpoint.environment("common", vcpus=1)
     endpoint.queue("low", "common", priority=1)
     endpoint.queue("high", "common", priority=10)
@@ -210,7 +215,8 @@ def test_a_higher_queue_goes_first(endpoint: Endpoint, gate: Path, tmp_path: Pat
 
 
 def test_environments_are_filled_in_their_order(endpoint: Endpoint) -> None:
-    """7: by `order`, not by place in the list; the next one when the one before is full. The job knows where it is."""
+    """7: by `order`, not by place in the list; the next one when the one before is full. The job
+    knows where it is."""
     for name, vcpus in (("first", 1), ("second", 2)):
         endpoint.environment(name, vcpus=vcpus)
     endpoint.batch.create_job_queue(
@@ -266,7 +272,8 @@ def test_a_queue_can_be_given_another_environment(endpoint: Endpoint, gate: Path
 
 
 def test_an_environment_of_the_same_name(endpoint: Endpoint, gate: Path) -> None:
-    """One that is deleted and made again counts what still runs under its name: a choice, as AWS does not say."""
+    """One that is deleted and made again counts what still runs under its name: a choice, as AWS
+    does not say."""
     endpoint.environment("renewed", vcpus=2)
     endpoint.environment("meanwhile", vcpus=1)
     endpoint.queue("renewing", "renewed")
@@ -287,7 +294,8 @@ def test_an_environment_of_the_same_name(endpoint: Endpoint, gate: Path) -> None
 
 
 def test_ones_own_instances(endpoint: Endpoint) -> None:
-    """8.1: an UNMANAGED environment has the instances that its owner gives it: here, this machine."""
+    """8.1: an UNMANAGED environment has the instances that its owner gives it: here, this
+    machine."""
     endpoint.batch.create_compute_environment(
         computeEnvironmentName="own",
         type="UNMANAGED",
@@ -338,7 +346,8 @@ def test_this_machine_is_the_instance_in_the_cluster_of_ones_own(endpoint: Endpo
 
 
 def test_other_clusters_are_as_they_were(endpoint: Endpoint) -> None:
-    """Those of managed environments have no instances here, and those that somebody made are moto's."""
+    """Those of managed environments have no instances here, and those that somebody made are
+    moto's."""
     endpoint.environment("launches")
     (found,) = endpoint.batch.describe_compute_environments(computeEnvironments=["launches"])[
         "computeEnvironments"
@@ -366,7 +375,8 @@ def test_a_job_that_is_larger_than_the_endpoint_is_said_to_be_so_once(
     # Jobs of one moment are told of in any order.
     lines.sort(key=lambda line: large not in line)
     assert [line.partition(": ")[2] for line in lines] == [
-        "can never be placed here: asks 512,000 MiB, this endpoint has 1,024 MiB; start it with more: --memory",
+        "can never be placed here: asks 512,000 MiB, this endpoint has 1,024 MiB; "
+        "start it with more: --memory",
         "can never be placed here: asks 4 vCPUs, 1 GPUs, this endpoint has 2 vCPUs, 0 GPUs; "
         "start it with more: --cpus, --gpus",
     ]
@@ -380,11 +390,12 @@ def test_a_job_that_is_larger_than_the_endpoint_is_said_to_be_so_once(
     assert large in line
 
 
-# -- GPUs -----------------------------------------------------------------------------------------------------------
+# -- GPUs -----------------------------------------------------------------------------------------
 
 
 def test_gpus_are_given_whole_and_to_one_job_at_a_time(endpoint: Endpoint) -> None:
-    """5.3: two pretended ones, three jobs; the third gets what the first gave back. Jobs without GPUs may pass."""
+    """5.3: two pretended ones, three jobs; the third gets what the first gave back. Jobs without
+    GPUs may pass."""
     endpoint.queue("gpus", endpoint.environment("gpus", types=("g5",)))
     command = ("sh", "-c", "echo $NVIDIA_VISIBLE_DEVICES; exec sleep 600")
     one = endpoint.definition("one-gpu", *command, gpus=1)
@@ -408,7 +419,7 @@ def test_gpus_are_given_whole_and_to_one_job_at_a_time(endpoint: Endpoint) -> No
     assert endpoint.output(both) == ["0,1"]
 
 
-# -- what can never start (9.1) -------------------------------------------------------------------------------------
+# -- what can never start (9.1) -------------------------------------------------------------------
 
 #: what asks for what, where: (reason, environment, resources)
 BLOCKED: dict[str, tuple[str, dict[str, Any], dict[str, int]]] = {
@@ -439,8 +450,8 @@ BLOCKED: dict[str, tuple[str, dict[str, Any], dict[str, int]]] = {
 def test_what_can_never_start_says_so_at_the_head_of_its_queue(
     endpoint: Endpoint, case: str
 ) -> None:
-    """9.1 and 7: it stays RUNNABLE with AWS's reason, and blocks what is behind it, which has no reason; ListJobs has
-    the same text. When it is gone the others go on."""
+    """9.1 and 7: it stays RUNNABLE with AWS's reason, and blocks what is behind it, which has no
+    reason; ListJobs has the same text. When it is gone the others go on."""
     reason, environment, wanted = BLOCKED[case]
     name = f"blocked-{list(BLOCKED).index(case)}"
     endpoint.queue(name, endpoint.environment(name, **environment))
@@ -533,7 +544,7 @@ def test_who_waits_for_room_has_no_reason(endpoint: Endpoint, gate: Path) -> Non
     )
 
 
-# -- fair share (7.1) -----------------------------------------------------------------------------------------------
+# -- fair share (7.1) -----------------------------------------------------------------------------
 
 
 def fair(endpoint: Endpoint, name: str, vcpus: int, **policy: Any) -> str:
@@ -586,7 +597,8 @@ def test_each_share_under_a_prefix_is_one_of_its_own(endpoint: Endpoint, gate: P
 
 
 def test_priority_counts_within_a_share(endpoint: Endpoint, gate: Path, tmp_path: Path) -> None:
-    """7.1 and 5.4: the highest first, then who came first; the definition's where SubmitJob has none."""
+    """7.1 and 5.4: the highest first, then who came first; the definition's where SubmitJob has
+    none."""
     queue = fair(endpoint, "priorities", 1)
     hold(endpoint, queue, gate, shareIdentifier="holder")
     book = tmp_path / "book"
@@ -624,8 +636,8 @@ def test_priority_does_not_count_between_shares(endpoint: Endpoint, gate: Path) 
 def test_what_was_used_of_late_counts(
     endpoint: Endpoint, gate: Path, tmp_path: Path, decay_s: int, order: list[str]
 ) -> None:
-    """7.1: with a decay window, who has just used the queue waits. A choice for 0: only what runs now counts, as the
-    user guide says, though the API speaks of 600 seconds."""
+    """7.1: with a decay window, who has just used the queue waits. A choice for 0: only what
+    runs now counts, as the user guide says, though the API speaks of 600 seconds."""
     queue = fair(endpoint, f"decay-{decay_s}", 1, shareDecaySeconds=decay_s)
     hold(endpoint, queue, gate, shareIdentifier="user")
     time.sleep(0.4)
@@ -671,7 +683,8 @@ def test_a_changed_decay_window_counts_from_now_on(
 
 
 def test_a_share_is_active_until_its_window_is_over(endpoint: Endpoint) -> None:
-    """7.1: as long as it has jobs, and for the decay window after; with two active ones a quarter is kept."""
+    """7.1: as long as it has jobs, and for the decay window after; with two active ones a
+    quarter is kept."""
     queue = fair(endpoint, "lately", 4, computeReservation=50, shareDecaySeconds=600)
     short = endpoint.submit(endpoint.definition("short", "true"), queue, shareIdentifier="b")
     assert endpoint.wait(short)["status"] == "SUCCEEDED"
@@ -681,7 +694,8 @@ def test_a_share_is_active_until_its_window_is_over(endpoint: Endpoint) -> None:
 
 
 def test_the_head_of_a_fair_queue_is_who_would_start_next(endpoint: Endpoint) -> None:
-    """9.1 and 7.1: a job of high priority that can never start blocks the share's others, and says why."""
+    """9.1 and 7.1: a job of high priority that can never start blocks the share's others, and
+    says why."""
     queue = fair(endpoint, "fair-head", 2)
     endpoint.batch.update_compute_environment(computeEnvironment="fair-head", state="DISABLED")
     small = endpoint.submit(
@@ -702,7 +716,7 @@ def test_the_head_of_a_fair_queue_is_who_would_start_next(endpoint: Endpoint) ->
     assert status(endpoint, small) == "RUNNABLE"
 
 
-# -- GetJobQueueSnapshot (7.3) --------------------------------------------------------------------------------------
+# -- GetJobQueueSnapshot (7.3) --------------------------------------------------------------------
 
 
 def front(endpoint: Endpoint, queue: str) -> dict[str, int]:
@@ -713,7 +727,8 @@ def front(endpoint: Endpoint, queue: str) -> dict[str, int]:
 
 
 def test_a_snapshot_of_what_is_next(endpoint: Endpoint, gate: Path) -> None:
-    """7.3: RUNNABLE jobs only, children one by one, a hundred at most, in the order in which they would start."""
+    """7.3: RUNNABLE jobs only, children one by one, a hundred at most, in the order in which
+    they would start."""
     endpoint.queue("snapped", endpoint.environment("snapped", vcpus=1))
     assert front(endpoint, "snapped") == {}
     running = hold(endpoint, "snapped", gate)
@@ -736,7 +751,8 @@ def test_a_snapshot_of_what_is_next(endpoint: Endpoint, gate: Path) -> None:
 
 
 def test_since_when_a_job_is_at_its_place(endpoint: Endpoint, gate: Path) -> None:
-    """7.3: since it became RUNNABLE, or since the last one ahead of it left: by starting, or by being cancelled."""
+    """7.3: since it became RUNNABLE, or since the last one ahead of it left: by starting, or by
+    being cancelled."""
     endpoint.queue("moving", endpoint.environment("moving", vcpus=1))
     first = hold(endpoint, "moving", gate)
     second, third, fourth = (endpoint.run("sleep", "600", queue="moving") for _ in range(3))
@@ -772,7 +788,8 @@ def test_what_the_shares_of_a_queue_use(endpoint: Endpoint, gate: Path) -> None:
 
 
 def test_a_snapshot_of_a_fair_queue(endpoint: Endpoint, gate: Path) -> None:
-    """7.3: AWS's description has jobs of such queues ordered by priority and by what their shares use."""
+    """7.3: AWS's description has jobs of such queues ordered by priority and by what their
+    shares use."""
     queue = fair(endpoint, "fair-front", 1)
     hold(endpoint, queue, gate, shareIdentifier="a")
     ids = {
@@ -789,7 +806,7 @@ def test_a_snapshot_of_a_fair_queue(endpoint: Endpoint, gate: Path) -> None:
     assert list(front(endpoint, queue)) == [ids["b1"], ids["a9"], ids["a1"]]
 
 
-# -- what was tried -------------------------------------------------------------------------------------------------
+# -- what was tried -------------------------------------------------------------------------------
 
 
 def test_a_job_that_is_tried_again_goes_to_the_front(endpoint: Endpoint, tmp_path: Path) -> None:
@@ -803,7 +820,8 @@ def test_a_job_that_is_tried_again_goes_to_the_front(endpoint: Endpoint, tmp_pat
 
 
 def test_every_start_is_counted_once(endpoint: Endpoint, tmp_path: Path) -> None:
-    """7: many jobs of several queues on two environments; each runs once and the machine is empty afterwards."""
+    """7: many jobs of several queues on two environments; each runs once and the machine is
+    empty afterwards."""
     for name in ("busy-1", "busy-2"):
         endpoint.environment(name, vcpus=2)
     endpoint.queue("busy-1", "busy-1", "busy-2", priority=2)

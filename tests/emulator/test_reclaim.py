@@ -1,4 +1,5 @@
-"""A pretended reclaim: the notice at the job's metadata address, then the end of its host, and what follows."""
+"""A pretended reclaim: the notice at the job's metadata address, then the end of its host, and
+what follows."""
 
 from __future__ import annotations
 
@@ -15,18 +16,21 @@ import pytest
 from emulator_endpoint import BATCHYARD, Endpoint, until
 from gates import Gate, no_traceback
 
-#: asks for a token first, as version 2 of the service wants it, and then for the notice until there is one
+#: asks for a token first, as version 2 of the service wants it, and then for the notice until there
+#: is one
 WATCH = """
 import os, sys, time, urllib.error, urllib.request
 base = os.environ["AWS_EC2_METADATA_SERVICE_ENDPOINT"]
 def ask(path, method="GET", **headers):
     headers = {name.replace("_", "-"): value for name, value in headers.items()}
-    return urllib.request.urlopen(urllib.request.Request(base + path, method=method, headers=headers)).read().decode()
+    request = urllib.request.Request(base + path, method=method, headers=headers)
+    return urllib.request.urlopen(request).read().decode()
 token = ask("/latest/api/token", "PUT", X_aws_ec2_metadata_token_ttl_seconds="60")
 print("instance", ask("/latest/meta-data/instance-id", X_aws_ec2_metadata_token=token), flush=True)
 while True:
     try:
-        print("notice", ask("/latest/meta-data/spot/instance-action", X_aws_ec2_metadata_token=token), flush=True)
+        path = "/latest/meta-data/spot/instance-action"
+        print("notice", ask(path, X_aws_ec2_metadata_token=token), flush=True)
         break
     except urllib.error.HTTPError as exc:
         assert exc.code == 404
@@ -52,7 +56,8 @@ def reclaimed(endpoint: Endpoint, job_id: str, notice: str = "0") -> Any:
 
 
 def test_first_the_notice_then_the_end(endpoint: Endpoint) -> None:
-    """facts, 1.8 and 1.2: `Host EC2 (instance i-...) terminated.`, and no exit code, as no container exited."""
+    """facts, 1.8 and 1.2: `Host EC2 (instance i-...) terminated.`, and no exit code, as no
+    container exited."""
     job_id = endpoint.run("python3", "-c", WATCH)
     endpoint.wait(job_id, "RUNNING")
     (said,) = until(lambda: endpoint.output(job_id), bool)
@@ -104,7 +109,8 @@ def test_a_lost_host_is_retried_by_default(endpoint: Endpoint) -> None:
             "SUCCEEDED",
         ),
         ([{"action": "EXIT", "onStatusReason": "Host EC2*"}], "FAILED"),
-        # A missing exit code matches no pattern (facts, 1.4.9), so this one goes on to "nothing matches": RETRY.
+        # A missing exit code matches no pattern (facts, 1.4.9), so this one goes on to "nothing
+        # matches": RETRY.
         ([{"action": "EXIT", "onExitCode": "*"}], "SUCCEEDED"),
     ],
 )
@@ -141,8 +147,11 @@ def test_nothing_that_the_job_started_outlives_its_host(endpoint: Endpoint) -> N
     (pid,) = until(lambda: endpoint.output(job_id), bool)
     reclaimed(endpoint, job_id)
     endpoint.wait(job_id)
-    until(lambda: subprocess.run(["ps", "-o", "stat=", "-p", pid], capture_output=True, text=True).stdout.strip(),
-          lambda state: state in ("", "Z"))  # fmt: skip
+    ps = ["ps", "-o", "stat=", "-p", pid]
+    until(
+        lambda: subprocess.run(ps, capture_output=True, text=True).stdout.strip(),
+        lambda process_state: process_state in ("", "Z"),
+    )
 
 
 def test_who_ends_in_time_has_not_lost_anything(endpoint: Endpoint, tmp_path: Path) -> None:
@@ -220,7 +229,8 @@ def test_boto3_finds_its_credentials_there(endpoint: Endpoint) -> None:
     """The service is what it pretends to be: botocore's own client of it is content."""
     script = (
         "import botocore.utils as u, os, botocore.session as s;"
-        "f = u.InstanceMetadataFetcher(base_url=os.environ['AWS_EC2_METADATA_SERVICE_ENDPOINT'] + '/');"
+        "url = os.environ['AWS_EC2_METADATA_SERVICE_ENDPOINT'] + '/';"
+        "f = u.InstanceMetadataFetcher(base_url=url);"
         "print(f.retrieve_iam_role_credentials()['access_key'])"
     )
     from sys import executable
@@ -230,7 +240,7 @@ def test_boto3_finds_its_credentials_there(endpoint: Endpoint) -> None:
     assert endpoint.output(job_id) == ["batchyard"]
 
 
-# -- mistakes ---------------------------------------------------------------------------------------------------
+# -- mistakes -------------------------------------------------------------------------------------
 
 
 def test_ids_that_cannot_be_reclaimed(endpoint: Endpoint) -> None:
@@ -270,9 +280,18 @@ def test_a_notice_has_bounds(endpoint: Endpoint) -> None:
 
 @pytest.mark.parametrize(
     "body",
-    [b"", b"{", b"[]", b'{"jobId": 5}', b'{"jobId": "x", "notice": "soon"}', b'{"jobId": "x", "notice": null}',
-     b'{"jobId": "x", "notice": -1}', b'{"jobId": "x", "notice": NaN}', b'{"jobId": "x", "notice": true}'],
-)  # fmt: skip
+    [
+        b"",
+        b"{",
+        b"[]",
+        b'{"jobId": 5}',
+        b'{"jobId": "x", "notice": "soon"}',
+        b'{"jobId": "x", "notice": null}',
+        b'{"jobId": "x", "notice": -1}',
+        b'{"jobId": "x", "notice": NaN}',
+        b'{"jobId": "x", "notice": true}',
+    ],
+)
 def test_whatever_comes_to_the_address_of_the_command(endpoint: Endpoint, body: bytes) -> None:
     request = urllib.request.Request(f"{endpoint.url}/_batchyard/reclaim", body, method="POST")
     with pytest.raises(urllib.error.HTTPError) as caught:

@@ -1,4 +1,5 @@
-"""An endpoint that is killed or stopped, and started again in the same folder: nothing is lost, nothing runs twice."""
+"""An endpoint that is killed or stopped, and started again in the same folder: nothing is lost,
+nothing runs twice."""
 
 from __future__ import annotations
 
@@ -37,15 +38,16 @@ def again(start: Start, endpoint: Endpoint, signum: int = signal.SIGKILL, *size:
 
 
 def noting(folder: Path, group_size: int) -> tuple[str, ...]:
-    """A command that notes its start and its end, and that it is not the only one of its id where that is so. The
-    children go on in groups, as soon as there is a file `go-<group>`."""
+    """A command that notes its start and its end, and that it is not the only one of its id
+    where that is so. The children go on in groups, as soon as there is a file `go-<group>`."""
     return (
         "sh",
         "-c",
         f"""
         cd '{folder}'; me=$AWS_BATCH_JOB_ARRAY_INDEX
         exec 9>> $me.lock; flock -n 9 || {{ echo $me >> twice; exit 9; }}
-        echo $me >> started; until test -e go-$((me / {group_size})); do sleep 0.05; done; sleep 0.1; echo $me >> ended
+        echo $me >> started; until test -e go-$((me / {group_size})); do sleep 0.05; done
+        sleep 0.1; echo $me >> ended
         """,
     )
 
@@ -55,7 +57,8 @@ def lines(path: Path) -> list[str]:
 
 
 def test_an_array_outlives_three_kills(start: Start, tmp_path: Path) -> None:
-    """The array finishes, no child is lost, none runs twice at once, and what had ended does not run again."""
+    """The array finishes, no child is lost, none runs twice at once, and what had ended does not
+    run again."""
     notes = tmp_path / "notes"
     notes.mkdir()
     endpoint = begin(start)
@@ -122,7 +125,8 @@ def test_sigterm_ends_it_in_order_and_the_array_goes_on_afterwards(
 
 
 def test_everything_is_as_it_was(start: Start, gate: Gate) -> None:
-    """facts, 1.1: what is over stays describable; resources, definitions, tags, logs, order and all."""
+    """facts, 1.1: what is over stays describable; resources, definitions, tags, logs, order and
+    all."""
     endpoint = begin(start)
     policy = endpoint.batch.create_scheduling_policy(
         name="fair",
@@ -202,7 +206,8 @@ def test_everything_is_as_it_was(start: Start, gate: Gate) -> None:
 
 
 def test_what_was_asked_to_end_ends_after_a_kill(start: Start, gate: Gate, tmp_path: Path) -> None:
-    """A cancel that waits for dependencies goes on waiting; a terminate that was under way is done."""
+    """A cancel that waits for dependencies goes on waiting; a terminate that was under way is
+    done."""
     endpoint = begin(start)
     first = endpoint.run(*gate.shell())
     cancelled = endpoint.run("touch", str(tmp_path / "ran"), dependsOn=[{"jobId": first}])
@@ -245,8 +250,12 @@ def test_what_was_asked_to_end_ends_after_a_kill(start: Start, gate: Gate, tmp_p
 
 
 def test_a_retried_job_goes_on_with_the_attempt_it_was_in(start: Start, gate: Gate) -> None:
-    """facts, 1.3: attempts that are over count, also across a restart; the one that was cut short is made again."""
-    script = f"echo attempt $AWS_BATCH_JOB_ATTEMPT; test $AWS_BATCH_JOB_ATTEMPT = 2 && {gate.shell()[2]} exit 1"
+    """facts, 1.3: attempts that are over count, also across a restart; the one that was cut
+    short is made again."""
+    script = (
+        "echo attempt $AWS_BATCH_JOB_ATTEMPT; "
+        f"test $AWS_BATCH_JOB_ATTEMPT = 2 && {gate.shell()[2]} exit 1"
+    )
     endpoint = begin(start)
     job_id = endpoint.run("sh", "-c", script, retryStrategy={"attempts": 3})
     until(
@@ -283,7 +292,8 @@ def test_a_job_is_kept_from_the_moment_its_submission_is_answered(start: Start) 
 
 
 def test_queues_keep_their_state(start: Start, gate: Gate) -> None:
-    """facts, 5.4 and 7: a DISABLED queue finishes what it has and takes nothing new; a deleted one stays deleted."""
+    """facts, 5.4 and 7: a DISABLED queue finishes what it has and takes nothing new; a deleted
+    one stays deleted."""
     endpoint = begin(start)
     job_id = endpoint.run(*gate.shell())
     endpoint.wait(job_id, "RUNNING")

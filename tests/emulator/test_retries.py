@@ -25,7 +25,7 @@ def tried(
     return len(endpoint.wait(endpoint.run(*words, retryStrategy=strategy))["attempts"])
 
 
-# -- attempts ---------------------------------------------------------------------------------------------------
+# -- attempts -------------------------------------------------------------------------------------
 
 
 def test_attempts_are_all_tries_and_one_is_the_default(endpoint: Endpoint) -> None:
@@ -82,7 +82,7 @@ def test_a_success_ends_the_tries(endpoint: Endpoint) -> None:
     assert job["container"]["exitCode"] == 0
 
 
-# -- evaluateOnExit ---------------------------------------------------------------------------------------------
+# -- evaluateOnExit -------------------------------------------------------------------------------
 
 
 def test_at_most_five_rules(endpoint: Endpoint) -> None:
@@ -212,7 +212,8 @@ def test_retry_never_exceeds_the_attempts_and_exit_is_at_once(endpoint: Endpoint
 
 
 def test_what_is_matched(endpoint: Endpoint) -> None:
-    """facts, 1.4.9: statusReason, container.reason, exit code; a missing reason is empty, so that * matches it."""
+    """facts, 1.4.9: statusReason, container.reason, exit code; a missing reason is empty, so
+    that * matches it."""
     assert tried(endpoint, rule("EXIT", onReason="*"), code=3) == 1
     assert tried(endpoint, rule("EXIT", onReason="")) == 1
     assert tried(endpoint, rule("EXIT", onStatusReason=NOT_STARTED), command="no-such-program") == 1
@@ -250,9 +251,10 @@ def test_a_terminated_job_is_not_retried(endpoint: Endpoint) -> None:
 def test_a_strategy_through_the_aws_command(endpoint: Endpoint) -> None:
     endpoint.definition("by-cli", "sh", "-c", "exit 6")
     job_id = endpoint.aws(
-        "batch", "submit-job", "--job-name", "x", "--job-queue", "queue", "--job-definition", "by-cli",
-        "--retry-strategy", "attempts=4,evaluateOnExit=[{onExitCode=6,action=EXIT}]",
-    )["jobId"]  # fmt: skip
+        *"batch submit-job --job-name x --job-queue queue --job-definition by-cli".split(),
+        "--retry-strategy",
+        "attempts=4,evaluateOnExit=[{onExitCode=6,action=EXIT}]",
+    )["jobId"]
     assert len(endpoint.wait(job_id)["attempts"]) == 1
 
 

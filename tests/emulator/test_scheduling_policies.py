@@ -1,4 +1,5 @@
-"""Scheduling policies by boto3 (facts, 7.1): what may be in one. What one does is in test_placement.py."""
+"""Scheduling policies by boto3 (facts, 7.1): what may be in one. What one does is in
+test_placement.py."""
 
 from __future__ import annotations
 
@@ -76,7 +77,8 @@ REFUSED_POLICIES = {
 
 @pytest.mark.parametrize("case", REFUSED_POLICIES)
 def test_what_no_policy_can_be(endpoint: Endpoint, case: str) -> None:
-    """7.1: decay 0..604800, reservation 0..99, weights 0.0001..999.9999, shares that do not overlap."""
+    """7.1: decay 0..604800, reservation 0..99, weights 0.0001..999.9999, shares that do not
+    overlap."""
     with refused():
         endpoint.batch.create_scheduling_policy(
             name="never", fairsharePolicy=REFUSED_POLICIES[case]

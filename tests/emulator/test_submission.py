@@ -1,4 +1,5 @@
-"""SubmitJob: parameters, overrides, resources, names and sizes (facts, 5 and 6). The numbers are of the facts."""
+"""SubmitJob: parameters, overrides, resources, names and sizes (facts, 5 and 6). The numbers are
+of the facts."""
 
 from __future__ import annotations
 
@@ -11,8 +12,8 @@ from emulator_answers import held_to_account, post, refused
 from emulator_endpoint import Endpoint
 
 DEPRECATED = (
-    "This value was submitted in a deprecated key and may conflict with the value provided by the job definition's "
-    "resource requirements."
+    "This value was submitted in a deprecated key and may conflict with the value provided by the "
+    "job definition's resource requirements."
 )
 
 
@@ -45,7 +46,7 @@ def variables(**values: str) -> list[dict[str, str]]:
     return [{"name": name, "value": value} for name, value in values.items()]
 
 
-# -- parameters (5.1) -----------------------------------------------------------------------------------------------
+# -- parameters (5.1) -----------------------------------------------------------------------------
 
 
 def test_a_parameter_of_the_submission_beats_that_of_the_definition(endpoint: Endpoint) -> None:
@@ -109,7 +110,7 @@ def test_no_shell_reads_the_command(endpoint: Endpoint) -> None:
     ]
 
 
-# -- overrides (5.2) ------------------------------------------------------------------------------------------------
+# -- overrides (5.2) ------------------------------------------------------------------------------
 
 
 def test_a_command_replaces_and_variables_merge(endpoint: Endpoint) -> None:
@@ -221,7 +222,8 @@ def test_what_no_override_can_be(endpoint: Endpoint, case: str) -> None:
 
 
 def test_nothing_else_can_be_overridden(endpoint: Endpoint) -> None:
-    """5.2: image, roles, volumes, log configuration. AWS passes over members that it does not know."""
+    """5.2: image, roles, volumes, log configuration. AWS passes over members that it does not
+    know."""
     definition = endpoint.definition("fixed", "true")
     overrides = {
         "image": "other",
@@ -243,7 +245,8 @@ def test_nothing_else_can_be_overridden(endpoint: Endpoint) -> None:
 
 
 def test_overrides_of_ecs_properties(endpoint: Endpoint) -> None:
-    """5.2: ecsPropertiesOverride for ecsProperties, containerOverrides for containerProperties; by the name."""
+    """5.2: ecsPropertiesOverride for ecsProperties, containerOverrides for containerProperties;
+    by the name."""
     wanted = [{"type": "VCPU", "value": "1"}, {"type": "MEMORY", "value": "64"}]
     container = {
         "name": "main",
@@ -276,7 +279,7 @@ def test_overrides_of_ecs_properties(endpoint: Endpoint) -> None:
             endpoint.run("true", **{member: {}})
 
 
-# -- resources (5.3) ------------------------------------------------------------------------------------------------
+# -- resources (5.3) ------------------------------------------------------------------------------
 
 
 def test_memory_is_a_hard_limit(endpoint: Endpoint) -> None:
@@ -326,7 +329,7 @@ def test_platforms_do_not_mix(endpoint: Endpoint) -> None:
         endpoint.submit(definition, "fargate", containerOverrides=overrides)
 
 
-# -- names, ids, sizes (5.4) ----------------------------------------------------------------------------------------
+# -- names, ids, sizes (5.4) ----------------------------------------------------------------------
 
 
 def test_the_answer_to_a_submission(endpoint: Endpoint) -> None:
@@ -386,7 +389,8 @@ def test_queues_that_are_none(endpoint: Endpoint) -> None:
 
 
 def test_a_submission_of_30_kib(endpoint: Endpoint, off: str) -> None:
-    """5.4 and 6: 30 KiB of compact JSON are taken, a byte more is not; with AWS's text around AWS's words."""
+    """5.4 and 6: 30 KiB of compact JSON are taken, a byte more is not; with AWS's text around
+    AWS's words."""
     definition = endpoint.definition("sized", "true")
     request = {
         "jobName": "j",
@@ -399,7 +403,8 @@ def test_a_submission_of_30_kib(endpoint: Endpoint, off: str) -> None:
     )
     endpoint.batch.submit_job(**{**request, "parameters": {"p": "x" * (30 * 1024 - empty)}})
     with refused(
-        "Error executing request, Exception : Job size must be less than 30 KiB, got 31 KiB, RequestId: "
+        "Error executing request, Exception : Job size must be less than 30 KiB, got 31 KiB, "
+        "RequestId: "
     ):
         endpoint.batch.submit_job(**{**request, "parameters": {"p": "x" * (30 * 1024 - empty + 1)}})
     with refused("got 40 KiB"):
@@ -424,7 +429,8 @@ def test_overrides_of_more_than_8192_characters(endpoint: Endpoint) -> None:
 
 
 def test_twenty_dependencies(endpoint: Endpoint, off: str) -> None:
-    """5.4 and 6: with AWS's text. 1.7: a dependency that nobody knows is refused, which is a choice."""
+    """5.4 and 6: with AWS's text. 1.7: a dependency that nobody knows is refused, which is a
+    choice."""
     definition = endpoint.definition("waits", "true")
     ids = [endpoint.submit(definition, off) for _ in range(21)]
     job_id = endpoint.submit(definition, off, dependsOn=[{"jobId": one} for one in ids[:20]])
@@ -481,8 +487,8 @@ def test_fifty_tags(endpoint: Endpoint, off: str) -> None:
 
 
 def test_more_than_fifty_tags_at_the_task(endpoint: Endpoint) -> None:
-    """5.4: with propagateTags the job's and the definition's count together, and the job fails; SubmitJob's word beats
-    that of the definition."""
+    """5.4: with propagateTags the job's and the definition's count together, and the job fails;
+    SubmitJob's word beats that of the definition."""
     many = {f"d{number}": "" for number in range(40)}
     definition = endpoint.definition("many-tags", "true", tags=many, propagateTags=True)
     other = {f"j{number}": "" for number in range(11)}
@@ -516,8 +522,9 @@ def test_a_share_where_there_is_a_policy(endpoint: Endpoint, shared: str) -> Non
 
 
 def test_priorities(endpoint: Endpoint, shared: str, off: str) -> None:
-    """5.4: 0 to 9999; that of the submission beats that of the definition. A choice: in a queue without a policy it is
-    taken and changes nothing, as AWS only says that it affects queues with one."""
+    """5.4: 0 to 9999; that of the submission beats that of the definition. A choice: in a queue
+    without a policy it is taken and changes nothing, as AWS only says that it affects queues
+    with one."""
     definition = endpoint.definition("urgent", "true", schedulingPriority=7)
     assert (
         endpoint.job(endpoint.submit(definition, shared, shareIdentifier="a"))["schedulingPriority"]
@@ -542,7 +549,8 @@ def test_priorities(endpoint: Endpoint, shared: str, off: str) -> None:
 
 
 def test_a_queue_has_500_active_shares(endpoint: Endpoint) -> None:
-    """6: the 501st is refused; one that is active already is not, and a share is free again when its jobs are over."""
+    """6: the 501st is refused; one that is active already is not, and a share is free again when
+    its jobs are over."""
     arn = endpoint.batch.create_scheduling_policy(name="crowd")["arn"]
     endpoint.environment("crowd-off")
     endpoint.queue("crowd", "crowd-off", schedulingPolicyArn=arn)
@@ -560,7 +568,8 @@ def test_a_queue_has_500_active_shares(endpoint: Endpoint) -> None:
 
 
 def test_what_a_job_has_of_its_definition(endpoint: Endpoint, off: str) -> None:
-    """1.3 and 1.5: a retry strategy or a timeout of the submission replaces that of the definition."""
+    """1.3 and 1.5: a retry strategy or a timeout of the submission replaces that of the
+    definition."""
     definition = endpoint.definition(
         "inherits",
         "true",
@@ -584,7 +593,7 @@ def test_what_a_job_has_of_its_definition(endpoint: Endpoint, off: str) -> None:
     )
 
 
-# -- bad input of any kind ------------------------------------------------------------------------------------------
+# -- bad input of any kind ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,5 @@
-"""Tags of everything that has an ARN: TagResource, UntagResource, ListTagsForResource (facts, 2 and 5.4)."""
+"""Tags of everything that has an ARN: TagResource, UntagResource, ListTagsForResource (facts, 2
+and 5.4)."""
 
 from __future__ import annotations
 

@@ -158,12 +158,8 @@ def _look_up(root: Tree, parts: list[str]) -> str | None:
         return "latest"
     if not _VERSION.fullmatch(parts[0]):
         return None
-    node: str | Tree = root
-    for part in parts[1:]:
-        if isinstance(node, str) or part not in node:
-            return None
-        node = node[part]
-    if isinstance(node, str):
+    node = _find_node(root, parts[1:])
+    if node is None or isinstance(node, str):
         return node
     # The names at the root and the names of roles have no slash behind them.
     has_slashes = len(parts) > 1 and parts[-1] != "security-credentials"
@@ -171,6 +167,15 @@ def _look_up(root: Tree, parts: list[str]) -> str | None:
         f"{name}/" if has_slashes and not isinstance(node[name], str) else name
         for name in sorted(node)
     )
+
+
+def _find_node(root: Tree, parts: list[str]) -> str | Tree | None:
+    node: str | Tree = root
+    for part in parts:
+        if isinstance(node, str) or part not in node:
+            return None
+        node = node[part]
+    return node
 
 
 def _root(host: Host, now_s: float) -> Tree:

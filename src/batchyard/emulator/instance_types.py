@@ -25,7 +25,7 @@ def _resources_by_type() -> dict[str, Resources]:
     from moto.utilities.utils import load_resource
 
     return {
-        name: _registered(name, description)
+        name: _to_resources(name, description)
         for name, description in load_resource("ec2/resources/instance_types.json").items()
     }
 
@@ -40,7 +40,7 @@ def _types_by_family() -> dict[str, list[str]]:
     return families
 
 
-def _registered(name: str, description: dict[str, Any]) -> Resources:
+def _to_resources(name: str, description: dict[str, Any]) -> Resources:
     gpus = description.get("GpuInfo", {}).get("Gpus", [])
     return Resources(
         vcpus=description["VCpuInfo"]["DefaultVCpus"],

@@ -154,12 +154,7 @@ def _read_environment_order(
         raise InvalidRequestError(
             "computeEnvironmentOrder must not have two entries of the same order"
         )
-    environments = []
-    for entry in order:
-        environment = state.require(ENVIRONMENT, entry["computeEnvironment"])
-        if environment["status"] != "VALID":
-            raise InvalidRequestError(f"{entry['computeEnvironment']} is not VALID")
-        environments.append(environment)
+    environments = [_require_valid(state, entry["computeEnvironment"]) for entry in order]
     fargate_kinds = {compute_environments.is_fargate(environment) for environment in environments}
     if len(fargate_kinds) > 1:
         raise InvalidRequestError(
@@ -175,6 +170,13 @@ def _read_environment_order(
         for entry, environment in zip(order, environments, strict=True)
     ]
     return checked, fargate_kinds == {True}
+
+
+def _require_valid(state: EndpointState, name_or_arn: str) -> Document:
+    environment = state.require(ENVIRONMENT, name_or_arn)
+    if environment["status"] != "VALID":
+        raise InvalidRequestError(f"{name_or_arn} is not VALID")
+    return environment
 
 
 def _check_members(request: Document) -> None:

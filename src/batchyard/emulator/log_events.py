@@ -134,8 +134,7 @@ class OutputReader:
             last_byte = stop - 1 if has_newline or stop == cut else stop
             if last_byte >= time_end:
                 time_ms, time_end = self._time_at(last_byte)
-            text_end = newline if has_newline else stop - buffer_start
-            text = buffer[position - buffer_start : text_end]
+            text = buffer[position - buffer_start : stop - buffer_start - has_newline]
             if text:
                 yield Event(position, stop, time_ms, text.decode(errors="replace"))
             position = stop
@@ -247,7 +246,7 @@ def merge_streams(
 ) -> Iterator[tuple[Order, Stream, Event]]:
     """Yield the events of all streams in order of time. A stream is opened when its turn comes."""
     sign = 1 if time_range.is_oldest_first else -1
-    last_order = None if time_range.last_order is None else _signed(time_range.last_order, sign)
+    last_order = None if time_range.last_order is None else _with_sign(time_range.last_order, sign)
     # Each stream is in the heap once: with its next event, or with a time before its first event.
     heap: list[tuple[Order, Stream, Event | None, Iterator[Event]]] = [
         (
@@ -262,12 +261,12 @@ def merge_streams(
     while heap:
         order, stream, event, events = heap[0]
         if event is not None and (last_order is None or order > last_order):
-            yield _signed(order, sign), stream, event
+            yield _with_sign(order, sign), stream, event
         event = next(events, None)
         if event is None:
             heapq.heappop(heap)
         else:
-            next_order = _signed((event.time_ms, *stream.key, event.start), sign)
+            next_order = _with_sign((event.time_ms, *stream.key, event.start), sign)
             heapq.heapreplace(heap, (next_order, stream, event, events))
 
 
@@ -279,9 +278,9 @@ def _lower_bound(stream: Stream, time_range: TimeRange, sign: int) -> Order:
         is_short = output.path is None and output.ended_ms is not None
         first_ms = output.ended_ms if is_short else output.started_ms
         assert first_ms is not None
-        return _signed((max(first_ms, time_range.low_ms), *stream.key, -1), sign)
+        return _with_sign((max(first_ms, time_range.low_ms), *stream.key, -1), sign)
     last_ms = LATEST_MS if output.ended_ms is None else output.ended_ms
-    return _signed((min(last_ms, time_range.high_ms), *stream.key, LATEST_MS), sign)
+    return _with_sign((min(last_ms, time_range.high_ms), *stream.key, LATEST_MS), sign)
 
 
 def _stream_events(stream: Stream, time_range: TimeRange, short_log_fd: int) -> Iterator[Event]:
@@ -320,6 +319,6 @@ def _position_range(reader: OutputReader, stream: Stream, time_range: TimeRange)
     return low, min(high, position)
 
 
-def _signed(order: Order, sign: int) -> Order:
+def _with_sign(order: Order, sign: int) -> Order:
     """Return the order, or with sign -1 an order that sorts the other way round."""
     return order if sign == 1 else (-order[0], -order[1], -order[2], -order[3], -order[4])

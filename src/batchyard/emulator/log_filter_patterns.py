@@ -74,12 +74,7 @@ def _invalid() -> ApiError:
 
 
 def _terms_matcher(pattern: str) -> Matcher:
-    terms = list(_split_terms(pattern))
-    if sum(term.startswith("%") for _, term in terms) > _MAX_REGEXES:
-        raise _invalid()
-    by_sign: dict[str, list[Matcher]] = {"": [], "?": [], "-": []}
-    for sign, term in terms:
-        by_sign[sign].append(_term_matcher(term))
+    by_sign = _matchers_by_sign(pattern)
     required, optional, excluded = by_sign[""], by_sign["?"], by_sign["-"]
     if optional and not required and not excluded:
         return lambda message: any(matches(message) for matches in optional)
@@ -90,8 +85,19 @@ def _terms_matcher(pattern: str) -> Matcher:
     )
 
 
+def _matchers_by_sign(pattern: str) -> dict[str, list[Matcher]]:
+    """Return the matchers of the terms by their signs: `?`, `-` or nothing."""
+    terms = list(_split_terms(pattern))
+    if sum(term.startswith("%") for _, term in terms) > _MAX_REGEXES:
+        raise _invalid()
+    by_sign: dict[str, list[Matcher]] = {"": [], "?": [], "-": []}
+    for sign, term in terms:
+        by_sign[sign].append(_term_matcher(term))
+    return by_sign
+
+
 def _split_terms(pattern: str) -> Iterator[tuple[str, str]]:
-    """Yield the sign (`?`, `-` or nothing) and the text of each term."""
+    """Yield the sign and the text of each term."""
     position = 0
     while position < len(pattern):
         match = _TERM.match(pattern, position)

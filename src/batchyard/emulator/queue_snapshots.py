@@ -12,6 +12,9 @@ _MAX_SHARES = 20
 def get_snapshot(state: EndpointState, request: Document) -> Document:
     queue = state.require(QUEUE, request["jobQueue"])
     departures = _departures(state, queue)
+    if "schedulingPolicyArn" in queue:
+        # With fair share, each job that left may have been ahead of any other.
+        departures = [(-1, departed_ms) for _, departed_ms in departures]
     jobs = []
     for job_id, index in state.scheduler.front_of(queue["jobQueueName"], _MAX_JOBS):
         job = state.get(JOB, job_id)
@@ -67,9 +70,6 @@ def _departures(state: EndpointState, queue: Document) -> list[tuple[int, int]]:
         task = state.loop.running(job_id, index) if job_id in job_ids else None
         if task is not None and task.started_ms:
             departures.append((task.job_number, task.started_ms))
-    if "schedulingPolicyArn" in queue:
-        # With fair share, each job that left may have been ahead of any other.
-        return [(-1, departed_ms) for _, departed_ms in departures]
     return departures
 
 

@@ -6,7 +6,10 @@ import pytest
 
 from batchyard.emulator import access
 
-HEADER = "AWS4-HMAC-SHA256 Credential={}/20260101/eu-west-1/batch/aws4_request, SignedHeaders=host, Signature=0"
+HEADER = (
+    "AWS4-HMAC-SHA256 Credential={}/20260101/eu-west-1/batch/aws4_request, "
+    "SignedHeaders=host, Signature=0"
+)
 
 
 @pytest.mark.parametrize(

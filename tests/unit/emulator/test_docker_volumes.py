@@ -1,4 +1,5 @@
-"""What containers have of this machine: `emulate --volume`, and the volumes of a job's definition (facts, 5.3)."""
+"""What containers have of this machine: `emulate --volume`, and the volumes of a job's
+definition (facts, 5.3)."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def get(path: str, host: Host = HOST, now: float = NOW) -> str | None:
     return body.decode()
 
 
-# -- tokens -----------------------------------------------------------------------------------------------------
+# -- tokens ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("ttl", ["0", "21601", "-1", "", "1.5", "x", "999999999999"])
@@ -115,7 +115,7 @@ def test_head_has_no_body() -> None:
     )
 
 
-# -- what there is ----------------------------------------------------------------------------------------------
+# -- what there is --------------------------------------------------------------------------------
 
 
 def test_the_host() -> None:
@@ -251,7 +251,7 @@ def test_a_notice() -> None:
     assert listed is not None and "spot/" in listed
 
 
-# -- botocore ---------------------------------------------------------------------------------------------------
+# -- botocore -------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -280,7 +280,7 @@ def service() -> Iterator[Service]:
             self.end_headers()
             self.wfile.write(body)
 
-        do_GET = do_PUT = handle_any
+        do_GET = do_PUT = handle_any  # noqa: N815 - http.server looks for these names
 
         def log_message(self, *_: object) -> None:
             pass
@@ -297,7 +297,8 @@ def service() -> Iterator[Service]:
 
 
 def config(service: Service) -> dict[str, object]:
-    """What botocore makes of AWS_EC2_METADATA_SERVICE_ENDPOINT; falling back to version 1 would be an error."""
+    """What botocore makes of AWS_EC2_METADATA_SERVICE_ENDPOINT; falling back to version 1 would
+    be an error."""
     return {"ec2_metadata_service_endpoint": service.url, "ec2_metadata_v1_disabled": True}
 
 

@@ -156,7 +156,8 @@ def test_without_a_command_only_an_image_can_run() -> None:
 
 
 def test_a_container_that_mounts_efs_is_refused_and_a_process_is_not() -> None:
-    """A choice: a process has no volumes at all, and a container that found its EFS empty would not know."""
+    """A choice: a process has no volumes at all, and a container that found its EFS empty would
+    not know."""
     efs = {
         "volumes": [{"name": "v", "efsVolumeConfiguration": {"fileSystemId": "fs-1"}}],
         "mountPoints": [{"sourceVolume": "v", "containerPath": "/" + "d" * 300}],
@@ -200,7 +201,8 @@ def test_the_command_with_its_parameters() -> None:
     ],
 )
 def test_references(word: str, expected: str) -> None:
-    """facts, 5.1: a choice: one that nobody has given stays as it is; a value is not looked at again."""
+    """facts, 5.1: a choice: one that nobody has given stays as it is; a value is not looked at
+    again."""
     assert substitute_references(word, {"a": "1", "b": "2", "a-b": "3", "c": "Ref::a"}) == expected
 
 

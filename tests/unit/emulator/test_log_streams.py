@@ -1,4 +1,5 @@
-"""CloudWatch Logs of jobs: what clients ask, as botocore sends it, over rows and files as the engine leaves them."""
+"""CloudWatch Logs of jobs: what clients ask, as botocore sends it, over rows and files as the
+engine leaves them."""
 
 from __future__ import annotations
 
@@ -52,8 +53,8 @@ Request = dict[str, Any]
 
 @dataclass
 class Bench:
-    """A yard whose jobs are told what they have written and when. The rows, the files and the endpoint are real; what
-    the loop and the scheduler know is what the test says."""
+    """A yard whose jobs are told what they have written and when. The rows, the files and the
+    endpoint are real; what the loop and the scheduler know is what the test says."""
 
     folder: RunFolder
     store: Store
@@ -164,7 +165,7 @@ class Bench:
         self.start(job_id, child, attempt, start)
         self.end(end, job_id, child, attempt, data)
 
-    # -- asking -----------------------------------------------------------------------------------------------
+    # -- asking -----------------------------------------------------------------------------------
 
     def get(self, name: str | None = None, **request: Any) -> Request:
         name = self.name() if name is None else name
@@ -235,7 +236,7 @@ BAD_TOKEN = ("InvalidParameterException", "The specified nextToken is invalid.")
 NO_STREAM = ("ResourceNotFoundException", "The specified log stream does not exist.")
 
 
-# -- lines and their times --------------------------------------------------------------------------------------
+# -- lines and their times ------------------------------------------------------------------------
 
 
 def test_a_short_child_has_its_lines_at_its_end(bench: Bench) -> None:
@@ -376,7 +377,7 @@ def test_whatever_is_written_is_read_from_either_end(bench: Bench, seed: int) ->
         assert all(event["timestamp"] >= ms for event in late)
 
 
-# -- GetLogEvents -----------------------------------------------------------------------------------------------
+# -- GetLogEvents ---------------------------------------------------------------------------------
 
 
 def test_the_last_events_come_unless_asked_for_the_first(bench: Bench) -> None:
@@ -576,7 +577,7 @@ def read_bytes() -> int:
         return int(file.readline().split()[1])
 
 
-# -- FilterLogEvents --------------------------------------------------------------------------------------------
+# -- FilterLogEvents ------------------------------------------------------------------------------
 
 
 def pages(bench: Bench, **request: Any) -> list[Request]:
@@ -715,8 +716,8 @@ def test_a_job_that_was_over_before_is_not_looked_into(bench: Bench) -> None:
 
 
 def test_following_as_the_aws_command_does(bench: Bench) -> None:
-    """`aws logs tail --follow` asks for everything since the newest event it has seen, and drops those it has shown.
-    Whatever appears later must not be older than what could be seen before."""
+    """`aws logs tail --follow` asks for everything since the newest event it has seen, and drops
+    those it has shown. Whatever appears later must not be older than what could be seen before."""
     bench.job(size=50)
     shown: list[str] = []
     newest, seen = T0, set()
@@ -732,7 +733,8 @@ def test_following_as_the_aws_command_does(bench: Bench) -> None:
 
     bench.start(child=0, at=0)
     for number in range(1, 50):
-        # Those that start first do not end first; all the time one is writing; several things share a millisecond.
+        # Those that start first do not end first; all the time one is writing; several things share
+        # a millisecond.
         at = 100 + 3 * number
         bench.start(child=number, at=at - (number * 7) % 60)
         bench.write(b"line %d\nhalf" % number, at, child=0)
@@ -784,7 +786,7 @@ def test_a_search_through_10_000_short_children_is_quick(bench: Bench) -> None:
     )
 
 
-# -- DescribeLogStreams -----------------------------------------------------------------------------------------
+# -- DescribeLogStreams ---------------------------------------------------------------------------
 
 
 def test_streams_by_name(array: Bench) -> None:
@@ -853,7 +855,7 @@ def test_each_attempt_has_a_stream(bench: Bench) -> None:
     assert len(bench.describe()["logStreams"]) == 2
 
 
-# -- groups -----------------------------------------------------------------------------------------------------
+# -- groups ---------------------------------------------------------------------------------------
 
 
 def test_groups(bench: Bench) -> None:
@@ -887,7 +889,7 @@ def test_the_default_group_is_there_before_any_job(bench: Bench) -> None:
     assert [group["creationTime"] for group in list_job_log_groups(bench.state)] == [T0]
 
 
-# -- over the engine itself -------------------------------------------------------------------------------------
+# -- over the engine itself -----------------------------------------------------------------------
 
 
 @dataclass

@@ -93,7 +93,8 @@ def test_arns() -> None:
 
 
 def test_streams_of_long_names_and_of_prefixes() -> None:
-    """facts, 1.1: the first 200 characters of the definition's name; awslogs-stream-prefix stands in for it."""
+    """facts, 1.1: the first 200 characters of the definition's name; awslogs-stream-prefix
+    stands in for it."""
     assert names.log_stream_name("d" * 250, "t") == "d" * 200 + "/default/t"
     assert names.log_stream_name("d", "t", "mine") == "mine/default/t"
     assert names.log_stream_name("d", "t", "") == "d/default/t"
