@@ -1,9 +1,10 @@
-"""Part of `make bench`: calls of AWS Batch that a run costs, counted at the endpoint.
+"""`make bench`, part about AWS: count the calls of AWS Batch that a run makes.
 
-A pipeline of four steps, with 1,000 children and with 10,000: what it takes to submit it, and what a poll takes. Beside
-them stands what the peers called when `make bench-peers` was run last (peer_calls.py measures them anew).
+The run is a pipeline of four steps, with 1,000 and with 10,000 children; calls to submit it and
+calls of a poll are counted at the emulator. The table also has the calls of other tools from the
+last `make bench-peers` (peer_calls.py).
 
-The table goes to stdout as Markdown, progress to stderr. Exits 1 where a bar is missed.
+Prints a Markdown table to stdout, progress to stderr. Exits with 1 if a bar is missed.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 BIN = Path(sys.executable).parent
-MOST_TO_SUBMIT, MOST_A_POLL = 12, 1
+MAX_TO_SUBMIT, MAX_PER_POLL = 12, 1
 WATCH_S = 8.0
 #: calls for 20 jobs in all; measured by `make bench-peers`, whose table is in docs/performance.md
 PEERS = {"redun": 24, "Snakemake's plugin": 529, "Metaflow": 3534}
@@ -45,7 +46,7 @@ steps:
 
 @contextmanager
 def endpoint(folder: Path) -> Iterator[dict[str, str]]:
-    """The variables for its clients."""
+    """Start the emulator, and return the variables for its clients."""
     command = [
         BIN / "batchyard",
         "emulate",
@@ -56,7 +57,7 @@ def endpoint(folder: Path) -> Iterator[dict[str, str]]:
         "--home",
         str(folder / "endpoint"),
     ]
-    # What jobs find: the worker is beside this Python.
+    # Jobs find the worker beside this Python.
     environ = {**os.environ, "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}"}
     process = subprocess.Popen(
         command,
@@ -109,8 +110,10 @@ def calls(variables: dict[str, str]) -> Counter[str]:
 
 @contextmanager
 def yard() -> Iterator[tuple[Path, dict[str, str]]]:
-    """A folder that knows the environment `bench` of an endpoint of its own, and the variables for it. One a
-    measurement: job definitions that are there already would not be counted."""
+    """Return a folder with the environment `bench` of a new emulator, and the variables for it.
+
+    Each measurement has its own: existing job definitions would not be registered again.
+    """
     with tempfile.TemporaryDirectory() as name, endpoint(Path(name)) as variables:
         prepare(variables)
         folder = Path(name, "yard")
@@ -121,22 +124,22 @@ def yard() -> Iterator[tuple[Path, dict[str, str]]]:
 
 @dataclass(frozen=True)
 class Measured:
-    """Calls of one run of ours."""
+    """The calls of one run of batchyard."""
 
     to_submit: int
     a_poll: float
-    #: operation -> calls, from submitting to the last look
+    #: operation -> calls, from the submission to the last poll
     by_operation: Counter[str]
-    #: it was followed to its end
+    #: whether the run was followed to its end
     is_whole: bool
 
     @property
     def passes(self) -> bool:
-        return self.to_submit <= MOST_TO_SUBMIT and self.a_poll <= MOST_A_POLL
+        return self.to_submit <= MAX_TO_SUBMIT and self.a_poll <= MAX_PER_POLL
 
 
 def run(folder: Path, variables: dict[str, str], watch_s: float | None) -> Measured:
-    """Submits the pipeline of the folder and watches it for so long, or to its end."""
+    """Submit the pipeline in the folder and watch it for ``watch_s``, or to its end if None."""
     environ = {**os.environ, **variables, "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}"}
 
     def batchyard(*arguments: str) -> str:
@@ -145,7 +148,7 @@ def run(folder: Path, variables: dict[str, str], watch_s: float | None) -> Measu
             command, cwd=folder, env=environ, check=True, capture_output=True, text=True
         ).stdout
 
-    first = calls(variables)
+    at_start = calls(variables)
     run_id = batchyard(
         "run", "pipeline.yaml", "--engine", "aws", "--env", "bench", "--detach"
     ).strip()
@@ -158,50 +161,50 @@ def run(folder: Path, variables: dict[str, str], watch_s: float | None) -> Measu
         stderr=subprocess.DEVNULL,
     )
     try:
-        polls = counted_polls(variables, submitted, watcher, watch_s)
+        polls = count_polls(variables, submitted, watcher, watch_s)
     finally:
         watcher.terminate()
         code = watcher.wait()
     watched = calls(variables)
-    to_submit, watching = (submitted - first).total(), (watched - submitted).total()
+    to_submit, watching = (submitted - at_start).total(), (watched - submitted).total()
     is_whole = watch_s is None
     if is_whole:
         assert code == 0, f"the run ended with {code}"
     else:
         batchyard("stop", run_id)
-    return Measured(to_submit, watching / polls, watched - first, is_whole)
+    return Measured(to_submit, watching / polls, watched - at_start, is_whole)
 
 
-def counted_polls(
+def count_polls(
     variables: dict[str, str],
-    before: Counter[str],
+    submitted: Counter[str],
     watcher: subprocess.Popen[bytes],
     watch_s: float | None,
 ) -> int:
-    """How many bursts of calls there are: polls are a second apart, or more."""
-    polls, last, seen = 0, 0.0, before.total()
+    """Return the number of bursts of calls; polls are at least a second apart."""
+    polls, last_s, call_count = 0, 0.0, submitted.total()
     deadline = None if watch_s is None else time.monotonic() + watch_s
     while watcher.poll() is None and (deadline is None or time.monotonic() < deadline):
-        now = calls(variables).total()
-        if now > seen:
-            polls += time.monotonic() - last > 0.5
-            last, seen = time.monotonic(), now
+        new_count = calls(variables).total()
+        if new_count > call_count:
+            polls += time.monotonic() - last_s > 0.5
+            last_s, call_count = time.monotonic(), new_count
         time.sleep(0.02)
     return polls
 
 
 def of_children(children: int) -> Measured:
-    """Four steps with so many children in all, which are not waited for."""
+    """Measure a pipeline of four steps with this many children, without waiting for its end."""
     with yard() as (folder, variables):
         (folder / "words.txt").write_text("true\n" * (children // 4))
         (folder / "pipeline.yaml").write_text(PIPELINE.format(each=children // 4))
         return run(folder, variables, WATCH_S)
 
 
-def row(what: str, measured: Measured) -> str:
+def row(name: str, measured: Measured) -> str:
     in_all = measured.by_operation.total() if measured.is_whole else ""
     verdict = "PASS" if measured.passes else "**MISS**"
-    return f"| {what} | {measured.to_submit} | {measured.a_poll:g} | {in_all} | {verdict} |"
+    return f"| {name} | {measured.to_submit} | {measured.a_poll:g} | {in_all} | {verdict} |"
 
 
 def main() -> int:
@@ -209,20 +212,20 @@ def main() -> int:
         description="Calls of AWS Batch that a run costs, beside those of the peers."
     )
     parser.add_argument("--quick", action="store_true", help="1,000 children only")
-    given = parser.parse_args()
-    found = {
+    options = parser.parse_args()
+    measured_by_size = {
         children: of_children(children)
-        for children in ((1_000,) if given.quick else (1_000, 10_000))
+        for children in ((1_000,) if options.quick else (1_000, 10_000))
     }
-    print(f"Bars: at most {MOST_TO_SUBMIT} calls to submit, at most {MOST_A_POLL} a poll.\n")
+    print(f"Bars: at most {MAX_TO_SUBMIT} calls to submit, at most {MAX_PER_POLL} a poll.\n")
     print(
         "| calls of AWS Batch | to submit | a poll | in all |  |\n| --- | --- | --- | --- | --- |"
     )
-    for children, measured in found.items():
+    for children, measured in measured_by_size.items():
         print(row(f"batchyard, 4 steps, {children:,} children", measured))
     for peer, count in PEERS.items():
         print(f"| {peer}, 20 jobs (`make bench-peers`, docs/performance.md) | | | {count} | |")
-    return 0 if all(measured.passes for measured in found.values()) else 1
+    return 0 if all(measured.passes for measured in measured_by_size.values()) else 1
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
-"""`make bench`, the CPU side of `batchyard bench`: is what it reports as fast as the best library called directly?
+"""`make bench`, part of `batchyard bench` on the CPU: compare it with direct calls of libraries.
 
-What `bench run` would choose for an operation, and plain calls of each library that is installed, as its users write
-them: in rounds, a call each, so that what else the machine does disturbs all alike; the ratio is made within a round.
-Then whole runs of the command: how much of their time is not measuring, and how far a repeat differs. See
+For each operation, the candidate that `bench run` chooses is compared with plain calls of each
+installed library, as its users write them. They take turns, one call each, so that other load on
+the machine disturbs all of them alike; ratios are computed within a round. Then whole runs of the
+command show how much of their time is not spent measuring, and how far a repeat differs. See
 docs/benchmark.md.
 """
 
@@ -26,16 +27,17 @@ import numpy as np
 import machine
 import scores
 from batchyard.bench import checking, discovery, loading, measuring, memory, results
-from batchyard.bench.measuring import Bench
+from batchyard.bench.measuring import Bench, ReadyCandidate
 from batchyard.bench.timing import Effort
+from batchyard.bench.workload_values import make_inputs
 from scores import Bar, Verdict
 
 Direct = Callable[[dict[str, Any]], Callable[[], Any]]
 
 _EFFORT = Effort(min_calls=5, max_calls=25, budget_s=0.6)
-#: a library this many times behind after so many rounds is not called again
-_BEHIND, _LOOK_AFTER = 2.5, 2
-#: operation: workload -> size; with --quick
+#: a library this many times slower than the fastest after this round is not called again
+_MAX_FACTOR, _FACTOR_ROUND = 2.5, 2
+#: workload -> size (full, with --quick)
 _SIZES = {
     "matmul": (2000, 500),
     "convolution": (2048, 256),
@@ -43,122 +45,120 @@ _SIZES = {
     "fft": (2048, 256),
 }
 _SIZES |= {"triad": (1 << 25, 1 << 20), "images": (8, 2)}
-#: for the bars about whole runs: large enough to take some time, small enough to be repeated
-_WHOLE = (
-    "--only",
-    "convolution",
-    "--only",
-    "blur",
-    "--only",
-    "fft",
-    "--only",
-    "triad",
-    "--only",
-    "backprojection",
-)
-WITHIN, OVERHEAD, REPEAT = 1.10, 0.05, 0.10
+#: workloads of the whole runs: long enough to be measured, short enough to be repeated
+_WHOLE_RUN = ("convolution", "blur", "fft", "triad", "backprojection")
+MAX_RATIO, MAX_OVERHEAD, MAX_DIFFERENCE = 1.10, 0.05, 0.10
 
 
-# -- plain calls ------------------------------------------------------------------------------------------------
+# -- plain calls --
 
 
-def _numpy(found: dict[str, Direct]) -> None:
-    found["matmul, NumPy"] = lambda given: lambda: given["a"] @ given["b"]
-    found["fft, NumPy"] = lambda given: lambda: np.fft.rfft2(given["image"])
-    found["triad, NumPy"] = lambda given: lambda: given["b"] + np.float32(3) * given["c"]
+def _numpy() -> dict[str, Direct]:
+    return {
+        "matmul, NumPy": lambda arrays: lambda: arrays["a"] @ arrays["b"],
+        "fft, NumPy": lambda arrays: lambda: np.fft.rfft2(arrays["image"]),
+        "triad, NumPy": lambda arrays: lambda: arrays["b"] + np.float32(3) * arrays["c"],
+    }
 
 
-def _scipy(found: dict[str, Direct]) -> None:
+def _scipy() -> dict[str, Direct]:
     from scipy import fft, ndimage
 
-    workers = discovery.cpus()
-    found["fft, SciPy"] = lambda given: lambda: fft.rfft2(given["image"], workers=workers)
-    found["blur, SciPy"] = lambda given: (
-        lambda: ndimage.gaussian_filter(given["image"], (5, 5, 0), mode="mirror")
-    )
+    workers = discovery.cpu_count()
+    return {
+        "fft, SciPy": lambda arrays: lambda: fft.rfft2(arrays["image"], workers=workers),
+        "blur, SciPy": lambda arrays: (
+            lambda: ndimage.gaussian_filter(arrays["image"], (5, 5, 0), mode="mirror")
+        ),
+    }
 
 
-def _opencv(found: dict[str, Direct]) -> None:
+def _opencv() -> dict[str, Direct]:
     import cv2
 
-    def one(data: Any) -> Any:
+    def convert(data: Any) -> Any:
         image = cv2.imdecode(data, cv2.IMREAD_COLOR)
         small = cv2.resize(image, None, fx=0.625, fy=0.625, interpolation=cv2.INTER_AREA)
         return cv2.imencode(
             ".jpg", cv2.cvtColor(small, cv2.COLOR_BGR2GRAY), [cv2.IMWRITE_JPEG_QUALITY, 90]
         )
 
-    found["matmul, OpenCV"] = lambda given: lambda: cv2.gemm(given["a"], given["b"], 1, None, 0)
-    found["blur, OpenCV"] = lambda given: lambda: cv2.GaussianBlur(given["image"], (0, 0), 5)
-    found["fft, OpenCV"] = lambda given: lambda: cv2.dft(given["image"])
-    found["triad, OpenCV"] = lambda given: lambda: cv2.scaleAdd(given["c"], 3.0, given["b"])
-    found["images, OpenCV"] = lambda given: lambda: [one(data) for data in given.values()]
+    return {
+        "matmul, OpenCV": lambda arrays: lambda: cv2.gemm(arrays["a"], arrays["b"], 1, None, 0),
+        "blur, OpenCV": lambda arrays: lambda: cv2.GaussianBlur(arrays["image"], (0, 0), 5),
+        "fft, OpenCV": lambda arrays: lambda: cv2.dft(arrays["image"]),
+        "triad, OpenCV": lambda arrays: lambda: cv2.scaleAdd(arrays["c"], 3.0, arrays["b"]),
+        "images, OpenCV": lambda arrays: lambda: [convert(data) for data in arrays.values()],
+    }
 
 
-def _torch(found: dict[str, Direct]) -> None:
+def _torch() -> dict[str, Direct]:
     import torch
     from torch.nn import functional
 
-    def tensors(given: dict[str, Any], **form: Any) -> dict[str, Any]:
+    def to_tensors(arrays: dict[str, Any], **layout: Any) -> dict[str, Any]:
         return {
-            name: torch.from_numpy(a).to(**form) if a.ndim == 4 else torch.from_numpy(a)
-            for name, a in given.items()
+            name: torch.from_numpy(a).to(**layout) if a.ndim == 4 else torch.from_numpy(a)
+            for name, a in arrays.items()
         }
 
-    def network(given: dict[str, Any], **form: Any) -> Callable[[], Any]:
-        held = tensors(given, **form)
+    def network(arrays: dict[str, Any], **layout: Any) -> Callable[[], Any]:
+        tensors = to_tensors(arrays, **layout)
 
         def call() -> Any:
             with torch.inference_mode():
                 first = functional.relu(
-                    functional.conv2d(held["image"], held["w1"], held["b1"], padding=1)
+                    functional.conv2d(tensors["image"], tensors["w1"], tensors["b1"], padding=1)
                 )
-                return functional.max_pool2d(
-                    functional.relu(functional.conv2d(first, held["w2"], held["b2"], padding=1)), 2
-                )
+                second = functional.conv2d(first, tensors["w2"], tensors["b2"], padding=1)
+                return functional.max_pool2d(functional.relu(second), 2)
 
         return call
 
     def simple(function: Callable[..., Any]) -> Direct:
-        def direct(given: dict[str, Any]) -> Callable[[], Any]:
-            held = tensors(given)
-            return lambda: function(**held)
+        def direct(arrays: dict[str, Any]) -> Callable[[], Any]:
+            tensors = to_tensors(arrays)
+            return lambda: function(**tensors)
 
         return direct
 
-    found["matmul, PyTorch"] = simple(lambda a, b: a @ b)
-    found["fft, PyTorch"] = simple(lambda image: torch.fft.rfft2(image))
-    found["triad, PyTorch"] = simple(lambda b, c: torch.add(b, c, alpha=3))
-    found["convolution, PyTorch"] = network
-    found["convolution, PyTorch, channels last"] = lambda given: network(
-        given, memory_format=torch.channels_last
-    )
+    return {
+        "matmul, PyTorch": simple(lambda a, b: a @ b),
+        "fft, PyTorch": simple(lambda image: torch.fft.rfft2(image)),
+        "triad, PyTorch": simple(lambda b, c: torch.add(b, c, alpha=3)),
+        "convolution, PyTorch": network,
+        "convolution, PyTorch, channels last": lambda arrays: network(
+            arrays, memory_format=torch.channels_last
+        ),
+    }
 
 
 def plain_calls() -> tuple[dict[str, Direct], list[str]]:
-    """Of the libraries that are there, and the names of those that are not."""
-    found: dict[str, Direct] = {}
+    """Return the calls of the installed libraries, and the names of the other libraries."""
+    calls: dict[str, Direct] = {}
     missing = []
-    for name, add in (
+    for name, make_calls in (
         ("NumPy", _numpy),
         ("SciPy", _scipy),
         ("OpenCV", _opencv),
         ("PyTorch", _torch),
     ):
         try:
-            add(found)
+            calls |= make_calls()
         except ImportError:
             missing.append(name)
-    return found, missing
+    return calls, missing
 
 
-# -- side by side -----------------------------------------------------------------------------------------------
+# -- side by side --
 
 
 @dataclass(slots=True)
 class Contest:
+    """The times of one operation: our candidate against direct calls."""
+
     operation: str
-    #: of each round
+    #: one time per round
     ours_s: list[float] = field(default_factory=list)
     candidate: str = ""
     direct_s: dict[str, list[float]] = field(default_factory=dict)
@@ -166,10 +166,11 @@ class Contest:
 
     @property
     def best(self) -> str:
-        whole = {
+        """Name of the fastest direct call, of those that were called in every round."""
+        complete = {
             name: times for name, times in self.direct_s.items() if len(times) == len(self.ours_s)
         }
-        return min(whole, key=lambda name: median(whole[name]))
+        return min(complete, key=lambda name: median(complete[name]))
 
     @property
     def ratios(self) -> list[float]:
@@ -180,23 +181,28 @@ class Contest:
 
 
 def side_by_side(rounds: int, is_quick: bool) -> tuple[list[Contest], list[str]]:
+    """Return the contests, and the names of the libraries that are not installed."""
     calls, missing = plain_calls()
-    workloads = {one.name: one for one in loading.load_builtin() if one.name in _SIZES}
-    libraries = list(dict.fromkeys(c.kit for one in workloads.values() for c in one.candidates))
-    bench = Bench(discovery.find_device("cpu", libraries, discovery.cpus()), _EFFORT)
+    workloads = [workload for workload in loading.load_builtin() if workload.name in _SIZES]
+    libraries = list(
+        dict.fromkeys(candidate.kit for workload in workloads for candidate in workload.candidates)
+    )
+    bench = Bench(discovery.find_device("cpu", libraries, discovery.cpu_count()), _EFFORT)
     contests = []
-    for name, workload in workloads.items():
-        own = {key: direct for key, direct in calls.items() if key.partition(",")[0] == name}
-        if own:
-            size = _SIZES[name][is_quick]
-            contests.append(_contest(workload, size, own, bench, rounds))
+    for workload in workloads:
+        workload_calls = {
+            key: direct for key, direct in calls.items() if key.partition(",")[0] == workload.name
+        }
+        if workload_calls:
+            size = _SIZES[workload.name][is_quick]
+            contests.append(_contest(workload, size, workload_calls, bench, rounds))
     return contests, missing
 
 
 def _contest(
     workload: Any, size: int, calls: dict[str, Direct], bench: Bench, rounds: int
 ) -> Contest:
-    """The fastest is chosen as `bench run` does it; then each has a call at a time, in turns."""
+    """Choose the fastest candidate as `bench run` does, then call it and the libraries in turns."""
     contest = Contest(f"{workload.title}, {workload.label(size)}")
     chosen = measuring.measure(workload, size, bench)
     ours = _ready(workload, size, chosen.candidate, bench)
@@ -204,75 +210,78 @@ def _contest(
         contest.problem = chosen.reason
         return contest
     contest.candidate = chosen.candidate
-    given = measuring.inputs_of(workload, size, bench.seed)
-    ready = {name: direct(given) for name, direct in calls.items()}
+    arrays = make_inputs(workload, size, bench.seed)
+    ready = {name: direct(arrays) for name, direct in calls.items()}
     for number in range(rounds):
-        contest.ours_s.append(_timed(ours.call))
+        contest.ours_s.append(_time_call(ours.call))
         for name in list(ready):
-            contest.direct_s.setdefault(name, []).append(_timed(ready[name]))
-        if number == _LOOK_AFTER:
+            contest.direct_s.setdefault(name, []).append(_time_call(ready[name]))
+        if number == _FACTOR_ROUND:
             middles = {name: median(contest.direct_s[name]) for name in ready}
             ready = {
                 name: ready[name]
                 for name in ready
-                if middles[name] < min(middles.values()) * _BEHIND
+                if middles[name] < min(middles.values()) * _MAX_FACTOR
             }
-    middle, least = (
+    ours_ms, best_ms = (
         median(times) * 1e3 for times in (contest.ours_s, contest.direct_s[contest.best])
     )
     _say(
-        f"{contest.operation}: ours {middle:.2f} ms ({contest.candidate}), {contest.best} {least:.2f} ms"
+        f"{contest.operation}: ours {ours_ms:.2f} ms ({contest.candidate}),"
+        f" {contest.best} {best_ms:.2f} ms"
     )
     return contest
 
 
-def _ready(workload: Any, size: int, name: str, bench: Bench) -> measuring.Ready | None:
-    candidate = next((one for one in workload.candidates if measuring.candidate_name(one) == name), None)
+def _ready(workload: Any, size: int, name: str, bench: Bench) -> ReadyCandidate | None:
+    """Return the named candidate, ready to be called; None if it fails."""
+    candidate = next(
+        (
+            candidate
+            for candidate in workload.candidates
+            if measuring.candidate_name(candidate) == name
+        ),
+        None,
+    )
     if candidate is None:
         return None
-    given = measuring.inputs_of(workload, size, bench.seed)
-    check = checking.Check(workload.reference(size, given), workload.tolerance)
-    tried = measuring.try_candidate(
-        candidate, bench.found.kits[candidate.kit], size, given, check, bench
-    )
-    return tried if isinstance(tried, measuring.Ready) else None
+    arrays = make_inputs(workload, size, bench.seed)
+    check = checking.Check(workload.reference(size, arrays), workload.tolerance)
+    attempt = measuring.try_candidate(candidate, size, arrays, check, bench)
+    return attempt if isinstance(attempt, ReadyCandidate) else None
 
 
-def _timed(call: Callable[[], Any]) -> float:
-    """The second of two calls: the first finds another library's threads still spinning, and its data in the caches."""
+def _time_call(call: Callable[[], Any]) -> float:
+    """Return the duration of the second of two calls.
+
+    During the first, threads of another library may be spinning, and the caches hold its data.
+    """
     call()
-    begin = time.perf_counter()
+    begin_s = time.perf_counter()
     call()
-    return time.perf_counter() - begin
+    return time.perf_counter() - begin_s
 
 
-# -- whole runs -------------------------------------------------------------------------------------------------
+# -- whole runs --
 
 
 def whole_runs(is_quick: bool) -> tuple[list[dict[str, Any]], float]:
-    """Two runs of the command, and how many CPUs the rest of the machine used meanwhile."""
+    """Return the results of two runs of the command, and the CPUs that other work kept busy."""
     runs = []
-    begin, busy, own = time.monotonic(), machine.busy_s(), sum(os.times()[:4])
+    begin_s, machine_s, command_s = time.monotonic(), machine.busy_s(), sum(os.times()[:4])
+    only = [word for name in _WHOLE_RUN for word in ("--only", name)]
     with tempfile.TemporaryDirectory() as folder:
         for number in range(2):
             out = Path(folder) / str(number)
-            args = [
-                "bench",
-                "run",
-                "--device",
-                "cpu",
-                "--out",
-                str(out),
-                *_WHOLE,
-                *(["--quick"] if is_quick else []),
-            ]
+            args = ["bench", "run", "--device", "cpu", "--out", str(out), *only]
+            args += ["--quick"] if is_quick else []
             _say(f"whole run {number + 1}/2: batchyard {' '.join(args)}")
             subprocess.run(
                 [sys.executable, "-m", "batchyard", *args], check=True, stdout=subprocess.DEVNULL
             )
             runs.append(json.loads((out / "cpu-benchmark.json").read_text()))
-    used = machine.busy_s() - busy - (sum(os.times()[:4]) - own)
-    return runs, used / (time.monotonic() - begin)
+    other_s = machine.busy_s() - machine_s - (sum(os.times()[:4]) - command_s)
+    return runs, other_s / (time.monotonic() - begin_s)
 
 
 def overhead_of(run: dict[str, Any]) -> float:
@@ -282,10 +291,12 @@ def overhead_of(run: dict[str, Any]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
+    """An operation in two runs."""
+
     operation: str
-    #: how far the larger median is above the smaller
-    apart: float
-    #: one of the two runs said that the machine was not quiet
+    #: larger median divided by the smaller, minus 1
+    difference: float
+    #: whether one of the two runs warned of a large spread
     is_warned: bool
 
 
@@ -294,24 +305,24 @@ def repeats(first: dict[str, Any], second: dict[str, Any]) -> list[Repeat]:
         {f"{m['title']}, {m['label']}": m["warm_s"] for m in run["measurements"] if m["warm_s"]}
         for run in (first, second)
     ]
-    found = []
+    pairs = []
     for operation in times[0].keys() & times[1].keys():
-        pair = [one[operation] for one in times]
-        low, high = sorted(map(median, pair))
-        is_warned = any((results.spread_of(one) or 0.0) > results.NOISY for one in pair)
-        found.append(Repeat(operation, high / low - 1, is_warned))
-    return sorted(found, key=lambda one: -one.apart)
+        both_s = [times_s[operation] for times_s in times]
+        low, high = sorted(map(median, both_s))
+        is_warned = any((results.spread_of(times_s) or 0.0) > results.NOISY for times_s in both_s)
+        pairs.append(Repeat(operation, high / low - 1, is_warned))
+    return sorted(pairs, key=lambda repeat: -repeat.difference)
 
 
-# -- telling ----------------------------------------------------------------------------------------------------
+# -- report --
 
 
 def contest_bar(contest: Contest) -> Bar:
-    asked = f"< {WITHIN:.0%}"
     if contest.problem:
-        return Bar(contest.operation, asked, contest.problem, Verdict.WRONG)
-    name = f"{contest.operation}: {contest.candidate}, against {contest.best.partition(', ')[2]} called directly"
-    return scores.at_most(name, WITHIN, contest.ratios, [], lambda ratio: f"{ratio:.0%}")
+        return Bar(contest.operation, f"< {MAX_RATIO:.0%}", contest.problem, Verdict.WRONG)
+    library = contest.best.partition(", ")[2]
+    name = f"{contest.operation}: {contest.candidate}, against {library} called directly"
+    return scores.at_most(name, MAX_RATIO, contest.ratios, [], lambda ratio: f"{ratio:.0%}")
 
 
 def run_bars(runs: Sequence[dict[str, Any]]) -> list[Bar]:
@@ -319,7 +330,7 @@ def run_bars(runs: Sequence[dict[str, Any]]) -> list[Bar]:
     return [
         scores.at_most(
             "not inputs, checks or calls, of a whole run",
-            OVERHEAD,
+            MAX_OVERHEAD,
             overheads,
             [],
             lambda part: f"{part:.1%}",
@@ -328,24 +339,20 @@ def run_bars(runs: Sequence[dict[str, Any]]) -> list[Bar]:
     ]
 
 
-def repeat_bar(found: Sequence[Repeat]) -> Bar:
-    """Where the run itself has said that the machine was not quiet, a repeat may differ: that is what it has said."""
-    quiet, noisy = ([one for one in found if one.is_warned is warned] for warned in (False, True))
-    parts = (
-        [f"{len(quiet)} quiet: {quiet[0].apart:.0%} at most ({quiet[0].operation})"]
-        if quiet
-        else []
+def repeat_bar(pairs: Sequence[Repeat]) -> Bar:
+    """Return the bar about repeats. An operation of which a run warned may differ by more."""
+    quiet, noisy = (
+        [pair for pair in pairs if pair.is_warned is warned] for warned in (False, True)
     )
-    parts += (
-        [f"{len(noisy)} warned of: {noisy[0].apart:.0%} at most ({noisy[0].operation})"]
-        if noisy
-        else []
-    )
-    asked = f"< {REPEAT:.0%}, or warned of"
-    is_met = all(one.apart < REPEAT for one in quiet)
+    parts = [
+        f"{len(group)} {name}: {group[0].difference:.0%} at most ({group[0].operation})"
+        for name, group in (("quiet", quiet), ("warned of", noisy))
+        if group
+    ]
+    is_met = all(pair.difference < MAX_DIFFERENCE for pair in quiet)
     return Bar(
         "a repeat's medians differ",
-        asked,
+        f"< {MAX_DIFFERENCE:.0%}, or warned of",
         "; ".join(parts),
         Verdict.PASS if is_met else Verdict.MISS,
     )
@@ -363,25 +370,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--quick", action="store_true", help="small sizes: shows that it works")
     parser.add_argument("--only", choices=("direct", "whole"), help="just this part")
     parser.add_argument("--strict", action="store_true", help="exit 1 where a bar is missed")
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     bars: list[Bar] = []
-    parts = [f"{machine.describe(discovery.cpus())}."]
-    if given.only != "whole":
-        # Both sides have it: as the command does for itself.
+    parts = [f"{machine.describe(discovery.cpu_count())}."]
+    if options.only != "whole":
+        # For both sides, as `bench run` does.
         memory.keep_buffers()
-        contests, missing = side_by_side(given.rounds, given.quick)
-        bars += [contest_bar(one) for one in contests]
+        contests, missing = side_by_side(options.rounds, options.quick)
+        bars += [contest_bar(contest) for contest in contests]
         parts += [f"Not measured: {name} (not installed)." for name in missing]
-    if given.only != "direct":
-        runs, others = whole_runs(given.quick)
+    if options.only != "direct":
+        runs, other_cpus = whole_runs(options.quick)
         bars += run_bars(runs)
-        parts.append(f"Other work kept {others:.1f} CPUs busy during the whole runs.")
+        parts.append(f"Other work kept {other_cpus:.1f} CPUs busy during the whole runs.")
     parts.append(
         scores.table(["bar", "asked", "measured", ""], scores.bar_rows(bars), numbers_from=4)
     )
     print("\n\n".join(parts))
     is_wrong = any(bar.verdict is Verdict.WRONG for bar in bars)
-    return int(is_wrong or (given.strict and any(bar.verdict is Verdict.MISS for bar in bars)))
+    return int(is_wrong or (options.strict and any(bar.verdict is Verdict.MISS for bar in bars)))
 
 
 if __name__ == "__main__":

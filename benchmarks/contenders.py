@@ -1,4 +1,4 @@
-"""Those who start processes: one function each, that times one whole command and then checks what it did."""
+"""The contenders: one function each, which times a whole command and then checks its work."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pathlib import Path
 import machine
 from scores import Timing, Workload
 
-#: what `make bench` itself tells a make below it, a job server included
+#: variables that `make bench` sets for a make below it, its job server included
 _MAKE_VARIABLES = ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES")
 _HELLO = b"hello\n"
 
@@ -24,13 +24,13 @@ _HELLO = b"hello\n"
 class Yard:
     """Where the contenders run.
 
-    One folder for the whole benchmark, in which nothing is deleted until the end: ext4 creates files many times
-    slower for minutes after a mass deletion.
+    One folder for the whole benchmark, in which nothing is deleted until the end: after a mass
+    deletion, ext4 creates files many times slower for minutes.
     """
 
     folder: Path
     slots: int
-    #: the batchyard to measure, and what to add to its run where it should not use every CPU
+    #: the batchyard to measure, and flags for its run if it must not use all CPUs
     batchyard: Sequence[str]
     flags: Sequence[str]
     _numbers: Iterator[int] = field(default_factory=itertools.count, init=False)
@@ -45,7 +45,7 @@ class Yard:
         return path
 
     def file(self, name: str, text: Callable[[], str]) -> Path:
-        """Written when it is first asked for, outside of any timing."""
+        """Return the path of a file, which the first call writes, outside of any timing."""
         path = self.folder / name
         if not path.exists():
             path.write_text(text())
@@ -65,10 +65,10 @@ class Finished:
     def timing(
         self, contender: str, workload: str, round: int, children: int = 1, problem: str = ""
     ) -> Timing:
-        # How many children failed says more than that the exit code was 1.
+        # The number of failed children is a better message than the exit code.
         if self.exit_code and not problem:
-            said = self.stderr.decode(errors="replace").strip().splitlines()[-1:]
-            problem = f"exit code {self.exit_code}: {''.join(said) or 'no message'}"
+            last_line = self.stderr.decode(errors="replace").strip().splitlines()[-1:]
+            problem = f"exit code {self.exit_code}: {''.join(last_line) or 'no message'}"
         usage = (self.wall_s, self.cpu_s, self.max_rss_mb, self.others_cpus)
         return Timing(contender, workload, round, children, *usage, problem)
 
@@ -76,7 +76,7 @@ class Finished:
 Contender = Callable[[Yard, Workload, int, int], Timing]
 
 
-def timed(
+def time_command(
     yard: Yard,
     argv: Sequence[str],
     *,
@@ -84,14 +84,14 @@ def timed(
     cwd: Path | None = None,
     environ: Mapping[str, str] = os.environ,
 ) -> Finished:
-    """Runs the command with its output in files, so that no reader of ours takes a CPU away from it."""
+    """Run a command with its output in files, so that no reader of it uses a CPU."""
     out, err = yard.folder / "stdout", yard.folder / "stderr"
     with (
         (stdin or Path(os.devnull)).open("rb") as source,
         out.open("wb") as stdout,
         err.open("wb") as stderr,
     ):
-        begin, busy_before = time.perf_counter(), machine.busy_s()
+        begin, busy_start_s = time.perf_counter(), machine.busy_s()
         process = subprocess.Popen(
             argv,
             stdin=source,
@@ -100,30 +100,30 @@ def timed(
             cwd=cwd or yard.folder,
             env=without_make(environ),
         )
-        # Its usage, which Popen.wait would throw away. A new process begins with the peak memory of the one
-        # that started it, so ours must stay small.
+        # wait4, because Popen.wait drops the resource usage. A new process starts with the peak
+        # memory of its parent, so this process must stay small.
         _, status, usage = os.wait4(process.pid, 0)
-        wall_s, busy_s = time.perf_counter() - begin, machine.busy_s() - busy_before
+        wall_s, busy_s = time.perf_counter() - begin, machine.busy_s() - busy_start_s
     process.returncode = os.waitstatus_to_exitcode(status)
     cpu_s = usage.ru_utime + usage.ru_stime
-    # Both are counted in ticks, so that a short command may seem to leave less than nothing to the others.
+    # Both are counted in ticks, so that the difference may be negative for a short command.
     others_cpus = max(0.0, busy_s - cpu_s) / wall_s
     max_rss_mb = usage.ru_maxrss * 1024 / 1e6
-    said = (out.read_bytes(), err.read_bytes())
-    return Finished(process.returncode, wall_s, cpu_s, max_rss_mb, others_cpus, *said)
+    outputs = (out.read_bytes(), err.read_bytes())
+    return Finished(process.returncode, wall_s, cpu_s, max_rss_mb, others_cpus, *outputs)
 
 
 def floor(yard: Yard, workload: Workload, children: int, round: int) -> Timing:
-    """A bare loop in C."""
+    """Time a bare loop in C."""
     logs = yard.new_folder() if workload is Workload.ECHO else None
     argv = [
-        str(_compiled(yard)),
+        str(_compile_floor(yard)),
         str(children),
         str(yard.slots),
         str(logs or "-"),
         *workload.split(),
     ]
-    finished = timed(yard, argv)
+    finished = time_command(yard, argv)
     return finished.timing("C floor", workload, round, children, _log_problem(logs, children))
 
 
@@ -132,7 +132,7 @@ def xargs(yard: Yard, workload: Workload, children: int, round: int) -> Timing:
     logs = yard.new_folder() if workload is Workload.ECHO else None
     # xargs has no output files: a shell for each child must open them.
     command = ["sh", "-c", f'{workload} > "$0.log"'] if logs else [workload]
-    finished = timed(
+    finished = time_command(
         yard, ["xargs", "-P", str(yard.slots), "-n", "1", *command], stdin=numbers, cwd=logs
     )
     return finished.timing("xargs -P", workload, round, children, _log_problem(logs, children))
@@ -145,20 +145,24 @@ def make(yard: Yard, workload: Workload, children: int, round: int) -> Timing:
     text = f"TARGETS := {targets}\n.PHONY: all $(TARGETS)\nall: $(TARGETS)\n{rule}\n"
     makefile = yard.file(f"{workload.name}-{children}.mk", lambda: text)
     logs = yard.new_folder() if redirect else None
-    finished = timed(yard, ["make", f"-j{yard.slots}", "-rR", "-f", str(makefile), "all"], cwd=logs)
+    finished = time_command(
+        yard, ["make", f"-j{yard.slots}", "-rR", "-f", str(makefile), "all"], cwd=logs
+    )
     return finished.timing("make -j", workload, round, children, _log_problem(logs, children))
 
 
 def parallel(yard: Yard, workload: Workload, children: int, round: int) -> Timing:
-    """GNU parallel. It keeps the outputs apart by itself, and prints them."""
+    """Time GNU parallel, which separates the outputs of children and prints them."""
     commands = command_list(yard, workload, children)
-    finished = timed(yard, ["parallel", "--will-cite", "-j", str(yard.slots)], stdin=commands)
+    finished = time_command(
+        yard, ["parallel", "--will-cite", "-j", str(yard.slots)], stdin=commands
+    )
     problem = _output_problem(finished.stdout, workload, children)
     return finished.timing("GNU parallel", workload, round, children, problem)
 
 
 def batchyard(yard: Yard, workload: Workload, children: int, round: int) -> Timing:
-    """Ours, as a user runs it. What it did is asked of it afterwards, with a user's commands."""
+    """Time batchyard as users run it, then check its work with `batchyard status` and `logs`."""
     commands = command_list(yard, workload, children)
     flags = ["--array", str(children), "--home", str(yard.home), *yard.flags]
     finished = ours(yard, "run", str(commands), *flags)
@@ -169,9 +173,9 @@ def batchyard(yard: Yard, workload: Workload, children: int, round: int) -> Timi
 
 
 def ours(yard: Yard, *arguments: str) -> Finished:
-    """Any of our commands; the bytecode is there from the second one on."""
+    """Time a command of batchyard; from the second command on, its bytecode is cached."""
     environ = with_bytecode(os.environ, yard.folder / "bytecode")
-    return timed(yard, [*yard.batchyard, *arguments], environ=environ)
+    return time_command(yard, [*yard.batchyard, *arguments], environ=environ)
 
 
 def command_list(yard: Yard, workload: Workload, children: int) -> Path:
@@ -182,7 +186,7 @@ def is_installed(program: str) -> bool:
     return shutil.which(program) is not None
 
 
-def _compiled(yard: Yard) -> Path:
+def _compile_floor(yard: Yard) -> Path:
     binary = yard.folder / "floor"
     if not binary.exists():
         source = Path(__file__).with_name("floor.c")
@@ -195,31 +199,33 @@ def without_make(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def with_bytecode(environ: Mapping[str, str], folder: Path) -> dict[str, str]:
-    """Python may keep what it compiled, in a folder of ours.
+    """Return the environment in which Python writes bytecode to ``folder``.
 
-    An installed package has its bytecode. A checkout where PYTHONDONTWRITEBYTECODE is set has none, and would spend
-    most of a start on compiling.
+    An installed package has its bytecode. A checkout with PYTHONDONTWRITEBYTECODE has none, and
+    would spend most of a start on compiling.
     """
-    kept = {name: value for name, value in environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    return {**kept, "PYTHONPYCACHEPREFIX": str(folder)}
+    variables = {
+        name: value for name, value in environ.items() if name != "PYTHONDONTWRITEBYTECODE"
+    }
+    return {**variables, "PYTHONPYCACHEPREFIX": str(folder)}
 
 
-# -- did it do the work? --------------------------------------------------------------------------------
+# -- checks of the work --
 
 
 def _log_problem(logs: Path | None, children: int) -> str:
-    """Each child must have left a file with its output."""
+    """Return a problem unless each child has left a file with its output."""
     if logs is None:
         return ""
     with os.scandir(logs) as entries:
-        whole = sum(entry.stat().st_size == len(_HELLO) for entry in entries)
-    return "" if whole == children else f"{whole:,} of {children:,} log files hold the output"
+        complete = sum(entry.stat().st_size == len(_HELLO) for entry in entries)
+    return "" if complete == children else f"{complete:,} of {children:,} log files hold the output"
 
 
 def _output_problem(output: bytes, workload: Workload, children: int) -> str:
     expected = children if workload is Workload.ECHO else 0
-    found = output.splitlines(keepends=True).count(_HELLO)
-    return "" if found == expected else f"{found:,} outputs are there, of {expected:,}"
+    count = output.splitlines(keepends=True).count(_HELLO)
+    return "" if count == expected else f"{count:,} of {expected:,} outputs are there"
 
 
 def _state_problem(yard: Yard, children: int) -> str:

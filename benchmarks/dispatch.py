@@ -1,8 +1,9 @@
-"""`make bench`: how fast children are started and recorded, beside those that a user would take instead.
+"""`make bench`: compare how fast batchyard and other tools start and record children.
 
-Everything is measured in one run, in rounds of one contender after the other: what else the machine does then
-disturbs all of them alike. Ratios are made within a round; the table has their median, least and largest.
-Tables go to stdout as Markdown, progress to stderr. See docs/performance.md.
+Everything is measured in one run, in rounds of one contender after the other, so that other load on
+the machine disturbs all of them alike. Ratios are computed within a round; the table has their
+median, minimum and maximum. Prints Markdown tables to stdout, progress to stderr. See
+docs/performance.md.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ from scores import Bar, Skipped, Timing, Verdict, Workload
 _CACHE = Path(__file__).resolve().parent.parent / ".cache"
 _PARTS = ("rates", "scale", "startup")
 OURS, XARGS, FLOOR = "batchyard", "xargs -P", "C floor"
-#: GNU parallel is slow: the rate of a tenth of the children says as much
-_SLOW_SHARE = 10
+#: GNU parallel is slow, so it runs only this fraction of the children
+_SLOW_DIVISOR = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +61,7 @@ class Results:
         return [t for t in (*self.rates, *self.scale, *self.startup) if t.problem]
 
 
-# -- measuring ------------------------------------------------------------------------------------------
+# -- measuring --
 
 
 def measure_rates(yard: Yard, sizes: Sizes, results: Results) -> None:
@@ -71,32 +72,40 @@ def measure_rates(yard: Yard, sizes: Sizes, results: Results) -> None:
         (contenders.batchyard, sizes.children),
     ]
     if contenders.is_installed("parallel"):
-        field.append((contenders.parallel, sizes.children // _SLOW_SHARE))
+        field.append((contenders.parallel, sizes.children // _SLOW_DIVISOR))
     else:
         results.skipped.append(Skipped("GNU parallel", "not installed"))
     for round in range(sizes.rounds):
         for workload in Workload:
             for contender, children in field:
-                results.rates.append(told(contender(yard, workload, children, round), sizes.rounds))
+                timing = contender(yard, workload, children, round)
+                results.rates.append(timing)
+                print_timing(timing, sizes.rounds)
 
 
 def measure_scale(yard: Yard, sizes: Sizes, results: Results) -> None:
     for round in range(sizes.many_rounds):
-        # The large one takes a minute; small ones before and after it see the same weather.
+        # The large run takes a minute; small runs before and after it see the same other load.
         for children in (sizes.children, sizes.many, sizes.children):
             timing = contenders.batchyard(yard, Workload.TRUE, children, round)
-            results.scale.append(told(timing, sizes.many_rounds))
+            results.scale.append(timing)
+            print_timing(timing, sizes.many_rounds)
 
 
-def told(timing: Timing, rounds: int) -> Timing:
-    what = f"round {timing.round + 1}/{rounds}  {timing.contender:12} {timing.workload:15} {timing.children:>7,}"
-    came_to = f"{timing.wall_s:7.2f} s {timing.rate:6,.0f}/s {timing.max_rss_mb:4.0f} MB"
-    others = f"others {timing.others_cpus:.1f} CPUs"
-    print(what, came_to, others, timing.problem, sep="  ", file=sys.stderr, flush=True)
-    return timing
+def print_timing(timing: Timing, rounds: int) -> None:
+    """Print a line of progress to stderr."""
+    contender = f"{timing.contender:12} {timing.workload:15} {timing.children:>7,}"
+    columns = (
+        f"round {timing.round + 1}/{rounds}",
+        contender,
+        f"{timing.wall_s:7.2f} s {timing.rate:6,.0f}/s {timing.max_rss_mb:4.0f} MB",
+        f"others {timing.others_cpus:.1f} CPUs",
+        timing.problem,
+    )
+    print(*columns, sep="  ", file=sys.stderr, flush=True)
 
 
-# -- judging --------------------------------------------------------------------------------------------
+# -- bars --
 
 
 def bars_of(results: Results, sizes: Sizes) -> list[Bar]:
@@ -109,7 +118,7 @@ def bars_of(results: Results, sizes: Sizes) -> list[Bar]:
 
 def _rate_bars(results: Results, sizes: Sizes) -> list[Bar]:
     bars = []
-    for workload, other, least, kept in (
+    for workload, other, minimum, conditions in (
         (
             Workload.TRUE,
             XARGS,
@@ -120,9 +129,9 @@ def _rate_bars(results: Results, sizes: Sizes) -> list[Bar]:
     ):
         ours, theirs = (scores.select(results.rates, name, workload) for name in (OURS, other))
         if ours and theirs:
-            name = f"{sizes.children:,} times `{workload}`, {kept}"
+            name = f"{sizes.children:,} times `{workload}`, {conditions}"
             shares = scores.ratios(ours, theirs, lambda t: t.rate)
-            bars.append(scores.at_least(name, least, shares, [*ours, *theirs]))
+            bars.append(scores.at_least(name, minimum, shares, [*ours, *theirs]))
     return bars
 
 
@@ -143,30 +152,30 @@ def _scale_bars(results: Results, sizes: Sizes) -> list[Bar]:
 
 def _startup_bars(results: Results, sizes: Sizes) -> list[Bar]:
     bars = []
-    for key, name, most_ms in (
+    for key, name, limit_ms in (
         (startup.ONE_TASK, "`batchyard run` of one task", 200),
         (startup.VERSION, "`batchyard --version`", 120),
         (startup.VALIDATE, f"`batchyard validate` of {sizes.lines:,} lines", 1000),
     ):
-        own = scores.select(results.startup, key, "")
+        timings = scores.select(results.startup, key, "")
         reason = next((skip.reason for skip in results.skipped if skip.name == key), None)
-        if own:
-            times = [t.wall_s * 1000 for t in own]
-            bars.append(scores.at_most(name, most_ms, times, own, lambda ms: f"{ms:,.0f} ms"))
+        if timings:
+            times = [timing.wall_s * 1000 for timing in timings]
+            bars.append(scores.at_most(name, limit_ms, times, timings, lambda ms: f"{ms:,.0f} ms"))
         elif reason is not None:
-            bars.append(scores.skipped(name, f"< {most_ms:,} ms", reason))
+            bars.append(scores.skip_bar(name, f"< {limit_ms:,} ms", reason))
     return bars
 
 
-# -- telling --------------------------------------------------------------------------------------------
+# -- report --
 
 
 def report(results: Results, bars: Sequence[Bar]) -> str:
-    """All of it in Markdown."""
-    others = scores.spread_of(
+    """Return all tables and notes in Markdown."""
+    other_cpus = scores.spread_of(
         t.others_cpus for t in (*results.rates, *results.scale, *results.startup)
     )
-    meanwhile = scores.spread_text(others, lambda cpus: f"{cpus:.1f}")
+    meanwhile = scores.spread_text(other_cpus, lambda cpus: f"{cpus:.1f}")
     parts = [f"{results.machine}. Other work kept {meanwhile} CPUs busy meanwhile."]
     if results.rates:
         names = list(dict.fromkeys(t.contender for t in results.rates))
@@ -195,7 +204,7 @@ def report(results: Results, bars: Sequence[Bar]) -> str:
 
 
 def exit_code(results: Results, bars: Sequence[Bar], is_strict: bool) -> int:
-    """A missed bar may be the machine's fault; work that was not done never is."""
+    """Return 1 for work that was not done, and with ``is_strict`` for a missed bar."""
     if results.problems:
         return 1
     return int(is_strict and any(bar.verdict is Verdict.MISS for bar in bars))
@@ -225,16 +234,16 @@ def options() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    given = options().parse_args(arguments)
-    sizes = QUICK if given.quick else Sizes()
-    if given.rounds:
-        sizes = Sizes(**{**asdict(sizes), "rounds": given.rounds})
-    parts = given.only or _PARTS
-    results = Results(machine.describe(given.slots))
+    parsed = options().parse_args(arguments)
+    sizes = QUICK if parsed.quick else Sizes()
+    if parsed.rounds:
+        sizes = Sizes(**{**asdict(sizes), "rounds": parsed.rounds})
+    parts = parsed.only or _PARTS
+    results = Results(machine.describe(parsed.slots))
     _CACHE.mkdir(exist_ok=True)
     begin = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="bench-", dir=_CACHE) as folder:
-        yard = Yard(Path(folder), given.slots, given.batchyard, _flags(given.slots))
+        yard = Yard(Path(folder), parsed.slots, parsed.batchyard, _flags(parsed.slots))
         if "startup" in parts:
             results.startup, skips = startup.measure(yard, sizes.repeats, sizes.lines)
             results.skipped += skips
@@ -242,20 +251,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
             measure_rates(yard, sizes, results)
         if "scale" in parts:
             measure_scale(yard, sizes, results)
-        if given.peers:
+        if parsed.peers:
             results.peers, skips = peers.measure(yard, _CACHE / "bench-venv", sizes.many_rounds)
             results.skipped += skips
     bars = bars_of(results, sizes)
     print(report(results, bars))
     print(f"took {time.monotonic() - begin:.0f} s", file=sys.stderr)
-    if given.json:
+    if parsed.json:
         raw = {**asdict(results), "bars": [asdict(bar) for bar in bars]}
-        given.json.write_text(json.dumps(raw, indent=1))
-    return exit_code(results, bars, given.strict)
+        parsed.json.write_text(json.dumps(raw, indent=1))
+    return exit_code(results, bars, parsed.strict)
 
 
 def _flags(slots: int) -> tuple[str, ...]:
-    """A list of commands runs on all CPUs unless it is told otherwise."""
+    """Return the flags that limit batchyard to this many slots; by default it uses all CPUs."""
     return () if slots == len(os.sched_getaffinity(0)) else ("--max-running", str(slots))
 
 

@@ -1,11 +1,11 @@
-"""The second half of `make bench`: the AWS Batch endpoint beside moto's server and beside the engine under it.
+"""`make bench`, part about the emulator: compare it with moto's server and with the engine.
 
 - one job, from SubmitJob to SUCCEEDED, as a client that polls sees it;
 - an array of 10,000 children against the same children by `batchyard run`, in turn;
 - DescribeJobs of 100 ids while 10,000 children run.
 
-moto's server starts no process here (it needs Docker and an image): what it shows is the time it takes to pretend.
-Tables go to stdout as Markdown, progress to stderr. See docs/performance.md.
+moto's server starts no process here, since it needs Docker and an image: its times are those of
+simulated jobs. Prints Markdown tables to stdout, progress to stderr. See docs/performance.md.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ KEYS = {"aws_access_key_id": "bench", "aws_secret_access_key": "bench", "region_
 ONE_JOB_MS, RATE_SHARE, DESCRIBE_MS = 100, 0.70, 50
 
 
-def client(url: str) -> Any:
+def batch_client(url: str) -> Any:
     import boto3
 
     return boto3.client("batch", endpoint_url=url, **KEYS)
@@ -89,7 +89,7 @@ def moto() -> Iterator[str]:
 
 
 def prepare(batch: Any, url: str, slots: int) -> None:
-    """An environment, a queue and a definition; moto wants the network and the roles to be there."""
+    """Create a compute environment, a queue and a job definition; moto needs roles too."""
     import boto3
 
     ec2, iam = (boto3.client(name, endpoint_url=url, **KEYS) for name in ("ec2", "iam"))
@@ -118,8 +118,12 @@ def prepare(batch: Any, url: str, slots: int) -> None:
         priority=1,
         computeEnvironmentOrder=[{"order": 1, "computeEnvironment": "bench"}],
     )
-    wanted = [{"type": "VCPU", "value": "1"}, {"type": "MEMORY", "value": "16"}]
-    container = {"image": "busybox", "command": ["/bin/true"], "resourceRequirements": wanted}
+    requirements = [{"type": "VCPU", "value": "1"}, {"type": "MEMORY", "value": "16"}]
+    container = {
+        "image": "busybox",
+        "command": ["/bin/true"],
+        "resourceRequirements": requirements,
+    }
     batch.register_job_definition(
         jobDefinitionName="bench",
         type="container",
@@ -128,7 +132,7 @@ def prepare(batch: Any, url: str, slots: int) -> None:
     )
 
 
-def submitted(batch: Any) -> str:
+def submit(batch: Any) -> str:
     return str(batch.submit_job(jobName="one", jobQueue="bench", jobDefinition="bench")["jobId"])
 
 
@@ -144,26 +148,26 @@ def one_job_ms(batch: Any, repeats: int) -> list[float]:
     times = []
     for _ in range(repeats):
         began = time.perf_counter()
-        assert wait(batch, submitted(batch)) == "SUCCEEDED"
+        assert wait(batch, submit(batch)) == "SUCCEEDED"
         times.append((time.perf_counter() - began) * 1000)
     return times
 
 
 def array_rate(batch: Any, children: int, ids: list[str], described_ms: list[float]) -> float:
-    """Children a second; meanwhile DescribeJobs of 100 ids is timed four times a second."""
+    """Return the children per second; also time DescribeJobs of 100 ids four times a second."""
     began = time.perf_counter()
     job_id = batch.submit_job(
         jobName="array", jobQueue="bench", jobDefinition="bench", arrayProperties={"size": children}
     )["jobId"]
-    asked = [job_id, *ids][:100]
+    job_ids = [job_id, *ids][:100]
     while True:
         look = time.perf_counter()
-        answer = batch.describe_jobs(jobs=asked)["jobs"]
+        answer = batch.describe_jobs(jobs=job_ids)["jobs"]
         if answer[0]["status"] in ("SUCCEEDED", "FAILED"):
             break
         described_ms.append((time.perf_counter() - look) * 1000)
         time.sleep(0.25)
-    assert answer[0]["status"] == "SUCCEEDED" and len(answer) == len(asked)
+    assert answer[0]["status"] == "SUCCEEDED" and len(answer) == len(job_ids)
     return children / (time.perf_counter() - began)
 
 
@@ -183,71 +187,79 @@ def main() -> int:
     )
     parser.add_argument("--quick", action="store_true", help="few children: shows that it works")
     parser.add_argument("--rounds", type=int, default=3)
-    given = parser.parse_args()
-    children, repeats, rounds = (500, 5, 1) if given.quick else (10_000, 30, given.rounds)
+    options = parser.parse_args()
+    children, repeats, rounds = (500, 5, 1) if options.quick else (10_000, 30, options.rounds)
     slots = len(os.sched_getaffinity(0))
-    with tempfile.TemporaryDirectory() as name, ours(Path(name), slots) as url, moto() as moto_url:
-        batch, other = client(url), client(moto_url)
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        ours(Path(folder), slots) as url,
+        moto() as moto_url,
+    ):
+        batch, moto_batch = batch_client(url), batch_client(moto_url)
         prepare(batch, url, slots)
-        prepare(other, moto_url, slots)
-        one, pretended = one_job_ms(batch, repeats), one_job_ms(other, 3)
-        say(f"one job: {median(one):.0f} ms; moto pretends one in {median(pretended):.0f} ms")
-        ids = [submitted(batch) for _ in range(99)]
+        prepare(moto_batch, moto_url, slots)
+        jobs_ms, moto_jobs_ms = one_job_ms(batch, repeats), one_job_ms(moto_batch, 3)
+        say(
+            f"one job: {median(jobs_ms):.0f} ms;"
+            f" moto simulates one in {median(moto_jobs_ms):.0f} ms"
+        )
+        ids = [submit(batch) for _ in range(99)]
         for job_id in ids:
             wait(batch, job_id)
         shares: list[float] = []
         described: list[float] = []
         for round in range(rounds):
-            alone = engine_rate(Path(name), children)
+            alone = engine_rate(Path(folder), children)
             served = array_rate(batch, children, ids, described)
             shares.append(served / alone)
             say(
-                f"round {round + 1}/{rounds}: engine {alone:,.0f}/s, endpoint {served:,.0f}/s, {served / alone:.0%}"
+                f"round {round + 1}/{rounds}: engine {alone:,.0f}/s,"
+                f" endpoint {served:,.0f}/s, {served / alone:.0%}"
             )
-        moto_ids = [submitted(other) for _ in range(100)]
-        moto_described = timed(lambda: other.describe_jobs(jobs=moto_ids), 10)
+        moto_ids = [submit(moto_batch) for _ in range(100)]
+        moto_described = time_calls_ms(lambda: moto_batch.describe_jobs(jobs=moto_ids), 10)
     print(machine.describe(slots) + ".\n")
     print("| bar | asked | measured | moto's server |  |\n| --- | --- | --- | --- | --- |")
     ms, percent = "{:.0f} ms".format, "{:.0%}".format
     row(
         "one job, SubmitJob to SUCCEEDED",
         f"< {ONE_JOB_MS} ms",
-        one,
+        jobs_ms,
         ms,
-        median(one) < ONE_JOB_MS,
-        ms(median(pretended)),
+        median(jobs_ms) < ONE_JOB_MS,
+        ms(median(moto_jobs_ms)),
     )
-    what = f"array of {children:,} children, of the engine's own rate"
-    row(what, f"≥ {RATE_SHARE:.0%}", shares, percent, median(shares) >= RATE_SHARE, "runs none")
-    what = f"DescribeJobs of 100 ids while {children:,} children run"
+    name = f"array of {children:,} children, of the engine's own rate"
+    row(name, f"≥ {RATE_SHARE:.0%}", shares, percent, median(shares) >= RATE_SHARE, "runs none")
+    name = f"DescribeJobs of 100 ids while {children:,} children run"
     is_good = median(described) < DESCRIBE_MS
-    row(what, f"< {DESCRIBE_MS} ms", described, ms, is_good, f"{ms(median(moto_described))}, idle")
+    row(name, f"< {DESCRIBE_MS} ms", described, ms, is_good, f"{ms(median(moto_described))}, idle")
     return 0
 
 
 def row(
-    what: str,
-    asked: str,
+    name: str,
+    required: str,
     values: list[float],
     show: Callable[[float], str],
     is_good: bool,
     peer: str,
 ) -> None:
     spread = f"{show(median(values))} ({show(min(values))} to {show(max(values))})"
-    print(f"| {what} | {asked} | {spread} | {peer} | {'PASS' if is_good else '**MISS**'} |")
+    print(f"| {name} | {required} | {spread} | {peer} | {'PASS' if is_good else '**MISS**'} |")
 
 
 def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def timed(call: Callable[[], object], times: int) -> list[float]:
-    found = []
+def time_calls_ms(call: Callable[[], object], times: int) -> list[float]:
+    durations_ms = []
     for _ in range(times):
-        began = time.perf_counter()
+        began_s = time.perf_counter()
         call()
-        found.append((time.perf_counter() - began) * 1000)
-    return found
+        durations_ms.append((time.perf_counter() - began_s) * 1000)
+    return durations_ms
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The machine's name for the table: what it is, never whose. Reading and understanding are apart."""
+"""Describe this machine for the tables, and read how busy it is."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ def describe(slots: int) -> str:
 
 
 def busy_s() -> float:
-    """CPU seconds that all of the machine has spent so far."""
+    """Return the CPU seconds that the machine has spent since it started."""
     return busy_ticks(Path("/proc/stat").read_text()) / os.sysconf("SC_CLK_TCK")
 
 
 def busy_ticks(stat: str) -> int:
-    """Of /proc/stat's first line, all but idle and iowait; what the host took away (steal) counts as busy."""
+    """Return the busy ticks of all CPUs from /proc/stat: all but idle and iowait."""
     user, nice, system, _idle, _iowait, irq, softirq, steal = map(
         int, stat.split("\n", 1)[0].split()[1:9]
     )
@@ -30,7 +30,7 @@ def busy_ticks(stat: str) -> int:
 
 
 def cpu_model(cpuinfo: str) -> str:
-    """The first model name; ARM machines have none."""
+    """Return the first model name, or the architecture: ARM machines list no model name."""
     for line in cpuinfo.splitlines():
         name, _, value = line.partition(":")
         if name.strip() == "model name":

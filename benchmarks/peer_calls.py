@@ -1,12 +1,12 @@
-"""`make bench-peers`: calls of AWS Batch that other people's clients make for 20 jobs, beside ours.
+"""`make bench-peers`: count the calls of AWS Batch that batchyard and other tools make for 20 jobs.
 
-redun, Snakemake's aws-batch executor and Metaflow, each from PyPI in an environment of its own and with its own
-defaults, run 20 small jobs at the endpoint; batchyard runs 20 of the same kind there, and submits 1,000 and 10,000
-(aws_calls.py). The workflows, and how the clients are started, are those of tests/peers. How often a client asks
-depends on how long its jobs take, so that the seconds stand beside the calls.
+redun, Snakemake's aws-batch executor and Metaflow, each from PyPI in its own environment and with
+its defaults, run 20 small jobs at the emulator. batchyard runs 20 similar jobs, and submits 1,000
+and 10,000 (aws_calls.py). The workflows and the start of the clients are those of tests/peers. The
+number of polls depends on the duration of the jobs, so the table has the seconds too.
 
-The tables go to stdout as Markdown, progress to stderr. Exits 1 where a bar of ours is missed; a peer that cannot be
-installed, or whose jobs cannot run here, is not measured, and the table says why.
+Prints Markdown tables to stdout, progress to stderr. Exits with 1 if batchyard misses a bar. The
+table says why a peer could not be measured.
 """
 
 from __future__ import annotations
@@ -39,19 +39,20 @@ image: busybox
 defaults: {{memory: 256MiB}}
 steps:
   - {{name: square, array: {squares}, commands_file: squares.txt, outputs: ["squares/*"]}}
-  - {{name: total, needs: [square], command: cat squares/* > total, inputs: ["squares/*"], outputs: [total]}}
+  - {{name: total, needs: [square], command: cat squares/* > total,
+      inputs: ["squares/*"], outputs: [total]}}
 """
 
 
-class NotMeasured(Exception):
-    """Why a peer has no numbers."""
+class NotMeasuredError(Exception):
+    """A peer could not be measured; the message says why."""
 
 
 @dataclass(frozen=True)
 class Counted:
-    """What one client's workflow came to."""
+    """The calls and the duration of one client's workflow."""
 
-    #: operation, in small letters -> calls
+    #: operation in lower case -> calls
     by_operation: Counter[str]
     seconds: float
 
@@ -74,7 +75,7 @@ def metaflow(peer: Peer) -> subprocess.CompletedProcess[str]:
     return workflows.run_metaflow(peer, settings, "--count", str(JOBS - 3), memory_mib=4096)
 
 
-#: shown as -> (requirements, runner, what runs it)
+#: name in the table -> (requirements, runner, function that runs its workflow)
 PEERS: dict[str, tuple[str, str, Callable[[Peer], subprocess.CompletedProcess[str]]]] = {
     "redun": ("redun", "docker", redun),
     "Snakemake's plugin": ("snakemake", "process", snakemake),
@@ -82,35 +83,35 @@ PEERS: dict[str, tuple[str, str, Callable[[Peer], subprocess.CompletedProcess[st
 }
 
 
-def counted(
+def count_calls(
     client: str, runner: str, run: Callable[[Peer], subprocess.CompletedProcess[str]]
 ) -> Counted:
-    """Raises NotMeasured."""
+    """Run a client's workflow and count its calls. Raises NotMeasuredError."""
     if runner == "docker":
         made = make_image()
         if made.returncode:
-            raise NotMeasured(f"no image for its jobs: {last_line(made.stderr)}")
+            raise NotMeasuredError(f"no image for its jobs: {last_line(made.stderr)}")
     try:
         with tempfile.TemporaryDirectory() as folder, opened(client, runner, Path(folder)) as peer:
             began = time.monotonic()
             done = run(peer)
             seconds = time.monotonic() - began
-            calls = Counter(peer.counted.by_operation)  # the look at its jobs below is ours
+            calls = Counter(peer.counted.by_operation)  # without the calls of peer.jobs() below
             if done.returncode:
                 print(said(done), file=sys.stderr)
-                raise NotMeasured(f"its workflow ended with exit code {done.returncode}")
+                raise NotMeasuredError(f"its workflow ended with exit code {done.returncode}")
             jobs = sum(job.get("arrayProperties", {}).get("size", 1) for job in peer.jobs())
     except subprocess.TimeoutExpired as exc:
-        raise NotMeasured(f"it was not done within {exc.timeout:.0f} s") from exc
+        raise NotMeasuredError(f"it was not finished within {exc.timeout:.0f} s") from exc
     except (subprocess.CalledProcessError, OSError) as exc:
-        raise NotMeasured(f"it could not be installed: {exc}") from exc
+        raise NotMeasuredError(f"it could not be installed: {exc}") from exc
     if jobs != JOBS:
-        raise NotMeasured(f"it made {jobs} jobs of what should be {JOBS}")
+        raise NotMeasuredError(f"it made {jobs} jobs of what should be {JOBS}")
     return Counted(calls, seconds)
 
 
 def ours() -> tuple[aws_calls.Measured, Counted]:
-    """20 jobs, followed to their end."""
+    """Run 20 jobs with batchyard, and follow them to their end."""
     with aws_calls.yard() as (folder, variables):
         lines = [
             f"mkdir -p squares && echo $(({n} * {n})) > squares/{n}\n" for n in range(JOBS - 1)
@@ -128,17 +129,16 @@ def last_line(text: str) -> str:
     return (text.strip().splitlines() or ["it did not say why"])[-1]
 
 
-def client_row(name: str, found: Counted | NotMeasured) -> str:
-    if isinstance(found, NotMeasured):
-        return f"| {name} | not measured: {found} | | | | |"
-    calls = found.by_operation
-    others = calls.total() - calls["submitjob"] - calls["describejobs"]
+def client_row(name: str, outcome: Counted | NotMeasuredError) -> str:
+    if isinstance(outcome, NotMeasuredError):
+        return f"| {name} | not measured: {outcome} | | | | |"
+    calls = outcome.by_operation
     numbers = (
         calls.total(),
         calls["submitjob"],
         calls["describejobs"],
-        others,
-        round(found.seconds),
+        calls.total() - calls["submitjob"] - calls["describejobs"],
+        round(outcome.seconds),
     )
     return f"| {name} | {' | '.join(map(str, numbers))} |"
 
@@ -151,38 +151,47 @@ def main() -> int:
         "--only", choices=["batchyard", *(client for client, _, _ in PEERS.values())]
     )
     only = parser.parse_args().only
-    found: dict[str, Counted | NotMeasured] = {}
+    outcomes: dict[str, Counted | NotMeasuredError] = {}
     bars: dict[str, aws_calls.Measured] = {}
     if only in (None, "batchyard"):
-        print(
-            f"batchyard: {JOBS} jobs, and {' and '.join(map('{:,}'.format, CHILDREN))} children",
-            file=sys.stderr,
-        )
-        bars[f"2 steps, {JOBS} jobs, followed to their end"], found["batchyard"] = ours()
-        bars |= {
-            f"4 steps, {children:,} children": aws_calls.of_children(children)
-            for children in CHILDREN
-        }
+        sizes = " and ".join(f"{children:,}" for children in CHILDREN)
+        print(f"batchyard: {JOBS} jobs, and {sizes} children", file=sys.stderr)
+        bars[f"2 steps, {JOBS} jobs, followed to their end"], outcomes["batchyard"] = ours()
+        for children in CHILDREN:
+            bars[f"4 steps, {children:,} children"] = aws_calls.of_children(children)
+    outcomes |= measure_peers(only)
+    print_tables(outcomes, bars)
+    return 0 if all(measured.passes for measured in bars.values()) else 1
+
+
+def measure_peers(only: str | None) -> dict[str, Counted | NotMeasuredError]:
+    """Return the calls of each peer, or of the named one."""
+    outcomes: dict[str, Counted | NotMeasuredError] = {}
     for name, (client, runner, run) in PEERS.items():
         if only in (None, client):
             print(f"{name}: {JOBS} jobs", file=sys.stderr)
             try:
-                found[name] = counted(client, runner, run)
-            except NotMeasured as exc:
-                found[name] = exc
+                outcomes[name] = count_calls(client, runner, run)
+            except NotMeasuredError as exc:
+                outcomes[name] = exc
+    return outcomes
+
+
+def print_tables(
+    outcomes: dict[str, Counted | NotMeasuredError], bars: dict[str, aws_calls.Measured]
+) -> None:
     print(f"{machine.describe(4)}.\n")
-    print(
-        f"| calls of AWS Batch for {JOBS} jobs | in all | SubmitJob | DescribeJobs | others | seconds |"
-    )
+    operations = "SubmitJob | DescribeJobs | others"
+    print(f"| calls of AWS Batch for {JOBS} jobs | in all | {operations} | seconds |")
     print("| --- | ---: | ---: | ---: | ---: | ---: |")
-    print("\n".join(client_row(name, one) for name, one in found.items()))
+    print("\n".join(client_row(name, outcome) for name, outcome in outcomes.items()))
     if bars:
         print(
-            f"\nBars: at most {aws_calls.MOST_TO_SUBMIT} calls to submit, at most {aws_calls.MOST_A_POLL} a poll.\n"
+            f"\nBars: at most {aws_calls.MAX_TO_SUBMIT} calls to submit,"
+            f" at most {aws_calls.MAX_PER_POLL} a poll.\n"
         )
         print("| batchyard | to submit | a poll | in all |  |\n| --- | ---: | ---: | ---: | --- |")
-        print("\n".join(aws_calls.row(what, measured) for what, measured in bars.items()))
-    return 0 if all(measured.passes for measured in bars.values()) else 1
+        print("\n".join(aws_calls.row(name, measured) for name, measured in bars.items()))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""Other schedulers, for those who ask with --peers: each a pip install away, in a virtualenv of its own.
+"""Measure other schedulers (`--peers`), which are installed from PyPI into a virtualenv.
 
-They are slow, so they get few children. Their start-up is not held against them: a peer runs twice, with few
-children and with more, and what the additional ones took is what counts.
+They are slow, so they run few children. Their start-up does not count: a peer runs twice, with few
+and with more children, and only the time of the additional children counts.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from contenders import Finished, Yard, timed
+from contenders import Finished, Yard, time_command
 from scores import Skipped, Timing, Workload
 
 _FEW = 2
-#: where the additional children take less than this share of the start-up, its noise is all that was measured
-_LEAST_SHARE = 0.5
+#: additional children that take less than this fraction of the start-up cannot be measured
+_MIN_FRACTION = 0.5
 _INSTALL_TIMEOUT_S = 600
 
 
@@ -26,7 +26,7 @@ class Peer:
     name: str
     package: str
     children: int
-    #: (the virtualenv's bin, a folder to write in, slots, children) -> what to execute
+    #: (bin folder of the virtualenv, folder to write to, slots, children) -> command
     command: Callable[[Path, Path, int, int], list[str]]
 
 
@@ -35,7 +35,8 @@ def parsl(bin: Path, folder: Path, slots: int, children: int) -> list[str]:
 import parsl
 from parsl.config import Config
 from parsl.executors import ThreadPoolExecutor
-parsl.load(Config(executors=[ThreadPoolExecutor(max_threads={slots})], run_dir={str(folder / "parsl")!r}))
+executors = [ThreadPoolExecutor(max_threads={slots})]
+parsl.load(Config(executors=executors, run_dir={str(folder / "parsl")!r}))
 child = parsl.bash_app(lambda number: {Workload.TRUE.value!r})
 assert [future.result() for future in [child(n) for n in range({children})]] == [0] * {children}
 """
@@ -46,7 +47,8 @@ def dask(bin: Path, folder: Path, slots: int, children: int) -> list[str]:
     script = f"""
 import subprocess
 from distributed import Client
-with Client(processes=False, n_workers=1, threads_per_worker={slots}, dashboard_address=None) as client:
+options = dict(n_workers=1, threads_per_worker={slots}, dashboard_address=None)
+with Client(processes=False, **options) as client:
     run = lambda number: subprocess.run([{Workload.TRUE.value!r}]).returncode
     assert client.gather(client.map(run, range({children}), pure=False)) == [0] * {children}
 """
@@ -94,7 +96,7 @@ PEERS = (
 
 
 def measure(yard: Yard, venv: Path, rounds: int) -> tuple[list[Timing], list[Skipped]]:
-    """Round by round; a peer that cannot be installed or run is skipped with what it said."""
+    """Time all peers round by round; one that cannot be installed or run is skipped."""
     timings: list[Timing] = []
     skips: list[Skipped] = []
     ready = []
@@ -118,18 +120,18 @@ def measure(yard: Yard, venv: Path, rounds: int) -> tuple[list[Timing], list[Ski
 def _race(yard: Yard, bin: Path, peer: Peer, round: int, children: int) -> Timing:
     def run(count: int) -> Finished:
         folder = yard.new_folder()
-        return timed(yard, peer.command(bin, folder, yard.slots, count), cwd=folder)
+        return time_command(yard, peer.command(bin, folder, yard.slots, count), cwd=folder)
 
-    # The first start reads everything from the disk, and would make the difference too small.
+    # The first start reads from the disk, so it is not counted.
     run(_FEW)
     few, many = run(_FEW), run(children)
     for finished in (few, many):
         if finished.exit_code:
             return finished.timing(peer.name, Workload.TRUE, round, children)
     wall_s = many.wall_s - few.wall_s
-    if wall_s < few.wall_s * _LEAST_SHARE:
+    if wall_s < few.wall_s * _MIN_FRACTION:
         problem = (
-            f"{children} children are too few to be told from its start-up of {few.wall_s:.1f} s"
+            f"{children} children are too few to measure beside a start-up of {few.wall_s:.1f} s"
         )
         return many.timing(peer.name, Workload.TRUE, round, children, problem)
     usage = (wall_s, many.cpu_s - few.cpu_s, many.max_rss_mb, many.others_cpus)
@@ -137,7 +139,7 @@ def _race(yard: Yard, bin: Path, peer: Peer, round: int, children: int) -> Timin
 
 
 def _install(venv: Path, package: str) -> str:
-    """What went wrong, or nothing."""
+    """Install a package. Returns what went wrong, or nothing."""
     python = venv / "bin" / "python"
     try:
         if not python.exists():

@@ -1,4 +1,4 @@
-"""What measurements come to: medians, ratios within a round, bars, Markdown. Pure."""
+"""Summarise measurements: medians, ratios within a round, bars, Markdown tables. Pure."""
 
 from __future__ import annotations
 
@@ -9,29 +9,31 @@ from statistics import mean, median
 
 
 class Workload(StrEnum):
-    #: nothing to print
+    """The command that children run."""
+
+    #: prints nothing
     TRUE = "/bin/true"
-    #: six bytes of output, kept for each child
+    #: prints six bytes, which are kept for each child
     ECHO = "/bin/echo hello"
 
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """One whole command, from its start to its exit."""
+    """The resources that one whole command used, from its start to its exit."""
 
     contender: str
     workload: str
     round: int
-    #: children it ran; 1 where that is beside the point
+    #: number of children; 1 if the command runs none
     children: int
     wall_s: float
-    #: user and system time of the command with all its children
+    #: user and system time of the command and all its children
     cpu_s: float
-    #: of the largest process in it
+    #: peak memory of its largest process
     max_rss_mb: float
-    #: CPUs that the rest of the machine kept busy meanwhile, the host's other guests included
+    #: CPUs that other work kept busy meanwhile, guests on the same host included
     others_cpus: float
-    #: what is wrong with what it did; empty: everything that should have happened was found
+    #: what the command did wrong; empty if its work was complete
     problem: str = ""
 
     @property
@@ -61,15 +63,17 @@ class Skipped:
 class Verdict(StrEnum):
     PASS = "PASS"
     MISS = "MISS"
-    #: faster than a bar or not, it did not do the work
+    #: the work was not done, whatever the speed
     WRONG = "WRONG"
     SKIPPED = "SKIPPED"
 
 
 @dataclass(frozen=True, slots=True)
 class Bar:
+    """A required value, and the measured one."""
+
     name: str
-    asked: str
+    required: str
     measured: str
     verdict: Verdict
 
@@ -82,18 +86,21 @@ def spread_of(values: Iterable[float]) -> Spread:
 def select(
     timings: Iterable[Timing], contender: str, workload: str, children: int | None = None
 ) -> list[Timing]:
-    wanted = (contender, workload)
     return [
-        t for t in timings if (t.contender, t.workload) == wanted and children in (None, t.children)
+        timing
+        for timing in timings
+        if (timing.contender, timing.workload) == (contender, workload)
+        and children in (None, timing.children)
     ]
 
 
 def ratios(
     of: Sequence[Timing], to: Sequence[Timing], cost: Callable[[Timing], float]
 ) -> list[float]:
-    """``cost`` of one against the other, round by round: both then had the same neighbours on the machine.
+    """Return ``cost`` of one contender divided by that of the other, for each round.
 
-    A round that measured something several times counts with the mean.
+    Within a round, both had the same other load on the machine. Several timings of a round count
+    with their mean.
     """
     rounds = sorted({t.round for t in of} & {t.round for t in to})
     return [_in_round(n, of, cost) / _in_round(n, to, cost) for n in rounds]
@@ -103,30 +110,31 @@ def _in_round(number: int, timings: Sequence[Timing], cost: Callable[[Timing], f
     return mean(cost(t) for t in timings if t.round == number)
 
 
-# -- bars -----------------------------------------------------------------------------------------------
+# -- bars --
 
 
-def at_least(name: str, least: float, values: Sequence[float], measured: Sequence[Timing]) -> Bar:
-    """A share that must be reached, 0.75 for 75 %."""
+def at_least(name: str, minimum: float, values: Sequence[float], measured: Sequence[Timing]) -> Bar:
+    """Return a bar whose median must reach ``minimum``, a fraction like 0.75."""
     spread = spread_of(values)
-    is_met = spread.middle >= least
-    return Bar(name, f"≥ {least:.0%}", percent_text(spread), _verdict(is_met, measured))
+    is_met = spread.middle >= minimum
+    return Bar(name, f"≥ {minimum:.0%}", percent_text(spread), _verdict(is_met, measured))
 
 
 def at_most(
     name: str,
-    most: float,
+    limit: float,
     values: Sequence[float],
     measured: Sequence[Timing],
     text: Callable[[float], str],
 ) -> Bar:
+    """Return a bar whose median must be below ``limit``."""
     spread = spread_of(values)
-    is_met = spread.middle < most
-    return Bar(name, f"< {text(most)}", spread_text(spread, text), _verdict(is_met, measured))
+    is_met = spread.middle < limit
+    return Bar(name, f"< {text(limit)}", spread_text(spread, text), _verdict(is_met, measured))
 
 
-def skipped(name: str, asked: str, reason: str) -> Bar:
-    return Bar(name, asked, reason, Verdict.SKIPPED)
+def skip_bar(name: str, required: str, reason: str) -> Bar:
+    return Bar(name, required, reason, Verdict.SKIPPED)
 
 
 def _verdict(is_met: bool, measured: Sequence[Timing]) -> Verdict:
@@ -135,7 +143,7 @@ def _verdict(is_met: bool, measured: Sequence[Timing]) -> Verdict:
     return Verdict.PASS if is_met else Verdict.MISS
 
 
-# -- Markdown -------------------------------------------------------------------------------------------
+# -- Markdown --
 
 
 def percent_text(spread: Spread) -> str:
@@ -148,7 +156,7 @@ def spread_text(spread: Spread, text: Callable[[float], str]) -> str:
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]], numbers_from: int = 1) -> str:
-    """Columns from ``numbers_from`` on are aligned right."""
+    """Return a Markdown table; columns from ``numbers_from`` on are aligned right."""
     rule = ["---" if column < numbers_from else "---:" for column in range(len(header))]
     return "\n".join("| " + " | ".join(cells) + " |" for cells in (header, rule, *rows))
 
@@ -156,17 +164,20 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]], numbers_from: in
 def rate_rows(
     timings: Sequence[Timing], contenders: Sequence[str], against: dict[Workload, str]
 ) -> list[list[str]]:
-    """A row a contender: for each workload its children a second, and their share of the one it is held against."""
+    """Return one row per contender: for each workload, its rate and its fraction of another's rate.
+
+    ``against``: workload -> the contender to compare with.
+    """
     rows = []
     for contender in contenders:
         row = [contender]
         for workload, other in against.items():
-            own = select(timings, contender, workload)
-            if not own:
+            selected = select(timings, contender, workload)
+            if not selected:
                 row += ["", ""]
                 continue
-            shares = ratios(own, select(timings, other, workload), lambda t: t.rate)
-            row += [_rate_text(own), percent_text(spread_of(shares))]
+            fractions = ratios(selected, select(timings, other, workload), lambda t: t.rate)
+            row += [_rate_text(selected), percent_text(spread_of(fractions))]
         rows.append(row)
     return rows
 
@@ -181,4 +192,4 @@ def _rate_text(timings: Iterable[Timing]) -> str:
 
 
 def bar_rows(bars: Iterable[Bar]) -> list[list[str]]:
-    return [[bar.name, bar.asked, bar.measured, bar.verdict.value] for bar in bars]
+    return [[bar.name, bar.required, bar.measured, bar.verdict.value] for bar in bars]

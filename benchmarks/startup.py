@@ -1,4 +1,4 @@
-"""How long a user waits for the tool itself: one task, `--version`, `validate` of a large file."""
+"""Measure the start-up of batchyard: one task, `--version`, `validate` of a large file."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ VALIDATE = "validate"
 
 
 def measure(yard: Yard, repeats: int, lines: int) -> tuple[list[Timing], list[Skipped]]:
-    """Each in turn, ``repeats`` times over. The first turn is not counted: it fills the caches."""
-    one = yard.file("one.txt", lambda: f"{Workload.TRUE}\n")
+    """Time each command in turn, ``repeats`` times. A first turn, not counted, fills caches."""
+    single_task = yard.file("one.txt", lambda: f"{Workload.TRUE}\n")
     large = yard.file(f"lines-{lines}.yaml", lambda: pipeline_text(lines))
     commands: dict[str, Sequence[str]] = {
-        ONE_TASK: ["run", str(one), "--home", str(yard.home)],
+        ONE_TASK: ["run", str(single_task), "--home", str(yard.home)],
         VERSION: ["--version"],
         VALIDATE: ["validate", str(large)],
     }
@@ -35,7 +35,7 @@ def measure(yard: Yard, repeats: int, lines: int) -> tuple[list[Timing], list[Sk
 
 
 def pipeline_text(lines: int) -> str:
-    """A right pipeline of so many lines: a chain of steps with all that a step usually says."""
+    """Return a valid pipeline with this many lines: a chain of steps with the usual keys."""
     head = [
         "name: large",
         "defaults: {cpus: 1, memory: 512MiB, timeout: 1h}",

@@ -127,7 +127,7 @@ def test_what_is_interrupted_goes_on_and_what_is_stopped_keeps_what_it_had(lab: 
     log = lab.folder / "log"
     with log.open("wb") as file:
         process = lab.start(*SUBMIT, "--workload", "slow.py", output=file)
-    until(lambda: log.read_text(), lambda text: "gpu: RUNNING" in text)
+    until(lambda: log.read_text(), lambda text: "gpu: started" in text)
     process.send_signal(signal.SIGINT)
     assert process.wait(60) == 130
     said = log.read_text()

@@ -21,8 +21,8 @@ def never(peer: Peer) -> subprocess.CompletedProcess[str]:
 
 
 def test_a_peer_that_cannot_be_installed_is_not_measured_and_says_why() -> None:
-    with pytest.raises(peer_calls.NotMeasured) as caught:
-        peer_calls.counted("no-such-client", "process", never)
+    with pytest.raises(peer_calls.NotMeasuredError) as caught:
+        peer_calls.count_calls("no-such-client", "process", never)
     row = peer_calls.client_row("Nobody", caught.value)
     assert (
         row.startswith("| Nobody | not measured: it could not be installed: ")
