@@ -23,7 +23,7 @@ IMAGE = "batchyard-test:latest"
         (["--volume", "/tmp"], "--volume is for jobs that are containers"),
         (
             ["--runner", "docker", "--volume", "/tmp", "--volume", "/no/such"],
-            "there is no /no/such here",
+            "/no/such does not exist",
         ),
         (
             ["--runner", "docker", "--volume", "data:/data"],

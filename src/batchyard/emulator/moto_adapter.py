@@ -25,14 +25,6 @@ if TYPE_CHECKING:
     from moto.moto_server.werkzeug_app import DomainDispatcherApplication
     from werkzeug.serving import WSGIRequestHandler
 
-__all__ = [
-    "MOTO_VERSION",
-    "application",
-    "request_handler",
-    "read_secret",
-    "use_batch",
-]
-
 #: moto_cloudformation/ changes internals of moto, and was tested with this version only.
 MOTO_VERSION = "5.2.5"
 
