@@ -28,14 +28,15 @@ def _age(ctx: click.Context, param: click.Parameter, value: str | None) -> int |
     "--older-than",
     callback=_age,
     metavar="TIME",
-    help="Delete runs that began longer ago, like 30d.",
+    help="Delete runs that started longer ago than this, like 30d.",
 )
-@click.option("--keep", type=click.IntRange(0), help="Keep so many of the newest runs.")
+@click.option("--keep", type=click.IntRange(0), help="Number of newest runs to keep.")
 @home_option
 def command(older_than: int | None, keep: int | None, home: str | None) -> int:
-    """Delete old runs with their logs. With both flags, a run must be old and beyond the newest to be deleted.
+    """Delete old runs and their logs. With both flags, a run is deleted only if both select it.
 
-    A run that is not over is never deleted, but for one of which nothing was submitted and whose bucket is gone.
+    A run that is not over is not deleted, unless none of it was submitted and its bucket no longer
+    exists.
     """
     if older_than is None and keep is None:
         raise InputError(

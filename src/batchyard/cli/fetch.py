@@ -13,13 +13,13 @@ from batchyard.units import pluralize
 
 @click.command(epilog=example("batchyard fetch last", "batchyard fetch last --to results"))
 @run_argument
-@click.option("--to", metavar="DIR", help="Folder to download to, instead of the run's workspace.")
+@click.option("--to", metavar="DIR", help="Folder to download to (default: the run's workspace).")
 @env_option
 @home_option
 def command(run: str, to: str | None, env: str | None, home: str | None) -> None:
-    """Download the results of a run on AWS; files that are here already are left.
+    """Download the output files of a run on AWS. Files that exist already are skipped.
 
-    A `run` that is followed to its end does this by itself.
+    `run` without --detach downloads them itself at the end.
     """
     record = find_run(home, run, env)
     count, folder = operations.fetch(record, Path(to) if to else None)

@@ -46,13 +46,14 @@ _PATIENCE_S = 30
 )
 @run_argument
 @click.argument("child", metavar="[STEP[:INDEX]]", required=False)
-@click.option("--failed", is_flag=True, help="Only children that failed for good.")
-@click.option("-f", "--follow", is_flag=True, help="Go on until the run ends.")
+@click.option("--failed", is_flag=True, help="Show only children that failed for good.")
+@click.option("-f", "--follow", is_flag=True, help="Continue until the run ends.")
 @click.option(
     "--patience",
     callback=duration,
     metavar="TIME",
-    help=f"With -f: after so long a silence, say on stderr what is waited for. Default {_PATIENCE_S}s.",
+    help="With -f: time without output after which stderr says what the run waits for"
+    f" (default: {_PATIENCE_S}s).",
 )
 @env_option
 @home_option
@@ -65,9 +66,9 @@ def command(
     env: str | None,
     home: str | None,
 ) -> int:
-    """Show what the children of a run wrote, byte for byte: all of them, a step's, or one child's.
+    """Show the output of a run's children, byte for byte: of all, of a step, or of one child.
 
-    Where there are several, a line `==> step:index <==` stands above each.
+    If there are several children, a line `==> step:index <==` is above the output of each.
     """
     if patience is not None and not follow:
         raise InputError("--patience is about following", hint="add -f, or leave --patience out")

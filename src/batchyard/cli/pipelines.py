@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from batchyard.cli.options import duration, memory, pairs
-from batchyard.engines.base import Offer
 from batchyard.errors import InputError
 from batchyard.pipeline import MAX_ARRAY_SIZE, MAX_RETRIES, Pipeline
+
+if TYPE_CHECKING:
+    from batchyard.engines.base import Offer
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -124,6 +126,7 @@ def load_source(file: str, flags: Mapping[str, Any]) -> Source:
     For a pipeline, --cpus, --memory and --gpus limit the run; for a plain list they are the
     resources of each child. Raises InputError.
     """
+    from batchyard.engines.base import Offer
     from batchyard.pipeline_file import reading
 
     path = Path(file)

@@ -20,7 +20,7 @@ from batchyard.engines.base import RetryRequest
 
 @click.command(epilog=example("batchyard resume last", "batchyard resume last --detach"))
 @run_argument
-@click.option("--detach", is_flag=True, help="Return at once and print the run's id.")
+@click.option("--detach", is_flag=True, help="Print the run's id and return; the run continues.")
 @capacity_options
 @env_option
 @home_option

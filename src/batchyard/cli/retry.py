@@ -20,8 +20,10 @@ from batchyard.engines.base import RetryRequest
 
 @click.command(epilog=example("batchyard retry last", "batchyard retry last --detach"))
 @run_argument
-@click.option("--detach", is_flag=True, help="Return at once and print the new run's id.")
-@click.option("--on-demand", is_flag=True, help="AWS only: not on spot instances.")
+@click.option(
+    "--detach", is_flag=True, help="Print the id of the new run and return; the run continues."
+)
+@click.option("--on-demand", is_flag=True, help="AWS only: use on-demand instances, not spot.")
 @capacity_options
 @env_option
 @home_option
@@ -36,9 +38,10 @@ def command(
     home: str | None,
     as_json: bool,
 ) -> int:
-    """Start a new run of only what failed or never ran; what succeeded is not run again.
+    """Start a new run of the children that failed or never ran.
 
-    The commands are those of the first run, also if their file has changed since; each child keeps its number.
+    Children that succeeded do not run again. The commands are those of the first run, even if their
+    file has changed. Each child keeps its number.
     """
     request = RetryRequest(cpus=cpus, memory_mib=memory, on_demand=on_demand)
     record = operations.begin_retry(

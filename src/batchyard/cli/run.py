@@ -33,7 +33,7 @@ _INTERRUPTED = 3
 @click.option(
     "--detach",
     is_flag=True,
-    help="Return at once and print the run's id; the run goes on by itself.",
+    help="Print the run's id and return; the run continues.",
 )
 @click.option(
     "--engine",
@@ -43,7 +43,7 @@ _INTERRUPTED = 3
     help="Where the run executes: on this machine, on AWS Batch, or nowhere (a rehearsal).",
 )
 @env_option
-@click.option("--on-demand", is_flag=True, help="AWS only: not on spot instances.")
+@click.option("--on-demand", is_flag=True, help="AWS only: use on-demand instances, not spot.")
 @pipelines.pipeline_flags
 @home_option
 @json_option
@@ -60,7 +60,8 @@ def command(
     """Run a pipeline file, or a plain list of commands, on this machine or on AWS Batch.
 
     FILE is a pipeline (.yaml, .yml or .json), or any other file with one shell command a line.
-    Exit codes: 0 all succeeded, 1 a job failed, 2 bad input, 3 the surroundings, 130 stopped.
+    Exit codes: 0 all succeeded, 1 a job failed, 2 invalid input, 3 an error of the machine
+    or of AWS, 130 stopped.
     """
     source = pipelines.load_source(file, flags)
     pipelines.print_warnings(source.pipeline)

@@ -29,14 +29,17 @@ from batchyard.folder import home_flag
     )
 )
 @run_argument
-@click.option("--watch", is_flag=True, help="Follow the run to its end, and exit as it does.")
+@click.option(
+    "--watch", is_flag=True, help="Follow the run until it ends, and exit with its exit code."
+)
 @env_option
 @home_option
 @json_option
 def command(run: str, watch: bool, env: str | None, home: str | None, as_json: bool) -> int:
-    """Show a run's steps: state, children, attempts; and its first failures with the end of their output.
+    """Show the steps of a run, and its first failures with the end of their output.
 
-    RUN is an id, the beginning of one, or `last`. Exits 0 also for a failed run, unless with --watch.
+    RUN is an id, the beginning of an id, or `last`. The exit code is 0 also for a failed run; with
+    --watch it is that of the run.
     """
     record = find_run(home, run, env)
     current = follow(record, quiet=as_json) if watch else status.of_run(record)

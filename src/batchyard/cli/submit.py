@@ -26,18 +26,23 @@ _TERMINAL = ("SUCCEEDED", "FAILED")
 @click.argument("file", type=click.Path(allow_dash=True))
 @env_option
 @click.option(
-    "--region", metavar="NAME", help="Without --env: the region, instead of your profile's."
+    "--region",
+    metavar="NAME",
+    help="AWS region, if --env is not given (default: that of your profile).",
 )
-@click.option("--watch", is_flag=True, help="Follow the jobs to their ends; exit 1 if one failed.")
+@click.option(
+    "--watch", is_flag=True, help="Follow the jobs until they end; exit with 1 if a job failed."
+)
 @home_option
 @json_option
 def command(
     file: str, env: str | None, region: str | None, watch: bool, home: str | None, as_json: bool
 ) -> int:
-    """Submit jobs to AWS Batch from plain JSON, in the shapes of AWS's SubmitJob.
+    """Submit jobs to AWS Batch from plain JSON, in the form of SubmitJob requests.
 
-    FILE holds one request, or {"jobs": [...]}; `dependsOn` may name another job of the file as ${jobName}. All of
-    them are checked before the first is submitted. Prints each job's name and id.
+    FILE contains one request, or {"jobs": [...]}. `dependsOn` may name another job of the file as
+    ${jobName}. All requests are checked before the first one is submitted. Prints the name and id
+    of each job.
     """
     from batchyard import submissions
     from batchyard.aws.batch import Batch, shape_problems
