@@ -287,7 +287,7 @@ def definition(image: str = "busybox", **properties: Any) -> Document:
     }
 
 
-# -- making -----------------------------------------------------------------------------------------------------
+# -- making ----------------------------------------------------------------------------------------
 
 
 def test_every_resource_of_batch_goes_through_its_api(stacks: Stacks, batch: Batch) -> None:
@@ -451,7 +451,7 @@ def test_a_misspelled_property_is_refused(
     assert batch.calls == []
 
 
-# -- changing ---------------------------------------------------------------------------------------------------
+# -- changing --------------------------------------------------------------------------------------
 
 
 def test_scaling_changes_an_environment_in_place(stacks: Stacks, batch: Batch) -> None:
@@ -716,7 +716,7 @@ def test_values_that_the_template_does_not_allow_are_refused(stacks: Stacks) -> 
         stacks.update(resources, blocks=blocks, Parameters=given(Vpc="vpc-2", Nets=""))
 
 
-# -- deleting ---------------------------------------------------------------------------------------------------
+# -- deleting --------------------------------------------------------------------------------------
 
 
 def test_deleting_disables_first_and_goes_backwards(stacks: Stacks, batch: Batch) -> None:
@@ -782,7 +782,7 @@ def test_a_bucket_and_a_group_that_somebody_deleted_by_hand_are_deleted(stacks: 
     assert stacks.delete() == "DELETE_COMPLETE"
 
 
-# -- change sets, outputs, exports ------------------------------------------------------------------------------
+# -- change sets, outputs, exports -----------------------------------------------------------------
 
 
 def test_a_change_set_makes_outputs_and_exports_and_imports_them(
@@ -872,7 +872,7 @@ def test_change_sets_belong_to_their_stacks(stacks: Stacks, batch: Batch) -> Non
         stacks.api.describe_change_set(StackName=other, ChangeSetName="same")
 
 
-# -- the rest of a template -------------------------------------------------------------------------------------
+# -- the rest of a template ------------------------------------------------------------------------
 
 
 def test_networks_providers_and_policies(stacks: Stacks, batch: Batch) -> None:
@@ -1094,7 +1094,7 @@ def test_the_aws_command_deploys_and_deploys_again(
     assert done.returncode == 255 and stacks.status() == "UPDATE_ROLLBACK_COMPLETE"
 
 
-# -- templates as values ----------------------------------------------------------------------------------------
+# -- templates as values ---------------------------------------------------------------------------
 
 
 def test_references() -> None:

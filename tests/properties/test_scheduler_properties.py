@@ -50,7 +50,7 @@ RULES = (
     EvaluateOnExit(Action.EXIT, on_reason="*"),
 )
 
-# -- worlds ---------------------------------------------------------------------------------------------------
+# -- worlds ----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -165,7 +165,7 @@ def needs_of(world: World, job: Job, index: int) -> Iterator[Child]:
             yield from ((parent, i) for i in range(world.job(parent).size))
 
 
-# -- the record that an engine keeps, and how it comes back ----------------------------------------------------
+# -- the record that an engine keeps, and how it comes back ----------------------------------------
 
 
 @dataclass
@@ -197,7 +197,7 @@ class Record:
         return scheduler
 
 
-# -- the simulation -------------------------------------------------------------------------------------------
+# -- the simulation --------------------------------------------------------------------------------
 
 
 class Simulation:
@@ -225,7 +225,7 @@ class Simulation:
         self.on_disk = Record()
         self.unwritten = Record()
 
-    # -- events ---------------------------------------------------------------------------------------------
+    # -- events ------------------------------------------------------------------------------------
 
     def submit(self, job: Job) -> None:
         self.known.append(job)
@@ -307,7 +307,7 @@ class Simulation:
         }
         self.check_counts()
 
-    # -- what the changes say -------------------------------------------------------------------------------
+    # -- what the changes say ----------------------------------------------------------------------
 
     def believe(self, changes: list[Change]) -> None:
         self.trace += changes
@@ -336,7 +336,7 @@ class Simulation:
                 self.check_job_settled(change)
         self.check_counts()
 
-    # -- what must hold -------------------------------------------------------------------------------------
+    # -- what must hold ----------------------------------------------------------------------------
 
     def check_start(self, start: Start) -> None:
         child = (start.job_id, start.child)
@@ -428,7 +428,7 @@ class Simulation:
             )
         assert self.scheduler.is_over is (len(self.settled_jobs) == len(self.known))
 
-    # -- running it -----------------------------------------------------------------------------------------
+    # -- running it --------------------------------------------------------------------------------
 
     def step(self, *, may_stop: bool) -> None:
         """One event, whichever comes up."""

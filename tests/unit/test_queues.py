@@ -38,7 +38,7 @@ def start_all(scheduler: Scheduler) -> list[tuple[str, int]]:
     return [(start.job_id, start.child) for start in starts]
 
 
-# -- CancelJob (1.6) ----------------------------------------------------------------------------------------------
+# -- CancelJob (1.6) -------------------------------------------------------------------------------
 
 
 def test_cancel_fails_what_is_runnable_and_leaves_what_runs() -> None:
@@ -86,7 +86,7 @@ def test_cancel_of_what_runs_or_is_over_changes_nothing() -> None:
     assert scheduler.cancel("a", "later still") == []
 
 
-# -- fair share (7.1) ---------------------------------------------------------------------------------------------
+# -- fair share (7.1) ------------------------------------------------------------------------------
 
 
 def fair(**policy: Any) -> Scheduler:
@@ -146,7 +146,7 @@ def test_a_reservation_is_held_back_for_shares_to_come() -> None:
     assert start_all(scheduler) == [("b", 0), ("b", 1)]  # two: a quarter
 
 
-# -- environments and queues that change (7, 8.1) -----------------------------------------------------------------
+# -- environments and queues that change (7, 8.1) --------------------------------------------------
 
 
 def test_environments_on_one_machine_share_it_and_its_gpus_numbers() -> None:
@@ -201,7 +201,7 @@ def test_a_queue_made_later_with_a_higher_priority_goes_first() -> None:
     assert start_all(scheduler) == [("urgent", 0)]
 
 
-# -- what can never start (9.1), and time limits (7.2) ------------------------------------------------------------
+# -- what can never start (9.1), and time limits (7.2) ---------------------------------------------
 
 XLARGE = Resources(4, 15_384, 1)
 
@@ -266,7 +266,7 @@ def test_a_time_limit_for_another_reason_does_nothing() -> None:
     assert scheduler.tick(10_000_000) == []
 
 
-# -- consumable resources (7.3) -----------------------------------------------------------------------------------
+# -- consumable resources (7.3) --------------------------------------------------------------------
 
 
 def test_a_resource_that_is_not_replenished_is_used_up() -> None:

@@ -118,7 +118,7 @@ def settled_jobs(changes: Iterable[Change]) -> dict[str, tuple[JobState, str]]:
     }
 
 
-# -- the states of one job ------------------------------------------------------------------------------------
+# -- the states of one job -------------------------------------------------------------------------
 
 
 def test_a_job_without_dependencies_is_runnable_starting_running_succeeded() -> None:
@@ -168,7 +168,7 @@ def test_a_scheduler_without_jobs_is_over() -> None:
     assert of().place() == []
 
 
-# -- arrays ---------------------------------------------------------------------------------------------------
+# -- arrays ----------------------------------------------------------------------------------------
 
 
 def test_an_array_s_parent_is_pending_until_all_children_have_ended() -> None:
@@ -217,7 +217,7 @@ def test_an_array_of_one_child_is_an_array_still() -> None:
     }
 
 
-# -- dependencies ---------------------------------------------------------------------------------------------
+# -- dependencies ----------------------------------------------------------------------------------
 
 
 def test_a_whole_dependency_waits_for_every_child_of_an_array() -> None:
@@ -415,7 +415,7 @@ def test_a_failure_goes_down_the_whole_graph() -> None:
     }
 
 
-# -- submitting after the fact --------------------------------------------------------------------------------
+# -- submitting after the fact ---------------------------------------------------------------------
 
 
 def test_a_dependency_that_has_succeeded_is_met_at_submit() -> None:
@@ -481,7 +481,7 @@ def test_a_dependency_half_done_counts_from_where_it_is() -> None:
     assert begin(scheduler) == [("b", 0)]
 
 
-# -- long cascades --------------------------------------------------------------------------------------------
+# -- long cascades ---------------------------------------------------------------------------------
 
 
 def test_a_sequential_array_of_10_000_fails_in_one_go() -> None:
@@ -515,7 +515,7 @@ def test_a_chain_of_3_000_jobs_succeeds_one_by_one() -> None:
     assert set(settled_jobs(finish(scheduler)).values()) == {(SUCCEEDED, StatusReason.EXITED)}
 
 
-# -- what is not accepted -------------------------------------------------------------------------------------
+# -- what is not accepted --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -557,7 +557,7 @@ def test_a_job_that_cannot_be_is_refused_and_leaves_nothing_behind(refused: Job,
     assert state(scheduler, "a") is SUCCEEDED
 
 
-# -- attempts -------------------------------------------------------------------------------------------------
+# -- attempts --------------------------------------------------------------------------------------
 
 
 def test_a_failed_attempt_with_attempts_left_is_runnable_again() -> None:
@@ -649,7 +649,7 @@ def test_a_dependent_waits_while_what_it_needs_is_retried() -> None:
     assert begin(scheduler) == [("b", 0)]
 
 
-# -- timeouts -------------------------------------------------------------------------------------------------
+# -- timeouts --------------------------------------------------------------------------------------
 
 
 def test_a_child_is_stopped_when_its_time_is_up_and_not_before() -> None:
@@ -710,7 +710,7 @@ def test_without_a_timeout_there_is_no_deadline() -> None:
     begin(scheduler)
 
 
-# -- terminate ------------------------------------------------------------------------------------------------
+# -- terminate -------------------------------------------------------------------------------------
 
 
 def test_terminating_a_pending_or_runnable_job_fails_it_at_once_with_the_users_reason() -> None:
@@ -864,7 +864,7 @@ def test_what_depends_on_a_terminated_job_fails() -> None:
     assert settled_jobs(changes) == {"a": (FAILED, "not wanted"), "b": (FAILED, DEPENDENT)}
 
 
-# -- capacity -------------------------------------------------------------------------------------------------
+# -- capacity --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -993,7 +993,7 @@ def test_a_gpu_child_that_is_tried_again_waits_for_its_gpu_and_lets_cpu_children
     assert begin(scheduler) == [("c", 3)]
 
 
-# -- environments and queues ----------------------------------------------------------------------------------
+# -- environments and queues -----------------------------------------------------------------------
 
 
 def test_environments_are_tried_in_the_queues_order() -> None:
@@ -1062,7 +1062,7 @@ def test_a_dependency_may_be_in_another_queue() -> None:
     assert begin(scheduler) == [("b", 0)]
 
 
-# -- consumables ----------------------------------------------------------------------------------------------
+# -- consumables -----------------------------------------------------------------------------------
 
 
 def test_a_consumable_limits_its_own_job_and_holds_up_no_other() -> None:
@@ -1101,7 +1101,7 @@ def test_a_child_that_has_its_consumable_and_no_room_holds_up_what_is_behind() -
     assert begin(scheduler) == [("a", 0)]
 
 
-# -- fail_fast ------------------------------------------------------------------------------------------------
+# -- fail_fast -------------------------------------------------------------------------------------
 
 
 def test_fail_fast_fails_what_waits_and_stops_what_runs_after_the_first_failure() -> None:
@@ -1144,7 +1144,7 @@ def test_fail_fast_leaves_what_has_succeeded() -> None:
     assert states(scheduler, b) == [SUCCEEDED, FAILED]
 
 
-# -- picking up where another process stopped -----------------------------------------------------------------
+# -- picking up where another process stopped ------------------------------------------------------
 
 
 def graph() -> list[Job]:

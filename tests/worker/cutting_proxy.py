@@ -1,4 +1,4 @@
-"""A TCP proxy before an endpoint, which looks at what passes and cuts connections when a test wants it to."""
+"""A TCP proxy in front of an endpoint, which cuts connections when a test asks for it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from urllib.parse import urlsplit
 
 @dataclass
 class Proxy:
-    """Decides by ``allows(connection number, bytes to the server, bytes to the client)``, asked for each chunk."""
+    """Cuts a connection when ``allows`` returns False for a chunk.
+
+    Its arguments: number of the connection, bytes to the server, count of bytes to the client.
+    """
 
     upstream: str
     allows: Callable[[int, bytes, int], bool]
@@ -61,13 +64,13 @@ class Proxy:
 
     def _cut(self, *sockets: socket.socket) -> None:
         self.cuts += 1
-        for one in sockets:
+        for open_socket in sockets:
             with suppress(OSError):
-                one.shutdown(socket.SHUT_RDWR)
+                open_socket.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
-        for one in self._open:
-            one.close()
+        for open_socket in self._open:
+            open_socket.close()
 
 
 @contextmanager

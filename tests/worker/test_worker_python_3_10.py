@@ -1,6 +1,7 @@
-"""The worker on the oldest Python it promises: its files as an image has them, whole jobs through the real endpoint.
+"""The worker on Python 3.10, the oldest it supports: its files as in an image, and real jobs.
 
-`.ci/python310` installs that Python. Without it these tests are skipped; with BATCHYARD_REQUIRE_PYTHON310=1 they fail.
+`.ci/python310` installs Python 3.10. Without it these tests are skipped, or fail if
+BATCHYARD_REQUIRE_PYTHON310=1.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ pytestmark = pytest.mark.outside
 REPOSITORY = Path(__file__).parents[2]
 PYTHON = REPOSITORY / ".cache/python310/usr/bin/python3.10"
 REQUIRED = os.environ.get("BATCHYARD_REQUIRE_PYTHON310") == "1"
-#: its tests but those that need more of ours: the emulator's metadata service, and the Python of the rest
+#: the worker's tests without those that need the emulator, or the Python of this process
 UNIT_TESTS = sorted(
     path
     for path in (REPOSITORY / "tests/unit/worker").glob("test_*.py")
@@ -63,7 +64,8 @@ def test_it_starts_with_python_3_10(worker_files: Path) -> None:
 
 
 def test_its_unit_tests_pass(worker_files: Path, tmp_path: Path) -> None:
-    # No cache and no conftest: both are of the Python that runs this. Profile ci: hypothesis may take its time.
+    # No cache and no conftest, which belong to the Python of this process. Profile ci: hypothesis
+    # has no deadline.
     options = (
         "-q",
         "-W",
@@ -105,7 +107,7 @@ def test_a_whole_job(scene: Scene) -> None:
     assert scene.done() == [0, 1, 2]
     assert scene.logs(f"{job['jobId']}:0") == []
     assert scene.logs(f"{job['jobId']}:1") == ["1 of 2"]
-    assert scene.kept("python") == [str(PYTHON.resolve())]
+    assert scene.kept_lines("python") == [str(PYTHON.resolve())]
 
 
 def test_a_command_that_fails(scene: Scene) -> None:

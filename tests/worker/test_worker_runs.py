@@ -1,4 +1,4 @@
-"""Workers that nothing happens to: slices, files, records, numbers, and the exit codes of commands that fail."""
+"""Workers without trouble: slices, files, records, numbers, and exit codes of failing commands."""
 
 from __future__ import annotations
 
@@ -44,7 +44,10 @@ def test_commands_are_text_as_they_were_written(scene: Scene) -> None:
 
 
 def test_a_plain_command_runs_in_every_child_and_is_numbered_by_it(scene: Scene) -> None:
-    command = 'echo "$AWS_BATCH_JOB_ARRAY_INDEX of $AWS_BATCH_JOB_ARRAY_SIZE" > out-$AWS_BATCH_JOB_ARRAY_INDEX'
+    command = (
+        'echo "$AWS_BATCH_JOB_ARRAY_INDEX of $AWS_BATCH_JOB_ARRAY_SIZE" '
+        "> out-$AWS_BATCH_JOB_ARRAY_INDEX"
+    )
     job = scene.run(
         scene.orders(command=command, command_count=3, size=3, outputs=["out-*"]), size=3
     )
@@ -68,10 +71,10 @@ def test_a_compact_array_over_two_jobs_keeps_the_steps_numbers(scene: Scene) -> 
 def test_what_an_earlier_run_has_finished_is_not_run(scene: Scene) -> None:
     commands = [f"echo {n} >> $KEEP/ran" for n in range(4)]
     scene.run(scene.orders(commands, skip=[[0, 1], [3, 3]]))
-    assert scene.kept("ran") == ["2"]
+    assert scene.kept_lines("ran") == ["2"]
 
 
-# -- files ------------------------------------------------------------------------------------------------------
+# -- files -----------------------------------------------------------------------------------------
 
 
 def test_inputs_are_fetched_by_their_patterns_under_their_own_paths(scene: Scene) -> None:
@@ -84,8 +87,8 @@ def test_inputs_are_fetched_by_their_patterns_under_their_own_paths(scene: Scene
     command = "find . -type f | sort > $KEEP/found; cat one raw/deep/er/* > $KEEP/read"
     job = scene.run(scene.orders(command=command, inputs=globs))
     assert job["status"] == "SUCCEEDED", scene.logs(job["jobId"])
-    assert scene.kept("found") == sorted((f"./{name}" for name in wanted), key=os.fsencode)
-    assert scene.kept("read") == ["oneraw/deep/er/b ü.bin"]
+    assert scene.kept_lines("found") == sorted((f"./{name}" for name in wanted), key=os.fsencode)
+    assert scene.kept_lines("read") == ["oneraw/deep/er/b ü.bin"]
 
 
 def test_large_files_go_both_ways_in_parts_and_stay_as_they_are(scene: Scene) -> None:
@@ -102,7 +105,7 @@ def test_large_files_go_both_ways_in_parts_and_stay_as_they_are(scene: Scene) ->
     assert scene.s3.head_object(Bucket="yard", Key=f"{scene.root}ws/out/copy")["ETag"].endswith(
         '-3"'
     )
-    assert scene.kept("count") == ["4"]  # ., .., and no part left behind
+    assert scene.kept_lines("count") == ["4"]  # ., .., and no part left behind
 
 
 def test_only_what_a_command_wrote_is_given_back(scene: Scene) -> None:
@@ -110,7 +113,8 @@ def test_only_what_a_command_wrote_is_given_back(scene: Scene) -> None:
         scene.put(f"ws/{name}", b"old.")
     # S3 changes while the command runs: an upload of the unchanged file would undo that.
     commands = [
-        "printf new. > data/changed; touch -d 2001-01-01 data/changed; echo 1 > data/made; touch $KEEP/ready; "
+        "printf new. > data/changed; touch -d 2001-01-01 data/changed; "
+        "echo 1 > data/made; touch $KEEP/ready; "
         "while [ ! -e $KEEP/go ]; do sleep 0.05; done",
         "echo 2 > data/second",
     ]
@@ -191,7 +195,7 @@ def test_a_folder_of_ones_own_is_used_and_stays(scene: Scene) -> None:
     assert (work / "said").read_text() == f"{work} {work}\n"
 
 
-# -- failures ---------------------------------------------------------------------------------------------------
+# -- failures --------------------------------------------------------------------------------------
 
 
 def test_the_first_failure_is_the_exit_code_and_the_rest_is_left(scene: Scene) -> None:
@@ -199,7 +203,7 @@ def test_the_first_failure_is_the_exit_code_and_the_rest_is_left(scene: Scene) -
     job = scene.run(scene.orders(commands))
     assert (job["status"], job["container"]["exitCode"]) == ("FAILED", 4)
     assert scene.done() == [0]
-    assert scene.kept("ran") == []
+    assert scene.kept_lines("ran") == []
     assert [(one["command"], one["exit_code"], one["attempt"]) for one in scene.failures()] == [
         (1, 4, 1)
     ]
@@ -218,7 +222,7 @@ def test_another_attempt_skips_what_has_succeeded(scene: Scene) -> None:
     job = scene.run(scene.orders(commands, retries=1, attempts=2), attempts=2)
     assert job["status"] == "SUCCEEDED"
     assert exit_codes(job) == [75, 0]
-    assert scene.kept("ran") == ["0", "1", "2", "2", "3", "4"]
+    assert scene.kept_lines("ran") == ["0", "1", "2", "2", "3", "4"]
     assert scene.done() == list(range(5))
 
 

@@ -1,4 +1,4 @@
-"""Workers that something happens to: reclaims, signals, cut connections, a kill at the worst moment, no permission."""
+"""Workers in trouble: reclaims, signals, cut connections, a kill at the worst moment, no rights."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from cutting_proxy import cutting
 from emulator_endpoint import BATCHYARD, Endpoint, until
 from worker_scene import Scene, exit_codes
 
-#: counts to 20 in `state`, from where the state it finds left off; on SIGTERM it saves and ends well
+#: counts, from the number in `state` if there is one; on SIGTERM it saves the number and exits 0
 COUNTER = """
 n=$(cat ckpt/state 2>/dev/null || echo 0); mkdir -p ckpt; echo "from $n" >> $KEEP/began
 trap 'echo $n > ckpt/state; exit 0' TERM
@@ -32,7 +32,7 @@ def wait_for(path: Path, within_s: float = 60) -> None:
     until(path.exists, bool, within_s)
 
 
-# -- reclaims ---------------------------------------------------------------------------------------------------
+# -- reclaims --------------------------------------------------------------------------------------
 
 
 def test_a_reclaimed_child_goes_on_where_it_was(scene: Scene) -> None:
@@ -45,11 +45,9 @@ def test_a_reclaimed_child_goes_on_where_it_was(scene: Scene) -> None:
     assert job["status"] == "SUCCEEDED"
     # By itself, before the host went: asked by the notice alone.
     assert exit_codes(job) == [75, 0]
-    first, *rest = scene.kept("began")
-    assert first == "first"
-    assert rest[0] == "from 0"
-    assert rest[1] == f"from {scene.files()['out.txt'].strip()}"
-    assert int(scene.files()["out.txt"]) > 0
+    count = int(scene.files()["out.txt"])
+    assert count > 0
+    assert scene.kept_lines("began") == ["first", "from 0", f"from {count}"]
     assert scene.done() == [0, 1]
     markers = [name for name in scene.names("checkpoint/s/0/") if name.endswith(".json")]
     assert len(markers) == 1
@@ -87,10 +85,10 @@ def test_a_checkpoint_is_for_the_command_that_it_is_of(scene: Scene) -> None:
     look = "ls ckpt 2>/dev/null | wc -l >> $KEEP/seen"
     job = scene.run(scene.orders([look, look, look], checkpoint=["ckpt/**"]))
     assert job["status"] == "SUCCEEDED"
-    assert scene.kept("seen") == ["0", "1", "1"]
+    assert scene.kept_lines("seen") == ["0", "1", "1"]
 
 
-# -- signals ----------------------------------------------------------------------------------------------------
+# -- signals ---------------------------------------------------------------------------------------
 
 
 def test_a_terminated_job_saves_and_is_not_taken_for_done(scene: Scene) -> None:
@@ -107,7 +105,10 @@ def test_a_terminated_job_saves_and_is_not_taken_for_done(scene: Scene) -> None:
 
 
 def test_a_command_that_does_not_listen_is_ended_in_time_to_save(scene: Scene) -> None:
-    command = "trap '' TERM; mkdir ckpt; echo 41 > ckpt/state; touch $KEEP/begun; while true; do sleep 0.1; done"
+    command = (
+        "trap '' TERM; mkdir ckpt; echo 41 > ckpt/state; touch $KEEP/begun; "
+        "while true; do sleep 0.1; done"
+    )
     worker = scene.direct(
         scene.orders(command=command, attempts=2, checkpoint=["ckpt"]), BATCHYARD_STOP_S="15"
     )
@@ -144,7 +145,7 @@ def test_a_signal_while_inputs_come_ends_the_worker_at_once(scene: Scene) -> Non
         _, said = worker.communicate(timeout=60)
         released.set()
     assert worker.returncode == 75, said
-    assert scene.kept("ran") == []
+    assert scene.kept_lines("ran") == []
     assert "Traceback" not in said
 
 
@@ -158,7 +159,7 @@ def test_the_rules_may_say_that_a_reclaim_is_the_end(scene: Scene) -> None:
 
 
 def test_a_command_that_is_done_when_the_signal_comes_is_recorded(scene: Scene) -> None:
-    """SIGTERM while the output goes up: the work is done, so it is given back and not done again."""
+    """SIGTERM during the upload of outputs: it is finished, and the work is not repeated."""
     reached = threading.Event()
     released = threading.Event()
 
@@ -181,14 +182,14 @@ def test_a_command_that_is_done_when_the_signal_comes_is_recorded(scene: Scene) 
     assert worker.returncode == 75, said
     assert scene.files() == {"out": "done\n"}
     assert scene.done() == [0]
-    assert scene.kept("ran") == []
+    assert scene.kept_lines("ran") == []
 
 
-# -- S3 ---------------------------------------------------------------------------------------------------------
+# -- S3 --------------------------------------------------------------------------------------------
 
 
 def test_cut_connections_are_mended(scene: Scene) -> None:
-    """Every third connection breaks off somewhere, both ways, and what comes and goes is right all the same."""
+    """Every third connection is cut somewhere, both ways, and all files are right all the same."""
     data = {
         f"ws/in/{n}": os.urandom(size) for n, size in enumerate([1, 70_000, 300_000, 20_000_000])
     }
@@ -211,7 +212,7 @@ def test_cut_connections_are_mended(scene: Scene) -> None:
 
 
 def test_a_worker_killed_between_output_and_record_does_it_again(scene: Scene) -> None:
-    """The record is the last thing written: without it the command is not done, whatever else is there."""
+    """The record is written last: without it the command is not done, whatever else exists."""
     killed: list[int] = []
 
     def allows(number: int, to_server: bytes, to_client: int) -> bool:
@@ -228,9 +229,13 @@ def test_a_worker_killed_between_output_and_record_does_it_again(scene: Scene) -
     with cutting(scene.endpoint.url, allows) as proxy:
         orders = scene.orders([command], attempts=2, outputs=["out"])
         # 137 is not asked for by the worker: here the definition retries whatever happens.
-        told = {"AWS_ENDPOINT_URL_S3": proxy.url, "BATCHYARD_ORDERS": orders, "KEEP": scene.folder}
-        told["TMPDIR"] = scene.temporary
-        environ = [f"{name}={value}" for name, value in told.items()]
+        variables = {
+            "AWS_ENDPOINT_URL_S3": proxy.url,
+            "BATCHYARD_ORDERS": orders,
+            "KEEP": scene.folder,
+            "TMPDIR": scene.temporary,
+        }
+        environ = [f"{name}={value}" for name, value in variables.items()]
         job_id = scene.endpoint.submit(
             scene.definition("env", *environ), retryStrategy={"attempts": 2}
         )
@@ -238,7 +243,7 @@ def test_a_worker_killed_between_output_and_record_does_it_again(scene: Scene) -
     assert killed
     assert exit_codes(job) == [137, 0]
     assert len(list(scene.temporary.iterdir())) == 1  # only who is killed leaves a folder
-    assert scene.kept("ran") == ["x", "x"]
+    assert scene.kept_lines("ran") == ["x", "x"]
     assert scene.files() == {"out": "attempt 2\n"}
     assert scene.done() == [0]
 

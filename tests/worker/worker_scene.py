@@ -1,4 +1,4 @@
-"""A run in S3 as the engine would lay it down, and its jobs: real workers, through the real endpoint."""
+"""A run in S3 as the engine stages it, and its jobs: real workers, through the real endpoint."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ WORKER = (sys.executable, "-m", "batchyard.worker")
 BUCKET = "yard"
 #: the endpoint ends what uses more, as AWS does; the worker itself needs a good part of 128
 MEMORY_MIB = 256
-#: as the engine makes them: the worker asks with 75, whatever else happens is final unless the host went
-AGAIN = [
+#: rules as the engine makes them: retry exit code 75 and a lost host, and nothing else
+RETRY_RULES = [
     {"onExitCode": "75", "action": "RETRY"},
     {"onStatusReason": "Host EC2*", "action": "RETRY"},
     {"onReason": "*", "action": "EXIT"},
@@ -41,7 +41,7 @@ class Scene:
         self.root = f"runs/{name}/"
         self.s3: Any = endpoint.client("s3")
 
-    # -- what the engine does -----------------------------------------------------------------------------------
+    # -- what the engine does ----------------------------------------------------------------------
 
     def orders(self, commands: list[str] | None = None, **changes: Any) -> str:
         """Writes the list and the orders; gives back their address."""
@@ -78,7 +78,7 @@ class Scene:
         return f"{at}orders.json"
 
     def submit(self, address: str, size: int = 1, attempts: int = 1, **environ: str) -> str:
-        told = {
+        variables = {
             "BATCHYARD_ORDERS": address,
             "BATCHYARD_WORKSPACE": f"s3://{BUCKET}/{self.root}ws/",
             "BATCHYARD_RUN": "run-1",
@@ -87,30 +87,30 @@ class Scene:
             "TMPDIR": str(self.temporary),
             **environ,
         }
-        more: dict[str, Any] = {"arrayProperties": {"size": size}} if size > 1 else {}
+        members: dict[str, Any] = {"arrayProperties": {"size": size}} if size > 1 else {}
         if attempts > 1:
-            more["retryStrategy"] = {"attempts": attempts, "evaluateOnExit": AGAIN}
+            members["retryStrategy"] = {"attempts": attempts, "evaluateOnExit": RETRY_RULES}
         overrides = {
-            "environment": [{"name": name, "value": value} for name, value in told.items()]
+            "environment": [{"name": name, "value": value} for name, value in variables.items()]
         }
-        return self.endpoint.submit(self.definition(), containerOverrides=overrides, **more)
+        return self.endpoint.submit(self.definition(), containerOverrides=overrides, **members)
 
-    def definition(self, *before: str) -> str:
-        """A job definition of the worker, started by what is said before it."""
-        return self.endpoint.definition("worker", *before, *self.worker, memory_mib=MEMORY_MIB)
+    def definition(self, *wrapper: str) -> str:
+        """Register a job definition that starts the worker, by way of a wrapper command."""
+        return self.endpoint.definition("worker", *wrapper, *self.worker, memory_mib=MEMORY_MIB)
 
     def run(self, address: str, size: int = 1, attempts: int = 1, **environ: str) -> Any:
-        """Submits, and waits for the end."""
+        """Submit a job and wait for its end."""
         return self.endpoint.wait(self.submit(address, size, attempts, **environ))
 
     def direct(self, address: str, **environ: str) -> subprocess.Popen[str]:
-        """The worker without AWS Batch around it."""
+        """Start the worker without AWS Batch."""
         base = {
             name: value
             for name, value in os.environ.items()
             if not name.startswith(("AWS_", "BATCHYARD_"))
         }
-        told = {
+        variables = {
             **base,
             **self.endpoint.variables,
             "AWS_EC2_METADATA_DISABLED": "true",
@@ -120,10 +120,10 @@ class Scene:
             **environ,
         }
         return subprocess.Popen(
-            self.worker, env=told, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            self.worker, env=variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
 
-    # -- what is there ------------------------------------------------------------------------------------------
+    # -- what is there -----------------------------------------------------------------------------
 
     def put(self, name: str, data: bytes) -> None:
         self.s3.put_object(Bucket=BUCKET, Key=self.root + name, Body=data)
@@ -132,7 +132,7 @@ class Scene:
         return bytes(self.s3.get_object(Bucket=BUCKET, Key=self.root + name)["Body"].read())
 
     def names(self, prefix: str = "") -> list[str]:
-        """Of the objects below a part of the run's place, without it."""
+        """Return the names of the run's objects below a prefix, relative to it."""
         at = self.root + prefix
         pages = self.s3.get_paginator("list_objects_v2").paginate(Bucket=BUCKET, Prefix=at)
         return [
@@ -143,15 +143,15 @@ class Scene:
         return {name: self.get(prefix + name).decode() for name in self.names(prefix)}
 
     def done(self) -> list[int]:
-        """The commands that have a success record."""
+        """Return the commands that have a success record."""
         return [int(name) for name in self.names("done/s/") if name.isdigit()]
 
     def failures(self, child: int = 0) -> list[Any]:
-        found: list[Any] = json.loads(self.get(f"done/s/failures/{child:07d}.json"))
-        return found
+        failures: list[Any] = json.loads(self.get(f"done/s/failures/{child:07d}.json"))
+        return failures
 
-    def kept(self, name: str) -> list[str]:
-        """The lines that commands have written to a file that outlives attempts."""
+    def kept_lines(self, name: str) -> list[str]:
+        """Return the lines that commands have written to a file that outlives attempts."""
         path = self.folder / name
         return path.read_text().splitlines() if path.exists() else []
 

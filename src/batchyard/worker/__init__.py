@@ -1,4 +1,5 @@
-"""What runs inside a container on AWS Batch: a child's commands, its files, its success records (docs/worker.md).
+"""The worker, which runs the commands of a child in a container on AWS Batch (docs/worker.md).
 
-Python 3.10, its standard library and boto3; of ours only ``batchyard.shard`` and ``batchyard.s3_layout``.
+It needs Python 3.10, its standard library and boto3. Of batchyard it imports only
+``batchyard.shard`` and ``batchyard.s3_layout``.
 """

@@ -1,4 +1,4 @@
-"""`python -m batchyard.worker` is the worker."""
+"""`python -m batchyard.worker` starts the worker."""
 
 from batchyard.worker.main import main
 

@@ -1,4 +1,4 @@
-"""One attempt of a child, from its orders to its exit code: fetch, run, give back, record, in this order."""
+"""One attempt of a child: download inputs, run the commands, upload outputs, write the records."""
 
 from __future__ import annotations
 
@@ -7,92 +7,94 @@ from dataclasses import dataclass
 
 from batchyard.shard import Turn
 from batchyard.worker import rules
-from batchyard.worker.faults import Fault
-from batchyard.worker.moving import CutShort
+from batchyard.worker.errors import WorkerError
 from batchyard.worker.orders import Orders
-from batchyard.worker.processes import Starter
+from batchyard.worker.processes import CommandRunner
 from batchyard.worker.records import Records
 from batchyard.worker.rules import Failure, Rules, Verdict
-from batchyard.worker.stopping import Bell
+from batchyard.worker.stop_requests import StopRequests
+from batchyard.worker.transfers import OutOfTimeError
 from batchyard.worker.workspace import Checkpoint, Workspace
 
 
 @dataclass(slots=True)
 class Attempt:
     orders: Orders
-    #: the child's number in the step
+    #: the child's index in the step
     number: int
     attempt: int
     records: Records
     workspace: Workspace
-    starter: Starter
-    #: number -> command
+    runner: CommandRunner
+    #: number of a command -> its text
     command: Callable[[int], str]
-    bell: Bell
-    say: Callable[[str], None]
+    stop_requests: StopRequests
+    #: writes a line to the job's log
+    log: Callable[[str], None]
 
     def run(self) -> Verdict:
         commands = self.orders.commands_of(self.number)
-        done = self.records.done(commands)
-        if len(done) == len(commands):
+        succeeded = self.records.succeeded_commands(commands)
+        if len(succeeded) == len(commands):
             return Verdict(0)
         try:
-            self.workspace.fetch_inputs(self.bell.has_rung)
+            self.workspace.download_inputs(self.stop_requests.is_stopping)
             checkpoint = self.workspace.find_checkpoint()
-            return self._run(Turn(commands, done, keep_going=self.orders.keep_going), checkpoint)
-        except CutShort:
-            return self._reclaimed()
+            turn = Turn(commands, succeeded, keep_going=self.orders.keep_going)
+            return self._run_commands(turn, checkpoint)
+        except OutOfTimeError:
+            return self._reclaim_verdict()
 
-    def _run(self, turn: Turn, checkpoint: Checkpoint | None) -> Verdict:
-        first: Failure | None = None
+    def _run_commands(self, turn: Turn, checkpoint: Checkpoint | None) -> Verdict:
+        first_failure: Failure | None = None
         while (number := turn.next()) is not None:
             if checkpoint is not None and checkpoint.command == number:
-                self.workspace.restore(checkpoint, self.bell.has_rung)
-            # The last look: a command that has begun is cut short with whatever it has done.
-            if self.bell.has_rung():
-                return self._reclaimed()
-            ended = self.starter.run(self.command(number), number)
-            if ended.was_cut:
-                self._save(number)
-                return self._reclaimed()
-            turn.record_exit(ended.exit_code)
-            if ended.exit_code:
-                first = first or Failure(number, ended.exit_code, ended.was_out_of_memory)
-                self.workspace.disown_outputs()
+                self.workspace.restore(checkpoint, self.stop_requests.is_stopping)
+            # From here on a stop request interrupts the command.
+            if self.stop_requests.is_stopping():
+                return self._reclaim_verdict()
+            result = self.runner.run(self.command(number), number)
+            if result.was_interrupted:
+                self._save_checkpoint(number)
+                return self._reclaim_verdict()
+            turn.record_exit(result.exit_code)
+            if result.exit_code:
+                failure = Failure(number, result.exit_code, result.was_out_of_memory)
+                first_failure = first_failure or failure
+                self.workspace.ignore_outputs()
             else:
-                self.workspace.give_outputs(self.bell.is_too_late)
-                self.records.succeeded(number, ended.seconds)
-        return self._failed(first) if first else Verdict(0)
+                self.workspace.upload_outputs(self.stop_requests.is_too_late)
+                self.records.record_success(number, result.duration_s)
+        return self._failure_verdict(first_failure) if first_failure else Verdict(0)
 
-    def _failed(self, failure: Failure) -> Verdict:
-        before: list[dict[str, object]] = []
+    def _failure_verdict(self, failure: Failure) -> Verdict:
+        earlier_failures: list[dict[str, object]] = []
         try:
-            before = self.records.failures()
-            self.records.failed(before, failure)
-        except Fault as fault:
-            # The command's failure says more than that it could not be noted.
-            self.say(str(fault))
-        return rules.after_failure(self._rules, failure, self.attempt, len(before))
+            earlier_failures = self.records.earlier_failures()
+            self.records.record_failure(earlier_failures, failure)
+        except WorkerError as error:
+            # The failure of the command matters more than that of recording it.
+            self.log(str(error))
+        return rules.decide_after_failure(self._rules, failure, self.attempt, len(earlier_failures))
 
-    def _save(self, number: int) -> None:
+    def _save_checkpoint(self, number: int) -> None:
         if not self.orders.checkpoint:
             return
         try:
-            count = self.workspace.save_checkpoint(number, self.attempt, self.bell.is_too_late)
-            self.say(
-                f"saved {count} {'files' if count != 1 else 'file'} of command {number} for the next attempt"
+            count = self.workspace.save_checkpoint(
+                number, self.attempt, self.stop_requests.is_too_late
             )
-        except CutShort:
-            self.say(
-                "there was no time to save all of the checkpoint; the next attempt uses the one before"
-            )
-        except Fault as fault:
-            self.say(f"{fault}; the next attempt begins without a checkpoint")
+            files = "file" if count == 1 else "files"
+            self.log(f"saved {count} {files} of command {number} for the next attempt")
+        except OutOfTimeError:
+            self.log("no time to save the whole checkpoint; the next attempt uses the previous one")
+        except WorkerError as error:
+            self.log(f"{error}; the next attempt starts without a checkpoint")
 
-    def _reclaimed(self) -> Verdict:
-        stop = self.bell.stop
-        assert stop is not None, "only a ring cuts an attempt short"
-        return rules.after_reclaim(self._rules, stop.why)
+    def _reclaim_verdict(self) -> Verdict:
+        request = self.stop_requests.first
+        assert request is not None, "only a stop request interrupts an attempt"
+        return rules.decide_after_reclaim(self._rules, request.reason)
 
     @property
     def _rules(self) -> Rules:

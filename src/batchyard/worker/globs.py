@@ -1,7 +1,7 @@
-"""Patterns of paths in a workspace: what they match, and where to begin to look. Pure.
+"""Patterns of paths in a workspace: what they match, and where to look for matches. Pure.
 
-`*` and `?` stay within a name, `**` is any number of folders, `[ab]` one of them. A path without any of these is a
-file, or everything below a folder. Names that begin with a dot are names like others.
+`*` and `?` match within a name, `**` any number of folders, `[ab]` one character. A path without
+any of these is a file, or everything below a folder. Names that begin with a dot are not special.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
-#: begins the name of every file of the worker's own in a workspace; no pattern matches these
+#: beginning of the names of the worker's own files in a workspace; no pattern matches them
 OWN_PREFIX = ".batchyard-"
 
 _WILD = re.compile(r"[*?\[]")
@@ -27,20 +27,20 @@ class Glob:
 
     @property
     def prefix(self) -> str:
-        """What every path that it matches begins with."""
-        found = _WILD.search(self.text)
-        return self.text[: found.start()] if found else self.text
+        """The beginning of every path that matches."""
+        wildcard = _WILD.search(self.text)
+        return self.text[: wildcard.start()] if wildcard else self.text
 
     @property
     def folder(self) -> str:
-        """The deepest folder that everything it matches is in; empty: the workspace itself."""
+        """The deepest folder that all matches are in; empty: the workspace itself."""
         return self.prefix.rpartition("/")[0]
 
     @property
     def stays_in_folder(self) -> bool:
-        """Whether it matches nothing in the folders of its folder."""
-        rest = self.text[len(self.prefix) :]
-        return not self.is_plain and "/" not in rest and "**" not in rest
+        """Whether all matches are directly in ``folder``."""
+        wild_part = self.text[len(self.prefix) :]
+        return not self.is_plain and "/" not in wild_part and "**" not in wild_part
 
     def matches(self, path: str) -> bool:
         if path.rpartition("/")[2].startswith(OWN_PREFIX):
@@ -49,16 +49,16 @@ class Glob:
 
 
 def globs(texts: Iterable[str]) -> tuple[Glob, ...]:
-    """Without what says nothing: `./`, doubled slashes; what ends with a slash is a folder."""
-    return tuple(Glob(_tidied(text)) for text in texts)
+    """Return patterns without `./`, double slashes and a final slash."""
+    return tuple(Glob(_normalize(text)) for text in texts)
 
 
 def is_safe(path: str) -> bool:
-    """Whether a path from elsewhere stays in the folder it is laid down in, under that name."""
+    """Return whether a path from S3 stays within the folder that it is downloaded to."""
     return "\0" not in path and all(part not in ("", ".", "..") for part in path.split("/"))
 
 
-def _tidied(text: str) -> str:
+def _normalize(text: str) -> str:
     parts = [part for part in text.split("/") if part not in ("", ".")]
     return "/".join(parts) or "**"
 
@@ -67,39 +67,43 @@ def _tidied(text: str) -> str:
 def _pattern(text: str) -> re.Pattern[str]:
     if not _WILD.search(text):
         return re.compile(re.escape(text) + "(/.*)?", re.DOTALL)
-    parts = text.split("/")
-    *before, last = parts
-    pieces = ["(?:[^/]+/)*" if part == "**" else f"{_name(part)}/" for part in before]
-    pieces.append(".+" if last == "**" else _name(last))
+    *folders, last = text.split("/")
+    pieces = ["(?:[^/]+/)*" if part == "**" else f"{_name_pattern(part)}/" for part in folders]
+    pieces.append(".+" if last == "**" else _name_pattern(last))
     return re.compile("".join(pieces), re.DOTALL)
 
 
-def _name(part: str) -> str:
-    """The pattern of one name."""
-    out, at = ["(?=[^/])"], 0  # no name is empty
-    while at < len(part):
-        sign = part[at]
-        at += 1
-        if sign == "*":
-            out.append("[^/]*")
-        elif sign == "?":
-            out.append("[^/]")
-        elif (
-            sign == "[" and (end := part.find("]", at + (part[at : at + 1] in ("!", "^")) + 1)) > 0
-        ):
-            out.append(_one_of(part[at:end]))
-            at = end + 1
+def _name_pattern(part: str) -> str:
+    """Return the regular expression of one name in a path."""
+    pieces, position = ["(?=[^/])"], 0  # a name is never empty
+    while position < len(part):
+        character = part[position]
+        position += 1
+        if character == "*":
+            pieces.append("[^/]*")
+        elif character == "?":
+            pieces.append("[^/]")
+        elif character == "[" and (end := _end_of_set(part, position)) > 0:
+            pieces.append(_set_pattern(part[position:end]))
+            position = end + 1
         else:
-            out.append(re.escape(sign))
-    return "".join(out)
+            pieces.append(re.escape(character))
+    return "".join(pieces)
 
 
-def _one_of(inside: str) -> str:
-    is_not = inside[0] in "!^"
-    signs = re.sub(r"([\\\[\]^&|~])", r"\\\1", inside[1:] if is_not else inside)
-    pattern = f"(?!/)[{'^' if is_not else ''}{signs}]"
+def _end_of_set(part: str, start: int) -> int:
+    """Return the position of the `]` that ends a set of characters; -1 if there is none."""
+    is_negated = part[start : start + 1] in ("!", "^")
+    return part.find("]", start + is_negated + 1)
+
+
+def _set_pattern(characters: str) -> str:
+    is_negated = characters[0] in "!^"
+    members = characters[1:] if is_negated else characters
+    escaped = re.sub(r"([\\\[\]^&|~])", r"\\\1", members)
+    pattern = f"(?!/)[{'^' if is_negated else ''}{escaped}]"
     try:
         re.compile(pattern)
-    except re.error:  # [z-a]: no range, so these signs themselves
-        return re.escape(f"[{inside}]")
+    except re.error:  # [z-a] is not a range, so its characters are literal
+        return re.escape(f"[{characters}]")
     return pattern

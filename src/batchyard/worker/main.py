@@ -1,4 +1,7 @@
-"""`batchyard-worker`: from the environment that AWS Batch gives to an exit code. The only place that reads it."""
+"""`batchyard-worker`: run the attempt that AWS Batch's environment variables describe.
+
+No other module of the worker reads the environment.
+"""
 
 from __future__ import annotations
 
@@ -12,16 +15,16 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
-from batchyard.worker import faults, notices, orders, records, s3
+from batchyard.worker import errors, notices, orders, records, s3
 from batchyard.worker.attempt import Attempt
-from batchyard.worker.faults import Fault
-from batchyard.worker.moving import Mover
-from batchyard.worker.processes import Starter
+from batchyard.worker.errors import WorkerError
+from batchyard.worker.processes import CommandRunner
 from batchyard.worker.rules import Verdict
-from batchyard.worker.stopping import Bell
+from batchyard.worker.stop_requests import StopRequests
+from batchyard.worker.transfers import Transfers
 from batchyard.worker.workspace import Workspace
 
-#: between SIGTERM and SIGKILL, unless the ECS agent of the host is set otherwise
+#: time between SIGTERM and SIGKILL, unless the ECS agent of the host has another setting
 _STOP_S = 30
 
 
@@ -29,99 +32,105 @@ def main() -> None:
     code = run(os.environ)
     sys.stdout.flush()
     sys.stderr.flush()
-    # At once: threads of a transfer that was given up may wait for the network for long.
+    # Exit at once: threads of a cancelled transfer can wait for the network for long.
     os._exit(code)
 
 
 def run(environ: Mapping[str, str]) -> int:
+    """Run the attempt and return the worker's exit code."""
     try:
-        bell = Bell()
-        _listen(bell, environ)
-        verdict = work(environ, bell, _say)
-    except Fault as fault:
-        _say(str(fault))
-        return fault.exit_code
+        stop_requests = StopRequests()
+        _watch_for_stop(stop_requests, environ)
+        verdict = run_attempt(environ, stop_requests, _log)
+    except WorkerError as error:
+        _log(str(error))
+        return error.exit_code
     except OSError as exc:
-        _say(str(faults.from_os_error("go on with", exc)))
-        return faults.MACHINE
+        _log(str(errors.from_os_error("continue with", exc)))
+        return errors.EXIT_MACHINE
     except Exception as exc:
-        _say_bug(exc, environ)
-        return faults.BUG
+        _log_bug(exc, environ)
+        return errors.EXIT_BUG
     if verdict.remark:
-        _say(verdict.remark)
+        _log(verdict.remark)
     return verdict.exit_code
 
 
-def work(environ: Mapping[str, str], bell: Bell, say: Callable[[str], None]) -> Verdict:
-    """The attempt that the environment describes."""
-    child, address = orders.child_of(environ), orders.address_of(environ)
+def run_attempt(
+    environ: Mapping[str, str], stop_requests: StopRequests, log: Callable[[str], None]
+) -> Verdict:
+    """Run the attempt that the environment describes."""
+    child, place = orders.child_of(environ), orders.orders_place(environ)
     bucket = s3.connect()
-    told = orders.read(bucket.read(address, "read the orders"), address)
-    number = told.number_of(child.position)
-    with _folder(environ) as folder:
+    step_orders = orders.read(bucket.read(place, "read the orders"), place)
+    number = step_orders.number_of(child.position)
+    with _workspace_folder(environ) as folder:
         return Attempt(
-            orders=told,
+            orders=step_orders,
             number=number,
             attempt=child.attempt,
-            records=records.Records(bucket, told, child, number),
-            workspace=Workspace(folder, told, number, bucket, Mover(bucket.client), say),
-            starter=Starter(
+            records=records.Records(bucket, step_orders, child, number),
+            workspace=Workspace(folder, step_orders, number, bucket, Transfers(bucket.client), log),
+            runner=CommandRunner(
                 folder,
-                orders.told_to_commands(environ, told, child, number, folder),
-                bell,
-                saves=bool(told.checkpoint),
+                orders.command_environment(environ, step_orders, child, number, folder),
+                stop_requests,
+                has_checkpoint=bool(step_orders.checkpoint),
             ),
-            command=records.command_reader(bucket, told, told.commands_of(number)),
-            bell=bell,
-            say=say,
+            command=records.command_reader(bucket, step_orders, step_orders.commands_of(number)),
+            stop_requests=stop_requests,
+            log=log,
         ).run()
 
 
-def _listen(bell: Bell, environ: Mapping[str, str]) -> None:
-    """To signals, and to the metadata service."""
-    seconds = faults.variable(environ, "BATCHYARD_STOP_S", _STOP_S)
+def _watch_for_stop(stop_requests: StopRequests, environ: Mapping[str, str]) -> None:
+    """Add a stop request for SIGTERM, for SIGINT, and for a spot notice of EC2."""
+    stop_s = errors.read_variable(environ, "BATCHYARD_STOP_S", _STOP_S)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(
             number,
-            lambda signum, frame: bell.ring(f"stopped by {signal.Signals(signum).name}", seconds),
+            lambda signum, frame: stop_requests.add(
+                f"stopped by {signal.Signals(signum).name}", stop_s
+            ),
         )
-    address = notices.address_of(environ)
+    address = notices.metadata_address(environ)
     if address is not None:
         metadata = notices.Metadata(address)
-        why = "EC2 takes this machine away"
-        watch = threading.Thread(
+        reason = "EC2 takes this machine away"
+        thread = threading.Thread(
             target=notices.watch,
-            args=(metadata, lambda left: bell.ring(why, left)),
+            args=(metadata, lambda remaining_s: stop_requests.add(reason, remaining_s)),
             name="notices",
             daemon=True,
         )
-        watch.start()
+        thread.start()
 
 
 @contextmanager
-def _folder(environ: Mapping[str, str]) -> Iterator[str]:
-    """The child's workspace on this machine: its own, and gone afterwards, unless the environment names one."""
-    given = environ.get("BATCHYARD_WORKDIR", "")
-    if given:
-        os.makedirs(given, exist_ok=True)
-        yield os.path.abspath(given)
+def _workspace_folder(environ: Mapping[str, str]) -> Iterator[str]:
+    """The child's workspace on this machine: BATCHYARD_WORKDIR, or a temporary folder."""
+    folder = environ.get("BATCHYARD_WORKDIR", "")
+    if folder:
+        os.makedirs(folder, exist_ok=True)
+        yield os.path.abspath(folder)
         return
-    made = tempfile.mkdtemp(prefix="batchyard-")
+    temporary = tempfile.mkdtemp(prefix="batchyard-")
     try:
-        yield made
+        yield temporary
     finally:
-        shutil.rmtree(made, ignore_errors=True)
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
-def _say(text: str) -> None:
+def _log(text: str) -> None:
     print(f"batchyard-worker: {text}", file=sys.stderr, flush=True)
 
 
-def _say_bug(exc: Exception, environ: Mapping[str, str]) -> None:
-    at = traceback.extract_tb(exc.__traceback__)[-1]
-    where = f"{os.path.basename(at.filename)}:{at.lineno}"
-    _say(
-        f"a mistake of the worker's own: {type(exc).__name__} at {where}: {exc}; BATCHYARD_DEBUG=1 shows more"
+def _log_bug(exc: Exception, environ: Mapping[str, str]) -> None:
+    frame = traceback.extract_tb(exc.__traceback__)[-1]
+    line = f"{os.path.basename(frame.filename)}:{frame.lineno}"
+    _log(
+        f"a bug of the worker: {type(exc).__name__} at {line}: {exc}; "
+        "set BATCHYARD_DEBUG=1 to see the traceback"
     )
     if environ.get("BATCHYARD_DEBUG"):
         traceback.print_exception(exc)

@@ -1,12 +1,12 @@
-"""How often the kernel has killed something in this container for memory. Reads /proc and /sys only."""
+"""Count the processes of this container that the kernel has killed because of their memory use."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 
-def oom_kills(root: Path = Path("/")) -> int:
-    """The count of this cgroup, in version 2 or 1; 0 where the kernel does not say."""
+def count_oom_kills(root: Path = Path("/")) -> int:
+    """Return the count of this cgroup (version 2 or 1); 0 if the kernel does not show it."""
     for path in _event_files(root):
         try:
             lines = path.read_text().splitlines()
@@ -26,12 +26,11 @@ def _event_files(root: Path) -> list[Path]:
     except OSError:
         memberships = []
     files = []
-    for line in memberships:
-        _, _, rest = line.partition(":")
-        controllers, _, path = rest.partition(":")
+    for membership in memberships:
+        controllers, _, path = membership.partition(":")[2].partition(":")
         if not controllers:
             files.append(mounts / path.lstrip("/") / "memory.events")
         elif "memory" in controllers.split(","):
             files.append(mounts / "memory" / path.lstrip("/") / "memory.oom_control")
-    # A container sees its own cgroup as the root of what is mounted, whatever its path is outside.
+    # A container can see its own cgroup as the root of the mount, whatever its path outside is.
     return [*files, mounts / "memory.events", mounts / "memory/memory.oom_control"]

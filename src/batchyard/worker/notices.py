@@ -1,4 +1,4 @@
-"""The spot notice: that EC2 takes this machine away, from its metadata service (version 2: a token first).
+"""Spot notices: EC2's metadata service (version 2) announces that the machine is taken away.
 
 https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/spot-instance-termination-notices.html
 """
@@ -18,15 +18,15 @@ _TOKEN_PATH = "/latest/api/token"
 _NOTICE_PATH = "/latest/meta-data/spot/instance-action"
 _TOKEN_TTL_S = 21_600
 _TIMEOUT_S = 2
-_EVERY_S = 5
-#: a machine that has none is asked so often
+_POLL_S = 5
+#: requests after which a service that has never answered is given up
 _TRIES = 3
-#: what a notice announces where it names no time
+#: time until the end if a notice has none
 _DEFAULT_NOTICE_S = 120
 
 
-class NoService(Exception):
-    """Nobody answers, or not as a metadata service does."""
+class NoMetadataError(Exception):
+    """No metadata service answers at the address."""
 
 
 class Metadata:
@@ -35,25 +35,25 @@ class Metadata:
     def __init__(self, address: str) -> None:
         self._address = address.rstrip("/")
         self._token = ""
-        # It is on this machine: a proxy is for what is not.
+        # The service is on this machine, so no proxy is used.
         self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
     def notice(self) -> str | None:
-        """The notice as it is, or None while there is none."""
+        """Return the text of the notice; None while there is none. Raises NoMetadataError."""
         for _ in range(2):
             if not self._token:
                 headers = {"X-aws-ec2-metadata-token-ttl-seconds": str(_TOKEN_TTL_S)}
                 status, self._token = self._ask("PUT", _TOKEN_PATH, headers)
                 if status != 200:
                     self._token = ""
-                    raise NoService
+                    raise NoMetadataError
             status, body = self._ask("GET", _NOTICE_PATH, {"X-aws-ec2-metadata-token": self._token})
             if status == 200:
                 return body
             if status == 404:
                 return None
-            self._token = ""  # 401: it has expired
-        raise NoService
+            self._token = ""  # 401: the token has expired
+        raise NoMetadataError
 
     def _ask(self, method: str, path: str, headers: dict[str, str]) -> tuple[int, str]:
         try:
@@ -64,11 +64,11 @@ class Metadata:
             with exc:
                 return exc.code, ""
         except (OSError, ValueError, http.client.HTTPException) as exc:
-            raise NoService from exc
+            raise NoMetadataError from exc
 
 
-def address_of(environ: Mapping[str, str]) -> str | None:
-    """Where the metadata service is; None where it is switched off."""
+def metadata_address(environ: Mapping[str, str]) -> str | None:
+    """Return the address of the metadata service; None if it is switched off."""
     if environ.get("AWS_EC2_METADATA_DISABLED", "").lower() == "true":
         return None
     return environ.get("AWS_EC2_METADATA_SERVICE_ENDPOINT") or _ADDRESS
@@ -78,31 +78,32 @@ def watch(
     metadata: Metadata,
     announce: Callable[[float], None],
     sleep: Callable[[float], object] = time.sleep,
-    now: Callable[[], float] = time.time,
+    clock: Callable[[], float] = time.time,
 ) -> None:
-    """Asks until there is a notice, and announces in how many seconds the machine goes; for a thread.
+    """Poll until there is a notice, and announce in how many seconds the machine is gone.
 
-    Gives up where no metadata service has answered at all: on another machine, or where containers may not reach it.
+    Runs in a thread. Returns if no metadata service answers: on a machine outside EC2, or where
+    containers cannot reach the service.
     """
     failures, has_answered = 0, False
     while has_answered or failures < _TRIES:
         try:
             notice = metadata.notice()
             has_answered = True
-        except NoService:
+        except NoMetadataError:
             notice = None
             failures += 1
         if notice is not None:
-            announce(seconds_left(notice, now()))
+            announce(remaining_s(notice, clock()))
             return
-        sleep(_EVERY_S)
+        sleep(_POLL_S)
 
 
-def seconds_left(notice: str, now: float) -> float:
-    """How long after ``now`` the machine goes, by its notice."""
+def remaining_s(notice: str, now_s: float) -> float:
+    """Return how many seconds after ``now_s`` the machine is gone, by its notice."""
     try:
-        at = calendar.timegm(time.strptime(json.loads(notice)["time"], "%Y-%m-%dT%H:%M:%SZ"))
+        end_s = calendar.timegm(time.strptime(json.loads(notice)["time"], "%Y-%m-%dT%H:%M:%SZ"))
     except (ValueError, TypeError, KeyError):
         return _DEFAULT_NOTICE_S
-    # A clock that is wrong must not make it endless, nor nothing.
-    return min(max(at - now, 1), _DEFAULT_NOTICE_S)
+    # With a wrong clock the number could be negative or far too large.
+    return min(max(end_s - now_s, 1), _DEFAULT_NOTICE_S)

@@ -1,4 +1,4 @@
-"""What a child is told to do: the orders of its step, read and checked, and which child it is. Pure."""
+"""The orders of a step, which tell the worker what to do, and which child it runs. Pure."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 
 from batchyard.s3_layout import MAX_COMMANDS
 from batchyard.shard import commands_of
-from batchyard.worker.faults import ORDERS, Fault, variable
+from batchyard.worker.errors import EXIT_ORDERS, WorkerError, read_variable
 
 FORMAT = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """An object in S3, or where the key ends with a slash, everything below it."""
+    """The address of an object in S3, or of a folder if the key ends with a slash."""
 
     bucket: str
     key: str
@@ -30,19 +30,21 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Orders:
+    """The orders of a step (docs/worker.md)."""
+
     run: str
     step: str
-    #: the step's own array size
+    #: number of children of the step
     size: int
-    #: of a compact array: its children's numbers in the step, as ranges with both ends; None: they are the same
+    #: indices in the step of a retried job's children, as inclusive ranges; None: all children
     indices: tuple[tuple[int, int], ...] | None
-    #: the same in every child; None where the children share a list
+    #: the command of every child; None if the children share a list
     command: str | None
     command_count: int
     keep_going: bool
-    #: AWS's attempts in all
+    #: attempts that AWS Batch makes in all
     attempts: int
-    #: how many ordinary failures are followed by another attempt
+    #: number of ordinary failures that are retried
     retries: int
     retry_on: tuple[str, ...]
     fail_on: tuple[str, ...]
@@ -54,20 +56,21 @@ class Orders:
     list_index: Place | None
     done: Place
     checkpoints: Place
-    #: commands that an earlier run has finished, as ranges with both ends
+    #: commands that an earlier run has finished, as inclusive ranges
     skip: tuple[tuple[int, int], ...] = ()
-    #: whether the file says `array:`, be it of one child, which is no array to AWS
+    #: whether the step has `array:`; an array of one child is not an array in AWS Batch
     is_array: bool = False
 
     def number_of(self, position: int) -> int:
-        """The number in the step of the child at this position of the job's array."""
+        """Return the index in the step of the child at this position of the job's array."""
         number: int | None = position
         if self.indices is not None:
             number = _nth(self.indices, position)
         if number is None or not 0 <= number < self.size:
-            raise Fault(
-                f"the orders of step {self.step} have no child {position}; AWS's array is larger",
-                ORDERS,
+            raise WorkerError(
+                f"the orders of step {self.step} have no child {position}; "
+                "the array in AWS Batch is larger",
+                EXIT_ORDERS,
             )
         return number
 
@@ -76,7 +79,7 @@ class Orders:
             return range(number, number + 1)
         return commands_of(self.command_count, number, self.size)
 
-    def skipped(self, commands: range) -> set[int]:
+    def skipped_commands(self, commands: range) -> set[int]:
         return {
             number
             for first, last in self.skip
@@ -86,105 +89,108 @@ class Orders:
 
 @dataclass(frozen=True, slots=True)
 class Child:
-    """Which child of the job this is, as AWS Batch told it."""
+    """The child that this container runs, from AWS Batch's variables."""
 
     position: int
     attempt: int
-    #: whether AWS Batch knows it as a member of an array
+    #: whether the child belongs to an array job in AWS Batch
     in_array: bool
     job_id: str
 
 
 def child_of(environ: Mapping[str, str]) -> Child:
-    position = variable(environ, "AWS_BATCH_JOB_ARRAY_INDEX", 0) + variable(
-        environ, "BATCHYARD_OFFSET", 0
-    )
+    index = read_variable(environ, "AWS_BATCH_JOB_ARRAY_INDEX", 0)
     return Child(
-        position,
-        max(1, variable(environ, "AWS_BATCH_JOB_ATTEMPT", 1)),
+        index + read_variable(environ, "BATCHYARD_OFFSET", 0),
+        max(1, read_variable(environ, "AWS_BATCH_JOB_ATTEMPT", 1)),
         bool(environ.get("AWS_BATCH_JOB_ARRAY_INDEX")),
         environ.get("AWS_BATCH_JOB_ID", ""),
     )
 
 
-def address_of(environ: Mapping[str, str]) -> Place:
+def orders_place(environ: Mapping[str, str]) -> Place:
+    """Return the place of the orders from BATCHYARD_ORDERS. Raises WorkerError."""
     address = environ.get("BATCHYARD_ORDERS", "")
     if not address:
-        raise Fault(
-            "BATCHYARD_ORDERS is not set: the worker is started by jobs that `batchyard run --engine aws` submits, "
-            "with the s3:// address of their orders",
-            ORDERS,
+        raise WorkerError(
+            "BATCHYARD_ORDERS is not set: jobs that `batchyard run --engine aws` submits "
+            "start the worker with the s3:// address of their orders",
+            EXIT_ORDERS,
         )
-    place = place_of(address)
+    place = parse_place(address)
     if place is None or not place.key:
-        raise Fault(f"BATCHYARD_ORDERS is {address!r}, not the s3:// address of an object", ORDERS)
+        raise WorkerError(
+            f"BATCHYARD_ORDERS is {address!r}, not the s3:// address of an object", EXIT_ORDERS
+        )
     return place
 
 
-def place_of(address: str) -> Place | None:
+def parse_place(address: str) -> Place | None:
+    """Return the place of an s3:// address; None if it is none."""
     if not address.startswith("s3://"):
         return None
     bucket, _, key = address.removeprefix("s3://").partition("/")
     return Place(bucket, key) if bucket else None
 
 
-def told_to_commands(
+def command_environment(
     environ: Mapping[str, str], orders: Orders, child: Child, number: int, folder: str
 ) -> dict[str, str]:
-    """The environment of the child's commands: the worker's own, with the numbers of the step."""
-    told = {
+    """Return the environment of the child's commands: the worker's, with indices of the step."""
+    variables = {
         name: value
         for name, value in environ.items()
         if name not in ("BATCHYARD_ORDERS", "BATCHYARD_OFFSET")
     }
-    told.setdefault("BATCHYARD_RUN", orders.run)
-    told.setdefault("BATCHYARD_STEP", orders.step)
-    told |= {"ARRAY_SIZE": str(orders.size), "BATCHYARD_WORKSPACE": folder, "PWD": folder}
-    # An array of one, or one child of a larger step that is tried again, is a plain job to AWS, and still that child to
-    # its commands.
+    variables.setdefault("BATCHYARD_RUN", orders.run)
+    variables.setdefault("BATCHYARD_STEP", orders.step)
+    variables |= {"ARRAY_SIZE": str(orders.size), "BATCHYARD_WORKSPACE": folder, "PWD": folder}
+    # In AWS Batch an array of one child, and the only retried child of a step, is not an array job.
+    # Its commands still get the index of the child.
     if child.in_array or orders.is_array or orders.size > 1:
-        told |= {
+        variables |= {
             "AWS_BATCH_JOB_ARRAY_INDEX": str(number),
             "AWS_BATCH_JOB_ARRAY_SIZE": str(orders.size),
         }
-    return told
+    return variables
 
 
-# -- reading ------------------------------------------------------------------------------------------------------
+# -- reading ---------------------------------------------------------------------------------------
 
 
-def read(data: bytes, address: Place) -> Orders:
+def read(data: bytes, place: Place) -> Orders:
+    """Return the orders that a JSON document has. Raises WorkerError if they are invalid."""
     try:
         document = json.loads(data)
     except ValueError as exc:
-        raise Fault(
-            f"the orders at {address} are not JSON: {exc}; submit the run anew", ORDERS
+        raise WorkerError(
+            f"the orders at {place} are not JSON: {exc}; submit the run again", EXIT_ORDERS
         ) from exc
     if not isinstance(document, dict) or document.get("format") != FORMAT:
-        found = document.get("format") if isinstance(document, dict) else None
-        raise Fault(
-            f"the orders at {address} have format {found!r}, and this worker reads {FORMAT}; "
-            "install the same version of batchyard in the image as the one that submits",
-            ORDERS,
+        document_format = document.get("format") if isinstance(document, dict) else None
+        raise WorkerError(
+            f"the orders at {place} have format {document_format!r}, and this worker reads "
+            f"{FORMAT}; install the same version of batchyard in the image as the one that submits",
+            EXIT_ORDERS,
         )
-    fields = {name: _field(document, name, reading, address) for name, reading in _FIELDS.items()}
+    fields = {name: _read_field(document, name, parse, place) for name, parse in _FIELDS.items()}
     orders = Orders(**fields)
     if orders.command is None and (orders.list is None or orders.list_index is None):
-        raise Fault(
-            f"the orders at {address} have neither a command nor a list with its index", ORDERS
+        raise WorkerError(
+            f"the orders at {place} have neither a command nor a list with its index", EXIT_ORDERS
         )
     return orders
 
 
-def _field(
-    document: Mapping[str, Any], name: str, reading: Callable[[Any], Any], address: Place
+def _read_field(
+    document: Mapping[str, Any], name: str, parse: Callable[[Any], Any], place: Place
 ) -> Any:
     try:
-        return reading(document.get(name))
+        return parse(document.get(name))
     except (TypeError, ValueError, AttributeError):
-        found = json.dumps(document.get(name))[:80]
-        raise Fault(
-            f"in the orders at {address} {name!r} is {found}; were they written by hand?", ORDERS
+        text = json.dumps(document.get(name))[:80]
+        raise WorkerError(
+            f"in the orders at {place} {name!r} is {text}; were they written by hand?", EXIT_ORDERS
         ) from None
 
 
@@ -200,15 +206,15 @@ def _flag(value: Any) -> bool:
     return value
 
 
-def _whole(least: int, most: int | None = None) -> Callable[[Any], int]:
-    def read_whole(value: Any) -> int:
-        if not isinstance(value, int) or isinstance(value, bool) or value < least:
+def _whole(minimum: int, maximum: int | None = None) -> Callable[[Any], int]:
+    def parse_whole(value: Any) -> int:
+        if not isinstance(value, int) or isinstance(value, bool) or value < minimum:
             raise TypeError
-        if most is not None and value > most:
+        if maximum is not None and value > maximum:
             raise ValueError
         return value
 
-    return read_whole
+    return parse_whole
 
 
 def _texts(value: Any) -> tuple[str, ...]:
@@ -218,7 +224,7 @@ def _texts(value: Any) -> tuple[str, ...]:
 
 
 def _place(value: Any) -> Place:
-    place = place_of(_text(value))
+    place = parse_place(_text(value))
     if place is None:
         raise ValueError
     return place
@@ -229,8 +235,8 @@ def _folder(value: Any) -> Place:
     return place if place.key.endswith("/") or not place.key else place.below("/")
 
 
-def _optional(reading: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    return lambda value: None if value is None else reading(value)
+def _optional(parse: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda value: None if value is None else parse(value)
 
 
 def _ranges(value: Any) -> tuple[tuple[int, int], ...]:

@@ -1,26 +1,27 @@
-"""What the attempt's exit code is: the user's rules, which know more than AWS Batch can be told. Pure.
+"""Decide the exit code of an attempt by the user's rules. Pure.
 
-``fail_on`` is looked at first, then ``retry_on``. Only 75 makes AWS Batch try again, so it is given for nothing else.
+AWS Batch takes only a part of these rules, so the worker applies them.
+``fail_on`` comes before ``retry_on``. Exit code 75 makes AWS Batch retry, so nothing else gets it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from batchyard.worker.faults import AGAIN
+from batchyard.worker.errors import EXIT_RETRY
 
-TERMINATED = 143
-#: what 75 becomes where it is a command's own code and must not be taken for a request
-_PLAIN_FAILURE = 1
+EXIT_TERMINATED = 143
+#: exit code instead of a command's own 75, which AWS Batch would retry
+_EXIT_PLAIN_FAILURE = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
     retry_on: tuple[str, ...]
     fail_on: tuple[str, ...]
-    #: how many ordinary failures are followed by another attempt
+    #: number of ordinary failures that are retried
     retries: int
-    #: AWS's attempts in all, reclaims included
+    #: attempts that AWS Batch makes in all, reclaims included
     attempts: int
 
 
@@ -30,62 +31,71 @@ class Failure:
 
     command: int
     exit_code: int
-    #: whether the kernel killed it, or something that it started, for memory
+    #: whether the kernel killed the command, or a process of it, because of its memory use
     was_out_of_memory: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
+    """The exit code of an attempt."""
+
     exit_code: int
-    #: for the log, where the exit code alone would not tell what happened
+    #: line for the log where the exit code alone does not explain what happened
     remark: str = ""
 
     @property
-    def asks_again(self) -> bool:
-        return self.exit_code == AGAIN
+    def is_retry(self) -> bool:
+        return self.exit_code == EXIT_RETRY
 
 
-def after_failure(rules: Rules, failure: Failure, attempt: int, failures_before: int) -> Verdict:
-    """``failures_before``: ordinary failures of this child in earlier attempts."""
+def decide_after_failure(
+    rules: Rules, failure: Failure, attempt: int, earlier_failures: int
+) -> Verdict:
+    """Return the verdict on a failed command.
+
+    ``earlier_failures``: ordinary failures of this child in earlier attempts.
+    """
     code = failure.exit_code
-    what = f"command {failure.command} ended with exit code {code}"
+    description = f"command {failure.command} ended with exit code {code}"
     if failure.was_out_of_memory:
-        what += ", killed for memory"
+        description += ", killed for memory"
     is_last = attempt >= rules.attempts
-    if is_retried(rules, failure) and not is_last and failures_before < rules.retries:
-        used = failures_before + 1
+    if is_retried(rules, failure) and not is_last and earlier_failures < rules.retries:
+        retry = f"retry {earlier_failures + 1} of {rules.retries}"
+        return Verdict(EXIT_RETRY, f"{description}; the rules ask for another attempt ({retry})")
+    if code == EXIT_RETRY and not is_last:
         return Verdict(
-            AGAIN, f"{what}; the rules ask for another attempt (retry {used} of {rules.retries})"
-        )
-    if code == AGAIN and not is_last:
-        return Verdict(
-            _PLAIN_FAILURE,
-            f"{what}, and no rule retries it; the worker exits {_PLAIN_FAILURE} instead",
+            _EXIT_PLAIN_FAILURE,
+            f"{description}, and no rule retries it; "
+            f"the worker exits {_EXIT_PLAIN_FAILURE} instead",
         )
     return Verdict(code)
 
 
-def after_reclaim(rules: Rules, why: str) -> Verdict:
-    """When the machine is taken away: survived as often as AWS has attempts, unless the rules say never."""
+def decide_after_reclaim(rules: Rules, reason: str) -> Verdict:
+    """Return the verdict on an attempt whose machine is taken away.
+
+    The child is retried as long as AWS Batch has attempts, unless ``fail_on`` forbids it.
+    """
     if "spot" in rules.fail_on or "any" in rules.fail_on:
-        return Verdict(TERMINATED, f"{why}; fail_on says not to try again after that")
-    return Verdict(AGAIN, f"{why}; asks for another attempt")
+        return Verdict(EXIT_TERMINATED, f"{reason}; fail_on allows no other attempt after that")
+    return Verdict(EXIT_RETRY, f"{reason}; asks for another attempt")
 
 
 def is_retried(rules: Rules, failure: Failure) -> bool:
-    return not _matches(rules.fail_on, failure) and _matches(rules.retry_on, failure)
+    return not _matches_any(rules.fail_on, failure) and _matches_any(rules.retry_on, failure)
 
 
-def _matches(words: tuple[str, ...], failure: Failure) -> bool:
-    return any(_match(word, failure) for word in words)
+def _matches_any(words: tuple[str, ...], failure: Failure) -> bool:
+    return any(_matches(word, failure) for word in words)
 
 
-def _match(word: str, failure: Failure) -> bool:
+def _matches(word: str, failure: Failure) -> bool:
     if word == "any":
         return True
     if word == "oom":
         return failure.was_out_of_memory
     first, dash, last = word.partition("-")
     if not first.isdigit() or (dash and not last.isdigit()):
-        return False  # spot and image: no command ends so
+        return False  # `spot` and `image` are not about commands
     return int(first) <= failure.exit_code <= int(last if dash else first)

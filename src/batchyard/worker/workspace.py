@@ -1,4 +1,4 @@
-"""A child's folder: what is fetched into it, what it gives back, what is saved of it when the machine is taken away."""
+"""A child's workspace: download inputs, upload outputs, save and restore checkpoints."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from batchyard import s3_layout
-from batchyard.worker.faults import NAME, Fault
+from batchyard.worker.errors import EXIT_NAME, WorkerError
 from batchyard.worker.globs import Glob, globs, is_safe
-from batchyard.worker.moving import Move, Mover
 from batchyard.worker.orders import Orders, Place
-from batchyard.worker.s3 import Bucket, Found
+from batchyard.worker.s3 import Bucket, S3Object
+from batchyard.worker.transfers import FileTransfer, Transfers
 
 
 @dataclass(frozen=True, slots=True)
-class State:
-    """By which a file that was written again is told from one that was not."""
+class FileState:
+    """Size and times of a file, which change when the file is written again."""
 
     size: int
     modified_ns: int
-    #: also where a program sets the time back, as tar and cp -p do
+    #: differs even if a program sets the modification time back, as tar and cp -p do
     changed_ns: int
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """What an earlier attempt saved, whole."""
+    """A complete checkpoint of an earlier attempt."""
 
-    #: the command that was cut short
+    #: the command that was interrupted
     command: int
     place: Place
     paths: frozenset[str]
@@ -41,106 +41,115 @@ class Checkpoint:
 class Workspace:
     folder: str
     orders: Orders
-    #: the child's number in the step
+    #: the child's index in the step
     number: int
     bucket: Bucket
-    mover: Mover
-    say: Callable[[str], None]
-    #: files that S3 need not be given: it has them, or a command that failed left them
-    _known: dict[str, State] = field(default_factory=dict)
+    transfers: Transfers
+    log: Callable[[str], None]
+    #: files that are not uploaded: S3 has them, or a failed command wrote them
+    _ignored: dict[str, FileState] = field(default_factory=dict)
 
-    # -- inputs ---------------------------------------------------------------------------------------------------
+    # -- inputs ------------------------------------------------------------------------------------
 
-    def fetch_inputs(self, is_over: Callable[[], bool]) -> None:
-        found: dict[str, Found] = {}
+    def download_inputs(self, is_over: Callable[[], bool]) -> None:
+        """Download the inputs. Raises OutOfTimeError when ``is_over`` returns True."""
+        inputs: dict[str, S3Object] = {}
         for glob in globs(self.orders.inputs):
-            matched = {path: entry for path, entry in self._matched(glob) if not path.endswith("/")}
-            if not matched:
-                self.say(f"no object matches the input {glob.text} below {self.orders.workspace}")
-            found |= matched
-        self._fetch(self.orders.workspace, found, is_over)
-        # Outputs are often made beside inputs, by the same patterns: what came from S3 need not go back.
-        for path in found:
-            self._known[path] = _state(os.stat(self._here(path)))
+            matches = {
+                path: entry for path, entry in self._find_matches(glob) if not path.endswith("/")
+            }
+            if not matches:
+                self.log(f"no object matches the input {glob.text} below {self.orders.workspace}")
+            inputs |= matches
+        self._download(self.orders.workspace, inputs, is_over)
+        # Patterns of outputs often match inputs too, which need not be uploaded again.
+        for path in inputs:
+            self._ignored[path] = _file_state(os.stat(self._local_path(path)))
 
-    def _matched(self, glob: Glob) -> Iterator[tuple[str, Found]]:
-        """What the pattern matches in S3, by its path. Only what begins as the pattern does is listed."""
+    def _find_matches(self, glob: Glob) -> Iterator[tuple[str, S3Object]]:
+        """Yield (path, object) of the objects that match; lists only the pattern's prefix."""
         root = self.orders.workspace
-        doing = f"list the input {glob.text} in"
-        listings: list[Iterable[Found]]
+        action = f"list the input {glob.text} in"
+        listings: list[Iterable[S3Object]]
         if glob.is_plain:
-            # A key that is a prefix of others is the first of them; then what is below it as a folder.
-            first = next(self.bucket.list(root.below(glob.text), doing, most=1), None)
+            # The object of exactly this key is the first with the prefix; others are in a folder.
+            first = next(self.bucket.list(root.below(glob.text), action, at_most=1), None)
             exact = [first] if first and first.key == root.key + glob.text else []
-            listings = [exact, self.bucket.list(root.below(f"{glob.text}/"), doing)]
+            listings = [exact, self.bucket.list(root.below(f"{glob.text}/"), action)]
         else:
-            listings = [self.bucket.list(root.below(glob.prefix), doing, flat=glob.stays_in_folder)]
+            prefix = root.below(glob.prefix)
+            listings = [self.bucket.list(prefix, action, flat=glob.stays_in_folder)]
         for listing in listings:
             for entry in listing:
                 path = entry.key[len(root.key) :]
                 if glob.matches(path):
                     yield path, entry
 
-    def _fetch(self, root: Place, found: dict[str, Found], is_over: Callable[[], bool]) -> None:
-        for path in found:
+    def _download(
+        self, root: Place, objects: dict[str, S3Object], is_over: Callable[[], bool]
+    ) -> None:
+        for path in objects:
             if not is_safe(path):
-                raise Fault(
+                raise WorkerError(
                     f"the key {path!r} below {root} cannot be a file's path in the workspace; "
-                    "give the object another key, or a pattern that leaves it out",
-                    NAME,
+                    "give the object another key, or use a pattern that does not match it",
+                    EXIT_NAME,
                 )
-        moves = [
-            Move(root.below(path), self._here(path), one.size, one.etag)
-            for path, one in found.items()
+        files = [
+            FileTransfer(root.below(path), self._local_path(path), entry.size, entry.etag)
+            for path, entry in objects.items()
         ]
-        self.mover.fetch(moves, is_over)
+        self.transfers.download(files, is_over)
 
-    # -- outputs --------------------------------------------------------------------------------------------------
+    # -- outputs -----------------------------------------------------------------------------------
 
-    def give_outputs(self, is_over: Callable[[], bool]) -> None:
-        """Uploads the outputs that have come or changed since they were last looked at."""
-        changed = self._changed()
-        self._store(self.orders.workspace, changed, is_over)
-        self._known |= changed
+    def upload_outputs(self, is_over: Callable[[], bool]) -> None:
+        """Upload the outputs that are new or have changed since the last call."""
+        changed = self._changed_outputs()
+        self._upload(self.orders.workspace, changed, is_over)
+        self._ignored |= changed
 
-    def disown_outputs(self) -> None:
-        """What a command that failed left is not given back with the outputs of those after it."""
-        self._known |= self._changed()
+    def ignore_outputs(self) -> None:
+        """Do not upload the outputs of a failed command with those of later commands."""
+        self._ignored |= self._changed_outputs()
 
-    def _changed(self) -> dict[str, State]:
+    def _changed_outputs(self) -> dict[str, FileState]:
         return {
             path: state
             for path, state in self._files(self.orders.outputs)
-            if self._known.get(path) != state
+            if self._ignored.get(path) != state
         }
 
-    def _store(self, root: Place, files: dict[str, State], is_over: Callable[[], bool]) -> None:
-        for path in files:
+    def _upload(
+        self, root: Place, states: dict[str, FileState], is_over: Callable[[], bool]
+    ) -> None:
+        for path in states:
             if not _is_text(path):
-                raise Fault(
-                    f"the name of the file {path!a} is not UTF-8, and S3 takes no other; rename it",
-                    NAME,
+                raise WorkerError(
+                    f"the name of the file {path!a} is not UTF-8, as S3 requires; rename it",
+                    EXIT_NAME,
                 )
-        moves = [
-            Move(root.below(path), self._here(path), state.size) for path, state in files.items()
+        files = [
+            FileTransfer(root.below(path), self._local_path(path), state.size)
+            for path, state in states.items()
         ]
-        self.mover.store(moves, is_over)
+        self.transfers.upload(files, is_over)
 
-    # -- checkpoints ----------------------------------------------------------------------------------------------
+    # -- checkpoints -------------------------------------------------------------------------------
 
     def save_checkpoint(self, command: int, attempt: int, is_over: Callable[[], bool]) -> int:
-        """Uploads it, and last of all what says that it is whole; gives back the number of files."""
+        """Upload the checkpoint, and last its marker; return the number of files."""
         files = dict(self._files(self.orders.checkpoint))
-        # Each in a place of its own: one that was cut short spoils none before it.
+        # Every checkpoint has its own folder, so that an incomplete one damages no other.
         name = s3_layout.checkpoint_name(time.time(), attempt)
-        self._store(self._checkpoints.below(s3_layout.checkpoint_files(name)), files, is_over)
+        self._upload(self._checkpoints.below(s3_layout.checkpoint_files(name)), files, is_over)
         marker = json.dumps({"command": command, "attempt": attempt, "files": sorted(files)})
         marker_place = self._checkpoints.below(s3_layout.checkpoint_marker(name))
         self.bucket.write(marker_place, marker.encode(), "save the checkpoint at")
         return len(files)
 
     def find_checkpoint(self) -> Checkpoint | None:
-        """The newest that is whole."""
+        """Return the newest complete checkpoint, if there is any."""
         if not self.orders.checkpoint:
             return None
         listed = self.bucket.list(self._checkpoints, "look for a checkpoint in", flat=True)
@@ -154,28 +163,29 @@ class Workspace:
         return Checkpoint(document["command"], files, frozenset(document["files"]))
 
     def restore(self, checkpoint: Checkpoint, is_over: Callable[[], bool]) -> None:
+        """Download the files of the checkpoint into the workspace."""
         root = checkpoint.place
         listed = {
-            one.key[len(root.key) :]: one for one in self.bucket.list(root, "list the checkpoint")
+            entry.key[len(root.key) :]: entry
+            for entry in self.bucket.list(root, "list the checkpoint")
         }
-        self._fetch(
-            root, {path: one for path, one in listed.items() if path in checkpoint.paths}, is_over
-        )
-        # A part of an output that was saved so is not in the workspace's own place in S3.
+        files = {path: entry for path, entry in listed.items() if path in checkpoint.paths}
+        self._download(root, files, is_over)
+        # An output in the checkpoint is not among the uploaded outputs yet.
         for path in checkpoint.paths:
-            self._known.pop(path, None)
+            self._ignored.pop(path, None)
 
     @property
     def _checkpoints(self) -> Place:
         return self.orders.checkpoints.below(s3_layout.checkpoints_of(self.number))
 
-    # -- this machine ---------------------------------------------------------------------------------------------
+    # -- files on this machine ---------------------------------------------------------------------
 
-    def _here(self, path: str) -> str:
+    def _local_path(self, path: str) -> str:
         return os.path.join(self.folder, *path.split("/"))
 
-    def _files(self, texts: tuple[str, ...]) -> Iterator[tuple[str, State]]:
-        """The files that the patterns match. Links to files are files; links to folders are not gone into."""
+    def _files(self, texts: tuple[str, ...]) -> Iterator[tuple[str, FileState]]:
+        """Yield (path, state) of the files that match. Links to folders are not followed."""
         seen: set[str] = set()
         for glob in globs(texts):
             for path, state in self._candidates(glob):
@@ -183,33 +193,32 @@ class Workspace:
                     seen.add(path)
                     yield path, state
 
-    def _candidates(self, glob: Glob) -> Iterator[tuple[str, State]]:
-        if glob.is_plain and not os.path.isdir(self._here(glob.text)):
-            yield from _regular(self._here(glob.text), glob.text)
+    def _candidates(self, glob: Glob) -> Iterator[tuple[str, FileState]]:
+        if glob.is_plain and not os.path.isdir(self._local_path(glob.text)):
+            yield from _regular_file(self._local_path(glob.text), glob.text)
             return
         top = glob.text if glob.is_plain else glob.folder
-        root = self._here(top) if top else self.folder
-        for where, folders, names in os.walk(root):
+        root = self._local_path(top) if top else self.folder
+        for folder, subfolders, names in os.walk(root):
             if glob.stays_in_folder:
-                folders.clear()
-            below = os.path.relpath(where, self.folder)
+                subfolders.clear()
+            relative = os.path.relpath(folder, self.folder)
             for name in names:
-                yield from _regular(
-                    os.path.join(where, name), name if below == "." else f"{below}/{name}"
-                )
+                path = name if relative == "." else f"{relative}/{name}"
+                yield from _regular_file(os.path.join(folder, name), path)
 
 
-def _regular(here: str, path: str) -> Iterator[tuple[str, State]]:
+def _regular_file(local_path: str, path: str) -> Iterator[tuple[str, FileState]]:
     try:
-        found = os.stat(here)
+        status = os.stat(local_path)
     except OSError:
-        return  # gone, or a link to nothing
-    if stat.S_ISREG(found.st_mode):
-        yield path, _state(found)
+        return  # deleted, or a link to nothing
+    if stat.S_ISREG(status.st_mode):
+        yield path, _file_state(status)
 
 
-def _state(found: os.stat_result) -> State:
-    return State(found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+def _file_state(status: os.stat_result) -> FileState:
+    return FileState(status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
 
 def _is_text(path: str) -> bool:

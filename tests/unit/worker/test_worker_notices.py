@@ -11,7 +11,7 @@ import pytest
 
 from batchyard.emulator import instance_metadata
 from batchyard.worker import notices
-from batchyard.worker.notices import Metadata, NoService, seconds_left, watch
+from batchyard.worker.notices import Metadata, NoMetadataError, remaining_s, watch
 
 NOON = 1_700_000_000.0
 
@@ -43,7 +43,7 @@ def serving(service: Service) -> Iterator[str]:
             self.end_headers()
             self.wfile.write(body)
 
-        do_PUT = do_GET
+        do_PUT = do_GET  # noqa: N815 (http.server looks up this name)
 
         def log_message(self, *_: object) -> None: ...
 
@@ -66,7 +66,7 @@ def test_there_is_none_until_there_is_one_and_a_token_is_asked_for_once() -> Non
         service.notice = NOON + 120
         notice = asked.notice()
     assert notice is not None
-    assert seconds_left(notice, NOON) == 120
+    assert remaining_s(notice, NOON) == 120
     assert service.asked.count("PUT /imds/latest/api/token") == 1
     assert service.asked.count("GET /imds/latest/meta-data/spot/instance-action") == 3
 
@@ -84,9 +84,9 @@ def test_a_token_that_has_expired_is_renewed() -> None:
 def test_no_service_is_no_service() -> None:
     with serving(Service()) as address:
         pass
-    with pytest.raises(NoService):
+    with pytest.raises(NoMetadataError):
         Metadata(address).notice()
-    with pytest.raises(NoService):
+    with pytest.raises(NoMetadataError):
         Metadata("no address at all").notice()
 
 
@@ -115,7 +115,7 @@ def test_a_watch_that_was_answered_once_outlives_the_services_absence() -> None:
         def notice(self) -> str | None:
             answer = self.answers.pop(0)
             if answer == "gone":
-                raise NoService
+                raise NoMetadataError
             return answer
 
     announced: list[float] = []
@@ -136,10 +136,13 @@ def test_a_watch_that_was_answered_once_outlives_the_services_absence() -> None:
     ],
 )
 def test_how_long_the_machine_has_left(notice: str, left: float) -> None:
-    assert seconds_left(notice, NOON) == left
+    assert remaining_s(notice, NOON) == left
 
 
 def test_where_the_service_is() -> None:
-    assert notices.address_of({}) == "http://169.254.169.254"
-    assert notices.address_of({"AWS_EC2_METADATA_SERVICE_ENDPOINT": "http://x/y"}) == "http://x/y"
-    assert notices.address_of({"AWS_EC2_METADATA_DISABLED": "True"}) is None
+    assert notices.metadata_address({}) == "http://169.254.169.254"
+    assert (
+        notices.metadata_address({"AWS_EC2_METADATA_SERVICE_ENDPOINT": "http://x/y"})
+        == "http://x/y"
+    )
+    assert notices.metadata_address({"AWS_EC2_METADATA_DISABLED": "True"}) is None

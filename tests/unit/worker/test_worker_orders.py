@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from batchyard.worker.faults import ORDERS, Fault
+from batchyard.worker.errors import EXIT_ORDERS, WorkerError
 from batchyard.worker.orders import (
     Child,
     Orders,
     Place,
-    address_of,
     child_of,
-    place_of,
+    command_environment,
+    orders_place,
+    parse_place,
     read,
-    told_to_commands,
 )
 
 ADDRESS = Place("yard", "runs/r/steps/s.json")
@@ -70,18 +70,18 @@ def test_the_one_command_has_the_childs_number() -> None:
 def test_a_compact_array_keeps_the_steps_numbers() -> None:
     it = orders(size=100, indices=[[2, 2], [40, 42], [99, 99]])
     assert [it.number_of(position) for position in range(5)] == [2, 40, 41, 42, 99]
-    with pytest.raises(Fault, match="have no child 5"):
+    with pytest.raises(WorkerError, match="have no child 5"):
         it.number_of(5)
 
 
 def test_a_child_beyond_the_step_is_refused() -> None:
-    with pytest.raises(Fault, match="have no child 4"):
+    with pytest.raises(WorkerError, match="have no child 4"):
         orders().number_of(4)
 
 
 def test_what_an_earlier_run_has_finished_is_known_by_ranges() -> None:
-    assert orders().skipped(range(0, 10)) == set()
-    assert orders(skip=[[0, 3], [8, 8]]).skipped(range(2, 9)) == {2, 3, 8}
+    assert orders().skipped_commands(range(0, 10)) == set()
+    assert orders(skip=[[0, 3], [8, 8]]).skipped_commands(range(2, 9)) == {2, 3, 8}
 
 
 @pytest.mark.parametrize(
@@ -105,18 +105,18 @@ def test_what_an_earlier_run_has_finished_is_known_by_ranges() -> None:
 def test_orders_that_are_wrong_are_refused_with_what_is_wrong(
     changes: dict[str, Any], named: str
 ) -> None:
-    with pytest.raises(Fault) as caught:
+    with pytest.raises(WorkerError) as caught:
         orders(**changes)
     assert named in str(caught.value)
     assert str(ADDRESS) in str(caught.value)
-    assert caught.value.exit_code == ORDERS
+    assert caught.value.exit_code == EXIT_ORDERS
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"[]", b"\xff\xfe\xff", b'"text"'])
 def test_what_is_no_json_object_is_refused(data: bytes) -> None:
-    with pytest.raises(Fault) as caught:
+    with pytest.raises(WorkerError) as caught:
         read(data, ADDRESS)
-    assert caught.value.exit_code == ORDERS
+    assert caught.value.exit_code == EXIT_ORDERS
 
 
 @pytest.mark.parametrize(
@@ -144,20 +144,20 @@ def test_a_child_knows_itself_from_the_environment(environ: dict[str, str], chil
 
 @pytest.mark.parametrize("text", ["-1", "x", "1.5", "²"])
 def test_an_index_that_is_no_number_is_refused(text: str) -> None:
-    with pytest.raises(Fault, match="AWS_BATCH_JOB_ARRAY_INDEX"):
+    with pytest.raises(WorkerError, match="AWS_BATCH_JOB_ARRAY_INDEX"):
         child_of({"AWS_BATCH_JOB_ARRAY_INDEX": text})
 
 
 @pytest.mark.parametrize("address", ["", "http://x/y", "s3://", "s3://bucket", "s3://bucket/"])
 def test_orders_without_an_address_are_refused(address: str) -> None:
-    with pytest.raises(Fault, match="BATCHYARD_ORDERS") as caught:
-        address_of({"BATCHYARD_ORDERS": address})
-    assert caught.value.exit_code == ORDERS
+    with pytest.raises(WorkerError, match="BATCHYARD_ORDERS") as caught:
+        orders_place({"BATCHYARD_ORDERS": address})
+    assert caught.value.exit_code == EXIT_ORDERS
 
 
 def test_an_address_is_a_bucket_and_a_key() -> None:
-    assert place_of("s3://b/c/d e") == Place("b", "c/d e")
-    assert place_of("file:///x") is None
+    assert parse_place("s3://b/c/d e") == Place("b", "c/d e")
+    assert parse_place("file:///x") is None
 
 
 def test_commands_are_told_the_steps_numbers_and_not_the_workers_affairs() -> None:
@@ -167,7 +167,7 @@ def test_commands_are_told_the_steps_numbers_and_not_the_workers_affairs() -> No
         "LIST_FILE_S3_PATH": "s3://b/l",
         "HOME": "/",
     }
-    told = told_to_commands(environ, orders(size=100), Child(0, 1, False, "j"), 42, "/w")
+    told = command_environment(environ, orders(size=100), Child(0, 1, False, "j"), 42, "/w")
     assert told == {
         "HOME": "/",
         "LIST_FILE_S3_PATH": "s3://b/l",
@@ -182,18 +182,18 @@ def test_commands_are_told_the_steps_numbers_and_not_the_workers_affairs() -> No
 
 
 def test_a_step_without_an_array_has_no_index() -> None:
-    told = told_to_commands({}, orders(size=1), Child(0, 1, False, "j"), 0, "/w")
+    told = command_environment({}, orders(size=1), Child(0, 1, False, "j"), 0, "/w")
     assert "AWS_BATCH_JOB_ARRAY_INDEX" not in told
     assert told["ARRAY_SIZE"] == "1"
 
 
 def test_an_array_of_one_is_an_array_to_its_commands() -> None:
-    told = told_to_commands({}, orders(size=1, is_array=True), Child(0, 1, False, "j"), 0, "/w")
+    told = command_environment({}, orders(size=1, is_array=True), Child(0, 1, False, "j"), 0, "/w")
     assert (
         told["AWS_BATCH_JOB_ARRAY_INDEX"],
         told["AWS_BATCH_JOB_ARRAY_SIZE"],
         told["ARRAY_SIZE"],
     ) == ("0", "1", "1")
     assert not orders().is_array, "orders of an older batchyard do not say"
-    with pytest.raises(Fault, match="'is_array' is 3"):
+    with pytest.raises(WorkerError, match="'is_array' is 3"):
         orders(is_array=3)

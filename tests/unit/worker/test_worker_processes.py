@@ -10,16 +10,21 @@ from pathlib import Path
 
 import pytest
 
-from batchyard.worker.faults import MACHINE, Fault
-from batchyard.worker.memory import oom_kills
-from batchyard.worker.processes import Ended, Starter
-from batchyard.worker.stopping import Bell, Stop, kill_time
+from batchyard.worker.errors import EXIT_MACHINE, WorkerError
+from batchyard.worker.memory import count_oom_kills
+from batchyard.worker.processes import CommandResult, CommandRunner
+from batchyard.worker.stop_requests import StopRequest, StopRequests, kill_time_s
 
 
-def starter(
-    folder: Path, bell: Bell, saves: bool = True, kills: Callable[[], int] = lambda: 0
-) -> Starter:
-    return Starter(str(folder), {**os.environ, "GREETING": "hello"}, bell, saves, kills)
+def command_runner(
+    folder: Path,
+    stop_requests: StopRequests,
+    has_checkpoint: bool = True,
+    kills: Callable[[], int] = lambda: 0,
+) -> CommandRunner:
+    return CommandRunner(
+        str(folder), {**os.environ, "GREETING": "hello"}, stop_requests, has_checkpoint, kills
+    )
 
 
 @pytest.mark.parametrize(
@@ -33,20 +38,23 @@ def starter(
     ],
 )
 def test_a_command_ends_with_its_code(tmp_path: Path, command: str, code: int) -> None:
-    ended = starter(tmp_path, Bell()).run(f"{command} 2> /dev/null", 0)
-    assert (ended.exit_code, ended.was_cut, ended.was_out_of_memory) == (code, False, False)
+    result = command_runner(tmp_path, StopRequests()).run(f"{command} 2> /dev/null", 0)
+    assert result.exit_code == code
+    assert not result.was_interrupted and not result.was_out_of_memory
 
 
 def test_it_runs_in_the_folder_with_the_environment_and_an_empty_stdin(tmp_path: Path) -> None:
-    ended = starter(tmp_path, Bell()).run('echo "$GREETING $(wc -c)" > out && pwd >> out', 0)
-    assert ended.exit_code == 0
+    result = command_runner(tmp_path, StopRequests()).run(
+        'echo "$GREETING $(wc -c)" > out && pwd >> out', 0
+    )
+    assert result.exit_code == 0
     assert (tmp_path / "out").read_text() == f"hello 0\n{tmp_path}\n"
 
 
 def test_what_it_leaves_in_its_group_ends_with_it(tmp_path: Path) -> None:
     began = time.monotonic()
-    ended = starter(tmp_path, Bell()).run("sleep 60 & echo $! > pid", 0)
-    assert ended.exit_code == 0
+    result = command_runner(tmp_path, StopRequests()).run("sleep 60 & echo $! > pid", 0)
+    assert result.exit_code == 0
     assert time.monotonic() - began < 50
     assert is_gone(int((tmp_path / "pid").read_text()))
 
@@ -63,105 +71,112 @@ def is_gone(pid: int) -> bool:
     return False
 
 
-def rung(bell: Bell, file: Path, seconds_left: float) -> None:
-    """Rings as soon as the command has begun."""
+def stop_when_begun(stop_requests: StopRequests, file: Path, remaining_s: float) -> None:
+    """Add a stop request when the command has begun."""
 
-    def ring() -> None:
+    def request_stop() -> None:
         while not file.exists():
             time.sleep(0.01)
-        bell.ring("stopped", seconds_left)
+        stop_requests.add("stopped", remaining_s)
 
-    threading.Thread(target=ring, daemon=True).start()
+    threading.Thread(target=request_stop, daemon=True).start()
 
 
 def test_a_ring_asks_the_whole_group_to_end(tmp_path: Path) -> None:
-    bell = Bell()
-    rung(bell, tmp_path / "begun", 30)
+    stop_requests = StopRequests()
+    stop_when_begun(stop_requests, tmp_path / "begun", 30)
     child = "trap 'echo too > child; exit' TERM; touch begun; sleep 60 & wait"
     command = f"trap 'wait; echo saved > saved; exit 0' TERM; ({child}) & wait"
-    ended = starter(tmp_path, bell).run(command, 0)
+    result = command_runner(tmp_path, stop_requests).run(command, 0)
     # It says 0 and has not done its work.
-    assert (ended.exit_code, ended.was_cut) == (0, True)
+    assert (result.exit_code, result.was_interrupted) == (0, True)
     assert (tmp_path / "saved").exists()
     assert (tmp_path / "child").exists()
 
 
 def test_who_does_not_end_is_ended_in_time_for_the_upload(tmp_path: Path) -> None:
-    bell = Bell()
-    rung(bell, tmp_path / "begun", 10)
-    ended = starter(tmp_path, bell).run("trap '' TERM; touch begun; sleep 60", 0)
-    assert (ended.exit_code, ended.was_cut) == (137, True)
-    assert ended.seconds < 10
-    assert not bell.is_too_late()
+    stop_requests = StopRequests()
+    stop_when_begun(stop_requests, tmp_path / "begun", 10)
+    result = command_runner(tmp_path, stop_requests).run("trap '' TERM; touch begun; sleep 60", 0)
+    assert (result.exit_code, result.was_interrupted) == (137, True)
+    assert result.duration_s < 10
+    assert not stop_requests.is_too_late()
 
 
-def test_a_second_ring_that_leaves_less_time_counts(tmp_path: Path) -> None:
-    bell = Bell()
-    rung(bell, tmp_path / "begun", 120)
-    rung(bell, tmp_path / "begun", 1)
-    ended = starter(tmp_path, bell).run("trap '' TERM; touch begun; sleep 60", 0)
-    assert ended.was_cut
-    assert ended.seconds < 50
+def test_a_second_request_that_leaves_less_time_counts(tmp_path: Path) -> None:
+    stop_requests = StopRequests()
+    stop_when_begun(stop_requests, tmp_path / "begun", 120)
+    stop_when_begun(stop_requests, tmp_path / "begun", 1)
+    result = command_runner(tmp_path, stop_requests).run("trap '' TERM; touch begun; sleep 60", 0)
+    assert result.was_interrupted
+    assert result.duration_s < 50
 
 
 def test_a_sigterm_to_everything_may_reach_the_command_first(tmp_path: Path) -> None:
-    bell = Bell()
+    stop_requests = StopRequests()
 
-    def ring() -> None:
+    def request_stop() -> None:
         while not (pid := tmp_path / "pid").exists() or not pid.read_text().strip():
             time.sleep(0.01)
         is_gone(int(pid.read_text()))
-        bell.ring("stopped by SIGTERM", 30)
+        stop_requests.add("stopped by SIGTERM", 30)
 
-    threading.Thread(target=ring, daemon=True).start()
-    assert starter(tmp_path, bell).run("echo $$ > pid; kill -TERM $$", 0).was_cut
+    threading.Thread(target=request_stop, daemon=True).start()
+    result = command_runner(tmp_path, stop_requests).run("echo $$ > pid; kill -TERM $$", 0)
+    assert result.was_interrupted
 
 
 def test_a_command_that_ends_itself_by_sigterm_has_failed(tmp_path: Path) -> None:
-    ended = starter(tmp_path, Bell()).run("kill -TERM $$", 0)
-    assert (ended.exit_code, ended.was_cut) == (143, False)
+    result = command_runner(tmp_path, StopRequests()).run("kill -TERM $$", 0)
+    assert (result.exit_code, result.was_interrupted) == (143, False)
 
 
 def test_killed_for_memory_is_told_from_killed(tmp_path: Path) -> None:
     counts = iter([4, 5])
     assert (
-        starter(tmp_path, Bell(), kills=lambda: next(counts)).run("kill -9 $$", 0).was_out_of_memory
+        command_runner(tmp_path, StopRequests(), kills=lambda: next(counts))
+        .run("kill -9 $$", 0)
+        .was_out_of_memory
     )
     counts = iter([4, 5])
     assert (
-        not starter(tmp_path, Bell(), kills=lambda: next(counts)).run("exit 1", 0).was_out_of_memory
+        not command_runner(tmp_path, StopRequests(), kills=lambda: next(counts))
+        .run("exit 1", 0)
+        .was_out_of_memory
     )
 
 
 def test_a_command_that_cannot_be_started_is_a_fault_of_the_machine(tmp_path: Path) -> None:
-    with pytest.raises(Fault, match="could not start command 4") as caught:
-        starter(tmp_path / "not there", Bell()).run("true", 4)
-    assert caught.value.exit_code == MACHINE
-    with pytest.raises(Fault, match="could not start command 4"):
-        starter(tmp_path, Bell()).run("true " + "x" * 3_000_000, 4)
+    with pytest.raises(WorkerError, match="could not start command 4") as caught:
+        command_runner(tmp_path / "not there", StopRequests()).run("true", 4)
+    assert caught.value.exit_code == EXIT_MACHINE
+    with pytest.raises(WorkerError, match="could not start command 4"):
+        command_runner(tmp_path, StopRequests()).run("true " + "x" * 3_000_000, 4)
 
 
 def test_the_time_that_is_left_is_shared_out() -> None:
-    assert kill_time(Stop("", 130), 100, saves=True) == pytest.approx(118)
-    assert kill_time(Stop("", 130), 100, saves=False) == pytest.approx(127)
-    assert kill_time(Stop("", 90), 100, saves=True) == 100
+    assert kill_time_s(StopRequest("", 130), 100, has_upload=True) == pytest.approx(118)
+    assert kill_time_s(StopRequest("", 130), 100, has_upload=False) == pytest.approx(127)
+    assert kill_time_s(StopRequest("", 90), 100, has_upload=True) == 100
 
 
-def test_the_bell_keeps_the_nearest_deadline() -> None:
-    now = [100.0]
-    bell = Bell(lambda: now[0])
-    assert bell.stop is None
-    assert not bell.has_rung()
-    bell.ring("EC2 takes this machine away", 120)
-    bell.ring("stopped by SIGTERM", 30)
-    assert bell.stop == Stop("stopped by SIGTERM", 130)
-    assert not bell.is_too_late()
-    now[0] = 129.5
-    assert bell.is_too_late()
+def test_the_first_deadline_counts() -> None:
+    now_s = [100.0]
+    stop_requests = StopRequests(lambda: now_s[0])
+    assert stop_requests.first is None
+    assert not stop_requests.is_stopping()
+    stop_requests.add("EC2 takes this machine away", 120)
+    stop_requests.add("stopped by SIGTERM", 30)
+    assert stop_requests.first == StopRequest("stopped by SIGTERM", 130)
+    assert not stop_requests.is_too_late()
+    now_s[0] = 129.5
+    assert stop_requests.is_too_late()
 
 
 def test_an_end_is_a_value() -> None:
-    assert Ended(0, 1.0) == Ended(0, 1.0, was_cut=False, was_out_of_memory=False)
+    assert CommandResult(0, 1.0) == CommandResult(
+        0, 1.0, was_interrupted=False, was_out_of_memory=False
+    )
 
 
 @pytest.mark.parametrize(
@@ -180,12 +195,12 @@ def test_kills_for_memory_are_counted_by_the_cgroup(
 ) -> None:
     (tmp_path / "proc/self").mkdir(parents=True)
     (tmp_path / "proc/self/cgroup").write_text(membership + "\n")
-    assert oom_kills(tmp_path) == 0
+    assert count_oom_kills(tmp_path) == 0
     path = tmp_path / file
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("low 0\nunder_oom 0\noom 9\noom_kill 3\n")
-    assert oom_kills(tmp_path) == 3
+    assert count_oom_kills(tmp_path) == 3
 
 
 def test_a_kernel_that_says_nothing_has_killed_nothing(tmp_path: Path) -> None:
-    assert oom_kills(tmp_path) == 0
+    assert count_oom_kills(tmp_path) == 0

@@ -1,4 +1,4 @@
-"""Success records and lists, against a bucket that lists as S3 does: in pages, in the order of keys."""
+"""Success records and lists, with a bucket that lists keys in order and in pages, as S3 does."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from test_worker_orders import orders
 
-from batchyard.worker.faults import ORDERS, Fault
+from batchyard.worker.errors import EXIT_ORDERS, WorkerError
 from batchyard.worker.orders import Child
 from batchyard.worker.records import Records, command_reader
 from batchyard.worker.rules import Failure
@@ -20,20 +20,20 @@ DONE = "runs/r/done/s/"
 CHILD = Child(0, 2, True, "job:0")
 
 
-class Listed:
+class FakeS3:
     """The few calls of S3 that records need, over a dictionary."""
 
     def __init__(self, objects: dict[str, bytes] | None = None) -> None:
         self.objects = objects or {}
         self.calls: list[str] = []
 
-    def list_objects_v2(
-        self, *, Bucket: str, Prefix: str, MaxKeys: int, **more: str
-    ) -> dict[str, Any]:
+    # boto3's parameters have capital letters.
+    def list_objects_v2(self, **request: Any) -> dict[str, Any]:
         self.calls.append("list")
-        after = more.get("ContinuationToken") or more.get("StartAfter", "")
-        keys = sorted(key for key in self.objects if key.startswith(Prefix) and key > after)
-        page = keys[:MaxKeys]
+        start = request.get("ContinuationToken") or request.get("StartAfter", "")
+        prefix = request["Prefix"]
+        keys = sorted(key for key in self.objects if key.startswith(prefix) and key > start)
+        page = keys[: request["MaxKeys"]]
         entries = [{"Key": key, "Size": len(self.objects[key]), "ETag": '"0"'} for key in page]
         return {
             "Contents": entries,
@@ -41,60 +41,61 @@ class Listed:
             "NextContinuationToken": page[-1:][0] if page else "",
         }
 
-    def get_object(self, *, Bucket: str, Key: str, Range: str | None = None) -> dict[str, Any]:
-        self.calls.append(f"get {Key} {Range}")
-        data = self.objects[Key]
-        if Range is not None:
-            first, last = map(int, Range.removeprefix("bytes=").split("-"))
+    def get_object(self, **request: str) -> dict[str, Any]:
+        key, byte_range = request["Key"], request.get("Range")
+        self.calls.append(f"get {key} {byte_range}")
+        data = self.objects[key]
+        if byte_range is not None:
+            first, last = map(int, byte_range.removeprefix("bytes=").split("-"))
             data = data[first : last + 1]
         return {"Body": io.BytesIO(data)}
 
-    def put_object(self, *, Bucket: str, Key: str, Body: bytes) -> None:
-        self.objects[Key] = Body
+    def put_object(self, **request: Any) -> None:
+        self.objects[request["Key"]] = request["Body"]
 
 
-def records(s3: Listed, child: Child = CHILD, **changes: Any) -> Records:
+def records(s3: FakeS3, child: Child = CHILD, **changes: Any) -> Records:
     return Records(Bucket(s3), orders(**changes), child, 0)
 
 
 def test_the_records_of_a_part_are_found_over_many_pages_and_no_others_are_read() -> None:
     done = [n for n in range(0, 100_000, 3)]
-    s3 = Listed({f"{DONE}{n:07d}": b"{}" for n in done} | {f"{DONE}failures/0000001.json": b"[]"})
+    s3 = FakeS3({f"{DONE}{n:07d}": b"{}" for n in done} | {f"{DONE}failures/0000001.json": b"[]"})
     part = range(5_000, 11_000)
-    assert records(s3).done(part) == {n for n in done if n in part}
+    assert records(s3).succeeded_commands(part) == {n for n in done if n in part}
     assert len(s3.calls) == 3  # 2,000 records, and the end
 
 
 def test_an_empty_part_and_one_that_an_earlier_run_did_ask_for_nothing() -> None:
-    s3 = Listed()
-    assert records(s3).done(range(5, 5)) == set()
-    assert records(s3, skip=[[0, 9]]).done(range(3, 6)) == {3, 4, 5}
+    s3 = FakeS3()
+    assert records(s3).succeeded_commands(range(5, 5)) == set()
+    assert records(s3, skip=[[0, 9]]).succeeded_commands(range(3, 6)) == {3, 4, 5}
     assert s3.calls == []
 
 
 def test_a_success_is_found_again() -> None:
-    s3 = Listed()
-    records(s3).succeeded(7, 1.25)
+    s3 = FakeS3()
+    records(s3).record_success(7, 1.25)
     assert list(s3.objects) == [f"{DONE}0000007"]
-    assert records(s3).done(range(10)) == {7}
+    assert records(s3).succeeded_commands(range(10)) == {7}
 
 
 def test_failures_are_those_of_this_job_and_no_successes() -> None:
-    s3 = Listed()
+    s3 = FakeS3()
     first = records(s3, Child(0, 1, True, "job:0"))
-    assert first.failures() == []
-    first.failed([], Failure(3, 9))
+    assert first.earlier_failures() == []
+    first.record_failure([], Failure(3, 9))
     second = records(s3)
-    assert [one["exit_code"] for one in second.failures()] == [9]
-    assert records(s3, Child(0, 2, True, "another:0")).failures() == []
-    assert second.done(range(10)) == set()
+    assert [one["exit_code"] for one in second.earlier_failures()] == [9]
+    assert records(s3, Child(0, 2, True, "another:0")).earlier_failures() == []
+    assert second.succeeded_commands(range(10)) == set()
 
 
-def listed(commands: list[str]) -> Listed:
+def listed(commands: list[str]) -> FakeS3:
     lines = [f"{command}\n".encode() for command in commands]
     offsets = [0, *accumulate(map(len, lines))]
     index = struct.pack(f"<{len(offsets)}Q", *offsets)
-    return Listed({"runs/r/lists/s.txt": b"".join(lines), "runs/r/lists/s.idx": index})
+    return FakeS3({"runs/r/lists/s.txt": b"".join(lines), "runs/r/lists/s.idx": index})
 
 
 def test_of_a_list_only_the_childs_part_is_fetched_when_it_is_needed() -> None:
@@ -113,13 +114,13 @@ def test_of_a_list_only_the_childs_part_is_fetched_when_it_is_needed() -> None:
 
 def test_a_list_shorter_than_the_orders_say_is_told() -> None:
     read = command_reader(Bucket(listed(["a", "b"])), orders(), range(0, 5))
-    with pytest.raises(Fault, match=r"s\.idx ends before") as caught:
+    with pytest.raises(WorkerError, match=r"s\.idx ends before") as caught:
         read(0)
-    assert caught.value.exit_code == ORDERS
+    assert caught.value.exit_code == EXIT_ORDERS
 
 
 def test_an_index_that_is_none_is_told() -> None:
     s3 = listed(["a", "b"])
     s3.objects["runs/r/lists/s.idx"] = struct.pack("<3Q", 9, 3, 4)
-    with pytest.raises(Fault, match="go down"):
+    with pytest.raises(WorkerError, match="go down"):
         command_reader(Bucket(s3), orders(), range(0, 2))(0)

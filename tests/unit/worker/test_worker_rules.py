@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from batchyard.worker.rules import Failure, Rules, Verdict, after_failure, after_reclaim, is_retried
+from batchyard.worker.rules import (
+    Failure,
+    Rules,
+    Verdict,
+    decide_after_failure,
+    decide_after_reclaim,
+    is_retried,
+)
 
 
 def rules(
@@ -45,9 +52,9 @@ def test_fail_on_is_looked_at_first_then_retry_on(
 
 
 def test_what_is_retried_asks_for_another_attempt_and_tells_the_real_code() -> None:
-    verdict = after_failure(rules(), Failure(17, 3), 1, 0)
+    verdict = decide_after_failure(rules(), Failure(17, 3), 1, 0)
     assert verdict.exit_code == 75
-    assert verdict.asks_again
+    assert verdict.is_retry
     assert (
         verdict.remark
         == "command 17 ended with exit code 3; the rules ask for another attempt (retry 1 of 2)"
@@ -55,26 +62,26 @@ def test_what_is_retried_asks_for_another_attempt_and_tells_the_real_code() -> N
 
 
 def test_the_last_attempt_has_the_commands_own_code() -> None:
-    assert after_failure(rules(), Failure(0, 3), 3, 0) == Verdict(3)
+    assert decide_after_failure(rules(), Failure(0, 3), 3, 0) == Verdict(3)
 
 
 def test_ordinary_retries_end_although_aws_has_attempts_left_for_reclaims() -> None:
-    assert after_failure(rules(retries=1, attempts=5), Failure(0, 3), 2, 0).exit_code == 75
-    assert after_failure(rules(retries=1, attempts=5), Failure(0, 3), 2, 1) == Verdict(3)
-    assert after_failure(rules(retries=0, attempts=3), Failure(0, 3), 1, 0) == Verdict(3)
+    assert decide_after_failure(rules(retries=1, attempts=5), Failure(0, 3), 2, 0).exit_code == 75
+    assert decide_after_failure(rules(retries=1, attempts=5), Failure(0, 3), 2, 1) == Verdict(3)
+    assert decide_after_failure(rules(retries=0, attempts=3), Failure(0, 3), 1, 0) == Verdict(3)
 
 
 def test_a_commands_own_75_is_not_taken_for_a_request() -> None:
-    verdict = after_failure(rules(retry_on=("1",)), Failure(0, 75), 1, 0)
+    verdict = decide_after_failure(rules(retry_on=("1",)), Failure(0, 75), 1, 0)
     assert verdict.exit_code == 1
     assert "exit code 75" in verdict.remark
     # Where there is no further attempt, nobody can take it for one.
-    assert after_failure(rules(retry_on=("1",)), Failure(0, 75), 3, 0) == Verdict(75)
-    assert after_failure(rules(retry_on=("75",)), Failure(0, 75), 1, 0).exit_code == 75
+    assert decide_after_failure(rules(retry_on=("1",)), Failure(0, 75), 3, 0) == Verdict(75)
+    assert decide_after_failure(rules(retry_on=("75",)), Failure(0, 75), 1, 0).exit_code == 75
 
 
 def test_a_kill_for_memory_is_told() -> None:
-    assert "killed for memory" in after_failure(rules(), Failure(0, 137, True), 1, 0).remark
+    assert "killed for memory" in decide_after_failure(rules(), Failure(0, 137, True), 1, 0).remark
 
 
 @pytest.mark.parametrize(
@@ -91,6 +98,6 @@ def test_a_kill_for_memory_is_told() -> None:
 def test_a_reclaim_is_survived_unless_the_rules_say_never(
     retry_on: tuple[str, ...], fail_on: tuple[str, ...], retries: int, code: int
 ) -> None:
-    verdict = after_reclaim(rules(retry_on, fail_on, retries), "EC2 takes this machine away")
+    verdict = decide_after_reclaim(rules(retry_on, fail_on, retries), "EC2 takes this machine away")
     assert verdict.exit_code == code
     assert verdict.remark.startswith("EC2 takes this machine away; ")

@@ -1,4 +1,4 @@
-"""Moving files while connections break: what is tried again, when it is given up, and what is left on disk."""
+"""Transfers while connections break: what is tried again, what is given up, what stays on disk."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from botocore.config import Config
 from cutting_proxy import cutting
 from worker_scene import BUCKET, Scene
 
-from batchyard.worker.faults import AGAIN, MISSING, NAME, Fault
-from batchyard.worker.moving import CutShort, Move, Mover
+from batchyard.worker.errors import EXIT_MISSING, EXIT_NAME, EXIT_RETRY, WorkerError
 from batchyard.worker.orders import Place
 from batchyard.worker.s3 import Bucket
+from batchyard.worker.transfers import FileTransfer, OutOfTimeError, Transfers
 
 
 def client(scene: Scene, url: str) -> Any:
@@ -35,10 +35,10 @@ def never() -> bool:
     return False
 
 
-def listed(scene: Scene, folder: Path) -> list[Move]:
+def listed(scene: Scene, folder: Path) -> list[FileTransfer]:
     found = Bucket(scene.s3).list(Place(BUCKET, f"{scene.root}ws/"), "list")
     return [
-        Move(Place(BUCKET, one.key), str(folder / Path(one.key).name), one.size, one.etag)
+        FileTransfer(Place(BUCKET, one.key), str(folder / Path(one.key).name), one.size, one.etag)
         for one in found
     ]
 
@@ -54,7 +54,9 @@ def test_what_broke_is_tried_again_after_a_pause(scene: Scene, tmp_path: Path) -
         scene.put(f"ws/{name}", content)
     slept: list[float] = []
     with cutting(scene.endpoint.url, breaking(7)) as proxy:
-        Mover(client(scene, proxy.url), slept.append).fetch(listed(scene, tmp_path / "in"), never)
+        Transfers(client(scene, proxy.url), slept.append).download(
+            listed(scene, tmp_path / "in"), never
+        )
     assert proxy.cuts == 7
     assert {path.name: path.read_bytes() for path in (tmp_path / "in").iterdir()} == data
     assert sum(slept) > 1
@@ -63,8 +65,8 @@ def test_what_broke_is_tried_again_after_a_pause(scene: Scene, tmp_path: Path) -
 def test_uploads_are_tried_again_too(scene: Scene, tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(data := os.urandom(17 * 1024 * 1024))
     with cutting(scene.endpoint.url, breaking(2)) as proxy:
-        move = Move(Place(BUCKET, f"{scene.root}ws/a"), str(tmp_path / "a"))
-        Mover(client(scene, proxy.url), lambda _: None).store([move], never)
+        move = FileTransfer(Place(BUCKET, f"{scene.root}ws/a"), str(tmp_path / "a"))
+        Transfers(client(scene, proxy.url), lambda _: None).upload([move], never)
     assert scene.get("ws/a") == data
 
 
@@ -74,24 +76,30 @@ def test_what_stays_broken_is_given_up_and_asks_for_another_attempt(
     scene.put("ws/a", b"x")
     with (
         cutting(scene.endpoint.url, breaking(1000)) as proxy,
-        pytest.raises(Fault, match=f"could not download s3://{BUCKET}/") as caught,
+        pytest.raises(WorkerError, match=f"could not download s3://{BUCKET}/") as caught,
     ):
-        Mover(client(scene, proxy.url), lambda _: None).fetch(listed(scene, tmp_path / "in"), never)
-    assert caught.value.exit_code == AGAIN
+        Transfers(client(scene, proxy.url), lambda _: None).download(
+            listed(scene, tmp_path / "in"), never
+        )
+    assert caught.value.exit_code == EXIT_RETRY
     assert list((tmp_path / "in").iterdir()) == []
 
 
 def test_what_is_wrong_for_good_is_not_tried_again(scene: Scene, tmp_path: Path) -> None:
     slept: list[float] = []
-    mover = Mover(scene.s3, slept.append)
-    with pytest.raises(Fault, match="it is not there") as caught:
-        mover.fetch([Move(Place(BUCKET, "no/such/key"), str(tmp_path / "a"), 5, '"0"')], never)
-    assert caught.value.exit_code == MISSING
+    transfers = Transfers(scene.s3, slept.append)
+    with pytest.raises(WorkerError, match="it does not exist") as caught:
+        transfers.download(
+            [FileTransfer(Place(BUCKET, "no/such/key"), str(tmp_path / "a"), 5, '"0"')], never
+        )
+    assert caught.value.exit_code == EXIT_MISSING
     scene.put("ws/a", b"x")
     (move,) = listed(scene, tmp_path)
-    with pytest.raises(Fault, match="File name too long") as caught:
-        mover.fetch([Move(move.place, str(tmp_path / ("n" * 300)), move.size, move.etag)], never)
-    assert caught.value.exit_code == NAME
+    with pytest.raises(WorkerError, match="File name too long") as caught:
+        transfers.download(
+            [FileTransfer(move.place, str(tmp_path / ("n" * 300)), move.size, move.etag)], never
+        )
+    assert caught.value.exit_code == EXIT_NAME
     assert slept == []
 
 
@@ -104,17 +112,17 @@ def test_an_object_that_was_replaced_since_it_was_listed_is_not_mixed_up(
     scene.put("ws/a", before)
     (move,) = listed(scene, tmp_path / "in")
     scene.put("ws/a", after)
-    with pytest.raises(Fault, match="it was replaced meanwhile") as caught:
-        Mover(scene.s3, lambda _: None).fetch([move], never)
-    assert caught.value.exit_code == AGAIN
+    with pytest.raises(WorkerError, match="it was replaced meanwhile") as caught:
+        Transfers(scene.s3, lambda _: None).download([move], never)
+    assert caught.value.exit_code == EXIT_RETRY
     assert list((tmp_path / "in").iterdir()) == []
 
 
 def test_no_time_is_no_time(scene: Scene, tmp_path: Path) -> None:
     scene.put("ws/a", b"x")
-    with pytest.raises(CutShort):
-        Mover(scene.s3).fetch(listed(scene, tmp_path), lambda: True)
-    Mover(scene.s3).fetch([], lambda: True)
+    with pytest.raises(OutOfTimeError):
+        Transfers(scene.s3).download(listed(scene, tmp_path), lambda: True)
+    Transfers(scene.s3).download([], lambda: True)
 
 
 def test_more_files_than_are_under_way_at_once(scene: Scene, tmp_path: Path) -> None:
@@ -122,11 +130,12 @@ def test_more_files_than_are_under_way_at_once(scene: Scene, tmp_path: Path) -> 
     for n in range(150):
         (tmp_path / f"out/{n}").write_text(str(n))
     moves = [
-        Move(Place(BUCKET, f"{scene.root}ws/{n}"), str(tmp_path / f"out/{n}")) for n in range(150)
+        FileTransfer(Place(BUCKET, f"{scene.root}ws/{n}"), str(tmp_path / f"out/{n}"))
+        for n in range(150)
     ]
-    mover = Mover(scene.s3)
-    mover.store(moves, never)
-    mover.fetch(listed(scene, tmp_path / "in"), never)
+    transfers = Transfers(scene.s3)
+    transfers.upload(moves, never)
+    transfers.download(listed(scene, tmp_path / "in"), never)
     assert {path.name: path.read_text() for path in (tmp_path / "in").iterdir()} == {
         str(n): str(n) for n in range(150)
     }

@@ -1,0 +1,83 @@
+"""Messages and exit codes of the worker for errors of S3."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+
+from batchyard.worker import errors
+from batchyard.worker.errors import (
+    EXIT_BUG,
+    EXIT_DENIED,
+    EXIT_MACHINE,
+    EXIT_MISSING,
+    EXIT_ORDERS,
+    EXIT_RETRY,
+    from_s3_error,
+)
+
+WHERE = "s3://yard/ws/raw/a.tif"
+
+
+@pytest.mark.parametrize(
+    ("operation", "code", "status", "exit_code", "message"),
+    [
+        (
+            "GetObject",
+            "AccessDenied",
+            403,
+            EXIT_DENIED,
+            "allow s3:GetObject on arn:aws:s3:::yard/ws/raw/a.tif",
+        ),
+        (
+            "ListObjectsV2",
+            "AccessDenied",
+            403,
+            EXIT_DENIED,
+            "allow s3:ListBucket on arn:aws:s3:::yard in",
+        ),
+        ("UploadPart", "AccessDenied", 403, EXIT_DENIED, "allow s3:PutObject"),
+        ("HeadObject", "403", 403, EXIT_DENIED, "allow s3:GetObject"),
+        ("GetObject", "ExpiredToken", 400, EXIT_DENIED, "job role"),
+        ("GetObject", "NoSuchBucket", 404, EXIT_MISSING, "no bucket yard"),
+        ("GetObject", "NoSuchKey", 404, EXIT_MISSING, "it does not exist"),
+        ("GetObject", "PermanentRedirect", 301, EXIT_ORDERS, "another region"),
+        ("PutObject", "SlowDown", 503, EXIT_RETRY, "SlowDown"),
+        ("PutObject", "InternalError", 500, EXIT_RETRY, "InternalError"),
+        ("PutObject", "", 502, EXIT_RETRY, "502"),
+        ("GetObject", "PreconditionFailed", 412, EXIT_RETRY, "PreconditionFailed"),
+        ("PutObject", "KeyTooLongError", 400, EXIT_BUG, "KeyTooLongError"),
+    ],
+)
+def test_an_answer_of_s3_in_a_sentence(
+    operation: str, code: str, status: int, exit_code: int, message: str
+) -> None:
+    error = from_s3_error("download", WHERE, operation, code, "sorry", status)
+    assert error.exit_code == exit_code
+    assert str(error).startswith(f"could not download {WHERE}: ")
+    assert message in str(error)
+
+
+def test_a_key_that_may_not_be_used_is_told_from_a_bucket_that_may_not() -> None:
+    message = "User is not authorized to perform: kms:GenerateDataKey on this resource"
+    assert "allow kms:GenerateDataKey" in str(
+        from_s3_error("upload", WHERE, "PutObject", "AccessDenied", message, 403)
+    )
+    assert "allow kms:Decrypt" in str(
+        from_s3_error("download", WHERE, "GetObject", "AccessDenied", "KMS key", 403)
+    )
+
+
+def test_only_what_may_pass_asks_for_another_attempt() -> None:
+    codes = {EXIT_BUG, EXIT_MACHINE, EXIT_MISSING, errors.EXIT_NAME, EXIT_DENIED, EXIT_ORDERS}
+    assert EXIT_RETRY not in codes
+    assert len(codes) == 6
+
+
+def test_the_disk_is_named() -> None:
+    error = errors.from_os_error(
+        "make", OSError(errno.ENOSPC, "No space left on device", "/scratch/a")
+    )
+    assert error.exit_code == EXIT_MACHINE
+    assert str(error).startswith("could not make /scratch/a: No space left on device; ")
