@@ -1,7 +1,7 @@
-"""CloudFormation behind the endpoint: stacks of AWS Batch's resources, made, changed, replaced, undone and deleted.
+"""CloudFormation of the endpoint: stacks of AWS Batch's resources, from creation to deletion.
 
-What AWS does is in the documentation of its resource types, as that of AWS::Batch::ComputeEnvironment:
-https://docs.aws.amazon.com/AWSCloudFormation/latest/TemplateReference/aws-resource-batch-computeenvironment.html
+The documentation of the resource types says what AWS does, for example
+https://docs.aws.amazon.com/AWSCloudFormation/latest/TemplateReference/AWS_Batch.html
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Document = dict[str, Any]
 
 
 class Batch:
-    """AWS Batch as far as CloudFormation calls it: resources in memory, and the rules that bear on their order."""
+    """The operations of AWS Batch that CloudFormation calls, in memory, with its rules of order."""
 
     #: kind -> the members that have its name and its ARN
     MEMBERS = {  # noqa: RUF012
@@ -323,7 +323,9 @@ Resources:
   Policy:
     Type: AWS::Batch::SchedulingPolicy
     Properties:
-      FairsharePolicy: {ShareDecaySeconds: "60", ShareDistribution: [{ShareIdentifier: a, WeightFactor: 0.5}]}
+      FairsharePolicy:
+        ShareDecaySeconds: "60"
+        ShareDistribution: [{ShareIdentifier: a, WeightFactor: 0.5}]
   Tokens:
     Type: AWS::Batch::ConsumableResource
     Properties: {ConsumableResourceName: tokens, ResourceType: REPLENISHABLE, TotalQuantity: 4}
@@ -417,7 +419,10 @@ def test_a_refused_resource_fails_the_stack_and_undoes_it(
         stacks.api.execute_change_set(**given)
         assert stacks.status() == "ROLLBACK_COMPLETE"
         assert stacks.api.describe_change_set(**given)["ExecutionStatus"] == "EXECUTE_FAILED"
-    message = 'Resource handler returned message: "Object already exists (Service: Batch, Status Code: 400)"'
+    message = (
+        "Resource handler returned message: "
+        '"Object already exists (Service: Batch, Status Code: 400)"'
+    )
     assert stacks.reasons("CREATE_FAILED") == {"Queue": message}
     assert message in stacks.describe()["StackStatusReason"]
     assert list(batch.resources) == ["arn:aws:batch:us-east-1:123456789012:job-queue/taken"]
@@ -477,7 +482,7 @@ def test_what_asks_for_new_instances_replaces_an_environment(stacks: Stacks, bat
     resources["Environment"] = environment(ComputeResources={"InstanceTypes": ["g6"]})
     assert stacks.update(resources) == "UPDATE_COMPLETE"
     after = stacks.physical()
-    # The queue, whose part of the template has not changed, is moved to the new one before the old one goes.
+    # The queue, unchanged in the template, gets the new environment before the old one is deleted.
     assert after["Environment"] != before["Environment"] and after["Queue"] == before["Queue"]
     assert (
         batch.only("job-queue")["computeEnvironmentOrder"][0]["computeEnvironment"]
@@ -892,7 +897,8 @@ Resources:
       Bucket: !Ref Bucket
       PolicyDocument:
         Version: 2012-10-17
-        Statement: [{Effect: Allow, Principal: "*", Action: "s3:GetObject", Resource: !Sub "${Bucket.Arn}/*"}]
+        Statement:
+          - {Effect: Allow, Principal: "*", Action: s3:GetObject, Resource: !Sub "${Bucket.Arn}/*"}
   Template:
     Type: AWS::EC2::LaunchTemplate
     Properties: {LaunchTemplateData: {ImageId: ami-12345678, InstanceType: g5.xlarge}}
@@ -902,7 +908,9 @@ Resources:
       MinSize: "0"
       MaxSize: "1"
       VPCZoneIdentifier: [!Ref Subnet]
-      LaunchTemplate: {LaunchTemplateId: !Ref Template, Version: !GetAtt Template.LatestVersionNumber}
+      LaunchTemplate:
+        LaunchTemplateId: !Ref Template
+        Version: !GetAtt Template.LatestVersionNumber
   Cluster: {Type: AWS::ECS::Cluster}
   Provider:
     Type: AWS::ECS::CapacityProvider
@@ -986,9 +994,12 @@ def test_a_nested_stack(stacks: Stacks, batch: Batch) -> None:
         properties = {"TemplateURL": url, "Parameters": {"Image": image}}
         return {"Inner": {"Type": "AWS::CloudFormation::Stack", "Properties": properties}}
 
-    blocks = {"Outputs": {"Arn": {"Value": {"Fn::GetAtt": ["Inner", "Outputs.Arn"]}}}}
+    arn = {"Value": {"Fn::GetAtt": ["Inner", "Outputs.Arn"]}}
+    text_of_arn = {"Value": {"Fn::Sub": "${Inner.Outputs.Arn}"}}
+    blocks = {"Outputs": {"Arn": arn, "TextOfArn": text_of_arn}}
     assert stacks.create(outer("one"), blocks=blocks) == "CREATE_COMPLETE"
     assert stacks.outputs()["Arn"].endswith(":1")
+    assert stacks.outputs()["TextOfArn"] == stacks.outputs()["Arn"]
     assert stacks.update(outer("two"), blocks=blocks) == "UPDATE_COMPLETE"
     assert stacks.outputs()["Arn"].endswith(":2")
     assert stacks.update(outer(""), blocks=blocks) == "UPDATE_ROLLBACK_COMPLETE"

@@ -1,7 +1,8 @@
 """The scheduler with graphs, outcomes, stops, timeouts and crashes that nobody thought of.
 
-A simulation plays the loop: it believes the changes, and nothing else, and after every event compares what it believes
-with what the scheduler says. So whatever a record on disk is made of is checked to be complete, too.
+A simulation plays the engine's loop. It knows only the changes that the scheduler returns, and
+after every event compares what it knows with the scheduler's state. So it also checks that the
+changes, of which the records on disk are made, are complete.
 """
 
 from __future__ import annotations
@@ -170,7 +171,7 @@ def needs_of(world: World, job: Job, index: int) -> Iterator[Child]:
 
 @dataclass
 class Record:
-    """As embedded/store keeps it: a row for each ended attempt, and why the rest of a job failed."""
+    """Records as embedded/store has them: a row for each ended attempt, and RestFailed of jobs."""
 
     attempts: dict[tuple[str, int, int], JobState | None] = field(default_factory=dict)
     rest: dict[str, str] = field(default_factory=dict)
@@ -280,7 +281,7 @@ class Simulation:
             self.commit()
 
     def crash(self) -> None:
-        """Everything that runs is lost, and what was not on disk; another process picks the run up."""
+        """Lose all that runs and all that is not on disk; another process resumes the run."""
         self.scheduler = self.on_disk.restore(self.world)
         self.unwritten = Record()
         self.under_way, self.is_running, self.stopping = {}, set(), set()
@@ -296,7 +297,7 @@ class Simulation:
                     "what is recorded comes back as it was"
                 )
                 if state.is_terminal:
-                    # Beyond the records only failures follow: of a stopped job, and of what depends on it.
+                    # Only failures follow from the records: of a stopped job and its followers.
                     assert (job.id, index) in recorded or state is FAILED
                     assert (job.id, index) in recorded or self.on_disk.rest
                     self.states[job.id, index] = state
@@ -385,7 +386,7 @@ class Simulation:
         assert sorted(self.scheduler.placed_children()) == sorted(self.under_way)
 
     def check_verdict(self, start: Start, outcome: Outcome, changes: list[Change]) -> None:
-        """The loop relies on it: the first change is about the child that ended, and no other is."""
+        """Check that the first change, and no other, is about the child that ended."""
         child = (start.job_id, start.child)
         verdict = changes[0]
         assert isinstance(verdict, Settled | Requeued)
@@ -505,7 +506,7 @@ def test_the_same_events_give_the_same_changes(world: World, seed: int, steps: i
 
 
 def ends_of(world: World, outcome_of: Callable[[Start], Outcome]) -> dict[Child, JobState]:
-    """How every child must end where nothing is stopped, from the rules alone: no order, no capacity, no scheduler."""
+    """Return how every child must end if nothing is stopped, by the rules of dependencies alone."""
     ends: dict[Child, JobState] = {}
     for job in world.jobs:
         for index in range(job.size):

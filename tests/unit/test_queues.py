@@ -1,4 +1,4 @@
-"""Queues, compute environments and shares: who goes first, who is cancelled, what can never start."""
+"""Queues, environments and shares: what starts first, what is cancelled, what can never start."""
 
 from __future__ import annotations
 
@@ -190,7 +190,9 @@ def test_deleting_a_queue_fails_what_is_in_it() -> None:
     scheduler.submit(job("a", 2))
     start_all(scheduler)
     scheduler.delete_queue("q")
-    assert scheduler.attempt_ended("a", 0, OK)[-1] == JobSettled("a", JobState.FAILED, "JobQueue deleted")
+    assert scheduler.attempt_ended("a", 0, OK)[-1] == JobSettled(
+        "a", JobState.FAILED, "JobQueue deleted"
+    )
 
 
 def test_a_queue_made_later_with_a_higher_priority_goes_first() -> None:
@@ -207,7 +209,7 @@ XLARGE = Resources(4, 15_384, 1)
 
 
 @pytest.mark.parametrize(
-    ("wanted", "environment", "expected"),
+    ("requested", "environment", "expected"),
     [
         (Resources(2, 100), ComputeEnvironment("ce", LARGE), ""),
         (
@@ -226,9 +228,12 @@ XLARGE = Resources(4, 15_384, 1)
     ],
 )
 def test_why_a_job_can_never_start(
-    wanted: Resources, environment: ComputeEnvironment, expected: str
+    requested: Resources, environment: ComputeEnvironment, expected: str
 ) -> None:
-    assert blocked.blocked_reason(wanted, [environment], machine=Resources(8, 64_000, 1)) == expected
+    assert (
+        blocked.blocked_reason(requested, [environment], machine=Resources(8, 64_000, 1))
+        == expected
+    )
 
 
 def test_only_the_head_of_the_queue_shows_that_it_is_blocked() -> None:

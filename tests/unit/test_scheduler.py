@@ -1,4 +1,4 @@
-"""The life of a job, as AWS Batch tells it: events in, changes out."""
+"""The life of a job by AWS Batch's rules: events in, changes out."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ DEPENDENT = StatusReason.DEPENDENCY_FAILED
 
 
 def of(vcpus: int = 8, memory_mib: int = 8_000, gpus: int = 0, **options: Any) -> Scheduler:
-    """A scheduler with one queue and one environment of that size."""
-    room = ComputeEnvironment("ce", Resources(vcpus, memory_mib, gpus))
-    return Scheduler([Queue("q", ("ce",))], [room], **options)
+    """Return a scheduler with one queue and one environment of that size."""
+    environment = ComputeEnvironment("ce", Resources(vcpus, memory_mib, gpus))
+    return Scheduler([Queue("q", ("ce",))], [environment], **options)
 
 
 def job(
@@ -67,14 +67,14 @@ def each(id: str) -> Dependency:
     return Dependency(id, DependencyType.N_TO_N)
 
 
-def submitted(scheduler: Scheduler, *jobs: Job) -> Scheduler:
-    for one in jobs:
-        scheduler.submit(one)
+def submit_all(scheduler: Scheduler, *jobs: Job) -> Scheduler:
+    for new_job in jobs:
+        scheduler.submit(new_job)
     return scheduler
 
 
 def begin(scheduler: Scheduler, now_ms: int = 0) -> list[tuple[str, int]]:
-    """Starts what can start now, and says which children that is."""
+    """Start what can start now, and return these children."""
     starts = scheduler.place()
     for start in starts:
         scheduler.attempt_started(start.job_id, start.child, now_ms)
@@ -86,10 +86,11 @@ def finish(
     outcome_of: Callable[[Start], Outcome] = lambda start: OK,
     steps: int = 100_000,
 ) -> list[Change]:
-    """Runs everything to its end, one child at a time, or so many steps of it."""
+    """Run everything to its end, one child at a time, or the given number of steps."""
     changes: list[Change] = []
     under_way = {
-        (job_id, index): Start(job_id, index, 1, (), "") for job_id, index in scheduler.placed_children()
+        (job_id, index): Start(job_id, index, 1, (), "")
+        for job_id, index in scheduler.placed_children()
     }
     while not scheduler.is_over and steps:
         for start in scheduler.place():
@@ -102,8 +103,8 @@ def finish(
     return changes
 
 
-def states(scheduler: Scheduler, one: Job) -> list[JobState]:
-    return [scheduler.child_state(one.id, index) for index in range(one.size)]
+def states(scheduler: Scheduler, array: Job) -> list[JobState]:
+    return [scheduler.child_state(array.id, index) for index in range(array.size)]
 
 
 def state(scheduler: Scheduler, id: str) -> JobState:
@@ -138,7 +139,7 @@ def test_a_job_without_dependencies_is_runnable_starting_running_succeeded() -> 
 
 
 def test_a_job_that_exits_with_another_code_has_failed() -> None:
-    scheduler = submitted(of(), job("a"))
+    scheduler = submit_all(of(), job("a"))
     begin(scheduler)
     assert scheduler.attempt_ended("a", 0, BAD) == [
         Settled("a", 0, 1, FAILED, StatusReason.EXITED),
@@ -147,7 +148,7 @@ def test_a_job_that_exits_with_another_code_has_failed() -> None:
 
 
 def test_a_job_that_never_came_to_run_has_failed_with_its_reason() -> None:
-    scheduler = submitted(of(), job("a"))
+    scheduler = submit_all(of(), job("a"))
     scheduler.place()
     changes = scheduler.attempt_ended(
         "a", 0, Outcome(None, StatusReason.NOT_STARTED, "CannotPullContainerError: x")
@@ -156,7 +157,7 @@ def test_a_job_that_never_came_to_run_has_failed_with_its_reason() -> None:
 
 
 def test_a_job_with_an_unmet_dependency_is_pending() -> None:
-    scheduler = submitted(of(), job("a"), job("b", None, whole("a")))
+    scheduler = submit_all(of(), job("a"), job("b", None, whole("a")))
     assert state(scheduler, "b") is PENDING
     assert begin(scheduler) == [("a", 0)]
     scheduler.attempt_ended("a", 0, OK)
@@ -172,7 +173,7 @@ def test_a_scheduler_without_jobs_is_over() -> None:
 
 
 def test_an_array_s_parent_is_pending_until_all_children_have_ended() -> None:
-    scheduler = submitted(of(), job("a", 3))
+    scheduler = submit_all(of(), job("a", 3))
     assert state(scheduler, "a") is PENDING
     begin(scheduler)
     assert state(scheduler, "a") is PENDING
@@ -184,23 +185,25 @@ def test_an_array_s_parent_is_pending_until_all_children_have_ended() -> None:
 
 
 def test_a_parent_fails_only_once_all_its_children_are_over() -> None:
-    scheduler = submitted(of(), job("a", 3))
+    scheduler = submit_all(of(), job("a", 3))
     begin(scheduler)
     assert scheduler.attempt_ended("a", 0, BAD) == [Settled("a", 0, 1, FAILED, StatusReason.EXITED)]
     assert state(scheduler, "a") is PENDING
     scheduler.attempt_ended("a", 1, OK)
-    assert scheduler.attempt_ended("a", 2, OK)[-1] == JobSettled("a", FAILED, StatusReason.CHILD_FAILED)
+    assert scheduler.attempt_ended("a", 2, OK)[-1] == JobSettled(
+        "a", FAILED, StatusReason.CHILD_FAILED
+    )
 
 
 def test_a_failed_child_leaves_its_siblings_alone() -> None:
     one = job("a", 5)
-    scheduler = submitted(of(vcpus=1), one)
+    scheduler = submit_all(of(vcpus=1), one)
     finish(scheduler, lambda start: BAD if start.child == 1 else OK)
     assert states(scheduler, one) == [SUCCEEDED, FAILED, SUCCEEDED, SUCCEEDED, SUCCEEDED]
 
 
 def test_a_summary_counts_the_children_by_state() -> None:
-    scheduler = submitted(of(vcpus=3), job("a", 6))
+    scheduler = submit_all(of(vcpus=3), job("a", 6))
     starts = scheduler.place()
     scheduler.attempt_started("a", starts[0].child, 0)
     scheduler.attempt_started("a", starts[1].child, 0)
@@ -210,7 +213,7 @@ def test_a_summary_counts_the_children_by_state() -> None:
 
 
 def test_an_array_of_one_child_is_an_array_still() -> None:
-    scheduler = submitted(of(), job("a", 1))
+    scheduler = submit_all(of(), job("a", 1))
     assert state(scheduler, "a") is PENDING
     assert settled_jobs(finish(scheduler, lambda start: BAD)) == {
         "a": (FAILED, StatusReason.CHILD_FAILED)
@@ -221,7 +224,7 @@ def test_an_array_of_one_child_is_an_array_still() -> None:
 
 
 def test_a_whole_dependency_waits_for_every_child_of_an_array() -> None:
-    scheduler = submitted(of(), job("a", 2), job("b", 2, whole("a")))
+    scheduler = submit_all(of(), job("a", 2), job("b", 2, whole("a")))
     assert begin(scheduler) == [("a", 0), ("a", 1)]
     scheduler.attempt_ended("a", 1, OK)
     assert begin(scheduler) == []
@@ -230,7 +233,7 @@ def test_a_whole_dependency_waits_for_every_child_of_an_array() -> None:
 
 
 def test_n_to_n_lets_a_child_go_as_soon_as_its_own_counterpart_succeeded() -> None:
-    scheduler = submitted(of(), job("a", 3), job("b", 3, each("a")))
+    scheduler = submit_all(of(), job("a", 3), job("b", 3, each("a")))
     begin(scheduler)
     scheduler.attempt_ended("a", 2, OK)
     assert begin(scheduler) == [("b", 2)]
@@ -240,7 +243,7 @@ def test_n_to_n_lets_a_child_go_as_soon_as_its_own_counterpart_succeeded() -> No
 
 def test_n_to_n_fails_only_the_counterpart_of_a_failed_child() -> None:
     b = job("b", 3, each("a"))
-    scheduler = submitted(of(), job("a", 3), b)
+    scheduler = submit_all(of(), job("a", 3), b)
     begin(scheduler)
     assert scheduler.attempt_ended("a", 1, BAD) == [
         Settled("a", 1, 1, FAILED, StatusReason.EXITED),
@@ -252,7 +255,7 @@ def test_n_to_n_fails_only_the_counterpart_of_a_failed_child() -> None:
 
 
 def test_sequential_runs_one_child_after_the_other() -> None:
-    scheduler = submitted(of(), job("a", 3, SEQUENTIAL))
+    scheduler = submit_all(of(), job("a", 3, SEQUENTIAL))
     for index in range(3):
         assert begin(scheduler) == [("a", index)]
         scheduler.attempt_ended("a", index, OK)
@@ -261,7 +264,7 @@ def test_sequential_runs_one_child_after_the_other() -> None:
 
 def test_a_failed_child_of_a_sequential_array_fails_all_that_come_after_it() -> None:
     one = job("a", 4, SEQUENTIAL)
-    scheduler = submitted(of(), one)
+    scheduler = submit_all(of(), one)
     changes = finish(scheduler, lambda start: BAD if start.child == 1 else OK)
     assert states(scheduler, one) == [SUCCEEDED, FAILED, FAILED, FAILED]
     assert Settled("a", 3, 0, FAILED, DEPENDENT) in changes
@@ -269,7 +272,7 @@ def test_a_failed_child_of_a_sequential_array_fails_all_that_come_after_it() -> 
 
 
 def test_sequential_with_a_whole_dependency_waits_for_both() -> None:
-    scheduler = submitted(of(), job("a"), job("b", 2, whole("a"), SEQUENTIAL))
+    scheduler = submit_all(of(), job("a"), job("b", 2, whole("a"), SEQUENTIAL))
     assert begin(scheduler) == [("a", 0)]
     scheduler.attempt_ended("a", 0, OK)
     assert begin(scheduler) == [("b", 0)]
@@ -278,7 +281,7 @@ def test_sequential_with_a_whole_dependency_waits_for_both() -> None:
 
 
 def test_sequential_with_n_to_n_waits_for_both() -> None:
-    scheduler = submitted(of(), job("a", 2), job("b", 2, each("a"), SEQUENTIAL))
+    scheduler = submit_all(of(), job("a", 2), job("b", 2, each("a"), SEQUENTIAL))
     begin(scheduler)
     scheduler.attempt_ended("a", 1, OK)
     assert begin(scheduler) == []
@@ -289,7 +292,7 @@ def test_sequential_with_n_to_n_waits_for_both() -> None:
 
 
 def test_n_to_n_with_a_whole_dependency_waits_for_both() -> None:
-    scheduler = submitted(of(), job("a", 2), job("w"), job("b", 2, whole("w"), each("a")))
+    scheduler = submit_all(of(), job("a", 2), job("w"), job("b", 2, whole("w"), each("a")))
     begin(scheduler)
     scheduler.attempt_ended("a", 0, OK)
     assert begin(scheduler) == []
@@ -298,7 +301,7 @@ def test_n_to_n_with_a_whole_dependency_waits_for_both() -> None:
 
 
 def test_a_dependency_on_one_child_waits_for_that_child_only() -> None:
-    scheduler = submitted(of(), job("a", 3), job("b", None, whole("a:1")))
+    scheduler = submit_all(of(), job("a", 3), job("b", None, whole("a:1")))
     begin(scheduler)
     scheduler.attempt_ended("a", 0, OK)
     assert begin(scheduler) == []
@@ -307,7 +310,7 @@ def test_a_dependency_on_one_child_waits_for_that_child_only() -> None:
 
 
 def test_a_dependency_on_one_child_fails_with_that_child_and_not_with_its_siblings() -> None:
-    scheduler = submitted(
+    scheduler = submit_all(
         of(), job("a", 3), job("b", None, whole("a:1")), job("c", None, whole("a:2"))
     )
     begin(scheduler)
@@ -324,7 +327,7 @@ def test_a_dependency_on_one_child_fails_with_it_when_the_whole_array_fails_unst
     end: str,
 ) -> None:
     scheduler = of(fail_fast=end == "fail_fast")
-    submitted(scheduler, job("0"), job("a", 3, whole("0")), job("b", None, whole("a:1")))
+    submit_all(scheduler, job("0"), job("a", 3, whole("0")), job("b", None, whole("a:1")))
     begin(scheduler)
     if end == "terminated":
         scheduler.terminate("a", "not wanted")
@@ -333,10 +336,8 @@ def test_a_dependency_on_one_child_fails_with_it_when_the_whole_array_fails_unst
     assert scheduler.is_over
 
 
-def test_a_dependency_on_one_placed_child_of_a_terminated_array_fails_when_that_child_has_ended() -> (
-    None
-):
-    scheduler = submitted(of(vcpus=1), job("a", 3), job("b", None, whole("a:0")))
+def test_a_dependency_on_a_placed_child_of_a_terminated_array_fails_when_it_has_ended() -> None:
+    scheduler = submit_all(of(vcpus=1), job("a", 3), job("b", None, whole("a:0")))
     begin(scheduler)
     scheduler.terminate("a", "not wanted")
     assert state(scheduler, "b") is PENDING
@@ -345,7 +346,7 @@ def test_a_dependency_on_one_placed_child_of_a_terminated_array_fails_when_that_
 
 
 def test_a_job_waits_for_all_its_dependencies() -> None:
-    scheduler = submitted(of(), job("a"), job("b"), job("c", None, whole("a"), whole("b")))
+    scheduler = submit_all(of(), job("a"), job("b"), job("c", None, whole("a"), whole("b")))
     begin(scheduler)
     scheduler.attempt_ended("b", 0, OK)
     assert begin(scheduler) == []
@@ -354,7 +355,7 @@ def test_a_job_waits_for_all_its_dependencies() -> None:
 
 
 def test_a_dependency_named_twice_is_met_once() -> None:
-    scheduler = submitted(
+    scheduler = submit_all(
         of(),
         job("a", 2),
         job("b", 2, whole("a"), whole("a")),
@@ -368,13 +369,13 @@ def test_a_dependency_named_twice_is_met_once() -> None:
 def test_a_child_may_have_more_n_to_n_dependencies_than_a_byte_can_count() -> None:
     scheduler = of(vcpus=1_000, memory_mib=10**6)
     names = [f"a{number}" for number in range(300)]
-    submitted(scheduler, *(job(name, 2) for name in names), job("z", 2, *map(each, names)))
+    submit_all(scheduler, *(job(name, 2) for name in names), job("z", 2, *map(each, names)))
     finish(scheduler)
     assert state(scheduler, "z") is SUCCEEDED
 
 
 def test_a_job_fails_unstarted_when_a_dependency_fails() -> None:
-    scheduler = submitted(of(), job("a"), job("b", 4, whole("a")))
+    scheduler = submit_all(of(), job("a"), job("b", 4, whole("a")))
     begin(scheduler)
     assert scheduler.attempt_ended("a", 0, BAD) == [
         Settled("a", 0, 1, FAILED, StatusReason.EXITED),
@@ -386,7 +387,7 @@ def test_a_job_fails_unstarted_when_a_dependency_fails() -> None:
 
 
 def test_a_failed_dependency_is_told_once_however_many_there_are() -> None:
-    scheduler = submitted(of(), job("a"), job("b"), job("c", None, whole("a"), whole("b")))
+    scheduler = submit_all(of(), job("a"), job("b"), job("c", None, whole("a"), whole("b")))
     begin(scheduler)
     first = scheduler.attempt_ended("a", 0, BAD)
     second = scheduler.attempt_ended("b", 0, BAD)
@@ -397,7 +398,7 @@ def test_a_failed_dependency_is_told_once_however_many_there_are() -> None:
 
 
 def test_a_failure_goes_down_the_whole_graph() -> None:
-    scheduler = submitted(
+    scheduler = submit_all(
         of(),
         job("a"),
         job("b", 2, whole("a")),
@@ -419,9 +420,9 @@ def test_a_failure_goes_down_the_whole_graph() -> None:
 
 
 def test_a_dependency_that_has_succeeded_is_met_at_submit() -> None:
-    scheduler = submitted(of(), job("a", 2), job("s"))
+    scheduler = submit_all(of(), job("a", 2), job("s"))
     finish(scheduler)
-    submitted(
+    submit_all(
         scheduler,
         job("b", None, whole("a")),
         job("c", 2, each("a")),
@@ -431,7 +432,7 @@ def test_a_dependency_that_has_succeeded_is_met_at_submit() -> None:
 
 
 def test_a_dependency_that_has_failed_fails_the_job_at_submit() -> None:
-    scheduler = submitted(of(), job("a", 2))
+    scheduler = submit_all(of(), job("a", 2))
     finish(scheduler, lambda start: BAD if start.child else OK)
     changes = [RestFailed("b", DEPENDENT), JobSettled("b", FAILED, DEPENDENT)]
     assert scheduler.submit(job("b", None, whole("a"))) == changes
@@ -445,7 +446,7 @@ def test_a_dependency_that_has_failed_fails_the_job_at_submit() -> None:
 
 def test_n_to_n_at_submit_sees_what_has_ended_and_waits_for_the_rest() -> None:
     b = job("b", 3, each("a"))
-    scheduler = submitted(of(), job("a", 3))
+    scheduler = submit_all(of(), job("a", 3))
     begin(scheduler)
     scheduler.attempt_ended("a", 0, OK)
     scheduler.attempt_ended("a", 1, BAD)
@@ -462,7 +463,7 @@ def test_a_sequential_array_whose_counterpart_had_failed_ends_in_either_order(
     depends_on: tuple[Dependency, ...],
 ) -> None:
     b = job("b", 4, *depends_on)
-    scheduler = submitted(of(), job("a", 4))
+    scheduler = submit_all(of(), job("a", 4))
     finish(scheduler, lambda start: BAD if start.child == 1 else OK)
     scheduler.submit(b)
     assert begin(scheduler) == [("b", 0)]
@@ -472,10 +473,10 @@ def test_a_sequential_array_whose_counterpart_had_failed_ends_in_either_order(
 
 
 def test_a_dependency_half_done_counts_from_where_it_is() -> None:
-    scheduler = submitted(of(), job("a", 2))
+    scheduler = submit_all(of(), job("a", 2))
     begin(scheduler)
     scheduler.attempt_ended("a", 0, OK)
-    submitted(scheduler, job("b", None, whole("a")), job("c", None, whole("a:0")))
+    submit_all(scheduler, job("b", None, whole("a")), job("c", None, whole("a:0")))
     assert begin(scheduler) == [("c", 0)]
     scheduler.attempt_ended("a", 1, OK)
     assert begin(scheduler) == [("b", 0)]
@@ -485,7 +486,7 @@ def test_a_dependency_half_done_counts_from_where_it_is() -> None:
 
 
 def test_a_sequential_array_of_10_000_fails_in_one_go() -> None:
-    scheduler = submitted(of(), job("a", 10_000, SEQUENTIAL), job("z", 10_000, each("a")))
+    scheduler = submit_all(of(), job("a", 10_000, SEQUENTIAL), job("z", 10_000, each("a")))
     begin(scheduler)
     changes = scheduler.attempt_ended("a", 0, BAD)
     assert scheduler.is_over
@@ -494,7 +495,7 @@ def test_a_sequential_array_of_10_000_fails_in_one_go() -> None:
 
 def test_a_chain_of_3_000_jobs_fails_in_one_go() -> None:
     jobs = [job("0"), *(job(str(n), None, whole(str(n - 1))) for n in range(1, 3_000))]
-    scheduler = submitted(of(), *jobs)
+    scheduler = submit_all(of(), *jobs)
     begin(scheduler)
     changes = scheduler.attempt_ended("0", 0, BAD)
     assert scheduler.is_over
@@ -503,7 +504,7 @@ def test_a_chain_of_3_000_jobs_fails_in_one_go() -> None:
 
 def test_a_chain_of_3_000_paired_arrays_fails_in_one_go() -> None:
     jobs = [job("0", 2), *(job(str(n), 2, each(str(n - 1))) for n in range(1, 3_000))]
-    scheduler = submitted(of(), *jobs)
+    scheduler = submit_all(of(), *jobs)
     changes = scheduler.terminate("0", "not wanted")
     assert scheduler.is_over
     assert len(settled_jobs(changes)) == 3_000
@@ -511,7 +512,7 @@ def test_a_chain_of_3_000_paired_arrays_fails_in_one_go() -> None:
 
 def test_a_chain_of_3_000_jobs_succeeds_one_by_one() -> None:
     jobs = [job("0"), *(job(str(n), None, whole(str(n - 1))) for n in range(1, 3_000))]
-    scheduler = submitted(of(), *jobs)
+    scheduler = submit_all(of(), *jobs)
     assert set(settled_jobs(finish(scheduler)).values()) == {(SUCCEEDED, StatusReason.EXITED)}
 
 
@@ -549,7 +550,7 @@ def test_a_chain_of_3_000_jobs_succeeds_one_by_one() -> None:
 def test_a_job_that_cannot_be_is_refused_and_leaves_nothing_behind(refused: Job, why: str) -> None:
     room = ComputeEnvironment("ce", Resources(8, 8_000))
     scheduler = Scheduler([Queue("q", ("ce",)), Queue("closed", ("ce",), is_enabled=False)], [room])
-    submitted(scheduler, job("a", 3), job("s"))
+    submit_all(scheduler, job("a", 3), job("s"))
     with pytest.raises(InvalidJobError, match=why):
         scheduler.submit(refused)
     finish(scheduler)
@@ -561,7 +562,7 @@ def test_a_job_that_cannot_be_is_refused_and_leaves_nothing_behind(refused: Job,
 
 
 def test_a_failed_attempt_with_attempts_left_is_runnable_again() -> None:
-    scheduler = submitted(of(), job("a", attempts=2))
+    scheduler = submit_all(of(), job("a", attempts=2))
     begin(scheduler)
     assert scheduler.attempt_ended("a", 0, BAD) == [Requeued("a", 0, 1)]
     assert state(scheduler, "a") is RUNNABLE
@@ -569,23 +570,27 @@ def test_a_failed_attempt_with_attempts_left_is_runnable_again() -> None:
 
 
 def test_attempts_are_counted_from_one_and_end_with_the_strategy() -> None:
-    scheduler = submitted(of(), job("a", attempts=3))
+    scheduler = submit_all(of(), job("a", attempts=3))
     for attempt in (1, 2):
         assert scheduler.place() == [Start("a", 0, attempt, (), "ce")]
         assert scheduler.attempt_ended("a", 0, BAD) == [Requeued("a", 0, attempt)]
     assert scheduler.place() == [Start("a", 0, 3, (), "ce")]
-    assert scheduler.attempt_ended("a", 0, BAD)[0] == Settled("a", 0, 3, FAILED, StatusReason.EXITED)
+    assert scheduler.attempt_ended("a", 0, BAD)[0] == Settled(
+        "a", 0, 3, FAILED, StatusReason.EXITED
+    )
 
 
 def test_an_attempt_that_never_came_to_run_is_counted_too() -> None:
-    scheduler = submitted(of(), job("a", attempts=2))
+    scheduler = submit_all(of(), job("a", attempts=2))
     scheduler.place()
-    assert scheduler.attempt_ended("a", 0, Outcome(None, StatusReason.NOT_STARTED)) == [Requeued("a", 0, 1)]
+    assert scheduler.attempt_ended("a", 0, Outcome(None, StatusReason.NOT_STARTED)) == [
+        Requeued("a", 0, 1)
+    ]
     assert scheduler.place()[0].attempt == 2
 
 
 def test_each_child_has_its_own_attempts() -> None:
-    scheduler = submitted(of(), job("a", 2, attempts=2))
+    scheduler = submit_all(of(), job("a", 2, attempts=2))
     begin(scheduler)
     scheduler.attempt_ended("a", 0, BAD)
     scheduler.attempt_ended("a", 1, OK)
@@ -595,21 +600,25 @@ def test_each_child_has_its_own_attempts() -> None:
 
 def test_the_strategy_s_rules_decide() -> None:
     strategy = RetryStrategy(3, (EvaluateOnExit(Action.EXIT, on_exit_code="2"),))
-    scheduler = submitted(of(), job("a", 2, retry=strategy))
+    scheduler = submit_all(of(), job("a", 2, retry=strategy))
     begin(scheduler)
     assert scheduler.attempt_ended("a", 0, Outcome(1)) == [Requeued("a", 0, 1)]
-    assert scheduler.attempt_ended("a", 1, Outcome(2)) == [Settled("a", 1, 1, FAILED, StatusReason.EXITED)]
+    assert scheduler.attempt_ended("a", 1, Outcome(2)) == [
+        Settled("a", 1, 1, FAILED, StatusReason.EXITED)
+    ]
 
 
 def test_exit_0_is_a_success_whatever_the_rules_say() -> None:
     strategy = RetryStrategy(3, (EvaluateOnExit(Action.RETRY, on_exit_code="*"),))
-    scheduler = submitted(of(), job("a", retry=strategy))
+    scheduler = submit_all(of(), job("a", retry=strategy))
     begin(scheduler)
-    assert scheduler.attempt_ended("a", 0, OK)[0] == Settled("a", 0, 1, SUCCEEDED, StatusReason.EXITED)
+    assert scheduler.attempt_ended("a", 0, OK)[0] == Settled(
+        "a", 0, 1, SUCCEEDED, StatusReason.EXITED
+    )
 
 
 def test_a_retry_goes_to_the_front_of_its_queue() -> None:
-    scheduler = submitted(of(vcpus=1), job("a", attempts=2), job("b"), job("c"))
+    scheduler = submit_all(of(vcpus=1), job("a", attempts=2), job("b"), job("c"))
     assert begin(scheduler) == [("a", 0)]
     scheduler.attempt_ended("a", 0, BAD)
     assert begin(scheduler) == [("a", 0)]
@@ -618,7 +627,7 @@ def test_a_retry_goes_to_the_front_of_its_queue() -> None:
 
 
 def test_retries_keep_the_order_in_which_they_failed() -> None:
-    scheduler = submitted(of(vcpus=3), job("a", 3, attempts=2), job("b", 3))
+    scheduler = submit_all(of(vcpus=3), job("a", 3, attempts=2), job("b", 3))
     begin(scheduler)
     for index in (2, 0, 1):
         scheduler.attempt_ended("a", index, BAD)
@@ -628,7 +637,7 @@ def test_retries_keep_the_order_in_which_they_failed() -> None:
 def test_retries_that_find_no_room_keep_their_place_at_the_front() -> None:
     queues = [Queue("p", ("ce",), priority=9), Queue("q", ("ce",))]
     scheduler = Scheduler(queues, [ComputeEnvironment("ce", Resources(3, 8_000))])
-    submitted(
+    submit_all(
         scheduler, job("a", asks=Resources(2, 1), attempts=2), job("b", attempts=2), job("c", 9)
     )
     begin(scheduler)
@@ -641,7 +650,7 @@ def test_retries_that_find_no_room_keep_their_place_at_the_front() -> None:
 
 
 def test_a_dependent_waits_while_what_it_needs_is_retried() -> None:
-    scheduler = submitted(of(), job("a", attempts=2), job("b", None, whole("a")))
+    scheduler = submit_all(of(), job("a", attempts=2), job("b", None, whole("a")))
     begin(scheduler)
     scheduler.attempt_ended("a", 0, BAD)
     assert begin(scheduler) == [("a", 0)]
@@ -653,7 +662,7 @@ def test_a_dependent_waits_while_what_it_needs_is_retried() -> None:
 
 
 def test_a_child_is_stopped_when_its_time_is_up_and_not_before() -> None:
-    scheduler = submitted(of(), job("a", timeout_s=60))
+    scheduler = submit_all(of(), job("a", timeout_s=60))
     begin(scheduler, now_ms=1_000)
     assert scheduler.tick(60_999) == []
     assert scheduler.tick(61_000) == [Stop("a", 0)]
@@ -661,7 +670,7 @@ def test_a_child_is_stopped_when_its_time_is_up_and_not_before() -> None:
 
 
 def test_a_timed_out_child_has_failed_and_is_not_retried() -> None:
-    scheduler = submitted(of(), job("a", attempts=3, timeout_s=60))
+    scheduler = submit_all(of(), job("a", attempts=3, timeout_s=60))
     begin(scheduler)
     scheduler.tick(60_000)
     assert scheduler.attempt_ended("a", 0, Outcome(143)) == [
@@ -671,7 +680,7 @@ def test_a_timed_out_child_has_failed_and_is_not_retried() -> None:
 
 
 def test_the_clock_counts_from_running_and_not_from_starting() -> None:
-    scheduler = submitted(of(), job("a", timeout_s=60))
+    scheduler = submit_all(of(), job("a", timeout_s=60))
     scheduler.place()
     assert scheduler.tick(1_000_000) == []
     scheduler.attempt_started("a", 0, 1_000_000)
@@ -680,7 +689,7 @@ def test_the_clock_counts_from_running_and_not_from_starting() -> None:
 
 
 def test_the_clock_restarts_with_each_attempt() -> None:
-    scheduler = submitted(of(), job("a", attempts=2, timeout_s=60))
+    scheduler = submit_all(of(), job("a", attempts=2, timeout_s=60))
     begin(scheduler, now_ms=0)
     scheduler.attempt_ended("a", 0, BAD)
     begin(scheduler, now_ms=50_000)
@@ -690,7 +699,7 @@ def test_the_clock_restarts_with_each_attempt() -> None:
 
 
 def test_each_child_of_an_array_has_its_own_clock() -> None:
-    scheduler = submitted(of(), job("a", 2, timeout_s=60))
+    scheduler = submit_all(of(), job("a", 2, timeout_s=60))
     scheduler.place()
     scheduler.attempt_started("a", 0, 0)
     scheduler.attempt_started("a", 1, 10_000)
@@ -699,14 +708,14 @@ def test_each_child_of_an_array_has_its_own_clock() -> None:
 
 
 def test_a_child_that_ended_in_time_is_not_stopped() -> None:
-    scheduler = submitted(of(), job("a", timeout_s=60))
+    scheduler = submit_all(of(), job("a", timeout_s=60))
     begin(scheduler)
     scheduler.attempt_ended("a", 0, OK)
     assert scheduler.tick(60_000) == []
 
 
 def test_without_a_timeout_there_is_no_deadline() -> None:
-    scheduler = submitted(of(), job("a"))
+    scheduler = submit_all(of(), job("a"))
     begin(scheduler)
 
 
@@ -714,7 +723,7 @@ def test_without_a_timeout_there_is_no_deadline() -> None:
 
 
 def test_terminating_a_pending_or_runnable_job_fails_it_at_once_with_the_users_reason() -> None:
-    scheduler = submitted(of(), job("a"), job("b", 2, whole("a")))
+    scheduler = submit_all(of(), job("a"), job("b", 2, whole("a")))
     changes = [RestFailed("b", "not wanted"), JobSettled("b", FAILED, "not wanted")]
     assert scheduler.terminate("b", "not wanted") == changes
     assert scheduler.terminate("a", "nor this")[:2] == [
@@ -727,7 +736,7 @@ def test_terminating_a_pending_or_runnable_job_fails_it_at_once_with_the_users_r
 
 @pytest.mark.parametrize("is_running", [False, True], ids=["STARTING", "RUNNING"])
 def test_terminating_a_placed_job_stops_it_and_it_fails_when_it_has_ended(is_running: bool) -> None:
-    scheduler = submitted(of(), job("a", attempts=3))
+    scheduler = submit_all(of(), job("a", attempts=3))
     scheduler.place()
     if is_running:
         scheduler.attempt_started("a", 0, 0)
@@ -740,7 +749,7 @@ def test_terminating_a_placed_job_stops_it_and_it_fails_when_it_has_ended(is_run
 
 
 def test_a_stopped_child_has_failed_even_if_it_managed_an_exit_0() -> None:
-    scheduler = submitted(of(), job("a"), job("b", 2, timeout_s=60))
+    scheduler = submit_all(of(), job("a"), job("b", 2, timeout_s=60))
     begin(scheduler)
     scheduler.terminate("a", "not wanted")
     assert settled_jobs(scheduler.attempt_ended("a", 0, OK)) == {"a": (FAILED, "not wanted")}
@@ -750,7 +759,7 @@ def test_a_stopped_child_has_failed_even_if_it_managed_an_exit_0() -> None:
 
 @pytest.mark.parametrize("outcome", [OK, BAD])
 def test_terminating_what_is_over_changes_nothing(outcome: Outcome) -> None:
-    scheduler = submitted(of(), job("a", 2))
+    scheduler = submit_all(of(), job("a", 2))
     finish(scheduler, lambda start: outcome)
     before = scheduler.summary("a")
     assert scheduler.terminate("a", "too late") == []
@@ -759,7 +768,7 @@ def test_terminating_what_is_over_changes_nothing(outcome: Outcome) -> None:
 
 
 def test_terminating_twice_is_the_same_as_once() -> None:
-    scheduler = submitted(of(vcpus=2), job("a", 4))
+    scheduler = submit_all(of(vcpus=2), job("a", 4))
     begin(scheduler)
     assert scheduler.terminate("a", "first") == [
         RestFailed("a", "first"),
@@ -775,16 +784,18 @@ def test_terminating_twice_is_the_same_as_once() -> None:
 
 
 def test_terminating_what_is_being_stopped_for_its_timeout_stops_it_no_second_time() -> None:
-    scheduler = submitted(of(), job("a", 2, timeout_s=60))
+    scheduler = submit_all(of(), job("a", 2, timeout_s=60))
     begin(scheduler)
     scheduler.tick(60_000)
     assert scheduler.terminate("a", "enough") == [RestFailed("a", "enough")]
-    assert scheduler.attempt_ended("a", 0, BAD) == [Settled("a", 0, 1, FAILED, StatusReason.TIMEOUT)]
+    assert scheduler.attempt_ended("a", 0, BAD) == [
+        Settled("a", 0, 1, FAILED, StatusReason.TIMEOUT)
+    ]
 
 
 def test_terminating_an_array_fails_what_waits_and_stops_what_runs() -> None:
     one = job("a", 4)
-    scheduler = submitted(of(vcpus=2), one)
+    scheduler = submit_all(of(vcpus=2), one)
     begin(scheduler)
     scheduler.attempt_ended("a", 0, OK)
     begin(scheduler)
@@ -800,7 +811,7 @@ def test_terminating_an_array_fails_what_waits_and_stops_what_runs() -> None:
 
 def test_terminating_an_array_fails_the_counterparts_of_what_had_not_started() -> None:
     b = job("b", 3, each("a"))
-    scheduler = submitted(of(vcpus=1), job("a", 3), b)
+    scheduler = submit_all(of(vcpus=1), job("a", 3), b)
     begin(scheduler)
     changes = scheduler.terminate("a", "enough")
     assert [change for change in changes if change.job_id == "b"] == [
@@ -815,7 +826,7 @@ def test_terminating_an_array_fails_the_counterparts_of_what_had_not_started() -
 @pytest.mark.parametrize("when", ["PENDING", "RUNNABLE", "STARTING", "RUNNING", "to be retried"])
 def test_terminating_a_child_lets_its_siblings_go_on_and_condemns_the_parent(when: str) -> None:
     one = job("a", 3, whole("0"), attempts=2)
-    scheduler = submitted(of(), job("0"), one)
+    scheduler = submit_all(of(), job("0"), one)
     if when == "PENDING":
         scheduler.terminate("a", "not this one", 1)
     begin(scheduler)
@@ -839,7 +850,7 @@ def test_terminating_a_child_lets_its_siblings_go_on_and_condemns_the_parent(whe
 
 
 def test_a_terminated_child_does_not_start_again() -> None:
-    scheduler = submitted(of(vcpus=1), job("a", 2, attempts=2))
+    scheduler = submit_all(of(vcpus=1), job("a", 2, attempts=2))
     begin(scheduler)
     scheduler.attempt_ended("a", 0, BAD)
     assert scheduler.terminate("a", "not this one", 0) == [
@@ -850,7 +861,7 @@ def test_a_terminated_child_does_not_start_again() -> None:
 
 def test_terminating_a_child_of_a_sequential_array_fails_those_after_it() -> None:
     one = job("a", 4, SEQUENTIAL)
-    scheduler = submitted(of(), one)
+    scheduler = submit_all(of(), one)
     begin(scheduler)
     scheduler.terminate("a", "not this one", 2)
     assert states(scheduler, one) == [RUNNING, PENDING, FAILED, FAILED]
@@ -859,7 +870,7 @@ def test_terminating_a_child_of_a_sequential_array_fails_those_after_it() -> Non
 
 
 def test_what_depends_on_a_terminated_job_fails() -> None:
-    scheduler = submitted(of(), job("a"), job("b", None, whole("a")))
+    scheduler = submit_all(of(), job("a"), job("b", None, whole("a")))
     changes = scheduler.terminate("a", "not wanted")
     assert settled_jobs(changes) == {"a": (FAILED, "not wanted"), "b": (FAILED, DEPENDENT)}
 
@@ -881,7 +892,7 @@ def test_what_depends_on_a_terminated_job_fails() -> None:
 def test_no_more_children_run_than_vcpus_memory_and_gpus_allow(
     room: Resources, asks: Resources, at_once: int
 ) -> None:
-    scheduler = submitted(of(room.vcpus, room.memory_mib, room.gpus), job("a", 10, asks=asks))
+    scheduler = submit_all(of(room.vcpus, room.memory_mib, room.gpus), job("a", 10, asks=asks))
     assert len(begin(scheduler)) == at_once
     assert begin(scheduler) == []
     scheduler.attempt_ended("a", 0, OK)
@@ -889,7 +900,7 @@ def test_no_more_children_run_than_vcpus_memory_and_gpus_allow(
 
 
 def test_what_a_child_held_is_free_again_when_it_has_ended() -> None:
-    scheduler = submitted(of(4, 1_000, 2), job("a", asks=Resources(2, 600, 1), attempts=2))
+    scheduler = submit_all(of(4, 1_000, 2), job("a", asks=Resources(2, 600, 1), attempts=2))
     assert scheduler.free("ce") == Resources(4, 1_000, 2)
     begin(scheduler)
     assert scheduler.free("ce") == Resources(2, 400, 1)
@@ -905,7 +916,7 @@ def test_what_a_child_held_is_free_again_when_it_has_ended() -> None:
 
 
 def test_the_lowest_gpu_numbers_go_out_first_and_come_back() -> None:
-    scheduler = submitted(
+    scheduler = submit_all(
         of(gpus=4), job("a", 5, asks=Resources(1, 1, 1)), job("b", asks=Resources(1, 1, 2))
     )
     assert [start.gpus for start in scheduler.place()] == [(0,), (1,), (2,), (3,)]
@@ -917,17 +928,17 @@ def test_the_lowest_gpu_numbers_go_out_first_and_come_back() -> None:
 
 
 def test_a_child_without_gpus_is_given_none() -> None:
-    scheduler = submitted(of(gpus=4), job("a"))
+    scheduler = submit_all(of(gpus=4), job("a"))
     assert scheduler.place()[0].gpus == ()
 
 
 def test_jobs_start_in_the_order_of_their_submission_and_children_in_theirs() -> None:
-    scheduler = submitted(of(vcpus=100), job("b", 2), job("a"), job("c", 2))
+    scheduler = submit_all(of(vcpus=100), job("b", 2), job("a"), job("c", 2))
     assert begin(scheduler) == [("b", 0), ("b", 1), ("a", 0), ("c", 0), ("c", 1)]
 
 
 def test_a_job_that_becomes_runnable_later_keeps_its_place_by_submission() -> None:
-    scheduler = submitted(of(vcpus=1), job("0"), job("a", None, whole("0")), job("b"))
+    scheduler = submit_all(of(vcpus=1), job("0"), job("a", None, whole("0")), job("b"))
     begin(scheduler)
     scheduler.attempt_ended("0", 0, OK)
     assert begin(scheduler) == [("a", 0)]
@@ -936,7 +947,7 @@ def test_a_job_that_becomes_runnable_later_keeps_its_place_by_submission() -> No
 @pytest.mark.parametrize("asks", [Resources(4, 100), Resources(1, 8_000)], ids=["vCPUs", "memory"])
 def test_a_large_child_is_not_starved_by_small_ones(asks: Resources) -> None:
     small = Resources(1, 2_000)
-    scheduler = submitted(
+    scheduler = submit_all(
         of(4, 8_000), job("a", 3, asks=small), job("big", asks=asks), job("c", 9, asks=small)
     )
     assert begin(scheduler) == [("a", 0), ("a", 1), ("a", 2)]
@@ -948,7 +959,7 @@ def test_a_large_child_is_not_starved_by_small_ones(asks: Resources) -> None:
 
 
 def test_a_large_child_that_is_tried_again_is_not_starved_either() -> None:
-    scheduler = submitted(of(4), job("big", asks=Resources(4, 1), attempts=2), job("c", 9))
+    scheduler = submit_all(of(4), job("big", asks=Resources(4, 1), attempts=2), job("c", 9))
     begin(scheduler)
     scheduler.attempt_ended("big", 0, BAD)
     assert begin(scheduler) == [("big", 0)]
@@ -956,14 +967,14 @@ def test_a_large_child_that_is_tried_again_is_not_starved_either() -> None:
 
 def test_children_without_gpus_pass_one_that_waits_for_a_gpu() -> None:
     gpu = Resources(1, 1, 1)
-    scheduler = submitted(of(4, gpus=1), job("g", 3, asks=gpu), job("c", 2))
+    scheduler = submit_all(of(4, gpus=1), job("g", 3, asks=gpu), job("c", 2))
     assert begin(scheduler) == [("g", 0), ("c", 0), ("c", 1)]
     scheduler.attempt_ended("g", 0, OK)
     assert begin(scheduler) == [("g", 1)]
 
 
 def test_children_with_fewer_gpus_do_not_pass_one_that_waits_for_more() -> None:
-    scheduler = submitted(
+    scheduler = submit_all(
         of(gpus=2),
         job("a", asks=Resources(1, 1, 1)),
         job("two", asks=Resources(1, 1, 2)),
@@ -975,7 +986,7 @@ def test_children_with_fewer_gpus_do_not_pass_one_that_waits_for_more() -> None:
 
 
 def test_a_gpu_child_that_lacks_vcpus_holds_up_everything_behind_it() -> None:
-    scheduler = submitted(
+    scheduler = submit_all(
         of(4, gpus=1), job("a", asks=Resources(2, 1)), job("g", asks=Resources(4, 1, 1)), job("c")
     )
     assert begin(scheduler) == [("a", 0)]
@@ -985,7 +996,7 @@ def test_a_gpu_child_that_lacks_vcpus_holds_up_everything_behind_it() -> None:
 
 def test_a_gpu_child_that_is_tried_again_waits_for_its_gpu_and_lets_cpu_children_pass() -> None:
     gpu = Resources(1, 1, 1)
-    scheduler = submitted(of(4, gpus=1), job("g", 2, asks=gpu, attempts=2), job("c", 9))
+    scheduler = submit_all(of(4, gpus=1), job("g", 2, asks=gpu, attempts=2), job("c", 9))
     begin(scheduler)
     scheduler.attempt_ended("g", 0, BAD)
     assert begin(scheduler) == [("g", 0)]
@@ -1021,13 +1032,13 @@ def test_a_disabled_environment_takes_nothing_new() -> None:
         ComputeEnvironment("on", Resources(1, 100, 1)),
     ]
     scheduler = Scheduler([Queue("q", ("off", "on"))], rooms)
-    submitted(scheduler, job("g", asks=Resources(1, 1, 1)), job("a", 2, asks=Resources(1, 1)))
+    submit_all(scheduler, job("g", asks=Resources(1, 1, 1)), job("a", 2, asks=Resources(1, 1)))
     assert [start.environment for start in scheduler.place()] == ["on"]
 
 
 def test_gpu_numbers_are_counted_in_each_environment() -> None:
     rooms = [ComputeEnvironment(name, Resources(8, 100, 1)) for name in ("x", "y")]
-    scheduler = submitted(
+    scheduler = submit_all(
         Scheduler([Queue("q", ("x", "y"))], rooms), job("a", 3, asks=Resources(1, 1, 1))
     )
     assert [(start.environment, start.gpus) for start in scheduler.place()] == [
@@ -1039,7 +1050,7 @@ def test_gpu_numbers_are_counted_in_each_environment() -> None:
 def test_the_queue_of_higher_priority_is_served_first() -> None:
     queues = [Queue("low", ("ce",), priority=1), Queue("high", ("ce",), priority=10)]
     scheduler = Scheduler(queues, [ComputeEnvironment("ce", Resources(2, 1_000))])
-    submitted(scheduler, job("l", 2, queue="low"), job("h", 3, queue="high"))
+    submit_all(scheduler, job("l", 2, queue="low"), job("h", 3, queue="high"))
     assert begin(scheduler) == [("h", 0), ("h", 1)]
     scheduler.attempt_ended("h", 0, OK)
     scheduler.attempt_ended("h", 1, OK)
@@ -1049,14 +1060,14 @@ def test_the_queue_of_higher_priority_is_served_first() -> None:
 def test_a_queue_that_waits_holds_up_no_other_with_room_of_its_own() -> None:
     rooms = [ComputeEnvironment(name, Resources(1, 1_000)) for name in ("x", "y")]
     scheduler = Scheduler([Queue("p", ("x",), priority=5), Queue("q", ("y",))], rooms)
-    submitted(scheduler, job("a", 2, queue="p"), job("b", 1))
+    submit_all(scheduler, job("a", 2, queue="p"), job("b", 1))
     assert begin(scheduler) == [("a", 0), ("b", 0)]
 
 
 def test_a_dependency_may_be_in_another_queue() -> None:
     rooms = [ComputeEnvironment("ce", Resources(8, 1_000))]
     scheduler = Scheduler([Queue("p", ("ce",)), Queue("q", ("ce",))], rooms)
-    submitted(scheduler, job("a", queue="p"), job("b", None, whole("a")))
+    submit_all(scheduler, job("a", queue="p"), job("b", None, whole("a")))
     assert begin(scheduler) == [("a", 0)]
     scheduler.attempt_ended("a", 0, OK)
     assert begin(scheduler) == [("b", 0)]
@@ -1067,7 +1078,7 @@ def test_a_dependency_may_be_in_another_queue() -> None:
 
 def test_a_consumable_limits_its_own_job_and_holds_up_no_other() -> None:
     limited = job("a", 4, consumables=(("a", 1),))
-    scheduler = submitted(of(consumables={"a": 2}), limited, job("b", 2))
+    scheduler = submit_all(of(consumables={"a": 2}), limited, job("b", 2))
     assert begin(scheduler) == [("a", 0), ("a", 1), ("b", 0), ("b", 1)]
     scheduler.attempt_ended("a", 1, OK)
     assert begin(scheduler) == [("a", 2)]
@@ -1076,7 +1087,7 @@ def test_a_consumable_limits_its_own_job_and_holds_up_no_other() -> None:
 def test_a_child_that_is_tried_again_waits_for_its_consumable_and_holds_up_no_other() -> None:
     limited = job("a", 2, consumables=(("tokens", 1),), attempts=2)
     other = job("x", 2, consumables=(("tokens", 1),))
-    scheduler = submitted(of(vcpus=3, consumables={"tokens": 1}), limited, other, job("b", 9))
+    scheduler = submit_all(of(vcpus=3, consumables={"tokens": 1}), limited, other, job("b", 9))
     assert begin(scheduler) == [("a", 0), ("b", 0), ("b", 1)]
     scheduler.attempt_ended("a", 0, BAD)
     assert begin(scheduler) == [("a", 0)]
@@ -1086,7 +1097,7 @@ def test_a_child_that_is_tried_again_waits_for_its_consumable_and_holds_up_no_ot
 
 def test_a_consumable_is_given_back_however_the_attempt_ended() -> None:
     limited = job("a", 3, consumables=(("a", 1),), attempts=2)
-    scheduler = submitted(of(consumables={"a": 1}), limited)
+    scheduler = submit_all(of(consumables={"a": 1}), limited)
     assert begin(scheduler) == [("a", 0)]
     scheduler.attempt_ended("a", 0, BAD)
     assert begin(scheduler) == [("a", 0)]
@@ -1097,7 +1108,7 @@ def test_a_consumable_is_given_back_however_the_attempt_ended() -> None:
 
 def test_a_child_that_has_its_consumable_and_no_room_holds_up_what_is_behind() -> None:
     limited = job("a", 2, consumables=(("a", 1),), asks=Resources(3, 1))
-    scheduler = submitted(of(vcpus=4, consumables={"a": 2}), limited, job("b"))
+    scheduler = submit_all(of(vcpus=4, consumables={"a": 2}), limited, job("b"))
     assert begin(scheduler) == [("a", 0)]
 
 
@@ -1106,7 +1117,7 @@ def test_a_child_that_has_its_consumable_and_no_room_holds_up_what_is_behind() -
 
 def test_fail_fast_fails_what_waits_and_stops_what_runs_after_the_first_failure() -> None:
     jobs = [job("a", 3), job("b", None, whole("a")), job("c")]
-    scheduler = submitted(of(vcpus=2, fail_fast=True), *jobs)
+    scheduler = submit_all(of(vcpus=2, fail_fast=True), *jobs)
     begin(scheduler)
     changes = scheduler.attempt_ended("a", 1, BAD)
     reason = "fail_fast: step-a failed"
@@ -1127,7 +1138,7 @@ def test_fail_fast_fails_what_waits_and_stops_what_runs_after_the_first_failure(
 
 
 def test_fail_fast_waits_while_a_failed_attempt_is_retried() -> None:
-    scheduler = submitted(of(fail_fast=True), job("a", attempts=2), job("b"))
+    scheduler = submit_all(of(fail_fast=True), job("a", attempts=2), job("b"))
     begin(scheduler)
     assert scheduler.attempt_ended("a", 0, BAD) == [Requeued("a", 0, 1)]
     finish(scheduler)
@@ -1136,7 +1147,7 @@ def test_fail_fast_waits_while_a_failed_attempt_is_retried() -> None:
 
 def test_fail_fast_leaves_what_has_succeeded() -> None:
     b = job("b", 2)
-    scheduler = submitted(of(fail_fast=True), job("a"), b)
+    scheduler = submit_all(of(fail_fast=True), job("a"), b)
     begin(scheduler)
     scheduler.attempt_ended("b", 0, OK)
     scheduler.attempt_ended("a", 0, BAD)
@@ -1148,7 +1159,7 @@ def test_fail_fast_leaves_what_has_succeeded() -> None:
 
 
 def graph() -> list[Job]:
-    """Every kind of dependency, retries that help and retries that do not, failures that cascade."""
+    """Every kind of dependency, retries that help or do not help, failures that cascade."""
     return [
         job("a", 4, attempts=2),
         job("b", 4, each("a")),
@@ -1177,8 +1188,8 @@ def outcome_of(start: Start) -> Outcome:
 
 
 def restored(scheduler: Scheduler, jobs: list[Job], changes: list[Change]) -> Scheduler:
-    """As the embedded engine does it: job by job, its children's records in order, then why the rest failed."""
-    submitted(scheduler, *jobs)
+    """Restore a run as the embedded engine does: job by job, records in order, then RestFailed."""
+    submit_all(scheduler, *jobs)
     for one in jobs:
         records = [c for c in changes if isinstance(c, Settled | Requeued) and c.job_id == one.id]
         for record in sorted(records, key=lambda record: (record.child, record.attempt)):
@@ -1194,7 +1205,7 @@ def restored(scheduler: Scheduler, jobs: list[Job], changes: list[Change]) -> Sc
 
 def test_any_prefix_of_a_run_restored_comes_to_the_same_end() -> None:
     jobs = graph()
-    uninterrupted = submitted(of(vcpus=3), *jobs)
+    uninterrupted = submit_all(of(vcpus=3), *jobs)
     finish(uninterrupted, outcome_of)
     expected = {one.id: states(uninterrupted, one) for one in jobs}
     assert expected["a"] == [
@@ -1205,7 +1216,7 @@ def test_any_prefix_of_a_run_restored_comes_to_the_same_end() -> None:
     ]  # the graph is what it says it is
     assert expected["d"] == [SUCCEEDED, FAILED, FAILED]
     for steps in range(40):
-        changes = finish(submitted(of(vcpus=3), *jobs), outcome_of, steps)
+        changes = finish(submit_all(of(vcpus=3), *jobs), outcome_of, steps)
         resumed = restored(of(vcpus=3), jobs, changes)
         ran = [start for start in _starts(resumed, outcome_of)]
         assert {one.id: states(resumed, one) for one in jobs} == expected
@@ -1226,28 +1237,30 @@ def _starts(scheduler: Scheduler, outcome_of: Callable[[Start], Outcome]) -> lis
 
 
 def test_a_restored_child_goes_on_with_its_next_attempt() -> None:
-    scheduler = submitted(of(), job("a", attempts=3))
+    scheduler = submit_all(of(), job("a", attempts=3))
     scheduler.restore("a", 0, 1, None, "")
     scheduler.restore("a", 0, 2, None, "")
     assert scheduler.place() == [Start("a", 0, 3, (), "ce")]
-    assert scheduler.attempt_ended("a", 0, BAD)[0] == Settled("a", 0, 3, FAILED, StatusReason.EXITED)
+    assert scheduler.attempt_ended("a", 0, BAD)[0] == Settled(
+        "a", 0, 3, FAILED, StatusReason.EXITED
+    )
 
 
 def test_attempts_are_counted_right_in_whatever_order_they_are_restored() -> None:
-    scheduler = submitted(of(), job("a", attempts=3))
+    scheduler = submit_all(of(), job("a", attempts=3))
     scheduler.restore("a", 0, 2, None, "")
     scheduler.restore("a", 0, 1, None, "")
     assert scheduler.place()[0].attempt == 3
 
 
 def test_a_restored_success_meets_dependencies() -> None:
-    scheduler = submitted(of(), job("a", 2), job("b", None, whole("a")), job("c", 2, each("a")))
+    scheduler = submit_all(of(), job("a", 2), job("b", None, whole("a")), job("c", 2, each("a")))
     scheduler.restore("a", 1, 1, SUCCEEDED, StatusReason.EXITED)
     assert begin(scheduler) == [("a", 0), ("c", 1)]
 
 
 def test_a_restored_failure_fails_what_depends_on_it() -> None:
-    scheduler = submitted(of(), job("a"), job("b", 2, whole("a")))
+    scheduler = submit_all(of(), job("a"), job("b", 2, whole("a")))
     scheduler.restore("a", 0, 1, FAILED, StatusReason.EXITED)
     assert state(scheduler, "b") is FAILED
     assert scheduler.is_over
@@ -1255,7 +1268,7 @@ def test_a_restored_failure_fails_what_depends_on_it() -> None:
 
 def test_a_restored_job_that_was_being_stopped_does_not_start_again() -> None:
     jobs = [job("a", 3), job("b")]
-    scheduler = submitted(of(vcpus=1), *jobs)
+    scheduler = submit_all(of(vcpus=1), *jobs)
     begin(scheduler)
     resumed = restored(of(vcpus=1), jobs, scheduler.terminate("a", "enough"))
     assert state(resumed, "a") is FAILED
@@ -1264,7 +1277,7 @@ def test_a_restored_job_that_was_being_stopped_does_not_start_again() -> None:
 
 def test_a_restored_fail_fast_leaves_what_had_succeeded_whatever_the_order_of_the_records() -> None:
     jobs = [job("a", 3), job("b", 2), job("c", None, whole("b"))]
-    scheduler = submitted(of(fail_fast=True), *jobs)
+    scheduler = submit_all(of(fail_fast=True), *jobs)
     begin(scheduler)
     changes = [
         *scheduler.attempt_ended("a", 2, OK),
@@ -1280,6 +1293,6 @@ def test_a_restored_fail_fast_leaves_what_had_succeeded_whatever_the_order_of_th
 
 
 def test_the_same_events_give_the_same_changes() -> None:
-    assert finish(submitted(of(), *graph()), outcome_of) == finish(
-        submitted(of(), *graph()), outcome_of
+    assert finish(submit_all(of(), *graph()), outcome_of) == finish(
+        submit_all(of(), *graph()), outcome_of
     )

@@ -242,7 +242,7 @@ def retrying(*rules: dict[str, str], **more: Any) -> dict[str, Any]:
         ),
         (
             {"jobDefinition": "ecs", **overriding(command=["x"])},
-            "containerOverrides needs a job definition with containerProperties, which ecs does not",
+            "containerOverrides needs a job definition with containerProperties, which ecs",
         ),
         ({"parameters": {"a": "x\0y"}}, r"'x\x00y' has a NUL, or half of a surrogate pair"),
         ({"parameters": {"a": "\ud800"}}, r"'\ud800' has a NUL, or half of a surrogate pair"),
