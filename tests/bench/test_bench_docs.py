@@ -1,35 +1,38 @@
-"""The workload that docs/benchmark.md shows as an example of one's own is measured as it stands there."""
+"""The examples of workloads in the documentation are measured as they stand there."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
 
+import pytest
 from bench_yard import batchyard, read
 
-PAGE = Path(__file__).parents[2] / "docs" / "benchmark.md"
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = DOCS / "benchmark.md"
+HOW_TO = DOCS / "how-to" / "add-a-workload.md"
 
 
-def test_the_example_of_a_workload_of_ones_own(tmp_path: Path) -> None:
-    match = re.search(
-        r"(?ms)^```python distances\.py\n(.*?)^```$", PAGE.read_text(encoding="utf-8")
-    )
+@pytest.mark.parametrize(
+    ("page", "name", "line", "sizes"),
+    [
+        (PAGE, "distances.py", "Distances of all pairs, 400", [200, 400]),
+        (HOW_TO, "row_norms.py", "Norms of rows, 512 x 512", [256, 512]),
+    ],
+    ids=["benchmark", "how-to"],
+)
+def test_an_example_of_a_workload_can_be_measured(
+    tmp_path: Path, page: Path, name: str, line: str, sizes: list[int]
+) -> None:
+    text = page.read_text(encoding="utf-8")
+    match = re.search(rf"(?ms)^```python {re.escape(name)}\n(.*?)^```$", text)
     assert match
-    (tmp_path / "distances.py").write_text(match[1], encoding="utf-8")
-    args = (
-        "bench",
-        "run",
-        "--device",
-        "cpu",
-        "--quick",
-        "--workload",
-        "distances.py",
-        "--out",
-        "mine",
-    )
-    assert "Distances of all pairs, 400" in batchyard(tmp_path, *args).stdout
+    (tmp_path / name).write_text(match[1], encoding="utf-8")
+    args = ("bench", "run", "--device", "cpu", "--quick", "--workload", name, "--out", "mine")
+    assert line in batchyard(tmp_path, *args).stdout
     measurements = read(tmp_path / "mine" / "cpu-benchmark.json")["measurements"]
-    assert [(one["size"], one["outcome"]) for one in measurements] == [(200, "ok"), (400, "ok")]
+    outcomes = [(measurement["size"], measurement["outcome"]) for measurement in measurements]
+    assert outcomes == [(size, "ok") for size in sizes]
 
 
 def test_every_workload_is_on_the_page(tmp_path: Path) -> None:
