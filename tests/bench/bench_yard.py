@@ -43,9 +43,9 @@ def batchyard(
     done = subprocess.run(
         command(*args), cwd=folder, capture_output=True, text=True, timeout=300, **kwargs
     )
-    said = f"batchyard {' '.join(args)} exited {done.returncode}:\n{done.stdout}\n{done.stderr}"
-    assert done.returncode == code, said
-    assert "Traceback" not in done.stderr, said
+    message = f"batchyard {' '.join(args)} exited {done.returncode}:\n{done.stdout}\n{done.stderr}"
+    assert done.returncode == code, message
+    assert "Traceback" not in done.stderr, message
     return done
 
 

@@ -1,4 +1,4 @@
-"""The page in a real browser: charts in their frames, marks where the times are, text not on text, light and dark."""
+"""The HTML page in a real browser: positions of charts, marks and texts; light and dark."""
 
 from __future__ import annotations
 
@@ -34,13 +34,18 @@ pytestmark = [
 #: what the browser made of the page, as JSON in an attribute of the body
 _LOOK = """
 <script>
-const box = e => { const r = e.getBoundingClientRect(); return [r.left, r.top, r.right, r.bottom]; };
+const box = e => {
+  const r = e.getBoundingClientRect();
+  return [r.left, r.top, r.right, r.bottom];
+};
 const charts = [...document.querySelectorAll('svg.chart')].map(svg => ({
   name: svg.querySelector('title').textContent,
   frame: box(svg),
-  texts: [...svg.querySelectorAll('text')].filter(t => t.textContent).map(t => [t.lastChild.textContent, ...box(t)]),
+  texts: [...svg.querySelectorAll('text')].filter(t => t.textContent).map(
+    t => [t.lastChild.textContent, ...box(t)]),
   marks: [...svg.querySelectorAll('[class^=mark], .bar, .letter')].map(m => [
-    (m.querySelector('title') || m.parentNode.querySelector('title') || {}).textContent || '', ...box(m),
+    (m.querySelector('title') || m.parentNode.querySelector('title') || {}).textContent || '',
+    ...box(m),
     getComputedStyle(m).fill]),
 }));
 const body = getComputedStyle(document.body);
@@ -69,7 +74,7 @@ def results_of_both() -> list[Any]:
 
 
 def results_of_three() -> list[Any]:
-    """Devices that are nearly the same, so that everything about them is in nearly the same place."""
+    """Return results of similar devices, whose marks and texts are near to one another."""
     cpu = results_of_both()[0]
     long = measurement(
         "mine",
@@ -185,7 +190,7 @@ def test_no_number_of_the_roofline_lies_on_a_mark(seen: Any) -> None:
 def test_a_long_size_is_shown_as_far_as_there_is_room(seen: Any) -> None:
     chart = next(chart for chart in seen["charts"] if chart["name"] == "Time of one operation")
     shown = [text[0] for text in chart["texts"] if text[0].startswith(LONG[:20])]
-    # Only the third result has one. In the chart the whole of it is in the title that shows when one points at it.
+    # Only the third result has such a size. The chart shows all of it as a tooltip.
     assert len(shown) == (seen["results"] != "two")
     assert all("…" in one or one == LONG for one in shown)
 
@@ -197,7 +202,7 @@ def test_longer_times_are_further_to_the_right(seen: Any) -> None:
         places[f"Matmul, {n} x {n}, CPU: c7i.4xlarge: {t}"]
         for n, t in ((500, "125 ms"), (1000, "1.00 s"), (5000, "125 s"))
     ]
-    # A factor of 8, and one of 125: on a logarithmic axis their distances are as 1 to log 125 / log 8.
+    # On a logarithmic axis, the distances of factors 8 and 125 are as 1 to log 125 / log 8.
     assert (cpu[2] - cpu[1]) / (cpu[1] - cpu[0]) == pytest.approx(2.32, abs=0.05)
 
 

@@ -1,4 +1,4 @@
-"""`batchyard bench` as it is used: measured, compared, reported; and each way in which that can go wrong."""
+"""`batchyard bench run`, `compare` and `report` as users call them, and their errors."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_no_gpu_where_one_was_asked_for(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("args", "said"),
+    ("args", "message"),
     [
         (("--device", "tpu"), "--device tpu: there is no such device"),
         (("--only", "matmull"), "did you mean matmul?"),
@@ -82,8 +82,8 @@ def test_no_gpu_where_one_was_asked_for(tmp_path: Path) -> None:
         (("--only", "copy*", "--device", "cpu"), "none of the selected workloads runs on a CPU"),
     ],
 )
-def test_bad_input(tmp_path: Path, args: tuple[str, ...], said: str) -> None:
-    assert said in batchyard(tmp_path, "bench", "run", *args, code=2).stderr
+def test_bad_input(tmp_path: Path, args: tuple[str, ...], message: str) -> None:
+    assert message in batchyard(tmp_path, "bench", "run", *args, code=2).stderr
     assert list(tmp_path.iterdir()) == []
 
 
@@ -170,7 +170,7 @@ def test_what_was_measured_survives(tmp_path: Path, number: signal.Signals, code
     assert "out/benchmark.html" in batchyard(tmp_path, "bench", "report", "out").stdout
 
 
-# -- compare and report -----------------------------------------------------------------------------------------
+# -- compare and report --
 
 
 def test_two_cpu_results_compared_are_labelled_so(measured: Path, tmp_path: Path) -> None:
@@ -220,23 +220,23 @@ def test_a_file_cut_short(measured: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("args", "code", "said"),
+    ("args", "code", "message"),
     [
         (("compare", "a.json", "b.json"), 2, "could not read a.json"),
         (("report", "nowhere"), 2, "there is no such folder"),
         (("report", "."), 2, "there are no results in it"),
     ],
 )
-def test_nothing_to_read(tmp_path: Path, args: tuple[str, ...], code: int, said: str) -> None:
-    assert said in batchyard(tmp_path, "bench", *args, code=code).stderr
+def test_nothing_to_read(tmp_path: Path, args: tuple[str, ...], code: int, message: str) -> None:
+    assert message in batchyard(tmp_path, "bench", *args, code=code).stderr
 
 
 def test_where_the_page_goes(measured: Path, tmp_path: Path) -> None:
     folder = str(measured / "out")
-    said = batchyard(tmp_path, "bench", "report", f"{folder}/cpu-benchmark.json", code=2).stderr
+    message = batchyard(tmp_path, "bench", "report", f"{folder}/cpu-benchmark.json", code=2).stderr
     assert (
-        "cpu-benchmark.json: this is a file" in said
-        and f"name the folder that it is in: {folder}\n" in said
+        "cpu-benchmark.json: this is a file" in message
+        and f"name the folder that it is in: {folder}\n" in message
     )
     assert batchyard(tmp_path, "bench", "report", folder, "--out", "p.html").stdout == "p.html\n"
     assert batchyard(tmp_path, "bench", "report", folder, "--out", "-").stdout.startswith(
@@ -270,11 +270,11 @@ def test_help_has_examples(tmp_path: Path) -> None:
 def test_the_price_of_an_instance_is_recorded_and_an_unknown_one_is_a_question_mark(
     tmp_path: Path,
 ) -> None:
-    said = batchyard(tmp_path, *QUICK, "--instance-type", "g5.xlarge").stdout
-    assert re.search(r"(?m)^price: +\$1\.006 an hour \(EC2 on-demand, .*seen 20\d\d-", said)
+    message = batchyard(tmp_path, *QUICK, "--instance-type", "g5.xlarge").stdout
+    assert re.search(r"(?m)^price: +\$1\.006 an hour \(EC2 on-demand, .*seen 20\d\d-", message)
     assert read(tmp_path / "out" / "cpu-benchmark.json")["machine"]["price"]["usd_h"] == 1.006
-    said = batchyard(tmp_path, *QUICK, "--instance-type", "x9.huge").stdout
-    assert re.search(r"(?m)^price: +\? dollars an hour$", said)
+    message = batchyard(tmp_path, *QUICK, "--instance-type", "x9.huge").stdout
+    assert re.search(r"(?m)^price: +\? dollars an hour$", message)
 
 
 def test_more_memory_than_is_allowed_is_not_used(tmp_path: Path) -> None:
@@ -313,13 +313,13 @@ import numpy as np
 from batchyard.bench import Candidate, Workload
 
 
-def toy(name, **more):
+def toy(name, **fields):
     values = dict(
         name=name, title=name, sizes=(4,), inputs=lambda size, rng: {"x": rng.random(size)},
         reference=lambda size, arrays: arrays["x"],
         candidates=(Candidate("", "numpy", lambda kit, size: lambda x: x),),
     )
-    return Workload(**{**values, **more})
+    return Workload(**{**values, **fields})
 
 
 WORKLOADS = (
@@ -346,13 +346,13 @@ def test_mistakes_of_one_workload_are_its_own_and_the_others_are_measured(tmp_pa
         **dict.fromkeys(("unlabelled", "uncounted", "leaves", "ends", "unreal"), "failed"),
     }
     assert value["ended"] and "bug" not in done.stderr
-    for said in (
+    for message in (
         "label(4): ZeroDivisionError",
         "flops(4) is nan",
         "it called sys.exit(0)",
         "4 of 4 values are NaN",
     ):
-        assert said in done.stdout, said
+        assert message in done.stdout, message
 
 
 #: stops itself at size 2; %s is what it does to be interrupted
@@ -409,7 +409,7 @@ def test_reruns_that_are_stopped_leave_what_was_measured(tmp_path: Path, interru
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         (
             '{"format": "batchyard-bench", "version": 1, "device": null}',
@@ -418,10 +418,10 @@ def test_reruns_that_are_stopped_leave_what_was_measured(tmp_path: Path, interru
         ("[" * 100_000, "a.json: .*nested too deeply"),
     ],
 )
-def test_an_edited_result(tmp_path: Path, text: str, said: str) -> None:
+def test_an_edited_result(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "a.json").write_text(text)
     assert re.search(
-        said, batchyard(tmp_path, "bench", "compare", "a.json", "a.json", code=2).stderr
+        message, batchyard(tmp_path, "bench", "compare", "a.json", "a.json", code=2).stderr
     )
     (tmp_path / "a.json").rename(tmp_path / "a-benchmark.json")
     assert "a-benchmark.json: " in batchyard(tmp_path, "bench", "report", ".", code=2).stderr

@@ -37,8 +37,8 @@ def test_an_example_of_a_workload_can_be_measured(
 
 def test_every_workload_is_on_the_page(tmp_path: Path) -> None:
     text = PAGE.read_text(encoding="utf-8")
-    said = batchyard(tmp_path, "bench", "run", "--device", "cpu", "--only", "zzz", code=2).stderr
-    names = said.rpartition("there are ")[2].strip().split(", ")
+    message = batchyard(tmp_path, "bench", "run", "--device", "cpu", "--only", "zzz", code=2).stderr
+    names = message.rpartition("there are ")[2].strip().split(", ")
     assert len(names) >= 10
     assert not [name for name in names if f"`{name}`" not in text]
 

@@ -1,4 +1,4 @@
-"""`bench submit` against an endpoint of AWS Batch on this machine: two real jobs, with the CPU in the GPU's place."""
+"""`bench submit` with the emulator: two real jobs, with the CPU in the GPU's place."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ from batchyard.bench import Candidate, Workload
 
 WORKLOAD = Workload(
     name="mine", title="Mine", sizes=(4,), inputs=lambda size, rng: {{"x": rng.random(size)}},
-    reference=lambda size, arrays: arrays["x"], candidates=(Candidate("", "numpy", lambda kit, size: lambda x: x),),
+    reference=lambda size, arrays: arrays["x"],
+    candidates=(Candidate("", "numpy", lambda kit, size: lambda x: x),),
 )
 """
 
@@ -130,21 +131,22 @@ def test_what_is_interrupted_goes_on_and_what_is_stopped_keeps_what_it_had(lab: 
     until(lambda: log.read_text(), lambda text: "gpu: started" in text)
     process.send_signal(signal.SIGINT)
     assert process.wait(60) == 130
-    said = log.read_text()
+    message = log.read_text()
     found = re.search(
-        r"`batchyard bench submit --run (benchmark-\d{8}-[0-9a-f]{6})` waits for it", said
+        r"`batchyard bench submit --run (benchmark-\d{8}-[0-9a-f]{6})` waits for it", message
     )
-    assert found, said
+    assert found, message
     run = found[1]
     assert lab.status(run)["state"] == "RUNNING"
-    # Of the one that measures first, an operation is measured and sent, and the next one sleeps; the other one waits.
+    # The job that measures first uploads one operation and sleeps in the next; the other waits.
     prefix = f"team/runs/{run}/workspace/results/"
     names = ("cpu/cpu-benchmark.json", "gpu/stand-in-benchmark.json")
     until(lambda: any(is_measured(lab, prefix + name) for name in names))
     lab("stop", run)
     done = lab("bench", "submit", "--run", run, code=130)
     assert re.search(
-        r"there is no result of the (CPU|GPU) job, so nothing is compared; the other result is kept",
+        r"there is no result of the (CPU|GPU) job, so nothing is compared;"
+        r" the other result is kept",
         done.stderr,
     )
     (path,) = (lab.folder / "benchmark").glob("*.json")
@@ -163,7 +165,7 @@ def is_measured(lab: Lab, key: str) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (("--quick",), "needs an environment"),
         (("--env", "lub"), "there is no environment 'lub'"),
@@ -180,7 +182,7 @@ def is_measured(lab: Lab, key: str) -> bool:
     ],
 )
 def test_what_cannot_be_is_refused_before_anything_is_submitted(
-    lab: Lab, words: tuple[str, ...], said: str
+    lab: Lab, words: tuple[str, ...], message: str
 ) -> None:
     other = "\n  cpu-only: {region: us-east-1, bucket: lab-runs, queues: {cpu: spot}}\n"
     other += "  gone: {region: us-east-1, bucket: lab-runs, queues: {cpu: spot, gpu: nowhere}}\n"
@@ -188,7 +190,7 @@ def test_what_cannot_be_is_refused_before_anything_is_submitted(
     file.write_text(file.read_text() + other)
     before = lab.job_names()
     done = lab("bench", "submit", *words, code=2)
-    assert said in done.stderr
+    assert message in done.stderr
     assert lab.job_names() == before
     assert not (lab.folder / ".batchyard" / "runs").exists()
 

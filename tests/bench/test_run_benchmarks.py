@@ -1,4 +1,4 @@
-"""run-benchmarks.sh with the real `aws` command, on the stack of gpu-batch-benchmark.yaml at an endpoint here."""
+"""run-benchmarks.sh with the `aws` command, on the stack of gpu-batch-benchmark.yaml."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Endpoint]:
 
 
 def script(
-    endpoint: Endpoint, folder: Path, *words: str, code: int, **more: str
+    endpoint: Endpoint, folder: Path, *words: str, code: int, **fields: str
 ) -> subprocess.CompletedProcess[str]:
     done = subprocess.run(
         [SCRIPT, *words],
         cwd=folder,
-        env={**endpoint.environ, "PATH": PATH, **more},
+        env={**endpoint.environ, "PATH": PATH, **fields},
         capture_output=True,
         text=True,
         timeout=300,
@@ -115,7 +115,7 @@ def test_a_job_that_fails_is_told_with_its_reason_and_the_end_of_its_log(
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "said"),
+    ("words", "code", "message"),
     [
         (("no-such-stack",), 2, "there is no stack no-such-stack here; make it with: sam deploy"),
         (("one", "two"), 2, "one stack's name is enough"),
@@ -142,23 +142,23 @@ def test_a_job_that_fails_is_told_with_its_reason_and_the_end_of_its_log(
     ],
 )
 def test_bad_input_is_told(
-    endpoint: Endpoint, tmp_path: Path, words: tuple[str, ...], code: int, said: str
+    endpoint: Endpoint, tmp_path: Path, words: tuple[str, ...], code: int, message: str
 ) -> None:
-    assert said in script(endpoint, tmp_path, *words, code=code).stderr
+    assert message in script(endpoint, tmp_path, *words, code=code).stderr
 
 
 def test_the_options_that_it_takes_are_those_of_bench_run(tmp_path: Path) -> None:
-    """All but those which the jobs set themselves; with `no aws` there is nothing behind the check."""
+    """All options but those that the jobs set. Options are checked before `aws` is needed."""
     ours = {"--out", "--workload", "--images"}
     known = {
         name
         for option in bench_options.measuring_options(click.command()(lambda: None)).params
         for name in option.opts
     }
-    said = subprocess.run(
+    message = subprocess.run(
         [SCRIPT, "--", "--no-such"], cwd=tmp_path, capture_output=True, text=True
     ).stderr
-    assert set(re.findall(r"--[a-z][a-z-]*", said)) == (known - ours) | {"--no-such"}
+    assert set(re.findall(r"--[a-z][a-z-]*", message)) == (known - ours) | {"--no-such"}
     usage = subprocess.run([SCRIPT, "--help"], cwd=tmp_path, capture_output=True, text=True).stdout
     assert known - ours <= set(re.findall(r"--[a-z][a-z-]*", usage))
 
@@ -220,7 +220,7 @@ def test_why_a_job_cannot_start_is_said_and_an_interrupt_leaves_the_jobs(tmp_pat
         it.stop()
 
 
-#: an `aws` that does something before it submits a job: words are the end of the job's name, and what to do
+#: an `aws` that does something before it submits a job: end of the job's name, what to do
 AWS_BUT = """\
 #!/bin/sh
 case " $* " in *" submit-job --job-name gpu-benchmark-%s "*) %s ;; esac
@@ -272,13 +272,13 @@ def test_an_interrupt_while_a_job_is_submitted_loses_none(
             process.kill()
         process.wait()
     new = {job["jobId"]: job for job in jobs_of(endpoint) if job["jobId"] not in before}
-    said = log.read_text()
+    message = log.read_text()
     if device == "cpu":
-        assert len(new) == 1 and f"the cpu job {next(iter(new))} was ended" in said
+        assert len(new) == 1 and f"the cpu job {next(iter(new))} was ended" in message
         assert endpoint.wait(next(iter(new)))["statusReason"] == "the other job was not submitted"
     else:
-        found = re.search(r"the jobs go on without us; .*--jobs ([^,\s]+),(\S+)", said)
-        assert found and set(found.groups()) == set(new), said
+        found = re.search(r"the jobs go on without us; .*--jobs ([^,\s]+),(\S+)", message)
+        assert found and set(found.groups()) == set(new), message
         for job_id in new:
             endpoint.batch.terminate_job(jobId=job_id, reason="the test is over")
 

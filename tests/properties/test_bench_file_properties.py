@@ -1,4 +1,4 @@
-"""Result files of the benchmark that somebody has edited: refused in a sentence, or read, compared and reported."""
+"""Edited result files: refused with a message, or read, compared and reported."""
 
 from __future__ import annotations
 
@@ -49,7 +49,10 @@ CPU = made(
     missing={"SciPy": "not installed"},
 )
 GPU = made(
-    "gpu", *(on_gpu(one, 0.01, 0.6) for one in CPU.successes), machine=MACHINE, instance_type="g5.xlarge"
+    "gpu",
+    *(on_gpu(measured, 0.01, 0.6) for measured in CPU.successes),
+    machine=MACHINE,
+    instance_type="g5.xlarge",
 )
 WHOLE = {device: json.loads(to_json(one)) for device, one in (("cpu", CPU), ("gpu", GPU))}
 LISTED = prices.load_prices()
@@ -192,20 +195,20 @@ def test_letters_changed_anywhere(data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("[" * 100_000, "nested too deeply"),
         ('{"a":' * 100_000, "nested too deeply"),
         ('{"format": "batchyard-bench", "version": ' + "9" * 5000 + "}", "thousands of digits"),
     ],
 )
-def test_what_no_parser_likes(text: str, said: str) -> None:
-    with pytest.raises(InputError, match=f"a.json: .*{said}"):
+def test_what_no_parser_likes(text: str, message: str) -> None:
+    with pytest.raises(InputError, match=f"a.json: .*{message}"):
         from_json(text, "a.json")
 
 
 @pytest.mark.parametrize(
-    ("place", "to", "said"),
+    ("place", "to", "message"),
     [
         (("device",), None, "device: expected text, found null"),
         (("device",), "tpu", 'device: expected cpu or gpu, found "tpu"'),
@@ -234,7 +237,7 @@ def test_what_no_parser_likes(text: str, said: str) -> None:
         ),
     ],
 )
-def test_it_says_where_and_what(place: tuple[Any, ...], to: Any, said: str) -> None:
+def test_it_says_where_and_what(place: tuple[Any, ...], to: Any, message: str) -> None:
     with pytest.raises(InputError) as caught:
         from_json(json.dumps(changed(WHOLE["cpu"], place, to)), "a.json")
-    assert caught.value.message.startswith("a.json: ") and said in caught.value.message
+    assert caught.value.message.startswith("a.json: ") and message in caught.value.message

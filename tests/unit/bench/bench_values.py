@@ -15,7 +15,7 @@ from batchyard.bench.workload import Candidate, Workload
 
 
 def measurement(
-    workload: str = "matmul", size: int = 1000, seconds: float = 1.0, **more: Any
+    workload: str = "matmul", size: int = 1000, seconds: float = 1.0, **fields: Any
 ) -> Measurement:
     """Three warm calls around ``seconds``."""
     warm = (seconds * 0.98, seconds, seconds * 1.02)
@@ -38,10 +38,10 @@ def measurement(
             Trial("PyTorch, mm", Outcome.FAILED, "RuntimeError: no"),
         ),
     }
-    return Measurement(workload, size=size, **{**values, **more})
+    return Measurement(workload, size=size, **{**values, **fields})
 
 
-def results(device: str = "cpu", *measurements: Measurement, **more: Any) -> Results:
+def results(device: str = "cpu", *measurements: Measurement, **fields: Any) -> Results:
     value = Results(
         device=device,
         device_name="Some Processor" if device == "cpu" else "Made-up GPU",
@@ -58,7 +58,7 @@ def results(device: str = "cpu", *measurements: Measurement, **more: Any) -> Res
         peak=Peak(500.0, 20.0),
         seconds=Seconds(100.0, 2.0, 10.0, 5.0, 84.0),
     )
-    return replace(value, **more)
+    return replace(value, **fields)
 
 
 def on_gpu(one: Measurement, seconds: float, with_copies: float) -> Measurement:
@@ -71,7 +71,7 @@ def on_gpu(one: Measurement, seconds: float, with_copies: float) -> Measurement:
     )
 
 
-def toy(*candidates: Candidate, **more: Any) -> Workload:
+def toy(*candidates: Candidate, **fields: Any) -> Workload:
     """Twice the input."""
     values: dict[str, Any] = {
         "name": "toy",
@@ -82,11 +82,11 @@ def toy(*candidates: Candidate, **more: Any) -> Workload:
         "candidates": candidates,
         "flops": float,
     }
-    return Workload(**{**values, **more})
+    return Workload(**{**values, **fields})
 
 
-def way(name: str, function: Callable[[Any], Any], kit: str = "numpy", **more: Any) -> Candidate:
-    return Candidate(name, kit, lambda kit, size: lambda x: function(x), **more)
+def way(name: str, function: Callable[[Any], Any], kit: str = "numpy", **fields: Any) -> Candidate:
+    return Candidate(name, kit, lambda kit, size: lambda x: function(x), **fields)
 
 
 def doubled(x: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Two results side by side: speed-ups, dollars, break-even; and what is not known is never made up."""
+"""Comparison of two results: speed-ups, dollars, break-even, unknown prices."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LISTED = prices.load_prices()
 
 
 def pair(
-    times: tuple[tuple[int, float, float, float], ...] = ((1000, 1.0, 0.1, 0.5),), **more: object
+    times: tuple[tuple[int, float, float, float], ...] = ((1000, 1.0, 0.1, 0.5),), **fields: object
 ) -> tuple[Results, Results]:
     """(size, CPU seconds, GPU seconds, GPU seconds with copies)."""
     ours = [measurement(size=size, seconds=cpu) for size, cpu, _, _ in times]
@@ -27,8 +27,8 @@ def pair(
         on_gpu(one, bare, copied) for one, (_, _, bare, copied) in zip(ours, times, strict=True)
     ]
     return (
-        made("cpu", *ours, **{"instance_type": "c7i.4xlarge", **more}),
-        made("gpu", *theirs, **{"instance_type": "g5.xlarge", **more}),
+        made("cpu", *ours, **{"instance_type": "c7i.4xlarge", **fields}),
+        made("gpu", *theirs, **{"instance_type": "g5.xlarge", **fields}),
     )
 
 
@@ -101,7 +101,7 @@ def test_break_even_is_interpolated_between_two_named_points() -> None:
 
 
 @pytest.mark.parametrize(
-    ("times", "said"),
+    ("times", "message"),
     [
         (((1, 2.0, 1.0, 1.0), (2, 3.0, 1.0, 1.0)), "wins at all sizes measured, 1 x 1 to 2 x 2"),
         (
@@ -125,10 +125,10 @@ def test_break_even_is_interpolated_between_two_named_points() -> None:
     ],
 )
 def test_no_break_even_is_made_up_beyond_what_was_measured(
-    times: tuple[tuple[int, float, float, float], ...], said: str
+    times: tuple[tuple[int, float, float, float], ...], message: str
 ) -> None:
     even = comparing.compare(*pair(times), LISTED).break_evens[0]
-    assert even.size is None and even.verdict == said
+    assert even.size is None and even.verdict == message
 
 
 def ups(*speed_ups: float) -> tuple[tuple[int, float, float, float], ...]:
@@ -136,33 +136,36 @@ def ups(*speed_ups: float) -> tuple[tuple[int, float, float, float], ...]:
 
 
 @pytest.mark.parametrize(
-    ("speed_ups", "said"),
+    ("speed_ups", "message"),
     [
         (
             (2.0, 0.5, 4.0, 8.0),
-            "has no single break-even: it stops winning between 100 x 100 (2.00x) and 1000 x 1000 (0.50x), "
+            "has no single break-even:"
+            " it stops winning between 100 x 100 (2.00x) and 1000 x 1000 (0.50x), "
             "begins to win between 1000 x 1000 (0.50x) and 10000 x 10000 (4.00x)",
         ),
         (
             (0.25, 2.0, 0.5, 0.4),
-            "has no single break-even: it begins to win between 100 x 100 (0.25x) and 1000 x 1000 (2.00x), "
+            "has no single break-even:"
+            " it begins to win between 100 x 100 (0.25x) and 1000 x 1000 (2.00x), "
             "stops winning between 1000 x 1000 (2.00x) and 10000 x 10000 (0.50x)",
         ),
         (
             (0.5, 2.0, 1.0),
-            "has no single break-even: it begins to win between 100 x 100 (0.50x) and 1000 x 1000 (2.00x), "
+            "has no single break-even:"
+            " it begins to win between 100 x 100 (0.50x) and 1000 x 1000 (2.00x), "
             "stops winning between 1000 x 1000 (2.00x) and 10000 x 10000 (1.00x)",
         ),
     ],
 )
 def test_who_wins_and_loses_by_turns_has_no_single_break_even(
-    speed_ups: tuple[float, ...], said: str
+    speed_ups: tuple[float, ...], message: str
 ) -> None:
     both = pair(ups(*speed_ups))
     value = comparing.compare(*both, LISTED)
     (even,) = value.break_evens
-    assert even.size is None and even.verdict == said
-    assert f"GPU {said}" in text_of(value) and f"the GPU {said}" in page(both, 0)
+    assert even.size is None and even.verdict == message
+    assert f"GPU {message}" in text_of(value) and f"the GPU {message}" in page(both, 0)
 
 
 @given(st.lists(st.sampled_from([0.25, 0.5, 1.0, 2.0, 4.0]), min_size=2, max_size=6))

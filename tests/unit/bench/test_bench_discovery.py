@@ -1,4 +1,4 @@
-"""What a machine can use, with libraries that are there, are not, are broken, or whose driver is too old."""
+"""Discovery of libraries that are installed, missing, broken, or newer than the driver."""
 
 from __future__ import annotations
 
@@ -77,19 +77,19 @@ def test_pytorch_without_cuda() -> None:
 
 
 @pytest.mark.parametrize(
-    "said",
+    "message",
     [
         "The NVIDIA driver on your system is too old (found version 11040).",
         "CUDA driver version is insufficient for CUDA runtime version",
     ],
 )
-def test_a_driver_that_is_too_old_for_pytorch(said: str) -> None:
-    torch = torch_like(is_available=lambda: False, init=raising(RuntimeError(said)))
+def test_a_driver_that_is_too_old_for_pytorch(message: str) -> None:
+    torch = torch_like(is_available=lambda: False, init=raising(RuntimeError(message)))
     with pytest.raises(
         UnusableLibraryError, match="driver is too old for it: update the driver"
     ) as caught:
         torch_cuda(torch, importer())
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_what_pytorch_only_warns_about_is_heard() -> None:

@@ -1,4 +1,4 @@
-"""Files of the benchmark: results that survive, workloads of a user's own, and the mistakes in both."""
+"""Files of the benchmark: results, workloads of users, and mistakes in them."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_a_file_that_is_no_text(tmp_path: Path) -> None:
         result_files.read(tmp_path / "none.json")
 
 
-# -- text and CSV -----------------------------------------------------------------------------------------------
+# -- text and CSV --
 
 
 def test_the_table_names_the_fastest_and_what_was_wrong() -> None:
@@ -181,7 +181,7 @@ def test_the_tolerance_stands_beside_the_error() -> None:
     assert (float(row["error"]), float(row["tolerance"])) == (1e-7, 1e-4)
 
 
-# -- workloads of one's own -------------------------------------------------------------------------------------
+# -- workloads of one's own --
 
 MINE = """
 import numpy as np
@@ -189,17 +189,18 @@ from batchyard.bench import Candidate, Workload
 
 WORKLOAD = Workload(
     name="{name}", title="Mine", sizes={sizes}, inputs=lambda size, rng: {{"x": rng.random(size)}},
-    reference=lambda size, arrays: arrays["x"], candidates=(Candidate("", "{kit}", lambda kit, size: lambda x: x),),
-    {more}
+    reference=lambda size, arrays: arrays["x"],
+    candidates=(Candidate("", "{kit}", lambda kit, size: lambda x: x),),
+    {fields}
 )
 """
 
 
 def mine(
-    folder: Path, name: str = "mine", sizes: str = "(3,)", kit: str = "numpy", more: str = ""
+    folder: Path, name: str = "mine", sizes: str = "(3,)", kit: str = "numpy", fields: str = ""
 ) -> Path:
     path = folder / "mine.py"
-    path.write_text(MINE.format(name=name, sizes=sizes, kit=kit, more=more))
+    path.write_text(MINE.format(name=name, sizes=sizes, kit=kit, fields=fields))
     return path
 
 
@@ -209,7 +210,7 @@ def test_a_workload_of_ones_own(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"name": "My Own"}, "is no name"),
         ({"sizes": "()"}, "no sizes"),
@@ -218,34 +219,34 @@ def test_a_workload_of_ones_own(tmp_path: Path) -> None:
         ({"sizes": "(1.5,)"}, "mine: sizes: 1.5 is no size"),
         ({"sizes": "(2**80,)"}, "is no size"),
         ({"sizes": "1000"}, "mine: sizes is 1000, and must be a tuple"),
-        ({"more": "quick_sizes=(-1,)"}, "mine: quick_sizes: -1 is no size"),
-        ({"more": "kinds=('tpu',)"}, "no such kind of device 'tpu'"),
-        ({"more": "kinds='cpu'"}, "mine: kinds is 'cpu', and must be a tuple"),
-        ({"more": "tolerance=float('nan')"}, "mine: tolerance is nan"),
-        ({"more": "tolerance=-1"}, "mine: tolerance is -1"),
-        ({"more": "tolerance=None"}, "mine: tolerance: TypeError"),
-        ({"more": ")\nWORKLOADS = 5 + (0"}, "WORKLOADS is 5, and must be a tuple"),
-        ({"more": ")\nWORKLOADS = (WORKLOAD.sizes"}, "WORKLOADS: 3 is no Workload"),
-        ({"more": ")\nWORKLOAD = (7"}, "WORKLOAD: 7 is no Workload"),
+        ({"fields": "quick_sizes=(-1,)"}, "mine: quick_sizes: -1 is no size"),
+        ({"fields": "kinds=('tpu',)"}, "no such kind of device 'tpu'"),
+        ({"fields": "kinds='cpu'"}, "mine: kinds is 'cpu', and must be a tuple"),
+        ({"fields": "tolerance=float('nan')"}, "mine: tolerance is nan"),
+        ({"fields": "tolerance=-1"}, "mine: tolerance is -1"),
+        ({"fields": "tolerance=None"}, "mine: tolerance: TypeError"),
+        ({"fields": ")\nWORKLOADS = 5 + (0"}, "WORKLOADS is 5, and must be a tuple"),
+        ({"fields": ")\nWORKLOADS = (WORKLOAD.sizes"}, "WORKLOADS: 3 is no Workload"),
+        ({"fields": ")\nWORKLOAD = (7"}, "WORKLOAD: 7 is no Workload"),
     ],
 )
-def test_mistakes_in_it_are_told(tmp_path: Path, changes: dict[str, str], said: str) -> None:
+def test_mistakes_in_it_are_told(tmp_path: Path, changes: dict[str, str], message: str) -> None:
     path = mine(tmp_path, **changes)
-    with pytest.raises(InputError, match=said) as caught:
+    with pytest.raises(InputError, match=message) as caught:
         loading.load_file(path)
     assert caught.value.message.startswith(f"{path}: ")
 
 
 def test_sizes_may_be_numbers_of_numpy(tmp_path: Path) -> None:
     (workload,) = loading.load_file(
-        mine(tmp_path, sizes="np.array([3, 5])", more="quick_sizes=[np.int64(2)]")
+        mine(tmp_path, sizes="np.array([3, 5])", fields="quick_sizes=[np.int64(2)]")
     )
     assert (workload.sizes, workload.quick_sizes) == ((3, 5), (2,))
     assert {type(size) for size in (*workload.sizes, *workload.quick_sizes)} == {int}
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("x = 1\n", "no workload"),
         ("x = (\n", "mine.py:1: "),
@@ -258,10 +259,10 @@ def test_sizes_may_be_numbers_of_numpy(tmp_path: Path) -> None:
         ("x = '\0'\n", "mine.py: .*null bytes"),
     ],
 )
-def test_a_file_that_is_none(tmp_path: Path, text: str, said: str) -> None:
+def test_a_file_that_is_none(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "mine.py"
     path.write_text(text)
-    with pytest.raises(InputError, match=said):
+    with pytest.raises(InputError, match=message):
         loading.load_file(path)
 
 

@@ -29,8 +29,10 @@ def test_the_processor() -> None:
 
 
 def test_gpus() -> None:
-    said = "Tesla T4, 535.104.05, 15360 MiB, 300 MHz, 1590 MHz, 405 MHz, 70.00 W\n\nbroken, line\n"
-    (gpu,) = machine.parse_gpus(said)
+    message = (
+        "Tesla T4, 535.104.05, 15360 MiB, 300 MHz, 1590 MHz, 405 MHz, 70.00 W\n\nbroken, line\n"
+    )
+    (gpu,) = machine.parse_gpus(message)
     assert (
         gpu["name"] == "Tesla T4"
         and gpu["driver_version"] == "535.104.05"

@@ -1,4 +1,4 @@
-"""One operation, measured: the fastest right candidate is kept, and nothing that goes wrong takes the rest with it."""
+"""Measurement of one operation: the fastest correct candidate, and errors of candidates."""
 
 from __future__ import annotations
 
@@ -34,15 +34,17 @@ def lasting(
 
 
 def measured(
-    workload: Workload, clock: Ticks | None = None, size: int = 8, **more: Any
+    workload: Workload, clock: Ticks | None = None, size: int = 8, **fields: Any
 ) -> Measurement:
-    bench = Bench(more.pop("found", None) or with_numpy(), EFFORT, clock=clock or Ticks(), **more)
+    bench = Bench(
+        fields.pop("found", None) or with_numpy(), EFFORT, clock=clock or Ticks(), **fields
+    )
     return measure(workload, size, bench)
 
 
 def test_the_fastest_is_kept_and_named_and_the_others_are_on_record() -> None:
     clock = Ticks()
-    one = measured(
+    measurement = measured(
         toy(
             way("slow", lasting(clock, 0.4)),
             way("fast", lasting(clock, 0.1)),
@@ -50,9 +52,9 @@ def test_the_fastest_is_kept_and_named_and_the_others_are_on_record() -> None:
         ),
         clock,
     )
-    assert one.outcome is Outcome.OK and one.candidate == "NumPy, fast"
-    assert one.median_s == pytest.approx(0.1) and one.cold_s == pytest.approx(0.1)
-    tried = {trial.candidate: trial for trial in one.tried}
+    assert measurement.outcome is Outcome.OK and measurement.candidate == "NumPy, fast"
+    assert measurement.median_s == pytest.approx(0.1) and measurement.cold_s == pytest.approx(0.1)
+    tried = {trial.candidate: trial for trial in measurement.tried}
     assert len(tried["NumPy, fast"].warm_s) == len(tried["NumPy, middle"].warm_s) == 4
     # Too far behind to be measured thoroughly, unless all are.
     assert len(tried["NumPy, slow"].warm_s) == 2
@@ -60,26 +62,29 @@ def test_the_fastest_is_kept_and_named_and_the_others_are_on_record() -> None:
 
 def test_with_all_candidates_each_is_measured_thoroughly() -> None:
     clock = Ticks()
-    one = measured(
+    measurement = measured(
         toy(way("slow", lasting(clock, 0.4)), way("fast", lasting(clock, 0.1))),
         clock,
         measures_all=True,
     )
-    assert [len(trial.warm_s) >= EFFORT.min_calls for trial in one.tried] == [True, True]
+    assert [len(trial.warm_s) >= EFFORT.min_calls for trial in measurement.tried] == [True, True]
 
 
 def test_a_wrong_result_never_wins() -> None:
     clock = Ticks()
-    one = measured(
+    measurement = measured(
         toy(way("wrong", lasting(clock, 0.01, lambda x: x)), way("right", lasting(clock, 1.0))),
         clock,
     )
-    assert one.candidate == "NumPy, right"
-    assert one.tried[0].outcome is Outcome.FAILED and "wrong by 0.5" in one.tried[0].reason
+    assert measurement.candidate == "NumPy, right"
+    assert (
+        measurement.tried[0].outcome is Outcome.FAILED
+        and "wrong by 0.5" in measurement.tried[0].reason
+    )
 
 
 @pytest.mark.parametrize(
-    ("function", "outcome", "said"),
+    ("function", "outcome", "message"),
     [
         (lambda x: x * np.float32("nan"), Outcome.FAILED, "8 of 8 values are NaN or infinite"),
         (lambda x: x[:3] * 2, Outcome.FAILED, "its shape is (3,), and should be (8,)"),
@@ -98,13 +103,13 @@ def test_a_wrong_result_never_wins() -> None:
     ],
 )
 def test_what_goes_wrong_is_told_and_the_others_still_count(
-    function: Callable[[Any], Any], outcome: Outcome, said: str
+    function: Callable[[Any], Any], outcome: Outcome, message: str
 ) -> None:
     alone = measured(toy(way("bad", function)))
-    assert alone.outcome is outcome and said in alone.reason and alone.warm_s == ()
+    assert alone.outcome is outcome and message in alone.reason and alone.warm_s == ()
     beside = measured(toy(way("bad", function), way("good", doubled)))
     assert beside.outcome is Outcome.OK and beside.candidate == "NumPy, good"
-    assert beside.tried[0].outcome is outcome and said in beside.tried[0].reason
+    assert beside.tried[0].outcome is outcome and message in beside.tried[0].reason
 
 
 def test_an_interrupt_is_not_swallowed() -> None:
@@ -125,18 +130,27 @@ def test_a_candidate_that_fails_later_keeps_what_was_measured() -> None:
             raise RuntimeError("worn out")
         return x * 2
 
-    one = measured(toy(way("tired", twice)), Ticks())
-    assert one.outcome is Outcome.OK and "worn out" in one.reason and one.warm_s
+    measurement = measured(toy(way("tired", twice)), Ticks())
+    assert (
+        measurement.outcome is Outcome.OK
+        and "worn out" in measurement.reason
+        and measurement.warm_s
+    )
 
 
 def test_inputs_that_cannot_be_made() -> None:
-    one = measured(toy(way("a", doubled), inputs=lambda size, rng: {"x": [1, 2]}))
-    assert one.outcome is Outcome.FAILED and "dictionary of NumPy arrays" in one.reason
+    measurement = measured(toy(way("a", doubled), inputs=lambda size, rng: {"x": [1, 2]}))
+    assert (
+        measurement.outcome is Outcome.FAILED and "dictionary of NumPy arrays" in measurement.reason
+    )
 
 
 def test_what_does_not_fit_is_skipped_with_the_reason() -> None:
-    one = measured(toy(way("a", doubled), memory_bytes=lambda n: 2.0**60))
-    assert one.outcome is Outcome.SKIPPED and "1073741824.0 GiB of memory" in one.reason
+    measurement = measured(toy(way("a", doubled), memory_bytes=lambda n: 2.0**60))
+    assert (
+        measurement.outcome is Outcome.SKIPPED
+        and "1073741824.0 GiB of memory" in measurement.reason
+    )
     assert (
         memory_problem(100, 116, "") == ""
         and memory_problem(None, 1, "") == ""
@@ -150,13 +164,13 @@ def test_what_does_not_fit_is_skipped_with_the_reason() -> None:
 
 def test_no_library_for_it() -> None:
     found = Device("gpu", {}, {"PyTorch": "not installed (pip install torch)"})
-    one = measured(toy(way("a", doubled, kit="torch")), found=found)
+    measurement = measured(toy(way("a", doubled, kit="torch")), found=found)
     assert (
-        one.outcome is Outcome.SKIPPED
-        and one.reason == "it needs PyTorch (not installed (pip install torch))"
+        measurement.outcome is Outcome.SKIPPED
+        and measurement.reason == "it needs PyTorch (not installed (pip install torch))"
     )
-    one = measured(toy(way("a", doubled)), found=Device("gpu"))
-    assert one.reason == "there is no way to do it on a GPU"
+    measurement = measured(toy(way("a", doubled)), found=Device("gpu"))
+    assert measurement.reason == "there is no way to do it on a GPU"
 
 
 def test_inputs_depend_on_seed_name_and_size_alone() -> None:
@@ -178,8 +192,8 @@ def test_what_is_far_behind_is_not_tried_at_the_next_size() -> None:
     workload = toy(way("slow", lasting(clock, 9.0)), way("fast", lasting(clock, 0.1)))
     bench = Bench(with_numpy(), EFFORT, clock=clock)
     measure(workload, 8, bench)
-    one = measure(workload, 16, bench)
-    assert one.tried[0].reason == "far behind at a smaller size"
+    measurement = measure(workload, 16, bench)
+    assert measurement.tried[0].reason == "far behind at a smaller size"
     bench.measures_all = True
     assert measure(workload, 16, bench).tried[0].warm_s
 
@@ -211,12 +225,14 @@ def test_copies_are_measured_apart_and_every_call_is_waited_for() -> None:
     clock = Ticks()
     kit = FarKit(clock)
     workload = toy(way("a", lasting(clock, 0.25)))
-    one = measured(workload, clock, found=Device("gpu", {"numpy": kit}))
+    measurement = measured(workload, clock, found=Device("gpu", {"numpy": kit}))
     # The device works on after a call has returned: only waiting for it shows the time.
-    assert one.median_s == pytest.approx(0.75)
-    assert one.median_with_copies_s == pytest.approx(1.5 + 0.75 + 2)
-    assert one.to_device_s == pytest.approx(1.5) and one.to_host_s == pytest.approx(2)
-    assert kit.waited > len(one.warm_s)
+    assert measurement.median_s == pytest.approx(0.75)
+    assert measurement.median_with_copies_s == pytest.approx(1.5 + 0.75 + 2)
+    assert measurement.to_device_s == pytest.approx(1.5) and measurement.to_host_s == pytest.approx(
+        2
+    )
+    assert kit.waited > len(measurement.warm_s)
     inside = measured(
         toy(way("a", doubled), copies_included=True), clock, found=Device("gpu", {"numpy": kit})
     )
@@ -259,18 +275,18 @@ def test_what_would_take_minutes_is_left_out_and_says_so() -> None:
         Candidate("endless", "numpy", by_size(0.1)),
         quick_sizes=(2, 4),
     )
-    one = measured(workload, clock, size=100)
-    assert one.candidate == "NumPy, fast"
-    assert one.tried[1].reason == "100x behind at 4; a call would take about 10 s"
+    measurement = measured(workload, clock, size=100)
+    assert measurement.candidate == "NumPy, fast"
+    assert measurement.tried[1].reason == "100x behind at 4; a call would take about 10 s"
     # At a size where it costs nothing to try, everything is tried.
     assert measured(workload, clock, size=8).tried[1].warm_s
 
 
-# -- references, and kinds of numbers ---------------------------------------------------------------------------
+# -- references, and kinds of numbers --
 
 
 @pytest.mark.parametrize(
-    ("reference", "said"),
+    ("reference", "message"),
     [
         (np.full(8, np.nan), "8 of 8 values are NaN or infinite"),
         (np.array([1.0, np.inf]), "1 of 2 values are NaN or infinite"),
@@ -280,10 +296,12 @@ def test_what_would_take_minutes_is_left_out_and_says_so() -> None:
         (None, "it has no numbers"),
     ],
 )
-def test_a_reference_that_is_none_fails_the_workload(reference: Any, said: str) -> None:
-    one = measured(toy(way("seven", lambda x: x * 0 + 7), reference=lambda size, arrays: reference))
-    assert one.outcome is Outcome.FAILED and one.warm_s == ()
-    assert one.reason.startswith(f"its reference cannot be used: {said}")
+def test_a_reference_that_is_none_fails_the_workload(reference: Any, message: str) -> None:
+    measurement = measured(
+        toy(way("seven", lambda x: x * 0 + 7), reference=lambda size, arrays: reference)
+    )
+    assert measurement.outcome is Outcome.FAILED and measurement.warm_s == ()
+    assert measurement.reason.startswith(f"its reference cannot be used: {message}")
 
 
 @pytest.mark.parametrize("reference", [np.full(3, np.nan), np.full(3, np.inf), np.full(3, -1e308)])
@@ -318,12 +336,12 @@ def test_numbers_of_every_kind_are_compared_as_numbers(
     assert bool(Check(expected, error * 0.99)(actual).problem) is bool(error)
 
 
-# -- workloads of somebody who makes mistakes --------------------------------------------------------------------
+# -- workloads of somebody who makes mistakes --
 
 
 def test_counts_may_be_numbers_of_numpy() -> None:
     clock = Ticks()
-    one = measured(
+    measurement = measured(
         toy(
             way("a", lasting(clock, 1.0)),
             flops=lambda n: np.int64(2 * n),
@@ -333,12 +351,16 @@ def test_counts_may_be_numbers_of_numpy() -> None:
         ),
         clock,
     )
-    assert one.outcome is Outcome.OK and (one.flops, one.traffic_bytes, one.tolerance) == (
+    assert measurement.outcome is Outcome.OK and (
+        measurement.flops,
+        measurement.traffic_bytes,
+        measurement.tolerance,
+    ) == (
         16.0,
         8.0,
         0.25,
     )
-    assert from_json(to_json(results("cpu", one)), "a.json").measurements == (one,)
+    assert from_json(to_json(results("cpu", measurement)), "a.json").measurements == (measurement,)
 
 
 def broken(size: int) -> Any:
@@ -354,7 +376,7 @@ def leaving(*_: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("mistake", "said"),
+    ("mistake", "message"),
     [
         *(
             ({name: broken}, f"{name}(8): RuntimeError: no idea")
@@ -383,22 +405,22 @@ def leaving(*_: Any) -> Any:
     ],
 )
 def test_a_mistake_in_a_workload_is_its_own_failure_and_is_written_down(
-    mistake: dict[str, Any], said: str
+    mistake: dict[str, Any], message: str
 ) -> None:
-    one = measured(toy(**{"candidates": (way("a", doubled),), **mistake}))
-    assert one.outcome is Outcome.FAILED and said in one.reason
-    assert from_json(to_json(results("cpu", one)), "a.json").measurements == (one,)
+    measurement = measured(toy(**{"candidates": (way("a", doubled),), **mistake}))
+    assert measurement.outcome is Outcome.FAILED and message in measurement.reason
+    assert from_json(to_json(results("cpu", measurement)), "a.json").measurements == (measurement,)
 
 
 def test_an_error_that_cannot_say_what_it_is() -> None:
-    class Mute(Exception):
+    class SilentError(Exception):
         def __str__(self) -> str:
             raise RuntimeError
 
     def mute(x: Any) -> Any:
-        raise Mute
+        raise SilentError
 
-    assert measured(toy(way("a", mute))).reason == "NumPy, a: Mute: Mute"
+    assert measured(toy(way("a", mute))).reason == "NumPy, a: SilentError: SilentError"
 
 
 def test_counts_of_nothing_at_a_small_size_do_not_end_it() -> None:

@@ -1,4 +1,4 @@
-"""Results as values and as JSON: what is written is read back, and what is not a result is refused in words."""
+"""Results as values and as JSON: written, read back, and refused if they are wrong."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_a_file_cut_short_anywhere_is_said_to_be(length: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("", "empty"),
         ("hello", "not JSON"),
@@ -52,8 +52,8 @@ def test_a_file_cut_short_anywhere_is_said_to_be(length: int) -> None:
         ('{"format": "batchyard-bench", "version": 1}', "edited: .* is missing"),
     ],
 )
-def test_what_is_no_result_is_refused(text: str, said: str) -> None:
-    with pytest.raises(InputError, match=said):
+def test_what_is_no_result_is_refused(text: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
         from_json(text, "a.json")
 
 
@@ -82,9 +82,8 @@ def test_rates_and_the_part_of_the_peak() -> None:
     one = measurement(size=1000, seconds=0.01)
     assert one.gflops == pytest.approx(200) and one.gbytes_s == pytest.approx(1.2)
     assert Peak(400.0, 10.0).fraction(one) == pytest.approx(0.5)
-    assert Peak(400.0, 10.0).fraction(measurement(seconds=0.01, is_about_bytes=True)) == pytest.approx(
-        0.12
-    )
+    about_bytes = measurement(seconds=0.01, is_about_bytes=True)
+    assert Peak(400.0, 10.0).fraction(about_bytes) == pytest.approx(0.12)
     assert Peak().fraction(one) is None
 
 

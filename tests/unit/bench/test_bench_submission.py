@@ -1,4 +1,4 @@
-"""The benchmark as two jobs: what they are told, what they ask for, which types a queue can serve, what is sent."""
+"""The benchmark as two jobs: their commands, shapes, instance types and packed code."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_what_the_image_lacks_is_installed_in_both_jobs() -> None:
 
 
 def test_the_jobs_can_be_said_to_aws_and_are_short_enough_to_start() -> None:
-    """More than 8192 characters of overrides are accepted, and fail when the job starts (facts, 5)."""
+    """AWS Batch accepts longer overrides, but the job fails when it starts (facts, 5)."""
     plan = planning.make(submission.make_pipeline(EVERYTHING, "img", SMALL, {}))
     where = Environment("lab", "eu-central-1", "b", {"cpu": "lab-cpu", "gpu": "lab-gpu"})
     target = render.Target(
@@ -106,7 +106,7 @@ def test_the_text_that_is_sent_is_python_that_does_what_the_file_does() -> None:
     assert words[:5] == ["exec", "python3", "-c", text, "cpu"]
 
 
-# -- types ------------------------------------------------------------------------------------------------------
+# -- types --
 
 
 def test_a_job_asks_for_the_whole_of_a_type_that_is_known() -> None:
@@ -148,12 +148,14 @@ def test_of_every_type_a_job_asks_for_nearly_all_that_it_offers_and_never_for_mo
 def test_memory_is_what_is_used_at_most_and_makes_no_job_larger(
     instance_type: str, memory_mib: int | None, is_emulated: bool, shape: Shape
 ) -> None:
-    request = Request(memory_mib=memory_mib)
-    assert submission.requested_shape("gpu", instance_type, request, is_emulated=is_emulated) == shape
+    requested = submission.requested_shape(
+        "gpu", instance_type, Request(memory_mib=memory_mib), is_emulated=is_emulated
+    )
+    assert requested == shape
 
 
 @pytest.mark.parametrize(
-    ("kind", "wanted", "types", "said"),
+    ("kind", "wanted", "types", "message"),
     [
         ("cpu", "c6i.4xlarge", ["c6i.4xlarge"], ""),
         ("cpu", "c6i.4xlarge", ["m6i", "c6i"], ""),
@@ -170,10 +172,12 @@ def test_memory_is_what_is_used_at_most_and_makes_no_job_larger(
         ("cpu", "", ["g5"], ""),
     ],
 )
-def test_which_types_a_queue_can_serve(kind: str, wanted: str, types: list[str], said: str) -> None:
+def test_which_types_a_queue_can_serve(
+    kind: str, wanted: str, types: list[str], message: str
+) -> None:
     problem = submission.type_problem(kind, wanted, types, "q")
-    assert said in problem
-    assert bool(problem) == bool(said)
+    assert message in problem
+    assert bool(problem) == bool(message)
 
 
 def test_a_queue_of_one_type_says_which() -> None:
@@ -224,7 +228,7 @@ def test_an_endpoint_on_this_machine_is_known_by_its_address(url: str, is_it: bo
     assert is_loopback(url) is is_it
 
 
-# -- code -------------------------------------------------------------------------------------------------------
+# -- code --
 
 
 def test_all_that_the_job_needs_is_sent_and_no_more(tmp_path: Path) -> None:
@@ -244,14 +248,16 @@ def test_all_that_the_job_needs_is_sent_and_no_more(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [(None, "there is no such Python file"), ("def (:\n", "mine.py:1: "), ("\0", "mine.py")],
 )
-def test_a_file_that_cannot_be_sent_is_refused(tmp_path: Path, text: str | None, said: str) -> None:
+def test_a_file_that_cannot_be_sent_is_refused(
+    tmp_path: Path, text: str | None, message: str
+) -> None:
     mine = tmp_path / "mine.py"
     if text is not None:
         mine.write_text(text)
-    with pytest.raises(InputError, match=said):
+    with pytest.raises(InputError, match=message):
         submission.require_files(Request(files=(mine,)))
 
 

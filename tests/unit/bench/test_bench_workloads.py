@@ -1,6 +1,7 @@
-"""Every candidate of every workload is right, with whatever is installed; CuPy's through a NumPy that stands in for it.
+"""Every candidate of every workload is correct, as far as its library is installed.
 
-No GPU is needed: PyTorch computes on the CPU through the code that serves CUDA, OpenCL on PoCL where that is there.
+No GPU is needed: PyTorch runs the code for CUDA on the CPU, OpenCL runs on PoCL, and a NumPy
+stands in for CuPy.
 """
 
 from __future__ import annotations
@@ -174,10 +175,10 @@ def test_a_broken_picture_is_named(tmp_path: Path, name: str, bad: bytes | None)
     assert "BytesIO" not in one.reason and "b.jpg" not in one.reason
 
 
-@pytest.mark.parametrize(("name", "said"), [("none", "No such file"), ("empty", "no pictures")])
-def test_a_folder_without_pictures(tmp_path: Path, name: str, said: str) -> None:
+@pytest.mark.parametrize(("name", "message"), [("none", "No such file"), ("empty", "no pictures")])
+def test_a_folder_without_pictures(tmp_path: Path, name: str, message: str) -> None:
     (tmp_path / "empty").mkdir()
-    with pytest.raises(InputError, match=said):
+    with pytest.raises(InputError, match=message):
         images.workload(tmp_path / name)
 
 
