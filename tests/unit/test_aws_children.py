@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from batchyard.batch.jobs import JobState, StatusReason
-from batchyard.engines.aws.children import Children
+from batchyard.engines.aws.changed_children import ChangedChildren
 from batchyard.engines.aws.render import Part
 from batchyard.engines.base import JobDetail
 
@@ -59,20 +59,20 @@ def numbers(found: Iterator[tuple[Part, Any]]) -> list[int]:
     return sorted(int(job["jobId"].partition(":")[2]) for _, job in found)
 
 
-def look(children: Children, array: Array, *, is_thorough: bool = False) -> list[int]:
+def look(children: ChangedChildren, array: Array, *, is_thorough: bool = False) -> list[int]:
     array.asked.clear()
     return numbers(children.look([(array.part, array.detail())], is_thorough=is_thorough))
 
 
 def test_who_has_not_begun_is_not_asked_about() -> None:
     array = Array([W] * 10_000)
-    assert look(Children(array), array) == []  # type: ignore[arg-type]
+    assert look(ChangedChildren(array), array) == []  # type: ignore[arg-type]
     assert array.asked == []
 
 
 def test_who_has_ended_is_asked_about_once() -> None:
     array = Array([S] * 50 + [R] * 50 + [B] * 900)
-    children = Children(array)  # type: ignore[arg-type]
+    children = ChangedChildren(array)  # type: ignore[arg-type]
     assert look(children, array) == list(range(100))
     # nothing has changed: those that run, in one call
     assert look(children, array) == list(range(50, 100)) and len(array.asked) == 1
@@ -88,7 +88,7 @@ def test_who_has_ended_is_asked_about_once() -> None:
 def test_a_look_at_a_large_array_is_limited_and_all_is_found_in_the_end() -> None:
     """Children in any order, each of them too quick to be seen running."""
     array = Array([W] * 10_000)
-    children = Children(array)  # type: ignore[arg-type]
+    children = ChangedChildren(array)  # type: ignore[arg-type]
     order = random.Random(4).sample(range(10_000), 10_000)
     found: set[int] = set()
     for first in range(0, 10_000, 500):
@@ -105,7 +105,7 @@ def test_a_look_at_a_large_array_is_limited_and_all_is_found_in_the_end() -> Non
 def test_who_runs_out_of_order_is_found_at_once() -> None:
     array = Array([W] * 10_000)
     array.states[9_000] = array.states[9_500] = R
-    children = Children(array)  # type: ignore[arg-type]
+    children = ChangedChildren(array)  # type: ignore[arg-type]
     assert {9_000, 9_500} <= set(look(children, array))
     assert array.listed == 1 and len(array.asked) == 2
     assert look(children, array) == [9_000, 9_500]
@@ -115,14 +115,14 @@ def test_who_runs_out_of_order_is_found_at_once() -> None:
 def test_a_thorough_look_finds_all_that_have_begun_and_no_more_than_it_must() -> None:
     array = Array([S, W] * 300 + [W] * 9_400)
     assert {
-        n for n in look(Children(array), array, is_thorough=True) if array.states[n] is S
+        n for n in look(ChangedChildren(array), array, is_thorough=True) if array.states[n] is S
     } == set(range(0, 600, 2))  # type: ignore[arg-type]
     assert len(array.asked) == 6
 
 
 def test_who_is_between_two_attempts_is_still_asked_about() -> None:
     array = Array([R, W, W])
-    children = Children(array)  # type: ignore[arg-type]
+    children = ChangedChildren(array)  # type: ignore[arg-type]
     assert 0 in look(children, array)
     array.states[0], array.retried = B, {0}
     assert look(children, array) == [0]
@@ -132,7 +132,7 @@ def test_who_is_between_two_attempts_is_still_asked_about() -> None:
 
 def test_failed_ones_are_listed_only_where_there_are_more() -> None:
     array = Array([S, JobState.FAILED, R, R])
-    children = Children(array)  # type: ignore[arg-type]
+    children = ChangedChildren(array)  # type: ignore[arg-type]
 
     def failed() -> list[int]:
         return numbers(children.look_at_failed([(array.part, array.detail())]))
@@ -146,5 +146,5 @@ def test_failed_ones_are_listed_only_where_there_are_more() -> None:
 def test_a_job_whose_dependency_failed_has_nothing_to_say() -> None:
     array = Array([JobState.FAILED] * 5_000)
     detail = array.detail(StatusReason.DEPENDENCY_FAILED)
-    assert numbers(Children(array).look([(array.part, detail)], is_thorough=True)) == []  # type: ignore[arg-type]
+    assert numbers(ChangedChildren(array).look([(array.part, detail)], is_thorough=True)) == []  # type: ignore[arg-type]
     assert array.asked == []

@@ -14,8 +14,9 @@ from botocore.exceptions import ClientError
 from batchyard import plan as planning
 from batchyard import runs
 from batchyard.engines.aws import ENGINE
-from batchyard.engines.aws.render import Target
-from batchyard.engines.aws.run import AwsRun, RunStoppedError
+from batchyard.engines.aws.run import AwsRun
+from batchyard.engines.aws.submission import RunStoppedError
+from batchyard.engines.aws.target import Target
 from batchyard.engines.base import PreparedRun, RunRecord, RunState, new_run_id
 from batchyard.environments import Environment
 from batchyard.errors import OperationalError

@@ -35,7 +35,7 @@ def plan_of(folder: Path, pattern: str, only: str | None = None) -> Plan:
 
 
 def require(folder: Path, pattern: str, only: str | None = None) -> None:
-    inputs.require(plan_of(folder, pattern, only), folder)
+    inputs.check_inputs(plan_of(folder, pattern, only), folder)
 
 
 @pytest.fixture
@@ -110,7 +110,7 @@ def test_patterns_that_meet_are_never_taken_for_apart() -> None:
     apart = 0
     for one, mine in zip(patterns, matched, strict=True):
         for other, its in zip(patterns, matched, strict=True):
-            if not inputs.may_meet(one, other):
+            if not inputs.can_overlap(one, other):
                 apart += 1
                 assert mine.isdisjoint(its), (one.text, other.text)
     assert apart > len(patterns)  # it does tell some apart
@@ -124,7 +124,7 @@ def test_what_cannot_go_to_s3_is_refused_by_name_and_all_at_once(workspace: Path
         require(workspace, "raw/**")
     said = str(caught.value)
     assert (
-        "raw/old.txt: a link to ../gone.txt, and nothing is there" in said
+        "raw/old.txt: a link to ../gone.txt, which does not exist" in said
         and "raw/me: a link to me" in said
     )
     assert "raw/b\\xe4d.txt: its name is not UTF-8" in said and "1.txt: " not in said.replace(
@@ -136,15 +136,15 @@ def test_what_cannot_go_to_s3_is_refused_by_name_and_all_at_once(workspace: Path
     require(workspace, "other/**", only="use")
 
 
-def test_links_to_files_are_files_and_what_is_no_file_is_passed_over(workspace: Path) -> None:
+def test_links_to_files_are_files_and_what_is_no_file_is_special_files(workspace: Path) -> None:
     (workspace / "raw/linked.txt").symlink_to("1.txt")
     os.mkfifo(workspace / "raw/pipe")
     with closing(socket.socket(socket.AF_UNIX)) as made:
         made.bind(os.path.relpath(workspace / "raw/socket"))
-        found = staging.matching(workspace, ["raw"])
+        found = staging.match_files(workspace, ["raw"])
     assert sorted(found.files) == ["raw/1.txt", "raw/linked.txt"]
-    assert sorted(found.passed_over) == ["raw/pipe", "raw/socket"]
-    notes = inputs.require(plan_of(workspace, "raw"), workspace)
+    assert sorted(found.special_files) == ["raw/pipe", "raw/socket"]
+    notes = inputs.check_inputs(plan_of(workspace, "raw"), workspace)
     assert len(notes) == 2 and "raw/pipe: a FIFO" in "".join(notes)
     with pytest.raises(InputError, match="no file here matches the input raw/pipe"):
         require(workspace, "raw/pipe")

@@ -10,9 +10,9 @@ import pytest
 
 from batchyard import plan as planning
 from batchyard.batch.jobs import JobState
-from batchyard.engines.aws import details
-from batchyard.engines.aws.children import Children
-from batchyard.engines.aws.details import UNSUBMITTED
+from batchyard.engines.aws import from_aws
+from batchyard.engines.aws.changed_children import ChangedChildren
+from batchyard.engines.aws.from_aws import UNSUBMITTED
 from batchyard.engines.aws.log_reader import LogReader
 from batchyard.engines.aws.render import Part
 from batchyard.engines.base import JobDetail
@@ -67,7 +67,7 @@ def reader(cloud: Cloud, folder: Path, part: Part = ARRAY, job_id: str = "id") -
     file = folder / "pipeline.yaml"
     file.write_text("name: p\nimage: x\nsteps: [{name: a, array: 2, command: 'true'}]\n")
     plan = planning.make(reading.load(file, {}))
-    children = Children(cloud)  # type: ignore[arg-type]
+    children = ChangedChildren(cloud)  # type: ignore[arg-type]
     return LogReader(cloud, "g", plan, children, lambda: [(part, job_id)], cloud.details)  # type: ignore[arg-type]
 
 
@@ -160,7 +160,7 @@ class NothingSubmitted(Cloud):
         raise AssertionError(array_id)
 
     def details(self) -> list[JobDetail]:
-        return [details.given_up(details.job_detail(self.part, f"{UNSUBMITTED}run-a", None, None))]
+        return [from_aws.give_up(from_aws.make_job_detail(self.part, f"{UNSUBMITTED}run-a", None, None))]
 
 
 @pytest.mark.parametrize("failed_only", [False, True])

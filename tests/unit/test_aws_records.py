@@ -8,8 +8,8 @@ from typing import Any
 
 from batchyard.aws.s3 import Found
 from batchyard.batch.jobs import JobState, Resources
-from batchyard.engines.aws import records, tally
-from batchyard.engines.aws.details import UNSUBMITTED
+from batchyard.engines.aws import attempt_counts, success_records
+from batchyard.engines.aws.from_aws import UNSUBMITTED
 from batchyard.engines.aws.render import Part
 from batchyard.engines.base import JobDetail
 from batchyard.pipeline import Need
@@ -35,7 +35,7 @@ def step(
 
 
 def told(*jobs: PlannedJob, recorded: dict[str, set[int]], **more: Any) -> dict[str, set[int]]:
-    return records.succeeded(
+    return success_records.find_succeeded(
         Plan("p", jobs),
         recorded,
         more.get("skipped", {}),
@@ -104,10 +104,10 @@ class Objects:
 def test_the_records_are_read_up_to_the_last() -> None:
     failures = [f"r/done/a/failures/{n:07d}.json" for n in range(50)]
     objects = Objects("r/done/a/0000000", "r/done/a/0000012", "r/done/ab/0000001", *failures)
-    found = records.read(objects, "s3://b/r/", "a")  # type: ignore[arg-type]
+    found = success_records.read_records(objects, "s3://b/r/", "a")  # type: ignore[arg-type]
     assert set(found.commands) == {0, 12} and found.last_ms == 116_000
     assert objects.read == 3
-    assert records.read(objects, "s3://b/r/", "c") == records.Recorded(set(), None)  # type: ignore[arg-type]
+    assert success_records.read_records(objects, "s3://b/r/", "c") == success_records.StepRecords(set(), None)  # type: ignore[arg-type]
 
 
 # -- the tally --------------------------------------------------------------------------------------------------
@@ -144,12 +144,12 @@ def part(step: str, size: int) -> Part:
 
 def test_the_attempts_of_a_stopped_array_are_those_that_began() -> None:
     children = Children(-1, -2, 3, *[0] * 247)
-    jobs, succeeded = tally.tally(
+    jobs, succeeded = attempt_counts.count_attempts(
         children, Plan("p", (step("a", 250),)), [part("a", 250)], [ended("a", F, 250)]
     )  # type: ignore[arg-type]
     assert jobs[0].attempts == 6 and succeeded == {"id-a": [(0, 1)]} and children.asked == 3
     assert (
-        tally.positions(succeeded, "id-a") == {0, 1} and tally.positions(succeeded, "id-b") is None
+        attempt_counts.expand_ranges(succeeded, "id-a") == {0, 1} and attempt_counts.expand_ranges(succeeded, "id-b") is None
     )
 
 
@@ -166,12 +166,12 @@ def test_who_is_asked_about_and_who_need_not_be() -> None:
     )
     found = [ended("a", S, 10), ended("b", F, 1), ended("c", F, 10), ended("d", F, 10)]
     parts = [part(one.step, one.size) for one in found]
-    jobs, succeeded = tally.tally(children, plan, parts, found)  # type: ignore[arg-type]
+    jobs, succeeded = attempt_counts.count_attempts(children, plan, parts, found)  # type: ignore[arg-type]
     # All of it succeeded, or is one job, or waited for what did not succeed.
     assert children.asked == 0 and [job.attempts for job in jobs] == [10, 1, 0, 0]
     assert succeeded == {"id-c": [], "id-d": []}
     gone = [ended("a", F, 10, job_id=f"{UNSUBMITTED}run-a")]
-    assert tally.tally(children, Plan("p", (step("a", 10),)), parts[:1], gone) == (gone, {})  # type: ignore[arg-type]
+    assert attempt_counts.count_attempts(children, Plan("p", (step("a", 10),)), parts[:1], gone) == (gone, {})  # type: ignore[arg-type]
     assert children.asked == 0
 
 
@@ -179,7 +179,7 @@ def test_more_than_ten_thousand_children_are_not_asked_about() -> None:
     children = Children(*[0] * 10_000)
     plan = Plan("p", (step("a", 20_000),))
     found = [ended("a", F, 10_000), ended("a", F, 10_000, job_id="id-more")]
-    jobs, succeeded = tally.tally(children, plan, [part("a", 10_000)] * 2, found)  # type: ignore[arg-type]
+    jobs, succeeded = attempt_counts.count_attempts(children, plan, [part("a", 10_000)] * 2, found)  # type: ignore[arg-type]
     assert (
         children.asked == 100
         and [job.attempts for job in jobs] == [0, 10_000]
@@ -189,7 +189,7 @@ def test_more_than_ten_thousand_children_are_not_asked_about() -> None:
 
 def test_children_that_aws_does_not_all_know_are_not_counted() -> None:
     found = [ended("a", F, 10)]
-    assert tally.tally(Children(1, 1), Plan("p", (step("a", 10),)), [part("a", 10)], found) == (
+    assert attempt_counts.count_attempts(Children(1, 1), Plan("p", (step("a", 10),)), [part("a", 10)], found) == (
         found,
         {},
     )  # type: ignore[arg-type]

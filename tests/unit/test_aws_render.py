@@ -17,7 +17,9 @@ from hypothesis import strategies as st
 
 from batchyard import plan as planning
 from batchyard.engines.aws import render
-from batchyard.engines.aws.render import Rendered, Target
+from batchyard.engines.aws import target as targets
+from batchyard.engines.aws.render import Rendered
+from batchyard.engines.aws.target import Target
 from batchyard.environments import Environment
 from batchyard.errors import InputError
 from batchyard.pipeline import ExitRule, Need, Pipeline, Step
@@ -499,4 +501,4 @@ def test_max_running_is_a_consumable_resource() -> None:
 
 def test_a_target_goes_through_json_unchanged() -> None:
     one = target(images={"a": "b"}, fair_queues=frozenset({"cpu"}), on_demand=True)
-    assert render.target_from_json(render.target_to_json(one)) == one
+    assert targets.from_json(targets.to_json(one)) == one

@@ -11,7 +11,7 @@ from botocore.exceptions import ClientError, EndpointConnectionError, ReadTimeou
 
 from batchyard.aws.batch import Batch
 from batchyard.aws.session import AccessDeniedError, AwsRefusedError
-from batchyard.engines.aws.journal import Journal
+from batchyard.engines.aws.submission_journal import Journal
 from batchyard.errors import OperationalError
 
 REQUEST = {"jobName": "run-step", "jobQueue": "q", "jobDefinition": "d"}
@@ -98,12 +98,12 @@ def test_a_journal_survives_a_line_that_was_cut_short(tmp_path: Path) -> None:
     path = tmp_path / "journal"
     journal = Journal(path)
     journal.intend("a")
-    journal.submitted("a", "1", at=5.0)
+    journal.record_submitted("a", "1", at_s=5.0)
     journal.intend("b")
     path.write_bytes(path.read_bytes()[:-5])
     again = Journal(path)
     assert again.ids == {"a": "1"} and again.intended == {"a"}
     again.intend("b")
-    again.submitted("b", "2", at=6.5)
+    again.record_submitted("b", "2", at_s=6.5)
     third = Journal(path)
     assert third.ids == {"a": "1", "b": "2"} and third.submitted_at == {"a": 5.0, "b": 6.5}

@@ -13,7 +13,7 @@ from batchyard import s3_layout
 from batchyard.aws.environment_lookup import find_environment
 from batchyard.aws.s3 import S3
 from batchyard.aws.session import AwsSession
-from batchyard.engines.aws import preparing, render, staging
+from batchyard.engines.aws import preparing, render, staging, target
 from batchyard.engines.aws.run import AwsRun
 from batchyard.engines.base import (
     PreparedRun,
@@ -46,23 +46,22 @@ class AwsEngine:
         if not any(unfinished.children.values()):
             raise InputError(f"run {old.run_id} has nothing to retry: everything in it succeeded")
         plan = planning.select_unfinished(run.load_lists(), unfinished.children)
-        target = replace(
+        settings = replace(
             old.settings,
             run_id=new_run_id(plan),
             on_demand=request.on_demand or old.settings.on_demand,
         )
-        target = preparing.check_queues(target, plan)
-        render.render(
-            plan, target
-        )  # refuses what AWS Batch cannot run, before anything is recorded
+        settings = preparing.check_queues(settings, plan)
+        # Refuses steps that AWS Batch cannot run, before anything is recorded.
+        render.render(plan, settings)
         workspace = Path(old.workspace) if old.workspace else None
         if workspace is not None and workspace.is_dir():
             # Refuses files that cannot be uploaded, before anything is recorded.
-            staging.matching(workspace, (glob for job in plan.jobs for glob in job.inputs))
+            staging.match_files(workspace, (glob for job in plan.jobs for glob in job.inputs))
         return PreparedRun(
             plan,
-            target,
-            target.run_id,
+            settings,
+            settings.run_id,
             workspace=workspace,
             commands_done=unfinished.commands_done,
         )
@@ -80,11 +79,11 @@ class AwsEngine:
     def open(self, record: RunRecord) -> AwsRun:
         return AwsRun(record)
 
-    def settings_to_json(self, target: Any) -> dict[str, Any]:
-        return {"target": render.target_to_json(target)}
+    def settings_to_json(self, settings: Any) -> dict[str, Any]:
+        return {"target": target.to_json(settings)}
 
-    def settings_from_json(self, document: Mapping[str, Any]) -> render.Target:
-        return render.target_from_json(document["target"])
+    def settings_from_json(self, document: Mapping[str, Any]) -> target.Target:
+        return target.from_json(document["target"])
 
     def download_record(self, home: Path, environment: str, run_id: str) -> str | None:
         if run_id == "last":

@@ -1,4 +1,4 @@
-"""Inputs that nothing gives: no file of the local workspace, and no step before. Reads folders, writes nothing."""
+"""Whether every input of a step exists: as a file of the workspace, or as an earlier step's output."""
 
 from __future__ import annotations
 
@@ -6,88 +6,94 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from batchyard.engines.aws.staging import matching
+from batchyard.engines.aws.staging import match_files
 from batchyard.errors import InputError
 from batchyard.plan import Plan
 from batchyard.worker.globs import Glob, globs
 
-_WILD = re.compile(r"[*?\[]")
+_WILDCARD = re.compile(r"[*?\[]")
 
 
-def require(plan: Plan, workspace: Path) -> list[str]:
-    """Raises InputError where a step would find nothing at one of its inputs, since it may well succeed, wrongly, or
-    where a file cannot be sent. Returns what the user should know."""
-    named = [(job.step, pattern) for job in plan.jobs for pattern in job.inputs]
-    found = matching(workspace, (pattern for _, pattern in named))
-    wanted = [(step, pattern) for step, pattern in named if not _is_given(plan, step, pattern)]
-    lacking = without_files(found.files, {pattern for _, pattern in wanted})
+def check_inputs(plan: Plan, workspace: Path) -> list[str]:
+    """Return notes for the user about inputs that are not sent.
+
+    Raises InputError where an input matches nothing, because the step might succeed wrongly, and
+    where a file cannot be sent.
+    """
+    patterns = [(job.step, pattern) for job in plan.jobs for pattern in job.inputs]
+    matched = match_files(workspace, (pattern for _, pattern in patterns))
+    needed = [(step, pattern) for step, pattern in patterns if not _is_output(plan, step, pattern)]
+    unmatched = find_unmatched(matched.files, {pattern for _, pattern in needed})
     problems = [
         f"step {step!r}: no file here matches the input {pattern}, and no step before it gives it"
-        for step, pattern in wanted
-        if pattern in lacking
+        for step, pattern in needed
+        if pattern in unmatched
     ]
     if problems:
         raise InputError(
             "\n  ".join((f"in the workspace {workspace}:", *problems)),
-            hint="check the pattern, the workspace, `needs`, and the `outputs` of the steps before; "
-            "what may be missing has no place in `inputs`",
+            hint="check the pattern, the workspace, `needs`, and the `outputs` of the steps "
+            "before; files that may be missing do not belong in `inputs`",
         )
     return [
-        f"{name}: a FIFO, a socket or a device, which is no input: passed over"
-        for name in found.passed_over
+        f"{name}: a FIFO, a socket or a device, which is not sent as input"
+        for name in matched.special_files
     ]
 
 
-def without_files(names: Iterable[str], patterns: Iterable[str]) -> set[str]:
-    """The patterns that match none of the names."""
-    left = dict(zip(patterns := list(patterns), globs(patterns), strict=True))
+def find_unmatched(names: Iterable[str], patterns: Iterable[str]) -> set[str]:
+    """Return the patterns that match none of the names."""
+    texts = list(patterns)
+    unmatched = dict(zip(texts, globs(texts), strict=True))
     for name in names:
-        for pattern in [pattern for pattern, glob in left.items() if glob.matches(name)]:
-            del left[pattern]
-        if not left:
+        for text in [text for text, glob in unmatched.items() if glob.matches(name)]:
+            del unmatched[text]
+        if not unmatched:
             break
-    return set(left)
+    return set(unmatched)
 
 
-def may_meet(one: Glob, other: Glob) -> bool:
-    """Whether a path could match both. Where that is hard to tell: yes."""
-    ones, others = one.text.split("/"), other.text.split("/")
-    for mine, its in zip(ones, others, strict=False):
-        if "**" in (mine, its):
+def can_overlap(first: Glob, second: Glob) -> bool:
+    """Return whether a path could match both globs; True where that is hard to decide."""
+    first_parts, second_parts = first.text.split("/"), second.text.split("/")
+    for left, right in zip(first_parts, second_parts, strict=False):
+        if "**" in (left, right):
             return True
-        if not _names_may_meet(mine, its):
+        if not _names_can_overlap(left, right):
             return False
-    if len(ones) == len(others):
+    if len(first_parts) == len(second_parts):
         return True
-    shorter, longer = (one, others) if len(ones) < len(others) else (other, ones)
-    # A path without wildcards is also the folder of that name, with all that is in it.
+    is_first_shorter = len(first_parts) < len(second_parts)
+    shorter, longer = (first, second_parts) if is_first_shorter else (second, first_parts)
+    # A path without wildcards is also the folder of that name, with all files in it.
     return shorter.is_plain or "**" in longer
 
 
-def _names_may_meet(one: str, other: str) -> bool:
-    if not _WILD.search(one):
-        one, other = other, one
-    if not _WILD.search(other):
-        return Glob(one).matches(other) if _WILD.search(one) else one == other
-    firsts = (_WILD.split(one)[0], _WILD.split(other)[0])
-    return firsts[0].startswith(firsts[1]) or firsts[1].startswith(firsts[0])
+def _names_can_overlap(first: str, second: str) -> bool:
+    if not _WILDCARD.search(first):
+        first, second = second, first
+    if not _WILDCARD.search(second):
+        return Glob(first).matches(second) if _WILDCARD.search(first) else first == second
+    prefixes = (_WILDCARD.split(first)[0], _WILDCARD.split(second)[0])
+    return prefixes[0].startswith(prefixes[1]) or prefixes[1].startswith(prefixes[0])
 
 
-def _is_given(plan: Plan, step: str, pattern: str) -> bool:
-    (wanted,) = globs([pattern])
+def _is_output(plan: Plan, step: str, pattern: str) -> bool:
+    """Return whether an earlier step may write files that match the pattern."""
+    (glob,) = globs([pattern])
     return any(
-        may_meet(wanted, given)
-        for before in _before(plan, step)
-        for given in globs(plan.job(before).outputs)
+        can_overlap(glob, output)
+        for earlier in _earlier_steps(plan, step)
+        for output in globs(plan.job(earlier).outputs)
     )
 
 
-def _before(plan: Plan, step: str) -> set[str]:
-    """The steps that it needs, and those that they need."""
-    found: set[str] = set()
-    left = [step]
-    while left:
-        new = {need.step for need in plan.job(left.pop()).needs} - found
-        found |= new
-        left += new
-    return found
+def _earlier_steps(plan: Plan, step: str) -> set[str]:
+    """Return the steps that must end before this one."""
+    earlier: set[str] = set()
+    unvisited = [step]
+    while unvisited:
+        needed = {need.step for need in plan.job(unvisited.pop()).needs} - earlier
+        earlier |= needed
+        unvisited += needed
+    return earlier

@@ -15,8 +15,8 @@ from batchyard.aws.batch import Batch
 from batchyard.aws.environment_lookup import find_environment
 from batchyard.aws.s3 import Place
 from batchyard.aws.session import AwsSession
-from batchyard.engines.aws import inputs, render
-from batchyard.engines.aws.render import Target
+from batchyard.engines.aws import inputs, render, submit_requests
+from batchyard.engines.aws.target import Target
 from batchyard.engines.base import Offer, PreparedRun, RunRequest, new_run_id
 from batchyard.environments import Environment
 from batchyard.errors import InputError
@@ -48,7 +48,7 @@ def prepare(request: RunRequest) -> PreparedRun:
     )
     notes = [*render.render(plan, target).notes]
     if folder is not None:
-        notes += inputs.require(plan, folder)
+        notes += inputs.check_inputs(plan, folder)
     return PreparedRun(
         plan, target, target.run_id, tuple(notes), folder, queues=queues_by_step(plan, target)
     )
@@ -106,7 +106,7 @@ def check_queues(target: Target, plan: Plan) -> Target:
 
 
 def queues_by_step(plan: Plan, target: Target) -> dict[str, str]:
-    return {job.step: render.queue_of(job, target) for job in plan.jobs}
+    return {job.step: submit_requests.queue_of(job, target) for job in plan.jobs}
 
 
 def user_name() -> str:

@@ -7,7 +7,7 @@ What was submitted is in the run's folder (``journal``) and, for other machines,
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -17,18 +17,20 @@ from batchyard import s3_layout
 from batchyard.aws.batch import Batch
 from batchyard.aws.logs import Logs
 from batchyard.aws.s3 import S3
-from batchyard.aws.session import AwsRefusedError, AwsSession
+from batchyard.aws.session import AwsSession
 from batchyard.batch.jobs import JobState
 from batchyard.embedded.lock import RunLock
-from batchyard.engines.aws import details, staging
-from batchyard.engines.aws.children import Children, number_of
-from batchyard.engines.aws.details import UNSUBMITTED
-from batchyard.engines.aws.kept import Kept
+from batchyard.engines.aws import from_aws, staging
+from batchyard.engines.aws.changed_children import ChangedChildren, number_of
+from batchyard.engines.aws.from_aws import UNSUBMITTED
+from batchyard.engines.aws.job_ids import JobIds
 from batchyard.engines.aws.log_reader import LogReader
-from batchyard.engines.aws.records import Ledger
-from batchyard.engines.aws.render import Part, Target
-from batchyard.engines.aws.standing import Standing
-from batchyard.engines.aws.submitted import Submitted
+from batchyard.engines.aws.render import Part
+from batchyard.engines.aws.run_files import RunFiles
+from batchyard.engines.aws.run_status import RunStatusReader
+from batchyard.engines.aws.submission import RunStoppedError, Submission
+from batchyard.engines.aws.success_records import SuccessRecords
+from batchyard.engines.aws.target import Target
 from batchyard.engines.base import (
     DEFAULT_GRACE_S,
     AttemptDetail,
@@ -46,21 +48,15 @@ from batchyard.engines.base import (
     Watcher,
     say_nothing,
 )
-from batchyard.errors import BatchyardError, InputError, OperationalError, RunLockedError
+from batchyard.errors import BatchyardError, InputError, RunLockedError
 from batchyard.folder import home_flag
 from batchyard.plan import Plan
 from batchyard.units import pluralize
 
 #: Failed children that are described in one call.
 _FAILED_AT_ONCE = 100
-#: Seconds after which a request of a process that died is done, and visible to ListJobs.
-_SETTLING_S = 5.0
 #: AWS Batch has one grace, and takes a while to end the containers after it.
 _STOP_WAIT_S = 60.0
-
-
-class RunStoppedError(InputError):
-    """The run was stopped before all of it was submitted."""
 
 
 class AwsRun:
@@ -86,11 +82,14 @@ class AwsRun:
         self.s3 = S3(session)
         self._logs = Logs(session)
         self._clock, self._sleep = clock, sleep
-        self._kept = Kept(record.folder.path, target.address, self.s3)
-        self._ledger = Ledger(plan, self.s3, self._kept, target.address)
-        self._submitted = Submitted(plan, target, record.folder.journal, self._kept, clock)
-        self._standing = Standing(
-            plan, self.batch, self._submitted, self._kept, self._ledger, clock
+        self._files = RunFiles(record.folder.path, target.address, self.s3)
+        self._records = SuccessRecords(plan, self.s3, self._files, target.address)
+        self._job_ids = JobIds(plan, target, record.folder.journal, self._files, clock)
+        self._status = RunStatusReader(
+            plan, self.batch, self._job_ids, self._files, self._records, clock
+        )
+        self._submission = Submission(
+            target.run_id, self.batch, self._job_ids, self._files, clock, sleep
         )
         self._reader: LogReader | None = None
 
@@ -101,17 +100,8 @@ class AwsRun:
 
     def submit(self, plan: Plan) -> list[str]:
         if not self.is_submitted:
-            staging.stage(self.s3, plan, self._target, plan.lists, self.skipped_commands)
-            revisions = self._definitions()
-            for name, quantity in self._submitted.rendered.counters.items():
-                tags = {"batchyard:run": self._target.run_id}
-                self.batch.make_consumable(name, quantity, tags)
-            for part in self._submitted.rendered.parts:
-                self._heed_stop()
-                self._submit(part, revisions[part.definition])
-            # Whoever stops the run may not have seen the job that was on its way just then.
-            self._heed_stop()
-            self._submitted.keep()
+            staging.upload_orders(self.s3, plan, self._target, self.skipped_commands)
+            self._submission.submit_all()
         return self.job_ids
 
     def start(self, say: Say = say_nothing) -> None:
@@ -132,7 +122,7 @@ class AwsRun:
             raise
 
     def _upload_and_submit(self, say: Say) -> None:
-        self._require_not_stopped()
+        self._submission.require_not_stopped()
         if self.is_submitted:
             return
         if self._record.workspace:
@@ -147,7 +137,7 @@ class AwsRun:
         text = self._record.folder.record.read_bytes()
         self.s3.put(self._target.address + s3_layout.RUN_RECORD, text, "application/json")
         if self.skipped_commands:
-            self._kept.put(s3_layout.SKIPPED_COMMANDS, self.skipped_commands)
+            self._files.write(s3_layout.SKIPPED_COMMANDS, self.skipped_commands)
         self.submit(self.load_lists())
 
     def execute(self, watcher: Watcher, *, carry_out_old_stops: bool = False) -> None:
@@ -189,29 +179,12 @@ class AwsRun:
 
     def stop(self, job_ids: Sequence[str], reason: str, grace_s: float = DEFAULT_GRACE_S) -> float:
         """See the contract. AWS Batch has one grace: 30 s."""
-        parts = self._submitted.rendered.parts
-        steps = {part.step for part in parts if self._submitted.id_of(part) in job_ids}
-        stopped_parts = [part for part in parts if part.step in steps]
-        is_all = len(stopped_parts) == len(parts)
-        if is_all:
-            # First, so that whoever is submitting the run, on any machine, submits no more.
-            self._kept.put(s3_layout.STOP_REQUEST, {"reason": reason})
-        problems = self._look_for(stopped_parts)
-        if is_all and not self.is_submitted:
-            self._submitted.keep()
-        _require_none([*problems, *self._terminate(stopped_parts, reason)])
-        if is_all:
-            return _STOP_WAIT_S
-        missing = [
-            p.step for p in stopped_parts if self._submitted.id_of(p).startswith(UNSUBMITTED)
-        ]
-        if missing:
-            run_id = self._record.run_id
-            raise InputError(
-                f"not all jobs of {missing[0]} are submitted, and the others cannot be stopped yet",
-                hint=f"`batchyard stop {run_id}` stops the whole run, and submits no more of it",
-            )
-        return 0.0
+        steps = {
+            part.step
+            for part in self._job_ids.rendered.parts
+            if self._job_ids.id_of(part) in job_ids
+        }
+        return _STOP_WAIT_S if self._submission.stop(steps, reason) else 0.0
 
     def fetch(self, folder: Path | None = None) -> tuple[int, Path]:
         destination = folder or self._workspace_folder
@@ -247,18 +220,18 @@ class AwsRun:
     # -- looking -------------------------------------------------------------------------------
 
     def describe(self, job_ids: Sequence[str]) -> list[JobDetail]:
-        by_id = {detail.id: detail for detail in self._standing.details()}
+        by_id = {detail.id: detail for detail in self._status.describe_jobs()}
         return [by_id[job_id] for job_id in job_ids if job_id in by_id]
 
     def attempts(
         self, job_ids: Sequence[str], *, failed_only: bool = False
     ) -> Iterator[AttemptDetail]:
-        for part, children in self._children(job_ids, failed_only):
+        for part, children in self._describe_children(job_ids, failed_only):
             if not any(job.get("attempts") for job in children):
                 continue  # nothing of it ever started: the job's own status says why
             planned = self._plan.job(part.step)
             for job in children:
-                ended = list(details.attempts(part, planned, job))
+                ended = list(from_aws.make_attempts(part, planned, job))
                 yield from [last for last in ended[-1:] if last.attempt] if failed_only else ended
 
     def logs(
@@ -270,29 +243,30 @@ class AwsRun:
     def log_reader(self) -> LogReader:
         if self._reader is None:
             group = self._target.environment.log_group
-            children, parts = Children(self.batch), self._submitted.parts_with_ids
+            children, parts = ChangedChildren(self.batch), self._job_ids.parts_with_ids
             self._reader = LogReader(
-                self._logs, group, self._plan, children, parts, self._standing.details
+                self._logs, group, self._plan, children, parts, self._status.describe_jobs
             )
         return self._reader
 
     @property
     def job_ids(self) -> list[str]:
-        return self._submitted.ids
+        return self._job_ids.ids
 
     @property
     def is_submitted(self) -> bool:
-        return self._submitted.is_whole
+        return self._job_ids.is_complete
 
     def overview(self) -> Overview:
         was_over = self.is_over_by_record
-        overview = self._standing.overview()
+        overview = self._status.overview()
         if overview.state is not RunState.RUNNING and not was_over:
-            self._tidy()
+            with suppress(BatchyardError):  # this user may not be allowed to
+                self._submission.delete_counters()
         return overview
 
     def unfinished(self) -> Unfinished:
-        return Unfinished(*self._standing.unfinished())
+        return self._status.unfinished()
 
     def waits(self, jobs: Sequence[JobDetail]) -> list[Wait]:
         """See the contract. One call for each array with children that wait.
@@ -326,11 +300,11 @@ class AwsRun:
 
     @property
     def answer_source(self) -> str:
-        return self._standing.source
+        return self._status.answer_source
 
     @property
     def is_over_by_record(self) -> bool:
-        final = self._standing.final()
+        final = self._status.end_states()
         return final is not None and final.was_stopped is not None
 
     @property
@@ -338,8 +312,8 @@ class AwsRun:
         if self.overview().state is not RunState.RUNNING:
             return True
         # Nothing of the run was ever submitted, and its bucket is gone.
-        journal = self._submitted.journal
-        return not (journal.ids or journal.intended) and self._kept.is_bucket_gone
+        journal = self._job_ids.journal
+        return not (journal.ids or journal.intended) and self._files.is_bucket_gone
 
     def load_lists(self) -> Plan:
         """Return the plan with its lists, from the run's folder, or from S3 on another machine."""
@@ -361,150 +335,43 @@ class AwsRun:
             )
         return text.decode().removesuffix("\n").split("\n")
 
-    def _require_not_stopped(self) -> None:
-        """Raise RunStoppedError where jobs are missing that will never be submitted."""
-        if not self.is_submitted and self._standing.was_stopped:
-            run_id = self._target.run_id
-            raise RunStoppedError(
-                f"run {run_id} was stopped before all of it was submitted",
-                hint=f"`batchyard retry {run_id}` runs what is left",
-            )
-
     @property
     def skipped_commands(self) -> dict[str, list[int]]:
         """Step -> commands that an earlier run has finished."""
-        return {step: sorted(numbers) for step, numbers in self._ledger.skipped.items()}
+        return {step: sorted(numbers) for step, numbers in self._records.skipped.items()}
 
     def expect_jobs_of_others(self) -> None:
         """Mark all parts as intended: another machine may have submitted them.
 
         Before such a part is submitted here, its job is looked for by its name.
         """
-        for part in self._submitted.rendered.parts:
-            if part.name not in self._submitted.journal.ids:
-                self._submitted.journal.intend(part.name)
+        for part in self._job_ids.rendered.parts:
+            if part.name not in self._job_ids.journal.ids:
+                self._job_ids.journal.intend(part.name)
 
-    def _tidy(self) -> None:
-        """Delete the counters of a run that is over, if this user may."""
-        for name in self._submitted.rendered.counters:
-            with suppress(BatchyardError):
-                self.batch.delete_consumable(name)
-
-    # -- submitting -------------------------------------------------------------------------------------------
-
-    def _definitions(self) -> dict[str, str]:
-        """name -> `name:revision`; what is not there yet is registered."""
-        wanted = self._submitted.rendered.definitions
-        there = self.batch.active_definitions(wanted)
-        return {
-            name: there.get(name) or self.batch.register(request)
-            for name, request in wanted.items()
-        }
-
-    def _submit(self, part: Part, definition: str) -> None:
-        journal = self._submitted.journal
-        if part.name in journal.ids:
-            return
-        there = self._find(part) if part.name in journal.intended else None
-        if there is None:
-            journal.intend(part.name)
-            depends_on = [
-                {"jobId": journal.ids[name], **({"type": "N_TO_N"} if is_each else {})}
-                for name, is_each in part.needs
-            ]
-            request = {**part.request, "jobDefinition": definition, "dependsOn": depends_on}
-            there = self.batch.submit(request)
-        self._submitted.note(part, there)
-
-    def _heed_stop(self) -> None:
-        """Where somebody has stopped the run in the meantime, here or on another machine: so is what was submitted."""
-        stopped = self._kept.get(s3_layout.STOP_REQUEST)
-        if stopped is None:
-            return
-        self._kept.put(s3_layout.STOP_REQUEST, stopped)
-        if not self.is_submitted:
-            self._submitted.keep()
-        _require_none(self._terminate(self._submitted.rendered.parts, stopped["reason"]))
-        self._require_not_stopped()
-
-    def _find(self, part: Part) -> str | None:
-        """The part's job, if a process that died had submitted it. What it sent last may still be on its way."""
-        queue = str(part.request["jobQueue"])
-        there = self.batch.find(queue, part.name)
-        left_s = self._submitted.found_at + _SETTLING_S - self._clock()
-        if there is None and left_s > 0:
-            self._sleep(min(left_s, _SETTLING_S))
-            there = self.batch.find(queue, part.name)
-        return there
-
-    # -- stopping ---------------------------------------------------------------------------------------------
-
-    def _look_for(self, parts: Iterable[Part]) -> list[str]:
-        """What of these another machine has submitted, or a process that died, whose ids have not come here. Returns
-        what could not be looked for."""
-        problems = []
-        for part in parts:
-            if part.name in self._submitted.journal.ids:
-                continue
-            try:
-                there = self._find(part)
-            except AwsRefusedError:
-                continue  # there is no such queue any more, and so no job in it
-            except OperationalError as exc:
-                problems.append(f"{part.name}: {exc.message}")
-                continue
-            if there is not None:
-                self._submitted.note(part, there)
-        return problems
-
-    def _terminate(self, parts: Iterable[Part], reason: str) -> list[str]:
-        """Returns what could not be stopped."""
-        ids = self._submitted.journal.ids
-        wanted = {part.name: ids[part.name] for part in parts if part.name in ids}
-        now = self.batch.describe(list(wanted.values()))
-        problems = []
-        # Last first: what depends on another stopped job then fails for this reason, and not for that one's failure.
-        for name, job_id in reversed(wanted.items()):
-            if job_id in now and JobState(now[job_id]["status"]).is_terminal:
-                continue
-            try:
-                self.batch.terminate(job_id, reason)
-            except (AwsRefusedError, OperationalError) as exc:
-                problems.append(f"{name} ({job_id}): {exc.message}")
-        return problems
-
-    # -- asking -----------------------------------------------------------------------------------------------
-
-    def _children(
+    def _describe_children(
         self, job_ids: Sequence[str], failed_only: bool
     ) -> Iterator[tuple[Part, list[Any]]]:
-        """The jobs' children as AWS describes them, or the jobs themselves where they have none; a hundred failed ones
-        at a time, since some readers need only the first."""
-        for part, job_id in self._submitted.parts_with_ids():
-            if (
-                job_id not in job_ids
-                or job_id.startswith(UNSUBMITTED)
-                or job_id in self._standing.forgotten
-            ):
+        """Return the children of the jobs as AWS describes them, or the jobs that are not arrays.
+
+        Failed children come a hundred at a time, since some callers need only the first.
+        """
+        for part, job_id in self._job_ids.parts_with_ids():
+            is_known = not job_id.startswith(UNSUBMITTED) and job_id not in self._status.forgotten
+            if job_id not in job_ids or not is_known:
                 continue
-            if part.size == 1:
-                ids = [job_id]
-            elif failed_only:
-                ids = sorted(self.batch.children(job_id, JobState.FAILED), key=number_of)
-            else:
-                ids = [f"{job_id}:{child}" for child in range(part.size)]
+            ids = self._list_children(part, job_id, failed_only)
             at_once = _FAILED_AT_ONCE if failed_only else len(ids)
             for first in range(0, len(ids), at_once or 1):
-                known = self.batch.describe(ids[first : first + at_once])
-                found = [known[one] for one in sorted(known, key=number_of)]
-                yield (
-                    part,
-                    [job for job in found if not failed_only or job["status"] == JobState.FAILED],
-                )
+                answers = self.batch.describe(ids[first : first + at_once])
+                children = [answers[child_id] for child_id in sorted(answers, key=number_of)]
+                if failed_only:
+                    children = [job for job in children if job["status"] == JobState.FAILED]
+                yield part, children
 
-
-def _require_none(problems: Sequence[str]) -> None:
-    if problems:
-        raise OperationalError(
-            "could not stop all of it:\n  " + "\n  ".join(problems), hint="stop it again"
-        )
+    def _list_children(self, part: Part, job_id: str, failed_only: bool) -> list[str]:
+        if part.size == 1:
+            return [job_id]
+        if failed_only:
+            return sorted(self.batch.children(job_id, JobState.FAILED), key=number_of)
+        return [f"{job_id}:{child}" for child in range(part.size)]

@@ -1,4 +1,7 @@
-"""What a run needs in S3 before its jobs start: lists with their indices, the worker's orders, input files."""
+"""Files that a run needs in S3 before its jobs start, and files that its steps have written there.
+
+Before: lists of commands, orders for the worker, input files. After: output files.
+"""
 
 from __future__ import annotations
 
@@ -13,34 +16,34 @@ from pathlib import Path
 
 from batchyard import s3_layout
 from batchyard.aws.s3 import S3, Found
-from batchyard.engines.aws import definitions, render
-from batchyard.engines.aws.render import Target
+from batchyard.engines.aws import definitions, submit_requests
+from batchyard.engines.aws.target import Target
 from batchyard.errors import InputError
 from batchyard.folder import HOME_NAME
 from batchyard.plan import Plan, PlannedJob, to_ranges
 from batchyard.worker.globs import globs
 
 
-def stage(
-    s3: S3,
-    plan: Plan,
-    target: Target,
-    lists: Mapping[str, Sequence[str]],
-    done: Mapping[str, Sequence[int]],
+def upload_orders(
+    s3: S3, plan: Plan, target: Target, commands_done: Mapping[str, Sequence[int]]
 ) -> None:
-    """Lists and orders. ``done``: step -> commands that an earlier run has finished. A step's orders are written last:
-    where they are, all is."""
-    staged = s3.list(s3_layout.all_orders_address(target.address))
-    there = {s3_layout.step_of_orders(orders.key) for orders in staged}
+    """Upload the lists of commands and the orders of all steps that run with the worker.
+
+    ``commands_done``: step -> commands that an earlier run has finished. The orders of a step are
+    uploaded last: where they exist, the step is complete and is not uploaded again.
+    """
+    uploaded = s3.list(s3_layout.all_orders_address(target.address))
+    complete = {s3_layout.step_of_orders(orders.key) for orders in uploaded}
     for job in plan.jobs:
-        if not definitions.needs_worker(job) or job.step in there:
+        if not definitions.needs_worker(job) or job.step in complete:
             continue
         if job.has_list:
-            text, index = encoded(lists[job.step])
+            text, index = encode_list(plan.lists[job.step])
             list_address = s3_layout.list_address(target.address, job.step)
             s3.put(list_address, text, "text/plain; charset=utf-8")
             s3.put(s3_layout.list_index_address(target.address, job.step), index)
-        orders = {**render.orders(job, target), "skip": to_ranges(sorted(done.get(job.step, ())))}
+        skipped = to_ranges(sorted(commands_done.get(job.step, ())))
+        orders = {**submit_requests.make_orders(job, target), "skip": skipped}
         s3.put(
             s3_layout.orders_address(target.address, job.step),
             json.dumps(orders).encode(),
@@ -48,8 +51,12 @@ def stage(
         )
 
 
-def encoded(commands: Sequence[str]) -> tuple[bytes, bytes]:
-    """The list as text, and where in it each command begins: 64-bit numbers, one more than there are commands."""
+def encode_list(commands: Sequence[str]) -> tuple[bytes, bytes]:
+    """Return the list as text, and its index.
+
+    The index has the offset in the text of each command, and the length of the text, as 64-bit
+    numbers with the lowest byte first.
+    """
     lines = [f"{command}\n".encode() for command in commands]
     offsets = array("Q", [0])
     position = 0
@@ -62,111 +69,124 @@ def encoded(commands: Sequence[str]) -> tuple[bytes, bytes]:
 
 
 def send_inputs(s3: S3, jobs: Iterable[PlannedJob], workspace: Path, address: str) -> int:
-    """Uploads what the steps' inputs match in the local workspace, unless the same is there. Returns how many files."""
-    files = matching(workspace, (pattern for job in jobs for pattern in job.inputs)).files
+    """Upload the files of the local workspace that the steps' inputs match.
+
+    A file that is in S3 with the same size and is not older there is not sent. Returns the number
+    of uploaded files.
+    """
+    files = match_files(workspace, (pattern for job in jobs for pattern in job.inputs)).files
     if not files:
         return 0
-    prefix = address.removeprefix("s3://").partition("/")[2]
-    there = {found.key.removeprefix(prefix): found for found in s3.list(address)}
-    new = []
+    prefix = _key_prefix(address)
+    stored = {entry.key.removeprefix(prefix): entry for entry in s3.list(address)}
+    changed = []
     for name, state in files.items():
-        known = there.get(name)
-        if known is None or known.size != state.st_size or _ns(known) < state.st_mtime_ns:
-            new.append((workspace / name, address + name))
-    return s3.upload(new)
+        entry = stored.get(name)
+        is_same = entry is not None and entry.size == state.st_size
+        if entry is None or not is_same or _modified_ns(entry) < state.st_mtime_ns:
+            changed.append((workspace / name, address + name))
+    return s3.upload(changed)
 
 
 def fetch_outputs(s3: S3, jobs: Iterable[PlannedJob], workspace: Path, address: str) -> int:
-    """Downloads what the steps have given back into the local workspace. Returns how many files."""
-    wanted_globs = globs(pattern for job in jobs for pattern in job.outputs)
-    prefix = address.removeprefix("s3://").partition("/")[2]
-    wanted: dict[Path, Found] = {}
-    for found in s3.list(address):
-        name = found.key.removeprefix(prefix)
-        if not any(glob.matches(name) for glob in wanted_globs):
+    """Download the files that the steps have written into the local workspace.
+
+    Returns the number of downloaded files. Raises InputError for a name that leaves the workspace.
+    """
+    output_globs = globs(pattern for job in jobs for pattern in job.outputs)
+    prefix = _key_prefix(address)
+    changed: dict[Path, Found] = {}
+    for entry in s3.list(address):
+        name = entry.key.removeprefix(prefix)
+        if not any(glob.matches(name) for glob in output_globs):
             continue
         path = workspace / name
         if not path.resolve().is_relative_to(workspace.resolve()):
             raise InputError(f"{address}{name} would leave the workspace {workspace}")
-        if (
-            not path.exists()
-            or path.stat().st_size != found.size
-            or path.stat().st_mtime_ns < _ns(found)
-        ):
-            wanted[path] = found
+        if not _is_current(path, entry):
+            changed[path] = entry
     count = s3.download(
-        (f"{address}{found.key.removeprefix(prefix)}", path) for path, found in wanted.items()
+        (f"{address}{entry.key.removeprefix(prefix)}", path) for path, entry in changed.items()
     )
-    for path, found in wanted.items():
-        # As old as the object, so that a later run does not take it for a newer one and send it back.
-        os.utime(path, ns=(_ns(found), _ns(found)))
+    for path, entry in changed.items():
+        # As old as the object, so that a later run does not take it for newer and send it back.
+        os.utime(path, ns=(_modified_ns(entry), _modified_ns(entry)))
     return count
 
 
-def _ns(found: Found) -> int:
-    return round(found.modified * 1e9)
+def _is_current(path: Path, entry: Found) -> bool:
+    """Return whether the file has the size of the object, and is not older."""
+    if not path.exists():
+        return False
+    state = path.stat()
+    return state.st_size == entry.size and state.st_mtime_ns >= _modified_ns(entry)
+
+
+def _key_prefix(address: str) -> str:
+    return address.removeprefix("s3://").partition("/")[2]
+
+
+def _modified_ns(entry: Found) -> int:
+    return round(entry.modified * 1e9)
 
 
 @dataclass(frozen=True, slots=True)
-class Matched:
-    """What globs match in a folder."""
+class MatchedFiles:
+    """The files of a folder that globs match."""
 
-    #: path in the folder -> what the system says about the file
+    #: Path in the folder -> what the system says about the file.
     files: dict[str, os.stat_result]
-    #: FIFOs, sockets and devices, which are no files to the worker either
-    passed_over: tuple[str, ...]
+    #: FIFOs, sockets and devices, which the worker does not send either.
+    special_files: tuple[str, ...]
 
 
-def matching(workspace: Path, patterns: Iterable[str]) -> Matched:
-    """The files of a folder that the globs match. Raises InputError where one of them cannot go to S3."""
-    wanted = globs(dict.fromkeys(patterns))
+def match_files(workspace: Path, patterns: Iterable[str]) -> MatchedFiles:
+    """Return the files that the globs match. Raises InputError for files that cannot go to S3."""
+    workspace_globs = globs(dict.fromkeys(patterns))
     files: dict[str, os.stat_result] = {}
-    passed_over, problems = [], []
-    for name in _names_of(workspace) if wanted else ():
-        if not any(glob.matches(name) for glob in wanted):
+    special_files, problems = [], []
+    for name in _list_names(workspace) if workspace_globs else ():
+        if not any(glob.matches(name) for glob in workspace_globs):
             continue
-        problem, state = _looked_at(workspace, name)
+        problem, state = _check_file(workspace, name)
         if problem:
             problems.append(problem)
         elif state is not None and stat.S_ISREG(state.st_mode):
             files[name] = state
         elif state is not None:
-            passed_over.append(shown(name))
+            special_files.append(printable_name(name))
     if problems:
+        title = f"in the workspace {workspace}, inputs match files that cannot go to S3:"
         raise InputError(
-            "\n  ".join(
-                (
-                    f"in the workspace {workspace} inputs match what cannot go to S3:",
-                    *sorted(problems),
-                )
-            ),
-            hint="mend or remove these, or let the patterns of `inputs` leave them out",
+            "\n  ".join((title, *sorted(problems))),
+            hint="repair or remove these files, or change the patterns of `inputs`",
         )
-    return Matched(files, tuple(passed_over))
+    return MatchedFiles(files, tuple(special_files))
 
 
-def shown(name: str) -> str:
-    """A file's name as text, also where it is none."""
+def printable_name(name: str) -> str:
+    """Return a file's name as text, with bytes that are not UTF-8 escaped."""
     return os.fsencode(name).decode(errors="backslashreplace")
 
 
-def _looked_at(workspace: Path, name: str) -> tuple[str, os.stat_result | None]:
-    """(what is wrong with it, what the system says about it); neither where it is gone by now."""
+def _check_file(workspace: Path, name: str) -> tuple[str, os.stat_result | None]:
+    """Return (problem with the file, its state); neither where the file is gone by now."""
     path = workspace / name
-    if shown(name) != name:
-        return f"{shown(name)}: its name is not UTF-8, and S3 takes no other: rename it", None
+    if printable_name(name) != name:
+        problem = "its name is not UTF-8, and S3 accepts no other: rename it"
+        return f"{printable_name(name)}: {problem}", None
     try:
         return "", path.stat()
     except OSError as exc:
         if path.is_symlink():
-            return f"{name}: a link to {shown(os.readlink(path))}, and nothing is there", None
-        return (
-            ("", None) if isinstance(exc, FileNotFoundError) else (f"{name}: {exc.strerror}", None)
-        )
+            target = printable_name(os.readlink(path))
+            return f"{name}: a link to {target}, which does not exist", None
+        is_gone = isinstance(exc, FileNotFoundError)
+        return "" if is_gone else f"{name}: {exc.strerror}", None
 
 
-def _names_of(workspace: Path) -> Iterator[str]:
-    """The path in the workspace of everything that is no folder."""
+def _list_names(workspace: Path) -> Iterator[str]:
+    """Return the paths in the workspace of all entries that are not folders."""
     for folder, folders, names in os.walk(workspace):
         folders[:] = sorted(name for name in folders if name != HOME_NAME)
         below = Path(folder).relative_to(workspace)

@@ -1,4 +1,7 @@
-"""What has been submitted, on disk: the intent before each submission, the id after it. Lines of JSON."""
+"""The journal of submissions, on disk: the intent before each SubmitJob, the job's id after it.
+
+The file has one JSON document a line, and is only appended to.
+"""
 
 from __future__ import annotations
 
@@ -14,26 +17,27 @@ from batchyard.errors import from_os_error
 class Journal:
     def __init__(self, path: Path) -> None:
         self._path = path
-        #: names of the parts that were about to be submitted
+        #: Names of the parts that were about to be submitted.
         self.intended: set[str] = set()
-        #: name -> id
+        #: Name of a part -> id of its job.
         self.ids: dict[str, str] = {}
-        #: name -> when, in seconds since the epoch
+        #: Name of a part -> when it was submitted, in seconds since the epoch.
         self.submitted_at: dict[str, float] = {}
-        #: when it was written last, in seconds since the epoch; 0 where it is new
+        #: When the file was written last, in seconds since the epoch; 0 for a new file.
         self.changed_at = 0.0
         self._read()
 
     def intend(self, name: str) -> None:
+        """Record that the part is about to be submitted."""
         self.intended.add(name)
-        self._add({"intend": name})
+        self._append({"intend": name})
 
-    def submitted(self, name: str, job_id: str, at: float) -> None:
-        self.ids[name], self.submitted_at[name] = job_id, at
-        self._add({"submitted": name, "id": job_id, "at": round(at, 3)})
+    def record_submitted(self, name: str, job_id: str, at_s: float) -> None:
+        self.ids[name], self.submitted_at[name] = job_id, at_s
+        self._append({"submitted": name, "id": job_id, "at": round(at_s, 3)})
 
     def to_json(self) -> dict[str, Any]:
-        """For other machines."""
+        """Return the ids in the shape that other machines read from S3."""
         return {
             "jobs": {
                 name: {"id": job_id, "at": self.submitted_at[name]}
@@ -58,16 +62,16 @@ class Journal:
                 self.intended.add(entry["intend"])
             elif "submitted" in entry:
                 self.ids[entry["submitted"]] = entry["id"]
-                # An older batchyard has not noted when.
+                # Older versions of batchyard did not write the time.
                 self.submitted_at[entry["submitted"]] = entry.get("at", self.changed_at)
 
-    def _add(self, entry: dict[str, Any]) -> None:
-        # A line that a dead process has cut short is ended first.
+    def _append(self, entry: dict[str, Any]) -> None:
         data = json.dumps(entry).encode() + b"\n"
         try:
             fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
             try:
                 size = os.fstat(fd).st_size
+                # A line that a dead process has cut short is ended first.
                 if size and os.pread(fd, 1, size - 1) != b"\n":
                     data = b"\n" + data
                 os.write(fd, data)
@@ -78,7 +82,10 @@ class Journal:
             raise from_os_error(exc, "write", self._path) from exc
 
 
-def of_another(kept: Mapping[str, Any], now: float) -> Iterator[tuple[str, str, float]]:
-    """(name, id, when) of what another machine has submitted. An older batchyard has kept the ids alone."""
-    for name, job in kept.get("jobs", kept).items():
-        yield (name, job, now) if isinstance(job, str) else (name, job["id"], job["at"])
+def read_shared_ids(document: Mapping[str, Any], now_s: float) -> Iterator[tuple[str, str, float]]:
+    """Return (name, id, time in seconds) of the jobs that another machine has submitted.
+
+    Older versions of batchyard wrote the ids alone; ``now_s`` stands for their times.
+    """
+    for name, job in document.get("jobs", document).items():
+        yield (name, job, now_s) if isinstance(job, str) else (name, job["id"], job["at"])
