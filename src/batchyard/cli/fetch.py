@@ -17,7 +17,7 @@ from batchyard.units import pluralize
 @env_option
 @home_option
 def command(run: str, to: str | None, env: str | None, home: str | None) -> None:
-    """Download the output files of a run on AWS. Files that exist already are skipped.
+    """Download the output files of a run on AWS. Files that are up to date are skipped.
 
     `run` without --detach downloads them itself at the end.
     """
