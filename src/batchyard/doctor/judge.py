@@ -39,15 +39,9 @@ def judge_survey(survey: Survey, dwell_s: float = DWELL_S) -> Report:
 
 def merge_reports(subject: str, reports: Sequence[Report]) -> Report:
     """Merge reports: a check has passed where it passed in each report that has it."""
-    findings = merge_places(
-        sort_findings(finding for report in reports for finding in report.findings)
-    )
+    findings = _merge_findings(reports)
     failed = {finding.kind for finding in findings}
-    # Reports differ in the words of the reason only: the first stands for all.
-    first_unseen = {u.kind: u for report in reversed(reports) for u in reversed(report.unseen)}
-    unseen = [
-        first_unseen[kind] for kind in BY_ID.values() if kind in first_unseen and kind not in failed
-    ]
+    unseen = [u for u in _merge_unseen(reports) if u.kind not in failed]
     not_passed = failed | {u.kind for u in unseen}
     passed = dict.fromkeys(
         kind for report in reports for kind in report.passed if kind not in not_passed
@@ -62,6 +56,16 @@ def merge_reports(subject: str, reports: Sequence[Report]) -> Report:
         blind_reason="; ".join(blind_reasons),
         fits=tuple(fits),
     )
+
+
+def _merge_findings(reports: Sequence[Report]) -> tuple[Finding, ...]:
+    return merge_places(sort_findings(f for report in reports for f in report.findings))
+
+
+def _merge_unseen(reports: Sequence[Report]) -> list[Unseen]:
+    """Return one entry for each kind, by id: reports differ in the words of the reason only."""
+    first = {u.kind: u for report in reversed(reports) for u in reversed(report.unseen)}
+    return [first[kind] for kind in BY_ID.values() if kind in first]
 
 
 # -- the checks --------------------------------------------------------------------------------

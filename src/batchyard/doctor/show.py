@@ -10,11 +10,7 @@ from batchyard.units import pluralize
 
 def to_lines(report: Report, with_all: bool = False) -> list[str]:
     """Return the report as lines of text; ``with_all`` lists all checks, not only findings."""
-    lines = [_headline(report), *(f"  {line}" for line in report.fits)]
-    if report.status_reason:
-        lines.append(f"  AWS says: {' '.join(report.status_reason.split())}")
-    if report.findings and report.blind_reason:
-        lines.append(f"  could not examine: {report.blind_reason}")
+    lines = _head_lines(report)
     for finding in report.findings:
         lines += ["", *_finding_lines(finding)]
     if with_all:
@@ -24,8 +20,13 @@ def to_lines(report: Report, with_all: bool = False) -> list[str]:
     return [_make_printable(line) for line in lines]
 
 
-def _headline(report: Report) -> str:
-    return f"{report.subject}: {_summary(report)}"
+def _head_lines(report: Report) -> list[str]:
+    lines = [f"{report.subject}: {_summary(report)}", *(f"  {line}" for line in report.fits)]
+    if report.status_reason:
+        lines.append(f"  AWS says: {' '.join(report.status_reason.split())}")
+    if report.findings and report.blind_reason:
+        lines.append(f"  could not examine: {report.blind_reason}")
+    return lines
 
 
 def _summary(report: Report) -> str:

@@ -159,20 +159,20 @@ def _shortage(job: Job, hosts: Sequence[Host]) -> _Shortage:
     max_vcpus = max((h.vcpus for h in with_gpus), default=0)
     if job.vcpus > max_vcpus and hosts:
         beside = f" beside {gpus}" if len(with_gpus) < len(hosts) else ""
-        return _Shortage(
-            NOT_ENOUGH_VCPUS,
-            f"{job.vcpus:g} vCPUs{beside}",
-            f"or ask for at most {max_vcpus} vCPUs",
-            lambda h: h.vcpus,
-        )
+        return _vcpu_shortage(f"{job.vcpus:g} vCPUs{beside}", max_vcpus)
     with_vcpus = [h for h in with_gpus if h.vcpus >= job.vcpus]
-    vcpus_and_gpus = f"{job.vcpus:g} vCPUs" + (f" and {gpus}" if job.gpus else "")
-    beside = f" beside {vcpus_and_gpus}" if len(with_vcpus) < len(hosts) else ""
-    return _memory_shortage(job, with_vcpus, beside)
+    return _memory_shortage(job, with_vcpus, is_selection=len(with_vcpus) < len(hosts))
 
 
-def _memory_shortage(job: Job, hosts: Sequence[Host], beside: str) -> _Shortage:
-    """``beside`` names the other resources that the hosts have."""
+def _vcpu_shortage(request: str, max_vcpus: int) -> _Shortage:
+    alternative = f"or ask for at most {max_vcpus} vCPUs"
+    return _Shortage(NOT_ENOUGH_VCPUS, request, alternative, lambda h: h.vcpus)
+
+
+def _memory_shortage(job: Job, hosts: Sequence[Host], is_selection: bool) -> _Shortage:
+    """``is_selection``: some hosts were left out because they lack vCPUs or GPUs."""
+    gpus = f" and {pluralize(job.gpus, 'GPU')}" if job.gpus else ""
+    beside = f" beside {job.vcpus:g} vCPUs{gpus}" if is_selection else ""
     max_memory_mib = max((h.memory_mib for h in hosts), default=0)
     return _Shortage(
         NOT_ENOUGH_MEMORY,

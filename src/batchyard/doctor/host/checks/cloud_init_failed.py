@@ -21,7 +21,8 @@ def check(facts: HostFacts) -> Verdict:
         cause = "cloud-init failed: the user data did not run to its end"
     elif cloud_init.status.startswith("running") and uptime_s > MAX_BOOT_S:
         cause = (
-            f"cloud-init has been running for {format_duration(uptime_s)}: the user data does not end"
+            f"cloud-init has been running for {format_duration(uptime_s)}: "
+            "the user data does not end"
         )
     else:
         return []
