@@ -31,10 +31,10 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Endpoint]]:
     state."""
     started: list[Endpoint] = []
 
-    def begin(*arguments: str, folder: Path = tmp_path, **more: Any) -> Endpoint:
-        started.append(Endpoint(folder, *arguments, **more))
+    def begin(*arguments: str, folder: Path = tmp_path, **options: Any) -> Endpoint:
+        started.append(Endpoint(folder, *arguments, **options))
         return started[-1]
 
     yield begin
-    for one in started:
-        one.stop(signal.SIGKILL)
+    for endpoint in started:
+        endpoint.stop(signal.SIGKILL)

@@ -28,38 +28,38 @@ def complaints(operation: str, answer: Any) -> list[str]:
     return _complaints(shape, answer, operation)
 
 
-def _complaints(shape: Shape, value: Any, where: str) -> list[str]:
+def _complaints(shape: Shape, value: Any, place: str) -> list[str]:
     if isinstance(shape, StructureShape):
         if not isinstance(value, dict):
-            return [f"{where} is no object: {value!r}"]
-        found = [f"{where}.{name} is unknown" for name in value if name not in shape.members]
+            return [f"{place} is no object: {value!r}"]
+        problems = [f"{place}.{name} is unknown" for name in value if name not in shape.members]
         missing = [name for name in shape.required_members if name not in value]
-        found += [
-            f"{where}.{name} is missing"
+        problems += [
+            f"{place}.{name} is missing"
             for name in missing
             if (shape.name, name) not in _NOT_ALWAYS
         ]
         for name in value:
             if name in shape.members:
-                found += _complaints(shape.members[name], value[name], f"{where}.{name}")
-        return found
+                problems += _complaints(shape.members[name], value[name], f"{place}.{name}")
+        return problems
     if isinstance(shape, ListShape):
         if not isinstance(value, list):
-            return [f"{where} is no list: {value!r}"]
+            return [f"{place} is no list: {value!r}"]
         return [
-            one
+            problem
             for number, item in enumerate(value)
-            for one in _complaints(shape.member, item, f"{where}[{number}]")
+            for problem in _complaints(shape.member, item, f"{place}[{number}]")
         ]
     if isinstance(shape, MapShape):
         if not isinstance(value, dict):
-            return [f"{where} is no object: {value!r}"]
+            return [f"{place} is no object: {value!r}"]
         return [
-            one
+            problem
             for key, item in value.items()
-            for one in _complaints(shape.value, item, f"{where}.{key}")
+            for problem in _complaints(shape.value, item, f"{place}.{key}")
         ]
-    return [] if _is_right(shape, value) else [f"{where} should be {shape.type_name}: {value!r}"]
+    return [] if _is_right(shape, value) else [f"{place} should be {shape.type_name}: {value!r}"]
 
 
 def _is_right(shape: Shape, value: Any) -> bool:
@@ -82,24 +82,24 @@ def held_to_account(endpoint: Endpoint) -> Iterator[None]:
     reads it.
     """
     looked_at: set[str] = set()
-    found: list[str] = []
+    problems: list[str] = []
 
     def look(operation_model: Any, response_dict: Any, **_: Any) -> None:
         if response_dict["status_code"] == 200:
             looked_at.add(operation_model.name)
-            found.extend(complaints(operation_model.name, json.loads(response_dict["body"])))
+            problems.extend(complaints(operation_model.name, json.loads(response_dict["body"])))
 
     endpoint.batch.meta.events.register("before-parse.batch", look)
     endpoint.batch.describe_job_queues()
     assert looked_at == {"DescribeJobQueues"}, "botocore has no such event any more"
     yield
-    assert sorted(set(found)) == []
+    assert sorted(set(problems)) == []
     assert_no_traceback(endpoint)
 
 
 def assert_no_traceback(endpoint: Endpoint) -> None:
-    said = endpoint.said.read_text()
-    assert "Traceback" not in said and "Error on request" not in said, said[-4000:]
+    output = endpoint.said.read_text()
+    assert "Traceback" not in output and "Error on request" not in output, output[-4000:]
 
 
 @contextmanager
@@ -117,8 +117,8 @@ def refused(*texts: str) -> Iterator[None]:
 def post(endpoint: Endpoint, path: str, body: object, method: str = "POST") -> tuple[int, Any]:
     """A request that no client of AWS would send: any JSON, or any bytes. Status and answer."""
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
-    where = urlsplit(endpoint.url)
-    connection = http.client.HTTPConnection(str(where.hostname), where.port, timeout=30)
+    address = urlsplit(endpoint.url)
+    connection = http.client.HTTPConnection(str(address.hostname), address.port, timeout=30)
     try:
         connection.request(method, path, data, {"Content-Type": "application/json"})
         response = connection.getresponse()

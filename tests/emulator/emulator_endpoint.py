@@ -96,7 +96,7 @@ class Endpoint:
     # -- what most tests need ---------------------------------------------------------------------
 
     def environment(
-        self, name: str, vcpus: int = 256, types: tuple[str, ...] = ("m6i",), **more: Any
+        self, name: str, vcpus: int = 256, types: tuple[str, ...] = ("m6i",), **members: Any
     ) -> str:
         resources = {
             "type": "EC2",
@@ -107,14 +107,17 @@ class Endpoint:
             "instanceTypes": list(types),
         }
         self.batch.create_compute_environment(
-            computeEnvironmentName=name, type="MANAGED", computeResources={**resources, **more}
+            computeEnvironmentName=name, type="MANAGED", computeResources={**resources, **members}
         )
         return name
 
-    def queue(self, name: str, *environments: str, priority: int = 1, **more: Any) -> str:
-        order = [{"order": n, "computeEnvironment": one} for n, one in enumerate(environments, 1)]
+    def queue(self, name: str, *environments: str, priority: int = 1, **members: Any) -> str:
+        order = [
+            {"order": n, "computeEnvironment": environment}
+            for n, environment in enumerate(environments, 1)
+        ]
         self.batch.create_job_queue(
-            jobQueueName=name, priority=priority, computeEnvironmentOrder=order, **more
+            jobQueueName=name, priority=priority, computeEnvironmentOrder=order, **members
         )
         return name
 
@@ -125,31 +128,37 @@ class Endpoint:
         vcpus: int = 1,
         memory_mib: int = 64,
         gpus: int = 0,
-        **more: Any,
+        **members: Any,
     ) -> str:
         """Registers one; `more` is for the definition, or, as `container={...}`, for its
         container."""
-        wanted = [
+        requirements = [
             {"type": "VCPU", "value": str(vcpus)},
             {"type": "MEMORY", "value": str(memory_mib)},
         ]
-        wanted += [{"type": "GPU", "value": str(gpus)}] if gpus else []
-        container = {"image": "busybox", "command": list(command), "resourceRequirements": wanted}
-        container |= more.pop("container", {})
+        requirements += [{"type": "GPU", "value": str(gpus)}] if gpus else []
+        container = {
+            "image": "busybox",
+            "command": list(command),
+            "resourceRequirements": requirements,
+        }
+        container |= members.pop("container", {})
         answer = self.batch.register_job_definition(
-            jobDefinitionName=name, type="container", containerProperties=container, **more
+            jobDefinitionName=name, type="container", containerProperties=container, **members
         )
         return f"{name}:{answer['revision']}"
 
-    def submit(self, definition: str, queue: str = "queue", name: str = "job", **more: Any) -> str:
+    def submit(
+        self, definition: str, queue: str = "queue", name: str = "job", **members: Any
+    ) -> str:
         answer = self.batch.submit_job(
-            jobName=name, jobQueue=queue, jobDefinition=definition, **more
+            jobName=name, jobQueue=queue, jobDefinition=definition, **members
         )
         return str(answer["jobId"])
 
-    def run(self, *command: str, queue: str = "queue", **more: Any) -> str:
+    def run(self, *command: str, queue: str = "queue", **members: Any) -> str:
         """Submits a job with this command."""
-        return self.submit(self.definition("any", *command), queue, **more)
+        return self.submit(self.definition("any", *command), queue, **members)
 
     def job(self, job_id: str) -> Any:
         return self.batch.describe_jobs(jobs=[job_id])["jobs"][0]
@@ -172,7 +181,7 @@ class Endpoint:
 def until(look: Callable[[], Any], is_so: Callable[[Any], bool], within_s: float = 120) -> Any:
     """What `look` finds, once `is_so` holds for it."""
     deadline = time.monotonic() + within_s
-    while not is_so(found := look()):
-        assert time.monotonic() < deadline, f"still {found}"
+    while not is_so(value := look()):
+        assert time.monotonic() < deadline, f"still {value}"
         time.sleep(0.01)
-    return found
+    return value

@@ -56,9 +56,9 @@ def no_traceback(endpoint: Endpoint) -> None:
     assert "Traceback" not in endpoint.said.read_text()
 
 
-def stays(look: Callable[[], Any], wanted: Any, for_s: float = 0.5) -> None:
+def stays(look: Callable[[], Any], expected: Any, for_s: float = 0.5) -> None:
     """What is so, and is still so a while later."""
     deadline = time.monotonic() + for_s
     while time.monotonic() < deadline:
-        assert look() == wanted
+        assert look() == expected
         time.sleep(0.05)

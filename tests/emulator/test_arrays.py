@@ -43,7 +43,8 @@ def test_the_largest_array_is_taken(endpoint: Endpoint) -> None:
         "sleep", "60", queue=one_at_a_time(endpoint, "large"), arrayProperties={"size": 10_000}
     )
     until(
-        lambda: summary(endpoint, job_id), lambda found: found == {"RUNNING": 1, "RUNNABLE": 9_999}
+        lambda: summary(endpoint, job_id),
+        lambda counts: counts == {"RUNNING": 1, "RUNNABLE": 9_999},
     )
     endpoint.batch.terminate_job(jobId=job_id, reason="large enough")
     assert endpoint.wait(job_id)["arrayProperties"]["statusSummary"]["FAILED"] == 10_000
@@ -59,12 +60,14 @@ def test_ids_of_children(endpoint: Endpoint) -> None:
     """facts, 2: <parent>:<index> from 0 on; their ARNs end the same way."""
     job_id = endpoint.run("true", arrayProperties={"size": 3}, name="family")
     parent = endpoint.wait(job_id)
-    found = children(endpoint, job_id, 3)
-    assert [child["jobId"] for child in found] == [f"{job_id}:{index}" for index in range(3)]
-    assert [child["jobArn"] for child in found] == [
+    described_children = children(endpoint, job_id, 3)
+    assert [child["jobId"] for child in described_children] == [
+        f"{job_id}:{index}" for index in range(3)
+    ]
+    assert [child["jobArn"] for child in described_children] == [
         f"{parent['jobArn']}:{index}" for index in range(3)
     ]
-    assert {child["jobName"] for child in found} == {"family"}
+    assert {child["jobName"] for child in described_children} == {"family"}
     assert parent["jobArn"].endswith(f":job/{job_id}")
 
 
@@ -72,10 +75,12 @@ def test_the_parent_is_pending_until_all_children_are_over(endpoint: Endpoint, g
     """facts, 2: SUBMITTED, PENDING, then SUCCEEDED or FAILED; never RUNNABLE, STARTING, RUNNING."""
     job_id = endpoint.run(*gate.shell(), arrayProperties={"size": 3})
     seen = {endpoint.job(job_id)["status"]}
-    until(lambda: summary(endpoint, job_id), lambda found: found == {"RUNNING": 3})
+    until(lambda: summary(endpoint, job_id), lambda counts: counts == {"RUNNING": 3})
     seen.add(endpoint.job(job_id)["status"])
     gate.open(2)
-    until(lambda: summary(endpoint, job_id), lambda found: found == {"RUNNING": 1, "SUCCEEDED": 2})
+    until(
+        lambda: summary(endpoint, job_id), lambda counts: counts == {"RUNNING": 1, "SUCCEEDED": 2}
+    )
     seen.add(endpoint.job(job_id)["status"])
     gate.open()
     until(
@@ -89,7 +94,7 @@ def test_the_parent_fails_only_when_all_children_are_over(endpoint: Endpoint, ga
     failed` (1.8)."""
     script = "test $AWS_BATCH_JOB_ARRAY_INDEX = 1 && exit 7; "
     job_id = endpoint.run("sh", "-c", script + gate.shell()[2], arrayProperties={"size": 3})
-    until(lambda: summary(endpoint, job_id), lambda found: found == {"RUNNING": 2, "FAILED": 1})
+    until(lambda: summary(endpoint, job_id), lambda counts: counts == {"RUNNING": 2, "FAILED": 1})
     stays(lambda: endpoint.job(job_id)["status"], "PENDING")
     gate.open(2)
     parent = endpoint.wait(job_id)
@@ -151,10 +156,15 @@ def test_each_child_is_tried_by_itself(endpoint: Endpoint) -> None:
         "sh", "-c", script, arrayProperties={"size": 4}, retryStrategy={"attempts": 3}
     )
     assert endpoint.wait(job_id)["status"] == "FAILED"
-    found = children(endpoint, job_id, 4)
-    assert [len(child["attempts"]) for child in found] == [1, 2, 3, 3]
-    assert [child["status"] for child in found] == ["SUCCEEDED", "SUCCEEDED", "SUCCEEDED", "FAILED"]
-    assert {child["retryStrategy"]["attempts"] for child in found} == {3}
+    described_children = children(endpoint, job_id, 4)
+    assert [len(child["attempts"]) for child in described_children] == [1, 2, 3, 3]
+    assert [child["status"] for child in described_children] == [
+        "SUCCEEDED",
+        "SUCCEEDED",
+        "SUCCEEDED",
+        "FAILED",
+    ]
+    assert {child["retryStrategy"]["attempts"] for child in described_children} == {3}
     assert endpoint.job(job_id)["attempts"] == []
 
 
@@ -163,7 +173,7 @@ def test_resources_are_each_childs(endpoint: Endpoint) -> None:
     three."""
     definition = endpoint.definition("wide", "sleep", "60", vcpus=4)
     job_id = endpoint.submit(definition, arrayProperties={"size": 3})
-    until(lambda: summary(endpoint, job_id), lambda found: found == {"RUNNING": 2, "RUNNABLE": 1})
+    until(lambda: summary(endpoint, job_id), lambda counts: counts == {"RUNNING": 2, "RUNNABLE": 1})
     endpoint.batch.terminate_job(jobId=job_id, reason="seen")
     endpoint.wait(job_id)
 
@@ -176,12 +186,12 @@ def test_list_jobs_of_an_array(endpoint: Endpoint, gate: Gate) -> None:
         *gate.shell("exit $AWS_BATCH_JOB_ARRAY_INDEX"), queue=queue, arrayProperties={"size": 4}
     )
 
-    def listed(**more: Any) -> list[Any]:
-        return list(endpoint.batch.list_jobs(arrayJobId=job_id, **more)["jobSummaryList"])
+    def listed(**members: Any) -> list[Any]:
+        return list(endpoint.batch.list_jobs(arrayJobId=job_id, **members)["jobSummaryList"])
 
     gate.open(2)
     until(lambda: summary(endpoint, job_id).get("FAILED"), lambda failed: failed == 1)
-    (running,) = until(listed, lambda found: len(found) == 1)
+    (running,) = until(listed, lambda summaries: len(summaries) == 1)
     assert (running["jobId"], running["status"]) == (f"{job_id}:2", "RUNNING")
     assert running["arrayProperties"] == {"index": 2}
     (failed,) = listed(jobStatus="FAILED")
@@ -204,11 +214,11 @@ def test_children_come_in_pages(endpoint: Endpoint) -> None:
     pages = endpoint.batch.get_paginator("list_jobs").paginate(
         arrayJobId=job_id, jobStatus="SUCCEEDED", PaginationConfig={"PageSize": 10}
     )
-    found = [
+    job_ids = [
         [child["arrayProperties"]["index"] for child in page["jobSummaryList"]] for page in pages
     ]
-    assert [len(page) for page in found] == [10, 10, 5]
-    assert [index for page in found for index in page] == list(range(25))
+    assert [len(page) for page in job_ids] == [10, 10, 5]
+    assert [index for page in job_ids for index in page] == list(range(25))
     for stranger in ("nonsense", f"{job_id}:0", endpoint.run("true")):
         assert endpoint.batch.list_jobs(arrayJobId=stranger)["jobSummaryList"] == []
 

@@ -110,7 +110,7 @@ def test_terminating_a_running_job_stops_it(endpoint: Endpoint) -> None:
         job = endpoint.wait(job_id)
         assert (job["status"], job["statusReason"]) == ("FAILED", "stop it")
         assert job["container"]["exitCode"] == code
-        assert [one["statusReason"] for one in job["attempts"]] == ["stop it"]
+        assert [attempt["statusReason"] for attempt in job["attempts"]] == ["stop it"]
         assert flags(job) == (False, True)
         assert ("saved" in endpoint.output(job_id)) == (code == 0)
 
@@ -120,25 +120,25 @@ def test_what_is_over_stays_as_it_is(endpoint: Endpoint, verb: str) -> None:
     """facts, 1.6: a choice, as AWS does not say: 200, and nothing happens."""
     for command in ("true", "false"):
         job_id = endpoint.run(command)
-        before = endpoint.wait(job_id)
+        ended_job = endpoint.wait(job_id)
         end(endpoint, verb, job_id)
-        assert endpoint.job(job_id) == before
+        assert endpoint.job(job_id) == ended_job
 
 
 @VERBS
 def test_an_unknown_job_is_no_error(endpoint: Endpoint, verb: str) -> None:
     """facts, 1.6: a choice, after the newer operations for many jobs: 200."""
-    known = endpoint.run("true")
+    single = endpoint.run("true")
     array = endpoint.run("true", arrayProperties={"size": 2})
     for job_id in (
         "nonsense",
         "00000000-0000-0000-0000-000000000000",
-        f"{known}:0",
+        f"{single}:0",
         f"{array}:2",
         f"{array}:x",
     ):
         end(endpoint, verb, job_id)
-    assert [endpoint.wait(job_id)["status"] for job_id in (known, array)] == [
+    assert [endpoint.wait(job_id)["status"] for job_id in (single, array)] == [
         "SUCCEEDED",
         "SUCCEEDED",
     ]
@@ -190,7 +190,7 @@ def test_a_job_between_two_attempts_keeps_the_reason(
     end(endpoint, verb, job_id, "no third")
     job = endpoint.job(job_id)
     assert (job["status"], job["statusReason"]) == ("FAILED", "no third")
-    assert [one["container"]["exitCode"] for one in job["attempts"]] == [3]
+    assert [attempt["container"]["exitCode"] for attempt in job["attempts"]] == [3]
     assert job["stoppedAt"] == endpoint.job(job_id)["stoppedAt"] >= job["attempts"][0]["stoppedAt"]
 
 
@@ -205,10 +205,10 @@ def test_through_the_aws_command(endpoint: Endpoint, narrow: str, verb: str) -> 
 
 
 def states(endpoint: Endpoint, job_id: str, size: int) -> list[str]:
-    found = endpoint.batch.describe_jobs(jobs=[f"{job_id}:{index}" for index in range(size)])[
+    children = endpoint.batch.describe_jobs(jobs=[f"{job_id}:{index}" for index in range(size)])[
         "jobs"
     ]
-    return [child["status"] for child in found]
+    return [child["status"] for child in children]
 
 
 def test_cancelling_an_array_leaves_what_runs(endpoint: Endpoint, gate: Gate) -> None:
@@ -245,12 +245,14 @@ def test_terminating_an_array_ends_all_children(endpoint: Endpoint) -> None:
     end(endpoint, "terminate", job_id, "all of it")
     parent = endpoint.wait(job_id)
     assert (parent["status"], parent["statusReason"]) == ("FAILED", "all of it")
-    found = endpoint.batch.describe_jobs(jobs=[f"{job_id}:{index}" for index in range(3)])["jobs"]
-    assert [(child["status"], child["statusReason"]) for child in found] == [
+    children = endpoint.batch.describe_jobs(jobs=[f"{job_id}:{index}" for index in range(3)])[
+        "jobs"
+    ]
+    assert [(child["status"], child["statusReason"]) for child in children] == [
         ("FAILED", "all of it")
     ] * 3
-    assert [len(child["attempts"]) for child in found] == [1, 0, 0]
-    assert [flags(child) for child in found] == [(False, True)] * 3
+    assert [len(child["attempts"]) for child in children] == [1, 0, 0]
+    assert [flags(child) for child in children] == [(False, True)] * 3
 
 
 @VERBS

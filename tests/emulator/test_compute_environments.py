@@ -37,20 +37,20 @@ def as_described(endpoint: Endpoint) -> Iterator[None]:
     yield from held_to_account(endpoint)
 
 
-def create(endpoint: Endpoint, name: str, resources: dict[str, Any] | None, **more: Any) -> Any:
+def create(endpoint: Endpoint, name: str, resources: dict[str, Any] | None, **members: Any) -> Any:
     request = {
         "type": "MANAGED",
         **({} if resources is None else {"computeResources": resources}),
-        **more,
+        **members,
     }
     return endpoint.batch.create_compute_environment(computeEnvironmentName=name, **request)
 
 
 def described(endpoint: Endpoint, name: str) -> Any:
-    (found,) = endpoint.batch.describe_compute_environments(computeEnvironments=[name])[
+    (environment,) = endpoint.batch.describe_compute_environments(computeEnvironments=[name])[
         "computeEnvironments"
     ]
-    return found
+    return environment
 
 
 def update(endpoint: Endpoint, name: str, **change: Any) -> Any:
@@ -64,21 +64,25 @@ def test_a_managed_one_as_it_is_described(endpoint: Endpoint) -> None:
     arn = "arn:aws:batch:us-east-1:123456789012:compute-environment/managed"
     answer = create(endpoint, "managed", EC2, tags={"team": "a"})
     assert (answer["computeEnvironmentName"], answer["computeEnvironmentArn"]) == ("managed", arn)
-    found = described(endpoint, arn)
+    environment = described(endpoint, arn)
     assert re.fullmatch(
         r"arn:aws:ecs:us-east-1:123456789012:cluster/AWSBatch-managed-[0-9a-f-]{36}",
-        found["ecsClusterArn"],
+        environment["ecsClusterArn"],
     )
-    assert (found["type"], found["state"], found["status"]) == ("MANAGED", "ENABLED", "VALID")
-    assert found["statusReason"] == "ComputeEnvironment Healthy"
-    assert found["serviceRole"] == SERVICE_LINKED
-    assert found["containerOrchestrationType"] == "ECS"
-    assert found["tags"] == {"team": "a"}
-    assert found["updatePolicy"] == {
+    assert (environment["type"], environment["state"], environment["status"]) == (
+        "MANAGED",
+        "ENABLED",
+        "VALID",
+    )
+    assert environment["statusReason"] == "ComputeEnvironment Healthy"
+    assert environment["serviceRole"] == SERVICE_LINKED
+    assert environment["containerOrchestrationType"] == "ECS"
+    assert environment["tags"] == {"team": "a"}
+    assert environment["updatePolicy"] == {
         "terminateJobsOnUpdate": False,
         "jobExecutionTimeoutMinutes": 30,
     }
-    assert found["computeResources"] == {
+    assert environment["computeResources"] == {
         **EC2,
         "allocationStrategy": "BEST_FIT",
         "minvCpus": 0,
@@ -318,9 +322,12 @@ def test_an_infrastructure_update(endpoint: Endpoint, change: dict[str, Any]) ->
     """8.10: allowed, but not with BEST_FIT (8.2) and not without the service-linked role."""
     create(endpoint, "new-instances", {**EC2, "allocationStrategy": "BEST_FIT_PROGRESSIVE"})
     create(endpoint, "best-fit", EC2)
-    own = "arn:aws:iam::123456789012:role/mine"
+    user_role = "arn:aws:iam::123456789012:role/mine"
     create(
-        endpoint, "own-role", {**EC2, "allocationStrategy": "BEST_FIT_PROGRESSIVE"}, serviceRole=own
+        endpoint,
+        "own-role",
+        {**EC2, "allocationStrategy": "BEST_FIT_PROGRESSIVE"},
+        serviceRole=user_role,
     )
     try:
         assert (
@@ -418,8 +425,12 @@ def test_the_order_of_deleting(endpoint: Endpoint) -> None:
 def test_describe_by_name_arn_and_page(endpoint: Endpoint) -> None:
     """6: at most 100 names, pages of 1 to 100. Names that nobody has are left out."""
     arn = described(endpoint, "managed")["computeEnvironmentArn"]
-    found = endpoint.batch.describe_compute_environments(computeEnvironments=[arn, "cpu", "nobody"])
-    assert {one["computeEnvironmentName"] for one in found["computeEnvironments"]} == {
+    answer = endpoint.batch.describe_compute_environments(
+        computeEnvironments=[arn, "cpu", "nobody"]
+    )
+    assert {
+        environment["computeEnvironmentName"] for environment in answer["computeEnvironments"]
+    } == {
         "managed",
         "cpu",
     }

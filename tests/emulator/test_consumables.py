@@ -37,15 +37,15 @@ def needs(**quantities: int) -> dict[str, Any]:
 
 def amounts(endpoint: Endpoint, name: str) -> tuple[int, int, int]:
     """In all, in use, available."""
-    found = endpoint.batch.describe_consumable_resource(consumableResource=name)
-    return found["totalQuantity"], found["inUseQuantity"], found["availableQuantity"]
+    resource = endpoint.batch.describe_consumable_resource(consumableResource=name)
+    return resource["totalQuantity"], resource["inUseQuantity"], resource["availableQuantity"]
 
 
-def held(endpoint: Endpoint, gate: Path, properties: dict[str, Any], **more: Any) -> str:
+def held(endpoint: Endpoint, gate: Path, properties: dict[str, Any], **members: Any) -> str:
     definition = endpoint.definition(
         "holds", "sh", "-c", f"until [ -e {gate} ]; do sleep 0.02; done"
     )
-    return endpoint.submit(definition, consumableResourcePropertiesOverride=properties, **more)
+    return endpoint.submit(definition, consumableResourcePropertiesOverride=properties, **members)
 
 
 def running(endpoint: Endpoint, array: str, expected: int) -> None:
@@ -54,7 +54,7 @@ def running(endpoint: Endpoint, array: str, expected: int) -> None:
     def count() -> int:
         return int(endpoint.job(array)["arrayProperties"]["statusSummary"]["RUNNING"])
 
-    until(count, lambda found: found == expected)
+    until(count, lambda job_count: job_count == expected)
     time.sleep(0.2)
     assert count() == expected
 
@@ -69,10 +69,10 @@ def test_one_as_it_is_described(endpoint: Endpoint) -> None:
         consumableResourceName="licence", totalQuantity=3, tags={"a": "b"}
     )
     assert (answer["consumableResourceName"], answer["consumableResourceArn"]) == ("licence", arn)
-    found = endpoint.batch.describe_consumable_resource(consumableResource=arn)
-    assert time.time() * 1000 - 60_000 < found.pop("createdAt") <= time.time() * 1000
-    del found["ResponseMetadata"]
-    assert found == {
+    resource = endpoint.batch.describe_consumable_resource(consumableResource=arn)
+    assert time.time() * 1000 - 60_000 < resource.pop("createdAt") <= time.time() * 1000
+    del resource["ResponseMetadata"]
+    assert resource == {
         "consumableResourceName": "licence",
         "consumableResourceArn": arn,
         "totalQuantity": 3,
@@ -148,8 +148,8 @@ def test_lists(endpoint: Endpoint) -> None:
         create(endpoint, name, 1)
 
     def names(**request: Any) -> list[str]:
-        found = endpoint.batch.list_consumable_resources(**request)["consumableResources"]
-        return [one["consumableResourceName"] for one in found]
+        resources = endpoint.batch.list_consumable_resources(**request)["consumableResources"]
+        return [resource["consumableResourceName"] for resource in resources]
 
     def by_name(*values: str) -> list[dict[str, Any]]:
         return [{"name": "CONSUMABLE_RESOURCE_NAME", "values": list(values)}]
@@ -159,10 +159,12 @@ def test_lists(endpoint: Endpoint) -> None:
     assert names(filters=by_name("list")) == []
     assert {"list-A", "list-B", "unlisted"} <= set(names())
     first = endpoint.batch.list_consumable_resources(filters=by_name("list-*"), maxResults=1)
-    rest = endpoint.batch.list_consumable_resources(
+    second_page = endpoint.batch.list_consumable_resources(
         filters=by_name("list-*"), nextToken=first["nextToken"]
     )
-    assert [one["consumableResourceName"] for one in rest["consumableResources"]] == ["list-B"]
+    assert [
+        resource["consumableResourceName"] for resource in second_page["consumableResources"]
+    ] == ["list-B"]
     with refused("CONSUMABLE_RESOURCE_NAME"):
         names(filters=[{"name": "COLOUR", "values": ["red"]}])
     with refused("maxResults should be between 1 and 100"):
@@ -242,9 +244,9 @@ def test_some_are_used_up(endpoint: Endpoint, command: str) -> None:
             definition, consumableResourcePropertiesOverride=needs(**{name.replace("-", "_"): 1})
         )
 
-    for left in (1, 0):
+    for remaining in (1, 0):
         endpoint.wait(burn())
-        assert amounts(endpoint, name)[2] == left
+        assert amounts(endpoint, name)[2] == remaining
     waiting = burn()
     time.sleep(0.2)
     assert endpoint.job(waiting)["status"] == "RUNNABLE"
@@ -265,23 +267,24 @@ def test_who_uses_it(endpoint: Endpoint, tmp_path: Path) -> None:
     endpoint.wait(runs, "RUNNING")
     waits = held(endpoint, gate, needs(asked_for=1), name="waits")
 
-    def listed(*filters: dict[str, Any], **more: Any) -> list[Any]:
+    def listed(*filters: dict[str, Any], **members: Any) -> list[Any]:
         return endpoint.batch.list_jobs_by_consumable_resource(
-            consumableResource="asked-for", filters=list(filters), **more
+            consumableResource="asked-for", filters=list(filters), **members
         )["jobs"]
 
-    found = listed()
-    assert [one["jobArn"].rpartition("/")[2] for one in found] == [waits, runs, ended]
-    assert [one["jobStatus"] for one in found] == ["RUNNABLE", "RUNNING", "SUCCEEDED"]
-    assert [one["quantity"] for one in found] == [1, 1, 1]
-    assert found[1]["startedAt"] == endpoint.job(runs)["startedAt"]
-    assert "startedAt" not in found[0]
+    summaries = listed()
+    assert [summary["jobArn"].rpartition("/")[2] for summary in summaries] == [waits, runs, ended]
+    assert [summary["jobStatus"] for summary in summaries] == ["RUNNABLE", "RUNNING", "SUCCEEDED"]
+    assert [summary["quantity"] for summary in summaries] == [1, 1, 1]
+    assert summaries[1]["startedAt"] == endpoint.job(runs)["startedAt"]
+    assert "startedAt" not in summaries[0]
     names = [
-        one["jobName"] for one in listed({"name": "JOB_STATUS", "values": ["RUNNING", "RUNNABLE"]})
+        summary["jobName"]
+        for summary in listed({"name": "JOB_STATUS", "values": ["RUNNING", "RUNNABLE"]})
     ]
     assert names == ["waits", "runs"]
     assert [
-        one["jobName"] for one in listed({"name": "JOB_NAME", "values": ["ENDED", "wai*"]})
+        summary["jobName"] for summary in listed({"name": "JOB_NAME", "values": ["ENDED", "wai*"]})
     ] == ["waits", "Ended"]
     with refused("JOB_STATUS or JOB_NAME"):
         listed({"name": "COLOUR", "values": ["red"]})
@@ -336,9 +339,9 @@ def test_after_a_restart(start: Callable[..., Endpoint], tmp_path: Path) -> None
     endpoint.queue("queue", endpoint.environment("cpu"))
     create(endpoint, "fuel", 10, "NON_REPLENISHABLE")
     create(endpoint, "licence", 2)
-    again = {"attempts": 2}
+    retry = {"attempts": 2}
     job_id = endpoint.run(
-        "false", retryStrategy=again, consumableResourcePropertiesOverride=needs(fuel=3)
+        "false", retryStrategy=retry, consumableResourcePropertiesOverride=needs(fuel=3)
     )
     endpoint.wait(job_id)
     assert amounts(endpoint, "fuel") == (10, 6, 4)

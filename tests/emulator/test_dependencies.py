@@ -127,14 +127,14 @@ def test_a_dependency_that_is_over_already(endpoint: Endpoint) -> None:
 def test_an_unknown_dependency_is_refused(endpoint: Endpoint, entry: dict[str, str]) -> None:
     """facts, 1.7: a choice, as AWS does not say: the submit is refused, and no job is left of
     it."""
-    before = endpoint.batch.list_jobs(
+    jobs_before = endpoint.batch.list_jobs(
         jobQueue="queue", filters=[{"name": "JOB_NAME", "values": ["lost"]}]
     )
     refused(lambda: endpoint.run("true", name="lost", dependsOn=[entry]))
-    after = endpoint.batch.list_jobs(
+    jobs_after = endpoint.batch.list_jobs(
         jobQueue="queue", filters=[{"name": "JOB_NAME", "values": ["lost"]}]
     )
-    assert before["jobSummaryList"] == after["jobSummaryList"] == []
+    assert jobs_before["jobSummaryList"] == jobs_after["jobSummaryList"] == []
 
 
 # -- on arrays and children -----------------------------------------------------------------------
@@ -143,14 +143,15 @@ def test_an_unknown_dependency_is_refused(endpoint: Endpoint, entry: dict[str, s
 def test_a_whole_array_must_succeed(endpoint: Endpoint, gate: Gate) -> None:
     """facts, 2: {jobId: an array} waits for all of its children."""
     array = endpoint.run(*gate.shell(), arrayProperties={"size": 2})
-    after = endpoint.run("true", dependsOn=[{"jobId": array}])
+    dependent = endpoint.run("true", dependsOn=[{"jobId": array}])
     gate.open()
     until(
-        lambda: sorted(states(endpoint, array, 2)), lambda found: found == ["RUNNING", "SUCCEEDED"]
+        lambda: sorted(states(endpoint, array, 2)),
+        lambda child_states: child_states == ["RUNNING", "SUCCEEDED"],
     )
-    stays(lambda: endpoint.job(after)["status"], "PENDING", 0.2)
+    stays(lambda: endpoint.job(dependent)["status"], "PENDING", 0.2)
     gate.open()
-    assert endpoint.wait(after)["status"] == "SUCCEEDED"
+    assert endpoint.wait(dependent)["status"] == "SUCCEEDED"
     bad = endpoint.run("sh", "-c", "exit $AWS_BATCH_JOB_ARRAY_INDEX", arrayProperties={"size": 2})
     assert ended(endpoint, endpoint.run("true", dependsOn=[{"jobId": bad}])) == FAILED_FOR_ANOTHER
 
@@ -195,10 +196,10 @@ def test_a_failed_child_of_a_sequence_takes_the_rest_along(endpoint: Endpoint) -
     )
     parent = endpoint.wait(job_id)
     assert (parent["status"], parent["statusReason"]) == ("FAILED", "Array Child Job failed")
-    found = children(endpoint, job_id, 6)
-    assert [child["status"] for child in found] == ["SUCCEEDED"] * 2 + ["FAILED"] * 4
-    assert [len(child["attempts"]) for child in found] == [1, 1, 1, 0, 0, 0]
-    assert [child["statusReason"] for child in found[3:]] == ["Dependent Job failed"] * 3
+    child_jobs = children(endpoint, job_id, 6)
+    assert [child["status"] for child in child_jobs] == ["SUCCEEDED"] * 2 + ["FAILED"] * 4
+    assert [len(child["attempts"]) for child in child_jobs] == [1, 1, 1, 0, 0, 0]
+    assert [child["statusReason"] for child in child_jobs[3:]] == ["Dependent Job failed"] * 3
 
 
 def test_child_for_child(endpoint: Endpoint, gate: Gate) -> None:
@@ -210,7 +211,7 @@ def test_child_for_child(endpoint: Endpoint, gate: Gate) -> None:
     )
     until(
         lambda: states(endpoint, second, 3),
-        lambda found: found == ["SUCCEEDED", "PENDING", "SUCCEEDED"],
+        lambda child_states: child_states == ["SUCCEEDED", "PENDING", "SUCCEEDED"],
     )
     assert endpoint.job(first)["status"] == "PENDING"
     gate.open()
@@ -227,9 +228,12 @@ def test_a_failure_child_for_child(endpoint: Endpoint) -> None:
         "true", arrayProperties={"size": 3}, dependsOn=[{"jobId": first, "type": "N_TO_N"}]
     )
     assert ended(endpoint, second) == ("FAILED", "Array Child Job failed")
-    found = children(endpoint, second, 3)
-    assert [child["status"] for child in found] == ["SUCCEEDED", "FAILED", "SUCCEEDED"]
-    assert (found[1]["statusReason"], found[1]["attempts"]) == ("Dependent Job failed", [])
+    child_jobs = children(endpoint, second, 3)
+    assert [child["status"] for child in child_jobs] == ["SUCCEEDED", "FAILED", "SUCCEEDED"]
+    assert (child_jobs[1]["statusReason"], child_jobs[1]["attempts"]) == (
+        "Dependent Job failed",
+        [],
+    )
     # And where the first one is over already.
     third = endpoint.run(
         "true", arrayProperties={"size": 3}, dependsOn=[{"jobId": first, "type": "N_TO_N"}]
@@ -268,16 +272,18 @@ def test_what_is_refused_about_arrays(endpoint: Endpoint) -> None:
         (None, {"type": "SEQUENTIAL"}),
         (3, {"jobId": array, "type": "SOMETIMES"}),
     ):
-        more: dict[str, Any] = {"arrayProperties": {"size": size}} if size else {}
-        refused(lambda entry=entry, more=more: endpoint.run("true", dependsOn=[entry], **more))
+        members: dict[str, Any] = {"arrayProperties": {"size": size}} if size else {}
+        refused(
+            lambda entry=entry, members=members: endpoint.run("true", dependsOn=[entry], **members)
+        )
 
 
 def test_through_the_aws_command(endpoint: Endpoint) -> None:
     definition = endpoint.definition("by-cli", "true")
 
-    def submit(*more: str) -> str:
+    def submit(*arguments: str) -> str:
         words = ("--job-name", "x", "--job-queue", "queue", "--job-definition", definition)
-        return str(endpoint.aws("batch", "submit-job", *words, *more)["jobId"])
+        return str(endpoint.aws("batch", "submit-job", *words, *arguments)["jobId"])
 
     first = submit("--array-properties", "size=2")
     second = submit(

@@ -18,7 +18,7 @@ IMAGE = "batchyard-test:latest"
 
 
 @pytest.mark.parametrize(
-    ("flags", "said"),
+    ("flags", "message"),
     [
         (["--volume", "/tmp"], "--volume is for jobs that are containers"),
         (
@@ -35,9 +35,9 @@ IMAGE = "batchyard-test:latest"
         ),
     ],
 )
-def test_what_cannot_be_given_is_said(yard: Yard, flags: list[str], said: str) -> None:
+def test_what_cannot_be_given_is_said(yard: Yard, flags: list[str], message: str) -> None:
     done = yard("emulate", "--port", "0", *flags, code=2)
-    assert said in done.stderr and done.stdout == ""
+    assert message in done.stderr and done.stdout == ""
     assert not (yard.folder / ".batchyard").exists()
 
 

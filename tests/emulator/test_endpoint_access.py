@@ -41,9 +41,9 @@ def ask(endpoint: Endpoint, method: str, path: str, headers: Headers) -> tuple[i
             connection.putheader(name, value)
     connection.endheaders(body)
     answer = connection.getresponse()
-    said = answer.read().decode(errors="replace")
+    text = answer.read().decode(errors="replace")
     connection.close()
-    return answer.status, said
+    return answer.status, text
 
 
 def signed(key: str, service: str = "batch") -> str:
@@ -81,10 +81,10 @@ def test_a_foreign_host_is_refused_everywhere(
 ) -> None:
     """A page that lets its own name point to 127.0.0.1 sends its name."""
     for method, path, headers in (*ADDRESSES, ("PUT", f"{metadata_path}/latest/api/token", {})):
-        status, said = ask(endpoint, method, path, {**headers, "Host": host})
+        status, body = ask(endpoint, method, path, {**headers, "Host": host})
         # A request without Host is none to HTTP itself.
         assert status == 403, (path, status)
-        assert "runs commands" in said or "refused" in said
+        assert "runs commands" in body or "refused" in body
 
 
 @pytest.mark.parametrize(
@@ -95,8 +95,8 @@ def test_a_browsers_origin_is_refused_everywhere(
 ) -> None:
     """Whatever it is: a program sends none."""
     for method, path, headers in (*ADDRESSES, ("PUT", f"{metadata_path}/latest/api/token", {})):
-        status, said = ask(endpoint, method, path, {**headers, "Origin": origin})
-        assert status == 403 and "Origin" in said, path
+        status, body = ask(endpoint, method, path, {**headers, "Origin": origin})
+        assert status == 403 and "Origin" in body, path
 
 
 @pytest.mark.parametrize(
@@ -146,17 +146,19 @@ def test_the_refusal_is_one_that_clients_understand(endpoint: Endpoint) -> None:
 def test_a_metadata_address_that_nobody_was_given_is_none(endpoint: Endpoint) -> None:
     """The path has a key; without it the request is somebody else's."""
     for path in ("/imds/", "/imds/0123456789abcdef/x/latest/meta-data/instance-id"):
-        status, said = ask(endpoint, "GET", path, {})
-        assert "i-0" not in said and status != 200
+        status, body = ask(endpoint, "GET", path, {})
+        assert "i-0" not in body and status != 200
 
 
 def test_it_listens_on_loopback_alone(endpoint: Endpoint) -> None:
     port = int(endpoint.url.rpartition(":")[2])
-    others = {info[4][0] for info in socket.getaddrinfo(socket.gethostname(), None, socket.AF_INET)}
-    for address in others - {"127.0.0.1", "127.0.1.1"}:
-        with socket.socket() as one, pytest.raises(OSError):
-            one.settimeout(5)
-            one.connect((str(address), port))
+    addresses = {
+        info[4][0] for info in socket.getaddrinfo(socket.gethostname(), None, socket.AF_INET)
+    }
+    for address in addresses - {"127.0.0.1", "127.0.1.1"}:
+        with socket.socket() as connection, pytest.raises(OSError):
+            connection.settimeout(5)
+            connection.connect((str(address), port))
 
 
 # -- beyond loopback ------------------------------------------------------------------------------
@@ -298,8 +300,8 @@ def test_ipv6_loopback(tmp_path: Path) -> None:
         "--home",
         str(tmp_path / "home"),
     ]
-    with (tmp_path / "said").open("w") as said:
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=said, text=True)
+    with (tmp_path / "said").open("w") as output:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=output, text=True)
     with process:
         try:
             assert process.stdout is not None

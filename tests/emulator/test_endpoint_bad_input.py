@@ -115,11 +115,15 @@ def like(draw: st.DrawFn, shape: Shape, depth: int = 0) -> Any:
         return draw(JUNK)
     if isinstance(shape, StructureShape):
         optional = [name for name in shape.members if name not in shape.required_members]
-        some = (
+        optional_members = (
             draw(st.lists(st.sampled_from(optional), max_size=4, unique=True)) if optional else []
         )
-        wanted = [name for name in [*shape.required_members, *some] if draw(st.integers(0, 19))]
-        return {name: draw(like(shape.members[name], depth + 1)) for name in wanted}
+        members = [
+            name
+            for name in [*shape.required_members, *optional_members]
+            if draw(st.integers(0, 19))
+        ]
+        return {name: draw(like(shape.members[name], depth + 1)) for name in members}
     if isinstance(shape, ListShape):
         return draw(st.lists(like(shape.member, depth + 1), max_size=3))
     if isinstance(shape, MapShape):
@@ -207,8 +211,12 @@ def test_what_is_taken_comes_to_an_end(endpoint: Endpoint, container: Any) -> No
     """It may well fail, but no container that was registered harms the endpoint."""
     if not isinstance(container, dict):
         container = {}
-    wanted = [{"type": "VCPU", "value": "1"}, {"type": "MEMORY", "value": "64"}]
-    container |= {"image": "busybox", "command": ["true", "Ref::x"], "resourceRequirements": wanted}
+    requirements = [{"type": "VCPU", "value": "1"}, {"type": "MEMORY", "value": "64"}]
+    container |= {
+        "image": "busybox",
+        "command": ["true", "Ref::x"],
+        "resourceRequirements": requirements,
+    }
     request = {"jobDefinitionName": "runs", "type": "container", "containerProperties": container}
     if post(endpoint, "/v1/registerjobdefinition", request)[0] == 200:
         endpoint.wait(endpoint.submit("runs", "on", parameters={"x": "y"}))

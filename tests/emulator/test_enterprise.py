@@ -90,10 +90,10 @@ class Company:
     def jobs(self, queue: str) -> dict[str, Any]:
         """Name -> the newest job of that name."""
         batch = self.endpoint.batch
-        found = batch.list_jobs(
+        summaries = batch.list_jobs(
             jobQueue=queue, filters=[{"name": "AFTER_CREATED_AT", "values": ["0"]}]
         )
-        ids = [summary["jobId"] for summary in found["jobSummaryList"]]
+        ids = [summary["jobId"] for summary in summaries["jobSummaryList"]]
         return (
             {job["jobName"]: job for job in reversed(batch.describe_jobs(jobs=ids)["jobs"])}
             if ids
@@ -113,7 +113,7 @@ class Company:
         ids = (
             [job["jobId"]] if size is None else [f"{job['jobId']}:{index}" for index in range(size)]
         )
-        return [self.endpoint.output(one) for one in ids]
+        return [self.endpoint.output(job_id) for job_id in ids]
 
 
 Start = Callable[..., Company]
@@ -150,7 +150,7 @@ def read_through(start_company: Start) -> Company:
 
 def test_what_the_platform_files_describe_is_there(read_through: Company) -> None:
     batch = read_through.endpoint.batch
-    found = {
+    resources = {
         "environments": batch.describe_compute_environments()["computeEnvironments"],
         "queues": batch.describe_job_queues()["jobQueues"],
         "definitions": batch.describe_job_definitions(status="ACTIVE")["jobDefinitions"],
@@ -161,34 +161,34 @@ def test_what_the_platform_files_describe_is_there(read_through: Company) -> Non
         )["schedulingPolicies"],
     }
     changed_on_the_page = {("cpu", "maxvCpus"): 96, ("vision-lab", "priority"): 2}
-    for kind, documents in found.items():
+    for kind, documents in resources.items():
         member = KINDS[kind][1]
         described = {
             document[member]: document
             for document in sorted(documents, key=lambda d: d.get("revision", 0))
         }
-        wanted = files_of(kind)
-        assert sorted(described) == sorted(one[member] for one in wanted)
-        for one in wanted:
-            document = described[one[member]]
+        files = files_of(kind)
+        assert sorted(described) == sorted(file[member] for file in files)
+        for file in files:
+            document = described[file[member]]
             assert document.get("status", "VALID") in ("VALID", "ACTIVE")
-            assert_in(one, document, one[member], changed_on_the_page)
+            assert_in(file, document, file[member], changed_on_the_page)
 
 
-def assert_in(wanted: Any, found: Any, name: str, changed: dict[tuple[str, str], int]) -> None:
+def assert_in(expected: Any, actual: Any, name: str, changed: dict[tuple[str, str], int]) -> None:
     """Everything of a request is in its description; names may have become ARNs."""
-    if isinstance(wanted, dict):
-        for key, value in wanted.items():
-            assert_in(changed.get((name, key), value), found[key], name, changed)
-    elif isinstance(wanted, list):
-        assert len(wanted) == len(found)
-        for one, other in zip(wanted, found, strict=True):
-            assert_in(one, other, name, changed)
+    if isinstance(expected, dict):
+        for key, value in expected.items():
+            assert_in(changed.get((name, key), value), actual[key], name, changed)
+    elif isinstance(expected, list):
+        assert len(expected) == len(actual)
+        for expected_entry, other in zip(expected, actual, strict=True):
+            assert_in(expected_entry, other, name, changed)
     else:
         action = (
-            str(found).upper() == wanted
+            str(actual).upper() == expected
         )  # of evaluateOnExit, which AWS gives back in lower case
-        assert found == wanted or action or str(found).endswith(f"/{wanted}")
+        assert actual == expected or action or str(actual).endswith(f"/{expected}")
 
 
 def test_the_two_teams_share_and_the_lab_does_not(read_through: Company) -> None:
@@ -250,16 +250,19 @@ def test_what_has_to_wait_began_after_what_it_waits_for(read_through: Company) -
 
     epochs = [child("train", index) for index in range(3)]
     assert jobs["frames"]["stoppedAt"] <= epochs[0]["startedAt"]
-    assert all(one["stoppedAt"] <= two["startedAt"] for one, two in pairwise(epochs))
+    assert all(earlier["stoppedAt"] <= later["startedAt"] for earlier, later in pairwise(epochs))
     for index in range(6):
         assert child("align", index)["stoppedAt"] <= child("call", index)["startedAt"]
     assert jobs["call"]["stoppedAt"] <= jobs["merge"]["startedAt"]
 
 
 def test_the_definitions_of_the_script_are_the_second_revisions(read_through: Company) -> None:
-    found = read_through.endpoint.batch.describe_job_definitions(status="ACTIVE")["jobDefinitions"]
+    definitions = read_through.endpoint.batch.describe_job_definitions(status="ACTIVE")[
+        "jobDefinitions"
+    ]
     revisions = {
-        (one["jobDefinitionName"], one["revision"], "cksum" in one["tags"]) for one in found
+        (definition["jobDefinitionName"], definition["revision"], "cksum" in definition["tags"])
+        for definition in definitions
     }
     names = ("cpu-job", "gpu-job", "spot-job")
     assert revisions == {(name, 1, False) for name in names} | {(name, 2, True) for name in names}
@@ -287,13 +290,15 @@ def elsewhere(start_company: Start) -> Company:
 
 def test_the_account_s_own_values_are_all_in_account_sed(elsewhere: Company) -> None:
     texts = {file: (elsewhere.folder / file).read_text() for file in FILES}
-    left = [(file, ours) for file, text in texts.items() for ours in OTHER_ACCOUNT if ours in text]
-    assert left == []
-    said = "\n".join(texts.values())
-    assert [theirs for theirs in OTHER_ACCOUNT.values() if theirs not in said] == []
+    unchanged = [
+        (file, ours) for file, text in texts.items() for ours in OTHER_ACCOUNT if ours in text
+    ]
+    assert unchanged == []
+    all_text = "\n".join(texts.values())
+    assert [theirs for theirs in OTHER_ACCOUNT.values() if theirs not in all_text] == []
     # What an account has are roles, networks and policies; nothing else in the files may look like
     # one of them.
-    arns = set(re.findall(r"arn:[^\"]*", said))
+    arns = set(re.findall(r"arn:[^\"]*", all_text))
     assert arns and all(f":{OTHER_ACCOUNT['123456789012']}:" in arn for arn in arns)
 
 
@@ -328,10 +333,10 @@ def test_submit_submits_in_order_and_puts_ids_for_names(
 def test_submit_stops_at_a_name_that_it_does_not_know(
     elsewhere: Company, registered: list[str]
 ) -> None:
-    before = {job["jobId"] for job in elsewhere.every_job().values()}
+    jobs_before = {job["jobId"] for job in elsewhere.every_job().values()}
     with pytest.raises(AssertionError, match=r"(?s)exited 25[245].*ClientException"):
         elsewhere.sh("./submit.sh jobs/vision/3-look.json jobs/hello.json")
-    assert {job["jobId"] for job in elsewhere.every_job().values()} == before
+    assert {job["jobId"] for job in elsewhere.every_job().values()} == jobs_before
 
 
 def test_register_repeated_registers_what_has_changed(
@@ -339,11 +344,11 @@ def test_register_repeated_registers_what_has_changed(
 ) -> None:
     definition = elsewhere.folder / "platform" / "definitions" / "cpu-job.json"
     definition.write_text(definition.read_text().replace('"nobody"', '"somebody"'))
-    again = elsewhere.sh("./register.sh").splitlines()
-    assert [line for line in again if not line.endswith(": is there")] == [
+    second_output = elsewhere.sh("./register.sh").splitlines()
+    assert [line for line in second_output if not line.endswith(": is there")] == [
         "definitions/cpu-job.json: revision 2"
     ]
-    assert len(again) == len(registered)
+    assert len(second_output) == len(registered)
 
 
 # -- the files ------------------------------------------------------------------------------------

@@ -31,12 +31,12 @@ print(json.dumps([*types, identity["architecture"]]))
 def told(endpoint: Endpoint, queue: str, child: str = "", **asks: int) -> list[str]:
     """What a job that asks for so much finds."""
     definition = endpoint.definition("asks", *ASK, **asks)
-    more = {"arrayProperties": {"size": 2}} if child else {}
-    job_id = endpoint.submit(definition, queue, **more)
+    members = {"arrayProperties": {"size": 2}} if child else {}
+    job_id = endpoint.submit(definition, queue, **members)
     assert endpoint.wait(job_id)["status"] == "SUCCEEDED"
     (line,) = endpoint.output(job_id + child)
-    found: list[str] = json.loads(line)
-    return found
+    types: list[str] = json.loads(line)
+    return types
 
 
 @pytest.mark.parametrize(

@@ -24,14 +24,14 @@ def as_described(endpoint: Endpoint) -> Iterator[None]:
 
 
 def register(
-    endpoint: Endpoint, name: str = "any", container: dict[str, Any] | None = None, **more: Any
+    endpoint: Endpoint, name: str = "any", container: dict[str, Any] | None = None, **members: Any
 ) -> Any:
     request = {
         "jobDefinitionName": name,
         "type": "container",
         "containerProperties": container or CONTAINER,
     }
-    return endpoint.batch.register_job_definition(**{**request, **more})
+    return endpoint.batch.register_job_definition(**{**request, **members})
 
 
 def described(endpoint: Endpoint, **request: Any) -> Any:
@@ -57,7 +57,9 @@ def test_revisions_go_up_by_one_and_none_comes_back(endpoint: Endpoint) -> None:
         assert answer["jobDefinitionArn"] == f"{arn}:{number}"
     endpoint.batch.deregister_job_definition(jobDefinition="counted:2")
     endpoint.batch.deregister_job_definition(jobDefinition=f"{arn}:1")
-    assert [one["status"] for one in described(endpoint, jobDefinitionName="counted")] == [
+    assert [
+        definition["status"] for definition in described(endpoint, jobDefinitionName="counted")
+    ] == [
         "INACTIVE",
         "INACTIVE",
     ]
@@ -69,8 +71,8 @@ def test_one_as_it_is_described(endpoint: Endpoint) -> None:
     register(
         endpoint, "plain", tags={"a": "b"}, schedulingPriority=9999, retryStrategy={"attempts": 10}
     )
-    (found,) = described(endpoint, jobDefinitions=["plain:1"])
-    assert found == {
+    (definition,) = described(endpoint, jobDefinitions=["plain:1"])
+    assert definition == {
         "jobDefinitionName": "plain",
         "jobDefinitionArn": "arn:aws:batch:us-east-1:123456789012:job-definition/plain:1",
         "revision": 1,
@@ -92,17 +94,21 @@ def test_describe_by_name_revision_arn_and_status(endpoint: Endpoint) -> None:
         register(endpoint, "looked-for")
     endpoint.batch.deregister_job_definition(jobDefinition="looked-for:2")
     for status, revisions in (("ACTIVE", [3, 1]), ("INACTIVE", [2])):
-        found = described(endpoint, jobDefinitionName="looked-for", status=status)
-        assert [one["revision"] for one in found] == revisions
+        definitions = described(endpoint, jobDefinitionName="looked-for", status=status)
+        assert [definition["revision"] for definition in definitions] == revisions
     arn = "arn:aws:batch:us-east-1:123456789012:job-definition/looked-for"
     assert [
-        one["revision"] for one in described(endpoint, jobDefinitions=[f"{arn}:1", "looked-for:3"])
+        definition["revision"]
+        for definition in described(endpoint, jobDefinitions=[f"{arn}:1", "looked-for:3"])
     ] == [3, 1]
     first = endpoint.batch.describe_job_definitions(jobDefinitionName="looked-for", maxResults=2)
-    rest = endpoint.batch.describe_job_definitions(
+    second_page = endpoint.batch.describe_job_definitions(
         jobDefinitionName="looked-for", nextToken=first["nextToken"]
     )
-    assert [one["revision"] for one in first["jobDefinitions"] + rest["jobDefinitions"]] == [
+    assert [
+        definition["revision"]
+        for definition in first["jobDefinitions"] + second_page["jobDefinitions"]
+    ] == [
         3,
         2,
         1,
@@ -343,10 +349,10 @@ def test_fargate_has_these_pairs(endpoint: Endpoint, vcpus: str) -> None:
     """5.3: the first and the last of each row, the ones beside them, and what is between two
     steps."""
     sizes = list(PAIRS[vcpus])
-    more = {"platformCapabilities": ["FARGATE"]}
+    members = {"platformCapabilities": ["FARGATE"]}
     for size in (sizes[0], sizes[1], sizes[-1]):
         container = {**needing(VCPU=vcpus, MEMORY=str(size)), "executionRoleArn": ROLE}
-        register(endpoint, "fargate", container, **more)
+        register(endpoint, "fargate", container, **members)
     step = sizes[-1] - sizes[-2]
     for size in (sizes[0] // 2, sizes[0] + 1, sizes[-1] + step):
         with refused("Fargate does not have"):
@@ -354,7 +360,7 @@ def test_fargate_has_these_pairs(endpoint: Endpoint, vcpus: str) -> None:
                 endpoint,
                 "never",
                 {**needing(VCPU=vcpus, MEMORY=str(size)), "executionRoleArn": ROLE},
-                **more,
+                **members,
             )
 
 

@@ -20,12 +20,12 @@ def environ(endpoint: Endpoint, job_id: str) -> dict[str, str]:
     """Of a job that prints it."""
     endpoint.wait(job_id)
     (line,) = endpoint.output(job_id)
-    found: dict[str, str] = json.loads(line)
-    return found
+    variables: dict[str, str] = json.loads(line)
+    return variables
 
 
-def of_batch(found: dict[str, str]) -> dict[str, str]:
-    return {name: value for name, value in found.items() if name.startswith("AWS_BATCH_")}
+def of_batch(variables: dict[str, str]) -> dict[str, str]:
+    return {name: value for name, value in variables.items() if name.startswith("AWS_BATCH_")}
 
 
 def test_a_job_has_these_variables_of_batch_and_no_others(endpoint: Endpoint) -> None:
@@ -77,12 +77,16 @@ def test_the_attempt_is_counted_from_one(endpoint: Endpoint) -> None:
         "sh", "-c", "echo $AWS_BATCH_JOB_ATTEMPT; exit 1", retryStrategy={"attempts": 3}
     )
     job = endpoint.wait(job_id)
-    streams = [one["container"]["logStreamName"] for one in job["attempts"]]
-    said = [
+    streams = [attempt["container"]["logStreamName"] for attempt in job["attempts"]]
+    answers = [
         endpoint.logs.get_log_events(logGroupName="/aws/batch/job", logStreamName=name)
         for name in streams
     ]
-    assert [[event["message"] for event in one["events"]] for one in said] == [["1"], ["2"], ["3"]]
+    assert [[event["message"] for event in answer["events"]] for answer in answers] == [
+        ["1"],
+        ["2"],
+        ["3"],
+    ]
 
 
 def test_the_names_are_those_of_the_environment_it_runs_in(endpoint: Endpoint) -> None:
@@ -94,8 +98,8 @@ def test_the_names_are_those_of_the_environment_it_runs_in(endpoint: Endpoint) -
     assert arn.endswith("/small-one")
     queue = endpoint.queue("two-environments", arn, endpoint.environment("large-one", vcpus=8))
     definition = endpoint.definition("two-vcpus", *PRINT, vcpus=2)
-    found = environ(endpoint, endpoint.submit(definition, queue))
-    assert (found["AWS_BATCH_CE_NAME"], found["AWS_BATCH_JQ_NAME"]) == (
+    variables = environ(endpoint, endpoint.submit(definition, queue))
+    assert (variables["AWS_BATCH_CE_NAME"], variables["AWS_BATCH_JQ_NAME"]) == (
         "large-one",
         "two-environments",
     )
@@ -121,8 +125,8 @@ def test_the_definitions_variables_and_their_overrides(endpoint: Endpoint) -> No
         "variables", *PRINT, container={"environment": variables}, parameters={"b": "x"}
     )
     overrides = {"environment": [{"name": "A", "value": "2"}, {"name": "C", "value": "ü\nline"}]}
-    found = environ(endpoint, endpoint.submit(definition, containerOverrides=overrides))
-    assert [found[name] for name in ("A", "B", "C", "EMPTY")] == [
+    merged = environ(endpoint, endpoint.submit(definition, containerOverrides=overrides))
+    assert [merged[name] for name in ("A", "B", "C", "EMPTY")] == [
         "2",
         "Ref::b $HOME",
         "ü\nline",
@@ -146,13 +150,13 @@ def test_a_gpu_job_is_told_which_ones(endpoint: Endpoint) -> None:
 def test_whoever_calls_aws_from_a_job_comes_here(endpoint: Endpoint) -> None:
     """The endpoint's address, keys and region, and the metadata address of the job's own host."""
     job_id = endpoint.run(*PRINT)
-    found = environ(endpoint, job_id)
-    assert {name: found[name] for name in endpoint.variables} == endpoint.variables
+    variables = environ(endpoint, job_id)
+    assert {name: variables[name] for name in endpoint.variables} == endpoint.variables
     task = endpoint.job(job_id)["container"]["taskArn"].rpartition("/")[2]
-    address = found["AWS_EC2_METADATA_SERVICE_ENDPOINT"]
+    address = variables["AWS_EC2_METADATA_SERVICE_ENDPOINT"]
     assert re.fullmatch(re.escape(endpoint.url) + rf"/imds/[0-9a-f]{{16}}/{task}", address)
     # facts, 3: what ECS itself adds.
-    assert found["AWS_EXECUTION_ENV"] == "AWS_ECS_EC2"
+    assert variables["AWS_EXECUTION_ENV"] == "AWS_ECS_EC2"
 
 
 def test_the_endpoints_own_environment_is_not_the_jobs(start: Any) -> None:
@@ -168,18 +172,18 @@ def test_the_endpoints_own_environment_is_not_the_jobs(start: Any) -> None:
     }
     endpoint = start("--cpus", "2", "--memory", "2GiB", environ=foreign)
     endpoint.queue("queue", endpoint.environment("cpu"))
-    found = environ(endpoint, endpoint.run(*PRINT))
+    variables = environ(endpoint, endpoint.run(*PRINT))
     assert (
-        "AWS_PROFILE" not in found
-        and "AWS_SESSION_TOKEN" not in found
-        and "BATCHYARD_RUN" not in found
+        "AWS_PROFILE" not in variables
+        and "AWS_SESSION_TOKEN" not in variables
+        and "BATCHYARD_RUN" not in variables
     )
     assert (
-        "AWS_BATCH_JOB_ARRAY_INDEX" not in found
-        and "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI" not in found
+        "AWS_BATCH_JOB_ARRAY_INDEX" not in variables
+        and "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI" not in variables
     )
     # A choice: a process has the rest of the environment, its PATH above all.
-    assert found["SOMETHING"] == "else" and found["PATH"]
+    assert variables["SOMETHING"] == "else" and variables["PATH"]
 
 
 def test_a_job_submits_another(endpoint: Endpoint) -> None:
@@ -191,8 +195,8 @@ def test_a_job_submits_another(endpoint: Endpoint) -> None:
     )
     job_id = endpoint.run("sh", "-c", f"{AWS} {words}")
     job = endpoint.wait(job_id)
-    (said,) = endpoint.output(job_id)
-    assert job["status"] == "SUCCEEDED" and endpoint.wait(said)["jobName"] == "inner"
+    (inner_id,) = endpoint.output(job_id)
+    assert job["status"] == "SUCCEEDED" and endpoint.wait(inner_id)["jobName"] == "inner"
 
 
 def test_nothing_of_this_has_shaken_the_endpoint(endpoint: Endpoint) -> None:

@@ -57,10 +57,13 @@ def test_what_a_job_has_said_can_be_read_while_it_runs(endpoint: Endpoint, gate:
     endpoint.wait(job_id)
     answer = endpoint.logs.get_log_events(logGroupName=GROUP, logStreamName=stream, nextToken=token)
     assert messages(answer) == ["three", "no-newline"]
-    again = endpoint.logs.get_log_events(
+    second_answer = endpoint.logs.get_log_events(
         logGroupName=GROUP, logStreamName=stream, nextToken=answer["nextForwardToken"]
     )
-    assert again["events"] == [] and again["nextForwardToken"] == answer["nextForwardToken"]
+    assert (
+        second_answer["events"] == []
+        and second_answer["nextForwardToken"] == answer["nextForwardToken"]
+    )
 
 
 def test_a_running_job_through_the_aws_command(endpoint: Endpoint, gate: Gate) -> None:
@@ -79,23 +82,27 @@ def test_a_running_job_through_the_aws_command(endpoint: Endpoint, gate: Gate) -
     assert messages(
         logs("get-log-events", "--log-group-name", GROUP, "--log-stream-name", stream)
     ) == ["hello from inside"]
-    found = logs(
+    answer = logs(
         "filter-log-events", "--log-group-name", GROUP, "--filter-pattern", '"from inside"'
     )["events"]
-    assert [(event["logStreamName"], event["message"]) for event in found] == [
+    assert [(event["logStreamName"], event["message"]) for event in answer] == [
         (stream, "hello from inside")
     ]
-    (one,) = logs(
+    (stream_document,) = logs(
         "describe-log-streams",
         "--log-group-name",
         GROUP,
         "--log-stream-name-prefix",
         "read-by-cli/default/",
     )["logStreams"]
-    assert one["logStreamName"] == stream and one["arn"].endswith(
+    assert stream_document["logStreamName"] == stream and stream_document["arn"].endswith(
         f"log-group:{GROUP}:log-stream:{stream}"
     )
-    assert one["firstEventTimestamp"] <= one["lastEventTimestamp"] <= time.time() * 1000
+    assert (
+        stream_document["firstEventTimestamp"]
+        <= stream_document["lastEventTimestamp"]
+        <= time.time() * 1000
+    )
     groups = logs("describe-log-groups", "--log-group-name-prefix", "/aws/batch")["logGroups"]
     assert [group["logGroupName"] for group in groups] == [GROUP]
     assert endpoint.job(job_id)["status"] == "RUNNING"
@@ -107,7 +114,7 @@ def test_a_follower_of_the_log_sees_every_line_once(endpoint: Endpoint) -> None:
     """By nextForwardToken, as `aws logs tail --follow` and other people's tools do."""
     job_id = endpoint.run("sh", "-c", "for i in $(seq 1 40); do echo line $i; sleep 0.03; done")
     stream = endpoint.wait(job_id, "RUNNING", "SUCCEEDED")["container"]["logStreamName"]
-    found: list[str] = []
+    lines: list[str] = []
     token: dict[str, str] = {}
     is_over = False
     while not is_over:
@@ -115,9 +122,9 @@ def test_a_follower_of_the_log_sees_every_line_once(endpoint: Endpoint) -> None:
         answer = endpoint.logs.get_log_events(
             logGroupName=GROUP, logStreamName=stream, startFromHead=True, **token
         )
-        found += messages(answer)
+        lines += messages(answer)
         token = {"nextToken": answer["nextForwardToken"]}
-    assert found == [f"line {number}" for number in range(1, 41)]
+    assert lines == [f"line {number}" for number in range(1, 41)]
 
 
 # -- afterwards -----------------------------------------------------------------------------------
@@ -129,7 +136,7 @@ def test_each_attempt_has_a_stream_of_its_own(endpoint: Endpoint) -> None:
         "twice", "sh", "-c", "echo attempt $AWS_BATCH_JOB_ATTEMPT; exit 1"
     )
     job = endpoint.wait(endpoint.submit(definition, retryStrategy={"attempts": 2}))
-    streams = [one["container"]["logStreamName"] for one in job["attempts"]]
+    streams = [attempt["container"]["logStreamName"] for attempt in job["attempts"]]
     assert len(set(streams)) == 2 and job["container"]["logStreamName"] == streams[1]
     for number, stream in enumerate(streams, 1):
         assert messages(endpoint.logs.get_log_events(logGroupName=GROUP, logStreamName=stream)) == [
@@ -146,9 +153,9 @@ def test_the_logs_of_an_array(endpoint: Endpoint) -> None:
     pages = endpoint.logs.get_paginator("filter_log_events").paginate(
         logGroupName=GROUP, logStreamNamePrefix="many-logs/", PaginationConfig={"PageSize": 5}
     )
-    found = [[event["message"] for event in page["events"]] for page in pages]
-    assert [len(page) for page in found] == [5, 5, 2]
-    assert {message for page in found for message in page} == {
+    page_messages = [[event["message"] for event in page["events"]] for page in pages]
+    assert [len(page) for page in page_messages] == [5, 5, 2]
+    assert {message for page in page_messages for message in page} == {
         f"child {index}" for index in range(12)
     }
     pages = endpoint.logs.get_paginator("describe_log_streams").paginate(
@@ -172,9 +179,11 @@ def test_times_and_bounds(endpoint: Endpoint, gate: Gate) -> None:
     job = endpoint.wait(job_id)
     stream = stream_of(endpoint, job_id)
 
-    def events(**more: Any) -> list[Any]:
+    def events(**members: Any) -> list[Any]:
         return list(
-            endpoint.logs.get_log_events(logGroupName=GROUP, logStreamName=stream, **more)["events"]
+            endpoint.logs.get_log_events(logGroupName=GROUP, logStreamName=stream, **members)[
+                "events"
+            ]
         )
 
     times = [event["timestamp"] for event in events()]
@@ -220,13 +229,13 @@ def test_a_group_and_a_prefix_of_the_definitions_own(endpoint: Endpoint) -> None
     assert error_of(
         lambda: endpoint.logs.get_log_events(logGroupName=GROUP, logStreamName=stream)
     ) == ("ResourceNotFoundException")
-    found = endpoint.logs.filter_log_events(logGroupName="/my/jobs", logStreamNames=[stream])
-    assert messages(found) == ["over here"]
+    answer = endpoint.logs.filter_log_events(logGroupName="/my/jobs", logStreamNames=[stream])
+    assert messages(answer) == ["over here"]
     groups = endpoint.logs.describe_log_groups(logGroupNamePrefix="/my/")["logGroups"]
     assert [group["logGroupName"] for group in groups] == ["/my/jobs"]
     # By its ARN too, as newer clients say it.
-    found = endpoint.logs.filter_log_events(logGroupIdentifier=groups[0]["logGroupArn"])
-    assert messages(found) == ["over here"]
+    answer = endpoint.logs.filter_log_events(logGroupIdentifier=groups[0]["logGroupArn"])
+    assert messages(answer) == ["over here"]
 
 
 def test_another_driver_leaves_nothing_in_cloudwatch(endpoint: Endpoint) -> None:
@@ -250,10 +259,10 @@ def test_groups_of_others_are_there_beside_those_of_jobs(endpoint: Endpoint) -> 
         "from the app"
     ]
 
-    def groups(**more: Any) -> list[str]:
+    def groups(**members: Any) -> list[str]:
         return [
             group["logGroupName"]
-            for group in endpoint.logs.describe_log_groups(**more)["logGroups"]
+            for group in endpoint.logs.describe_log_groups(**members)["logGroups"]
         ]
 
     assert {"/app/web", GROUP} <= set(groups()) and groups() == sorted(groups())
@@ -296,7 +305,7 @@ def test_what_is_not_there(endpoint: Endpoint) -> None:
 
 
 @pytest.mark.parametrize(
-    ("operation", "more"),
+    ("operation", "members"),
     [
         ("get_log_events", {"logStreamName": "x", "limit": 10_001}),
         ("filter_log_events", {"nextToken": "nonsense"}),
@@ -308,9 +317,9 @@ def test_what_is_not_there(endpoint: Endpoint) -> None:
         ("describe_log_streams", {"limit": 51}),
     ],
 )
-def test_bad_requests(endpoint: Endpoint, operation: str, more: dict[str, Any]) -> None:
+def test_bad_requests(endpoint: Endpoint, operation: str, members: dict[str, Any]) -> None:
     act = getattr(endpoint.logs, operation)
-    assert error_of(lambda: act(logGroupName=GROUP, **more)) == "InvalidParameterException"
+    assert error_of(lambda: act(logGroupName=GROUP, **members)) == "InvalidParameterException"
 
 
 @pytest.mark.parametrize("value", ["5", -1, None, 1.5, True])

@@ -49,8 +49,8 @@ def order(*environments: str) -> list[dict[str, Any]]:
 
 
 def described(endpoint: Endpoint, name: str) -> Any:
-    (found,) = endpoint.batch.describe_job_queues(jobQueues=[name])["jobQueues"]
-    return found
+    (queue,) = endpoint.batch.describe_job_queues(jobQueues=[name])["jobQueues"]
+    return queue
 
 
 def test_one_as_it_is_described(endpoint: Endpoint) -> None:
@@ -64,15 +64,15 @@ def test_one_as_it_is_described(endpoint: Endpoint) -> None:
         tags={"team": "a"},
     )
     assert (answer["jobQueueName"], answer["jobQueueArn"]) == ("mine", arn)
-    found = described(endpoint, arn)
-    assert (found["state"], found["status"], found["priority"]) == ("ENABLED", "VALID", 7)
-    assert found["statusReason"] == "JobQueue Healthy"
-    assert found["jobQueueType"] == "ECS"
-    assert found["tags"] == {"team": "a"}
-    assert found["jobStateTimeLimitActions"] == [LIMIT]
-    assert "schedulingPolicyArn" not in found
+    queue = described(endpoint, arn)
+    assert (queue["state"], queue["status"], queue["priority"]) == ("ENABLED", "VALID", 7)
+    assert queue["statusReason"] == "JobQueue Healthy"
+    assert queue["jobQueueType"] == "ECS"
+    assert queue["tags"] == {"team": "a"}
+    assert queue["jobStateTimeLimitActions"] == [LIMIT]
+    assert "schedulingPolicyArn" not in queue
     assert [
-        one["computeEnvironment"].rpartition("/")[2] for one in found["computeEnvironmentOrder"]
+        entry["computeEnvironment"].rpartition("/")[2] for entry in queue["computeEnvironmentOrder"]
     ] == [
         "one",
         "two",
@@ -195,8 +195,8 @@ def test_what_may_change(endpoint: Endpoint) -> None:
         state="DISABLED",
         computeEnvironmentOrder=order("two", "three"),
     )
-    found = described(endpoint, "changes")
-    assert (found["priority"], found["state"], len(found["computeEnvironmentOrder"])) == (
+    queue = described(endpoint, "changes")
+    assert (queue["priority"], queue["state"], len(queue["computeEnvironmentOrder"])) == (
         1000,
         "DISABLED",
         2,
@@ -208,7 +208,7 @@ def test_what_may_change(endpoint: Endpoint) -> None:
     ):
         with refused(text):
             endpoint.batch.update_job_queue(jobQueue="changes", **change)
-    assert described(endpoint, "changes") == found
+    assert described(endpoint, "changes") == queue
     with refused("does not exist"):
         endpoint.batch.update_job_queue(jobQueue="nobody", priority=1)
 
@@ -311,8 +311,8 @@ def test_describe_by_name_arn_and_page(endpoint: Endpoint) -> None:
     """6: at most 100 names, pages of 1 to 100."""
     everything = endpoint.batch.describe_job_queues()["jobQueues"]
     first = endpoint.batch.describe_job_queues(maxResults=1)
-    rest = endpoint.batch.describe_job_queues(nextToken=first["nextToken"])["jobQueues"]
-    assert first["jobQueues"] + rest == everything
+    second_page = endpoint.batch.describe_job_queues(nextToken=first["nextToken"])["jobQueues"]
+    assert first["jobQueues"] + second_page == everything
     arn = everything[0]["jobQueueArn"]
     assert (
         endpoint.batch.describe_job_queues(jobQueues=[arn, "nobody"])["jobQueues"] == everything[:1]

@@ -201,7 +201,7 @@ def test_an_ended_attempt_stays_in_the_cluster_that_it_ran_in(
 
 def test_describe_jobs_tells_what_aws_tells(endpoint: Endpoint) -> None:
     """facts, 1.2: the members that JobDetail requires, and those that say how it was submitted."""
-    before = time.time()
+    submitted_s = time.time()
     definition = endpoint.definition(
         "told", "echo", "Ref::what", parameters={"what": "x"}, tags={"a": "1"}
     )
@@ -229,7 +229,7 @@ def test_describe_jobs_tells_what_aws_tells(endpoint: Endpoint) -> None:
     assert job["container"]["command"] == ["echo", "Ref::what"]
     assert not [member for member in job if member.startswith("_")]
     assert (
-        before * 1000 - 1
+        submitted_s * 1000 - 1
         <= job["createdAt"]
         <= job["startedAt"]
         <= job["stoppedAt"]
@@ -270,7 +270,7 @@ def test_only_finished_attempts_are_listed(endpoint: Endpoint) -> None:
     assert "exitCode" not in job["container"]
     endpoint.batch.terminate_job(jobId=job_id, reason="enough")
     job = endpoint.wait(job_id)
-    assert [one["statusReason"] for one in job["attempts"]] == [EXITED, "enough"]
+    assert [attempt["statusReason"] for attempt in job["attempts"]] == [EXITED, "enough"]
     assert job["container"]["taskArn"] == job["attempts"][1]["container"]["taskArn"]
 
 
@@ -312,20 +312,22 @@ def test_a_job_without_a_command_does_not_start(endpoint: Endpoint) -> None:
 def test_unknown_ids_are_left_out(endpoint: Endpoint, timed: Timed) -> None:
     """facts, 1.2: no error; also children that an array does not have, or that are spelt
     otherwise than AWS does."""
-    known = endpoint.run("true")
-    endpoint.wait(known)
+    job_id = endpoint.run("true")
+    endpoint.wait(job_id)
     unknown = [
         "00000000-0000-0000-0000-000000000000",
         "nonsense",
         "",
-        f"{known}:0",
-        f"{known}:",
+        f"{job_id}:0",
+        f"{job_id}:",
         ":",
         "a:b:c",
     ]
     unknown += [f"{timed.array}:{index}" for index in ("2", "-1", "00", "x", "٣", "9" * 5000)]
-    found = endpoint.batch.describe_jobs(jobs=[*unknown, known, f"{timed.array}:1", known])["jobs"]
-    assert [job["jobId"] for job in found] == [known, f"{timed.array}:1"]
+    described_jobs = endpoint.batch.describe_jobs(
+        jobs=[*unknown, job_id, f"{timed.array}:1", job_id]
+    )["jobs"]
+    assert [job["jobId"] for job in described_jobs] == [job_id, f"{timed.array}:1"]
 
 
 def test_describe_jobs_through_the_aws_command(endpoint: Endpoint) -> None:
@@ -485,10 +487,10 @@ def test_the_reason_of_an_end_is_the_same_for_success_and_failure(endpoint: Endp
         )
 
 
-@pytest.mark.parametrize(("how", "code"), [("-SEGV", 139), ("-TERM", 143), ("-KILL", 137)])
-def test_the_exit_codes_of_signals(endpoint: Endpoint, how: str, code: int) -> None:
+@pytest.mark.parametrize(("signal_flag", "code"), [("-SEGV", 139), ("-TERM", 143), ("-KILL", 137)])
+def test_the_exit_codes_of_signals(endpoint: Endpoint, signal_flag: str, code: int) -> None:
     """facts, 1.8: 137, 139, 143."""
-    job = endpoint.wait(endpoint.run("sh", "-c", f"kill {how} $$"))
+    job = endpoint.wait(endpoint.run("sh", "-c", f"kill {signal_flag} $$"))
     assert (job["status"], job["container"]["exitCode"]) == ("FAILED", code)
 
 
@@ -590,7 +592,7 @@ def test_at_its_timeout_a_child_is_ended_and_not_tried_again(
             "FAILED",
             "Job attempt duration exceeded timeout",
         )
-        assert [one["container"]["exitCode"] for one in child["attempts"]] == [code]
+        assert [attempt["container"]["exitCode"] for attempt in child["attempts"]] == [code]
         # By two clocks, that of the day and one that nobody sets; who is not killed has ended
         # before another 30 s.
         assert 59_900 <= child["stoppedAt"] - child["startedAt"] < 90_000
@@ -603,7 +605,7 @@ def test_each_attempt_has_the_whole_time(endpoint: Endpoint, timed: Timed) -> No
     """facts, 1.5: the clock starts again with each attempt."""
     job = endpoint.wait(timed.twice)
     assert job["status"] == "SUCCEEDED"
-    assert [one["container"]["exitCode"] for one in job["attempts"]] == [1, 0]
+    assert [attempt["container"]["exitCode"] for attempt in job["attempts"]] == [1, 0]
     assert job["stoppedAt"] - job["attempts"][0]["startedAt"] > 60_000
 
 

@@ -51,8 +51,8 @@ def jobs(endpoint: Endpoint) -> Jobs:
 
 def listed(endpoint: Endpoint, queue: str = "mixed", **request: Any) -> list[str]:
     return [
-        one["jobId"]
-        for one in endpoint.batch.list_jobs(jobQueue=queue, **request)["jobSummaryList"]
+        summary["jobId"]
+        for summary in endpoint.batch.list_jobs(jobQueue=queue, **request)["jobSummaryList"]
     ]
 
 
@@ -89,8 +89,12 @@ def test_children(endpoint: Endpoint, jobs: Jobs) -> None:
     """6 and 2: arrayJobId lists children; there too the default is RUNNING, and there are no
     filters."""
     children = endpoint.batch.list_jobs(arrayJobId=jobs.array)["jobSummaryList"]
-    assert [one["jobId"] for one in children] == [f"{jobs.array}:{index}" for index in range(3)]
-    assert [one["arrayProperties"] for one in children] == [{"index": index} for index in range(3)]
+    assert [summary["jobId"] for summary in children] == [
+        f"{jobs.array}:{index}" for index in range(3)
+    ]
+    assert [summary["arrayProperties"] for summary in children] == [
+        {"index": index} for index in range(3)
+    ]
     assert (
         endpoint.batch.list_jobs(arrayJobId=jobs.array, jobStatus="FAILED")["jobSummaryList"] == []
     )
@@ -194,9 +198,9 @@ def test_shares(endpoint: Endpoint) -> None:
 
 def test_filters_that_are_none(endpoint: Endpoint, jobs: Jobs) -> None:
     """6: one filter a call; names of filters take notice of case."""
-    one = {"name": "JOB_NAME", "values": ["a"]}
+    name_filter = {"name": "JOB_NAME", "values": ["a"]}
     with refused("at most one"):
-        listed(endpoint, filters=[one, one])
+        listed(endpoint, filters=[name_filter, name_filter])
     for wrong in ("job_name", "COLOUR", ""):
         with refused("name must be one of JOB_NAME"):
             filtered(endpoint, wrong, "a")
@@ -228,7 +232,7 @@ def test_pages(endpoint: Endpoint, jobs: Jobs) -> None:
         )
     )
     assert [len(page["jobSummaryList"]) for page in pages] == [2, 2, 1]
-    assert [one["jobId"] for page in pages for one in page["jobSummaryList"]] == filtered(
+    assert [summary["jobId"] for page in pages for summary in page["jobSummaryList"]] == filtered(
         endpoint, "JOB_NAME", "*"
     )
     with refused("nextToken"):
@@ -245,10 +249,10 @@ def test_a_page_is_1000_by_default_and_100_with_a_filter(endpoint: Endpoint) -> 
     array = endpoint.run("true", queue="stuck", arrayProperties={"size": 1001})
     page = endpoint.batch.list_jobs(arrayJobId=array, jobStatus="RUNNABLE")
     assert len(page["jobSummaryList"]) == 1000
-    rest = endpoint.batch.list_jobs(
+    second_page = endpoint.batch.list_jobs(
         arrayJobId=array, jobStatus="RUNNABLE", nextToken=page["nextToken"]
     )
-    assert [one["jobId"] for one in rest["jobSummaryList"]] == [f"{array}:1000"]
+    assert [summary["jobId"] for summary in second_page["jobSummaryList"]] == [f"{array}:1000"]
     definition = endpoint.definition("many", "true")
     for _ in range(100):
         endpoint.submit(definition, "stuck")
@@ -286,10 +290,14 @@ def test_describe_takes_1_to_100_ids(endpoint: Endpoint, jobs: Jobs) -> None:
         endpoint.batch.describe_jobs(jobs=["x"] * 101)
     with refused("empty"):
         endpoint.batch.describe_jobs(jobs=[])
-    found = endpoint.batch.describe_jobs(
+    answer = endpoint.batch.describe_jobs(
         jobs=[jobs.failed, "x" * 36, f"{jobs.array}:2", f"{jobs.array}:3", jobs.running]
     )
-    assert [one["jobId"] for one in found["jobs"]] == [jobs.failed, f"{jobs.array}:2", jobs.running]
+    assert [job["jobId"] for job in answer["jobs"]] == [
+        jobs.failed,
+        f"{jobs.array}:2",
+        jobs.running,
+    ]
     unknown = [f"{jobs.array}:{index}" for index in ("3", "-1", "01", "", "x", "9" * 5000)]
     assert endpoint.batch.describe_jobs(jobs=[*unknown, f"{jobs.running}:0", "", ":"])["jobs"] == []
     children = [f"{jobs.array}:{index}" for index in range(3)]
@@ -314,4 +322,6 @@ def test_what_is_listed_changes_with_the_job(endpoint: Endpoint) -> None:
     gate.touch()
     endpoint.wait(job_id)
     assert job_id not in listed(endpoint, "queue")
-    until(lambda: listed(endpoint, "queue", jobStatus="SUCCEEDED"), lambda found: job_id in found)
+    until(
+        lambda: listed(endpoint, "queue", jobStatus="SUCCEEDED"), lambda job_ids: job_id in job_ids
+    )

@@ -67,7 +67,7 @@ def client(request: pytest.FixtureRequest, port: int) -> Client:
 
 
 @pytest.fixture
-def here(port: int) -> Client:
+def local_client(port: int) -> Client:
     return lambda service: boto3.client(
         service, endpoint_url=f"http://127.0.0.1:{port}", **CREDENTIALS
     )
@@ -102,10 +102,10 @@ def test_s3_by_path(client: Client) -> None:
     ] == ["a folder/ä.txt"]
 
 
-def test_s3_by_the_name_of_the_host(port: int, here: Client) -> None:
+def test_s3_by_the_name_of_the_host(port: int, local_client: Client) -> None:
     # Not every machine's resolver knows names under localhost, so the connection is made by
     # address.
-    here("s3").create_bucket(Bucket="by-host")
+    local_client("s3").create_bucket(Bucket="by-host")
     authorization = (
         f"AWS4-HMAC-SHA256 Credential=test/20260101/{REGION}/s3/aws4_request, "
         "SignedHeaders=host, Signature=0"
@@ -114,12 +114,13 @@ def test_s3_by_the_name_of_the_host(port: int, here: Client) -> None:
     assert ask(port, "PUT", "/folder/key.txt", b"by host", **headers)[0] == 200
     assert ask(port, "GET", "/folder/key.txt", **headers)[:2] == (200, b"by host")
     assert (
-        here("s3").get_object(Bucket="by-host", Key="folder/key.txt")["Body"].read() == b"by host"
+        local_client("s3").get_object(Bucket="by-host", Key="folder/key.txt")["Body"].read()
+        == b"by host"
     )
 
 
-def test_of_many_conditional_writes_one_wins(here: Client) -> None:
-    s3 = here("s3")
+def test_of_many_conditional_writes_one_wins(local_client: Client) -> None:
+    s3 = local_client("s3")
     s3.create_bucket(Bucket="races")
 
     def write(number: int) -> bool:
@@ -137,8 +138,8 @@ def test_of_many_conditional_writes_one_wins(here: Client) -> None:
     assert body == str(won[0]).encode()
 
 
-def test_a_bucket_policy_that_wants_tls_does_not_close_the_bucket(here: Client) -> None:
-    s3 = here("s3")
+def test_a_bucket_policy_that_wants_tls_does_not_close_the_bucket(local_client: Client) -> None:
+    s3 = local_client("s3")
     s3.create_bucket(Bucket="policed")
     conditional = {
         "Effect": "Deny",
@@ -195,8 +196,8 @@ def test_the_services_that_clients_of_batch_call(client: Client) -> None:
     client("s3").head_bucket(Bucket=name)
 
 
-def test_roles_get_the_policies_of_aws(here: Client) -> None:
-    iam = here("iam")
+def test_roles_get_the_policies_of_aws(local_client: Client) -> None:
+    iam = local_client("iam")
     iam.create_role(RoleName="instances", AssumeRolePolicyDocument="{}")
     arn = "arn:aws:iam::aws:policy/service-role/AmazonEC2ContainerServiceforEC2Role"
     iam.attach_role_policy(RoleName="instances", PolicyArn=arn)
@@ -228,24 +229,26 @@ def test_the_aws_command(port: int) -> None:
 # -- what it does not do --------------------------------------------------------------------------
 
 
-def test_no_container_is_started_for_a_function_of_lambda(here: Client, tmp_path: Any) -> None:
+def test_no_container_is_started_for_a_function_of_lambda(
+    local_client: Client, tmp_path: Any
+) -> None:
     archive = io.BytesIO()
     with zipfile.ZipFile(archive, "w") as bundle:
         bundle.writestr(
             "main.py",
             f"def run(event, context):\n    open({str(tmp_path / 'ran')!r}, 'w').close()\n",
         )
-    role = here("iam").create_role(RoleName="for-lambda", AssumeRolePolicyDocument="{}")["Role"][
-        "Arn"
-    ]
-    here("lambda").create_function(
+    role = local_client("iam").create_role(RoleName="for-lambda", AssumeRolePolicyDocument="{}")[
+        "Role"
+    ]["Arn"]
+    local_client("lambda").create_function(
         FunctionName="f",
         Runtime="python3.12",
         Role=role,
         Handler="main.run",
         Code={"ZipFile": archive.getvalue()},
     )
-    answer = here("lambda").invoke(FunctionName="f")
+    answer = local_client("lambda").invoke(FunctionName="f")
     assert answer["Payload"].read() == b"Simple Lambda happy path OK"
     assert not (tmp_path / "ran").exists()
 
@@ -264,16 +267,16 @@ def test_no_page_of_another_origin_is_let_in(port: int) -> None:
 
 
 def test_an_operation_that_moto_does_not_have_is_named(
-    here: Client, capfd: pytest.CaptureFixture[str]
+    local_client: Client, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(ClientError) as caught:
-        here("ssm").list_nodes()
+        local_client("ssm").list_nodes()
     assert caught.value.response["Error"]["Code"] == "NotImplemented"
     assert "list_nodes" in caught.value.response["Error"]["Message"]
     with pytest.raises(
         ClientError, match=r"\(NotImplemented\).*describe_trunk_interface_associations"
     ):
-        here("ec2").describe_trunk_interface_associations()
+        local_client("ec2").describe_trunk_interface_associations()
     assert capfd.readouterr() == ("", "")
 
 
@@ -290,10 +293,10 @@ def test_what_moto_stumbles_over_is_an_answer_and_no_traceback(
 
 
 def test_a_service_that_moto_does_not_have_is_named(
-    here: Client, capfd: pytest.CaptureFixture[str]
+    local_client: Client, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(ClientError, match=r"\(UnknownService\).*braket"):
-        here("braket").search_devices(filters=[])
+        local_client("braket").search_devices(filters=[])
     assert capfd.readouterr() == ("", "")
 
 
@@ -358,8 +361,8 @@ def test_instance_families() -> None:
 # -- secrets --------------------------------------------------------------------------------------
 
 
-def test_secrets_of_secrets_manager(here: Client) -> None:
-    manager = here("secretsmanager")
+def test_secrets_of_secrets_manager(local_client: Client) -> None:
+    manager = local_client("secretsmanager")
     first = {"user": "me", "port": 5432}
     arn = manager.create_secret(Name="db/login", SecretString=json.dumps(first))["ARN"]
     old = manager.get_secret_value(SecretId=arn)["VersionId"]
@@ -383,8 +386,8 @@ def test_secrets_of_secrets_manager(here: Client) -> None:
             read_secret(wrong)
 
 
-def test_secrets_of_systems_manager(here: Client) -> None:
-    ssm = here("ssm")
+def test_secrets_of_systems_manager(local_client: Client) -> None:
+    ssm = local_client("ssm")
     ssm.put_parameter(Name="/team/key", Value="hidden", Type="SecureString")
     ssm.put_parameter(Name="flat", Value="plain", Type="String")
     other = boto3.client(

@@ -90,10 +90,10 @@ def test_update_compute_environment(endpoint: Endpoint, call: Call) -> None:
         "maxvCpus=7",
     )
     assert answer["computeEnvironmentArn"] == f"{PREFIX}:compute-environment/to-update"
-    (found,) = endpoint.batch.describe_compute_environments(computeEnvironments=["to-update"])[
-        "computeEnvironments"
-    ]
-    assert (found["state"], found["computeResources"]["maxvCpus"]) == ("DISABLED", 7)
+    (environment,) = endpoint.batch.describe_compute_environments(
+        computeEnvironments=["to-update"]
+    )["computeEnvironments"]
+    assert (environment["state"], environment["computeResources"]["maxvCpus"]) == ("DISABLED", 7)
 
 
 def test_delete_compute_environment(endpoint: Endpoint, call: Call) -> None:
@@ -109,8 +109,8 @@ def test_delete_compute_environment(endpoint: Endpoint, call: Call) -> None:
 
 
 def test_describe_compute_environments(call: Call) -> None:
-    (found,) = call("--compute-environments", "cpu")["computeEnvironments"]
-    assert (found["computeEnvironmentName"], found["status"]) == ("cpu", "VALID")
+    (environment,) = call("--compute-environments", "cpu")["computeEnvironments"]
+    assert (environment["computeEnvironmentName"], environment["status"]) == ("cpu", "VALID")
 
 
 # -- job queues -----------------------------------------------------------------------------------
@@ -139,13 +139,13 @@ def test_delete_job_queue(endpoint: Endpoint, call: Call) -> None:
 
 
 def test_describe_job_queues(call: Call) -> None:
-    (found,) = call("--job-queues", "queue")["jobQueues"]
-    assert (found["jobQueueName"], found["status"]) == ("queue", "VALID")
+    (queue,) = call("--job-queues", "queue")["jobQueues"]
+    assert (queue["jobQueueName"], queue["status"]) == ("queue", "VALID")
 
 
 def test_get_job_queue_snapshot(endpoint: Endpoint, call: Call, waiting: str) -> None:
     jobs = call("--job-queue", "off")["frontOfQueue"]["jobs"]
-    assert f"{PREFIX}:job/{waiting}" in [one["jobArn"] for one in jobs]
+    assert f"{PREFIX}:job/{waiting}" in [job["jobArn"] for job in jobs]
 
 
 # -- scheduling policies --------------------------------------------------------------------------
@@ -161,8 +161,8 @@ def test_create_scheduling_policy(endpoint: Endpoint, call: Call) -> None:
 def test_update_scheduling_policy(endpoint: Endpoint, call: Call) -> None:
     arn = endpoint.batch.create_scheduling_policy(name="to-update")["arn"]
     assert call("--arn", arn, "--fairshare-policy", "computeReservation=10") is None
-    (found,) = endpoint.batch.describe_scheduling_policies(arns=[arn])["schedulingPolicies"]
-    assert found["fairsharePolicy"] == {"computeReservation": 10}
+    (policy,) = endpoint.batch.describe_scheduling_policies(arns=[arn])["schedulingPolicies"]
+    assert policy["fairsharePolicy"] == {"computeReservation": 10}
 
 
 def test_delete_scheduling_policy(endpoint: Endpoint, call: Call) -> None:
@@ -173,8 +173,8 @@ def test_delete_scheduling_policy(endpoint: Endpoint, call: Call) -> None:
 
 def test_describe_scheduling_policies(endpoint: Endpoint, call: Call) -> None:
     arn = endpoint.batch.create_scheduling_policy(name="described", tags={"a": "b"})["arn"]
-    (found,) = call("--arns", arn)["schedulingPolicies"]
-    assert found == {"name": "described", "arn": arn, "fairsharePolicy": {}, "tags": {"a": "b"}}
+    (policy,) = call("--arns", arn)["schedulingPolicies"]
+    assert policy == {"name": "described", "arn": arn, "fairsharePolicy": {}, "tags": {"a": "b"}}
 
 
 def test_list_scheduling_policies(endpoint: Endpoint, call: Call) -> None:
@@ -186,8 +186,12 @@ def test_list_scheduling_policies(endpoint: Endpoint, call: Call) -> None:
 
 
 def test_register_job_definition(endpoint: Endpoint, call: Call) -> None:
-    wanted = [{"type": "VCPU", "value": "1"}, {"type": "MEMORY", "value": "64"}]
-    container = {"image": "busybox", "command": ["echo", "Ref::x"], "resourceRequirements": wanted}
+    requirements = [{"type": "VCPU", "value": "1"}, {"type": "MEMORY", "value": "64"}]
+    container = {
+        "image": "busybox",
+        "command": ["echo", "Ref::x"],
+        "resourceRequirements": requirements,
+    }
     request = {"jobDefinitionName": "made", "type": "container", "containerProperties": container}
     assert call("--cli-input-json", from_file(endpoint, "definition", request)) == {
         "jobDefinitionName": "made",
@@ -197,16 +201,20 @@ def test_register_job_definition(endpoint: Endpoint, call: Call) -> None:
 
 
 def test_deregister_job_definition(endpoint: Endpoint, call: Call) -> None:
-    definition = endpoint.definition("to-go", "true")
-    assert call("--job-definition", definition) is None
-    (found,) = endpoint.batch.describe_job_definitions(jobDefinitionName="to-go")["jobDefinitions"]
-    assert found["status"] == "INACTIVE"
+    name = endpoint.definition("to-go", "true")
+    assert call("--job-definition", name) is None
+    (definition,) = endpoint.batch.describe_job_definitions(jobDefinitionName="to-go")[
+        "jobDefinitions"
+    ]
+    assert definition["status"] == "INACTIVE"
 
 
 def test_describe_job_definitions(endpoint: Endpoint, call: Call) -> None:
     endpoint.definition("described", "true")
-    (found,) = call("--job-definition-name", "described", "--status", "ACTIVE")["jobDefinitions"]
-    assert (found["jobDefinitionName"], found["revision"]) == ("described", 1)
+    (definition,) = call("--job-definition-name", "described", "--status", "ACTIVE")[
+        "jobDefinitions"
+    ]
+    assert (definition["jobDefinitionName"], definition["revision"]) == ("described", 1)
 
 
 # -- jobs -----------------------------------------------------------------------------------------
@@ -261,13 +269,13 @@ def test_terminate_jobs(endpoint: Endpoint, waiting: str) -> None:
 
 
 def test_describe_jobs(call: Call, waiting: str) -> None:
-    (found,) = call("--jobs", waiting)["jobs"]
-    assert (found["jobId"], found["status"]) == (waiting, "RUNNABLE")
+    (job,) = call("--jobs", waiting)["jobs"]
+    assert (job["jobId"], job["status"]) == (waiting, "RUNNABLE")
 
 
 def test_list_jobs(call: Call, waiting: str) -> None:
-    found = call("--job-queue", "off", "--job-status", "RUNNABLE")["jobSummaryList"]
-    assert waiting in [one["jobId"] for one in found]
+    summaries = call("--job-queue", "off", "--job-status", "RUNNABLE")["jobSummaryList"]
+    assert waiting in [summary["jobId"] for summary in summaries]
 
 
 # -- consumable resources -------------------------------------------------------------------------
@@ -307,29 +315,33 @@ def test_update_consumable_resource(call: Call, licence: str) -> None:
 def test_delete_consumable_resource(endpoint: Endpoint, call: Call, licence: str) -> None:
     assert call("--consumable-resource", licence) is None
     names = [
-        one["consumableResourceName"]
-        for one in endpoint.batch.list_consumable_resources()["consumableResources"]
+        resource["consumableResourceName"]
+        for resource in endpoint.batch.list_consumable_resources()["consumableResources"]
     ]
     assert licence not in names
 
 
 def test_describe_consumable_resource(call: Call, licence: str) -> None:
-    found = call("--consumable-resource", licence)
-    assert (found["totalQuantity"], found["inUseQuantity"], found["availableQuantity"]) == (2, 0, 2)
+    resource = call("--consumable-resource", licence)
+    assert (
+        resource["totalQuantity"],
+        resource["inUseQuantity"],
+        resource["availableQuantity"],
+    ) == (2, 0, 2)
 
 
 def test_list_consumable_resources(call: Call, licence: str) -> None:
-    found = call("--filters", f"name=CONSUMABLE_RESOURCE_NAME,values={licence}")[
+    resources = call("--filters", f"name=CONSUMABLE_RESOURCE_NAME,values={licence}")[
         "consumableResources"
     ]
-    assert [one["consumableResourceName"] for one in found] == [licence]
+    assert [resource["consumableResourceName"] for resource in resources] == [licence]
 
 
 def test_list_jobs_by_consumable_resource(endpoint: Endpoint, call: Call, licence: str) -> None:
     needed = {"consumableResourceList": [{"consumableResource": licence, "quantity": 1}]}
     job_id = endpoint.run("true", queue="off", consumableResourcePropertiesOverride=needed)
-    (found,) = call("--consumable-resource", licence)["jobs"]
-    assert (found["jobArn"], found["jobStatus"]) == (f"{PREFIX}:job/{job_id}", "RUNNABLE")
+    (summary,) = call("--consumable-resource", licence)["jobs"]
+    assert (summary["jobArn"], summary["jobStatus"]) == (f"{PREFIX}:job/{job_id}", "RUNNABLE")
 
 
 # -- tags -----------------------------------------------------------------------------------------
@@ -435,14 +447,14 @@ def test_the_check_of_answers_finds_what_is_wrong() -> None:
             }
         ]
     }
-    where = "DescribeComputeEnvironments.computeEnvironments[0]"
+    place = "DescribeComputeEnvironments.computeEnvironments[0]"
     assert complaints("DescribeComputeEnvironments", wrong) == [
-        f"{where}.colour is unknown",
-        f"{where}.computeEnvironmentArn is missing",
-        f"{where}.computeEnvironmentName should be string: 7",
-        f"{where}.computeResources.type is missing",
-        f"{where}.computeResources.maxvCpus should be integer: '1'",
-        f"{where}.state should be string: 'ASLEEP'",
+        f"{place}.colour is unknown",
+        f"{place}.computeEnvironmentArn is missing",
+        f"{place}.computeEnvironmentName should be string: 7",
+        f"{place}.computeResources.type is missing",
+        f"{place}.computeResources.maxvCpus should be integer: '1'",
+        f"{place}.state should be string: 'ASLEEP'",
     ]
     assert complaints("DescribeComputeEnvironments", {"computeEnvironments": {}}) != []
 

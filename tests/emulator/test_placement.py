@@ -39,15 +39,15 @@ def as_described(endpoint: Endpoint) -> Iterator[None]:
 def tidy(endpoint: Endpoint) -> Iterator[None]:
     """Leaves the machine empty for the next test."""
     yield
-    left = []
+    unfinished = []
     for queue in endpoint.batch.describe_job_queues()["jobQueues"]:
         jobs = endpoint.batch.list_jobs(jobQueue=queue["jobQueueArn"], filters=EVERYTHING)[
             "jobSummaryList"
         ]
-        left += [job["jobId"] for job in jobs if job["status"] not in ("SUCCEEDED", "FAILED")]
-    for job_id in left:
+        unfinished += [job["jobId"] for job in jobs if job["status"] not in ("SUCCEEDED", "FAILED")]
+    for job_id in unfinished:
         endpoint.batch.terminate_job(jobId=job_id, reason="the test is over")
-    for job_id in left:
+    for job_id in unfinished:
         endpoint.wait(job_id)
 
 
@@ -57,20 +57,20 @@ def gate(endpoint: Endpoint, tmp_path: Path) -> Path:
     return tmp_path / "gate"
 
 
-def hold(endpoint: Endpoint, queue: str, gate: Path, vcpus: int = 1, **more: Any) -> str:
+def hold(endpoint: Endpoint, queue: str, gate: Path, vcpus: int = 1, **members: Any) -> str:
     """A job that runs, and has its vCPUs, until the gate opens."""
     definition = endpoint.definition(
         "hold", "sh", "-c", f"until [ -e {gate} ]; do sleep 0.02; done", vcpus=vcpus
     )
-    job_id = endpoint.submit(definition, queue, **more)
+    job_id = endpoint.submit(definition, queue, **members)
     endpoint.wait(job_id, "RUNNING")
     return job_id
 
 
-def note(endpoint: Endpoint, queue: str, book: Path, word: str, **more: Any) -> str:
+def note(endpoint: Endpoint, queue: str, book: Path, word: str, **members: Any) -> str:
     """A job that writes a word into a book; one vCPU."""
     definition = endpoint.definition("note", "sh", "-c", f"echo {word} >> {book}")
-    return endpoint.submit(definition, queue, **more)
+    return endpoint.submit(definition, queue, **members)
 
 
 def written(endpoint: Endpoint, book: Path, ids: list[str]) -> list[str]:
@@ -89,22 +89,22 @@ def count(endpoint: Endpoint, array: str, state: str = "RUNNING") -> int:
 
 def settled(endpoint: Endpoint, *arrays: str) -> dict[str, int]:
     """How many children of each array run, once some do and nothing has changed for a while."""
-    before: dict[str, int] = {}
-    while (now := {array: count(endpoint, array) for array in arrays}) != before or not any(
-        now.values()
+    last_counts: dict[str, int] = {}
+    while (counts := {array: count(endpoint, array) for array in arrays}) != last_counts or not any(
+        counts.values()
     ):
-        before = now
+        last_counts = counts
         time.sleep(0.3)
-    return now
+    return counts
 
 
 def most_at_once(times: list[tuple[int, int]]) -> int:
     """Of (begin, end): how many there were at the fullest moment."""
     steps = sorted([(begin, 1) for begin, _ in times] + [(end, -1) for _, end in times])
-    most = now = 0
+    most = running = 0
     for _, step in steps:
-        now += step
-        most = max(most, now)
+        running += step
+        most = max(most, running)
     return most
 
 
@@ -230,10 +230,10 @@ def test_environments_are_filled_in_their_order(endpoint: Endpoint) -> None:
     say = ("sh", "-c", "echo $AWS_BATCH_CE_NAME; exec sleep 600")
     array = endpoint.run(*say, queue="ordered", arrayProperties={"size": 4})
     assert settled(endpoint, array) == {array: 3}
-    said = [
+    outputs = [
         until(lambda index=index: endpoint.output(f"{array}:{index}"), bool) for index in range(3)
     ]
-    assert said == [["first"], ["second"], ["second"]]
+    assert outputs == [["first"], ["second"], ["second"]]
 
 
 def test_a_disabled_environment_takes_nothing_new(endpoint: Endpoint, gate: Path) -> None:
@@ -243,15 +243,15 @@ def test_a_disabled_environment_takes_nothing_new(endpoint: Endpoint, gate: Path
     endpoint.queue("detour", "off-and-on", "spare")
     running = hold(endpoint, "detour", gate)
     endpoint.batch.update_compute_environment(computeEnvironment="off-and-on", state="DISABLED")
-    where = ("sh", "-c", "echo $AWS_BATCH_CE_NAME")
-    job_id = endpoint.run(*where, queue="detour")
+    print_environment = ("sh", "-c", "echo $AWS_BATCH_CE_NAME")
+    job_id = endpoint.run(*print_environment, queue="detour")
     assert endpoint.wait(job_id)["status"] == "SUCCEEDED"
     assert endpoint.output(job_id) == ["spare"]
     assert status(endpoint, running) == "RUNNING"
     gate.touch()
     assert endpoint.wait(running)["status"] == "SUCCEEDED"
     endpoint.batch.update_compute_environment(computeEnvironment="off-and-on", state="ENABLED")
-    job_id = endpoint.run(*where, queue="detour")
+    job_id = endpoint.run(*print_environment, queue="detour")
     endpoint.wait(job_id)
     assert endpoint.output(job_id) == ["off-and-on"]
 
@@ -349,12 +349,13 @@ def test_other_clusters_are_as_they_were(endpoint: Endpoint) -> None:
     """Those of managed environments have no instances here, and those that somebody made are
     moto's."""
     endpoint.environment("launches")
-    (found,) = endpoint.batch.describe_compute_environments(computeEnvironments=["launches"])[
+    (environment,) = endpoint.batch.describe_compute_environments(computeEnvironments=["launches"])[
         "computeEnvironments"
     ]
     ecs = endpoint.client("ecs")
     assert (
-        ecs.list_container_instances(cluster=found["ecsClusterArn"])["containerInstanceArns"] == []
+        ecs.list_container_instances(cluster=environment["ecsClusterArn"])["containerInstanceArns"]
+        == []
     )
     ecs.create_cluster(clusterName="made")
     assert ecs.list_container_instances(cluster="made")["containerInstanceArns"] == []
@@ -363,15 +364,19 @@ def test_other_clusters_are_as_they_were(endpoint: Endpoint) -> None:
 def test_a_job_that_is_larger_than_the_endpoint_is_said_to_be_so_once(
     start: Callable[..., Endpoint],
 ) -> None:
-    one = start("--cpus", "2", "--memory", "1GiB")
-    one.queue("queue", one.environment("cpu", types=("m6i",)))
-    large = one.submit(one.definition("large", "true", memory_mib=512_000), name="large")
-    wide = one.submit(one.definition("wide", "true", vcpus=4, gpus=1), name="wide")
+    endpoint = start("--cpus", "2", "--memory", "1GiB")
+    endpoint.queue("queue", endpoint.environment("cpu", types=("m6i",)))
+    large = endpoint.submit(endpoint.definition("large", "true", memory_mib=512_000), name="large")
+    wide = endpoint.submit(endpoint.definition("wide", "true", vcpus=4, gpus=1), name="wide")
     # Behind those two it would wait as well.
-    fits = one.submit(one.definition("fits", "true"), one.queue("other", "cpu"), name="fits")
-    assert one.wait(fits)["status"] == "SUCCEEDED"
-    said = until(lambda: one.said.read_text(), lambda text: f"{fits}  fits: SUCCEEDED" in text)
-    lines = [line for line in said.splitlines() if "can never be placed here" in line]
+    fits = endpoint.submit(
+        endpoint.definition("fits", "true"), endpoint.queue("other", "cpu"), name="fits"
+    )
+    assert endpoint.wait(fits)["status"] == "SUCCEEDED"
+    output = until(
+        lambda: endpoint.said.read_text(), lambda text: f"{fits}  fits: SUCCEEDED" in text
+    )
+    lines = [line for line in output.splitlines() if "can never be placed here" in line]
     # Jobs of one moment are told of in any order.
     lines.sort(key=lambda line: large not in line)
     assert [line.partition(": ")[2] for line in lines] == [
@@ -381,11 +386,13 @@ def test_a_job_that_is_larger_than_the_endpoint_is_said_to_be_so_once(
         "start it with more: --cpus, --gpus",
     ]
     assert large in lines[0] and wide in lines[1]
-    one.stop()
+    endpoint.stop()
     # Started anew it has enough for one of them.
     start("--cpus", "4", "--gpus", "1", "--memory", "1GiB")
     (line,) = [
-        line for line in one.said.read_text()[len(said) :].splitlines() if "can never" in line
+        line
+        for line in endpoint.said.read_text()[len(output) :].splitlines()
+        if "can never" in line
     ]
     assert large in line
 
@@ -398,18 +405,20 @@ def test_gpus_are_given_whole_and_to_one_job_at_a_time(endpoint: Endpoint) -> No
     GPUs may pass."""
     endpoint.queue("gpus", endpoint.environment("gpus", types=("g5",)))
     command = ("sh", "-c", "echo $NVIDIA_VISIBLE_DEVICES; exec sleep 600")
-    one = endpoint.definition("one-gpu", *command, gpus=1)
-    ids = [endpoint.submit(one, "gpus") for _ in range(3)]
+    one_gpu = endpoint.definition("one-gpu", *command, gpus=1)
+    ids = [endpoint.submit(one_gpu, "gpus") for _ in range(3)]
     for job_id in ids[:2]:
         endpoint.wait(job_id, "RUNNING")
-    given = [until(lambda job_id=job_id: endpoint.output(job_id), bool)[0] for job_id in ids[:2]]
-    assert sorted(given) == ["0", "1"]
+    gpu_lists = [
+        until(lambda job_id=job_id: endpoint.output(job_id), bool)[0] for job_id in ids[:2]
+    ]
+    assert sorted(gpu_lists) == ["0", "1"]
     assert endpoint.wait(endpoint.run("true", queue="gpus"))["status"] == "SUCCEEDED"
     assert status(endpoint, ids[2]) == "RUNNABLE"
     assert "statusReason" not in endpoint.job(ids[2])
     endpoint.batch.terminate_job(jobId=ids[1], reason="gives it back")
     endpoint.wait(ids[2], "RUNNING")
-    assert until(lambda: endpoint.output(ids[2]), bool) == [given[1]]
+    assert until(lambda: endpoint.output(ids[2]), bool) == [gpu_lists[1]]
     both = endpoint.submit(
         endpoint.definition("two-gpus", "sh", "-c", "echo $NVIDIA_VISIBLE_DEVICES", gpus=2), "gpus"
     )
@@ -452,21 +461,21 @@ def test_what_can_never_start_says_so_at_the_head_of_its_queue(
 ) -> None:
     """9.1 and 7: it stays RUNNABLE with AWS's reason, and blocks what is behind it, which has no
     reason; ListJobs has the same text. When it is gone the others go on."""
-    reason, environment, wanted = BLOCKED[case]
+    reason, environment, requested = BLOCKED[case]
     name = f"blocked-{list(BLOCKED).index(case)}"
     endpoint.queue(name, endpoint.environment(name, **environment))
-    head = endpoint.submit(endpoint.definition("head", "true", **wanted), name)
-    second = endpoint.submit(endpoint.definition("head", "true", **wanted), name)
+    head = endpoint.submit(endpoint.definition("head", "true", **requested), name)
+    second = endpoint.submit(endpoint.definition("head", "true", **requested), name)
     assert blocked(endpoint, head) == reason
     assert status(endpoint, head) == "RUNNABLE"
     assert "statusReason" not in endpoint.job(second)
     runnable = endpoint.batch.list_jobs(jobQueue=name, jobStatus="RUNNABLE")["jobSummaryList"]
-    assert {one["jobId"]: one.get("statusReason") for one in runnable} == {
+    assert {job["jobId"]: job.get("statusReason") for job in runnable} == {
         head: reason,
         second: None,
     }
     snapshot = endpoint.batch.get_job_queue_snapshot(jobQueue=name)["frontOfQueue"]["jobs"]
-    assert [one["jobArn"].rpartition("/")[2] for one in snapshot] == [head, second]
+    assert [job["jobArn"].rpartition("/")[2] for job in snapshot] == [head, second]
     endpoint.batch.cancel_job(jobId=head, reason="will never start")
     assert endpoint.wait(head)["statusReason"] == "will never start"
     assert blocked(endpoint, second) == reason
@@ -570,8 +579,8 @@ def compete(endpoint: Endpoint, queue: str, gate: Path, vcpus: int, *shares: str
         for share in shares
     }
     gate.touch()
-    found = settled(endpoint, *arrays.values())
-    return {share: found[array] for share, array in arrays.items()}
+    counts = settled(endpoint, *arrays.values())
+    return {share: counts[array] for share, array in arrays.items()}
 
 
 def test_a_lower_weight_gets_more(endpoint: Endpoint, gate: Path) -> None:
@@ -723,7 +732,7 @@ def front(endpoint: Endpoint, queue: str) -> dict[str, int]:
     """Job's id -> since when it has been at its place."""
     snapshot = endpoint.batch.get_job_queue_snapshot(jobQueue=queue)
     jobs = snapshot["frontOfQueue"]["jobs"]
-    return {one["jobArn"].rpartition("/")[2]: one["earliestTimeAtPosition"] for one in jobs}
+    return {job["jobArn"].rpartition("/")[2]: job["earliestTimeAtPosition"] for job in jobs}
 
 
 def test_a_snapshot_of_what_is_next(endpoint: Endpoint, gate: Path) -> None:
@@ -756,16 +765,16 @@ def test_since_when_a_job_is_at_its_place(endpoint: Endpoint, gate: Path) -> Non
     endpoint.queue("moving", endpoint.environment("moving", vcpus=1))
     first = hold(endpoint, "moving", gate)
     second, third, fourth = (endpoint.run("sleep", "600", queue="moving") for _ in range(3))
-    after = endpoint.run("true", queue="moving", dependsOn=[{"jobId": first}])
+    dependent = endpoint.run("true", queue="moving", dependsOn=[{"jobId": first}])
     at = front(endpoint, "moving")
     assert at == {job_id: endpoint.job(job_id)["createdAt"] for job_id in (second, third, fourth)}
     time.sleep(0.05)
     gate.touch()
     endpoint.wait(second, "RUNNING")
     at = front(endpoint, "moving")
-    assert list(at) == [third, fourth, after]
+    assert list(at) == [third, fourth, dependent]
     assert at[third] == at[fourth] == endpoint.job(second)["startedAt"]
-    assert at[after] >= endpoint.job(first)["stoppedAt"]
+    assert at[dependent] >= endpoint.job(first)["stoppedAt"]
     time.sleep(0.05)
     endpoint.batch.cancel_job(jobId=third, reason="leaves the line")
     stopped = endpoint.wait(third)["stoppedAt"]
@@ -781,7 +790,7 @@ def test_what_the_shares_of_a_queue_use(endpoint: Endpoint, gate: Path) -> None:
     assert utilization["totalCapacityUsage"] == [{"capacityUnit": "VCPU", "quantity": 6.0}]
     assert utilization["fairshareUtilization"]["activeShareCount"] == 2
     top = utilization["fairshareUtilization"]["topCapacityUtilization"]
-    assert [(one["shareIdentifier"], one["capacityUsage"][0]["quantity"]) for one in top] == [
+    assert [(usage["shareIdentifier"], usage["capacityUsage"][0]["quantity"]) for usage in top] == [
         ("a", 4.0),
         ("b", 2.0),
     ]
@@ -815,8 +824,14 @@ def test_a_job_that_is_tried_again_goes_to_the_front(endpoint: Endpoint, tmp_pat
     book = tmp_path / "book"
     command = f"echo try >> {book}; [ $AWS_BATCH_JOB_ATTEMPT = 3 ]"
     stubborn = endpoint.run("sh", "-c", command, queue="again", retryStrategy={"attempts": 3})
-    others = [note(endpoint, "again", book, "other") for _ in range(2)]
-    assert written(endpoint, book, [stubborn, *others]) == ["try", "try", "try", "other", "other"]
+    waiting_jobs = [note(endpoint, "again", book, "other") for _ in range(2)]
+    assert written(endpoint, book, [stubborn, *waiting_jobs]) == [
+        "try",
+        "try",
+        "try",
+        "other",
+        "other",
+    ]
 
 
 def test_every_start_is_counted_once(endpoint: Endpoint, tmp_path: Path) -> None:
@@ -834,13 +849,13 @@ def test_every_start_is_counted_once(endpoint: Endpoint, tmp_path: Path) -> None
     ]
     for array in arrays:
         assert endpoint.wait(array)["status"] == "SUCCEEDED"
-    said = Counter(
+    outputs = Counter(
         line
         for array in arrays
         for index in range(20)
         for line in endpoint.output(f"{array}:{index}")
     )
-    assert set(said.values()) == {1} and len(said) == 60
+    assert set(outputs.values()) == {1} and len(outputs) == 60
     for queue in ("busy-1", "busy-2"):
         usage = endpoint.batch.get_job_queue_snapshot(jobQueue=queue)["queueUtilization"][
             "totalCapacityUsage"

@@ -39,9 +39,9 @@ time.sleep(60)
 """
 
 
-def reclaim(endpoint: Endpoint, job_id: str, *more: str) -> subprocess.CompletedProcess[str]:
+def reclaim(endpoint: Endpoint, job_id: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [BATCHYARD, "emulate", "reclaim", job_id, *more],
+        [BATCHYARD, "emulate", "reclaim", job_id, *arguments],
         env=endpoint.environ,
         capture_output=True,
         text=True,
@@ -60,8 +60,8 @@ def test_first_the_notice_then_the_end(endpoint: Endpoint) -> None:
     container exited."""
     job_id = endpoint.run("python3", "-c", WATCH)
     endpoint.wait(job_id, "RUNNING")
-    (said,) = until(lambda: endpoint.output(job_id), bool)
-    instance = said.removeprefix("instance ")
+    (line,) = until(lambda: endpoint.output(job_id), bool)
+    instance = line.removeprefix("instance ")
     answer = reclaimed(endpoint, job_id, "8.5")
     assert answer == {"jobId": job_id, "instanceId": instance, "notice": 8.5}
     (_, notice) = until(lambda: endpoint.output(job_id), lambda lines: len(lines) == 2)
@@ -181,13 +181,13 @@ def test_a_second_attempt_has_no_notice(endpoint: Endpoint) -> None:
     reclaimed(endpoint, job_id, "0.2")
     job = endpoint.wait(job_id)
     assert job["status"] == "SUCCEEDED"
-    first, second = (one["container"]["logStreamName"] for one in job["attempts"])
-    said = [
+    first, second = (attempt["container"]["logStreamName"] for attempt in job["attempts"])
+    outputs = [
         endpoint.logs.get_log_events(logGroupName="/aws/batch/job", logStreamName=s)["events"]
         for s in (first, second)
     ]
-    assert [event["message"].partition(" ")[0] for event in said[1]] == ["instance"]
-    assert said[0][0]["message"] != said[1][0]["message"]
+    assert [event["message"].partition(" ")[0] for event in outputs[1]] == ["instance"]
+    assert outputs[0][0]["message"] != outputs[1][0]["message"]
 
 
 def test_the_metadata_service_wants_a_token(endpoint: Endpoint) -> None:

@@ -63,9 +63,9 @@ def test_an_array_outlives_three_kills(start: Start, tmp_path: Path) -> None:
     notes.mkdir()
     endpoint = begin(start)
     job_id = endpoint.run(*noting(notes, 15), arrayProperties={"size": 60})
-    after = endpoint.run("true", dependsOn=[{"jobId": job_id}])
+    dependent = endpoint.run("true", dependsOn=[{"jobId": job_id}])
     #: child that is known to have succeeded -> how often it had been started by then
-    known: dict[str, int] = {}
+    seen_attempts: dict[str, int] = {}
     for number in range(1, 4):
         (notes / f"go-{number - 1}").touch()
         until(
@@ -79,24 +79,27 @@ def test_an_array_outlives_three_kills(start: Start, tmp_path: Path) -> None:
         started = Counter(lines(notes / "started"))
         for child in listed:
             index = str(child["arrayProperties"]["index"])
-            known.setdefault(index, started[index])
+            seen_attempts.setdefault(index, started[index])
         endpoint = again(start, endpoint)
         assert endpoint.job(job_id)["status"] == "PENDING"
-        assert endpoint.job(after)["status"] == "PENDING"
+        assert endpoint.job(dependent)["status"] == "PENDING"
     (notes / "go-3").touch()
     parent = endpoint.wait(job_id)
     assert (parent["status"], parent["arrayProperties"]["statusSummary"]["SUCCEEDED"]) == (
         "SUCCEEDED",
         60,
     )
-    assert endpoint.wait(after)["status"] == "SUCCEEDED"
+    assert endpoint.wait(dependent)["status"] == "SUCCEEDED"
     assert lines(notes / "twice") == []
     started, ended = Counter(lines(notes / "started")), Counter(lines(notes / "ended"))
     assert set(ended) == {str(index) for index in range(60)}
-    assert len(known) > 20 and {index: started[index] for index in known} == known
+    assert (
+        len(seen_attempts) > 20
+        and {index: started[index] for index in seen_attempts} == seen_attempts
+    )
     # An attempt that was cut short is no failure of the job's: it is made again under its number.
     attempts = [endpoint.job(f"{job_id}:{index}")["attempts"] for index in range(60)]
-    assert {len(one) for one in attempts} == {1}
+    assert {len(child_attempts) for child_attempts in attempts} == {1}
     assert "resuming 2 jobs from the previous start" in endpoint.said.read_text()
     no_traceback(endpoint)
 
@@ -160,13 +163,13 @@ def test_everything_is_as_it_was(start: Start, gate: Gate) -> None:
 
     def look(endpoint: Endpoint) -> dict[str, Any]:
         batch = endpoint.batch
-        found = batch.describe_jobs(jobs=jobs)["jobs"]
-        for job in found:
+        jobs_detail = batch.describe_jobs(jobs=jobs)["jobs"]
+        for job in jobs_detail:
             job.get("arrayProperties", {}).pop("statusSummaryLastUpdatedAt", None)
-        names = [job["jobId"] for job in found if "logStreamName" in job["container"]]
-        kept = batch.describe_job_definitions(jobDefinitionName="kept")["jobDefinitions"]
+        names = [job["jobId"] for job in jobs_detail if "logStreamName" in job["container"]]
+        definitions = batch.describe_job_definitions(jobDefinitionName="kept")["jobDefinitions"]
         return {
-            "jobs": found,
+            "jobs": jobs_detail,
             "failed": batch.list_jobs(jobQueue="queue", jobStatus="FAILED")["jobSummaryList"],
             "succeeded": batch.list_jobs(jobQueue="queue", jobStatus="SUCCEEDED")["jobSummaryList"],
             "newest first": batch.list_jobs(
@@ -174,7 +177,7 @@ def test_everything_is_as_it_was(start: Start, gate: Gate) -> None:
             )["jobSummaryList"],
             "queues": sorted(batch.describe_job_queues()["jobQueues"], key=str),
             "environments": batch.describe_compute_environments()["computeEnvironments"],
-            "definitions": kept,
+            "definitions": definitions,
             "policies": batch.describe_scheduling_policies(arns=[policy])["schedulingPolicies"],
             "consumable": batch.describe_consumable_resource(consumableResource="licence")[
                 "availableQuantity"
@@ -183,22 +186,25 @@ def test_everything_is_as_it_was(start: Start, gate: Gate) -> None:
             "logs": [endpoint.output(job_id) for job_id in names],
         }
 
-    before = look(endpoint)
-    assert [job["jobName"] for job in before["newest first"]] == [
+    state_before = look(endpoint)
+    assert [job["jobName"] for job in state_before["newest first"]] == [
         f"job-{n}" for n in reversed(range(5))
     ]
-    assert before["tags"] == {"revision": "2", "n": "0", "late": "tag"} and len(before["logs"]) > 7
+    assert (
+        state_before["tags"] == {"revision": "2", "n": "0", "late": "tag"}
+        and len(state_before["logs"]) > 7
+    )
     for signum in (signal.SIGKILL, signal.SIGTERM):
         endpoint = again(start, endpoint, signum)
-        after = look(endpoint)
-        for part in before:
-            assert after[part] == before[part], part
+        state_after = look(endpoint)
+        for part in state_before:
+            assert state_after[part] == state_before[part], part
         refused(lambda endpoint=endpoint: endpoint.submit("kept:2"))
         assert (
             endpoint.definition("kept", "true", tags={})
             == f"kept:{4 if signum == signal.SIGKILL else 5}"
         )
-        before = look(endpoint)
+        state_before = look(endpoint)
     endpoint.wait(held, "RUNNING")
     gate.open()
     assert endpoint.wait(held)["status"] == "SUCCEEDED"
@@ -262,21 +268,23 @@ def test_a_retried_job_goes_on_with_the_attempt_it_was_in(start: Start, gate: Ga
         lambda: endpoint.job(job_id),
         lambda job: job["status"] == "RUNNING" and len(job["attempts"]) == 1,
     )
-    before = endpoint.job(job_id)["attempts"]
+    attempts_before = endpoint.job(job_id)["attempts"]
     endpoint = again(start, endpoint)
     endpoint.wait(job_id, "RUNNING")
-    assert endpoint.job(job_id)["attempts"] == before
+    assert endpoint.job(job_id)["attempts"] == attempts_before
     gate.open(2)
     job = endpoint.wait(job_id)
     assert (job["status"], len(job["attempts"])) == ("FAILED", 3)
-    streams = [one["container"]["logStreamName"] for one in job["attempts"]]
-    said = [
+    streams = [attempt["container"]["logStreamName"] for attempt in job["attempts"]]
+    answers = [
         endpoint.logs.get_log_events(logGroupName="/aws/batch/job", logStreamName=name)
         for name in streams
     ]
-    found = [[event["message"] for event in one["events"]] for one in said]
+    outputs = [[event["message"] for event in answer["events"]] for answer in answers]
     assert (
-        found[0] == ["attempt 1"] and set(found[1]) == {"attempt 2"} and found[2] == ["attempt 3"]
+        outputs[0] == ["attempt 1"]
+        and set(outputs[1]) == {"attempt 2"}
+        and outputs[2] == ["attempt 3"]
     )
     no_traceback(endpoint)
 

@@ -33,8 +33,8 @@ def test_attempts_are_all_tries_and_one_is_the_default(endpoint: Endpoint) -> No
     assert len(endpoint.wait(endpoint.run("false"))["attempts"]) == 1
     job = endpoint.wait(endpoint.run("false", retryStrategy={"attempts": 3}))
     assert (job["status"], len(job["attempts"])) == ("FAILED", 3)
-    assert [one["container"]["exitCode"] for one in job["attempts"]] == [1, 1, 1]
-    assert len({one["container"]["taskArn"] for one in job["attempts"]}) == 3
+    assert [attempt["container"]["exitCode"] for attempt in job["attempts"]] == [1, 1, 1]
+    assert len({attempt["container"]["taskArn"] for attempt in job["attempts"]}) == 3
 
 
 @pytest.mark.parametrize("attempts", [0, 11, -1])
@@ -56,7 +56,7 @@ def test_ten_attempts_are_allowed_and_made(endpoint: Endpoint) -> None:
 def test_an_attempt_that_did_not_start_counts(endpoint: Endpoint) -> None:
     """facts, 1.3: a choice, as AWS's texts differ: every placement is an attempt."""
     job = endpoint.wait(endpoint.run("no-such-program", retryStrategy={"attempts": 2}))
-    assert [one["statusReason"] for one in job["attempts"]] == [NOT_STARTED, NOT_STARTED]
+    assert [attempt["statusReason"] for attempt in job["attempts"]] == [NOT_STARTED, NOT_STARTED]
 
 
 def test_the_strategy_at_submit_replaces_the_definitions(endpoint: Endpoint) -> None:
@@ -78,7 +78,7 @@ def test_a_success_ends_the_tries(endpoint: Endpoint) -> None:
         )
     )
     assert job["status"] == "SUCCEEDED"
-    assert [one["container"]["exitCode"] for one in job["attempts"]] == [1, 0]
+    assert [attempt["container"]["exitCode"] for attempt in job["attempts"]] == [1, 0]
     assert job["container"]["exitCode"] == 0
 
 
@@ -130,8 +130,8 @@ def test_actions_in_any_case_are_returned_in_lower_case(endpoint: Endpoint) -> N
     (registered,) = endpoint.batch.describe_job_definitions(jobDefinitions=[definition])[
         "jobDefinitions"
     ]
-    for found in (job, registered):
-        assert [one["action"] for one in found["retryStrategy"]["evaluateOnExit"]] == [
+    for document in (job, registered):
+        assert [entry["action"] for entry in document["retryStrategy"]["evaluateOnExit"]] == [
             "exit",
             "retry",
         ]

@@ -119,12 +119,14 @@ def test_names_and_pages(endpoint: Endpoint) -> None:
         endpoint.batch.create_scheduling_policy(name=f"p{number}")["arn"] for number in range(3)
     ]
     first = endpoint.batch.list_scheduling_policies(maxResults=2)
-    rest = endpoint.batch.list_scheduling_policies(nextToken=first["nextToken"])
-    assert [one["arn"] for one in first["schedulingPolicies"] + rest["schedulingPolicies"]] == arns
-    assert "nextToken" not in rest
+    second_page = endpoint.batch.list_scheduling_policies(nextToken=first["nextToken"])
     assert [
-        one["arn"]
-        for one in described(endpoint, arns[1], "arn:aws:batch:us-east-1:1:scheduling-policy/x")
+        policy["arn"] for policy in first["schedulingPolicies"] + second_page["schedulingPolicies"]
+    ] == arns
+    assert "nextToken" not in second_page
+    assert [
+        policy["arn"]
+        for policy in described(endpoint, arns[1], "arn:aws:batch:us-east-1:1:scheduling-policy/x")
     ] == [arns[1]]
     with refused("100"):
         described(endpoint, *arns[:1] * 101)

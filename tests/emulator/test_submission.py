@@ -127,7 +127,9 @@ def test_a_command_replaces_and_variables_merge(endpoint: Endpoint) -> None:
     )
     assert lines(endpoint, job_id) == ["1 zwei drei"]
     container = endpoint.job(job_id)["container"]
-    assert sorted((one["name"], one["value"]) for one in container["environment"]) == [
+    assert sorted(
+        (variable["name"], variable["value"]) for variable in container["environment"]
+    ) == [
         ("A", "1"),
         ("B", "zwei"),
         ("C", "drei"),
@@ -144,8 +146,11 @@ def test_requirements_merge_by_type(endpoint: Endpoint, off: str) -> None:
     container = endpoint.job(endpoint.submit(definition, off, containerOverrides=overrides))[
         "container"
     ]
-    wanted = {one["type"]: one["value"] for one in container["resourceRequirements"]}
-    assert wanted == {"VCPU": "2", "MEMORY": "256", "GPU": "1"}
+    amounts = {
+        requirement["type"]: requirement["value"]
+        for requirement in container["resourceRequirements"]
+    }
+    assert amounts == {"VCPU": "2", "MEMORY": "256", "GPU": "1"}
 
 
 @pytest.mark.parametrize(
@@ -247,12 +252,12 @@ def test_nothing_else_can_be_overridden(endpoint: Endpoint) -> None:
 def test_overrides_of_ecs_properties(endpoint: Endpoint) -> None:
     """5.2: ecsPropertiesOverride for ecsProperties, containerOverrides for containerProperties;
     by the name."""
-    wanted = [{"type": "VCPU", "value": "1"}, {"type": "MEMORY", "value": "64"}]
+    requirements = [{"type": "VCPU", "value": "1"}, {"type": "MEMORY", "value": "64"}]
     container = {
         "name": "main",
         "image": "busybox",
         "command": ["echo", "old"],
-        "resourceRequirements": wanted,
+        "resourceRequirements": requirements,
     }
     endpoint.batch.register_job_definition(
         jobDefinitionName="task",
@@ -310,10 +315,10 @@ def test_platforms_do_not_mix(endpoint: Endpoint) -> None:
         endpoint.batch.describe_job_queues(jobQueues=["fargate"])["jobQueues"][0]["jobQueueType"]
         == "ECS_FARGATE"
     )
-    wanted = [{"type": "VCPU", "value": "0.25"}, {"type": "MEMORY", "value": "512"}]
+    requirements = [{"type": "VCPU", "value": "0.25"}, {"type": "MEMORY", "value": "512"}]
     container = {
         "executionRoleArn": "arn:aws:iam::123456789012:role/e",
-        "resourceRequirements": wanted,
+        "resourceRequirements": requirements,
     }
     definition = endpoint.definition(
         "for-fargate", "true", container=container, platformCapabilities=["FARGATE"]
@@ -357,19 +362,19 @@ def test_the_newest_active_revision_is_meant(endpoint: Endpoint, off: str) -> No
         endpoint.definition("meant", "echo", str(number))
     endpoint.batch.deregister_job_definition(jobDefinition="meant:3")
     arn = "arn:aws:batch:us-east-1:123456789012:job-definition/meant"
-    for wanted, revision in (
+    for name, revision in (
         ("meant", 2),
         ("meant:1", 1),
         (arn, 2),
         (f"{arn}:1", 1),
         (f"{arn}:2", 2),
     ):
-        assert endpoint.job(endpoint.submit(wanted, off))["jobDefinition"] == f"{arn}:{revision}"
+        assert endpoint.job(endpoint.submit(name, off))["jobDefinition"] == f"{arn}:{revision}"
     with refused("not ACTIVE"):
         endpoint.submit("meant:3", off)
-    for wanted in ("meant:4", "nobody", f"{arn}:4", ""):
+    for name in ("meant:4", "nobody", f"{arn}:4", ""):
         with refused("does not exist"):
-            endpoint.submit(wanted, off)
+            endpoint.submit(name, off)
     for number in (1, 2):
         endpoint.batch.deregister_job_definition(jobDefinition=f"meant:{number}")
     with refused("none of its revisions is ACTIVE"):
@@ -433,10 +438,14 @@ def test_twenty_dependencies(endpoint: Endpoint, off: str) -> None:
     choice."""
     definition = endpoint.definition("waits", "true")
     ids = [endpoint.submit(definition, off) for _ in range(21)]
-    job_id = endpoint.submit(definition, off, dependsOn=[{"jobId": one} for one in ids[:20]])
+    job_id = endpoint.submit(
+        definition, off, dependsOn=[{"jobId": dependency_id} for dependency_id in ids[:20]]
+    )
     assert len(endpoint.job(job_id)["dependsOn"]) == 20
     with refused("Job cannot have more than 20 dependencies"):
-        endpoint.submit(definition, off, dependsOn=[{"jobId": one} for one in ids])
+        endpoint.submit(
+            definition, off, dependsOn=[{"jobId": dependency_id} for dependency_id in ids]
+        )
     for wrong in ({"jobId": "x"}, {"jobId": ids[0] + ":0"}, {"jobId": ""}, {}, {"type": "N_TO_N"}):
         with refused("Error executing request, Exception : ", ", RequestId: "):
             endpoint.submit(definition, off, dependsOn=[wrong])

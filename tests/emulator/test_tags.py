@@ -62,8 +62,8 @@ KINDS = [
 
 
 def tags(endpoint: Endpoint, arn: str) -> dict[str, str]:
-    found: dict[str, str] = endpoint.batch.list_tags_for_resource(resourceArn=arn)["tags"]
-    return found
+    resource_tags: dict[str, str] = endpoint.batch.list_tags_for_resource(resourceArn=arn)["tags"]
+    return resource_tags
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -73,8 +73,8 @@ def test_with_a_token_the_key_decides_and_not_the_host() -> None:
         )
         is None
     )
-    for given in ("", "kei", "key2", "KEY"):
-        headers = {"HTTP_HOST": "127.0.0.1", "HTTP_AUTHORIZATION": HEADER.format(given)}
+    for key in ("", "kei", "key2", "KEY"):
+        headers = {"HTTP_HOST": "127.0.0.1", "HTTP_AUTHORIZATION": HEADER.format(key)}
         assert "token" in (access.find_refusal(headers, "key") or "")
     assert "token" in (access.find_refusal({"HTTP_HOST": "127.0.0.1"}, "key") or "")
 

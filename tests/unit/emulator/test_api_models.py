@@ -82,9 +82,9 @@ def test_requests_of_a_wrong_shape(request_: Any, message: str) -> None:
         if request_ in ([], {}, {"jobName": 1})
         else {"jobName": "n", "jobQueue": "q", "jobDefinition": "d"}
     )
-    given = request_ if isinstance(request_, list) else {**base, **request_}
+    request = request_ if isinstance(request_, list) else {**base, **request_}
     with pytest.raises(InvalidRequestError, match=message):
-        api_models.check_shape(shape_of("SubmitJob"), given)
+        api_models.check_shape(shape_of("SubmitJob"), request)
 
 
 @pytest.mark.parametrize("action", ["RETRY", "retry", "Exit", "eXIT"])

@@ -101,7 +101,9 @@ def test_what_is_only_on_aws_is_missing_where_nothing_comes_instead(
 
 
 def test_what_this_machine_has_is_not_missing() -> None:
-    assert [missing_volume(one) for one in (container(HOST), container(SCRATCH), {})] == [
+    assert [
+        missing_volume(properties) for properties in (container(HOST), container(SCRATCH), {})
+    ] == [
         None,
         None,
         None,

@@ -27,16 +27,16 @@ TTL = "X-aws-ec2-metadata-token-ttl-seconds"
 TOKEN = "X-aws-ec2-metadata-token"
 
 
-def token(host: Host = HOST, ttl: str = "60", now: float = NOW) -> str:
-    status, headers, body = answer(host, "PUT", "/latest/api/token", {TTL: ttl}, now)
+def token(host: Host = HOST, ttl: str = "60", now_s: float = NOW) -> str:
+    status, headers, body = answer(host, "PUT", "/latest/api/token", {TTL: ttl}, now_s)
     assert status == 200
     assert headers["X-Aws-Ec2-Metadata-Token-Ttl-Seconds"] == ttl
     return body.decode()
 
 
-def get(path: str, host: Host = HOST, now: float = NOW) -> str | None:
+def get(path: str, host: Host = HOST, now_s: float = NOW) -> str | None:
     """What is there; None where it is 404."""
-    status, headers, body = answer(host, "GET", path, {TOKEN: token(host, now=now)}, now)
+    status, headers, body = answer(host, "GET", path, {TOKEN: token(host, now_s=now_s)}, now_s)
     if status == 404:
         assert headers["Content-Type"] == "text/html"
         assert b"<title>404 - Not Found</title>" in body
@@ -64,10 +64,10 @@ def test_a_token_that_came_through_a_proxy_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    "given", [{}, {TOKEN: ""}, {TOKEN: "nonsense"}, {TOKEN: "é"}, {TOKEN: "AAAA" * 10}]
+    "headers", [{}, {TOKEN: ""}, {TOKEN: "nonsense"}, {TOKEN: "é"}, {TOKEN: "AAAA" * 10}]
 )
-def test_nothing_is_said_without_a_token(given: dict[str, str]) -> None:
-    assert answer(HOST, "GET", "/latest/meta-data/instance-id", given, NOW)[0] == 401
+def test_nothing_is_said_without_a_token(headers: dict[str, str]) -> None:
+    assert answer(HOST, "GET", "/latest/meta-data/instance-id", headers, NOW)[0] == 401
 
 
 def test_a_token_expires() -> None:
@@ -96,8 +96,8 @@ def test_a_token_is_good_for_its_host_alone() -> None:
 def test_the_case_of_a_header_does_not_matter() -> None:
     status, _, body = answer(HOST, "PUT", "/latest/api/token", {TTL.upper(): "60"}, NOW)
     assert status == 200
-    given = {TOKEN.lower(): body.decode()}
-    assert answer(HOST, "GET", "/latest/meta-data/instance-id", given, NOW)[0] == 200
+    headers = {TOKEN.lower(): body.decode()}
+    assert answer(HOST, "GET", "/latest/meta-data/instance-id", headers, NOW)[0] == 200
 
 
 @pytest.mark.parametrize(
@@ -260,7 +260,7 @@ class Service:
 
     url: str = ""
     host: Host = HOST
-    asked: list[tuple[str, str]] = field(default_factory=list)
+    requests: list[tuple[str, str]] = field(default_factory=list)
 
 
 @pytest.fixture
@@ -271,7 +271,7 @@ def service() -> Iterator[Service]:
     class Handler(BaseHTTPRequestHandler):
         def handle_any(self) -> None:
             path = self.path.removeprefix(prefix)
-            it.asked.append((self.command, path))
+            it.requests.append((self.command, path))
             status, headers, body = answer(it.host, self.command, path, dict(self.headers), NOW)
             self.send_response(status)
             for name, value in headers.items():
@@ -304,10 +304,13 @@ def config(service: Service) -> dict[str, object]:
 
 def test_botocore_gets_credentials(service: Service) -> None:
     fetcher = InstanceMetadataFetcher(timeout=5, num_attempts=1, env={}, config=config(service))
-    found = fetcher.retrieve_iam_role_credentials()
-    assert (found["role_name"], found["access_key"]) == ("ecsInstanceRole", "AKIDEXAMPLE")
-    assert (found["secret_key"], found["token"]) == ("a secret", "a session")
-    assert service.asked == [
+    credentials = fetcher.retrieve_iam_role_credentials()
+    assert (credentials["role_name"], credentials["access_key"]) == (
+        "ecsInstanceRole",
+        "AKIDEXAMPLE",
+    )
+    assert (credentials["secret_key"], credentials["token"]) == ("a secret", "a session")
+    assert service.requests == [
         ("PUT", "/latest/api/token"),
         ("GET", "/latest/meta-data/iam/security-credentials/"),
         ("GET", "/latest/meta-data/iam/security-credentials/ecsInstanceRole"),

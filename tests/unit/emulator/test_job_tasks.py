@@ -63,30 +63,33 @@ def task(
     )
 
 
-def environ(one: Task) -> dict[str, str]:
-    return {name.decode(): value.decode() for name, value in one.environ.items()}
+def environ(made_task: Task) -> dict[str, str]:
+    return {name.decode(): value.decode() for name, value in made_task.environ.items()}
 
 
 def test_what_batch_says() -> None:
     """facts, 3: four variables, and two more in an array."""
-    found = environ(task())
-    assert {name: value for name, value in found.items() if name.startswith("AWS_BATCH_")} == {
+    variables = environ(task())
+    assert {name: value for name, value in variables.items() if name.startswith("AWS_BATCH_")} == {
         "AWS_BATCH_CE_NAME": "ce",
         "AWS_BATCH_JQ_NAME": "q",
         "AWS_BATCH_JOB_ID": "job",
         "AWS_BATCH_JOB_ATTEMPT": "3",
     }
-    found = environ(task(arrayProperties={"size": 5}))
-    assert found["AWS_BATCH_JOB_ID"] == "job:2"
-    assert (found["AWS_BATCH_JOB_ARRAY_INDEX"], found["AWS_BATCH_JOB_ARRAY_SIZE"]) == ("2", "5")
+    variables = environ(task(arrayProperties={"size": 5}))
+    assert variables["AWS_BATCH_JOB_ID"] == "job:2"
+    assert (variables["AWS_BATCH_JOB_ARRAY_INDEX"], variables["AWS_BATCH_JOB_ARRAY_SIZE"]) == (
+        "2",
+        "5",
+    )
 
 
 def test_what_ecs_says() -> None:
     """facts, 3: AWS_EXECUTION_ENV; and the metadata address is the attempt's own."""
-    found = environ(task())
+    variables = environ(task())
     key = names.task_id(names.AttemptKey(7, 2, 3), SALT)
-    assert found["AWS_EC2_METADATA_SERVICE_ENDPOINT"] == f"http://127.0.0.1:1/imds/k/{key}"
-    assert found["AWS_EXECUTION_ENV"] == "AWS_ECS_EC2"
+    assert variables["AWS_EC2_METADATA_SERVICE_ENDPOINT"] == f"http://127.0.0.1:1/imds/k/{key}"
+    assert variables["AWS_EXECUTION_ENV"] == "AWS_ECS_EC2"
     assert environ(task(platformCapabilities=["FARGATE"]))["AWS_EXECUTION_ENV"] == "AWS_ECS_FARGATE"
 
 
@@ -98,29 +101,37 @@ def test_the_containers_variables_win_over_the_endpoints_but_not_over_batchs() -
         {"name": "AWS_BATCH_JOB_ID", "value": "forged"},
         {"name": "BATCHYARD_TOKEN", "value": "forged"},
     ]
-    found = environ(task({"environment": variables}))
-    assert (found["AWS_ENDPOINT_URL"], found["PATH"], found["NOTHING"]) == (
+    merged = environ(task({"environment": variables}))
+    assert (merged["AWS_ENDPOINT_URL"], merged["PATH"], merged["NOTHING"]) == (
         "http://elsewhere",
         "/opt",
         "",
     )
-    assert (found["AWS_BATCH_JOB_ID"], found["HOME"]) == ("job", "/root")
-    assert found["BATCHYARD_TOKEN"] == "by0.7.2.3." == task().mark.decode()
+    assert (merged["AWS_BATCH_JOB_ID"], merged["HOME"]) == ("job", "/root")
+    assert merged["BATCHYARD_TOKEN"] == "by0.7.2.3." == task().mark.decode()
 
 
 def test_a_container_is_told_nothing_of_this_machine() -> None:
-    one = task(settings=task_settings(has_images=True))
-    told = {name.decode() for name in one.told}
-    assert "PATH" not in told and "HOME" not in told and "AWS_BATCH_JOB_ID" in told
-    assert one.container_flags == () and one.image == "busybox"
+    made_task = task(settings=task_settings(has_images=True))
+    variable_names = {name.decode() for name in made_task.told}
+    assert (
+        "PATH" not in variable_names
+        and "HOME" not in variable_names
+        and "AWS_BATCH_JOB_ID" in variable_names
+    )
+    assert made_task.container_flags == () and made_task.image == "busybox"
     assert task().container_flags is None
 
 
 def test_gpus_by_the_drivers_numbers() -> None:
     """facts, 3: NVIDIA_VISIBLE_DEVICES; of those that are pretended the runner is told nothing."""
-    one = task(gpus=(0, 2))
-    assert environ(one)["NVIDIA_VISIBLE_DEVICES"] == environ(one)["CUDA_VISIBLE_DEVICES"] == "3,5"
-    assert one.gpus == (0,)
+    made_task = task(gpus=(0, 2))
+    assert (
+        environ(made_task)["NVIDIA_VISIBLE_DEVICES"]
+        == environ(made_task)["CUDA_VISIBLE_DEVICES"]
+        == "3,5"
+    )
+    assert made_task.gpus == (0,)
     assert environ(task())["CUDA_VISIBLE_DEVICES"] == ""
     assert "NVIDIA_VISIBLE_DEVICES" not in environ(task())
     assert "CUDA_VISIBLE_DEVICES" not in environ(task(settings=task_settings(has_images=True)))
@@ -173,8 +184,8 @@ def test_a_container_that_mounts_efs_is_refused_and_a_process_is_not() -> None:
         and len(refused.reason) <= 255
     )
     instead = Volume("/here", "/" + "d" * 300)
-    one = task(efs, settings=task_settings(has_images=True, volumes=(instead,)))
-    assert one.refused is None and one.container_flags == (
+    made_task = task(efs, settings=task_settings(has_images=True, volumes=(instead,)))
+    assert made_task.refused is None and made_task.container_flags == (
         "--mount",
         f"type=bind,source=/here,target={instead.target}",
     )
@@ -182,9 +193,9 @@ def test_a_container_that_mounts_efs_is_refused_and_a_process_is_not() -> None:
 
 def test_the_command_with_its_parameters() -> None:
     """facts, 5.1: only in the command, never in the environment."""
-    one = task({"environment": [{"name": "E", "value": "Ref::x"}]})
-    assert one.command(0) == ("echo", "1")
-    assert environ(one)["E"] == "Ref::x"
+    made_task = task({"environment": [{"name": "E", "value": "Ref::x"}]})
+    assert made_task.command(0) == ("echo", "1")
+    assert environ(made_task)["E"] == "Ref::x"
 
 
 @pytest.mark.parametrize(
@@ -207,15 +218,18 @@ def test_references(word: str, expected: str) -> None:
 
 
 def test_what_is_inherited() -> None:
-    given = {
+    environment = {
         "PATH": "/bin",
         "AWS_PROFILE": "p",
         "AWS_BATCH_JOB_ID": "j",
         "BATCHYARD_TOKEN": "t",
         "LANG": "C",
     }
-    assert inherited_environment(given) == {"PATH": "/bin", "LANG": "C"}
-    assert inherited_environment(given, "/venv/bin") == {"PATH": "/bin:/venv/bin", "LANG": "C"}
+    assert inherited_environment(environment) == {"PATH": "/bin", "LANG": "C"}
+    assert inherited_environment(environment, "/venv/bin") == {
+        "PATH": "/bin:/venv/bin",
+        "LANG": "C",
+    }
     assert inherited_environment({"PATH": "/venv/bin:/bin"}, "/venv/bin") == {
         "PATH": "/venv/bin:/bin"
     }

@@ -169,8 +169,8 @@ class Bench:
 
     def get(self, name: str | None = None, **request: Any) -> Request:
         name = self.name() if name is None else name
-        asked = {"logGroupName": GROUP, "logStreamName": name, **request}
-        return checked("GetLogEvents", asked, partial(get_log_events, self.state))
+        members = {"logGroupName": GROUP, "logStreamName": name, **request}
+        return checked("GetLogEvents", members, partial(get_log_events, self.state))
 
     def filter(self, **request: Any) -> Request:
         return checked(
@@ -364,8 +364,8 @@ def test_whatever_is_written_is_read_from_either_end(bench: Bench, seed: int) ->
         backward = answer["events"] + backward
         answer = bench.get(limit=11, nextToken=answer["nextBackwardToken"])
     assert forward == backward
-    found = [event["message"] for event in forward]
-    assert found in (expected, [*expected, "short"])
+    texts = [event["message"] for event in forward]
+    assert texts in (expected, [*expected, "short"])
     times = [event["timestamp"] for event in forward]
     assert times == sorted(times)
     # A time cuts the events in two, wherever it falls.
@@ -458,10 +458,10 @@ def test_a_range_of_time(bench: Bench) -> None:
     bench.write(b"unfinished", 450)
     bench.end(500)
 
-    def between(start: int | None, end: int | None, **more: Any) -> list[str]:
+    def between(start: int | None, end: int | None, **members: Any) -> list[str]:
         times = {"startTime": start, "endTime": end}
         return messages(
-            bench.get(**{key: T0 + ms for key, ms in times.items() if ms is not None}, **more)
+            bench.get(**{key: T0 + ms for key, ms in times.items() if ms is not None}, **members)
         )
 
     assert between(200, None) == [
@@ -491,8 +491,10 @@ def test_a_range_of_time(bench: Bench) -> None:
     assert between(200, 401, limit=1) == ["400 b"]
     assert between(200, 401, limit=1, startFromHead=True) == ["200 a"]
     token = bench.get(startTime=T0 + 200, endTime=T0 + 300, startFromHead=True)["nextForwardToken"]
-    again = bench.get(startTime=T0 + 200, endTime=T0 + 300, startFromHead=True, nextToken=token)
-    assert (again["events"], again["nextForwardToken"]) == ([], token)
+    second_answer = bench.get(
+        startTime=T0 + 200, endTime=T0 + 300, startFromHead=True, nextToken=token
+    )
+    assert (second_answer["events"], second_answer["nextForwardToken"]) == ([], token)
 
 
 def test_a_group_by_its_arn(bench: Bench) -> None:
@@ -564,11 +566,11 @@ def test_the_tail_of_a_gigabyte_is_there_at_once(bench: Bench) -> None:
     os.truncate(log, 1 << 30)  # a hole, which reads as one line of zeros
     with log.open("ab") as file:
         file.write(b"\n" + b"".join(b"%d\n" % number for number in range(100_000)))
-    before = read_bytes()
+    bytes_before = read_bytes()
     assert messages(bench.get(limit=2)) == ["99998", "99999"]
     assert messages(bench.get(limit=1, startFromHead=True)) == ["first"]
     assert messages(bench.get(limit=1, startTime=T0 + 50)) == ["99999"]
-    assert read_bytes() - before < 4 << 20
+    assert read_bytes() - bytes_before < 4 << 20
 
 
 def read_bytes() -> int:
@@ -582,11 +584,11 @@ def read_bytes() -> int:
 
 def pages(bench: Bench, **request: Any) -> list[Request]:
     """As botocore's paginator asks for them."""
-    found = [bench.filter(**request)]
-    while "nextToken" in found[-1]:
-        found.append(bench.filter(**request, nextToken=found[-1]["nextToken"]))
-        assert len(found) < 1_000
-    return found
+    answers = [bench.filter(**request)]
+    while "nextToken" in answers[-1]:
+        answers.append(bench.filter(**request, nextToken=answers[-1]["nextToken"]))
+        assert len(answers) < 1_000
+    return answers
 
 
 def all_events(bench: Bench, **request: Any) -> list[Request]:
@@ -632,9 +634,11 @@ def test_events_of_all_streams_in_order_of_time(array: Bench) -> None:
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 100])
 def test_pages_of_events(array: Bench, limit: int) -> None:
-    found = pages(array, limit=limit)
-    assert all(len(page["events"]) <= limit for page in found)
-    assert timed({"events": [event for page in found for event in page["events"]]}) == ARRAY_EVENTS
+    answers = pages(array, limit=limit)
+    assert all(len(page["events"]) <= limit for page in answers)
+    assert (
+        timed({"events": [event for page in answers for event in page["events"]]}) == ARRAY_EVENTS
+    )
     falling = all_events(array, limit=limit, startFromHead=False)
     assert falling == all_events(array)[::-1]
 
@@ -702,8 +706,8 @@ def test_an_answer_may_be_empty_and_not_the_last(bench: Bench) -> None:
     bench.start()
     bench.write(b"hay\n" * 60_000 + b"needle\n", 200)
     bench.end(300)
-    found = pages(bench, filterPattern="needle")
-    assert [messages(page) for page in found] == [[], ["needle"]]
+    answers = pages(bench, filterPattern="needle")
+    assert [messages(page) for page in answers] == [[], ["needle"]]
 
 
 def test_a_job_that_was_over_before_is_not_looked_into(bench: Bench) -> None:
@@ -719,7 +723,7 @@ def test_following_as_the_aws_command_does(bench: Bench) -> None:
     """`aws logs tail --follow` asks for everything since the newest event it has seen, and drops
     those it has shown. Whatever appears later must not be older than what could be seen before."""
     bench.job(size=50)
-    shown: list[str] = []
+    printed_lines: list[str] = []
     newest, seen = T0, set()
 
     def poll() -> None:
@@ -727,7 +731,7 @@ def test_following_as_the_aws_command_does(bench: Bench) -> None:
         for event in all_events(bench, interleaved=True, startTime=newest):
             if event["eventId"] in seen:
                 continue
-            shown.append(event["message"])
+            printed_lines.append(event["message"])
             seen = {event["eventId"]} if event["timestamp"] > newest else seen | {event["eventId"]}
             newest = event["timestamp"]
 
@@ -745,8 +749,8 @@ def test_following_as_the_aws_command_does(bench: Bench) -> None:
         bench.write(b" %d\n" % number, at + number % 3, child=0)
     bench.end(1_000, child=0)
     poll()
-    expected = [f"{what} {number}" for number in range(1, 50) for what in ("line", "child", "half")]
-    assert sorted(shown) == sorted(expected)
+    expected = [f"{word} {number}" for number in range(1, 50) for word in ("line", "child", "half")]
+    assert sorted(printed_lines) == sorted(expected)
 
 
 def test_more_streams_than_files_may_be_open(bench: Bench) -> None:
@@ -774,9 +778,9 @@ def test_a_search_through_10_000_short_children_is_quick(bench: Bench) -> None:
     bench.book.flush()
     bench.store.commit(attempts=rows)
     began = time.process_time()
-    found = pages(bench, filterPattern="ends")
+    answers = pages(bench, filterPattern="ends")
     took_s = time.process_time() - began
-    assert sum(len(page["events"]) for page in found) == 10_000
+    assert sum(len(page["events"]) for page in answers) == 10_000
     # A tenth of this on an idle machine; the answers are also checked against the model here.
     assert took_s < 10
     began = time.process_time()
@@ -827,8 +831,8 @@ def test_pages_of_streams(array: Bench, order: str, is_falling: bool) -> None:
 def test_streams_by_prefix(array: Bench) -> None:
     array.job("job-b", definition="other")
     array.short(b"x\n", 0, 1, "job-b")
-    found = array.describe(logStreamNamePrefix="other/")["logStreams"]
-    assert [stream["logStreamName"] for stream in found] == [array.name("job-b", prefix="other")]
+    streams = array.describe(logStreamNamePrefix="other/")["logStreams"]
+    assert [stream["logStreamName"] for stream in streams] == [array.name("job-b", prefix="other")]
     wrong = refused(array.describe, orderBy="LastEventTime", logStreamNamePrefix="x")
     assert wrong == (
         "InvalidParameterException",

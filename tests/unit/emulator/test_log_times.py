@@ -39,9 +39,9 @@ def book(folder: RunFolder, clock: Clock) -> Iterator[TimedLogBook]:
 
 def entries(log: Path) -> list[tuple[int, int]]:
     times = WriteTimes(log)
-    found = [(times.offset(entry), times.time_ms(entry)) for entry in range(times.count)]
+    pairs = [(times.offset(entry), times.time_ms(entry)) for entry in range(times.count)]
     times.close()
-    return found
+    return pairs
 
 
 def test_each_chunk_has_its_offset_and_its_time(
@@ -91,21 +91,21 @@ def test_a_descriptor_that_comes_back_stands_for_the_next_log(
 
 
 def test_an_attempt_that_goes_on_after_a_crash_appends(folder: RunFolder, clock: Clock) -> None:
-    before = TimedLogBook(folder, clock)
-    fd = before.open_own("job", 0, 1)
-    before.write(fd, b"before\n")
+    first_book = TimedLogBook(folder, clock)
+    fd = first_book.open_own("job", 0, 1)
+    first_book.write(fd, b"before\n")
     os.close(fd)
-    before.close()
+    first_book.close()
     with times_path(folder.log_of("job", 0, 1)).open("ab") as file:
         file.write(b"\x07\x00\x00")  # a piece of an entry
     clock.ms = 900  # and the clock was set back
-    after = TimedLogBook(folder, clock)
-    fd = after.open_own("job", 0, 1)
-    after.write(fd, b"after\n")
+    second_book = TimedLogBook(folder, clock)
+    fd = second_book.open_own("job", 0, 1)
+    second_book.write(fd, b"after\n")
     clock.ms = 1_200
-    after.write(fd, b"later\n")
+    second_book.write(fd, b"later\n")
     os.close(fd)
-    after.close()
+    second_book.close()
     assert entries(folder.log_of("job", 0, 1)) == [(0, 1_000), (13, 1_200)]
 
 

@@ -31,15 +31,15 @@ def test_a_task_of_somebody_else_is_none(task: str) -> None:
 
 
 @given(keys, keys)
-def test_each_attempt_has_an_instance_of_its_own(one: AttemptKey, other: AttemptKey) -> None:
+def test_each_attempt_has_an_instance_of_its_own(first: AttemptKey, second: AttemptKey) -> None:
     """A reclaim takes one attempt's host and no other's."""
-    instances = [names.instance_id(names.task_id(key, SALT)) for key in (one, other)]
-    assert (instances[0] == instances[1]) == (one == other)
+    instances = [names.instance_id(names.task_id(key, SALT)) for key in (first, second)]
+    assert (instances[0] == instances[1]) == (first == second)
     assert all(len(instance) == 19 and instance.startswith("i-0") for instance in instances)
 
 
 @pytest.mark.parametrize(
-    ("job_id", "found"),
+    ("job_id", "expected"),
     [
         ("a-b", ("a-b", None)),
         ("a-b:0", ("a-b", 0)),
@@ -57,9 +57,9 @@ def test_each_attempt_has_an_instance_of_its_own(one: AttemptKey, other: Attempt
         ("", ("", None)),
     ],
 )
-def test_the_id_of_a_child(job_id: str, found: tuple[str, int | None]) -> None:
+def test_the_id_of_a_child(job_id: str, expected: tuple[str, int | None]) -> None:
     """facts, 2: <parent>:<index>, as AWS spells it and not otherwise."""
-    assert names.split_child_id(job_id) == found
+    assert names.split_child_id(job_id) == expected
 
 
 @pytest.mark.parametrize("name", ["a", "0", "A-b_9", "x" * 128])

@@ -61,6 +61,6 @@ def test_what_cannot_be_saved_has_not_happened(tmp_path: Path) -> None:
     assert dict(state.items(QUEUE)) == {"old": {"x": 1}, "gone": {"x": 2}}
     state.store = store
     state.save()
-    again = make_state(store)
-    again.load()
-    assert dict(again.items(QUEUE)) == {"old": {"x": 1}, "gone": {"x": 2}}
+    reloaded = make_state(store)
+    reloaded.load()
+    assert dict(reloaded.items(QUEUE)) == {"old": {"x": 1}, "gone": {"x": 2}}
