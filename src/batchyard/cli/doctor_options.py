@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from batchyard.cli.options import F, duration, home_option, json_option, memory
+from batchyard.cli.pipelines import LIST_FLAGS, set_option
 
 all_option = click.option(
     "--all",
@@ -78,27 +79,7 @@ def shape_options(function: F) -> F:
 def run_options(function: F) -> F:
     """Add the flags of `run` that change what is submitted, except `--from STEP`."""
     for option in (
-        click.option("--image", help="List only: container image of the children."),
-        click.option(
-            "--keep-going",
-            is_flag=True,
-            default=None,
-            help="List only: continue with the next command after a failed one.",
-        ),
-        click.option(
-            "--max-running",
-            type=click.IntRange(1),
-            help="List only: largest number of children that run at once.",
-        ),
-        click.option(
-            "--timeout",
-            callback=duration,
-            metavar="TIME",
-            help="List only: longest time of an attempt, like 30m.",
-        ),
-        click.option(
-            "--retries", type=click.IntRange(0, 9), help="List only: extra attempts of a child."
-        ),
+        *reversed(LIST_FLAGS),
         click.option("--gpus", type=click.IntRange(0), help="List only: GPUs of each child."),
         click.option(
             "--memory",
@@ -107,11 +88,6 @@ def run_options(function: F) -> F:
             help="List only: memory of each child, like 14GiB.",
         ),
         click.option("--cpus", type=click.IntRange(1), help="List only: vCPUs of each child."),
-        click.option(
-            "--array",
-            type=click.IntRange(1, 1_000_000),
-            help="List only: number of children that share the list.",
-        ),
         click.option(
             "--no-gpu",
             is_flag=True,
@@ -123,13 +99,7 @@ def run_options(function: F) -> F:
             help="Examine the on-demand queues, which `run --on-demand` uses.",
         ),
         click.option("--only", metavar="STEP", help="Examine only this step."),
-        click.option(
-            "--set",
-            "settings",
-            multiple=True,
-            metavar="NAME=VALUE",
-            help="Override a value of `params` in the file. May be repeated.",
-        ),
+        set_option,
     ):
         function = option(function)
     return function

@@ -18,14 +18,15 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+set_option = click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Override a value of `params` in the file. May be repeated.",
+)
 _FILE_FLAGS = [
-    click.option(
-        "--set",
-        "settings",
-        multiple=True,
-        metavar="NAME=VALUE",
-        help="Override a value of `params` in the file. May be repeated.",
-    ),
+    set_option,
     click.option(
         "--only", metavar="STEP", help="Run only this step. The steps it needs count as done."
     ),
@@ -69,7 +70,8 @@ _MACHINE_FLAGS = [
         help="Folder in which commands run (default: the file's folder).",
     ),
 ]
-_LIST_FLAGS = [
+#: flags that are only for a plain list of commands
+LIST_FLAGS = [
     click.option(
         "--array",
         type=click.IntRange(1, MAX_ARRAY_SIZE),
@@ -115,7 +117,7 @@ class Source:
 
 def pipeline_flags(function: F) -> F:
     """Add the flags of `plan` and `run` to a command; ``load_source`` reads them."""
-    for option in reversed([*_FILE_FLAGS, *_MACHINE_FLAGS, *_LIST_FLAGS]):
+    for option in reversed([*_FILE_FLAGS, *_MACHINE_FLAGS, *LIST_FLAGS]):
         function = option(function)
     return function
 

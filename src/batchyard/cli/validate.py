@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from batchyard.cli.options import example, pairs
-from batchyard.cli.pipelines import print_warnings, refuse_settings
+from batchyard.cli.pipelines import print_warnings, refuse_settings, set_option
 from batchyard.pipeline_file import reading
 from batchyard.units import pluralize
 
@@ -16,13 +16,7 @@ from batchyard.units import pluralize
     epilog=example("batchyard validate pipeline.yaml", "batchyard validate commands.txt")
 )
 @click.argument("file", type=click.Path())
-@click.option(
-    "--set",
-    "settings",
-    multiple=True,
-    metavar="NAME=VALUE",
-    help="Override a value of `params` in the file. May be repeated.",
-)
+@set_option
 def command(file: str, settings: tuple[str, ...]) -> int:
     """Show all mistakes in a pipeline file, as file:line:column: problem; what to write instead.
 

@@ -67,7 +67,7 @@ def parse_commands(
         mistakes.add(place_in(text, text.index("\0")), "a NUL byte in the file", "remove it")
         return None
     lines = [line.strip(_BLANKS) for line in text.split("\n")]
-    commands = list(filter(_is_command, lines))
+    commands = _select_commands(lines)
     if not commands:
         mistakes.add(WHOLE_FILE, "there is no command in the file", "write one command a line")
         return None
@@ -84,8 +84,8 @@ def parse_commands(
     return tuple(fill_params(joined, params).split("\n"))
 
 
-def _is_command(line: str) -> bool:
-    return line != "" and line[0] != "#"
+def _select_commands(lines: list[str]) -> list[str]:
+    return [line for line in lines if line and line[0] != "#"]
 
 
 def fill_params(command: str, params: Mapping[str, str]) -> str:
@@ -124,7 +124,7 @@ def _param_problems(
 def _stray_return(lines: list[str]) -> Place | None:
     """Return the place of the first carriage return inside a command."""
     for number, line in enumerate(lines, 1):
-        if "\r" in line and _is_command(line):
+        if "\r" in line and line[0] != "#":
             return Place(number, line.index("\r") + 1)
     return None
 
