@@ -116,7 +116,7 @@ def test_a_region_that_is_none(lab: Lab) -> None:
         code=3,
         environ={"AWS_ENDPOINT_URL": "", "AWS_IGNORE_CONFIGURED_ENDPOINT_URLS": "true"},
     ).stderr
-    assert "could not ask about the job queues" in said and "region" in said
+    assert "could not describe the job queues" in said and "region" in said
     lab.write(".batchyard/environments.yaml", ENVIRONMENTS.replace("us-east-1", "not a region"))
     assert "not a region" in lab(*RUN, code=2).stderr
     lab.write(".batchyard/environments.yaml", ENVIRONMENTS)

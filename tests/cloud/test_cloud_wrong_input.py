@@ -94,9 +94,9 @@ def test_a_web_page_is_not_taken_for_aws(lab: Lab, status: int) -> None:
     with web_server(status) as url:
         for command in commands:
             what, hint = told(lab, *command.split(), code=3, environ={"AWS_ENDPOINT_URL": url})
-            assert f"what answers there is not AWS: it sent a web page (HTTP {status})" in what, (
-                command
-            )
+            assert (
+                f"the server that answers is not AWS: it sent a web page (HTTP {status})" in what
+            ), command
             assert what.startswith("batchyard: could not ") and "AWS_ENDPOINT_URL" in hint
         # What is kept here is shown all the same.
         assert "SUCCEEDED" in lab("status", run, environ={"AWS_ENDPOINT_URL": url}).stdout

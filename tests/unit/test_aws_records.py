@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from batchyard.aws.s3 import Found
+from batchyard.aws.s3 import S3Object
 from batchyard.batch.jobs import JobState, Resources
 from batchyard.engines.aws import attempt_counts, success_records
 from batchyard.engines.aws.from_aws import UNSUBMITTED
@@ -94,11 +94,11 @@ class Objects:
         self._keys = sorted(keys)
         self.read = 0
 
-    def list(self, prefix: str) -> Iterator[Found]:
+    def list(self, prefix: str) -> Iterator[S3Object]:
         for key in self._keys:
             if f"s3://b/{key}".startswith(prefix):
                 self.read += 1
-                yield Found(key, 1, 100.0 + len(key))
+                yield S3Object(key, 1, 100.0 + len(key))
 
 
 def test_the_records_are_read_up_to_the_last() -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from batchyard.images.recipes import KINDS, dockerfile
+from batchyard.images.recipes import KINDS, render_dockerfile
 
 
 def settings(kind: str) -> dict[str, str]:
     lines = [
         line.removeprefix("ENV ")
-        for line in dockerfile(kind).splitlines()
+        for line in render_dockerfile(kind).splitlines()
         if line.startswith("ENV ")
     ]
     return dict(line.split("=", 1) for line in lines)
@@ -19,11 +19,11 @@ def settings(kind: str) -> dict[str, str]:
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_image_takes_gpus_that_a_job_was_not_given(kind: str) -> None:
     """NVIDIA's bases say `all`, which must be taken back; Debian's says nothing."""
-    is_on_nvidias = "FROM ${BASE}" in dockerfile(kind) and "ARG BASE=nvidia/" in dockerfile(kind)
+    is_on_nvidias = "FROM ${BASE}" in render_dockerfile(kind) and "ARG BASE=nvidia/" in render_dockerfile(kind)
     assert settings(kind).get("NVIDIA_VISIBLE_DEVICES") == ("void" if is_on_nvidias else None)
     assert is_on_nvidias == (kind != "cpu")
 
 
 def test_gpu_images_ask_for_the_driver_and_opencl_finds_it() -> None:
     assert settings("cuda")["NVIDIA_DRIVER_CAPABILITIES"] == "compute,utility"
-    assert "/etc/OpenCL/vendors/nvidia.icd" in dockerfile("opencl")
+    assert "/etc/OpenCL/vendors/nvidia.icd" in render_dockerfile("opencl")

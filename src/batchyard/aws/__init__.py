@@ -1,1 +1,1 @@
-"""The door to AWS: boto3's clients, paging, throttling, and its errors as sentences. One module a service."""
+"""Calls to AWS with boto3: clients, pages, throttling and errors. One module per service."""

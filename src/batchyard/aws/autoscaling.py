@@ -1,4 +1,4 @@
-"""EC2 Auto Scaling: the groups that AWS Batch keeps, and what they tried. Every method is one call."""
+"""EC2 Auto Scaling: groups and their activities. One call per method."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 from batchyard.aws.session import AwsSession, naming_errors
 
-_MOST_AT_ONCE = 100
+_MAX_PAGE = 100
 
 
 class AutoScaling:
@@ -14,18 +14,18 @@ class AutoScaling:
         self._session = session
 
     def groups(self, token: str = "") -> tuple[list[Any], str]:
-        """A page of the region's groups, and the token of the next page; empty after the last."""
-        more = {"NextToken": token} if token else {}
+        """Return a page of the region's groups, and the token of the next page, or ""."""
+        next_token = {"NextToken": token} if token else {}
         with naming_errors("list the Auto Scaling groups"):
             answer = self._session.client("autoscaling").describe_auto_scaling_groups(
-                MaxRecords=_MOST_AT_ONCE, **more
+                MaxRecords=_MAX_PAGE, **next_token
             )
         return list(answer["AutoScalingGroups"]), str(answer.get("NextToken", ""))
 
     def activities(self, group: str) -> list[Any]:
-        """The latest, newest first."""
-        with naming_errors(f"ask what {group} did"):
+        """Return the latest activities of a group, newest first."""
+        with naming_errors(f"list the activities of {group}"):
             answer = self._session.client("autoscaling").describe_scaling_activities(
-                AutoScalingGroupName=group, MaxRecords=_MOST_AT_ONCE
+                AutoScalingGroupName=group, MaxRecords=_MAX_PAGE
             )
         return list(answer["Activities"])

@@ -1,4 +1,4 @@
-"""AWS Batch: lists of ids in, AWS's own shapes out."""
+"""Operations of AWS Batch, for any number of ids. Results are in AWS's shapes."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from batchyard.aws.session import (
     from_client_error,
     naming_errors,
 )
+from batchyard.batch.limits import MAX_DESCRIBED_JOBS
 from batchyard.errors import OperationalError
 
-_MOST_AT_ONCE = 100
-_MOST_ATTEMPTS = 15
-_FIRST_DELAY_S, _LONGEST_DELAY_S = 0.1, 10.0
+_MAX_ATTEMPTS = 15
+_FIRST_DELAY_S, _MAX_DELAY_S = 0.1, 10.0
 
 
 class Batch:
@@ -35,16 +35,16 @@ class Batch:
         self._jitter = jitter
 
     def describe(self, job_ids: Sequence[str]) -> dict[str, Any]:
-        """By id; what AWS does not know any more is not there."""
-        found: dict[str, Any] = {}
-        for some in _hundreds(job_ids):
-            with naming_errors("ask about the jobs"):
-                answer = self._session.client("batch").describe_jobs(jobs=list(some))
-            found.update((job["jobId"], job) for job in answer["jobs"])
-        return found
+        """Return the jobs by id; jobs that AWS no longer has are left out."""
+        jobs: dict[str, Any] = {}
+        for chunk in _split_by_hundred(job_ids):
+            with naming_errors("describe the jobs"):
+                answer = self._session.client("batch").describe_jobs(jobs=list(chunk))
+            jobs.update((job["jobId"], job) for job in answer["jobs"])
+        return jobs
 
     def children(self, array_id: str, state: str) -> Iterator[str]:
-        """The ids of an array's children in one state."""
+        """Yield the ids of an array's children in one state."""
         with naming_errors("list an array's children"):
             pages = (
                 self._session.client("batch")
@@ -54,36 +54,40 @@ class Batch:
             for page in pages:
                 yield from (job["jobId"] for job in page["jobSummaryList"])
 
-    def named(self, queue: str, name: str) -> list[str]:
-        """The ids of the queue's jobs of this name, whatever their state; the newest first."""
+    def find_by_name(self, queue: str, name: str) -> list[str]:
+        """Return the ids of the queue's jobs with this name, in any state, newest first."""
         with naming_errors("look for a job"):
             answer = self._session.client("batch").list_jobs(
                 jobQueue=queue, filters=[{"name": "JOB_NAME", "values": [name]}]
             )
         return [job["jobId"] for job in answer["jobSummaryList"] if job["jobName"] == name]
 
-    def find(self, queue: str, name: str, others: Container[str] = ()) -> str | None:
-        """The id of the queue's newest job of this name that is none of the others."""
-        return next((job_id for job_id in self.named(queue, name) if job_id not in others), None)
+    def find(self, queue: str, name: str, older_ids: Container[str] = ()) -> str | None:
+        """Return the id of the queue's newest job with this name that is not in ``older_ids``."""
+        job_ids = self.find_by_name(queue, name)
+        return next((job_id for job_id in job_ids if job_id not in older_ids), None)
 
-    def submit(self, request: dict[str, Any], others: Container[str] = ()) -> str:
-        """One job, once. AWS has no token for this: what broke off in the middle is looked for by its name.
-        ``others``: the jobs that had this name before, where it is not unique."""
+    def submit(self, request: dict[str, Any], older_ids: Container[str] = ()) -> str:
+        """Submit a job exactly once, and return its id.
+
+        SubmitJob has no idempotency token: after a lost answer the job is searched by its name.
+        ``older_ids`` are jobs that had the same name before.
+        """
         doing = f"submit {request['jobName']}"
         with naming_errors(doing):
-            return self._submitted(request, others, doing)
+            return self._submit_once(request, older_ids, doing)
 
-    def _submitted(self, request: dict[str, Any], others: Container[str], doing: str) -> str:
+    def _submit_once(self, request: dict[str, Any], older_ids: Container[str], doing: str) -> str:
         from botocore.exceptions import ClientError, ConnectionError, HTTPClientError
 
         name, queue = request["jobName"], request["jobQueue"]
         problem: Exception | None = None
-        for attempt in range(_MOST_ATTEMPTS):
+        for attempt in range(_MAX_ATTEMPTS):
             if attempt:
                 self._sleep(self._delay(attempt))
             try:
-                with_no_repeats = self._session.client("batch", repeats=False)
-                return str(with_no_repeats.submit_job(**request)["jobId"])
+                client = self._session.client("batch", repeats=False)
+                return str(client.submit_job(**request)["jobId"])
             except ClientError as exc:
                 problem = exc
                 status = exc.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 400)
@@ -93,76 +97,78 @@ class Batch:
                     raise from_client_error(exc, doing) from exc
             except (HTTPClientError, ConnectionError) as exc:
                 problem = exc
-            # It may have been accepted, and only the answer lost.
+            # AWS may have accepted the job, and only the answer was lost.
             self._sleep(self._delay(attempt + 1))
-            there = self.find(queue, name, others)
-            if there is not None:
-                return there
+            job_id = self.find(queue, name, older_ids)
+            if job_id is not None:
+                return job_id
         raise OperationalError(
             f"could not {doing}: {problem}", hint="`batchyard resume` goes on where it stopped"
         )
 
     def _delay(self, attempt: int) -> float:
-        longest: float = min(_LONGEST_DELAY_S, _FIRST_DELAY_S * 2**attempt)
-        return longest * (0.5 + self._jitter() / 2)
+        max_delay_s: float = min(_MAX_DELAY_S, _FIRST_DELAY_S * 2**attempt)
+        return max_delay_s * (0.5 + self._jitter() / 2)
 
     def terminate(self, job_id: str, reason: str) -> None:
         with naming_errors(f"stop {job_id}"):
             self._session.client("batch").terminate_job(jobId=job_id, reason=reason)
 
     def active_definitions(self, names: Iterable[str]) -> dict[str, str]:
-        """name -> `name:revision` of those that can be used."""
-        wanted = [f"{name}:{revision}" for name in names for revision in (1, 2, 3)]
-        found: dict[str, str] = {}
-        for some in _hundreds(wanted):
-            with naming_errors("ask about job definitions"):
-                # No status beside jobDefinitions: the API does not allow it.
+        """Return name -> `name:revision` of the active job definitions."""
+        revisions = [f"{name}:{revision}" for name in names for revision in (1, 2, 3)]
+        active: dict[str, str] = {}
+        for chunk in _split_by_hundred(revisions):
+            with naming_errors("describe job definitions"):
+                # The API does not accept a status beside jobDefinitions.
                 paginator = self._session.client("batch").get_paginator("describe_job_definitions")
-                for page in paginator.paginate(jobDefinitions=list(some)):
-                    for one in page["jobDefinitions"]:
-                        if one["status"] == "ACTIVE":
-                            found[one["jobDefinitionName"]] = (
-                                f"{one['jobDefinitionName']}:{one['revision']}"
-                            )
-        return found
+                for page in paginator.paginate(jobDefinitions=list(chunk)):
+                    for definition in page["jobDefinitions"]:
+                        name, revision = definition["jobDefinitionName"], definition["revision"]
+                        if definition["status"] == "ACTIVE":
+                            active[name] = f"{name}:{revision}"
+        return active
 
     def usable_definitions(self, names: Iterable[str]) -> dict[str, Any]:
-        """Those of the names, with or without a revision, or ARNs, that a job can be submitted with."""
-        found = ((name, self._usable(name)) for name in names)
-        return {name: definition for name, definition in found if definition is not None}
+        """Return name -> the job definition that SubmitJob would use; others are left out.
 
-    def _usable(self, name: str) -> Any:
-        # `name:3`, and an ARN, are asked for as they are; a bare name, also at the end of an ARN, has some revision.
+        A name may have a revision, or be an ARN.
+        """
+        definitions = {name: self._find_definition(name) for name in names}
+        return {name: entry for name, entry in definitions.items() if entry is not None}
+
+    def _find_definition(self, name: str) -> Any:
+        """Return the active job definition; for a name without a revision, the newest one."""
         last = name.rpartition("/")[2]
-        by_name = {"jobDefinitionName": last, "status": "ACTIVE"}
-        asked: dict[str, Any] = {"jobDefinitions": [name]} if ":" in last else by_name
-        with naming_errors(f"ask about the job definition {name}"):
-            answer = self._session.client("batch").describe_job_definitions(**asked)
-        active = [one for one in answer["jobDefinitions"] if one["status"] == "ACTIVE"]
-        return max(active, key=lambda one: int(one["revision"]), default=None)
+        request: dict[str, Any] = {"jobDefinitionName": last, "status": "ACTIVE"}
+        if ":" in last:
+            request = {"jobDefinitions": [name]}
+        with naming_errors(f"describe the job definition {name}"):
+            answer = self._session.client("batch").describe_job_definitions(**request)
+        active = [entry for entry in answer["jobDefinitions"] if entry["status"] == "ACTIVE"]
+        return max(active, key=lambda entry: int(entry["revision"]), default=None)
 
     def register(self, request: dict[str, Any]) -> str:
-        """Returns `name:revision`. Twice is harmless: a second revision of the same content."""
+        """Register a job definition, and return `name:revision`. Repeating it is harmless."""
         with naming_errors(f"register {request['jobDefinitionName']}"):
             answer = self._session.client("batch").register_job_definition(**request)
         return f"{answer['jobDefinitionName']}:{answer['revision']}"
 
     def queues(self, names: Sequence[str]) -> dict[str, Any]:
-        """By name and by ARN."""
-        found: list[Any] = []
-        for some in _hundreds(names):
-            with naming_errors("ask about the job queues"):
-                found += self._session.client("batch").describe_job_queues(jobQueues=list(some))[
-                    "jobQueues"
-                ]
-        return {queue[key]: queue for queue in found for key in ("jobQueueName", "jobQueueArn")}
+        """Return the queues that exist, by name and by ARN."""
+        queues: list[Any] = []
+        for chunk in _split_by_hundred(names):
+            with naming_errors("describe the job queues"):
+                answer = self._session.client("batch").describe_job_queues(jobQueues=list(chunk))
+            queues += answer["jobQueues"]
+        return {queue[key]: queue for queue in queues for key in ("jobQueueName", "jobQueueArn")}
 
     def make_consumable(self, name: str, quantity: int, tags: dict[str, str]) -> None:
-        """A counter that jobs hold while they run; it may be there already."""
+        """Create a counter that jobs hold while they run, unless it exists."""
         client = self._session.client("batch")
         from botocore.exceptions import ClientError
 
-        with naming_errors(f"make the consumable resource {name}"):
+        with naming_errors(f"create the consumable resource {name}"):
             try:
                 client.create_consumable_resource(
                     consumableResourceName=name, totalQuantity=quantity, tags=tags
@@ -172,7 +178,7 @@ class Batch:
                     raise
 
     def delete_consumable(self, name: str) -> None:
-        """It may be gone already."""
+        """Delete a consumable resource, if it exists."""
         try:
             with naming_errors(f"delete the consumable resource {name}"):
                 self._session.client("batch").delete_consumable_resource(consumableResource=name)
@@ -181,12 +187,15 @@ class Batch:
                 raise
 
     def missing_consumables(self, names: Iterable[str]) -> set[str]:
-        """Those of the names, or ARNs, that AWS does not know; none of which it will not tell us."""
+        """Return the consumable resources that do not exist, of these names or ARNs.
+
+        A resource that the user may not describe counts as existing.
+        """
         return {name for name in names if self._is_missing(name)}
 
     def _is_missing(self, name: str) -> bool:
         try:
-            with naming_errors(f"ask about the consumable resource {name}"):
+            with naming_errors(f"describe the consumable resource {name}"):
                 self._session.client("batch").describe_consumable_resource(consumableResource=name)
         except AwsRefusedError as exc:
             return "does not exist" in exc.message or "not found" in exc.message
@@ -195,21 +204,22 @@ class Batch:
         return False
 
     def instance_types(self, queue: str) -> list[str]:
-        """Of all compute environments of a queue; none where there is no such queue."""
+        """Return the instance types of all compute environments of a queue; [] without a queue."""
         order = self.queues([queue]).get(queue, {}).get("computeEnvironmentOrder", ())
         if not order:
             return []
-        names = [one["computeEnvironment"] for one in order]
-        with naming_errors("ask about the compute environments"):
+        names = [entry["computeEnvironment"] for entry in order]
+        with naming_errors("describe the compute environments"):
             answer = self._session.client("batch").describe_compute_environments(
                 computeEnvironments=names
             )
-        found = [one.get("computeResources", {}) for one in answer["computeEnvironments"]]
-        return [one for resources in found for one in resources.get("instanceTypes", ())]
+        environments = answer["computeEnvironments"]
+        resources = [environment.get("computeResources", {}) for environment in environments]
+        return [kind for entry in resources for kind in entry.get("instanceTypes", ())]
 
 
 def shape_problems(request: dict[str, Any]) -> list[str]:
-    """What botocore's own model of SubmitJob finds wrong."""
+    """Return the problems that botocore's model of SubmitJob finds in a request."""
     from botocore.validate import ParamValidator
 
     report = ParamValidator().validate(request, _submit_shape())
@@ -218,7 +228,7 @@ def shape_problems(request: dict[str, Any]) -> list[str]:
 
 @cache
 def _submit_shape() -> Any:
-    """Reading the model takes a while."""
+    """Return the shape of SubmitJob's request. Cached, since reading the model is slow."""
     from botocore.loaders import Loader
     from botocore.model import ServiceModel
 
@@ -229,6 +239,6 @@ def _submit_shape() -> Any:
     )
 
 
-def _hundreds(ids: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    for start in range(0, len(ids), _MOST_AT_ONCE):
-        yield tuple(ids[start : start + _MOST_AT_ONCE])
+def _split_by_hundred(ids: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    for start in range(0, len(ids), MAX_DESCRIBED_JOBS):
+        yield tuple(ids[start : start + MAX_DESCRIBED_JOBS])

@@ -1,4 +1,4 @@
-"""CloudFormation: stacks, their change sets, events, resources and exports, in AWS's own shapes."""
+"""CloudFormation: stacks, change sets, events, resources and exports, in AWS's shapes."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from batchyard.environments import STACKS
 Document = dict[str, Any]
 
 _ACTION = re.compile(r"\b([a-z][a-z0-9-]+:[A-Z][A-Za-z]+)\b")
-#: the templates' IAM resources; what they change is shown before it is done
+#: The templates contain IAM resources; `deploy` shows their changes before it makes them.
 _CAPABILITIES = ["CAPABILITY_IAM", "CAPABILITY_NAMED_IAM"]
 
 
-def outputs_of(environment: str, session: AwsSession | None = None) -> dict[str, str]:
-    """The outputs of an environment's stacks, and `Region`; nothing where none is deployed."""
+def read_outputs(environment: str, session: AwsSession | None = None) -> dict[str, str]:
+    """Return the outputs of an environment's stacks, and `Region`; {} if none is deployed."""
     session = session or AwsSession(None)
-    found: dict[str, str] = {}
+    outputs: dict[str, str] = {}
     for stack in STACKS:
         try:
-            with naming_errors(f"ask about the stack {environment}-{stack}"):
+            with naming_errors(f"describe the stack {environment}-{stack}"):
                 answer = session.client("cloudformation").describe_stacks(
                     StackName=f"{environment}-{stack}"
                 )
@@ -32,24 +32,27 @@ def outputs_of(environment: str, session: AwsSession | None = None) -> dict[str,
                 raise
             continue
         for output in answer["Stacks"][0].get("Outputs", []):
-            found[output["OutputKey"]] = output["OutputValue"]
-    return {**found, "Region": session.client("cloudformation").meta.region_name} if found else {}
+            outputs[output["OutputKey"]] = output["OutputValue"]
+    if not outputs:
+        return {}
+    return {**outputs, "Region": session.client("cloudformation").meta.region_name}
 
 
 @contextmanager
-def administering(doing: str, service: str = "cloudformation") -> Iterator[None]:
-    """`told`, for what the administrator's policy grants and not the submitter's."""
+def naming_admin_errors(doing: str, service: str = "cloudformation") -> Iterator[None]:
+    """Like naming_errors, for calls that only the administrator policy allows."""
     try:
         with naming_errors(doing):
             yield
     except AccessDeniedError as exc:
         operation = getattr(exc.__cause__, "operation_name", "")
-        named = _ACTION.search(exc.message.partition("access denied for ")[2].partition(": ")[2])
-        action = named[1] if named else f"{service}:{operation}"
+        match = _ACTION.search(exc.message.partition("access denied for ")[2].partition(": ")[2])
+        action = match[1] if match else f"{service}:{operation}"
         raise AccessDeniedError(
             exc.message,
-            hint=f"ask for the action {action}: the environment's administrator policy grants it (output "
-            "AdministratorPolicyArn of its stack iam); before there is one, an administrator of the account deploys",
+            hint=f"ask for the action {action}: the environment's administrator policy grants it"
+            " (output AdministratorPolicyArn of its stack iam); before there is one, an"
+            " administrator of the account deploys",
         ) from exc
 
 
@@ -66,61 +69,61 @@ class CloudFormation:
         return str(self._client.meta.region_name)
 
     def account(self) -> str:
-        """Its number. Asked once and not repeated, so that wrong credentials and regions show at once."""
-        _ = self.region  # which this question would do without
-        with naming_errors("ask AWS who this is"):
+        """Return the account's number. Not repeated, so that wrong credentials show at once."""
+        _ = self.region  # raises NoRegionError, which STS would not
+        with naming_errors("read the identity of the caller"):
             return str(self._session.client("sts", repeats=False).get_caller_identity()["Account"])
 
-    # -- stacks ---------------------------------------------------------------------------------------------------
+    # -- stacks ----------------------------------------------------------------------------------
 
     def stack(self, name: str) -> Document | None:
-        """By its name, or by its id, which also finds one that is deleted."""
+        """Return a stack by name or id; None if it does not exist. An id finds deleted stacks."""
         try:
-            with administering(f"ask about the stack {name}"):
-                found: Document = self._client.describe_stacks(StackName=name)["Stacks"][0]
-                return found
+            with naming_admin_errors(f"describe the stack {name}"):
+                stack: Document = self._client.describe_stacks(StackName=name)["Stacks"][0]
+                return stack
         except AwsRefusedError as exc:
             if "does not exist" in exc.message:
                 return None
             raise
 
     def summaries(self) -> list[Document]:
-        """Of all stacks of the region that are not deleted, whatever has become of them."""
+        """Return the summaries of all stacks of the region that are not deleted."""
         states = self._client.meta.service_model.shape_for("StackStatus").enum
-        there = [state for state in states if state != "DELETE_COMPLETE"]
-        with administering("list the stacks"):
-            pages = self._client.get_paginator("list_stacks").paginate(StackStatusFilter=there)
-            return [one for page in pages for one in page["StackSummaries"]]
+        existing = [state for state in states if state != "DELETE_COMPLETE"]
+        with naming_admin_errors("list the stacks"):
+            pages = self._client.get_paginator("list_stacks").paginate(StackStatusFilter=existing)
+            return [summary for page in pages for summary in page["StackSummaries"]]
 
     def delete(self, stack_id: str) -> None:
-        with administering(f"delete the stack {stack_id}"):
+        with naming_admin_errors(f"delete the stack {stack_id}"):
             self._client.delete_stack(StackName=stack_id)
 
-    def events(self, stack_id: str, after: str | None = None) -> list[Document]:
-        """The oldest first; those after the event of this id."""
-        found: list[Document] = []
-        with administering("read the stack's events"):
+    def events(self, stack_id: str, last_id: str | None = None) -> list[Document]:
+        """Return the events after the one with ``last_id``, oldest first."""
+        events: list[Document] = []
+        with naming_admin_errors("read the stack's events"):
             for page in self._client.get_paginator("describe_stack_events").paginate(
                 StackName=stack_id
             ):
                 for event in page["StackEvents"]:
-                    if event["EventId"] == after:
-                        return found[::-1]
-                    found.append(event)
-        return found[::-1]
+                    if event["EventId"] == last_id:
+                        return events[::-1]
+                    events.append(event)
+        return events[::-1]
 
     def resources(self, stack_id: str) -> list[Document]:
-        with administering("list the stack's resources"):
+        with naming_admin_errors("list the stack's resources"):
             pages = self._client.get_paginator("list_stack_resources").paginate(StackName=stack_id)
-            return [one for page in pages for one in page["StackResourceSummaries"]]
+            return [summary for page in pages for summary in page["StackResourceSummaries"]]
 
-    # -- change sets ----------------------------------------------------------------------------------------------
+    # -- change sets -----------------------------------------------------------------------------
 
     def make_change_set(
         self, stack: str, name: str, template: str, parameters: Sequence[Document], *, is_new: bool
     ) -> str:
-        """Its id. AWS makes it in the background."""
-        with administering(f"prepare a change of {stack}"):
+        """Create a change set and return its id. AWS completes it in the background."""
+        with naming_admin_errors(f"prepare a change of {stack}"):
             answer = self._client.create_change_set(
                 StackName=stack,
                 ChangeSetName=name,
@@ -132,40 +135,40 @@ class CloudFormation:
         return str(answer["Id"])
 
     def change_set(self, change_set_id: str) -> Document:
-        """With all its changes."""
-        whole: Document = {}
-        more: Document = {}
-        with administering("look at the change set"):
+        """Return a change set with all its changes."""
+        change_set: Document = {}
+        next_token: Document = {}
+        with naming_admin_errors("describe the change set"):
             while True:
-                # Not the paginator, which would keep the changes and drop the rest.
+                # boto3's paginator would return only the changes.
                 page = self._client.describe_change_set(
-                    ChangeSetName=change_set_id, IncludePropertyValues=True, **more
+                    ChangeSetName=change_set_id, IncludePropertyValues=True, **next_token
                 )
-                changes = [*whole.get("Changes", []), *page.get("Changes", [])]
-                whole = {**page, "Changes": changes}
+                changes = [*change_set.get("Changes", []), *page.get("Changes", [])]
+                change_set = {**page, "Changes": changes}
                 if not page.get("NextToken"):
-                    return whole
-                more = {"NextToken": page["NextToken"]}
+                    return change_set
+                next_token = {"NextToken": page["NextToken"]}
 
     def drop_change_set(self, change_set_id: str) -> None:
-        with administering("delete the change set"):
+        with naming_admin_errors("delete the change set"):
             self._client.delete_change_set(ChangeSetName=change_set_id)
 
     def execute(self, change_set_id: str) -> None:
-        with administering("make the change"):
+        with naming_admin_errors("make the change"):
             self._client.execute_change_set(ChangeSetName=change_set_id)
 
-    # -- exports --------------------------------------------------------------------------------------------------
+    # -- exports ---------------------------------------------------------------------------------
 
     def exports(self) -> list[Document]:
-        with administering("list the exports of stacks"):
+        with naming_admin_errors("list the exports of stacks"):
             pages = self._client.get_paginator("list_exports").paginate()
             return [export for page in pages for export in page["Exports"]]
 
     def importers(self, export: str) -> list[str]:
-        """The names of the stacks that use it."""
+        """Return the names of the stacks that import an export."""
         try:
-            with administering(f"ask who uses the export {export}"):
+            with naming_admin_errors(f"list the importers of {export}"):
                 pages = self._client.get_paginator("list_imports").paginate(ExportName=export)
                 return [name for page in pages for name in page["Imports"]]
         except AwsRefusedError as exc:

@@ -1,4 +1,4 @@
-"""EC2: networks, instance types, launch templates, instances. Every method is one call; AWS's own shapes out."""
+"""EC2: networks, instance types and launch templates. One call per method, AWS's shapes out."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 
 from batchyard.aws.session import AwsSession, naming_errors
 
-#: EC2 takes so many values in one filter
-_MOST_VALUES = 200
+#: Values that EC2 accepts in one filter.
+_MAX_VALUES = 200
 
 
 class Ec2:
@@ -16,51 +16,55 @@ class Ec2:
         self._session = session
 
     def subnets(self, ids: Sequence[str]) -> list[Any]:
-        """Those of them that exist: by a filter, since an unknown id is an error otherwise."""
-        return self._all("describe_subnets", "Subnets", "subnets", "subnet-id", ids)
+        """Return the subnets that exist: a filter accepts ids that do not, a list does not."""
+        return self._describe("describe_subnets", "Subnets", "subnets", "subnet-id", ids)
 
     def route_tables(self, vpcs: Sequence[str]) -> list[Any]:
-        return self._all("describe_route_tables", "RouteTables", "route tables", "vpc-id", vpcs)
+        return self._describe(
+            "describe_route_tables", "RouteTables", "route tables", "vpc-id", vpcs
+        )
 
     def endpoints(self, vpcs: Sequence[str]) -> list[Any]:
-        return self._all("describe_vpc_endpoints", "VpcEndpoints", "VPC endpoints", "vpc-id", vpcs)
+        return self._describe(
+            "describe_vpc_endpoints", "VpcEndpoints", "VPC endpoints", "vpc-id", vpcs
+        )
 
     def security_groups(self, ids: Sequence[str]) -> list[Any]:
-        return self._all(
+        return self._describe(
             "describe_security_groups", "SecurityGroups", "security groups", "group-id", ids
         )
 
     def network_acls(self, subnets: Sequence[str]) -> list[Any]:
-        return self._all(
+        return self._describe(
             "describe_network_acls", "NetworkAcls", "network ACLs", "association.subnet-id", subnets
         )
 
     def instance_types(self, patterns: Sequence[str]) -> list[Any]:
-        """``patterns``: `g5.xlarge`, or `g5.*` for a family. What does not exist is left out."""
-        what = "instance types"
-        return self._all(
-            "describe_instance_types", "InstanceTypes", what, "instance-type", patterns
+        """Return the types that match: `g5.xlarge`, or `g5.*` for a family."""
+        noun = "instance types"
+        return self._describe(
+            "describe_instance_types", "InstanceTypes", noun, "instance-type", patterns
         )
 
     def offerings(self, types: Sequence[str]) -> list[Any]:
-        """Which of these types is offered in which zone."""
-        with naming_errors("ask where instance types are offered"):
+        """Return the zones in which each of the types is offered."""
+        with naming_errors("describe the offerings of instance types"):
             answer = self._session.client("ec2").describe_instance_type_offerings(
                 LocationType="availability-zone", Filters=[_filter("instance-type", types)]
             )
         return list(answer["InstanceTypeOfferings"])
 
     def launch_template(self, version: str, *, id: str = "", name: str = "") -> Any:
-        """What the version of the template says; by its id, or by its name."""
-        which = {"LaunchTemplateId": id} if id else {"LaunchTemplateName": name}
-        with naming_errors(f"ask about the launch template {id or name}"):
+        """Return a version of a launch template, found by its id or its name."""
+        key = {"LaunchTemplateId": id} if id else {"LaunchTemplateName": name}
+        with naming_errors(f"describe the launch template {id or name}"):
             answer = self._session.client("ec2").describe_launch_template_versions(
-                **which, Versions=[version]
+                **key, Versions=[version]
             )
         return answer["LaunchTemplateVersions"][0]
 
     def spot_fleets(self) -> list[Any]:
-        with naming_errors("ask about Spot Fleets"):
+        with naming_errors("describe Spot Fleets"):
             return list(
                 self._session.client("ec2").describe_spot_fleet_requests()[
                     "SpotFleetRequestConfigs"
@@ -68,17 +72,17 @@ class Ec2:
             )
 
     def spot_fleet_history(self, fleet: str, since: str) -> list[Any]:
-        """What went wrong in a Spot Fleet since a time (ISO)."""
-        with naming_errors(f"ask about the history of {fleet}"):
+        """Return the errors of a Spot Fleet since a time (ISO 8601)."""
+        with naming_errors(f"read the history of {fleet}"):
             answer = self._session.client("ec2").describe_spot_fleet_request_history(
                 SpotFleetRequestId=fleet, EventType="error", StartTime=since
             )
         return list(answer["HistoryRecords"])
 
-    def _all(
-        self, operation: str, member: str, what: str, name: str, values: Sequence[str]
+    def _describe(
+        self, operation: str, member: str, noun: str, name: str, values: Sequence[str]
     ) -> list[Any]:
-        with naming_errors(f"ask about {what}"):
+        with naming_errors(f"describe {noun}"):
             answer = getattr(self._session.client("ec2"), operation)(
                 Filters=[_filter(name, values)]
             )
@@ -86,4 +90,4 @@ class Ec2:
 
 
 def _filter(name: str, values: Sequence[str]) -> dict[str, Any]:
-    return {"Name": name, "Values": list(values)[:_MOST_VALUES]}
+    return {"Name": name, "Values": list(values)[:_MAX_VALUES]}

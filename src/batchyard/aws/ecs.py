@@ -1,4 +1,4 @@
-"""ECS: the hosts of a cluster, and a job's task. Every method is one call; AWS's own shapes out."""
+"""ECS: the hosts of a cluster, and a job's task. One call per method, AWS's shapes out."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 
 from batchyard.aws.session import AwsSession, naming_errors
 
-#: DescribeContainerInstances takes so many
-MOST_AT_ONCE = 100
+#: Largest number of hosts in one call.
+MAX_HOSTS = 100
 
 
 class Ecs:
@@ -16,21 +16,21 @@ class Ecs:
         self._session = session
 
     def host_arns(self, cluster: str) -> list[str]:
-        """The first hundred container instances of the cluster."""
+        """Return the first hundred container instances of the cluster."""
         with naming_errors("list the hosts of the cluster"):
             answer = self._session.client("ecs").list_container_instances(
-                cluster=cluster, maxResults=MOST_AT_ONCE
+                cluster=cluster, maxResults=MAX_HOSTS
             )
         return list(answer["containerInstanceArns"])
 
     def hosts(self, cluster: str, arns: Sequence[str]) -> list[Any]:
-        with naming_errors("ask about the hosts of the cluster"):
+        with naming_errors("describe the hosts of the cluster"):
             answer = self._session.client("ecs").describe_container_instances(
-                cluster=cluster, containerInstances=list(arns)[:MOST_AT_ONCE]
+                cluster=cluster, containerInstances=list(arns)[:MAX_HOSTS]
             )
         return list(answer["containerInstances"])
 
     def task(self, cluster: str, arn: str) -> Any | None:
-        with naming_errors("ask about the job's task"):
+        with naming_errors("describe the job's task"):
             answer = self._session.client("ecs").describe_tasks(cluster=cluster, tasks=[arn])
         return answer["tasks"][0] if answer["tasks"] else None

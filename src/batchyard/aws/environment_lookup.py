@@ -16,7 +16,7 @@ _STACK_SUFFIX = "-batch"
 def find_environment(home: Path, name: str) -> Environment:
     """Return the environment of this name. Raises InputError where there is none."""
     try:
-        return environments.load(home, name, cloudformation.outputs_of, _deployed_names)
+        return environments.load(home, name, cloudformation.read_outputs, _deployed_names)
     except NoRegionError as exc:
         file = home / environments.FILE_NAME
         raise NoRegionError(

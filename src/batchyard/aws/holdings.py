@@ -1,4 +1,4 @@
-"""What buckets, repositories, log groups and job queues hold, and emptying them before their stack goes."""
+"""List and delete the contents of buckets, repositories and queues of a stack."""
 
 from __future__ import annotations
 
@@ -6,32 +6,34 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from batchyard.aws.cloudformation import administering
+from batchyard.aws.cloudformation import naming_admin_errors
 from batchyard.aws.session import AwsRefusedError, AwsSession
 from batchyard.errors import OperationalError
 
-#: a bucket with more is not counted to its end
-_COUNTED_AT_MOST = 100_000
-_DELETED_AT_ONCE = 1000
-_IMAGES_AT_ONCE = 100
-_NOT_THERE = (
+#: Larger buckets are not counted to the end.
+_MAX_COUNTED = 100_000
+_MAX_DELETED_OBJECTS = 1000
+_MAX_DELETED_IMAGES = 100
+_NOT_FOUND_CODES = (
     "NoSuchBucket",
     "RepositoryNotFoundException",
     "ResourceNotFoundException",
     "ClientException",
 )
-_UNFINISHED = ("SUBMITTED", "PENDING", "RUNNABLE", "STARTING", "RUNNING")
+_UNFINISHED_STATES = ("SUBMITTED", "PENDING", "RUNNABLE", "STARTING", "RUNNING")
 
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    #: bucket, repository, log group or queue
+    """The contents of a resource of a stack."""
+
+    #: "bucket", "repository", "log group" or "queue"
     kind: str
     name: str
-    #: objects with their versions, images, or jobs that are not over; of a log group 1 where it has something
+    #: Versions of objects, images, or unfinished jobs; 1 for a log group with events.
     count: int
     size_bytes: int = 0
-    #: there are more than were counted
+    #: True if there are more than were counted.
     is_more: bool = False
 
 
@@ -40,31 +42,31 @@ class Holdings:
         self._session = session
 
     def of(self, resource_type: str, physical_id: str) -> Holding | None:
-        """What a resource of a stack holds; None where it holds nothing, or is of another kind."""
-        look: dict[str, Callable[[str], Holding]] = {
+        """Return the contents of a resource; None if it is empty or of another type."""
+        readers: dict[str, Callable[[str], Holding]] = {
             "AWS::S3::Bucket": self._bucket,
             "AWS::ECR::Repository": self._repository,
             "AWS::Logs::LogGroup": self._log_group,
             "AWS::Batch::JobQueue": self._queue,
         }
-        if resource_type not in look:
+        if resource_type not in readers:
             return None
         try:
-            found = look[resource_type](physical_id)
+            holding = readers[resource_type](physical_id)
         except AwsRefusedError as exc:
-            if exc.code in _NOT_THERE:  # somebody has deleted it by hand
+            if exc.code in _NOT_FOUND_CODES:  # deleted by hand
                 return None
             raise
-        return found if found.count else None
+        return holding if holding.count else None
 
     def _bucket(self, name: str) -> Holding:
         count = size = 0
-        with administering(f"look into the bucket {name}", "s3"):
+        with naming_admin_errors(f"look into the bucket {name}", "s3"):
             for page in self._versions(name):
                 entries = [*page.get("Versions", []), *page.get("DeleteMarkers", [])]
                 count += len(entries)
                 size += sum(entry.get("Size", 0) for entry in entries)
-                if count >= _COUNTED_AT_MOST:
+                if count >= _MAX_COUNTED:
                     return Holding("bucket", name, count, size, is_more=True)
         return Holding("bucket", name, count, size)
 
@@ -84,7 +86,7 @@ class Holdings:
         )
 
     def _images(self, name: str) -> list[Any]:
-        with administering(f"list the images in {name}", "ecr"):
+        with naming_admin_errors(f"list the images in {name}", "ecr"):
             pages = (
                 self._session.client("ecr")
                 .get_paginator("describe_images")
@@ -93,7 +95,7 @@ class Holdings:
             return [image for page in pages for image in page["imageDetails"]]
 
     def _log_group(self, name: str) -> Holding:
-        with administering(f"look at the log group {name}", "logs"):
+        with naming_admin_errors(f"describe the log group {name}", "logs"):
             answer = self._session.client("logs").describe_log_groups(logGroupNamePrefix=name)
         size = sum(
             group.get("storedBytes", 0)
@@ -104,8 +106,8 @@ class Holdings:
 
     def _queue(self, arn: str) -> Holding:
         count = 0
-        with administering(f"list the jobs of {arn}", "batch"):
-            for state in _UNFINISHED:
+        with naming_admin_errors(f"list the jobs of {arn}", "batch"):
+            for state in _UNFINISHED_STATES:
                 pages = (
                     self._session.client("batch")
                     .get_paginator("list_jobs")
@@ -114,54 +116,56 @@ class Holdings:
                 count += sum(len(page["jobSummaryList"]) for page in pages)
         return Holding("queue", arn.rpartition("/")[2], count)
 
-    # -- emptying -------------------------------------------------------------------------------------------------
+    # -- emptying --------------------------------------------------------------------------------
 
     def empty_bucket(self, name: str) -> int:
-        """Deletes every object in every version. Returns how many; again after an interruption: goes on."""
+        """Delete all versions of all objects, and return their number."""
         deleted = 0
         client = self._session.client("s3")
-        with administering(f"empty the bucket {name}", "s3"):
+        with naming_admin_errors(f"empty the bucket {name}", "s3"):
             for page in self._versions(name):
                 keys = [
                     {"Key": entry["Key"], "VersionId": entry["VersionId"]}
                     for entry in [*page.get("Versions", []), *page.get("DeleteMarkers", [])]
                 ]
-                for start in range(0, len(keys), _DELETED_AT_ONCE):
-                    some = keys[start : start + _DELETED_AT_ONCE]
+                for start in range(0, len(keys), _MAX_DELETED_OBJECTS):
+                    chunk = keys[start : start + _MAX_DELETED_OBJECTS]
                     answer = client.delete_objects(
-                        Bucket=name, Delete={"Objects": some, "Quiet": True}
+                        Bucket=name, Delete={"Objects": chunk, "Quiet": True}
                     )
                     for error in answer.get("Errors", []):
                         raise OperationalError(
-                            f"could not empty the bucket {name}: {error.get('Key')}: {error.get('Message')}",
-                            hint="what keeps it may be a lock or a policy of the bucket's",
+                            f"could not empty the bucket {name}: {error.get('Key')}:"
+                            f" {error.get('Message')}",
+                            hint="an object lock or a bucket policy may prevent the deletion",
                         )
                 deleted += len(keys)
         return deleted
 
     def delete_images(self, repository: str) -> int:
         digests = sorted({image["imageDigest"] for image in self._images(repository)})
-        with administering(f"delete the images in {repository}", "ecr"):
-            for start in range(0, len(digests), _IMAGES_AT_ONCE):
-                some = [
-                    {"imageDigest": digest} for digest in digests[start : start + _IMAGES_AT_ONCE]
+        with naming_admin_errors(f"delete the images in {repository}", "ecr"):
+            for start in range(0, len(digests), _MAX_DELETED_IMAGES):
+                chunk = [
+                    {"imageDigest": digest}
+                    for digest in digests[start : start + _MAX_DELETED_IMAGES]
                 ]
                 self._session.client("ecr").batch_delete_image(
-                    repositoryName=repository, imageIds=some
+                    repositoryName=repository, imageIds=chunk
                 )
         return len(digests)
 
     def deregister(self, prefix: str) -> int:
-        """The job definitions that runs have registered: their names begin so. Returns how many."""
+        """Deregister the job definitions whose names begin with ``prefix``; return their number."""
         client = self._session.client("batch")
-        with administering(f"deregister the job definitions {prefix}...", "batch"):
+        with naming_admin_errors(f"deregister the job definitions {prefix}...", "batch"):
             pages = client.get_paginator("describe_job_definitions").paginate(status="ACTIVE")
-            found = [
-                f"{one['jobDefinitionName']}:{one['revision']}"
+            names = [
+                f"{definition['jobDefinitionName']}:{definition['revision']}"
                 for page in pages
-                for one in page["jobDefinitions"]
-                if one["jobDefinitionName"].startswith(prefix)
+                for definition in page["jobDefinitions"]
+                if definition["jobDefinitionName"].startswith(prefix)
             ]
-            for name in found:
+            for name in names:
                 client.deregister_job_definition(jobDefinition=name)
-        return len(found)
+        return len(names)

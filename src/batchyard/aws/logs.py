@@ -1,4 +1,4 @@
-"""CloudWatch Logs: the events of streams."""
+"""CloudWatch Logs: read the events of streams."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from batchyard.aws.session import AwsRefusedError, AwsSession, naming_errors
 
-_MOST_STREAMS = 100
+_MAX_STREAMS = 100
 
 
 class Logs:
@@ -17,8 +17,11 @@ class Logs:
     def events(
         self, group: str, stream: str, token: str | None = None
     ) -> tuple[list[Any], str | None]:
-        """All events after the token, and the token for the next time. A stream that is not there yet has none."""
-        found: list[Any] = []
+        """Return all events after the token, and the token to continue from.
+
+        A stream that does not exist yet has no events.
+        """
+        events: list[Any] = []
         while True:
             request = {"logGroupName": group, "logStreamName": stream, "startFromHead": True}
             try:
@@ -28,16 +31,16 @@ class Logs:
                     )
             except AwsRefusedError as exc:
                 if exc.code == "ResourceNotFoundException":
-                    return found, token
+                    return events, token
                 raise
-            found += answer["events"]
-            after = answer["nextForwardToken"]
-            if after == token:
-                return found, token
-            token = after
+            events += answer["events"]
+            next_token = answer["nextForwardToken"]
+            if next_token == token:
+                return events, token
+            token = next_token
 
-    def last(self, group: str, stream: str, count: int) -> list[str]:
-        """The last lines of a stream."""
+    def last_lines(self, group: str, stream: str, count: int) -> list[str]:
+        """Return the last lines of a stream."""
         try:
             with naming_errors(f"read the log {stream}"):
                 answer = self._session.client("logs").get_log_events(
@@ -49,15 +52,15 @@ class Logs:
             raise
         return [event["message"] for event in answer["events"]]
 
-    def filtered(self, group: str, streams: Sequence[str], start_ms: int) -> Iterator[Any]:
-        """The events of many streams since a time, in order of time within each hundred streams."""
-        for first in range(0, len(streams), _MOST_STREAMS):
-            some = list(streams[first : first + _MOST_STREAMS])
+    def filter_events(self, group: str, streams: Sequence[str], start_ms: int) -> Iterator[Any]:
+        """Yield the events of streams since a time, in order of time within 100 streams."""
+        for first in range(0, len(streams), _MAX_STREAMS):
+            chunk = list(streams[first : first + _MAX_STREAMS])
             with naming_errors("read the logs"):
                 pages = (
                     self._session.client("logs")
                     .get_paginator("filter_log_events")
-                    .paginate(logGroupName=group, logStreamNames=some, startTime=start_ms)
+                    .paginate(logGroupName=group, logStreamNames=chunk, startTime=start_ms)
                 )
                 for page in pages:
                     yield from page["events"]

@@ -1,4 +1,4 @@
-"""Service quotas: one method, one call."""
+"""Service quotas. One call per method."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ class Quotas:
         self._session = session
 
     def ec2(self, code: str) -> Any:
-        """A quota of EC2 by its code, like L-1216C47A."""
-        with naming_errors(f"ask about the quota {code}"):
+        """Return a quota of EC2 by its code, such as L-1216C47A."""
+        with naming_errors(f"read the quota {code}"):
             return self._session.client("service-quotas").get_service_quota(
                 ServiceCode="ec2", QuotaCode=code
             )["Quota"]

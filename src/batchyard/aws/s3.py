@@ -1,4 +1,4 @@
-"""S3: whole objects in and out, listings, and files. Addresses are `s3://bucket/key`."""
+"""S3: read, write and list objects, and copy files. Addresses are `s3://bucket/key`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from batchyard.aws.session import AwsSession, naming_errors
 from batchyard.errors import InputError, OperationalError, from_os_error
 
-_AT_ONCE = 16
+_MAX_THREADS = 16
 
 
 class Place(NamedTuple):
@@ -28,10 +28,11 @@ class Place(NamedTuple):
         return cls(bucket, key)
 
 
-class Found(NamedTuple):
+class S3Object(NamedTuple):
     key: str
-    size: int
-    modified: float
+    size_bytes: int
+    #: seconds since 1970
+    modified_s: float
 
 
 class S3:
@@ -52,7 +53,7 @@ class S3:
             )
 
     def get(self, address: str) -> bytes | None:
-        """None where there is no such object."""
+        """Return the content of an object; None if it does not exist."""
         place = Place.of(address)
         with naming_errors(f"read {address}"):
             try:
@@ -62,59 +63,63 @@ class S3:
             except self._client.exceptions.NoSuchKey:
                 return None
 
-    def list(self, prefix: str) -> Iterator[Found]:
+    def list(self, prefix: str) -> Iterator[S3Object]:
         place = Place.of(prefix)
         with naming_errors(f"list {prefix}"):
             for page in self._client.get_paginator("list_objects_v2").paginate(
                 Bucket=place.bucket, Prefix=place.key
             ):
-                for one in page.get("Contents", []):
-                    yield Found(one["Key"], one["Size"], one["LastModified"].timestamp())
+                for entry in page.get("Contents", []):
+                    modified_s = entry["LastModified"].timestamp()
+                    yield S3Object(entry["Key"], entry["Size"], modified_s)
 
     def folders(self, prefix: str) -> Iterator[str]:
-        """The names right under a prefix."""
+        """Yield the names of the folders directly under a prefix."""
         place = Place.of(prefix)
         with naming_errors(f"list {prefix}"):
             pages = self._client.get_paginator("list_objects_v2").paginate(
                 Bucket=place.bucket, Prefix=place.key, Delimiter="/"
             )
             for page in pages:
-                for one in page.get("CommonPrefixes", []):
-                    yield one["Prefix"].removeprefix(place.key).rstrip("/")
+                for entry in page.get("CommonPrefixes", []):
+                    yield entry["Prefix"].removeprefix(place.key).rstrip("/")
 
     def upload(self, files: Iterable[tuple[Path, str]]) -> int:
-        """Files to addresses, many at once, large ones in parallel parts. Returns how many."""
+        """Upload files to addresses in parallel, and return their number."""
 
         def send(pair: tuple[Path, str]) -> None:
             path, address = pair
             place = Place.of(address)
-            with naming_errors(f"upload {path}"), _files_told("read", path):
+            with naming_errors(f"upload {path}"), _naming_file_errors("read", path):
                 self._client.upload_file(str(path), place.bucket, place.key)
 
         return self._each(send, files)
 
     def download(self, files: Iterable[tuple[str, Path]]) -> int:
-        """Addresses to files, each complete or not there."""
+        """Download addresses to files in parallel, and return their number.
+
+        A file appears only when it is complete.
+        """
 
         def fetch(pair: tuple[str, Path]) -> None:
             address, path = pair
             place = Place.of(address)
-            with naming_errors(f"download {address}"), _files_told("write", path):
+            with naming_errors(f"download {address}"), _naming_file_errors("write", path):
                 path.parent.mkdir(parents=True, exist_ok=True)
-                # boto3 writes beside it and renames.
+                # boto3 writes a temporary file and renames it.
                 self._client.download_file(place.bucket, place.key, str(path))
 
         return self._each(fetch, files)
 
     def _each(self, act: Callable[[Any], None], pairs: Iterable[Any]) -> int:
-        _ = self._client  # made by one thread
-        with ThreadPoolExecutor(_AT_ONCE) as pool:
+        _ = self._client  # created before the threads start
+        with ThreadPoolExecutor(_MAX_THREADS) as pool:
             return sum(1 for _ in pool.map(act, pairs))
 
 
 @contextmanager
-def _files_told(doing: str, path: Path) -> Iterator[None]:
-    """What the disk refuses, and what boto3 wraps in an error of its own."""
+def _naming_file_errors(doing: str, path: Path) -> Iterator[None]:
+    """Turn errors of the disk, and those that boto3 wraps, into ours."""
     from boto3.exceptions import Boto3Error
     from botocore.exceptions import ClientError
 

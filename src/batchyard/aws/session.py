@@ -1,7 +1,7 @@
-"""Clients of AWS for one region, and how a call that failed is told to the user. The only place that makes clients.
+"""Create the clients of AWS for one region, and turn boto3's errors into messages.
 
-boto3 is imported when the first client is made. What may be repeated is repeated by botocore itself, with backoff and
-jitter; SubmitJob may not (``batch.submit``).
+boto3 is imported with the first client. botocore itself repeats failed calls, with backoff and
+jitter; SubmitJob must not be repeated (``batch.submit``).
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from batchyard.errors import InputError, OperationalError
 if TYPE_CHECKING:
     from botocore.exceptions import ClientError
 
-_MOST_ATTEMPTS = 12
-#: before anything was ever answered: a wrong region, or no network, should show in seconds
-_MOST_FIRST_ATTEMPTS = 4
+_MAX_ATTEMPTS = 12
+#: Attempts before the first answer: a wrong region or no network should show within seconds.
+_MAX_FIRST_ATTEMPTS = 4
 _TIMEOUT_S = 60
-#: error codes that mean "later"
+#: Error codes of throttled calls.
 THROTTLED = frozenset(
     [
         "TooManyRequestsException",
@@ -44,39 +44,39 @@ _UNKNOWN_KEYS = frozenset(
     ]
 )
 
-
+_OTHER_REGION = "the bucket is in another region than the environment: check its `region:`"
 _HINTS = {
     "NoSuchBucket": "check the environment's `bucket:`, and its region",
-    "PermanentRedirect": "the bucket is in another region than the environment: check its `region:`",
-    "AuthorizationHeaderMalformed": "the bucket is in another region than the environment: check its `region:`",
+    "PermanentRedirect": _OTHER_REGION,
+    "AuthorizationHeaderMalformed": _OTHER_REGION,
 }
 
 
 class AccessDeniedError(OperationalError):
-    """AWS does not let this user do it."""
+    """The user lacks the permission for a call."""
 
 
 class NoRegionError(InputError):
-    """Nothing says in which region."""
+    """No region is configured."""
 
 
 class AwsRefusedError(InputError):
-    """AWS understood, and says no."""
+    """AWS refused a call; ``code`` is the error code of AWS."""
 
     def __init__(self, message: str = "", *, code: str = "", hint: str = "") -> None:
         self.code = code
         super().__init__(message, hint=hint)
 
 
-class _NotAws(Exception):
-    """What answers at an address is something else: another server, a proxy, the page of a hotel's network."""
+class _NotAwsError(Exception):
+    """The answer came from another server, such as a proxy or the login page of a network."""
 
 
 class AwsSession:
-    """AWS in one region, as one profile."""
+    """The clients of AWS for one region and one profile."""
 
     def __init__(self, region: str | None, profile: str | None = None) -> None:
-        """A region of None is that of the profile or the environment."""
+        """With None, the region is that of the profile or of AWS_REGION."""
         self.region = region
         self.profile = profile
         self._clients: dict[tuple[str, bool], Any] = {}
@@ -84,24 +84,24 @@ class AwsSession:
         self._was_answered = False
 
     def client(self, service: str, *, repeats: bool = True) -> Any:
-        """``repeats``: whether botocore may send a request again by itself."""
+        """Return the client of a service; ``repeats`` is whether botocore may repeat a request."""
         key = (service, repeats)
         if key not in self._clients:
             with naming_errors(f"use {service}"):
-                self._clients[key] = self._made(service, repeats)
+                self._clients[key] = self._make_client(service, repeats)
         return self._clients[key]
 
-    def _made(self, service: str, repeats: bool) -> Any:
+    def _make_client(self, service: str, repeats: bool) -> Any:
         _require_boto3()
         import boto3
         from botocore.config import Config
         from botocore.exceptions import BotoCoreError, NoRegionError
 
         if self._session is None:
-            # boto3 itself looks at AWS_DEFAULT_REGION only.
+            # boto3 itself reads only AWS_DEFAULT_REGION.
             region = self.region or os.environ.get("AWS_REGION") or None
             self._session = boto3.Session(region_name=region, profile_name=self.profile)
-        retries = {"mode": "standard", "total_max_attempts": _MOST_ATTEMPTS if repeats else 1}
+        retries = {"mode": "standard", "total_max_attempts": _MAX_ATTEMPTS if repeats else 1}
         config = Config(
             retries=retries,
             read_timeout=_TIMEOUT_S,
@@ -113,43 +113,44 @@ class AwsSession:
             client = self._session.client(service, config=config)
         except BotoCoreError:
             raise
-        except ValueError as exc:  # botocore's word for an address that is none
+        except ValueError as exc:  # an invalid endpoint address
             raise InputError(
                 f"could not use {service}: {exc}", hint="check AWS_ENDPOINT_URL"
             ) from exc
-        if not client.meta.region_name:  # AWS_DEFAULT_REGION is set, and empty
+        if not client.meta.region_name:  # AWS_DEFAULT_REGION is set but empty
             raise NoRegionError
-        whose = client.meta.service_model.service_id.hyphenize()
-        client.meta.events.register_first(f"needs-retry.{whose}", self._give_up_early)
-        client.meta.events.register_first(f"before-parse.{whose}", _require_aws)
+        service_id = client.meta.service_model.service_id.hyphenize()
+        client.meta.events.register_first(f"needs-retry.{service_id}", self._give_up_early)
+        client.meta.events.register_first(f"before-parse.{service_id}", _require_aws)
         return client
 
     def _give_up_early(
         self, response: Any = None, caught_exception: Any = None, attempts: int = 1, **_: Any
     ) -> bool | None:
-        """botocore's question whether to send again: no, where nobody is at the other end; else it decides itself."""
+        """Tell botocore not to repeat a request if no server answers; else let it decide (None)."""
         from botocore.exceptions import EndpointConnectionError
 
         self._was_answered = self._was_answered or response is not None
-        is_nobody = isinstance(caught_exception, EndpointConnectionError) and not self._was_answered
-        return False if is_nobody and attempts >= _MOST_FIRST_ATTEMPTS else None
+        is_unreachable = isinstance(caught_exception, EndpointConnectionError)
+        is_first = not self._was_answered
+        return False if is_unreachable and is_first and attempts >= _MAX_FIRST_ATTEMPTS else None
 
 
 def _require_aws(response_dict: Any, **_: Any) -> None:
-    """botocore's word that an answer has come. A web page is none of AWS's, unless it is an object that was asked for
-    (these have an ETag), or a machine before AWS is in trouble; else botocore finds nothing in it, and says nothing."""
+    """Raise _NotAwsError for a web page, in which botocore would find nothing and report nothing.
+
+    Objects of S3 may be web pages, and have an ETag. Load balancers of AWS may send one with a
+    status of 500 or above.
+    """
     headers = {name.lower(): value for name, value in response_dict["headers"].items()}
     status = response_dict["status_code"]
-    if (
-        headers.get("content-type", "").startswith("text/html")
-        and status < 500
-        and "etag" not in headers
-    ):
-        raise _NotAws(f"it sent a web page (HTTP {status})")
+    is_page = headers.get("content-type", "").startswith("text/html")
+    if is_page and status < 500 and "etag" not in headers:
+        raise _NotAwsError(f"it sent a web page (HTTP {status})")
 
 
 def _require_boto3() -> None:
-    """It comes with `batchyard[aws]` only."""
+    """Raise OperationalError if boto3, an optional dependency, is not installed."""
     try:
         import boto3  # noqa: F401
     except ImportError:
@@ -161,7 +162,7 @@ def _require_boto3() -> None:
 
 @contextmanager
 def naming_errors(doing: str) -> Iterator[None]:
-    """boto3's errors end here. ``doing`` completes "could not ..."."""
+    """Turn boto3's errors into ours. ``doing`` completes the message "could not ..."."""
     _require_boto3()
     from botocore import exceptions as aws
     from botocore.parsers import ResponseParserError
@@ -175,8 +176,8 @@ def naming_errors(doing: str) -> Iterator[None]:
     ) as exc:
         raise OperationalError(
             f"could not {doing}: there are no usable AWS credentials ({exc})",
-            hint="log in with `aws sso login` or `aws configure`, or set AWS_PROFILE; for the endpoint on this "
-            "machine, paste the lines that `batchyard emulate` printed",
+            hint="log in with `aws sso login` or `aws configure`, or set AWS_PROFILE; for the "
+            "endpoint on this machine, paste the lines that `batchyard emulate` printed",
         ) from exc
     except aws.ProfileNotFound as exc:
         raise InputError(
@@ -185,8 +186,9 @@ def naming_errors(doing: str) -> Iterator[None]:
     except aws.NoRegionError as exc:
         raise NoRegionError(
             f"could not {doing}: nothing says in which region",
-            hint="set AWS_REGION, or where the command takes one, name an environment of .batchyard/environments.yaml "
-            "with --env; for the endpoint on this machine, paste the lines that `batchyard emulate` printed",
+            hint="set AWS_REGION, or where the command takes one, name an environment of "
+            ".batchyard/environments.yaml with --env; for the endpoint on this machine, paste the "
+            "lines that `batchyard emulate` printed",
         ) from exc
     except aws.ClientError as exc:
         raise from_client_error(exc, doing) from exc
@@ -206,21 +208,22 @@ def naming_errors(doing: str) -> Iterator[None]:
         raise OperationalError(
             f"could not {doing}: {exc}", hint="check your AWS configuration: `aws configure list`"
         ) from exc
-    except (_NotAws, ResponseParserError) as exc:
+    except (_NotAwsError, ResponseParserError) as exc:
+        answer = " ".join(str(exc).split())[:200]
         raise OperationalError(
-            f"could not {doing}: what answers there is not AWS: {' '.join(str(exc).split())[:200]}",
-            hint="check AWS_ENDPOINT_URL if it is set, and whether a proxy or a page to log in stands between",
+            f"could not {doing}: the server that answers is not AWS: {answer}",
+            hint="check AWS_ENDPOINT_URL if it is set, and whether a proxy answers instead",
         ) from exc
 
 
 def from_client_error(exc: ClientError, doing: str) -> OperationalError | AwsRefusedError:
-    """The sentence for an answer of AWS that is an error."""
+    """Return our error for an error that AWS answered with."""
     code = str(exc.response.get("Error", {}).get("Code", ""))
     status = exc.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 400)
     message = (
         str(exc.response.get("Error", {}).get("Message", ""))
         or code
-        or f"it answered {status}, and no more"
+        or f"it answered with HTTP {status} and no message"
     )
     if code in _EXPIRED:
         return OperationalError(
@@ -236,21 +239,22 @@ def from_client_error(exc: ClientError, doing: str) -> OperationalError | AwsRef
         action = action_of(exc.operation_name)
         return AccessDeniedError(
             f"could not {doing}: access denied for {action}: {message}",
-            hint=f"ask for the action {action}; the environment's submitter policy grants what a run needs",
+            hint=f"ask for the action {action}; the environment's submitter policy grants what a"
+            " run needs",
         )
     if code in THROTTLED:
         return OperationalError(
-            f"could not {doing}: AWS asks to go slower, and went on asking",
+            f"could not {doing}: AWS throttles the calls",
             hint="try again in a minute",
         )
     if status >= 500:
         return OperationalError(
-            f"could not {doing}: AWS has a problem of its own: {message}", hint="try again"
+            f"could not {doing}: AWS has an internal problem: {message}", hint="try again"
         )
     return AwsRefusedError(f"could not {doing}: {message}", code=code, hint=_HINTS.get(code, ""))
 
 
-#: operations whose IAM action has another name
+#: Operations whose IAM action has another name.
 _ACTIONS = {
     "ListObjectsV2": "s3:ListBucket",
     "HeadObject": "s3:GetObject",
@@ -259,7 +263,7 @@ _ACTIONS = {
     "UploadPart": "s3:PutObject",
     "CompleteMultipartUpload": "s3:PutObject",
 }
-#: part of an operation's name -> the prefix of its IAM action; the first that fits
+#: part of an operation's name -> the prefix of its IAM action; the first match counts
 _SERVICES = {
     "JobDefinition": "batch",
     "JobQueue": "batch",
@@ -278,7 +282,7 @@ _SERVICES = {
 
 
 def action_of(operation: str) -> str:
-    """`batch:SubmitJob`: what a policy must grant for this operation."""
+    """Return the IAM action of an operation, such as `batch:SubmitJob`."""
     if operation in _ACTIONS:
         return _ACTIONS[operation]
     service = next((service for part, service in _SERVICES.items() if part in operation), "s3")

@@ -72,7 +72,7 @@ def command(
     for request in (requests[number] for number in order):
         name = request["jobName"]
         # Names are the user's, and may have been used before: if an answer is lost, the job is the one that is new.
-        others = batch.named(request["jobQueue"], name)
+        others = batch.find_by_name(request["jobQueue"], name)
         job_id = ids[name] = batch.submit(submissions.replace_references(request, ids), others)
         submitted.append((name, job_id))
         if not as_json:

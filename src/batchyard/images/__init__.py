@@ -1,1 +1,1 @@
-"""Container images for steps: recipes to start from, building them with Docker, pushing them to a repository."""
+"""Container images for steps: Dockerfiles to start from, and building and pushing with Docker."""

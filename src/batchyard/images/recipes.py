@@ -1,14 +1,14 @@
-"""Dockerfiles to start from: CPU, CUDA, OpenCL on NVIDIA; and the worker's own files beside them. Pure but for copying.
+"""Write Dockerfiles for CPU, CUDA and OpenCL images, and the files of the worker.
 
-NVIDIA's own images set NVIDIA_VISIBLE_DEVICES=all, with which a job takes GPUs that others were given where nvidia is
-Docker's default runtime. Ours take that back: ECS sets it, to the GPUs that a job was given.
+NVIDIA's base images set NVIDIA_VISIBLE_DEVICES=all. Where nvidia is Docker's default runtime, a job
+would so use GPUs of other jobs. Our Dockerfiles reset it: ECS sets it to the GPUs of the job.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from batchyard.errors import InputError, from_os_error
+from batchyard.errors import from_os_error
 
 KINDS = ("cpu", "cuda", "opencl")
 
@@ -23,13 +23,14 @@ _ABOUT = {
     "opencl": "a step that uses OpenCL on NVIDIA GPUs",
 }
 _PACKAGES = {"cpu": "", "cuda": "", "opencl": " ocl-icd-libopencl1 clinfo"}
-#: the driver's files come from the host; an image that is not built on NVIDIA's own must say which it wants
-_GPU_LINES = """# What of the driver the container gets from the host; without it there is no libcuda and no nvidia-smi.
+#: The driver's files come from the host; the image declares which of them it needs.
+_GPU_LINES = """# What of the driver the container gets from the host.
+# Without it there is no libcuda and no nvidia-smi.
 ENV NVIDIA_DRIVER_CAPABILITIES={capabilities}
-# The base says `all`, which would take GPUs that were given to others. A job with GPUs is told its own.
+# The base image sets `all`, which includes GPUs of other jobs. ECS sets those of the job.
 ENV NVIDIA_VISIBLE_DEVICES=void
 """
-_ICD_LINES = """# Tells the OpenCL loader where NVIDIA's implementation is, which comes with the driver.
+_ICD_LINES = """# The OpenCL loader finds the implementation of NVIDIA's driver by this file.
 RUN mkdir -p /etc/OpenCL/vendors && echo libnvidia-opencl.so.1 > /etc/OpenCL/vendors/nvidia.icd
 """
 _TEMPLATE = """# {about}. Build it with `batchyard image build --kind {kind} --tag NAME`.
@@ -50,8 +51,9 @@ RUN ln -s /opt/batchyard-worker/batchyard-worker /usr/local/bin/batchyard-worker
 # ENV PATH=/app:$PATH
 """
 _LAUNCHER = """#!/bin/sh
-# Found by its real place, since it is started by way of a link.
-PYTHONPATH="$(dirname "$(readlink -f "$0")")${PYTHONPATH:+:$PYTHONPATH}" exec python3 -m batchyard.worker "$@"
+# Resolve the link by which this file is started.
+FOLDER="$(dirname "$(readlink -f "$0")")"
+PYTHONPATH="$FOLDER${PYTHONPATH:+:$PYTHONPATH}" exec python3 -m batchyard.worker "$@"
 """
 _IGNORED = """.batchyard
 .git
@@ -59,7 +61,7 @@ _IGNORED = """.batchyard
 """
 
 
-def dockerfile(kind: str) -> str:
+def render_dockerfile(kind: str) -> str:
     gpu = ""
     if kind != "cpu":
         gpu = "\n" + _GPU_LINES.format(capabilities="compute,utility")
@@ -72,9 +74,14 @@ def dockerfile(kind: str) -> str:
 
 
 def write(folder: Path, kinds: tuple[str, ...], *, force: bool = False) -> list[Path]:
-    """Lays the files down; what is there already is left unless ``force``. Returns what was written."""
+    """Write the files, and return the paths that were written.
+
+    Existing Dockerfiles are kept unless ``force``; the worker is always replaced.
+    """
     package = Path(__file__).resolve().parents[1]
-    files: dict[Path, str] = {folder / f"Dockerfile.{kind}": dockerfile(kind) for kind in kinds}
+    files: dict[Path, str] = {
+        folder / f"Dockerfile.{kind}": render_dockerfile(kind) for kind in kinds
+    }
     files[folder / ".dockerignore"] = _IGNORED
     worker = folder / "batchyard-worker"
     sources = [
@@ -83,11 +90,11 @@ def write(folder: Path, kinds: tuple[str, ...], *, force: bool = False) -> list[
         package / "s3_layout.py",
         *sorted((package / "worker").glob("*.py")),
     ]
-    own = {
+    worker_files = {
         worker / "batchyard" / path.relative_to(package): path.read_text(encoding="utf-8")
         for path in sources
     }
-    own[worker / "batchyard-worker"] = _LAUNCHER
+    worker_files[worker / "batchyard-worker"] = _LAUNCHER
     written = []
     try:
         for path, text in files.items():
@@ -96,17 +103,10 @@ def write(folder: Path, kinds: tuple[str, ...], *, force: bool = False) -> list[
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
             written.append(path)
-        # The worker's files are ours, and always those of this version.
-        for path, text in own.items():
+        for path, text in worker_files.items():
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
         (worker / "batchyard-worker").chmod(0o755)
     except OSError as exc:
         raise from_os_error(exc, "write the image's files in", folder) from exc
     return [*written, worker]
-
-
-def kind_of(name: str) -> str:
-    if name not in KINDS:
-        raise InputError(f"{name!r} is no kind of image", hint=f"the kinds are {', '.join(KINDS)}")
-    return name

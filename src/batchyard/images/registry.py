@@ -1,4 +1,4 @@
-"""Building images with Docker, and pushing them to an environment's repository. Talks to the docker command."""
+"""Build images with the docker command, and push them to the repository of an environment."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from batchyard.embedded import docker
 from batchyard.environments import Environment
 from batchyard.errors import InputError, OperationalError, from_os_error
 
-#: an address of ECR: account, region
+#: The host of a repository in ECR: account, region.
 _ECR = re.compile(r"(\d{12})\.dkr\.ecr\.([a-z0-9-]+)\.[^/]+")
 _DIGEST = re.compile(r"digest: (sha256:[0-9a-f]{64})")
 FILE_NAME = "images.json"
@@ -23,7 +23,7 @@ FILE_NAME = "images.json"
 def build(
     folder: Path, kind: str, tag: str, environ: Mapping[str, str], arguments: Sequence[str] = ()
 ) -> None:
-    """Docker's own words go to the terminal."""
+    """Build an image; Docker prints to the terminal. Raises OperationalError if it fails."""
     client = docker.require_engine(environ, "`image build`")
     file = folder / f"Dockerfile.{kind}"
     if not file.exists():
@@ -34,15 +34,18 @@ def build(
     command += [part for argument in arguments for part in ("--build-arg", argument)]
     done = subprocess.run([*command, str(folder)], env=dict(environ))
     if done.returncode:
-        raise OperationalError(f"docker build of {tag} failed", hint="what it said is above")
+        raise OperationalError(
+            f"docker build of {tag} failed", hint="the output above names the reason"
+        )
 
 
 def push(image: str, environment: Environment, environ: Mapping[str, str], home: Path) -> str:
-    """Returns the image's address with its digest, which runs in this environment are pinned to from now on."""
+    """Push an image, pin it for later runs, and return its address with digest."""
     if environment.repository is None:
         raise InputError(
             f"environment {environment.name!r} has no repository for images",
-            hint="add `repository: ADDRESS` to it in environments.yaml, or deploy the stack `registry`",
+            hint="add `repository: ADDRESS` to it in environments.yaml, or deploy the stack"
+            " `registry`",
         )
     client = docker.require_engine(environ, "`image push`")
     host = environment.repository.partition("/")[0]
@@ -60,30 +63,30 @@ def push(image: str, environment: Environment, environ: Mapping[str, str], home:
             f"Docker has no image {image} here",
             hint=f"`batchyard image build --tag {image}` builds it",
         ) from exc
-    said = _docker(client, environ, "push", remote)
-    found = _DIGEST.search(said)
-    if found is None:
+    output = _docker(client, environ, "push", remote)
+    match = _DIGEST.search(output)
+    if match is None:
         raise OperationalError(
-            f"docker push did not say the digest of {remote}", hint=f"it said: {said[-300:]}"
+            f"docker push did not print the digest of {remote}", hint=f"it printed: {output[-300:]}"
         )
-    pinned = f"{environment.repository}@{found[1]}"
-    _remember(home / FILE_NAME, environment.name, f"{name}:{tag}", pinned)
-    return pinned
+    address = f"{environment.repository}@{match[1]}"
+    _pin_image(home / FILE_NAME, environment.name, f"{name}:{tag}", address)
+    return address
 
 
-def pinned(home: Path, environment: str) -> dict[str, str]:
-    """image -> the address with digest that was pushed last."""
+def read_pinned_images(home: Path, environment: str) -> dict[str, str]:
+    """Return image -> the address with digest that was pushed last. Raises InputError."""
     try:
-        known = json.loads((home / FILE_NAME).read_text(encoding="utf-8"))
+        addresses = json.loads((home / FILE_NAME).read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as exc:
         raise InputError(
             f"{home / FILE_NAME} cannot be read: {exc}", hint="remove it, and push the images again"
         ) from exc
-    found = dict(known.get(environment, {}))
+    pinned = dict(addresses.get(environment, {}))
     # `recon` and `recon:latest` are the same image.
-    return {**{name.removesuffix(":latest"): address for name, address in found.items()}, **found}
+    return {name.removesuffix(":latest"): address for name, address in pinned.items()} | pinned
 
 
 def _log_in(client: str, host: str, session: AwsSession, environ: Mapping[str, str]) -> None:
@@ -91,7 +94,7 @@ def _log_in(client: str, host: str, session: AwsSession, environ: Mapping[str, s
         answer = session.client("ecr").get_authorization_token()
     token = answer["authorizationData"][0]["authorizationToken"]
     user, _, password = base64.b64decode(token).decode().partition(":")
-    # By its input, never by its arguments, which everybody can read.
+    # On standard input: other users can read the arguments of a command.
     command = [client, "login", "--username", user, "--password-stdin", host]
     done = subprocess.run(
         command, input=password, env=dict(environ), capture_output=True, text=True
@@ -106,28 +109,28 @@ def _log_in(client: str, host: str, session: AwsSession, environ: Mapping[str, s
 def _docker(client: str, environ: Mapping[str, str], *argv: str) -> str:
     done = subprocess.run([client, *argv], env=dict(environ), capture_output=True, text=True)
     if done.returncode:
-        said = (done.stderr or done.stdout).strip()
+        output = (done.stderr or done.stdout).strip()
         raise OperationalError(
-            f"docker {argv[0]} {argv[-1]} failed: {said}",
+            f"docker {argv[0]} {argv[-1]} failed: {output}",
             hint="check the environment's `repository:`, and that you may push there",
         )
     return done.stdout
 
 
 def _split(image: str) -> tuple[str, str]:
-    """`host:5000/name:tag` -> (host:5000/name, tag)."""
+    """Return name and tag: (host:5000/name, tag) for `host:5000/name:tag`."""
     head, colon, tag = image.rpartition(":")
     return (head, tag) if colon and "/" not in tag else (image, "latest")
 
 
-def _remember(path: Path, environment: str, image: str, address: str) -> None:
+def _pin_image(path: Path, environment: str, image: str, address: str) -> None:
     try:
-        known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-        known.setdefault(environment, {})[image] = address
+        addresses = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        addresses.setdefault(environment, {})[image] = address
         path.parent.mkdir(parents=True, exist_ok=True)
-        beside = path.with_suffix(".new")
-        beside.write_text(json.dumps(known, indent=1), encoding="utf-8")
-        beside.replace(path)
+        new_path = path.with_suffix(".new")
+        new_path.write_text(json.dumps(addresses, indent=1), encoding="utf-8")
+        new_path.replace(path)
     except (OSError, ValueError) as exc:
         if isinstance(exc, OSError):
             raise from_os_error(exc, "write", path) from exc

@@ -255,7 +255,7 @@ _HINTS: tuple[tuple[str, str], ...] = (
         "the region does not have that type, or AWS Batch does not take it: see CpuInstanceTypes "
         "and GpuInstanceTypes",
     ),
-    (r"rate exceeded|throttl", "AWS asks to go slower: run the same command again, it goes on"),
+    (r"rate exceeded|throttl", "AWS throttles the calls: run the same command again, it continues"),
     (r"security token|expired", "log in again, then run the same command: it goes on"),
 )
 

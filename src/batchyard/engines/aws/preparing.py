@@ -44,7 +44,7 @@ def prepare(request: RunRequest) -> PreparedRun:
         new_run_id(plan),
         on_demand=request.on_demand,
         workspace=address,
-        pinned=registry.pinned(request.home, environment.name),
+        pinned=registry.read_pinned_images(request.home, environment.name),
     )
     notes = [*render.render(plan, target).notes]
     if folder is not None:

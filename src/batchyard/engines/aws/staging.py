@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from batchyard import s3_layout
-from batchyard.aws.s3 import S3, Found
+from batchyard.aws.s3 import S3, S3Object
 from batchyard.engines.aws import definitions, submit_requests
 from batchyard.engines.aws.target import Target
 from batchyard.errors import InputError
@@ -82,7 +82,7 @@ def send_inputs(s3: S3, jobs: Iterable[PlannedJob], workspace: Path, address: st
     changed = []
     for name, state in files.items():
         entry = stored.get(name)
-        is_same = entry is not None and entry.size == state.st_size
+        is_same = entry is not None and entry.size_bytes == state.st_size
         if entry is None or not is_same or _modified_ns(entry) < state.st_mtime_ns:
             changed.append((workspace / name, address + name))
     return s3.upload(changed)
@@ -95,7 +95,7 @@ def fetch_outputs(s3: S3, jobs: Iterable[PlannedJob], workspace: Path, address: 
     """
     output_globs = globs(pattern for job in jobs for pattern in job.outputs)
     prefix = _key_prefix(address)
-    changed: dict[Path, Found] = {}
+    changed: dict[Path, S3Object] = {}
     for entry in s3.list(address):
         name = entry.key.removeprefix(prefix)
         if not any(glob.matches(name) for glob in output_globs):
@@ -114,20 +114,20 @@ def fetch_outputs(s3: S3, jobs: Iterable[PlannedJob], workspace: Path, address: 
     return count
 
 
-def _is_current(path: Path, entry: Found) -> bool:
+def _is_current(path: Path, entry: S3Object) -> bool:
     """Return whether the file has the size of the object, and is not older."""
     if not path.exists():
         return False
     state = path.stat()
-    return state.st_size == entry.size and state.st_mtime_ns >= _modified_ns(entry)
+    return state.st_size == entry.size_bytes and state.st_mtime_ns >= _modified_ns(entry)
 
 
 def _key_prefix(address: str) -> str:
     return address.removeprefix("s3://").partition("/")[2]
 
 
-def _modified_ns(entry: Found) -> int:
-    return round(entry.modified * 1e9)
+def _modified_ns(entry: S3Object) -> int:
+    return round(entry.modified_s * 1e9)
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ class StepRecords:
 def read_records(s3: S3, address: str, step: str) -> StepRecords:
     """Return a step's records: one call for each thousand. ``address``: the run's prefix in S3."""
     objects = s3.list(s3_layout.records_address(address, step))
-    numbered = ((s3_layout.command_of_record(entry.key), entry.modified) for entry in objects)
+    numbered = ((s3_layout.command_of_record(entry.key), entry.modified_s) for entry in objects)
     # Records of failures sort after all success records, and need not be read.
     times_s = {
         command: modified
