@@ -122,8 +122,9 @@ class Problem:
     """A defect of a document that the YAML parser itself accepts."""
 
     at: Place
-    what: str
-    instead: str
+    text: str
+    #: What to write instead.
+    suggestion: str
     #: True if the tree is not what the author meant, so that its values need not be checked.
     is_fatal: bool = False
 
@@ -205,14 +206,14 @@ class _Builder:
     def open_brackets(self) -> list[Place]:
         return [frame.node for frame in self._frames if frame.is_flow]
 
-    def _report(self, at: Place, what: str, instead: str, is_fatal: bool = False) -> None:
-        self.problems.append(Problem(at, what, instead, is_fatal))
+    def _report(self, at: Place, text: str, suggestion: str, is_fatal: bool = False) -> None:
+        self.problems.append(Problem(at, text, suggestion, is_fatal))
 
     def _begin_document(self, event: Any, line: int, column: int) -> None:
         self._documents += 1
         if self._documents > 1:
-            what = 'a second document ("---") in the file'
-            self._report(Place(line, column), what, "write one pipeline a file", is_fatal=True)
+            problem = 'a second document ("---") in the file'
+            self._report(Place(line, column), problem, "write one pipeline a file", is_fatal=True)
             raise _StopReadingError
 
     def _add_scalar(self, event: Any, line: int, column: int) -> None:
@@ -235,8 +236,8 @@ class _Builder:
     def _begin(self, node: Sequence | Mapping, event: Any) -> None:
         self._check_tag(event, node.line, node.column)
         if len(self._frames) >= self._max_depth:
-            what = f"lists and mappings nested more than {self._max_depth} deep"
-            self._report(node, what, "write them flatter", is_fatal=True)
+            problem = f"lists and mappings nested more than {self._max_depth} deep"
+            self._report(node, problem, "write them flatter", is_fatal=True)
             raise _StopReadingError
         self._frames.append(_Frame(node, event.anchor, bool(event.flow_style)))
         if event.anchor:
@@ -260,19 +261,19 @@ class _Builder:
             return
         self._aliased_values += target.size
         if self._aliased_values > MAX_ALIASED_VALUES:
-            what = f"the aliases up to *{name} stand for more than {MAX_ALIASED_VALUES:,} values"
-            self._report(at, what, "write the file with fewer aliases", is_fatal=True)
+            problem = f"the aliases up to *{name} stand for more than {MAX_ALIASED_VALUES:,} values"
+            self._report(at, problem, "write the file with fewer aliases", is_fatal=True)
             raise _StopReadingError
         # A shallow copy: the position of the alias, the contents of the original.
         self._add(replace(target, line=line, column=column))
 
     def _report_unknown_alias(self, at: Place, name: str) -> None:
         if any(frame.anchor == name for frame in self._frames):
-            what, instead = f"*{name} is an alias inside its own value", "remove it"
+            problem, suggestion = f"*{name} is an alias inside its own value", "remove it"
         else:
-            what = f"*{name} is an alias, and there is no &{name} before it"
-            instead = "put text that begins with * in quotes"
-        self._report(at, what, instead, is_fatal=True)
+            problem = f"*{name} is an alias, and there is no &{name} before it"
+            suggestion = "put text that begins with * in quotes"
+        self._report(at, problem, suggestion, is_fatal=True)
 
     def _add(self, node: Node) -> None:
         if not self._frames:
@@ -300,8 +301,8 @@ class _Builder:
         value.key_line = key.line
         if key.text in mapping.entries:
             first = mapping.entries[key.text][0]
-            what = f"a second {quote(key.text)}: the first is at line {first.line}"
-            self._report(key, what, "keep one of them")
+            problem = f"a second {quote(key.text)}: the first is at line {first.line}"
+            self._report(key, problem, "keep one of them")
             # The last value counts, as for most readers of YAML.
             key = first
         mapping.entries[key.text] = (key, value)
@@ -309,8 +310,8 @@ class _Builder:
     def _merge(self, mapping: Mapping, merges: list[Node]) -> None:
         for source in _flatten(merges):
             if not isinstance(source, Mapping):
-                what = '"<<" takes a mapping, and this is not one'
-                self._report(source, what, "write <<: *name")
+                problem = '"<<" takes a mapping, and this is not one'
+                self._report(source, problem, "write <<: *name")
                 continue
             for key, entry in source.entries.items():
                 mapping.entries.setdefault(key, entry)
@@ -319,9 +320,9 @@ class _Builder:
         tag = event.tag
         if tag is None or tag in _TEXT_TAGS or tag in _PLAIN_TAGS:
             return
-        shown = "!!" + tag.removeprefix(_CORE_TAG) if tag.startswith(_CORE_TAG) else tag
-        what = f"the tag {quote(shown)} is not allowed: a pipeline file contains plain values"
-        self._report(Place(line, column), what, "remove the tag")
+        tag_text = "!!" + tag.removeprefix(_CORE_TAG) if tag.startswith(_CORE_TAG) else tag
+        problem = f"the tag {quote(tag_text)} is not allowed: a pipeline file contains plain values"
+        self._report(Place(line, column), problem, "remove the tag")
 
 
 def _flatten(merges: list[Node]) -> Iterator[Node]:

@@ -44,7 +44,7 @@ def test_the_last_of_two_equal_keys_counts_and_is_a_problem() -> None:
     document = yaml_positions.parse("a: 1\na: 2\na: 3\n")
     assert document.root is not None
     assert [node.text for node in document.root.children()] == ["3"]
-    assert [(p.at.line, p.what) for p in document.problems] == [
+    assert [(p.at.line, p.text) for p in document.problems] == [
         (2, 'a second "a": the first is at line 1'),
         (3, 'a second "a": the first is at line 1'),
     ]

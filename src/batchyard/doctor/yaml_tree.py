@@ -28,7 +28,7 @@ def parse(text: str) -> Node:
     if document.error is None:
         # Reading stops at a fatal problem, if at all, so that the last problem tells why.
         if any(problem.is_fatal for problem in document.problems):
-            raise NotReadableError(document.problems[-1].what, document.problems[-1].at.line)
+            raise NotReadableError(document.problems[-1].text, document.problems[-1].at.line)
         return Scalar(0, 0)
     # JSON allows a few things that YAML does not, such as "\/".
     try:

@@ -97,7 +97,7 @@ def parse(text: str, mistakes: Mistakes) -> Node | None:
         return None
     document = yaml_positions.parse(text)
     for problem in document.problems:
-        mistakes.add(problem.at, problem.what, problem.instead)
+        mistakes.add(problem.at, problem.text, problem.suggestion)
         if problem.is_fatal:
             return None
     if isinstance(document.error, yaml.MarkedYAMLError):
