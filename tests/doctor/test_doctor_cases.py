@@ -112,7 +112,7 @@ def test_masked_facts_are_judged_the_same(name: str) -> None:
     _, case = CASES[name]
     whole = json.loads(HEALTHY[case["base"]])
     whole["facts"] = apply_change(whole["facts"], case["sick"])
-    masked = facts_json.dump(masking.masked(facts_json.load(json.dumps(whole))))
+    masked = facts_json.dump(masking.mask_facts(facts_json.load(json.dumps(whole))))
     report = judge_text(json.dumps(whole))
     assert [f.id for f in judge_text(masked).findings] == [f.id for f in report.findings]
 

@@ -121,7 +121,7 @@ def save_facts(facts: Facts | Survey | HostFacts, file: str) -> None:
     """Write facts, masked. Raises InputError where the file cannot be written."""
     from batchyard.doctor import facts_json, masking
 
-    text = facts_json.dump(masking.masked(facts))
+    text = facts_json.dump(masking.mask_facts(facts))
     try:
         Path(file).write_text(text, encoding="utf-8")
     except (OSError, ValueError) as exc:

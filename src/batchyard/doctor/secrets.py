@@ -1,8 +1,9 @@
-"""Where secrets stand in a text, and what can stand there instead. Pure; the one place that knows what a secret is.
+"""Find secrets in a text, and masks to replace them. Pure; the only module that defines a secret.
 
-BY113 reports those that are sure; saved facts hide all. What takes a secret's place has the form of the secret, so that
-the text is read the same: a word for a word, digits for digits, a key for a key. It is judged the same, too: what takes
-the place of a sure one is long enough to be sure again, what takes the place of another is not.
+Finding BY113 reports the secrets that are sure; saved facts hide all of them. A mask has the form
+of its secret, so that the text is parsed the same: a word for a word, digits for digits, a key for
+a key. It is judged the same, too: the mask of a sure secret is long enough to count as sure, any
+other mask is not.
 """
 
 from __future__ import annotations
@@ -14,55 +15,60 @@ from dataclasses import dataclass
 
 SURE, DOUBTFUL = "hidden-value-0", "hidden"
 
-#: a value that is shorter is rather a word, an example or a switch
-_SHORTEST = 8
+#: characters of a sure secret; a shorter value is rather a word, an example or a switch
+_MIN_LENGTH = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Secret:
     start: int
     end: int
-    #: what it looks like; never the secret itself
-    what: str
-    #: what can stand in its place
+    #: the kind of secret, such as "a token"; never the secret itself
+    description: str
+    #: the text that replaces the secret
     mask: str
     is_sure: bool
-    #: what a text could be that has nothing else in it; empty where its surroundings make it a secret
-    alone: str = ""
+    #: a mask that is a sure secret by its form alone; empty if the text around makes it a secret
+    mask_alone: str = ""
 
 
-def find(text: str, is_prose: bool = False) -> list[Secret]:
-    """In order, none over another. ``is_prose``: a message of AWS, say, in which "token: expired" names no token."""
-    found: list[Secret] = []
-    for rule in _RULES if not is_prose else _RULES_OF_PROSE:
-        found += rule(text)
+def find_secrets(text: str, is_prose: bool = False) -> list[Secret]:
+    """Return the secrets of a text, in order; they do not overlap.
+
+    ``is_prose``: the text is a message, for example of AWS, in which "token: expired" has no token.
+    """
+    candidates = [secret for rule in _RULES_OF_PROSE for secret in rule(text)]
     if is_prose:
-        found = [s for s in found if not _WORD.fullmatch(text, s.start, s.end)]
+        candidates = [s for s in candidates if not _WORD.fullmatch(text, s.start, s.end)]
     else:
-        found += _behind_open_quotes(text, found)
-    chosen: list[Secret] = []
-    for secret in sorted(found, key=lambda s: (s.start, -s.end, not s.is_sure)):
-        if not chosen or secret.start >= chosen[-1].end:
-            chosen.append(secret)
-        elif (
-            secret.is_sure
-            and secret.alone
-            and not chosen[-1].is_sure
-            and secret.end <= chosen[-1].end
-        ):
-            chosen[-1] = _as_sure(text, chosen[-1], secret)
-    return chosen
+        candidates += _find_by_line(text)
+        candidates += _find_behind_open_quotes(text, candidates)
+    secrets: list[Secret] = []
+    for secret in sorted(candidates, key=lambda s: (s.start, -s.end, not s.is_sure)):
+        outer = secrets[-1] if secrets else None
+        if outer is None or secret.start >= outer.end:
+            secrets.append(secret)
+        elif _makes_sure(secret, outer):
+            secrets[-1] = _as_sure(text, outer, secret)
+    return secrets
+
+
+def _makes_sure(inner: Secret, outer: Secret) -> bool:
+    """Return whether a sure secret lies in one that is not sure."""
+    is_inside = inner.end <= outer.end
+    return is_inside and inner.is_sure and bool(inner.mask_alone) and not outer.is_sure
 
 
 def _as_sure(text: str, outer: Secret, inner: Secret) -> Secret:
-    """A doubtful one in which a sure one stands: as little is left of it, and as sure."""
-    mask = f'["{inner.alone}"]' if text[outer.start] == "[" else inner.alone
-    return Secret(outer.start, outer.end, inner.what, mask, True)
+    """Return the outer secret with a mask that is sure."""
+    mask = f'["{inner.mask_alone}"]' if text[outer.start] == "[" else inner.mask_alone
+    return Secret(outer.start, outer.end, inner.description, mask, True)
 
 
-def hidden(text: str, is_prose: bool = False) -> str:
+def hide_secrets(text: str, is_prose: bool = False) -> str:
+    """Return the text with masks instead of its secrets."""
     parts, at = [], 0
-    for secret in find(text, is_prose):
+    for secret in find_secrets(text, is_prose):
         parts += [text[at : secret.start], secret.mask]
         at = secret.end
     return "".join([*parts, text[at:]])
@@ -70,12 +76,16 @@ def hidden(text: str, is_prose: bool = False) -> str:
 
 _WORD = re.compile(r"[A-Za-z.]*[a-z][.:]?")
 
-# -- what is a secret by its own form ---------------------------------------------------------------------------------
+# -- secrets that are recognized by their own form ------------------------------------------------
 
-#: lines of base64 and the two headers; a command in between is none of it
-_KEY_BODY = r"(?:[A-Za-z0-9+/=]++|\\++[nr]|[ \t]*+\r?\n[ \t]*+(?:(?:Proc-Type|DEK-Info):[^\n]*+)?+| (?=[A-Za-z0-9+/=]{30}))*+"
+#: lines of base64 and the two headers; a command in between ends the key
+_KEY_BODY = (
+    r"(?:[A-Za-z0-9+/=]++|\\++[nr]|[ \t]*+\r?\n[ \t]*+(?:(?:Proc-Type|DEK-Info):[^\n]*+)?+"
+    r"| (?=[A-Za-z0-9+/=]{30}))*+"
+)
 _KEY = re.compile(
-    rf"(-----BEGIN [A-Z ]{{0,40}}PRIVATE KEY-----)(?:({_KEY_BODY})(?=-----END [A-Z ]{{0,40}}PRIVATE KEY-----)"
+    rf"(-----BEGIN [A-Z ]{{0,40}}PRIVATE KEY-----)"
+    rf"(?:({_KEY_BODY})(?=-----END [A-Z ]{{0,40}}PRIVATE KEY-----)"
     r"|((?:\s*+[A-Za-z0-9+/=]{40,}+)++))"
 )
 _FORMS: tuple[tuple[re.Pattern[str], str, str], ...] = (
@@ -107,65 +117,62 @@ _FORMS: tuple[tuple[re.Pattern[str], str, str], ...] = (
         "hidden/hidden/hidden/hidden",
     ),
 )
-#: /etc/shadow's: hard to turn into the password, and nobody's business
+#: hashes of passwords, as in /etc/shadow
 _HASH = re.compile(r"\$(?:1|2[abxy]?|5|6|7|y|gy|argon2\w*|pbkdf2[\w-]*)\$([\w./$=,+*-]{8,})")
 _URL = re.compile(r"(?<=://)([^/\s:@'\"]+):([^/\s@'\"]+)(?=@)")
 _PROXY = re.compile(
-    r"(?i)\b\w{0,40}proxy\w{0,40}\\*[\"']?[ \t]*[=:][ \t]*\\*[\"']?([^/\s:@'\"$]+):([^/\s@'\"$][^/\s@'\"]*)(?=@)"
+    r"(?i)\b\w{0,40}proxy\w{0,40}\\*[\"']?[ \t]*[=:][ \t]*\\*[\"']?"
+    r"([^/\s:@'\"$]+):([^/\s@'\"$][^/\s@'\"]*)(?=@)"
 )
 _URL_TOKEN = re.compile(r"https?://(?![a-z]{1,15}@)([^/\s:@'\"${}<>()]+)(?=@[\w.-])")
 
 
-def _by_form(text: str) -> Iterator[Secret]:
-    for pattern, what, mask in _FORMS:
+def _find_by_form(text: str) -> Iterator[Secret]:
+    for pattern, description, mask in _FORMS:
         for match in pattern.finditer(text):
-            before = text[match.start() : match.start(1)]
-            yield Secret(*match.span(1), what, mask, True, before + mask)
+            prefix = text[match.start() : match.start(1)]
+            yield Secret(*match.span(1), description, mask, True, prefix + mask)
     for match in _HASH.finditer(text):
         yield Secret(*match.span(1), "a password's hash", "hidden$hidden", False)
     for match in _KEY.finditer(text):
-        body = match[2] if match[2] is not None else match[3]
         group = 2 if match[2] is not None else 3
-        lines = body.count("\n")
-        # As many lines as there were: what stands below keeps its line. As long as is needed to be taken for a key.
-        mask = (
-            "\n" + "\n".join(["hidden"] * (lines - 1)) + "\n"
-            if lines > 1
-            else "\nhidden\n" * bool(lines) or "hidden"
-        )
-        yield Secret(
-            *match.span(group),
-            "a private key",
-            mask if group == 2 else "\n" * lines + "hidden" * 7,
-            True,
-        )
+        mask = _mask_key(match[group].count("\n"), is_complete=group == 2)
+        yield Secret(*match.span(group), "a private key", mask, True)
 
 
-def _in_urls(text: str) -> Iterator[Secret]:
+def _mask_key(line_count: int, is_complete: bool) -> str:
+    """Return a mask with as many lines as the key, so that the text below keeps its lines."""
+    if not is_complete:  # the mask is long enough to be recognized without the end of the key
+        return "\n" * line_count + "hidden" * 7
+    if not line_count:
+        return "hidden"
+    return "\n" + "\n".join(["hidden"] * max(1, line_count - 1)) + "\n"
+
+
+def _find_in_urls(text: str) -> Iterator[Secret]:
     for pattern in (_URL, _PROXY):
         for match in pattern.finditer(text):
             user, password = match[1], match[2]
             if _is_filled_in(password):
                 continue
             is_sure = not _FILLED_IN.match(text, match.start(1))
-            shown = user if re.search(r"\$|\{\{|#\{|%\(", user) else DOUBTFUL
-            yield Secret(*match.span(1), "", shown, False)
+            user_mask = user if re.search(r"\$|\{\{|#\{|%\(", user) else DOUBTFUL
+            yield Secret(*match.span(1), "", user_mask, False)
             mask = SURE if is_sure else DOUBTFUL
             yield Secret(
                 *match.span(2), "a password in a URL", mask, is_sure, f"x://{DOUBTFUL}:{mask}@x"
             )
     for match in _URL_TOKEN.finditer(text):
-        yield _valued(
-            match, 1, "a token in a URL", _is_mixed(match[1]) and len(match[1]) >= len(SURE)
-        )
+        is_sure = _is_mixed(match[1]) and len(match[1]) >= len(SURE)
+        yield _secret_of(match, 1, "a token in a URL", is_sure)
 
 
-# -- what is a secret by its name -------------------------------------------------------------------------------------
+# -- secrets that are recognized by the name of their value ---------------------------------------
 
 _WORDS = (
     r"passw(?:or)?d|passphrase|secret|token|api[_-]?key|access[_-]?key|credential|private[_-]?key"
 )
-#: these are words of other meanings, too: only whole parts of a name
+#: words with other meanings, too: they count only as whole parts of a name
 _PARTS = (
     r"(?<!by)(?<!com)(?<!tres)(?<!proxy[_-])pass(?![a-z])|(?<![a-z])pwd(?![a-z])"
     r"|(?<![a-z])auth(?:_data)?(?![\w.-])|(?-i:(?<=[A-Z0-9])_KEY(?![\w.-]))"
@@ -173,16 +180,19 @@ _PARTS = (
 _NAME = rf"(?<![\w.-])[\w.-]{{0,200}}?(?:{_WORDS})[\w.-]*"
 _OTHER_NAME = rf"(?<![\w.-])[\w.-]{{0,200}}?(?:{_PARTS})[\w.-]*"
 _QUOTED = r"\\+\"(?:(?!\\+\")[^\n])*\\+\"|\"(?:[^\"\\\n]|\\.)*\"|'[^'\n]*'"
-#: a word as a shell takes it, and no further than YAML and JSON would
+#: a word as a shell reads it, up to the end that YAML and JSON would see
 _BARE = r"(?![\[{#])(?:[^\s\\\"'`;&|<>(){}\],$]|\$(?![({])|\\[^\s\"]|,(?![\s\"']|$|[\w.-]*[:=]))+"
 #: a value whose quote is not closed on its line: the text was cut there, or the quote was forgotten
-_OPEN_VALUE = r"(?P<open>(?:\\+\"(?!(?:(?!\\+\")[^\n])*\\+\")|\"(?!(?:[^\"\\\n]|\\.)*\")|'(?![^'\n]*'))[^\n]*+)"
+_OPEN_VALUE = (
+    r"(?P<open>(?:\\+\"(?!(?:(?!\\+\")[^\n])*\\+\")|\"(?!(?:[^\"\\\n]|\\.)*\")"
+    r"|'(?![^'\n]*'))[^\n]*+)"
+)
 _VALUE = rf"({_QUOTED}|\[[^\[\]{{}}\n]*\]|{_BARE})"
 _IS = r"\\*[\"']?[ \t]*(?:={1,2}|:[-=+?]?)[ \t]*"
 _NAMED = re.compile(rf"(?im)({_NAME}){_IS}{_VALUE}")
-#: a lone word is taken at its word only where it is assigned to, or is a key
+#: these names count only before = or as a quoted key
 _OTHER_NAMED = re.compile(rf"(?im)({_OTHER_NAME})(?:=|\\*[\"'][ \t]*[:=][ \t]*){_VALUE}")
-#: a line of its own: the value goes to its end
+#: a key of YAML at the beginning of a line: the value is the remainder of the line
 _KEY_LINE = r"^([ \t]*)(?:-[ \t]+)*[\"']?"
 _TAG = r"(?:[&!]\S*[ \t]+)*"
 _LINE = re.compile(
@@ -190,41 +200,47 @@ _LINE = re.compile(
     r"([^\s\"'\[{|>#&*!][^\n]*?)(?=[,}\]]*[ \t]*(?:[ \t]#[^\n]*)?\r?$)"
 )
 _ENVIRONMENT = re.compile(
-    rf"(?im)^[ \t]*(?:export[ \t]+)?({_NAME}|{_OTHER_NAME})=((?![^\n]*(?:&&|\|\|))[^\s\"'`;$\\]+)(?=[ \t]*\r?$)"
+    rf"(?im)^[ \t]*(?:export[ \t]+)?({_NAME}|{_OTHER_NAME})="
+    r"((?![^\n]*(?:&&|\|\|))[^\s\"'`;$\\]+)(?=[ \t]*\r?$)"
 )
 #: "password: |", and "password:" with the value below
 _BLOCK = re.compile(
-    rf"(?im){_KEY_LINE}({_NAME}|{_OTHER_NAME})[\"']?[ \t]*:[ \t]*{_TAG}(?:([|>])[-+0-9]*[ \t]*)?(?:#[^\n]*)?\r?\n"
+    rf"(?im){_KEY_LINE}({_NAME}|{_OTHER_NAME})[\"']?[ \t]*:[ \t]*{_TAG}"
+    r"(?:([|>])[-+0-9]*[ \t]*)?(?:#[^\n]*)?\r?\n"
     r"((?:(?:\1[ \t]+[^\n]*|[ \t]*\r?)(?:\n|\Z))+)"
 )
 _BELOW = re.compile(r"[ \t]*[\"']?([^\s:#\"'\[{-][^\n:\"']*?)[\"']?[ \t]*\r?\n?\Z")
-#: "--password x": in free text "token for" names nothing
+#: "--password x"; without the dashes "token for" is not the name of a value
 _OPTION_NAME = (
     rf"(?im)((?<![\w.-])--?[\w-]{{0,60}}?(?:{_WORDS})[\w-]*)(?:[ \t]+|[\"']?,[ \t]*)(?!-)"
 )
 _OPTION = re.compile(_OPTION_NAME + _VALUE)
 
-_SWITCHES = r"true|false|null|none|yes|no|on|off|required|optional|enabled?|disabled?|default|always|never|random"
-#: values that are no secrets though their name says so: a variable, a command's output, a path, a switch
+_SWITCHES = (
+    r"true|false|null|none|yes|no|on|off|required|optional|enabled?|disabled?|default"
+    r"|always|never|random"
+)
+#: values that are no secrets in spite of their name: a variable, a command's output, a path
 _HARMLESS = re.compile(
     rf"\$.*|`.*|/.*|\.{{1,2}}/.*|<.*|arn:.*|![\w:]*|\d{{1,6}}(?::\d{{1,6}})?|\W*|{_SWITCHES}",
     re.IGNORECASE | re.DOTALL,
 )
 _SECRET_KEY = re.compile(r"(?=.*\d)(?=.*[a-z])(?=.*[A-Z])[A-Za-z0-9/+]{40}")
-#: /etc/nsswitch.conf names where accounts are looked up
+#: a line of /etc/nsswitch.conf, which names databases of accounts
 _NSSWITCH = re.compile(
     r"passwd:(?:[ \t]+(?:files|compat|db|nis|sss|ldap|winbind|systemd|altfiles)\b|\\s|\[|\.\*)"
 )
-#: names of what only leads to a secret
-_LEADS_TO_ONE = re.compile(r".*(?:file|name|path|arn|id|url|ttl|policy|length)s?", re.IGNORECASE)
+#: names of values that refer to a secret
+_REFERENCE_NAME = re.compile(r".*(?:file|name|path|arn|id|url|ttl|policy|length)s?", re.IGNORECASE)
 _PUBLIC = re.compile(
     r".*(?:gpg|pgp|apt|rpm|pub|public|s3|cache|sort|partition|host|object)_key", re.IGNORECASE
 )
-#: what is filled in later: ${name}, {{ name }}, #{name}, @Name@, %(name)s
+#: values that a template fills in later: ${name}, {{ name }}, #{name}, @Name@, %(name)s
 _FILLED_IN = re.compile(r"[^\s=:@]*[=:]?[ \t]*[\"']?(?:[^\s\"'@]*:)?(?:\$|\{\{|#\{|@\w+@|%\()")
 _IS_FILLED_IN = re.compile(r"\$(?!\d)|\{\{|#\{|@\w+@|%\(")
 _PROSE = re.compile(
-    r"[ \t]*#[^=:]*[=:][ \t]*[a-z_]+(?::[a-z_]+)*(?:[ \t(]|$)|[ \t]*(?:echo|printf)\b[^=:]*:[ \t]+[A-Za-z]+[ \t\"']"
+    r"[ \t]*#[^=:]*[=:][ \t]*[a-z_]+(?::[a-z_]+)*(?:[ \t(]|$)"
+    r"|[ \t]*(?:echo|printf)\b[^=:]*:[ \t]+[A-Za-z]+[ \t\"']"
 )
 
 
@@ -233,120 +249,126 @@ def _is_filled_in(value: str) -> bool:
 
 
 def _is_mixed(value: str) -> bool:
-    """Letters and digits: neither a word nor a number."""
+    """Return whether a value has letters and digits: it is neither a word nor a number."""
     return bool(re.search(r"\d", value) and re.search(r"[A-Za-z]", value))
 
 
-def _by_name(text: str) -> Iterator[Secret]:
+def _find_by_name(text: str) -> Iterator[Secret]:
     for pattern in (_NAMED, _OTHER_NAMED, _ENVIRONMENT):
         for match in pattern.finditer(text):
-            yield from _named(text, match, 1, 2)
+            yield from _find_named(text, match, 1, 2)
 
 
-def _by_option(text: str) -> Iterator[Secret]:
+def _find_by_option(text: str) -> Iterator[Secret]:
     for match in _OPTION.finditer(text):
-        if not _LEADS_TO_ONE.fullmatch(match[1]):
-            yield from _named(text, match, 1, 2, is_doubtful=not _is_mixed(match[2]))
+        if not _REFERENCE_NAME.fullmatch(match[1]):
+            yield from _find_named(text, match, 1, 2, is_doubtful=not _is_mixed(match[2]))
 
 
-def _by_line(text: str) -> Iterator[Secret]:
+def _find_by_line(text: str) -> Iterator[Secret]:
     for match in _LINE.finditer(text):
-        yield from _named(text, match, 2, 3)
+        yield from _find_named(text, match, 2, 3)
     for match in _BLOCK.finditer(text):
         if match[3]:
-            yield from _lines_below(text, match)
+            yield from _find_lines_below(text, match)
             continue
         below = _BELOW.fullmatch(text, *match.span(4))
         if below:
-            yield _valued(below, 1, f"a value for {match[2]}", _is_secret(text, match, 2, below[1]))
+            is_sure = _is_sure(text, match, 2, below[1])
+            yield _secret_of(below, 1, f"a value for {match[2]}", is_sure)
 
 
-def _lines_below(text: str, match: re.Match[str]) -> Iterator[Secret]:
+def _find_lines_below(text: str, match: re.Match[str]) -> Iterator[Secret]:
     for line in re.finditer(r"(?m)^[ \t]*(\S[^\n]*?)[ \t]*\r?$", match[4]):
         start, end = match.start(4) + line.start(1), match.start(4) + line.end(1)
         if line[1].startswith("-----") or _HARMLESS.fullmatch(line[1]):
             continue
-        is_sure = _is_secret(text, match, 2, line[1])
-        yield Secret(start, end, f"a value for {match[2]}", _mark(line[1], is_sure), is_sure)
+        is_sure = _is_sure(text, match, 2, line[1])
+        yield Secret(start, end, f"a value for {match[2]}", _mask(line[1], is_sure), is_sure)
 
 
-def _named(
+def _find_named(
     text: str, match: re.Match[str], name: int, value: int, is_doubtful: bool = False
 ) -> Iterator[Secret]:
-    start, end = _within_quotes(match, value)
+    """Yield the secret of a match; ``name`` and ``value`` are the numbers of its groups."""
+    start, end = _span_in_quotes(match, value)
     inner = text[start:end]
     is_harmless = _HARMLESS.fullmatch(inner) and not _SECRET_KEY.fullmatch(inner)
-    if (
-        is_harmless
-        or _is_filled_in(inner)
-        or _is_of_arn(text, match.start(name))
-        or _is_nsswitch(text, match.start())
-    ):
+    is_reference = _is_in_arn(text, match.start(name)) or _is_nsswitch(text, match.start())
+    if is_harmless or is_reference or _is_filled_in(inner):
         return
     is_call = text[end : end + 1] == "("
-    is_sure = not is_doubtful and not is_call and _is_secret(text, match, name, inner)
-    yield Secret(
-        start, end, f"a value for {match[name].strip('-')}", _mark(inner, is_sure), is_sure
-    )
+    is_sure = not is_doubtful and not is_call and _is_sure(text, match, name, inner)
+    description = f"a value for {match[name].strip('-')}"
+    yield Secret(start, end, description, _mask(inner, is_sure), is_sure)
 
 
-def _is_secret(text: str, match: re.Match[str], name: int, value: str) -> bool:
-    """And not what only sounds like one: a file's name, a value that is filled in later, a sentence."""
+def _is_sure(text: str, match: re.Match[str], name: int, value: str) -> bool:
+    """Return False for a file's name, a value that is filled in later, or a sentence."""
     label, at = match[name], match.start(name)
-    if label.lower().endswith(("auth", "_key")) and not re.search(_WORDS, label, re.IGNORECASE):
-        if not _is_mixed(value) or _PUBLIC.fullmatch(label) or "/" in value:
-            return False
-    start = text.rfind("\n", 0, at) + 1
-    return not (
-        len(value.strip("\"'[] \\")) < _SHORTEST
-        or "x-aws-ec2-metadata-token" in label.lower()
-        or _LEADS_TO_ONE.fullmatch(label)
-        or _FILLED_IN.match(text, at)
-        or _PROSE.match(text[start : start + 2000].split("\n", 1)[0])
-    )
+    is_short = len(value.strip("\"'[] \\")) < _MIN_LENGTH
+    if is_short or "x-aws-ec2-metadata-token" in label.lower():
+        return False
+    if _REFERENCE_NAME.fullmatch(label) or _is_public_key(label, value):
+        return False
+    return not _FILLED_IN.match(text, at) and not _PROSE.match(_line_at(text, at))
 
 
-def _is_of_arn(text: str, at: int) -> bool:
+def _is_public_key(label: str, value: str) -> bool:
+    """Return whether a name such as GPG_KEY or AUTH has a value that need not be a secret."""
+    is_ambiguous = label.lower().endswith(("auth", "_key"))
+    if not is_ambiguous or re.search(_WORDS, label, re.IGNORECASE):
+        return False
+    return not _is_mixed(value) or _PUBLIC.fullmatch(label) is not None or "/" in value
+
+
+def _is_in_arn(text: str, at: int) -> bool:
     return "arn:" in re.split(r"[\s\"'=]", text[max(0, at - 100) : at])[-1]
 
 
 def _is_nsswitch(text: str, at: int) -> bool:
+    return bool(_NSSWITCH.search(_line_at(text, at)))
+
+
+def _line_at(text: str, at: int) -> str:
+    """Return the line of this index, at most 2,000 characters."""
     start = text.rfind("\n", 0, at) + 1
-    return bool(_NSSWITCH.search(text[start : start + 2000].split("\n", 1)[0]))
+    return text[start : start + 2000].split("\n", 1)[0]
 
 
-def _within_quotes(match: re.Match[str], group: int) -> tuple[int, int]:
+def _span_in_quotes(match: re.Match[str], group: int) -> tuple[int, int]:
     value = match[group]
     quote = re.match(r"\\*[\"']", value)
     size = len(quote[0]) if quote else 0
     return match.start(group) + size, max(match.start(group) + size, match.end(group) - size)
 
 
-def _mark(value: str, is_sure: bool) -> str:
+def _mask(value: str, is_sure: bool) -> str:
     if value.isdecimal():
         return "10000000" if is_sure else "1"
-    mark = SURE if is_sure else DOUBTFUL
-    return f'["{mark}"]' if value.startswith("[") else mark
+    mask = SURE if is_sure else DOUBTFUL
+    return f'["{mask}"]' if value.startswith("[") else mask
 
 
-def _valued(match: re.Match[str], group: int, what: str, is_sure: bool) -> Secret:
-    start, end = _within_quotes(match, group)
-    return Secret(start, end, what, _mark(match.string[start:end], is_sure), is_sure)
+def _secret_of(match: re.Match[str], group: int, description: str, is_sure: bool) -> Secret:
+    start, end = _span_in_quotes(match, group)
+    return Secret(start, end, description, _mask(match.string[start:end], is_sure), is_sure)
 
 
-# -- what is a secret by the command that takes it --------------------------------------------------------------------
+# -- secrets that are recognized by the command they are passed to --------------------------------
 
-#: between a command and its option: not past its end
-_REST = r"(?:\\\r?\n|[^\n;|&]){0,400}?"
+#: the text between a command and its option, up to the end of the command
+_ARGUMENTS = r"(?:\\\r?\n|[^\n;|&]){0,400}?"
 
 
 def _commands_with(value: str) -> tuple[re.Pattern[str], ...]:
     patterns = (
-        rf"\b(?:docker|podman|nerdctl|buildah|skopeo|oras|crane|helm)\b{_REST}\blogin\b{_REST}\s-p[ =]?{value}",
+        rf"\b(?:docker|podman|nerdctl|buildah|skopeo|oras|crane|helm)\b{_ARGUMENTS}"
+        rf"\blogin\b{_ARGUMENTS}\s-p[ =]?{value}",
         rf"\bsshpass[ \t]+-p[ \t]?{value}",
-        rf"\b(?:mysql\w*|mariadb[\w-]*)\b{_REST}\s-p(?![ \t])(?!ort){value}",
-        rf"\bredis-cli\b{_REST}\s-a[ \t]+{value}",
-        rf"\bldap(?:search|modify|add|delete|whoami)\b{_REST}\s-w[ \t]+{value}",
+        rf"\b(?:mysql\w*|mariadb[\w-]*)\b{_ARGUMENTS}\s-p(?![ \t])(?!ort){value}",
+        rf"\bredis-cli\b{_ARGUMENTS}\s-a[ \t]+{value}",
+        rf"\bldap(?:search|modify|add|delete|whoami)\b{_ARGUMENTS}\s-w[ \t]+{value}",
         rf"\bpass:(?![\s]){value}",
         rf"(?i)\bidentified[ \t]+(?:with[ \t]+\S+[ \t]+)?by[ \t]+(?=\\*[\"']){value}",
         rf"\blogin[ \t]+\S+\s+password[ \t]+{value}",
@@ -356,12 +378,13 @@ def _commands_with(value: str) -> tuple[re.Pattern[str], ...]:
 
 
 _COMMANDS = _commands_with(_VALUE)
-#: with the name of a user before it
+#: the secret follows the name of a user
 _WITH_USER = tuple(
     re.compile(pattern)
     for pattern in (
-        rf"\bcurl\b{_REST}\s(?:-[a-zA-Z]*u|--user|--proxy-user|-U)[ =]?[\"']?[^\s:\"'$]+:([^\s\"']+)",
-        rf"\b(?:smbclient|rpcclient|net)\b{_REST}\s-U[ ]?[\"']?[^\s%\"']+%([^\s\"']+)",
+        rf"\bcurl\b{_ARGUMENTS}\s(?:-[a-zA-Z]*u|--user|--proxy-user|-U)[ =]?"
+        r"[\"']?[^\s:\"'$]+:([^\s\"']+)",
+        rf"\b(?:smbclient|rpcclient|net)\b{_ARGUMENTS}\s-U[ ]?[\"']?[^\s%\"']+%([^\s\"']+)",
         r"\b(?:echo|printf)\b[^\n|:]*?[\"' ][\w.-]+:([^\s\"'|\\:]+)[^\n|]*\|[^\n]*\bchpasswd\b",
         r"\bchpasswd\b[^\n]*<<<[ \t]*[\"']?[\w.-]+:([^\s\"']+)",
     )
@@ -374,25 +397,25 @@ _CHPASSWD = re.compile(
 _ACCOUNT = re.compile(r"(?<![\w.-])[\w.-]+:([^\s:\"',\]}\\]+)")
 
 
-def _by_command(text: str) -> Iterator[Secret]:
+def _find_by_command(text: str) -> Iterator[Secret]:
     for pattern in _COMMANDS + _WITH_USER:
         for match in pattern.finditer(text):
-            yield from _given(text, *_within_quotes(match, 1))
+            yield from _find_argument(text, *_span_in_quotes(match, 1))
     for match in _CHPASSWD.finditer(text):
         group = 2 if match[2] is not None else 4
         for account in _ACCOUNT.finditer(text, *match.span(group)):
             if account[1] not in ("R", "RANDOM"):
-                yield from _given(text, *account.span(1))
+                yield from _find_argument(text, *account.span(1))
 
 
-def _given(text: str, start: int, end: int) -> Iterator[Secret]:
+def _find_argument(text: str, start: int, end: int) -> Iterator[Secret]:
     value = text[start:end]
     if not _HARMLESS.fullmatch(value) and not _is_filled_in(value):
-        is_sure = len(value) >= _SHORTEST and _is_mixed(value)
-        yield Secret(start, end, "a password given to a command", _mark(value, is_sure), is_sure)
+        is_sure = len(value) >= _MIN_LENGTH and _is_mixed(value)
+        yield Secret(start, end, "a password given to a command", _mask(value, is_sure), is_sure)
 
 
-# -- what stands behind a quote that nothing closes -------------------------------------------------------------------
+# -- values behind a quote that is not closed -----------------------------------------------------
 
 _QUOTE = re.compile(r"(?<!\\)\\*+[\"']")
 _OPEN_QUOTES = (
@@ -403,7 +426,7 @@ _OPEN_QUOTES = (
 )
 
 
-def _behind_open_quotes(text: str, secrets: list[Secret]) -> Iterator[Secret]:
+def _find_behind_open_quotes(text: str, secrets: list[Secret]) -> Iterator[Secret]:
     """Find values whose quote is not closed on their line; none of them is sure.
 
     The value goes to the end of the line, or only to the next blank where a sure secret follows
@@ -434,10 +457,9 @@ def _open_value(text: str, start: int, end: int, sure_starts: list[int]) -> Iter
 
 
 _RULES_OF_PROSE: tuple[Callable[[str], Iterator[Secret]], ...] = (
-    _by_form,
-    _in_urls,
-    _by_name,
-    _by_option,
-    _by_command,
+    _find_by_form,
+    _find_in_urls,
+    _find_by_name,
+    _find_by_option,
+    _find_by_command,
 )
-_RULES = (*_RULES_OF_PROSE, _by_line)

@@ -35,7 +35,7 @@ from batchyard.doctor.finding import Finding, Report, merge_places, sort_finding
 from batchyard.doctor.host.checks.table import CHECKS as HOST_CHECKS
 from batchyard.doctor.judge import judge
 from batchyard.doctor.kinds import BY_ID
-from batchyard.doctor.masking import mask_text, masked
+from batchyard.doctor.masking import mask_facts, mask_text
 from batchyard.doctor.template.checks.table import CHECKS as TEMPLATE_CHECKS
 from batchyard.doctor.userdata.kinds import BLOCKING_SERVICE_START
 from batchyard.errors import InputError
@@ -569,7 +569,7 @@ def test_facts_are_masked_wherever_text_stands() -> None:
             ),
         ),
     )
-    assert "123456789012" not in facts_json.dump(masked(dirty))
+    assert "123456789012" not in facts_json.dump(mask_facts(dirty))
 
 
 # -- the catalogue -----------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from batchyard.doctor.finding import Finding
 from batchyard.doctor.host.facts import HostFacts, Process
 from batchyard.doctor.host.judge import judge as judge_host
 from batchyard.doctor.judge import judge
-from batchyard.doctor.masking import mask_text, masked
+from batchyard.doctor.masking import mask_facts, mask_text
 
 NOW = 1_700_000_000_000
 often = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
@@ -54,7 +54,7 @@ def facts_with(user_data: str) -> Facts:
 
 
 def saved(facts: Facts) -> Facts:
-    back = facts_json.load(facts_json.dump(masked(facts)))
+    back = facts_json.load(facts_json.dump(mask_facts(facts)))
     assert isinstance(back, Facts)
     return back
 
@@ -68,7 +68,7 @@ def user_data_of(facts: Facts) -> str:
 
 def everything(text: str) -> str:
     """A text with all that is packed in it."""
-    return "\n".join([text, *(inner for _, inner in packed.layers(text))])
+    return "\n".join([text, *(inner for _, inner in packed.unpack_layers(text))])
 
 
 def ids(findings: tuple[Finding, ...]) -> list[str]:
@@ -343,10 +343,10 @@ def test_a_hosts_facts_keep_no_password() -> None:
         processes=(Process(1, 0, "mysql -uroot -phunterM"),),
         daemon_json='{"token": 123456789}',
     )
-    kept = facts_json.dump(masked(host))
+    kept = facts_json.dump(mask_facts(host))
     assert "hunter" not in kept and "aHVudGVy" not in kept and "123456789" not in kept
     assert "ECS_CLUSTER=x" in kept
-    assert judge_host(masked(host)).findings == judge_host(host).findings
+    assert judge_host(mask_facts(host)).findings == judge_host(host).findings
 
 
 @pytest.mark.parametrize(
@@ -492,10 +492,10 @@ def test_masked_user_data_gives_the_same_findings(text: str, part: object, whole
 def test_what_is_sure_stays_sure_on_its_line_and_nothing_else_becomes_so(text: str) -> None:
     def sure(some: str) -> Counter[tuple[int, str]]:
         return Counter(
-            (some.count("\n", 0, s.start), s.what) for s in secrets.find(some) if s.is_sure
+            (some.count("\n", 0, s.start), s.description) for s in secrets.find_secrets(some) if s.is_sure
         )
 
-    assert sure(secrets.hidden(text)) == sure(text)
+    assert sure(secrets.hide_secrets(text)) == sure(text)
 
 
 WORDS = st.sampled_from(

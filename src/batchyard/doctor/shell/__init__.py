@@ -1,1 +1,1 @@
-"""What a shell script would run, without running it: text -> tree -> the commands it comes to. Pure."""
+"""Follow shell scripts without running them: text, syntax tree, trace of commands. Pure."""

@@ -13,7 +13,7 @@ _STARTS_PROGRAMS = re.compile(r"subprocess|\bsystem\b|popen|\bexec|spawn|\bqx\b|
 
 
 def other_interpreter(script: str) -> str:
-    """Return the program that the script's #! line names; empty for a shell, or without such a line."""
+    """Return the program of the script's #! line; empty for a shell, or without such a line."""
     first_line = script.lstrip().split("\n", 1)[0]
     if not first_line.startswith("#!"):
         return ""
@@ -31,5 +31,5 @@ def is_interpreter(program: str) -> bool:
 
 
 def may_start_programs(texts: Iterable[str]) -> bool:
-    """Return whether a script in another language, or a word of its command, has a call that starts programs."""
+    """Return whether a script in another language, or a word of its command, can start programs."""
     return any(_STARTS_PROGRAMS.search(text) for text in texts)

@@ -1,7 +1,7 @@
-"""Shell text -> tree. Reads any text: what cannot be understood is skipped, and nothing is refused. Pure.
+"""Parse shell scripts into a syntax tree. Parts that are not understood are skipped. Pure.
 
-One pass over the characters, so that a substitution inside a string inside a substitution is read by the same rules.
-Nothing here looks ahead further than a word; nesting beyond ``MAX_DEPTH`` is taken for text.
+The parser passes once over the characters, so that a substitution in a string in a substitution
+is read by the same rules. Nesting beyond ``MAX_DEPTH`` is kept as text.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeVar
 
-from batchyard.doctor.shell.reader import MAX_DEPTH, META, Reader, raw
-from batchyard.doctor.shell.tree import (
+from batchyard.doctor.shell.reader import MAX_DEPTH, META, Reader, without_expansions
+from batchyard.doctor.shell.syntax_tree import (
     Command,
     Compound,
     Item,
@@ -25,32 +25,31 @@ from batchyard.doctor.shell.tree import (
     Word,
 )
 
-#: user data has at most 16 KiB; what is longer than this is no script
+#: characters of a script; user data has at most 16 KiB
 MAX_LENGTH = 100_000
 
 T = TypeVar("T")
 
 _FUNCTION = re.compile(r"([\w.:+@-]+)[ \t]*\([ \t]*\)")
 _COPROC_NAME = re.compile(r"[A-Za-z_]\w*[ \t]+(?=[{(])")
-#: for (( ; ; )), which nothing ends
+#: for (( ; ; )), a loop without an end
 _FOREVER = re.compile(r"\(\([^;()]*;\s*;[^;()]*\)\)")
 _RESERVED = re.compile(r"[a-z]+|[{}!]")
 _CLOSERS = frozenset({"then", "do", "done", "fi", "else", "elif", "esac", "}", ";;"})
 
 
 def parse(text: str, first_line: int = 1) -> Script:
-    return _Parser(text[:MAX_LENGTH].replace("\r\n", "\n"), first_line).all()
+    return _Parser(text[:MAX_LENGTH].replace("\r\n", "\n"), first_line).parse_all()
 
 
 class _Parser(Reader):
-    def all(self) -> Script:
-        found: list[Item] = []
+    def parse_all(self) -> Script:
+        items: list[Item] = []
         while self.at < self.end:
-            found += self.script()
-            # A closing word or parenthesis that nothing opened.
+            items += self.script()
             if self.at < self.end:
-                self.step_over()
-        return tuple(found)
+                self._skip_stray_closer()
+        return tuple(items)
 
     def inner(self, source: str, line: int) -> Script:
         return tuple(self.sibling(source, line).script())
@@ -60,17 +59,17 @@ class _Parser(Reader):
         parser.depth = self.depth + 1
         return parser
 
-    def step_over(self) -> None:
-        """At a closer that nothing opened: past it, whatever it is."""
+    def _skip_stray_closer(self) -> None:
+        """Skip a closing word or parenthesis that nothing opened."""
         if self.peek() and self.peek() not in META:
             self.word()
         else:
             self.take_newline() if self.peek() == "\n" else self.skip(1)
 
-    # -- scripts ----------------------------------------------------------------------------------------------
+    # -- scripts ----------------------------------------------------------------------------------
 
     def script(self) -> list[Item]:
-        """Items up to a closer of any construct, which is left where it stands."""
+        """Read items up to the closer of any construct, which is not read."""
         items: list[Item] = []
         while True:
             self.separators()
@@ -81,11 +80,11 @@ class _Parser(Reader):
                 or self._at_closer()
             ):
                 return items
-            before = self.at
+            start = self.at
             item = self._item()
             if item.pipelines:
                 items.append(item)
-            if self.at == before:
+            if self.at == start:
                 self.skip(1)
 
     def separators(self) -> None:
@@ -99,7 +98,7 @@ class _Parser(Reader):
                 return
 
     def _at_closer(self) -> bool:
-        return self._reserved() in _CLOSERS
+        return self._reserved_word() in _CLOSERS
 
     def _item(self) -> Item:
         pipelines: list[tuple[Command, ...]] = []
@@ -140,13 +139,13 @@ class _Parser(Reader):
             self.take_newline()
             self.blanks()
 
-    # -- commands ---------------------------------------------------------------------------------------------
+    # -- commands ---------------------------------------------------------------------------------
 
     def _command(self) -> Command | None:
         return self._deeper(self._compound) or self._simple()
 
     def _deeper(self, read: Callable[[], T]) -> T | None:
-        """Reads one level down; nothing where that would be too deep."""
+        """Read one level deeper; return None if that is too deep."""
         if self.depth >= MAX_DEPTH:
             return None
         self.depth += 1
@@ -168,7 +167,7 @@ class _Parser(Reader):
         if function:
             self.at = function.end()
             return self._function(function[1], line)
-        word = self._reserved()
+        word = self._reserved_word()
         if word in ("if", "while", "until", "for", "select", "case", "{", "function"):
             self.at += len(word)
             return self._after(word, line)
@@ -203,16 +202,16 @@ class _Parser(Reader):
                 self.skip(1)
                 self.blanks()
                 self.close(")")
-            return self._function(raw(name), line)
+            return self._function(without_expansions(name), line)
         return self._for(line)
 
     def _through(self, inner: tuple[str, ...], last: str, kind: str, line: int) -> Compound:
-        """Script, word, script, word ... up to the last word; or to the end of the text, where it is missing."""
+        """Read scripts separated by the inner words, up to the last word or the end of the text."""
         bodies = [self.body()]
-        while self._reserved() in inner and self._reserved():
-            self.at += len(self._reserved())
+        while self._reserved_word() in inner and self._reserved_word():
+            self.at += len(self._reserved_word())
             bodies.append(self.body())
-        if self._reserved() == last:
+        if self._reserved_word() == last:
             self.at += len(last)
         return self._with_redirects(kind, tuple(bodies), line)
 
@@ -226,17 +225,17 @@ class _Parser(Reader):
             name = ""
         else:
             words.append(Word((Variable("@", True),), line))
-            name = raw(self.word())
+            name = without_expansions(self.word())
             self._newlines_and_blanks()
-            if self._reserved() == "in":
+            if self._reserved_word() == "in":
                 self.at += 2
                 self.blanks()
                 words.clear()
                 while self.peek() and self.peek() not in ";\n&|()":
-                    before = self.at
+                    start = self.at
                     words.append(self.word())
                     self.blanks()
-                    if self.at == before:
+                    if self.at == start:
                         self.skip(1)
         self.separators()
         compound = self._body_of_for(line)
@@ -245,10 +244,10 @@ class _Parser(Reader):
         return Compound("for", compound.bodies, line, name, tuple(words), compound.redirects)
 
     def _body_of_for(self, line: int) -> Compound:
-        if self._reserved() == "do":
+        if self._reserved_word() == "do":
             self.at += 2
             return self._through((), "done", "for", line)
-        if self._reserved() == "{":
+        if self._reserved_word() == "{":
             self.at += 1
             return self._through((), "}", "for", line)
         return Compound("for", (), line)
@@ -257,27 +256,27 @@ class _Parser(Reader):
         self.blanks()
         subject = self.word()
         self._newlines_and_blanks()
-        if self._reserved() == "in":
+        if self._reserved_word() == "in":
             self.at += 2
         bodies: list[Script] = []
         while self.at < self.end:
             self.separators()
-            if self._reserved() == "esac":
+            if self._reserved_word() == "esac":
                 self.at += 4
                 break
-            before = self.at
+            start = self.at
             self._pattern()
             bodies.append(self.body())
             if self.peek(2) == ";;":
                 self.skip(3 if self.peek(3) == ";;&" else 2)
-            elif self._reserved() in _CLOSERS and self._reserved() != "esac":
+            elif self._reserved_word() in _CLOSERS and self._reserved_word() != "esac":
                 break
-            if self.at == before:
+            if self.at == start:
                 self.skip(1)
         return replace(self._with_redirects("case", tuple(bodies), line), words=(subject,))
 
     def _pattern(self) -> None:
-        """Past `a|b)`."""
+        """Skip `a|b)`."""
         if self.peek() == "(":
             self.skip(1)
         while self.at < self.end and self.peek() not in ")\n;":
@@ -296,21 +295,21 @@ class _Parser(Reader):
         return Compound("function", bodies, line, name)
 
     def _arithmetic(self, line: int) -> Simple:
-        """Past ((...)). It starts nothing but what stands in it as $(...), and says that something is counted."""
+        """Read ((...)) as a command of this name, whose argument is each $(...) in it."""
         stop = self.arithmetic_end(self.at + 2) if self.at < self.last_arithmetic else 0
-        inside: tuple[Word, ...] = ()
+        substitutions: tuple[Word, ...] = ()
         if not stop:
             self.skip(2)
         else:
-            if script := self.scripts_in(self.at + 2, stop - 2):
-                inside = (Word((Substitution(script, True, "0"),), line),)
+            if script := self.substituted_scripts(self.at + 2, stop - 2):
+                substitutions = (Word((Substitution(script, True, "0"),), line),)
             self.at = stop
-        return Simple((Word((Text("(("),), line), *inside), (), line)
+        return Simple((Word((Text("(("),), line), *substitutions), (), line)
 
     def _with_redirects(self, kind: str, bodies: tuple[Script, ...], line: int) -> Compound:
         redirects: list[Redirect] = []
         self.blanks()
-        while self.redirect_here():
+        while self.is_at_redirect():
             redirects.append(self.redirect())
             self.blanks()
         return Compound(kind, bodies, line, redirects=tuple(redirects))
@@ -318,13 +317,13 @@ class _Parser(Reader):
     def body(self) -> Script:
         return tuple(self._deeper(self.script) or ())
 
-    def _reserved(self) -> str:
-        """The reserved word here, without taking it; empty where there is none."""
+    def _reserved_word(self) -> str:
+        """Return the reserved word at this place without reading it; empty if there is none."""
         match = _RESERVED.match(self.text, self.at)
         if not match:
             return ""
-        after = self.text[match.end() : match.end() + 1]
-        return match[0] if not after or after in META else ""
+        next_char = self.text[match.end() : match.end() + 1]
+        return match[0] if not next_char or next_char in META else ""
 
     def _simple(self) -> Simple | None:
         line = self.line()
@@ -333,42 +332,46 @@ class _Parser(Reader):
         arrays: list[tuple[str, tuple[Word, ...]]] = []
         while True:
             self.blanks()
-            if self.redirect_here():
+            if self.is_at_redirect():
                 redirects.append(self.redirect())
             elif self.at >= self.end or self.peek() in "\n;&|)":
                 break
             elif self.peek() == "(":
-                arrays.append((raw(words.pop()) if words else "", self._array()))
+                arrays.append((without_expansions(words.pop()) if words else "", self._array()))
             else:
-                before = self.at
-                words.append(self.word())
-                if self.at == before:
-                    self.skip(1)
-                if len(words) == 1 and words[0].plain == "[[":
-                    words += self._test()
-        if not words and not redirects and not arrays:
-            return None
-        return Simple(tuple(words), tuple(redirects), line, tuple(arrays))
+                words += self._words(is_first=not words)
+        command = Simple(tuple(words), tuple(redirects), line, tuple(arrays))
+        return command if words or redirects or arrays else None
+
+    def _words(self, is_first: bool) -> list[Word]:
+        """Read a word, or all words of [[ ... ]] if it is the first word of a command."""
+        start = self.at
+        word = self.word()
+        if self.at == start:  # skip a character that cannot be read, so that parsing ends
+            self.skip(1)
+        return [word, *self._test()] if is_first and word.plain == "[[" else [word]
 
     def _test(self) -> list[Word]:
-        """Up to ]], where && and < are no more than words; on the same line, or it is taken for other commands."""
+        """Read up to ]], where && and < are words. Without a ]] on the line, read nothing."""
         words: list[Word] = []
         stop = self.text.find("\n", self.at)
         if self.text.find("]]", self.at, self.end if stop < 0 else stop) < 0:
             return words
-        while self.at < self.end and self.peek() != "\n":
+        while True:
             self.blanks()
-            if self.peek() and self.peek() in META and self.peek() != "\n":
-                words.append(Word((Text(self.peek()),), self.line()))
+            char = self.peek()
+            if char in ("", "\n"):
+                return words
+            if char in META:
+                words.append(Word((Text(char),), self.line()))
                 self.skip(1)
-            elif self.peek() and self.peek() != "\n":
-                words.append(self.word())
-                if words[-1].plain == "]]":
-                    break
-        return words
+                continue
+            words.append(self.word())
+            if words[-1].plain == "]]":
+                return words
 
     def _array(self) -> tuple[Word, ...]:
-        """What stands in name=( ... )."""
+        """Read the elements of name=( ... )."""
         self.skip(1)
         words: list[Word] = []
         while self.at < self.end and self.peek() != ")":

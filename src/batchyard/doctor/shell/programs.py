@@ -1,6 +1,6 @@
-"""What the programs of a script come to: the shells and files they run, what they write. Pure.
+"""Follow the programs of a script: what they run, what they write, what they print. Pure.
 
-``follow`` goes through the script itself.
+``session`` follows the script itself.
 """
 
 from __future__ import annotations
@@ -10,290 +10,330 @@ from abc import ABC, abstractmethod
 from dataclasses import replace
 
 from batchyard.doctor.shell import builtins, filters, interpreters, units, wrappers
-from batchyard.doctor.shell.disk import Disk, File
-from batchyard.doctor.shell.memory import Memory
+from batchyard.doctor.shell.files import File, FileSystem
 from batchyard.doctor.shell.parse import parse
-from batchyard.doctor.shell.trace import Around, Ran, Trace, Wrote
-from batchyard.doctor.shell.tree import Compound, Script
+from batchyard.doctor.shell.state import ShellState
+from batchyard.doctor.shell.syntax_tree import Compound, Script
+from batchyard.doctor.shell.trace import CommandRun, Context, FileWrite, Trace
 
+#: nested calls of functions and scripts
 MAX_CALLS = 12
 #: files that one command runs
 MAX_FILES = 20
-#: begins the name under which what a pipe carries is kept for a moment
+#: first character of the temporary file that holds the content of a pipe
 PIPE = "|"
 
-_COPIES = frozenset({"cp", "mv", "install", "ln"})
+_COPYING = frozenset({"cp", "mv", "install", "ln"})
 _STDIN = frozenset({"/dev/stdin", "-", "/dev/fd/0", "/proc/self/fd/0"})
-_DECLARES = frozenset({"export", "local", "declare", "readonly", "typeset"})
+_DECLARING = frozenset({"export", "local", "declare", "readonly", "typeset"})
+_READING = frozenset({"read", "mapfile", "readarray"})
 
 
-class Programs(ABC):
+class ProgramFollower(ABC):
     def __init__(self, files: dict[str, File]) -> None:
         self.trace = Trace()
-        self.disk = Disk(files)
-        self.memory = Memory()
+        self.files = FileSystem(files)
+        self.state = ShellState()
         self.functions: dict[str, Compound] = {}
-        self.traps: list[tuple[File, Around]] = []
-        #: commands that printed something that is not known
-        self.holes = 0
+        self.traps: list[tuple[File, Context]] = []
+        #: number of commands whose output is unknown
+        self.unknown_outputs = 0
 
     @abstractmethod
-    def script(self, script: Script, around: Around) -> None:
-        """Goes through the commands."""
+    def follow_script(self, script: Script, context: Context) -> None:
+        """Follow the commands of a parsed script."""
 
     @abstractmethod
-    def learn(self, script: Script) -> None:
-        """Its functions."""
+    def define_functions(self, script: Script) -> None:
+        """Store the functions that the script defines anywhere."""
 
-    # -- programs ---------------------------------------------------------------------------------------------
+    # -- programs ---------------------------------------------------------------------------------
 
-    def program(self, words: tuple[str, ...], line: int, around: Around) -> File | None:
-        """Performs it; what it prints, where that is known."""
-        bare = wrappers.strip(words)
-        around = replace(
-            around,
-            is_detached=around.is_detached or bare.is_detached,
-            is_bounded=around.is_bounded or bare.is_bounded,
+    def run_program(self, words: tuple[str, ...], line: int, context: Context) -> File | None:
+        """Follow a command; return its output, None if that is unknown."""
+        command = wrappers.unwrap(words)
+        context = replace(
+            context,
+            is_detached=context.is_detached or command.is_detached,
+            is_bounded=context.is_bounded or command.is_bounded,
         )
-        takes_stdin = bare.takes_stdin_words or bare.placeholder
-        commands = wrappers.fed(
-            bare, around.stdin.content if takes_stdin and around.stdin else None
-        )
+        takes_stdin = command.takes_stdin_words or command.placeholder
+        stdin = context.stdin.content if takes_stdin and context.stdin else None
         output = None
-        with self.memory.lent(bare.assignments):
-            for command in commands:
-                output = self._bare(command, wrappers.base(words[0]), line, around)
+        with self.state.assigned_for_command(command.assignments):
+            for unwrapped in wrappers.feed_stdin(command, stdin):
+                name = wrappers.program_name(words[0])
+                output = self._run_unwrapped(unwrapped, name, line, context)
         return output
 
-    def _bare(self, bare: wrappers.Bare, name: str, line: int, around: Around) -> File | None:
-        inside = replace(around, args=bare.args[1:], zero="".join(bare.args[:1]))
-        if bare.script is not None:
-            with self.memory.frame():
-                return self.text(File(bare.script, line), inside, f"{name} -c")
-        if bare.reads_stdin:
-            with self.memory.frame():
-                return self.text(around.stdin, inside, name)
-        if not bare.words:
+    def _run_unwrapped(
+        self, command: wrappers.Unwrapped, name: str, line: int, context: Context
+    ) -> File | None:
+        inner = replace(context, args=command.args[1:], zero="".join(command.args[:1]))
+        if command.script is not None:
+            with self.state.own_arguments():
+                return self.run_text(File(command.script, line), inner, f"{name} -c")
+        if command.reads_stdin:
+            with self.state.own_arguments():
+                return self.run_text(context.stdin, inner, name)
+        if not command.words:
             return None
-        if bare.is_file and (bare.words[0] in _STDIN or self._has(bare.words[0])):
-            return self.run_words(bare.words, around)
-        return self._plain(bare.words, line, around)
+        first = command.words[0]
+        if command.is_file and (first in _STDIN or self._has_content(first)):
+            return self._run_shell_file(command.words, context)
+        return self._run_plain(command.words, line, context)
 
-    def _plain(self, words: tuple[str, ...], line: int, around: Around) -> File | None:
-        name = wrappers.base(words[0])
+    def _run_plain(self, words: tuple[str, ...], line: int, context: Context) -> File | None:
+        name = wrappers.program_name(words[0])
         if words[0] in self.functions:
-            return self._call(words, line, around)
+            return self._call_function(words, line, context)
         if name in (".", "source") and len(words) > 1:
-            return self.run_words(words[1:], around)
+            return self._run_shell_file(words[1:], context)
         if name == "eval":
-            return self.text(File(" ".join(words[1:]), line), around, "eval")
-        path = self._path(words[0])
+            return self.run_text(File(" ".join(words[1:]), line), context, "eval")
+        path = self._find_script(words[0])
         if path is not None:
-            return self._execute((path, *words[1:]), around)
-        if name == "trap":
-            rest = words[2:] if words[1:2] == ("--",) else words[1:]
-            if len(rest) > 1 and rest[0] not in ("-", ""):
-                self.traps.append((File(rest[0], line), around))
-                return None
-        self._builtin(name, words, around)
-        unit = self._unit(words)
-        late = (unit.name, unit.late) if unit and unit.late and units.waits(words) else None
-        ran = Ran(
-            words,
-            line,
-            around.goes_on,
-            around.is_detached,
-            around.is_bounded,
-            around.via,
-            len(self.trace.ran),
-            around.job,
-            self.disk.folder,
-            late,
-        )
-        self.trace.ran.append(ran)
-        self._from_within(name, words, unit, line, around)
-        return self._files_of(name, words, line, around)
+            return self.run_file((path, *words[1:]), context)
+        if name == "trap" and self._set_trap(words, line, context):
+            return None
+        self._change_state(name, words, context)
+        unit = self._find_unit(words)
+        self._record(words, line, context, unit)
+        self._run_inner_commands(name, words, line, context)
+        if unit is not None:
+            self._run_unit(unit, units.waits(words), context)
+        return self._handle_output(name, words, line, context)
 
-    def _path(self, word: str) -> str | None:
-        """The file of a script that is run by its path, or by its name alone."""
+    def _record(
+        self, words: tuple[str, ...], line: int, context: Context, unit: units.Unit | None
+    ) -> None:
+        is_waiting_for_late = unit is not None and unit.late and units.waits(words)
+        self.trace.commands.append(
+            CommandRun(
+                words,
+                line,
+                is_background=context.is_not_awaited,
+                is_detached=context.is_detached,
+                is_bounded=context.is_bounded,
+                via=context.via,
+                step=len(self.trace.commands),
+                job=context.job,
+                folder=self.files.folder,
+                waits_for=(unit.name, unit.late) if unit and is_waiting_for_late else None,
+            )
+        )
+
+    def _find_script(self, word: str) -> str | None:
+        """Return the path of the script that is run by its path, or by its bare name."""
         if "/" in word:
-            return word if self._has(word) else None
-        if not re.fullmatch(r"[\w.+-]{1,100}", word) or not self.disk.files:
+            return word if self._has_content(word) else None
+        if not re.fullmatch(r"[\w.+-]{1,100}", word) or not self.files.files:
             return None
         folders = [
             folder
-            for value in self.memory.variables.get("PATH", ())
+            for value in self.state.variables.get("PATH", ())
             for folder in value.split(":")[:50]
         ]
-        return self.disk.program(word, [folder for folder in folders if folder.startswith("/")])
+        return self.files.find_program(word, [name for name in folders if name.startswith("/")])
 
-    def _has(self, name: str) -> bool:
-        """A file of which something is known."""
-        file = self.disk.find(name)
+    def _has_content(self, name: str) -> bool:
+        file = self.files.find(name)
         return file is not None and bool(file.content)
 
-    def _unit(self, words: tuple[str, ...]) -> units.Unit | None:
-        for name in units.begun(words):
-            if (unit := units.find(name, self.disk)) is not None:
-                return unit
-        return None
+    def _set_trap(self, words: tuple[str, ...], line: int, context: Context) -> bool:
+        """Store the command of a trap; return False if `trap` sets none."""
+        operands = words[2:] if words[1:2] == ("--",) else words[1:]
+        if len(operands) < 2 or operands[0] in ("-", ""):
+            return False
+        self.traps.append((File(operands[0], line), context))
+        return True
 
-    def _from_within(
-        self, name: str, words: tuple[str, ...], unit: units.Unit | None, line: int, around: Around
+    # -- commands that a program runs -------------------------------------------------------------
+
+    def _run_inner_commands(
+        self, name: str, words: tuple[str, ...], line: int, context: Context
     ) -> None:
-        """What the program runs in turn."""
         if interpreters.is_interpreter(name):
-            files = [around.stdin, *map(self.disk.find, words[1:])]
-            texts = [*words[1:], *(file.content for file in files if file is not None)]
-            if interpreters.may_start_programs(texts):
-                self.trace.not_followed.append((line, name))
+            self._note_other_language(name, words, line, context)
         elif name == "find":
-            self._find(words, line, around)
+            self._run_find(words, line, context)
         elif name == "run-parts" and len(words) > 1:
-            for path in self.disk.below(words[-1])[:MAX_FILES]:
-                self._execute((path,), around)
-        if unit is not None:
-            for command, at, is_waited_for in unit.commands[:MAX_FILES]:
-                is_apart = around.is_detached or not is_waited_for or not units.waits(words)
-                self.text(File(command, at), replace(around, is_detached=is_apart), unit.name)
+            for path in self.files.list_below(words[-1])[:MAX_FILES]:
+                self.run_file((path,), context)
 
-    def _find(self, words: tuple[str, ...], line: int, around: Around) -> None:
-        """find folder -exec command {} ;"""
+    def _note_other_language(
+        self, name: str, words: tuple[str, ...], line: int, context: Context
+    ) -> None:
+        scripts = [context.stdin, *map(self.files.find, words[1:])]
+        texts = [*words[1:], *(script.content for script in scripts if script is not None)]
+        if interpreters.may_start_programs(texts):
+            self.trace.not_followed.append((line, name))
+
+    def _run_find(self, words: tuple[str, ...], line: int, context: Context) -> None:
+        """Follow the command of find folder -exec command {} ;"""
         at = next((i for i, word in enumerate(words) if word in ("-exec", "-execdir", "-ok")), None)
         if at is None:
             return
         command = words[at + 1 :]
         stop = next((i for i, word in enumerate(command) if word in (";", "+")), len(command))
         command = command[:stop]
-        names = self.disk.below(words[1]) if len(words) > 1 and "{}" in command else []
-        for path in names[:MAX_FILES] or ["{}"]:
-            if command:
-                self.program(
-                    tuple(path if word == "{}" else word for word in command), line, around
-                )
+        if not command:
+            return
+        paths = self.files.list_below(words[1]) if "{}" in command else []
+        for path in paths[:MAX_FILES] or ["{}"]:
+            filled = tuple(path if word == "{}" else word for word in command)
+            self.run_program(filled, line, context)
 
-    def _builtin(self, name: str, words: tuple[str, ...], around: Around) -> None:
-        """What changes the shell itself."""
-        memory = self.memory
-        if name in _DECLARES:
-            memory.assign(words[1:])
+    def _find_unit(self, words: tuple[str, ...]) -> units.Unit | None:
+        """Return the first unit that the command starts and a script wrote."""
+        started = (units.find(name, self.files) for name in units.find_started(words))
+        return next((unit for unit in started if unit is not None), None)
+
+    def _run_unit(self, unit: units.Unit, is_waiting: bool, context: Context) -> None:
+        for command, line, is_waited_for in unit.commands[:MAX_FILES]:
+            is_detached = context.is_detached or not is_waited_for or not is_waiting
+            inner = replace(context, is_detached=is_detached)
+            self.run_text(File(command, line), inner, unit.name)
+
+    # -- the shell's own state --------------------------------------------------------------------
+
+    def _change_state(self, name: str, words: tuple[str, ...], context: Context) -> None:
+        if name in _DECLARING:
+            self.state.assign(words[1:])
         elif name in ("cd", "pushd"):
-            self.disk.go(words[1] if len(words) > 1 else "")
+            self.files.change_folder("".join(words[1:2]))
         elif name == "shift":
-            memory.shifts += int(words[1]) if words[1:] and re.fullmatch("[0-9]", words[1]) else 1
-        elif name == "set" and len(words) > 1:
-            if "--" in words:
-                memory.set_arguments(words[words.index("--") + 1 :])
-            elif words[1][:1] not in ("-", "+"):
-                memory.set_arguments(words[1:])
-        elif name == "printf" and words[1:2] == ("-v",) and len(words) > 3:
-            memory.assign((f"{words[2]}={filters.formatted(words[3], words[4:])}",))
-        elif name in ("read", "mapfile", "readarray") and around.stdin is not None:
-            self._read(name, words, around.stdin.content)
+            count = "".join(words[1:2])
+            self.state.shifts += int(count) if re.fullmatch("[0-9]", count) else 1
+        elif name == "set":
+            self._set_arguments(words)
+        elif name == "printf":
+            self._set_printf_variable(words)
+        elif name in _READING and context.stdin is not None:
+            self._read_variables(name, words, context.stdin.content)
 
-    def _read(self, name: str, words: tuple[str, ...], text: str) -> None:
-        separators = self.memory.variables.get("IFS")
-        found = (
-            builtins.read(words, text, separators[0] if separators else None)
-            if name == "read"
-            else builtins.mapfile(words, text)
-        )
-        for variable, values in found.items():
-            self.memory.learn(variable, values)
+    def _set_printf_variable(self, words: tuple[str, ...]) -> None:
+        if words[1:2] == ("-v",) and len(words) > 3:
+            text = filters.format_printf(words[3], words[4:])
+            self.state.assign((f"{words[2]}={text}",))
 
-    # -- files ------------------------------------------------------------------------------------------------
+    def _set_arguments(self, words: tuple[str, ...]) -> None:
+        if "--" in words:
+            self.state.set_arguments(words[words.index("--") + 1 :])
+        elif len(words) > 1 and words[1][:1] not in ("-", "+"):
+            self.state.set_arguments(words[1:])
 
-    def _files_of(
-        self, name: str, words: tuple[str, ...], line: int, around: Around
+    def _read_variables(self, name: str, words: tuple[str, ...], text: str) -> None:
+        if name == "read":
+            separators = self.state.variables.get("IFS")
+            variables = builtins.read(words, text, separators[0] if separators else None)
+        else:
+            variables = builtins.mapfile(words, text)
+        for variable, values in variables.items():
+            self.state.set_values(variable, values)
+
+    # -- files ------------------------------------------------------------------------------------
+
+    def _handle_output(
+        self, name: str, words: tuple[str, ...], line: int, context: Context
     ) -> File | None:
-        """What the few programs that everybody writes files with would write, or print."""
-        if name in _COPIES and len(words) > 2:
-            source = around.stdin if words[-2] in _STDIN else self.disk.find(words[-2])
-            target = self.disk.inside(words[-1], words[-2])
-            self.write(target, source or File("", line), False, source.content if source else None)
+        """Write the program's files; return its output unless that goes into a file."""
+        if name in _COPYING and len(words) > 2:
+            source = context.stdin if words[-2] in _STDIN else self.files.find(words[-2])
+            target = self.files.copy_target(words[-1], words[-2])
+            self._write_known_or_empty(target, source, line, is_append=False)
             return None
-        if (fetched := filters.fetched(name, words)) is not None:
-            self._lose(self.disk.inside(*fetched), line)
-        output = filters.printed(name, words, line, around.stdin, self.disk)
+        if (download := filters.find_download(name, words)) is not None:
+            self._write_unknown(self.files.copy_target(*download), line)
+        output = filters.find_output(name, words, line, context.stdin, self.files)
         if output is not None:
-            output = File(self.memory.fit(output.content), output.line)
+            output = File(self.state.limit_text(output.content), output.line)
         if name in ("tee", "dd", "sponge"):
-            self._poured(name, words, line, around.stdin)
-        if around.stdout is not None:
-            # `>` was noted when it was met: what several commands print into it comes after each other.
-            if output is not None:
-                self.write(around.stdout[0], output, True, output.content)
-            elif name not in filters.QUIET:
-                self.holes += 1
-            return None
-        return output
+            self._write_stdin(name, words, line, context.stdin)
+        if context.stdout is None:
+            return output
+        # `>` has emptied the file already, so the outputs of several commands are appended.
+        if output is not None:
+            self.write(context.stdout[0], output, True, output.content)
+        elif name not in filters.QUIET:
+            self.unknown_outputs += 1
+        return None
 
-    def _poured(self, name: str, words: tuple[str, ...], line: int, stdin: File | None) -> None:
-        """What writes its standard input to files."""
+    def _write_stdin(
+        self, name: str, words: tuple[str, ...], line: int, stdin: File | None
+    ) -> None:
+        """Write the files to which tee, dd or sponge copies its standard input."""
         paths = [word for word in words[1:] if not word.startswith("-")]
         if name == "dd":
-            paths = [
-                word[3:]
-                for word in words[1:]
-                if word.startswith("of=") and not word.startswith("of=/dev/")
-            ]
+            targets = [word.removeprefix("of=") for word in words[1:] if word.startswith("of=")]
+            paths = [path for path in targets if not path.startswith("/dev/")]
             stdin = None if any(word.startswith("if=") for word in words) else stdin
         is_append = bool({"-a", "--append", "oflag=append"} & set(words))
         for path in paths:
-            self.write(path, stdin or File("", line), is_append, stdin.content if stdin else None)
+            self._write_known_or_empty(path, stdin, line, is_append)
 
-    def _lose(self, name: str, line: int) -> None:
-        """Something that is not known is written there."""
-        path = self.disk.path(name)
-        self.trace.wrote.append(Wrote(path, None, False, line))
-        self.disk.files.pop(path, None)
+    def _write_known_or_empty(
+        self, name: str, source: File | None, line: int, is_append: bool
+    ) -> None:
+        content = source.content if source else None
+        self.write(name, source or File("", line), is_append, content)
+
+    def _write_unknown(self, name: str, line: int) -> None:
+        path = self.files.absolute(name)
+        self.trace.writes.append(FileWrite(path, None, False, line))
+        self.files.files.pop(path, None)
 
     def write(self, name: str, file: File, is_append: bool, content: str | None) -> None:
-        path = name if name.startswith(PIPE) else self.disk.path(name)
-        if not name.startswith(PIPE):
-            self.trace.wrote.append(Wrote(path, content, is_append, file.line))
-        before = self.disk.files.get(path) if is_append else None
-        if before is not None and before.content:
-            file = File(self.memory.fit(before.content + file.content), before.line)
-        self.disk.files[path] = file
+        """Write a file; ``content`` is recorded in the trace, None if it is unknown."""
+        is_pipe = name.startswith(PIPE)
+        path = name if is_pipe else self.files.absolute(name)
+        if not is_pipe:
+            self.trace.writes.append(FileWrite(path, content, is_append, file.line))
+        old_file = self.files.files.get(path) if is_append else None
+        if old_file is not None and old_file.content:
+            text = self.state.limit_text(old_file.content + file.content)
+            file = File(text, old_file.line)
+        self.files.files[path] = file
 
-    # -- what is run from within ------------------------------------------------------------------------------
+    # -- functions, files and texts of shell commands ---------------------------------------------
 
-    def _call(self, words: tuple[str, ...], line: int, around: Around) -> File | None:
+    def _call_function(self, words: tuple[str, ...], line: int, context: Context) -> File | None:
         function = self.functions[words[0]]
         # Twice, since a function may define another of its own name.
-        if around.via.count(words[0]) > 1 or len(around.via) >= MAX_CALLS:
+        if context.via.count(words[0]) > 1 or len(context.via) >= MAX_CALLS:
             return None
-        inside = replace(around, args=words[1:], called_at=line, via=(*around.via, words[0]))
-        with self.memory.frame():
+        via = (*context.via, words[0])
+        inner = replace(context, args=words[1:], called_at=line, via=via)
+        with self.state.own_arguments():
             for body in function.bodies:
-                self.script(body, inside)
+                self.follow_script(body, inner)
         return None
 
-    def run_words(self, words: tuple[str, ...], around: Around) -> File | None:
-        """A file of shell commands, with its arguments."""
-        file = around.stdin if words[0] in _STDIN else self.disk.find(words[0])
+    def _run_shell_file(self, words: tuple[str, ...], context: Context) -> File | None:
+        """Follow a file of shell commands; the further words are its arguments."""
+        file = context.stdin if words[0] in _STDIN else self.files.find(words[0])
         if file is not None:
-            with self.memory.frame():
-                self.text(file, replace(around, args=words[1:]), words[0])
+            with self.state.own_arguments():
+                self.run_text(file, replace(context, args=words[1:]), words[0])
         return None
 
-    def _execute(self, words: tuple[str, ...], around: Around) -> File | None:
-        """A file, by the interpreter that its first line names."""
-        file = self.disk.find(words[0])
+    def run_file(self, words: tuple[str, ...], context: Context) -> File | None:
+        """Follow a file that is run by its path, unless its #! line names another language."""
+        file = self.files.find(words[0])
         interpreter = interpreters.other_interpreter(file.content) if file is not None else ""
         if file is not None and interpreter:
             self.trace.not_followed.append((file.line, interpreter))
             return None
-        return self.run_words(words, around)
+        return self._run_shell_file(words, context)
 
-    def text(self, source: File | None, around: Around, name: str) -> File | None:
-        """Shell commands. What they print is not known, but for what they print into a file or a pipe."""
+    def run_text(self, source: File | None, context: Context, name: str) -> File | None:
+        """Follow shell commands. Their output is unknown, except into a file or a pipe."""
         # A file that runs itself would never end; `bash -c` in `bash -c` is another text each time.
-        if source is None or (name and around.via.count(name) > 2) or len(around.via) >= MAX_CALLS:
+        is_repeated = bool(name) and context.via.count(name) > 2
+        if source is None or is_repeated or len(context.via) >= MAX_CALLS:
             return None
-        script = parse(self.memory.script(source.content), source.line)
-        self.learn(script)
-        via = (*around.via, name) if name else around.via
-        self.script(script, replace(around, via=via, stdin=None))
+        script = parse(self.state.limit_script(source.content), source.line)
+        self.define_functions(script)
+        via = (*context.via, name) if name else context.via
+        self.follow_script(script, replace(context, via=via, stdin=None))
         return None

@@ -1,6 +1,6 @@
-"""The characters of a shell script: blanks, words, quotes, expansions, redirects, heredocs. Pure.
+"""Read the characters of a shell script: words, quotes, expansions, redirects, heredocs. Pure.
 
-``parse`` adds the commands. What cannot be understood is taken for text, and nothing is refused.
+``parse`` reads the commands. Text that cannot be understood is kept as text; nothing is refused.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import re
 from abc import ABC, abstractmethod
 from bisect import bisect_right
 
-from batchyard.doctor.shell.tree import (
+from batchyard.doctor.shell.syntax_tree import (
     Heredoc,
     Piece,
     Redirect,
@@ -26,9 +26,9 @@ META = " \t\n;&|<>()"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _REDIRECT = re.compile(r"(\d*|&)(<<<|<<-|<<|<>|<&|>>|>\||>&|<|>)")
 _BRACE_VARIABLE = re.compile(r"[!#]?([A-Za-z_][A-Za-z0-9_]*|[0-9@*#?$!-]+)")
-#: what may stand behind the name: an index, and an operator
+#: an index and an operator behind the name of a variable
 _OPERATOR = re.compile(r"(\[[^\]]*\])?(:?[-=+?]|%%?|##?|//?|,,?|\^\^?|:)?")
-#: $((...)) is looked for so far
+#: characters in which the end of $((...)) is searched
 MAX_ARITHMETIC = 2_000
 
 
@@ -41,22 +41,22 @@ class Reader(ABC):
         self._first_line = first_line
         self._newlines = [i for i, c in enumerate(text) if c == "\n"]
         self._pending: list[Heredoc] = []
-        #: where the last "))" stands, so that it is not looked for again and again
+        #: the index of the last "))", so that it is not searched repeatedly
         self.last_arithmetic = text.rfind("))")
 
     @abstractmethod
     def body(self) -> Script:
-        """The commands from here to whatever closes them."""
+        """Read commands up to the word or character that closes them."""
 
     @abstractmethod
     def inner(self, source: str, line: int) -> Script:
-        """The commands of a text that was quoted."""
+        """Return the commands of a text that is quoted in this one."""
 
     @abstractmethod
     def sibling(self, source: str, line: int) -> Reader:
-        """Another one, a level deeper, for a piece of the text."""
+        """Return a reader, one level deeper, for a part of the text."""
 
-    # -- where we are -----------------------------------------------------------------------------------------
+    # -- position ---------------------------------------------------------------------------------
 
     def line(self) -> int:
         return self._first_line + bisect_right(self._newlines, self.at - 1)
@@ -84,7 +84,7 @@ class Reader(ABC):
                 return
 
     def take_newline(self) -> None:
-        """The end of a line is where the bodies of its heredocs begin."""
+        """Read the end of a line, and the bodies of its heredocs, which follow it."""
         self.at += 1
         pending, self._pending = self._pending, []
         for heredoc in pending:
@@ -104,12 +104,12 @@ class Reader(ABC):
             lines.append(bare)
         heredoc.body = "\n".join(lines) + ("\n" if lines else "")
         if not heredoc.is_quoted and ("$" in heredoc.body or "`" in heredoc.body):
-            inside = self._inside(heredoc.body, heredoc.line, True)
-            heredoc.pieces = tuple(piece for piece in inside if not isinstance(piece, Text))
+            pieces = self._read_pieces(heredoc.body, heredoc.line, True)
+            heredoc.pieces = tuple(piece for piece in pieces if not isinstance(piece, Text))
 
-    # -- redirects --------------------------------------------------------------------------------------------
+    # -- redirects --------------------------------------------------------------------------------
 
-    def redirect_here(self) -> bool:
+    def is_at_redirect(self) -> bool:
         if self.peek(2) in ("<(", ">("):
             return False
         return bool(_REDIRECT.match(self.text, self.at))
@@ -118,23 +118,27 @@ class Reader(ABC):
         match = _REDIRECT.match(self.text, self.at)
         assert match is not None
         self.at = match.end()
-        fd, operator = match[1], match[2]
+        operator = match[2]
         if operator == ">" and self.peek() == ">":  # &>>
             self.skip(1)
             operator = ">>"
         self.blanks()
-        has_target = self.at < self.end and (
-            self.peek() not in META or self.peek(2) in ("<(", ">(")
-        )
+        is_process = self.peek(2) in ("<(", ">(")
+        has_target = self.at < self.end and (self.peek() not in META or is_process)
         target = self.word() if has_target else None
         heredoc = None
-        if operator in ("<<", "<<-") and target is not None:
-            is_quoted = any(isinstance(p, Text) and p.is_quoted for p in target.pieces)
-            heredoc = Heredoc(raw(target), is_quoted, operator == "<<-")
-            self._pending.append(heredoc)
-        return Redirect(("2" if fd == "2" else "") + operator, target, heredoc)
+        if target is not None and operator in ("<<", "<<-"):
+            heredoc = self._expect_heredoc(target, operator == "<<-")
+        return Redirect(operator if match[1] != "2" else f"2{operator}", target, heredoc)
 
-    # -- words ------------------------------------------------------------------------------------------------
+    def _expect_heredoc(self, delimiter: Word, strips_tabs: bool) -> Heredoc:
+        """Return a heredoc whose body is read at the end of the line."""
+        is_quoted = any(isinstance(piece, Text) and piece.is_quoted for piece in delimiter.pieces)
+        heredoc = Heredoc(without_expansions(delimiter), is_quoted, strips_tabs)
+        self._pending.append(heredoc)
+        return heredoc
+
+    # -- words ------------------------------------------------------------------------------------
 
     def word(self) -> Word:
         line = self.line()
@@ -145,7 +149,7 @@ class Reader(ABC):
             pieces.append(self._substitution(")", is_file=is_file))
         while self.at < self.end and self.peek() not in META:
             self._piece(pieces)
-        return Word(_merged(pieces), line)
+        return Word(_merge_texts(pieces), line)
 
     def _piece(self, pieces: list[Piece]) -> None:
         char = self.peek()
@@ -174,16 +178,17 @@ class Reader(ABC):
     def _double(self, pieces: list[Piece]) -> None:
         self.skip(1)
         pieces.append(Text("", True))
-        self._as_in_quotes(pieces, '"')
+        self._quoted_text(pieces, '"')
         self.skip(1)
 
-    def _as_in_quotes(self, pieces: list[Piece], closer: str) -> None:
+    def _quoted_text(self, pieces: list[Piece], closer: str) -> None:
         while self.at < self.end and self.peek() != closer:
             char = self.peek()
             if char == "\\" and self.at + 1 < self.end:
-                after = self.text[self.at + 1]
-                if after != "\n":
-                    pieces.append(Text(after if after in '$`"\\' else "\\" + after, True))
+                escaped = self.text[self.at + 1]
+                if escaped != "\n":
+                    text = escaped if escaped in '$`"\\' else "\\" + escaped
+                    pieces.append(Text(text, True))
                 self.skip(2)
             elif char == "$":
                 self._dollar(pieces, True)
@@ -193,42 +198,51 @@ class Reader(ABC):
                 pieces.append(Text(char, True))
                 self.skip(1)
 
-    def _inside(self, source: str, line: int, is_quoted: bool) -> tuple[Piece, ...]:
-        """The pieces of a text that stands inside of something else."""
+    def _read_pieces(self, source: str, line: int, is_quoted: bool) -> tuple[Piece, ...]:
+        """Return the pieces of a part of the text, such as a heredoc or an operand."""
+        if not source:
+            return ()
         if self.depth >= MAX_DEPTH:
             return (Text(source, True),)
         reader = self.sibling(source, line)
         pieces: list[Piece] = []
         if is_quoted:
-            reader._as_in_quotes(pieces, "\0")
+            reader._quoted_text(pieces, "\0")
         while reader.at < reader.end:
             reader._piece(pieces)
-        return _merged(pieces)
+        return _merge_texts(pieces)
 
     def _dollar(self, pieces: list[Piece], is_quoted: bool) -> None:
-        after = self.text[self.at + 1 : self.at + 2]
+        next_char = self.text[self.at + 1 : self.at + 2]
         if self.peek(3) == "$((" and (stop := self.arithmetic_end(self.at + 3)):
-            pieces.append(Substitution(self.scripts_in(self.at + 3, stop - 2), is_quoted, "0"))
+            script = self.substituted_scripts(self.at + 3, stop - 2)
+            pieces.append(Substitution(script, is_quoted, "0"))
             self.at = stop
-        elif after == "(":
+        elif next_char == "(":
             self.skip(2)
             pieces.append(self._substitution(")", is_quoted))
-        elif after == "{":
-            self._braced(pieces, is_quoted)
-        elif after in ("'", '"') and after and not is_quoted:
+        elif next_char == "{":
+            self._brace(pieces, is_quoted)
+        elif next_char in ("'", '"') and not is_quoted:
             self.skip(1)  # $'...' and $"...": read as the plain forms
-        elif name := _NAME.match(self.text, self.at + 1):
+        else:
+            self._plain_variable(pieces, is_quoted)
+
+    def _plain_variable(self, pieces: list[Piece], is_quoted: bool) -> None:
+        """Read $name, or one of the shell's own parameters such as $1 and $@."""
+        next_char = self.text[self.at + 1 : self.at + 2]
+        if name := _NAME.match(self.text, self.at + 1):
             pieces.append(Variable(name[0], is_quoted))
             self.at = name.end()
-        elif after and after in "0123456789@*#?$!-":
-            pieces.append(Variable(after, is_quoted, joins=after == "*"))
+        elif next_char and next_char in "0123456789@*#?$!-":
+            pieces.append(Variable(next_char, is_quoted, joins=next_char == "*"))
             self.skip(2)
         else:
             pieces.append(Text("$", is_quoted))
             self.skip(1)
 
     def arithmetic_end(self, start: int) -> int:
-        """Behind the "))" that closes what begins here; 0 where it is no arithmetic but ( ) in $( )."""
+        """Return the index behind the closing "))"; 0 if this is no arithmetic but ( ) in $( )."""
         if start > self.last_arithmetic:
             return 0
         depth = 2
@@ -238,18 +252,30 @@ class Reader(ABC):
                 return i + 1 if self.text[i - 1] == ")" else 0
         return self.text.find("))", start) + 2
 
-    def scripts_in(self, start: int, stop: int) -> Script:
-        """The commands of all $(...) there."""
+    def substituted_scripts(self, start: int, stop: int) -> Script:
+        """Return the commands of all $(...) in this part of the text."""
         source = self.text[start:stop]
         if "$(" not in source and "`" not in source:
             return ()
-        pieces = self._inside(source, self.line(), True)
+        pieces = self._read_pieces(source, self.line(), True)
         return tuple(
             item for piece in pieces if isinstance(piece, Substitution) for item in piece.script
         )
 
-    def _braced(self, pieces: list[Piece], is_quoted: bool) -> None:
+    def _brace(self, pieces: list[Piece], is_quoted: bool) -> None:
+        """Read ${...}."""
         start = self.at + 2
+        end, is_closed = self._brace_end(start, is_quoted)
+        inner = self.text[start : end - is_closed]
+        self.at = end
+        match = _BRACE_VARIABLE.match(inner)
+        if match:
+            pieces.append(self._variable(inner, match, is_quoted))
+        else:
+            pieces.append(Text("", is_quoted))
+
+    def _brace_end(self, start: int, is_quoted: bool) -> tuple[int, bool]:
+        """Return the index behind the } that closes a brace, and whether there is such a }."""
         depth, i = 1, start
         while i < self.end and depth:
             char = self.text[i]
@@ -260,31 +286,30 @@ class Reader(ABC):
                 stop = self.text.find(char, i + 1)
                 i = stop if stop >= 0 else i
             i += 1
-        i = min(i, self.end)
-        inner = self.text[start : i - 1 if not depth else i]
-        self.at = i
-        match = _BRACE_VARIABLE.match(inner)
-        if not match:
-            pieces.append(Text("", is_quoted))
-            return
-        rest = inner[match.end() :]
-        form = _OPERATOR.match(rest)
-        index, operator = (form[1] or "", form[2] or "") if form else ("", "")
-        is_array = index in ("[@]", "[*]") and not inner.startswith(("#", "!"))
-        joins = match[1] == "*" or index == "[*]"
-        slice_ = re.match(r":([1-9])", rest) if match[1] in ("@", "*") else None
-        behind = rest[form.end() :] if form else ""
-        name = f"#{match[1]}" if inner.startswith("#") and inner != "#" else match[1]
-        pieces.append(
-            Variable(
-                name,
-                is_quoted,
-                "!" if inner.startswith("!") and not operator else operator,
-                self._inside(behind, self.line(), False) if behind else (),
-                is_array,
-                joins,
-                int(slice_[1]) - 1 if slice_ else 0,
-            )
+        return min(i, self.end), not depth
+
+    def _variable(self, inner: str, match: re.Match[str], is_quoted: bool) -> Variable:
+        """Return the variable of ${inner}; ``match`` is its name in ``inner``."""
+        name = match[1]
+        suffix = inner[match.end() :]
+        form = _OPERATOR.match(suffix)
+        assert form is not None  # both of its groups are optional
+        index, operator = form[1] or "", form[2] or ""
+        operand = suffix[form.end() :]
+        operand_pieces = self._read_pieces(operand, self.line(), False)
+        joins = name == "*" or index == "[*]"
+        if inner.startswith("#") and inner != "#":  # the length of a value
+            return Variable(f"#{name}", is_quoted, operator, operand_pieces, joins=joins)
+        is_plain = not inner.startswith(("#", "!"))
+        indirection = "!" if inner.startswith("!") else ""
+        return Variable(
+            name,
+            is_quoted,
+            operator or indirection,
+            operand_pieces,
+            is_array=is_plain and index in ("[@]", "[*]"),
+            joins=joins,
+            start=_slice_start(name, suffix),
         )
 
     def _backtick(self, pieces: list[Piece], is_quoted: bool) -> None:
@@ -303,26 +328,32 @@ class Reader(ABC):
         self, closer: str, is_quoted: bool = False, is_file: bool = False
     ) -> Substitution:
         body = self.body()
-        if (
-            self.peek() != closer
-        ):  # a stray word such as `done`: on to the closer, so that the rest is read
+        if self.peek() != closer:
+            # A stray word such as `done`: skip to the closer, so that the text behind it is read.
             stop = self.text.find(closer, self.at)
             self.at = self.end if stop < 0 else stop
         self.close(closer)
         return Substitution(body, is_quoted, is_file=is_file)
 
 
-def _merged(pieces: list[Piece]) -> tuple[Piece, ...]:
-    """Neighbouring texts of a kind as one."""
-    found: list[Piece] = []
+def _merge_texts(pieces: list[Piece]) -> tuple[Piece, ...]:
+    """Join neighbouring texts that are all quoted, or all not."""
+    merged: list[Piece] = []
     for piece in pieces:
-        last = found[-1] if found else None
+        last = merged[-1] if merged else None
         if isinstance(piece, Text) and isinstance(last, Text) and piece.is_quoted == last.is_quoted:
-            found[-1] = Text(last.text + piece.text, last.is_quoted)
+            merged[-1] = Text(last.text + piece.text, last.is_quoted)
         else:
-            found.append(piece)
-    return tuple(found)
+            merged.append(piece)
+    return tuple(merged)
 
 
-def raw(word: Word) -> str:
+def _slice_start(name: str, suffix: str) -> int:
+    """Return how many arguments ${@:2} skips; 0 without such a suffix."""
+    match = re.match(r":([1-9])", suffix) if name in ("@", "*") else None
+    return int(match[1]) - 1 if match else 0
+
+
+def without_expansions(word: Word) -> str:
+    """Return the text of a word with $ for each expansion."""
     return "".join(p.text if isinstance(p, Text) else "$" for p in word.pieces)

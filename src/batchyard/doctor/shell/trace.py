@@ -1,56 +1,56 @@
-"""What following a script comes to: commands, files, loops; and what holds for a command from outside. Values."""
+"""The trace of a script: commands, written files, loops; and the context of a command. Values."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
 from batchyard.doctor.shell import wrappers
-from batchyard.doctor.shell.disk import File
+from batchyard.doctor.shell.files import File
 
 
 @dataclass(frozen=True, slots=True)
-class Ran:
-    """A command as far as it can be known; what cannot stands as ${name} or $()."""
+class CommandRun:
+    """A command that is run; an unknown part of a word is ${name} or $()."""
 
     words: tuple[str, ...]
     line: int
-    #: the script goes on without waiting for it, unless it says `wait`
+    #: the script does not wait for the command, unless it runs `wait`
     is_background: bool = False
-    #: another process runs it, for which nobody waits
+    #: another process runs the command, and nothing waits for it
     is_detached: bool = False
-    #: a clock ends it
+    #: a timeout ends the command
     is_bounded: bool = False
-    #: the functions and files through which it was reached
+    #: the functions and files through which the command is reached
     via: tuple[str, ...] = ()
-    #: its place in the order of things
+    #: the position in the order of all commands
     step: int = 0
-    #: the number of the job in the background to which it belongs; 0 for none
+    #: the number of the background job to which the command belongs; 0 for none
     job: int = 0
-    #: where it was run
+    #: the current folder
     folder: str = "/"
-    #: units that it waits for by the order of another one, which it starts: that one, and what it is ordered after
+    #: of an awaited start of a unit: the unit, and the late unit that it is ordered after
     waits_for: tuple[str, str] | None = None
 
     @property
     def program(self) -> str:
-        return wrappers.base(self.words[0]) if self.words else ""
+        return wrappers.program_name(self.words[0]) if self.words else ""
 
 
 @dataclass(frozen=True, slots=True)
-class Wrote:
+class FileWrite:
     path: str
-    #: None where it is not known
+    #: None if it is unknown
     content: str | None
     is_append: bool
     line: int
 
 
 @dataclass(frozen=True, slots=True)
-class Looped:
-    """A `while` or `until` with what it asks, and what it does meanwhile."""
+class Loop:
+    """A `while` or `until`: the commands of its condition, and of its body."""
 
-    asks: tuple[Ran, ...]
-    does: tuple[Ran, ...]
+    condition: tuple[CommandRun, ...]
+    body: tuple[CommandRun, ...]
     is_counted: bool
     is_background: bool
     line: int
@@ -58,34 +58,34 @@ class Looped:
 
 @dataclass(slots=True)
 class Trace:
-    ran: list[Ran] = field(default_factory=list)
-    wrote: list[Wrote] = field(default_factory=list)
-    loops: list[Looped] = field(default_factory=list)
+    commands: list[CommandRun] = field(default_factory=list)
+    writes: list[FileWrite] = field(default_factory=list)
+    loops: list[Loop] = field(default_factory=list)
     #: line and interpreter of each script in another language
     not_followed: list[tuple[int, str]] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
-class Around:
-    """What holds for a command from outside."""
+class Context:
+    """What surrounds a command: arguments, standard input and output, background jobs."""
 
     args: tuple[str, ...] = ()
-    #: $0, where it is given
+    #: $0, if it is set
     zero: str = ""
-    #: where the function was called whose arguments these are
+    #: the line of the call of the function that has these arguments
     called_at: int = 0
     is_background: bool = False
     is_detached: bool = False
     is_bounded: bool = False
     via: tuple[str, ...] = ()
     stdin: File | None = None
-    #: where its output goes: path, whether appended
+    #: where the output goes: path, and whether it is appended
     stdout: tuple[str, bool] | None = None
     job: int = 0
-    #: it prints into $(...), which waits until nobody does, in the background or not
+    #: the command prints into $(...), which waits for all that print into it, background or not
     holds_pipe: bool = False
 
     @property
-    def goes_on(self) -> bool:
-        """The script goes on without waiting for what runs here."""
+    def is_not_awaited(self) -> bool:
+        """Whether the script continues without waiting for the command."""
         return self.is_background and not self.holds_pipe

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from batchyard.doctor.finding import Finding
-from batchyard.doctor.shell.disk import File
-from batchyard.doctor.shell.follow import Session
-from batchyard.doctor.shell.trace import Wrote
+from batchyard.doctor.shell.files import File
+from batchyard.doctor.shell.session import Session
+from batchyard.doctor.shell.trace import FileWrite
 from batchyard.doctor.template import launch_templates, nested
 from batchyard.doctor.template.resources import NOTHING, UNKNOWN_LINE, Lines, Resource, Template
 from batchyard.doctor.userdata import examine as user_data
-from batchyard.doctor.userdata.boot import Boot, take
+from batchyard.doctor.userdata.boot import Boot
 from batchyard.yaml_positions import Node, Sequence
 
 INIT = "AWS::CloudFormation::Init"
@@ -142,13 +142,13 @@ def _examine_init(template: Template, resource: Resource, owner: str) -> list[Fi
         for path, file in _fields_of(config, "files"):
             content = template.lines(file.get("content") or NOTHING)
             files[path] = File(content.text, sheet.add(content))
-            boot.wrote.append(Wrote(path, content.text, False, files[path].line))
+            boot.writes.append(FileWrite(path, content.text, False, files[path].line))
         session = Session(files)
         for text, lines in _find_commands(template, config):
             session.run(text, sheet.add(lines), via=("cfn-init",))
-        take(session, boot)
+        boot.add(session)
     place = _Place(template, resource, Lines("", tuple(sheet.lines)), "cfn-init")
-    return user_data.examine_run(boot, owner, place)
+    return user_data.examine_commands(boot, owner, place)
 
 
 def _find_commands(template: Template, config: Node) -> Iterator[tuple[str, Lines]]:

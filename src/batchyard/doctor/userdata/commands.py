@@ -1,32 +1,19 @@
-"""Checks of what the user data runs and writes. Pure."""
+"""Checks of the commands that user data runs at boot. Pure."""
 
 from __future__ import annotations
 
-import json
-import posixpath
 import re
-from collections.abc import Iterator
-from fnmatch import fnmatchcase
+from collections.abc import Iterable, Iterator
 
-from batchyard.doctor.shell.trace import Ran
+from batchyard.doctor.shell.trace import CommandRun
 from batchyard.doctor.userdata import services
 from batchyard.doctor.userdata.boot import Boot
+from batchyard.doctor.userdata.observation import Observation, Observations
 from batchyard.doctor.userdata.parts import UserData
 
-Found = Iterator[tuple[int, str, tuple[str, ...], tuple[str, ...]]]
+METADATA_HOSTS = ("169.254.169.254", "[fd00:ec2::254]", "instance-data")
 
-ECS_CONFIG = "/etc/ecs/ecs.config"
-METADATA = ("169.254.169.254", "[fd00:ec2::254]", "instance-data")
-
-_RESERVED = re.compile(r"(?m)^[ \t]*(?:export[ \t]+)?(ECS_CLUSTER|ECS_INSTANCE_ATTRIBUTES)=")
-_SET_BY_SED = re.compile(r"(ECS_CLUSTER|ECS_INSTANCE_ATTRIBUTES)=")
-_GPU_OFF = re.compile(r"(?m)^[ \t]*ECS_ENABLE_GPU_SUPPORT=[\"']?(?:false|0|no)\b", re.IGNORECASE)
-_DRIVERS = re.compile(
-    r"(?:kmod-|xserver-xorg-video-|xorg-x11-drv-)?nvidia-(?:driver|open|kmod|dkms|headless|\d{3}).*"
-    r"|kmod-nvidia.*|(?:akmod|dkms)-nvidia.*|cuda|cuda-(?:drivers|toolkit|runtime|\d).*|nvidia-release"
-)
-_DRIVER_FILE = re.compile(r"(?:.*/)?NVIDIA-Linux-.*\.run|(?:.*/)?cuda_\d.*\.run", re.IGNORECASE)
-_LOG_DRIVERS = re.compile(r"(?m)^[ \t]*ECS_AVAILABLE_LOGGING_DRIVERS=(.*)$")
+_NEVER_JOINS = "waits for the user data to end: the node never joins"
 _AL2_COMMANDS = {
     "amazon-linux-extras": "dnf install PACKAGE",
     "yum-config-manager": "dnf config-manager",
@@ -35,365 +22,210 @@ _AL2_COMMANDS = {
 }
 _ORDERS = {
     "ecs": "ecs.service is ordered After=cloud-final.service, which runs this script",
-    "docker": "ecs.service is PartOf=docker.service and After=cloud-final.service, which runs this script",
+    "docker": "ecs.service is PartOf=docker.service and After=cloud-final.service, "
+    "which runs this script",
 }
-_NOT_INSTALLING = frozenset(
-    "remove erase purge autoremove autopurge list info search show provides repoquery download clean makecache "
-    "check-update history hold versionlock disable reset rm se if".split()
-)
-_INSTALLERS = frozenset({"yum", "dnf", "apt", "apt-get", "zypper", "microdnf", "rpm", "dpkg"})
+#: a loop whose condition has only these programs runs until its body ends it
+_CONSTANT_CONDITIONS = ("true", ":", "[", "[[", "test", "sleep")
+_SHUTDOWN_PROGRAMS = ("reboot", "shutdown", "poweroff", "halt")
 
 
-def shown(ran: Ran) -> str:
-    text = " ".join(ran.words)
+def describe(command: CommandRun) -> str:
+    """Return a command, and how it is reached, for the evidence of a finding."""
+    text = " ".join(command.words)
     text = text if len(text) <= 90 else text[:87] + "..."
-    return f"runs `{text}`" + (f", reached through {' > '.join(ran.via[-3:])}" if ran.via else "")
+    path = f", reached through {' > '.join(command.via[-3:])}" if command.via else ""
+    return f"runs `{text}`{path}"
 
 
-def _once(commands: list[Ran]) -> Iterator[Ran]:
-    """A line that is reached in several ways is one finding: the first way that waits for it."""
+def _is_in_background(command: CommandRun) -> bool:
+    return command.is_detached or command.is_background
+
+
+def _distinct(commands: Iterable[CommandRun]) -> Iterator[CommandRun]:
+    """Yield the commands once for each line: first the ones that the script waits for."""
     seen = set()
-    for ran in sorted(commands, key=lambda ran: ran.is_detached or ran.is_background):
-        if (ran.line, ran.words) not in seen:
-            seen.add((ran.line, ran.words))
-            yield ran
+    for command in sorted(commands, key=_is_in_background):
+        if (command.line, command.words) not in seen:
+            seen.add((command.line, command.words))
+            yield command
 
 
-def blocking(data: UserData, boot: Boot) -> Found:
-    for ran in _once(boot.ran):
-        names = services.started(ran.words)
-        if ran.is_detached or ran.is_background:
+def check_blocking_starts(data: UserData, boot: Boot) -> Observations:
+    for command in _distinct(boot.commands):
+        if _is_in_background(command):
             continue
-        if ran.waits_for is not None and not names:
-            yield _waits_in_line(ran, *ran.waits_for)
-        if not names:
-            continue
-        unit = names[0]
-        yield (
-            ran.line,
-            f"{unit} is started and waited for, while {unit} waits for the user data to end: the node never joins",
-            (
-                shown(ran),
-                _ORDERS.get(unit, f"{unit} holds ecs.service, which waits for this script"),
-            ),
-            (
-                f"delete the line: {unit} starts by itself once the user data has ended, or",
-                f"systemctl restart --no-block {unit}"
-                if unit in services.WATCHED
-                else "take it away",
-            ),
-        )
+        services_started = services.find_awaited_starts(command.words)
+        if services_started:
+            yield _blocking_start(command, services_started[0])
+        elif command.waits_for is not None:
+            yield _blocking_unit(command, *command.waits_for)
 
 
-def _waits_in_line(
-    ran: Ran, unit: str, late: str
-) -> tuple[int, str, tuple[str, ...], tuple[str, ...]]:
+def _blocking_start(command: CommandRun, service: str) -> Observation:
+    order = _ORDERS.get(service, f"{service} holds ecs.service, which waits for this script")
+    is_watched = service in services.WATCHED
     return (
-        ran.line,
-        f"{unit} is started and waited for, while it waits for {late}, which waits for the user data to end: "
-        "the node never joins",
-        (shown(ran), f"{unit} is ordered After={late}"),
+        command.line,
+        f"{service} is started and waited for, while {service} {_NEVER_JOINS}",
+        (describe(command), order),
         (
-            f"systemctl start --no-block {unit}, or enable it without --now: it starts by itself at boot",
+            f"delete the line: {service} starts by itself once the user data has ended, or",
+            f"systemctl restart --no-block {service}" if is_watched else "delete the line",
         ),
     )
 
 
-def waits_for_agent(data: UserData, boot: Boot) -> Found:
+def _blocking_unit(command: CommandRun, unit: str, late_unit: str) -> Observation:
+    return (
+        command.line,
+        f"{unit} is started and waited for, while it waits for {late_unit}, which {_NEVER_JOINS}",
+        (describe(command), f"{unit} is ordered After={late_unit}"),
+        (
+            f"systemctl start --no-block {unit}, "
+            "or enable it without --now: it starts by itself at boot",
+        ),
+    )
+
+
+def check_waits_for_agent(data: UserData, boot: Boot) -> Observations:
     for loop in boot.loops:
-        is_forever = all(
-            ran.program in ("true", ":", "[", "[[", "test", "sleep") for ran in loop.asks
-        )
-        asking = [
-            ran
-            for ran in (*loop.asks, *(loop.does if is_forever else ()))
-            if services.asks_agent(ran.words)
-        ]
-        if asking and not loop.is_counted and not loop.is_background:
+        is_constant = all(command.program in _CONSTANT_CONDITIONS for command in loop.condition)
+        commands = (*loop.condition, *(loop.body if is_constant else ()))
+        questions = [command for command in commands if services.asks_agent(command.words)]
+        if questions and not loop.is_counted and not loop.is_background:
             yield (
                 loop.line,
-                "a loop waits for the ECS agent, which waits for the user data to end: the node never joins",
-                (shown(asking[0]),),
-                ("put `(` before the loop and `) &` behind it, or take it away",),
+                f"a loop waits for the ECS agent, which {_NEVER_JOINS}",
+                (describe(questions[0]),),
+                ("delete the loop, or run it in the background: `( ... ) &`",),
             )
-    yield from waits_for_itself(boot)
+    yield from _waits_for_cloud_init(boot)
 
 
-def waits_for_itself(boot: Boot) -> Found:
-    """For the end of cloud-init, which runs the user data."""
-    asked = {
-        ran.line: ran
-        for ran in boot.ran
-        if services.waits_for_boot(ran.words) and not ran.is_bounded
+def _waits_for_cloud_init(boot: Boot) -> Observations:
+    waits = {
+        command.line: command
+        for command in boot.commands
+        if services.waits_for_boot(command.words) and not command.is_bounded
     }
-    waiting = [
-        (line, ran) for line, ran in asked.items() if not ran.is_background and not ran.is_detached
-    ]
+    # The first wait on a line is the one that is shown.
+    waiting = {line: command for line, command in waits.items() if not _is_in_background(command)}
     for loop in boot.loops:
-        asking = [ran for ran in loop.asks if services.asks_boot(ran.words)]
-        if asking and not loop.is_counted and not loop.is_background:
-            waiting.append((loop.line, asking[0]))
-    for line, ran in sorted(dict(reversed(waiting)).items()):
+        questions = [command for command in loop.condition if services.asks_boot(command.words)]
+        if questions and not loop.is_counted and not loop.is_background:
+            waiting.setdefault(loop.line, questions[0])
+    for line, command in sorted(waiting.items()):
         yield (
             line,
-            "the user data waits for cloud-init to end, which waits for the user data to end: the node never joins",
-            (shown(ran),),
-            ("take it away, or put `(` before it and `) &` behind it",),
+            f"the user data waits for cloud-init to end, which {_NEVER_JOINS}",
+            (describe(command),),
+            ("delete the line, or run it in the background: `( ... ) &`",),
         )
 
 
-def cluster(data: UserData, boot: Boot) -> Found:
-    for line, name, how in _settings(boot):
-        yield (
-            line,
-            f"{name} is set on a node of AWS Batch, which sets it itself: the node joins the wrong cluster, or none",
-            (how,),
-            (
-                "delete the line, or for a cluster of your own or an UNMANAGED environment: add --for ecs",
-            ),
-        )
-
-
-def _settings(boot: Boot) -> Iterator[tuple[int, str, str]]:
-    for wrote in boot.wrote:
-        match = _RESERVED.search(wrote.content or "")
-        if match and ("ecs.config" in wrote.path or "${" in wrote.path):
-            yield wrote.line, match[1], f"{match[1]}= is written to {wrote.path}"
-    for ran in boot.ran:
-        match = (
-            _SET_BY_SED.search(" ".join(ran.words))
-            if ran.program in ("sed", "perl", "crudini")
-            else None
-        )
-        if match and any("ecs.config" in word for word in ran.words):
-            yield ran.line, match[1], shown(ran)
-
-
-def config_overwritten(data: UserData, boot: Boot) -> Found:
+def check_metadata_token(data: UserData, boot: Boot) -> Observations:
     lines = set()
-    for wrote in boot.wrote:
-        if wrote.path == ECS_CONFIG and not wrote.is_append and wrote.line not in lines:
-            lines.add(wrote.line)
-            yield (
-                wrote.line,
-                "ecs.config is overwritten: what AWS Batch wrote there, the cluster's name above all, may be lost",
-                (f"{ECS_CONFIG} is written anew",),
-                (f"append: >> {ECS_CONFIG}, or tee -a, or `append: true` in cloud-config",),
-            )
-    for ran in boot.ran:
-        if ran.program in ("rm", "truncate", "unlink", "shred") and any(
-            _is_config(word, ran) for word in ran.words[1:]
-        ):
-            yield ran.line, "ecs.config is deleted", (shown(ran),), ("delete the line",)
-
-
-def _is_config(word: str, ran: Ran) -> bool:
-    """The file itself, a pattern that fits it, or the folder that it is in."""
-    path = (
-        posixpath.normpath(posixpath.join(ran.folder, word))
-        if word and not word.startswith(("-", "$"))
-        else ""
-    )
-    is_folder = path in ("/etc/ecs", "/etc") and any(
-        re.fullmatch(r"-\w*[rR]\w*|--recursive", w) for w in ran.words
-    )
-    is_pattern = (
-        "*" in path and path.count("/") == ECS_CONFIG.count("/") and fnmatchcase(ECS_CONFIG, path)
-    )
-    return path == ECS_CONFIG or is_folder or is_pattern
-
-
-def without_token(data: UserData, boot: Boot) -> Found:
-    seen = set()
-    for ran in boot.ran:
-        if ran.program not in ("curl", "wget", "http", "GET") or ran.line in seen:
+    for command in boot.commands:
+        if command.program not in ("curl", "wget", "http", "GET") or command.line in lines:
             continue
-        text = " ".join(_without_exceptions(ran.words))
-        is_about = any(host in text for host in METADATA)
-        # A header in a variable may well be the token.
-        has_header = (
-            "metadata-token" in text.lower()
-            or "api/token" in text
-            or re.search(r"(?:-H|--header)[ =]?\$", text)
-        )
-        if is_about and not has_header:
-            seen.add(ran.line)
+        text = " ".join(_without_noproxy(command.words))
+        if any(host in text for host in METADATA_HOSTS) and not _has_token(text):
+            lines.add(command.line)
             yield (
-                ran.line,
-                "the metadata service is asked without a token, which Amazon Linux 2023 refuses (401)",
-                (shown(ran),),
+                command.line,
+                "the metadata service is asked without a token, "
+                "which Amazon Linux 2023 refuses (401)",
+                (describe(command),),
                 (
                     "TOKEN=$(curl -sX PUT http://169.254.169.254/latest/api/token "
                     "-H 'X-aws-ec2-metadata-token-ttl-seconds: 300')",
-                    'curl -s -H "X-aws-ec2-metadata-token: $TOKEN" http://169.254.169.254/latest/meta-data/...',
+                    'curl -s -H "X-aws-ec2-metadata-token: $TOKEN" '
+                    "http://169.254.169.254/latest/meta-data/...",
                 ),
             )
 
 
-def _without_exceptions(words: tuple[str, ...]) -> list[str]:
-    """`curl --noproxy host` only names it."""
+def _has_token(text: str) -> bool:
+    """Return whether a request has a token, or a header in a variable, which may be the token."""
+    if "metadata-token" in text.lower() or "api/token" in text:
+        return True
+    return re.search(r"(?:-H|--header)[ =]?\$", text) is not None
+
+
+def _without_noproxy(words: tuple[str, ...]) -> list[str]:
+    """Remove the hosts of `curl --noproxy host`, which are not asked."""
     return [
         word
-        for before, word in zip(("", *words), words, strict=False)
-        if before != "--noproxy" and not word.startswith("--noproxy=")
+        for previous, word in zip(("", *words), words, strict=False)
+        if previous != "--noproxy" and not word.startswith("--noproxy=")
     ]
 
 
-def drivers(data: UserData, boot: Boot) -> Found:
-    named = [(package, line, f"cloud-config installs {package}") for package, line in boot.packages]
-    for ran in boot.ran:
-        if ran.program == "ubuntu-drivers" and {"install", "autoinstall"} & set(ran.words):
-            named.append(("nvidia-driver", ran.line, shown(ran)))
-        elif ran.program in _INSTALLERS and _installs(ran):
-            named += [(word, ran.line, shown(ran)) for word in ran.words[1:]]
-        elif ran.program == "dkms" and any("nvidia" in word for word in ran.words):
-            named.append(("nvidia-dkms", ran.line, shown(ran)))
-        elif _DRIVER_FILE.fullmatch(ran.words[0]):
-            named.append(("nvidia-driver", ran.line, shown(ran)))
-    lines = set()
-    for name, line, how in named:
-        if _is_driver(name.rsplit("/", 1)[-1].removesuffix(".rpm")) and line not in lines:
-            lines.add(line)
+def check_reboots(data: UserData, boot: Boot) -> Observations:
+    for command in _distinct(boot.commands):
+        if _shuts_down(command):
             yield (
-                line,
-                "a GPU driver or CUDA is installed at boot: nodes join minutes late, each with another version",
-                (how,),
-                (
-                    "use the image type ECS_AL2023_NVIDIA, which has the driver, and put CUDA into the container image",
-                ),
-            )
-
-
-def _installs(ran: Ran) -> bool:
-    """And does not remove, list or ask."""
-    if ran.program in ("rpm", "dpkg"):
-        return any(
-            re.fullmatch(r"-[a-zA-Z]*[iUF][a-zA-Z]*|--(?:install|upgrade|unpack)", w)
-            for w in ran.words
-        ) and not any(re.match(r"-q|--query|--info|-[a-z]*e", w) for w in ran.words)
-    verbs = [word for word in ran.words[1:] if not word.startswith("-")]
-    return not set(verbs[:1]) & _NOT_INSTALLING and not (
-        verbs[:1] == ["module"] and set(verbs[1:2]) & _NOT_INSTALLING
-    )
-
-
-def _is_driver(name: str) -> bool:
-    """By its name, or by a pattern that would fit one."""
-    is_pattern = "*" in name and any(
-        fnmatchcase(known, name) for known in ("nvidia-driver", "cuda-drivers")
-    )
-    return bool(_DRIVERS.fullmatch(name)) or (is_pattern and name.strip("*?") != "")
-
-
-def reboots(data: UserData, boot: Boot) -> Found:
-    for ran in _once(boot.ran):
-        is_systemctl = ran.program == "systemctl" and {"reboot", "poweroff", "halt"} & set(
-            ran.words
-        )
-        # Called off, announced only, or asked what it can do.
-        only_says = {"--help", "--version"} | (
-            {"-c", "-k", "--show"} if ran.program == "shutdown" else set()
-        )
-        is_plain = ran.program in (
-            "reboot",
-            "shutdown",
-            "poweroff",
-            "halt",
-        ) and not only_says & set(ran.words)
-        if is_plain or is_systemctl:
-            yield (
-                ran.line,
-                "the node is rebooted or shut down at boot: AWS Batch may take it for dead, or pay for it in vain",
-                (shown(ran),),
+                command.line,
+                "the node is rebooted or shut down at boot: AWS Batch may replace it as unhealthy, "
+                "and the time until then is paid for",
+                (describe(command),),
                 ("do what needs the reboot in the image instead",),
             )
 
 
-def stops(data: UserData, boot: Boot) -> Found:
-    for ran in _once(boot.ran):
-        for name in services.stopped(ran.words):
-            # ecs.service wants docker.service: who starts the one starts the other.
-            enough = {name, "ecs", *services.TARGETS}
-            later = [
-                o for o in boot.ran if o.step > ran.step and enough & set(services.begun(o.words))
-            ]
-            if not later:
+def _shuts_down(command: CommandRun) -> bool:
+    words = set(command.words)
+    if command.program == "systemctl":
+        return not {"reboot", "poweroff", "halt"}.isdisjoint(words)
+    # `shutdown -c` cancels, `-k` only warns, `--show` prints.
+    harmless = {"--help", "--version"}
+    if command.program == "shutdown":
+        harmless |= {"-c", "-k", "--show"}
+    return command.program in _SHUTDOWN_PROGRAMS and harmless.isdisjoint(words)
+
+
+def check_stops(data: UserData, boot: Boot) -> Observations:
+    for command in _distinct(boot.commands):
+        for service in services.find_stops(command.words):
+            if not _is_started_later(service, command.step, boot):
                 yield (
-                    ran.line,
-                    f"{name} is stopped, disabled or masked, and nothing starts it again: the node never joins",
-                    (shown(ran),),
-                    (f"delete the line, or end with: systemctl start --no-block {name}",),
+                    command.line,
+                    f"{service} is stopped, disabled or masked, and nothing starts it again: "
+                    "the node never joins",
+                    (describe(command),),
+                    (f"delete the line, or end with: systemctl start --no-block {service}",),
                 )
 
 
-def gpu_support_off(data: UserData, boot: Boot) -> Found:
-    for wrote in boot.wrote:
-        if "ecs.config" in wrote.path and _GPU_OFF.search(wrote.content or ""):
-            yield (
-                wrote.line,
-                "GPU support is switched off, and /etc/ecs/ecs.config wins over the image's own file",
-                (f"ECS_ENABLE_GPU_SUPPORT=false in {wrote.path}",),
-                ("delete the line: GPU images switch it on",),
-            )
+def _is_started_later(service: str, step: int, boot: Boot) -> bool:
+    # ecs.service wants docker.service: a start of the one starts the other.
+    sufficient = {service, "ecs", *services.TARGETS}
+    return any(
+        command.step > step and sufficient.intersection(services.find_starts(command.words))
+        for command in boot.commands
+    )
 
 
-def old_habits(data: UserData, boot: Boot) -> Found:
+def check_amazon_linux_2_commands(data: UserData, boot: Boot) -> Observations:
     lines = set()
-    for ran in boot.ran:
-        instead = _AL2_COMMANDS.get(ran.program)
-        if instead and ran.line not in lines:
-            lines.add(ran.line)
+    for command in boot.commands:
+        replacement = _AL2_COMMANDS.get(command.program)
+        if replacement and command.line not in lines:
+            lines.add(command.line)
             yield (
-                ran.line,
-                f"{ran.program} does not exist on Amazon Linux 2023",
-                (shown(ran),),
-                (f"use {instead}",),
+                command.line,
+                f"{command.program} does not exist on Amazon Linux 2023",
+                (describe(command),),
+                (f"use {replacement}",),
             )
-    for wrote in boot.wrote:
-        if wrote.path == "/etc/sysconfig/docker" and wrote.line not in lines:
-            lines.add(wrote.line)
+    for write in boot.writes:
+        if write.path == "/etc/sysconfig/docker" and write.line not in lines:
+            lines.add(write.line)
             yield (
-                wrote.line,
-                "Docker on Amazon Linux 2023 does not take its options from /etc/sysconfig/docker as before",
-                (f"{wrote.path} is written",),
+                write.line,
+                "Docker on Amazon Linux 2023 does not take its options "
+                "from /etc/sysconfig/docker as before",
+                (f"{write.path} is written",),
                 ("write them to /etc/docker/daemon.json",),
-            )
-
-
-def log_drivers(data: UserData, boot: Boot) -> Found:
-    for wrote in boot.wrote:
-        match = _LOG_DRIVERS.search(wrote.content or "")
-        if (
-            match
-            and "awslogs" not in match[1]
-            and "${" not in match[1]
-            and "ecs.config" in wrote.path
-        ):
-            yield (
-                wrote.line,
-                "the awslogs driver is taken away: jobs that log to CloudWatch are never placed on this node",
-                (f"ECS_AVAILABLE_LOGGING_DRIVERS={match[1][:80]}",),
-                ("add awslogs to the list, or leave the line out",),
-            )
-
-
-def daemon_json(data: UserData, boot: Boot) -> Found:
-    """The file as it is in the end."""
-    last: dict[str, tuple[int, str]] = {}
-    for wrote in boot.wrote:
-        if wrote.path.endswith("docker/daemon.json"):
-            before = last.get(wrote.path, (0, ""))[1] if wrote.is_append else ""
-            last[wrote.path] = (wrote.line, before + (wrote.content or ""))
-    for line, text in last.values():
-        # What was left open (a variable) cannot be judged.
-        if not text.strip() or "$" in text:
-            continue
-        try:
-            json.loads(text)
-        except (ValueError, RecursionError) as exc:
-            yield (
-                line,
-                "daemon.json is not JSON: Docker does not start with it",
-                (str(exc),),
-                ("python3 -m json.tool FILE",),
             )

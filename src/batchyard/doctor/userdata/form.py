@@ -1,20 +1,17 @@
-"""Checks of the form of user data: MIME, size, first lines, secrets. Pure."""
+"""Checks of the form of user data: MIME, size, interpreter lines, secrets. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from batchyard.doctor import packed, secrets
 from batchyard.doctor.userdata.boot import Boot
+from batchyard.doctor.userdata.observation import Observations
 from batchyard.doctor.userdata.parts import BOOTHOOK, SHELL, UserData
 
-#: EC2's limit, before base64
+#: EC2's limit in bytes, before base64
 MAX_BYTES = 16 * 1024
 
-Found = Iterator[tuple[int, str, tuple[str, ...], tuple[str, ...]]]
 
-
-def not_mime(data: UserData, boot: Boot) -> Found:
+def check_mime(data: UserData, boot: Boot) -> Observations:
     if data.is_mime or not data.text.strip():
         return
     yield (
@@ -22,14 +19,15 @@ def not_mime(data: UserData, boot: Boot) -> Found:
         "the user data is not MIME multipart, so AWS Batch calls the compute environment INVALID",
         (f"it begins with {data.text.lstrip().splitlines()[0][:60]!r}",),
         (
-            'put this above it:  MIME-Version: 1.0 / Content-Type: multipart/mixed; boundary="==B==" / (blank) / '
+            "put this above it:  MIME-Version: 1.0 / "
+            'Content-Type: multipart/mixed; boundary="==B==" / (blank) / '
             '--==B== / Content-Type: text/x-shellscript; charset="us-ascii" / (blank)',
             "and this below it:  --==B==--",
         ),
     )
 
 
-def too_long(data: UserData, boot: Boot) -> Found:
+def check_size(data: UserData, boot: Boot) -> Observations:
     if data.size > MAX_BYTES:
         yield (
             0,
@@ -39,23 +37,23 @@ def too_long(data: UserData, boot: Boot) -> Found:
         )
 
 
-def malformed(data: UserData, boot: Boot) -> Found:
-    for line, what in [*data.problems, *boot.problems]:
+def check_parts(data: UserData, boot: Boot) -> Observations:
+    for line, problem in [*data.problems, *boot.problems]:
         yield (
             line,
-            "a part of the user data cannot be read and is passed over",
-            (what,),
-            ("write it as shown on the page",),
+            "a part of the user data cannot be read, and cloud-init ignores it",
+            (problem,),
+            ("correct the part: the page of the finding shows the form",),
         )
 
 
-def no_interpreter(data: UserData, boot: Boot) -> Found:
-    """cloud-init hands a script to the system, which wants to know its interpreter."""
+def check_interpreter_lines(data: UserData, boot: Boot) -> Observations:
+    """Check the #! lines, by which the system finds the interpreter of a script."""
     for part in data.parts:
         if part.kind not in (SHELL, BOOTHOOK) or not part.text.strip():
             continue
         text = part.text
-        if part.kind == BOOTHOOK:  # cloud-init takes its own mark away, and blanks
+        if part.kind == BOOTHOOK:  # cloud-init removes its own first line, and blank lines
             text = text.lstrip().removeprefix("#cloud-boothook").lstrip()
         first = text.split("\n", 1)[0]
         if text and not first.startswith("#!"):
@@ -67,19 +65,20 @@ def no_interpreter(data: UserData, boot: Boot) -> Found:
             )
 
 
-def no_secrets(data: UserData, boot: Boot) -> Found:
-    """Also in what is packed: it is as easily unpacked. A line is named once."""
-    looks: dict[int, str] = {}
-    for at, text in [(0, data.text), *packed.layers(data.text)]:
+def check_secrets(data: UserData, boot: Boot) -> Observations:
+    """Find secrets, also in packed texts, which are easily unpacked. A line is reported once."""
+    descriptions: dict[int, str] = {}
+    for at, text in [(0, data.text), *packed.unpack_layers(data.text)]:
         first_line = data.text.count("\n", 0, at) + 1
-        for secret in secrets.find(text):
+        for secret in secrets.find_secrets(text):
             if secret.is_sure:
-                inner = text.count("\n", 0, secret.start) if at == 0 else 0
-                looks.setdefault(first_line + inner, secret.what)
-    for line, what in sorted(looks.items()):
+                line_offset = text.count("\n", 0, secret.start) if at == 0 else 0
+                descriptions.setdefault(first_line + line_offset, secret.description)
+    for line, description in sorted(descriptions.items()):
         yield (
             line,
-            "a secret stands in the user data, which everybody on the node and in the account can read",
-            (f"it looks like {what}",),
+            "the user data contains a secret, "
+            "which everybody on the node and in the account can read",
+            (f"it looks like {description}",),
             ("keep it in Secrets Manager or SSM, and let the instance's role read it",),
         )

@@ -1,7 +1,7 @@
-"""User data -> its parts: MIME, scripts, cloud-config; packed or not. Pure, and refuses no bytes.
+"""Split user data into its parts: MIME, scripts, cloud-config, packed or not. Pure.
 
-The parts are found as cloud-init finds them, by content type and by first line, but with their lines, and with what is
-malformed noted instead of passed over.
+A part is recognized as cloud-init does it, by content type and first line. Parts keep their lines,
+and malformed parts are reported as problems. Any bytes are accepted.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from batchyard.doctor.packed import gunzip
 from batchyard.doctor.shell.interpreters import other_interpreter
 from batchyard.doctor.yaml_tree import NotReadableError, parse
+from batchyard.yaml_positions import Node
 
 SHELL, BOOTHOOK, CLOUD_CONFIG, OTHER_SCRIPT, OTHER = (
     "shell",
@@ -23,12 +24,17 @@ SHELL, BOOTHOOK, CLOUD_CONFIG, OTHER_SCRIPT, OTHER = (
     "script",
     "other",
 )
-#: cloud-init's other way to put several parts into one: a list in YAML
+#: a YAML list of parts, cloud-init's alternative to MIME
 ARCHIVE = "archive"
+#: multipart documents in multipart documents
+MAX_MIME_DEPTH = 3
 
 _BASE64 = re.compile(rb"[A-Za-z0-9+/\s]+={0,2}\s*")
 _HEADER = re.compile(r"([A-Za-z][A-Za-z0-9-]*)[ \t]*:(.*)")
 _BOUNDARY = re.compile(r"boundary[ \t]*=[ \t]*(?:\"([^\"]*)\"|([^\s;\"]+))", re.IGNORECASE)
+_GZIP = b"\x1f\x8b"
+#: first characters of parts for other systems, in lower case
+_OTHER_STARTS = ("<powershell", "<script", "#include", "#upstart-job", "[settings", "<?xml")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,203 +43,213 @@ class Part:
     text: str
     first_line: int = 1
     content_type: str = ""
-    #: a JSON patch of the cloud-config
+    #: the part is a JSON patch of the cloud-config
     is_patch: bool = False
+
+    def line_of(self, line: int) -> int:
+        """Return the line of the user data for a line of the part; 0 counts as the first line."""
+        return self.first_line + max(line, 1) - 1
 
 
 @dataclass(slots=True)
 class UserData:
-    #: as EC2 counts it: before base64
+    #: in bytes, as EC2 counts it: before base64
     size: int
     text: str
     is_mime: bool = False
     parts: list[Part] = field(default_factory=list)
-    #: line, and what is malformed about the MIME document
+    #: line, and what is malformed
     problems: list[tuple[int, str]] = field(default_factory=list)
 
+    def add(self, part: Part) -> None:
+        """Add a part; an archive is split into its parts."""
+        if part.kind != ARCHIVE:
+            self.parts.append(part)
+            return
+        try:
+            items = parse(part.text).items
+        except NotReadableError as exc:
+            line = part.first_line + max(0, exc.line - 1)
+            self.problems.append((line, f"the archive is not YAML: {exc.problem}"))
+            return
+        self.parts += [_archive_part(item, part) for item in items]
 
-def read(data: bytes) -> UserData:
-    size, data = unpacked(data)
+
+def _archive_part(item: Node, archive: Part) -> Part:
+    """Return a part of an archive: the item is a text, or a mapping of text and type."""
+    content = item.get("content") or item
+    type_node = item.get("type")
+    content_type = (type_node.text or "" if type_node else "").lower()
+    return _make_part(content.text or "", archive.line_of(content.text_line), content_type)
+
+
+def _make_part(text: str, first_line: int, content_type: str) -> Part:
+    is_patch = _is_patch(text, content_type)
+    return Part(find_kind(text, content_type), text, first_line, content_type, is_patch)
+
+
+def parse_user_data(data: bytes) -> UserData:
+    size, data = unpack(data)
     text = data.decode("utf-8", "replace").removeprefix("\ufeff").replace("\r\n", "\n")
-    found = UserData(size, text)
-    blanks = len(text) - len(text.lstrip())
-    start = text[blanks:].lower()
-    if start.startswith(("mime-version:", "content-type:")):
-        found.is_mime = True
-        if blanks:
-            found.problems.append(
-                (1, "blank lines stand before the MIME header, which then is no header")
-            )
-        first = text.count("\n", 0, blanks) + 1
-        _read_mime(text[blanks:], first, found, depth=0)
-    else:
-        _add(Part(_kind(text, ""), text, is_patch=_is_patch(text, "")), found)
-    return found
+    user_data = UserData(size, text)
+    document = text.lstrip()
+    blank_count = len(text) - len(document)
+    if not document.lower().startswith(("mime-version:", "content-type:")):
+        user_data.add(_make_part(text, 1, ""))
+        return user_data
+    user_data.is_mime = True
+    if blank_count:
+        problem = "blank lines stand before the MIME header, which then is no header"
+        user_data.problems.append((1, problem))
+    first_line = text.count("\n", 0, blank_count) + 1
+    _read_mime(document, first_line, user_data, depth=0)
+    return user_data
 
 
-def _add(part: Part, found: UserData) -> None:
-    if part.kind != ARCHIVE:
-        found.parts.append(part)
-        return
-    try:
-        items = parse(part.text).items
-    except NotReadableError as exc:
-        found.problems.append(
-            (part.first_line + max(0, exc.line - 1), f"the archive is not YAML: {exc.problem}")
-        )
-        return
-    for item in items:
-        # Either a text alone, or a text with its type.
-        content = item.get("content") or item
-        kind = item.get("type")
-        text, first_line = content.text or "", part.first_line + max(content.text_line, 1) - 1
-        content_type = (kind.text or "" if kind else "").lower()
-        is_patch = _is_patch(text, content_type)
-        found.parts.append(
-            Part(_kind(text, content_type), text, first_line, content_type, is_patch)
-        )
-
-
-def unpacked(data: bytes) -> tuple[int, bytes]:
-    """Past base64 and gzip, with the size that counts."""
+def unpack(data: bytes) -> tuple[int, bytes]:
+    """Undo base64 and gzip. Return the size in bytes that EC2 counts, and the content."""
     stripped = data.strip()
     if len(stripped) >= 16 and _BASE64.fullmatch(stripped):
         try:
-            inner = base64.b64decode(b"".join(stripped.split()), validate=True)
+            decoded = base64.b64decode(b"".join(stripped.split()), validate=True)
         except (binascii.Error, ValueError):
-            inner = b""
-        if inner[:2] in (b"#!", b"\x1f\x8b") or inner[:6].lower() in (
-            b"mime-v",
-            b"conten",
-            b"#cloud",
-        ):
-            data = inner
+            decoded = b""
+        is_user_data = decoded[:6].lower() in (b"mime-v", b"conten", b"#cloud")
+        if is_user_data or decoded[:2] in (b"#!", _GZIP):
+            data = decoded
     size = len(data)
-    if data[:2] == b"\x1f\x8b":
+    if data[:2] == _GZIP:
         data = gunzip(data) or data
     return size, data
 
 
-def _read_mime(text: str, first_line: int, found: UserData, depth: int) -> None:
+# -- MIME -----------------------------------------------------------------------------------------
+
+
+def _read_mime(text: str, first_line: int, user_data: UserData, depth: int) -> None:
     lines = text.split("\n")
-    headers, at = _headers(lines, 0)
-    kind = headers.get("content-type", "")
-    if "multipart" not in kind.lower():
-        body = "\n".join(lines[at:])
-        _add(_part(headers, body, first_line + at), found)
+    headers, at = _read_headers(lines)
+    content_type = headers.get("content-type", "")
+    if "multipart" not in content_type.lower():
+        user_data.add(_decode_part(headers, "\n".join(lines[at:]), first_line + at))
         if depth == 0:
-            found.problems.append((first_line, "the document is not multipart/mixed"))
+            user_data.problems.append((first_line, "the document is not multipart/mixed"))
         return
-    boundary = _BOUNDARY.search(kind)
+    boundary = _BOUNDARY.search(content_type)
     name = (boundary[1] or boundary[2] or "") if boundary else ""
     if not name:
-        found.problems.append((first_line, "the Content-Type header has no boundary"))
+        user_data.problems.append((first_line, "the Content-Type header has no boundary"))
         return
-    _split(lines, at, "--" + name, first_line, found, depth)
+    _read_multipart(lines, at, f"--{name}", first_line, user_data, depth)
 
 
-def _split(
-    lines: list[str], at: int, mark: str, first_line: int, found: UserData, depth: int
+def _read_multipart(
+    lines: list[str], at: int, boundary: str, first_line: int, user_data: UserData, depth: int
 ) -> None:
     start: int | None = None
     is_closed = False
     for i in range(at, len(lines)):
         line = lines[i].rstrip()
-        if line not in (mark, mark + "--"):
+        if line not in (boundary, f"{boundary}--"):
             continue
         if start is not None:
-            _one_part(lines[start:i], first_line + start, found, depth)
+            _read_part(lines[start:i], first_line + start, user_data, depth)
         start = i + 1
-        if line == mark + "--":
+        if line == f"{boundary}--":
             is_closed = True
             break
     if start is None:
-        found.problems.append(
-            (first_line, f"its boundary {mark} stands nowhere in it: there are no parts")
-        )
+        problem = f"its boundary {boundary} stands nowhere in it: there are no parts"
+        user_data.problems.append((first_line, problem))
     elif not is_closed and "".join(lines[start:]).strip():
-        # cloud-init reads a last part that nothing closes.
-        _one_part(lines[start:], first_line + start, found, depth)
+        # cloud-init reads a last part that no boundary closes.
+        _read_part(lines[start:], first_line + start, user_data, depth)
 
 
-def _one_part(lines: list[str], first_line: int, found: UserData, depth: int) -> None:
-    headers, at = _headers(lines, 0)
+def _read_part(lines: list[str], first_line: int, user_data: UserData, depth: int) -> None:
+    headers, at = _read_headers(lines)
     if "content-type" not in headers:
-        found.problems.append(
-            (first_line, "a part has no Content-Type header right below its boundary")
-        )
-    elif at <= len(lines) and at and lines[at - 1].strip():
-        found.problems.append(
-            (first_line + at - 1, "no blank line stands between a part's headers and its text")
-        )
-    if "multipart" in headers.get("content-type", "").lower() and depth < 3:
-        _read_mime("\n".join(lines), first_line, found, depth + 1)
+        problem = "a part has no Content-Type header right below its boundary"
+        user_data.problems.append((first_line, problem))
+    elif at and lines[at - 1].strip():
+        problem = "no blank line stands between a part's headers and its text"
+        user_data.problems.append((first_line + at - 1, problem))
+    is_multipart = "multipart" in headers.get("content-type", "").lower()
+    if is_multipart and depth < MAX_MIME_DEPTH:
+        _read_mime("\n".join(lines), first_line, user_data, depth + 1)
         return
-    _add(_part(headers, "\n".join(lines[at:]), first_line + at), found)
+    user_data.add(_decode_part(headers, "\n".join(lines[at:]), first_line + at))
 
 
-def _headers(lines: list[str], at: int) -> tuple[dict[str, str], int]:
-    """The headers, and the index of the first line below them and their blank line."""
+def _read_headers(lines: list[str]) -> tuple[dict[str, str], int]:
+    """Return the headers, and the index of the first line below them and their blank line."""
     headers: dict[str, str] = {}
-    last = ""
-    while at < len(lines):
-        line = lines[at]
+    name = ""
+    for at, line in enumerate(lines):
         if not line.strip():
             return headers, at + 1
         match = _HEADER.match(line)
-        if line[:1] in " \t" and last:
-            headers[last] += line
+        if line[:1] in " \t" and name:
+            headers[name] += line
         elif match and not line.startswith("#"):
-            last = match[1].lower()
-            headers[last] = match[2]
+            name = match[1].lower()
+            headers[name] = match[2]
         else:
             return headers, at
-        at += 1
-    return headers, at
+    return headers, len(lines)
 
 
-def _part(headers: dict[str, str], body: str, first_line: int) -> Part:
-    if "base64" in headers.get("content-transfer-encoding", "").lower():
-        try:
-            decoded = base64.b64decode("".join(body.split()), validate=False)
-        except (binascii.Error, ValueError):
-            decoded = b""
-        if decoded[:2] == b"\x1f\x8b":
-            decoded = gunzip(decoded) or decoded
-        body = decoded.decode("utf-8", "replace")
-    elif "quoted-printable" in headers.get("content-transfer-encoding", "").lower():
+def _decode_part(headers: dict[str, str], body: str, first_line: int) -> Part:
+    encoding = headers.get("content-transfer-encoding", "").lower()
+    if "base64" in encoding:
+        body = _decode_base64(body).decode("utf-8", "replace")
+    elif "quoted-printable" in encoding:
         body = quopri.decodestring(body.encode("utf-8", "replace")).decode("utf-8", "replace")
-    kind = headers.get("content-type", "").split(";")[0].strip().lower()
-    return Part(_kind(body, kind), body, first_line, kind, _is_patch(body, kind))
+    content_type = headers.get("content-type", "").split(";")[0].strip().lower()
+    return _make_part(body, first_line, content_type)
+
+
+def _decode_base64(body: str) -> bytes:
+    """Undo base64, and gzip in it."""
+    try:
+        decoded = base64.b64decode("".join(body.split()), validate=False)
+    except (binascii.Error, ValueError):
+        return b""
+    return (gunzip(decoded) or decoded) if decoded[:2] == _GZIP else decoded
+
+
+# -- kinds of parts -------------------------------------------------------------------------------
 
 
 def _is_patch(text: str, content_type: str) -> bool:
-    return content_type == "text/cloud-config-jsonp" or text.lstrip().startswith(
-        "#cloud-config-jsonp"
-    )
+    is_marked = text.lstrip().startswith("#cloud-config-jsonp")
+    return is_marked or content_type == "text/cloud-config-jsonp"
 
 
-def _kind(text: str, content_type: str) -> str:
-    """By the first line, as cloud-init does for text/plain; by content type where that says more."""
+def find_kind(text: str, content_type: str) -> str:
+    """Return the kind of a part, by its content type, or by its first line as cloud-init does."""
     head = text.lstrip()[:200]
+    config_kind = _find_config_kind(head, content_type)
+    if config_kind:
+        return config_kind
+    if head.startswith("## template:"):
+        return find_kind(text.lstrip().partition("\n")[2], content_type)
+    if head.startswith("#!"):
+        return OTHER_SCRIPT if other_interpreter(head) else SHELL
+    if head.lower().startswith(_OTHER_STARTS):
+        return OTHER
+    is_shell_type = content_type.startswith("text/x-shellscript")
+    return SHELL if content_type in ("", "text/plain") or is_shell_type else OTHER
+
+
+def _find_config_kind(head: str, content_type: str) -> str:
+    """Return the kind of a part that is for cloud-init itself; empty for any other."""
     if content_type == "text/cloud-config-archive" or head.startswith("#cloud-config-archive"):
         return ARCHIVE
-    if _is_patch(head, content_type):
+    if content_type in ("text/cloud-config", "text/x-cloud-config", "text/cloud-config-jsonp"):
         return CLOUD_CONFIG
-    if content_type in ("text/cloud-config", "text/x-cloud-config") or head.startswith(
-        "#cloud-config"
-    ):
+    if head.startswith("#cloud-config"):
         return CLOUD_CONFIG
     if content_type == "text/cloud-boothook" or head.startswith("#cloud-boothook"):
         return BOOTHOOK
-    if head.startswith("## template:"):
-        return _kind(text.lstrip().partition("\n")[2], content_type)
-    if head.startswith("#!"):
-        return OTHER_SCRIPT if other_interpreter(head) else SHELL
-    if head.lower().startswith(
-        ("<powershell", "<script", "#include", "#upstart-job", "[settings", "<?xml")
-    ):
-        return OTHER
-    if content_type in ("", "text/plain") or content_type.startswith("text/x-shellscript"):
-        return SHELL
-    return OTHER
+    return ""

@@ -1,4 +1,4 @@
-"""A shell script as a tree. Pure values."""
+"""The syntax tree of a shell script. Pure values."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """$name or ${name...}: ``operator`` is :- or % or ,, and so on, ``operand`` what stands behind it."""
+    """$name or ${name...}: ``operator`` is :- or % or ,, ..., ``operand`` the text behind it."""
 
     name: str
     is_quoted: bool = False
@@ -21,9 +21,9 @@ class Variable:
     operand: tuple[Piece, ...] = ()
     #: ${name[@]}, ${name[*]}
     is_array: bool = False
-    #: * and not @: all of them as one word
+    #: * instead of @: all elements are joined to one word
     joins: bool = False
-    #: of ${@:2}: how many are left out
+    #: of ${@:2}: how many arguments are skipped
     start: int = 0
 
 
@@ -33,9 +33,9 @@ class Substitution:
 
     script: Script
     is_quoted: bool = False
-    #: what it comes to where that is plain: of $((...)), in which commands may stand
+    #: the value of $((...)), which may contain commands; None: it is the output of the script
     text: str | None = None
-    #: <(...), which comes to the name of a file
+    #: <(...), whose value is the name of a file
     is_file: bool = False
 
 
@@ -49,7 +49,7 @@ class Word:
 
     @property
     def plain(self) -> str | None:
-        """The word where nothing in it is quoted or expanded, so that it can be a reserved one."""
+        """The text of a word without quotes and expansions, which can be a reserved word."""
         if (
             len(self.pieces) == 1
             and isinstance(self.pieces[0], Text)
@@ -61,7 +61,7 @@ class Word:
 
 @dataclass(slots=True)
 class Heredoc:
-    """What follows <<END; filled in when the line is over."""
+    """The text behind <<END; ``body``, ``line`` and ``pieces`` are set at the end of the line."""
 
     delimiter: str
     is_quoted: bool
@@ -93,12 +93,12 @@ class Compound:
     """if, while, until, for, case, ( ), { }, coproc and functions."""
 
     kind: str
-    #: the scripts inside, in the order in which they stand; of a loop the condition comes first
+    #: the scripts in it, in their order; the first one of a loop is the condition
     bodies: tuple[Script, ...]
     line: int
     #: the variable of `for`, the name of a function
     name: str = ""
-    #: what `for` goes through, `case` looks at
+    #: the values of `for`, the subject of `case`
     words: tuple[Word, ...] = ()
     redirects: tuple[Redirect, ...] = ()
 
