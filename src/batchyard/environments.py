@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from batchyard import json_fields, s3_layout
+from batchyard.batch import limits
 from batchyard.errors import InputError, from_os_error
 from batchyard.pipeline_file import yaml_parsing
 from batchyard.pipeline_file.mistakes import Mistakes
@@ -72,15 +73,16 @@ _PATTERNS = {
         "lab",
     ),
     "share": (
-        re.compile(r"[A-Za-z0-9]{1,255}"),
-        "a share identifier: up to 255 letters and digits",
+        re.compile(rf"[A-Za-z0-9]{{1,{limits.MAX_SHARE_CHARS}}}"),
+        f"a share identifier: up to {limits.MAX_SHARE_CHARS} letters and digits",
         "vision",
     ),
     "prefix": (re.compile(r"(?!s3:)[^\s\\]*"), "a folder in the bucket", "team/runs"),
 }
 #: a queue's name or ARN
 _QUEUE = re.compile(
-    r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}|arn:aws[a-z-]*:batch:[a-z0-9-]+:[0-9]{12}:job-queue/[\w-]+"
+    rf"{limits.NAME_PATTERN.pattern}"
+    r"|arn:aws[a-z-]*:batch:[a-z0-9-]+:[0-9]{12}:job-queue/[\w-]+"
 )
 #: stacks of an environment that have these outputs; a stack is named `<environment>-<name>`
 STACKS = ("batch", "storage", "iam", "registry")

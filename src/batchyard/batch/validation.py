@@ -115,17 +115,22 @@ def priority_problems(member: str, request: Members) -> Iterator[str]:
 
 def share_problems(request: Members) -> Iterator[str]:
     share = request.get("shareIdentifier")
-    if share is not None and not (share.isascii() and share.isalnum() and len(share) <= 255):
-        yield f"shareIdentifier must be at most 255 letters and digits; got {share!r}"
+    maximum = limits.MAX_SHARE_CHARS
+    if share is None or (share.isascii() and share.isalnum() and len(share) <= maximum):
+        return
+    yield f"shareIdentifier must be at most {maximum} letters and digits; got {share!r}"
 
 
 def tag_problems(tags: Mapping[str, str]) -> Iterator[str]:
     if len(tags) > limits.MAX_TAGS:
         yield f"there must be at most {limits.MAX_TAGS} tags; got {len(tags)}"
     for key, value in tags.items():
-        if not 1 <= len(key) <= 128 or len(value) > 256 or key.lower().startswith("aws:"):
-            takes = "1 to 128 characters and does not start with aws:, its value at most 256"
-            yield f"a tag's key has {takes}; got {key!r}"
+        is_key = 1 <= len(key) <= limits.MAX_TAG_KEY_CHARS and not key.lower().startswith("aws:")
+        if not is_key or len(value) > limits.MAX_TAG_VALUE_CHARS:
+            yield (
+                f"a tag's key has 1 to {limits.MAX_TAG_KEY_CHARS} characters and does not start "
+                f"with aws:, its value at most {limits.MAX_TAG_VALUE_CHARS}; got {key!r}"
+            )
 
 
 def command_problems(command: Sequence[str]) -> Iterator[str]:

@@ -27,6 +27,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from batchyard.batch.limits import MAX_CONTAINER_REASON_CHARS
 from batchyard.embedded.runner import Task
 from batchyard.errors import ContainerEngineError, OperationalError
 
@@ -39,8 +40,6 @@ RUN_ONE = f'unset {GROUP_SIGNALS}; exec sh -c "$0" 2>&1'
 _SHARES_PER_VCPU = 1024
 #: what the kernel takes at most
 _MOST_SHARES = 262144
-#: AWS's limit for container.reason
-_REASON_LENGTH = 255
 _ANSWER_TIMEOUT_S = 20.0
 _REMOVAL_TIMEOUT_S = 60.0
 
@@ -183,7 +182,7 @@ def why_not_created(said: str) -> str:
 
 
 def reason(word: str, text: str) -> str:
-    return f"{word}: {' '.join(text.split())}"[:_REASON_LENGTH]
+    return f"{word}: {' '.join(text.split())}"[:MAX_CONTAINER_REASON_CHARS]
 
 
 def _last_words(said: str) -> str:

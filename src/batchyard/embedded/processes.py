@@ -8,6 +8,7 @@ import signal
 from collections.abc import Callable, Iterable
 
 from batchyard.batch.jobs import Outcome, StatusReason
+from batchyard.batch.limits import MAX_CONTAINER_REASON_CHARS
 from batchyard.embedded import proc, shell
 from batchyard.embedded.attempts import Attempt, Attempts, wall_clock_ms
 from batchyard.embedded.runner import Ended, Started, Task
@@ -123,7 +124,7 @@ class ProcessRunner:
             self._run_next(attempt)
             return
         attempt.started_ms = None
-        reason = f"CannotStartContainerError: {exc}"[:255]
+        reason = f"CannotStartContainerError: {exc}"[:MAX_CONTAINER_REASON_CHARS]
         self._attempts.ended(attempt, Outcome(None, StatusReason.NOT_STARTED, reason))
 
     def _command_ended(self, launch: Launch, exit: Exit | None) -> None:

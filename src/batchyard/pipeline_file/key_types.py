@@ -6,6 +6,7 @@ import re
 import unicodedata
 
 from batchyard import units
+from batchyard.batch import limits
 from batchyard.pipeline import (
     AWS_MIN_TIMEOUT_S,
     MAX_ARRAY_SIZE,
@@ -33,7 +34,7 @@ LIMITS = {
     "gpus": (0, 100_000),
     "retries": (0, MAX_RETRIES),
     "max_running": (1, MAX_ARRAY_SIZE),
-    "priority": (0, 9_999),  # AWS Batch's schedulingPriority
+    "priority": (0, limits.MAX_PRIORITY),
 }
 _RESERVED_PREFIXES = ("AWS_BATCH_", "BATCHYARD_")
 _RESERVED_NAMES = ("ARRAY_SIZE", "LIST_FILE_S3_PATH")
@@ -216,14 +217,20 @@ GLOB = ValueType(
 )
 GLOBS = list_of(GLOB, "a list of paths or patterns", "list of globs")
 IMAGE = matching_text(
-    r"\S+", "the name of a container image, at most 255 letters, without spaces", max_length=255
+    r"\S+",
+    f"the name of a container image, at most {limits.MAX_IMAGE_CHARS} letters, without spaces",
+    max_length=limits.MAX_IMAGE_CHARS,
 )
 QUEUE = matching_text(
     "[A-Za-z0-9][A-Za-z0-9_-]*",
-    "the name of a queue: letters, digits, - and _, at most 128",
-    max_length=128,
+    f"the name of a queue: letters, digits, - and _, at most {limits.MAX_NAME_CHARS}",
+    max_length=limits.MAX_NAME_CHARS,
 )
-SHARE = matching_text("[A-Za-z0-9]+", "letters and digits only, at most 255", max_length=255)
+SHARE = matching_text(
+    "[A-Za-z0-9]+",
+    f"letters and digits only, at most {limits.MAX_SHARE_CHARS}",
+    max_length=limits.MAX_SHARE_CHARS,
+)
 _VALUE = text('a value, or "" for an empty one')
 _ENV_NAME_SCHEMA = f"^(?!{_RESERVED}){_ENV_NAME.pattern}$"
 ENV = mapping_of(

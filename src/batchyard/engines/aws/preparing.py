@@ -15,6 +15,7 @@ from batchyard.aws.batch import Batch
 from batchyard.aws.environment_lookup import find_environment
 from batchyard.aws.s3 import Place
 from batchyard.aws.session import AwsSession
+from batchyard.batch.limits import MAX_TAG_VALUE_CHARS
 from batchyard.engines.aws import inputs, render, submit_requests
 from batchyard.engines.aws.target import Target
 from batchyard.engines.base import Offer, PreparedRun, RunRequest, new_run_id
@@ -28,7 +29,6 @@ from batchyard.plan import Plan
 #: Characters that AWS does not accept in the value of a tag: it takes letters, digits and blanks
 #: of any script, and these signs.
 _NOT_IN_TAGS = re.compile(r"[^\w +=.:/@-]")
-_MAX_TAG_CHARS = 256
 
 
 def prepare(request: RunRequest) -> PreparedRun:
@@ -119,7 +119,7 @@ def user_name() -> str:
 
 def tag_text(text: str) -> str:
     """Return the text in the characters and the length that the value of a tag may have."""
-    return _NOT_IN_TAGS.sub("_", text)[:_MAX_TAG_CHARS]
+    return _NOT_IN_TAGS.sub("_", text)[:MAX_TAG_VALUE_CHARS]
 
 
 def _require_environment(request: RunRequest) -> Environment:

@@ -19,6 +19,7 @@ from batchyard.aws.logs import Logs
 from batchyard.aws.s3 import S3
 from batchyard.aws.session import AwsSession
 from batchyard.batch.jobs import JobState
+from batchyard.batch.limits import MAX_DESCRIBED_JOBS
 from batchyard.embedded.lock import RunLock
 from batchyard.engines.aws import from_aws, staging
 from batchyard.engines.aws.changed_children import ChangedChildren, number_of
@@ -54,7 +55,6 @@ from batchyard.plan import Plan
 from batchyard.units import pluralize
 
 #: Failed children that are described in one call.
-_FAILED_AT_ONCE = 100
 #: AWS Batch has one grace, and takes a while to end the containers after it.
 _STOP_WAIT_S = 60.0
 
@@ -361,7 +361,7 @@ class AwsRun:
             if job_id not in job_ids or not is_known:
                 continue
             ids = self._list_children(part, job_id, failed_only)
-            at_once = _FAILED_AT_ONCE if failed_only else len(ids)
+            at_once = MAX_DESCRIBED_JOBS if failed_only else len(ids)
             for first in range(0, len(ids), at_once or 1):
                 answers = self.batch.describe(ids[first : first + at_once])
                 children = [answers[child_id] for child_id in sorted(answers, key=number_of)]
