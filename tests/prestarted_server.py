@@ -24,16 +24,20 @@ import sys
 import threading
 from typing import Any
 
-#: parts of batchyard that a kind of command does not import, and what else it does
-LEFT_OUT = {"command": "batchyard.emulator", "endpoint": "batchyard.infra"}
+#: libraries that a kind of command needs, and the parts of batchyard; NumPy, which starts threads,
+#: must not be among what they import
 LIBRARIES = {
-    "command": ("boto3", "s3transfer.manager", "batchyard"),
+    "command": ("boto3", "s3transfer.manager"),
     "endpoint": (
-        *("boto3", "werkzeug.serving", "moto.server", "moto.moto_server.werkzeug_app"),
+        *("boto3", "werkzeug.serving", "moto.server"),
         *(f"moto.{service}.responses" for service in ("s3", "logs", "iam", "ec2", "sts")),
-        "batchyard",
     ),
     "aws": ("awscli.clidriver", "awscli.handlers"),
+}
+PARTS = {
+    "command": ("aws", "batch", "cli", "doctor", "engines", "infra", "pipeline_file"),
+    "endpoint": ("cli.emulate", "emulator"),
+    "aws": (),
 }
 
 
@@ -41,10 +45,11 @@ def main(kind: str, control: socket.socket) -> None:
     variables = dict(os.environ)
     for name in LIBRARIES[kind]:
         importlib.import_module(name)
-    if "batchyard" in LIBRARIES[kind]:
-        import_package("batchyard", LEFT_OUT[kind])
+    for part in PARTS[kind]:
+        import_all(f"batchyard.{part}")
     # Some libraries set variables when they are imported.
     added = {name: value for name, value in os.environ.items() if name not in variables}
+    assert len(os.listdir("/proc/self/task")) == 1, "an import has started a thread"
     gc.collect()
     gc.freeze()
     request = serve(control)
@@ -52,15 +57,15 @@ def main(kind: str, control: socket.socket) -> None:
         execute(request, added)
 
 
-def import_package(name: str, left_out: str) -> None:
-    package = importlib.import_module(name)
-    for module in pkgutil.walk_packages(package.__path__, f"{name}."):
-        is_left_out = module.name.startswith(left_out) or module.name.endswith("__main__")
-        if not is_left_out:
-            try:
-                importlib.import_module(module.name)
-            except ImportError:  # it needs a library that is not installed
-                pass
+def import_all(name: str) -> None:
+    """Import a module, and all modules below it if it is a package."""
+    try:
+        package = importlib.import_module(name)
+    except ImportError:  # it needs a library that is not installed
+        return
+    for module in pkgutil.iter_modules(getattr(package, "__path__", ()), f"{name}."):
+        if not module.name.endswith("__main__"):
+            import_all(module.name)
 
 
 def serve(control: socket.socket) -> dict[str, Any] | None:

@@ -291,7 +291,7 @@ def test_an_interrupt_between_two_looks_says_how_to_go_on_and_nothing_else(
     tools.mkdir()
     slow = f"trap 'echo Traceback of aws >&2; exit 130' INT; touch {asked}; sleep 30 & wait"
     (tools / "aws").write_text(
-        f'#!/bin/bash\ncase " $* " in *" describe-jobs "*) {slow} ;; esac\nexec {AWS} "$@"\n'
+        f'#!/bin/bash\ncase " $* " in *" describe-jobs "*) {slow} ;; esac\nexec \'{AWS}\' "$@"\n'
     )
     (tools / "aws").chmod(0o755)
     process = started(
@@ -317,7 +317,7 @@ def test_why_the_jobs_cannot_be_asked_about_is_told(endpoint: Endpoint, tmp_path
     tools.mkdir()
     refuses = "echo some words >&2; echo no permission >&2; exit 254"
     (tools / "aws").write_text(
-        f'#!/bin/sh\ncase " $* " in *" describe-jobs "*) {refuses} ;; esac\nexec {AWS} "$@"\n'
+        f'#!/bin/sh\ncase " $* " in *" describe-jobs "*) {refuses} ;; esac\nexec \'{AWS}\' "$@"\n'
     )
     (tools / "aws").chmod(0o755)
     done = script(

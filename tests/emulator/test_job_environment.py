@@ -193,7 +193,7 @@ def test_a_job_submits_another(endpoint: Endpoint) -> None:
         f"batch submit-job --job-name inner --job-queue queue --job-definition {inner} "
         "--query jobId --output text"
     )
-    job_id = endpoint.run("sh", "-c", f"{AWS} {words}")
+    job_id = endpoint.run("sh", "-c", f"'{AWS}' {words}")
     job = endpoint.wait(job_id)
     (inner_id,) = endpoint.output(job_id)
     assert job["status"] == "SUCCEEDED" and endpoint.wait(inner_id)["jobName"] == "inner"
