@@ -1,4 +1,4 @@
-"""`doctor host` inside a node that was really booted, with systemd and cloud-init, by the harness of tests/infra."""
+"""`doctor host` inside a node that is booted with systemd and cloud-init by tests/infra."""
 
 from __future__ import annotations
 
@@ -45,7 +45,8 @@ for _ in range(100):
     report = judge(gather(ThisMachine(timeout_s=0.2)))
     with open("/var/lib/observer/doctor.json", "w") as file:
         json.dump(show.to_json(report), file)
-    said = {finding.id for finding in report.findings} | {f"{kind.id} right" for kind in report.passed}
+    said = {finding.id for finding in report.findings}
+    said |= {f"{kind.id} right" for kind in report.passed}
     if "BY301" in said:
         break
     if "%(wanted)s" in said:
@@ -69,7 +70,10 @@ def a_tree_to_boot() -> None:
 
 
 def files(wanted: str = "") -> dict[str, str]:
-    """The doctor as it is installed: it needs no library but Python's own on a host. ``wanted`` ends the boot."""
+    """The doctor as it is installed: a host needs no library but Python's own.
+
+    ``wanted`` ends the boot.
+    """
     sources = [
         PACKAGE / "__init__.py",
         PACKAGE / "errors.py",
@@ -109,14 +113,17 @@ def test_the_deadlock_of_a_node_that_really_booted_is_named(command: str, unit: 
 
 
 def test_a_node_that_booted_well_shows_no_deadlock() -> None:
-    script = "#!/bin/bash\nsystemctl restart --no-block docker\n(sleep 1; systemctl restart ecs) &\nexit 0\n"
+    script = (
+        "#!/bin/bash\nsystemctl restart --no-block docker\n"
+        "(sleep 1; systemctl restart ecs) &\nexit 0\n"
+    )
     with booting.booted(booting.Scene(script, gpus=0, files=files())) as node:
         found = json.loads(node.read("var/lib/observer/doctor.json"))["findings"]
         assert "BY301" not in {finding["id"] for finding in found}
     assert examine(script.encode(), "s", "ecs").findings == ()
 
 
-# -- what our own nodes write down -------------------------------------------------------------------------------
+# -- what our own nodes write down ----------------------------------------------------------------
 
 #: how the GPU image of Amazon Linux 2023 gives dockerd the runtime
 REGISTERED = {

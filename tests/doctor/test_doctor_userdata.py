@@ -1,6 +1,6 @@
-"""User data: a sick and a healthy sample of each finding, and the forms in which people write what blocks.
+"""User data: a sick and a healthy sample of each finding, and forms of blocking commands.
 
-In `forms/` every line that must be found is marked with `# <- BYnnn`, and nothing else may be found.
+In `forms/` every line that must be found is marked with `# <- BYnnn`; no other may be found.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The many ways in which one thing is written in a script, each alone: `ways/BYnnn.sick.txt`, and what only looks so.
+"""Many ways to write the same mistake in a script, and healthy scripts that look like it.
 
-The ways in a file stand between lines of `===`.
+They are in `ways/BYnnn.sick.txt` and `ways/BYnnn.healthy.txt`, separated by lines of `===`.
 """
 
 from __future__ import annotations
@@ -52,8 +52,9 @@ def test_the_ways_are_many() -> None:
 
 
 PROGRAMS = (
-    "curl|wget|curl -o|aws|aws s3 cp|find|find -exec|dd|read|mapfile|set|set --|printf -v|xargs|xargs -I"
-    "|sg|script -c|env -S|awk|awk -f|perl -e|python3 -c|run-parts|parallel :::|trap --|tr|sed|base64 -d|systemctl"
+    "curl|wget|curl -o|aws|aws s3 cp|find|find -exec|dd|read|mapfile|set|set --|printf -v|xargs"
+    "|xargs -I|sg|script -c|env -S|awk|awk -f|perl -e|python3 -c|run-parts|parallel :::|trap --"
+    "|tr|sed|base64 -d|systemctl"
     "|systemctl kill -s|rpm|dnf|shutdown|bash -c|bash -s --|sudo -u|source|eval|coproc|coproc X"
     "|for ((;;|case|[[|[[ a|((|$((|wait"
 )
@@ -115,7 +116,7 @@ def test_a_one_liner_that_starts_no_program_leaves_the_checks_right(command: str
     assert command_checks_done(mime(("text/x-shellscript", script))) == (True, set())
 
 
-# -- cloud-config -----------------------------------------------------------------------------------------------------
+# -- cloud-config ---------------------------------------------------------------------------------
 
 SCRIPT = b"#!/bin/bash\nsystemctl restart ecs\n"
 PACKED = base64.b64encode(gzip.compress(SCRIPT, mtime=0)).decode()
@@ -170,6 +171,9 @@ def test_a_reboot_whose_condition_is_false_is_none() -> None:
 
 
 def test_the_evidence_names_the_order_of_a_unit() -> None:
-    unit = "cat > /etc/systemd/system/fix.service <<'EOF'\n[Unit]\nAfter=ecs.service\nEOF\nsystemctl start fix\n"
+    unit = (
+        "cat > /etc/systemd/system/fix.service <<'EOF'\n[Unit]\nAfter=ecs.service\nEOF\n"
+        "systemctl start fix\n"
+    )
     first = examine(f"#!/bin/bash\n{unit}".encode(), "x", "ecs").findings[0]
     assert first.place == "x:6" and "fix.service is ordered After=ecs.service" in first.evidence

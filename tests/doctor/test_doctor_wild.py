@@ -1,12 +1,13 @@
-"""The doctor over what others wrote: templates and scripts of published packages, none of which it was made on.
+"""The doctor on published templates and scripts, none of which it was made with.
 
-The packages are fetched when the test runs, each by its hash, into .cache/wild; nothing of them is kept here. With
-BATCHYARD_REQUIRE_WILD=1 a registry that cannot be reached is a failure, else the tests are skipped.
+The packages are fetched when the test runs, each by its hash, into .cache/wild; nothing of them is
+stored here. With BATCHYARD_REQUIRE_WILD=1 a registry that cannot be reached is a failure, otherwise
+the tests are skipped.
 
-What must be found is said by an oracle that knows nothing of shells: it looks for starts and restarts line by line. Few
-people publish scripts that start ecs or docker, so they are also read with every service that they start renamed:
-their way of writing, with our deadlock in it. What the oracle sees and the doctor does not must be excluded by a rule
-below.
+An oracle that knows nothing of shells says what must be found: it searches for starts and restarts
+line by line. Few people publish scripts that start ecs or docker, so the scripts are also read with
+every started service renamed: their style, with our deadlock in it. A line that the oracle sees and
+the doctor does not report must be excluded by a rule below.
 """
 
 from __future__ import annotations
@@ -188,7 +189,7 @@ PACKAGES = [
 ]
 
 
-# -- the files ------------------------------------------------------------------------------------------------------
+# -- the files ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -250,7 +251,8 @@ def is_template(file: Wild) -> bool:
 def is_script(file: Wild) -> bool:
     head = file.data[:200]
     is_marked = re.match(
-        rb"\s*(?:#!.*\b(?:ba|da|k|z)?sh\b|#cloud-|MIME-Version:|Content-Type: multipart|## template:)",
+        rb"\s*(?:#!.*\b(?:ba|da|k|z)?sh\b|#cloud-|MIME-Version:|Content-Type: multipart"
+        rb"|## template:)",
         head,
     )
     return bool(is_marked) or file.name.endswith(".sh")
@@ -276,7 +278,7 @@ def scripts(wild: list[Wild]) -> list[Wild]:
     return [file for file in wild if is_script(file)]
 
 
-# -- no crash -------------------------------------------------------------------------------------------------------
+# -- no crash -------------------------------------------------------------------------------------
 
 
 def check(report: Report, began: float) -> None:
@@ -322,12 +324,13 @@ def test_some_through_the_command_itself(
         assert (done.stdout or done.stderr).strip() and "Traceback" not in done.stderr
 
 
-# -- every blocking start -------------------------------------------------------------------------------------------
+# -- every blocking start -------------------------------------------------------------------------
 
 _UNIT = r"(?<![\w./-])(?:ecs|docker)(?:\.service)?(?![\w.-])"
 ORACLE = [
     re.compile(
-        rf"\bsystemctl\b[^;&|]*?\b(?:start|restart|try-restart|reload-or-restart|condrestart)\b[^;&|]*?{_UNIT}"
+        r"\bsystemctl\b[^;&|]*?\b(?:start|restart|try-restart|reload-or-restart|condrestart)\b"
+        rf"[^;&|]*?{_UNIT}"
     ),
     re.compile(rf"\bsystemctl\b(?=[^;&|]*--now)[^;&|]*?\b(?:enable|reenable)\b[^;&|]*?{_UNIT}"),
     re.compile(rf"\b(?:service|invoke-rc\.d)\s+(?:-\S+\s+)*{_UNIT}\s+(?:start|restart)\b"),
@@ -367,7 +370,7 @@ def seen_by_oracle(text: str) -> Iterator[tuple[int, str]]:
 
 
 def excluded(text: str, number: int, line: str) -> str:
-    """The rule that says why the line starts nothing at boot, or starts it and goes on; empty where none does."""
+    """Return the rule by which a line does not block the boot; empty if there is none."""
     lines = text.split("\n")
     above = lines[: number - 1]
     if line.startswith(("#", "//")) or re.search(
@@ -401,7 +404,7 @@ def _in_heredoc(above: list[str]) -> bool:
 
 
 def _in_quotes(above: list[str]) -> bool:
-    """In a text of several lines: an odd number of quotes stands above, comments and escaped ones left out."""
+    """Return whether an odd number of quotes is above; comments and escaped quotes do not count."""
     return (
         sum(re.sub(r"(?:^|\s)#.*|\\.|\"[^\"]*\"", "", line).count("'") for line in above) % 2 == 1
     )
@@ -421,7 +424,8 @@ def _function_around(above: list[str]) -> str:
 def _is_called(lines: list[str], name: str, depth: int = 0) -> bool:
     """Where a command may stand, outside of all functions, or in one that is called itself."""
     call = re.compile(
-        rf"(?:^|[;&|({{]|\b(?:then|do|else|if|while|until|trap)\b|!)\s*[\"']?{re.escape(name)}(?![\w(-]|\s*\()"
+        r"(?:^|[;&|({]|\b(?:then|do|else|if|while|until|trap)\b|!)\s*[\"']?"
+        rf"{re.escape(name)}(?![\w(-]|\s*\()"
     )
     for at, line in enumerate(lines):
         if call.search(line) and not re.match(r"\s*(?:#|function\b)", line):
@@ -480,7 +484,10 @@ def test_every_start_in_a_template_is_found_or_excluded_by_a_rule(templates: lis
 
 
 def test_the_oracle_and_its_rules_do_what_they_say() -> None:
-    text = "systemctl restart docker\n# start ecs\necho start ecs\nf() {\n  service ecs start\n}\nstart docker &\n"
+    text = (
+        "systemctl restart docker\n# start ecs\necho start ecs\n"
+        "f() {\n  service ecs start\n}\nstart docker &\n"
+    )
     seen = [(number, excluded(text, number, line)) for number, line in seen_by_oracle(text)]
     assert seen[0] == (1, "")
     assert [number for number, _ in seen] == [1, 2, 3, 5, 7] and all(why for _, why in seen[1:])

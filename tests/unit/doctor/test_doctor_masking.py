@@ -1,4 +1,4 @@
-"""Saved facts: no secret and no account id is left in them, and they are judged as the facts themselves."""
+"""Saved facts have no secret and no account id, and give the same findings as the facts."""
 
 from __future__ import annotations
 
@@ -23,9 +23,15 @@ from batchyard.doctor.masking import mask_facts, mask_text
 NOW = 1_700_000_000_000
 often = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 
-MIME = 'MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary="B"\n\n--B\n{headers}\n\n{body}\n--B--\n'
+MIME = (
+    'MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary="B"\n\n'
+    "--B\n{headers}\n\n{body}\n--B--\n"
+)
 SHELL, CONFIG = "Content-Type: text/x-shellscript", "Content-Type: text/cloud-config"
-SECRET = "#!/bin/bash\nexport DB_PASSWORD=hunterZZZ1\naws sts get --role arn:aws:iam::210987654321:role/x\n"
+SECRET = (
+    "#!/bin/bash\nexport DB_PASSWORD=hunterZZZ1\n"
+    "aws sts get --role arn:aws:iam::210987654321:role/x\n"
+)
 
 
 def b64(data: str | bytes) -> str:
@@ -75,7 +81,7 @@ def ids(findings: tuple[Finding, ...]) -> list[str]:
     return [finding.id for finding in findings]
 
 
-# -- what is hidden -----------------------------------------------------------------------------------------------
+# -- secrets that are hidden ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -109,8 +115,10 @@ def ids(findings: tuple[Finding, ...]) -> list[str]:
         "passwd: $6$rounds=4096$abcdefgh$hunterHASH",
         "chpasswd:\n  list: |\n    root:hunterZZ1\n    admin:hunterZZ2\n  expire: false",
         "chpasswd: {list: ['root:hunterZZ1']}",
-        'ECS_ENGINE_AUTH_DATA={"https://index.docker.io/v1/":{"auth":"aHVudGVyOmh1bnRlcg==","email":"a@b"}}',
-        'echo "ECS_ENGINE_AUTH_DATA={\\"r\\":{\\"auth\\":\\"aHVudGVyOmh1bnRlcg==\\"}}" >> /etc/ecs/ecs.config',
+        'ECS_ENGINE_AUTH_DATA={"https://index.docker.io/v1/":'
+        '{"auth":"aHVudGVyOmh1bnRlcg==","email":"a@b"}}',
+        'echo "ECS_ENGINE_AUTH_DATA={\\"r\\":{\\"auth\\":\\"aHVudGVyOmh1bnRlcg==\\"}}" '
+        ">> /etc/ecs/ecs.config",
         "passwords: [hunterZZ1, 'hunterZZ2']",
         "AWS_SECRET_ACCESS_KEY=/hunterZZ1hunterZZ1hunterZZ1hunterZZ1abc",
         "-----BEGIN RSA PRIVATE KEY-----\nhunterZZ1\nhunterZZ2==\n-----END RSA PRIVATE KEY-----",
@@ -128,10 +136,11 @@ def ids(findings: tuple[Finding, ...]) -> list[str]:
 )
 def test_no_secret_is_left_and_the_lines_stay(line: str) -> None:
     text = f"#!/bin/bash\n{line}\nsystemctl restart ecs\n"
-    found = mask_text(text)
-    assert "hunter" not in found and "aHVudGVy" not in found
-    assert found.count("\n") == text.count("\n") and found.endswith("\nsystemctl restart ecs\n")
-    assert mask_text(found) == found
+    masked = mask_text(text)
+    assert "hunter" not in masked and "aHVudGVy" not in masked
+    assert masked.count("\n") == text.count("\n")
+    assert masked.endswith("\nsystemctl restart ecs\n")
+    assert mask_text(masked) == masked
 
 
 @pytest.mark.parametrize(
@@ -145,7 +154,8 @@ def test_no_secret_is_left_and_the_lines_stay(line: str) -> None:
         "image: registry/name:tag@sha256:0123456789abcdef",
         "arn:aws:secretsmanager:us-east-1:aws:secret:db-AbCdEf",
         "git clone https://git@github.com/a/b",
-        "aws ec2 modify-instance-metadata-options --http-tokens required --http-put-response-hop-limit 2",
+        "aws ec2 modify-instance-metadata-options --http-tokens required "
+        "--http-put-response-hop-limit 2",
         "mysql -p -u root",
         "export LD_LIBRARY_PATH=/usr/local/nvidia/lib64/somewhere/else/and/on",
         "echo SGVsbG8gd29ybGQsIGhlbGxvIHdvcmxk | base64 -d",
@@ -202,7 +212,10 @@ def test_account_ids_are_found_where_names_hold_them(text: str, hidden: str) -> 
 
 
 GZIPPED = b64(gzip.compress(MIME.format(headers=SHELL, body=SECRET).encode(), mtime=0))
-WRITTEN = "#cloud-config\nwrite_files:\n- path: /etc/x\n  encoding: {encoding}\n  content: {content}\nruncmd: [echo]"
+WRITTEN = (
+    "#cloud-config\nwrite_files:\n- path: /etc/x\n"
+    "  encoding: {encoding}\n  content: {content}\nruncmd: [echo]"
+)
 PACKED = {
     "gzip": GZIPPED,
     "a part in base64": MIME.format(
@@ -244,12 +257,12 @@ PACKED = {
 @pytest.mark.parametrize("name", PACKED)
 def test_what_is_packed_is_masked_inside(name: str) -> None:
     facts = facts_with(PACKED[name])
-    kept = saved(facts)
-    text = everything(user_data_of(kept))
+    masked = saved(facts)
+    text = everything(user_data_of(masked))
     assert "DB_PASSWORD=hidden" in text and "hunter" not in text
     assert "iam::000000000001:role" in text and "210987654321" not in text
     assert "BY113" in ids(judge(facts).findings)
-    assert judge(kept).findings == judge(facts).findings
+    assert judge(masked).findings == judge(facts).findings
 
 
 BINARY = bytes(range(256)) * 3
@@ -272,9 +285,9 @@ BINARY = bytes(range(256)) * 3
 )
 def test_what_cannot_be_unpacked_is_hidden_whole(user_data: str) -> None:
     facts = facts_with(user_data)
-    kept = saved(facts)
-    assert b64(BINARY)[8:60] not in user_data_of(kept) and len(user_data_of(kept)) < 300
-    assert ids(judge(kept).findings) == ids(judge(facts).findings)
+    masked = saved(facts)
+    assert b64(BINARY)[8:60] not in user_data_of(masked) and len(user_data_of(masked)) < 300
+    assert ids(judge(masked).findings) == ids(judge(facts).findings)
 
 
 CUT_LIST = (
@@ -293,11 +306,11 @@ def test_no_part_of_a_gzip_that_is_cut_short_is_readable(content_type: str) -> N
     packed_whole = gzip.compress(base64_part(CUT_LIST, content_type).encode(), mtime=0)
     for cut in range(1, len(packed_whole) - 12):
         facts = facts_with(b64(packed_whole[:-cut]))
-        kept = saved(facts)
-        text = everything(user_data_of(kept))
+        masked = saved(facts)
+        text = everything(user_data_of(masked))
         assert "hunter" not in text and "assword" not in text, cut
         if cut in (1, 8, 9, 20, 100):
-            assert ids(judge(kept).findings) == ids(judge(facts).findings), cut
+            assert ids(judge(masked).findings) == ids(judge(facts).findings), cut
 
 
 def test_a_gzip_that_is_cut_short_is_hidden_inside_of_a_part() -> None:
@@ -305,9 +318,9 @@ def test_a_gzip_that_is_cut_short_is_hidden_inside_of_a_part() -> None:
     for cut in (1, 8, 9, 20, 30):
         headers = f"{SHELL}\nContent-Transfer-Encoding: base64"
         facts = facts_with(MIME.format(headers=headers, body=b64(packed_part[:-cut])))
-        kept = saved(facts)
-        assert "assword" not in everything(user_data_of(kept)), cut
-        assert ids(judge(kept).findings) == ids(judge(facts).findings), cut
+        masked = saved(facts)
+        assert "assword" not in everything(user_data_of(masked)), cut
+        assert ids(judge(masked).findings) == ids(judge(facts).findings), cut
 
 
 @pytest.mark.parametrize(
@@ -343,9 +356,9 @@ def test_a_hosts_facts_keep_no_password() -> None:
         processes=(Process(1, 0, "mysql -uroot -phunterM"),),
         daemon_json='{"token": 123456789}',
     )
-    kept = facts_json.dump(mask_facts(host))
-    assert "hunter" not in kept and "aHVudGVy" not in kept and "123456789" not in kept
-    assert "ECS_CLUSTER=x" in kept
+    text = facts_json.dump(mask_facts(host))
+    assert "hunter" not in text and "aHVudGVy" not in text and "123456789" not in text
+    assert "ECS_CLUSTER=x" in text
     assert judge_host(mask_facts(host)).findings == judge_host(host).findings
 
 
@@ -372,7 +385,7 @@ def test_no_text_takes_long(text: str) -> None:
         mask_text(text)
 
 
-# -- the law: masked facts are judged as the facts ----------------------------------------------------------------
+# -- masked facts give the same findings ----------------------------------------------------------
 
 LINES = st.sampled_from(
     [
@@ -420,7 +433,8 @@ LINES = st.sampled_from(
         "runcmd:\n  - systemctl restart ecs",
         "runcmd:\n  - [mysql, -phunter2, --password, 'hunter2hunter2']",
         "users:\n  - {name: a, password: hunter2hunter2, token: [1, 2]}",
-        f"write_files:\n- path: /etc/ecs/ecs.config\n  encoding: b64\n  content: {b64('ECS_CLUSTER=x TOKEN=hunter22')}",
+        "write_files:\n- path: /etc/ecs/ecs.config\n  encoding: b64\n"
+        f"  content: {b64('ECS_CLUSTER=x TOKEN=hunter22')}",
         f"write_files:\n- encoding: b64\n  content: {b64(BINARY)}\n  path: /etc/x",
         "A" * 16_000,
     ]
@@ -481,27 +495,30 @@ AS_WHOLE = st.sampled_from(
 def test_masked_user_data_gives_the_same_findings(text: str, part: object, whole: object) -> None:
     assert callable(part) and callable(whole)
     facts = facts_with(whole(part(text)))
-    kept = saved(facts)
-    assert ids(judge(kept).findings) == ids(judge(facts).findings)
-    assert "hunter2" not in everything(user_data_of(kept))
-    assert "123456789012" not in everything(user_data_of(kept))
+    masked = saved(facts)
+    assert ids(judge(masked).findings) == ids(judge(facts).findings)
+    assert "hunter2" not in everything(user_data_of(masked))
+    assert "123456789012" not in everything(user_data_of(masked))
 
 
 @often
 @given(st.text(max_size=300) | st.lists(LINES | st.text(max_size=20), max_size=6).map("\n".join))
 def test_what_is_sure_stays_sure_on_its_line_and_nothing_else_becomes_so(text: str) -> None:
-    def sure(some: str) -> Counter[tuple[int, str]]:
+    def sure(text: str) -> Counter[tuple[int, str]]:
         return Counter(
-            (some.count("\n", 0, s.start), s.description) for s in secrets.find_secrets(some) if s.is_sure
+            (text.count("\n", 0, s.start), s.description)
+            for s in secrets.find_secrets(text)
+            if s.is_sure
         )
 
     assert sure(secrets.hide_secrets(text)) == sure(text)
 
 
 WORDS = st.sampled_from(
-    "CannotPullContainerError: token: expired secrets or registry auth: AccessDenied password=hunter2hunter2 "
-    "ResourceInitializationError: no space left on device VcpuLimitExceeded InsufficientInstanceCapacity kms key: "
-    "credential: Client.InternalError placement group arn:aws:iam::123456789012:role/x OutOfMemoryError "
+    "CannotPullContainerError: token: expired secrets or registry auth: AccessDenied "
+    "password=hunter2hunter2 ResourceInitializationError: no space left on device "
+    "VcpuLimitExceeded InsufficientInstanceCapacity kms key: credential: Client.InternalError "
+    "placement group arn:aws:iam::123456789012:role/x OutOfMemoryError "
     "UnfulfillableCapacity access_key: InvalidKMSKey token is not authorized secret".split()
 )
 

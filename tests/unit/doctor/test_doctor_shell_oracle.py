@@ -1,8 +1,8 @@
-"""The real shell has the last word: what bash runs of a script, the doctor must have seen.
+"""Compare the doctor with bash: the commands that bash runs in a script must be found.
 
-Scripts are put together at random from harmless pieces and run by bash, with a `systemctl`, `service` and `start` that
-only write down how they were called. Whatever was called and waits must be a finding; where nothing in the script could
-wait, there must be none.
+Scripts are put together at random from harmless pieces and run by bash, with a `systemctl`,
+`service` and `start` that only record their calls. A recorded call that waits must be a finding;
+a script in which nothing can wait must have none.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ HARMLESS = st.sampled_from(
         "(( 1 < 2 ))",
     ]
 )
-#: one command in a way of its own: {} as it is, {q} in quotes, {packed} in base64, {first} and {rest} apart
+#: ways to run a command: {} as it is, {q} quoted, {packed} in base64, {first} and {rest} apart
 WAYS = [
     "for x in $({}); do :; done",
     "case $({}) in a) : ;; esac",
