@@ -45,7 +45,8 @@ _S3_ACTIONS = {
     "ListObjectsV2": "s3:ListBucket",
     "ListObjectVersions": "s3:ListBucketVersions",
 }
-#: what AWS Batch's other operations are about: the member of the request that names it, and its kind
+#: what AWS Batch's other operations are about: the member of the request that names it, and its
+#: kind
 _BATCH_RESOURCES = {
     "TerminateJob": ("jobId", "job"),
     "CancelJob": ("jobId", "job"),
@@ -120,7 +121,7 @@ def _operation(request: Request) -> tuple[str, dict[str, Any]]:
     return members["Action"], members
 
 
-# -- rights ---------------------------------------------------------------------------------------------------------
+# -- rights --------------------------------------------------------------------------------------
 
 
 def rights(request: Request, tags: Mapping[str, Mapping[str, str]] | None = None) -> list[Call]:
@@ -145,7 +146,8 @@ def _s3(request: Request, _: object) -> list[Call]:
         return [call(action, f"{bucket}/{key.decode()}") for key in keys]
     found = [call(action, f"{bucket}/{asked['key']}")]
     if action == "s3:GetObject":
-        # Who may not list gets 403 instead of 404 for what is not there; AWS takes the key for the prefix.
+        # Who may not list gets 403 instead of 404 for what is not there; AWS takes the key for
+        # the prefix.
         found.append(call("s3:ListBucket", bucket, s3__prefix=asked["key"]))
     return found
 
@@ -154,7 +156,8 @@ def _batch(request: Request, tags: Mapping[str, Mapping[str, str]]) -> list[Call
     operation, asked = request.operation, request.members
     action = f"batch:{operation}"
     if operation == "SubmitJob":
-        # The job and its counters are resources of the call as well; the job's id is not known before.
+        # The job and its counters are resources of the call as well; the job's id is not known
+        # before.
         about = [
             _arn("job-queue", asked["jobQueue"]),
             _arn("job-definition", asked["jobDefinition"]),
@@ -238,7 +241,9 @@ def _ecr(request: Request, _: object) -> list[Call]:
 
 
 def _other(request: Request, _: object) -> list[Call]:
-    """What is looked at by doctors and administrators, and knows no resource or is asked for by its kind only."""
+    """What is looked at by doctors and administrators, and knows no resource or is asked for by
+    its kind only.
+    """
     prefix = {"monitoring": "cloudwatch", "service-quotas": "servicequotas"}.get(
         request.service, request.service
     )

@@ -1,4 +1,6 @@
-"""Stands before an endpoint as IAM stands before AWS: passes on what a policy allows, refuses the rest, keeps both."""
+"""Stands before an endpoint as IAM stands before AWS: passes on what a policy allows, refuses the
+rest, keeps both.
+"""
 
 from __future__ import annotations
 
@@ -84,20 +86,26 @@ class _Handler(BaseHTTPRequestHandler):
             upstream.close()
 
     def _refuse(self, request: Request, missing: Call) -> None:
-        said = f"User: dev is not authorized to perform: {missing.action} on resource: {missing.resource}"
+        said = (
+            f"User: dev is not authorized to perform: {missing.action} on resource: "
+            f"{missing.resource}"
+        )
         if request.service in ("batch", "logs", "ecr", "ecs", "servicequotas"):
             body = json.dumps({"__type": "AccessDeniedException", "message": said})
         elif request.service == "s3":
             body = f"<Error><Code>AccessDenied</Code><Message>{said}</Message></Error>"
         else:
-            body = f"<ErrorResponse><Error><Code>AccessDenied</Code><Message>{said}</Message></Error></ErrorResponse>"
+            error = f"<Error><Code>AccessDenied</Code><Message>{said}</Message></Error>"
+            body = f"<ErrorResponse>{error}</ErrorResponse>"
         self.send_response(403)
         self.send_header("x-amzn-ErrorType", "AccessDeniedException")
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(b"" if self.command == "HEAD" else body.encode())
 
-    do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = do_PATCH = _handle
+    # The names are http.server's.
+    do_GET = do_PUT = do_POST = _handle  # noqa: N815
+    do_DELETE = do_HEAD = do_PATCH = _handle  # noqa: N815
 
     def _body(self) -> bytes:
         if self.headers.get("Transfer-Encoding", "").lower() != "chunked":

@@ -1,4 +1,6 @@
-"""The command in a folder, against an endpoint; an environment of a name of its own for each test."""
+"""The command in a folder, against an endpoint; an environment of a name of its own for each
+test.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,9 @@ class Site:
         return done
 
     def killed(self, *words: str, at: str) -> None:
-        """Runs `batchyard WORDS` about this environment, and ends it with SIGKILL once it says this on stderr."""
+        """Runs `batchyard WORDS` about this environment, and ends it with SIGKILL once it says
+        this on stderr.
+        """
         command = [sys.executable, "-m", "batchyard", *words, "--env", self.env]
         with prestarted.Popen(
             command, cwd=self.folder, env=self.endpoint.environ, stderr=subprocess.PIPE, text=True

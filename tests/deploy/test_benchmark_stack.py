@@ -1,5 +1,7 @@
-"""gpu-batch-benchmark.yaml as people use it: deployed in three ways, the code put into its bucket, both jobs run, their
-results in the bucket. What the endpoint cannot show: GPUs (one is pretended), the default images, pip in them."""
+"""gpu-batch-benchmark.yaml as people use it: deployed in three ways, the code put into its
+bucket, both jobs run, their results in the bucket. What the endpoint cannot show: GPUs (one is
+pretended), the default images, pip in them.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +61,9 @@ SHELLS = ("dash", "bash", "busybox sh")
 
 @pytest.fixture(scope="module")
 def large_endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Endpoint]:
-    """With room for a job that takes a whole c6i.4xlarge; jobs find the python3 of the tests, which has boto3."""
+    """With room for a job that takes a whole c6i.4xlarge; jobs find the python3 of the tests,
+    which has boto3.
+    """
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     sizes = ("--cpus", "24", "--memory", "48GiB", "--gpus", "1")
     it = Endpoint(tmp_path_factory.mktemp("endpoint"), *sizes, environ={"PATH": path})
@@ -216,7 +220,9 @@ def test_what_was_measured_is_kept_where_only_the_first_process_is_told_to_end(
 def stopped(
     site: Site, outputs: dict[str, str], argv: list[str], run: str, path: str = ""
 ) -> tuple[int, dict[str, str]]:
-    """The exit code and the results of a job's command, of which only the first process was told to end."""
+    """The exit code and the results of a job's command, of which only the first process was told
+    to end.
+    """
     folder = Path(tempfile.mkdtemp(dir=site.folder))
     (folder / "run.sh").write_text(run)
     environ = {

@@ -1,10 +1,12 @@
 """`deploy`, `diff`, `outputs` and `environments` by the real command, on the localhost endpoint.
 
-Every result is read back with describe calls of the service that owns it: a stack's status proves nothing here. What
-the endpoint cannot show, and this does not show either: the effect of roles and policies (nobody is refused anything);
-nodes, their user data, and what launch templates do; public addresses of subnets, scanning and lifecycles of images,
-which moto drops; replacements in a change set; changes that are in progress for a while (they are in
-tests/unit/infra/test_stack_following.py); EC2 Image Builder (passed over); Spot Fleets by launch templates (refused).
+Every result is read back with describe calls of the service that owns it: a stack's status proves
+nothing here. What the endpoint cannot show, and this does not show either: the effect of roles
+and policies (nobody is refused anything); nodes, their user data, and what launch templates do;
+public addresses of subnets, scanning and lifecycles of images, which moto drops; replacements in
+a change set; changes that are in progress for a while (they are in
+tests/unit/infra/test_stack_following.py); EC2 Image Builder (passed over); Spot Fleets by launch
+templates (refused).
 """
 
 from __future__ import annotations
@@ -251,7 +253,7 @@ def test_team_queues_come_and_go_with_their_parameter(site: Site) -> None:
     )
 
 
-# -- questions ----------------------------------------------------------------------------------------------------
+# -- questions -----------------------------------------------------------------------------------
 
 
 def test_no_stops_before_anything_is_made(site: Site) -> None:
@@ -327,7 +329,7 @@ def test_rights_change_with_a_parameter(site: Site) -> None:
     assert attached() == {"AmazonEC2ContainerServiceforEC2Role"}
 
 
-# -- failures -----------------------------------------------------------------------------------------------------
+# -- failures ------------------------------------------------------------------------------------
 
 
 def test_a_failure_is_told_by_its_cause_and_the_next_deploy_makes_it_anew(site: Site) -> None:
@@ -336,7 +338,8 @@ def test_a_failure_is_told_by_its_cause_and_the_next_deploy_makes_it_anew(site: 
     done = site.about("deploy", "registry", "--yes", code=3)
     last, hint = done.stderr.splitlines()[-2:]
     assert last.startswith(
-        f"batchyard: {site.env}-registry: BenchmarkImages (AWS::ECR::Repository) could not be created"
+        f"batchyard: {site.env}-registry: BenchmarkImages (AWS::ECR::Repository) could not "
+        f"be created"
     )
     assert "already exists" in last and "belongs to no stack" in hint
     assert site.stacks() == {f"{site.env}-registry": "ROLLBACK_COMPLETE"}
@@ -368,7 +371,7 @@ def test_a_template_alone_names_what_it_needs(site: Site) -> None:
     assert site.stacks() == {}
 
 
-# -- looking ------------------------------------------------------------------------------------------------------
+# -- looking -------------------------------------------------------------------------------------
 
 
 def test_a_diff_changes_nothing(site: Site) -> None:
@@ -402,7 +405,8 @@ def test_outputs_and_environments(site: Site) -> None:
     assert "template  output" in table and site.outputs()["Bucket"] in table
     (site.folder / ".batchyard").mkdir()
     (site.folder / ".batchyard/environments.yaml").write_text(
-        "environments:\n  lab:\n    region: eu-central-1\n    bucket: lab-runs\n    queues: {cpu: lab-cpu}\n"
+        "environments:\n  lab:\n    region: eu-central-1\n    bucket: lab-runs\n"
+        "    queues: {cpu: lab-cpu}\n"
     )
     listed = {one["name"]: one for one in json.loads(site("environments", "--json").stdout)}
     assert (listed["lab"]["source"], listed["lab"]["region"]) == ("file", "eu-central-1")

@@ -27,7 +27,8 @@ class Denying(BaseHTTPRequestHandler):
         if action == "GetCallerIdentity":
             return self._answer(200, WHO)
         message = (
-            f"User: arn:aws:iam::123456789012:user/dev is not authorized to perform: cloudformation:{action} because "
+            f"User: arn:aws:iam::123456789012:user/dev is not authorized to perform: "
+            f"cloudformation:{action} because "
             f"no identity-based policy allows the cloudformation:{action} action"
         )
         return self._answer(
@@ -126,7 +127,8 @@ def test_aws_cannot_be_reached(site: Site) -> None:
 def test_a_file_of_environments_needs_no_aws(site: Site) -> None:
     (site.folder / ".batchyard").mkdir()
     (site.folder / ".batchyard/environments.yaml").write_text(
-        "environments:\n  lab:\n    region: eu-central-1\n    bucket: lab-runs\n    queues: {cpu: lab-cpu}\n"
+        "environments:\n  lab:\n    region: eu-central-1\n    bucket: lab-runs\n"
+        "    queues: {cpu: lab-cpu}\n"
     )
     done = site("environments", environ=nothing_of_aws(AWS_DEFAULT_REGION="eu-central-1"))
     assert "lab" in done.stdout and "only those of the file" in done.stderr

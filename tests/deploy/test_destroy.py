@@ -1,7 +1,9 @@
-"""`destroy` by the real command, on the localhost endpoint; that things are gone is asked of the services themselves.
+"""`destroy` by the real command, on the localhost endpoint; that things are gone is asked of the
+services themselves.
 
-Not shown here, since the endpoint has no such thing: nodes that must end first, protection of instances, deletions that
-take their time. A log group that jobs have written to is still listed afterwards: the endpoint keeps their output.
+Not shown here, since the endpoint has no such thing: nodes that must end first, protection of
+instances, deletions that take their time. A log group that jobs have written to is still listed
+afterwards: the endpoint keeps their output.
 """
 
 from __future__ import annotations
@@ -106,7 +108,8 @@ def test_an_environment_of_the_file_is_told_apart_from_one_that_is_deployed(site
     (site.folder / ".batchyard").mkdir()
     file = site.folder / ".batchyard/environments.yaml"
     file.write_text(
-        f"environments:\n  {site.env}:\n    region: us-east-1\n    bucket: lab-runs\n    queues: {{cpu: lab-cpu}}\n"
+        f"environments:\n  {site.env}:\n    region: us-east-1\n    bucket: lab-runs\n"
+        f"    queues: {{cpu: lab-cpu}}\n"
     )
     done = site.about("destroy", "--yes")
     assert (

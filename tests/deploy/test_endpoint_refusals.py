@@ -1,4 +1,6 @@
-"""A wrong key, and trouble on purpose: the endpoint refuses in the form that the clients of each service read."""
+"""A wrong key, and trouble on purpose: the endpoint refuses in the form that the clients of each
+service read.
+"""
 
 from __future__ import annotations
 

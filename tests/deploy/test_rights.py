@@ -1,12 +1,14 @@
-"""Who may do what, seen on calls that were made: a developer's working day by the real command, on deployed stacks.
+"""Who may do what, seen on calls that were made: a developer's working day by the real command,
+on deployed stacks.
 
-Between the command and the endpoint stands a gate that does what IAM would: it passes on what the deployed policy
-allows and refuses the rest. So whatever works here works with the policy; and what the policy grants beyond the calls
-that were made is found as well. The jobs' own calls go through a gate with their role's policy, and a deployer's
-through a third.
+Between the command and the endpoint stands a gate that does what IAM would: it passes on what the
+deployed policy allows and refuses the rest. So whatever works here works with the policy; and
+what the policy grants beyond the calls that were made is found as well. The jobs' own calls go
+through a gate with their role's policy, and a deployer's through a third.
 
-Not to be seen here: what Docker asks of ECR, which the endpoint cannot answer; what CloudFormation does on a deployer's
-behalf with his rights; and whether AWS reads a policy as `policies.py` does.
+Not to be seen here: what Docker asks of ECR, which the endpoint cannot answer; what
+CloudFormation does on a deployer's behalf with his rights; and whether AWS reads a policy as
+`policies.py` does.
 """
 
 from __future__ import annotations
@@ -84,7 +86,8 @@ PUSHER_UNSEEN = {
     "ecr:PutImage": "docker push asks ECR itself",
     "ecr:UploadLayerPart": "docker push asks ECR itself",
 }
-#: the doctor looks at these where it may, and says what it could not see; who runs pipelines may not
+#: the doctor looks at these where it may, and says what it could not see; who runs pipelines may
+#: not
 ONLY_FOR_DOCTORS = {"ec2", "iam", "ecs", "autoscaling", "servicequotas"}
 
 
@@ -199,7 +202,8 @@ def spend(day: Day) -> None:
     small = ("--quick", "--only", "matmul", "--sizes", "64", "--out", "benchmark")
     assert "stand-in" in day("bench", "submit", *env, *small, "--image", "with-numpy")
 
-    # Jobs in AWS's own words, to every queue; one that can never start, and the doctor who cancels it.
+    # Jobs in AWS's own words, to every queue; one that can never start, and the doctor who
+    # cancels it.
     submit_to_all_queues(day, env)
     day("doctor", "queue", f"{day.site.env}-gpu", *env, code=None)
 
@@ -245,7 +249,7 @@ def submit_to_all_queues(day: Day, env: tuple[str, str]) -> None:
     day("doctor", "job", submitted["to-team-cpu"], *env, "--fix", code=None, answers="y\n")
 
 
-# -- the submitter --------------------------------------------------------------------------------------------------
+# -- the submitter -------------------------------------------------------------------------------
 
 
 def test_a_developer_is_refused_nothing_that_running_watching_and_stopping_needs(day: Day) -> None:
@@ -283,7 +287,7 @@ def single_grants(statements: list[dict[str, Any]]) -> Iterator[tuple[dict[str, 
                 yield statement, action, resource
 
 
-# -- jobs, images, deployers ----------------------------------------------------------------------------------------
+# -- jobs, images, deployers ---------------------------------------------------------------------
 
 
 def test_jobs_have_the_rights_that_they_need_and_no_other(day: Day) -> None:

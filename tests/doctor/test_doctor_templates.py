@@ -1,4 +1,6 @@
-"""Templates: a sick and a healthy one of each finding, the forms in which they come, and the project's own."""
+"""Templates: a sick and a healthy one of each finding, the forms in which they come, and the
+project's own.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""Boots user data for real: a Debian tree with systemd and cloud-init, in a container of systemd-nspawn.
+"""Boots user data for real: a Debian tree with systemd and cloud-init, in a container of
+systemd-nspawn.
 
-The tree is .ci/boot-tree's, under an overlay that is thrown away. Stand-ins for Docker, the ECS agent, the NVIDIA
-driver and the AWS client are laid into it (standins/), the user data into cloud-init's seed. An observer inside writes
-down what becomes of the units and powers off.
+The tree is .ci/boot-tree's, under an overlay that is thrown away. Stand-ins for Docker, the ECS
+agent, the NVIDIA driver and the AWS client are laid into it (standins/), the user data into
+cloud-init's seed. An observer inside writes down what becomes of the units and powers off.
 """
 
 from __future__ import annotations

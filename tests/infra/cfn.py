@@ -62,7 +62,9 @@ def exports(name: str) -> set[str]:
 
 
 def render(value: Any, values: Mapping[str, str]) -> Any:
-    """The value with Ref, GetAtt, Sub, Join and ImportValue filled in; `Name.Attribute` stands for a GetAtt."""
+    """The value with Ref, GetAtt, Sub, Join and ImportValue filled in; `Name.Attribute` stands
+    for a GetAtt.
+    """
     if isinstance(value, list):
         return [render(item, values) for item in value]
     if not isinstance(value, dict):

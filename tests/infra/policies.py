@@ -1,4 +1,6 @@
-"""What an IAM policy allows: the part of IAM's logic that this project's policies use, and no more. Pure."""
+"""What an IAM policy allows: the part of IAM's logic that this project's policies use, and no
+more. Pure.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""User data at a real boot: systemd, cloud-init, and units ordered as on Amazon Linux. See booting.py."""
+"""User data at a real boot: systemd, cloud-init, and units ordered as on Amazon Linux. See
+booting.py.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +66,7 @@ def check(node: Booted) -> dict[str, object]:
     return found
 
 
-# -- nodes that come up ----------------------------------------------------------------------------------------
+# -- nodes that come up --------------------------------------------------------------------------
 
 
 def test_a_gpu_node_of_batch_comes_up_on_the_image_that_registers_the_runtime() -> None:
@@ -93,9 +95,7 @@ def test_a_gpu_node_of_batch_comes_up_on_the_image_that_registers_the_runtime() 
         assert not node.exists("var/lib/stand-in-image")  # the check leaves no image behind
 
 
-def test_the_runtime_is_registered_where_the_image_does_not_and_the_modules_are_loaded_anew_once() -> (
-    None
-):
+def test_the_runtime_is_registered_and_the_modules_are_loaded_anew_once() -> None:
     with booted(
         Scene(user_data("batch-gpu"), driver_sleeps=True, files=FROM_BATCH, until=UP_AND_CHECKED)
     ) as node:
@@ -154,7 +154,7 @@ def test_a_self_managed_node_installs_the_aws_client_where_the_image_has_none() 
         assert node.read("var/lib/observer/dnf") == "dnf install -y -q awscli-2\n"
 
 
-# -- nodes that must not join ----------------------------------------------------------------------------------
+# -- nodes that must not join --------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -210,7 +210,7 @@ def test_a_node_can_be_told_to_stay_for_somebody_to_look_at() -> None:
         assert not node.exists("var/lib/observer/ecs-environment")
 
 
-# -- what these boots would catch ------------------------------------------------------------------------------
+# -- what these boots would catch ----------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -230,7 +230,10 @@ def test_waiting_for_ecs_or_docker_deadlocks(command: str) -> None:
 
 
 def test_registering_the_runtime_twice_stops_docker() -> None:
-    twice = 'echo \'{"runtimes": {"nvidia": {"path": "x"}}, "default-runtime": "nvidia"}\' >/etc/docker/daemon.json'
+    twice = (
+        'echo \'{"runtimes": {"nvidia": {"path": "x"}}, "default-runtime": "nvidia"}\' '
+        ">/etc/docker/daemon.json"
+    )
     until = {"cloud-final.service": "active", "docker.service": "failed"}
     with booted(
         Scene(mistake("mkdir -p /etc/docker", twice), files=REGISTERED, until=until)

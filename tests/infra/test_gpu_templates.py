@@ -37,7 +37,7 @@ def commands_of_phase(logical_id: str, phase_name: str) -> list[str]:
     ]
 
 
-# -- image: an image is published only after a test on a machine that was started from it ---------
+# -- image: an image is published only after a test on a machine that was started from it --------
 
 
 def test_the_image_recipe_has_the_node_component_and_then_its_test() -> None:
@@ -87,7 +87,7 @@ def test_the_node_component_makes_nvidia_the_default_runtime_and_checks_the_driv
     assert commands_of_phase("NodeComponent", "validate") == ["nvidia-smi -L | grep '^GPU '"]
 
 
-# -- image: the id of a new image is found under one name -----------------------------------------
+# -- image: the id of a new image is found under one name ----------------------------------------
 
 
 def test_the_image_is_published_under_the_name_that_the_role_may_write_and_the_output_gives() -> (
@@ -126,7 +126,7 @@ def test_a_description_that_names_the_published_parameter_names_it_right(name: s
     assert all("/<env>/gpu-image" in text for text in named)
 
 
-# -- spotfleet: the fleet can shrink --------------------------------------------------------------
+# -- spotfleet: the fleet can shrink -------------------------------------------------------------
 
 
 def test_the_spot_fleet_has_the_tagging_role() -> None:
@@ -141,7 +141,7 @@ def test_the_spot_fleet_has_the_tagging_role() -> None:
     assert fleet["IamFleetRole"] == {"Fn::GetAtt": ["FleetRole", "Arn"]}
 
 
-# -- ecs: a task is placed on a GPU ---------------------------------------------------------------
+# -- ecs: a task is placed on a GPU --------------------------------------------------------------
 
 
 def test_the_ecs_task_asks_for_gpus() -> None:

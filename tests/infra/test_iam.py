@@ -1,6 +1,7 @@
 """Who may not do what, and what else holds of the policies as they are written.
 
-That they allow what people really do, and nothing besides, is seen on recorded calls: tests/deploy/test_rights.py.
+That they allow what people really do, and nothing besides, is seen on recorded calls:
+tests/deploy/test_rights.py.
 """
 
 from __future__ import annotations

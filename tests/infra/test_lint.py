@@ -1,4 +1,4 @@
-"""The templates under cfn-lint, and .ci/lint-templates itself, which must not let a bad one pass."""
+"""The templates under cfn-lint, and .ci/lint-templates, which must not let a bad one pass."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ REQUIRED = os.environ.get("BATCHYARD_REQUIRE_LINT") == "1"
 
 
 def lint(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """Runs the script, which installs nothing here: that takes minutes, and is its caller's to do."""
+    """Run the script without installing anything: that takes minutes and is the caller's task."""
     tools = [path.parent for path in (cfn.REPOSITORY / ".cache/lint").glob("*/.installed")]
     if len(tools) < 3:
         refuse = pytest.fail if REQUIRED else pytest.skip

@@ -1,4 +1,6 @@
-"""What the templates promise one another and the tool, and what AWS would refuse or deadlock on today."""
+"""What the templates promise one another and the tool, and what AWS would refuse or deadlock on
+today.
+"""
 
 from __future__ import annotations
 
@@ -140,7 +142,7 @@ def test_a_skipped_check_has_a_reason(name: str) -> None:
     assert all(len(skip["comment"].split()) > 4 for skips in lists for skip in skips)
 
 
-# -- AWS Batch -------------------------------------------------------------------------------------------------
+# -- AWS Batch -----------------------------------------------------------------------------------
 
 MANAGED = [
     pytest.param(properties, id=f"{name} {key}")
@@ -261,7 +263,7 @@ def test_tags_of_batch_are_maps(name: str) -> None:
             assert isinstance(resource["Properties"].get("Tags", {}), dict)
 
 
-# -- machines and data -----------------------------------------------------------------------------------------
+# -- machines and data ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -306,7 +308,9 @@ def test_ecs_scales_and_drains_its_nodes() -> None:
 
 
 def test_nodes_reach_the_internet_by_exactly_one_way() -> None:
-    """One route for both placements: CloudFormation could not exchange two of the same destination."""
+    """One route for both placements: CloudFormation could not exchange two of the same
+    destination.
+    """
     routes = [
         resource["Properties"]
         for resource in cfn.template("network")["Resources"].values()

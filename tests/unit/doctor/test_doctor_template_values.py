@@ -1,4 +1,6 @@
-"""What a template says by conditions, maps, overrides, lookups and nested stacks, and what it leaves open."""
+"""What a template says by conditions, maps, overrides, lookups and nested stacks, and what it
+leaves open.
+"""
 
 from __future__ import annotations
 
@@ -67,14 +69,20 @@ def environment(
 """
 
 
-# -- launch templates -----------------------------------------------------------------------------------------------
+# -- launch templates ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     "used",
     [
-        "{Overrides: [{LaunchTemplateId: !Ref LT, Version: '1', TargetInstanceTypes: [g5.xlarge]}]}",
-        "{LaunchTemplateName: x, Overrides: [{LaunchTemplateName: !Sub '${AWS::StackName}-nodes', Version: '1'}]}",
+        (
+            "{Overrides: [{LaunchTemplateId: !Ref LT, Version: '1', TargetInstanceTypes: "
+            "[g5.xlarge]}]}"
+        ),
+        (
+            "{LaunchTemplateName: x, Overrides: [{LaunchTemplateName: !Sub "
+            "'${AWS::StackName}-nodes', Version: '1'}]}"
+        ),
         "{LaunchTemplateId: !Sub '${LT}', Version: '1'}",
         "{LaunchTemplateId: !Sub '${LT.LaunchTemplateId}', Version: '1'}",
         "{LaunchTemplateId: !Sub ['${Own}', {Own: !Ref LT}], Version: '1'}",
@@ -102,7 +110,7 @@ def test_the_version_of_an_override_is_looked_at_too() -> None:
     assert ids(look(own + environment(used % "!GetAtt LT.LatestVersionNumber"))) == set()
 
 
-# -- maps -----------------------------------------------------------------------------------------------------------
+# -- maps ----------------------------------------------------------------------------------------
 
 MAPS = """
 Parameters:
@@ -168,17 +176,20 @@ def test_what_hangs_on_something_open_is_not_called_right(types: str, why: str) 
             "BY101",
         ),
         (
-            "\n  I:\n    Type: AWS::EC2::Instance\n    Properties:\n      UserData: !Base64\n        Fn::Sub: |\n"
+            "\n  I:\n    Type: AWS::EC2::Instance\n    Properties:\n"
+            "      UserData: !Base64\n        Fn::Sub: |\n"
             "          #!/bin/bash\n          ${Open}\n          echo done\n",
             "BY101",
         ),
         (
             "\n  G:\n    Type: AWS::EC2::SecurityGroup\n    Properties:\n"
-            "      SecurityGroupIngress: [{IpProtocol: tcp, FromPort: 22, ToPort: 22, CidrIp: !Ref Open}]\n",
+            "      SecurityGroupIngress: [{IpProtocol: tcp, FromPort: 22, ToPort: 22, "
+            "CidrIp: !Ref Open}]\n",
             "BY202",
         ),
         (
-            "\n  R:\n    Type: AWS::IAM::Role\n    Properties:\n      ManagedPolicyArns: [!Ref Open]\n",
+            "\n  R:\n    Type: AWS::IAM::Role\n    Properties:\n"
+            "      ManagedPolicyArns: [!Ref Open]\n",
             "BY203",
         ),
         (
@@ -187,7 +198,8 @@ def test_what_hangs_on_something_open_is_not_called_right(types: str, why: str) 
             "BY212",
         ),
         (
-            "\n  P:\n    Type: AWS::ECS::CapacityProvider\n    Properties:\n      AutoScalingGroupProvider:\n"
+            "\n  P:\n    Type: AWS::ECS::CapacityProvider\n    Properties:\n"
+            "      AutoScalingGroupProvider:\n"
             "        {AutoScalingGroupArn: !Ref Open, ManagedTerminationProtection: ENABLED}\n",
             "BY211",
         ),
@@ -200,7 +212,10 @@ def test_every_check_says_when_it_could_not_be_made(resources: str, kind: str) -
 
 
 def test_a_value_in_the_middle_of_a_script_leaves_it_examined() -> None:
-    script = "\n  I:\n    Type: AWS::EC2::Instance\n    Properties:\n      UserData: !Base64\n        Fn::Sub: |\n"
+    script = (
+        "\n  I:\n    Type: AWS::EC2::Instance\n    Properties:\n      UserData: !Base64\n"
+        "        Fn::Sub: |\n"
+    )
     found = look(
         script
         + "          #!/bin/bash\n          echo ECS_CLUSTER=${Open} >> /etc/ecs/ecs.config\n",
@@ -214,7 +229,7 @@ def test_types_that_are_known_are_judged_beside_those_that_are_not() -> None:
     assert ids(look(environment("", "[p3.2xlarge, t9.large]"), MAPS)) == {"BY021"}
 
 
-# -- conditions -----------------------------------------------------------------------------------------------------
+# -- conditions ----------------------------------------------------------------------------------
 
 CHOICE = """
 Parameters:
@@ -343,7 +358,7 @@ def test_conditions_that_name_themselves_come_to_an_end() -> None:
     assert ids(look("\n  F:\n    Type: AWS::EC2::SpotFleet\n    Condition: A\n", head)) <= {"BY208"}
 
 
-# -- images ---------------------------------------------------------------------------------------------------------
+# -- images --------------------------------------------------------------------------------------
 
 SSM = """
 Parameters:
@@ -354,11 +369,15 @@ Parameters:
 IMAGES = [
     environment("ImageId: !Ref Ami"),
     environment(
-        "ImageId: '{{resolve:ssm:/aws/service/ecs/optimized-ami/amazon-linux-2%s/recommended/image_id}}'"
+        "ImageId: '{{resolve:ssm:/aws/service/ecs/optimized-ami/"
+        "amazon-linux-2%s/recommended/image_id}}'"
     ),
     environment().replace("NVIDIA}", "NVIDIA, ImageIdOverride: !Ref Ami}"),
     environment("LaunchTemplate: {LaunchTemplateId: !Ref LT, Version: '1'}")
-    + "\n  LT:\n    Type: AWS::EC2::LaunchTemplate\n    Properties: {LaunchTemplateData: {ImageId: !Ref Ami}}\n",
+    + (
+        "\n  LT:\n    Type: AWS::EC2::LaunchTemplate\n    Properties: {LaunchTemplateData: "
+        "{ImageId: !Ref Ami}}\n"
+    ),
     environment()
     + "\n  LT:\n    Type: AWS::EC2::LaunchTemplate\n    Properties: {LaunchTemplateData: {ImageId: "
     "'resolve:ssm:/aws/service/ecs/optimized-ami/amazon-linux-2%s/recommended/image_id'}}\n",
@@ -372,7 +391,7 @@ def test_amazon_linux_2_is_known_by_its_path(resources: str) -> None:
     assert ids(healthy) == set() and "BY022" in right(healthy)
 
 
-# -- policies -------------------------------------------------------------------------------------------------------
+# -- policies ------------------------------------------------------------------------------------
 
 ROLE = """
   R:
@@ -427,7 +446,7 @@ def test_policies_of_a_serverless_function_are_read() -> None:
         assert ids(look(function % healthy, head)) == set()
 
 
-# -- groups ---------------------------------------------------------------------------------------------------------
+# -- groups --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -446,12 +465,15 @@ def test_policies_of_a_serverless_function_are_read() -> None:
 )
 def test_a_rule_is_open_to_the_world_however_that_is_written(rule: str, is_open: bool) -> None:
     wanted = {"BY202"} if is_open else set()
-    group = "\n  G:\n    Type: AWS::EC2::SecurityGroup\n    Properties: {SecurityGroupIngress: [{%s}]}\n"
+    group = (
+        "\n  G:\n    Type: AWS::EC2::SecurityGroup\n    Properties: {SecurityGroupIngress: "
+        "[{%s}]}\n"
+    )
     alone = "\n  G:\n    Type: AWS::EC2::SecurityGroupIngress\n    Properties: {%s}\n"
     assert ids(look(group % rule, MAPS)) == ids(look(alone % rule, MAPS)) == wanted
 
 
-# -- nested stacks --------------------------------------------------------------------------------------------------
+# -- nested stacks -------------------------------------------------------------------------------
 
 OUTER = """
   Nodes:
@@ -544,7 +566,7 @@ def test_a_nested_stack_of_the_cdk_lies_where_its_metadata_say() -> None:
     assert ids(found) == {"BY101", "BY103"}
 
 
-# -- sick and healthy twins -----------------------------------------------------------------------------------------
+# -- sick and healthy twins ----------------------------------------------------------------------
 
 JOB = """
   D:
@@ -566,7 +588,9 @@ GROUP = """
     Type: AWS::ECS::CapacityProvider
     Properties:
       AutoScalingGroupProvider:
-        {AutoScalingGroupArn: %s, ManagedTerminationProtection: ENABLED, ManagedScaling: {Status: ENABLED}}
+        AutoScalingGroupArn: %s
+        ManagedTerminationProtection: ENABLED
+        ManagedScaling: {Status: ENABLED}
 """
 
 
@@ -576,7 +600,8 @@ GROUP = """
         "ContainerProperties: {%s}",
         "EcsProperties: {TaskProperties: [{Containers: [{%s}]}]}",
         "NodeProperties: {NodeRangeProperties: [{Container: {%s}}]}",
-        "NodeProperties: {NodeRangeProperties: [{EcsProperties: {TaskProperties: [{Containers: [{%s}]}]}}]}",
+        "NodeProperties: {NodeRangeProperties: [{EcsProperties: {TaskProperties: "
+        "[{Containers: [{%s}]}]}}]}",
     ],
 )
 def test_a_job_asks_for_gpus_in_any_form_of_definition(asks: str) -> None:
@@ -638,39 +663,60 @@ def test_protection_of_a_group(arn: str) -> None:
     [
         (
             JOB
-            % "RetryStrategy: {Attempts: 3, EvaluateOnExit: [{Action: RETRY, OnStatusReason: '*EC2*'}]}",
+            % (
+                "RetryStrategy: {Attempts: 3, EvaluateOnExit: [{Action: RETRY, OnStatusReason: "
+                "'*EC2*'}]}"
+            ),
             "BY212",
         ),
         (
             JOB
-            % "RetryStrategy: {Attempts: 3, EvaluateOnExit: [{Action: RETRY, OnStatusReason: 'Host EC2*'}]}",
+            % (
+                "RetryStrategy: {Attempts: 3, EvaluateOnExit: [{Action: RETRY, OnStatusReason: "
+                "'Host EC2*'}]}"
+            ),
             "",
         ),
         (
             JOB
-            % "RetryStrategy: !If [IsGpu, {EvaluateOnExit: [{Action: EXIT, OnReason: '*'}]}, {Attempts: 1}]",
+            % (
+                "RetryStrategy: !If [IsGpu, {EvaluateOnExit: [{Action: EXIT, OnReason: '*'}]}, "
+                "{Attempts: 1}]"
+            ),
             "BY212",
         ),
         (JOB % "Tags: !If [IsGpu, [{Key: a, Value: b}], {a: b}]", "BY210"),
         (JOB % "Tags: !If [IsGpu, {a: b}, !Ref 'AWS::NoValue']", ""),
         (
             OWN
-            + "      LaunchTemplateData: {MetadataOptions: {HttpPutResponseHopLimit: !If [IsGpu, 1, 2]}}",
+            + (
+                "      LaunchTemplateData: {MetadataOptions: {HttpPutResponseHopLimit: !If "
+                "[IsGpu, 1, 2]}}"
+            ),
             "BY056",
         ),
         (
             OWN
-            + "      LaunchTemplateData: {MetadataOptions: {HttpPutResponseHopLimit: !If [Never, 1, 2]}}",
+            + (
+                "      LaunchTemplateData: {MetadataOptions: {HttpPutResponseHopLimit: !If "
+                "[Never, 1, 2]}}"
+            ),
             "",
         ),
         (
             OWN
-            + "      LaunchTemplateData: {InstanceMarketOptions: !If [IsGpu, {MarketType: spot}, {}]}",
+            + (
+                "      LaunchTemplateData: {InstanceMarketOptions: !If [IsGpu, {MarketType: "
+                "spot}, {}]}"
+            ),
             "BY213",
         ),
         (
             OWN
-            + "      LaunchTemplateData: {InstanceMarketOptions: !If [Never, {MarketType: spot}, {}]}",
+            + (
+                "      LaunchTemplateData: {InstanceMarketOptions: !If [Never, {MarketType: "
+                "spot}, {}]}"
+            ),
             "",
         ),
     ],
@@ -702,7 +748,10 @@ def test_a_name_that_is_fixed_and_an_environment_that_is_replaced() -> None:
     ],
 )
 def test_amazon_linux_2_of_other_launches(kind: str, properties: str) -> None:
-    nodes = f"\n  C:\n    Type: AWS::ECS::Cluster\n  L:\n    Type: {kind}\n    Properties: {properties}\n"
+    nodes = (
+        f"\n  C:\n    Type: AWS::ECS::Cluster\n  L:\n    Type: {kind}\n"
+        f"    Properties: {properties}\n"
+    )
     assert "BY022" in ids(look(nodes, SSM % ""))
     assert "BY022" not in ids(look(nodes, SSM % "023"))
 
@@ -724,7 +773,10 @@ Parameters:
 Mappings:
   M: {a: {script: "#!/bin/bash\\nsystemctl restart ecs", unit: ecs}}
 """
-    nodes = "\n  C: {Type: AWS::ECS::Cluster}\n  LT:\n    Type: AWS::EC2::LaunchTemplate\n    Properties:\n"
+    nodes = (
+        "\n  C: {Type: AWS::ECS::Cluster}\n  LT:\n    Type: AWS::EC2::LaunchTemplate\n"
+        "    Properties:\n"
+    )
     assert ids(
         look(f"{nodes}      LaunchTemplateData: {{UserData: !Base64 {script}}}\n", head)
     ) == {"BY101"}
@@ -757,7 +809,7 @@ def test_sections_of_any_shape_are_examined(head: str) -> None:
     assert ids(look(odd, head)) == {"BY208"}
 
 
-# -- loops ----------------------------------------------------------------------------------------------------------
+# -- loops ---------------------------------------------------------------------------------------
 
 LOOP = """
   Fn::ForEach::Kinds:

@@ -1,4 +1,6 @@
-"""Terraform's plans and states, as `terraform show -json` prints them: whose user data is whose, and packed how."""
+"""Terraform's plans and states, as `terraform show -json` prints them: whose user data is whose,
+and packed how.
+"""
 
 from __future__ import annotations
 
@@ -288,7 +290,7 @@ def test_modules_that_point_at_each_other_come_to_an_end() -> None:
     assert find_references(configuration) == {"aws_lb.l": []}
 
 
-# -- groups, policies and capacity providers ------------------------------------------------------------------------
+# -- groups, policies and capacity providers -----------------------------------------------------
 
 SSH = {"from_port": 22, "to_port": 22}
 
@@ -420,7 +422,7 @@ def test_termination_protection_needs_managed_scaling() -> None:
     }
 
 
-# -- what is known only when the plan is applied --------------------------------------------------------------------
+# -- what is known only when the plan is applied -------------------------------------------------
 
 
 @pytest.mark.parametrize(

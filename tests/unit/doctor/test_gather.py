@@ -1,4 +1,4 @@
-"""Gathering from a stand-in for AWS: what is asked, what becomes of refusals, and where it stops."""
+"""Gathering from a stand-in for AWS: the calls made, what refusals become, the limit of calls."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError, NoCredentialsError
 
-from batchyard.aws.ecs import MAX_HOSTS
+from batchyard.aws import ecs
 from batchyard.bench.prices import load_prices
 from batchyard.cli.doctor_gathering import PRICES_REGION
 from batchyard.doctor import facts_json
@@ -310,7 +310,7 @@ def job_with(**changes: Any) -> dict[str, Any]:
     return {"describe_jobs": {"jobs": [HEALTHY["describe_jobs"]["jobs"][0] | changes]}}
 
 
-# -- all of it ---------------------------------------------------------------------------------------------------
+# -- all of it -----------------------------------------------------------------------------------
 
 
 def test_a_healthy_queue_has_no_findings_and_nothing_unseen() -> None:
@@ -400,7 +400,7 @@ def test_a_job_that_is_over_costs_one_call() -> None:
     assert (report.exit_code, report.findings, report.unseen) == (0, (), ())
 
 
-# -- refusals ----------------------------------------------------------------------------------------------------
+# -- refusals ------------------------------------------------------------------------------------
 
 DENIED = [
     ("describe_job_queues", "batch:DescribeJobQueues", "BY002"),
@@ -485,7 +485,7 @@ def test_who_may_not_see_the_hosts_hears_which_action_is_missing(
 
 
 def test_as_many_hosts_are_asked_for_as_the_checks_believe() -> None:
-    assert MAX_HOSTS == MAX_HOSTS
+    assert ecs.MAX_HOSTS == MAX_HOSTS
 
 
 def test_who_may_not_look_at_the_job_could_not_look() -> None:
@@ -541,8 +541,7 @@ def test_a_problem_of_awss_own_ends_one_question_only() -> None:
     )
     facts = gather(aws)
     assert (
-        isinstance(facts.subnets, Missing)
-        and "AWS has an internal problem" in facts.subnets.reason
+        isinstance(facts.subnets, Missing) and "AWS has an internal problem" in facts.subnets.reason
     )
     assert isinstance(facts.quotas, Missing) and "throttles" in facts.quotas.reason
     assert isinstance(facts.security_groups, tuple)
@@ -568,7 +567,7 @@ def test_where_nobody_answers_nobody_is_asked_again(trouble: Trouble) -> None:
     assert isinstance(facts.subnets, Missing) and "could not list the hosts" in facts.subnets.reason
 
 
-# -- what is not there -------------------------------------------------------------------------------------------
+# -- what is not there ---------------------------------------------------------------------------
 
 
 def test_a_job_that_aws_does_not_know() -> None:
@@ -610,7 +609,7 @@ def test_what_is_no_id_of_a_job_is_told_what_is() -> None:
         )
 
 
-# -- the number of calls -----------------------------------------------------------------------------------------
+# -- the number of calls -------------------------------------------------------------------------
 
 
 def test_it_stops_at_the_number_of_calls_and_says_so() -> None:
@@ -671,7 +670,7 @@ def test_who_may_not_list_children_is_told_so() -> None:
     assert unseen["BY060"] == "batch:ListJobs"
 
 
-# -- single questions --------------------------------------------------------------------------------------------
+# -- single questions ----------------------------------------------------------------------------
 
 
 def test_since_when_a_job_is_starting_is_what_its_task_says() -> None:
@@ -798,7 +797,7 @@ def test_aws_is_asked_about_types_that_the_catalogue_does_not_know() -> None:
     assert unseen["BY017"] == "ec2:DescribeInstanceTypes"
 
 
-# -- quotas and prices -------------------------------------------------------------------------------------------
+# -- quotas and prices ---------------------------------------------------------------------------
 
 
 def up(name: str, count: int, **more: Any) -> list[dict[str, Any]]:
@@ -859,7 +858,7 @@ def test_a_quota_that_is_used_up_and_one_that_allows_nothing_are_found() -> None
             "compute environment od",
         ): "quota L-DB2E81BA G: 64 vCPUs, 64 in use, 4 of them by od; g5.xlarge needs 4",
     }
-    # Before the fleet had its time, that others hold the quota is no finding; that it allows nothing is one.
+    # Before the fleet had its time, a quota that others use up is no finding; one of zero is.
     assert [f.id for f in judge(facts).findings] == ["BY025"]
 
 

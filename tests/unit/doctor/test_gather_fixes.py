@@ -58,7 +58,8 @@ def test_who_cancels_is_told_first_that_jobs_that_depend_on_it_fail() -> None:
     facts = replace(FACTS, job=replace(JOB, gpus=1))
     [fix] = propose_fixes(facts, judge(facts))
     assert fix.question == (
-        "cancel the job j? (BY017: as it is, it can never start; jobs that depend on it then fail, and stay failed)"
+        "cancel the job j? (BY017: as it is, it can never start; jobs that depend on it "
+        "then fail, and stay failed)"
     )
     assert "each job that depended on it" in fix.undo
     off = replace(FACTS, queue=Queue("q", state="DISABLED"))
@@ -126,7 +127,7 @@ def test_each_act_does_what_it_says() -> None:
     ]
 
 
-# -- several places ----------------------------------------------------------------------------------------------
+# -- several places ------------------------------------------------------------------------------
 
 STEP = Job("", "SUBMITTED", name="first", memory_mib=512)
 PLACE = replace(FACTS, subject=Subject("queue", "q"), job=None)

@@ -14,7 +14,7 @@ def job(**more: Any) -> Any:
     return job_shapes.job_of({"jobId": "j", "status": "RUNNABLE", **more})
 
 
-# -- jobs --------------------------------------------------------------------------------------------------------
+# -- jobs ----------------------------------------------------------------------------------------
 
 
 def test_what_a_job_asks_for_in_every_spelling() -> None:
@@ -120,7 +120,7 @@ def test_children_stopped_by_hand_are_no_findings() -> None:
     assert not isinstance(endings, Missing) and [ending.exit_code for ending in endings] == [2]
 
 
-# -- queues ------------------------------------------------------------------------------------------------------
+# -- queues --------------------------------------------------------------------------------------
 
 
 def test_the_front_of_a_queue_names_children_by_index() -> None:
@@ -146,7 +146,7 @@ def test_a_share_that_waits_is_active_too() -> None:
     )
 
 
-# -- environments ------------------------------------------------------------------------------------------------
+# -- environments --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -181,7 +181,7 @@ def test_user_data_that_is_no_text_stays_as_it_came() -> None:
     assert environment_shapes.user_data_of("") == ""
 
 
-# -- the network -------------------------------------------------------------------------------------------------
+# -- the network ---------------------------------------------------------------------------------
 
 SUBNET = {"SubnetId": "s", "VpcId": "v"}
 
@@ -246,7 +246,8 @@ def test_the_first_rule_that_matches_decides() -> None:
     assert network_shapes.find_blocking_rules("s", acl(https, *OPEN)) == (
         "acl-1: rule 50 denies TCP 443 out",
     )  # type: ignore[arg-type]
-    # Denied is one network only, or another protocol or port; allowed are at least the endpoints' addresses.
+    # Denied is one network only, or another protocol or port; allowed are at least the endpoints'
+    # addresses.
     for harmless in (
         (50, True, "deny", "6", "10.0.0.0/8", (443, 443)),
         (50, True, "deny", "17", "0.0.0.0/0", None),

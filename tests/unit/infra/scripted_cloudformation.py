@@ -1,4 +1,6 @@
-"""A CloudFormation in memory that takes its time: what is begun goes on by one step each time somebody sleeps."""
+"""A CloudFormation in memory that takes its time: what is begun goes on by one step each time
+somebody sleeps.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ Row = tuple[str, str, str]
 
 
 class Scripted:
-    """``steps``: what will happen, one at each sleep: (logical id or "", status, reason); "" is the stack itself."""
+    """``steps``: what will happen, one at each sleep: (logical id or "", status, reason); "" is
+    the stack itself.
+    """
 
     region = "eu-central-1"
 
@@ -62,7 +66,7 @@ class Scripted:
         if self.steps:
             self.happen(self.steps.pop(0))
 
-    # -- what CloudFormation has --------------------------------------------------------------------------------
+    # -- what CloudFormation has -----------------------------------------------------------------
 
     def stack(self, name: str) -> Document | None:
         if not self.status or name not in (self.name, f"id-{self.name}"):

@@ -47,7 +47,10 @@ CORE = dict.fromkeys(("network", "storage", "iam", "registry", "batch"), "CREATE
         ({**CORE, "batch": "UPDATE_IN_PROGRESS"}, ""),
         (
             {"network": "CREATE_COMPLETE"},
-            "in part only: storage, iam, registry, batch missing; `batchyard deploy --env dev` completes it",
+            (
+                "in part only: storage, iam, registry, batch missing; `batchyard deploy --env "
+                "dev` completes it"
+            ),
         ),
         (
             {"network": "CREATE_COMPLETE", "storage": "CREATE_IN_PROGRESS"},

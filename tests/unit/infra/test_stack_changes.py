@@ -132,7 +132,9 @@ def test_bucket_policies_are_about_permissions_too() -> None:
 
 
 def test_a_stack_to_be_made_is_shown_from_its_template() -> None:
-    found = {change.name: change for change in changes.from_template(catalogue.load_template("batch"))}
+    found = {
+        change.name: change for change in changes.from_template(catalogue.load_template("batch"))
+    }
     assert found["CpuQueue"] == Change(Action.ADD, "CpuQueue", "AWS::Batch::JobQueue")
     assert found["FairShare"].details == ("if HasTeamQueues",)
 

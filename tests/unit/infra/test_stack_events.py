@@ -1,7 +1,7 @@
 """Of a stack's events: the first real cause and what helps, and how long things took.
 
-events/*.json are in the form of `aws cloudformation describe-stack-events`, newest first as AWS gives them; the reasons
-are worded as AWS words them.
+events/*.json are in the form of `aws cloudformation describe-stack-events`, newest first as AWS
+gives them; the reasons are worded as AWS words them.
 """
 
 from __future__ import annotations
@@ -102,14 +102,16 @@ def test_the_first_cause_is_named_with_a_hint(
 def test_a_reason_is_what_the_service_said_and_no_more() -> None:
     text = str(cause_of("vpc-limit"))
     assert text == (
-        "Vpc (AWS::EC2::VPC) could not be created: The maximum number of VPCs has been reached. (Service: Ec2, Status "
+        "Vpc (AWS::EC2::VPC) could not be created: The maximum number of VPCs has been "
+        "reached. (Service: Ec2, Status "
         "Code: 400)"
     )
     assert "Request" not in str(cause_of("bucket-not-empty"))
 
 
 def test_an_export_in_use_is_the_stacks_own_fault_and_names_who_uses_it() -> None:
-    # AWS goes back to the status of before, with a reason: the end of this deletion is UPDATE_COMPLETE.
+    # AWS goes back to the status of before, with a reason: the end of this deletion is
+    # UPDATE_COMPLETE.
     found = events.last_operation(recorded("export-in-use"))
     assert events.final_status(found) == "UPDATE_COMPLETE"
     cause = cause_of("export-in-use")
@@ -148,7 +150,8 @@ def test_only_cancelled_resources_are_better_than_nothing() -> None:
         ),
         ("The CIDR '10.0.0.0/19' conflicts with another subnet", "VpcCidr"),
         (
-            "CloudFormation cannot update a stack when a custom-named resource requires replacing. Rename x",
+            "CloudFormation cannot update a stack when a custom-named resource requires "
+            "replacing. Rename x",
             "anew",
         ),
         ("something that nobody has seen before", ""),

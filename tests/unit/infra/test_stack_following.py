@@ -1,4 +1,6 @@
-"""One stack through its states, on a CloudFormation that takes its time: waiting, going on, making anew, giving way."""
+"""One stack through its states, on a CloudFormation that takes its time: waiting, going on,
+making anew, giving way.
+"""
 
 from __future__ import annotations
 
@@ -78,7 +80,7 @@ def test_a_change_set_that_fails_says_why() -> None:
     assert aws.calls == ["make CREATE", "drop", "delete"]
 
 
-# -- somebody else, or an earlier self ----------------------------------------------------------------------------
+# -- somebody else, or an earlier self -----------------------------------------------------------
 
 
 @pytest.mark.parametrize("status", ["UPDATE_IN_PROGRESS", "CREATE_IN_PROGRESS"])
@@ -133,7 +135,7 @@ def test_an_interruption_leaves_the_change_to_aws_and_says_so() -> None:
     assert front.said[-1] == "dev-storage: AWS goes on with it; the same command finds it again"
 
 
-# -- answers ------------------------------------------------------------------------------------------------------
+# -- answers -------------------------------------------------------------------------------------
 
 
 def test_no_leaves_nothing_behind() -> None:
@@ -160,7 +162,7 @@ def test_an_empty_stack_of_an_interrupted_attempt_is_used() -> None:
     assert [call for call in aws.calls if call != "sleep"] == ["make CREATE", "execute"]
 
 
-# -- failures -----------------------------------------------------------------------------------------------------
+# -- failures ------------------------------------------------------------------------------------
 
 FAILED = [
     ("", "CREATE_IN_PROGRESS", "User Initiated"),

@@ -57,12 +57,17 @@ def test_every_import_of_the_package_has_one_exporter() -> None:
 
 
 def test_named_templates_are_ordered_and_not_repeated() -> None:
-    assert [one.name for one in select_templates(["batch", "network", "batch"])] == ["network", "batch"]
+    assert [one.name for one in select_templates(["batch", "network", "batch"])] == [
+        "network",
+        "batch",
+    ]
 
 
 def test_what_is_missing_is_named_by_its_template() -> None:
     batch = select_templates(["batch"])
-    assert catalogue.find_missing(batch, "dev", frozenset()) == {"batch": ["iam", "network", "storage"]}
+    assert catalogue.find_missing(batch, "dev", frozenset()) == {
+        "batch": ["iam", "network", "storage"]
+    }
     there = frozenset().union(
         *(load_template(name).exports_of("dev") for name in ("iam", "network", "storage"))
     )
@@ -149,7 +154,11 @@ def test_what_is_missing_is_found_all_the_way_down() -> None:
     whole = [one.name for one in catalogue.add_missing(ecs, "dev", frozenset())]
     assert whole[-1] == "ecs" and set(whole) == {"network", "storage", "registry", "iam", "ecs"}
     there = load_template("storage").exports_of("dev") | load_template("registry").exports_of("dev")
-    assert [one.name for one in catalogue.add_missing(ecs, "dev", there)] == ["network", "iam", "ecs"]
+    assert [one.name for one in catalogue.add_missing(ecs, "dev", there)] == [
+        "network",
+        "iam",
+        "ecs",
+    ]
 
 
 def test_right_settings() -> None:

@@ -146,8 +146,12 @@ def _mark_unknown(value: Any, unknown: Any, depth: int) -> Any:
     if isinstance(value, list) and isinstance(unknown, list):
         pairs = zip_longest(value, unknown[: len(value)])
         return [_mark_unknown(item, is_unknown, depth + 1) for item, is_unknown in pairs]
-    if not isinstance(value, dict) or not isinstance(unknown, dict):
-        return value
+    if isinstance(value, dict) and isinstance(unknown, dict):
+        return _mark_fields(value, unknown, depth)
+    return value
+
+
+def _mark_fields(value: Values, unknown: Values, depth: int) -> Values:
     marked = {key: _mark_unknown(item, unknown.get(key), depth + 1) for key, item in value.items()}
     for key in _NEVER_COMPUTED:
         if unknown.get(key) is True and marked.get(key) in (None, "", []):
