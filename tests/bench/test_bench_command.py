@@ -27,18 +27,18 @@ def test_a_run_leaves_a_table_json_and_csv(measured: Path) -> None:
     text = (measured / "out" / "cpu-benchmark.txt").read_text(encoding="utf-8")
     assert "Triad, a = b + 3c, 1 Mi elements" in text and "GB/s" in text and "threads:" in text
     value = read(measured / "out" / "cpu-benchmark.json")
-    one = value["measurements"][0]
+    measurement = value["measurements"][0]
     assert (
-        one["outcome"] == "ok"
-        and len(one["warm_s"]) >= 3
-        and one["candidate"]
-        and one["cold_s"] > 0
+        measurement["outcome"] == "ok"
+        and len(measurement["warm_s"]) >= 3
+        and measurement["candidate"]
+        and measurement["cold_s"] > 0
     )
     assert (
         value["machine"]["libraries"]["NumPy"] and value["ended"] and value["peak"]["gbytes_s"] > 0
     )
     assert value["peak"]["gflops"] > 0
-    rate = one["traffic_bytes"] / statistics.median(one["warm_s"]) / 1e9
+    rate = measurement["traffic_bytes"] / statistics.median(measurement["warm_s"]) / 1e9
     assert rate <= value["peak"]["gbytes_s"] * 1.0001
     assert (measured / "out" / "cpu-benchmark.csv").read_text().count("\n") == 2
 
@@ -156,16 +156,17 @@ def test_what_was_measured_survives(tmp_path: Path, number: signal.Signals, code
         assert process.stderr.readline().startswith("1/2 Slow, 1")
         time.sleep(0.2)
         process.send_signal(number)
-        rest = process.communicate(timeout=60)[1]
+        stderr = process.communicate(timeout=60)[1]
         assert process.returncode == code
     finally:
         process.kill()
         process.communicate()
-    assert "Traceback" not in rest
+    assert "Traceback" not in stderr
     if code == 130:
-        assert "stopped; what was measured is in out/cpu-benchmark.txt" in rest
+        assert "stopped; what was measured is in out/cpu-benchmark.txt" in stderr
     value = read(tmp_path / "out" / "cpu-benchmark.json")
-    assert [one["size"] for one in value["measurements"]] == [1] and value["ended"] == ""
+    assert [measurement["size"] for measurement in value["measurements"]] == [1]
+    assert value["ended"] == ""
     assert "not finished" in (tmp_path / "out" / "cpu-benchmark.txt").read_text(encoding="utf-8")
     assert "out/benchmark.html" in batchyard(tmp_path, "bench", "report", "out").stdout
 
@@ -284,7 +285,8 @@ def test_more_memory_than_is_allowed_is_not_used(tmp_path: Path) -> None:
         done.stdout,
     )
     outcomes = [
-        one["outcome"] for one in read(tmp_path / "out" / "cpu-benchmark.json")["measurements"]
+        measurement["outcome"]
+        for measurement in read(tmp_path / "out" / "cpu-benchmark.json")["measurements"]
     ]
     assert outcomes == ["ok", "skipped"]
 
@@ -340,7 +342,9 @@ def test_mistakes_of_one_workload_are_its_own_and_the_others_are_measured(tmp_pa
         tmp_path, "bench", "run", "--device", "cpu", "--quick", "--workload", "mistakes.py", code=1
     )
     value = read(tmp_path / "benchmark" / "cpu-benchmark.json")
-    outcomes = {one["workload"]: one["outcome"] for one in value["measurements"]}
+    outcomes = {
+        measurement["workload"]: measurement["outcome"] for measurement in value["measurements"]
+    }
     assert outcomes == {
         **dict.fromkeys(("numpys", "last"), "ok"),
         **dict.fromkeys(("unlabelled", "uncounted", "leaves", "ends", "unreal"), "failed"),

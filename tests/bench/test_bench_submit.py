@@ -81,9 +81,9 @@ def test_both_are_measured_fetched_and_compared_and_the_stand_in_says_so(lab: La
         assert value["instance_type"] is None
         assert value["ended"]
     # Again: what there was is kept.
-    again = lab("bench", "submit", "--run", run_of(done), "--out", "results")
-    assert again.stdout == done.stdout
-    assert "an older result is kept as" in again.stderr
+    second = lab("bench", "submit", "--run", run_of(done), "--out", "results")
+    assert second.stdout == done.stdout
+    assert "an older result is kept as" in second.stderr
     assert "cpu-benchmark.json.old" in names_in(out)
 
 
@@ -107,7 +107,7 @@ def test_where_one_job_fails_the_others_result_is_kept_and_the_reason_told(lab: 
     measured = json.loads((lab.folder / "benchmark" / "cpu-benchmark.json").read_text())[
         "measurements"
     ]
-    assert [one["workload"] for one in measured] == ["mine"]
+    assert [measurement["workload"] for measurement in measured] == ["mine"]
     assert "there is no result of the GPU job" in done.stderr
     assert "not on this one" in done.stderr  # the end of the job's log
     assert done.stdout == ""
@@ -132,11 +132,11 @@ def test_what_is_interrupted_goes_on_and_what_is_stopped_keeps_what_it_had(lab: 
     process.send_signal(signal.SIGINT)
     assert process.wait(60) == 130
     message = log.read_text()
-    found = re.search(
+    match = re.search(
         r"`batchyard bench submit --run (benchmark-\d{8}-[0-9a-f]{6})` waits for it", message
     )
-    assert found, message
-    run = found[1]
+    assert match, message
+    run = match[1]
     assert lab.status(run)["state"] == "RUNNING"
     # The job that measures first uploads one operation and sleeps in the next; the other waits.
     prefix = f"team/runs/{run}/workspace/results/"
@@ -151,7 +151,8 @@ def test_what_is_interrupted_goes_on_and_what_is_stopped_keeps_what_it_had(lab: 
     )
     (path,) = (lab.folder / "benchmark").glob("*.json")
     value = json.loads(path.read_text())
-    assert [one["label"] for one in value["measurements"]] == ["1"] and value["ended"] == ""
+    assert [measurement["label"] for measurement in value["measurements"]] == ["1"]
+    assert value["ended"] == ""
     assert "not finished" in path.with_suffix(".txt").read_text()
 
 
@@ -188,10 +189,10 @@ def test_what_cannot_be_is_refused_before_anything_is_submitted(
     other += "  gone: {region: us-east-1, bucket: lab-runs, queues: {cpu: spot, gpu: nowhere}}\n"
     file = lab.folder / ".batchyard" / "environments.yaml"
     file.write_text(file.read_text() + other)
-    before = lab.job_names()
+    names_before = lab.job_names()
     done = lab("bench", "submit", *words, code=2)
     assert message in done.stderr
-    assert lab.job_names() == before
+    assert lab.job_names() == names_before
     assert not (lab.folder / ".batchyard" / "runs").exists()
 
 
@@ -199,12 +200,12 @@ def test_where_its_code_cannot_be_packed_no_run_is_left_behind(lab: Lab) -> None
     pictures = lab.folder / "pictures"
     pictures.mkdir()
     (pictures / "broken.jpg").symlink_to("/proc/self/mem")  # a file whose beginning nobody can read
-    before = lab.job_names()
+    names_before = lab.job_names()
     done = lab(*SUBMIT, "--quick", "--only", "images", "--images", "pictures", code=3)
     assert list((lab.folder / ".batchyard" / "runs").iterdir()) == []
     assert "could not read pictures/broken.jpg: Input/output error" in done.stderr
     assert "there are no runs" in lab("bench", "submit", "--run", "last", code=2).stderr
-    assert lab.job_names() == before
+    assert lab.job_names() == names_before
 
 
 def test_more_memory_than_the_endpoint_gives_a_job_is_not_asked_for(lab: Lab) -> None:

@@ -95,10 +95,10 @@ def test_it_submits_waits_fetches_and_compares_with_the_stand_in_labelled(
     assert "no GPU was measured: a CPU stood in for it" in done.stderr
 
     # Whoever was interrupted goes on with the ids that were said; what there was is kept.
-    found = re.search(r"^submitted: cpu (\S+)\nsubmitted: gpu (\S+)$", done.stderr, re.MULTILINE)
-    assert found
+    match = re.search(r"^submitted: cpu (\S+)\nsubmitted: gpu (\S+)$", done.stderr, re.MULTILINE)
+    assert match
     again = script(
-        endpoint, tmp_path, "--out", "the results", "--jobs", f"{found[1]},{found[2]}", code=0
+        endpoint, tmp_path, "--out", "the results", "--jobs", f"{match[1]},{match[2]}", code=0
     )
     assert again.stdout == done.stdout
     assert (out / "cpu-benchmark.json.old").read_text() == (out / "cpu-benchmark.json").read_text()
@@ -150,7 +150,7 @@ def test_bad_input_is_told(
 def test_the_options_that_it_takes_are_those_of_bench_run(tmp_path: Path) -> None:
     """All options but those that the jobs set. Options are checked before `aws` is needed."""
     ours = {"--out", "--workload", "--images"}
-    known = {
+    options = {
         name
         for option in bench_options.measuring_options(click.command()(lambda: None)).params
         for name in option.opts
@@ -158,9 +158,9 @@ def test_the_options_that_it_takes_are_those_of_bench_run(tmp_path: Path) -> Non
     message = subprocess.run(
         [SCRIPT, "--", "--no-such"], cwd=tmp_path, capture_output=True, text=True
     ).stderr
-    assert set(re.findall(r"--[a-z][a-z-]*", message)) == (known - ours) | {"--no-such"}
+    assert set(re.findall(r"--[a-z][a-z-]*", message)) == (options - ours) | {"--no-such"}
     usage = subprocess.run([SCRIPT, "--help"], cwd=tmp_path, capture_output=True, text=True).stdout
-    assert known - ours <= set(re.findall(r"--[a-z][a-z-]*", usage))
+    assert options - ours <= set(re.findall(r"--[a-z][a-z-]*", usage))
 
 
 def test_surroundings_that_lack_something_are_told(endpoint: Endpoint, tmp_path: Path) -> None:
@@ -209,10 +209,10 @@ def test_why_a_job_cannot_start_is_said_and_an_interrupt_leaves_the_jobs(tmp_pat
         assert "gpu cannot start: CAPACITY:" in text and "batchyard emulate --gpus 1" in text
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 130
-        found = re.search(r"the jobs go on without us; .*--jobs ([^,\s]+),(\S+)", log.read_text())
-        assert found, log.read_text()
-        assert it.wait(found[1])["status"] == "SUCCEEDED"
-        assert it.job(found[2])["status"] == "RUNNABLE"
+        match = re.search(r"the jobs go on without us; .*--jobs ([^,\s]+),(\S+)", log.read_text())
+        assert match, log.read_text()
+        assert it.wait(match[1])["status"] == "SUCCEEDED"
+        assert it.job(match[2])["status"] == "RUNNABLE"
     finally:
         if process.poll() is None:
             process.kill()
@@ -241,11 +241,11 @@ def test_where_the_second_job_cannot_be_submitted_the_first_is_ended(
 ) -> None:
     path = path_with_aws(tmp_path, "gpu", "echo no such queue >&2; exit 254")
     done = script(endpoint, tmp_path, "--", "--quick", code=3, PATH=path)
-    found = re.search(r"^submitted: cpu (\S+)$", done.stderr, re.MULTILINE)
-    assert found, done.stderr
+    match = re.search(r"^submitted: cpu (\S+)$", done.stderr, re.MULTILINE)
+    assert match, done.stderr
     assert "no such queue\nrun-benchmarks: the gpu job could not be submitted" in done.stderr
-    assert f"the cpu job {found[1]} was ended: alone it is of no use" in done.stderr
-    job = endpoint.wait(found[1])
+    assert f"the cpu job {match[1]} was ended: alone it is of no use" in done.stderr
+    job = endpoint.wait(match[1])
     assert (job["status"], job["statusReason"]) == ("FAILED", "the other job was not submitted")
 
 
@@ -254,7 +254,7 @@ def test_an_interrupt_while_a_job_is_submitted_loses_none(
     endpoint: Endpoint, tmp_path: Path, device: str
 ) -> None:
     """As Ctrl-C does it: the script and `aws` are told at once."""
-    before = {job["jobId"] for job in jobs_of(endpoint)}
+    ids_before = {job["jobId"] for job in jobs_of(endpoint)}
     asked = tmp_path / "asked"
     log = tmp_path / "log"
     told = tmp_path / "told"
@@ -271,14 +271,14 @@ def test_an_interrupt_while_a_job_is_submitted_loses_none(
         if process.poll() is None:
             process.kill()
         process.wait()
-    new = {job["jobId"]: job for job in jobs_of(endpoint) if job["jobId"] not in before}
+    new = {job["jobId"]: job for job in jobs_of(endpoint) if job["jobId"] not in ids_before}
     message = log.read_text()
     if device == "cpu":
         assert len(new) == 1 and f"the cpu job {next(iter(new))} was ended" in message
         assert endpoint.wait(next(iter(new)))["statusReason"] == "the other job was not submitted"
     else:
-        found = re.search(r"the jobs go on without us; .*--jobs ([^,\s]+),(\S+)", message)
-        assert found and set(found.groups()) == set(new), message
+        match = re.search(r"the jobs go on without us; .*--jobs ([^,\s]+),(\S+)", message)
+        assert match and set(match.groups()) == set(new), message
         for job_id in new:
             endpoint.batch.terminate_job(jobId=job_id, reason="the test is over")
 

@@ -54,7 +54,7 @@ GPU = made(
     machine=MACHINE,
     instance_type="g5.xlarge",
 )
-WHOLE = {device: json.loads(to_json(one)) for device, one in (("cpu", CPU), ("gpu", GPU))}
+WHOLE = {device: json.loads(to_json(results)) for device, results in (("cpu", CPU), ("gpu", GPU))}
 LISTED = prices.load_prices()
 
 #: what people and broken programs put in another's place
@@ -99,15 +99,15 @@ ODD = (
 
 def places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     yield at
-    inside = (
+    entries = (
         value.items()
         if isinstance(value, dict)
         else enumerate(value)
         if isinstance(value, list)
         else ()
     )
-    for key, one in inside:
-        yield from places(one, (*at, key))
+    for key, entry in entries:
+        yield from places(entry, (*at, key))
 
 
 PLACES = {device: list(places(value)) for device, value in WHOLE.items()}
@@ -131,7 +131,7 @@ def changed(value: Any, place: tuple[Any, ...], to: Any) -> Any:
 def use(text: str) -> Results | None:
     """Everything that the commands do with a file. None where it is refused, as it should be."""
     try:
-        found = from_json(text, "a.json")
+        results = from_json(text, "a.json")
     except InputError as exc:
         assert (
             exc.message.startswith("a.json")
@@ -142,16 +142,16 @@ def use(text: str) -> Results | None:
         return None
     for other in (CPU, GPU):
         try:
-            value = comparing.compare(found, other, LISTED)
+            value = comparing.compare(results, other, LISTED)
         except InputError as exc:
             assert "no operation in common" in exc.message
         else:
             tables.comparison_text(value, LISTED.source, prices=True).encode()
-        page([found, other], 0).encode()
-    page([found], 0).encode()
-    tables.run_text(found, all_candidates=True).encode()
-    tables.csv_text(found).encode()
-    return found
+        page([results, other], 0).encode()
+    page([results], 0).encode()
+    tables.run_text(results, all_candidates=True).encode()
+    tables.csv_text(results).encode()
+    return results
 
 
 @pytest.mark.parametrize("device", ["cpu", "gpu"])

@@ -61,9 +61,9 @@ def results(device: str = "cpu", *measurements: Measurement, **fields: Any) -> R
     return replace(value, **fields)
 
 
-def on_gpu(one: Measurement, seconds: float, with_copies: float) -> Measurement:
+def on_gpu(measured: Measurement, seconds: float, with_copies: float) -> Measurement:
     return replace(
-        one,
+        measured,
         candidate="PyTorch, mm",
         warm_s=(seconds * 0.98, seconds, seconds * 1.02),
         with_copies_s=(with_copies * 0.98, with_copies, with_copies * 1.02),

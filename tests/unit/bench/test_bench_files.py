@@ -17,20 +17,20 @@ from batchyard.errors import InputError, OperationalError
 
 
 def test_three_files_are_kept(tmp_path: Path) -> None:
-    kept = ResultFiles(tmp_path / "new" / "folder", "cpu")
-    kept.prepare()
-    kept.write(made())
-    names = sorted(path.name for path in kept.folder.iterdir())
+    files = ResultFiles(tmp_path / "new" / "folder", "cpu")
+    files.prepare()
+    files.write(made())
+    names = sorted(path.name for path in files.folder.iterdir())
     assert names == ["cpu-benchmark.csv", "cpu-benchmark.json", "cpu-benchmark.txt"]
-    assert result_files.read(kept.json_path) == made()
+    assert result_files.read(files.json_path) == made()
 
 
 def test_an_older_result_is_put_aside(tmp_path: Path) -> None:
     for ended in ("first", "second"):
-        kept = ResultFiles(tmp_path, "cpu")
-        kept.prepare()
-        kept.write(made(ended=ended))
-    assert [path.name for path in kept.renamed_files][:1] == ["cpu-benchmark.json.old"]
+        files = ResultFiles(tmp_path, "cpu")
+        files.prepare()
+        files.write(made(ended=ended))
+    assert [path.name for path in files.renamed_files][:1] == ["cpu-benchmark.json.old"]
     assert result_files.read(tmp_path / "cpu-benchmark.json.old").ended == "first"
     assert [results.ended for _, results in result_files.read_folder(tmp_path)] == ["second"]
 
@@ -44,16 +44,18 @@ def test_runs_that_were_stopped_lose_nothing_that_was_measured(tmp_path: Path) -
         made("cpu", measurement(size=3)),
         made(),
     ):
-        kept = ResultFiles(tmp_path, "cpu")
-        kept.prepare()
-        kept.write(value)
-    left = {path.name: result_files.read(path).measurements for path in tmp_path.glob("*.json*")}
-    assert left == {
+        files = ResultFiles(tmp_path, "cpu")
+        files.prepare()
+        files.write(value)
+    measurements_by_name = {
+        path.name: result_files.read(path).measurements for path in tmp_path.glob("*.json*")
+    }
+    assert measurements_by_name == {
         "cpu-benchmark.json.old": many.measurements,
         "cpu-benchmark.json.old2": (measurement(size=3),),
         "cpu-benchmark.json": made().measurements,
     }
-    assert {path.name for path in kept.renamed_files} == {
+    assert {path.name for path in files.renamed_files} == {
         f"cpu-benchmark.{end}.old2" for end in ("json", "csv", "txt")
     }
 
@@ -275,7 +277,7 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
 
 def test_choosing() -> None:
     ours = loading.load_builtin()
-    assert [one.name for one in loading.select(ours, ["conv*", "blur"])] == [
+    assert [workload.name for workload in loading.select(ours, ["conv*", "blur"])] == [
         "convolution",
         "convolution-batch2",
         "blur",

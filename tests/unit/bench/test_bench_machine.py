@@ -60,10 +60,12 @@ def test_memory() -> None:
 
 def test_the_peak_is_of_what_came_after_the_reset() -> None:
     memory.reset_peak()
-    before = memory.peak_bytes()
+    peak_before_bytes = memory.peak_bytes()
     held = bytearray(64 * 2**20)
-    after = memory.peak_bytes()
-    assert before and after and after - before > 48 * 2**20
+    peak_after_bytes = memory.peak_bytes()
+    assert (
+        peak_before_bytes and peak_after_bytes and peak_after_bytes - peak_before_bytes > 48 * 2**20
+    )
     del held
 
 

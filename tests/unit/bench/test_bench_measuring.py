@@ -233,10 +233,10 @@ def test_copies_are_measured_apart_and_every_call_is_waited_for() -> None:
         2
     )
     assert kit.waited > len(measurement.warm_s)
-    inside = measured(
+    with_copies = measured(
         toy(way("a", doubled), copies_included=True), clock, found=Device("gpu", {"numpy": kit})
     )
-    assert inside.with_copies_s == ()
+    assert with_copies.with_copies_s == ()
 
 
 def test_time_is_accounted_for() -> None:

@@ -79,12 +79,12 @@ def test_spread() -> None:
 
 
 def test_rates_and_the_part_of_the_peak() -> None:
-    one = measurement(size=1000, seconds=0.01)
-    assert one.gflops == pytest.approx(200) and one.gbytes_s == pytest.approx(1.2)
-    assert Peak(400.0, 10.0).fraction(one) == pytest.approx(0.5)
+    measured = measurement(size=1000, seconds=0.01)
+    assert measured.gflops == pytest.approx(200) and measured.gbytes_s == pytest.approx(1.2)
+    assert Peak(400.0, 10.0).fraction(measured) == pytest.approx(0.5)
     about_bytes = measurement(seconds=0.01, is_about_bytes=True)
     assert Peak(400.0, 10.0).fraction(about_bytes) == pytest.approx(0.12)
-    assert Peak().fraction(one) is None
+    assert Peak().fraction(measured) is None
 
 
 def test_copies_count_where_there_are_any() -> None:

@@ -155,7 +155,7 @@ def test_memory_is_what_is_used_at_most_and_makes_no_job_larger(
 
 
 @pytest.mark.parametrize(
-    ("kind", "wanted", "types", "message"),
+    ("kind", "requested_type", "types", "message"),
     [
         ("cpu", "c6i.4xlarge", ["c6i.4xlarge"], ""),
         ("cpu", "c6i.4xlarge", ["m6i", "c6i"], ""),
@@ -173,9 +173,9 @@ def test_memory_is_what_is_used_at_most_and_makes_no_job_larger(
     ],
 )
 def test_which_types_a_queue_can_serve(
-    kind: str, wanted: str, types: list[str], message: str
+    kind: str, requested_type: str, types: list[str], message: str
 ) -> None:
-    problem = submission.type_problem(kind, wanted, types, "q")
+    problem = submission.type_problem(kind, requested_type, types, "q")
     assert message in problem
     assert bool(problem) == bool(message)
 
