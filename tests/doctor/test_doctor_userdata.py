@@ -100,10 +100,10 @@ def test_empty_user_data_is_healthy() -> None:
     [
         (
             "\n\nMIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=b\n\n--b--\n",
-            "blank lines stand before",
+            "blank lines are before",
         ),
         ("Content-Type: multipart/mixed\n\n--b\n", "has no boundary"),
-        ("Content-Type: multipart/mixed; boundary=b\n\nnothing\n", "stands nowhere"),
+        ("Content-Type: multipart/mixed; boundary=b\n\nnothing\n", "no line is the boundary"),
         (
             "Content-Type: multipart/mixed; boundary=b\n\n--b\n\n#!/bin/sh\n:\n--b--\n",
             "no Content-Type header",

@@ -99,7 +99,7 @@ def parse_user_data(data: bytes) -> UserData:
         return user_data
     user_data.is_mime = True
     if blank_count:
-        problem = "blank lines stand before the MIME header, which then is no header"
+        problem = "blank lines are before the MIME header, so it is not read as a header"
         user_data.problems.append((1, problem))
     first_line = text.count("\n", 0, blank_count) + 1
     _read_mime(document, first_line, user_data, depth=0)
@@ -159,7 +159,7 @@ def _read_multipart(
             is_closed = True
             break
     if start is None:
-        problem = f"its boundary {boundary} stands nowhere in it: there are no parts"
+        problem = f"no line is the boundary {boundary}: there are no parts"
         user_data.problems.append((first_line, problem))
     elif not is_closed and "".join(lines[start:]).strip():
         # cloud-init reads a last part that no boundary closes.
@@ -172,7 +172,7 @@ def _read_part(lines: list[str], first_line: int, user_data: UserData, depth: in
         problem = "a part has no Content-Type header right below its boundary"
         user_data.problems.append((first_line, problem))
     elif at and lines[at - 1].strip():
-        problem = "no blank line stands between a part's headers and its text"
+        problem = "there is no blank line between a part's headers and its text"
         user_data.problems.append((first_line + at - 1, problem))
     is_multipart = "multipart" in headers.get("content-type", "").lower()
     if is_multipart and depth < MAX_MIME_DEPTH:
