@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Sequence
+from statistics import median
 
 from batchyard.bench.comparing import Comparison, Row, Side
 from batchyard.bench.prices import UNKNOWN
@@ -348,30 +349,9 @@ def _total_row(comparison: Comparison) -> list[str]:
 # -- CSV --
 
 CSV_HEAD = (
-    *(
-        "device",
-        "workload",
-        "size",
-        "label",
-        "outcome",
-        "reason",
-        "candidate",
-        "cold_s",
-        "median_s",
-        "spread",
-    ),
-    *(
-        "calls",
-        "with_copies_s",
-        "to_device_s",
-        "to_host_s",
-        "gflops",
-        "gbytes_s",
-        "peak_memory_bytes",
-        "error",
-    ),
-    "tolerance",
-)
+    "device workload size label outcome reason candidate cold_s median_s spread calls with_copies_s"
+    " to_device_s to_host_s gflops gbytes_s peak_memory_bytes error tolerance"
+).split()
 
 
 def csv_text(results: Results) -> str:
@@ -381,18 +361,16 @@ def csv_text(results: Results) -> str:
     writer.writerow(CSV_HEAD)
     device = results.kind if results.stands_for else results.device
     for measurement in results.measurements:
-        columns_by_name = {
+        # The other columns are fields and properties of the measurement.
+        cells = {
             "device": device,
             "outcome": measurement.outcome.value,
             "calls": len(measurement.warm_s),
-            "with_copies_s": (
-                measurement.median_with_copies_s if measurement.with_copies_s else None
-            ),
+            "with_copies_s": median(measurement.with_copies_s)
+            if measurement.with_copies_s
+            else None,
         }
         writer.writerow(
-            [
-                columns_by_name[name] if name in columns_by_name else getattr(measurement, name)
-                for name in CSV_HEAD
-            ]
+            [cells[name] if name in cells else getattr(measurement, name) for name in CSV_HEAD]
         )
     return out.getvalue()
