@@ -52,14 +52,10 @@ def command(local: bool, home: str | None, as_json: bool) -> int:
                 for name, environment in deployed.items()
             ]
         )
-    elif in_file or deployed:
-        rows = [
-            (name, "file", environment.region, "-", "") for name, environment in in_file.items()
-        ]
-        for name, stacks in deployed.items():
-            templates = ", ".join(stacks.templates) or "-"
-            problem = listing.describe_problem(name, stacks)
-            rows.append((name, "deployed", aws.region, templates, problem))
+        return 0
+    rows = [(name, "file", environment.region, "-", "") for name, environment in in_file.items()]
+    rows += [_to_row(name, aws.region, environment) for name, environment in deployed.items()]
+    if rows:
         click.echo("\n".join(table(("environment", "from", "region", "templates", ""), rows)))
     else:
         place = "in the file" if local else f"in {aws.region}"
@@ -68,6 +64,16 @@ def command(local: bool, home: str | None, as_json: bool) -> int:
             err=True,
         )
     return 0
+
+
+def _to_row(
+    name: str, region: str, environment: DeployedEnvironment
+) -> tuple[str, str, str, str, str]:
+    from batchyard.infra import listing
+
+    templates = ", ".join(environment.templates) or "-"
+    problem = listing.describe_problem(name, environment)
+    return (name, "deployed", region, templates, problem)
 
 
 def _to_json(
