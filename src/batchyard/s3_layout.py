@@ -1,4 +1,4 @@
-"""Names of a run's objects in S3: the only module that makes them. Pure; also runs inside the worker.
+"""Names of a run's objects in S3; no other module makes them. Pure. The worker uses it too.
 
 <prefix>runs/<run>/run.json             the record of the run: plan and target; written once
                    skip.json            commands that the retried run has finished
@@ -8,9 +8,9 @@
                    jobs.json            ids of the submitted jobs
                    done/<step>/<command>               success record of a command, written last
                    done/<step>/failures/<child>.json   failures of a child in earlier attempts
-                   checkpoint/<step>/<child>/<time>-<attempt>/...    files of a checkpoint
-                   checkpoint/<step>/<child>/<time>-<attempt>.json   marks the checkpoint as complete
-                   workspace/...        files that the steps share, unless the workspace is elsewhere
+                   checkpoint/<step>/<child>/<time>-<attempt>/...   files of a checkpoint
+                   checkpoint/<step>/<child>/<time>-<attempt>.json  says that it is complete
+                   workspace/...        files that the steps share, unless they are elsewhere
                    stopped.json         reason of the request to stop the run
                    final.json           end states of the jobs, which AWS forgets
 """
@@ -46,7 +46,7 @@ def run_address(bucket: str, prefix: str, run_id: str) -> str:
 
 
 def workspace_address(run: str) -> str:
-    """Return the address of the run's own workspace. ``run`` is the run's address, here and below."""
+    """Return the address of the run's workspace. ``run``: the run's address, here and below."""
     return f"{run}workspace/"
 
 
