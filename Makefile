@@ -11,6 +11,9 @@ COMPUTE := .cache/compute
 JOBS ?= $(shell cores=$$(nproc); echo $$((cores < 4 ? 2 * cores : 8)))
 # In a folder that cannot be written to, pytest keeps no cache.
 PYTEST = $(BIN)/python -m pytest $(shell test -w . || echo -p no:cacheprovider)
+# Compiled modules are kept, and output is buffered, whatever the caller's Python is set to: without
+# the first, each of thousands of processes would compile all modules anew.
+unexport PYTHONDONTWRITEBYTECODE PYTHONUNBUFFERED
 EVERYWHERE := not slow and not docker and not boot and not outside
 
 .PHONY: demo test test-more check soak steady coverage mutants test-peers lint types bench bench-compute bench-peers clean

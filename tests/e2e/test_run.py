@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 
 import pytest
 
@@ -288,6 +289,8 @@ def test_a_reader_that_goes_away_does_not_end_the_run(small: Yard) -> None:
     process = subprocess.Popen(
         small.command("run", "pipeline.yaml"),
         cwd=small.folder,
+        # Unbuffered, nothing would be left to write at the end.
+        env={name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
     )

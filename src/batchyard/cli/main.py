@@ -9,6 +9,7 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
+from typing import TextIO
 
 import click
 
@@ -115,22 +116,22 @@ def cli(ctx: click.Context, verbose: bool) -> None:
 def main(args: Sequence[str] | None = None) -> None:
     """Run a command, print an error as a message, and exit with the command's exit code."""
     _open_closed_streams()
-    arguments = list(sys.argv[1:] if args is None else args)
+    code = _run(list(sys.argv[1:] if args is None else args))
+    for stream in (sys.stdout, sys.stderr):
+        _flush_or_discard(stream)
+    sys.exit(code)
+
+
+def _run(arguments: list[str]) -> int:
     try:
         code = cli.main(arguments, prog_name="batchyard", standalone_mode=False)
     except BrokenPipeError:
-        # The reader of the output has ended, as `| head` does. Python must not report it on exit.
-        _discard_stdout()
-        sys.exit(0)
+        return 0  # the reader of the output has ended, as `| head` does
     except (KeyboardInterrupt, click.exceptions.Abort):
-        sys.exit(130)
+        return 130
     except Exception as exc:
-        sys.exit(_report(exc, is_verbose=arguments[:1] in (["-v"], ["--verbose"])))
-    try:
-        sys.stdout.flush()
-    except BrokenPipeError:
-        _discard_stdout()
-    sys.exit(code if isinstance(code, int) else 0)
+        return _report(exc, is_verbose=arguments[:1] in (["-v"], ["--verbose"]))
+    return code if isinstance(code, int) else 0
 
 
 def _report(exc: Exception, is_verbose: bool) -> int:
@@ -176,5 +177,12 @@ def _open_closed_streams() -> None:
     sys.stderr = sys.stderr or open(2, "w")
 
 
-def _discard_stdout() -> None:
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def _flush_or_discard(stream: TextIO) -> None:
+    """Write what a stream has buffered, or drop it where its reader has ended.
+
+    Python exits with code 120 if it cannot write the rest of a stream when it ends.
+    """
+    try:
+        stream.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
