@@ -1,4 +1,4 @@
-"""Read a JSON file of SubmitJob requests, check all of them, and put them in order. Pure.
+"""Read a JSON file of SubmitJob requests, check all of them, order and submit them.
 
 A file has one request, or `{"jobs": [...]}`. `dependsOn` can name another job of the file as
 `${jobName}`.
@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
+from batchyard.aws.batch import Batch, shape_problems
 from batchyard.batch import limits, validation
+from batchyard.engines.base import Backoff, Polling
 from batchyard.errors import InputError
 
 _REFERENCE = re.compile(r"\$\{([^}]+)\}")
@@ -33,6 +36,8 @@ _OVERRIDDEN = {
     "nodeOverrides": "nodeProperties",
 }
 _MAX_DEPTH = 50
+_POLLING = Polling(first_s=1.0, longest_s=30.0)
+_TERMINAL_STATES = ("SUCCEEDED", "FAILED")
 
 #: hint for a file that has no request
 _SKELETON = "`aws batch submit-job --generate-cli-skeleton` prints a request to fill in"
@@ -175,7 +180,7 @@ class AwsResources:
 def find_problems(
     requests: Sequence[Request],
     resources: AwsResources,
-    shape_problems: Callable[[Request], Sequence[str]],
+    find_shape_problems: Callable[[Request], Sequence[str]] = shape_problems,
 ) -> list[str]:
     """Return everything in the requests that AWS would refuse."""
     sizes = {
@@ -189,7 +194,7 @@ def find_problems(
     return [
         f"jobs[{number}] ({request.get('jobName', '?')}): {problem}"
         for number, request in enumerate(requests)
-        for problem in _problems_of(request, resources, parents, shape_problems(request))
+        for problem in _problems_of(request, resources, parents, find_shape_problems(request))
     ]
 
 
@@ -224,6 +229,45 @@ def replace_references(request: Request, ids: Mapping[str, str]) -> Request:
         for entry in request.get("dependsOn", [])
     ]
     return {**request, "dependsOn": depends_on} if depends_on else request
+
+
+def check(requests: Sequence[Request], batch: Batch, file_name: str) -> list[Request]:
+    """Return the requests in the order of submission. Raises InputError with all problems."""
+    queues = queues_of(requests)
+    resources = AwsResources(
+        queues=batch.queues(queues) if queues else {},
+        definitions=batch.usable_definitions(definitions_of(requests)),
+        jobs=batch.describe(dependencies_of(requests)),
+        missing_consumables=batch.missing_consumables(consumables_of(requests)),
+    )
+    problems = find_problems(requests, resources)
+    numbers = order(requests, problems)
+    if problems:
+        raise InputError(f"{file_name}: nothing was submitted:\n  " + "\n  ".join(problems))
+    return [requests[number] for number in numbers]
+
+
+def submit(ordered_requests: Sequence[Request], batch: Batch) -> Iterator[tuple[str, str]]:
+    """Submit the requests one after the other; yield name and id of each job."""
+    ids: dict[str, str] = {}
+    for request in ordered_requests:
+        name = request["jobName"]
+        # The user chooses the names, so that older jobs may have the same name.
+        older_ids = batch.find_by_name(request["jobQueue"], name)
+        ids[name] = batch.submit(replace_references(request, ids), older_ids)
+        yield name, ids[name]
+
+
+def wait_until_over(
+    job_ids: Sequence[str], batch: Batch, sleep: Callable[[float], None] = time.sleep
+) -> dict[str, str]:
+    """Wait until all jobs have ended, and return job id -> SUCCEEDED or FAILED."""
+    backoff = Backoff(_POLLING)
+    while True:
+        states = {job_id: job["status"] for job_id, job in batch.describe(job_ids).items()}
+        if all(states.get(job_id) in _TERMINAL_STATES for job_id in job_ids):
+            return states
+        sleep(backoff.next_delay_s(sorted(states.items())))
 
 
 def definitions_of(requests: Sequence[Request]) -> list[str]:

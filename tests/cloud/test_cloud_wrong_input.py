@@ -191,14 +191,14 @@ def test_a_folder_in_its_place_is_told_so(lab: Lab) -> None:
 def test_a_home_that_is_a_file(lab: Lab, command: str) -> None:
     what, hint = told(lab, *command.split(), "--home", "job.json", code=2)
     assert (
-        what == "batchyard: --home job.json: this is no folder"
+        what == "batchyard: --home job.json is not a folder"
         and ".batchyard folder itself" in hint
     )
 
 
 def test_a_home_from_the_environment_that_is_a_file(lab: Lab) -> None:
     what, _ = told(lab, "runs", code=2, environ={"BATCHYARD_HOME": "job.json"})
-    assert what == "batchyard: BATCHYARD_HOME job.json: this is no folder"
+    assert what == "batchyard: BATCHYARD_HOME job.json is not a folder"
 
 
 def test_an_environment_whose_name_is_empty(lab: Lab) -> None:
@@ -276,7 +276,7 @@ def test_each_problem_of_a_request_says_what_to_do(lab: Lab) -> None:
     lab.write("job.json", JOB.replace("spot", "nobodys"))
     assert "check its name, --env and --region" in lab("submit", "job.json", code=2).stderr
     what, hint = told(lab, "submit", "job.json", "--env", "lab", "--region", "us-east-1", code=2)
-    assert "--region goes without --env" in what and "leave one" in hint
+    assert "--region and --env exclude each other" in what and "leave one" in hint
 
 
 # -- images, stacks, the endpoint -----------------------------------------------------------------------------------

@@ -55,7 +55,7 @@ MAY_IMPORT: dict[str, tuple[str, ...] | None] = {
     # it runs where nothing else of ours is installed
     "worker": ("shard", "s3_layout"),
     "aws": ("environments", "batch.limits", *PURE),
-    "submissions": ("batch.limits", "batch.validation", *PURE),
+    "submissions": ("aws.batch", "engines.base", "batch.limits", "batch.validation", *PURE),
     "images": ("embedded.docker", "aws", "environments", *PURE),
     # the top: everything else
     "__main__": ("cli",),
