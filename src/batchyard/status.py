@@ -1,4 +1,4 @@
-"""What a run looks like from outside: jobs rolled up to steps, steps to a run. Pure, but for asking the engine."""
+"""The status of a run: the states of its jobs, rolled up to steps and to the run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from batchyard.engines.base import (
 )
 from batchyard.errors import BatchyardError
 
-#: how many failed children are shown in full
+#: Number of failed children whose output is shown.
 MAX_FAILURES = 5
 TAIL_LINES = 10
 
@@ -36,7 +36,7 @@ class StepStatus:
     failed: int
     running: int
     waiting: int
-    #: attempts that have ended
+    #: Number of attempts that have ended.
     attempts: int
     reason: str
     started_ms: int | None
@@ -61,13 +61,13 @@ class RunStatus:
     ended_ms: int | None
     steps: tuple[StepStatus, ...]
     failures: tuple[Failure, ...] = ()
-    #: Why the run is not over and yet nothing drives it; empty otherwise.
+    #: Why no process executes the run although it is not over; empty otherwise.
     interruption: str = ""
     #: The run whose unfinished part this run executes.
     retry_of: str | None = None
     #: Children that wait for a host.
     waits: tuple[Wait, ...] = ()
-    #: Where the answers came from, if not from the engine itself; what could not be asked.
+    #: Notes about the status itself: its source if not the engine, and what could not be read.
     notes: tuple[str, ...] = ()
 
     @property
@@ -83,9 +83,9 @@ def of_run(record: RunRecord, *, max_failures: int = MAX_FAILURES) -> RunStatus:
 def of_engine(
     record: RunRecord, engine: RunEngine, *, max_failures: int = MAX_FAILURES
 ) -> RunStatus:
-    """Return the state of an opened run. The engine is closed, and may be used again.
+    """Return the status of an opened run. Closes the engine, which can be used again.
 
-    ``max_failures`` 0: neither failures nor waits, which is one question to the engine.
+    With ``max_failures`` 0 there are no failures and no waits, and the engine is asked only once.
     """
     try:
         overview = engine.overview()
@@ -147,11 +147,9 @@ def step_statuses(jobs: Sequence[JobDetail]) -> list[StepStatus]:
 
 
 def step_status(jobs: Sequence[JobDetail]) -> StepStatus:
-    """One step from its jobs: one here, several where AWS's limits split an array."""
-    counts = [sum(column) for column in zip(*(job.counts for job in jobs), strict=True)]
-    by_state = dict(zip(JobState, counts, strict=True))
-    started = [job.started_ms for job in jobs if job.started_ms is not None]
-    ended = [job.ended_ms for job in jobs if job.ended_ms is not None]
+    """Return the status of one step. A step has several jobs if its array exceeds AWS's limits."""
+    by_state = {state: sum(job.count(state) for job in jobs) for state in JobState}
+    started_ms, ended_ms = _span_ms(jobs)
     return StepStatus(
         name=jobs[0].step,
         state=roll_up(by_state),
@@ -162,13 +160,24 @@ def step_status(jobs: Sequence[JobDetail]) -> StepStatus:
         waiting=sum(by_state[state] for state in _WAITING),
         attempts=sum(job.attempts for job in jobs),
         reason=next((job.status_reason for job in jobs if job.state is JobState.FAILED), ""),
-        started_ms=min(started, default=None),
-        ended_ms=max(ended) if len(ended) == len(jobs) else None,
+        started_ms=started_ms,
+        ended_ms=ended_ms,
     )
 
 
+def _span_ms(jobs: Sequence[JobDetail]) -> tuple[int | None, int | None]:
+    """Return the first start, and the last end if all jobs have ended."""
+    starts_ms = [job.started_ms for job in jobs if job.started_ms is not None]
+    ends_ms = [job.ended_ms for job in jobs if job.ended_ms is not None]
+    return min(starts_ms, default=None), max(ends_ms) if len(ends_ms) == len(jobs) else None
+
+
 def roll_up(counts: dict[JobState, int]) -> JobState:
-    """RUNNING as soon as one child is, else the least advanced; FAILED once all have ended and one failed."""
+    """Return the state of a step from the numbers of its children by state.
+
+    RUNNING if a child is RUNNING, else the least advanced state; after the end of all children,
+    FAILED if a child has failed.
+    """
     if counts[JobState.RUNNING]:
         return JobState.RUNNING
     for state in JobState:
@@ -178,7 +187,7 @@ def roll_up(counts: dict[JobState, int]) -> JobState:
 
 
 def to_json(status: RunStatus) -> dict[str, Any]:
-    """The documented shape of ``status --json`` and ``run --json``."""
+    """Return the document that ``status --json`` and ``run --json`` print."""
     return {
         "run": status.run,
         "pipeline": status.pipeline,
@@ -225,7 +234,7 @@ def to_json(status: RunStatus) -> dict[str, Any]:
     }
 
 
-#: what the codes that shells and kernels use mean to a person
+#: Meaning of the exit codes that shells and the kernel use.
 _EXIT_CODES = {
     126: "the program was found but could not be executed: check its permissions and its `#!` line",
     127: "the program was not found: check its name and PATH",
@@ -236,7 +245,7 @@ _EXIT_CODES = {
 
 
 def explain_failure(attempt: AttemptDetail) -> str:
-    """Why an attempt failed, in one line."""
+    """Return in one line why an attempt failed."""
     if attempt.reason:
         return attempt.reason
     if attempt.exit_code is None or attempt.status_reason != "Essential container in task exited":
@@ -246,6 +255,7 @@ def explain_failure(attempt: AttemptDetail) -> str:
 
 
 def iso(at_ms: int | None) -> str | None:
+    """Return a time in ISO 8601 with milliseconds, in UTC."""
     if at_ms is None:
         return None
     return (

@@ -55,5 +55,5 @@ def test_a_run_that_nobody_executes_is_not_followed_in_silence(yard: Yard) -> No
     run = yard.json("runs")[0]["run"]
     done = yard("logs", "last", "-f")
     assert done.stdout == ""
-    assert f"the run is INTERRUPTED: `batchyard resume {run}` goes on with it\n" in done.stderr
+    assert f"the run is INTERRUPTED: `batchyard resume {run}` continues it\n" in done.stderr
     yard("stop", "last", "--grace", "1")

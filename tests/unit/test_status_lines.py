@@ -1,4 +1,4 @@
-"""What people read of a run, from values."""
+"""The text of a run's status, from values."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def run(state: RunState, ended_ms: int | None = None, *lines: str) -> RunStatus:
     ("status", "words"),
     [
         (run(RunState.FAILED, 5000), "run r: FAILED after 5.0 s"),
-        # Nobody knows when it ended: AWS has forgotten it.
+        # AWS no longer has the jobs, so the time of the end is unknown.
         (run(RunState.FAILED), "run r: FAILED"),
         (run(RunState.RUNNING), "run r: RUNNING for 10.0 s"),
     ],
 )
-def test_how_long_a_run_took_is_said_where_it_is_known(status: RunStatus, words: str) -> None:
+def test_the_headline_has_the_duration_if_it_is_known(status: RunStatus, words: str) -> None:
     assert click.unstyle(headline(status, 10_000)) == words
 
 
@@ -46,5 +46,5 @@ def test_a_line_of_a_megabyte_is_cut() -> None:
         ("a+b@c.d", "a+b@c.d"),
     ],
 )
-def test_a_users_name_becomes_what_a_tag_may_hold(name: str, text: str) -> None:
+def test_a_user_name_becomes_a_valid_tag(name: str, text: str) -> None:
     assert tag_text(name) == text

@@ -1,4 +1,4 @@
-"""What somebody who follows a silent run is told, and how often."""
+"""Lines of `logs -f` about what a silent run waits for, and how often they come."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NOW_MS = 1_000_000
 
 
 def plan(**needs: tuple[str, ...]) -> Plan:
-    """Step -> the steps that it needs."""
+    """Return a plan. ``needs``: step -> the steps that it needs."""
     return Plan(
         "p",
         tuple(
@@ -24,9 +24,9 @@ def plan(**needs: tuple[str, ...]) -> Plan:
                 True,
                 Resources(1, 64),
                 command="true",
-                needs=tuple(Need(one) for one in others),
+                needs=tuple(Need(name) for name in names),
             )
-            for step, others in needs.items()
+            for step, names in needs.items()
         ),
     )
 
@@ -38,18 +38,19 @@ def job(step: str, **counts: int) -> JobDetail:
     )
 
 
-def test_reminders_become_rare_and_begin_anew_when_something_was_heard() -> None:
-    quiet = waiting.Quiet(30, 0)
-    said = [now for now in range(0, 20_000, 10) if quiet.is_due(now)]
-    assert said[:7] == [30, 90, 210, 450, 930, 1890, 3690]
-    assert {later - earlier for earlier, later in pairwise(said[6:])} == {1800}
-    quiet.heard(20_000)
-    assert [now for now in range(20_000, 20_100, 10) if quiet.is_due(now)] == [20_030, 20_090]
+def test_reminders_become_rare_and_begin_anew_after_output() -> None:
+    timer = waiting.ReminderTimer(30, 0)
+    due_s = [now_s for now_s in range(0, 20_000, 10) if timer.is_due(now_s)]
+    assert due_s[:7] == [30, 90, 210, 450, 930, 1890, 3690]
+    assert {later - earlier for earlier, later in pairwise(due_s[6:])} == {1800}
+    timer.restart(20_000)
+    due_s = [now_s for now_s in range(20_000, 20_100, 10) if timer.is_due(now_s)]
+    assert due_s == [20_030, 20_090]
 
 
-def test_who_is_more_patient_than_that_is_not_hurried() -> None:
-    quiet = waiting.Quiet(7200, 0)
-    assert [now for now in range(0, 20_000, 600) if quiet.is_due(now)] == [7200, 14400]
+def test_a_patience_above_the_longest_gap_is_kept() -> None:
+    timer = waiting.ReminderTimer(7200, 0)
+    assert [now_s for now_s in range(0, 20_000, 600) if timer.is_due(now_s)] == [7200, 14400]
 
 
 def test_an_array_that_waits_for_hosts_on_aws() -> None:
@@ -59,14 +60,15 @@ def test_an_array_that_waits_for_hosts_on_aws() -> None:
         Wait("train", 200, "a:3", NOW_MS - 240_000, "lab"),
         Wait("train", 100, "b:0", NOW_MS - 60_000, "lab"),
     ]
-    assert waiting.lines(
+    assert waiting.describe_waits(
         plan(train=(), collect=("train",)), jobs, waits, None, NOW_MS, " --home x"
     ) == [
-        "waiting: 300 children of train are RUNNABLE for 4m; `batchyard doctor job a:3 --env lab --home x` says why"
+        "waiting: 300 children of train are RUNNABLE for 4m; "
+        "`batchyard doctor job a:3 --env lab --home x` says why"
     ]
 
 
-def test_what_waits_for_another_step_is_told_where_it_is_what_one_follows() -> None:
+def test_a_followed_step_that_waits_for_another_has_a_line() -> None:
     jobs = [
         job("a", SUCCEEDED=1),
         job("b", RUNNING=2, RUNNABLE=1),
@@ -74,41 +76,41 @@ def test_what_waits_for_another_step_is_told_where_it_is_what_one_follows() -> N
         job("other", RUNNING=1),
     ]
     steps = plan(a=(), b=("a",), c=("a", "b"), other=())
-    assert waiting.lines(steps, jobs, None, "c", NOW_MS) == [
+    assert waiting.describe_waits(steps, jobs, None, "c", NOW_MS) == [
         "waiting: 2 children of b are RUNNING",
         "waiting: 1 child of b is RUNNABLE, to start when others have ended",
         "waiting: 3 children of c are PENDING until b has ended",
     ]
 
 
-def test_of_a_step_that_is_over_what_the_run_waits_for() -> None:
+def test_if_the_followed_step_is_over_other_steps_have_lines() -> None:
     jobs = [job("a", SUCCEEDED=2), job("b", STARTING=1)]
-    assert waiting.lines(plan(a=(), b=("a",)), jobs, (), "a", NOW_MS) == [
+    assert waiting.describe_waits(plan(a=(), b=("a",)), jobs, (), "a", NOW_MS) == [
         "waiting: 1 child of b is STARTING"
     ]
 
 
 def test_nothing_has_begun() -> None:
     jobs = [job("a", SUBMITTED=1), job("b", PENDING=1)]
-    assert waiting.lines(plan(a=(), b=("a",)), jobs, (), None, NOW_MS) == [
+    assert waiting.describe_waits(plan(a=(), b=("a",)), jobs, (), None, NOW_MS) == [
         "waiting: 1 child of a is SUBMITTED",
         "waiting: 1 child of b is PENDING until a has ended",
     ]
 
 
-def test_where_jobs_may_not_be_listed_the_rest_is_told() -> None:
-    assert waiting.lines(plan(a=()), [job("a", RUNNABLE=2)], (), None, NOW_MS) == [
+def test_without_the_right_to_list_jobs_the_states_have_lines() -> None:
+    assert waiting.describe_waits(plan(a=()), [job("a", RUNNABLE=2)], (), None, NOW_MS) == [
         "waiting: 2 children of a are RUNNABLE"
     ]
 
 
 def test_hundreds_of_steps_are_not_listed() -> None:
     steps = [f"s{number}" for number in range(100)]
-    found = waiting.lines(
+    lines = waiting.describe_waits(
         plan(**{step: () for step in steps}),
         [job(step, RUNNING=1) for step in steps],
         None,
         None,
         0,
     )
-    assert len(found) == 6 and found[-1] == "waiting: 95 more steps"
+    assert len(lines) == 6 and lines[-1] == "waiting: 95 more steps"

@@ -14,8 +14,9 @@ from batchyard.folder import RunFolder, runs_in
 from batchyard.units import pluralize
 
 
-def _age(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
-    # Elsewhere a bare number is seconds; here somebody who means days would lose all runs.
+def _parse_age(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
+    """Return the seconds of --older-than. A number without a unit is an error."""
+    # Other options read such a number as seconds; a user who means days would lose all runs.
     if value is not None and value.strip().isdigit():
         raise click.BadParameter(
             f"{value!r} has no unit; write {value}d for days, or {value}h for hours"
@@ -26,7 +27,7 @@ def _age(ctx: click.Context, param: click.Parameter, value: str | None) -> int |
 @click.command(epilog=example("batchyard clean --older-than 30d", "batchyard clean --keep 10"))
 @click.option(
     "--older-than",
-    callback=_age,
+    callback=_parse_age,
     metavar="TIME",
     help="Delete runs that started longer ago than this, like 30d.",
 )
@@ -39,18 +40,16 @@ def command(older_than: int | None, keep: int | None, home: str | None) -> int:
     exists.
     """
     if older_than is None and keep is None:
-        raise InputError(
-            "nothing says which runs are old", hint="give --older-than 30d, --keep 10, or both"
-        )
-    where = home_of(home)
+        raise InputError("no runs are selected", hint="give --older-than 30d, --keep 10, or both")
+    run_home = home_of(home)
     now_ms = time.time() * 1000
     deleted = 0
-    runs.delete_halves(where)
-    for place, name in enumerate(runs.names(where)):
+    runs.delete_halves(run_home)
+    for position, name in enumerate(runs.names(run_home)):
         try:
-            record = runs.read(RunFolder(runs_in(where) / name))
+            record = runs.read(RunFolder(runs_in(run_home) / name))
             is_old = older_than is None or now_ms - record.created_ms > older_than * 1000
-            is_beyond = keep is None or place >= keep
+            is_beyond = keep is None or position >= keep
             if not (is_old and is_beyond):
                 continue
             if not _is_deletable(record):

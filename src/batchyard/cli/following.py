@@ -1,4 +1,4 @@
-"""Following a run from outside: a live table on a terminal, elsewhere a line per change."""
+"""Show the progress of a run that another process executes: a live table, or lines."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from batchyard.status import RunStatus
 
 
 def follow(record: RunRecord, *, quiet: bool) -> RunStatus:
-    """Return the status at the run's end, or once the run turns out to be interrupted."""
+    """Wait until the run has ended or is interrupted, and return its status."""
     engine = record.open()
     backoff = Backoff(engine.status_polling)
     watcher = progress.watcher_for(quiet=quiet)

@@ -71,21 +71,21 @@ def command(
     If there are several children, a line `==> step:index <==` is above the output of each.
     """
     if patience is not None and not follow:
-        raise InputError("--patience is about following", hint="add -f, or leave --patience out")
+        raise InputError("--patience needs -f", hint="add -f, or leave --patience out")
     record = find_run(home, run, env)
-    step, index = _parsed(child, record.plan)
+    step, index = _parse_child(child, record.plan)
     sizes = {job.step: job.step_size for job in record.plan.jobs}
     printer = _Printer(sizes, with_headings=index is None and sum(sizes.values()) > 1)
     follower = _Follower(record, step, patience) if follow else None
     missing = _show(record, printer, _Selection(step, index, failed), follower)
     if missing:
         click.echo(missing, err=True)
-    elif not printer.shown:
-        what = child or "the run"
+    elif not printer.chunk_count:
+        name = child or "the run"
         click.echo(
-            f"no failed child of {what} has written anything"
+            f"no failed child of {name} has written anything"
             if failed
-            else f"{what} has written nothing",
+            else f"{name} has written nothing",
             err=True,
         )
     return 0
@@ -93,43 +93,47 @@ def command(
 
 @dataclass(frozen=True, slots=True)
 class _Selection:
+    """Which children's output is shown; None for all steps, or all children of a step."""
+
     step: str | None
     index: int | None
     failed: bool
 
 
 class _Follower:
-    """Tells on stderr what a run that is silent waits for, and why it is not followed any longer."""
+    """Prints on stderr what a silent run waits for, and why following ends."""
 
     def __init__(self, record: RunRecord, step: str | None, patience_s: int | None) -> None:
         self._record = record
         self._step = step
-        self._quiet = waiting.Quiet(patience_s or _PATIENCE_S, time.monotonic())
+        self._timer = waiting.ReminderTimer(patience_s or _PATIENCE_S, time.monotonic())
         self._flags = home_flag(record.folder, Path.cwd())
-        self._shown = 0
+        self._chunk_count = 0
 
-    def is_over(self, now: Overview) -> bool:
-        if now.is_interrupted:
+    def is_over(self, overview: Overview) -> bool:
+        """Return whether no more output can come; print a line if the run is interrupted."""
+        if overview.is_interrupted:
             name = f"{self._record.run_id}{self._flags}"
-            click.echo(
-                f"the run is INTERRUPTED: `batchyard resume {name}` goes on with it", err=True
-            )
-        return now.state is not RunState.RUNNING or now.is_interrupted
+            click.echo(f"the run is INTERRUPTED: `batchyard resume {name}` continues it", err=True)
+        return overview.state is not RunState.RUNNING or overview.is_interrupted
 
-    def look(self, engine: RunEngine, now: Overview, shown: int) -> None:
-        """``shown``: how much was shown so far."""
-        if shown != self._shown:
-            self._shown = shown
-            self._quiet.heard(time.monotonic())
-        elif self._quiet.is_due(time.monotonic()):
-            waits = self._waits(engine, now)
-            at_ms = int(time.time() * 1000)
-            for line in waiting.lines(
-                self._record.plan, now.jobs, waits, self._step, at_ms, self._flags
+    def remind(self, engine: RunEngine, overview: Overview, chunk_count: int) -> None:
+        """Print what the run waits for, if a reminder is due.
+
+        ``chunk_count``: number of chunks printed since the beginning.
+        """
+        if chunk_count != self._chunk_count:
+            self._chunk_count = chunk_count
+            self._timer.restart(time.monotonic())
+        elif self._timer.is_due(time.monotonic()):
+            waits = self._find_waits(engine, overview)
+            now_ms = int(time.time() * 1000)
+            for line in waiting.describe_waits(
+                self._record.plan, overview.jobs, waits, self._step, now_ms, self._flags
             ):
                 click.echo(line, err=True)
 
-    def _waits(self, engine: RunEngine, overview: Overview) -> Sequence[Wait] | None:
+    def _find_waits(self, engine: RunEngine, overview: Overview) -> Sequence[Wait] | None:
         if overview.state is not RunState.RUNNING:
             return ()
         try:
@@ -141,7 +145,7 @@ class _Follower:
 def _show(
     record: RunRecord, printer: _Printer, selection: _Selection, follower: _Follower | None
 ) -> str:
-    """Print the logs, and return what could not be shown, in a sentence; empty for nothing."""
+    """Print the logs. Return a sentence about output that is missing, or an empty text."""
     engine = record.open()
     try:
         reader = engine.log_reader
@@ -151,44 +155,47 @@ def _show(
             return reader.missing
         backoff = Backoff(engine.log_polling)
         while True:
-            # Before the logs: output from before the end of the run is then shown too.
+            # The state is read before the logs, so that the last output of the run is shown too.
             overview = engine.overview()
             printer.show(reader.follow(overview.jobs, step, index, failed_only=failed))
             if follower.is_over(overview):
                 return reader.missing
-            follower.look(engine, overview, printer.shown)
+            follower.remind(engine, overview, printer.chunk_count)
             counts = [job.counts for job in overview.jobs]
-            time.sleep(backoff.next_delay_s((printer.shown, counts)))
+            time.sleep(backoff.next_delay_s((printer.chunk_count, counts)))
     finally:
         engine.close()
 
 
 class _Printer:
+    """Writes chunks to stdout, with a heading where the child changes."""
+
     def __init__(self, sizes: Mapping[str, int], *, with_headings: bool) -> None:
         self._sizes = sizes
         self._with_headings = with_headings
-        self._last: tuple[str, int, int] | None = None
+        #: Step, index and attempt of the last chunk.
+        self._last_key: tuple[str, int, int] | None = None
         self._at_line_start = True
-        #: chunks
-        self.shown = 0
+        self.chunk_count = 0
 
     def show(self, chunks: Iterable[LogChunk]) -> None:
         out = sys.stdout.buffer
         for chunk in chunks:
-            self.shown += 1
+            self.chunk_count += 1
             key = (chunk.step, chunk.index, chunk.attempt)
-            if self._with_headings and key != self._last:
+            if self._with_headings and key != self._last_key:
                 attempt = f" (attempt {chunk.attempt})" if chunk.attempt > 1 else ""
                 gap = "" if self._at_line_start else "\n"
                 name = child_name(chunk.step, chunk.index, self._sizes[chunk.step])
                 out.write(f"{gap}==> {name}{attempt} <==\n".encode())
-            self._last = key
+            self._last_key = key
             out.write(chunk.data)
             self._at_line_start = chunk.data.endswith(b"\n")
         out.flush()
 
 
-def _parsed(child: str | None, plan: Plan) -> tuple[str | None, int | None]:
+def _parse_child(child: str | None, plan: Plan) -> tuple[str | None, int | None]:
+    """Return step and index of STEP[:INDEX], None for what is not given. Raises InputError."""
     if child is None:
         return None, None
     step, colon, index = child.partition(":")

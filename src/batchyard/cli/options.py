@@ -1,4 +1,4 @@
-"""What several commands have in common: flags, the RUN argument, and how input is read from them."""
+"""Options and arguments that several commands have, and the parsing of their values."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def home_option(function: F) -> F:
     return click.option(
         "--home",
         envvar="BATCHYARD_HOME",
-        callback=_folder,
+        callback=_require_folder,
         metavar="DIR",
         help="Folder of the runs (default: the nearest .batchyard).",
     )(function)
@@ -31,7 +31,7 @@ def home_option(function: F) -> F:
 def env_option(function: F) -> F:
     return click.option(
         "--env",
-        callback=_named,
+        callback=_require_name,
         metavar="NAME",
         help="AWS environment; `batchyard environments` lists them.",
     )(function)
@@ -42,7 +42,7 @@ def json_option(function: F) -> F:
 
 
 def capacity_options(function: F) -> F:
-    """What the rest of a run may use, where that is not what it began with."""
+    """Add --cpus and --memory, which change the capacity of a run that continues."""
     for option in (
         click.option(
             "--memory",
@@ -65,7 +65,7 @@ def run_argument(function: F) -> F:
 
 
 def example(*lines: str) -> str:
-    """An epilog that click does not re-wrap."""
+    """Return an epilog with examples that click does not re-wrap."""
     return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
 
 
@@ -75,7 +75,7 @@ def home_of(home: str | None) -> Path:
 
 
 def find_run(home: str | None, name: str, env: str | None = None) -> RunRecord:
-    """Return the run of that name here, or with an environment, in its bucket."""
+    """Return the run of that name; with an environment, also from the environment's bucket."""
     from batchyard import operations
 
     return operations.find_run(home_of(home), name, env)
@@ -86,33 +86,36 @@ def print_json(value: Any) -> None:
 
 
 def pairs(values: tuple[str, ...], like: str = "slices=128") -> dict[str, str]:
-    """`--set k=v`, as often as given; ``like``: an example."""
-    found = {}
+    """Return the names and values of all `--set NAME=VALUE`. Raises InputError.
+
+    ``like``: the example in the error message.
+    """
+    settings = {}
     for value in values:
         name, equals, text = value.partition("=")
         if not equals or not name:
             raise InputError(
                 f"--set {value!r} is not of the form NAME=VALUE", hint=f"for example --set {like}"
             )
-        found[name] = text
-    return found
+        settings[name] = text
+    return settings
 
 
-def _folder(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
-    """A flag's callback: where it is a file, that is said once, and not by whoever first looks for something in it."""
+def _require_folder(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    """Return the value of --home. Raises InputError if it is a file."""
     if value and Path(value).exists() and not Path(value).is_dir():
         is_variable = (
             ctx.get_parameter_source(str(param.name)) is click.core.ParameterSource.ENVIRONMENT
         )
         raise InputError(
-            f"{param.envvar if is_variable else '--home'} {value}: this is no folder",
+            f"{param.envvar if is_variable else '--home'} {value} is not a folder",
             hint="name the .batchyard folder itself, or leave it out",
         )
     return value
 
 
-def _named(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
-    """A flag's callback: `--env "$ENV"` where nobody has set ENV."""
+def _require_name(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    """Return the value of --env. Raises InputError if it is empty, as with an unset `"$ENV"`."""
     if value == "":
         raise InputError(
             "--env is empty", hint="name an environment: `batchyard environments` lists them"
@@ -121,22 +124,24 @@ def _named(ctx: click.Context, param: click.Parameter, value: str | None) -> str
 
 
 def memory(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
-    """A flag's callback: "2GiB" -> MiB."""
-    return _amount(value, "memory_mib")
+    """Return a size like "2GiB" in MiB. A callback for options."""
+    from batchyard import units
+
+    return _parse_amount(value, units.parse_memory)
 
 
 def duration(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
-    """A flag's callback: "30m" -> seconds."""
-    return _amount(value, "seconds")
-
-
-def _amount(value: str | None, kind: str) -> int | None:
+    """Return a duration like "30m" in seconds. A callback for options."""
     from batchyard import units
 
+    return _parse_amount(value, units.parse_duration)
+
+
+def _parse_amount(value: str | None, parse: Callable[[str], int]) -> int | None:
     if value is None:
         return None
     try:
-        return units.parse_memory(value) if kind == "memory_mib" else units.parse_duration(value)
+        return parse(value)
     except ValueError as exc:
         raise click.BadParameter(str(exc)) from None
 
@@ -144,5 +149,5 @@ def _amount(value: str | None, kind: str) -> int | None:
 def _complete_run(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     from batchyard import runs
 
-    known = ["last", *runs.names(home_of(ctx.params.get("home")))]
-    return [name for name in known if name.startswith(incomplete)]
+    names = ["last", *runs.names(home_of(ctx.params.get("home")))]
+    return [name for name in names if name.startswith(incomplete)]

@@ -20,69 +20,66 @@ from batchyard.status import RunStatus
 @home_option
 @json_option
 def command(env: str | None, home: str | None, as_json: bool) -> int:
-    """List the runs of this folder, newest first; with --env, the ids of all runs in the environment's bucket."""
-    where = home_of(home)
+    """List the runs of this folder, newest first.
+
+    With --env, list the ids of all runs in the environment's bucket.
+    """
+    run_home = home_of(home)
     if env is not None:
-        ids = operations.list_remote_runs(where, env)
+        ids = operations.list_remote_runs(run_home, env)
         if as_json:
             print_json(ids)
         else:
             click.echo("\n".join(ids) if ids else f"no runs in environment {env}", err=not ids)
         return 0
-    found = []
-    for name in runs.names(where):
+    statuses = []
+    for name in runs.names(run_home):
         try:
-            found.append(status.of_run(runs.read(RunFolder(runs_in(where) / name)), max_failures=0))
+            record = runs.read(RunFolder(runs_in(run_home) / name))
+            statuses.append(status.of_run(record, max_failures=0))
         except BatchyardError as exc:
-            # One broken run must not hide the others.
+            # A broken run must not hide the other runs.
             click.echo(f"{name}: {exc.message}", err=True)
     if as_json:
-        print_json([_summary(one) for one in found])
-    elif found:
-        rows = [_row(one) for one in found]
-        click.echo(
-            "\n".join(
-                table(
-                    ("run", "state", "started", "took", "children", "failed"),
-                    rows,
-                    frozenset({4, 5}),
-                )
-            )
-        )
+        print_json([_to_json(run) for run in statuses])
+    elif statuses:
+        headings = ("run", "state", "started", "took", "children", "failed")
+        rows = [_to_row(run) for run in statuses]
+        click.echo("\n".join(table(headings, rows, frozenset({4, 5}))))
     else:
-        click.echo(f"no runs in {where}", err=True)
+        click.echo(f"no runs in {run_home}", err=True)
     return 0
 
 
-def _summary(one: RunStatus) -> dict[str, object]:
+def _to_json(run: RunStatus) -> dict[str, object]:
     return {
-        "run": one.run,
-        "pipeline": one.pipeline,
-        "engine": one.engine,
-        "state": one.state.value,
-        "started": status.iso(one.started_ms),
-        "ended": status.iso(one.ended_ms),
+        "run": run.run,
+        "pipeline": run.pipeline,
+        "engine": run.engine,
+        "state": run.state.value,
+        "started": status.iso(run.started_ms),
+        "ended": status.iso(run.ended_ms),
     }
 
 
-def _row(one: RunStatus) -> tuple[str, ...]:
-    started = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime((one.started_ms or 0) / 1000))
+def _to_row(run: RunStatus) -> tuple[str, ...]:
+    started = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime((run.started_ms or 0) / 1000))
     took = (
         ""
-        if one.ended_ms is None or one.started_ms is None
-        else f"{(one.ended_ms - one.started_ms) / 1000:.1f} s"
+        if run.ended_ms is None or run.started_ms is None
+        else f"{(run.ended_ms - run.started_ms) / 1000:.1f} s"
     )
     state = (
         click.style("INTERRUPTED", fg="yellow")
-        if one.is_interrupted
-        else colour_state(one.state.value)
+        if run.is_interrupted
+        else colour_state(run.state.value)
     )
-    failed = sum(step.failed for step in one.steps)
+    failed = sum(step.failed for step in run.steps)
     return (
-        one.run,
+        run.run,
         state,
         started,
         took,
-        str(sum(step.size for step in one.steps)),
+        str(sum(step.size for step in run.steps)),
         str(failed or ""),
     )

@@ -1,130 +1,150 @@
-"""What somebody who follows logs is told while nothing comes: who waits, and for what. Pure: values in, lines out."""
+"""Lines that say what a run waits for, printed by `logs -f` while there is no output. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from batchyard.batch.jobs import JobState
 from batchyard.engines.base import JobDetail, Wait
 from batchyard.plan import Plan
 from batchyard.units import format_duration, pluralize
 
-#: between two reminders at most
-_LONGEST_GAP_S = 1800.0
-#: a run may have hundreds of steps
-_MOST_STEPS = 5
-_CAUSES = (JobState.RUNNING, JobState.STARTING, JobState.RUNNABLE)
-_NOT_YET = (JobState.PENDING, JobState.SUBMITTED)
+_MAX_GAP_S = 1800.0
+#: A run may have hundreds of steps.
+_MAX_STEPS = 5
+#: States of children that can keep the rest of a run waiting, in the order of the lines.
+_ACTIVE = (JobState.RUNNING, JobState.STARTING, JobState.RUNNABLE)
+#: States of children that wait for other steps.
+_DEPENDENT = (JobState.PENDING, JobState.SUBMITTED)
+
+#: Number of children by state.
+_Counts = Mapping[JobState, int]
 
 
-class Quiet:
-    """When to say what is waited for: after so long a silence, and while it lasts after twice as long each time."""
+class ReminderTimer:
+    """Decides when a reminder is due: after a silence, then after twice as long each time."""
 
     def __init__(self, patience_s: float, now_s: float) -> None:
         self._patience_s = patience_s
-        self.heard(now_s)
+        self.restart(now_s)
 
-    def heard(self, now_s: float) -> None:
-        """Something was written."""
+    def restart(self, now_s: float) -> None:
+        """Begin a new silence, since output has been written."""
         self._gap_s = self._patience_s
         self._due_s = now_s + self._gap_s
 
     def is_due(self, now_s: float) -> bool:
-        """Asked at every look; True once for each reminder."""
+        """Return True once for each reminder. Call it often."""
         if now_s < self._due_s:
             return False
-        self._gap_s = max(self._patience_s, min(2 * self._gap_s, _LONGEST_GAP_S))
+        self._gap_s = max(self._patience_s, min(2 * self._gap_s, _MAX_GAP_S))
         self._due_s = now_s + self._gap_s
         return True
 
 
-def lines(
+def describe_waits(
     plan: Plan,
     jobs: Sequence[JobDetail],
-    waits: Sequence[Wait] | None,
-    wanted: str | None,
+    host_waits: Sequence[Wait] | None,
+    followed_step: str | None,
     now_ms: int,
     flags: str = "",
 ) -> list[str]:
-    """``waits``: on AWS, who waits for a host; None on this machine. ``wanted``: the one step that is followed.
-    ``flags``: what the commands that are suggested need to find the run's environment."""
-    counts = _counts(jobs)
-    going = {
-        step
-        for step, by_state in counts.items()
-        if any(by_state[state] for state in (*_CAUSES, *_NOT_YET))
-    }
-    concerned = _with_needs(plan, wanted) & going if wanted else going
-    steps = [job.step for job in plan.jobs if job.step in (concerned or going)]
-    causes = [step for step in steps if any(counts[step][state] for state in _CAUSES)]
-    # What waits for another step is not why nothing happens, unless it is asked about, or nothing else is there.
-    shown = [step for step in steps if step in causes or step == wanted] if causes else steps
-    found = []
-    for step in shown[:_MOST_STEPS]:
-        states = _CAUSES if step in causes and step != wanted else (*_CAUSES, *_NOT_YET)
+    """Return a line for each state of each step that the run waits for.
+
+    ``host_waits``: children that wait for a host; None for an engine without hosts.
+    ``followed_step``: the only step whose logs are shown, or None for all steps.
+    ``flags``: flags that the suggested commands need to find the run.
+    """
+    counts = _count_by_step(jobs)
+    unfinished = {step for step in counts if _has_any(counts[step], (*_ACTIVE, *_DEPENDENT))}
+    steps = _select_steps(plan, counts, unfinished, followed_step)
+    lines = []
+    for step in steps[:_MAX_STEPS]:
+        is_active = _has_any(counts[step], _ACTIVE)
+        states = _ACTIVE if is_active and step != followed_step else (*_ACTIVE, *_DEPENDENT)
         for state in states:
-            if counts[step][state]:
-                who = _who(step, state, counts[step][state])
-                found.append(who + _what_for(plan, step, state, waits, going, now_ms, flags))
-    if len(shown) > _MOST_STEPS:
-        found.append(f"waiting: {pluralize(len(shown) - _MOST_STEPS, 'more step')}")
-    return found
+            if not counts[step][state]:
+                continue
+            reason = (
+                _runnable_reason(step, host_waits, now_ms, flags)
+                if state is JobState.RUNNABLE
+                else _dependency_reason(plan, step, state, unfinished)
+            )
+            lines.append(_subject(step, state, counts[step][state]) + reason)
+    if len(steps) > _MAX_STEPS:
+        lines.append(f"waiting: {pluralize(len(steps) - _MAX_STEPS, 'more step')}")
+    return lines
 
 
-def _counts(jobs: Sequence[JobDetail]) -> dict[str, dict[JobState, int]]:
-    """Of the children of each step, whose array may be several jobs."""
-    found: dict[str, dict[JobState, int]] = {}
+def _count_by_step(jobs: Sequence[JobDetail]) -> dict[str, dict[JobState, int]]:
+    """Return step -> state -> number of children. The array of a step may be several jobs."""
+    counts: dict[str, dict[JobState, int]] = {}
     for job in jobs:
-        by_state = found.setdefault(job.step, dict.fromkeys(JobState, 0))
+        by_state = counts.setdefault(job.step, dict.fromkeys(JobState, 0))
         for state in JobState:
             by_state[state] += job.count(state)
-    return found
+    return counts
+
+
+def _has_any(counts: _Counts, states: Sequence[JobState]) -> bool:
+    return any(counts[state] for state in states)
+
+
+def _select_steps(
+    plan: Plan,
+    counts: Mapping[str, _Counts],
+    unfinished: Collection[str],
+    followed_step: str | None,
+) -> list[str]:
+    """Return the steps that get a line, in the order of the plan.
+
+    A step that only waits for another step gets one if it is followed, or if no step is active.
+    """
+    relevant = set(unfinished)
+    if followed_step:
+        relevant = (_with_needs(plan, followed_step) & relevant) or relevant
+    steps = [job.step for job in plan.jobs if job.step in relevant]
+    if not any(_has_any(counts[step], _ACTIVE) for step in steps):
+        return steps
+    return [step for step in steps if step == followed_step or _has_any(counts[step], _ACTIVE)]
 
 
 def _with_needs(plan: Plan, step: str) -> set[str]:
-    """The step, and all that must end before it."""
-    needs: Mapping[str, list[str]] = {
-        job.step: [need.step for need in job.needs] for job in plan.jobs
-    }
-    found: set[str] = set()
-    left = [step]
-    while left:
-        one = left.pop()
-        if one not in found:
-            found.add(one)
-            left += needs.get(one, [])
-    return found
+    """Return the step and all steps that must end before it starts."""
+    needs = {job.step: [need.step for need in job.needs] for job in plan.jobs}
+    steps: set[str] = set()
+    pending = [step]
+    while pending:
+        name = pending.pop()
+        if name not in steps:
+            steps.add(name)
+            pending += needs.get(name, [])
+    return steps
 
 
-def _who(step: str, state: JobState, count: int) -> str:
-    return f"waiting: {pluralize(count, 'child', 'children')} of {step} {'is' if count == 1 else 'are'} {state.value}"
+def _subject(step: str, state: JobState, count: int) -> str:
+    children = pluralize(count, "child", "children")
+    return f"waiting: {children} of {step} {'is' if count == 1 else 'are'} {state.value}"
 
 
-def _what_for(
-    plan: Plan,
-    step: str,
-    state: JobState,
-    waits: Sequence[Wait] | None,
-    going: set[str],
-    now_ms: int,
-    flags: str,
-) -> str:
-    """How the line goes on; empty where nothing more is known."""
-    if state is JobState.RUNNABLE:
-        if waits is None:
-            return ", to start when others have ended"
-        hosts = [wait for wait in waits if wait.step == step]
-        if not hosts:
-            return ""
-        span = format_duration(max(0, now_ms - min(wait.since_ms for wait in hosts)) // 1000)
-        return f" for {span}; `batchyard doctor job {hosts[0].job_id} --env {hosts[0].environment}{flags}` says why"
-    needed = (
-        [need.step for need in plan.job(step).needs if need.step in going]
-        if state in _NOT_YET
-        else []
-    )
-    return (
-        f" until {', '.join(needed)} {'has' if len(needed) == 1 else 'have'} ended"
-        if needed
-        else ""
-    )
+def _runnable_reason(step: str, host_waits: Sequence[Wait] | None, now_ms: int, flags: str) -> str:
+    """Return how long children are RUNNABLE and how to find out why; empty if unknown."""
+    if host_waits is None:
+        return ", to start when others have ended"
+    waits = [wait for wait in host_waits if wait.step == step]
+    if not waits:
+        return ""
+    span_s = max(0, now_ms - min(wait.since_ms for wait in waits)) // 1000
+    command = f"batchyard doctor job {waits[0].job_id} --env {waits[0].environment}{flags}"
+    return f" for {format_duration(span_s)}; `{command}` says why"
+
+
+def _dependency_reason(plan: Plan, step: str, state: JobState, unfinished: Collection[str]) -> str:
+    """Return which unfinished steps the children wait for; empty if there are none."""
+    if state not in _DEPENDENT:
+        return ""
+    needs = [need.step for need in plan.job(step).needs if need.step in unfinished]
+    if not needs:
+        return ""
+    return f" until {', '.join(needs)} {'has' if len(needs) == 1 else 'have'} ended"
