@@ -83,7 +83,7 @@ def test_a_bucket_that_is_not_there(lab: Lab) -> None:
         and "check the environment's `bucket:`" in said
     )
     # It is recorded, and goes on once there is one.
-    assert f"not all of it is submitted: `batchyard resume {run_of(done)}` goes on" in said
+    assert f"not all jobs are submitted: `batchyard resume {run_of(done)}` submits" in said
     assert not [name for name in lab.job_names() if name.startswith("small-") and "nobody" in name]
     said = lab("runs", "--env", "lab", code=2).stderr
     assert "nobodys-runs" in said
@@ -216,7 +216,7 @@ def test_what_could_not_be_stopped_is_named(lab: Lab) -> None:
     with denying(MayNotStop) as url:
         said = lab("stop", run, code=3, environ={"AWS_ENDPOINT_URL_BATCH": url}).stderr
     assert (
-        "could not stop all of it" in said
+        "could not stop all jobs" in said
         and "batch:TerminateJob" in said
         and "stop it again" in said
     )

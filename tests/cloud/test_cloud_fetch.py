@@ -38,7 +38,7 @@ def test_from_another_machine(lab: Lab, run: str, tmp_path: Path) -> None:
     )
     said = other("fetch", run, "--env", "lab", code=2).stderr
     assert f"run {run} was begun on another machine, and its workspace is there" in said
-    assert "say where to with --to DIR" in said
+    assert "name a folder: --to DIR" in said
     other("fetch", run, "--to", "here")
     assert (other.folder / "here/a.txt").read_text() == "made\n"
     # Followed to its end from there, it is not fetched into nowhere without a word.

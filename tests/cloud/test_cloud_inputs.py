@@ -67,7 +67,7 @@ def test_odd_files_are_a_sentence_before_anything_is_recorded(lab: Lab) -> None:
     before = lab.job_names()
     said = lab(*RUN, code=2).stderr
     assert (
-        "raw/old.txt: a link to gone, and nothing is there" in said
+        "raw/old.txt: a link to gone, which does not exist" in said
         and "raw/b\\xe4d.txt: its name" in said
     )
     assert lab.json("runs") == [] and lab.job_names() == before

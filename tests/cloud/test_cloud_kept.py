@@ -61,7 +61,9 @@ def test_a_failed_and_a_stopped_run_without_credentials(lab: Lab) -> None:
     assert f"{going}: could not" in done.stderr
     done = lab("status", failed, environ=NOBODY)
     assert "FAILED" in done.stdout and "said" not in done.stdout
-    assert "only what is kept here: could not" in done.stderr and "credentials" in done.stderr
+    assert (
+        "only the stored record is shown: could not" in done.stderr and "credentials" in done.stderr
+    )
     assert "STOPPED" in lab("status", stopped, environ=NOBODY).stdout
     assert "said" in lab("status", failed).stdout  # with AWS, its failures too
     assert "could not" in lab("status", going, environ=NOBODY, code=3).stderr
@@ -117,7 +119,7 @@ def test_a_run_that_is_over_is_not_resumed_where_its_bucket_is_gone(lab: Lab) ->
     run = lab.run()
     delete_bucket(lab)
     said = lab("resume", run, code=2).stderr
-    assert "could not list" in said and "not all of it is submitted" not in said
+    assert "could not list" in said and "not all jobs are submitted" not in said
 
 
 def test_a_run_that_is_nowhere_is_deleted(lab: Lab) -> None:

@@ -126,7 +126,11 @@ except BatchyardError as error:
 run.resume()
 print(json.dumps([said.replace(run.id, "RUN"), run.wait(), run.fetch("mine")]))
 """,
-    ) == ["run RUN was not submitted whole", "SUCCEEDED", 3]
+    ) == [
+        "run RUN is interrupted: not all of it is submitted; what is submitted goes on",
+        "SUCCEEDED",
+        3,
+    ]
     assert (lab.folder / "mine" / "glued.txt").read_text() == "LINE\ngood\n"
 
 
@@ -141,6 +145,7 @@ for given in (
     {"environment": "lab"},
     {"engine": "aws", "environment": "lap"},
     {"engine": "aws", "environment": "lab", "offer": Offer(cpus=2)},
+    {"engine": "aws", "environment": "lab", "offer": Offer(workspace="s3://")},
 ):
     try:
         pipeline.run(**given)
@@ -157,6 +162,7 @@ print(json.dumps(found))
             'engine="aws"',
             "did you mean 'lab'",
             "about this machine",
+            "s3://",
         ),
         strict=True,
     ):

@@ -252,7 +252,7 @@ def test_ctrl_c_while_following_leaves_the_run_going(lab: Lab) -> None:
     assert any(line.startswith(b"a: ") for line in lines)  # it is being followed
     process.send_signal(signal.SIGINT)
     said = process.stderr.read().decode()
-    assert process.wait(60) == 130 and "goes on without us" in said
+    assert process.wait(60) == 130 and "goes on without this command" in said
     process.stdout.close()
     process.stderr.close()
     assert lab.status("last")["state"] == "RUNNING"

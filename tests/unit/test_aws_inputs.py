@@ -131,7 +131,7 @@ def test_what_cannot_go_to_s3_is_refused_by_name_and_all_at_once(workspace: Path
         "gone.txt", ""
     )
     said.encode()
-    assert "mend or remove" in caught.value.hint
+    assert "repair or remove" in caught.value.hint
     # What no pattern matches may be as it is.
     require(workspace, "other/**", only="use")
 

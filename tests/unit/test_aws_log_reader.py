@@ -138,7 +138,9 @@ def test_what_aws_has_forgotten_is_said(tmp_path: Path) -> None:
     cloud.status, cloud.has_forgotten = JobState.SUCCEEDED, True
     one = reader(cloud, tmp_path)
     assert (
-        list(one.read()) == [] and "AWS has forgotten" in one.missing and "log group g" in one.missing
+        list(one.read()) == []
+        and "AWS has forgotten" in one.missing
+        and "log group g" in one.missing
     )
     cloud.has_forgotten = False
     other = reader(cloud, tmp_path)
@@ -160,7 +162,9 @@ class NothingSubmitted(Cloud):
         raise AssertionError(array_id)
 
     def details(self) -> list[JobDetail]:
-        return [from_aws.give_up(from_aws.make_job_detail(self.part, f"{UNSUBMITTED}run-a", None, None))]
+        return [
+            from_aws.give_up(from_aws.make_job_detail(self.part, f"{UNSUBMITTED}run-a", None, None))
+        ]
 
 
 @pytest.mark.parametrize("failed_only", [False, True])

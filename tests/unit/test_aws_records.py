@@ -107,7 +107,9 @@ def test_the_records_are_read_up_to_the_last() -> None:
     found = success_records.read_records(objects, "s3://b/r/", "a")  # type: ignore[arg-type]
     assert set(found.commands) == {0, 12} and found.last_ms == 116_000
     assert objects.read == 3
-    assert success_records.read_records(objects, "s3://b/r/", "c") == success_records.StepRecords(set(), None)  # type: ignore[arg-type]
+    assert success_records.read_records(objects, "s3://b/r/", "c") == success_records.StepRecords(
+        set(), None
+    )  # type: ignore[arg-type]
 
 
 # -- the tally --------------------------------------------------------------------------------------------------
@@ -149,7 +151,8 @@ def test_the_attempts_of_a_stopped_array_are_those_that_began() -> None:
     )  # type: ignore[arg-type]
     assert jobs[0].attempts == 6 and succeeded == {"id-a": [(0, 1)]} and children.asked == 3
     assert (
-        attempt_counts.expand_ranges(succeeded, "id-a") == {0, 1} and attempt_counts.expand_ranges(succeeded, "id-b") is None
+        attempt_counts.expand_ranges(succeeded, "id-a") == {0, 1}
+        and attempt_counts.expand_ranges(succeeded, "id-b") is None
     )
 
 
@@ -171,7 +174,9 @@ def test_who_is_asked_about_and_who_need_not_be() -> None:
     assert children.asked == 0 and [job.attempts for job in jobs] == [10, 1, 0, 0]
     assert succeeded == {"id-c": [], "id-d": []}
     gone = [ended("a", F, 10, job_id=f"{UNSUBMITTED}run-a")]
-    assert attempt_counts.count_attempts(children, Plan("p", (step("a", 10),)), parts[:1], gone) == (gone, {})  # type: ignore[arg-type]
+    assert attempt_counts.count_attempts(
+        children, Plan("p", (step("a", 10),)), parts[:1], gone
+    ) == (gone, {})  # type: ignore[arg-type]
     assert children.asked == 0
 
 
@@ -189,7 +194,9 @@ def test_more_than_ten_thousand_children_are_not_asked_about() -> None:
 
 def test_children_that_aws_does_not_all_know_are_not_counted() -> None:
     found = [ended("a", F, 10)]
-    assert attempt_counts.count_attempts(Children(1, 1), Plan("p", (step("a", 10),)), [part("a", 10)], found) == (
+    assert attempt_counts.count_attempts(
+        Children(1, 1), Plan("p", (step("a", 10),)), [part("a", 10)], found
+    ) == (
         found,
         {},
     )  # type: ignore[arg-type]
