@@ -7,6 +7,7 @@ STAMP := $(VENV)/.installed
 DEMO := .cache/demo
 DEMO_VENV := .cache/demo-venv
 COMPUTE := .cache/compute
+DOCS_VENV := .cache/docs-venv
 # Tests wait as much as they compute, so two for each core, but not more than eight.
 JOBS ?= $(shell cores=$$(nproc); echo $$((cores < 4 ? 2 * cores : 8)))
 # In a folder that cannot be written to, pytest keeps no cache.
@@ -16,7 +17,7 @@ PYTEST = $(BIN)/python -m pytest $(shell test -w . || echo -p no:cacheprovider)
 unexport PYTHONDONTWRITEBYTECODE PYTHONUNBUFFERED
 EVERYWHERE := not slow and not docker and not boot and not outside
 
-.PHONY: demo test test-more check soak steady coverage mutants test-peers lint types bench bench-compute bench-peers clean
+.PHONY: demo docs test test-more check soak steady coverage mutants test-peers lint types bench bench-compute bench-peers clean
 
 demo: $(DEMO_VENV)/.installed  ## run the example to its picture
 	@rm -rf $(DEMO) && mkdir -p $(DEMO)
@@ -51,6 +52,11 @@ test-peers: $(STAMP)  ## other people's clients through the endpoint; installs t
 	.ci/docker-engine
 	BATCHYARD_REQUIRE_DOCKER=1 $(PYTEST) tests/peers $(PYTEST_ARGS)
 
+docs: $(DOCS_VENV)/.installed  ## the documentation as a site, with references from the program
+	$(DOCS_VENV)/bin/python docs/generate_site.py .cache/docs
+	$(DOCS_VENV)/bin/sphinx-build -q -W --keep-going .cache/docs .cache/site
+	@echo "the front page: .cache/site/index.html"
+
 lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -76,6 +82,12 @@ $(DEMO_VENV)/.installed: pyproject.toml
 	@$(NEEDS_PYTHON)
 	$(PYTHON) -m venv $(DEMO_VENV)
 	$(DEMO_VENV)/bin/pip install --quiet --disable-pip-version-check --no-compile -e '.[examples]'
+	@touch $@
+
+$(DOCS_VENV)/.installed: pyproject.toml
+	@$(NEEDS_PYTHON)
+	$(PYTHON) -m venv $(DOCS_VENV)
+	$(DOCS_VENV)/bin/pip install --quiet --disable-pip-version-check -e '.[docs]'
 	@touch $@
 
 $(COMPUTE)/.installed: pyproject.toml benchmarks/libraries.txt
