@@ -44,7 +44,7 @@ def results() -> dict[str, str]:
 
 def main(count: int, seed: int) -> None:
     install()
-    environ = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+    environ = {**os.environ, "BATCHYARD_TESTS_REAL_START": "1"}
     # No mutant has this name: mutants are written and the tests are measured, nothing is tried.
     subprocess.run([MUTMUT, "run", "none"], cwd=ROOT, env=environ, check=False)
     names = sorted(results())
