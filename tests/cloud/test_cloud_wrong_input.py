@@ -191,8 +191,7 @@ def test_a_folder_in_its_place_is_told_so(lab: Lab) -> None:
 def test_a_home_that_is_a_file(lab: Lab, command: str) -> None:
     what, hint = told(lab, *command.split(), "--home", "job.json", code=2)
     assert (
-        what == "batchyard: --home job.json is not a folder"
-        and ".batchyard folder itself" in hint
+        what == "batchyard: --home job.json is not a folder" and ".batchyard folder itself" in hint
     )
 
 
