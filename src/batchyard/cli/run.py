@@ -81,28 +81,37 @@ def command(
 
 def carry_out(record: RunRecord, *, detach: bool, as_json: bool) -> int:
     """Execute a recorded run, or with ``detach`` only start it. Returns the exit code."""
-    watcher = progress.watcher_for(quiet=as_json)
-    folder = Path.cwd()  # the local engine changes to the workspace
-    if detach:
-        try:
-            operations.start(record, watcher.note)
-        except KeyboardInterrupt:
-            return EXIT_CODES[RunState.STOPPED]
-        finally:
-            watcher.close()
-        if as_json:
-            print_json(status.to_json(status.of_run(record)))
-        else:
-            click.echo(record.run_id)
-        return 0
     if not as_json:
+        # The id is printed first: a run that cannot be started is resumed or stopped by it.
         with suppress(OSError):
             click.echo(f"run {record.run_id}", err=True)
+    try:
+        if detach:
+            return _start(record, as_json)
+        return _execute(record, as_json)
+    except KeyboardInterrupt:
+        return EXIT_CODES[RunState.STOPPED]
+
+
+def _start(record: RunRecord, as_json: bool) -> int:
+    watcher = progress.watcher_for(quiet=as_json)
+    try:
+        operations.start(record, watcher.note)
+    finally:
+        watcher.close()
+    if as_json:
+        print_json(status.to_json(status.of_run(record)))
+    else:
+        click.echo(record.run_id)
+    return 0
+
+
+def _execute(record: RunRecord, as_json: bool) -> int:
+    folder = Path.cwd()  # the local engine changes to the workspace
+    watcher = progress.watcher_for(quiet=as_json)
     engine = record.open()
     try:
         engine.execute(watcher)
-    except KeyboardInterrupt:
-        return EXIT_CODES[RunState.STOPPED]
     finally:
         watcher.close()
         engine.close()
