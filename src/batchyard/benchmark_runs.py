@@ -27,7 +27,7 @@ from batchyard.embedded import machine
 from batchyard.engines.base import RunRecord, RunRequest, RunSetup, Say, say_nothing
 from batchyard.environments import Environment
 from batchyard.errors import InputError, from_os_error
-from batchyard.folder import runs_in
+from batchyard.folder import DRAFT_PREFIX, runs_in
 from batchyard.pipeline import Pipeline
 
 
@@ -80,7 +80,7 @@ def begin(request: SubmitRequest, say: Say = say_nothing) -> RunRecord:
     with _packed_code(request.request, request.home) as code:
         record, _ = operations.begin(engine, run_request, prepared)
         try:
-            code.rename(record.folder.path / submission.CODE)
+            code.rename(record.folder.benchmark_code)
         except OSError as exc:
             raise from_os_error(exc, "record the run in", request.home) from exc
     return record
@@ -93,7 +93,7 @@ def _packed_code(request: Request, home: Path) -> Iterator[Path]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         # `batchyard clean` deletes folders with this prefix if they are left behind.
-        draft = tempfile.TemporaryDirectory(prefix=".new-", dir=folder)
+        draft = tempfile.TemporaryDirectory(prefix=DRAFT_PREFIX, dir=folder)
     except OSError as exc:
         raise from_os_error(exc, "record the run in", home) from exc
     with draft:
@@ -230,7 +230,7 @@ def submit(record: RunRecord, say: Say = say_nothing) -> None:
     engine = record.open()
     if not engine.overview().is_interrupted:
         return
-    code = record.folder.path / submission.CODE
+    code = record.folder.benchmark_code
     if not code.exists():
         raise InputError(
             f"run {record.run_id} is not completely submitted,"

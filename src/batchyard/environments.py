@@ -22,10 +22,10 @@ from typing import Any
 from batchyard import json_fields, s3_layout
 from batchyard.batch import limits
 from batchyard.errors import InputError, from_os_error
+from batchyard.folder import environments_file
 from batchyard.pipeline_file import yaml_parsing
 from batchyard.pipeline_file.mistakes import Mistakes
 
-FILE_NAME = "environments.yaml"
 QUEUES = ("cpu", "gpu", "cpu_on_demand", "gpu_on_demand")
 
 #: output of a stack -> field of Environment
@@ -140,7 +140,7 @@ def load(
     ``fetch_outputs`` returns the outputs of an environment's stacks. ``fetch_names`` returns the
     names of all deployed environments, and is called only if there is none of this name.
     """
-    in_file = read(home / FILE_NAME)
+    in_file = read(environments_file(home))
     if name in in_file:
         return in_file[name]
     outputs = fetch_outputs(name)
@@ -148,7 +148,7 @@ def load(
         return from_outputs(name, outputs)
     hint = near_hint(name, [*in_file, *fetch_names()])
     raise InputError(
-        f"there is no environment {name!r}: not in {home / FILE_NAME}, "
+        f"there is no environment {name!r}: not in {environments_file(home)}, "
         f"and no stack {name}-batch is deployed",
         hint=hint or f"`batchyard deploy --env {name}` creates one",
     )

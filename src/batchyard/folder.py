@@ -1,16 +1,20 @@
 """Where everything lies in `.batchyard/`: the one module that makes these paths.
 
 .batchyard/
-  runs/<run>/run.json           the record: plan and setting; written once
-             state.db           the embedded engine's own state
+  environments.yaml             AWS environments that the user has described
+  emulator/                     state of `batchyard emulate`
+  images.json                   images that were pushed, by environment
+  runs/<run>/run.json           the record: plan and settings; written once
+             state.db           the local engine's own state
              lock               held by the process that executes the run
              lists/<step>.txt   the commands as they were when the run began, one a line
              logs/short.log     output of children that ended before the first look at them
-             logs/<step>/<index>-<attempt>.log    output of all others
-             engine.log         what a detached engine had to say
-             submitted.jsonl    AWS: what was submitted, and its ids
-             skip.json          AWS: commands that an earlier run has finished
-             final.json         AWS: what its jobs came to, and whether it was stopped, since AWS forgets them
+             logs/<step>/<index>-<attempt>.log    output of all other children
+             engine.log         output of the process of a detached run
+             submitted.jsonl    AWS: which jobs were submitted, with their ids
+             jobs.json, skip.json, stopped.json, final.json    AWS: as in S3, see s3_layout
+             code.zip           AWS: the code that a benchmark sends along
+  runs/.new-<run>, runs/.old-<run>    a run that is being written or deleted
 """
 
 from __future__ import annotations
@@ -22,6 +26,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 HOME_NAME = ".batchyard"
+#: Prefixes of the folders of runs that are being written, or deleted.
+DRAFT_PREFIX, DELETED_PREFIX = ".new-", ".old-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +64,15 @@ class RunFolder:
         return self.path / "skip.json"
 
     @property
+    def benchmark_code(self) -> Path:
+        return self.path / "code.zip"
+
+    @property
+    def deleted(self) -> Path:
+        """Where the folder is moved to before it is deleted."""
+        return self.path.with_name(f"{DELETED_PREFIX}{self.run_id}")
+
+    @property
     def engine_log(self) -> Path:
         return self.path / "engine.log"
 
@@ -88,6 +103,23 @@ class RunFolder:
 
 def runs_in(home: Path) -> Path:
     return home / "runs"
+
+
+def environments_file(home: Path) -> Path:
+    return home / "environments.yaml"
+
+
+def images_file(home: Path) -> Path:
+    return home / "images.json"
+
+
+def emulator_in(home: Path) -> Path:
+    return home / "emulator"
+
+
+def draft_of(home: Path, run_id: str) -> RunFolder:
+    """Return the folder of a run that is being written."""
+    return RunFolder(runs_in(home) / f"{DRAFT_PREFIX}{run_id}")
 
 
 def find_home(start: Path, home: str | None = None) -> Path:

@@ -26,7 +26,14 @@ from batchyard.errors import (
     RunNotFoundError,
     from_os_error,
 )
-from batchyard.folder import RunFolder, runs_in, write_synced
+from batchyard.folder import (
+    DELETED_PREFIX,
+    DRAFT_PREFIX,
+    RunFolder,
+    draft_of,
+    runs_in,
+    write_synced,
+)
 
 RECORD_FORMAT = 1
 #: Age after which a half-written or half-deleted run is deleted.
@@ -56,7 +63,7 @@ def begin(
     if not engine.is_recorded:
         engine.create(record, prepared.commands_done)
         return record
-    draft = RunFolder(runs_in(home) / f".new-{record.run_id}")
+    draft = draft_of(home, record.run_id)
     try:
         draft.lists.mkdir(parents=True)
         for step, commands in record.plan.lists.items():
@@ -139,7 +146,10 @@ def names(home: Path) -> list[str]:
 
 def delete_halves(home: Path) -> None:
     """Delete what an interrupted `run` or `clean` left of a run more than a day ago."""
-    for half in (*runs_in(home).glob(".new-*"), *runs_in(home).glob(".old-*")):
+    for half in (
+        *runs_in(home).glob(f"{DRAFT_PREFIX}*"),
+        *runs_in(home).glob(f"{DELETED_PREFIX}*"),
+    ):
         try:
             is_old = time.time() - half.stat().st_mtime > _HALF_AGE_S
         except OSError:
@@ -151,7 +161,7 @@ def delete_halves(home: Path) -> None:
 def delete(record: RunRecord) -> None:
     """Delete the run with its logs."""
     # Renamed first, so that an interrupted delete leaves no half of a run to be seen.
-    gone = record.folder.path.with_name(f".old-{record.run_id}")
+    gone = record.folder.deleted
     try:
         os.rename(record.folder.path, gone)
         shutil.rmtree(gone)
@@ -190,7 +200,7 @@ def _created_ms(path: Path) -> int:
     `runs` and `last` look at every run, so the record is not read whole.
     """
     try:
-        with (path / "run.json").open("rb") as file:
+        with RunFolder(path).record.open("rb") as file:
             match = re.search(rb'"created_ms": (\d+),', file.read(1024))
         # A record that cannot be read is as old as its folder.
         return int(match.group(1)) if match else int(path.stat().st_ctime * 1000)

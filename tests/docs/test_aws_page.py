@@ -21,6 +21,7 @@ import yaml
 from test_docs import DOCS, Block, Reader, blocks_of, commands_of, rows_of, section_of
 
 from batchyard import environments
+from batchyard.folder import environments_file
 
 PAGE = DOCS / "aws-batch.md"
 VARIABLES = 5
@@ -101,7 +102,7 @@ def test_the_environments_that_the_page_shows_are_right(tmp_path: Path) -> None:
     ]
     assert len(shown) >= 2
     for block in shown:
-        path = tmp_path / environments.FILE_NAME
+        path = environments_file(tmp_path)
         path.write_text(block.text, encoding="utf-8")
         assert environments.read(path).keys() == yaml.safe_load(block.text)["environments"].keys()
 

@@ -9,6 +9,7 @@ from batchyard.aws import cloudformation
 from batchyard.aws.session import AwsSession, NoRegionError
 from batchyard.environments import Environment
 from batchyard.errors import BatchyardError
+from batchyard.folder import environments_file
 
 _STACK_SUFFIX = "-batch"
 
@@ -18,7 +19,7 @@ def find_environment(home: Path, name: str) -> Environment:
     try:
         return environments.load(home, name, cloudformation.read_outputs, _deployed_names)
     except NoRegionError as exc:
-        file = home / environments.FILE_NAME
+        file = environments_file(home)
         raise NoRegionError(
             f"there is no environment {name!r} in {file}, and no region is configured in which "
             "to look for its stacks",

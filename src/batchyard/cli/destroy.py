@@ -9,6 +9,7 @@ import click
 from batchyard.cli.options import example, home_of
 from batchyard.cli.stacks import Terminal, environment_option, holding_lines, introduce, yes_option
 from batchyard.errors import InputError
+from batchyard.folder import environments_file
 from batchyard.units import pluralize
 
 
@@ -84,7 +85,7 @@ def _mention_file(env: str) -> None:
     """Tell the user if the environment is one of the file: its parts were not deployed."""
     from batchyard import environments
 
-    path = home_of(None) / environments.FILE_NAME
+    path = environments_file(home_of(None))
     # A file with mistakes is no reason to fail if there is nothing to do.
     with suppress(InputError):
         if env in environments.read(path):

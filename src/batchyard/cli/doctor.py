@@ -131,8 +131,9 @@ def env(name: str | None, region: str | None, **flags: Any) -> int:
 def _configured_environment(home: str | None, name: str) -> Environment | None:
     """Return the environment of that name in environments.yaml; None where it is not there."""
     from batchyard import environments
+    from batchyard.folder import environments_file
 
-    return environments.read(home_of(home) / environments.FILE_NAME).get(name)
+    return environments.read(environments_file(home_of(home))).get(name)
 
 
 def _deployed_environment(home: str | None, name: str) -> Environment | None:

@@ -9,6 +9,7 @@ import click
 from batchyard.cli.options import example, home_of, home_option, json_option, print_json
 from batchyard.cli.tables import table
 from batchyard.errors import BatchyardError
+from batchyard.folder import environments_file
 
 if TYPE_CHECKING:
     from batchyard.infra.listing import DeployedEnvironment
@@ -31,7 +32,7 @@ def command(local: bool, home: str | None, as_json: bool) -> int:
     from batchyard.aws.session import AwsSession
     from batchyard.infra import listing
 
-    in_file = environments.read(home_of(home) / environments.FILE_NAME)
+    in_file = environments.read(environments_file(home_of(home)))
     aws = CloudFormation(AwsSession(None))
     try:
         deployed = {} if local else listing.find_environments(aws.summaries())

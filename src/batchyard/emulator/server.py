@@ -33,7 +33,7 @@ from batchyard.emulator.log_files import LogFiles
 from batchyard.emulator.log_times import TimedLogBook
 from batchyard.emulator.state import EndpointState
 from batchyard.errors import InputError, RunLockedError, from_os_error
-from batchyard.folder import RunFolder
+from batchyard.folder import RunFolder, emulator_in
 
 if TYPE_CHECKING:
     from werkzeug.serving import BaseWSGIServer
@@ -77,7 +77,7 @@ def serve(
     """
     _check_token(options)
     _check_volumes(options)
-    folder = RunFolder((options.home / "emulator").absolute())
+    folder = RunFolder(emulator_in(options.home).absolute())
     try:
         folder.path.mkdir(parents=True, exist_ok=True)
     except OSError as exc:

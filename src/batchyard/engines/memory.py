@@ -55,6 +55,7 @@ from batchyard.engines.base import (
     say_nothing,
 )
 from batchyard.errors import InputError, OperationalError
+from batchyard.folder import DRAFT_PREFIX
 from batchyard.plan import Plan, PlannedJob
 from batchyard.shard import Turn
 
@@ -151,7 +152,7 @@ class MemoryEngine:
         return record
 
     def create(self, record: RunRecord, commands_done: Mapping[str, Sequence[int]]) -> None:
-        run_id = record.run_id.removeprefix(".new-")
+        run_id = record.run_id.removeprefix(DRAFT_PREFIX)
         self._runs[run_id] = _Simulation(run_id, record, commands_done, lambda: self.script)
 
     def open(self, record: RunRecord) -> MemoryRun:

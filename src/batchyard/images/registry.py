@@ -13,11 +13,11 @@ from batchyard.aws.session import AwsSession, naming_errors
 from batchyard.embedded import docker
 from batchyard.environments import Environment
 from batchyard.errors import InputError, OperationalError, from_os_error
+from batchyard.folder import images_file
 
 #: The host of a repository in ECR: account, region.
 _ECR = re.compile(r"(\d{12})\.dkr\.ecr\.([a-z0-9-]+)\.[^/]+")
 _DIGEST = re.compile(r"digest: (sha256:[0-9a-f]{64})")
-FILE_NAME = "images.json"
 
 
 def build(
@@ -70,19 +70,20 @@ def push(image: str, environment: Environment, environ: Mapping[str, str], home:
             f"docker push did not print the digest of {remote}", hint=f"it printed: {output[-300:]}"
         )
     address = f"{environment.repository}@{match[1]}"
-    _pin_image(home / FILE_NAME, environment.name, f"{name}:{tag}", address)
+    _pin_image(images_file(home), environment.name, f"{name}:{tag}", address)
     return address
 
 
 def read_pinned_images(home: Path, environment: str) -> dict[str, str]:
     """Return image -> the address with digest that was pushed last. Raises InputError."""
     try:
-        addresses = json.loads((home / FILE_NAME).read_text(encoding="utf-8"))
+        addresses = json.loads(images_file(home).read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as exc:
         raise InputError(
-            f"{home / FILE_NAME} cannot be read: {exc}", hint="remove it, and push the images again"
+            f"{images_file(home)} cannot be read: {exc}",
+            hint="remove it, and push the images again",
         ) from exc
     pinned = dict(addresses.get(environment, {}))
     # `recon` and `recon:latest` are the same image.
