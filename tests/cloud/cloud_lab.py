@@ -1,4 +1,4 @@
-"""A folder with pipelines, and the real command in it, against an endpoint of AWS Batch on this machine."""
+"""A folder of pipelines in which tests run the real command against an emulated AWS Batch."""
 
 from __future__ import annotations
 
@@ -92,7 +92,10 @@ class Lab:
             text=True,
             timeout=300,
         )
-        said = f"batchyard {' '.join(arguments)} exited {done.returncode}:\n{done.stdout}\n{done.stderr}"
+        said = (
+            f"batchyard {' '.join(arguments)} exited {done.returncode}:\n"
+            f"{done.stdout}\n{done.stderr}"
+        )
         assert code is None or done.returncode == code, said
         assert "Traceback" not in done.stderr and "a bug in batchyard" not in done.stderr, said
         return done
@@ -110,7 +113,7 @@ class Lab:
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
-            # What is started in the background by a shell ignores Ctrl-C, and so would its children.
+            # A background process of a shell ignores SIGINT, and its children inherit that.
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
         self.started.append(process)

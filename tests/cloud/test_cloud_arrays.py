@@ -11,7 +11,10 @@ HEAD = "name: rows\nimage: busybox\ndefaults: {memory: 256MiB}\nsteps:\n"
 
 def test_an_array_of_one_is_told_its_index(lab: Lab) -> None:
     say = 'echo "idx $AWS_BATCH_JOB_ARRAY_INDEX of $AWS_BATCH_JOB_ARRAY_SIZE $ARRAY_SIZE"'
-    steps = f"  - {{name: listed, array: 1, commands: ['{say}']}}\n  - {{name: plain, array: 1, command: '{say}'}}\n"
+    steps = (
+        f"  - {{name: listed, array: 1, commands: ['{say}']}}\n"
+        f"  - {{name: plain, array: 1, command: '{say}'}}\n"
+    )
     lab.write("pipeline.yaml", HEAD + steps)
     run = lab.run()
     for step in ("listed", "plain"):
@@ -37,8 +40,14 @@ def test_child_by_child_on_more_than_aws_takes(lab: Lab) -> None:
 
 
 def test_a_retry_of_scattered_children_of_a_plain_command(lab: Lab) -> None:
-    """Every second one of 300 fails. With so long a command not all of their numbers fit into one submission."""
-    command = 'n=$AWS_BATCH_JOB_ARRAY_INDEX; if test -e "$YARD/now" || test $((n % 2)) = 0; then echo "n $n"'
+    """Every second of 300 children fails; the command is long.
+
+    One submission has no room for the indices of all failed children beside so long a command.
+    """
+    command = (
+        "n=$AWS_BATCH_JOB_ARRAY_INDEX; "
+        'if test -e "$YARD/now" || test $((n % 2)) = 0; then echo "n $n"'
+    )
     lab.write(
         "pipeline.yaml",
         f"{HEAD}  - name: a\n    array: 300\n    env: {{YARD: '{lab.folder}'}}\n"

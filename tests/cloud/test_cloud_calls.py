@@ -1,4 +1,4 @@
-"""What a run costs in calls of AWS Batch, counted at the endpoint: the same for a thousand children and for ten."""
+"""The number of AWS Batch calls of a run does not grow with the number of its children."""
 
 from __future__ import annotations
 
@@ -12,14 +12,18 @@ MOST_TO_SUBMIT = 12
 
 
 def pipeline(lab: Lab, children: int) -> None:
-    """Four steps; the last two go through a list, so that nothing may grow with it in the calls either."""
+    """Write a pipeline of four array steps.
+
+    The last two read a list of commands: the number of calls must not grow with the list.
+    """
     each = children // 4
     lab.write("words.txt", "true\n" * each)
     lab.write(
         "pipeline.yaml",
         "name: wide\nimage: busybox\ndefaults: {memory: 4MiB}\nsteps:\n"
         f"  - {{name: a, array: {each}, command: 'sleep 600'}}\n"
-        f"  - {{name: b, needs: [{{step: a, each: true}}], array: {each}, command: 'true', timeout: 1h}}\n"
+        f"  - {{name: b, needs: [{{step: a, each: true}}], array: {each}, command: 'true',"
+        " timeout: 1h}\n"
         f"  - {{name: c, needs: [b], array: {each}, commands_file: words.txt}}\n"
         f"  - {{name: d, needs: [c], array: {each}, commands_file: words.txt, cpus: 2}}\n",
     )
@@ -68,8 +72,14 @@ def test_more_children_than_an_array_of_aws_takes(tmp_path: Path) -> None:
         lab = Lab(tmp_path / "lab", endpoint)
         seen = tmp_path / "seen"
         seen.mkdir()
-        last = f"test $AWS_BATCH_JOB_ARRAY_INDEX -lt 10001 || echo $AWS_BATCH_JOB_ARRAY_SIZE > {seen}/last"
-        middle = f"test $AWS_BATCH_JOB_ARRAY_INDEX -ne 5001 || echo $AWS_BATCH_JOB_ARRAY_SIZE > {seen}/middle"
+        last = (
+            "test $AWS_BATCH_JOB_ARRAY_INDEX -lt 10001"
+            f" || echo $AWS_BATCH_JOB_ARRAY_SIZE > {seen}/last"
+        )
+        middle = (
+            "test $AWS_BATCH_JOB_ARRAY_INDEX -ne 5001"
+            f" || echo $AWS_BATCH_JOB_ARRAY_SIZE > {seen}/middle"
+        )
         lab.write(
             "pipeline.yaml",
             "name: huge\nimage: x\ndefaults: {memory: 4MiB}\nsteps:\n"
@@ -106,7 +116,8 @@ def test_watching_a_long_run_asks_less_and_less(lab: Lab) -> None:
     until(lambda: calls(lab.endpoint)["batch:DescribeJobs"] > before)
     began = time.monotonic()
     until(lambda: calls(lab.endpoint)["batch:DescribeJobs"] >= before + 5)
-    # It takes 8 s; four looks a second apart would take 4. On a busy machine the first one may be seen late.
+    # Four looks with growing pauses take 8 s; with pauses of one second they would take 4 s.
+    # The bound is lower than 8 s because a busy machine may notice the first look late.
     assert time.monotonic() - began > 5.5
     watcher.terminate()
     watcher.wait()
@@ -119,8 +130,10 @@ def test_following_logs_asks_about_what_can_have_changed(lab: Lab) -> None:
         "pipeline.yaml",
         "name: chatty\nimage: x\ndefaults: {memory: 4MiB}\nsteps:\n"
         "  - {name: quick, array: 1000, command: 'echo quick $AWS_BATCH_JOB_ARRAY_INDEX'}\n"
-        f"  - {{name: silent, needs: [quick], command: 'until [ -e \"{lab.folder}/go\" ]; do sleep 0.1; done'}}\n"
-        "  - {name: late, needs: [silent], array: 1000, command: 'echo late $AWS_BATCH_JOB_ARRAY_INDEX'}\n",
+        "  - {name: silent, needs: [quick],"
+        f" command: 'until [ -e \"{lab.folder}/go\" ]; do sleep 0.1; done'}}\n"
+        "  - {name: late, needs: [silent], array: 1000,"
+        " command: 'echo late $AWS_BATCH_JOB_ARRAY_INDEX'}\n",
     )
     run = lab.run("--detach")
     before = calls(lab.endpoint)
@@ -141,18 +154,21 @@ def test_following_logs_asks_about_what_can_have_changed(lab: Lab) -> None:
     asked = batch_calls(before, calls(lab.endpoint))
     lines = [line for line in out.read_text().splitlines() if line and not line.startswith("==>")]
     assert sorted(lines) == sorted(f"{word} {n}" for word in ("quick", "late") for n in range(1000))
-    # In the silence: the jobs, and the one child that runs, at moments that are further and further apart.
+    # While nothing is printed, only the jobs and the running child are described, with growing
+    # pauses between the calls.
     assert (
         set(silence) == {"batch:DescribeJobs"} and silence["batch:DescribeJobs"] <= 4 + silence_s
     ), silence
-    # Each child once when it has ended, and some before that; asking about all each time would come to hundreds.
+    # Each child is described once after its end, and some of them before. Describing all
+    # children at every look would take hundreds of calls.
     assert asked["batch:DescribeJobs"] < 100, asked
 
 
 def test_following_the_logs_of_many_that_wait_costs_no_more(lab: Lab) -> None:
     lab.write(
         "pipeline.yaml",
-        "name: broad\nimage: x\nsteps:\n  - {name: a, array: 10000, memory: 4MiB, command: echo here; sleep 600}\n",
+        "name: broad\nimage: x\nsteps:\n"
+        "  - {name: a, array: 10000, memory: 4MiB, command: echo here; sleep 600}\n",
     )
     run = lab.run("--detach")
     until(lambda: lab.status(run)["steps"][0]["running"], lambda running: running == 8)
@@ -165,6 +181,7 @@ def test_following_the_logs_of_many_that_wait_costs_no_more(lab: Lab) -> None:
         asked = batch_calls(before, calls(lab.endpoint))
         process.terminate()
         process.wait()
-    # The first look finds who runs; each later one is two calls. To ask about all of them would be a hundred a look.
+    # The first look finds the running children; each later look takes two calls. Describing
+    # all children would take a hundred calls per look.
     assert sum(asked.values()) <= 40, asked
     lab("stop", run)

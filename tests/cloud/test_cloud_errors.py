@@ -1,4 +1,4 @@
-"""What goes wrong around a run is said in a sentence, with what to do about it; never as a traceback."""
+"""Errors around a run are printed as one sentence and a hint, never as a traceback."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""examples/reconstruction: the same bytes from the embedded engine and through AWS Batch, with S3 between the steps."""
+"""examples/reconstruction gives the same bytes on the embedded engine and on AWS Batch.
+
+On AWS Batch the files of the steps go through S3.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Bad days: throttling, errors, broken connections and lost answers at the endpoint; a client that is killed.
+"""Faults of the endpoint (throttling, errors, broken connections, lost answers); a killed client.
 
-Every run still ends right, and nothing is submitted twice.
+Every run still ends with the right state, and no job is submitted twice.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ import pytest
 from cloud_lab import BUCKET, PATH, Lab, opened, run_of, until
 from emulator_endpoint import Endpoint
 
-#: few enough of all calls that none of them fails as often in a row as clients try, which is twelve times
+#: Share of calls with each fault: small enough that no call fails twelve times in a row, which is
+#: how often clients try.
 TROUBLE = "throttle=0.2,reset=0.03,error=0.03,lose=0.03"
 KILLS = 20
 
@@ -26,11 +27,12 @@ image: busybox
 defaults: {memory: 256MiB}
 steps:
   - {name: first, commands_file: words.txt, array: 4, outputs: ["first/**"]}
-  - {name: second, needs: [first], commands_file: words.txt, array: 2, inputs: ["first/**"], outputs: ["second/**"]}
+  - {name: second, needs: [first], commands_file: words.txt, array: 2, inputs: ["first/**"],
+     outputs: ["second/**"]}
   - {name: third, needs: [first], array: 3, command: echo three}
   - {name: fourth, needs: [{step: third, each: true}], array: 3, command: echo four, max_running: 2}
-  - {name: fifth, needs: [second, fourth], command: cat first/* second/* > all.txt, inputs: ["first/**", "second/**"],
-     outputs: [all.txt]}
+  - {name: fifth, needs: [second, fourth], command: cat first/* second/* > all.txt,
+     inputs: ["first/**", "second/**"], outputs: [all.txt]}
 """
 STEPS = ("first", "second", "third", "fourth", "fifth")
 WORDS = "".join(
@@ -99,7 +101,8 @@ def test_a_client_killed_at_any_moment_of_submitting(
     for number in range(KILLS):
         known = {path.name for path in runs_of(lab)}
         process = lab.start("run", "pipeline.yaml", "--engine", "aws", "--env", "lab", "--detach")
-        # From its record on, since what is not recorded cannot be gone on with, and has submitted nothing.
+        # Wait for the record of the run: without a record nothing was submitted, and there is
+        # nothing to resume.
         until(lambda known=known: {path.name for path in runs_of(lab)} - known)
         # The machine may have become much slower or quicker since it was measured.
         time.sleep(dice.random() * whole_s * (0.2, 0.4, 0.4, 1.2)[number % 4])

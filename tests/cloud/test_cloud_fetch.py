@@ -1,4 +1,4 @@
-"""Where a run's workspace is not on this machine, whoever wants its files is told of `fetch --to`."""
+"""`fetch` names `--to DIR` when the workspace folder of the run is not on this machine."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_from_another_machine(lab: Lab, run: str, tmp_path: Path) -> None:
 
 
 def test_from_a_copy_of_the_folder(lab: Lab, run: str, tmp_path: Path) -> None:
-    """Its record names a folder that is not there, and which must not be made to be found by nobody."""
+    """The run's record names a folder that no longer exists; `fetch` must not create it."""
     shutil.copytree(lab.folder, tmp_path / "copy")
     lab.folder.rename(tmp_path / "gone")
     other = Lab(tmp_path / "copy", lab.endpoint)
@@ -59,7 +59,10 @@ def test_from_a_copy_of_the_folder(lab: Lab, run: str, tmp_path: Path) -> None:
         and "--to DIR" in said
     )
     assert not lab.folder.exists()
-    script = f"from batchyard import Run\nrun = Run.find({run!r})\nprint(run.fetch(to='here'))\nrun.fetch()\n"
+    script = (
+        f"from batchyard import Run\nrun = Run.find({run!r})\n"
+        "print(run.fetch(to='here'))\nrun.fetch()\n"
+    )
     done = subprocess.run(
         [sys.executable, "-c", script],
         cwd=other.folder,

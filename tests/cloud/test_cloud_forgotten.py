@@ -1,4 +1,7 @@
-"""AWS Batch has forgotten a run's jobs, and nobody has watched it to its end: what was done is not done again."""
+"""AWS Batch has forgotten the jobs of a run that nobody watched to its end.
+
+Commands that succeeded are not executed again.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,8 @@ from cloud_lab import BUCKET, Lab, calls, run_of, until
 
 DAY_S = 86_400
 
-#: NOTE says in a file of this machine that a command runs; in child 1 GOOD fails until there is a certain file
+#: NOTE writes a file on this machine for each command that runs. GOOD fails in child 1 until the
+#: file `is-good` exists.
 PIPELINE = """\
 name: old
 image: busybox
@@ -112,7 +116,8 @@ def test_retry_runs_nothing_that_has_a_success_record(lab: Lab) -> None:
     again = run_of(done)
     shown = lab.status(again)
     assert shown["state"] == "SUCCEEDED" and shown["retry_of"] == run
-    # `first` left no records, and still: `list` began. `plain` left none, and nothing waited for it.
+    # `first` has no success records, but `list` began after it, so it has succeeded. `plain` has
+    # no success records, and no step needs it, so all of it runs again.
     sizes = {step["name"]: step["size"] for step in shown["steps"]}
     assert sizes == {"list": 1, "given": 1, "plain": 2, "after": 1}
     more = notes.counts - before
@@ -175,7 +180,7 @@ def test_a_run_of_which_all_has_a_record_has_nothing_to_retry(lab: Lab) -> None:
 
 
 def test_what_aws_does_not_know_yet_is_not_forgotten(lab: Lab) -> None:
-    """It keeps what has ended for a week: before that, a job that it does not know is none that is over."""
+    """AWS Batch keeps ended jobs for a week; a younger job that it does not know has not ended."""
     _, run = an_old_run(lab)
     forget(lab, run, days=6)
     assert lab.status(run)["state"] == "RUNNING"

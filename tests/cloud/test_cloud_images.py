@@ -1,4 +1,4 @@
-"""Images from our recipes, built by Docker on a base of Debian's packages; runs in them; a registry to push to."""
+"""Images from the shipped recipes: built on a Debian base, pushed to a registry, used by runs."""
 
 from __future__ import annotations
 

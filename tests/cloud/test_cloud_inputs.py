@@ -1,4 +1,4 @@
-"""A step that would find nothing at its inputs is refused before anything is submitted, or recorded."""
+"""A step whose inputs match no file is refused before anything is recorded or submitted."""
 
 from __future__ import annotations
 
@@ -31,7 +31,10 @@ def test_inputs_that_nothing_gives(lab: Lab) -> None:
     )
     assert "step 'count': no file here matches the input limit.txt" in said and "cut.*" not in said
     assert str(lab.folder) in said
-    program = "from batchyard import *; Pipeline.load('pipeline.yaml').run(engine='aws', environment='lab')"
+    program = (
+        "from batchyard import *; "
+        "Pipeline.load('pipeline.yaml').run(engine='aws', environment='lab')"
+    )
     done = subprocess.run(
         [sys.executable, "-c", program],
         cwd=lab.folder,

@@ -1,4 +1,4 @@
-"""Runs that are over, or of which nothing was submitted, are looked at and deleted without AWS's help."""
+"""Runs that are over or never submitted a job are shown and deleted without a call of AWS."""
 
 from __future__ import annotations
 

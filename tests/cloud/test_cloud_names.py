@@ -1,4 +1,4 @@
-"""An environment's name with a typo, and no region to look for it in; a list of commands without an image."""
+"""A misspelled environment without a region to search in; a list of commands without an image."""
 
 from __future__ import annotations
 

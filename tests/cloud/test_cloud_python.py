@@ -1,4 +1,4 @@
-"""The Python interface with runs on AWS Batch: a program begins one, and does with it what the commands do."""
+"""The Python interface with runs on AWS Batch: it does what the commands do."""
 
 from __future__ import annotations
 
@@ -15,11 +15,16 @@ name: shop
 image: busybox
 defaults: {memory: 256MiB}
 steps:
-  - {name: cut, array: 2, commands: [tr a-z A-Z < raw.txt | tee cut.0, "test -e good && echo good > cut.1"],
+  - {name: cut, array: 2,
+     commands: [tr a-z A-Z < raw.txt | tee cut.0, "test -e good && echo good > cut.1"],
      inputs: [raw.txt, "good*"], outputs: ["cut.*"]}
-  - {name: glue, needs: [cut], command: "cat cut.0 cut.1 | tee glued.txt", inputs: ["cut.*"], outputs: [glued.txt]}
+  - {name: glue, needs: [cut], command: "cat cut.0 cut.1 | tee glued.txt", inputs: ["cut.*"],
+     outputs: [glued.txt]}
 """
-LONG = "name: long\nimage: x\nsteps: [{name: a, memory: 64MiB, max_running: 1, array: 2, command: sleep 600}]\n"
+LONG = (
+    "name: long\nimage: x\n"
+    "steps: [{name: a, memory: 64MiB, max_running: 1, array: 2, command: sleep 600}]\n"
+)
 
 
 def told(lab: Lab, program: str, code: int = 0) -> Any:

@@ -1,4 +1,4 @@
-"""Everything that the command does with a run, on AWS Batch as an endpoint on this machine speaks it."""
+"""Every command that works on a run, executed against an emulated AWS Batch."""
 
 from __future__ import annotations
 
@@ -47,7 +47,8 @@ steps:
     outputs: ["seen/**"]
   - name: plain
     array: 4
-    command: echo plain $AWS_BATCH_JOB_ARRAY_INDEX; test $((AWS_BATCH_JOB_ARRAY_INDEX % 2)) = 0 || test -e MARK
+    command: echo plain $AWS_BATCH_JOB_ARRAY_INDEX;
+      test $((AWS_BATCH_JOB_ARRAY_INDEX % 2)) = 0 || test -e MARK
   - name: after
     needs: [list, plain]
     command: echo after
@@ -70,7 +71,8 @@ def flaky(lab: Lab) -> Path:
     for n in range(10):
         test = f"echo look {n}; test -e good; " if n in (3, 7) else ""
         lines.append(
-            f"{test}mkdir -p seen && echo $AWS_BATCH_JOB_ARRAY_INDEX/$ARRAY_SIZE > seen/{n}.$BATCHYARD_RUN\n"
+            f"{test}mkdir -p seen && "
+            f"echo $AWS_BATCH_JOB_ARRAY_INDEX/$ARRAY_SIZE > seen/{n}.$BATCHYARD_RUN\n"
         )
     lab.write(
         "list.txt",
@@ -265,7 +267,8 @@ def test_logs_are_followed_as_they_come_each_line_once(lab: Lab) -> None:
     lab.write(
         "pipeline.yaml",
         "name: talk\nimage: x\ndefaults: {memory: 64MiB}\nsteps:\n"
-        "  - {name: a, array: 2, command: 'for n in 1 2 3 4 5; do echo $AWS_BATCH_JOB_ARRAY_INDEX-$n; sleep 1; "
+        "  - {name: a, array: 2, command: 'for n in 1 2 3 4 5; do "
+        "echo $AWS_BATCH_JOB_ARRAY_INDEX-$n; sleep 1; "
         f'[ $n != 2 ] || until [ -e "{lab.folder}/seen" ]; do sleep 0.1; done; done\'}}\n'
         "  - {name: silent, command: sleep 4}\n"
         "  - {name: b, needs: [a], command: echo last words}\n",
@@ -383,7 +386,8 @@ def test_status_shows_who_waits_for_a_host(lab: Lab) -> None:
 def test_a_failed_run_of_many_children_is_shown_with_few_calls(lab: Lab) -> None:
     lab.write(
         "pipeline.yaml",
-        "name: many\nimage: x\nsteps:\n  - {name: a, array: 1500, memory: 4MiB, command: 'echo no; false'}\n",
+        "name: many\nimage: x\nsteps:\n"
+        "  - {name: a, array: 1500, memory: 4MiB, command: 'echo no; false'}\n",
     )
     run = lab.run("--on-demand", "--detach")
     assert lab.ended(run) == "FAILED"

@@ -1,4 +1,4 @@
-"""Stopping a run from elsewhere while it is being submitted, and what is counted of one that was stopped half way."""
+"""Stopping a run that another process is submitting; the counts of a run stopped half way."""
 
 from __future__ import annotations
 
@@ -85,7 +85,8 @@ def test_what_never_began_is_no_attempt(lab: Lab) -> None:
     lab.write(
         "pipeline.yaml",
         "name: half\nimage: x\ndefaults: {memory: 64MiB}\nsteps:\n"
-        "  - {name: a, array: 250, max_running: 3, command: '[ $AWS_BATCH_JOB_ARRAY_INDEX -lt 5 ] || sleep 600'}\n"
+        "  - {name: a, array: 250, max_running: 3,"
+        " command: '[ $AWS_BATCH_JOB_ARRAY_INDEX -lt 5 ] || sleep 600'}\n"
         "  - {name: b, needs: [{step: a, each: true}], array: 250, command: 'true'}\n"
         "  - {name: c, needs: [b], array: 250, command: 'true'}\n",
     )
@@ -103,7 +104,8 @@ def test_what_never_began_is_no_attempt(lab: Lab) -> None:
         step["name"]: (step["failed"], step["attempts"]) for step in lab.status(run)["steps"]
     }
     assert attempts == {"a": (245, 8), "b": (245, 5), "c": (250, 0)}
-    # Three hundreds of children of each step that can have begun, once; beside them a look a second, and the stop's.
+    # Three calls (of 100 children each) for each of the two steps that can have begun; then one
+    # call a second to watch the run, and the calls of the stop.
     assert asked["batch:DescribeJobs"] <= 6 + 8 and "batch:ListJobs" not in asked, asked
     page = Path(lab.folder, lab("report", run).stdout.strip()).read_text()
     assert "stopped by the user" in page

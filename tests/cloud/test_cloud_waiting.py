@@ -1,4 +1,4 @@
-"""`logs -f` of a run that is silent says on stderr what it waits for, now and then, and nothing on stdout."""
+"""`logs -f` of a silent run prints reminders of what it waits for, on stderr only."""
 
 from __future__ import annotations
 

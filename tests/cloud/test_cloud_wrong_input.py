@@ -1,4 +1,4 @@
-"""The AWS side's commands, given what is wrong: a sentence that says where, what, what to do, and the exit code."""
+"""AWS commands with invalid input: the message names the place, the problem and the remedy."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def files(lab: Lab) -> None:
 
 
 def told(lab: Lab, *words: str, code: int, **more: object) -> tuple[str, str]:
-    """What a command says is wrong, and what to do about it: the last two lines, and the second is indented."""
+    """Return the error and the hint of a command: its last two lines, the hint being indented."""
     done = lab(*words, code=code, **more)  # type: ignore[arg-type]
     lines = done.stderr.splitlines()
     assert len(lines) >= 2 and not lines[-2].startswith(" ") and lines[-1].startswith("  "), (
@@ -37,7 +37,7 @@ def told(lab: Lab, *words: str, code: int, **more: object) -> tuple[str, str]:
     return lines[-2], lines[-1].strip()
 
 
-# -- something else than AWS answers --------------------------------------------------------------------------------
+# -- something else than AWS answers ---------------------------------------------------------------
 
 
 @contextmanager
@@ -133,7 +133,7 @@ def test_a_page_that_a_run_has_made_is_fetched(lab: Lab) -> None:
     assert (lab.folder / "here/page.html").read_text() == "<html></html>"
 
 
-# -- the file of environments ---------------------------------------------------------------------------------------
+# -- the file of environments ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -171,7 +171,7 @@ def test_a_folder_in_its_place_is_told_so(lab: Lab) -> None:
     assert "Is a directory" in what and hint == "that is a folder: name a file"
 
 
-# -- flags ----------------------------------------------------------------------------------------------------------
+# -- flags -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -250,7 +250,7 @@ def test_a_run_that_is_not_here(lab: Lab) -> None:
         assert "--env NAME finds a run on AWS that another machine began" in hint
 
 
-# -- submit ---------------------------------------------------------------------------------------------------------
+# -- submit ----------------------------------------------------------------------------------------
 
 
 def test_files_that_are_no_requests(lab: Lab) -> None:
@@ -278,7 +278,7 @@ def test_each_problem_of_a_request_says_what_to_do(lab: Lab) -> None:
     assert "--region and --env exclude each other" in what and "leave one" in hint
 
 
-# -- images, stacks, the endpoint -----------------------------------------------------------------------------------
+# -- images, stacks, the endpoint ------------------------------------------------------------------
 
 
 def test_images_without_docker(lab: Lab) -> None:
