@@ -1,6 +1,8 @@
-"""A small parallel-beam tomography reconstruction, one module a step.
+"""A small parallel-beam tomography reconstruction, with one module for each step.
 
-scan (the geometry) <- phantom, detector (simulate) -> correct -> ramp, centre -> backproject -> figure.
-Those modules compute on arrays and, `figure` apart, touch no files; `files` knows every path; `__main__`
-joins the two.
+The order of the steps: phantom and detector (simulate the scan) -> correct -> ramp and centre ->
+backproject -> figure. The module `scan` holds the geometry that all steps share.
+
+These modules compute on arrays. Except `figure`, they do not read or write files. The module
+`files` knows the path of every file, and `__main__` connects files and computation.
 """

@@ -1,6 +1,6 @@
 """The command line: `python -m recon STEP`. Each step reads files, calls one module, writes files.
 
-Exit code 2 means that the input is wrong and another attempt would end the same way.
+Exit code 2 means that the input is wrong, so a retry would fail in the same way.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ import numpy as np
 from . import arrays, backproject, centre, correct, detector, files, ramp
 from .scan import InputError, Scan, part_range
 
-#: Shown as black and as white in pictures, 1/cm. Bone is beyond white, which leaves the rest its contrast.
+#: Attenuation shown as black and as white in pictures, in 1/cm. Bone is brighter than white, so
+#: that soft tissue has more contrast.
 GREY_RANGE_PER_CM = (-0.05, 0.55)
 
 
@@ -27,7 +28,8 @@ def simulate(work: files.Work, args: argparse.Namespace) -> str:
         files.write_array(work.raw(kind), getattr(raw, kind))
     files.write_json(work.truth, {"shift_px": args.shift_px, "bad_pixels": int(raw.bad.sum())})
     files.write_json(work.scan, dataclasses.asdict(scan))
-    return f"{scan.angles} projections of {scan.slices} x {scan.size} px, {int(raw.bad.sum())} bad pixels"
+    frame = f"{scan.slices} x {scan.size} px"
+    return f"{scan.angles} projections of {frame}, {int(raw.bad.sum())} bad pixels"
 
 
 def preprocess(work: files.Work, args: argparse.Namespace) -> str:
@@ -54,10 +56,10 @@ def filter_sinograms(work: files.Work, args: argparse.Namespace) -> str:
 def calibrate(work: files.Work, args: argparse.Namespace) -> str:
     scan = _scan(work)
     integrals = np.stack([files.read_array(work.corrected(turn)) for turn in range(scan.angles)])
-    found = centre.find(integrals, scan.angles_rad)
-    shift_px = found.centre_px - scan.middle_px
-    files.write_json(work.centre, {**dataclasses.asdict(found), "shift_px": shift_px})
-    return f"rotation axis at {found.centre_px:.3f} px, {shift_px:+.3f} px off the middle"
+    axis = centre.find(integrals, scan.angles_rad)
+    shift_px = axis.centre_px - scan.middle_px
+    files.write_json(work.centre, {**dataclasses.asdict(axis), "shift_px": shift_px})
+    return f"rotation axis at {axis.centre_px:.3f} px, {shift_px:+.3f} px off the middle"
 
 
 def reconstruct(work: files.Work, args: argparse.Namespace) -> str:
@@ -76,7 +78,7 @@ def reconstruct(work: files.Work, args: argparse.Namespace) -> str:
 
 
 def figure(work: files.Work, args: argparse.Namespace) -> str:
-    from . import figure as drawing  # matplotlib is slow to import, and only this step draws
+    from . import figure as drawing  # matplotlib is slow to import; only this step needs it
 
     summary = drawing.draw(work, _scan(work), GREY_RANGE_PER_CM)
     return f"RMSE {summary['rmse_per_cm']:.4f} per cm; see {work.figure}"
@@ -126,14 +128,14 @@ def _add_scan_options(step: argparse.ArgumentParser) -> None:
         ("--size", int, 256, "detector columns and slice width, px"),
         ("--slices", int, 64, "detector rows"),
         ("--angles", int, 360, "projections over a half turn"),
-        ("--shift-px", float, 3.7, "how far the axis lies right of the detector's middle"),
         (
-            "--photons",
+            "--shift-px",
             float,
-            20000.0,
-            "in the brightest part of the beam, per pixel and projection",
+            3.7,
+            "distance of the axis to the right of the detector's middle, px",
         ),
-        ("--seed", int, 7, "of noise and bad pixels"),
+        ("--photons", float, 20000.0, "photons per pixel and projection, at the beam's brightest"),
+        ("--seed", int, 7, "seed of the random noise and bad pixels"),
     ):
         step.add_argument(flag, type=kind, default=default, help=f"{meaning} (default: {default})")
 
@@ -141,11 +143,11 @@ def _add_scan_options(step: argparse.ArgumentParser) -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     args = _parser().parse_args(argv)
     try:
-        said = STEPS[args.step](files.Work(args.work), args)
+        message = STEPS[args.step](files.Work(args.work), args)
     except InputError as error:
         print(f"recon {args.step}: {error}", file=sys.stderr)
         return 2
-    print(f"{args.step}: {said}")
+    print(f"{args.step}: {message}")
     return 0
 
 

@@ -1,6 +1,7 @@
-"""The array library that back-projection computes with: NumPy, or CuPy or PyTorch where there is a GPU.
+"""The array library used by the back-projection: NumPy, or CuPy or PyTorch on a GPU.
 
-One code path serves all three because it needs only operators, indexing and the five functions of `Arrays`.
+The same code runs on all three libraries, because it uses only operators, indexing and the five
+functions of `Arrays`.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from .scan import InputError
 
 @dataclass(frozen=True, slots=True)
 class Arrays:
+    """An array library: its name and the functions that differ between libraries."""
+
     name: str
     from_numpy: Callable[[np.ndarray], Any]
     to_numpy: Callable[[Any], np.ndarray]
@@ -28,8 +31,11 @@ class Arrays:
 
 
 def choose(environ: Mapping[str, str] = os.environ) -> Arrays:
-    """Obey BATCHYARD_DEVICE. A GPU that cannot be used is an error: computing on its host's CPU would be a
-    slow job on an expensive machine, and nobody would notice."""
+    """Return the array library for the device that BATCHYARD_DEVICE names (`cpu` or `gpu`).
+
+    Raises InputError if no library can use the GPU. Falling back to the CPU would be a slow job on
+    an expensive machine, and nobody would notice.
+    """
     device = environ.get("BATCHYARD_DEVICE", "cpu")
     if device == "cpu":
         return on_numpy()

@@ -1,4 +1,4 @@
-"""Back-projection of filtered sinograms; the same lines on a CPU and on a GPU."""
+"""Back-projection of filtered sinograms. The same code runs on a CPU and on a GPU."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from .scan import Scan, plane_px
 
 
 def backproject(xp: Arrays, filtered: np.ndarray, scan: Scan, centre_px: float) -> np.ndarray:
-    """Slices (n, size, size) of attenuation in 1/cm from filtered sinograms (n, angles, columns); float32.
+    """Reconstruct slices (n, size, size) from filtered sinograms (n, angles, columns).
 
-    Several slices at a time, since where a pixel lies on the detector is the same for all of them.
+    The slices are float32 and hold attenuation in 1/cm. Computing several slices in one call is
+    faster: the position of a pixel on the detector is the same for all slices.
     """
     x_px, y_px = np.broadcast_arrays(*plane_px(scan.size))
-    seen = (
-        np.hypot(x_px, y_px) <= scan.size / 2
-    )  # the corners are not on the detector at every angle
+    # The corners of a slice are outside the detector at some angles, so they stay 0.
+    seen = np.hypot(x_px, y_px) <= scan.size / 2
     x, y = (xp.from_numpy(axis[seen].astype(np.float32)) for axis in (x_px, y_px))
     values = xp.from_numpy(filtered)
-    # The last column gets slope 0, so a position just past it needs no case of its own.
+    # The last column gets slope 0, so positions at the edge need no special case.
     slopes = xp.from_numpy(np.diff(filtered, axis=2, append=filtered[:, :, -1:]))
     sums = [x * 0 for _ in filtered]
     for turn, angle_rad in enumerate(scan.angles_rad.tolist()):

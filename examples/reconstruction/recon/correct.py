@@ -1,31 +1,38 @@
-"""Flat-field correction: counts -> line integrals."""
+"""Flat-field correction: convert detector counts to line integrals."""
 
 from __future__ import annotations
 
 import numpy as np
 
-#: A pixel that answers to less than this share of what the detector's typical pixel does is dead.
-LEAST_RESPONSE = 0.25
-LEAST_TRANSMISSION = 1e-4  # keeps the logarithm finite where noise ate all the light
+#: A pixel is bad if its response to light is below this share of the median response.
+MIN_RESPONSE = 0.25
+#: Lower bound of the transmission: keeps the logarithm finite where no light was counted.
+MIN_TRANSMISSION = 1e-4
 
 
 def find_bad_pixels(dark: np.ndarray, flat: np.ndarray) -> np.ndarray:
-    """The mask of pixels which say about the same with and without light: stuck at nothing, or at full."""
+    """Return the mask of dead and hot pixels: their counts hardly change with the light."""
     response = flat.mean(axis=0) - dark.mean(axis=0)
-    return response < LEAST_RESPONSE * np.median(response)
+    return response < MIN_RESPONSE * np.median(response)
 
 
 def line_integrals(counts: np.ndarray, dark: np.ndarray, flat: np.ndarray) -> np.ndarray:
-    """Correct `counts` (projections, rows, columns) by the mean dark and flat frame; float32."""
+    """Return the line integrals (float32) of `counts` (projections, rows, columns).
+
+    The mean dark frame is subtracted, and the counts are divided by the mean flat frame.
+    """
     bad = find_bad_pixels(dark, flat)
     offset = dark.mean(axis=0)
     light = np.where(bad, 1.0, flat.mean(axis=0) - offset)
     transmission = repair((counts - offset) / light, bad)
-    return -np.log(np.clip(transmission, LEAST_TRANSMISSION, None)).astype(np.float32)
+    return -np.log(np.clip(transmission, MIN_TRANSMISSION, None)).astype(np.float32)
 
 
 def repair(images: np.ndarray, bad: np.ndarray) -> np.ndarray:
-    """A copy of `images` (n, rows, columns), each bad pixel replaced by the mean of its good neighbours."""
+    """Return a copy of `images` (n, rows, columns) without bad pixels.
+
+    Each bad pixel has the mean of its nearest good neighbours.
+    """
     repaired = images.copy()
     for row, column in np.argwhere(bad):
         rows, columns = _good_neighbours(bad, row, column)

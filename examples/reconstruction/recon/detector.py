@@ -1,4 +1,7 @@
-"""A detector and its faults, for the other steps to undo: uneven light, noise, bad pixels, a shifted axis."""
+"""Simulate a detector with faults: uneven light, noise, bad pixels and a shifted rotation axis.
+
+The other steps have to correct these faults.
+"""
 
 from __future__ import annotations
 
@@ -9,25 +12,30 @@ import numpy as np
 from .phantom import outline_radius, project
 from .scan import InputError, Scan
 
-FULL_WELL = 65535  # the largest 16-bit count; what a hot pixel always says
+FULL_WELL = 65535  # the largest 16-bit count, which a hot pixel always has
 OFFSET_COUNTS = 200.0
 READ_NOISE_COUNTS = 4.0
 BAD_PIXEL_SHARE = 0.003
-FIELD_FRAMES = 20  # dark and flat frames each; their mean is what correction divides by
+FIELD_FRAMES = 20  # number of dark frames and of flat frames; the correction uses their mean
 
 
 @dataclass(frozen=True, slots=True)
 class Raw:
-    """What comes out of the instrument (16-bit counts) and what a simulation knows besides."""
+    """The frames of a simulated scan (16-bit counts), and the true mask of bad pixels."""
 
     dark: np.ndarray  # (frames, rows, columns)
     flat: np.ndarray  # (frames, rows, columns)
     projections: np.ndarray  # (angles, rows, columns)
-    bad: np.ndarray  # (rows, columns): the truth, which correction has to find out for itself
+    bad: np.ndarray  # (rows, columns); only for comparison, the correction does not read it
 
 
 def simulate(scan: Scan, shift_px: float, photons: float, seed: int) -> Raw:
-    """Expose the phantom; `shift_px` is how far the axis lies right of the detector's middle."""
+    """Simulate a scan of the phantom.
+
+    `shift_px` is the distance of the rotation axis to the right of the detector's middle, and
+    `photons` the number per pixel and projection in the brightest part of the beam. Raises
+    InputError if the object does not fit on the detector.
+    """
     _refuse_truncation(scan, shift_px)
     rng = np.random.default_rng(seed)
     shape = (scan.slices, scan.size)
@@ -36,7 +44,7 @@ def simulate(scan: Scan, shift_px: float, photons: float, seed: int) -> Raw:
     dead, hot = _bad_pixels(rng, shape)
 
     def expose(transmission: np.ndarray | float, frame: int) -> np.ndarray:
-        # A generator per frame: the counts of one do not depend on how many were drawn before it.
+        # One random generator per frame: its noise does not depend on the frames before it.
         noise = np.random.default_rng([seed, frame])
         counts = (
             noise.poisson(light * transmission) + offset + noise.normal(0, READ_NOISE_COUNTS, shape)
@@ -62,13 +70,13 @@ def _refuse_truncation(scan: Scan, shift_px: float) -> None:
     needed_px = outline_radius() * scan.size / 2
     if needed_px > room_px:
         raise InputError(
-            f"with a shift of {shift_px} px the object ({needed_px:.1f} px around its axis) leaves the "
-            f"detector ({room_px:.1f} px on one side); take a larger size or a smaller shift"
+            f"with a shift of {shift_px} px the object ({needed_px:.1f} px around its axis) leaves "
+            f"the detector ({room_px:.1f} px on one side); take a larger size or a smaller shift"
         )
 
 
 def _beam(shape: tuple[int, int]) -> np.ndarray:
-    """A lamp that is brightest left of the middle, with a few faint stripes of the optics."""
+    """Return the light of the beam: brightest left of the middle, with faint vertical stripes."""
     rows, columns = (np.linspace(-1, 1, n) for n in shape)
     spot = np.exp(-0.35 * (columns[None, :] + 0.2) ** 2 - 0.25 * rows[:, None] ** 2)
     return spot * (1 + 0.05 * np.sin(17 * columns))[None, :]
@@ -77,5 +85,5 @@ def _beam(shape: tuple[int, int]) -> np.ndarray:
 def _bad_pixels(rng: np.random.Generator, shape: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
     draw = rng.random(shape)
     dead, hot = draw < BAD_PIXEL_SHARE / 2, draw > 1 - BAD_PIXEL_SHARE / 2
-    dead[:, 1:] |= dead[:, :-1] & (rng.random(shape) < 0.3)[:, 1:]  # some come in pairs
+    dead[:, 1:] |= dead[:, :-1] & (rng.random(shape) < 0.3)[:, 1:]  # some dead pixels are pairs
     return dead, hot & ~dead

@@ -1,4 +1,4 @@
-"""The last step: how good the slices are, in numbers and in one picture."""
+"""The last step: compare the slices with the phantom, in numbers and in one picture."""
 
 from __future__ import annotations
 
@@ -18,30 +18,29 @@ from .scan import Scan
 
 WIDTH_IN, HEIGHT_IN, DPI = 10.0, 8.3, 140  # 1400 px wide
 ERROR_RANGE_PER_CM = 0.12
-STRIP = 8  # slices shown small
+STRIP = 8  # number of slices in the row of small pictures
 BLUE, RED, GREY = "#1f5fa8", "#c8402f", "#9aa0a8"
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """The slice shown large."""
+    """The slice that the large pictures show."""
 
     number: int
     truth: np.ndarray
     slice: np.ndarray
-    uncalibrated: np.ndarray  # the same slice, had the axis been taken to be in the middle
-    profile_row: int  # through the three small bodies near the bottom
+    uncalibrated: np.ndarray  # the same slice, reconstructed with the axis in the middle
+    profile_row: int  # crosses the three small bodies near the bottom
 
 
 def draw(work: files.Work, scan: Scan, grey_range_per_cm: tuple[float, float]) -> dict[str, Any]:
-    """Write the picture and the numbers; give back the numbers."""
+    """Write the picture and the numbers to files. Return the numbers."""
     shown = _shown(work, scan)
     numbers = _numbers(work, scan, shown)
     picture = _picture(work, scan, shown, numbers, grey_range_per_cm)
     content = io.BytesIO()
-    picture.savefig(
-        content, dpi=DPI, metadata={"Software": None}
-    )  # a version would change the bytes
+    # Without the version of matplotlib in the file, the bytes are the same for every version.
+    picture.savefig(content, dpi=DPI, metadata={"Software": None})
     files.write_bytes(work.figure, content.getvalue())
     files.write_json(work.summary, numbers)
     return numbers
@@ -57,7 +56,7 @@ def _shown(work: files.Work, scan: Scan) -> Shown:
 
 
 def _numbers(work: files.Work, scan: Scan, shown: Shown) -> dict[str, Any]:
-    """Errors over the object only: air is easy, and there is a lot of it."""
+    """Compute the errors inside the object; the air around it would make them look smaller."""
     whole, soft, per_slice = [], [], []
     for number, height in enumerate(scan.heights.tolist()):
         squares = (files.read_array(work.slice_values(number)) - draw_slice(scan.size, height)) ** 2

@@ -1,7 +1,8 @@
-"""Every path of the example, and how files are read and written.
+"""The paths of all files of the example, and the functions that read and write them.
 
-One file per projection or slice: however the work is cut into commands and children, and however often one
-of them is run again, the same files come out. Each appears whole or not at all.
+Each projection and each slice has its own file. The files are therefore the same however the work
+is divided into commands and children, and however often a command is repeated. Files are written
+atomically: a file exists completely or not at all.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ class Work:
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Write under another name, then rename: a reader, or a second attempt, never meets half a file."""
+    """Write a temporary file and rename it, so that no reader ever sees half a file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
@@ -81,7 +82,7 @@ def write_array(path: Path, array: np.ndarray) -> None:
 
 
 def read_array(path: Path) -> np.ndarray:
-    """Mapped, not loaded: a step which wants one slice of many files reads only that."""
+    """Map the array into memory: a step that needs one slice of a file reads only that slice."""
     try:
         return np.load(path, mmap_mode="r")
     except FileNotFoundError:
@@ -100,10 +101,15 @@ def read_json(path: Path) -> Any:
 
 
 def grey_png(image: np.ndarray, black: float, white: float) -> bytes:
-    """An 8-bit grey PNG; by hand, so that the many small commands need not import a picture library."""
+    """Return an image as an 8-bit greyscale PNG.
+
+    The PNG is written without a picture library, which every small command would have to import.
+    """
     grey = np.clip((image - black) * (255 / (white - black)) + 0.5, 0, 255).astype(np.uint8)
     height, width = grey.shape
-    lines = np.zeros((height, width + 1), dtype=np.uint8)  # a leading 0 in each line: no prediction
+    lines = np.zeros(
+        (height, width + 1), dtype=np.uint8
+    )  # each line starts with filter type 0: none
     lines[:, 1:] = grey
     header = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
     chunks = ((b"IHDR", header), (b"IDAT", zlib.compress(lines.tobytes(), 6)), (b"IEND", b""))

@@ -1,4 +1,7 @@
-"""The object: ellipsoids in the manner of Shepp and Logan, with exact projections and slices."""
+"""The simulated object: a head made of ellipsoids (a Shepp-Logan phantom).
+
+Its projections and slices are computed exactly.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,10 @@ from .scan import FIELD_CM, plane_px
 
 @dataclass(frozen=True, slots=True)
 class Ellipsoid:
-    """Adds its attenuation to whatever it lies in; turned about the z axis only. Lengths in half fields."""
+    """An ellipsoid of the phantom. Where ellipsoids overlap, their attenuations are added.
+
+    Lengths are in half fields of view. `turn_deg` is a rotation about the z axis.
+    """
 
     attenuation_per_cm: float
     half_axes: tuple[float, float, float]
@@ -20,12 +26,15 @@ class Ellipsoid:
     turn_deg: float = 0.0
 
     def shrink(self, heights: np.ndarray) -> np.ndarray:
-        """How much smaller the ellipse cut out at each height is than at the waist; 0 where it is missed."""
+        """Return the size of the cross section at each height, as a share of the largest one.
+
+        The size is 0 at heights that the ellipsoid does not reach.
+        """
         above_waist = (heights - self.centre[2]) / self.half_axes[2]
         return np.sqrt(np.clip(1 - above_waist**2, 0, None))
 
 
-#: The first one is the outline of the object, the second what the skull encloses.
+#: The first ellipsoid is the outline of the head, the second the inside of the skull.
 HEAD: tuple[Ellipsoid, ...] = (
     Ellipsoid(0.80, (0.690, 0.920, 0.900), (0.00, 0.000, 0.00)),
     Ellipsoid(-0.55, (0.645, 0.870, 0.850), (0.00, -0.010, 0.00)),
@@ -43,7 +52,7 @@ HEAD: tuple[Ellipsoid, ...] = (
 
 
 def project(angle_rad: float, edges: np.ndarray, heights: np.ndarray) -> np.ndarray:
-    """Line integrals at one angle, exactly averaged over each pixel; its `edges` are in half fields."""
+    """Return the mean line integral of each pixel at one angle; `edges` are in half fields."""
     total = np.zeros((len(heights), len(edges) - 1))
     for body in HEAD:
         shrink = body.shrink(heights)
@@ -53,7 +62,11 @@ def project(angle_rad: float, edges: np.ndarray, heights: np.ndarray) -> np.ndar
 
 
 def _chords(body: Ellipsoid, angle_rad: float, edges: np.ndarray, shrink: np.ndarray) -> np.ndarray:
-    """Mean chord length behind each pixel: the area of the ellipse between its two edges, over its width."""
+    """Return the mean chord length of each pixel.
+
+    The mean chord length is the area of the ellipse between the two edges of the pixel, divided by
+    the width of the pixel.
+    """
     a, b, _ = body.half_axes
     across = angle_rad - math.radians(body.turn_deg)
     half_width = math.hypot(a * math.cos(across), b * math.sin(across)) * shrink
@@ -64,11 +77,14 @@ def _chords(body: Ellipsoid, angle_rad: float, edges: np.ndarray, shrink: np.nda
 
 
 def draw_slice(size: int, height: float, finer: int = 3) -> np.ndarray:
-    """The true attenuation (1/cm) of a slice, each pixel the mean of `finer` x `finer` points."""
+    """Return the true attenuation of a slice, in 1/cm.
+
+    Each pixel is the mean of `finer` x `finer` points.
+    """
     x, y = (axis * (2 / (size * finer)) for axis in plane_px(size * finer))
     fine = np.zeros((size * finer, size * finer))
     for body in HEAD:
-        reach = max(body.half_axes[:2])  # nothing to test farther away: most bodies are small
+        reach = max(body.half_axes[:2])  # most bodies are small: skip pixels farther away
         columns = np.abs(x[0] - body.centre[0]) < reach
         rows = np.abs(y[:, 0] - body.centre[1]) < reach
         inside = _inside(body, x[:, columns], y[rows], height)
@@ -77,7 +93,7 @@ def draw_slice(size: int, height: float, finer: int = 3) -> np.ndarray:
 
 
 def draw_mask(size: int, height: float, body: int) -> np.ndarray:
-    """Which pixels of a slice have their middle in HEAD[body]."""
+    """Return the mask of the pixels of a slice whose middle is inside HEAD[body]."""
     x, y = (axis * (2 / size) for axis in plane_px(size))
     return _inside(HEAD[body], x, y, height)
 
@@ -91,5 +107,5 @@ def _inside(body: Ellipsoid, x: np.ndarray, y: np.ndarray, height: float) -> np.
 
 
 def outline_radius() -> float:
-    """How far the object reaches from the axis, in half fields."""
+    """Return the largest distance of the object from the axis, in half fields."""
     return max(HEAD[0].half_axes[:2])

@@ -8,10 +8,11 @@ import numpy as np
 
 
 def response(size: int) -> np.ndarray:
-    """What the filter does to each frequency of a row of `size` pixels, padded against wrap-around.
+    """Return the gain of the filter at each frequency, for rows of `size` pixels.
 
-    Made from the band-limited ramp in space (Kak and Slaney, chapter 3, eq. 61) and not as |frequency|,
-    whose zero at frequency 0 would darken the whole slice. A window tames the noise.
+    The rows are padded, so that the filter does not wrap around. The gain comes from the
+    band-limited ramp in space (Kak and Slaney, chapter 3, eq. 61). The simpler |frequency| is 0 at
+    frequency 0 and would darken the whole slice. A window reduces the noise.
     """
     padded = 2 ** math.ceil(math.log2(2 * size))
     distance = np.minimum(np.arange(padded), padded - np.arange(padded))
@@ -23,13 +24,16 @@ def response(size: int) -> np.ndarray:
 
 
 def window(cycles_per_px: np.ndarray) -> np.ndarray:
-    """1 up to a quarter cycle per pixel (half of Nyquist), then down to 0 at Nyquist as a cosine."""
+    """Return the gain of the window: 1 up to 0.25 cycles per pixel, then a cosine down to 0.
+
+    The gain reaches 0 at the Nyquist frequency, 0.5 cycles per pixel.
+    """
     beyond = np.clip((cycles_per_px - 0.25) / 0.25, 0, 1)
     return 0.5 + 0.5 * np.cos(math.pi * beyond)
 
 
 def apply(sinogram: np.ndarray) -> np.ndarray:
-    """Filter each row (..., columns); float32."""
+    """Filter each row of a sinogram (..., columns); return float32."""
     size = sinogram.shape[-1]
     gain = response(size)
     padded = 2 * (len(gain) - 1)

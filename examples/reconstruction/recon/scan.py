@@ -1,4 +1,4 @@
-"""The geometry of a scan: what every step must agree on. Knows nothing of files or of the object scanned."""
+"""The geometry of a scan, which all steps share."""
 
 from __future__ import annotations
 
@@ -7,28 +7,29 @@ from dataclasses import dataclass
 
 import numpy as np
 
-#: Width of the field of view, and so of the detector. The object lives in [-1, 1] half fields.
+#: Width of the field of view and of the detector, in cm. Object coordinates are in half fields,
+#: from -1 to 1.
 FIELD_CM = 4.0
-#: The detector rows are spread evenly over this part of the object's height, in half fields.
+#: The detector rows are evenly spaced from -Z_RANGE to Z_RANGE, in half fields.
 Z_RANGE = 0.7
 
 
 class InputError(Exception):
-    """What was asked for, or found on disk, cannot be used; trying again will not help."""
+    """An option or an input file is invalid; a retry would fail in the same way."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """A half-turn parallel-beam scan; the detector has `slices` rows of `size` pixels."""
+    """A parallel-beam scan over a half turn. The detector has `slices` rows of `size` pixels."""
 
     size: int
     slices: int
     angles: int
 
     def __post_init__(self) -> None:
-        for name, least in (("size", 16), ("slices", 1), ("angles", 3)):
-            if getattr(self, name) < least:
-                raise InputError(f"{name} is {getattr(self, name)}; it must be at least {least}")
+        for name, minimum in (("size", 16), ("slices", 1), ("angles", 3)):
+            if getattr(self, name) < minimum:
+                raise InputError(f"{name} is {getattr(self, name)}; it must be at least {minimum}")
 
     @property
     def pixel_cm(self) -> float:
@@ -36,7 +37,7 @@ class Scan:
 
     @property
     def middle_px(self) -> float:
-        """Detector coordinate of the middle of a row, counted in pixel centres from 0."""
+        """Detector coordinate of the middle of a row; pixel centres are at 0, 1, 2 and so on."""
         return (self.size - 1) / 2
 
     @property
@@ -50,11 +51,17 @@ class Scan:
 
 
 def part_range(total: int, part: int, parts: int) -> range:
-    """The items of part number `part` (from 1) of `parts`: even, in order, each item in exactly one part."""
+    """Return the items of part number `part` (from 1) of `parts`.
+
+    The parts are about equal and in order, and each item is in exactly one part.
+    """
     return range(total * (part - 1) // parts, total * part // parts)
 
 
 def plane_px(size: int) -> tuple[np.ndarray, np.ndarray]:
-    """x (one row) and y (one column) of a slice's pixels, from the axis; x grows to the right, y upwards."""
+    """Return x (one row) and y (one column) of the pixels of a slice, in pixels from the axis.
+
+    x grows to the right, y upwards.
+    """
     along = np.arange(size) - (size - 1) / 2
     return along[None, :], -along[:, None]
