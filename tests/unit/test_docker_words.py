@@ -9,11 +9,11 @@ import pytest
 
 from batchyard.batch.jobs import Resources
 from batchyard.embedded import docker
-from batchyard.embedded.docker import Place, User
+from batchyard.embedded.docker import ContainerDefaults, User
 from batchyard.embedded.runner import Task
 from batchyard.shard import Turn
 
-PLACE = Place(
+PLACE = ContainerDefaults(
     "p-20261116-0123ab", "by00", Path("/data/a, b"), Path("/data/a, b/.batchyard/runs/p/lists")
 )
 ROOT = User((), "root")
@@ -21,13 +21,17 @@ ANN = User(("--user", "1000:100"), "ann")
 
 
 def task(**fields: Any) -> Task:
-    own = fields.pop("own_environ", {"AWS_BATCH_JOB_ID": "x"})
-    environ = {name.encode(): value.encode() for name, value in own.items()}
-    given: dict[str, Any] = {"told": tuple(environ), "resources": Resources(2, 512), **fields}
-    return Task(0, "x", "s", 0, 0, 1, Turn(range(1)), str, environ, image="im:1", **given)
+    variables = fields.pop("engine_environ", {"AWS_BATCH_JOB_ID": "x"})
+    environ = {name.encode(): value.encode() for name, value in variables.items()}
+    members: dict[str, Any] = {
+        "engine_variables": tuple(environ),
+        "resources": Resources(2, 512),
+        **fields,
+    }
+    return Task(0, "x", "s", 0, 0, 1, Turn(range(1)), str, environ, image="im:1", **members)
 
 
-def argv(one: Task, place: Place = PLACE, user: User = ROOT) -> list[str]:
+def argv(one: Task, place: ContainerDefaults = PLACE, user: User = ROOT) -> list[str]:
     return docker.create_argv(one, "n", place, user, docker.environ_of(one, user))
 
 
@@ -45,13 +49,13 @@ def test_limits() -> None:
     assert after(words, "--network") == ["host"]
     assert "--gpus" not in words
     assert "--interactive" not in words
-    assert "--interactive" in argv(task(has_several=True))
+    assert "--interactive" in argv(task(has_several_commands=True))
     assert after(argv(task(resources=Resources(1000, 512))), "--cpu-shares") == ["262144"]
 
 
 def test_gpus_are_the_drivers_outside_and_counted_from_0_inside() -> None:
     told = {"CUDA_VISIBLE_DEVICES": "2,5", "NVIDIA_VISIBLE_DEVICES": "2,5"}
-    one = task(own_environ=told, resources=Resources(1, 512, 2), gpus=(0, 1))
+    one = task(engine_environ=told, resources=Resources(1, 512, 2), gpus=(0, 1))
     assert after(argv(one), "--gpus") == ['"device=2,5"']
     assert docker.environ_of(one, ROOT) == {
         "CUDA_VISIBLE_DEVICES": "0,1",
@@ -62,7 +66,7 @@ def test_gpus_are_the_drivers_outside_and_counted_from_0_inside() -> None:
 def test_mounts() -> None:
     (workspace,) = after(argv(task()), "--mount")
     assert workspace == 'type=bind,"source=/data/a, b","target=/data/a, b"'
-    elsewhere = Place("p", "by00", Path("/w"), Path("/home/lists"))
+    elsewhere = ContainerDefaults("p", "by00", Path("/w"), Path("/home/lists"))
     assert after(argv(task(), elsewhere), "--mount") == [
         "type=bind,source=/w,target=/w",
         "type=bind,source=/home/lists,target=/home/lists,readonly",
@@ -71,7 +75,7 @@ def test_mounts() -> None:
 
 def test_values_go_by_the_clients_environment_unless_they_would_change_the_client() -> None:
     own = {"SECRET": "s", "PATH": "/opt/bin", "DOCKER_HOST": "tcp://x", "LD_PRELOAD": "y.so"}
-    one = task(own_environ=own)
+    one = task(engine_environ=own)
     told = after(argv(one), "--env")
     assert told[1:] == ["SECRET", "PATH=/opt/bin", "DOCKER_HOST=tcp://x", "LD_PRELOAD=y.so"]
     base = {b"PATH": b"/bin"}
@@ -92,7 +96,7 @@ def test_whom_a_container_runs_as() -> None:
         "USER": "ann",
         "AWS_BATCH_JOB_ID": "x",
     }
-    assert docker.environ_of(task(own_environ={"HOME": "/h"}), ANN)["HOME"] == "/h"
+    assert docker.environ_of(task(engine_environ={"HOME": "/h"}), ANN)["HOME"] == "/h"
 
 
 PULL_28 = """\
@@ -129,11 +133,11 @@ Error response from daemon: Minimum memory limit allowed is 6MB
     ],
 )
 def test_why_a_container_was_not_made(said: str, reason: str) -> None:
-    assert docker.why_not_created(said) == reason
+    assert docker.creation_failure_reason(said) == reason
 
 
 def test_a_reason_is_no_longer_than_aws_allows() -> None:
-    assert len(docker.reason("CannotStartContainerError", "x" * 1000)) == 255
+    assert len(docker.format_reason("CannotStartContainerError", "x" * 1000)) == 255
 
 
 def test_states() -> None:

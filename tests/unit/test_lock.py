@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from batchyard.embedded.lock import RunLock, holder_of
+from batchyard.embedded.lock import RunLock, find_holder
 from batchyard.errors import RunLockedError
 
 
@@ -20,16 +20,16 @@ def path(tmp_path: Path) -> Path:
 
 
 def test_the_second_is_told_who_is_the_first(path: Path) -> None:
-    assert holder_of(path) is None
+    assert find_holder(path) is None
     first = RunLock(path)
-    holder = holder_of(path)
+    holder = find_holder(path)
     assert holder is not None and holder.pid == os.getpid()
     with pytest.raises(
         RunLockedError, match=f"run a-run is being executed by process {os.getpid()} on "
     ):
         RunLock(path)
     first.release()
-    assert holder_of(path) is None
+    assert find_holder(path) is None
     RunLock(path).release()
 
 
@@ -37,7 +37,7 @@ def test_one_who_looks_is_waited_for_however_long_it_takes(path: Path) -> None:
     RunLock(path).release()
     looker = os.open(path, os.O_RDONLY)
     fcntl.flock(looker, fcntl.LOCK_SH)
-    assert holder_of(path) is None
+    assert find_holder(path) is None
     thread = threading.Timer(0.7, os.close, [looker])
     thread.start()
     RunLock(path).release()

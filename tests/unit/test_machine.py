@@ -11,12 +11,12 @@ import pytest
 from batchyard.batch.jobs import Resources
 from batchyard.embedded.machine import (
     Gpu,
-    capacity,
+    count_vcpus,
     find_gpus,
-    memory_mib,
+    measure_capacity,
+    parse_meminfo_mib,
     parse_nvidia_smi,
-    vcpu_count,
-    visible,
+    select_visible_gpus,
 )
 
 # nvidia-smi --query-gpu=index,name,memory.total,driver_version --format=csv,noheader,nounits
@@ -101,12 +101,14 @@ def test_what_is_no_gpu_is_not_taken_for_one(text: str) -> None:
 def test_cuda_visible_devices_narrows_and_orders_up_to_the_first_entry_that_is_no_gpu(
     setting: str | None, indices: list[int]
 ) -> None:
-    assert [gpu.index for gpu in visible(parse_nvidia_smi(FOUR_A10G), setting)] == indices
+    assert [
+        gpu.index for gpu in select_visible_gpus(parse_nvidia_smi(FOUR_A10G), setting)
+    ] == indices
 
 
 @pytest.mark.parametrize("setting", ["2,2", "0,1,0,2"])
 def test_a_gpu_named_twice_leaves_none_as_in_cuda(setting: str) -> None:
-    assert visible(parse_nvidia_smi(FOUR_A10G), setting) == ()
+    assert select_visible_gpus(parse_nvidia_smi(FOUR_A10G), setting) == ()
 
 
 # -- asking the driver ----------------------------------------------------------------------------------------
@@ -158,7 +160,9 @@ def test_bytes_that_are_no_text_do_no_harm(tmp_path: Path) -> None:
 
 
 def test_without_an_environment_given_it_is_the_process_s_own(tmp_path: Path) -> None:
-    expected = visible(parse_nvidia_smi(FOUR_A10G), os.environ.get("CUDA_VISIBLE_DEVICES"))
+    expected = select_visible_gpus(
+        parse_nvidia_smi(FOUR_A10G), os.environ.get("CUDA_VISIBLE_DEVICES")
+    )
     assert find_gpus(nvidia_smi(tmp_path, FOUR_A10G)) == expected
 
 
@@ -173,18 +177,18 @@ Buffers:          101432 kB
 
 
 def test_memory_is_memtotal_in_whole_mib() -> None:
-    assert memory_mib(MEMINFO) == 15_884
-    assert memory_mib("Before:  1 kB\n" + MEMINFO) == 15_884
+    assert parse_meminfo_mib(MEMINFO) == 15_884
+    assert parse_meminfo_mib("Before:  1 kB\n" + MEMINFO) == 15_884
 
 
 def test_text_without_memtotal_is_no_meminfo() -> None:
     with pytest.raises(ValueError, match="MemTotal"):
-        memory_mib("MemFree: 1 kB\n")
+        parse_meminfo_mib("MemFree: 1 kB\n")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_this_machine_has_something() -> None:
-    here = capacity(3)
-    assert here == Resources(vcpu_count(), here.memory_mib, 3)
+    here = measure_capacity(3)
+    assert here == Resources(count_vcpus(), here.memory_mib, 3)
     assert 1 <= here.vcpus <= (os.cpu_count() or 1)
     assert here.memory_mib > 0

@@ -123,7 +123,7 @@ def command(
     emulated_gpus = max(0, gpu_count - len(machine_gpus))
     real_numbers = [gpu.index for gpu in machine_gpus[:gpu_count]]
     first_emulated = max(real_numbers, default=-1) + 1
-    default = machine.capacity(gpu_count)
+    default = machine.measure_capacity(gpu_count)
     options = server.EndpointOptions(
         home=Path(home) if home else Path.cwd() / ".batchyard",
         host=host,

@@ -1,4 +1,4 @@
-"""The embedded scheduler at work: the loop, its SQLite store, and the runners that start children.
+"""The embedded scheduler: its loop, its SQLite store, and the runners that start children.
 
-An engine without a queue of its own is built on this package, and so is the emulator.
+The local engine and the emulator are built on this package.
 """

@@ -1,4 +1,4 @@
-"""The attempts a runner has under way, and what there is to tell of them: the same for processes and containers."""
+"""The attempts that a runner executes, and their events: the same for processes and containers."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from batchyard.batch.jobs import OUT_OF_MEMORY, Outcome
 from batchyard.embedded.runner import Ended, Started, Task
 from batchyard.embedded.spawner import Output, Spawner
 
-#: made once: a run has thousands of these
+#: Outcomes by exit code. They are made once, since a run has thousands of them.
 _EXITED = tuple(Outcome(code) for code in range(256))
 
 
 class Attempt:
-    """One attempt under way: the command that runs, and what those before it came to."""
+    """An attempt that runs: its current command, and the results of the earlier ones."""
 
     __slots__ = (
         "is_stopping",
@@ -34,20 +34,20 @@ class Attempt:
     def __init__(self, task: Task, output: Output) -> None:
         self.task = task
         self.output = output
-        #: None until it runs
+        #: None until the attempt runs.
         self.started_ms: int | None = None
-        #: the command that runs
+        #: Number of the command that runs.
         self.number = -1
         self.is_stopping = False
         self.was_out_of_memory = False
-        #: stopped with commands left to run
+        #: Whether the attempt was stopped before its last command.
         self.was_cut_short = False
         self.user_s = 0.0
         self.system_s = 0.0
         self.max_rss_kib = 0
 
     def next_command(self) -> int | None:
-        """The number of the command to run now, or None when there is nothing left to do."""
+        """Return the number of the next command, or None if no command is left."""
         number = self.task.turn.next()
         if number is not None and self.is_stopping:
             self.was_cut_short = True
@@ -56,14 +56,14 @@ class Attempt:
             self.number = number
         return number
 
-    def command_ended(self, exit_code: int) -> None:
+    def record_exit(self, exit_code: int) -> None:
         self.task.turn.record_exit(exit_code)
         if exit_code == 0:
             self.task.unrecorded.append(self.number)
 
     @property
     def outcome(self) -> Outcome:
-        """What its commands have come to."""
+        """The outcome of the attempt, from the exit codes of its commands."""
         code = self.task.turn.exit_code
         if self.was_cut_short and code == 0:
             return _EXITED[128 + signal.SIGTERM]
@@ -80,6 +80,8 @@ def wall_clock_ms() -> int:
 
 
 class Attempts(Generic[A]):
+    """All attempts that run, and the events that the loop has not taken yet."""
+
     def __init__(self, spawner: Spawner, now_ms: Callable[[], int] = wall_clock_ms) -> None:
         self._spawner = spawner
         self._now_ms = now_ms
@@ -92,19 +94,19 @@ class Attempts(Generic[A]):
     def add(self, attempt: A) -> None:
         self._by_task[attempt.task] = attempt
 
-    def of(self, tasks: Iterable[Task]) -> list[A]:
-        """Those of the tasks that are not over."""
+    def find(self, tasks: Iterable[Task]) -> list[A]:
+        """Return the attempts of the tasks, without tasks that are over."""
         return [self._by_task[task] for task in tasks if task in self._by_task]
 
-    def all(self) -> list[A]:
-        """Those that are under way."""
+    def list_all(self) -> list[A]:
+        """Return all attempts that run."""
         return list(self._by_task.values())
 
-    def began(self, attempt: A) -> None:
+    def record_start(self, attempt: A) -> None:
         attempt.started_ms = self._now_ms()
         self._events.append(Started(attempt.task, attempt.started_ms))
 
-    def ended(self, attempt: A, outcome: Outcome) -> None:
+    def record_end(self, attempt: A, outcome: Outcome) -> None:
         del self._by_task[attempt.task]
         offset, length = self._spawner.finish(attempt.output)
         self._events.append(
@@ -122,9 +124,9 @@ class Attempts(Generic[A]):
         )
 
     @property
-    def has_news(self) -> bool:
+    def has_events(self) -> bool:
         return bool(self._events)
 
-    def take_news(self) -> list[Started | Ended]:
+    def take_events(self) -> list[Started | Ended]:
         events, self._events = self._events, []
         return events

@@ -1,4 +1,4 @@
-"""What a child is told: its commands and its environment, the same names as on AWS Batch. Pure."""
+"""The commands and the environment of a child, with the variables of AWS Batch. Pure."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from batchyard.shard import Turn
 QUEUE_NAME = "local"
 ENVIRONMENT_NAME = "this-machine"
 
-#: whatever of these the engine's own environment has is about another job
-_FOREIGN = frozenset(
+#: Variables that belong to another job if they are in the engine's own environment.
+_OTHER_JOB_NAMES = frozenset(
     [
         "ARRAY_SIZE",
         "LIST_FILE_S3_PATH",
@@ -28,9 +28,9 @@ _FOREIGN = frozenset(
         "BATCHYARD_TOKEN",
     ]
 )
-_FOREIGN_PREFIX = "AWS_BATCH_"
-#: what differs from child to child
-_OWN_NAMES = (
+_OTHER_JOB_PREFIX = "AWS_BATCH_"
+#: Variables whose values differ between the children of a job.
+_CHILD_NAMES = (
     "AWS_BATCH_JOB_ID",
     "AWS_BATCH_JOB_ATTEMPT",
     "AWS_BATCH_JOB_ARRAY_INDEX",
@@ -41,24 +41,25 @@ _GPU_NAMES = ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "CUDA_DEVICE_ORD
 
 @dataclass(slots=True)
 class JobTasks:
-    """Makes the tasks of one job. The parts that all children share are made once."""
+    """Makes the tasks of one job. What all children share is made only once."""
 
     number: int
     id: str
     job: PlannedJob
-    #: the step's list, loaded when the first child starts
+    #: Loads the step's list of commands, when the first child starts.
     load_list: Callable[[], Sequence[str]]
-    #: names of the variables that the engine sets: all that a container gets
-    told: tuple[bytes, ...]
+    #: Names of the variables that the engine sets. A container gets only these.
+    engine_variables: tuple[bytes, ...]
     base_environ: dict[bytes, bytes]
     token: str
-    #: slot -> the GPU's number as the driver knows it
+    #: Numbers of the GPUs in the driver, by slot.
     gpu_numbers: tuple[int, ...] = ()
-    #: commands that have succeeded in an earlier attempt or run
+    #: Numbers of commands that have succeeded in an earlier attempt or run.
     done: set[int] = field(default_factory=set)
     _list: Sequence[str] | None = None
 
     def task(self, start: Start) -> Task:
+        """Return the task of an attempt that the scheduler has placed."""
         job = self.job
         index = job.index_in_step(start.child)
         environ = self.base_environ.copy()
@@ -73,7 +74,7 @@ class JobTasks:
         if start.gpus:
             gpus = ",".join(str(self.gpu_numbers[slot]) for slot in start.gpus).encode()
             environ[b"CUDA_VISIBLE_DEVICES"] = environ[b"NVIDIA_VISIBLE_DEVICES"] = gpus
-            # The driver's numbers, which CUDA counts otherwise where the GPUs are not all of one kind.
+            # Without this, CUDA numbers GPUs of several types in another order than the driver.
             environ[b"CUDA_DEVICE_ORDER"] = b"PCI_BUS_ID"
         commands = job.commands_of(start.child)
         return Task(
@@ -86,13 +87,13 @@ class JobTasks:
             turn=Turn(commands, self.done, keep_going=job.keep_going),
             command=self._command,
             environ=environ,
-            told=self.told,
+            engine_variables=self.engine_variables,
             resources=job.resources,
             gpus=start.gpus,
             image=job.image,
             shm_mib=job.shm_mib,
             mark=mark,
-            has_several=len(commands) > 1,
+            has_several_commands=len(commands) > 1,
         )
 
     def _command(self, number: int) -> str:
@@ -104,12 +105,12 @@ class JobTasks:
 
 
 def shared_environment(job: PlannedJob, folder: RunFolder, workspace: Path) -> dict[str, str]:
-    """What every child of the job is told, the user's own env included."""
-    # A child that was given no GPU must not find one that another child was given.
+    """Return the variables that all children of a job share, with the `env` of the step."""
+    # A child without GPUs must not use a GPU of another child.
     hidden = {} if job.resources.gpus else {"CUDA_VISIBLE_DEVICES": ""}
-    told = {
+    variables = {
         **hidden,
-        # Commands start in the workspace, and a shell would say so.
+        # A shell would set PWD to the workspace, where commands start.
         "PWD": str(workspace),
         **job.env,
         "AWS_BATCH_JQ_NAME": QUEUE_NAME,
@@ -121,23 +122,25 @@ def shared_environment(job: PlannedJob, folder: RunFolder, workspace: Path) -> d
         "BATCHYARD_DEVICE": job.device,
     }
     if job.is_array:
-        told["AWS_BATCH_JOB_ARRAY_SIZE"] = str(job.step_size)
+        variables["AWS_BATCH_JOB_ARRAY_SIZE"] = str(job.step_size)
     if job.has_list:
-        told["LIST_FILE_S3_PATH"] = folder.list_of(job.step).absolute().as_uri()
-    return told
+        variables["LIST_FILE_S3_PATH"] = folder.list_of(job.step).absolute().as_uri()
+    return variables
 
 
-def names_told(job: PlannedJob, shared: Mapping[str, str]) -> tuple[bytes, ...]:
-    """The names that the engine sets: those that all children of the job share, and each one's own."""
-    own = _OWN_NAMES + _GPU_NAMES if job.resources.gpus else _OWN_NAMES
-    return tuple(dict.fromkeys(os.fsencode(name) for name in (*shared, *own)))
+def list_engine_variables(job: PlannedJob, shared: Mapping[str, str]) -> tuple[bytes, ...]:
+    """Return the names of all variables that the engine sets for a child of the job."""
+    child_names = _CHILD_NAMES + _GPU_NAMES if job.resources.gpus else _CHILD_NAMES
+    return tuple(dict.fromkeys(os.fsencode(name) for name in (*shared, *child_names)))
 
 
 def base_environ(environ: Mapping[str, str], shared: Mapping[str, str]) -> dict[bytes, bytes]:
-    """The environment of a process here: the engine's own, cleared of other jobs' variables, and what the job says."""
-    kept = {
+    """Return the engine's environment without variables of other jobs, and with the shared ones."""
+    inherited = {
         name: value
         for name, value in environ.items()
-        if name not in _FOREIGN and not name.startswith(_FOREIGN_PREFIX)
+        if name not in _OTHER_JOB_NAMES and not name.startswith(_OTHER_JOB_PREFIX)
     }
-    return {os.fsencode(name): os.fsencode(value) for name, value in (kept | dict(shared)).items()}
+    return {
+        os.fsencode(name): os.fsencode(value) for name, value in (inherited | dict(shared)).items()
+    }

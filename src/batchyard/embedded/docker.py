@@ -1,15 +1,16 @@
-"""The docker command: what is said to it, and what its answers mean. Starts nothing but short questions.
+"""Arguments of the docker command and the meaning of its output; short calls of it.
 
-A container is what AWS Batch would make of the same child (facts, 1.8, 5.3 and 10.1): the host's network, CPU shares
-for vCPUs, memory as a hard limit, whole GPUs, the image's own entrypoint. What differs, and why:
+A container has the properties that AWS Batch gives to the same child (facts, 1.8, 5.3 and 10.1):
+the host's network, CPU shares for vCPUs, memory as a hard limit, whole GPUs, the image's
+entrypoint. The differences:
 
-- The workspace is mounted at its own path and is the working directory, since there is no S3 in between.
-- ``--init``, and signals to the whole process group: without them a shell would be process 1, which ignores SIGTERM,
-  and every stop would take its full grace.
-- Who it runs as: root's containers run as the image says, as on AWS. Anybody else's run with the caller's own uid, gid
-  and groups, so that what they write in the workspace belongs to the caller and they may touch no more than the caller
-  may. Such a user is unknown to the image, so it is given a HOME it can write, /tmp, and a USER. With a rootless engine
-  the container's root *is* the caller, and nothing needs to be said.
+- The workspace is mounted at the same path and is the working directory, since no S3 is used.
+- ``--init``, and signals to the whole process group. Otherwise a shell would be process 1, which
+  ignores SIGTERM, and every stop would take its full grace period.
+- The user. If root runs batchyard, the image decides, as on AWS. Otherwise containers run with the
+  caller's uid, gid and groups, so that files in the workspace belong to the caller. Such a user is
+  unknown to the image, and gets a writable HOME, /tmp, and a USER. With a rootless engine, root of
+  the container is the caller, and no flag is needed.
 """
 
 from __future__ import annotations
@@ -32,44 +33,45 @@ from batchyard.embedded.runner import Task
 from batchyard.errors import ContainerEngineError, OperationalError
 
 TOKEN_LABEL = "batchyard.token"
-#: makes --init's program pass signals to the whole process group; it is taken out before a command sees it
+#: Makes the program of --init pass signals to the whole process group. Unset for commands.
 GROUP_SIGNALS = "TINI_KILL_PROCESS_GROUP"
-#: stdout and stderr become one pipe inside already, so that their order is kept; the command is $0
+#: Runs the command $0. stdout and stderr are one pipe in the container, to keep their order.
 RUN_ONE = f'unset {GROUP_SIGNALS}; exec sh -c "$0" 2>&1'
 
 _SHARES_PER_VCPU = 1024
-#: what the kernel takes at most
-_MOST_SHARES = 262144
+#: Limit of the kernel.
+_MAX_SHARES = 262144
 _ANSWER_TIMEOUT_S = 20.0
 _REMOVAL_TIMEOUT_S = 60.0
 
-#: names that mean something to the docker command itself: a step's values for them must not reach it
+#: Variables, or prefixes of them, that change the docker command itself. The values of a step
+#: must not be in its environment.
 _CLIENT_NAMES = ("PATH", "HOME", "TMPDIR", "DOCKER_", "LD_", "GO", "SSL_CERT_", "XDG_")
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """What all containers of a run have in common."""
+class ContainerDefaults:
+    """Settings that all containers of a run share."""
 
     run_id: str
     token: str
     workspace: Path
-    #: the lists of commands, which children may read
+    #: Folder with the lists of commands, which children may read.
     lists: Path
 
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """Whom containers run as."""
+    """The user of containers."""
 
-    #: for `docker create`; none where the image decides
+    #: Flags of `docker create`; empty where the image decides.
     flags: tuple[str, ...]
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What `docker inspect` knows of a container."""
+    """State of a container, from `docker inspect`."""
 
     status: str
     exit_code: int
@@ -85,74 +87,89 @@ class State:
         return self.status in ("exited", "dead", "removing")
 
 
-# -- what is said -------------------------------------------------------------------------------------------------
+# -- arguments ---------------------------------------------------------------------------------
 
 
 def create_argv(
-    task: Task, name: str, place: Place, user: User, environ: Mapping[str, str]
+    task: Task, name: str, defaults: ContainerDefaults, user: User, environ: Mapping[str, str]
 ) -> list[str]:
-    """`docker create` for the task, up to and with the image. ``environ``: of the container, see ``environ_of``."""
+    """Return the arguments of `docker create`, up to the image.
+
+    ``environ``: the environment of the container, from ``environ_of``.
+    """
     memory = f"{task.resources.memory_mib}m"
-    shares = min(_SHARES_PER_VCPU * task.resources.vcpus, _MOST_SHARES)
+    shares = min(_SHARES_PER_VCPU * task.resources.vcpus, _MAX_SHARES)
     argv = ["create", "--name", name, "--network", "host", "--log-driver", "none"]
-    argv += ["--label", f"{TOKEN_LABEL}={place.token}", "--label", f"batchyard.run={place.run_id}"]
+    argv += [
+        "--label",
+        f"{TOKEN_LABEL}={defaults.token}",
+        "--label",
+        f"batchyard.run={defaults.run_id}",
+    ]
     argv += ["--cpu-shares", str(shares), "--memory", memory, "--memory-swap", memory]
     if task.container_flags is None:
-        argv += ["--init", "--workdir", str(place.workspace), *_mount(place.workspace), *user.flags]
+        argv += [
+            "--init",
+            "--workdir",
+            str(defaults.workspace),
+            *_mount(defaults.workspace),
+            *user.flags,
+        ]
         argv += ["--env", f"{GROUP_SIGNALS}=1"]
-        if not place.lists.is_relative_to(place.workspace):
-            argv += _mount(place.lists, "readonly")
+        if not defaults.lists.is_relative_to(defaults.workspace):
+            argv += _mount(defaults.lists, "readonly")
     else:
         argv += task.container_flags
     if task.shm_mib:
         argv += ["--shm-size", f"{task.shm_mib}m"]
     if task.gpus:
-        # The inner quotes are docker's: without them the comma would end the value.
+        # Docker needs the inner quotes: without them the comma would end the value.
         argv += ["--gpus", f'"device={environ["NVIDIA_VISIBLE_DEVICES"]}"']
-    if task.has_several:
+    if task.has_several_commands:
         argv.append("--interactive")
     for variable, value in environ.items():
-        # By its name alone, with the value in the docker command's environment: `ps` shows arguments to everybody.
-        argv += ["--env", f"{variable}={value}" if _is_clients(variable) else variable]
+        # The name alone: docker reads the value from its environment, since `ps` shows arguments
+        # to all users.
+        argv += ["--env", f"{variable}={value}" if _changes_docker(variable) else variable]
     return [*argv, task.image or ""]
 
 
 def command_argv(command: str | tuple[str, ...]) -> tuple[str, ...]:
-    """What follows the image: a text is for the shell, a program with its arguments is the image's to run."""
+    """Return the arguments after the image. A command that is a text is run by a shell."""
     return ("sh", "-c", RUN_ONE, command) if isinstance(command, str) else command
 
 
 def environ_of(task: Task, user: User) -> dict[str, str]:
-    """The environment of the task's container, beside what its image sets."""
+    """Return the variables of the task's container, without those that its image sets."""
     environ = (
         {"HOME": "/tmp", "USER": user.name} if user.flags and task.container_flags is None else {}
     )
-    environ |= task.own_environ
+    environ |= task.engine_environ
     if task.gpus:
-        # A container sees only its own GPUs, and counts them from 0.
+        # A container has only its own GPUs, with numbers from 0.
         environ["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, range(len(task.gpus))))
     return environ
 
 
 def client_environ(base: Mapping[bytes, bytes], environ: Mapping[str, str]) -> dict[bytes, bytes]:
-    """The environment of the `docker create` that is to pass on ``environ``."""
-    passed = {
+    """Return the environment of a `docker create` that passes ``environ`` to the container."""
+    variables = {
         os.fsencode(name): os.fsencode(value)
         for name, value in environ.items()
-        if not _is_clients(name)
+        if not _changes_docker(name)
     }
-    return {**base, **passed}
+    return {**base, **variables}
 
 
 def user_flags(uid: int, gid: int, groups: Iterable[int], *, is_rootless: bool) -> tuple[str, ...]:
     if uid == 0 or is_rootless:
         return ()
-    others = [f"--group-add={group}" for group in groups if group != gid]
-    return ("--user", f"{uid}:{gid}", *others)
+    group_flags = [f"--group-add={group}" for group in groups if group != gid]
+    return ("--user", f"{uid}:{gid}", *group_flags)
 
 
 def _mount(path: Path, *options: str) -> list[str]:
-    # Not --volume: its colons would cut a path that has one. Here a comma does, unless it is quoted as CSV is.
+    # --volume cannot take a path with a colon. --mount takes any path that is quoted as in CSV.
     text = io.StringIO()
     csv.writer(text, lineterminator="").writerow(
         ["type=bind", f"source={path}", f"target={path}", *options]
@@ -160,59 +177,63 @@ def _mount(path: Path, *options: str) -> list[str]:
     return ["--mount", text.getvalue()]
 
 
-def _is_clients(variable: str) -> bool:
+def _changes_docker(variable: str) -> bool:
     return variable.startswith(_CLIENT_NAMES)
 
 
-# -- what is answered ---------------------------------------------------------------------------------------------
+# -- output ------------------------------------------------------------------------------------
 
 
 def parse_state(text: str) -> State:
-    """The answer to `docker inspect --format '{{json .State}}'`."""
+    """Parse the output of `docker inspect --format '{{json .State}}'`."""
     fields = json.loads(text)
     return State(fields["Status"], fields["ExitCode"], fields["OOMKilled"], fields.get("Error", ""))
 
 
-def why_not_created(said: str) -> str:
-    """container.reason for what a failed `docker create` has said: AWS's word, then docker's own."""
-    # It looks for the image first, and pulls what it does not find; any other trouble comes before or after that.
-    was_pulling = "Unable to find image" in said and "Downloaded newer image" not in said
-    word = "CannotPullContainerError" if was_pulling else "CannotCreateContainerError"
-    return reason(word, _last_words(said))
+def creation_failure_reason(output: str) -> str:
+    """Return container.reason for the output of a failed `docker create`."""
+    # Docker looks for the image, and pulls it if it is missing. Other errors come before or after.
+    was_pulling = "Unable to find image" in output and "Downloaded newer image" not in output
+    error_name = "CannotPullContainerError" if was_pulling else "CannotCreateContainerError"
+    return format_reason(error_name, _extract_error(output))
 
 
-def reason(word: str, text: str) -> str:
-    return f"{word}: {' '.join(text.split())}"[:MAX_CONTAINER_REASON_CHARS]
+def format_reason(error_name: str, text: str) -> str:
+    """Return container.reason in the form of AWS, cut to its limit."""
+    return f"{error_name}: {' '.join(text.split())}"[:MAX_CONTAINER_REASON_CHARS]
 
 
-def _last_words(said: str) -> str:
-    """From the error on: before it come the progress of a pull and warnings, after it where to find help."""
-    lines = [line for line in said.splitlines() if line.strip() and "--help'" not in line]
+def _extract_error(output: str) -> str:
+    """Return the error of docker's output, without progress and warnings before it."""
+    lines = [line for line in output.splitlines() if line.strip() and "--help'" not in line]
     errors = [n for n, line in enumerate(lines) if "error" in line.lower()]
     return "\n".join(lines[errors[-1] if errors else 0 :]).removeprefix("docker: ")
 
 
-# -- short questions ----------------------------------------------------------------------------------------------
+# -- short calls -------------------------------------------------------------------------------
 
 
-def require_engine(environ: Mapping[str, str] = os.environ, who: str = "--runner docker") -> str:
-    """The docker command's path. Raises ContainerEngineError unless an engine answers. ``who`` needs it."""
+def require_engine(environ: Mapping[str, str] = os.environ, user: str = "--runner docker") -> str:
+    """Return the path of the docker command. Raises ContainerEngineError if no engine answers.
+
+    ``user``: the flag or command that needs docker, for the message.
+    """
     client = shutil.which("docker", path=environ.get("PATH"))
     if client is None:
         raise ContainerEngineError(
-            f"{who} needs the docker command, and there is none in PATH",
+            f"{user} needs the docker command, and there is none in PATH",
             hint="install it (on Debian and Ubuntu: `apt-get install docker.io`)"
-            + (f", or leave {who} out" if who.startswith("--") else ""),
+            + (f", or leave {user} out" if user.startswith("--") else ""),
         )
-    _asked(client, environ, "version", "--format", "{{.Server.Version}}")
+    _ask(client, environ, "version", "--format", "{{.Server.Version}}")
     return client
 
 
-def user_here(client: str, environ: Mapping[str, str]) -> User:
-    """The user that containers of this process run as."""
+def find_current_user(client: str, environ: Mapping[str, str]) -> User:
+    """Return the user of containers that this process starts."""
     uid = os.getuid()
     security = (
-        "" if uid == 0 else _asked(client, environ, "info", "--format", "{{json .SecurityOptions}}")
+        "" if uid == 0 else _ask(client, environ, "info", "--format", "{{json .SecurityOptions}}")
     )
     flags = user_flags(uid, os.getgid(), os.getgroups(), is_rootless="name=rootless" in security)
     try:
@@ -223,10 +244,10 @@ def user_here(client: str, environ: Mapping[str, str]) -> User:
 
 
 def remove_all(client: str, environ: Mapping[str, str], token: str) -> int:
-    """Ends and removes all containers of a run; returns when they are gone, and says how many they were."""
+    """Remove all containers of a run, also running ones, and return their number."""
     removed: set[str] = set()
     deadline = time.monotonic() + _REMOVAL_TIMEOUT_S
-    while found := _asked(
+    while containers := _ask(
         client,
         environ,
         "ps",
@@ -238,23 +259,25 @@ def remove_all(client: str, environ: Mapping[str, str], token: str) -> int:
     ).split():
         if time.monotonic() > deadline:
             raise OperationalError(
-                f"Docker does not remove the containers that an earlier run of this left: {', '.join(found)}",
-                hint="see what `docker rm --force` says about them",
+                "Docker does not remove the containers that an earlier process of the run left: "
+                + ", ".join(containers),
+                hint="`docker rm --force` shows why",
             )
-        removed.update(found)
-        # Fails for one that another call is removing at this moment, so the list has the last word.
+        removed.update(containers)
+        # `docker rm` fails for a container that another call is removing, so the loop checks the
+        # list of containers again.
         with suppress(subprocess.TimeoutExpired):
-            command = [client, "rm", "--force", "--volumes", *found]
+            command = [client, "rm", "--force", "--volumes", *containers]
             subprocess.run(
                 command, env=dict(environ), capture_output=True, timeout=_REMOVAL_TIMEOUT_S
             )
     return len(removed)
 
 
-def _asked(client: str, environ: Mapping[str, str], *argv: str) -> str:
-    """The engine's answer. Raises ContainerEngineError."""
+def _ask(client: str, environ: Mapping[str, str], *argv: str) -> str:
+    """Return the output of a docker command. Raises ContainerEngineError."""
     try:
-        done = subprocess.run(
+        completed = subprocess.run(
             [client, *argv],
             env=dict(environ),
             stdin=subprocess.DEVNULL,
@@ -266,17 +289,18 @@ def _asked(client: str, environ: Mapping[str, str], *argv: str) -> str:
     except subprocess.TimeoutExpired:
         raise ContainerEngineError(
             f"the Docker engine has not answered for {_ANSWER_TIMEOUT_S:.0f} s",
-            hint="see what `docker info` says",
+            hint="`docker info` shows its state",
         ) from None
     except OSError as exc:
         raise ContainerEngineError(f"the docker command cannot be started: {exc}") from exc
-    if done.returncode == 0:
-        return done.stdout
-    said = " ".join(done.stderr.split()) or f"`docker {argv[0]}` exited with {done.returncode}"
-    is_forbidden = "permission denied" in said
+    if completed.returncode == 0:
+        return completed.stdout
+    problem = " ".join(completed.stderr.split())
+    problem = problem or f"`docker {argv[0]}` exited with {completed.returncode}"
+    is_forbidden = "permission denied" in problem
     raise ContainerEngineError(
-        f"no Docker engine answers: {said}",
+        f"no Docker engine answers: {problem}",
         hint="let your user in with `sudo usermod -aG docker $USER`, then log in again"
         if is_forbidden
-        else "start it with `sudo systemctl start docker` (or `sudo dockerd &` where there is no systemd)",
+        else "start it with `sudo systemctl start docker` (or `sudo dockerd &` without systemd)",
     )

@@ -1,4 +1,4 @@
-"""Who executes a run: at most one process at a time, and everybody can see which."""
+"""The lock of a run: at most one process executes a run, and others can read which."""
 
 from __future__ import annotations
 
@@ -11,12 +11,15 @@ from typing import NamedTuple
 
 from batchyard.errors import RunLockedError, from_os_error
 
-_LOOK_S = 0.2
-#: where only such as look have it
-_LOOKERS_S = 30.0
+#: How long to wait for a lock that another process seems to hold for executing.
+_HELD_TIMEOUT_S = 0.2
+#: How long to wait while others only read who holds the lock.
+_READERS_TIMEOUT_S = 30.0
 
 
 class Holder(NamedTuple):
+    """The process that executes a run."""
+
     pid: int
     host: str
     since: float
@@ -27,23 +30,24 @@ class Holder(NamedTuple):
 
 
 class RunLock:
-    """Held from construction to ``release``; the system lets go of it when the process dies, however it dies."""
+    """A lock that is held from construction to ``release``, or to the death of the process."""
 
     def __init__(self, path: Path) -> None:
+        """Acquire the lock. Raises RunLockedError if another process holds it."""
         try:
             self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as exc:
             raise from_os_error(exc, "open", path) from exc
         try:
-            self._take()
+            self._acquire()
         except BlockingIOError:
-            holder = _written_in(self._fd)
+            holder = _read_holder(self._fd)
             os.close(self._fd)
-            who = f"by {holder}" if holder else "by another process"
+            run_id = path.parent.name
             raise RunLockedError(
-                f"run {path.parent.name} is being executed {who}",
-                hint=f"watch it with `batchyard status {path.parent.name} --watch`, end it with `batchyard stop "
-                f"{path.parent.name}`",
+                f"run {run_id} is being executed by {holder or 'another process'}",
+                hint=f"watch it with `batchyard status {run_id} --watch`, "
+                f"end it with `batchyard stop {run_id}`",
             ) from None
         note = {"pid": os.getpid(), "host": os.uname().nodename, "since": time.time()}
         try:
@@ -52,15 +56,16 @@ class RunLock:
         except OSError as exc:
             raise from_os_error(exc, "write", path) from exc
 
-    def _take(self) -> None:
-        began = time.monotonic()
+    def _acquire(self) -> None:
+        began_s = time.monotonic()
         while True:
             try:
                 return fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                # Somebody who only looks who holds it has it for a moment too, on a busy machine for a longer one.
-                patience_s = _LOOK_S if _is_held(self._fd) else _LOOKERS_S
-                if time.monotonic() - began > patience_s:
+                # A process that only reads the holder shares the lock for a moment, which is
+                # longer on a busy machine.
+                timeout_s = _HELD_TIMEOUT_S if _is_held(self._fd) else _READERS_TIMEOUT_S
+                if time.monotonic() - began_s > timeout_s:
                     raise
                 time.sleep(0.005)
 
@@ -68,20 +73,20 @@ class RunLock:
         os.close(self._fd)
 
 
-def holder_of(path: Path) -> Holder | None:
-    """Who holds the lock now; None if nobody does."""
+def find_holder(path: Path) -> Holder | None:
+    """Return the process that holds the lock; None if no process does."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return None
     try:
-        return (_written_in(fd) or Holder(0, "?", 0.0)) if _is_held(fd) else None
+        return (_read_holder(fd) or Holder(0, "?", 0.0)) if _is_held(fd) else None
     finally:
         os.close(fd)
 
 
 def _is_held(fd: int) -> bool:
-    """Whether somebody executes the run: one who looks shares the lock with others who do."""
+    """Return whether a process executes the run. Processes that only read share the lock."""
     try:
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -90,7 +95,7 @@ def _is_held(fd: int) -> bool:
     return False
 
 
-def _written_in(fd: int) -> Holder | None:
+def _read_holder(fd: int) -> Holder | None:
     try:
         return Holder(**json.loads(os.pread(fd, 4096, 0)))
     except (ValueError, TypeError):

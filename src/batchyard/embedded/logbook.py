@@ -1,8 +1,9 @@
-"""Children's output on disk, byte for byte.
+"""The output of children on disk, byte for byte.
 
-A child that ends before anybody looked at it writes into one shared file, short.log, since creating a file costs a
-tenth of a millisecond; its row says where. All others have a file of their own, which can be followed while they
-run. Children write to a pipe, never to the file: `> /dev/stderr` in a script would truncate a file, its own log.
+The output of a short child goes into a shared file, short.log, since creating a file costs 0.1 ms;
+the child's row in the database has the position. Every other child has its own file, which can be
+followed while the child runs. Children write to a pipe and never to the file, since
+`> /dev/stderr` in a script would truncate the file.
 """
 
 from __future__ import annotations
@@ -14,10 +15,12 @@ from batchyard.folder import RunFolder
 
 
 class LogBook:
+    """Writes the log files of one run."""
+
     def __init__(self, folder: RunFolder) -> None:
         self._folder = folder
         self._pending: list[bytes] = []
-        self._made: set[str] = set()
+        self._step_folders: set[str] = set()
         try:
             folder.logs.mkdir(parents=True, exist_ok=True)
             self._short = os.open(
@@ -28,7 +31,7 @@ class LogBook:
         self._offset = os.fstat(self._short).st_size
 
     def add_short(self, data: bytes) -> int:
-        """Keeps the bytes and says where in short.log they will be; they are written by the next ``flush``."""
+        """Add output to short.log with the next ``flush``, and return its position there."""
         offset = self._offset
         if data:
             self._pending.append(data)
@@ -36,24 +39,26 @@ class LogBook:
         return offset
 
     def flush(self) -> None:
-        """Before the rows that point at them are committed."""
+        """Write short.log. Call it before the rows that refer to it are committed."""
         if self._pending:
             data = b"".join(self._pending)
             self._pending.clear()
             self.write(self._short, data)
 
-    def open_own(self, step: str, index: int, attempt: int) -> int:
+    def open_child_log(self, step: str, index: int, attempt: int) -> int:
+        """Open the log file of an attempt, and return its file number."""
         path = self._folder.log_of(step, index, attempt)
         try:
-            if step not in self._made:
+            if step not in self._step_folders:
                 path.parent.mkdir(exist_ok=True)
-                self._made.add(step)
-            # An attempt whose engine died may have done some of its commands: what they wrote stays.
+                self._step_folders.add(step)
+            # Appended, since an earlier engine may have run some commands of the same attempt.
             return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
         except OSError as exc:
             raise from_os_error(exc, "write the log", path) from exc
 
     def write(self, fd: int, data: bytes) -> None:
+        """Write all bytes. Raises OperationalError."""
         view = memoryview(data)
         try:
             while view:

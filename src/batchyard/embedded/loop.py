@@ -1,8 +1,9 @@
-"""The loop: tells the scheduler what happened, and performs what it answers. Decides nothing itself.
+"""The loop: passes events of the runner to the scheduler, and performs the changes it returns.
 
-Order within one turn: what ended is told and put on the list of rows; before a child starts whose dependency is on
-that list, the list is committed; in any case it is committed every 100 ms. One turn at a time, by whichever thread
-has the runner's lock: the one that called ``run``, one of the runner's whose child has ended, one that uses ``call``.
+In one turn, attempts that ended are reported to the scheduler and added to a list of rows. The list
+is committed every 100 ms, and before a child starts that depends on a job in the list. There is one
+turn at a time, in the thread that holds the runner's lock: the caller of ``run``, a thread of the
+runner whose child has ended, or a caller of ``call``.
 """
 
 from __future__ import annotations
@@ -28,28 +29,30 @@ DEFAULT_GRACE_S = 30.0
 
 
 class Watcher(Protocol):
-    """Whoever looks on: a terminal, or nobody."""
+    """Receives the progress of the loop."""
 
     def on_tick(self, changed: list[JobRow]) -> None:
-        """Called ten times a second, with the jobs that have changed; the first time with all of them."""
+        """Called ten times a second with the jobs that have changed, at first with all jobs."""
 
     def on_failure(self, task: Task, row: AttemptRow) -> None: ...
 
 
 class TaskMaker(Protocol):
-    """One job, as far as what its children are told is concerned."""
+    """Makes the tasks of one job."""
 
-    #: commands that have succeeded, where a child has several
+    #: Numbers of commands that have succeeded, of children with several commands.
     done: set[int]
 
     def task(self, start: Start) -> Task: ...
 
 
-class LoopIsOver(RuntimeError):
-    """Nothing is done any more."""
+class LoopEndedError(RuntimeError):
+    """The loop has ended, and takes no more calls."""
 
 
 class Loop:
+    """Executes the jobs of a scheduler with a runner, and records them in a store."""
+
     def __init__(
         self,
         scheduler: Scheduler,
@@ -62,8 +65,10 @@ class Loop:
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``last_request``: stop requests up to this one were the business of an earlier process. ``clock`` is for what
-        is recorded, ``monotonic`` for what is waited for."""
+        """``last_request``: id of the last stop request that was for an earlier process.
+
+        ``clock`` is for recorded times, ``monotonic`` for delays; both return seconds.
+        """
         self._scheduler = scheduler
         self._runner = runner
         self._store = store
@@ -72,99 +77,107 @@ class Loop:
         self._clock = clock
         self._monotonic = monotonic
         self._is_over: Callable[[], bool] = lambda: True
-        #: what went wrong in somebody else's thread, for ``run`` to raise
+        #: An exception of another thread, which ``run`` raises.
         self._failure: BaseException | None = None
         self._tasks: dict[str, TaskMaker] = {}
         self._rows: dict[str, JobRow] = {}
         self._depends_on: dict[str, frozenset[str]] = {}
-        #: attempts under way
+        #: Attempts that run, by job id and child.
         self._running: dict[tuple[str, int], Task] = {}
-        #: why attempts under way are lost, with the host that they pretend to be on
-        self._lost: dict[Task, str] = {}
-        #: (when to send SIGKILL, order, task)
+        #: Status reasons of running attempts whose host was taken away.
+        self._lost_reasons: dict[Task, str] = {}
+        #: A heap of (when to send SIGKILL, tie breaker, task).
         self._kills: list[tuple[float, int, Task]] = []
         self._attempt_rows: list[AttemptRow] = []
         self._command_rows: list[tuple[int, int]] = []
-        #: jobs with children that ended since the last commit
+        #: Jobs with children that ended since the last commit.
         self._uncommitted: set[str] = set()
         self._changed: set[str] = set()
-        self._attempts_of: dict[str, int] = {}
-        #: rows that the watcher has not been told yet
-        self._untold: dict[str, JobRow] = {}
+        self._attempt_counts: dict[str, int] = {}
+        #: Rows that the watcher has not got yet.
+        self._unreported: dict[str, JobRow] = {}
         self._last_request = last_request
         self._interrupts = 0
-        #: whether somebody asked for the end of the whole run
+        #: Whether a user or process has requested the end of the whole run.
         self.was_stopped = store.value("was_stopped") is not None
 
-    # -- from outside ---------------------------------------------------------------------------------------
+    # -- called from outside the loop ----------------------------------------------------------
 
     def add(self, job: Job, tasks: TaskMaker, row: JobRow) -> None:
-        """A job that the scheduler has accepted and the store has recorded."""
+        """Add a job that the scheduler has accepted and the store has recorded."""
         self._tasks[job.id] = tasks
         self._rows[job.id] = row
         self._depends_on[job.id] = _dependencies(job)
-        self._attempts_of[job.id] = row.attempts
+        self._attempt_counts[job.id] = row.attempts
         self._changed.add(job.id)
 
     def call(self, action: Callable[[], T]) -> T:
-        """From another thread, while ``run`` runs: does it between two turns, and starts what follows from it."""
+        """Call ``action`` between two turns, and then take a turn.
+
+        For other threads than that of ``run``. Raises LoopEndedError.
+        """
         with self._runner.lock:
             if self._failure is not None or self._is_over():
-                raise LoopIsOver
+                raise LoopEndedError
             result = action()
             self._guarded_turn()
         return result
 
     def perform(self, changes: Iterable[Change], grace_s: float = DEFAULT_GRACE_S) -> None:
-        """Does and records what the scheduler has answered to somebody else than the loop."""
+        """Perform and record changes that the scheduler has returned to another caller."""
         self._perform(changes, grace_s)
 
     def record(self, job_ids: Iterable[str]) -> None:
-        """Sees to it that what is known of the jobs is on disk."""
+        """Commit if attempts of these jobs have ended since the last commit."""
         if not self._uncommitted.isdisjoint(job_ids):
             self.commit()
 
     def row(self, job_id: str) -> JobRow:
         return self._rows[job_id]
 
-    def running(self, job_id: str, child: int) -> Task | None:
-        """The attempt that is under way."""
+    def find_running_task(self, job_id: str, child: int) -> Task | None:
+        """Return the attempt of a child that runs; None if none does."""
         return self._running.get((job_id, child))
 
     def lose(self, job_id: str, child: int, status_reason: str) -> bool:
-        """Takes away the host of an attempt under way: it ends now, with no exit code. False where none is."""
+        """End a running attempt without an exit code, as if its host had been taken away.
+
+        Returns False if no attempt of the child runs.
+        """
         task = self._running.get((job_id, child))
         if task is None:
             return False
-        self._lost[task] = status_reason
+        self._lost_reasons[task] = status_reason
         self._runner.signal([task], signal.SIGKILL)
         return True
 
     def interrupt(self) -> None:
-        """Ctrl-C or SIGTERM: stops the run; the second time, at once. Safe in a signal handler: it only counts."""
+        """Stop the run; the second time, kill it. Safe in a signal handler: it only counts."""
         self._interrupts += 1
 
     def stop(self, job_ids: Iterable[str], reason: str, grace_s: float) -> None:
-        # Last first: what depends on another stopped job then fails for this reason, and not for that one's failure.
-        wanted = [job_id for job_id in job_ids if job_id in self._rows]
-        for job_id in reversed(wanted):
+        """Terminate jobs. Their running attempts get SIGTERM, and SIGKILL after ``grace_s``."""
+        # Last first, so that a dependent job has this reason and not the failure of its dependency.
+        present_ids = [job_id for job_id in job_ids if job_id in self._rows]
+        for job_id in reversed(present_ids):
             self._perform(self._scheduler.terminate(job_id, reason), grace_s)
-        # What was being stopped already may have less time now.
+        # An attempt that was being stopped already may have less time now.
+        stopped_ids = set(present_ids)
         self._kill_after(
-            grace_s, [task for task in self._running.values() if task.job_id in set(wanted)]
+            grace_s, [task for task in self._running.values() if task.job_id in stopped_ids]
         )
 
-    def obey_requests(self) -> None:
-        """Stops what other processes have asked to stop."""
+    def carry_out_stop_requests(self) -> None:
+        """Stop the jobs that other processes have requested to stop."""
         for request in self._store.stop_requests(self._last_request):
             self._last_request = request.id
             self.was_stopped |= set(request.job_ids) >= set(self._rows)
             self.stop(request.job_ids, request.reason, request.grace_s)
 
-    # -- the loop -------------------------------------------------------------------------------------------
+    # -- the loop ------------------------------------------------------------------------------
 
     def run(self, is_over: Callable[[], bool] | None = None) -> None:
-        """Until all jobs are over, or as long as the caller says."""
+        """Run until ``is_over`` returns True; by default, until all jobs are over."""
         with self._runner.lock:
             self._is_over = is_over or (lambda: self._scheduler.is_over)
             self._runner.listen(self._guarded_turn)
@@ -174,7 +187,7 @@ class Loop:
                 self._is_over = lambda: True
             self._runner.tick()
             self.commit()
-            self._tell_watcher()
+            self._notify_watcher()
 
     def _run(self) -> None:
         next_tick = self._monotonic()
@@ -190,21 +203,21 @@ class Loop:
                 next_tick = self._monotonic() + TICK_S
             if self._interrupts > interrupts_seen:
                 interrupts_seen = self._interrupts
-                self._interrupted()
+                self._stop_after_interrupt()
 
     def _turn(self) -> None:
-        """Tells the scheduler what has happened, and starts what it places."""
-        self._take_news()
+        """Pass new events to the scheduler, and start the attempts that it places."""
+        self._handle_events()
         while starts := self._scheduler.place():
             self._start(starts)
-            self._take_news()
+            self._handle_events()
 
-    def _take_news(self) -> None:
-        for event in self._runner.news():
-            self._happened(event)
+    def _handle_events(self) -> None:
+        for event in self._runner.take_events():
+            self._handle_event(event)
 
     def _guarded_turn(self) -> None:
-        """A turn of another thread than that of ``run``, to which it leaves whatever goes wrong."""
+        """Take a turn in another thread than that of ``run``, which raises its exceptions."""
         if self._is_over():
             return
         try:
@@ -215,10 +228,11 @@ class Loop:
             self._runner.wake()
 
     def commit(self) -> None:
+        """Write all that happened since the last commit to disk, in one transaction."""
         self._logs.flush()
-        changed = [self._summarised(self._rows[job_id]) for job_id in self._changed]
+        changed = [self._with_summary(self._rows[job_id]) for job_id in self._changed]
         self._rows.update((row.id, row) for row in changed)
-        self._untold.update((row.id, row) for row in changed)
+        self._unreported.update((row.id, row) for row in changed)
         for task in self._running.values():
             self._take_commands(task)
         values = [("was_stopped", "yes")] if self.was_stopped else ()
@@ -229,10 +243,10 @@ class Loop:
         self._uncommitted.clear()
         self._changed.clear()
 
-    def _tick(self, now: float) -> None:
-        self._perform(self._scheduler.tick(int(now * 1000)))
+    def _tick(self, now_s: float) -> None:
+        self._perform(self._scheduler.tick(int(now_s * 1000)))
         due = []
-        while self._kills and self._kills[0][0] <= now:
+        while self._kills and self._kills[0][0] <= now_s:
             due.append(heapq.heappop(self._kills)[2])
         if due:
             self._runner.signal(due, signal.SIGKILL)
@@ -243,23 +257,23 @@ class Loop:
             or any(task.unrecorded for task in self._running.values())
         ):
             self.commit()
-        self.obey_requests()
-        self._tell_watcher()
+        self.carry_out_stop_requests()
+        self._notify_watcher()
 
-    def _tell_watcher(self) -> None:
-        rows, self._untold = list(self._untold.values()), {}
-        # Whoever watched may have gone, a terminal that was closed: the run goes on without.
+    def _notify_watcher(self) -> None:
+        rows, self._unreported = list(self._unreported.values()), {}
+        # A closed terminal must not end the run.
         with suppress(OSError):
             self._watcher.on_tick(rows)
 
-    def _interrupted(self) -> None:
+    def _stop_after_interrupt(self) -> None:
         self.was_stopped = True
-        # Two signals can come in one turn: the first one's work is done in any case.
+        # Two signals can arrive in one turn, so the work of the first is done in any case.
         self.stop(list(self._rows), "stopped by the user", DEFAULT_GRACE_S)
         if self._interrupts > 1:
             self._runner.signal(list(self._running.values()), signal.SIGKILL)
 
-    # -- what to do -----------------------------------------------------------------------------------------
+    # -- events and changes --------------------------------------------------------------------
 
     def _start(self, starts: list[Start]) -> None:
         for start in starts:
@@ -270,29 +284,36 @@ class Loop:
             task = self._tasks[start.job_id].task(start)
             self._running[start.job_id, start.child] = task
             self._changed.add(start.job_id)
-            if task.refused is None:
+            if task.refusal is None:
                 self._runner.start(task)
             else:
                 now_ms = int(self._clock() * 1000)
-                self._happened(Ended(task, task.refused, None, now_ms, 0.0, 0.0, 0, None, None))
+                self._handle_end(Ended(task, task.refusal, None, now_ms, 0.0, 0.0, 0, None, None))
 
-    def _happened(self, event: Started | Ended) -> None:
-        task = event.task
+    def _handle_event(self, event: Started | Ended) -> None:
         if isinstance(event, Started):
-            task.started_ms = event.at_ms
-            self._scheduler.attempt_started(task.job_id, task.child, int(self._monotonic() * 1000))
-            job_row = self._rows[task.job_id]
-            if job_row.started_ms is None:
-                self._rows[task.job_id] = job_row._replace(started_ms=event.at_ms)
-            self._changed.add(task.job_id)
-            return
+            self._handle_start(event)
+        else:
+            self._handle_end(event)
+
+    def _handle_start(self, event: Started) -> None:
+        task = event.task
+        task.started_ms = event.at_ms
+        self._scheduler.attempt_started(task.job_id, task.child, int(self._monotonic() * 1000))
+        job_row = self._rows[task.job_id]
+        if job_row.started_ms is None:
+            self._rows[task.job_id] = job_row._replace(started_ms=event.at_ms)
+        self._changed.add(task.job_id)
+
+    def _handle_end(self, event: Ended) -> None:
+        task = event.task
         del self._running[task.job_id, task.child]
         self._take_commands(task)
         outcome = event.outcome
-        if self._lost and (lost_reason := self._lost.pop(task, None)) is not None:
-            outcome = Outcome(None, lost_reason)
+        if self._lost_reasons and (reason := self._lost_reasons.pop(task, None)) is not None:
+            outcome = Outcome(None, reason)
         changes = self._scheduler.attempt_ended(task.job_id, task.child, outcome)
-        # The first change is about this very child: settled, or to be tried again.
+        # The first change is about this child: it has settled, or is tried again.
         verdict = changes[0]
         settled = verdict if isinstance(verdict, Settled) else None
         row = AttemptRow(
@@ -311,10 +332,10 @@ class Loop:
             ",".join(map(str, task.gpus)),
             event.log_offset,
             event.log_length,
-            task.place,
+            task.compute_environment,
         )
         self._attempt_rows.append(row)
-        self._attempts_of[task.job_id] += 1
+        self._attempt_counts[task.job_id] += 1
         self._uncommitted.add(task.job_id)
         self._changed.add(task.job_id)
         if row.state != JobState.SUCCEEDED:
@@ -329,14 +350,14 @@ class Loop:
             if isinstance(change, Stop):
                 to_stop.append(self._running[change.job_id, change.child])
             elif isinstance(change, Settled):
-                self._attempt_rows.append(self._never_started(change))
+                self._attempt_rows.append(self._unstarted_row(change))
                 self._uncommitted.add(change.job_id)
             elif isinstance(change, RestFailed):
                 row = self._rows[change.job_id]
                 self._rows[change.job_id] = row._replace(rest_reason=change.status_reason)
             elif isinstance(change, JobSettled):
                 row = self._rows[change.job_id]
-                if row.ended_ms is None:  # else it is told again, after a resume
+                if row.ended_ms is None:  # after a resume, the change is repeated
                     self._rows[change.job_id] = row._replace(
                         status_reason=change.status_reason, ended_ms=int(self._clock() * 1000)
                     )
@@ -349,15 +370,15 @@ class Loop:
         for task in tasks:
             heapq.heappush(self._kills, (kill_at, id(task), task))
 
-    # -- rows -----------------------------------------------------------------------------------------------
+    # -- rows ----------------------------------------------------------------------------------
 
-    def _summarised(self, row: JobRow) -> JobRow:
+    def _with_summary(self, row: JobRow) -> JobRow:
         summary = self._scheduler.summary(row.id)
         return row._replace(
-            state=summary.state.value, counts=summary.counts, attempts=self._attempts_of[row.id]
+            state=summary.state.value, counts=summary.counts, attempts=self._attempt_counts[row.id]
         )
 
-    def _never_started(self, change: Settled) -> AttemptRow:
+    def _unstarted_row(self, change: Settled) -> AttemptRow:
         number = self._rows[change.job_id].number
         now_ms = int(self._clock() * 1000)
         state = change.state.value
@@ -367,15 +388,15 @@ class Loop:
 
     def _take_commands(self, task: Task) -> None:
         if task.unrecorded:
-            # A child with one command has no other record than its own.
-            if task.has_several:
+            # A child with one command has no record of its command.
+            if task.has_several_commands:
                 self._tasks[task.job_id].done.update(task.unrecorded)
                 self._command_rows += [(task.job_number, number) for number in task.unrecorded]
             task.unrecorded.clear()
 
 
 def _dependencies(job: Job) -> frozenset[str]:
-    """The jobs whose endings must be on disk before a child of this job starts."""
+    """Return the ids of jobs whose ends must be on disk before a child of this job starts."""
     ids = {dep.job_id.partition(":")[0] for dep in job.depends_on if dep.job_id is not None}
     if any(dep.type is DependencyType.SEQUENTIAL for dep in job.depends_on):
         ids.add(job.id)

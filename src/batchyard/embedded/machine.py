@@ -1,4 +1,4 @@
-"""What this machine has: vCPUs, memory, GPUs. Reading and understanding are apart, so that recorded text is enough."""
+"""The vCPUs, memory and GPUs of this machine. Parsing is separate from reading, for the tests."""
 
 from __future__ import annotations
 
@@ -27,29 +27,30 @@ class Gpu:
     driver: str
 
 
-#: where a cgroup that we are in (a container's, say) says how much memory it may have: version 2, version 1
+#: Files with the memory limit of this process's cgroup, as in a container: version 2, version 1.
 _CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 
-def capacity(gpu_count: int) -> Resources:
-    memory = memory_mib(Path("/proc/meminfo").read_text())
+def measure_capacity(gpu_count: int) -> Resources:
+    """Return the vCPUs and the memory that this process may use, with the number of GPUs."""
+    memory = parse_meminfo_mib(Path("/proc/meminfo").read_text())
     for path in map(Path, _CGROUP_LIMITS):
         if path.exists():
-            memory = min(memory, cgroup_limit_mib(path.read_text()) or memory)
-    return Resources(vcpu_count(), memory, gpu_count)
+            memory = min(memory, parse_cgroup_limit_mib(path.read_text()) or memory)
+    return Resources(count_vcpus(), memory, gpu_count)
 
 
-def cgroup_limit_mib(text: str) -> int | None:
-    """None where the limit's file says there is none."""
+def parse_cgroup_limit_mib(text: str) -> int | None:
+    """Return the limit in the text of a cgroup's file; None if there is no limit."""
     return int(text) // 2**20 if text.strip().isdigit() else None
 
 
-def vcpu_count() -> int:
+def count_vcpus() -> int:
     return len(os.sched_getaffinity(0))
 
 
-def memory_mib(meminfo: str) -> int:
-    """MemTotal of /proc/meminfo's text."""
+def parse_meminfo_mib(meminfo: str) -> int:
+    """Return MemTotal of the text of /proc/meminfo. Raises ValueError."""
     for line in meminfo.splitlines():
         if line.startswith("MemTotal:"):
             return int(line.split()[1]) // 1024
@@ -59,21 +60,23 @@ def memory_mib(meminfo: str) -> int:
 def find_gpus(
     command: Sequence[str] = _NVIDIA_SMI, environ: Mapping[str, str] = os.environ
 ) -> tuple[Gpu, ...]:
-    """The GPUs that the driver knows, narrowed to CUDA_VISIBLE_DEVICES where it is set; none where it has no driver."""
+    """Return the GPUs of the driver, restricted to CUDA_VISIBLE_DEVICES; empty without a driver."""
     import subprocess  # slow to import, and only pipelines with GPUs need it
 
     try:
-        done = subprocess.run(
+        completed = subprocess.run(
             command, capture_output=True, timeout=_NVIDIA_SMI_TIMEOUT_S, check=False
         )
     except (OSError, subprocess.TimeoutExpired):
         return ()
-    gpus = parse_nvidia_smi(done.stdout.decode(errors="replace")) if done.returncode == 0 else ()
-    return visible(gpus, environ.get("CUDA_VISIBLE_DEVICES"))
+    if completed.returncode:
+        return ()
+    gpus = parse_nvidia_smi(completed.stdout.decode(errors="replace"))
+    return select_visible_gpus(gpus, environ.get("CUDA_VISIBLE_DEVICES"))
 
 
 def parse_nvidia_smi(text: str) -> tuple[Gpu, ...]:
-    """The lines of nvidia-smi's CSV; anything else it prints (warnings, "No devices were found") is passed over."""
+    """Return the GPUs in the CSV of nvidia-smi. Other lines, like warnings, are ignored."""
     gpus = []
     for line in text.splitlines():
         fields = [field.strip() for field in line.split(",")]
@@ -83,21 +86,23 @@ def parse_nvidia_smi(text: str) -> tuple[Gpu, ...]:
     return tuple(gpus)
 
 
-def visible(gpus: tuple[Gpu, ...], setting: str | None) -> tuple[Gpu, ...]:
-    """What CUDA_VISIBLE_DEVICES leaves. Like CUDA, it stops at the first entry that names no GPU, and knows none at all
-    where one is named twice."""
+def select_visible_gpus(gpus: tuple[Gpu, ...], setting: str | None) -> tuple[Gpu, ...]:
+    """Return the GPUs that CUDA_VISIBLE_DEVICES selects.
+
+    Like CUDA, this stops at the first entry that is no GPU, and selects none if a GPU is repeated.
+    """
     if setting is None:
         return gpus
     by_index = {str(gpu.index): gpu for gpu in gpus}
-    chosen = []
+    selected = []
     for entry in setting.split(","):
         gpu = by_index.get(entry.strip())
         if gpu is None:
             break
-        if gpu in chosen:
+        if gpu in selected:
             return ()
-        chosen.append(gpu)
-    return tuple(chosen)
+        selected.append(gpu)
+    return tuple(selected)
 
 
 def allow_open_files(count: int) -> None:

@@ -1,4 +1,4 @@
-"""Other processes, by way of /proc: whose child is who, and who carries a run's token. Linux only."""
+"""Processes of this machine, read from /proc: their parents, sessions and tokens. Linux only."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 
 def adopt_orphans() -> None:
-    """From now on, what a child leaves behind becomes this process's child instead of init's, so that it is found."""
+    """Make orphans of children become children of this process instead of init's."""
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
@@ -28,55 +28,64 @@ def children_of_this_process() -> list[int]:
     return children
 
 
-def with_descendants(pids: Iterable[int]) -> list[int]:
-    """The processes, then their children, theirs, and so on."""
+def list_with_descendants(pids: Iterable[int]) -> list[int]:
+    """Return the processes, followed by all their descendants."""
     children = _children_by_parent()
-    found = list(pids)
-    for pid in found:  # grows while it is walked
-        found += children.pop(pid, [])
-    return found
+    family = list(pids)
+    for pid in family:  # the list grows during the loop
+        family += children.pop(pid, [])
+    return family
 
 
 def memory_mib(leaders: Iterable[int]) -> dict[int, int]:
-    """For each of the processes, what it and all that came of it have in memory. Shared pages count for each."""
+    """Return for each process the memory of itself and its descendants.
+
+    Shared pages are counted once for each process.
+    """
     children = _children_by_parent()
     page_kib = os.sysconf("SC_PAGESIZE") // 1024
-    found = {}
+    used_mib = {}
     for leader in leaders:
         family = [leader]
-        for pid in family:  # grows while it is walked
+        for pid in family:  # the list grows during the loop
             family += children.get(pid, [])
-        found[leader] = sum(_resident_pages(pid) for pid in family) * page_kib // 1024
-    return found
+        used_mib[leader] = sum(_resident_pages(pid) for pid in family) * page_kib // 1024
+    return used_mib
 
 
-def with_token(token: str) -> list[int]:
-    """The processes in whose environment the token is, whatever shares a session with them, and what came of those."""
+def find_by_token(token: str) -> list[int]:
+    """Return the processes with the token in their environment, and all related processes.
+
+    These are the members of their sessions, and the descendants of both.
+    """
     needle = token.encode()
-    carriers = [pid for pid in all_pids() if pid != os.getpid() and needle in environ_of(pid)]
-    # Every child of ours leads a session of its own; one that cleaned its environment is still in it.
+    carriers = [pid for pid in list_pids() if pid != os.getpid() and needle in environ_of(pid)]
+    # Every child leads its own session. A process with a cleared environment is still in it.
     sessions = {session_of(pid) for pid in carriers} - {None, os.getsid(0)}
-    members = [pid for pid in all_pids() if pid not in carriers and session_of(pid) in sessions]
-    return with_descendants(carriers + members)
+    members = [pid for pid in list_pids() if pid not in carriers and session_of(pid) in sessions]
+    return list_with_descendants(carriers + members)
 
 
-def end_carriers(token: str, wait_s: float = 30.0) -> int:
-    """Ends all that ``with_token`` finds, again and again while some fork faster than they are found; says how many."""
+def end_by_token(token: str, wait_s: float = 30.0) -> int:
+    """Kill the processes with the token until none is left, and return their number.
+
+    Repeats, since processes may fork meanwhile. Raises OperationalError after ``wait_s`` seconds.
+    """
     deadline = time.monotonic() + wait_s
     count = 0
-    while found := [pid for pid in with_token(token) if _is_alive(pid)]:
+    while pids := [pid for pid in find_by_token(token) if _is_alive(pid)]:
         if time.monotonic() > deadline:
             raise OperationalError(
-                f"{len(found)} processes that an earlier engine left running do not end: {found[:5]}",
+                f"{len(pids)} processes of an earlier engine do not end: {pids[:5]}",
                 hint="end them by hand, then try again",
             )
-        count += len(found)
-        kill_all(found)
+        count += len(pids)
+        kill_all(pids)
     return count
 
 
 def kill_all(pids: Iterable[int], wait_s: float = 10.0) -> None:
-    """SIGKILL, and returns once they are gone or are zombies that their parents have yet to see."""
+    """Send SIGKILL, and wait until the processes are gone or zombies."""
     pids = list(pids)
     for pid in pids:
         with suppress(ProcessLookupError, PermissionError):
@@ -88,7 +97,7 @@ def kill_all(pids: Iterable[int], wait_s: float = 10.0) -> None:
 
 def _children_by_parent() -> dict[int, list[int]]:
     children = defaultdict(list)
-    for pid in all_pids():
+    for pid in list_pids():
         parent = parent_of(pid)
         if parent is not None:
             children[parent].append(pid)
@@ -103,7 +112,7 @@ def _resident_pages(pid: int) -> int:
         return 0
 
 
-def all_pids() -> list[int]:
+def list_pids() -> list[int]:
     return [int(name) for name in os.listdir("/proc") if name.isdigit()]
 
 
@@ -123,10 +132,10 @@ def _is_alive(pid: int) -> bool:
 
 
 def _stat_of(pid: int) -> list[str]:
-    """State, parent, process group, session... of /proc/<pid>/stat; empty if it is gone."""
+    """Return the fields of /proc/<pid>/stat from the state on; empty if the process is gone."""
     try:
         with open(f"/proc/{pid}/stat", errors="replace") as file:
-            # The name in brackets may hold anything, brackets and spaces included.
+            # The program's name in brackets may itself have brackets and spaces.
             return file.read().rpartition(")")[2].split()
     except OSError:
         return []

@@ -1,4 +1,4 @@
-"""Children as processes of this machine: the runner that needs no set-up."""
+"""The runner that starts children as processes of this machine."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from batchyard.errors import from_os_error
 
 _KILLED = 128 + signal.SIGKILL
 _CANNOT_EXECUTE = 126
-#: memory in use is looked at twice a second
+#: The memory in use is read twice a second.
 _TICKS_PER_MEMORY_LOOK = 5
 _MACHINE_IS_FULL = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
 
@@ -29,11 +29,13 @@ class _ProcessAttempt(Attempt):
     def __init__(self, task: Task, output: Output) -> None:
         super().__init__(task, output)
         self.process: Process | None = None
-        #: what was to be sent before there was a process
+        #: The signal to send as soon as there is a process.
         self.signal: int | None = None
 
 
 class ProcessRunner:
+    """See ``runner.Runner``."""
+
     name = "process"
 
     def __init__(
@@ -43,19 +45,19 @@ class ProcessRunner:
         *,
         enforces_memory: bool = False,
     ) -> None:
-        """``enforces_memory``: an attempt that uses more than it asked for is killed, as a container would be."""
+        """``enforces_memory``: kill an attempt that uses more memory than it requested."""
         self._spawner = spawner
         self._enforces_memory = enforces_memory
         self._ticks = 0
         self.lock = spawner.lock
-        self._slots = Slots(spawner, self._process_started, self._command_ended)
+        self._slots = Slots(spawner, self._on_process_start, self._finish_command)
         self._attempts: Attempts[_ProcessAttempt] = Attempts(spawner, now_ms)
         self._oom_kills = _oom_kill_count()
 
     def start(self, task: Task) -> None:
         attempt = _ProcessAttempt(task, self._attempts.output_for(task))
         self._attempts.add(attempt)
-        self._attempts.began(attempt)
+        self._attempts.record_start(attempt)
         self._run_next(attempt)
 
     def listen(self, turn: Callable[[], None]) -> None:
@@ -65,15 +67,15 @@ class ProcessRunner:
         self._spawner.wake()
 
     def wait(self, timeout_s: float) -> None:
-        self._spawner.wait(0 if self._attempts.has_news else timeout_s)
+        self._spawner.wait(0 if self._attempts.has_events else timeout_s)
         if self._slots.failure is not None:
             raise self._slots.failure
 
-    def news(self) -> list[Started | Ended]:
-        return self._attempts.take_news()
+    def take_events(self) -> list[Started | Ended]:
+        return self._attempts.take_events()
 
     def signal(self, tasks: Iterable[Task], signum: int) -> None:
-        attempts = self._attempts.of(tasks)
+        attempts = self._attempts.find(tasks)
         for attempt in attempts:
             attempt.is_stopping, attempt.signal = True, signum
         self._spawner.signal([a.process for a in attempts if a.process is not None], signum)
@@ -82,10 +84,10 @@ class ProcessRunner:
         self._spawner.tick()
         self._ticks += 1
         if self._enforces_memory and self._ticks % _TICKS_PER_MEMORY_LOOK == 0:
-            self._end_the_greedy()
+            self._kill_over_limit()
 
     def end_leftovers(self, token: str) -> int:
-        return proc.end_carriers(token)
+        return proc.end_by_token(token)
 
     def close(self) -> None:
         self._slots.close()
@@ -94,7 +96,7 @@ class ProcessRunner:
     def _run_next(self, attempt: _ProcessAttempt) -> None:
         number = attempt.next_command()
         if number is None:
-            self._attempts.ended(attempt, attempt.outcome)
+            self._attempts.record_end(attempt, attempt.outcome)
             return
         task = attempt.task
         self._slots.launch(
@@ -103,48 +105,48 @@ class ProcessRunner:
             )
         )
 
-    def _process_started(self, launch: Launch) -> None:
-        """In a thread of the slots, without the lock."""
+    def _on_process_start(self, launch: Launch) -> None:
+        """Called in a thread of the slots, without the lock."""
         attempt = launch.owner
         assert isinstance(attempt, _ProcessAttempt)
         attempt.process = launch.process
         if attempt.signal is not None and launch.process is not None:
-            # It was asked to end while it was being started.
+            # The signal came while the process was being started.
             with self.lock:
                 self._spawner.signal([launch.process], attempt.signal)
 
-    def _could_not_start(self, attempt: _ProcessAttempt, exc: OSError | ValueError) -> None:
+    def _handle_start_error(self, attempt: _ProcessAttempt, exc: OSError | ValueError) -> None:
         if isinstance(exc, OSError) and exc.errno in _MACHINE_IS_FULL:
-            # No fault of this child, nor of the thousands after it: the run ends here, and can be resumed.
+            # Every child would fail, so the run ends here and can be resumed.
             raise from_os_error(exc, "start a process") from exc
-        if attempt.task.has_several:
-            # One command of several that cannot be started is one that failed, as with a shell.
-            self._spawner.note(attempt.output, f"batchyard: cannot start: {exc}\n".encode())
-            attempt.command_ended(_CANNOT_EXECUTE)
+        if attempt.task.has_several_commands:
+            # A command that cannot be started fails like in a shell; the next one runs.
+            self._spawner.append_note(attempt.output, f"batchyard: cannot start: {exc}\n".encode())
+            attempt.record_exit(_CANNOT_EXECUTE)
             self._run_next(attempt)
             return
         attempt.started_ms = None
         reason = f"CannotStartContainerError: {exc}"[:MAX_CONTAINER_REASON_CHARS]
-        self._attempts.ended(attempt, Outcome(None, StatusReason.NOT_STARTED, reason))
+        self._attempts.record_end(attempt, Outcome(None, StatusReason.NOT_STARTED, reason))
 
-    def _command_ended(self, launch: Launch, exit: Exit | None) -> None:
+    def _finish_command(self, launch: Launch, exit: Exit | None) -> None:
         attempt = launch.owner
         assert isinstance(attempt, _ProcessAttempt)
         if exit is None:
             assert launch.error is not None
-            self._could_not_start(attempt, launch.error)
+            self._handle_start_error(attempt, launch.error)
             return
         attempt.user_s += exit.user_s
         attempt.system_s += exit.system_s
         attempt.max_rss_kib = max(attempt.max_rss_kib, exit.max_rss_kib)
         attempt.process = None
-        attempt.command_ended(exit.exit_code)
+        attempt.record_exit(exit.exit_code)
         if exit.exit_code == _KILLED and not attempt.is_stopping:
             attempt.was_out_of_memory |= self._memory_ran_out()
         self._run_next(attempt)
 
-    def _end_the_greedy(self) -> None:
-        running = [attempt for attempt in self._attempts.all() if attempt.process is not None]
+    def _kill_over_limit(self) -> None:
+        running = [attempt for attempt in self._attempts.list_all() if attempt.process is not None]
         used = proc.memory_mib(
             [attempt.process.pid for attempt in running if attempt.process is not None]
         )
@@ -155,21 +157,21 @@ class ProcessRunner:
                 self._spawner.signal([attempt.process], signal.SIGKILL)
 
     def _memory_ran_out(self) -> bool:
-        """Whether the kernel has killed something for memory since we last looked."""
-        before, self._oom_kills = self._oom_kills, _oom_kill_count()
-        return self._oom_kills > before
+        """Return whether the kernel has killed a process for memory since the last call."""
+        last_count, self._oom_kills = self._oom_kills, _oom_kill_count()
+        return self._oom_kills > last_count
 
 
 def _programs(
     command: str | tuple[str, ...], environ: dict[bytes, bytes]
 ) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """What to execute for the command, and what else where that cannot be."""
-    found = environ.get(b"PATH")
-    path = os.fsdecode(found) if found else None
+    """Return (program, arguments) to execute, and a second pair to try if the first fails."""
+    variable = environ.get(b"PATH")
+    path = os.fsdecode(variable) if variable else None
     if not isinstance(command, str):
         return ((shell.which(command[0], path) or command[0], command),)
     direct, through_shell = shell.program_of(command, path), shell.through_shell(command)
-    # Gone since it was looked up, no "#!" line, not permitted: the shell knows how to say it.
+    # A program that is gone, forbidden or without a "#!" line: the shell prints why.
     return (direct,) if direct == through_shell else (direct, through_shell)
 
 

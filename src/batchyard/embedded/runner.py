@@ -1,4 +1,4 @@
-"""The seam between the loop and what really executes: processes or containers. Values, and the contract."""
+"""The contract between the loop and its runners, which start processes or containers."""
 
 from __future__ import annotations
 
@@ -14,104 +14,108 @@ from batchyard.shard import Turn
 
 @dataclass(slots=True, eq=False)
 class Task:
-    """One attempt to be executed: its commands in turn, and all that they are told."""
+    """One attempt to be executed: its commands, environment and resources."""
 
     job_number: int
     job_id: str
     step: str
-    #: the child's number in its job, and in its step
+    #: Number of the child in its job.
     child: int
+    #: Number of the child in its step, whose array may be several jobs.
     index_in_step: int
     attempt: int
     turn: Turn
-    #: number -> the command: a text for the shell, or a program with its arguments
+    #: Returns the command of a number: a text for the shell, or a program with its arguments.
     command: Callable[[int], str | tuple[str, ...]]
-    #: the whole environment of a process on this machine
+    #: The whole environment of a process on this machine.
     environ: dict[bytes, bytes]
-    #: names in it of what the engine itself says: all that a container gets
-    told: tuple[bytes, ...]
+    #: Names of the variables that the engine sets. A container gets only these.
+    engine_variables: tuple[bytes, ...]
     resources: Resources
     gpus: tuple[int, ...] = ()
     image: str | None = None
     shm_mib: int | None = None
-    #: unique to this attempt, and in its environment, so that whatever it leaves behind can be told
+    #: Unique to this attempt. It is in the environment of all its processes, to recognise orphans.
     mark: bytes = b""
-    #: whether the attempt's commands are recorded one by one
-    has_several: bool = False
-    #: numbers of the commands that have succeeded and are not recorded yet
+    #: Whether the commands of the attempt are recorded one by one.
+    has_several_commands: bool = False
+    #: Numbers of the commands that have succeeded and are not recorded yet.
     unrecorded: list[int] = field(default_factory=list)
-    #: None until it runs
+    #: None until the attempt runs.
     started_ms: int | None = None
-    #: `docker create`'s flags for a container that is all of its own; None for one that is to stand for a process here
+    #: Flags of `docker create` for a container of the emulator. None for a container that stands
+    #: for a process of this machine and gets the workspace and the caller's user.
     container_flags: tuple[str, ...] | None = None
-    #: the compute environment, where there are several
-    place: str = ""
-    #: what becomes of it instead of an execution
-    refused: Outcome | None = None
+    #: Name of the compute environment, where there are several.
+    compute_environment: str = ""
+    #: Outcome of an attempt that is not executed at all; None for one that is.
+    refusal: Outcome | None = None
 
     @property
-    def own_environ(self) -> dict[str, str]:
-        """What the engine itself says in the environment."""
+    def engine_environ(self) -> dict[str, str]:
+        """The variables that the engine sets, with their values."""
         return {
             os.fsdecode(name): os.fsdecode(self.environ[name])
-            for name in self.told
+            for name in self.engine_variables
             if name in self.environ
         }
 
 
 class Ended(NamedTuple):
-    """An attempt is over, and nothing of it runs any more."""
+    """Event: an attempt is over, and none of its processes runs any more."""
 
     task: Task
     outcome: Outcome
-    #: None where it never came to run
+    #: None where the attempt never ran.
     started_ms: int | None
     ended_ms: int
     user_s: float
     system_s: float
     max_rss_kib: int
-    #: where its output is in short.log; None where it has a file of its own
+    #: Position of the output in short.log; None where the output has its own file.
     log_offset: int | None
     log_length: int | None
 
 
 class Started(NamedTuple):
-    """An attempt's process or container runs now."""
+    """Event: the process or container of an attempt runs."""
 
     task: Task
     at_ms: int
 
 
 class Runner(Protocol):
-    """Whoever calls holds ``lock``, but for ``wake`` and ``close``."""
+    """Starts attempts and reports their events. Callers hold ``lock``, but for wake and close."""
 
     name: str
     lock: Lock
 
     def listen(self, turn: Callable[[], None]) -> None:
-        """From now on ``turn`` is called, by any thread and with the lock held, when there may be news."""
+        """Call ``turn`` from now on when there may be events, in any thread with the lock held."""
 
     def start(self, task: Task) -> None:
-        """Begins the attempt. Never raises for what the task does wrong: that comes back as ``Ended``."""
+        """Begin the attempt. An attempt that cannot start is reported as ``Ended``."""
 
     def wait(self, timeout_s: float) -> None:
-        """Until something has happened, or a signal came; lets go of the lock while it sleeps."""
+        """Sleep, without the lock, until there are events, a signal arrives or time is up."""
 
-    def news(self) -> list[Started | Ended]:
-        """What has happened since it was last asked."""
+    def take_events(self) -> list[Started | Ended]:
+        """Return the events since the last call."""
 
     def wake(self) -> None:
-        """From any thread: ends a ``wait``."""
+        """End a ``wait``. May be called from any thread."""
 
     def signal(self, tasks: Iterable[Task], signum: int) -> None:
-        """Sends the signal to everything the tasks have running; SIGKILL leaves nothing of them. A task that is over
-        is passed over. No further command of the tasks is started."""
+        """Send a signal to all processes of the tasks, and start no further command of them.
+
+        After SIGKILL no process is left. Tasks that are over are ignored.
+        """
 
     def tick(self) -> None:
-        """Called ten times a second: passes on output of what runs long, ends what ended children left behind."""
+        """Store output of long-running attempts and end orphans. Called ten times a second."""
 
     def end_leftovers(self, token: str) -> int:
-        """Ends what an earlier engine of this run left running, waits until it is gone, and says how much it was."""
+        """End processes that an earlier engine of this run left running; return their number."""
 
     def close(self) -> None:
-        """Lets go of everything; whatever still runs is killed."""
+        """Kill everything that still runs, and release all resources."""

@@ -1,7 +1,7 @@
-"""Whether a command needs a shell. Pure, but for looking a program up in PATH.
+"""Decide whether a command needs a shell. Pure, but for the lookup of a program in PATH.
 
-`sh -c` costs 0.7 ms a child, so a plain program with plain arguments is started directly. Wherever the shell could
-make a difference, it decides: a false "needs a shell" costs a little time, a false "needs none" changes meaning.
+`sh -c` costs 0.7 ms a child, so a plain program with plain arguments is started directly. In doubt
+a shell is used: that costs a little time, while leaving it out could change the meaning.
 """
 
 from __future__ import annotations
@@ -13,24 +13,27 @@ from functools import lru_cache
 
 SHELL = "/bin/sh"
 
-#: words that mean themselves to every shell
+#: Text without special characters of any shell.
 _PLAIN = re.compile(r"[\w@%+=:,./ -]+", re.ASCII)
 
-#: first words that only a shell can carry out, or that a program of that name does differently
+#: Builtins and keywords of shells, for which there is no program or a different one.
 _SHELL_WORDS = frozenset(
-    ". : alias bg break builtin case cd chdir command continue declare do done elif else enable esac eval exec exit "
-    "export fc fg fi for function getopts hash help history if in jobs kill let local popd printf pushd pwd read "
-    "readonly return select set shift source test then time times trap type typeset ulimit umask unalias unset until "
-    "wait while".split()
+    ". : alias bg break builtin case cd chdir command continue declare do done elif else enable "
+    "esac eval exec exit export fc fg fi for function getopts hash help history if in jobs kill "
+    "let local popd printf pushd pwd read readonly return select set shift source test then time "
+    "times trap type typeset ulimit umask unalias unset until wait while".split()
 )
 
 
 def program_of(command: str, path: str | None = None) -> tuple[str, tuple[str, ...]]:
-    """The program to execute for the command, and its arguments with its name first; ``path`` is the child's PATH."""
+    """Return the program of a command, and its arguments with its name first.
+
+    ``path``: the PATH of the child.
+    """
     words = plain_words(command)
     if words:
         program = which(words[0], path)
-        # What cannot be found is left to the shell, whose message and exit code (127, 126) people know.
+        # For a missing program the shell has the usual message and exit code (127, 126).
         if program is not None:
             return program, words
     return through_shell(command)
@@ -41,13 +44,13 @@ def through_shell(command: str) -> tuple[str, tuple[str, ...]]:
 
 
 def plain_words(command: str) -> tuple[str, ...]:
-    """The command's words if no shell is needed to make them out, else nothing."""
+    """Return the words of a command that needs no shell; empty for any other command."""
     if not _PLAIN.fullmatch(command):
         return ()
     words = [word for word in command.split(" ") if word]
     if not words or words[0] in _SHELL_WORDS or "=" in words[0]:
         return ()
-    # The shell's own and the programs of that name differ in options.
+    # The builtins have other options than the programs.
     if words[0] in ("echo", "true", "false") and any(word.startswith("-") for word in words[1:]):
         return ()
     return tuple(words)
@@ -55,5 +58,6 @@ def plain_words(command: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=1024)
 def which(program: str, path: str | None) -> str | None:
-    found = shutil.which(program, path=path)
-    return None if found is None else os.path.abspath(found)
+    """Return the absolute path of a program; None if PATH does not have it."""
+    file_name = shutil.which(program, path=path)
+    return None if file_name is None else os.path.abspath(file_name)

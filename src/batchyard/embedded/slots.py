@@ -1,9 +1,9 @@
-"""Threads that run processes: each takes one from its start to its end, and then the next.
+"""Threads that run processes: each starts a process, waits for its end, and starts the next one.
 
-Starting a process takes half a millisecond of waiting, and what must be decided and recorded about a child nearly as
-long. With one thread they follow one another; here the thread whose process has ended does the deciding and
-recording itself, under the lock, and goes on with the process that follows, while the other threads wait for theirs.
-Nobody is woken between a child's end and the next one's start.
+Starting a process is half a millisecond of waiting, and the scheduler and the recording take nearly
+as long. Here the thread whose process has ended takes the loop's turn itself, under the lock, and
+then starts the next process, while the other threads wait for theirs. So no thread has to be woken
+between the end of a child and the start of the next.
 """
 
 from __future__ import annotations
@@ -16,73 +16,78 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 
-from batchyard.embedded import spawning
+from batchyard.embedded import posix_spawn
 from batchyard.embedded.spawner import Exit, Output, Process, Spawner
 from batchyard.errors import OperationalError
 
-#: a process that runs for so long is worth a look at its pipe, lest a full one hold it up
+#: After this time the pipe of a process is watched, since a full pipe would block the process.
 _SHORT_MS = 4
 _CLOSE_PATIENCE_S = 10.0
 
 
 class Launch:
-    """A process to be run."""
+    """A process to start."""
 
-    __slots__ = ("attempts", "environ", "error", "output", "owner", "process")
+    __slots__ = ("candidates", "environ", "error", "output", "owner", "process")
 
     def __init__(
         self,
-        attempts: tuple[tuple[str, tuple[str, ...]], ...],
+        candidates: tuple[tuple[str, tuple[str, ...]], ...],
         environ: dict[bytes, bytes],
         output: Output,
         owner: object,
     ) -> None:
-        #: (program, arguments), the second only where the first cannot be started
-        self.attempts = attempts
+        #: Pairs of program and arguments. The second is tried if the first cannot be started.
+        self.candidates = candidates
         self.environ = environ
         self.output = output
-        #: whatever the caller wants to find it by
+        #: Any object of the caller.
         self.owner = owner
-        #: None until it runs
+        #: None until the process runs.
         self.process: Process | None = None
-        #: why it could not be started
+        #: Why the process could not be started.
         self.error: OSError | ValueError | None = None
 
 
 class Slots:
+    """Threads for as many processes as run at once."""
+
     def __init__(
         self,
         spawner: Spawner,
-        started: Callable[[Launch], None],
-        ended: Callable[[Launch, Exit | None], None],
+        on_start: Callable[[Launch], None],
+        on_end: Callable[[Launch, Exit | None], None],
     ) -> None:
-        """``started`` is called by a thread of ours without the lock, ``ended`` with it; an Exit is missing where it
-        could not be started."""
+        """``on_start`` is called in a slot's thread without the lock, ``on_end`` with it.
+
+        ``on_end`` gets no Exit if the process could not be started.
+        """
         self._spawner = spawner
         self._lock = spawner.lock
-        self._started = started
-        self._ended = ended
-        #: what is to be done when something has ended, with the lock held
+        self._on_start = on_start
+        self._on_end = on_end
+        #: Called with the lock held when a process has ended.
         self._turn: Callable[[], None] = lambda: None
         self._queue: deque[Launch] = deque()
         self._queued = threading.Semaphore(0)
         self._threads: list[threading.Thread] = []
-        #: threads that have something to do
+        #: Number of threads that have a process.
         self._busy = 0
-        #: while a thread takes its turn: whether it can still take on what is launched, and what it has taken on
-        self._can_take = False
-        self._taken: Launch | None = None
+        #: Whether the thread that takes its turn is free to run the next process itself.
+        self._can_take_next = False
+        #: The process that this thread runs next.
+        self._next: Launch | None = None
         self._is_closing = False
-        #: what went wrong in a thread, for the one that waits to raise
+        #: An exception of a thread, which the runner's ``wait`` raises.
         self.failure: BaseException | None = None
 
     def listen(self, turn: Callable[[], None]) -> None:
         self._turn = turn
 
     def launch(self, launch: Launch) -> None:
-        """With the lock held."""
-        if self._can_take:
-            self._can_take, self._taken = False, launch
+        """Start a process in a free thread. The caller holds the lock."""
+        if self._can_take_next:
+            self._can_take_next, self._next = False, launch
             return
         self._busy += 1
         self._queue.append(launch)
@@ -102,17 +107,17 @@ class Slots:
         self._threads.append(thread)
 
     def close(self) -> None:
-        """Kills what runs and waits for the threads. Without the lock."""
+        """Kill all processes and wait for the threads. The caller does not hold the lock."""
         with self._lock:
             self._is_closing = True
             self._queue.clear()
-            self._spawner.signal(self._spawner.in_slots(), signal.SIGKILL)
+            self._spawner.signal(self._spawner.list_adopted(), signal.SIGKILL)
         for _ in self._threads:
             self._queued.release()
         for thread in self._threads:
             thread.join(_CLOSE_PATIENCE_S)
 
-    # -- in a thread ------------------------------------------------------------------------------------------
+    # -- in a thread ---------------------------------------------------------------------------
 
     def _work(self) -> None:
         try:
@@ -123,7 +128,7 @@ class Slots:
             self._spawner.wake()
 
     def _work_once(self, poll: select.poll) -> bool:
-        """Processes one after the other until none follows; False when there will be no more."""
+        """Run processes one after the other until none follows. Returns False at the end."""
         self._queued.acquire()
         with self._lock:
             launch = self._queue.popleft() if self._queue else None
@@ -132,7 +137,7 @@ class Slots:
         while launch is not None:
             self._run(launch, poll)
             with self._lock:
-                launch = self._over(launch)
+                launch = self._take_turn(launch)
         return True
 
     def _run(self, launch: Launch, poll: select.poll) -> None:
@@ -146,17 +151,18 @@ class Slots:
             self._spawner.adopt(process)
         finally:
             being_started.discard(launch)
-        self._started(launch)
-        # Whoever closes kills what is adopted, after having said that it closes: one of us sees the other.
+        self._on_start(launch)
+        # `close` sets the flag and then kills the adopted processes. A process that was adopted
+        # after that is killed here.
         if self._is_closing:
             with suppress(ProcessLookupError):
                 os.killpg(pid, signal.SIGKILL)
         self._await_end(process, poll)
 
     def _spawn(self, launch: Launch) -> int | None:
-        for program, argv in launch.attempts:
+        for program, argv in launch.candidates:
             try:
-                pid = spawning.spawn(
+                pid = posix_spawn.spawn(
                     program, argv, launch.environ, self._spawner.null, launch.output.write_end
                 )
                 launch.error = None
@@ -166,10 +172,10 @@ class Slots:
         return None
 
     def _await_end(self, process: Process, poll: select.poll) -> None:
-        """Returns when it is a zombie, which keeps its number until the lock is held."""
+        """Wait until the process is a zombie. Its pid stays reserved until it is reaped."""
         try:
             pidfd = os.pidfd_open(process.pid)
-        except OSError:  # out of files: its pipe is looked at with the next tick
+        except OSError:  # too many open files: the next tick watches the pipe
             os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
             return
         try:
@@ -183,17 +189,17 @@ class Slots:
             poll.unregister(pidfd)
             os.close(pidfd)
 
-    def _over(self, launch: Launch) -> Launch | None:
-        """The turn of the thread whose process has ended. Returns what it is to run next."""
+    def _take_turn(self, launch: Launch) -> Launch | None:
+        """Take the loop's turn after the end of a process, and return the process to run next."""
         exit = None if launch.process is None else self._spawner.reap(launch.process)
-        self._can_take, self._taken = True, None
+        self._can_take_next, self._next = True, None
         try:
             if not self._is_closing:
-                self._ended(launch, exit)
+                self._on_end(launch, exit)
                 self._turn()
         finally:
-            self._can_take = False
-            following, self._taken = self._taken, None
-        if following is None:
+            self._can_take_next = False
+            next_launch, self._next = self._next, None
+        if next_launch is None:
             self._busy -= 1
-        return following
+        return next_launch

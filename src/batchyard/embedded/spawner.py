@@ -1,9 +1,9 @@
-"""Starts processes, collects their output, and tells when they end. Knows nothing of jobs.
+"""Starts processes, collects their output, and reports their ends. Independent of jobs.
 
-One epoll over pidfds and pipes. A process is started with posix_spawn, which does not copy this process; its pipe is
-watched only once it has lived for a while, so that a short child costs no more than it must. Whoever uses this holds
-``lock``; ``wait`` lets go of it while it sleeps. Processes that threads start and wait for (``slots``) are adopted:
-their output and their orphans are seen to here.
+One epoll watches pidfds and pipes. The pipe of a process is watched only after a while, so that a
+short process costs little. Callers hold ``lock``; ``wait`` releases it while it sleeps. Processes
+that the threads of ``slots`` start and wait for are adopted: their output is collected and their
+orphans are ended here.
 """
 
 from __future__ import annotations
@@ -18,29 +18,29 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import NamedTuple
 
-from batchyard.embedded import proc, spawning
+from batchyard.embedded import posix_spawn, proc
 from batchyard.embedded.logbook import LogBook
 from batchyard.errors import from_os_error
 
 _READ_SIZE = 1 << 20
-#: nothing has happened for so long: time to look at pipes
+#: After so long without an event, pipes are watched.
 _IDLE_S = 0.004
-#: more than this is not kept in memory, and gets a file
-_SHORT_OUTPUT = 1 << 18
+#: Output longer than this gets a file.
+_MAX_SHORT_OUTPUT_BYTES = 1 << 18
 _CLOSE_PATIENCE_S = 10.0
-#: what a pipe holds as it is made
+#: Default capacity of a pipe.
 _PIPE_SIZE = 1 << 16
-#: what a pipe that is watched may hold; a chatty child then wakes us less often
+#: Capacity of a watched pipe: a child with much output then causes fewer events.
 _WATCHED_PIPE_SIZE = 1 << 20
-#: the variable that carries the mark
+#: The variable with the mark of an attempt.
 _MARK_NAME = b"BATCHYARD_TOKEN="
 
 
 class Exit(NamedTuple):
-    """A process has ended, and has been reaped."""
+    """The end of a process, which has been reaped."""
 
     process: Process
-    #: 128 + n where signal n ended it
+    #: 128 + n if signal n ended the process.
     exit_code: int
     user_s: float
     system_s: float
@@ -48,7 +48,7 @@ class Exit(NamedTuple):
 
 
 class Output:
-    """One attempt's output: a pipe, and the file it goes to once somebody looks."""
+    """The output of an attempt: a pipe, and a file once the attempt runs for a while."""
 
     __slots__ = (
         "file",
@@ -63,68 +63,75 @@ class Output:
     )
 
     def __init__(self, name: tuple[str, int, int], mark: bytes) -> None:
-        #: step, child, attempt: names the file
+        #: Step, child and attempt, for the name of the file.
         self.name = name
-        #: what stands in the environment of everything that the attempt starts
+        #: The text in the environment of all processes of the attempt.
         self.mark = mark
         self.read_end, self.write_end = os.pipe2(os.O_CLOEXEC)
         os.set_blocking(self.read_end, False)
         self.file: int | None = None
-        #: whether the pipe is in the epoll
+        #: Whether the epoll watches the pipe.
         self.is_watched = False
-        #: whether it has run for a tick, and so has a file as soon as it writes
+        #: Whether the attempt has run for a tick. Its output then goes to a file.
         self.is_long = False
         self.length = 0
-        #: what was read while there was no file
+        #: Output that was read while there was no file.
         self.tail = b""
 
 
 class Process:
+    """A process that runs."""
+
     __slots__ = ("output", "owner", "pid", "pidfd")
 
     def __init__(self, pid: int, output: Output, owner: object, pidfd: int | None = None) -> None:
         self.pid = pid
-        #: None where a thread waits for it
+        #: None if a thread of the slots waits for the process.
         self.pidfd = pidfd
         self.output = output
-        #: whatever the caller wants to find it by
+        #: Any object of the caller.
         self.owner = owner
 
 
 class Spawner:
+    """All processes of a runner."""
+
     def __init__(self, logs: LogBook) -> None:
         self.lock = threading.Lock()
         self._logs = logs
         self._epoll = select.epoll()
         self.null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-        #: by pid, and those whose end the epoll tells by pidfd
+        #: All processes by pid.
         self._processes: dict[int, Process] = {}
+        #: Processes whose end the epoll reports, by pidfd.
         self._by_pidfd: dict[int, Process] = {}
         self._watched: dict[int, Output] = {}
         self._wake_read, self._wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._epoll.register(self._wake_read, select.EPOLLIN)
-        #: what was this process's child before it was an engine, and the sessions that such are in
-        self._foreign = set(proc.children_of_this_process())
-        self._foreign_sessions = {proc.session_of(pid) for pid in self._foreign} | {os.getsid(0)}
-        #: marks of the attempts that are under way
+        #: Children that this process had before it became an engine, and their sessions.
+        self._inherited_children = set(proc.children_of_this_process())
+        self._inherited_sessions = {proc.session_of(pid) for pid in self._inherited_children} | {
+            os.getsid(0)
+        }
+        #: Marks of the attempts that run.
         self._marks: set[bytes] = set()
-        #: what threads are starting at this moment, whatever they call it
+        #: Launches that threads of the slots are starting at this moment.
         self.being_started: set[object] = set()
-        #: what looks like an orphan -> what was being started then, and may be it
+        #: Pid of a possible orphan -> the launches of that moment, one of which may be the process.
         self._suspects: dict[int, set[object]] = {}
         proc.adopt_orphans()
 
     @property
     def wake_fd(self) -> int:
-        """A byte written here ends a ``wait``: for signal.set_wakeup_fd."""
+        """A file for signal.set_wakeup_fd: a byte written to it ends a ``wait``."""
         return self._wake_write
 
     def wake(self) -> None:
-        """From any thread: ends a ``wait``."""
-        with suppress(BlockingIOError):  # full: it will wake up anyway
+        """End a ``wait``. May be called from any thread."""
+        with suppress(BlockingIOError):  # a full pipe ends the wait anyway
             os.write(self._wake_write, b"\0")
 
-    # -- processes ------------------------------------------------------------------------------------------
+    # -- processes -----------------------------------------------------------------------------
 
     def spawn(
         self,
@@ -134,48 +141,45 @@ class Spawner:
         output: Output,
         owner: object,
     ) -> Process:
-        """Starts it as the leader of a session of its own, its stdout and stderr one pipe. Raises OSError."""
-        pid = spawning.spawn(program, argv, environ, self.null, output.write_end)
-        process = Process(pid, output, owner, self._watched_pidfd(pid))
+        """Start a program as the leader of a new session, with ``output`` as stdout and stderr.
+
+        Raises OSError or ValueError if the program cannot be started.
+        """
+        pid = posix_spawn.spawn(program, argv, environ, self.null, output.write_end)
+        process = Process(pid, output, owner, self._watch_end(pid))
         assert process.pidfd is not None
         self._by_pidfd[process.pidfd] = process
         self._processes[pid] = process
         return process
 
     def adopt(self, process: Process) -> None:
-        """One that a thread has started and waits for. Without the lock: a single step."""
+        """Add a process that a thread has started and waits for. Needs no lock: it is atomic."""
         self._processes[process.pid] = process
 
-    def in_slots(self) -> list[Process]:
-        """Those that were adopted."""
+    def list_adopted(self) -> list[Process]:
+        """Return the processes that were adopted."""
         return [process for process in list(self._processes.values()) if process.pidfd is None]
 
-    def _watched_pidfd(self, pid: int) -> int:
+    def _watch_end(self, pid: int) -> int:
+        """Return a pidfd of the process, which the epoll watches."""
         try:
             pidfd = os.pidfd_open(pid)
             self._epoll.register(pidfd, select.EPOLLIN)
         except OSError as exc:
-            # It runs, and nobody would notice its end: not an OSError, which would mean that it never started.
+            # The end of the process would not be noticed. Not an OSError, which would mean that
+            # the process was never started.
             os.killpg(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
             raise from_os_error(exc, "watch a process") from exc
         return pidfd
 
     def wait(self, timeout_s: float) -> list[Exit]:
+        """Wait for events, collect output, and return the processes that have ended."""
         exits = []
-        if self._by_pidfd and timeout_s > _IDLE_S:
-            events = self._sleep(_IDLE_S)
-            if not events:
-                # Nobody is in a hurry: now the pipes of what runs longer are worth a look, lest a full one hold it up.
-                for process in self._by_pidfd.values():
-                    self.watch(process.output)
-                events = self._sleep(timeout_s - _IDLE_S)
-        else:
-            events = self._sleep(timeout_s)
-        for fd, _ in events:
-            ended = self._by_pidfd.get(fd)
-            if ended is not None:
-                exits.append(self.reap(ended))
+        for fd, _ in self._poll(timeout_s):
+            process = self._by_pidfd.get(fd)
+            if process is not None:
+                exits.append(self.reap(process))
             elif fd in self._watched:
                 self._drain(self._watched[fd], at_most=_READ_SIZE)
             elif fd == self._wake_read:
@@ -183,7 +187,19 @@ class Spawner:
                     os.read(fd, 4096)
         return exits
 
+    def _poll(self, timeout_s: float) -> list[tuple[int, int]]:
+        """Return events. After a short time without any, watch the pipes of all processes."""
+        if not self._by_pidfd or timeout_s <= _IDLE_S:
+            return self._sleep(timeout_s)
+        events = self._sleep(_IDLE_S)
+        if events:
+            return events
+        for process in self._by_pidfd.values():
+            self.watch(process.output)
+        return self._sleep(timeout_s - _IDLE_S)
+
     def _sleep(self, timeout_s: float) -> list[tuple[int, int]]:
+        """Return events. Releases the lock while it waits."""
         if timeout_s <= 0:
             return self._epoll.poll(0)
         self.lock.release()
@@ -193,22 +209,23 @@ class Spawner:
             self.lock.acquire()
 
     def signal(self, processes: Iterable[Process], signum: int) -> None:
-        """To their process groups, and to whatever of their trees has left the group."""
+        """Send a signal to all descendants of the processes, and SIGKILL also to their groups."""
         leaders = [process.pid for process in processes]
-        for pid in proc.with_descendants(leaders):
+        for pid in proc.list_with_descendants(leaders):
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signum)
-        # A group member whose parent is gone is nobody's descendant any more, but still in the group. Not a second
-        # SIGTERM for the rest: many programs take that for impatience.
+        # A group member whose parent is gone is no descendant. Other signals are not sent to the
+        # group: many programs exit at once on a second SIGTERM.
         if signum == signal.SIGKILL:
             for pid in leaders:
                 with suppress(ProcessLookupError, PermissionError):
                     os.killpg(pid, signum)
 
     def tick(self) -> None:
+        """Give files to the output of all processes, and end orphans."""
         for process in list(self._processes.values()):
             self.watch(process.output)
-            self._give_file(process.output)
+            self._move_to_file(process.output)
         self._end_orphans(self._certain_orphans())
 
     def close(self) -> None:
@@ -218,7 +235,7 @@ class Spawner:
         for process in processes:
             self.reap(process)
         self._marks.clear()
-        # What ends one generation makes the next one ours.
+        # The children of an orphan become our children when it ends.
         deadline = time.monotonic() + _CLOSE_PATIENCE_S
         while (
             self._end_orphans(self._orphans_in(proc.children_of_this_process()))
@@ -230,15 +247,16 @@ class Spawner:
         self._epoll.close()
 
     def reap(self, process: Process) -> Exit:
-        # The zombie keeps its number, so the group cannot be anybody else's yet.
+        """Kill what is left of the process group, and return the end of the process."""
+        # The zombie still has its pid, so that no other process group can have it.
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
         _, status, usage = os.wait4(process.pid, 0)
         self._processes.pop(process.pid, None)
         if process.pidfd is not None:
             del self._by_pidfd[process.pidfd]
-            # Closing is not enough: a child that is between fork and exec still has the file open, so that its entry
-            # would live on and speak for whichever process gets the same number next.
+            # Closing is not enough: a child between fork and exec still has the file open, so that
+            # its entry would remain and report the next process with the same file number.
             self._epoll.unregister(process.pidfd)
             os.close(process.pidfd)
         code = os.waitstatus_to_exitcode(status)
@@ -246,56 +264,67 @@ class Spawner:
         return Exit(process, exit_code, usage.ru_utime, usage.ru_stime, usage.ru_maxrss)
 
     def _orphans_in(self, children: list[int]) -> list[int]:
-        """Those that we have not started: what an attempt left behind has become ours. Not what never was ours:
-        `server & exec batchyard run ...` makes the server a child of this process."""
-        return [pid for pid in children if pid not in self._processes and pid not in self._foreign]
+        """Return the children that an attempt left behind: not started here, and not inherited.
+
+        `server & exec batchyard run ...` makes the server an inherited child.
+        """
+        return [
+            pid
+            for pid in children
+            if pid not in self._processes and pid not in self._inherited_children
+        ]
 
     def _certain_orphans(self) -> list[int]:
-        """Without those that a thread may just have started and not adopted yet."""
+        """Return orphans, without processes that a thread may have started and not adopted yet."""
         children = proc.children_of_this_process()
         being_started = set(self.being_started)
         orphans = self._orphans_in(children)
         self._suspects = {
             pid: self._suspects.get(pid, being_started) & being_started for pid in orphans
         }
-        return [pid for pid, maybe in self._suspects.items() if not maybe]
+        return [pid for pid, launches in self._suspects.items() if not launches]
 
     def _end_orphans(self, orphans: Iterable[int]) -> bool:
-        """Ends what ended attempts left behind, as the end of a container would. What an attempt under way has sent to
-        the background stays: the attempt may mean to use it. True if some are left."""
+        """Kill orphans of ended attempts, as the end of a container would. Returns whether any was.
+
+        Background processes of an attempt that runs stay, since the attempt may use them.
+        """
         orphans = [pid for pid in orphans if pid not in self._processes]
-        unwanted = [pid for pid in orphans if not self._is_wanted(pid)]
-        for pid in proc.with_descendants(unwanted) if unwanted else ():
+        leftovers = [pid for pid in orphans if not self._belongs_to_attempt(pid)]
+        for pid in proc.list_with_descendants(leftovers) if leftovers else ():
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
         for pid in orphans:
             with suppress(ChildProcessError):
                 os.waitpid(pid, os.WNOHANG)
-        return bool(unwanted)
+        return bool(leftovers)
 
-    def _is_wanted(self, orphan: int) -> bool:
-        if proc.session_of(orphan) in self._foreign_sessions:
+    def _belongs_to_attempt(self, orphan: int) -> bool:
+        """Return whether the orphan is of a running attempt, or of an inherited session."""
+        if proc.session_of(orphan) in self._inherited_sessions:
             return True
         if not self._marks:
             return False
         environ = proc.environ_of(orphan)
         if any(mark in environ for mark in self._marks):
             return True
-        # Without a mark it has cleaned its environment: it may still be in the session of the one that started it.
+        # A process that has cleared its environment may still be in the session of its attempt.
         return _MARK_NAME not in environ and proc.session_of(orphan) in self._processes
 
-    # -- output ---------------------------------------------------------------------------------------------
+    # -- output --------------------------------------------------------------------------------
 
     def open_output(self, name: tuple[str, int, int], mark: bytes) -> Output:
         self._marks.add(mark)
         return Output(name, mark)
 
     def finish(self, output: Output) -> tuple[int | None, int]:
-        """The attempt is over: keeps what is left in the pipe. Returns (offset in short.log or None, length)."""
-        os.close(
-            output.write_end
-        )  # so that an empty pipe is at its end, and not just empty for now
-        # Bounded: a process that got away could write for ever.
+        """Store the last output of an attempt that has ended, and close its files.
+
+        Returns the offset in short.log, or None if the output has a file, and the length.
+        """
+        # Closed first, so that a read of the empty pipe returns its end.
+        os.close(output.write_end)
+        # Limited, since a process that escaped could write for ever.
         self._drain(output, at_most=2 * _WATCHED_PIPE_SIZE)
         if self._watched.pop(output.read_end, None):
             self._epoll.unregister(output.read_end)
@@ -306,24 +335,24 @@ class Spawner:
             return None, output.length
         return self._logs.add_short(output.tail), output.length
 
-    def note(self, output: Output, data: bytes) -> None:
-        """Adds something of our own to an output."""
+    def append_note(self, output: Output, data: bytes) -> None:
+        """Add a message of batchyard to an output."""
         self._drain(output, at_most=_READ_SIZE)
-        self._keep(output, data)
+        self._store(output, data)
 
     def watch(self, output: Output) -> None:
-        """It has been running for a while: from now on its pipe is emptied as it fills."""
+        """Read the pipe from now on whenever it has data."""
         if output.is_watched:
             return
         output.is_watched = True
-        # Unprivileged users have a budget for this; without it the pipe stays as it is.
+        # Unprivileged users have a limit for this, beyond which the pipe keeps its capacity.
         with suppress(OSError):
             fcntl.fcntl(output.read_end, fcntl.F_SETPIPE_SZ, _WATCHED_PIPE_SIZE)
         self._epoll.register(output.read_end, select.EPOLLIN)
         self._watched[output.read_end] = output
 
     def _drain(self, output: Output, at_most: int) -> None:
-        # A read sets aside as much as it asks for: a small one is cheaper where the pipe cannot hold more.
+        # A read allocates as much as it asks for, so a small one is cheaper for a small pipe.
         size = _READ_SIZE if output.is_watched else _PIPE_SIZE
         while at_most > 0:
             try:
@@ -335,26 +364,26 @@ class Spawner:
                     self._epoll.unregister(output.read_end)
                 return
             at_most -= len(data)
-            self._keep(output, data)
+            self._store(output, data)
 
-    def _keep(self, output: Output, data: bytes) -> None:
+    def _store(self, output: Output, data: bytes) -> None:
         output.length += len(data)
         if (
             output.file is None
             and not output.is_long
-            and len(output.tail) + len(data) <= _SHORT_OUTPUT
+            and len(output.tail) + len(data) <= _MAX_SHORT_OUTPUT_BYTES
         ):
             output.tail += data
             return
         if output.file is None:
-            output.file = self._logs.open_own(*output.name)
+            output.file = self._logs.open_child_log(*output.name)
             data, output.tail = output.tail + data, b""
         self._logs.write(output.file, data)
 
-    def _give_file(self, output: Output) -> None:
-        """It has run for a tick: what it has written and will write can be followed from now on."""
+    def _move_to_file(self, output: Output) -> None:
+        """Store the output in a file from now on, so that it can be followed."""
         output.is_long = True
         if output.tail:
             output.length -= len(output.tail)
             data, output.tail = output.tail, b""
-            self._keep(output, data)
+            self._store(output, data)

@@ -1,7 +1,7 @@
-"""The embedded engine's state on disk: one SQLite file a run. Knows SQL, and nothing of processes or scheduling.
+"""The state of a run on disk: one SQLite file. All SQL is in this module.
 
-Rows are added in batches, each batch one commit with synchronous=FULL: what a commit has returned for survives a
-power cut. An attempt has a row once it has ended, never before, so that nothing is recorded that did not happen.
+Rows are added in batches, each in one transaction with synchronous=FULL, so that they survive a
+power cut. An attempt gets its row when it has ended.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ CREATE TABLE job (
   number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, step TEXT NOT NULL, size INTEGER NOT NULL,
   state TEXT NOT NULL, status_reason TEXT NOT NULL, counts TEXT NOT NULL, attempts INTEGER NOT NULL,
   created_ms INTEGER NOT NULL, started_ms INTEGER, ended_ms INTEGER,
-  -- why the children without a row of their own have failed; NULL while none has
+  -- why all children without an attempt row have failed; NULL if they have not
   rest_reason TEXT
 );
 CREATE TABLE attempt (
@@ -33,14 +33,16 @@ CREATE TABLE attempt (
   exit_code INTEGER, reason TEXT NOT NULL, status_reason TEXT NOT NULL,
   started_ms INTEGER, ended_ms INTEGER NOT NULL,
   user_s REAL NOT NULL, system_s REAL NOT NULL, max_rss_kib INTEGER NOT NULL, gpus TEXT NOT NULL,
-  -- where its output is in short.log; NULL where it has a file of its own
+  -- position of the output in short.log; NULL if the output has its own file
   log_offset INTEGER, log_length INTEGER,
-  place TEXT NOT NULL DEFAULT '',  -- the compute environment, where there are several
+  place TEXT NOT NULL DEFAULT '',  -- name of the compute environment, if there are several
   PRIMARY KEY (job, child, attempt)
 ) WITHOUT ROWID;
 CREATE INDEX attempt_failed ON attempt (job, child) WHERE state = 'FAILED';
--- commands that have succeeded, of children that have several
-CREATE TABLE command (job INTEGER NOT NULL, number INTEGER NOT NULL, PRIMARY KEY (job, number)) WITHOUT ROWID;
+-- commands that have succeeded, of children with several commands
+CREATE TABLE command (
+  job INTEGER NOT NULL, number INTEGER NOT NULL, PRIMARY KEY (job, number)
+) WITHOUT ROWID;
 CREATE TABLE stop_request (
   id INTEGER PRIMARY KEY, job_ids TEXT NOT NULL, reason TEXT NOT NULL, grace_s REAL NOT NULL
 );
@@ -49,6 +51,8 @@ CREATE TABLE run (key TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID;
 
 
 class JobRow(NamedTuple):
+    """A row of the table `job`."""
+
     number: int
     id: str
     step: str
@@ -64,6 +68,8 @@ class JobRow(NamedTuple):
 
 
 class AttemptRow(NamedTuple):
+    """A row of the table `attempt`: an attempt that has ended."""
+
     job: int
     child: int
     attempt: int
@@ -79,10 +85,12 @@ class AttemptRow(NamedTuple):
     gpus: str = ""
     log_offset: int | None = None
     log_length: int | None = None
-    place: str = ""
+    compute_environment: str = ""
 
 
 class StopRequest(NamedTuple):
+    """A request of another process to stop jobs."""
+
     id: int
     job_ids: tuple[str, ...]
     reason: str
@@ -90,22 +98,25 @@ class StopRequest(NamedTuple):
 
 
 class Store:
+    """The SQLite file of one run. All methods raise OperationalError or BrokenStoreError."""
+
     def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
         self._db = connection
         self._path = path
 
     @classmethod
     def open(cls, path: Path, *, create: bool = False) -> Store:
+        """Open the file, and create it on request. Raises BrokenStoreError if it is missing."""
         if not create and not path.exists():
             raise BrokenStoreError(
                 f"{path} is missing: this run has no state",
-                hint="start it anew with `batchyard run`",
+                hint="start a new run with `batchyard run`",
             )
-        with _mapped_errors(path):
+        with _map_errors(path):
             is_read_only = not create and not os.access(path.parent, os.W_OK)
-            # Where nobody can write, SQLite must be told, as its log beside the file would need to be written too.
+            # In a read-only folder SQLite cannot create its write-ahead log, and needs `immutable`.
             name = f"{path.absolute().as_uri()}?immutable=1" if is_read_only else str(path)
-            # Autocommit mode: transactions are begun and ended by name, in `commit` alone.
+            # Autocommit mode: only `commit` begins and ends transactions.
             db = sqlite3.connect(
                 name, timeout=30, isolation_level=None, check_same_thread=False, uri=is_read_only
             )
@@ -119,7 +130,7 @@ class Store:
     def close(self) -> None:
         self._db.close()
 
-    # -- writing --------------------------------------------------------------------------------------------
+    # -- writing -------------------------------------------------------------------------------
 
     def commit(
         self,
@@ -130,13 +141,20 @@ class Store:
         commands: Iterable[tuple[int, int]] = (),
         values: Iterable[tuple[str, str | None]] = (),
     ) -> None:
-        """Everything in one transaction: all of it is on disk on return, or none of it. A value of None is removed."""
-        with _mapped_errors(self._path), self._transaction():
+        """Write all rows in one transaction, which is on disk on return.
+
+        ``values``: pairs of key and value; None removes the key.
+        """
+        with _map_errors(self._path), self._transaction():
             db = self._db
-            db.executemany(f"INSERT INTO job VALUES ({_marks(12)})", map(_flat, new_jobs))
-            db.executemany(f"INSERT OR REPLACE INTO attempt VALUES ({_marks(16)})", attempts)
+            db.executemany(
+                f"INSERT INTO job VALUES ({_placeholders(12)})", map(_to_columns, new_jobs)
+            )
+            db.executemany(f"INSERT OR REPLACE INTO attempt VALUES ({_placeholders(16)})", attempts)
             db.executemany("INSERT OR IGNORE INTO command VALUES (?, ?)", commands)
-            db.executemany(f"INSERT OR REPLACE INTO job VALUES ({_marks(12)})", map(_flat, jobs))
+            db.executemany(
+                f"INSERT OR REPLACE INTO job VALUES ({_placeholders(12)})", map(_to_columns, jobs)
+            )
             for key, value in values:
                 if value is None:
                     db.execute("DELETE FROM run WHERE key = ?", (key,))
@@ -144,16 +162,16 @@ class Store:
                     db.execute("INSERT OR REPLACE INTO run VALUES (?, ?)", (key, value))
 
     def request_stop(self, job_ids: Sequence[str], reason: str, grace_s: float) -> None:
-        with _mapped_errors(self._path):
+        with _map_errors(self._path):
             self._db.execute(
                 "INSERT INTO stop_request (job_ids, reason, grace_s) VALUES (?, ?, ?)",
                 (json.dumps(list(job_ids)), reason, grace_s),
             )
 
-    # -- reading --------------------------------------------------------------------------------------------
+    # -- reading -------------------------------------------------------------------------------
 
     def jobs(self) -> list[JobRow]:
-        with _mapped_errors(self._path):
+        with _map_errors(self._path):
             rows = self._db.execute("SELECT * FROM job ORDER BY number").fetchall()
         return [JobRow._make((*row[:6], tuple(json.loads(row[6])), *row[7:])) for row in rows]
 
@@ -172,38 +190,40 @@ class Store:
             sql += f" AND state = '{state.value}'"
         if started_only:
             sql += " AND attempt > 0"
-        with _mapped_errors(self._path):
+        with _map_errors(self._path):
             for row in self._db.execute(sql + " ORDER BY child, attempt", values):
                 yield AttemptRow(*row)
 
     def commands(self, job: int) -> list[int]:
-        with _mapped_errors(self._path):
+        """Return the numbers of the job's commands that have succeeded."""
+        with _map_errors(self._path):
             rows = self._db.execute(
                 "SELECT number FROM command WHERE job = ? ORDER BY number", (job,)
             )
             return [number for (number,) in rows]
 
-    def stop_requests(self, after: int) -> list[StopRequest]:
-        with _mapped_errors(self._path):
+    def stop_requests(self, last_id: int) -> list[StopRequest]:
+        """Return the stop requests with ids above ``last_id``."""
+        with _map_errors(self._path):
             rows = self._db.execute(
-                "SELECT * FROM stop_request WHERE id > ? ORDER BY id", (after,)
+                "SELECT * FROM stop_request WHERE id > ? ORDER BY id", (last_id,)
             ).fetchall()
         return [StopRequest(row[0], tuple(json.loads(row[1])), row[2], row[3]) for row in rows]
 
     def last_stop_request(self) -> int:
-        with _mapped_errors(self._path):
+        with _map_errors(self._path):
             return int(
                 self._db.execute("SELECT coalesce(max(id), 0) FROM stop_request").fetchone()[0]
             )
 
     def value(self, key: str) -> str | None:
-        with _mapped_errors(self._path):
+        with _map_errors(self._path):
             row = self._db.execute("SELECT value FROM run WHERE key = ?", (key,)).fetchone()
         return None if row is None else str(row[0])
 
     def values(self) -> list[tuple[str, str]]:
-        """All of them, in the order in which they were first recorded."""
-        with _mapped_errors(self._path):
+        """Return all keys and values."""
+        with _map_errors(self._path):
             return self._db.execute("SELECT key, value FROM run").fetchall()
 
     @contextmanager
@@ -219,52 +239,55 @@ class Store:
 
 
 def _prepare(db: sqlite3.Connection, path: Path, create: bool, is_read_only: bool) -> None:
-    """Changes nothing in a file that turns out not to be ours."""
+    """Check the version of the file, and create or update its tables."""
     version = db.execute("PRAGMA user_version").fetchone()[0]
     if version > SCHEMA_VERSION:
         raise NewerStoreError(
-            f"{path} was written by a newer batchyard (format {version}; this one knows {SCHEMA_VERSION})",
+            f"{path} was written by a newer batchyard (format {version}; "
+            f"this version reads up to format {SCHEMA_VERSION})",
             hint="upgrade batchyard, or use the version that made the run",
         )
     if not version and not create:
         raise BrokenStoreError(f"{path} is not a batchyard state, or was never finished")
     if is_read_only:
-        return  # an older one lacks columns at the end, for which rows have defaults
+        return  # an older file lacks the last columns, for which rows have defaults
     db.execute("PRAGMA journal_mode=WAL")
     db.execute("PRAGMA synchronous=FULL")
     if version == 1:
         db.executescript(
-            "BEGIN; ALTER TABLE attempt ADD COLUMN place TEXT NOT NULL DEFAULT ''; PRAGMA user_version=2; COMMIT;"
+            "BEGIN; ALTER TABLE attempt ADD COLUMN place TEXT NOT NULL DEFAULT ''; "
+            "PRAGMA user_version=2; COMMIT;"
         )
     elif not version:
         db.executescript(f"BEGIN; {_SCHEMA} PRAGMA user_version={SCHEMA_VERSION}; COMMIT;")
 
 
-def _marks(count: int) -> str:
+def _placeholders(count: int) -> str:
     return ", ".join("?" * count)
 
 
-def _flat(row: JobRow) -> tuple[object, ...]:
+def _to_columns(row: JobRow) -> tuple[object, ...]:
     return (*row[:6], json.dumps(row.counts), *row[7:])
 
 
 @contextmanager
-def _mapped_errors(path: Path) -> Iterator[None]:
-    """SQLite's errors end here."""
+def _map_errors(path: Path) -> Iterator[None]:
+    """Turn errors of SQLite into OperationalError or BrokenStoreError, with a hint."""
     try:
         yield
     except sqlite3.OperationalError as exc:
         code = exc.sqlite_errorcode & 0xFF if hasattr(exc, "sqlite_errorcode") else 0
         hints = {
-            sqlite3.SQLITE_FULL: "free some space on that disk, then `batchyard resume` goes on",
+            sqlite3.SQLITE_FULL: "free space on the disk, then run `batchyard resume`",
             sqlite3.SQLITE_READONLY: "give yourself write permission there",
             sqlite3.SQLITE_CANTOPEN: "check that the folder exists and that you may write in it",
-            sqlite3.SQLITE_IOERR: "check the disk (full, or unmounted?), then `batchyard resume` goes on",
+            sqlite3.SQLITE_IOERR: "check that the disk is mounted and not full, then run "
+            "`batchyard resume`",
             sqlite3.SQLITE_BUSY: "another process keeps the file locked; try again",
         }
         raise OperationalError(f"could not use {path}: {exc}", hint=hints.get(code, "")) from exc
     except sqlite3.DatabaseError as exc:
         raise BrokenStoreError(
             f"{path} cannot be read: {exc}",
-            hint="what ran is in the logs beside it; start the run anew",
+            hint="the logs beside the file remain; start a new run",
         ) from exc

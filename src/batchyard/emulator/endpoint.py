@@ -10,7 +10,7 @@ import secrets
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from batchyard.embedded.loop import LoopIsOver
+from batchyard.embedded.loop import LoopEndedError
 from batchyard.emulator import compute_environments, instance_metadata, names, operations
 from batchyard.emulator.api_errors import ServerError
 from batchyard.emulator.reclaims import Reclaims
@@ -104,8 +104,8 @@ class Endpoint:
         job = None if key is None else state.job_with_number(key.job_number)
         if key is None or job is None:
             return None
-        attempt = state.loop.running(job["jobId"], key.child)
-        environment = None if attempt is None else state.get(ENVIRONMENT, attempt.place)
+        attempt = state.loop.find_running_task(job["jobId"], key.child)
+        environment = None if attempt is None else state.get(ENVIRONMENT, attempt.compute_environment)
         if attempt is None or environment is None:
             return None
         return compute_environments.smallest_type(state, environment, attempt.resources)
@@ -114,7 +114,7 @@ class Endpoint:
         """Run the action under the lock of the loop; raise ServerError if the engine fails."""
         try:
             return self._state.loop.call(action)
-        except LoopIsOver:
+        except LoopEndedError:
             raise ServerError("the endpoint is stopping") from None
         except BatchyardError as exc:
             raise ServerError(exc.message) from exc

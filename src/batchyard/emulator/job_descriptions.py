@@ -107,11 +107,13 @@ def _unfinished_members(
     state: EndpointState, document: Document, child: int, job_state: JobState
 ) -> Document:
     members: Document = {}
-    task = state.loop.running(document["jobId"], child)
+    task = state.loop.find_running_task(document["jobId"], child)
     if task is not None:
         key = names.AttemptKey(task.job_number, child, task.attempt)
         is_running = task.started_ms is not None and job_state is JobState.RUNNING
-        members["container"] = _describe_task(state, document, key, task.place, has_log=is_running)
+        members["container"] = _describe_task(
+            state, document, key, task.compute_environment, has_log=is_running
+        )
         if is_running:
             members["startedAt"] = task.started_ms
     if job_state is JobState.RUNNABLE:
@@ -122,7 +124,9 @@ def _unfinished_members(
 
 def _describe_attempt(state: EndpointState, document: Document, row: AttemptRow) -> Document:
     key = names.AttemptKey(row.job, row.child, row.attempt)
-    container = _describe_task(state, document, key, row.place, has_log=row.started_ms is not None)
+    container = _describe_task(
+        state, document, key, row.compute_environment, has_log=row.started_ms is not None
+    )
     if row.exit_code is not None:
         container["exitCode"] = row.exit_code
     if row.reason:

@@ -76,7 +76,7 @@ class ContainerTasks:
             turn=Turn(range(1)),
             command=lambda _: command,
             environ=encode_environment({**settings.environ, **variables}),
-            told=tuple(os.fsencode(name) for name in variables),
+            engine_variables=tuple(os.fsencode(name) for name in variables),
             resources=Resources(requested["vcpus"], requested["memory_mib"], requested["gpus"]),
             gpus=self._real_gpus(start.gpus),
             image=container["image"],
@@ -84,8 +84,8 @@ class ContainerTasks:
             container_flags=(
                 create_flags(container, settings.volumes) if settings.has_images else None
             ),
-            place=start.environment,
-            refused=refusal,
+            compute_environment=start.environment,
+            refusal=refusal,
         )
 
     def _variables(self, start: Start) -> dict[str, str]:

@@ -34,7 +34,7 @@ def _running_tasks(state: EndpointState) -> dict[str, list[Task]]:
     """Return the running attempts by job id."""
     running_tasks: dict[str, list[Task]] = {}
     for job_id, child in state.scheduler.placed_children():
-        task = state.loop.running(job_id, child)
+        task = state.loop.find_running_task(job_id, child)
         if task is not None and task.started_ms is not None:
             running_tasks.setdefault(job_id, []).append(task)
     return running_tasks
@@ -65,7 +65,7 @@ def _find_attempt_stream(state: EndpointState, job: Document, key: AttemptKey) -
     for row in state.store.attempts(key.job_number, child=key.child):
         if row.attempt == key.attempt and row.started_ms is not None:
             return _ended_stream(state, job, row, may_have_file=True)
-    task = state.loop.running(job["jobId"], key.child)
+    task = state.loop.find_running_task(job["jobId"], key.child)
     if task is None or task.attempt != key.attempt or task.started_ms is None:
         return None
     return _running_stream(state, job, key.job_number, task)

@@ -52,8 +52,8 @@ class TimedLogBook(LogBook):
         #: By file descriptor. The entry of a closed descriptor stays until another log gets it.
         self._open_logs: dict[int, _OpenLog] = {}
 
-    def open_own(self, step: str, index: int, attempt: int) -> int:
-        fd = super().open_own(step, index, attempt)
+    def open_child_log(self, step: str, index: int, attempt: int) -> int:
+        fd = super().open_child_log(step, index, attempt)
         times = times_path(self._folder.log_of(step, index, attempt))
         try:
             self._open_logs[fd] = _OpenLog(times, os.fstat(fd).st_size, _repair(times))

@@ -67,7 +67,7 @@ def _departures(state: EndpointState, queue: Document) -> list[tuple[int, int]]:
         (row.number, departed_ms) for row in rows if (departed_ms := row.started_ms or row.ended_ms)
     ]
     for job_id, index in state.scheduler.placed_children():
-        task = state.loop.running(job_id, index) if job_id in job_ids else None
+        task = state.loop.find_running_task(job_id, index) if job_id in job_ids else None
         if task is not None and task.started_ms:
             departures.append((task.job_number, task.started_ms))
     return departures

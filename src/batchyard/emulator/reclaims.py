@@ -44,7 +44,7 @@ class Reclaims:
         state = self._state
         parent, index = names.split_child_id(job_id)
         _check_child(state.get(JOB, parent), job_id, index)
-        task = state.loop.running(parent, index or 0)
+        task = state.loop.find_running_task(parent, index or 0)
         if task is None:
             raise InvalidRequestError(f"{job_id} is not running, so it has no host to reclaim")
         key = names.AttemptKey(task.job_number, task.child, task.attempt)
@@ -63,7 +63,7 @@ class Reclaims:
         for task_id in due:
             reclaim = self._reclaims.pop(task_id)
             # The attempt may have ended by itself since the notice.
-            if loop.running(reclaim.job_id, reclaim.task.child) is reclaim.task:
+            if loop.find_running_task(reclaim.job_id, reclaim.task.child) is reclaim.task:
                 reason = f"Host EC2 (instance {names.instance_id(task_id)}) terminated."
                 loop.lose(reclaim.job_id, reclaim.task.child, reason)
 

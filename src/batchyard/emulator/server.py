@@ -263,5 +263,5 @@ def _make_runner(
         return ProcessRunner(spawner, enforces_memory=True)
     from batchyard.embedded import containers, docker
 
-    place = docker.Place("emulator", token, Path.cwd(), folder.lists)
+    place = docker.ContainerDefaults("emulator", token, Path.cwd(), folder.lists)
     return containers.ContainerRunner(spawner, place, environ)

@@ -113,7 +113,7 @@ def test_the_containers_variables_win_over_the_endpoints_but_not_over_batchs() -
 
 def test_a_container_is_told_nothing_of_this_machine() -> None:
     made_task = task(settings=task_settings(has_images=True))
-    variable_names = {name.decode() for name in made_task.told}
+    variable_names = {name.decode() for name in made_task.engine_variables}
     assert (
         "PATH" not in variable_names
         and "HOME" not in variable_names
@@ -140,30 +140,30 @@ def test_gpus_by_the_drivers_numbers() -> None:
 def test_secrets_and_what_becomes_of_a_job_without_them() -> None:
     """facts, 1.8: ResourceInitializationError, and the task failed to start."""
     good = task({"secrets": [{"name": "KEY", "valueFrom": "arn:good"}]})
-    assert good.refused is None and environ(good)["KEY"] == "hidden"
-    bad = task({"secrets": [{"name": "KEY", "valueFrom": "arn:bad" + "x" * 500}]}).refused
+    assert good.refusal is None and environ(good)["KEY"] == "hidden"
+    bad = task({"secrets": [{"name": "KEY", "valueFrom": "arn:bad" + "x" * 500}]}).refusal
     assert bad is not None and (bad.exit_code, bad.status_reason) == (None, "Task failed to start")
     assert bad.reason.startswith("ResourceInitializationError: ") and len(bad.reason) <= 255
 
 
 def test_what_cannot_be_dispatched() -> None:
     """facts, 1.8 and 5.4: overrides of more than 8192 characters, too many tags together."""
-    assert task(_overrides_length=8192).refused is None
-    refused = task(_overrides_length=8193).refused
+    assert task(_overrides_length=8192).refusal is None
+    refused = task(_overrides_length=8193).refusal
     assert (
         refused is not None
         and refused.status_reason == "Container Overrides length must be at most 8192"
     )
-    refused = task(_refused="too many tags").refused
+    refused = task(_refused="too many tags").refusal
     assert refused is not None and refused.status_reason == "too many tags"
 
 
 def test_without_a_command_only_an_image_can_run() -> None:
-    refused = task({"command": []}).refused
+    refused = task({"command": []}).refusal
     assert refused is not None and refused.reason.startswith(
         "CannotStartContainerError: no command"
     )
-    assert task({"command": []}, settings=task_settings(has_images=True)).refused is None
+    assert task({"command": []}, settings=task_settings(has_images=True)).refusal is None
 
 
 def test_a_container_that_mounts_efs_is_refused_and_a_process_is_not() -> None:
@@ -173,8 +173,8 @@ def test_a_container_that_mounts_efs_is_refused_and_a_process_is_not() -> None:
         "volumes": [{"name": "v", "efsVolumeConfiguration": {"fileSystemId": "fs-1"}}],
         "mountPoints": [{"sourceVolume": "v", "containerPath": "/" + "d" * 300}],
     }
-    assert task(efs).refused is None
-    refused = task(efs, settings=task_settings(has_images=True)).refused
+    assert task(efs).refusal is None
+    refused = task(efs, settings=task_settings(has_images=True)).refusal
     assert refused is not None and (refused.exit_code, refused.status_reason) == (
         None,
         "Task failed to start",
@@ -185,7 +185,7 @@ def test_a_container_that_mounts_efs_is_refused_and_a_process_is_not() -> None:
     )
     instead = Volume("/here", "/" + "d" * 300)
     made_task = task(efs, settings=task_settings(has_images=True, volumes=(instead,)))
-    assert made_task.refused is None and made_task.container_flags == (
+    assert made_task.refusal is None and made_task.container_flags == (
         "--mount",
         f"type=bind,source=/here,target={instead.target}",
     )

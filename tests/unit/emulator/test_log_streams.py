@@ -71,7 +71,7 @@ class Bench:
             loop=SimpleNamespace(
                 row=self.rows.__getitem__,
                 record=lambda ids: self.recorded.append(set(ids)),
-                running=lambda job_id, child: self.tasks.get((job_id, child)),
+                find_running_task=lambda job_id, child: self.tasks.get((job_id, child)),
             ),
             store=self.store,
             log_files=LogFiles(self.folder),
@@ -122,7 +122,7 @@ class Bench:
         self.now_ms = T0 + at
         key = (job_id, child, attempt)
         if key not in self.files:
-            self.files[key] = self.book.open_own(*key)
+            self.files[key] = self.book.open_child_log(*key)
         self.book.write(self.files[key], data)
 
     def end(
@@ -918,7 +918,7 @@ class Commands:
                 b"PATH": os.environb[b"PATH"],
                 b"BATCHYARD_TOKEN": b"logs.0.%d.1." % start.child,
             },
-            told=(),
+            engine_variables=(),
             resources=Resources(1, 1),
             mark=b"logs.0.%d.1." % start.child,
         )

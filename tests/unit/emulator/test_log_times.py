@@ -47,7 +47,7 @@ def entries(log: Path) -> list[tuple[int, int]]:
 def test_each_chunk_has_its_offset_and_its_time(
     book: TimedLogBook, folder: RunFolder, clock: Clock
 ) -> None:
-    fd = book.open_own("job", 3, 1)
+    fd = book.open_child_log("job", 3, 1)
     for ms, data in ((1_000, b"one\n"), (1_500, b"two\nthree\n"), (2_000, b"four\n")):
         clock.ms = ms
         book.write(fd, data)
@@ -60,7 +60,7 @@ def test_each_chunk_has_its_offset_and_its_time(
 def test_a_millisecond_has_one_entry_and_a_clock_set_back_none(
     book: TimedLogBook, folder: RunFolder, clock: Clock
 ) -> None:
-    fd = book.open_own("job", 0, 1)
+    fd = book.open_child_log("job", 0, 1)
     for ms, data in ((1_000, b"a"), (1_000, b"b"), (900, b"c"), (1_001, b"d")):
         clock.ms = ms
         book.write(fd, data)
@@ -78,11 +78,11 @@ def test_short_output_has_no_list_of_times(book: TimedLogBook, folder: RunFolder
 def test_a_descriptor_that_comes_back_stands_for_the_next_log(
     book: TimedLogBook, folder: RunFolder, clock: Clock
 ) -> None:
-    first = book.open_own("job", 0, 1)
+    first = book.open_child_log("job", 0, 1)
     book.write(first, b"first\n")
     os.close(first)
     clock.ms = 2_000
-    second = book.open_own("job", 1, 1)
+    second = book.open_child_log("job", 1, 1)
     assert second == first, "the system gives out the lowest number that is free"
     book.write(second, b"second\n")
     os.close(second)
@@ -92,7 +92,7 @@ def test_a_descriptor_that_comes_back_stands_for_the_next_log(
 
 def test_an_attempt_that_goes_on_after_a_crash_appends(folder: RunFolder, clock: Clock) -> None:
     first_book = TimedLogBook(folder, clock)
-    fd = first_book.open_own("job", 0, 1)
+    fd = first_book.open_child_log("job", 0, 1)
     first_book.write(fd, b"before\n")
     os.close(fd)
     first_book.close()
@@ -100,7 +100,7 @@ def test_an_attempt_that_goes_on_after_a_crash_appends(folder: RunFolder, clock:
         file.write(b"\x07\x00\x00")  # a piece of an entry
     clock.ms = 900  # and the clock was set back
     second_book = TimedLogBook(folder, clock)
-    fd = second_book.open_own("job", 0, 1)
+    fd = second_book.open_child_log("job", 0, 1)
     second_book.write(fd, b"after\n")
     clock.ms = 1_200
     second_book.write(fd, b"later\n")
@@ -112,7 +112,7 @@ def test_an_attempt_that_goes_on_after_a_crash_appends(folder: RunFolder, clock:
 def test_looking_up_by_offset_and_by_time(
     book: TimedLogBook, folder: RunFolder, clock: Clock
 ) -> None:
-    fd = book.open_own("job", 0, 1)
+    fd = book.open_child_log("job", 0, 1)
     for ms in range(1_000, 2_000, 10):
         clock.ms = ms
         book.write(fd, b"1234\n")
@@ -134,7 +134,7 @@ def test_a_log_without_times(folder: RunFolder, tmp_path: Path) -> None:
 def test_the_times_are_no_log_to_those_that_read_logs(
     book: TimedLogBook, folder: RunFolder
 ) -> None:
-    fd = book.open_own("job", 0, 1)
+    fd = book.open_child_log("job", 0, 1)
     book.write(fd, b"x\n")
     os.close(fd)
     assert [path.name for path in (folder.logs / "job").glob("*.log")] == ["0-1.log"]

@@ -82,7 +82,7 @@ class Execution:
                 loop.add(*job)
             # These follow from what an earlier process recorded, and were not recorded themselves.
             loop.perform(changes)
-            loop.obey_requests()
+            loop.carry_out_stop_requests()
             store.commit(values=[("executed_by", str(os.getpid()))])
             with _signals_to(loop, spawner.wake_fd):
                 loop.run()
@@ -132,7 +132,7 @@ class Execution:
             id=row.id,
             job=planned,
             load_list=lambda: self._folder.load_list(planned.step),
-            told=children.names_told(planned, shared),
+            engine_variables=children.list_engine_variables(planned, shared),
             base_environ=children.base_environ(self._environ, shared),
             token=self._settings.token,
             gpu_numbers=self._settings.gpu_numbers,
@@ -191,7 +191,7 @@ def _make_runner(
     if settings.runner == "docker":
         from batchyard.embedded import containers, docker
 
-        place = docker.Place(
+        place = docker.ContainerDefaults(
             folder.run_id, settings.token, settings.workspace, folder.lists.absolute()
         )
         return containers.ContainerRunner(spawner, place, environ)

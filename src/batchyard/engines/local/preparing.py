@@ -58,7 +58,7 @@ def change_capacity(
 
 
 def _capacity(plan: Plan, offer: Offer, gpu_count: int) -> Resources:
-    detected = machine.capacity(gpu_count)
+    detected = machine.measure_capacity(gpu_count)
     capacity = Resources(
         offer.cpus or detected.vcpus, offer.memory_mib or detected.memory_mib, detected.gpus
     )

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from batchyard.batch.jobs import JobState
-from batchyard.embedded.lock import Holder, RunLock, holder_of
+from batchyard.embedded.lock import Holder, RunLock, find_holder
 from batchyard.embedded.store import JobRow, Store
 from batchyard.engines.base import (
     DEFAULT_GRACE_S,
@@ -194,7 +194,7 @@ class LocalRun:
     @property
     def holder(self) -> Holder | None:
         """The process that executes the run now."""
-        return holder_of(self._folder.lock)
+        return find_holder(self._folder.lock)
 
     @property
     def executed_by(self) -> int | None:

@@ -1,7 +1,6 @@
-"""posix_spawn that lets other threads run meanwhile.
+"""posix_spawn that releases the interpreter lock while the new program is loaded.
 
-It returns when the new program has been loaded, half a millisecond later; os.posix_spawn keeps the interpreter to
-itself until then. Knows nothing of jobs.
+Loading takes half a millisecond, and os.posix_spawn holds the lock for all of it.
 """
 
 from __future__ import annotations
@@ -11,23 +10,23 @@ import os
 import signal
 from collections.abc import Mapping, Sequence
 
-# POSIX names the flags, not their values: these are those of every C library on Linux.
+# POSIX defines only the names of the flags. All C libraries on Linux have these values.
 _SETSIGDEF, _SETSIGMASK, _SETSID = 0x04, 0x08, 0x80
-#: Python ignores these, and a child would inherit that
+#: Signals that Python ignores. A child would inherit that.
 _RESET_SIGNALS = (signal.SIGPIPE, signal.SIGXFSZ)
-#: more than any C library needs for one of its structures
+#: More than any C library needs for one of its structures.
 _STRUCTURE_SIZE = 1024
 
-#: lets go of the interpreter during a call
+#: Releases the interpreter lock during a call.
 _slow = ctypes.CDLL(None)
-#: does not, as that costs more than a short call takes
+#: Holds the lock, since releasing it costs more than a short call.
 _quick = ctypes.PyDLL(None)
 
 _Structure = ctypes.c_char * _STRUCTURE_SIZE
 
 
 def _attributes() -> ctypes.Array[ctypes.c_char]:
-    """A session of its own, no signal blocked, none ignored that Python ignores."""
+    """Return attributes for a new session, with no signal blocked and Python's ones restored."""
     attributes, signals = _Structure(), _Structure()
     _quick.posix_spawnattr_init(attributes)
     _quick.sigemptyset(signals)
@@ -42,19 +41,26 @@ def _attributes() -> ctypes.Array[ctypes.c_char]:
 _ATTRIBUTES = _attributes()
 
 
-def spawn(
-    program: str, argv: Sequence[str], environ: Mapping[bytes, bytes], stdin: int, stdout: int
-) -> int:
-    """Starts it as the leader of a session of its own, its stdout and stderr the same. Returns its pid.
-
-    Raises OSError where it cannot be started, ValueError where no program can be given such words.
-    """
-    words = [os.fsencode(word) for word in argv]
-    variables = [name + b"=" + value for name, value in environ.items()]
+def _check_strings(
+    words: Sequence[bytes], variables: Sequence[bytes], environ: Mapping[bytes, bytes]
+) -> None:
     if any(b"\0" in text for text in words) or any(b"\0" in text for text in variables):
         raise ValueError("embedded null byte")
     if any(b"=" in name or not name for name in environ):
         raise ValueError("illegal environment variable name")
+
+
+def spawn(
+    program: str, argv: Sequence[str], environ: Mapping[bytes, bytes], stdin: int, stdout: int
+) -> int:
+    """Start a program as the leader of a new session, and return its pid.
+
+    ``stdout`` is also its stderr. Raises OSError if the program cannot be started, ValueError for
+    arguments or variables that no program can have.
+    """
+    words = [os.fsencode(word) for word in argv]
+    variables = [name + b"=" + value for name, value in environ.items()]
+    _check_strings(words, variables, environ)
     argument_list = (ctypes.c_char_p * (len(words) + 1))(*words, None)
     environment = (ctypes.c_char_p * (len(variables) + 1))(*variables, None)
     actions, pid = _Structure(), ctypes.c_int()
