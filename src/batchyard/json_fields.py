@@ -170,10 +170,7 @@ class Reader:
 
     def _read_scalar(self, kind: Any, value: Any, place: str) -> Any:
         if issubclass(kind, Enum):
-            choices = [member.value for member in kind]
-            if value not in choices:
-                raise expected(" or ".join(map(str, choices)), value, place)
-            return kind(value)
+            return _read_enum(kind, value, place)
         if kind is Path:
             return Path(self.read(str, value, place))
         # In Python, true and false are whole numbers too.
@@ -187,6 +184,13 @@ class Reader:
             return kind(value)
         except OverflowError:
             raise expected(_NAMES[kind], value, place) from None
+
+
+def _read_enum(kind: type[Enum], value: Any, place: str) -> Enum:
+    choices = [member.value for member in kind]
+    if value not in choices:
+        raise expected(" or ".join(map(str, choices)), value, place)
+    return kind(value)
 
 
 @cache

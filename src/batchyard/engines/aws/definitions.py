@@ -70,6 +70,7 @@ def _make_container(job: PlannedJob, target: Target) -> dict[str, Any]:
         ],
         "environment": [{"name": name, "value": value} for name, value in sorted(job.env.items())],
         "logConfiguration": _make_log_configuration(target.environment),
+        "linuxParameters": _make_linux_parameters(job),
     }
     if target.environment.job_role:
         container["jobRoleArn"] = target.environment.job_role
@@ -79,13 +80,18 @@ def _make_container(job: PlannedJob, target: Target) -> dict[str, Any]:
         container["secrets"] = [
             {"name": name, "valueFrom": arn} for name, arn in sorted(job.secrets.items())
         ]
+    return container
+
+
+def _make_linux_parameters(job: PlannedJob) -> dict[str, Any]:
     # Without an init process the command would be process 1, which ignores SIGTERM: each stop
     # would take its full 30 s.
-    container["linuxParameters"] = {"initProcessEnabled": True}
-    shm_mib = job.shm_mib or (resources.memory_mib // _SHM_DIVISOR if resources.gpus else None)
+    parameters: dict[str, Any] = {"initProcessEnabled": True}
+    gpu_shm_mib = job.resources.memory_mib // _SHM_DIVISOR if job.resources.gpus else None
+    shm_mib = job.shm_mib or gpu_shm_mib
     if shm_mib:
-        container["linuxParameters"]["sharedMemorySize"] = shm_mib
-    return container
+        parameters["sharedMemorySize"] = shm_mib
+    return parameters
 
 
 def _make_log_configuration(environment: Environment) -> dict[str, Any]:
@@ -112,18 +118,24 @@ def _make_retry_strategy(job: PlannedJob, target: Target) -> dict[str, Any]:
     if not needs_worker(job) and job.retry.attempts > 1:
         rules = [_make_rule(rule) for rule in job.retry.evaluate_on_exit]
         return {"attempts": count, **({"evaluateOnExit": rules} if rules else {})}
-    # The worker follows the user's rules about exit codes, and asks for another attempt with one
-    # exit code.
-    words = job.retry_on if job.retry.attempts > 1 else ()
-    survives_reclaim = not {"spot", "any"} & set(job.fail_on)
-    rules = [{"onStatusReason": "Host EC2*", "action": "RETRY" if survives_reclaim else "EXIT"}]
+    return {"attempts": count, "evaluateOnExit": _make_standard_rules(job)}
+
+
+def _make_standard_rules(job: PlannedJob) -> list[dict[str, str]]:
+    """Return the rules of a job with a worker, or of a command without retries on Spot."""
+    rules = []
     if needs_worker(job):
-        rules.insert(0, {"onExitCode": str(RETRY_EXIT_CODE), "action": "RETRY"})
+        # The worker follows the user's rules about exit codes, and asks for another attempt with
+        # one exit code.
+        rules.append({"onExitCode": str(RETRY_EXIT_CODE), "action": "RETRY"})
+    survives_reclaim = not {"spot", "any"} & set(job.fail_on)
+    rules.append({"onStatusReason": "Host EC2*", "action": "RETRY" if survives_reclaim else "EXIT"})
+    words = job.retry_on if job.retry.attempts > 1 else ()
     for word, reason in _REASONS.items():
         if ({word, "any"} & set(words)) and word not in job.fail_on:
             rules.append({"onReason": reason, "action": "RETRY"})
     rules.append({"onReason": "*", "action": "EXIT"})
-    return {"attempts": count, "evaluateOnExit": rules}
+    return rules
 
 
 def _make_rule(rule: EvaluateOnExit) -> dict[str, str]:

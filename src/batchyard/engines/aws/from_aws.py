@@ -89,15 +89,8 @@ def make_job_detail(
     """
     state = JobState.SUBMITTED if job is None else JobState(job["status"])
     counts = _count_children(part, state, job)
-    ended = counts[JobState.SUCCEEDED] + counts[JobState.FAILED]
     described = first_child if part.size > 1 else job
     started_ms = None if described is None else _first_start_ms(described)
-    # AWS does not count the attempts of an array: one for each child that has ended, unless all
-    # ended before anything began. ``attempt_counts`` corrects the number at the end of the run.
-    has_begun = bool(counts[JobState.SUCCEEDED] or started_ms)
-    attempts = ended if has_begun else 0
-    if part.size == 1 and job is not None:
-        attempts = len(job.get("attempts", ()))
     return JobDetail(
         id=job_id,
         step=part.step,
@@ -105,11 +98,29 @@ def make_job_detail(
         status_reason="" if job is None else str(job.get("statusReason", "")),
         size=part.size,
         counts=tuple(counts.values()),
-        attempts=attempts,
+        attempts=_count_attempts(part, job, counts, started_ms),
         created_ms=0 if job is None else int(job["createdAt"]),
         started_ms=started_ms,
         ended_ms=None if job is None or not state.is_terminal else job.get("stoppedAt"),
     )
+
+
+def _count_attempts(
+    part: Part,
+    job: Mapping[str, Any] | None,
+    counts: Mapping[JobState, int],
+    started_ms: int | None,
+) -> int:
+    """Return the number of attempts of a job, estimated for an array.
+
+    AWS does not count the attempts of an array: assume one for each child that has ended, or none
+    if all children ended before any began. ``attempt_counts`` corrects the number at the end of
+    the run.
+    """
+    if part.size == 1 and job is not None:
+        return len(job.get("attempts", ()))
+    has_begun = bool(counts[JobState.SUCCEEDED] or started_ms)
+    return counts[JobState.SUCCEEDED] + counts[JobState.FAILED] if has_begun else 0
 
 
 def _count_children(

@@ -356,9 +356,8 @@ class AwsRun:
 
         Failed children come a hundred at a time, since some callers need only the first.
         """
-        for part, job_id in self._job_ids.parts_with_ids():
-            is_known = not job_id.startswith(UNSUBMITTED) and job_id not in self._status.forgotten
-            if job_id not in job_ids or not is_known:
+        for part, job_id in self._parts_known_to_aws():
+            if job_id not in job_ids:
                 continue
             ids = self._list_children(part, job_id, failed_only)
             at_once = MAX_DESCRIBED_JOBS if failed_only else len(ids)
@@ -368,6 +367,14 @@ class AwsRun:
                 if failed_only:
                     children = [job for job in children if job["status"] == JobState.FAILED]
                 yield part, children
+
+    def _parts_known_to_aws(self) -> list[tuple[Part, str]]:
+        """Return the parts, with their job ids, that are submitted and that AWS remembers."""
+        return [
+            (part, job_id)
+            for part, job_id in self._job_ids.parts_with_ids()
+            if not job_id.startswith(UNSUBMITTED) and job_id not in self._status.forgotten
+        ]
 
     def _list_children(self, part: Part, job_id: str, failed_only: bool) -> list[str]:
         if part.size == 1:

@@ -64,13 +64,17 @@ class RunStatusReader:
         is_given_up = not self._job_ids.is_complete and self.was_stopped
         if is_given_up:
             jobs = [from_aws.give_up(job) for job in jobs]
-        is_over = all(job.state.is_terminal for job in jobs)
+        if all(job.state.is_terminal for job in jobs):
+            return self._end_run(jobs)
+        is_interrupted = not self._job_ids.is_complete and not is_given_up
+        return from_aws.make_overview(jobs, was_stopped=False, is_interrupted=is_interrupted)
+
+    def _end_run(self, jobs: list[JobDetail]) -> Overview:
+        """Store the end states of the jobs and return the state of the run, which is over."""
         has_failures = any(job.state is JobState.FAILED for job in jobs)
-        was_stopped = is_over and has_failures and self.was_stopped
-        if is_over:
-            jobs = self._store_end_states(jobs, was_stopped)
-        is_interrupted = not self._job_ids.is_complete and not is_given_up and not is_over
-        return from_aws.make_overview(jobs, was_stopped=was_stopped, is_interrupted=is_interrupted)
+        was_stopped = has_failures and self.was_stopped
+        end_states = self._store_end_states(jobs, was_stopped)
+        return from_aws.make_overview(end_states, was_stopped=was_stopped)
 
     @property
     def was_stopped(self) -> bool:
@@ -100,12 +104,10 @@ class RunStatusReader:
         if stored is not None:
             return list(stored.jobs)
         parts = self._job_ids.parts_with_ids()
-        ids = [job_id for _, job_id in parts if not job_id.startswith(UNSUBMITTED)]
-        # The first child of an array tells when the array began, in the same call.
-        first_ids = [f"{job_id}:0" for part, job_id in parts if part.size > 1 and job_id in ids]
-        answers = self._batch.describe(ids + first_ids)
+        submitted = [(part, job_id) for part, job_id in parts if not job_id.startswith(UNSUBMITTED)]
+        answers = self._describe_submitted(submitted)
         gone = [part for part, job_id in parts if self._is_forgotten(part, job_id, answers)]
-        if ids and (gone or not answers):
+        if submitted and (gone or not answers):
             # Another machine may have stored the end states.
             stored = self.end_states(in_s3=True)
             if stored is not None:
@@ -115,6 +117,15 @@ class RunStatusReader:
             for part, job_id in parts
         ]
         return self._replace_forgotten(jobs, gone) if gone else jobs
+
+    def _describe_submitted(self, parts: Sequence[tuple[Part, str]]) -> Mapping[str, Any]:
+        """Return job id -> description, for the jobs of the parts and the first child of arrays.
+
+        The first child of an array tells when the array began.
+        """
+        job_ids = [job_id for _, job_id in parts]
+        first_child_ids = [f"{job_id}:0" for part, job_id in parts if part.size > 1]
+        return self._batch.describe(job_ids + first_child_ids)
 
     def unfinished(self) -> Unfinished:
         ran, presumed = self._succeeded_children()
