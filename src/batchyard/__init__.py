@@ -1,4 +1,4 @@
-"""batchyard: a list of commands, done: on this machine now, on AWS Batch when one machine is not enough.
+"""batchyard runs lists of commands and pipelines, on this machine or on AWS Batch.
 
 The public Python interface is what ``__all__`` lists; everything else may change between releases.
 Names are resolved on first use, so that ``batchyard --version`` does not import the engine.

@@ -46,8 +46,10 @@ class Pipeline:
 
     @classmethod
     def load(cls, path: str | Path, params: Mapping[str, object] | None = None) -> Pipeline:
-        """Reads a pipeline file, or a plain list of commands, which has no params. Raises PipelineFileError, with all
-        mistakes at once."""
+        """Read a pipeline file, or a plain list of commands, which has no params.
+
+        Raises PipelineFileError, which lists all mistakes of the file.
+        """
         path = Path(path)
         if reading.is_command_list(path):
             if params:

@@ -501,4 +501,4 @@ class Engine(Protocol):
         """Take over a run whose record was downloaded, so that nothing is done twice."""
 
     def list_runs(self, home: Path, environment: str) -> list[str] | None:
-        """Return the ids of all runs in an environment, None where the engine has no environments."""
+        """Return the ids of all runs in an environment; None if the engine has no environments."""

@@ -1,4 +1,4 @@
-"""Whether every input of a step exists: as a file of the workspace, or as an earlier step's output."""
+"""Check that each input of a step is a file of the workspace or an output of an earlier step."""
 
 from __future__ import annotations
 
