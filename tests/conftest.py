@@ -69,7 +69,7 @@ def dice() -> random.Random:
 
 @pytest.fixture(scope="session")
 def docker_engine() -> None:
-    """A Docker engine that answers. Where none does the test is skipped, unless the environment requires one."""
+    """Skip the test without a working Docker engine, or fail it if the environment requires one."""
     try:
         answer = subprocess.run(["docker", "info"], capture_output=True, text=True, timeout=60)
         problem = (

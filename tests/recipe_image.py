@@ -1,4 +1,4 @@
-"""The image of our own recipe, on a base of Debian's packages: what tests that run the worker in containers use."""
+"""Build the image of the shipped recipe on a Debian base, for tests of the worker in containers."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ import pytest
 CACHE = Path(__file__).parents[1] / ".cache"
 IMAGE = "batchyard-recipe:test"
 
-#: asked for now: no variable of ours is left while a test runs
+#: Read at import, because fixtures remove BATCHYARD_* variables while a test runs.
 _MIRROR = os.environ.get("BATCHYARD_DEBIAN_MIRROR", "http://deb.debian.org/debian")
 _SUITE = "trixie"
 _BASE = f"batchyard-debian:{_SUITE}"
 
 
 def build(folder: Path) -> str:
-    """Builds it from the recipe as `image init` writes it to the folder, but for its base. Returns its name."""
+    """Build the image from the recipe of `image init`, with another base. Return its name."""
     CACHE.mkdir(exist_ok=True)
-    # Two processes of tests may want it at once, and the second then finds all that takes long done.
+    # Several test processes may build the image at once: the others wait and use the cache.
     with (CACHE / "recipe-image.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not docker("image", "ls", "-q", _BASE):
-            made("a base of Debian's packages", _make_base)
+            make_or_skip("a base of Debian's packages", _make_base)
         for arguments in (
             ["init", "--kind", "cpu"],
             ["build", "--tag", IMAGE, "--build-arg", f"BASE={_BASE}"],
@@ -43,20 +43,20 @@ def docker(*arguments: str) -> str:
     return subprocess.run(["docker", *arguments], check=True, capture_output=True, text=True).stdout
 
 
-def made(what: str, make: Callable[[], None]) -> None:
-    """Where it cannot be made here, the test is skipped, unless the environment requires it."""
+def make_or_skip(product: str, make: Callable[[], None]) -> None:
+    """Call `make`. If it fails, skip the test, or fail it if the environment requires Docker."""
     try:
         make()
     except (OSError, subprocess.CalledProcessError) as exc:
-        said = getattr(exc, "stderr", b"") or str(exc).encode()
-        problem = f"{what} cannot be made here: {exc}: {said[-500:]!r}"
+        stderr = getattr(exc, "stderr", b"") or str(exc).encode()
+        problem = f"{product} cannot be made here: {exc}: {stderr[-500:]!r}"
         if os.environ.get("BATCHYARD_REQUIRE_DOCKER"):
             pytest.fail(problem)
         pytest.skip(problem)
 
 
 def _make_base() -> None:
-    """Debian as it is fresh from debootstrap, kept: it takes longer than all the rest. Only root can."""
+    """Make the Debian base with debootstrap, which needs root. It is cached, since it is slow."""
     tree = CACHE / f"recipe-base-{_SUITE}"
     if not tree.exists():
         unfinished = tree.with_suffix(".unfinished")

@@ -1,7 +1,7 @@
 """The engine contract (engines/base.py), the same for every engine.
 
-An engine is a lab here: it takes a plan to a run under way, and says when that is over. What differs between engines
-is in the labs, never in the tests.
+Each engine has a lab, which starts a run from a plan and waits for its end. The differences between
+engines are in the labs, never in the tests.
 """
 
 from __future__ import annotations

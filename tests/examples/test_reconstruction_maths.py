@@ -1,4 +1,4 @@
-"""The numbers behind examples/reconstruction, on a small scan; nothing here runs batchyard itself."""
+"""The computations of examples/reconstruction on a small scan, without batchyard."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run some of whose jobs AWS has forgotten: those are over, and what came after them tells how."""
+"""A run with jobs that AWS has forgotten: later jobs show whether the forgotten ones succeeded."""
 
 from __future__ import annotations
 

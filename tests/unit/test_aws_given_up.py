@@ -1,4 +1,7 @@
-"""A run that is stopped before all of it was submitted: every question about it is answered alike, then and later."""
+"""A run that is stopped before all of its jobs were submitted.
+
+Every query about it has the same answer at the time of the stop and later.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,7 @@ steps:
 class Account:
     """A session to AWS Batch and S3, as far as a run needs them."""
 
-    class exceptions:
+    class exceptions:  # noqa: N801, the name of this attribute of a boto3 client
         NoSuchKey = KeyError
 
     def __init__(self) -> None:
@@ -109,8 +112,8 @@ class Account:
         return {"Body": io.BytesIO(self.objects[request["Key"]])}
 
 
-class Died(Exception):
-    """The process, in the middle of submitting."""
+class ProcessDiedError(Exception):
+    """Stands for the death of the process while it submits."""
 
 
 def begun(folder: Path, pipeline: str = PIPELINE) -> RunRecord:
@@ -144,10 +147,10 @@ def half_submitted(record: RunRecord, account: Account) -> None:
 
     def die(count: int) -> None:
         if count == 1:
-            raise Died
+            raise ProcessDiedError
 
     account.meanwhile = die
-    with pytest.raises(Died):
+    with pytest.raises(ProcessDiedError):
         opened(record, account).submit(record.plan)
     account.meanwhile = lambda count: None
 
@@ -200,7 +203,10 @@ def test_what_aws_has_forgotten_before_anybody_looked_is_not_kept_as_the_end(
 
 @pytest.mark.parametrize("count", [0, 1, 2])
 def test_a_stop_while_it_is_being_submitted_ends_that(tmp_path: Path, count: int) -> None:
-    """The job that is on its way just then is not seen by whoever stops the run; who has submitted it stops it."""
+    """A job that is submitted during the stop is unknown to the process that stops the run.
+
+    The process that submitted the job stops it.
+    """
     account, record = Account(), begun(tmp_path)
     account.meanwhile = lambda jobs: stop(record, account) if jobs == count else None
     engine = opened(record, account)
@@ -262,10 +268,10 @@ def test_what_a_process_that_died_has_submitted_is_stopped_too(
 
     def die(count: int) -> None:
         if count == 2:
-            raise Died
+            raise ProcessDiedError
 
     account.then = die
-    with pytest.raises(Died):
+    with pytest.raises(ProcessDiedError):
         opened(record, account).submit(record.plan)
     stop(elsewhere(record, account, tmp_path) if is_elsewhere else record, account)
     assert [job.get("statusReason") for job in account.jobs.values()] == ["stopped by the user"] * 2

@@ -1,4 +1,4 @@
-"""Events of many streams: each once, in order of time, and asked for so that little is read twice."""
+"""Log events of many streams: each is returned once, ordered by time, and few are read twice."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Cloud:
             }
         return found
 
-    def filtered(self, group: str, streams: Sequence[str], start_ms: int) -> Iterator[Any]:
+    def filter_events(self, group: str, streams: Sequence[str], start_ms: int) -> Iterator[Any]:
         found = [
             {"logStreamName": name, "timestamp": at, "message": text, "eventId": str(number)}
             for number, (name, at, text) in enumerate(self.events)
@@ -107,7 +107,10 @@ def test_one_that_is_silent_does_not_make_the_other_be_read_again(tmp_path: Path
 
 
 def test_after_a_gap_nothing_is_lost(tmp_path: Path) -> None:
-    """Ten minutes without a look: what one child said at their end hides nothing that the other said before."""
+    """After ten minutes without a look, no event is lost.
+
+    A late event of one child does not hide earlier events of the other.
+    """
     cloud = Cloud()
     one = reader(cloud, tmp_path)
     cloud.events = [("s0", 10_000, "a"), ("s1", 20_000, "b")]

@@ -1,4 +1,4 @@
-"""What the success records tell of a run that AWS has forgotten, and what only the children tell at its end."""
+"""The success records of a run that AWS has forgotten, and the attempt counts at its end."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def told(*jobs: PlannedJob, recorded: dict[str, set[int]], **more: Any) -> dict[
     )
 
 
-# -- records ----------------------------------------------------------------------------------------------------
+# -- records ---------------------------------------------------------------------------------------
 
 
 def test_a_child_has_succeeded_when_all_its_commands_have() -> None:
@@ -112,7 +112,7 @@ def test_the_records_are_read_up_to_the_last() -> None:
     )  # type: ignore[arg-type]
 
 
-# -- the tally --------------------------------------------------------------------------------------------------
+# -- the tally -------------------------------------------------------------------------------------
 
 
 class Children:

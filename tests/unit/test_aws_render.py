@@ -1,4 +1,4 @@
-"""A plan in AWS Batch's shapes: values in, requests out, and every request is right by botocore's own model."""
+"""Requests to AWS Batch rendered from a plan; each is valid by the model of botocore."""
 
 from __future__ import annotations
 

@@ -18,8 +18,9 @@ def settings(kind: str) -> dict[str, str]:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_image_takes_gpus_that_a_job_was_not_given(kind: str) -> None:
-    """NVIDIA's bases say `all`, which must be taken back; Debian's says nothing."""
-    is_on_nvidias = "FROM ${BASE}" in render_dockerfile(kind) and "ARG BASE=nvidia/" in render_dockerfile(kind)
+    """NVIDIA's base images set the variable to `all`, which we override; Debian's does not."""
+    dockerfile = render_dockerfile(kind)
+    is_on_nvidias = "FROM ${BASE}" in dockerfile and "ARG BASE=nvidia/" in dockerfile
     assert settings(kind).get("NVIDIA_VISIBLE_DEVICES") == ("void" if is_on_nvidias else None)
     assert is_on_nvidias == (kind != "cpu")
 

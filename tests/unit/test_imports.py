@@ -95,7 +95,7 @@ def imports(module: str, nodes: Iterator[ast.AST] | None = None) -> set[str]:
         elif isinstance(node, ast.ImportFrom):
             assert not node.level, f"{module} has a relative import, which this test cannot follow"
             assert node.module is not None
-            # `from batchyard import plan` imports a module, `from batchyard.plan import Plan` a name in one.
+            # `from batchyard import plan` imports a module, `from batchyard.plan import Plan` not.
             names = {f"{node.module}.{alias.name}" for alias in node.names}
             found |= {name if name in MODULES else node.module for name in names}
     return found

@@ -1,4 +1,4 @@
-"""batchyard without its AWS part, as plain `pip install batchyard` leaves it: a sentence that says what to install."""
+"""Without boto3 (plain `pip install batchyard`), AWS commands name the package to install."""
 
 from __future__ import annotations
 
