@@ -17,7 +17,8 @@ import pytest
 
 from command_yard import Yard
 
-#: each command holds a lock while it runs, which the system frees when it dies: finding it taken means two at once
+#: Each command holds a lock while it runs; the kernel releases the lock when the process dies. If
+#: the lock is taken, the same command runs twice at the same time.
 CHECKED = """\
 #!/bin/sh
 exec 9> locks/$1 || exit 1
@@ -29,7 +30,7 @@ echo x >> done/$1
 
 @pytest.mark.parametrize("kills", [6, pytest.param(30, marks=pytest.mark.slow)])
 def test_sigkill_at_random_moments(yard: Yard, dice: random.Random, kills: int) -> None:
-    """Every command runs, none is recorded as succeeded that did not run, none runs twice at the same time."""
+    """Every command runs, none is recorded as succeeded without it, none runs twice at once."""
     for folder in ("locks", "done"):
         (yard.folder / folder).mkdir()
     yard.write("one.sh", CHECKED)
@@ -89,7 +90,8 @@ def _no_success_without_its_work(yard: Yard) -> None:
 
 
 def test_resume_ends_what_the_dead_engine_left_running(yard: Yard) -> None:
-    # The second attempt finds no sleeper of the first: nohup, setsid and a cleaned environment do not save it.
+    # The second attempt must not see a sleeping process of the first attempt, although those use
+    # nohup, setsid and an empty environment.
     yard.write(
         "list.txt",
         "test -e second && exit 0; touch second; "
@@ -106,7 +108,10 @@ def test_resume_ends_what_the_dead_engine_left_running(yard: Yard) -> None:
 
 
 def _sleepers(yard: Yard) -> list[str]:
-    """Those that commands of this yard's runs have started: the same tests may run elsewhere on the machine."""
+    """Return the sleeping processes that commands of this yard's runs have started.
+
+    The same tests may run at the same time elsewhere on the machine.
+    """
     found = subprocess.run(
         ["ps", "-eo", "pid,stat,args"], capture_output=True, text=True, check=True
     ).stdout
@@ -133,8 +138,11 @@ def test_a_second_process_is_told_who_holds_the_run(yard: Yard) -> None:
 
 
 def test_stop_ends_the_whole_tree_even_of_what_ignores_sigterm(yard: Yard) -> None:
-    yard.write("stubborn.sh", "trap '' TERM\nsetsid sh -c 'trap \"\" TERM; sleep 1234.8; sleep 1234.8' &\n"
-               "touch on\nsleep 1234.9; sleep 1234.9; sleep 1234.9\n")  # fmt: skip
+    yard.write(
+        "stubborn.sh",
+        "trap '' TERM\nsetsid sh -c 'trap \"\" TERM; sleep 1234.8; sleep 1234.8' &\n"
+        "touch on\nsleep 1234.9; sleep 1234.9; sleep 1234.9\n",
+    )
     yard.write("list.txt", "sh stubborn.sh\n")
     process = yard.start("run", "list.txt")
     yard.wait_for((yard.folder / "on").exists)
@@ -314,8 +322,11 @@ def test_the_environment_of_another_run_does_not_leak(yard: Yard) -> None:
 
 
 def test_an_engine_that_dies_while_it_stops_a_run_leaves_nothing_untold(yard: Yard) -> None:
-    yard.write("p.yaml", "name: p\nsteps:\n  - {name: a, command: trap '' TERM; touch on; sleep 60; sleep 60}\n"
-               "  - {name: b, needs: [a], command: 'true'}\n")  # fmt: skip
+    yard.write(
+        "p.yaml",
+        "name: p\nsteps:\n  - {name: a, command: trap '' TERM; touch on; sleep 60; sleep 60}\n"
+        "  - {name: b, needs: [a], command: 'true'}\n",
+    )
     process = yard.start("run", "p.yaml")
     yard.wait_for((yard.folder / "on").exists)
     process.send_signal(signal.SIGINT)  # SIGTERM to the child, which ignores it
@@ -329,7 +340,8 @@ def test_an_engine_that_dies_while_it_stops_a_run_leaves_nothing_untold(yard: Ya
 
 
 def test_two_signals_in_one_turn_stop_the_run_and_record_no_success(yard: Yard) -> None:
-    # On a busy machine the second command may begin before the engine gets to the signals; it must not end by then.
+    # On a busy machine the second command may begin before the engine handles the signals. It
+    # sleeps, so that it cannot succeed by then.
     yard.write("list.txt", "kill -TERM $PPID; kill -HUP $PPID; exit 0\nsleep 60\n")
     for _ in range(5):
         yard("run", "list.txt", code=130)

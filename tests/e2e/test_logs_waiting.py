@@ -1,4 +1,4 @@
-"""`logs -f` of a silent run on this machine says on stderr what it waits for, and nothing of it on stdout."""
+"""`logs -f` of a silent run prints what it waits for, on stderr only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs through the real command line: what children are told, how runs end, what people are shown."""
+"""Runs through the real command line: environment of children, exit codes, printed output."""
 
 from __future__ import annotations
 
@@ -160,7 +160,8 @@ def test_another_attempt_skips_the_commands_that_succeeded(yard: Yard) -> None:
 def test_keep_going_runs_the_rest_and_fails_with_the_first_code(yard: Yard) -> None:
     yard.write(
         "p.yaml",
-        "name: p\nsteps:\n  - name: s\n    keep_going: true\n    commands: [exit 3, touch b, exit 4]\n",
+        "name: p\nsteps:\n"
+        "  - name: s\n    keep_going: true\n    commands: [exit 3, touch b, exit 4]\n",
     )
     status = yard.json("run", "p.yaml", code=1)
     assert status["failures"][0]["exit_code"] == 3 and (yard.folder / "b").exists()
@@ -168,8 +169,11 @@ def test_keep_going_runs_the_rest_and_fails_with_the_first_code(yard: Yard) -> N
 
 def test_max_running_and_capacity_bound_what_runs_at_once(yard: Yard) -> None:
     # Each child notes how many others it sees.
-    yard.write("list.txt", "touch on-$AWS_BATCH_JOB_ARRAY_INDEX; ls on-* | wc -l >> seen; sleep 0.05; "
-               "rm on-$AWS_BATCH_JOB_ARRAY_INDEX\n" * 12)  # fmt: skip
+    command = (
+        "touch on-$AWS_BATCH_JOB_ARRAY_INDEX; ls on-* | wc -l >> seen; sleep 0.05; "
+        "rm on-$AWS_BATCH_JOB_ARRAY_INDEX\n"
+    )
+    yard.write("list.txt", command * 12)
     yard("run", "list.txt", "--array", "12", "--max-running", "1")
     assert set((yard.folder / "seen").read_text().split()) == {"1"}
 
@@ -227,7 +231,10 @@ def test_retry_runs_only_what_is_left_and_keeps_the_numbers(yard: Yard) -> None:
 
 
 def test_a_retried_child_is_told_its_number_in_the_step(yard: Yard) -> None:
-    text = "test $AWS_BATCH_JOB_ARRAY_INDEX -lt 3 -o -e fixed; e=$?; echo $AWS_BATCH_JOB_ARRAY_INDEX/$ARRAY_SIZE; exit $e"
+    text = (
+        "test $AWS_BATCH_JOB_ARRAY_INDEX -lt 3 -o -e fixed; e=$?; "
+        "echo $AWS_BATCH_JOB_ARRAY_INDEX/$ARRAY_SIZE; exit $e"
+    )
     yard.write("p.yaml", f"name: p\nsteps:\n  - name: s\n    array: 5\n    command: {text}\n")
     yard("run", "p.yaml", code=1)
     (yard.folder / "fixed").touch()
@@ -304,7 +311,8 @@ def test_gpu_slots_are_handed_out_by_number(yard: Yard) -> None:
     yard.write(
         "p.yaml",
         "name: p\nsteps:\n  - name: g\n    array: 4\n    gpus: 1\n"
-        "    command: echo $CUDA_VISIBLE_DEVICES $NVIDIA_VISIBLE_DEVICES $BATCHYARD_DEVICE; sleep 0.1\n",
+        "    command: echo $CUDA_VISIBLE_DEVICES $NVIDIA_VISIBLE_DEVICES $BATCHYARD_DEVICE;"
+        " sleep 0.1\n",
     )
     assert "no GPU" in yard("run", "p.yaml", "--cpus", "4", code=2).stderr
     done = yard("run", "p.yaml", "--cpus", "4", "--gpus", "2")
