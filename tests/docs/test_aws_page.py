@@ -1,8 +1,8 @@
-"""The walk of docs/aws-batch.md happens as shown: its sessions run against an endpoint of `batchyard emulate`.
+"""The sessions of docs/aws-batch.md run as shown, against an endpoint of `batchyard emulate`.
 
-They are the blocks ```shell-session of the page, in the form of test_docs's sessions. Before the first of them the
-endpoint is started in the page's folder, as the page tells its reader to do in another terminal, and what it prints is
-in the environment of all of them.
+The sessions are the blocks ```shell-session of the page, in the form that test_docs describes. The
+endpoint is started in the page's folder before the first session, as the page asks its reader to
+do. All sessions have the environment variables that the endpoint prints.
 """
 
 from __future__ import annotations

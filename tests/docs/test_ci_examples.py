@@ -1,6 +1,6 @@
-"""The CI files of docs/ci.md: they are YAML of the right shape, hold no key, and their commands are the program's own.
+"""The CI files of docs/ci.md are valid, contain no access key, and use existing commands.
 
-A command is parsed as the program parses it, without running anything.
+The program's parser reads each command; no command is executed.
 """
 
 from __future__ import annotations

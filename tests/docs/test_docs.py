@@ -1,21 +1,25 @@
-"""The documentation is true: what it shows runs and prints that, and what the program has is in it.
+"""The documentation is correct (its examples run as shown) and complete (it has every command).
 
-The pages are docs/*.md and README.md. A fenced block says by the words after its fence what happens to it:
+The pages are docs/*.md and README.md. The words after the fence of a block select its test:
 
-    ```yaml              a whole pipeline, if it begins with `name:`: it must load; the lists it names are made for it
-    ```yaml a.yaml       the same, and it is written as a.yaml into the page's folder for the blocks that follow
-    ```yaml wrong.yaml   a name that begins with `wrong`: it must have mistakes
-    ```text list.txt     any language with a file name: written as well
+    ```yaml              a whole pipeline if it begins with `name:`. It must load; the lists that
+                         it names are created.
+    ```yaml a.yaml       the same, and the block is written to a.yaml for the blocks that follow
+    ```yaml wrong.yaml   a name that begins with `wrong`: the pipeline must have mistakes
+    ```text list.txt     any language with a file name: the block is written to the file
     ```console           a session, see below
-    ```python            a program: it must end well
-    ```sh and others     for reading only
+    ```python            a program, which must exit with 0
+    ```sh and others     not tested
 
-A page has one folder; its files, sessions and programs take their turns in it from the top to the bottom of the page,
-as a reader would do them. In a session a line `$ command` is executed by bash (lines `> more` continue it; `cd` lasts,
-variables do not) and must exit 0, unless the next line is a comment like `# exit 2`. The lines after that are what it
-prints, stdout and stderr together; a line `...` stands for any lines, and where nothing is shown nothing is compared.
-Run ids, dates, times, process numbers and the machine's size may be others, and so may the width of columns. The page's
-folder is shown as /home/me.
+A page has one folder. Its files, sessions and programs are written and executed there from the top
+of the page to the bottom, as a reader would do it.
+
+In a session, bash executes each line `$ command`. Lines `> more` continue a command; `cd` affects
+the commands that follow, variables do not. A command must exit with 0, unless the next line is a
+comment like `# exit 2`. The lines that follow are the expected stdout and stderr; a line `...`
+matches any lines, and without expected lines the output is not compared. Run ids, dates, times,
+process numbers, the size of the machine and the width of columns may differ. The page's folder is
+shown as /home/me.
 """
 
 from __future__ import annotations
@@ -105,7 +109,7 @@ BLOCKS = [block for page in PAGES for block in blocks_of(page)]
 PIPELINES = [block for block in BLOCKS if block.is_pipeline]
 
 
-# -- what is shown runs -----------------------------------------------------------------------------------------
+# -- what is shown runs ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("block", PIPELINES, ids=str)
@@ -216,7 +220,7 @@ def test_three_dots_stand_for_any_lines() -> None:
     assert not matches("a. c", "abc")
 
 
-# -- what there is, is shown ------------------------------------------------------------------------------------
+# -- what there is, is shown -----------------------------------------------------------------------
 
 
 def rows_of(page: Path) -> dict[str, list[str]]:
@@ -343,7 +347,7 @@ def test_every_state_and_reason_is_on_the_page_of_semantics() -> None:
     assert not [word for word in wanted if f"`{word}`" not in text]
 
 
-# -- links ------------------------------------------------------------------------------------------------------
+# -- links -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
