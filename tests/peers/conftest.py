@@ -1,7 +1,8 @@
-"""Other people's clients against a real endpoint. Collected only where this folder is named: `make test-peers`.
+"""Clients of other projects against a real endpoint, run by `make test-peers`.
 
-They come from PyPI into environments of their own, and the image of their jobs from .ci/peers-image: too slow, and too
-much from elsewhere, for a `pytest` of everything.
+pytest collects these tests only if this folder is named. Each client is installed from PyPI into
+its own environment, and .ci/peers-image builds the image of the jobs: both are slow and need the
+network.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def image(docker_engine: None) -> str:
 
 @pytest.fixture
 def begin(tmp_path: Path) -> Iterator[Callable[..., Peer]]:
-    """Starts an endpoint with a queue and a bucket, and hands out a client from PyPI that knows its address."""
+    """Start an endpoint with a queue and a bucket; return a client from PyPI that uses it."""
     with ExitStack() as stack:
         begun: list[Peer] = []
 

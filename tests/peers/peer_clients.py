@@ -1,4 +1,4 @@
-"""A client that is not ours: its environment from PyPI, its folder, what it called, what became of its jobs."""
+"""A client of another project: its environment, its folder, its AWS Batch calls, its jobs."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ WITHIN_S = 1200
 
 
 class CountedCalls:
-    """A session in front of the endpoint that lets everything through as it is, and counts the operations of Batch.
+    """A proxy that passes requests on to the endpoint unchanged and counts the AWS Batch calls.
 
-    Clients are sent here with AWS_ENDPOINT_URL_BATCH; everything else they ask of the endpoint itself.
+    Clients use the proxy for AWS Batch (AWS_ENDPOINT_URL_BATCH), and the endpoint for the rest.
     """
 
     def __init__(self, url: str) -> None:
@@ -62,7 +62,7 @@ class CountedCalls:
                 self.wfile.write(content)
 
             def log_message(self, format: str, *args: Any) -> None:
-                """What is called is counted, and not told."""
+                """Print nothing: the calls are only counted."""
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True
@@ -87,13 +87,16 @@ class Peer:
     path: dict[str, str]
 
     @staticmethod
-    def installed(where: Path, requirements: Path) -> Path:
-        """The Python of an environment with these requirements, made where they are not what they were."""
-        wanted = hashlib.sha256(requirements.read_bytes()).hexdigest()
-        stamp, python = where / ".installed", where / "bin" / "python"
-        if not stamp.exists() or stamp.read_text() != wanted:
+    def install(folder: Path, requirements: Path) -> Path:
+        """Return the Python of the virtual environment with these requirements.
+
+        The environment is made anew if the requirements have changed.
+        """
+        digest = hashlib.sha256(requirements.read_bytes()).hexdigest()
+        stamp, python = folder / ".installed", folder / "bin" / "python"
+        if not stamp.exists() or stamp.read_text() != digest:
             subprocess.run(
-                [sys.executable, "-m", "venv", "--clear", where], check=True, timeout=300
+                [sys.executable, "-m", "venv", "--clear", folder], check=True, timeout=300
             )
             install = [
                 python,
@@ -106,11 +109,11 @@ class Peer:
                 requirements,
             ]
             subprocess.run(install, check=True, timeout=1200)
-            stamp.write_text(wanted)
+            stamp.write_text(digest)
         return python
 
     def run(self, *command: str, **variables: str) -> subprocess.CompletedProcess[str]:
-        """A program of the client's environment, with the variables that `batchyard emulate` prints."""
+        """Run a program of the client, with the variables that `batchyard emulate` prints."""
         environ = {
             **self.endpoint.environ,
             **self.path,
@@ -130,7 +133,10 @@ class Peer:
         )
 
     def jobs(self, queue: str = QUEUE) -> list[Any]:
-        """All jobs of the queue, by ListJobs and DescribeJobs, once they are over: a client may leave before that."""
+        """Wait for the end of all jobs of the queue, and return their descriptions.
+
+        A client may exit before its jobs end.
+        """
         pages = self.endpoint.batch.get_paginator("list_jobs")
         ids = [
             job["jobId"]
@@ -152,10 +158,10 @@ class Peer:
 @contextmanager
 def opened(client: str, runner: str, folder: Path) -> Iterator[Peer]:
     """A client from PyPI that knows the address of an endpoint with a queue and a bucket."""
-    python = Peer.installed(
+    python = Peer.install(
         ROOT / ".cache" / "peers" / client, HERE / "requirements" / f"{client}.txt"
     )
-    # The programs of the environment, python among them, are what jobs find when they run as processes.
+    # Jobs that run as processes use the programs of this environment, including python.
     path = {"PATH": f"{python.parent}{os.pathsep}{os.environ['PATH']}"}
     size = ("--cpus", "4", "--memory", "16GiB", "--gpus", "0")
     endpoint = Endpoint(

@@ -1,4 +1,4 @@
-"""The workflows of this folder, ready to run: what each client must be told, and how it is started."""
+"""Functions that configure each client and start its workflow of this folder."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def prepare_snakemake(peer: Peer) -> None:
 
 
 def run_snakemake(peer: Peer, *arguments: str, jobs: int = 2) -> subprocess.CompletedProcess[str]:
-    """Each job is a process, and is sent to a folder of its own first, with Snakemake's own --precommand."""
+    """Run Snakemake; each job is a process, which --precommand moves to a separate folder."""
     queue = peer.endpoint.batch.describe_job_queues(jobQueues=[QUEUE])["jobQueues"][0][
         "jobQueueArn"
     ]

@@ -1,4 +1,4 @@
-"""Metaflow's `--with batch`, as it comes from PyPI: every task is a job, and every job a container."""
+"""Metaflow from PyPI with `--with batch`: each task is a job, and each job a container."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ print(json.dumps({
     "successful": run.successful,
     "squares": run.data.squares,
     "total": run.data.total,
-    "attempts": {task.pathspec.split("/")[2]: task.metadata_dict.get("aws-batch-job-attempt") for task in tasks},
+    "attempts": {
+        task.pathspec.split("/")[2]: task.metadata_dict.get("aws-batch-job-attempt")
+        for task in tasks
+    },
     "output": [task.stdout for task in run["square"]],
 }))
 """

@@ -1,4 +1,4 @@
-"""redun's aws_batch executor, as it comes from PyPI: its jobs are containers, single ones and array jobs."""
+"""redun from PyPI with its aws_batch executor: its jobs and array jobs are containers."""
 
 from __future__ import annotations
 

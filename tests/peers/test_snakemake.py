@@ -1,7 +1,7 @@
-"""Snakemake with its aws-batch executor and its S3 storage, as they come from PyPI: every job is a process.
+"""Snakemake from PyPI with its aws-batch executor and its S3 storage: each job is a process.
 
-The executor asks for privileged containers, which not every machine's Docker starts. As processes they share a machine,
-so each is sent to a folder of its own first, with Snakemake's own --precommand.
+The executor asks for privileged containers, which some Docker installations refuse. Processes share
+a machine, so Snakemake's --precommand moves each job to a separate folder first.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Squares on AWS Batch, their sum on AWS Batch, and a script there whose output goes to S3; or one task that fails."""
+"""A redun workflow on AWS Batch: squares, their sum, a script that writes to S3, a failing task."""
 
 from redun import File, script, task
 
