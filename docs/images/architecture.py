@@ -1,8 +1,12 @@
-"""Draws architecture.svg from the text below: `python docs/images/architecture.py` writes it beside this file.
+"""Draw architecture.svg from the text PICTURE.
 
-A line is `box X Y WIDTH HEIGHT KIND | title | line | line`, or `arrow X,Y X,Y ... | label`, whose label is beside the
-middle of its first stretch; `both` is an arrow with two heads. A line that begins with `|` goes on with the one before.
-The kinds of boxes are in the style.
+`python docs/images/architecture.py` writes the SVG file beside this script. The lines of PICTURE:
+
+    box X Y WIDTH HEIGHT KIND | title | line | line    KIND is one of KINDS
+    arrow X,Y X,Y ... | label                          the label is beside the first segment
+    both X,Y X,Y ... | label                           an arrow with two heads
+
+A line that begins with `|` continues the line before.
 """
 
 from __future__ import annotations
@@ -16,16 +20,19 @@ WIDTH, HEIGHT = 1080, 690
 
 PICTURE = """
 box  24  24 280  74 given | pipeline.yaml | or a plain list of commands, | or a Python program
-box 330  24 280  74 ours  | the plan | jobs, arrays, needs, retry rules; | all decided before anything runs
+box 330  24 280  74 ours  | the plan
+                          | jobs, arrays, needs, retry rules; | all decided before anything runs
 box 636  24 420  74 ours  | status, logs, stop, retry, resume, report
                           | from any terminal; for AWS from any machine, | by the run's record
 
 box  24 140 1032 40 seam  | one contract for engines: submit, describe, attempts, stop, logs
 
 box  24 224 280  92 ours  | the embedded engine
-                          | AWS Batch's rules as a pure core; | SQLite; processes or containers; | GPUs by number
+                          | AWS Batch's rules as a pure core; | SQLite; processes or containers;
+                          | GPUs by number
 box 330 224 280  92 ours  | batchyard emulate
-                          | AWS Batch's API on localhost, | with S3, logs, IAM and the rest | by moto
+                          | AWS Batch's API on localhost, | with S3, logs, IAM and the rest
+                          | by moto
 box 636 224 420  92 ours  | the AWS engine
                           | job definitions by the hash of their content;
                           | the whole plan submitted at once; | intent noted before each submission
@@ -34,16 +41,23 @@ box  24 372 280  74 run   | children on this machine | sh -c, or a container, | 
 box 330 372 280  74 given | other clients | the aws command, boto3, | Snakemake, redun, Metaflow
 
 box 636 360 420 306 cloud | an AWS account
-box 656 396 184  92 aws   | AWS Batch | CPU and GPU queues, | spot and on-demand; | arrays, dependencies
+box 656 396 184  92 aws   | AWS Batch
+                          | CPU and GPU queues, | spot and on-demand; | arrays, dependencies
 box 866 396 174  92 aws   | S3 | lists, files, | success records, | the run's record
-box 656 544 184 102 run   | worker | in each container: | its commands, inputs, | outputs, checkpoint
+box 656 544 184 102 run   | worker
+                          | in each container: | its commands, inputs, | outputs, checkpoint
 box 866 544 174  44 aws   | CloudWatch Logs
 box 866 602 174  44 aws   | ECR: images
 
 box  24 470 586 196 frame | beside the runs
-box  40 508 178 142 ours  | images | recipes: CPU, CUDA, | OpenCL; build, push; | runs pinned to the | digest
-box 228 508 178 142 ours  | stacks | CloudFormation: | network, storage, | registry, roles, | queues and nodes
-box 416 508 178 142 ours  | doctor | why a job is stuck, | what is wrong with | user data, templates | and nodes
+box  40 508 178 142 ours  | images
+                          | recipes: CPU, CUDA, | OpenCL; build, push; | runs pinned to the | digest
+box 228 508 178 142 ours  | stacks
+                          | CloudFormation: | network, storage, | registry, roles,
+                          | queues and nodes
+box 416 508 178 142 ours  | doctor
+                          | why a job is stuck, | what is wrong with | user data, templates
+                          | and nodes
 
 arrow 304,61 330,61
 arrow 470,98 470,140
@@ -66,7 +80,8 @@ arrow 610,583 636,583
 STYLE = """
 svg { --page: #ffffff; --ink: #1b2430; --soft: #55606e; --line: #8a95a3; }
 .page { fill: var(--page); }
-text { font-family: system-ui, -apple-system, "Segoe UI", "DejaVu Sans", sans-serif; fill: var(--ink); }
+text { fill: var(--ink); }
+text { font-family: system-ui, -apple-system, "Segoe UI", "DejaVu Sans", sans-serif; }
 .title { font-size: 15px; font-weight: 600; }
 .line, .label { font-size: 13px; fill: var(--soft); }
 .label { font-size: 12px; }
@@ -92,7 +107,7 @@ rect.box { stroke-width: 1.5; }
 }
 """
 
-#: about the width of a letter, in parts of its size; wide fonts included
+#: Width of a letter as a share of the font size, estimated for wide fonts.
 LETTER = 0.59
 TITLE_PX, LINE_PX = 15, 13
 FRAMES = ("cloud", "frame")
@@ -124,7 +139,7 @@ class Arrow:
     has_two_heads: bool
 
 
-def parsed(picture: str) -> tuple[list[Box], list[Arrow]]:
+def parse_picture(picture: str) -> tuple[list[Box], list[Arrow]]:
     boxes, arrows = [], []
     for line in filter(None, re.sub(r"\n +\|", " |", picture).splitlines()):
         head, *texts = (part.strip() for part in line.split("|"))
@@ -138,58 +153,78 @@ def parsed(picture: str) -> tuple[list[Box], list[Arrow]]:
     return boxes, arrows
 
 
-def problems(boxes: list[Box]) -> list[str]:
-    """What would look bad: boxes over one another or over the edge, text that does not fit."""
-    found = []
+def find_problems(boxes: list[Box]) -> list[str]:
+    """Return a sentence for each box that would look bad.
+
+    A box looks bad if its text does not fit, or if it crosses the edge or another box.
+    """
+    problems = []
     for number, box in enumerate(boxes):
         name = box.texts[0]
         if box.kind not in KINDS:
-            found.append(f"{name}: there is no kind {box.kind}")
+            problems.append(f"{name}: there is no kind {box.kind}")
         if box.x < 0 or box.y < 0 or box.right > WIDTH or box.bottom > HEIGHT:
-            found.append(f"{name}: over the edge")
-        for text, px in zip(box.texts, (TITLE_PX, *[LINE_PX] * len(box.texts)), strict=False):
-            if len(text) * px * LETTER > box.width - 16:
-                found.append(f"{name}: {text!r} is too long")
-        if _text_height(box) > box.height - 8:
-            found.append(f"{name}: too many lines")
-        for other in boxes[:number]:
-            apart = (
-                box.x >= other.right
-                or other.x >= box.right
-                or box.y >= other.bottom
-                or other.y >= box.bottom
-            )
-            inside = (
-                other.x <= box.x
-                and box.right <= other.right
-                and other.y <= box.y
-                and box.bottom <= other.bottom
-            )
-            if not apart and not (inside and other.kind in FRAMES):
-                found.append(f"{name}: over {other.texts[0]}")
-    return found
+            problems.append(f"{name}: over the edge")
+        problems += _find_text_problems(box)
+        problems += [
+            f"{name}: over {other.texts[0]}"
+            for other in boxes[:number]
+            if _overlap(box, other) and not (other.kind in FRAMES and _contains(other, box))
+        ]
+    return problems
+
+
+def _find_text_problems(box: Box) -> list[str]:
+    name = box.texts[0]
+    sizes_px = (TITLE_PX, *[LINE_PX] * (len(box.texts) - 1))
+    problems = [
+        f"{name}: {text!r} is too long"
+        for text, size_px in zip(box.texts, sizes_px, strict=True)
+        if len(text) * size_px * LETTER > box.width - 16
+    ]
+    if _text_height(box) > box.height - 8:
+        problems.append(f"{name}: too many lines")
+    return problems
+
+
+def _overlap(first: Box, second: Box) -> bool:
+    return (
+        first.x < second.right
+        and second.x < first.right
+        and first.y < second.bottom
+        and second.y < first.bottom
+    )
+
+
+def _contains(frame: Box, box: Box) -> bool:
+    return (
+        frame.x <= box.x
+        and box.right <= frame.right
+        and frame.y <= box.y
+        and box.bottom <= frame.bottom
+    )
 
 
 def _text_height(box: Box) -> int:
     return 20 + 18 * (len(box.texts) - 1)
 
 
-def drawn(box: Box) -> str:
+def draw_box(box: Box) -> str:
+    """Return the SVG element of a box with its texts."""
     middle = box.x + box.width / 2
-    # A frame has its title at the top, everything else in the middle.
+    # The title of a frame is at its top; the texts of other boxes are in the middle.
     top = box.y + 8 if box.kind in FRAMES else box.y + (box.height - _text_height(box)) / 2
-    lines = [
-        f'<rect class="box" x="{box.x}" y="{box.y}" width="{box.width}" height="{box.height}" rx="8"/>',
-        *(
-            f'<text class="{"line" if number else "title"}" x="{middle:g}" y="{top + 15 + 18 * number:g}" '
-            f'text-anchor="middle">{escape(text)}</text>'
-            for number, text in enumerate(box.texts)
-        ),
-    ]
+    place = f'x="{box.x}" y="{box.y}" width="{box.width}" height="{box.height}"'
+    lines = [f'<rect class="box" {place} rx="8"/>']
+    for number, text in enumerate(box.texts):
+        kind = "line" if number else "title"
+        place = f'x="{middle:g}" y="{top + 15 + 18 * number:g}"'
+        lines.append(f'<text class="{kind}" {place} text-anchor="middle">{escape(text)}</text>')
     return f'<g class="{box.kind}">' + "".join(lines) + "</g>"
 
 
-def drawn_arrow(arrow: Arrow) -> str:
+def draw_arrow(arrow: Arrow) -> str:
+    """Return the SVG elements of an arrow and its label."""
     points = " ".join(f"{x},{y}" for x, y in arrow.points)
     start = ' marker-start="url(#head)"' if arrow.has_two_heads else ""
     text = f'<polyline class="arrow" points="{points}"{start} marker-end="url(#head)"/>'
@@ -200,28 +235,30 @@ def drawn_arrow(arrow: Arrow) -> str:
     return text
 
 
-def svg() -> str:
-    boxes, arrows = parsed(PICTURE)
-    wrong = problems(boxes)
-    if wrong:
-        raise SystemExit("\n".join(wrong))
+def render_svg() -> str:
+    """Return the whole picture. Raises SystemExit, with the problems, if it would look bad."""
+    boxes, arrows = parse_picture(PICTURE)
+    problems = find_problems(boxes)
+    if problems:
+        raise SystemExit("\n".join(problems))
     label = "A pipeline becomes a plan, which one of two engines runs: here, or on AWS Batch"
     return "\n".join(
         [
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" '
-            f'height="{HEIGHT}" role="img" aria-label="{label}">',
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" '
+            f'width="{WIDTH}" height="{HEIGHT}" role="img" aria-label="{label}">',
             "<!-- made by architecture.py -->",
             f"<style>{STYLE}</style>",
-            '<defs><marker id="head" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="8" markerHeight="8" '
-            'orient="auto-start-reverse" markerUnits="userSpaceOnUse"><path class="head" d="M0,0 L8,4 L0,8 z"/>'
+            '<defs><marker id="head" viewBox="0 0 8 8" refX="7" refY="4" '
+            'markerWidth="8" markerHeight="8" orient="auto-start-reverse" '
+            'markerUnits="userSpaceOnUse"><path class="head" d="M0,0 L8,4 L0,8 z"/>'
             "</marker></defs>",
             f'<rect class="page" width="{WIDTH}" height="{HEIGHT}" rx="12"/>',
-            *map(drawn, boxes),
-            *map(drawn_arrow, arrows),
+            *map(draw_box, boxes),
+            *map(draw_arrow, arrows),
             "</svg>\n",
         ]
     )
 
 
 if __name__ == "__main__":
-    Path(__file__).with_suffix(".svg").write_text(svg(), encoding="utf-8")
+    Path(__file__).with_suffix(".svg").write_text(render_svg(), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The architecture picture is what its text says, and the text is drawn without collisions."""
+"""The architecture picture is drawn from its text, and no box covers another."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ def script() -> ModuleType:
 
 
 def test_the_picture_is_in_step_with_its_text(script: ModuleType) -> None:
-    kept = (IMAGES / "architecture.svg").read_text(encoding="utf-8")
-    assert kept == script.svg(), "run `python docs/images/architecture.py`"
+    committed = (IMAGES / "architecture.svg").read_text(encoding="utf-8")
+    assert committed == script.render_svg(), "run `python docs/images/architecture.py`"
 
 
 def test_the_picture_is_whole_and_needs_nothing_else(script: ModuleType) -> None:
-    text = script.svg()
+    text = script.render_svg()
     root = ET.fromstring(text)
     shown = [element.text for element in root.iter("{http://www.w3.org/2000/svg}text")]
-    boxes, arrows = script.parsed(script.PICTURE)
+    boxes, arrows = script.parse_picture(script.PICTURE)
     assert [text for box in boxes for text in box.texts] + [
-        one.label for one in arrows if one.label
+        arrow.label for arrow in arrows if arrow.label
     ] == shown
     assert text.count("http") == 1 and "@import" not in text and "href" not in text
 
 
 def test_every_arrow_ends_at_boxes(script: ModuleType) -> None:
-    boxes, arrows = script.parsed(script.PICTURE)
+    boxes, arrows = script.parse_picture(script.PICTURE)
 
     def touches(x: int, y: int) -> bool:
         return any(
@@ -57,8 +57,8 @@ def test_every_arrow_ends_at_boxes(script: ModuleType) -> None:
 
 
 def test_what_would_look_bad_is_found(script: ModuleType) -> None:
-    boxes, _ = script.parsed(script.PICTURE)
-    assert script.problems(boxes) == []
+    boxes, _ = script.parse_picture(script.PICTURE)
+    assert script.find_problems(boxes) == []
     first = boxes[0]
     for wrong in (
         replace(first, x=script.WIDTH - 10),
@@ -67,4 +67,4 @@ def test_what_would_look_bad_is_found(script: ModuleType) -> None:
         replace(first, texts=("title", *"abcdefgh")),
         replace(first, kind="none"),
     ):
-        assert script.problems([*boxes[1:], first, wrong]), wrong
+        assert script.find_problems([*boxes[1:], first, wrong]), wrong
