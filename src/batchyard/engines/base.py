@@ -1,8 +1,8 @@
-"""The contract of an engine: what every way of executing runs offers to the rest of batchyard.
+"""The contract of an engine: two protocols, and the values that they exchange.
 
-An ``Engine`` prepares runs and opens recorded ones; a ``RunEngine`` is one run, opened. All that
-differs between engines is behind these two protocols, and one test suite holds every engine to
-them. `engines/__init__.py` lists the engines.
+An ``Engine`` prepares new runs and opens recorded ones; a ``RunEngine`` is one opened run. All
+differences between engines are behind these protocols, and one test suite tests every engine.
+`engines/__init__.py` lists the engines.
 """
 
 from __future__ import annotations
@@ -35,21 +35,21 @@ def say_nothing(text: str) -> None:
     """Discard the sentence: for callers without a terminal."""
 
 
-# -- what a run looks like ---------------------------------------------------------------------
+# -- the state of a run ------------------------------------------------------------------------
 
 
 class RunState(StrEnum):
-    #: Not over. Whether a process is executing the run is another question.
+    #: Not over, whether or not a process executes the run.
     RUNNING = "RUNNING"
     SUCCEEDED = "SUCCEEDED"
     FAILED = "FAILED"
-    #: Ended because a user asked for it.
+    #: Ended on the request of a user.
     STOPPED = "STOPPED"
 
 
 @dataclass(frozen=True, slots=True)
 class JobDetail:
-    """A job, with its children counted."""
+    """A job, with the number of its children in each state."""
 
     id: str
     step: str
@@ -62,7 +62,7 @@ class JobDetail:
     #: Ended attempts of all children.
     attempts: int
     created_ms: int
-    #: When the first child started; None where none has.
+    #: When the first child started; None if none has.
     started_ms: int | None
     ended_ms: int | None
 
@@ -79,7 +79,7 @@ class AttemptDetail:
     #: Number of the child in its step.
     index: int
     attempt: int
-    #: None where another attempt followed.
+    #: None if another attempt followed.
     state: JobState | None
     exit_code: int | None
     reason: str
@@ -108,13 +108,13 @@ class LogChunk:
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """A whole run at one moment."""
+    """The state of a whole run."""
 
     state: RunState
     jobs: tuple[JobDetail, ...]
     started_ms: int | None
     ended_ms: int | None
-    #: Why the run is not over and yet nothing drives it, until `resume` does; empty otherwise.
+    #: Why no process executes the run although it is not over; empty otherwise.
     interruption: str = ""
 
     @property
@@ -130,7 +130,7 @@ class Wait:
     count: int
     #: Id of one of these children.
     job_id: str
-    #: The children have not waited longer than since this time.
+    #: When the first of them began to wait, or earlier.
     since_ms: int
     #: Name of the environment that has the queue.
     environment: str
@@ -138,11 +138,11 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Unfinished:
-    """What a run has not done, which is what a retry runs."""
+    """The part of a run that has not succeeded, which a retry runs."""
 
     #: Step -> children without success, by their numbers in the step.
     children: Mapping[str, Sequence[int]]
-    #: Step -> commands that succeeded, in children that did not.
+    #: Step -> commands that succeeded, of children that did not.
     commands_done: Mapping[str, Sequence[int]]
 
 
@@ -153,23 +153,23 @@ class RunSetup:
     #: "process" or "docker", or the name of an engine that has no choice of runners.
     runner: str
     workspace: str
-    #: None where the engine does not know how much there is.
+    #: None if the engine does not know the capacity.
     capacity: Resources | None = None
-    #: The s3:// prefix of the files that the steps share; empty where these are in a folder.
+    #: The s3:// prefix of the files that the steps share; empty if they are in a folder.
     workspace_address: str = ""
     #: None for a run on this machine.
     environment: Environment | None = None
 
 
 class Polling(NamedTuple):
-    """Seconds between two looks at a run: the first interval, and the longest that it grows to."""
+    """Intervals between two reads of a run's state: the first, and the longest."""
 
     first_s: float
     longest_s: float
 
 
 class Backoff:
-    """Intervals that grow while nothing changes, and start again when something does."""
+    """Intervals that grow while a state stays the same, and start again when it changes."""
 
     _GROWTH = 1.5
 
@@ -188,12 +188,12 @@ class Backoff:
         return self._delay_s
 
 
-# -- what a user asks for ----------------------------------------------------------------------
+# -- requests ----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """What a run may use; None: all that the machine has.
+    """The resources that a run may use; None means all that the machine has.
 
     Raises InputError for an amount that no machine can have.
     """
@@ -204,7 +204,7 @@ class Offer:
     #: False: GPU steps run on the CPU, with BATCHYARD_DEVICE=cpu.
     use_gpus: bool = True
     runner: str = "process"
-    #: A folder, or for an engine on AWS also an s3:// prefix, instead of the pipeline's own.
+    #: A folder, or on AWS an s3:// prefix, which replaces the workspace of the pipeline.
     workspace: str | None = None
 
     def __post_init__(self) -> None:
@@ -244,7 +244,7 @@ def _is_int(value: object) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class RunRequest:
-    """A new run, as a user asks for it."""
+    """A request for a new run."""
 
     plan: Plan
     pipeline: Pipeline
@@ -258,7 +258,7 @@ class RunRequest:
 
 @dataclass(frozen=True, slots=True)
 class RetryRequest:
-    """Changes that a user asks for when a run is retried or resumed; None: as the run was."""
+    """Changes to a run that is retried or resumed; None keeps the value of the run."""
 
     cpus: int | None = None
     memory_mib: int | None = None
@@ -270,34 +270,34 @@ class PreparedRun:
     """A run that its engine has checked and can execute. Nothing is recorded yet."""
 
     plan: Plan
-    #: The engine's own part of the record.
+    #: The engine's part of the record.
     settings: Any
     run_id: str
     #: Sentences that the user should read before the run begins.
     notes: tuple[str, ...] = ()
-    #: The folder on this machine whose files the commands work on; None where there is none.
+    #: The folder on this machine whose files the commands use; None if there is none.
     workspace: Path | None = None
     #: Step -> commands that an earlier run has finished.
     commands_done: Mapping[str, Sequence[int]] = field(default_factory=dict)
-    #: Step -> queue, where the engine has queues.
+    #: Step -> queue, if the engine has queues.
     queues: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class RunRecord:
-    """One run as it was begun. Written once; what happens later is the engine's to know."""
+    """A run as it was begun. It is written once; the engine has the state of the run."""
 
     folder: RunFolder
     plan: Plan
     engine: Engine
-    #: The engine's own part of the record.
+    #: The engine's part of the record.
     settings: Any
     created_ms: int
-    #: The pipeline file; None where the pipeline was made in Python.
+    #: The pipeline file; None if the pipeline was made in Python.
     file: str | None = None
     #: The run whose unfinished part this run executes.
     retry_of: str | None = None
-    #: The folder whose files the commands work on; empty where the engine's settings have it.
+    #: The folder whose files the commands use; empty if the engine's settings have it.
     workspace: str = ""
 
     @property
@@ -313,7 +313,7 @@ class RunRecord:
 
 
 def new_run_id(plan: Plan) -> str:
-    """Return an id that no other run has: `<pipeline>-<yyyymmdd>-<6 hex digits>`."""
+    """Return a new run id: `<pipeline>-<yyyymmdd>-<6 hex digits>`."""
     return f"{plan.pipeline}-{time.strftime('%Y%m%d')}-{os.urandom(3).hex()}"
 
 
@@ -321,20 +321,20 @@ def new_run_id(plan: Plan) -> str:
 
 
 class Watcher(Protocol):
-    """What is told about a run while it executes: a terminal, or nothing."""
+    """Receives the progress of a run while it executes, for example to show it."""
 
     def jobs_changed(self, jobs: Sequence[JobDetail]) -> None:
         """Called several times a second with the jobs that changed since the last call."""
 
     def attempt_failed(self, attempt: AttemptDetail) -> None:
-        """Called for each failed attempt, where the engine learns of attempts one by one."""
+        """Called for each failed attempt, if the engine observes attempts one by one."""
 
     def note(self, text: str) -> None:
         """Called with a sentence for the user."""
 
 
 class LogReader(Protocol):
-    """The output of a run's children. Each byte is returned once; the next call has what is new."""
+    """The output of a run's children. Each byte is returned once; later calls return new ones."""
 
     def read(
         self, step: str | None = None, index: int | None = None, *, failed_only: bool = False
@@ -349,10 +349,10 @@ class LogReader(Protocol):
         *,
         failed_only: bool = False,
     ) -> Iterator[LogChunk]:
-        """Return the new output of a run under way, in the order that suits a reader.
+        """Return the new output of a running run, in an order that is easy to read.
 
-        ``jobs``: the run's jobs, as they were just described. Something may be left for the next
-        call while they go on; once they are over, everything is returned.
+        ``jobs``: the current state of the run's jobs. While they run, output may be left for the
+        next call; once they are over, all output is returned.
         """
 
     def tail(self, attempt: AttemptDetail, lines: int) -> list[str]:
@@ -360,49 +360,48 @@ class LogReader(Protocol):
 
     @property
     def missing(self) -> str:
-        """What cannot be read any more, in a sentence; empty where nothing is missing."""
+        """A sentence about output that can no longer be read; empty if nothing is missing."""
 
 
 class RunEngine(Protocol):
-    """One run, opened on its engine."""
+    """One opened run."""
 
-    #: How often to look at the state of the run, and at its logs.
+    #: How often to read the state of the run, and its logs.
     status_polling: Polling
     log_polling: Polling
 
     def submit(self, plan: Plan) -> list[str]:
         """Record the plan's jobs, in order, and return their ids.
 
-        Submitting jobs that are there already adds nothing and returns the same ids.
+        Submitting the jobs again adds nothing and returns the same ids.
         """
 
     def start(self, say: Say = say_nothing) -> None:
-        """Set the run going, so that it goes on without this process.
+        """Start or resume the run, so that it continues without this process.
 
-        What an interrupted run has done already is not done again. Raises RunLockedError where
-        another process is at it.
+        Children that have succeeded are not run again. Raises RunLockedError if another process
+        executes the run.
         """
 
     def execute(self, watcher: Watcher, *, carry_out_old_stops: bool = False) -> None:
-        """Set the run going, and stay until it is over or interrupted.
+        """Start or resume the run, and return when it is over or interrupted.
 
-        ``carry_out_old_stops``: also obey stop requests from while nothing executed the run.
-        Raises KeyboardInterrupt where the user leaves a run that goes on by itself.
+        ``carry_out_old_stops``: also carry out stop requests from while no process executed the
+        run. Raises KeyboardInterrupt if the user leaves a run that continues without this process.
         """
 
     def stop(self, job_ids: Sequence[str], reason: str, grace_s: float = DEFAULT_GRACE_S) -> float:
-        """Ask for the end of the jobs: SIGTERM, ``grace_s`` seconds, SIGKILL.
+        """Request the end of the jobs: SIGTERM, and SIGKILL after ``grace_s`` seconds.
 
-        Returns at once the seconds after which the jobs should have ended at the latest, or 0
-        where their end is not worth waiting for. The jobs end as FAILED with ``reason``. Jobs that
-        are over stay as they are, so that stopping twice is the same as once. An interrupted run
-        can be stopped too.
+        Returns at once, with the seconds after which the jobs should have ended, or 0 if callers
+        should not wait for that. The jobs end as FAILED with ``reason``. Jobs that are over do not
+        change. An interrupted run can be stopped too.
         """
 
     def fetch(self, folder: Path | None = None) -> tuple[int, Path]:
-        """Download what the steps have written, and return how many files, and where to.
+        """Download the files that the steps have written; return their number and folder.
 
-        ``folder``: None for the run's workspace on this machine. Raises InputError where there is
+        ``folder``: None for the run's workspace on this machine. Raises InputError if there is
         nothing to download, or no such workspace.
         """
 
@@ -410,18 +409,18 @@ class RunEngine(Protocol):
     def job_ids(self) -> list[str]: ...
 
     def describe(self, job_ids: Sequence[str]) -> list[JobDetail]:
-        """Return the jobs, in the order asked for; an unknown id is left out."""
+        """Return the jobs in the order of the ids; unknown ids are left out."""
 
     def attempts(
         self, job_ids: Sequence[str], *, failed_only: bool = False
     ) -> Iterator[AttemptDetail]:
-        """Return the ended attempts, by job, child and attempt.
+        """Return the attempts that have ended, by job, child and attempt.
 
-        ``failed_only``: the last one of each child that failed, if it ever started.
+        ``failed_only``: only the last attempt of each failed child that has started.
         """
 
     def overview(self) -> Overview:
-        """Return the state of the whole run, with as few questions as possible."""
+        """Return the state of the whole run, with as few requests as possible."""
 
     def logs(
         self, step: str | None = None, index: int | None = None, *, failed_only: bool = False
@@ -436,69 +435,69 @@ class RunEngine(Protocol):
     def waits(self, jobs: Sequence[JobDetail]) -> Sequence[Wait] | None:
         """Return the children of these jobs that wait for a host.
 
-        None where the hosts are always there, and children wait for each other.
+        None if there are no hosts to wait for, and children wait only for each other.
         """
 
     def setup(self) -> RunSetup: ...
 
     @property
     def answer_source(self) -> str:
-        """Where the last answers came from, in a sentence; empty where from the engine itself."""
+        """A sentence about the source of the state; empty if it is the engine itself."""
 
     @property
     def is_over_by_record(self) -> bool:
-        """Whether a stored record says how the run ended, so that nothing need be asked."""
+        """Whether a stored record has the end of the run, so that no request is needed."""
 
     @property
     def is_deletable(self) -> bool:
-        """Whether the run's record may be deleted: the run is over, or never was."""
+        """Whether the run's record may be deleted: the run is over, or was never submitted."""
 
     def close(self) -> None: ...
 
 
 class Engine(Protocol):
-    """One way of executing runs."""
+    """Executes runs in one place: this machine, AWS, or memory."""
 
     name: str
-    #: Whether runs are written to a `.batchyard` folder, where other processes find them.
+    #: Whether runs are recorded in a `.batchyard` folder, for other processes.
     is_recorded: bool
 
     def prepare(self, request: RunRequest) -> PreparedRun:
         """Fit a plan to the engine. Raises InputError for a run that could never succeed there."""
 
     def prepare_retry(self, old: RunRecord, request: RetryRequest, say: Say) -> PreparedRun:
-        """Prepare a run of what has no success in the old run.
+        """Prepare a run of all that has not succeeded in the old run.
 
-        Raises InputError where the old run is not over, or left nothing to do.
+        Raises InputError if the old run is not over, or everything in it has succeeded.
         """
 
     def prepare_resume(
         self, record: RunRecord, request: RetryRequest, *, detached: bool
     ) -> RunRecord:
-        """Return the record with the changes asked for.
+        """Return the record with the requested changes.
 
-        Raises InputError or RunLockedError where the run cannot be resumed.
+        Raises InputError or RunLockedError if the run cannot be resumed.
         """
 
     def create(self, record: RunRecord, commands_done: Mapping[str, Sequence[int]]) -> None:
-        """Write the engine's own files of a new run into its folder."""
+        """Write the engine's files of a new run into its folder."""
 
     def open(self, record: RunRecord) -> RunEngine: ...
 
     def settings_to_json(self, settings: Any) -> dict[str, Any]:
-        """Return the engine's own members of run.json."""
+        """Return the engine's members of run.json."""
 
     def settings_from_json(self, document: Mapping[str, Any]) -> Any:
         """Return the settings from all members of run.json."""
 
     def download_record(self, home: Path, environment: str, run_id: str) -> str | None:
-        """Return run.json of a run that another machine began, None where the engine has none.
+        """Return run.json of a run that another machine began.
 
-        Raises RunNotFoundError where the environment has no such run.
+        None if the engine has no runs of other machines. Raises RunNotFoundError.
         """
 
     def adopt(self, record: RunRecord) -> None:
-        """Take over a run whose record was downloaded, so that nothing is done twice."""
+        """Prepare a downloaded run for use on this machine, so that no job is submitted twice."""
 
     def list_runs(self, home: Path, environment: str) -> list[str] | None:
         """Return the ids of all runs in an environment; None if the engine has no environments."""

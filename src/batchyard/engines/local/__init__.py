@@ -83,8 +83,8 @@ class LocalEngine:
     def open(self, record: RunRecord) -> LocalRun:
         return LocalRun(record)
 
-    def settings_to_json(self, own: Any) -> dict[str, Any]:
-        return settings.to_json(own)
+    def settings_to_json(self, run_settings: Any) -> dict[str, Any]:
+        return settings.to_json(run_settings)
 
     def settings_from_json(self, document: Mapping[str, Any]) -> settings.LocalSettings:
         return settings.from_json(document)

@@ -1,4 +1,4 @@
-"""Executing a run in a process of its own, which outlives the one that starts it."""
+"""Start a process that executes a run and outlives the caller."""
 
 from __future__ import annotations
 
@@ -19,7 +19,11 @@ _POLL_S = 0.01
 
 
 def start(folder: RunFolder, run: LocalRun, *, carry_out_old_stops: bool = False) -> None:
-    """Start the process, and return once it executes the run. Raises OperationalError."""
+    """Start the process, and return when it executes the run.
+
+    ``carry_out_old_stops``: also carry out stop requests from while no process executed the run.
+    Raises OperationalError.
+    """
     command = [sys.executable, "-m", "batchyard", "execute", str(folder.path)]
     if carry_out_old_stops:
         command.append("--carry-out-old-stops")
@@ -45,5 +49,5 @@ def start(folder: RunFolder, run: LocalRun, *, carry_out_old_stops: bool = False
                 f"the engine of run {folder.run_id} did not start within {_START_TIMEOUT_S:.0f} s"
             )
         time.sleep(_POLL_S)
-    # Without this, Python would warn that the process still runs; it is meant to.
+    # Prevents the warning of Python that the process still runs.
     process.returncode = 0

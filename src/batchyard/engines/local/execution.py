@@ -1,4 +1,4 @@
-"""Executing a run in this process: the embedded loop over the run's plan and store."""
+"""Execute a run in this process, with the embedded loop."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ from batchyard.plan import Plan, PlannedJob
 
 #: Open files that the process needs beside those of its children.
 _SPARE_FILES = 64
-#: The pipe and the file of a child's output, its process; with docker two ends of a conversation.
+#: The pipe and the file of the output, the pidfd; with docker two pipes to the shell.
 _FILES_PER_CHILD = 6
 
 
 class Execution:
-    """What is left of a run, executed to its end."""
+    """Executes all of a run that has not been executed yet."""
 
     def __init__(
         self,
@@ -54,8 +54,8 @@ class Execution:
     def run(self, watcher: Watcher, last_request: int, *, must_enter_workspace: bool) -> None:
         """Execute to the end, and record the final state.
 
-        ``last_request``: stop requests up to this one were for an earlier process.
-        ``must_enter_workspace``: False where the run is only to be ended, which needs no workspace.
+        ``last_request``: id of the last stop request that was for an earlier process.
+        ``must_enter_workspace``: False if the run is only to be ended, without any command.
         """
         store, settings = self._store, self._settings
         at_once = planning.max_concurrency(self._plan, settings.capacity)
@@ -80,7 +80,7 @@ class Execution:
             )
             for job in jobs:
                 loop.add(*job)
-            # These follow from what an earlier process recorded, and were not recorded themselves.
+            # Changes that an earlier process did not record, though it recorded their causes.
             loop.perform(changes)
             loop.carry_out_stop_requests()
             store.commit(values=[("executed_by", str(os.getpid()))])
@@ -89,7 +89,7 @@ class Execution:
             state = _run_state(store.jobs(), loop.was_stopped)
             store.commit(values=[("state", state), ("ended_ms", str(int(self._clock() * 1000)))])
         except OSError as exc:
-            raise from_os_error(exc, "go on with the run") from exc
+            raise from_os_error(exc, "continue the run") from exc
         finally:
             runner.close()
             logs.close()
@@ -97,7 +97,7 @@ class Execution:
     def _restore(
         self,
     ) -> tuple[Scheduler, list[tuple[Job, children.JobTasks, JobRow]], list[Change]]:
-        """Return the scheduler as it was when the last process stopped, its jobs, and open changes."""
+        """Return the scheduler as the last process left it, its jobs, and unrecorded changes."""
         rows = self._store.jobs()
         ids = {row.step: row.id for row in rows}
         scheduler = Scheduler(
@@ -119,7 +119,7 @@ class Execution:
                 changes += scheduler.restore(
                     row.id, attempt.child, attempt.attempt, state, attempt.status_reason
                 )
-        # Last first, as when they were stopped: a follower then keeps its own reason.
+        # Last first, as in `Loop.stop`: a dependent job then has its own reason.
         for row in reversed(rows):
             if row.rest_reason is not None:
                 changes += scheduler.terminate(row.id, row.rest_reason)
@@ -141,7 +141,7 @@ class Execution:
 
 
 class _RowWatcher:
-    """Shows the rows of the loop to a watcher, as the contract's values."""
+    """Passes the rows of the loop to a watcher, as values of the contract."""
 
     def __init__(self, watcher: Watcher, plan: Plan) -> None:
         self._watcher = watcher
@@ -159,7 +159,7 @@ def _enter(workspace: Path, must: bool) -> None:
     try:
         os.chdir(workspace)
     except OSError as exc:
-        if must:  # where a run is only to be ended, no command will miss it
+        if must:
             raise from_os_error(exc, "enter the workspace", workspace) from exc
 
 
@@ -191,10 +191,10 @@ def _make_runner(
     if settings.runner == "docker":
         from batchyard.embedded import containers, docker
 
-        place = docker.ContainerDefaults(
+        defaults = docker.ContainerDefaults(
             folder.run_id, settings.token, settings.workspace, folder.lists.absolute()
         )
-        return containers.ContainerRunner(spawner, place, environ)
+        return containers.ContainerRunner(spawner, defaults, environ)
     return ProcessRunner(spawner)
 
 
@@ -206,19 +206,19 @@ def _run_state(jobs: list[JobRow], was_stopped: bool) -> RunState:
 
 @contextmanager
 def _signals_to(loop: Loop, wake_fd: int) -> Iterator[None]:
-    """Ctrl-C and SIGTERM stop the run, and a signal ends the loop's wait at once."""
+    """Let Ctrl-C, SIGTERM and SIGHUP stop the run, and end the wait of the loop at once."""
 
     def handle(signum: int, frame: FrameType | None) -> None:
         loop.interrupt()
 
     numbers = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
-    # Under nohup SIGHUP is ignored, and stays so.
+    # Under nohup, SIGHUP is ignored and stays ignored.
     numbers = [n for n in numbers if signal.getsignal(n) is not signal.SIG_IGN]
-    before = {number: signal.signal(number, handle) for number in numbers}
+    old_handlers = {number: signal.signal(number, handle) for number in numbers}
     old_fd = signal.set_wakeup_fd(wake_fd, warn_on_full_buffer=False)
     try:
         yield
     finally:
         signal.set_wakeup_fd(old_fd)
-        for number, handler in before.items():
+        for number, handler in old_handlers.items():
             signal.signal(number, handler)

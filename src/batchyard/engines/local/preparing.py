@@ -1,4 +1,4 @@
-"""Whether a plan fits this machine, and with what it runs there."""
+"""Check whether a plan fits this machine, and choose its capacity, GPUs and workspace."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from batchyard.plan import Plan
 
 
 def prepare(request: RunRequest) -> PreparedRun:
-    """Fit the plan to this machine. Raises InputError where it could never run here."""
+    """Fit the plan to this machine. Raises InputError if it could never run on this machine."""
     if request.environment or request.on_demand:
         raise InputError(
             "an environment and on-demand instances are for runs on AWS",
@@ -50,7 +50,7 @@ def prepare(request: RunRequest) -> PreparedRun:
 def change_capacity(
     settings: LocalSettings, plan: Plan, cpus: int | None, memory_mib: int | None
 ) -> LocalSettings:
-    """Return the settings with other limits. Raises InputError where a child would not fit."""
+    """Return the settings with another capacity. Raises InputError if a child does not fit."""
     old = settings.capacity
     capacity = replace(old, vcpus=cpus or old.vcpus, memory_mib=memory_mib or old.memory_mib)
     _require_fit(plan, capacity)
@@ -77,9 +77,9 @@ def _require_fit(plan: Plan, capacity: Resources) -> None:
 
 
 def _choose_gpus(count: int | None, steps: Sequence[str]) -> tuple[tuple[int, ...], list[str]]:
-    """Return the numbers of the GPUs to use, and notes about GPUs that are only pretended.
+    """Return the numbers of the GPUs to use, and notes about GPUs that do not exist.
 
-    ``count``: None for all that this machine has.
+    ``count``: None for all GPUs of this machine. Raises InputError if there is none.
     """
     detected = machine.find_gpus()
     if count is None:
@@ -111,9 +111,9 @@ def _require_images(plan: Plan) -> None:
 
 
 def _find_workspace(pipeline: Pipeline, override: str | None) -> Path:
-    """Return the folder that commands run in: the override, the file's own, or the file's folder.
+    """Return the folder that commands run in: --workspace, that of the file, or the file's folder.
 
-    Raises InputError where that is no folder of this machine.
+    Raises InputError if it is not a folder of this machine.
     """
     address = override if override is not None else pipeline.workspace
     if address is not None and address.startswith("s3://"):

@@ -1,9 +1,9 @@
-"""Reading an embedded engine's run: what it did and what its children wrote. From any process, at any time."""
+"""Read the jobs, attempts and logs of a local run, from any process at any time."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from pathlib import Path
 
 from batchyard.batch.jobs import JobState
@@ -13,6 +13,12 @@ from batchyard.folder import RunFolder
 from batchyard.plan import Plan, PlannedJob
 
 _CHUNK_SIZE = 1 << 20
+_TAIL_BYTES = 64 * 1024
+#: Marks an attempt whose whole output was returned.
+_ALL = -1
+
+#: Step, index in the step, and attempt.
+_AttemptKey = tuple[str, int, int]
 
 
 def job_detail(row: JobRow) -> JobDetail:
@@ -58,8 +64,8 @@ class LogReader:
         self._folder = folder
         self._store = store
         self._plan = plan
-        #: (step, index, attempt) -> bytes of its own file that were given out, or -1 when it is over
-        self._given: dict[tuple[str, int, int], int] = {}
+        #: Bytes of each attempt's file that were returned; _ALL once the attempt has ended.
+        self._returned: dict[_AttemptKey, int] = {}
 
     def read(
         self, step: str | None = None, index: int | None = None, *, failed_only: bool = False
@@ -79,21 +85,21 @@ class LogReader:
         return self.read(step, index, failed_only=failed_only)
 
     def tail(self, detail: AttemptDetail, lines: int) -> list[str]:
-        """The last lines of one attempt's output."""
-        row = self._row_of(detail)
+        """Return the last lines of an attempt's output."""
+        row = self._find_row(detail)
         if row is None:
             return []
         data = b""
         if row.log_offset is not None:
-            data = _slice(self._folder.short_log, row.log_offset, row.log_length or 0)
+            data = _read_slice(self._folder.short_log, row.log_offset, row.log_length or 0)
         else:
             path = self._folder.log_of(detail.step, detail.index, detail.attempt)
             if path.exists():
                 size = path.stat().st_size
-                data = _slice(path, max(0, size - 64 * 1024), 64 * 1024)
+                data = _read_slice(path, max(0, size - _TAIL_BYTES), _TAIL_BYTES)
         return data.decode(errors="replace").splitlines()[-lines:]
 
-    def _row_of(self, detail: AttemptDetail) -> AttemptRow | None:
+    def _find_row(self, detail: AttemptDetail) -> AttemptRow | None:
         job = next((row for row in self._store.jobs() if row.id == detail.job_id), None)
         if job is None:
             return None
@@ -108,55 +114,63 @@ class LogReader:
         if index is not None and child is None:
             return
         state = JobState.FAILED if failed_only else None
-        ended = set()
+        ended_keys = set()
         for row in self._store.attempts(job.number, child=child, state=state):
             key = (job.step, planned.index_in_step(row.child), row.attempt)
-            ended.add(key[1:])
-            if row.attempt and self._given.get(key) != -1:
-                yield from self._read_ended(key, row)
+            ended_keys.add(key)
+            yield from self._read_ended(key, row)
         if not failed_only:
-            for key in self._running(job.step, index):
-                if key[1:] not in ended:
-                    yield from self._read_file(key)
+            yield from self._read_running(job.step, index, ended_keys)
 
-    def _read_ended(self, key: tuple[str, int, int], row: AttemptRow) -> Iterator[LogChunk]:
-        # A file of its own is there as well where the engine died during the attempt.
+    def _read_ended(self, key: _AttemptKey, row: AttemptRow) -> Iterator[LogChunk]:
+        if not row.attempt or self._returned.get(key) == _ALL:
+            return
+        # There is also a file if the engine died during the attempt.
         yield from self._read_file(key)
         if row.log_offset is not None and row.log_length:
-            yield LogChunk(*key, _slice(self._folder.short_log, row.log_offset, row.log_length))
-        self._given[key] = -1
+            yield LogChunk(
+                *key, _read_slice(self._folder.short_log, row.log_offset, row.log_length)
+            )
+        self._returned[key] = _ALL
 
-    def _read_file(self, key: tuple[str, int, int]) -> Iterator[LogChunk]:
+    def _read_running(
+        self, step: str, index: int | None, ended_keys: Container[_AttemptKey]
+    ) -> Iterator[LogChunk]:
+        for key in self._list_files(step, index):
+            if key not in ended_keys:
+                yield from self._read_file(key)
+
+    def _read_file(self, key: _AttemptKey) -> Iterator[LogChunk]:
         path = self._folder.log_of(*key)
         if not path.exists():
             return
         with path.open("rb") as file:
-            file.seek(self._given.get(key, 0))
+            file.seek(self._returned.get(key, 0))
             while data := file.read(_CHUNK_SIZE):
                 yield LogChunk(*key, data)
-            self._given[key] = file.tell()
+            self._returned[key] = file.tell()
 
-    def _running(self, step: str, index: int | None) -> list[tuple[str, int, int]]:
-        """Attempts that have a file and may have no row yet."""
+    def _list_files(self, step: str, index: int | None) -> list[_AttemptKey]:
+        """Return the attempts that have a file. Those that still run have no row yet."""
         folder = self._folder.logs / step
         if not folder.is_dir():
             return []
-        found = []
+        keys = []
         for name in os.listdir(folder):
             child, _, attempt = name.removesuffix(".log").partition("-")
             if child.isdigit() and attempt.isdigit() and index in (None, int(child)):
-                found.append((step, int(child), int(attempt)))
-        return sorted(found)
+                keys.append((step, int(child), int(attempt)))
+        return sorted(keys)
 
 
 def _child_of(planned: PlannedJob, index: int) -> int | None:
-    """The child's number in its job, from that in its step."""
+    """Return the number of a child in its job from its index in the step; None if missing."""
     if planned.indices is None:
         return index if 0 <= index < planned.size else None
     return planned.indices.index(index) if index in planned.indices else None
 
 
-def _slice(path: Path, offset: int, length: int) -> bytes:
+def _read_slice(path: Path, offset: int, length: int) -> bytes:
     with path.open("rb") as file:
         file.seek(offset)
         return file.read(length)

@@ -1,4 +1,4 @@
-"""One run of the local engine: what it did, stopping it, and the process that executes it."""
+"""One run of the local engine: its state, its logs, and how it is executed and stopped."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from batchyard.engines.local.settings import LocalSettings
 from batchyard.errors import InputError, OperationalError, RunLockedError
 from batchyard.plan import Plan
 
-#: Seconds that a busy machine may take to stop a run, beyond the grace.
+#: Time that a busy machine may take to stop a run, beyond the grace period.
 _STOP_SLACK_S = 30.0
 
 
@@ -48,7 +48,7 @@ class LocalRun:
         self._folder = record.folder
         self._plan = record.plan
         self._clock = clock
-        self._opened: Store | None = None
+        self._open_store: Store | None = None
         self._log_reader: reading.LogReader | None = None
 
     @property
@@ -58,23 +58,23 @@ class LocalRun:
 
     @property
     def _store(self) -> Store:
-        if self._opened is None:
-            self._opened = Store.open(self._folder.database)
-        return self._opened
+        if self._open_store is None:
+            self._open_store = Store.open(self._folder.database)
+        return self._open_store
 
     def close(self) -> None:
-        if self._opened is not None:
-            self._opened.close()
-            self._opened = self._log_reader = None
+        if self._open_store is not None:
+            self._open_store.close()
+            self._open_store = self._log_reader = None
 
-    # -- doing ---------------------------------------------------------------------------------
+    # -- actions -------------------------------------------------------------------------------
 
     def submit(
         self, plan: Plan, commands_done: Mapping[str, Sequence[int]] | None = None
     ) -> list[str]:
         """Record the jobs. ``commands_done``: step -> commands that an earlier run finished."""
         store = Store.open(self._folder.database, create=True)
-        self._opened = store
+        self._open_store = store
         recorded = store.jobs()
         if recorded:
             return [row.id for row in recorded]
@@ -107,10 +107,10 @@ class LocalRun:
         self._start_detached()
 
     def execute(self, watcher: Watcher, *, carry_out_old_stops: bool = False) -> None:
-        """See the contract. One process at a time: raises RunLockedError for the second."""
+        """See the contract. Raises RunLockedError if another process executes the run."""
         from batchyard.engines.local import execution
 
-        # Before the lock is seen to be held: from then on others expect their requests to be read.
+        # Read before the lock is taken: a request after that is for this process.
         last_request = 0 if carry_out_old_stops else self._store.last_stop_request()
         lock = RunLock(self._folder.lock)
         try:
@@ -158,7 +158,7 @@ class LocalRun:
             f"{self._settings.workspace}"
         )
 
-    # -- looking -------------------------------------------------------------------------------
+    # -- state ---------------------------------------------------------------------------------
 
     def describe(self, job_ids: Sequence[str]) -> list[JobDetail]:
         rows = {row.id: row for row in self._store.jobs()}
@@ -207,7 +207,8 @@ class LocalRun:
         return RunState(self._store.value("state") or RunState.RUNNING)
 
     def overview(self) -> Overview:
-        holder = self.holder  # before the state: a run that ends in between was held
+        # Read before the state, so that a run that ends in between does not look abandoned.
+        holder = self.holder
         state = self.run_state
         is_abandoned = state is RunState.RUNNING and holder is None
         return Overview(
@@ -243,7 +244,7 @@ class LocalRun:
         return self.run_state is not RunState.RUNNING
 
     def require_over(self) -> None:
-        """Raise InputError where the run is not over."""
+        """Raise InputError if the run is not over."""
         if self.run_state is not RunState.RUNNING:
             return
         state = "is still running" if self.holder else "is not over: its process died"
@@ -252,11 +253,12 @@ class LocalRun:
         raise InputError(f"run {run_id} {state}", hint=f"`batchyard {command} {run_id}` first")
 
     def require_resumable(self) -> None:
-        """Raise RunLockedError where a process executes the run, InputError where it is over."""
+        """Raise RunLockedError if a process executes the run, InputError if the run is over."""
         run_id, state, holder = self._record.run_id, self.run_state, self.holder
         if holder is not None:
             raise RunLockedError(
-                f"run {run_id} is being executed by {holder}", hint="there is nothing to resume"
+                f"run {run_id} is being executed by {holder}",
+                hint="only an interrupted run can be resumed",
             )
         if state is not RunState.RUNNING:
             is_good = state is RunState.SUCCEEDED

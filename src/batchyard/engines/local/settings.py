@@ -21,7 +21,7 @@ class LocalSettings:
     gpu_numbers: tuple[int, ...]
     #: "process" or "docker".
     runner: str
-    #: In the environment of every process that the run starts, and of no other.
+    #: A text in the environment of all processes of the run, and of no other process.
     token: str
 
 
