@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+# The imports below (E402) need these folders on the path.
 sys.path[:0] = [str(ROOT / "tests" / "emulator"), str(ROOT / "tests" / "peers")]
 
 import peer_workflows as workflows  # noqa: E402

@@ -56,6 +56,7 @@ def web_server(status: int) -> Iterator[str]:
                 self.wfile.write(body)
 
         # The names are those that http.server looks for.
+        # http.server looks up these names.
         do_GET = do_POST = do_PUT = do_HEAD = do_DELETE = _answer  # noqa: N815
 
         def log_message(self, format: str, *args: object) -> None:

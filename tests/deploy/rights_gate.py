@@ -104,8 +104,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(b"" if self.command == "HEAD" else body.encode())
 
     # The names are http.server's.
-    do_GET = do_PUT = do_POST = _handle  # noqa: N815
-    do_DELETE = do_HEAD = do_PATCH = _handle  # noqa: N815
+    do_GET = do_PUT = do_POST = _handle  # noqa: N815 (http.server looks up these names)
+    do_DELETE = do_HEAD = do_PATCH = _handle  # noqa: N815 (http.server looks up these names)
 
     def _body(self) -> bytes:
         if self.headers.get("Transfer-Encoding", "").lower() != "chunked":

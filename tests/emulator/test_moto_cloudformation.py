@@ -15,7 +15,7 @@ import threading
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -38,7 +38,7 @@ class Batch:
     """The operations of AWS Batch that CloudFormation calls, in memory, with its rules of order."""
 
     #: kind -> the members that have its name and its ARN
-    MEMBERS = {  # noqa: RUF012
+    MEMBERS: ClassVar[dict[str, tuple[str, str, str]]] = {
         "ComputeEnvironment": (
             "computeEnvironmentName",
             "computeEnvironmentArn",

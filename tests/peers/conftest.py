@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
-# The endpoint of the emulator's own tests
+# The import below (E402) needs the folder of the emulator's tests on the path.
 sys.path.insert(0, str(HERE.parent / "emulator"))
 
 from peer_clients import IMAGE, Peer, make_image, opened  # noqa: E402

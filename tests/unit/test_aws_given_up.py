@@ -39,7 +39,7 @@ steps:
 class Account:
     """A session to AWS Batch and S3, as far as a run needs them."""
 
-    class exceptions:  # noqa: N801, the name of this attribute of a boto3 client
+    class exceptions:  # noqa: N801 (an attribute of boto3 clients has this name)
         NoSuchKey = KeyError
 
     def __init__(self) -> None:

@@ -152,7 +152,7 @@ def _require_aws(response_dict: Any, **_: Any) -> None:
 def _require_boto3() -> None:
     """Raise OperationalError if boto3, an optional dependency, is not installed."""
     try:
-        import boto3  # noqa: F401
+        import boto3  # noqa: F401 (only to see whether it is installed)
     except ImportError:
         raise OperationalError(
             "the AWS engine needs boto3",

@@ -105,8 +105,10 @@ class Endpoint:
         if key is None or job is None:
             return None
         attempt = state.loop.find_running_task(job["jobId"], key.child)
-        environment = None if attempt is None else state.get(ENVIRONMENT, attempt.compute_environment)
-        if attempt is None or environment is None:
+        if attempt is None:
+            return None
+        environment = state.get(ENVIRONMENT, attempt.compute_environment)
+        if environment is None:
             return None
         return compute_environments.smallest_type(state, environment, attempt.resources)
 
