@@ -16,7 +16,7 @@ from cloud_lab import ENVIRONMENTS, Lab, opened, run_of, until
 from emulator_endpoint import Endpoint
 
 import recipe_image
-from recipe_image import CACHE, IMAGE, made
+from recipe_image import CACHE, IMAGE, make_or_skip
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow, pytest.mark.usefixtures("docker_engine")]
 
@@ -89,7 +89,7 @@ def box_lab(tmp_path: Path, boxes: Endpoint) -> Lab:
 @pytest.fixture
 def registry(tmp_path: Path) -> Iterator[str]:
     """Its address: on this machine, plain HTTP, which Docker takes for 127.0.0.1."""
-    made("Debian's docker-registry", make_registry)
+    make_or_skip("Debian's docker-registry", make_registry)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{free.getsockname()[1]}"
