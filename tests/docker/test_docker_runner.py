@@ -1,4 +1,4 @@
-"""`--runner docker` through the real command line, with real containers of an image that .ci/docker-engine makes."""
+"""`--runner docker` through the command line, with containers of an image of .ci/docker-engine."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.docker, pytest.mark.usefixtures("docker_engine", "imag
 
 IMAGE = "batchyard-test:latest"
 SHELLS = ("busybox", "dash", "bash")
-#: each command holds a lock while it runs, which the system frees when it dies: finding it taken means two at once
+#: Each command holds a lock until it dies. A lock that is taken means two commands at once.
 CHECKED = """\
 exec 9> locks/$1 || exit 1
 flock -n 9 || { echo "$1" >> overlaps; exit 1; }
@@ -60,14 +60,14 @@ def nothing_is_left(yard: Yard) -> Iterator[None]:
     runs = [
         path.name for path in yard.folder.parent.rglob("runs/*") if (path / "run.json").exists()
     ]
-    # A run is over a moment before its engine is, which removes them last.
+    # The engine removes the containers at its end, a moment after the end of the run.
     with suppress(AssertionError):
         yard.wait_for(lambda: not any(map(containers_of, runs)))
-    left = {run: containers_of(run) for run in runs}
-    for names in left.values():
+    remaining = {run: containers_of(run) for run in runs}
+    for names in remaining.values():
         if names:
             docker("rm", "--force", *names)
-    assert not any(left.values()), left
+    assert not any(remaining.values()), remaining
 
 
 def docker(*args: str, check: bool = True) -> subprocess.CompletedProcess[str]:
@@ -110,13 +110,13 @@ def one(yard: Yard, command: str, extra: str = "") -> str:
     return start_pipeline(yard, step)
 
 
-def ended(yard: Yard, run: str) -> str:
+def wait_for_end(yard: Yard, run: str) -> str:
     yard.wait_for(lambda: yard.json("status", run)["state"] != "RUNNING", seconds=90)
     return str(yard.json("status", run)["state"])
 
 
-def log_of(yard: Yard, run: str, *where: str) -> bytes:
-    command = yard.command("logs", run, *(where or ("list:0",)))
+def log_of(yard: Yard, run: str, *child: str) -> bytes:
+    command = yard.command("logs", run, *(child or ("list:0",)))
     return subprocess.run(
         command, cwd=yard.folder, capture_output=True, check=True, timeout=60
     ).stdout
@@ -130,48 +130,51 @@ def fake_docker(yard: Yard, script: str) -> str:
     return f"{path.parent}:{os.environ['PATH']}"
 
 
-# -- what a child is told and given ---------------------------------------------------------------------------------
+# -- environment and files of a child ------------------------------------------------------------
 
 
 def test_the_environment_is_that_of_a_process_but_for_the_machines_own(yard: Yard) -> None:
     step = """\
 name: p
 image: batchyard-test:latest
-env: {LINES: "one\\ntwo=2", EMPTY: "", UMLAUT: "ü", HOME: /somewhere, DOCKER_HOST: "unix:///nowhere"}
-steps: [{name: s, array: 2, commands: ["env -0 > env-$AWS_BATCH_JOB_ARRAY_INDEX", "env -0 > env-1"]}]
+env:
+  {LINES: "one\\ntwo=2", EMPTY: "", UMLAUT: "ü", HOME: /somewhere, DOCKER_HOST: "unix:///nowhere"}
+steps:
+  - {name: s, array: 2, commands: ["env -0 > env-$AWS_BATCH_JOB_ARRAY_INDEX", "env -0 > env-1"]}
 """
     yard.write("p.yaml", step)
-    told = {}
+    environs = {}
     for runner in ("process", "docker"):
         yard("run", "p.yaml", "--runner", runner, env=os.environ | {"OF_THE_ENGINE": "x"})
         text = (yard.folder / "env-1").read_bytes().decode()
-        told[runner] = dict(line.split("=", 1) for line in text.rstrip("\0").split("\0"))
-    own = ("AWS_BATCH_", "BATCHYARD_", "ARRAY_SIZE", "LIST_FILE", "CUDA_")
-    own += ("LINES", "EMPTY", "UMLAUT", "HOME", "DOCKER_HOST")
+        environs[runner] = dict(line.split("=", 1) for line in text.rstrip("\0").split("\0"))
+    prefixes = ("AWS_BATCH_", "BATCHYARD_", "ARRAY_SIZE", "LIST_FILE", "CUDA_")
+    prefixes += ("LINES", "EMPTY", "UMLAUT", "HOME", "DOCKER_HOST")
     changing = {"AWS_BATCH_JOB_ID", "BATCHYARD_RUN", "BATCHYARD_TOKEN", "LIST_FILE_S3_PATH"}
     names = {
         name
-        for name in told["process"]
-        if name.startswith(own) and not name.startswith("BATCHYARD_REQUIRE_")
+        for name in environs["process"]
+        if name.startswith(prefixes) and not name.startswith("BATCHYARD_REQUIRE_")
     }
-    assert {name for name in told["docker"] if name.startswith(own)} == names
-    assert {n: told["docker"][n] for n in names - changing} == {
-        n: told["process"][n] for n in names - changing
+    assert {name for name in environs["docker"] if name.startswith(prefixes)} == names
+    assert {n: environs["docker"][n] for n in names - changing} == {
+        n: environs["process"][n] for n in names - changing
     }
-    assert told["docker"]["LINES"] == "one\ntwo=2"
-    assert "OF_THE_ENGINE" in told["process"]
-    assert "OF_THE_ENGINE" not in told["docker"]
-    assert "TINI_KILL_PROCESS_GROUP" not in told["docker"]
+    assert environs["docker"]["LINES"] == "one\ntwo=2"
+    assert "OF_THE_ENGINE" in environs["process"]
+    assert "OF_THE_ENGINE" not in environs["docker"]
+    assert "TINI_KILL_PROCESS_GROUP" not in environs["docker"]
 
 
 @pytest.mark.parametrize("lines", [1, 2])
 def test_values_do_not_show_in_ps(yard: Yard, lines: int) -> None:
-    path = fake_docker(yard, f"echo \"$@\" >> '{yard.folder}/said'")
-    text = f"env: {{PASSWORD: hush}}\nsteps: [{{name: s, commands: {['test $PASSWORD = hush'] * lines}}}]"
-    assert ended(yard, start_pipeline(yard, text, path)) == "SUCCEEDED"
-    said = (yard.folder / "said").read_text()
-    assert "--env PASSWORD" in said
-    assert "PASSWORD=" not in said
+    path = fake_docker(yard, f"echo \"$@\" >> '{yard.folder}/calls'")
+    commands = ["test $PASSWORD = hush"] * lines
+    text = f"env: {{PASSWORD: hush}}\nsteps: [{{name: s, commands: {commands}}}]"
+    assert wait_for_end(yard, start_pipeline(yard, text, path)) == "SUCCEEDED"
+    calls = (yard.folder / "calls").read_text()
+    assert "--env PASSWORD" in calls
+    assert "PASSWORD=" not in calls
 
 
 def test_files_are_written_in_the_workspace(yard: Yard) -> None:
@@ -254,7 +257,7 @@ def test_files_belong_to_the_caller(yard: Yard) -> None:
     assert "777" in text
 
 
-# -- commands -----------------------------------------------------------------------------------------------------
+# -- commands ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("shell", SHELLS)
@@ -267,9 +270,10 @@ def test_several_commands_share_one_container(yard: Yard, shell: str) -> None:
         'echo "x is ${x-unset} in $PWD" | cat; (exit 0)',
         "cat /tmp/shared >> first",
     ]
-    text = f"env: {{PATH: '/shells/{shell}:/bin'}}\nsteps: [{{name: s, commands: {json.dumps(lines)}}}]"
+    step = f"{{name: s, commands: {json.dumps(lines)}}}"
+    text = f"env: {{PATH: '/shells/{shell}:/bin'}}\nsteps: [{step}]"
     run = start_pipeline(yard, text)
-    assert ended(yard, run) == "SUCCEEDED"
+    assert wait_for_end(yard, run) == "SUCCEEDED"
     first = (yard.folder / "first").read_text().split()
     assert len(first) == 2
     assert len(set(first)) == 1
@@ -291,7 +295,7 @@ def test_exit_codes(yard: Yard, shell: str) -> None:
     ]
     steps = [{"name": f"s{n}", "commands": commands} for n, (commands, _) in enumerate(cases)]
     run = start_pipeline(yard, f"env: {{PATH: '/shells/{shell}:/bin'}}\nsteps: {json.dumps(steps)}")
-    assert ended(yard, run) == "FAILED"
+    assert wait_for_end(yard, run) == "FAILED"
     rows = [attempts(yard, run, step=n)[0] for n in range(len(cases))]
     assert [row.exit_code for row in rows] == [code for _, code in cases]
     assert {(row.reason, row.status_reason) for row in rows} == {
@@ -303,19 +307,19 @@ def test_exit_codes(yard: Yard, shell: str) -> None:
 def test_keep_going_runs_the_rest(yard: Yard) -> None:
     text = "steps: [{name: s, keep_going: true, commands: [touch a, exit 5, exit 6, touch b]}]"
     run = start_pipeline(yard, text)
-    assert ended(yard, run) == "FAILED"
+    assert wait_for_end(yard, run) == "FAILED"
     assert attempts(yard, run)[0].exit_code == 5
     assert (yard.folder / "b").exists()
 
 
 def test_many_commands_cost_little_each(yard: Yard) -> None:
-    path = fake_docker(yard, f"echo \"$1\" >> '{yard.folder}/said'")
+    path = fake_docker(yard, f"echo \"$1\" >> '{yard.folder}/calls'")
     text = f"steps: [{{name: s, array: 2, commands: {['echo x >> count'] * 500}}}]"
-    assert ended(yard, start_pipeline(yard, text, path)) == "SUCCEEDED"
+    assert wait_for_end(yard, start_pipeline(yard, text, path)) == "SUCCEEDED"
     assert (yard.folder / "count").read_text() == "x\n" * 500
     # `docker exec` for each of them would take 35 s and more.
-    said = (yard.folder / "said").read_text().split()
-    assert said.count("start") == 2 and len(said) < 50, said
+    calls = (yard.folder / "calls").read_text().split()
+    assert calls.count("start") == 2 and len(calls) < 50, calls
 
 
 def test_a_command_longer_than_a_pipe_holds(yard: Yard) -> None:
@@ -333,7 +337,7 @@ def test_what_a_child_leaves_behind_ends_with_it(yard: Yard) -> None:
 
 @pytest.fixture
 def greeting_image() -> Iterator[str]:
-    """Like NVIDIA's images: the entrypoint prints a page, sets something up, and then executes the command."""
+    """The entrypoint prints a page and then executes the command, as in NVIDIA's images."""
     name = "batchyard-test:greeting"
     entrypoint = json.dumps(["sh", "-c", 'echo WELCOME; printf unended; SET=up exec "$@"', "greet"])
     container = docker("create", "--network", "host", IMAGE).stdout.strip()
@@ -350,7 +354,7 @@ def test_the_images_entrypoint_is_kept(yard: Yard, greeting_image: str, lines: i
     assert log_of(yard, run) == b"WELCOME\nunended" + b"set up\n" * lines
 
 
-# -- output -------------------------------------------------------------------------------------------------------
+# -- output ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("extra", ["", "true\n"])
@@ -372,13 +376,13 @@ def test_output_can_be_followed_while_it_runs(yard: Yard) -> None:
     yard("stop", run, "--grace", "1")
 
 
-# -- failures and retries -----------------------------------------------------------------------------------------
+# -- failures and retries ----------------------------------------------------------------------
 
 
 def test_a_failed_child_is_tried_again_without_what_it_has_done(yard: Yard) -> None:
     lines = ["echo x >> first", "test $AWS_BATCH_JOB_ATTEMPT = 3", "echo x >> last"]
     run = start_pipeline(yard, f"steps: [{{name: s, retries: 2, commands: {json.dumps(lines)}}}]")
-    assert ended(yard, run) == "SUCCEEDED"
+    assert wait_for_end(yard, run) == "SUCCEEDED"
     assert [(row.attempt, row.exit_code) for row in attempts(yard, run)] == [(1, 1), (2, 1), (3, 0)]
     assert (yard.folder / "first").read_text() == "x\n"
     assert (yard.folder / "last").read_text() == "x\n"
@@ -395,7 +399,7 @@ def test_retry_runs_what_is_left_in_containers_again(yard: Yard) -> None:
 def test_memory_is_a_hard_limit(yard: Yard, commands: list[str]) -> None:
     text = f"steps: [{{name: s, memory: 32MiB, retries: 1, retry_on: [oom], commands: {commands}}}]"
     run = start_pipeline(yard, text)
-    assert ended(yard, run) == "FAILED"
+    assert wait_for_end(yard, run) == "FAILED"
     rows = attempts(yard, run)
     assert [row.exit_code for row in rows] == [137, 137]
     assert {row.reason for row in rows} == {
@@ -404,7 +408,8 @@ def test_memory_is_a_hard_limit(yard: Yard, commands: list[str]) -> None:
 
 
 def test_an_image_that_is_not_there(yard: Yard) -> None:
-    text = "name: p\nimage: nobody.invalid/nothing:1\nsteps: [{name: s, command: 'true', retries: 1}]\n"
+    step = "{name: s, command: 'true', retries: 1}"
+    text = f"name: p\nimage: nobody.invalid/nothing:1\nsteps: [{step}]\n"
     yard.write("p.yaml", text)
     run = yard.json("run", "p.yaml", "--runner", "docker", code=1)["run"]
     rows = attempts(yard, run)
@@ -422,7 +427,7 @@ def test_an_image_that_is_not_there(yard: Yard) -> None:
 
 def test_a_container_that_cannot_be_made_or_started(yard: Yard) -> None:
     run = one(yard, "true", "memory: 4MiB")  # less than Docker allows
-    assert ended(yard, run) == "FAILED"
+    assert wait_for_end(yard, run) == "FAILED"
     assert attempts(yard, run)[0].reason.startswith(
         "CannotCreateContainerError: Error response from daemon: "
     )
@@ -437,7 +442,7 @@ def test_a_container_that_cannot_be_made_or_started(yard: Yard) -> None:
     assert "no-such-runtime" in row.reason
 
 
-def test_no_engine_is_told_before_the_run_is_recorded(yard: Yard) -> None:
+def test_no_engine_is_told_before_the_run_is_recorded_commands(yard: Yard) -> None:
     yard.write("list.txt", "true\n")
     flags = ("run", "list.txt", "--runner", "docker", "--image", IMAGE)
     done = yard(
@@ -471,7 +476,7 @@ def test_an_engine_that_goes_away_costs_no_child_an_attempt(yard: Yard) -> None:
     assert all(row.exit_code == 0 and row.attempt == 1 for row in attempts(yard, run["run"]))
 
 
-# -- stopping -----------------------------------------------------------------------------------------------------
+# -- stopping ----------------------------------------------------------------------------------
 
 PATIENT = "trap 'echo saved > saved; exit 9' TERM; touch ready; while :; do sleep 0.1; done"
 STUBBORN = "trap '' TERM; touch ready; sleep 60"
@@ -480,9 +485,10 @@ SOON_S = 25
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-@pytest.mark.parametrize("rest", [[], ["touch never"]])
-def test_stop_lets_a_child_save_its_work(yard: Yard, shell: str, rest: list[str]) -> None:
-    text = f"env: {{PATH: '/shells/{shell}:/bin'}}\nsteps: [{{name: s, commands: {json.dumps([PATIENT, *rest])}}}]"
+@pytest.mark.parametrize("later_commands", [[], ["touch never"]])
+def test_stop_lets_a_child_save_its_work(yard: Yard, shell: str, later_commands: list[str]) -> None:
+    step = f"{{name: s, commands: {json.dumps([PATIENT, *later_commands])}}}"
+    text = f"env: {{PATH: '/shells/{shell}:/bin'}}\nsteps: [{step}]"
     run = start_pipeline(yard, text)
     yard.wait_for((yard.folder / "ready").exists)
     began = time.monotonic()
@@ -495,11 +501,11 @@ def test_stop_lets_a_child_save_its_work(yard: Yard, shell: str, rest: list[str]
     assert yard.json("status", run)["state"] == "STOPPED"
 
 
-@pytest.mark.parametrize("rest", [[], ["touch never"]])
-def test_stop_reaches_a_plain_program(yard: Yard, rest: list[str]) -> None:
+@pytest.mark.parametrize("later_commands", [[], ["touch never"]])
+def test_stop_reaches_a_plain_program(yard: Yard, later_commands: list[str]) -> None:
     """One that is not the container's first process, and has no handler."""
     run = start_pipeline(
-        yard, f"steps: [{{name: s, commands: {['touch ready; sleep 60; true', *rest]}}}]"
+        yard, f"steps: [{{name: s, commands: {['touch ready; sleep 60; true', *later_commands]}}}]"
     )
     yard.wait_for((yard.folder / "ready").exists)
     began = time.monotonic()
@@ -508,9 +514,11 @@ def test_stop_reaches_a_plain_program(yard: Yard, rest: list[str]) -> None:
     assert attempts(yard, run)[0].exit_code == 143
 
 
-@pytest.mark.parametrize("rest", [[], ["touch never"]])
-def test_what_ignores_sigterm_is_killed(yard: Yard, rest: list[str]) -> None:
-    run = start_pipeline(yard, f"steps: [{{name: s, commands: {json.dumps([STUBBORN, *rest])}}}]")
+@pytest.mark.parametrize("later_commands", [[], ["touch never"]])
+def test_what_ignores_sigterm_is_killed(yard: Yard, later_commands: list[str]) -> None:
+    run = start_pipeline(
+        yard, f"steps: [{{name: s, commands: {json.dumps([STUBBORN, *later_commands])}}}]"
+    )
     yard.wait_for((yard.folder / "ready").exists)
     yard("stop", run, "--grace", "1")
     assert attempts(yard, run)[0].exit_code == 137
@@ -520,7 +528,7 @@ def test_what_ignores_sigterm_is_killed(yard: Yard, rest: list[str]) -> None:
 
 @pytest.mark.parametrize("lines", [1, 2])
 def test_stop_at_the_moment_of_the_start(yard: Yard, lines: int) -> None:
-    """No signal is lost on a container that is only being started: docker refuses it, and it is sent again."""
+    """A signal to a container that is still starting is refused by docker, and sent again."""
     path = fake_docker(
         yard, f"""[ "$1" != start ] || {{ touch '{yard.folder}/starting'; sleep 1; }}"""
     )
@@ -555,9 +563,12 @@ def test_an_interrupted_run_leaves_nothing(yard: Yard) -> None:
 
 def test_the_timeout_counts_from_the_start_and_not_from_the_pull(yard: Yard) -> None:
     path = fake_docker(yard, '[ "$1" != create ] || sleep 9')
-    text = "steps:\n  - {name: quick, timeout: 8s, command: 'true'}\n  - {name: slow, timeout: 8s, command: sleep 60}\n"
+    text = (
+        "steps:\n  - {name: quick, timeout: 8s, command: 'true'}\n"
+        "  - {name: slow, timeout: 8s, command: sleep 60}\n"
+    )
     run = start_pipeline(yard, text, path)
-    assert ended(yard, run) == "FAILED"
+    assert wait_for_end(yard, run) == "FAILED"
     (quick,) = attempts(yard, run, step=0)
     assert quick.state == "SUCCEEDED"
     (slow,) = attempts(yard, run, step=1)
@@ -567,7 +578,7 @@ def test_the_timeout_counts_from_the_start_and_not_from_the_pull(yard: Yard) -> 
     assert 7_900 < slow.ended_ms - slow.started_ms < 8_000 + SOON_S * 1000
 
 
-# -- kill -9 ------------------------------------------------------------------------------------------------------
+# -- kill -9 -----------------------------------------------------------------------------------
 
 
 def test_the_engines_death_ends_its_containers_after_the_command_that_runs(yard: Yard) -> None:
@@ -601,7 +612,7 @@ def test_resume_ends_what_is_left_before_it_begins(yard: Yard) -> None:
 
 @pytest.mark.slow
 def test_sigkill_at_random_moments(yard: Yard) -> None:
-    """Every command runs, none is recorded as succeeded that did not run, none runs twice at the same time."""
+    """Every command runs, no success is recorded without a run, and none runs twice at once."""
     for folder in ("locks", "done"):
         (yard.folder / folder).mkdir()
     yard.write("one.sh", CHECKED)
@@ -618,14 +629,15 @@ steps:
     )
     moments = random.Random(20261116)
     for _ in range(10):
-        known = yard.json("runs")
-        command = ("resume", "last") if known else ("run", "p.yaml", "--runner", "docker")
+        command = (
+            ("resume", "last") if yard.json("runs") else ("run", "p.yaml", "--runner", "docker")
+        )
         process = yard.start(*command)
         time.sleep(moments.uniform(0.3, 1.5))
         process.kill()
         process.wait()
         done = {path.name for path in (yard.folder / "done").iterdir()}
-        assert _recorded(yard) <= done
+        assert _recorded_commands(yard) <= done
     # On a very slow machine no moment may have been late enough for there to be a run.
     yard(
         *(("resume", "last") if yard.json("runs") else ("run", "p.yaml", "--runner", "docker")),
@@ -637,7 +649,7 @@ steps:
     assert not (yard.folder / "overlaps").exists()
 
 
-def _recorded(yard: Yard) -> set[str]:
+def _recorded_commands(yard: Yard) -> set[str]:
     names = set()
     # Not `*`, which would also find the draft of a run that was killed before it became one.
     for database in yard.folder.glob(".batchyard/runs/[!.]*/state.db"):

@@ -1,4 +1,4 @@
-"""What is said to docker and what its answers mean, without docker; the answers are recorded ones."""
+"""Arguments for docker and the meaning of its output, without docker, on recorded output."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from batchyard.embedded.docker import ContainerDefaults, User
 from batchyard.embedded.runner import Task
 from batchyard.shard import Turn
 
-PLACE = ContainerDefaults(
+DEFAULTS = ContainerDefaults(
     "p-20261116-0123ab", "by00", Path("/data/a, b"), Path("/data/a, b/.batchyard/runs/p/lists")
 )
 ROOT = User((), "root")
@@ -31,8 +31,8 @@ def task(**fields: Any) -> Task:
     return Task(0, "x", "s", 0, 0, 1, Turn(range(1)), str, environ, image="im:1", **members)
 
 
-def argv(one: Task, place: ContainerDefaults = PLACE, user: User = ROOT) -> list[str]:
-    return docker.create_argv(one, "n", place, user, docker.environ_of(one, user))
+def argv(attempt: Task, defaults: ContainerDefaults = DEFAULTS, user: User = ROOT) -> list[str]:
+    return docker.create_argv(attempt, "n", defaults, user, docker.environ_of(attempt, user))
 
 
 def after(words: list[str], flag: str) -> list[str]:
@@ -54,10 +54,10 @@ def test_limits() -> None:
 
 
 def test_gpus_are_the_drivers_outside_and_counted_from_0_inside() -> None:
-    told = {"CUDA_VISIBLE_DEVICES": "2,5", "NVIDIA_VISIBLE_DEVICES": "2,5"}
-    one = task(engine_environ=told, resources=Resources(1, 512, 2), gpus=(0, 1))
-    assert after(argv(one), "--gpus") == ['"device=2,5"']
-    assert docker.environ_of(one, ROOT) == {
+    variables = {"CUDA_VISIBLE_DEVICES": "2,5", "NVIDIA_VISIBLE_DEVICES": "2,5"}
+    attempt = task(engine_environ=variables, resources=Resources(1, 512, 2), gpus=(0, 1))
+    assert after(argv(attempt), "--gpus") == ['"device=2,5"']
+    assert docker.environ_of(attempt, ROOT) == {
         "CUDA_VISIBLE_DEVICES": "0,1",
         "NVIDIA_VISIBLE_DEVICES": "2,5",
     }
@@ -74,15 +74,15 @@ def test_mounts() -> None:
 
 
 def test_values_go_by_the_clients_environment_unless_they_would_change_the_client() -> None:
-    own = {"SECRET": "s", "PATH": "/opt/bin", "DOCKER_HOST": "tcp://x", "LD_PRELOAD": "y.so"}
-    one = task(engine_environ=own)
-    told = after(argv(one), "--env")
-    assert told[1:] == ["SECRET", "PATH=/opt/bin", "DOCKER_HOST=tcp://x", "LD_PRELOAD=y.so"]
+    variables = {"SECRET": "s", "PATH": "/opt/bin", "DOCKER_HOST": "tcp://x", "LD_PRELOAD": "y.so"}
+    attempt = task(engine_environ=variables)
+    env_flags = after(argv(attempt), "--env")
+    assert env_flags[1:] == ["SECRET", "PATH=/opt/bin", "DOCKER_HOST=tcp://x", "LD_PRELOAD=y.so"]
     base = {b"PATH": b"/bin"}
-    assert docker.client_environ(base, own) == {b"PATH": b"/bin", b"SECRET": b"s"}
+    assert docker.client_environ(base, variables) == {b"PATH": b"/bin", b"SECRET": b"s"}
 
 
-def test_whom_a_container_runs_as() -> None:
+def test_the_user_of_a_container() -> None:
     assert docker.user_flags(0, 0, [0, 4], is_rootless=False) == ()
     assert docker.user_flags(1000, 100, [100, 27], is_rootless=False) == (
         "--user",
@@ -102,7 +102,8 @@ def test_whom_a_container_runs_as() -> None:
 PULL_28 = """\
 Unable to find image 'nobody/nothing:1' locally
 1: Pulling from nobody/nothing
-docker: Error response from daemon: pull access denied for nobody/nothing, repository does not exist or may require \
+docker: Error response from daemon: pull access denied for nobody/nothing, \
+repository does not exist or may require \
 'docker login': denied: requested access to the resource is denied
 
 Run 'docker create --help' for more information
@@ -117,23 +118,25 @@ Error response from daemon: Minimum memory limit allowed is 6MB
 
 
 @pytest.mark.parametrize(
-    ("said", "reason"),
+    ("output", "reason"),
     [
         (
             PULL_28,
-            "CannotPullContainerError: Error response from daemon: pull access denied for nobody/nothing, repository "
-            "does not exist or may require 'docker login': denied: requested access to the resource is denied",
+            "CannotPullContainerError: Error response from daemon: pull access denied for "
+            "nobody/nothing, repository does not exist or may require 'docker login': denied: "
+            "requested access to the resource is denied",
         ),
         (
             PULLED_THEN_REFUSED,
-            "CannotCreateContainerError: Error response from daemon: Minimum memory limit allowed is 6MB",
+            "CannotCreateContainerError: Error response from daemon: "
+            "Minimum memory limit allowed is 6MB",
         ),
         ("invalid reference format\n", "CannotCreateContainerError: invalid reference format"),
         ("", "CannotCreateContainerError: "),
     ],
 )
-def test_why_a_container_was_not_made(said: str, reason: str) -> None:
-    assert docker.creation_failure_reason(said) == reason
+def test_the_reason_of_a_failed_creation(output: str, reason: str) -> None:
+    assert docker.creation_failure_reason(output) == reason
 
 
 def test_a_reason_is_no_longer_than_aws_allows() -> None:

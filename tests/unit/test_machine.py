@@ -35,8 +35,8 @@ WARNING: infoROM is corrupted at gpu 0000:00:1E.0
 """
 NO_MEMORY_KNOWN = "0, NVIDIA GB10, [N/A], 580.95.05\n"
 NO_DRIVER = """\
-NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that the latest NVIDIA driver \
-is installed and running.
+NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that \
+the latest NVIDIA driver is installed and running.
 
 """
 MISMATCH = (
@@ -78,7 +78,7 @@ def test_what_is_no_gpu_is_not_taken_for_one(text: str) -> None:
     assert parse_nvidia_smi(text) == ()
 
 
-# -- CUDA_VISIBLE_DEVICES -------------------------------------------------------------------------------------
+# -- CUDA_VISIBLE_DEVICES ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -111,15 +111,17 @@ def test_a_gpu_named_twice_leaves_none_as_in_cuda(setting: str) -> None:
     assert select_visible_gpus(parse_nvidia_smi(FOUR_A10G), setting) == ()
 
 
-# -- asking the driver ----------------------------------------------------------------------------------------
+# -- asking the driver -------------------------------------------------------------------------
 
 
 def nvidia_smi(folder: Path, text: bytes | str, exit_code: int = 0) -> tuple[str, ...]:
-    """A program that says what nvidia-smi said, and ends as it did."""
-    said = folder / "said.txt"
-    said.write_bytes(text if isinstance(text, bytes) else text.encode())
+    """Return the command of a program that prints the recorded output of nvidia-smi."""
+    output_file = folder / "output.txt"
+    output_file.write_bytes(text if isinstance(text, bytes) else text.encode())
     script = folder / "nvidia-smi"
-    script.write_text(f"#!/bin/sh\ncat {said}\necho something on stderr >&2\nexit {exit_code}\n")
+    script.write_text(
+        f"#!/bin/sh\ncat {output_file}\necho something on stderr >&2\nexit {exit_code}\n"
+    )
     script.chmod(0o755)
     return (str(script), "--query-gpu=index", "--format=csv")
 
@@ -130,8 +132,8 @@ def test_the_driver_s_gpus_are_found(tmp_path: Path) -> None:
 
 def test_the_driver_s_gpus_are_narrowed_by_the_environment(tmp_path: Path) -> None:
     command = nvidia_smi(tmp_path, FOUR_A10G)
-    found = find_gpus(command, environ={"CUDA_VISIBLE_DEVICES": "3,1"})
-    assert [gpu.index for gpu in found] == [3, 1]
+    gpus = find_gpus(command, environ={"CUDA_VISIBLE_DEVICES": "3,1"})
+    assert [gpu.index for gpu in gpus] == [3, 1]
     assert find_gpus(command, environ={"CUDA_VISIBLE_DEVICES": ""}) == ()
 
 
@@ -166,7 +168,7 @@ def test_without_an_environment_given_it_is_the_process_s_own(tmp_path: Path) ->
     assert find_gpus(nvidia_smi(tmp_path, FOUR_A10G)) == expected
 
 
-# -- memory and vCPUs -----------------------------------------------------------------------------------------
+# -- memory and vCPUs --------------------------------------------------------------------------
 
 MEMINFO = """\
 MemTotal:       16265692 kB
@@ -188,7 +190,7 @@ def test_text_without_memtotal_is_no_meminfo() -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_this_machine_has_something() -> None:
-    here = measure_capacity(3)
-    assert here == Resources(count_vcpus(), here.memory_mib, 3)
-    assert 1 <= here.vcpus <= (os.cpu_count() or 1)
-    assert here.memory_mib > 0
+    capacity = measure_capacity(3)
+    assert capacity == Resources(count_vcpus(), capacity.memory_mib, 3)
+    assert 1 <= capacity.vcpus <= (os.cpu_count() or 1)
+    assert capacity.memory_mib > 0

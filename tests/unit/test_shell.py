@@ -97,9 +97,10 @@ def test_an_assignment_before_the_program_goes_through_the_shell(command: str) -
 
 @pytest.mark.parametrize(
     "word",
-    ". : [ alias bg break builtin case cd chdir command continue declare do done elif else enable esac eval exec exit "
-    "export fc fg fi for function getopts hash help history if in jobs kill let local popd printf pushd pwd read "
-    "readonly return select set shift source test then time times trap type typeset ulimit umask unalias unset until "
+    ". : [ alias bg break builtin case cd chdir command continue declare do done elif else enable "
+    "esac eval exec exit export fc fg fi for function getopts hash help history if in jobs kill "
+    "let local popd printf pushd pwd read readonly return select set shift source test then time "
+    "times trap type typeset ulimit umask unalias unset until "
     "wait while".split(),
 )
 def test_the_shells_own_words_go_through_it(word: str, tmp_path: Path) -> None:
@@ -141,7 +142,7 @@ def test_a_command_without_words_is_left_to_the_shell(command: str) -> None:
     assert needs_shell(command)
 
 
-# -- finding the program --------------------------------------------------------------------------------------
+# -- finding the program -----------------------------------------------------------------------
 
 
 def tool(folder: Path, name: str, mode: int = 0o755) -> Path:
@@ -190,7 +191,7 @@ def test_an_empty_path_finds_nothing(tmp_path: Path) -> None:
     assert program_of("echo a", "") == through_shell("echo a")
 
 
-# -- the same as a shell --------------------------------------------------------------------------------------
+# -- the same as a shell -----------------------------------------------------------------------
 
 PLAIN = (
     "echo",
@@ -255,13 +256,13 @@ def test_what_runs_without_a_shell_says_and_returns_what_it_would_in_one(command
         Path(folder, "q").touch()
         direct, shell = (
             subprocess.run(
-                given,
+                arguments,
                 executable=executable,
                 cwd=folder,
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 check=False,
             )
-            for executable, given in ((program, argv), (SHELL, ("sh", "-c", command)))
+            for executable, arguments in ((program, argv), (SHELL, ("sh", "-c", command)))
         )
     assert (direct.stdout, direct.returncode) == (shell.stdout, shell.returncode)

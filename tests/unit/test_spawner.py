@@ -36,17 +36,17 @@ def exits(spawner: Spawner, seconds: float) -> list[Exit]:
     """What ends within so many seconds, or the first that does."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
-        found = spawner.wait(0.05)
-        if found:
-            return found
+        new_exits = spawner.wait(0.05)
+        if new_exits:
+            return new_exits
     return []
 
 
 def test_an_exit_code_and_a_signal(spawner: Spawner) -> None:
     spawn(spawner, "exit 7")
-    assert [one.exit_code for one in exits(spawner, 10)] == [7]
+    assert [exit.exit_code for exit in exits(spawner, 10)] == [7]
     spawn(spawner, "kill -SEGV $$")
-    assert [one.exit_code for one in exits(spawner, 10)] == [128 + signal.SIGSEGV]
+    assert [exit.exit_code for exit in exits(spawner, 10)] == [128 + signal.SIGSEGV]
 
 
 def test_a_file_that_somebody_still_has_open_does_not_speak_for_the_next_process(
@@ -57,7 +57,7 @@ def test_a_file_that_somebody_still_has_open_does_not_speak_for_the_next_process
     number = first.pidfd
     copy = os.dup(number)
     try:
-        assert [one.process for one in exits(spawner, 10)] == [first]
+        assert [exit.process for exit in exits(spawner, 10)] == [first]
         spawner.finish(first.output)
         second = spawn(spawner, "sleep 60")
         assert second.pidfd == number, "the test needs the number to be used again"
@@ -71,7 +71,7 @@ def test_the_same_for_a_pipe_that_is_watched(spawner: Spawner) -> None:
     spawner.tick()
     copy = os.dup(first.output.read_end)
     try:
-        assert [one.process for one in exits(spawner, 10)] == [first]
+        assert [exit.process for exit in exits(spawner, 10)] == [first]
         assert spawner.finish(first.output) == (None, 4)
         assert exits(spawner, 0.2) == []
         second = spawn(spawner, "sleep 60")
@@ -83,5 +83,5 @@ def test_the_same_for_a_pipe_that_is_watched(spawner: Spawner) -> None:
 def test_a_child_does_not_inherit_ignored_signals(spawner: Spawner) -> None:
     # Python ignores SIGPIPE; with that inherited, `yes | head` would complain.
     output = spawn(spawner, "yes | head -1").output
-    assert [one.exit_code for one in exits(spawner, 10)] == [0]
+    assert [exit.exit_code for exit in exits(spawner, 10)] == [0]
     assert spawner.finish(output)[1] == len(b"y\n")

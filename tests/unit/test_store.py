@@ -1,4 +1,4 @@
-"""The engine's state on disk: what goes in comes out, all of a commit or none, and a bad file is told as such."""
+"""The SQLite file of a run: rows come back, a commit is all or nothing, bad files are errors."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def store(path: Path) -> Iterator[Store]:
     opened.close()
 
 
-def filled(path: Path, children: int = 500) -> Path:
+def make_store(path: Path, children: int = 500) -> Path:
     """A store of some size, closed in order, so that all of it is in one file."""
     with closing(Store.open(path, create=True)) as store:
         rows = [
@@ -74,7 +74,7 @@ def filled(path: Path, children: int = 500) -> Path:
     return path
 
 
-# -- what goes in comes out -----------------------------------------------------------------------------------
+# -- what goes in comes out --------------------------------------------------------------------
 
 
 def test_jobs_come_back_as_they_were_in_order(store: Store) -> None:
@@ -107,9 +107,9 @@ def test_attempts_are_picked_by_job_child_and_state(store: Store) -> None:
 
 def test_an_attempt_recorded_again_has_its_newer_row(store: Store) -> None:
     store.commit(attempts=[RETRIED])
-    again = RETRIED._replace(state="FAILED", exit_code=1)
-    store.commit(attempts=[again])
-    assert list(store.attempts(0)) == [again]
+    failed = RETRIED._replace(state="FAILED", exit_code=1)
+    store.commit(attempts=[failed])
+    assert list(store.attempts(0)) == [failed]
 
 
 def test_a_command_that_succeeded_is_recorded_once(store: Store) -> None:
@@ -152,7 +152,7 @@ def test_what_is_written_is_there_for_the_next_process(path: Path) -> None:
 
 
 def test_creating_what_is_there_already_keeps_it(path: Path) -> None:
-    filled(path)
+    make_store(path)
     with closing(Store.open(path, create=True)) as store:
         assert store.jobs() == [JOB]
 
@@ -173,7 +173,7 @@ def test_reading_may_go_on_while_something_is_written(store: Store) -> None:
     assert len([first, *rows]) == 100
 
 
-# -- all or nothing -------------------------------------------------------------------------------------------
+# -- all or nothing ----------------------------------------------------------------------------
 
 
 def test_a_commit_that_cannot_be_made_whole_leaves_nothing(store: Store) -> None:
@@ -232,7 +232,7 @@ store.commit(values=[("state", "after")], attempts=rows())
         assert list(store.attempts(0)) == []
 
 
-# -- files that are no store ----------------------------------------------------------------------------------
+# -- files that are no store -------------------------------------------------------------------
 
 
 def test_a_missing_file_is_a_broken_store_and_is_not_made(path: Path) -> None:
@@ -244,16 +244,16 @@ def test_a_missing_file_is_a_broken_store_and_is_not_made(path: Path) -> None:
 
 
 def test_a_newer_format_is_refused_and_left_as_it_is(path: Path) -> None:
-    filled(path)
+    make_store(path)
     with closing(sqlite3.connect(path)) as db:
         db.execute(f"PRAGMA user_version={SCHEMA_VERSION + 1}")
-    before = path.read_bytes()
+    old_bytes = path.read_bytes()
     for create in (False, True):
         versions = f"format {SCHEMA_VERSION + 1}; this version reads up to format {SCHEMA_VERSION}"
         with pytest.raises(NewerStoreError, match=versions) as raised:
             Store.open(path, create=create)
         assert "upgrade" in raised.value.hint
-    assert path.read_bytes() == before
+    assert path.read_bytes() == old_bytes
 
 
 @pytest.mark.parametrize(
@@ -280,16 +280,16 @@ def test_an_empty_file_was_never_finished(path: Path) -> None:
 def test_somebody_else_s_database_is_no_store_and_is_left_as_it_is(path: Path) -> None:
     with closing(sqlite3.connect(path)) as db:
         db.execute("CREATE TABLE theirs (a)")
-    before = path.read_bytes()
+    old_bytes = path.read_bytes()
     with pytest.raises(BrokenStoreError, match="not a batchyard state"):
         Store.open(path)
-    assert path.read_bytes() == before
+    assert path.read_bytes() == old_bytes
 
 
-@pytest.mark.parametrize("kept", [10, 100, 1_000, 4_096, 5_000, 20_480, -4_096])
-def test_a_truncated_file_is_a_broken_store(path: Path, kept: int) -> None:
-    size = filled(path).stat().st_size
-    os.truncate(path, kept if kept > 0 else size + kept)
+@pytest.mark.parametrize("length", [10, 100, 1_000, 4_096, 5_000, 20_480, -4_096])
+def test_a_truncated_file_is_a_broken_store(path: Path, length: int) -> None:
+    size = make_store(path).stat().st_size
+    os.truncate(path, length if length > 0 else size + length)
     with pytest.raises(BrokenStoreError) as raised, closing(Store.open(path)) as store:
         store.jobs()
         list(store.attempts(0))
@@ -297,7 +297,7 @@ def test_a_truncated_file_is_a_broken_store(path: Path, kept: int) -> None:
 
 
 def test_pages_overwritten_in_the_middle_are_a_broken_store(path: Path) -> None:
-    filled(path)
+    make_store(path)
     with path.open("r+b") as file:
         file.seek(4_096)
         file.write(b"\xff" * (path.stat().st_size - 4_096))

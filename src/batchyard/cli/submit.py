@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -62,12 +63,17 @@ def command(
             click.echo(f"{name}\t{job_id}")
     job_ids = [job_id for _, job_id in jobs]
     states = submissions.wait_until_over(job_ids, batch) if watch else {}
+    _print_jobs(jobs, states, as_json)
+    return 1 if "FAILED" in states.values() else 0
+
+
+def _print_jobs(jobs: Sequence[tuple[str, str]], states: Mapping[str, str], as_json: bool) -> None:
+    """Print the jobs as JSON, or a table of their final states if these are known."""
     if as_json:
         print_json([_to_json(name, job_id, states.get(job_id)) for name, job_id in jobs])
-    elif watch:
+    elif states:
         rows = [(name, job_id, colour_state(states[job_id])) for name, job_id in jobs]
         click.echo("\n".join(table(("job", "id", "state"), rows)), err=True)
-    return 1 if "FAILED" in states.values() else 0
 
 
 def _open_session(home: str | None, env: str | None, region: str | None) -> AwsSession:
