@@ -276,7 +276,7 @@ def test_a_detached_run_goes_on_by_itself(yard: Yard) -> None:
 def test_clean_deletes_the_old_and_keeps_the_newest(yard: Yard) -> None:
     yard.write("list.txt", "true\n")
     ids = [yard.json("run", "list.txt")["run"] for _ in range(3)]
-    assert "nothing says" in yard("clean", code=2).stderr
+    assert "no runs are selected" in yard("clean", code=2).stderr
     yard("clean", "--older-than", "1h")
     assert len(yard.json("runs")) == 3
     yard("clean", "--keep", "1")
