@@ -43,7 +43,7 @@ def test_from_another_machine(lab: Lab, run: str, tmp_path: Path) -> None:
     assert (other.folder / "here/a.txt").read_text() == "made\n"
     # Followed to its end from there, it is not fetched into nowhere without a word.
     said = other("resume", run).stderr
-    assert f"`batchyard fetch {run} --to DIR` downloads what it has made" in said
+    assert f"`batchyard fetch {run} --to DIR` downloads its results" in said
     (tmp_path / "gone").rename(lab.folder)
     assert "fetched 1 output file into" in lab("resume", run).stderr
 
@@ -72,7 +72,7 @@ def test_from_a_copy_of_the_folder(lab: Lab, run: str, tmp_path: Path) -> None:
     )
     assert (
         done.stdout == "1\n"
-        and "InputError: the run's workspace is not on this machine" in done.stderr
+        and f"InputError: the workspace of run {run} is not here" in done.stderr
     )
     assert not lab.folder.exists()
     other("fetch", run, "--to", ".")
