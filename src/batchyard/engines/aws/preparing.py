@@ -146,12 +146,12 @@ def _refuse_machine_limits(offer: Offer) -> None:
             raise InputError(
                 f"--{name} is about this machine; on AWS the queues of the environment say how "
                 "much there is",
-                hint=f"leave --{name} out, and its member out of an Offer",
+                hint=f"leave --{name} out",
             )
     if offer.runner != Offer().runner:
         raise InputError(
             "--runner is about this machine; on AWS every child is a container",
-            hint="leave --runner out, and `runner` out of an Offer",
+            hint="leave --runner out",
         )
 
 
