@@ -75,7 +75,8 @@ def begin(request: SubmitRequest, say: Say = say_nothing) -> RunRecord:
         on_demand=request.on_demand,
     )
     engine = engines.load(engines.AWS_BATCH)
-    prepared = engine.prepare(run_request)
+    # The steps share no folder of this machine: their only input is the code.
+    prepared = replace(engine.prepare(run_request), workspace=None)
     # The code is packed before the run is recorded: a run without its code could not be submitted.
     with _packed_code(request.request, request.home) as code:
         record, _ = operations.begin(engine, run_request, prepared)
@@ -228,18 +229,19 @@ def require_benchmark(record: RunRecord) -> None:
 def submit(record: RunRecord, say: Say = say_nothing) -> None:
     """Upload the code and submit the jobs, unless that is done. Raises InputError."""
     engine = record.open()
-    if not engine.overview().is_interrupted:
-        return
+    is_submitted = not engine.overview().is_interrupted
     code = record.folder.benchmark_code
-    if not code.exists():
+    if not is_submitted and not code.exists():
         raise InputError(
             f"run {record.run_id} is not completely submitted,"
             " and its code is on the machine that began it",
             hint="continue the run there, or begin another",
         )
-    setup = engine.setup()
-    _s3(setup).upload([(code, setup.workspace_address + submission.CODE)])
-    engine.start(say)
+    if not is_submitted:
+        setup = engine.setup()
+        _s3(setup).upload([(code, setup.workspace_address + submission.CODE)])
+    # Opens the run again, under its lock: another process may have submitted jobs meanwhile.
+    operations.start(record, say)
 
 
 # -- results --

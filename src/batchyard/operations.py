@@ -144,7 +144,8 @@ def stop(
         job_ids = [job.id for job in overview.jobs if step in (None, job.step)]
         wait_s = run.stop(job_ids, _STOP_REASON, grace_s)
         if not wait or not wait_s:
-            return Stopped(run.overview().state, has_ended=False)
+            state = RunState.RUNNING if wait_s else run.overview().state
+            return Stopped(state, has_ended=state is not RunState.RUNNING)
         _wait_until_stopped(run, job_ids if step else None, wait_s, sleep)
         return Stopped(run.overview().state)
     finally:

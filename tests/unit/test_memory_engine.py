@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -104,3 +106,55 @@ def test_a_run_can_be_stopped(pipeline: Pipeline) -> None:
     assert run.wait(0) == "STOPPED"
     with pytest.raises(InputError, match="has no files"):
         run.fetch()
+
+
+def status_of(tmp_path: Path, steps: str, engine: MemoryEngine) -> dict[str, Any]:
+    path = tmp_path / "p.yaml"
+    path.write_text(f"name: p\n{steps}")
+    return Pipeline.load(path).run(engine=engine).status()
+
+
+def test_a_timeout_also_ends_a_command_that_would_end_by_itself(tmp_path: Path) -> None:
+    steps = "steps:\n  - {name: a, command: work, timeout: 10s}\n"
+    status = status_of(tmp_path, steps, MemoryEngine({"a": Result(seconds=100)}))
+    assert status["state"] == "FAILED"
+    assert status["failures"][0]["reason"] == "Job attempt duration exceeded timeout"
+
+
+def test_output_is_read_once_in_whatever_order_it_comes(tmp_path: Path) -> None:
+    path = tmp_path / "p.yaml"
+    path.write_text("name: p\nsteps:\n  - {name: a, command: work, array: 2}\n")
+    engine = MemoryEngine({"a:0": HOLD, "a:1": Result(output=b"one")}, is_recorded=True)
+    run = Pipeline.load(path).run(engine=engine)
+    reader = engine.open(run._record).log_reader
+    assert [chunk.data for chunk in reader.read()] == [b"one"]
+    engine.release(run.id, "a", 0, Result(output=b"zero"))
+    assert [chunk.data for chunk in reader.read()] == [b"zero"]
+    assert list(reader.read()) == []
+
+
+def test_a_released_command_counts_like_any_other(tmp_path: Path) -> None:
+    path = tmp_path / "p.yaml"
+    path.write_text("name: p\nsteps:\n  - {name: a, commands: [x, y], keep_going: true}\n")
+    results = {"x": Result(1), "y": HOLD}
+    engine = MemoryEngine(lambda call: results[call.command])
+    run = Pipeline.load(path).run(engine=engine)
+    engine.release(run.id, "a")
+    assert run.wait(0) == "FAILED"  # x has failed
+    commands: list[str] = []
+    engine.script = lambda call: commands.append(call.command) or Result()  # type: ignore[func-returns-value]
+    assert run.retry().wait(0) == "SUCCEEDED" and commands == ["x"]
+
+
+def test_what_a_stop_cuts_short_is_not_done(tmp_path: Path) -> None:
+    steps = "fail_fast: true\nsteps:\n  - {name: a, command: a}\n  - {name: b, command: b}\n"
+    engine = MemoryEngine({"a": 1, "b": Result(seconds=1000)})
+    status = status_of(tmp_path, steps, engine)
+    assert [step["failed"] for step in status["steps"]] == [1, 1]
+    started, ended = (datetime.fromisoformat(status[name]) for name in ("started", "ended"))
+    assert (ended - started).total_seconds() == 1.0
+
+
+def test_an_environment_is_not_for_a_rehearsal(pipeline: Pipeline) -> None:
+    with pytest.raises(InputError, match="for runs on AWS"):
+        pipeline.run(engine=MemoryEngine(), environment="lab")

@@ -129,6 +129,12 @@ class LiveTable(ProgressLines):
             table = live_table(list(self._steps.values()), int(time.time() * 1000))
             self._live.update(table, refresh=True)
 
+    def note(self, text: str) -> None:
+        if self._live is None:
+            ProgressLines.print_line(self, text)
+        else:
+            self.print_line(text)
+
     def _start_table(self) -> Live:
         from rich.console import Console
         from rich.live import Live

@@ -14,6 +14,7 @@ follow the same rules as on the other engines, on a clock that only moves when c
 from __future__ import annotations
 
 import heapq
+import itertools
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -126,10 +127,16 @@ class MemoryEngine:
     # -- the contract --------------------------------------------------------------------------
 
     def prepare(self, request: RunRequest) -> PreparedRun:
+        if request.environment or request.on_demand:
+            raise InputError(
+                "an environment and on-demand instances are for runs on AWS",
+                hint="leave them out: a rehearsal needs none",
+            )
         plan = request.plan
         if not request.offer.use_gpus:
             plan = planning.without_gpus(plan)
-        workspace = Path(request.offer.workspace or request.pipeline.folder)
+        pipeline = request.pipeline
+        workspace = pipeline.folder / (request.offer.workspace or pipeline.workspace or "")
         notes = ("this is a rehearsal: no command is executed",)
         return PreparedRun(plan, None, new_run_id(plan), notes, workspace)
 
@@ -141,7 +148,13 @@ class MemoryEngine:
         if not any(unfinished.children.values()):
             raise InputError(f"run {old.run_id} has nothing to retry: everything in it succeeded")
         plan = planning.select_unfinished(run.plan, unfinished.children)
-        return PreparedRun(plan, None, new_run_id(plan), commands_done=unfinished.commands_done)
+        return PreparedRun(
+            plan,
+            None,
+            new_run_id(plan),
+            workspace=Path(old.workspace),
+            commands_done=unfinished.commands_done,
+        )
 
     def prepare_resume(
         self, record: RunRecord, request: RetryRequest, *, detached: bool
@@ -177,7 +190,7 @@ class MemoryEngine:
         if run_id not in self._runs:
             raise OperationalError(
                 f"run {run_id} was a rehearsal in the memory of another process",
-                hint="delete it with `batchyard clean`, or run it again",
+                hint="run it again, or delete its folder",
             )
         return self._runs[run_id]
 
@@ -196,8 +209,8 @@ class MemoryRun:
     def __init__(self, record: RunRecord, simulation: _Simulation) -> None:
         self._record = record
         self._simulation = simulation
-        #: Chunks that ``read`` has returned.
-        self._read_count = 0
+        #: Positions of the chunks that ``read`` has returned.
+        self._read_positions: set[int] = set()
 
     @property
     def plan(self) -> Plan:
@@ -256,16 +269,24 @@ class MemoryRun:
     def logs(
         self, step: str | None = None, index: int | None = None, *, failed_only: bool = False
     ) -> Iterator[LogChunk]:
+        for position in self._find_chunks(step, index, failed_only):
+            yield self._simulation.chunks[position]
+
+    def _find_chunks(self, step: str | None, index: int | None, failed_only: bool) -> list[int]:
+        """Return the positions of the chunks, ordered by step, child and attempt."""
         failed = {(a.step, a.index) for a in self.attempts(self.job_ids, failed_only=True)}
         order = {job.step: number for number, job in enumerate(self.plan.jobs)}
-        chunks = [
-            chunk
-            for chunk in self._simulation.chunks
+        chunks = self._simulation.chunks
+        positions = [
+            position
+            for position, chunk in enumerate(chunks)
             if step in (None, chunk.step)
             and index in (None, chunk.index)
             and (not failed_only or (chunk.step, chunk.index) in failed)
         ]
-        yield from sorted(chunks, key=lambda c: (order[c.step], c.index, c.attempt))
+        return sorted(
+            positions, key=lambda p: (order[chunks[p].step], chunks[p].index, chunks[p].attempt)
+        )
 
     @property
     def log_reader(self) -> MemoryRun:
@@ -274,9 +295,10 @@ class MemoryRun:
     def read(
         self, step: str | None = None, index: int | None = None, *, failed_only: bool = False
     ) -> Iterator[LogChunk]:
-        chunks = list(self.logs(step, index, failed_only=failed_only))
-        new, self._read_count = chunks[self._read_count :], len(chunks)
-        yield from new
+        for position in self._find_chunks(step, index, failed_only):
+            if position not in self._read_positions:
+                self._read_positions.add(position)
+                yield self._simulation.chunks[position]
 
     def follow(
         self,
@@ -324,14 +346,14 @@ class _SimulatedJob:
 
 @dataclass(slots=True)
 class _Attempt:
-    """An attempt under way: its commands have run, and its end is due."""
+    """An attempt under way, and the command that runs."""
 
     start: Start
     started_ms: int
     turn: Turn
     outcome: Outcome = field(default_factory=lambda: Outcome(0))
-    #: None while a command is held.
-    ends_ms: int | None = None
+    command_number: int = -1
+    is_held: bool = False
 
 
 class _Simulation:
@@ -352,7 +374,9 @@ class _Simulation:
         self.chunks: list[LogChunk] = []
         self._was_stopped = False
         self._running: dict[tuple[str, int], _Attempt] = {}
-        self._ends: list[tuple[int, int, tuple[str, int], _Attempt]] = []
+        #: (when a command ends, order of the commands, its attempt, its result).
+        self._ends: list[tuple[int, int, _Attempt, Result]] = []
+        self._order = itertools.count()
         self._scheduler = Scheduler(
             [Queue(children.QUEUE_NAME, (children.ENVIRONMENT_NAME,))],
             [ComputeEnvironment(children.ENVIRONMENT_NAME, self.capacity)],
@@ -378,19 +402,22 @@ class _Simulation:
             while starts := self._scheduler.place():
                 for start in starts:
                     self._begin(start)
-            if self._ends:
-                self._end_next()
-            elif not self._time_out():
+            timeout_ms = self._next_timeout_ms()
+            if timeout_ms is not None and (not self._ends or timeout_ms <= self._ends[0][0]):
+                self._now_ms = max(self._now_ms, timeout_ms)
+                self._perform(self._scheduler.tick(self._now_ms))
+            elif self._ends:
+                self._end_next_command()
+            else:
                 return
 
     def release(self, step: str, index: int, result: Result) -> None:
         for (job_id, child), attempt in list(self._running.items()):
             planned = self.jobs[job_id].planned
-            if planned.step == step and planned.index_in_step(child) == index:
+            is_child = planned.step == step and planned.index_in_step(child) == index
+            if is_child and attempt.is_held:
                 self._write(attempt, result.output)
-                attempt.turn.record_exit(result.exit_code or 0)
-                attempt.outcome = Outcome(result.exit_code, result.status_reason, result.reason)
-                self._run_commands(attempt)
+                self._end_command(attempt, result)
         self.advance()
 
     def stop(self, job_ids: Sequence[str], reason: str) -> None:
@@ -469,32 +496,46 @@ class _Simulation:
         job = self.jobs[start.job_id]
         commands = job.planned.commands_of(start.child)
         turn = Turn(commands, job.commands_done, keep_going=job.planned.keep_going)
-        attempt = _Attempt(start, self._now_ms, turn, ends_ms=self._now_ms)
+        attempt = _Attempt(start, self._now_ms, turn)
         self._running[start.job_id, start.child] = attempt
         self._scheduler.attempt_started(start.job_id, start.child, self._now_ms)
         job.started_ms = self._now_ms if job.started_ms is None else job.started_ms
-        self._run_commands(attempt)
+        self._start_next_command(attempt)
 
-    def _run_commands(self, attempt: _Attempt) -> None:
-        """Run the attempt's commands up to one that is held, or to the end of the attempt."""
+    def _start_next_command(self, attempt: _Attempt) -> None:
+        """Start the attempt's next command, or end the attempt after its last one."""
+        number = attempt.turn.next()
+        if number is None:
+            self._end(attempt, attempt.outcome)
+            return
         job = self.jobs[attempt.start.job_id]
-        ends_ms = max(self._now_ms, attempt.ends_ms or 0)
-        while (number := attempt.turn.next()) is not None:
-            result = _look_up(self._script(), self._call(attempt, job, number))
-            self._write(attempt, result.output)
-            if math.isinf(result.seconds):
-                attempt.ends_ms = None
-                return
-            ends_ms += int(result.seconds * 1000)
-            failed = Outcome(result.exit_code, result.status_reason, result.reason)
-            if failed.is_success:
-                job.commands_done.add(number)
-            elif attempt.outcome.is_success:
-                attempt.outcome = failed
-            attempt.turn.record_exit(0 if result.exit_code == 0 else result.exit_code or 1)
-        attempt.ends_ms = ends_ms
-        key = (attempt.start.job_id, attempt.start.child)
-        heapq.heappush(self._ends, (ends_ms, id(attempt), key, attempt))
+        result = _look_up(self._script(), self._call(attempt, job, number))
+        attempt.command_number = number
+        attempt.is_held = math.isinf(result.seconds)
+        self._write(attempt, result.output)
+        if not attempt.is_held:
+            ends_ms = self._now_ms + int(result.seconds * 1000)
+            heapq.heappush(self._ends, (ends_ms, next(self._order), attempt, result))
+
+    def _end_next_command(self) -> None:
+        ends_ms, _, attempt, result = heapq.heappop(self._ends)
+        # An attempt that was stopped or timed out has ended already.
+        if self._running.get((attempt.start.job_id, attempt.start.child)) is attempt:
+            self._now_ms = max(self._now_ms, ends_ms)
+            self._end_command(attempt, result)
+
+    def _end_command(self, attempt: _Attempt, result: Result) -> None:
+        attempt.is_held = False
+        outcome = Outcome(result.exit_code, result.status_reason, result.reason)
+        if outcome.exit_code is None:  # the host is lost, and the other commands with it
+            self._end(attempt, outcome)
+            return
+        if outcome.is_success:
+            self.jobs[attempt.start.job_id].commands_done.add(attempt.command_number)
+        elif attempt.outcome.is_success:
+            attempt.outcome = outcome
+        attempt.turn.record_exit(outcome.exit_code)
+        self._start_next_command(attempt)
 
     def _call(self, attempt: _Attempt, job: _SimulatedJob, number: int) -> Call:
         planned, start = job.planned, attempt.start
@@ -517,24 +558,14 @@ class _Simulation:
             index = planned.index_in_step(attempt.start.child)
             self.chunks.append(LogChunk(planned.step, index, attempt.start.attempt, output))
 
-    def _end_next(self) -> None:
-        ends_ms, _, key, attempt = heapq.heappop(self._ends)
-        self._now_ms = max(self._now_ms, ends_ms)
-        if self._running.get(key) is attempt:
-            self._end(attempt, attempt.outcome)
-
-    def _time_out(self) -> bool:
-        """Move the clock to the next timeout of a held command; False where there is none."""
+    def _next_timeout_ms(self) -> int | None:
+        """Return when the next attempt under way times out; None where none does."""
         due_ms = [
             attempt.started_ms + timeout_s * 1000
             for (job_id, _), attempt in self._running.items()
             if (timeout_s := self.jobs[job_id].planned.timeout_s) is not None
         ]
-        if not due_ms:
-            return False
-        self._now_ms = max(self._now_ms, min(due_ms))
-        self._perform(self._scheduler.tick(self._now_ms))
-        return True
+        return min(due_ms, default=None)
 
     def _end(self, attempt: _Attempt, outcome: Outcome) -> None:
         job_id, child = attempt.start.job_id, attempt.start.child

@@ -33,10 +33,11 @@ _NOT_IN_TAGS = re.compile(r"[^\w +=.:/@-]")
 
 def prepare(request: RunRequest) -> PreparedRun:
     """Fit the plan to the environment. Raises InputError for what AWS Batch would refuse."""
-    environment = _require_environment(request)
+    # First what needs no answer from AWS.
     _refuse_machine_limits(request.offer)
-    plan = request.plan if request.offer.use_gpus else planning.without_gpus(request.plan)
     address = _workspace_address(request.pipeline, request.offer.workspace)
+    environment = _require_environment(request)
+    plan = request.plan if request.offer.use_gpus else planning.without_gpus(request.plan)
     folder = None if address else _workspace_folder(request.pipeline, request.offer.workspace)
     target = make_target(
         plan,

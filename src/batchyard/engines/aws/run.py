@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -157,11 +156,17 @@ class AwsRun:
     def _follow(self, watcher: Watcher) -> Overview:
         """Return the overview at the run's end, or once the run turns out to be interrupted."""
         backoff = Backoff(self.status_polling)
+        waiting_steps: set[str] = set()
         while True:
             overview = self.overview()
             if overview.state is not RunState.RUNNING or overview.is_interrupted:
                 return overview
             watcher.jobs_changed(overview.jobs)
+            for job in overview.jobs:
+                if job.count(JobState.RUNNABLE) == job.size and job.step not in waiting_steps:
+                    waiting_steps.add(job.step)
+                    children = pluralize(job.size, "child", "children")
+                    watcher.note(f"{job.step}: RUNNABLE, {children} waiting for a host")
             self._sleep(backoff.next_delay_s([job.counts for job in overview.jobs]))
 
     def _fetch_results(self, say: Say) -> None:
@@ -261,8 +266,7 @@ class AwsRun:
         was_over = self.is_over_by_record
         overview = self._status.overview()
         if overview.state is not RunState.RUNNING and not was_over:
-            with suppress(BatchyardError):  # this user may not be allowed to
-                self._submission.delete_counters()
+            self._submission.delete_counters()
         return overview
 
     def unfinished(self) -> Unfinished:

@@ -7,6 +7,7 @@ for the job by its name instead of submitting it twice.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 
 from batchyard import s3_layout
 from batchyard.aws.batch import Batch
@@ -16,7 +17,7 @@ from batchyard.engines.aws.from_aws import UNSUBMITTED
 from batchyard.engines.aws.job_ids import JobIds
 from batchyard.engines.aws.render import Part
 from batchyard.engines.aws.run_files import RunFiles
-from batchyard.errors import InputError, OperationalError
+from batchyard.errors import BatchyardError, InputError, OperationalError
 
 #: Seconds after which a request of a process that died is done, and visible to ListJobs.
 _SETTLING_S = 5.0
@@ -57,8 +58,9 @@ class Submission:
 
     def require_not_stopped(self) -> None:
         """Raise RunStoppedError where jobs are missing that will never be submitted."""
-        is_stopped = self._files.read(s3_layout.STOP_REQUEST) is not None
-        if is_stopped and not self._job_ids.is_complete:
+        if self._job_ids.is_complete:
+            return
+        if self._files.read(s3_layout.STOP_REQUEST) is not None:
             raise RunStoppedError(
                 f"run {self._run_id} was stopped before all of it was submitted",
                 hint=f"`batchyard retry {self._run_id}` runs what is left",
@@ -85,9 +87,10 @@ class Submission:
         return is_whole_run
 
     def delete_counters(self) -> None:
-        """Delete the consumable resources of the run. Raises BatchyardError."""
+        """Delete the consumable resources of the run, those that this user may delete."""
         for name in self._job_ids.rendered.counters:
-            self._batch.delete_consumable(name)
+            with suppress(BatchyardError):
+                self._batch.delete_consumable(name)
 
     # -- submitting ----------------------------------------------------------------------------
 

@@ -38,7 +38,7 @@ _STOP_SLACK_S = 30.0
 class LocalRun:
     """A run in its folder, opened by any process at any time. See RunEngine for the contract."""
 
-    status_polling = Polling(0.05, 0.5)
+    status_polling = Polling(0.05, 0.05)
     log_polling = Polling(0.2, 0.2)
     answer_source = ""
     is_over_by_record = False
@@ -142,6 +142,8 @@ class LocalRun:
         try:
             self._start_detached(carry_out_old_stops=True)
         except (OperationalError, RunLockedError):
+            if self.run_state is not RunState.RUNNING:
+                return
             if self.holder is None:
                 raise
             # Another process has just resumed the run, perhaps before the request was there.
