@@ -218,7 +218,7 @@ def test_what_could_not_be_stopped_is_named(lab: Lab) -> None:
     assert (
         "could not stop all jobs" in said
         and "batch:TerminateJob" in said
-        and "stop it again" in said
+        and "stop the run again" in said
     )
     assert f"{run}-a (" in said and f"{run}-b (" in said
     assert lab("stop", run).stdout == f"run {run}: STOPPED\n"

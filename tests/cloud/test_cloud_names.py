@@ -68,10 +68,6 @@ def test_a_list_without_an_image(lab: Lab) -> None:
     lab.write("list.txt", "echo a\necho b\n")
     command = ("run", "list.txt", "--engine", "aws", "--env", "lab", "--detach")
     said = lab(*command, code=2).stderr
-    assert (
-        "nothing says of which image" in said
-        and "--image NAME:TAG" in said
-        and "`image:`" not in said
-    )
+    assert "no image is named" in said and "--image NAME:TAG" in said and "`image:`" not in said
     assert lab.json("runs") == []
     assert lab.ended(lab(*command, "--image", "busybox").stdout.strip()) == "SUCCEEDED"

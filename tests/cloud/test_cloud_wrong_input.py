@@ -266,7 +266,7 @@ def test_files_that_are_no_requests(lab: Lab) -> None:
     what, hint = told(lab, "submit", "half.json", code=2)
     assert "half.json is not valid JSON: " in what and "line 1" in what and skeleton in hint
     what, hint = told(lab, "submit", "latin.json", code=2)
-    assert "byte 14 is none" in what and hint == "save it as UTF-8"
+    assert "byte 14 is invalid" in what and hint == "save it as UTF-8"
     assert "FILE is empty" in told(lab, "submit", "", code=2)[0]
 
 
@@ -292,7 +292,7 @@ def test_images_without_docker(lab: Lab) -> None:
     )
     assert "`image build`" in told(lab, "image", "build", "--tag", "x", code=3, environ=bare)[0]
     what, hint = told(lab, "image", "init", "job.json/below", code=3)
-    assert "Not a directory" in what and "a file and no folder" in hint
+    assert "Not a directory" in what and "a file, not a folder" in hint
 
 
 def test_stacks_without_a_region(lab: Lab) -> None:

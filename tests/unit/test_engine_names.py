@@ -19,7 +19,7 @@ OTHER_MEANINGS = {
     ("doctor/shell/programs.py", "local"): "the builtin of shells",
     ("doctor/facts_json.py", "aws"): "a kind of facts, beside those of a host",
     ("doctor/shell/filters.py", "aws"): "the program of that name",
-    ("doctor/template/references.py", "local"): "a prefix of Terraform's",
+    ("doctor/template/terraform_references.py", "local"): "a prefix of Terraform's",
     ("emulator/instance_metadata.py", "aws"): "AWS's partition, in instance metadata",
     ("embedded/children.py", "local"): "AWS_BATCH_JQ_NAME of runs on this machine",
 }
