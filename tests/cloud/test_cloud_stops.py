@@ -60,7 +60,7 @@ def test_a_run_that_was_not_submitted_whole_can_be_given_up(lab: Lab) -> None:
     shown = lab("status", run).stdout
     assert "INTERRUPTED: not all of it is submitted" in shown and "batchyard resume" in shown
     said = lab("stop", run, last, code=2).stderr
-    assert f"not all of {last} is submitted" in said and f"batchyard stop {run}" in said
+    assert f"not all jobs of {last} are submitted" in said and f"batchyard stop {run}" in said
     assert lab("stop", run).stdout == f"run {run}: STOPPED\n"
     assert "over already: STOPPED" in lab("stop", run).stdout
     shown = lab.status(run)
