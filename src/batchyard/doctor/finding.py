@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -65,6 +65,12 @@ class Finding:
         ]
         severity = list(Severity).index(self.kind.severity)
         return (-self.effective_likelihood, severity, self.kind.id, place)
+
+
+#: What a check returns: a finding, or several; an empty list where the check passed, None where it
+#: does not apply.
+Verdict = Finding | list[Finding] | None
+Findings = Iterator[Finding]
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+from functools import partial
 
-from batchyard.doctor.checks.base import Check, Timing
+from batchyard.doctor.checks.base import Timing
 from batchyard.doctor.checks.fit.summary import describe_fit
 from batchyard.doctor.checks.jobs.blocked_by_aws import find_unexplained_reason
 from batchyard.doctor.checks.table import CHECKS
-from batchyard.doctor.facts import Facts, Job, Missing, MissingFactError, Survey
-from batchyard.doctor.finding import Finding, Kind, Report, Unseen, merge_places, sort_findings
+from batchyard.doctor.facts import Facts, Job, Missing, Survey
+from batchyard.doctor.finding import Finding, Report, Unseen, merge_places, sort_findings
 from batchyard.doctor.kinds import BY_ID
+from batchyard.doctor.results import Results
 from batchyard.units import format_duration, pluralize
 
 #: The longest time that a fleet needs from nothing to its first running job: default of --dwell.
@@ -71,32 +73,12 @@ def _merge_unseen(reports: Sequence[Report]) -> list[Unseen]:
 # -- the checks --------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
-class _Results:
-    findings: list[Finding] = field(default_factory=list)
-    passed: list[Kind] = field(default_factory=list)
-    unseen: list[Unseen] = field(default_factory=list)
-
-    def add(self, check: Check, facts: Facts, timing: Timing) -> None:
-        try:
-            verdict = check.run(facts, timing)
-        except MissingFactError as exc:
-            missing = exc.missing
-            self.unseen += [Unseen(kind, missing.reason, missing.action) for kind in check.kinds]
-            return
-        if verdict is None:
-            return
-        self.findings += verdict
-        failed = {finding.kind for finding in verdict}
-        self.passed += [kind for kind in check.kinds if kind not in failed]
-
-
 def _run_checks(facts: Facts, dwell_s: float) -> Report:
     wait_s = time_waited(facts)
     is_early = wait_s is not None and wait_s < dwell_s
-    results = _Results()
+    results = Results()
     for check in CHECKS:
-        results.add(check, facts, Timing(dwell_s, is_early))
+        results.add(check.kinds, partial(check.run, facts, Timing(dwell_s, is_early)))
     unexplained = find_unexplained_reason(facts, results.findings)
     if unexplained:
         results.findings.append(unexplained)

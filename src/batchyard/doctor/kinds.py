@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from batchyard.doctor.checks.table import CHECKS
 from batchyard.doctor.host.checks.table import CHECKS as HOST_CHECKS
-from batchyard.doctor.template.checks.table import KINDS as TEMPLATE_KINDS
+from batchyard.doctor.template.checks.table import CHECKS as TEMPLATE_CHECKS
 
 _KINDS = (
     *(kind for check in CHECKS for kind in check.kinds),
-    *TEMPLATE_KINDS,
+    *(kind for check in TEMPLATE_CHECKS for kind in check.kinds),
     *(check.kind for check in HOST_CHECKS),
 )
 #: in the order of the ids

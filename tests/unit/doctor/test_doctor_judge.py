@@ -37,7 +37,7 @@ from batchyard.doctor.judge import judge
 from batchyard.doctor.kinds import BY_ID
 from batchyard.doctor.masking import mask_facts, mask_text
 from batchyard.doctor.template.checks.table import CHECKS as TEMPLATE_CHECKS
-from batchyard.doctor.userdata.kinds import BLOCKING_SERVICE_START
+from batchyard.doctor.userdata.commands import BLOCKING_SERVICE_START
 from batchyard.errors import InputError
 
 NOW = 1_700_000_000_000

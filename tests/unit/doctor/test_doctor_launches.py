@@ -11,7 +11,7 @@ from batchyard.doctor import facts_json
 from batchyard.doctor.facts import Environment, Facts, Job, LaunchTemplate, Missing, Queue, Subject
 from batchyard.doctor.finding import Finding, merge_places
 from batchyard.doctor.judge import judge
-from batchyard.doctor.userdata.kinds import BLOCKING_SERVICE_START
+from batchyard.doctor.userdata.commands import BLOCKING_SERVICE_START
 
 NOW = 1_700_000_000_000
 CPU = Environment(

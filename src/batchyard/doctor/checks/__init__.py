@@ -1,1 +1,1 @@
-"""The checks of jobs, queues and environments: one file for a finding, listed in table.py."""
+"""The checks of jobs, queues and environments: one file for a finding."""

@@ -17,7 +17,7 @@ from batchyard.doctor.facts import (
     MissingFactError,
     require,
 )
-from batchyard.doctor.finding import Finding, Kind
+from batchyard.doctor.finding import Finding, Findings, Kind, Verdict
 
 #: A job in one of these states does not wait for a compute environment.
 RUNNING_OR_OVER = ("RUNNING", "SUCCEEDED", "FAILED")
@@ -35,8 +35,6 @@ class Timing:
     is_early: bool = False
 
 
-#: The findings of a check: empty where the check passed, None where the check does not apply.
-Verdict = list[Finding] | None
 CheckFunction = Callable[[Facts, Timing], Verdict]
 InstanceTypes = tuple[InstanceType, ...]
 
@@ -125,15 +123,61 @@ def types_of(environment: Environment, facts: Facts) -> InstanceTypes:
     return catalogue.expand(environment.instance_types, types)
 
 
-# -- the same check on several environments ----------------------------------------------------
+# -- checks of functions -----------------------------------------------------------------------
+
+
+def check_facts(*kinds: Kind) -> Callable[[CheckFunction], Check]:
+    """Make a check of a function of all facts."""
+    return lambda function: Check(function, kinds)
+
+
+def check_environments(
+    kind: Kind, select: Callable[[Facts], Iterable[Environment]] = ec2_environments
+) -> Callable[[Callable[[Environment, Facts], Iterable[Finding]]], Check]:
+    """Make a check of a function that examines one of the selected environments."""
+
+    def make(examine: Callable[[Environment, Facts], Iterable[Finding]]) -> Check:
+        def run(facts: Facts, timing: Timing) -> Verdict:
+            return check_each(select(facts), lambda environment: examine(environment, facts))
+
+        return Check(run, (kind,))
+
+    return make
+
+
+def check_types(
+    kind: Kind,
+) -> Callable[[Callable[[Environment, InstanceTypes], Iterable[Finding]]], Check]:
+    """Make a check of a function that examines a managed EC2 environment with its types."""
+
+    def make(examine: Callable[[Environment, InstanceTypes], Iterable[Finding]]) -> Check:
+        return check_environments(kind)(
+            lambda environment, facts: examine(environment, types_of(environment, facts))
+        )
+
+    return make
 
 
 def check_each(
-    environments: Iterable[Environment], examine: Callable[[Environment], list[Finding]]
-) -> Verdict:
-    """Return the findings about all environments; None where there is no environment."""
-    examinations = [partial(examine, environment) for environment in environments]
+    environments: Iterable[Environment], examine: Callable[[Environment], Iterable[Finding]]
+) -> list[Finding] | None:
+    """Return the findings about all environments; None where there is no environment.
+
+    A finding without a place gets that of the environment.
+    """
+    examinations = [
+        partial(_examine_in_place, environment, examine) for environment in environments
+    ]
     return collect_findings(examinations) if examinations else None
+
+
+def _examine_in_place(
+    environment: Environment, examine: Callable[[Environment], Iterable[Finding]]
+) -> list[Finding]:
+    return [
+        finding if finding.place else replace(finding, place=place_of(environment))
+        for finding in examine(environment)
+    ]
 
 
 def collect_findings(examinations: Iterable[Callable[[], list[Finding]]]) -> list[Finding]:
@@ -153,51 +197,33 @@ def collect_findings(examinations: Iterable[Callable[[], list[Finding]]]) -> lis
     return findings
 
 
-def over_environments(examine: Callable[[Environment], list[Finding]]) -> CheckFunction:
-    """Make a check that examines each managed EC2 environment."""
-
-    def check(facts: Facts, timing: Timing) -> Verdict:
-        return check_each(ec2_environments(facts), examine)
-
-    return check
-
-
-def over_types(examine: Callable[[Environment, InstanceTypes], list[Finding]]) -> CheckFunction:
-    """Make a check that examines each managed EC2 environment with its instance types."""
-
-    def check(facts: Facts, timing: Timing) -> Verdict:
-        return check_each(
-            ec2_environments(facts),
-            lambda environment: examine(environment, types_of(environment, facts)),
-        )
-
-    return check
-
-
 def check_launch_templates(
-    environments: Iterable[Environment],
-    examine: Callable[[Environment, LaunchTemplate], list[Finding]],
-) -> Verdict:
-    """Return the findings about all launch templates; None where there is no template.
+    *kinds: Kind,
+) -> Callable[[Callable[[LaunchTemplate], Iterable[Finding]]], Check]:
+    """Make a check of a function that examines a launch template of a managed EC2 environment.
 
     Where a template is an override, the evidence names the types that are launched with it.
     """
 
-    def examine_template(environment: Environment, part: LaunchTemplate | Missing) -> list[Finding]:
-        template = require(part)
-        names = join_names(template.target_types)
-        override = (f"launch template {template.id} is for {names}",) if names else ()
-        return [
-            replace(finding, evidence=(*finding.evidence, *override))
-            for finding in examine(environment, template)
-        ]
+    def make(examine: Callable[[LaunchTemplate], Iterable[Finding]]) -> Check:
+        def examine_part(part: LaunchTemplate | Missing, environment: Environment) -> Findings:
+            template = require(part)
+            names = join_names(template.target_types)
+            override = (f"launch template {template.id} is for {names}",) if names else ()
+            for finding in examine(template):
+                yield replace(finding, evidence=(*finding.evidence, *override))
 
-    examinations = [
-        partial(examine_template, environment, template)
-        for environment in environments
-        for template in launch_templates_of(environment)
-    ]
-    return collect_findings(examinations) if examinations else None
+        def run(facts: Facts, timing: Timing) -> Verdict:
+            examinations = [
+                partial(_examine_in_place, environment, partial(examine_part, part))
+                for environment in ec2_environments(facts)
+                for part in launch_templates_of(environment)
+            ]
+            return collect_findings(examinations) if examinations else None
+
+        return Check(run, kinds)
+
+    return make
 
 
 # -- words and commands ------------------------------------------------------------------------

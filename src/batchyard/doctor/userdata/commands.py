@@ -5,13 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
+from batchyard.doctor.finding import Kind, Severity
 from batchyard.doctor.shell.trace import CommandRun
 from batchyard.doctor.userdata import services
 from batchyard.doctor.userdata.boot import Boot
-from batchyard.doctor.userdata.observation import Observation, Observations
+from batchyard.doctor.userdata.observation import Observation, Observations, check_user_data
 from batchyard.doctor.userdata.parts import UserData
 
 METADATA_HOSTS = ("169.254.169.254", "[fd00:ec2::254]", "instance-data")
+
+BLOCKING_SERVICE_START = Kind(
+    "BY101", Severity.ERROR, 98, "nothing starts or restarts ecs or docker and waits for it"
+)
 
 _NEVER_JOINS = "waits for the user data to end: the node never joins"
 _AL2_COMMANDS = {
@@ -51,6 +56,7 @@ def _distinct(commands: Iterable[CommandRun]) -> Iterator[CommandRun]:
             yield command
 
 
+@check_user_data(BLOCKING_SERVICE_START)
 def check_blocking_starts(data: UserData, boot: Boot) -> Observations:
     for command in _distinct(boot.commands):
         if _is_in_background(command):
@@ -88,6 +94,7 @@ def _blocking_unit(command: CommandRun, unit: str, late_unit: str) -> Observatio
     )
 
 
+@check_user_data(Kind("BY110", Severity.ERROR, 94, "nothing waits for the ECS agent"))
 def check_waits_for_agent(data: UserData, boot: Boot) -> Observations:
     for loop in boot.loops:
         is_constant = all(command.program in _CONSTANT_CONDITIONS for command in loop.condition)
@@ -124,6 +131,7 @@ def _waits_for_cloud_init(boot: Boot) -> Observations:
         )
 
 
+@check_user_data(Kind("BY106", Severity.WARNING, 60, "the metadata service is asked with a token"))
 def check_metadata_token(data: UserData, boot: Boot) -> Observations:
     lines = set()
     for command in boot.commands:
@@ -162,6 +170,9 @@ def _without_noproxy(words: tuple[str, ...]) -> list[str]:
     ]
 
 
+@check_user_data(
+    Kind("BY111", Severity.WARNING, 50, "the node is not rebooted or shut down at boot")
+)
 def check_reboots(data: UserData, boot: Boot) -> Observations:
     for command in _distinct(boot.commands):
         if _shuts_down(command):
@@ -185,6 +196,7 @@ def _shuts_down(command: CommandRun) -> bool:
     return command.program in _SHUTDOWN_PROGRAMS and harmless.isdisjoint(words)
 
 
+@check_user_data(Kind("BY112", Severity.ERROR, 75, "ecs and docker are not stopped or disabled"))
 def check_stops(data: UserData, boot: Boot) -> Observations:
     for command in _distinct(boot.commands):
         for service in services.find_stops(command.words):
@@ -207,6 +219,7 @@ def _is_started_later(service: str, step: int, boot: Boot) -> bool:
     )
 
 
+@check_user_data(Kind("BY115", Severity.WARNING, 40, "the commands exist on Amazon Linux 2023"))
 def check_amazon_linux_2_commands(data: UserData, boot: Boot) -> Observations:
     lines = set()
     for command in boot.commands:

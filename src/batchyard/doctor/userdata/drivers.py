@@ -6,10 +6,11 @@ import re
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
+from batchyard.doctor.finding import Kind, Severity
 from batchyard.doctor.shell.trace import CommandRun
 from batchyard.doctor.userdata.boot import Boot
 from batchyard.doctor.userdata.commands import describe
-from batchyard.doctor.userdata.observation import Observations
+from batchyard.doctor.userdata.observation import Observations, check_user_data
 from batchyard.doctor.userdata.parts import UserData
 
 _DRIVER_PACKAGES = re.compile(
@@ -26,6 +27,7 @@ _OTHER_VERBS = frozenset(
 )
 
 
+@check_user_data(Kind("BY107", Severity.WARNING, 65, "no driver is installed at boot"))
 def check_drivers(data: UserData, boot: Boot) -> Observations:
     lines = set()
     for package, line, evidence in _find_installed(boot):

@@ -3,63 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import ModuleType
 
 from batchyard.doctor.finding import Finding, Kind, Report, Unseen, sort_findings
 from batchyard.doctor.userdata import commands, drivers, form, settings
 from batchyard.doctor.userdata.boot import Boot, follow_boot
-from batchyard.doctor.userdata.kinds import (
-    AMAZON_LINUX_2_COMMAND,
-    AWSLOGS_DRIVER_REMOVED,
-    BLOCKING_SERVICE_START,
-    DAEMON_JSON_MALFORMED,
-    DRIVER_INSTALLED_AT_BOOT,
-    ECS_CLUSTER_SET,
-    ECS_CONFIG_OVERWRITTEN,
-    GPU_SUPPORT_OFF,
-    MALFORMED_MIME,
-    METADATA_WITHOUT_TOKEN,
-    NO_INTERPRETER_LINE,
-    NOT_MIME_MULTIPART,
-    REBOOT_AT_BOOT,
-    SECRET_IN_USER_DATA,
-    SERVICE_STOPPED,
-    USER_DATA_TOO_LONG,
-    WAITS_FOR_ECS_AGENT,
-)
-from batchyard.doctor.userdata.observation import Observations
+from batchyard.doctor.userdata.observation import UserDataCheck
 from batchyard.doctor.userdata.parts import OTHER, UserData, parse_user_data
 
 BATCH, ECS = "batch", "ecs"
 
 
-#: kind, check, and whether the check is only for nodes of AWS Batch
-Check = tuple[Kind, Callable[[UserData, Boot], Observations], bool]
+def _checks_in(*modules: ModuleType) -> tuple[UserDataCheck, ...]:
+    values = (value for module in modules for value in vars(module).values())
+    return tuple(value for value in values if isinstance(value, UserDataCheck))
 
-FORM_CHECKS: tuple[Check, ...] = (
-    (NOT_MIME_MULTIPART, form.check_mime, True),
-    (USER_DATA_TOO_LONG, form.check_size, False),
-    (MALFORMED_MIME, form.check_parts, False),
-    (NO_INTERPRETER_LINE, form.check_interpreter_lines, False),
-    (SECRET_IN_USER_DATA, form.check_secrets, False),
-)
-COMMAND_CHECKS: tuple[Check, ...] = (
-    (BLOCKING_SERVICE_START, commands.check_blocking_starts, False),
-    (ECS_CLUSTER_SET, settings.check_reserved_settings, True),
-    (ECS_CONFIG_OVERWRITTEN, settings.check_overwritten_config, True),
-    (METADATA_WITHOUT_TOKEN, commands.check_metadata_token, False),
-    (DRIVER_INSTALLED_AT_BOOT, drivers.check_drivers, False),
-    (WAITS_FOR_ECS_AGENT, commands.check_waits_for_agent, False),
-    (REBOOT_AT_BOOT, commands.check_reboots, False),
-    (SERVICE_STOPPED, commands.check_stops, False),
-    (GPU_SUPPORT_OFF, settings.check_gpu_support, False),
-    (AMAZON_LINUX_2_COMMAND, commands.check_amazon_linux_2_commands, False),
-    (AWSLOGS_DRIVER_REMOVED, settings.check_log_drivers, False),
-    (DAEMON_JSON_MALFORMED, settings.check_daemon_json, False),
-)
+
+FORM_CHECKS = _checks_in(form)
+COMMAND_CHECKS = _checks_in(commands, drivers, settings)
 _KINDS_OF_COMMANDS = frozenset(kind for kind, _, _ in COMMAND_CHECKS)
-CHECKS: tuple[Check, ...] = tuple(
-    sorted(FORM_CHECKS + COMMAND_CHECKS, key=lambda check: check[0].id)
-)
+CHECKS = tuple(sorted(FORM_CHECKS + COMMAND_CHECKS, key=lambda check: check.kind.id))
 
 
 def examine(
@@ -108,7 +71,7 @@ def examine_commands(boot: Boot, owner: str, line_of: Callable[[int], str]) -> l
 
 
 def _run_checks(
-    checks: tuple[Check, ...],
+    checks: tuple[UserDataCheck, ...],
     user_data: UserData,
     boot: Boot,
     owner: str,
@@ -117,10 +80,10 @@ def _run_checks(
     """Return the findings, and the kinds of checks without a finding."""
     findings: list[Finding] = []
     right: list[Kind] = []
-    for kind, check, is_for_batch in checks:
+    for kind, run, is_for_batch in checks:
         if is_for_batch and owner != BATCH:
             continue
-        observations = list(check(user_data, boot))
+        observations = list(run(user_data, boot))
         findings += [
             Finding(kind, cause, evidence, remedy, place(line))
             for line, cause, evidence, remedy in observations

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from batchyard.doctor import packed, secrets
+from batchyard.doctor.finding import Kind, Severity
 from batchyard.doctor.userdata.boot import Boot
-from batchyard.doctor.userdata.observation import Observations
+from batchyard.doctor.userdata.observation import Observations, check_user_data
 from batchyard.doctor.userdata.parts import BOOTHOOK, SHELL, UserData
 
 #: EC2's limit in bytes, before base64
 MAX_BYTES = 16 * 1024
 
 
+@check_user_data(
+    Kind("BY103", Severity.ERROR, 95, "the user data is MIME multipart"), is_for_batch=True
+)
 def check_mime(data: UserData, boot: Boot) -> Observations:
     if data.is_mime or not data.text.strip():
         return
@@ -27,6 +31,7 @@ def check_mime(data: UserData, boot: Boot) -> Observations:
     )
 
 
+@check_user_data(Kind("BY104", Severity.ERROR, 90, "the user data is at most 16 KiB"))
 def check_size(data: UserData, boot: Boot) -> Observations:
     if data.size > MAX_BYTES:
         yield (
@@ -37,6 +42,7 @@ def check_size(data: UserData, boot: Boot) -> Observations:
         )
 
 
+@check_user_data(Kind("BY108", Severity.ERROR, 93, "the MIME parts are well formed"))
 def check_parts(data: UserData, boot: Boot) -> Observations:
     for line, problem in [*data.problems, *boot.problems]:
         yield (
@@ -47,6 +53,7 @@ def check_parts(data: UserData, boot: Boot) -> Observations:
         )
 
 
+@check_user_data(Kind("BY109", Severity.ERROR, 80, "scripts begin with #!"))
 def check_interpreter_lines(data: UserData, boot: Boot) -> Observations:
     """Check the #! lines, by which the system finds the interpreter of a script."""
     for part in data.parts:
@@ -65,6 +72,7 @@ def check_interpreter_lines(data: UserData, boot: Boot) -> Observations:
             )
 
 
+@check_user_data(Kind("BY113", Severity.ERROR, 70, "no secret is written in the user data"))
 def check_secrets(data: UserData, boot: Boot) -> Observations:
     """Find secrets, also in packed texts, which are easily unpacked. A line is reported once."""
     descriptions: dict[int, str] = {}

@@ -8,10 +8,11 @@ import re
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
+from batchyard.doctor.finding import Kind, Severity
 from batchyard.doctor.shell.trace import CommandRun
 from batchyard.doctor.userdata.boot import Boot
 from batchyard.doctor.userdata.commands import describe
-from batchyard.doctor.userdata.observation import Observations
+from batchyard.doctor.userdata.observation import Observations, check_user_data
 from batchyard.doctor.userdata.parts import UserData
 
 ECS_CONFIG = "/etc/ecs/ecs.config"
@@ -24,6 +25,9 @@ _GPU_OFF = re.compile(r"(?m)^[ \t]*ECS_ENABLE_GPU_SUPPORT=[\"']?(?:false|0|no)\b
 _LOG_DRIVERS = re.compile(r"(?m)^[ \t]*ECS_AVAILABLE_LOGGING_DRIVERS=(.*)$")
 
 
+@check_user_data(
+    Kind("BY102", Severity.ERROR, 90, "ECS_CLUSTER is left to AWS Batch"), is_for_batch=True
+)
 def check_reserved_settings(data: UserData, boot: Boot) -> Observations:
     for line, name, evidence in _find_reserved_settings(boot):
         yield (
@@ -51,6 +55,7 @@ def _find_reserved_settings(boot: Boot) -> Iterator[tuple[int, str, str]]:
             yield command.line, match[1], describe(command)
 
 
+@check_user_data(Kind("BY105", Severity.ERROR, 88, "ecs.config is appended to"), is_for_batch=True)
 def check_overwritten_config(data: UserData, boot: Boot) -> Observations:
     lines = set()
     for write in boot.writes:
@@ -85,6 +90,7 @@ def _is_config(word: str, command: CommandRun) -> bool:
     return path == ECS_CONFIG or ("*" in path and is_same_depth and fnmatchcase(ECS_CONFIG, path))
 
 
+@check_user_data(Kind("BY114", Severity.ERROR, 72, "GPU support is not switched off"))
 def check_gpu_support(data: UserData, boot: Boot) -> Observations:
     for write in boot.writes:
         if "ecs.config" in write.path and _GPU_OFF.search(write.content or ""):
@@ -96,6 +102,7 @@ def check_gpu_support(data: UserData, boot: Boot) -> Observations:
             )
 
 
+@check_user_data(Kind("BY116", Severity.ERROR, 60, "the awslogs driver is kept"))
 def check_log_drivers(data: UserData, boot: Boot) -> Observations:
     for write in boot.writes:
         match = _LOG_DRIVERS.search(write.content or "")
@@ -111,6 +118,7 @@ def check_log_drivers(data: UserData, boot: Boot) -> Observations:
             )
 
 
+@check_user_data(Kind("BY117", Severity.ERROR, 75, "daemon.json is JSON"))
 def check_daemon_json(data: UserData, boot: Boot) -> Observations:
     for line, text in _final_daemon_json(boot):
         # A text with an unknown variable cannot be judged.

@@ -4,24 +4,22 @@ from __future__ import annotations
 
 from batchyard.doctor import catalogue
 from batchyard.doctor.checks.base import (
-    Check,
     InstanceTypes,
     Timing,
-    Verdict,
     check_each,
+    check_facts,
     ec2_environments,
     join_names,
-    place_of,
     types_of,
     update_resources_command,
 )
 from batchyard.doctor.facts import Environment, Facts
-from batchyard.doctor.finding import Finding, Kind, Severity
+from batchyard.doctor.finding import Finding, Findings, Kind, Severity, Verdict
 
 KIND = Kind("BY023", Severity.ERROR, 80, "an environment has one architecture")
 
 
-def examine(environment: Environment, types: InstanceTypes) -> list[Finding]:
+def examine(environment: Environment, types: InstanceTypes) -> Findings:
     evidence: tuple[str, ...]
     arm_types = [t.name for t in types if t.architecture == catalogue.ARM]
     x86_types = [t.name for t in types if t.architecture != catalogue.ARM]
@@ -32,13 +30,14 @@ def examine(environment: Environment, types: InstanceTypes) -> list[Finding]:
         cause = f"{environment.name} has arm64 GPU hosts, for which AWS Batch has no image"
         evidence = (f"{join_names(arm_types)}, and no image of your own",)
     else:
-        return []
+        return
     remedy = update_resources_command(
         environment, "instanceTypes=TYPES   # all of one architecture"
     )
-    return [Finding(KIND, cause, evidence, (remedy,), place_of(environment))]
+    yield Finding(KIND, cause, evidence, (remedy,))
 
 
+@check_facts(KIND)
 def check(facts: Facts, timing: Timing) -> Verdict:
     """Examine each environment; where all are right, compare the environments of the queue."""
     environments = ec2_environments(facts)
@@ -48,15 +47,10 @@ def check(facts: Facts, timing: Timing) -> Verdict:
     architectures = {e.name: {t.architecture for t in types_of(e, facts)} for e in environments}
     if len(set().union(*architectures.values())) < 2:
         return []
-    return [
-        Finding(
-            KIND,
-            "the compute environments of the queue differ in architecture: "
-            "an image runs on only some of them",
-            (", ".join(f"{name} {join_names(sorted(a))}" for name, a in architectures.items()),),
-            ("give each architecture a queue of its own",),
-        )
-    ]
-
-
-CHECK = Check(check, (KIND,))
+    return Finding(
+        KIND,
+        "the compute environments of the queue differ in architecture: "
+        "an image runs on only some of them",
+        (", ".join(f"{name} {join_names(sorted(a))}" for name, a in architectures.items()),),
+        ("give each architecture a queue of its own",),
+    )

@@ -2,32 +2,29 @@
 
 from __future__ import annotations
 
-from batchyard.doctor.checks.base import Check, over_environments, place_of
+from batchyard.doctor.checks.base import check_environments
 from batchyard.doctor.facts import Environment
-from batchyard.doctor.finding import Finding, Kind, Severity
+from batchyard.doctor.finding import Finding, Findings, Kind, Severity
 
 KIND = Kind("BY054", Severity.WARNING, 25, "the allocation strategy is not BEST_FIT")
 
 
-def examine(environment: Environment) -> list[Finding]:
+def examine(environment: Environment) -> Findings:
     if environment.is_fargate or not environment.is_managed:
-        return []
+        return
     if environment.strategy not in ("", "BEST_FIT"):
-        return []
+        return
     strategy = "SPOT_PRICE_CAPACITY_OPTIMIZED" if environment.is_spot else "BEST_FIT_PROGRESSIVE"
-    return [
-        Finding(
-            KIND,
-            f"{environment.name} waits for the one best type (BEST_FIT), "
-            "and its infrastructure cannot be updated",
-            (f"allocationStrategy: {environment.strategy or 'none given, which means BEST_FIT'}",),
-            (
-                f"make a new environment with allocationStrategy {strategy}: "
-                "it cannot be changed in this one",
-            ),
-            place_of(environment),
-        )
-    ]
+    yield Finding(
+        KIND,
+        f"{environment.name} waits for the one best type (BEST_FIT), "
+        "and its infrastructure cannot be updated",
+        (f"allocationStrategy: {environment.strategy or 'none given, which means BEST_FIT'}",),
+        (
+            f"make a new environment with allocationStrategy {strategy}: "
+            "it cannot be changed in this one",
+        ),
+    )
 
 
-CHECK = Check(over_environments(examine), (KIND,))
+check = check_environments(KIND)(lambda environment, facts: examine(environment))

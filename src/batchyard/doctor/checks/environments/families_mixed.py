@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from batchyard.doctor import catalogue
 from batchyard.doctor.checks.base import (
-    Check,
     InstanceTypes,
+    check_types,
     join_names,
-    over_types,
-    place_of,
     update_resources_command,
 )
 from batchyard.doctor.facts import Environment
-from batchyard.doctor.finding import Finding, Kind, Severity
+from batchyard.doctor.finding import Finding, Findings, Kind, Severity
 
 KIND = Kind("BY018", Severity.WARNING, 55, "GPU and CPU families are not mixed in an environment")
 
 
-def examine(environment: Environment, types: InstanceTypes) -> list[Finding]:
+def examine(environment: Environment, types: InstanceTypes) -> Findings:
     with_gpus = [t.name for t in types if t.gpus]
     without_gpus = [
         t.name
@@ -25,20 +23,17 @@ def examine(environment: Environment, types: InstanceTypes) -> list[Finding]:
         if not t.gpus and catalogue.family_of(t.name) not in catalogue.GPU_FAMILIES
     ]
     if not with_gpus or not without_gpus:
-        return []
-    return [
-        Finding(
-            KIND,
-            f"{environment.name} mixes GPU and CPU families: "
-            "GPU jobs may stay RUNNABLE, CPU jobs may take GPU hosts",
-            (f"with GPUs: {join_names(with_gpus)}", f"without: {join_names(without_gpus)}"),
-            (
-                update_resources_command(environment, f"instanceTypes={','.join(with_gpus[:4])}"),
-                "and a second environment for CPU jobs",
-            ),
-            place_of(environment),
-        )
-    ]
+        return
+    yield Finding(
+        KIND,
+        f"{environment.name} mixes GPU and CPU families: "
+        "GPU jobs may stay RUNNABLE, CPU jobs may take GPU hosts",
+        (f"with GPUs: {join_names(with_gpus)}", f"without: {join_names(without_gpus)}"),
+        (
+            update_resources_command(environment, f"instanceTypes={','.join(with_gpus[:4])}"),
+            "and a second environment for CPU jobs",
+        ),
+    )
 
 
-CHECK = Check(over_types(examine), (KIND,))
+check = check_types(KIND)(examine)

@@ -4,36 +4,27 @@ from __future__ import annotations
 
 from batchyard.doctor import catalogue
 from batchyard.doctor.checks.base import (
-    Check,
     InstanceTypes,
+    check_types,
     join_names,
-    over_types,
-    place_of,
     update_resources_command,
 )
 from batchyard.doctor.facts import Environment
-from batchyard.doctor.finding import Finding, Kind, Severity
+from batchyard.doctor.finding import Finding, Findings, Kind, Severity
 
 KIND = Kind("BY019", Severity.ERROR, 80, "ECS can schedule the GPUs")
 
 
-def examine(environment: Environment, types: InstanceTypes) -> list[Finding]:
+def examine(environment: Environment, types: InstanceTypes) -> Findings:
     names = [t.name for t in types if catalogue.family_of(t.name) in catalogue.UNSCHEDULABLE]
     if not names:
-        return []
-    return [
-        Finding(
-            KIND,
-            f"{environment.name} has GPUs that ECS cannot give to a job: AMD, or slices of one",
-            (f"{join_names(names)}: 0 GPUs to schedule",),
-            (
-                update_resources_command(
-                    environment, "instanceTypes=g4dn.xlarge,g5.xlarge,g6.xlarge"
-                ),
-            ),
-            place_of(environment),
-        )
-    ]
+        return
+    yield Finding(
+        KIND,
+        f"{environment.name} has GPUs that ECS cannot give to a job: AMD, or slices of one",
+        (f"{join_names(names)}: 0 GPUs to schedule",),
+        (update_resources_command(environment, "instanceTypes=g4dn.xlarge,g5.xlarge,g6.xlarge"),),
+    )
 
 
-CHECK = Check(over_types(examine), (KIND,))
+check = check_types(KIND)(examine)

@@ -9,16 +9,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from batchyard.doctor.checks.base import (
-    Check,
     Timing,
-    Verdict,
+    check_facts,
     environments_of,
     is_running_or_over,
     place_of,
     update_command,
 )
 from batchyard.doctor.facts import Environment, Facts
-from batchyard.doctor.finding import Finding, Kind, Severity
+from batchyard.doctor.finding import Finding, Kind, Severity, Verdict
 
 ENVIRONMENT_INVALID = Kind("BY005", Severity.ERROR, 93, "every compute environment is valid")
 INSTANCES_NEVER_JOINED = Kind("BY006", Severity.ERROR, 92, "launched instances joined the cluster")
@@ -89,6 +88,14 @@ _CAUSES = (
 )
 
 
+@check_facts(
+    ENVIRONMENT_INVALID,
+    INSTANCES_NEVER_JOINED,
+    USER_DATA_REFUSED,
+    SERVICE_ROLE_REFUSED,
+    FLEET_ROLE_REFUSED,
+    INSTANCE_PROFILE_REFUSED,
+)
 def check(facts: Facts, timing: Timing) -> Verdict:
     if is_running_or_over(facts):
         return None
@@ -121,16 +128,3 @@ def _finding(environment: Environment) -> Finding:
         ),
         place_of(environment),
     )
-
-
-CHECK = Check(
-    check,
-    (
-        ENVIRONMENT_INVALID,
-        INSTANCES_NEVER_JOINED,
-        USER_DATA_REFUSED,
-        SERVICE_ROLE_REFUSED,
-        FLEET_ROLE_REFUSED,
-        INSTANCE_PROFILE_REFUSED,
-    ),
-)

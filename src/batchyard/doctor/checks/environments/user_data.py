@@ -5,26 +5,17 @@ The findings share this file because ``doctor/userdata`` finds all of them in on
 
 from __future__ import annotations
 
-from batchyard.doctor.checks.base import (
-    Check,
-    Timing,
-    Verdict,
-    check_launch_templates,
-    ec2_environments,
-)
-from batchyard.doctor.facts import Environment, Facts, LaunchTemplate, Missing, MissingFactError
+from batchyard.doctor.checks.base import check_launch_templates
+from batchyard.doctor.facts import LaunchTemplate, Missing, MissingFactError
 from batchyard.doctor.finding import Finding
-from batchyard.doctor.userdata import kinds
+from batchyard.doctor.userdata.examine import CHECKS
 from batchyard.doctor.userdata.examine import examine as examine_user_data
 
 
-def check(facts: Facts, timing: Timing) -> Verdict:
-    return check_launch_templates(ec2_environments(facts), _examine)
-
-
-def _examine(environment: Environment, template: LaunchTemplate) -> list[Finding]:
+@check_launch_templates(*(kind for kind, _, _ in CHECKS))
+def check(template: LaunchTemplate) -> tuple[Finding, ...]:
     if not template.user_data:
-        return []
+        return ()
     report = examine_user_data(
         template.user_data.encode("utf-8", "replace"),
         f"user data of {template.id}",
@@ -33,7 +24,4 @@ def _examine(environment: Environment, template: LaunchTemplate) -> list[Finding
     if report.unseen and not report.findings:
         # A script in a language that is not followed may hold anything.
         raise MissingFactError(Missing(report.unseen[0].reason))
-    return list(report.findings)
-
-
-CHECK = Check(check, kinds.ALL)
+    return report.findings

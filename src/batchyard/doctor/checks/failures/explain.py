@@ -6,13 +6,13 @@ finding. Attempts of a job that runs or waits again are explained too.
 
 from __future__ import annotations
 
-from batchyard.doctor.checks.base import Check, Timing, Verdict, job_of
+from batchyard.doctor.checks.base import Timing, check_facts, job_of
 from batchyard.doctor.checks.failures import unexplained
 from batchyard.doctor.checks.failures.cause import Cause
 from batchyard.doctor.checks.failures.table import CAUSES
 from batchyard.doctor.checks.jobs.dependency_failed import DEPENDENCY_FAILED_REASON
 from batchyard.doctor.facts import Ending, Facts, Job, require
-from batchyard.doctor.finding import Finding
+from batchyard.doctor.finding import Finding, Verdict
 
 #: BY001 reports the first; the second is followed by the endings of the children
 _REPORTED_ELSEWHERE = (DEPENDENCY_FAILED_REASON, "Array Child Job failed")
@@ -24,8 +24,10 @@ _SIGNALS = {
     139: "SIGSEGV",
     143: "SIGTERM",
 }
+_KINDS = sorted([cause.kind for cause in CAUSES] + [unexplained.KIND], key=lambda kind: kind.id)
 
 
+@check_facts(*_KINDS)
 def check(facts: Facts, timing: Timing) -> Verdict:
     job = job_of(facts)
     if job is None or not job.job_id or job.status == "SUCCEEDED":
@@ -94,7 +96,3 @@ def _log_command(job: Job, ending: Ending, job_id: str) -> str:
         "--query 'jobs[].attempts[].container.logStreamName' --output text"
         f"   # the stream of its log in {job.log_group}"
     )
-
-
-_KINDS = (*(cause.kind for cause in CAUSES), unexplained.KIND)
-CHECK = Check(check, tuple(sorted(_KINDS, key=lambda kind: kind.id)))

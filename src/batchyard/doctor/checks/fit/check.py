@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from batchyard.doctor.checks.base import (
-    Check,
     Timing,
-    Verdict,
+    check_facts,
     place_of_job,
     show_request,
     waiting_job,
@@ -24,13 +23,14 @@ from batchyard.doctor.checks.fit.kinds import (
 )
 from batchyard.doctor.checks.fit.unmanaged_hosts import LARGER_THAN_ANY, unmanaged_environments
 from batchyard.doctor.facts import Facts, Job
-from batchyard.doctor.finding import Finding
+from batchyard.doctor.finding import Finding, Verdict
 
 #: how AWS Batch's status reasons begin where the job, or maxvCpus, is the obstacle
 _JOB_TOO_LARGE = "MISCONFIGURATION:JOB_RESOURCE_REQUIREMENT"
 _MAX_VCPUS_TOO_SMALL = "MISCONFIGURATION:COMPUTE_ENVIRONMENT_MAX_RESOURCE"
 
 
+@check_facts(NOT_ENOUGH_VCPUS, NOT_ENOUGH_MEMORY, NOT_ENOUGH_GPUS, NO_GPUS)
 def check_size(facts: Facts, timing: Timing) -> Verdict:
     findings = _find_shortages(facts)
     if findings is None:
@@ -38,6 +38,7 @@ def check_size(facts: Facts, timing: Timing) -> Verdict:
     return [finding for finding in findings if finding.kind is not MAX_VCPUS_TOO_SMALL]
 
 
+@check_facts(MAX_VCPUS_TOO_SMALL)
 def check_max_vcpus(facts: Facts, timing: Timing) -> Verdict:
     """Is maxvCpus large enough for the job? Without a job: for one instance of any type?"""
     findings = _check_any_launch(facts) if facts.job is None else _find_shortages(facts)
@@ -46,7 +47,7 @@ def check_max_vcpus(facts: Facts, timing: Timing) -> Verdict:
     return [finding for finding in findings if finding.kind is MAX_VCPUS_TOO_SMALL]
 
 
-def _find_shortages(facts: Facts) -> Verdict:
+def _find_shortages(facts: Facts) -> list[Finding] | None:
     job = waiting_job(facts)
     if job is None or job.platform == "FARGATE":
         return None
@@ -61,7 +62,7 @@ def _find_shortages(facts: Facts) -> Verdict:
     return [_with_status_reason(shortage, job) if _is_called_too_large(job) else shortage]
 
 
-def _check_any_launch(facts: Facts) -> Verdict:
+def _check_any_launch(facts: Facts) -> list[Finding] | None:
     candidates = [] if unmanaged_environments(facts) else candidates_of(facts)
     if not candidates:
         return None
@@ -71,7 +72,7 @@ def _check_any_launch(facts: Facts) -> Verdict:
     return [max_vcpus_too_small(smallest, "that it may launch")]
 
 
-def _find_shortages_on_hosts(job: Job, facts: Facts) -> Verdict:
+def _find_shortages_on_hosts(job: Job, facts: Facts) -> list[Finding] | None:
     """For a queue with UNMANAGED environments: examine their hosts, and types to launch if any."""
     environments = unmanaged_environments(facts)
     if _is_called_too_large(job):
@@ -114,7 +115,3 @@ def _by_status_reason(job: Job) -> list[Finding]:
             likelihood=99,
         )
     ]
-
-
-MAX_VCPUS_CHECK = Check(check_max_vcpus, (MAX_VCPUS_TOO_SMALL,))
-SIZE_CHECK = Check(check_size, (NOT_ENOUGH_VCPUS, NOT_ENOUGH_MEMORY, NOT_ENOUGH_GPUS, NO_GPUS))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from batchyard.doctor.checks.base import Check, Timing, Verdict, listed_environments, runnable_job
+from batchyard.doctor.checks.base import Timing, check_facts, listed_environments, runnable_job
 from batchyard.doctor.facts import Facts, Job
-from batchyard.doctor.finding import Finding, Kind, Severity
+from batchyard.doctor.finding import Finding, Kind, Severity, Verdict
 
 KIND = Kind(
     "BY059", Severity.ERROR, 98, "AWS Batch does not report the job as blocked for another reason"
@@ -25,6 +25,7 @@ _EXPLAINED_REASONS = (
 )
 
 
+@check_facts(KIND)
 def check(facts: Facts, timing: Timing) -> Verdict:
     job = runnable_job(facts)
     if job is None:
@@ -34,7 +35,7 @@ def check(facts: Facts, timing: Timing) -> Verdict:
         return []
     if reason.startswith(_INVALID_ENVIRONMENT) and _has_unusable_environment(facts):
         return []  # BY004 or BY005 reports the environment
-    return [_finding(facts, job)]
+    return _finding(facts, job)
 
 
 def find_unexplained_reason(facts: Facts, findings: Iterable[Finding]) -> Finding | None:
@@ -73,6 +74,3 @@ def _finding(facts: Facts, job: Job) -> Finding:
         (f"aws batch describe-compute-environments --compute-environments {names} {query}",),
         f"job {job.job_id}",
     )
-
-
-CHECK = Check(check, (KIND,))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from batchyard.doctor.checks.base import Check, Timing, Verdict, waiting_job
+from batchyard.doctor.checks.base import Timing, check_facts, waiting_job
 from batchyard.doctor.facts import Consumable, ConsumableRequest, Facts, Job, require
-from batchyard.doctor.finding import Finding, Kind, Severity
+from batchyard.doctor.finding import Finding, Kind, Severity, Verdict
 
 KIND = Kind("BY044", Severity.ERROR, 80, "the consumable resources suffice")
 
 
+@check_facts(KIND)
 def check(facts: Facts, timing: Timing) -> Verdict:
     job = waiting_job(facts)
     if job is None or not job.consumables:
@@ -36,6 +37,3 @@ def _finding(job: Job, request: ConsumableRequest, resource: Consumable) -> Find
         ),
         f"job {job.job_id}",
     )
-
-
-CHECK = Check(check, (KIND,))

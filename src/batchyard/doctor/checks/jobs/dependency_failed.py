@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from batchyard.doctor.checks.base import Check, Timing, Verdict, job_of, join_names
+from batchyard.doctor.checks.base import Timing, check_facts, job_of, join_names
 from batchyard.doctor.facts import Facts, Job
-from batchyard.doctor.finding import Finding, Kind, Severity
+from batchyard.doctor.finding import Finding, Kind, Severity, Verdict
 
 KIND = Kind("BY001", Severity.ERROR, 95, "the job's dependencies can still succeed")
 #: the status reason of a job whose dependency failed
@@ -12,6 +12,7 @@ DEPENDENCY_FAILED_REASON = "Dependent Job failed"
 _MAX_COMMANDS = 3
 
 
+@check_facts(KIND)
 def check(facts: Facts, timing: Timing) -> Verdict:
     job = job_of(facts)
     if job is None:
@@ -22,7 +23,7 @@ def check(facts: Facts, timing: Timing) -> Verdict:
     failed_ids = [d.job_id for d in job.depends_on if d.status == "FAILED"]
     if not failed_ids and not is_reported:
         return []
-    return [_finding(job, failed_ids)]
+    return _finding(job, failed_ids)
 
 
 def _finding(job: Job, failed_ids: list[str]) -> Finding:
@@ -38,6 +39,3 @@ def _finding(job: Job, failed_ids: list[str]) -> Finding:
         or (f"aws batch describe-jobs --jobs {job.job_id} --query 'jobs[].dependsOn'",),
         f"job {job.job_id}",
     )
-
-
-CHECK = Check(check, (KIND,))

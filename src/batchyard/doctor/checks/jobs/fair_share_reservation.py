@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from batchyard.doctor.checks.base import Check, Timing, Verdict, environments_of, waiting_job
+from batchyard.doctor.checks.base import Timing, check_facts, environments_of, waiting_job
 from batchyard.doctor.facts import Facts, require
-from batchyard.doctor.finding import Finding, Kind, Severity
+from batchyard.doctor.finding import Finding, Kind, Severity, Verdict
 from batchyard.units import pluralize
 
 KIND = Kind("BY045", Severity.WARNING, 45, "the fair-share policy leaves room for the job")
 
 
+@check_facts(KIND)
 def check(facts: Facts, timing: Timing) -> Verdict:
     job = waiting_job(facts)
     if job is None or facts.policy is None or timing.is_early:
@@ -25,23 +26,15 @@ def check(facts: Facts, timing: Timing) -> Verdict:
     used_vcpus = policy.used_vcpus or 0
     if used_vcpus + job.vcpus <= usable_vcpus:
         return []
-    return [
-        Finding(
-            KIND,
-            "the fair-share policy keeps vCPUs for shares that have no jobs now",
-            (
-                f"computeReservation {policy.compute_reservation} with "
-                f"{pluralize(active_shares, 'active share')} keeps "
-                f"{reserved:.0%} of {total_vcpus} vCPUs",
-                f"usable {usable_vcpus:.0f}, in use {used_vcpus:g}; the job requests {job.vcpus:g}",
-            ),
-            (
-                "aws batch update-scheduling-policy --arn ARN "
-                "--fairshare-policy computeReservation=0",
-            ),
-            f"job {job.job_id}",
-        )
-    ]
-
-
-CHECK = Check(check, (KIND,))
+    return Finding(
+        KIND,
+        "the fair-share policy keeps vCPUs for shares that have no jobs now",
+        (
+            f"computeReservation {policy.compute_reservation} with "
+            f"{pluralize(active_shares, 'active share')} keeps "
+            f"{reserved:.0%} of {total_vcpus} vCPUs",
+            f"usable {usable_vcpus:.0f}, in use {used_vcpus:g}; the job requests {job.vcpus:g}",
+        ),
+        ("aws batch update-scheduling-policy --arn ARN --fairshare-policy computeReservation=0",),
+        f"job {job.job_id}",
+    )

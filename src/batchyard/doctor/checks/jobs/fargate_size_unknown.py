@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from batchyard.doctor.checks.base import Check, Timing, Verdict, waiting_job
+from batchyard.doctor.checks.base import Timing, check_facts, waiting_job
 from batchyard.doctor.facts import Facts, Job
-from batchyard.doctor.finding import Finding, Kind, Severity
+from batchyard.doctor.finding import Finding, Kind, Severity, Verdict
 
 KIND = Kind("BY048", Severity.ERROR, 85, "the Fargate size exists")
 #: Fargate's sizes: vCPUs -> minimum, maximum and step of the memory, in MiB
@@ -19,6 +19,7 @@ FARGATE_SIZES = {
 }
 
 
+@check_facts(KIND)
 def check(facts: Facts, timing: Timing) -> Verdict:
     job = waiting_job(facts)
     if job is None or job.platform != "FARGATE":
@@ -26,15 +27,13 @@ def check(facts: Facts, timing: Timing) -> Verdict:
     evidence = _explain_mismatch(job)
     if not evidence:
         return []
-    return [
-        Finding(
-            KIND,
-            "Fargate has no such size",
-            evidence,
-            ("register the job definition again with a size that exists",),
-            f"job {job.job_id}",
-        )
-    ]
+    return Finding(
+        KIND,
+        "Fargate has no such size",
+        evidence,
+        ("register the job definition again with a size that exists",),
+        f"job {job.job_id}",
+    )
 
 
 def _explain_mismatch(job: Job) -> tuple[str, ...]:
@@ -51,6 +50,3 @@ def _explain_mismatch(job: Job) -> tuple[str, ...]:
         f"requests {job.memory_mib:,} MiB with {job.vcpus:g} vCPUs",
         f"with {job.vcpus:g} vCPUs: {low:,} to {high:,} MiB in steps of {step:,}",
     )
-
-
-CHECK = Check(check, (KIND,))

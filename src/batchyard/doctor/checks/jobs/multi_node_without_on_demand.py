@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from batchyard.doctor.checks.base import Check, Timing, Verdict, environments_of, waiting_job
+from batchyard.doctor.checks.base import Timing, check_facts, environments_of, waiting_job
 from batchyard.doctor.facts import Facts
-from batchyard.doctor.finding import Finding, Kind, Severity
+from batchyard.doctor.finding import Finding, Kind, Severity, Verdict
 
 KIND = Kind("BY047", Severity.ERROR, 82, "a multi-node job has On-Demand instances to run on")
 
 
+@check_facts(KIND)
 def check(facts: Facts, timing: Timing) -> Verdict:
     job = waiting_job(facts)
     if job is None or not job.nodes:
@@ -19,15 +20,10 @@ def check(facts: Facts, timing: Timing) -> Verdict:
     kinds = ", ".join(
         f"{e.name} is {e.kind if e.is_managed else 'UNMANAGED'}" for e in environments
     )
-    return [
-        Finding(
-            KIND,
-            "a multi-node job runs on managed On-Demand instances only, and its queue has none",
-            (f"{job.nodes} nodes; {kinds or 'no environments'}",),
-            ("submit it to a queue with a MANAGED environment of type EC2",),
-            f"job {job.job_id}",
-        )
-    ]
-
-
-CHECK = Check(check, (KIND,))
+    return Finding(
+        KIND,
+        "a multi-node job runs on managed On-Demand instances only, and its queue has none",
+        (f"{job.nodes} nodes; {kinds or 'no environments'}",),
+        ("submit it to a queue with a MANAGED environment of type EC2",),
+        f"job {job.job_id}",
+    )

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from batchyard.doctor.checks.base import (
-    Check,
     Timing,
-    Verdict,
+    check_facts,
     environments_of,
     join_names,
     runnable_job,
 )
 from batchyard.doctor.facts import Facts
-from batchyard.doctor.finding import Finding, Kind, Severity
+from batchyard.doctor.finding import Finding, Kind, Severity, Verdict
 
 KIND = Kind("BY051", Severity.ERROR, 84, "AWS Batch does not report an unsupported configuration")
 _STATUS_REASON = "MISCONFIGURATION:EC2_INSTANCE_CONFIGURATION_UNSUPPORTED"
 
 
+@check_facts(KIND)
 def check(facts: Facts, timing: Timing) -> Verdict:
     job = runnable_job(facts)
     if job is None:
@@ -24,20 +24,14 @@ def check(facts: Facts, timing: Timing) -> Verdict:
     if not job.status_reason.startswith(_STATUS_REASON):
         return []
     types = join_names(name for e in environments_of(facts) for name in e.instance_types)
-    return [
-        Finding(
-            KIND,
-            "AWS cannot launch these instance types in these zones, "
-            "or not with this launch template",
-            (job.status_reason, f"instance types: {types or 'none named'}"),
-            (
-                "aws ec2 describe-instance-type-offerings --location-type availability-zone "
-                "--filters Name=instance-type,Values=TYPE",
-            ),
-            f"job {job.job_id}",
-            likelihood=99,
-        )
-    ]
-
-
-CHECK = Check(check, (KIND,))
+    return Finding(
+        KIND,
+        "AWS cannot launch these instance types in these zones, or not with this launch template",
+        (job.status_reason, f"instance types: {types or 'none named'}"),
+        (
+            "aws ec2 describe-instance-type-offerings --location-type availability-zone "
+            "--filters Name=instance-type,Values=TYPE",
+        ),
+        f"job {job.job_id}",
+        likelihood=99,
+    )

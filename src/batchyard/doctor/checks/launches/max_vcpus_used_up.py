@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from batchyard.doctor.checks.base import (
-    Check,
     Timing,
-    Verdict,
+    check_facts,
     ec2_environments,
     place_of,
     runnable_job,
     update_resources_command,
 )
 from batchyard.doctor.facts import Facts
-from batchyard.doctor.finding import Finding, Kind, Severity
+from batchyard.doctor.finding import Finding, Kind, Severity, Verdict
 
 KIND = Kind("BY013", Severity.WARNING, 50, "maxvCpus is not used up")
 
 
+@check_facts(KIND)
 def check(facts: Facts, timing: Timing) -> Verdict:
     if runnable_job(facts) is None or timing.is_early:
         return None
@@ -35,6 +35,3 @@ def check(facts: Facts, timing: Timing) -> Verdict:
         )
         for environment in environments
     ]
-
-
-CHECK = Check(check, (KIND,))

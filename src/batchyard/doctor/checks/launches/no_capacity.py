@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from batchyard.doctor.checks.base import (
-    Check,
     Timing,
-    Verdict,
+    check_facts,
     join_names,
     listed_environments,
     waiting_job,
 )
 from batchyard.doctor.checks.launches import refusals
 from batchyard.doctor.facts import Facts, Job, MissingFactError
-from batchyard.doctor.finding import Finding, Kind, Severity
+from batchyard.doctor.finding import Finding, Kind, Severity, Verdict
 
 KIND = Kind("BY027", Severity.ERROR, 75, "AWS has the requested capacity")
 _STATUS_REASON = "CAPACITY:INSUFFICIENT_INSTANCE_CAPACITY"
@@ -23,6 +22,7 @@ _REMEDY = (
 )
 
 
+@check_facts(KIND)
 def check(facts: Facts, timing: Timing) -> Verdict:
     job = waiting_job(facts)
     if job is None or not job.status_reason.startswith(_STATUS_REASON):
@@ -35,7 +35,7 @@ def check(facts: Facts, timing: Timing) -> Verdict:
     return [*findings, _finding(facts, job)]
 
 
-def _find_refusals(facts: Facts) -> Verdict:
+def _find_refusals(facts: Facts) -> list[Finding] | None:
     return refusals.find_refusals(facts, refusals.CAPACITY, KIND, _CAUSE, _REMEDY)
 
 
@@ -45,6 +45,3 @@ def _finding(facts: Facts, job: Job) -> Finding:
     )
     evidence = (job.status_reason, *([f"types {types}"] if types else []))
     return Finding(KIND, _CAUSE, evidence, _REMEDY, f"job {job.job_id}", likelihood=99)
-
-
-CHECK = Check(check, (KIND,))

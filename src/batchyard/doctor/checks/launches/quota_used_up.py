@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from batchyard.doctor.checks.base import (
-    Check,
     Timing,
-    Verdict,
     check_each,
+    check_facts,
     ec2_environments,
-    place_of,
     runnable_job,
 )
 from batchyard.doctor.checks.fit.candidates import Candidate
@@ -17,36 +15,29 @@ from batchyard.doctor.checks.launches.quotas import (
     increase_command,
     show_need,
 )
-from batchyard.doctor.facts import (
-    Environment,
-    Facts,
-    Missing,
-    MissingFactError,
-    Quota,
-    require,
-)
-from batchyard.doctor.finding import Finding, Kind, Severity
+from batchyard.doctor.facts import Environment, Facts, Missing, MissingFactError, Quota, require
+from batchyard.doctor.finding import Finding, Findings, Kind, Severity, Verdict
 
 KIND = Kind("BY058", Severity.WARNING, 51, "the EC2 quota is not used up")
 
 
+@check_facts(KIND)
 def check(facts: Facts, timing: Timing) -> Verdict:
     if timing.is_early:
         return None
     return check_each(ec2_environments(facts), lambda environment: _examine(facts, environment))
 
 
-def _examine(facts: Facts, environment: Environment) -> list[Finding]:
+def _examine(facts: Facts, environment: Environment) -> Findings:
     if find_exhausted_quota(facts, environment, lambda quota: quota.vcpus):
-        return []  # BY025 reports a quota that is too small at any time
+        return  # BY025 reports a quota that is too small at any time
     # While no job waits, the vCPUs of the environment itself are not held against it.
     ignored_vcpus = 0 if runnable_job(facts) else environment.desired_vcpus
     exhausted = find_exhausted_quota(
-        facts,
-        environment,
-        lambda quota: quota.vcpus - max(0.0, _used_vcpus(quota) - ignored_vcpus),
+        facts, environment, lambda quota: quota.vcpus - max(0.0, _used_vcpus(quota) - ignored_vcpus)
     )
-    return [_finding(*exhausted)] if exhausted else []
+    if exhausted:
+        yield _finding(*exhausted)
 
 
 def _used_vcpus(quota: Quota) -> float:
@@ -84,8 +75,4 @@ def _finding(smallest: Candidate, quota: Quota) -> Finding:
             "--query 'Reservations[].Instances[].[InstanceId,InstanceType,LaunchTime]' "
             "--output text",
         ),
-        place_of(environment),
     )
-
-
-CHECK = Check(check, (KIND,))

@@ -6,19 +6,8 @@ from collections.abc import Callable
 
 from batchyard.doctor import catalogue
 from batchyard.doctor.checks.base import job_of
-from batchyard.doctor.checks.fit.candidates import (
-    Candidate,
-    environment_candidates,
-    select_fitting,
-)
-from batchyard.doctor.facts import (
-    Environment,
-    Facts,
-    Missing,
-    MissingFactError,
-    Quota,
-    require,
-)
+from batchyard.doctor.checks.fit.candidates import Candidate, environment_candidates, select_fitting
+from batchyard.doctor.facts import Environment, Facts, Missing, MissingFactError, Quota, require
 
 
 def find_exhausted_quota(

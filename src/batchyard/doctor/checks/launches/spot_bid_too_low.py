@@ -7,27 +7,18 @@ where those could not be read, a very low bid is reported as a guess.
 from __future__ import annotations
 
 from batchyard.doctor.checks.base import (
-    Check,
     Timing,
-    Verdict,
     check_each,
+    check_facts,
     ec2_environments,
     job_of,
     join_names,
-    place_of,
     update_resources_command,
 )
 from batchyard.doctor.checks.fit.candidates import environment_candidates, select_fitting
 from batchyard.doctor.checks.launches import refusals
-from batchyard.doctor.facts import (
-    Environment,
-    Facts,
-    Missing,
-    MissingFactError,
-    SpotPrice,
-    require,
-)
-from batchyard.doctor.finding import Finding, Kind, Severity
+from batchyard.doctor.facts import Environment, Facts, Missing, MissingFactError, SpotPrice, require
+from batchyard.doctor.finding import Finding, Findings, Kind, Severity, Verdict
 
 KIND = Kind("BY028", Severity.ERROR, 78, "Spot prices are below the bid")
 #: A bid below this percentage of the On-Demand price rarely buys a GPU.
@@ -36,6 +27,7 @@ LOW_BID_PERCENTAGE = 60
 _MAX_REGIONAL_FACTOR = 1.75
 
 
+@check_facts(KIND)
 def check(facts: Facts, timing: Timing) -> Verdict:
     spot = [environment for environment in ec2_environments(facts) if environment.is_spot]
     if not spot:
@@ -43,27 +35,24 @@ def check(facts: Facts, timing: Timing) -> Verdict:
     return _find_refusals(facts) or check_each(spot, lambda e: _examine_prices(facts, e))
 
 
-def examine_bid(environment: Environment) -> list[Finding]:
+def examine_bid(environment: Environment) -> Findings:
     """Report a very low bid, without knowledge of prices."""
     bid = environment.bid_percentage
     if not environment.is_spot or environment.is_fargate or bid is None:
-        return []
+        return
     if not 0 < bid < LOW_BID_PERCENTAGE:
-        return []
-    return [
-        Finding(
-            KIND,
-            f"{environment.name} bids so little that it may never get Spot instances; "
-            "AWS reports no error",
-            (f"bidPercentage {bid}; 100 is the default and the advice",),
-            (update_resources_command(environment, "bidPercentage=100"),),
-            place_of(environment),
-            likelihood=60,
-        )
-    ]
+        return
+    yield Finding(
+        KIND,
+        f"{environment.name} bids so little that it may never get Spot instances; "
+        "AWS reports no error",
+        (f"bidPercentage {bid}; 100 is the default and the advice",),
+        (update_resources_command(environment, "bidPercentage=100"),),
+        likelihood=60,
+    )
 
 
-def _find_refusals(facts: Facts) -> Verdict:
+def _find_refusals(facts: Facts) -> list[Finding] | None:
     remedy = ("leave bidPercentage out: then the On-Demand price is the limit",)
     cause = "Spot launches are refused: the bid is too low"
     try:
@@ -79,7 +68,7 @@ def _examine_prices(facts: Facts, environment: Environment) -> list[Finding]:
     try:
         return _compare_prices(facts, environment, bid)
     except MissingFactError:
-        findings = examine_bid(environment)
+        findings = list(examine_bid(environment))
         if not findings:
             raise
         return findings
@@ -105,7 +94,6 @@ def _compare_prices(facts: Facts, environment: Environment, bid: int) -> list[Fi
                 f"Spot costs ${lowest.usd_per_hour:.4f} now",
             ),
             (update_resources_command(environment, "bidPercentage=100"),),
-            place_of(environment),
         )
     ]
 
@@ -147,6 +135,3 @@ def _share_of_on_demand(price: SpotPrice) -> float:
 
 def _bid_usd(price: SpotPrice, bid: int) -> float:
     return price.on_demand_usd_per_hour * bid / 100
-
-
-CHECK = Check(check, (KIND,))

@@ -2,35 +2,24 @@
 
 from __future__ import annotations
 
-from batchyard.doctor.checks.base import Check, Timing, Verdict, place_of
 from batchyard.doctor.checks.network.subnets import check_subnets
-from batchyard.doctor.facts import Environment, Facts, Subnet, require
-from batchyard.doctor.finding import Finding, Kind, Severity
+from batchyard.doctor.facts import Facts, Subnet, require
+from batchyard.doctor.finding import Finding, Findings, Kind, Severity
 
 KIND = Kind("BY032", Severity.ERROR, 84, "instances in public subnets get a public address")
 
 
-def check(facts: Facts, timing: Timing) -> Verdict:
-    return check_subnets(facts, _examine)
-
-
-def _examine(environment: Environment, subnet: Subnet) -> list[Finding]:
+@check_subnets(KIND)
+def check(subnet: Subnet, facts: Facts) -> Findings:
     route = require(subnet.default_route)
     if not route.startswith("igw-") or subnet.gives_public_address:
-        return []
-    return [
-        Finding(
-            KIND,
-            f"{subnet.id} routes to an internet gateway, but its instances get no public address",
-            (f"0.0.0.0/0 goes to {route}; MapPublicIpOnLaunch is false",),
-            (
-                f"aws ec2 modify-subnet-attribute --subnet-id {subnet.id} "
-                "--map-public-ip-on-launch",
-                "or use subnets behind a NAT gateway",
-            ),
-            place_of(environment),
-        )
-    ]
-
-
-CHECK = Check(check, (KIND,))
+        return
+    yield Finding(
+        KIND,
+        f"{subnet.id} routes to an internet gateway, but its instances get no public address",
+        (f"0.0.0.0/0 goes to {route}; MapPublicIpOnLaunch is false",),
+        (
+            f"aws ec2 modify-subnet-attribute --subnet-id {subnet.id} --map-public-ip-on-launch",
+            "or use subnets behind a NAT gateway",
+        ),
+    )

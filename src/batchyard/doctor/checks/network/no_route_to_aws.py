@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from batchyard.doctor.checks.base import Check, Timing, Verdict, place_of
 from batchyard.doctor.checks.network.subnets import check_subnets
-from batchyard.doctor.facts import Environment, Facts, Subnet, require
-from batchyard.doctor.finding import Finding, Kind, Severity
+from batchyard.doctor.facts import Facts, Subnet, require
+from batchyard.doctor.finding import Finding, Findings, Kind, Severity
 
 KIND = Kind(
     "BY031", Severity.ERROR, 82, "instances in every subnet can reach ECS, ECR and the logs"
@@ -14,35 +13,26 @@ KIND = Kind(
 _NEEDED_ENDPOINTS = ("ecs", "ecs-agent", "ecs-telemetry", "ecr.api", "ecr.dkr", "logs", "s3")
 
 
-def check(facts: Facts, timing: Timing) -> Verdict:
-    return check_subnets(facts, lambda environment, subnet: _examine(facts, environment, subnet))
-
-
-def _examine(facts: Facts, environment: Environment, subnet: Subnet) -> list[Finding]:
+@check_subnets(KIND)
+def check(subnet: Subnet, facts: Facts) -> Findings:
     if require(subnet.default_route):
-        return []
+        return
     services = {e.service for e in require(facts.endpoints) if e.vpc == subnet.vpc}
     missing = [service for service in _NEEDED_ENDPOINTS if service not in services]
     if not missing:
-        return []
-    return [
-        Finding(
-            KIND,
-            f"instances in {subnet.id} cannot reach AWS: no route out, and endpoints are missing",
-            (
-                f"no route for 0.0.0.0/0; {len(missing)} of {len(_NEEDED_ENDPOINTS)} "
-                f"endpoints missing: {', '.join(missing)}",
-            ),
-            (
-                "aws ec2 create-route --route-table-id TABLE "
-                "--destination-cidr-block 0.0.0.0/0 --nat-gateway-id NAT",
-                f"or, for each: aws ec2 create-vpc-endpoint --vpc-id {subnet.vpc or 'VPC'} "
-                f"--subnet-ids {subnet.id} --vpc-endpoint-type Interface --service-name "
-                f"com.amazonaws.{facts.subject.region or 'REGION'}.{missing[0]}",
-            ),
-            place_of(environment),
-        )
-    ]
-
-
-CHECK = Check(check, (KIND,))
+        return
+    yield Finding(
+        KIND,
+        f"instances in {subnet.id} cannot reach AWS: no route out, and endpoints are missing",
+        (
+            f"no route for 0.0.0.0/0; {len(missing)} of {len(_NEEDED_ENDPOINTS)} "
+            f"endpoints missing: {', '.join(missing)}",
+        ),
+        (
+            "aws ec2 create-route --route-table-id TABLE "
+            "--destination-cidr-block 0.0.0.0/0 --nat-gateway-id NAT",
+            f"or, for each: aws ec2 create-vpc-endpoint --vpc-id {subnet.vpc or 'VPC'} "
+            f"--subnet-ids {subnet.id} --vpc-endpoint-type Interface --service-name "
+            f"com.amazonaws.{facts.subject.region or 'REGION'}.{missing[0]}",
+        ),
+    )

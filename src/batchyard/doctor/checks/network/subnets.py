@@ -4,16 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from batchyard.doctor.checks.base import Verdict, check_each, ec2_environments, join_names
-from batchyard.doctor.facts import (
-    Environment,
-    Facts,
-    Missing,
-    MissingFactError,
-    Subnet,
-    require,
-)
-from batchyard.doctor.finding import Finding
+from batchyard.doctor.checks.base import Check, check_each, ec2_environments, join_names
+from batchyard.doctor.facts import Environment, Facts, Missing, MissingFactError, Subnet, require
+from batchyard.doctor.finding import Finding, Findings, Kind
 
 
 def subnets_of(environment: Environment, facts: Facts) -> list[Subnet]:
@@ -22,15 +15,23 @@ def subnets_of(environment: Environment, facts: Facts) -> list[Subnet]:
     return [by_id[subnet_id] for subnet_id in environment.subnets if subnet_id in by_id]
 
 
-def check_subnets(facts: Facts, examine: Callable[[Environment, Subnet], list[Finding]]) -> Verdict:
-    """Return the findings about all subnets of managed EC2 environments; None without such.
+def check_subnets(kind: Kind) -> Callable[[Callable[[Subnet, Facts], Findings]], Check]:
+    """Make a check of a function that examines a subnet of a managed EC2 environment."""
 
-    Raises MissingFactError where a subnet could not be described and no other has a finding.
-    """
+    def make(examine: Callable[[Subnet, Facts], Findings]) -> Check:
+        return Check(lambda facts, timing: _check_subnets(facts, examine), (kind,))
 
-    def examine_environment(environment: Environment) -> list[Finding]:
-        subnets = subnets_of(environment, facts)
-        return [finding for subnet in subnets for finding in examine(environment, subnet)]
+    return make
+
+
+def _check_subnets(
+    facts: Facts, examine: Callable[[Subnet, Facts], Findings]
+) -> list[Finding] | None:
+    """Raises MissingFactError where a subnet could not be described and no other has a finding."""
+
+    def examine_environment(environment: Environment) -> Findings:
+        for subnet in subnets_of(environment, facts):
+            yield from examine(subnet, facts)
 
     environments = ec2_environments(facts)
     findings = check_each(environments, examine_environment)

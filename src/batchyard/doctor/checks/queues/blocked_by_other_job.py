@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from batchyard.doctor.checks.base import Check, Timing, Verdict, runnable_job
+from batchyard.doctor.checks.base import Timing, check_facts, runnable_job
 from batchyard.doctor.facts import Facts, FrontJob, Job, require
-from batchyard.doctor.finding import Finding, Kind, Severity
+from batchyard.doctor.finding import Finding, Kind, Severity, Verdict
 from batchyard.units import format_duration
 
 KIND = Kind("BY011", Severity.ERROR, 60, "no other job blocks the front of the queue")
 
 
+@check_facts(KIND)
 def check(facts: Facts, timing: Timing) -> Verdict:
     """Report a first job that AWS Batch calls blocked, or that is first for longer than dwell_s."""
     job = runnable_job(facts)
@@ -22,7 +23,7 @@ def check(facts: Facts, timing: Timing) -> Verdict:
     age_s = (facts.taken_ms - first.since_ms) / 1000 if first.since_ms is not None else 0
     if not first.status_reason and age_s < timing.dwell_s:
         return []
-    return [_finding(job, first, age_s)]
+    return _finding(job, first, age_s)
 
 
 def _parent_id(job_id: str) -> str:
@@ -45,6 +46,3 @@ def _finding(job: Job, first: FrontJob, age_s: float) -> Finding:
         ),
         f"job {job.job_id}",
     )
-
-
-CHECK = Check(check, (KIND,))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from batchyard.doctor.checks.base import Check, Timing, Verdict, is_running_or_over
+from batchyard.doctor.checks.base import Timing, check_facts, is_running_or_over
 from batchyard.doctor.facts import Facts, require
-from batchyard.doctor.finding import Finding, Kind, Severity
+from batchyard.doctor.finding import Finding, Kind, Severity, Verdict
 
 KIND = Kind("BY003", Severity.ERROR, 96, "the queue is valid")
 
 
+@check_facts(KIND)
 def check(facts: Facts, timing: Timing) -> Verdict:
     if facts.queue is None or is_running_or_over(facts):
         return None
@@ -16,15 +17,10 @@ def check(facts: Facts, timing: Timing) -> Verdict:
     if queue.status in ("VALID", "CREATING", "UPDATING"):
         return []
     reason = f": {queue.status_reason}" if queue.status_reason else ""
-    return [
-        Finding(
-            KIND,
-            f"the queue {queue.name} is {queue.status}",
-            (f"status {queue.status}{reason}",),
-            (f"aws batch describe-job-queues --job-queues {queue.name}",),
-            f"queue {queue.name}",
-        )
-    ]
-
-
-CHECK = Check(check, (KIND,))
+    return Finding(
+        KIND,
+        f"the queue {queue.name} is {queue.status}",
+        (f"status {queue.status}{reason}",),
+        (f"aws batch describe-job-queues --job-queues {queue.name}",),
+        f"queue {queue.name}",
+    )

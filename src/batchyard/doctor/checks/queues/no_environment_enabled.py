@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from batchyard.doctor.checks.base import (
-    Check,
     Timing,
-    Verdict,
+    check_facts,
     environments_of,
     is_running_or_over,
     place_of,
     update_command,
 )
 from batchyard.doctor.facts import Facts
-from batchyard.doctor.finding import Finding, Kind, Severity
+from batchyard.doctor.finding import Finding, Kind, Severity, Verdict
 
 KIND = Kind("BY004", Severity.ERROR, 94, "the queue has a compute environment that is enabled")
 
 
+@check_facts(KIND)
 def check(facts: Facts, timing: Timing) -> Verdict:
     if is_running_or_over(facts):
         return None
@@ -48,6 +48,3 @@ def _no_environment() -> Finding:
             "--compute-environment-order order=1,computeEnvironment=NAME",
         ),
     )
-
-
-CHECK = Check(check, (KIND,))

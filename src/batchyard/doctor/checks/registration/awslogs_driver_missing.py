@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from batchyard.doctor.checks.base import (
-    Check,
     Timing,
-    Verdict,
     check_each,
+    check_facts,
     host_environments,
     job_of,
     join_names,
-    place_of,
 )
 from batchyard.doctor.facts import Environment, Facts, require
-from batchyard.doctor.finding import Finding, Kind, Severity
+from batchyard.doctor.finding import Finding, Findings, Kind, Severity, Verdict
 
 KIND = Kind("BY039", Severity.ERROR, 72, "the hosts have the job's log driver")
 
 
+@check_facts(KIND)
 def check(facts: Facts, timing: Timing) -> Verdict:
     job = job_of(facts)
     if job is not None and job.log_driver not in ("", "awslogs"):
@@ -25,24 +24,18 @@ def check(facts: Facts, timing: Timing) -> Verdict:
     return check_each(host_environments(facts), _examine)
 
 
-def _examine(environment: Environment) -> list[Finding]:
+def _examine(environment: Environment) -> Findings:
     host_ids = [h.instance_id for h in require(environment.hosts) if not h.has_awslogs]
     if not host_ids:
-        return []
-    return [
-        Finding(
-            KIND,
-            f"hosts of {environment.name} lack the awslogs driver: "
-            "no job that logs to CloudWatch is placed there",
-            (f"{len(host_ids)} hosts without it: {join_names(host_ids)}",),
-            (
-                "in the image or user data: "
-                'echo \'ECS_AVAILABLE_LOGGING_DRIVERS=["json-file","awslogs"]\' '
-                ">> /etc/ecs/ecs.config",
-            ),
-            place_of(environment),
-        )
-    ]
-
-
-CHECK = Check(check, (KIND,))
+        return
+    yield Finding(
+        KIND,
+        f"hosts of {environment.name} lack the awslogs driver: "
+        "no job that logs to CloudWatch is placed there",
+        (f"{len(host_ids)} hosts without it: {join_names(host_ids)}",),
+        (
+            "in the image or user data: "
+            'echo \'ECS_AVAILABLE_LOGGING_DRIVERS=["json-file","awslogs"]\' '
+            ">> /etc/ecs/ecs.config",
+        ),
+    )

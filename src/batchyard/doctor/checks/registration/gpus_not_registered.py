@@ -5,50 +5,37 @@ from __future__ import annotations
 from batchyard.doctor import catalogue
 from batchyard.doctor.checks.base import (
     MAX_LISTED,
-    Check,
-    Timing,
-    Verdict,
-    check_each,
+    check_environments,
     described_types,
     host_environments,
-    place_of,
     update_resources_command,
 )
 from batchyard.doctor.facts import Environment, Facts, require
-from batchyard.doctor.finding import Finding, Kind, Severity
+from batchyard.doctor.finding import Finding, Findings, Kind, Severity
 
 KIND = Kind("BY024", Severity.ERROR, 88, "GPU hosts registered their GPUs")
 
 
-def check(facts: Facts, timing: Timing) -> Verdict:
-    return check_each(host_environments(facts), lambda environment: _examine(facts, environment))
-
-
-def _examine(facts: Facts, environment: Environment) -> list[Finding]:
+@check_environments(KIND, host_environments)
+def check(environment: Environment, facts: Facts) -> Findings:
     hosts = require(environment.hosts)
     types = catalogue.expand([host.type for host in hosts], described_types(facts))
     gpus_of = {t.name: t.gpus for t in types}
     without_gpus = [h for h in hosts if h.is_connected and not h.gpus and gpus_of.get(h.type)]
     if not without_gpus:
-        return []
-    return [
-        Finding(
-            KIND,
-            f"hosts of {environment.name} joined the cluster without their GPUs",
-            tuple(
-                f"{h.instance_id} ({h.type}) registered 0 GPUs; it has {gpus_of[h.type]}"
-                for h in without_gpus[:MAX_LISTED]
+        return
+    yield Finding(
+        KIND,
+        f"hosts of {environment.name} joined the cluster without their GPUs",
+        tuple(
+            f"{h.instance_id} ({h.type}) registered 0 GPUs; it has {gpus_of[h.type]}"
+            for h in without_gpus[:MAX_LISTED]
+        ),
+        (
+            "batchyard doctor host"
+            "   # on such an instance: driver, runtime, ECS_ENABLE_GPU_SUPPORT",
+            update_resources_command(
+                environment, "'ec2Configuration=[{imageType=ECS_AL2023_NVIDIA}]'"
             ),
-            (
-                "batchyard doctor host"
-                "   # on such an instance: driver, runtime, ECS_ENABLE_GPU_SUPPORT",
-                update_resources_command(
-                    environment, "'ec2Configuration=[{imageType=ECS_AL2023_NVIDIA}]'"
-                ),
-            ),
-            place_of(environment),
-        )
-    ]
-
-
-CHECK = Check(check, (KIND,))
+        ),
+    )

@@ -2,36 +2,30 @@
 
 from __future__ import annotations
 
-from batchyard.doctor.checks.base import (
-    Check,
-    Timing,
-    Verdict,
-    check_each,
-    ec2_environments,
-    place_of,
-)
+from batchyard.doctor.checks.base import check_environments, ec2_environments
 from batchyard.doctor.checks.roles.spot_roles import uses_spot_fleet
 from batchyard.doctor.facts import Environment, Facts, require
-from batchyard.doctor.finding import Finding, Kind, Severity
+from batchyard.doctor.finding import Finding, Findings, Kind, Severity
 
 KIND = Kind("BY042", Severity.ERROR, 74, "the Spot fleet role exists and may tag instances")
 #: AWS's policy that allows a Spot fleet role to tag instances
 TAGGING_POLICY = "arn:aws:iam::aws:policy/service-role/AmazonEC2SpotFleetTaggingRole"
 
 
-def check(facts: Facts, timing: Timing) -> Verdict:
-    return check_each(filter(uses_spot_fleet, ec2_environments(facts)), _examine)
+def _fleet_environments(facts: Facts) -> list[Environment]:
+    return [environment for environment in ec2_environments(facts) if uses_spot_fleet(environment)]
 
 
-def _examine(environment: Environment) -> list[Finding]:
+@check_environments(KIND, _fleet_environments)
+def check(environment: Environment, facts: Facts) -> Findings:
     if environment.fleet_role is None:
-        return [_finding(environment, "none", "there is none, and BEST_FIT on Spot needs one")]
+        yield _finding(environment, "none", "there is none, and BEST_FIT on Spot needs one")
+        return
     role = require(environment.fleet_role)
     if not role.exists:
-        return [_finding(environment, role.name, "it does not exist")]
-    if not role.can_tag:
-        return [_finding(environment, role.name, "it may not tag instances")]
-    return []
+        yield _finding(environment, role.name, "it does not exist")
+    elif not role.can_tag:
+        yield _finding(environment, role.name, "it may not tag instances")
 
 
 def _finding(environment: Environment, role_name: str, problem: str) -> Finding:
@@ -44,8 +38,4 @@ def _finding(environment: Environment, role_name: str, problem: str) -> Finding:
             f"aws iam attach-role-policy --role-name ROLE --policy-arn {TAGGING_POLICY}",
             "or make an environment with SPOT_PRICE_CAPACITY_OPTIMIZED, which needs no such role",
         ),
-        place_of(environment),
     )
-
-
-CHECK = Check(check, (KIND,))

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from batchyard.doctor.checks.base import Check, over_environments, place_of
-from batchyard.doctor.facts import Environment, require
-from batchyard.doctor.finding import Finding, Kind, Severity
+from batchyard.doctor.checks.base import check_environments
+from batchyard.doctor.facts import Environment, Facts, require
+from batchyard.doctor.finding import Finding, Findings, Kind, Severity
 
 KIND = Kind("BY035", Severity.ERROR, 88, "the instance profile exists and has a role")
 
 
-def _examine(environment: Environment) -> list[Finding]:
+@check_environments(KIND)
+def check(environment: Environment, facts: Facts) -> Findings:
     if environment.profile is None:
-        return [_finding(environment, "none", "it names none")]
+        yield _finding(environment, "none", "it names none")
+        return
     profile = require(environment.profile)
     if not profile.exists:
-        return [_finding(environment, profile.name, "it does not exist")]
-    if not profile.role:
-        return [_finding(environment, profile.name, "it has no role")]
-    return []
+        yield _finding(environment, profile.name, "it does not exist")
+    elif not profile.role:
+        yield _finding(environment, profile.name, "it has no role")
 
 
 def _finding(environment: Environment, profile_name: str, problem: str) -> Finding:
@@ -29,8 +30,4 @@ def _finding(environment: Environment, profile_name: str, problem: str) -> Findi
             "aws iam create-instance-profile --instance-profile-name NAME",
             "aws iam add-role-to-instance-profile --instance-profile-name NAME --role-name ROLE",
         ),
-        place_of(environment),
     )
-
-
-CHECK = Check(over_environments(_examine), (KIND,))

@@ -7,16 +7,15 @@ a job waits, or where a launch failed for that reason.
 from __future__ import annotations
 
 from batchyard.doctor.checks.base import (
-    Check,
     Timing,
-    Verdict,
+    check_facts,
     ec2_environments,
     place_of,
     runnable_job,
 )
 from batchyard.doctor.checks.roles.spot_roles import needs_spot_roles, uses_spot_fleet
 from batchyard.doctor.facts import Environment, Facts, require
-from batchyard.doctor.finding import Finding, Kind, Severity
+from batchyard.doctor.finding import Finding, Kind, Severity, Verdict
 
 KIND = Kind("BY041", Severity.ERROR, 74, "the service-linked role for Spot exists")
 _SPOT_ROLE = "AWSServiceRoleForEC2Spot"
@@ -26,6 +25,7 @@ _SERVICES = {_SPOT_ROLE: "spot.amazonaws.com", _FLEET_ROLE: "spotfleet.amazonaws
 _REFUSAL_WORDS = ("servicelinkedrolecreationnotpermitted", "service-linked role for ec2 spot")
 
 
+@check_facts(KIND)
 def check(facts: Facts, timing: Timing) -> Verdict:
     spot = [environment for environment in ec2_environments(facts) if environment.is_spot]
     if not spot:
@@ -54,6 +54,3 @@ def check(facts: Facts, timing: Timing) -> Verdict:
 def _was_refused(environment: Environment) -> bool:
     failures = environment.failures if isinstance(environment.failures, tuple) else ()
     return any(word in failure.message.lower() for failure in failures for word in _REFUSAL_WORDS)
-
-
-CHECK = Check(check, (KIND,))

@@ -2,34 +2,30 @@
 
 from __future__ import annotations
 
-from batchyard.doctor.checks.base import Check, Timing, Verdict, runnable_job
+from batchyard.doctor.checks.base import Timing, check_facts, runnable_job
 from batchyard.doctor.facts import Facts
-from batchyard.doctor.finding import Finding, Kind, Severity
+from batchyard.doctor.finding import Finding, Kind, Severity, Verdict
 
 KIND = Kind("BY052", Severity.ERROR, 84, "AWS Batch does not report missing permissions")
 _STATUS_REASON = "MISCONFIGURATION:SERVICE_ROLE_PERMISSIONS"
 
 
+@check_facts(KIND)
 def check(facts: Facts, timing: Timing) -> Verdict:
     job = runnable_job(facts)
     if job is None:
         return None
     if not job.status_reason.startswith(_STATUS_REASON):
         return []
-    return [
-        Finding(
-            KIND,
-            "AWS says that the service role lacks a permission",
-            (job.status_reason,),
-            (
-                "use AWSServiceRoleForBatch: make the environment without a service role, or",
-                "aws iam attach-role-policy --role-name ROLE --policy-arn "
-                "arn:aws:iam::aws:policy/service-role/AWSBatchServiceRole",
-            ),
-            f"job {job.job_id}",
-            likelihood=99,
-        )
-    ]
-
-
-CHECK = Check(check, (KIND,))
+    return Finding(
+        KIND,
+        "AWS says that the service role lacks a permission",
+        (job.status_reason,),
+        (
+            "use AWSServiceRoleForBatch: make the environment without a service role, or",
+            "aws iam attach-role-policy --role-name ROLE --policy-arn "
+            "arn:aws:iam::aws:policy/service-role/AWSBatchServiceRole",
+        ),
+        f"job {job.job_id}",
+        likelihood=99,
+    )

@@ -1,1 +1,1 @@
-"""The checks of a host: one file for a finding, listed in table.py."""
+"""The checks of a host: one file for a finding."""

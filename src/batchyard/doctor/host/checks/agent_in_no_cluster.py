@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from batchyard.doctor.facts import require
-from batchyard.doctor.finding import Finding, Kind, Severity
-from batchyard.doctor.host.checks.base import HostCheck, Verdict, is_ecs_node
+from batchyard.doctor.finding import Finding, Kind, Severity, Verdict
+from batchyard.doctor.host.checks.base import check_host, is_ecs_node
 from batchyard.doctor.host.facts import HostFacts
 from batchyard.doctor.host.parse import find_setting
 
 KIND = Kind("BY308", Severity.ERROR, 84, "the agent is in a cluster")
 
 
+@check_host(KIND)
 def check(facts: HostFacts) -> Verdict:
     if not is_ecs_node(facts):
         return None
@@ -23,21 +24,16 @@ def check(facts: HostFacts) -> Verdict:
         cause = f"the ECS agent joined the cluster {agent.cluster}, not the one in ecs.config"
     else:
         return []
-    return [
-        Finding(
-            KIND,
-            cause,
-            (
-                f"cluster {agent.cluster or 'none'}",
-                f"ECS_CLUSTER={cluster if cluster is not None else ' not set'}",
-            ),
-            (
-                "grep -iE 'error|denied|unable' /var/log/ecs/ecs-agent.log | tail",
-                "check the instance profile, and the way to the ECS endpoints "
-                "(batchyard doctor env NAME)",
-            ),
-        )
-    ]
-
-
-CHECK = HostCheck(check, KIND)
+    return Finding(
+        KIND,
+        cause,
+        (
+            f"cluster {agent.cluster or 'none'}",
+            f"ECS_CLUSTER={cluster if cluster is not None else ' not set'}",
+        ),
+        (
+            "grep -iE 'error|denied|unable' /var/log/ecs/ecs-agent.log | tail",
+            "check the instance profile, and the way to the ECS endpoints "
+            "(batchyard doctor env NAME)",
+        ),
+    )

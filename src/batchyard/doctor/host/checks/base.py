@@ -6,16 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from batchyard.doctor import catalogue
-from batchyard.doctor.finding import Finding, Kind
+from batchyard.doctor.finding import Kind, Verdict
 from batchyard.doctor.host.facts import HostFacts, Metadata, Unit
 
 #: the longest time that a boot takes
 MAX_BOOT_S = 15 * 60
 #: Longer lines of output are cut in the evidence.
 MAX_LINE_LENGTH = 160
-
-#: The findings of a check: empty where the check passed, None where the check does not apply.
-Verdict = list[Finding] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +21,11 @@ class HostCheck:
 
     run: Callable[[HostFacts], Verdict]
     kind: Kind
+
+
+def check_host(kind: Kind) -> Callable[[Callable[[HostFacts], Verdict]], HostCheck]:
+    """Make a check of a function."""
+    return lambda function: HostCheck(function, kind)
 
 
 def is_ecs_node(facts: HostFacts) -> bool:

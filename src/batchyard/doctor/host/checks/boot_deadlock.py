@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from batchyard.doctor.facts import require
-from batchyard.doctor.finding import Finding, Kind, Severity
+from batchyard.doctor.finding import Finding, Kind, Severity, Verdict
 from batchyard.doctor.host import deadlock
-from batchyard.doctor.host.checks.base import HostCheck, Verdict
+from batchyard.doctor.host.checks.base import check_host
 from batchyard.doctor.host.deadlock import Deadlock
 from batchyard.doctor.host.facts import HostFacts
 
@@ -13,6 +13,7 @@ KIND = Kind("BY301", Severity.ERROR, 99, "no systemd jobs wait for each other")
 _MAX_COMMAND_LENGTH = 120
 
 
+@check_host(KIND)
 def check(facts: HostFacts) -> Verdict:
     deadlocks = deadlock.find_deadlocks(
         require(facts.jobs), require(facts.units), require(facts.processes)
@@ -35,6 +36,3 @@ def _finding(deadlock: Deadlock) -> Finding:
             "   # names the line; write `systemctl ... --no-block`, or leave it out",
         ),
     )
-
-
-CHECK = HostCheck(check, KIND)

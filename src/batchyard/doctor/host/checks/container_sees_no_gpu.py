@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from batchyard.doctor.finding import Finding, Kind, Severity
-from batchyard.doctor.host.checks.base import HostCheck, Verdict
+from batchyard.doctor.finding import Finding, Kind, Severity, Verdict
+from batchyard.doctor.host.checks.base import check_host
 from batchyard.doctor.host.facts import HostFacts
 
 KIND = Kind("BY315", Severity.ERROR, 95, "a container sees the GPUs")
 
 
+@check_host(KIND)
 def check(facts: HostFacts) -> Verdict:
     run = facts.container
     if run is None:
@@ -16,17 +17,9 @@ def check(facts: HostFacts) -> Verdict:
     gpu_count = run.output.count("GPU ") if run.exit_code == 0 else 0
     if gpu_count:
         return []
-    return [
-        Finding(
-            KIND,
-            "a container does not see the GPUs",
-            (
-                f"{run.image}: exit code {run.exit_code}, {gpu_count} GPUs",
-                *run.output.splitlines()[:2],
-            ),
-            ("the findings above say why; with none, try an image that is built on nvidia/cuda",),
-        )
-    ]
-
-
-CHECK = HostCheck(check, KIND)
+    return Finding(
+        KIND,
+        "a container does not see the GPUs",
+        (f"{run.image}: exit code {run.exit_code}, {gpu_count} GPUs", *run.output.splitlines()[:2]),
+        ("the findings above say why; with none, try an image that is built on nvidia/cuda",),
+    )

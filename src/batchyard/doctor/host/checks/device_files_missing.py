@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from batchyard.doctor.facts import require
-from batchyard.doctor.finding import Finding, Kind, Severity
-from batchyard.doctor.host.checks.base import HostCheck, Verdict
+from batchyard.doctor.finding import Finding, Kind, Severity, Verdict
+from batchyard.doctor.host.checks.base import check_host
 from batchyard.doctor.host.facts import HostFacts
 
 KIND = Kind("BY303", Severity.ERROR, 85, "every GPU has its device file")
 _CONTROL_FILES = ("/dev/nvidiactl", "/dev/nvidia-uvm")
 
 
+@check_host(KIND)
 def check(facts: HostFacts) -> Verdict:
     if not isinstance(facts.gpus, tuple) or not facts.gpus:
         return None
@@ -26,7 +27,4 @@ def check(facts: HostFacts) -> Verdict:
         "nvidia-modprobe -c 0 -u   # makes them",
         "systemctl restart --no-block ecs   # counts them again",
     )
-    return [Finding(KIND, "GPUs have no device files: ECS registers none", tuple(evidence), remedy)]
-
-
-CHECK = HostCheck(check, KIND)
+    return Finding(KIND, "GPUs have no device files: ECS registers none", tuple(evidence), remedy)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from batchyard.doctor.finding import Finding, Kind, Severity
-from batchyard.doctor.host.checks.base import HostCheck, Verdict, find_unit, is_ecs_node
+from batchyard.doctor.finding import Finding, Kind, Severity, Verdict
+from batchyard.doctor.host.checks.base import check_host, find_unit, is_ecs_node
 from batchyard.doctor.host.facts import Docker, HostFacts
 
 KIND = Kind("BY304", Severity.ERROR, 90, "Docker answers")
 
 
+@check_host(KIND)
 def check(facts: HostFacts) -> Verdict:
     if isinstance(facts.docker, Docker):
         return []
@@ -18,7 +19,4 @@ def check(facts: HostFacts) -> Verdict:
         return None  # the machine is not meant to run containers
     evidence = (facts.docker.reason, *([f"docker.service is {unit.active}"] if unit else []))
     remedy = ("systemctl status docker", "journalctl -b -u docker -n 50 --no-pager")
-    return [Finding(KIND, "Docker does not answer: no container can be started", evidence, remedy)]
-
-
-CHECK = HostCheck(check, KIND)
+    return Finding(KIND, "Docker does not answer: no container can be started", evidence, remedy)

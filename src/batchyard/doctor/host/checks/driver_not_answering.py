@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from batchyard.doctor.facts import Missing
-from batchyard.doctor.finding import Finding, Kind, Severity
-from batchyard.doctor.host.checks.base import HostCheck, Verdict, count_gpus, has_gpus
+from batchyard.doctor.finding import Finding, Kind, Severity, Verdict
+from batchyard.doctor.host.checks.base import check_host, count_gpus, has_gpus
 from batchyard.doctor.host.facts import HostFacts
 
 KIND = Kind("BY302", Severity.ERROR, 92, "the NVIDIA driver answers")
 
 
+@check_host(KIND)
 def check(facts: HostFacts) -> Verdict:
     if not has_gpus(facts):
         return None
@@ -25,7 +26,4 @@ def check(facts: HostFacts) -> Verdict:
         "nvidia-smi; journalctl -b -k | grep -i nvrm; systemctl status nvidia-kmod-load",
         "use the image type ECS_AL2023_NVIDIA, whose driver fits its kernel",
     )
-    return [Finding(KIND, cause, (evidence, f"GPUs on this machine: {gpu_count}"), remedy)]
-
-
-CHECK = HostCheck(check, KIND)
+    return Finding(KIND, cause, (evidence, f"GPUs on this machine: {gpu_count}"), remedy)

@@ -4,14 +4,8 @@ from __future__ import annotations
 
 from batchyard.doctor import catalogue
 from batchyard.doctor.facts import require
-from batchyard.doctor.finding import Finding, Kind, Severity
-from batchyard.doctor.host.checks.base import (
-    HostCheck,
-    Verdict,
-    count_gpus,
-    find_unit,
-    instance_type_of,
-)
+from batchyard.doctor.finding import Finding, Kind, Severity, Verdict
+from batchyard.doctor.host.checks.base import check_host, count_gpus, find_unit, instance_type_of
 from batchyard.doctor.host.facts import HostFacts
 
 KIND = Kind("BY316", Severity.ERROR, 78, "fabric manager runs where GPUs need it")
@@ -19,6 +13,7 @@ KIND = Kind("BY316", Severity.ERROR, 78, "fabric manager runs where GPUs need it
 _MIN_GPUS = 4
 
 
+@check_host(KIND)
 def check(facts: HostFacts) -> Verdict:
     family = catalogue.family_of(instance_type_of(facts))
     gpu_count = count_gpus(facts)
@@ -29,17 +24,9 @@ def check(facts: HostFacts) -> Verdict:
     if unit is not None and unit.active == "active":
         return []
     state = unit.active if unit and unit.load == "loaded" else "not installed"
-    return [
-        Finding(
-            KIND,
-            "fabric manager does not run: CUDA fails to start though nvidia-smi lists the GPUs",
-            (
-                f"{family} joins its {gpu_count} GPUs by a switch",
-                f"nvidia-fabricmanager: {state}",
-            ),
-            ("systemctl enable --now nvidia-fabricmanager",),
-        )
-    ]
-
-
-CHECK = HostCheck(check, KIND)
+    return Finding(
+        KIND,
+        "fabric manager does not run: CUDA fails to start though nvidia-smi lists the GPUs",
+        (f"{family} joins its {gpu_count} GPUs by a switch", f"nvidia-fabricmanager: {state}"),
+        ("systemctl enable --now nvidia-fabricmanager",),
+    )

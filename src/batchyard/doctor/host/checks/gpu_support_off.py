@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from batchyard.doctor.facts import require
-from batchyard.doctor.finding import Finding, Kind, Severity
-from batchyard.doctor.host.checks.base import HostCheck, Verdict, has_gpus, is_ecs_node
+from batchyard.doctor.finding import Finding, Kind, Severity, Verdict
+from batchyard.doctor.host.checks.base import check_host, has_gpus, is_ecs_node
 from batchyard.doctor.host.facts import HostFacts
 from batchyard.doctor.host.parse import find_setting
 
@@ -13,6 +13,7 @@ _SETTING = "ECS_ENABLE_GPU_SUPPORT"
 _TRUE = ("true", "1", "yes")
 
 
+@check_host(KIND)
 def check(facts: HostFacts) -> Verdict:
     if not has_gpus(facts) or not is_ecs_node(facts):
         return None
@@ -29,7 +30,4 @@ def check(facts: HostFacts) -> Verdict:
         for path, value in values.items()
     )
     remedy = (f"echo {_SETTING}=true >> /etc/ecs/ecs.config", "systemctl restart --no-block ecs")
-    return [Finding(KIND, "GPU support of the ECS agent is not switched on", evidence, remedy)]
-
-
-CHECK = HostCheck(check, KIND)
+    return Finding(KIND, "GPU support of the ECS agent is not switched on", evidence, remedy)

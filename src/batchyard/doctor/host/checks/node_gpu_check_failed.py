@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from batchyard.doctor.facts import require
-from batchyard.doctor.finding import Finding, Kind, Severity
-from batchyard.doctor.host.checks.base import HostCheck, Verdict
+from batchyard.doctor.finding import Finding, Kind, Severity, Verdict
+from batchyard.doctor.host.checks.base import check_host
 from batchyard.doctor.host.facts import HostFacts
 from batchyard.doctor.host.node import (
     CHECK_FILE,
@@ -33,6 +33,7 @@ _STAGES = {
 _OTHER_STAGE = ("the check of its GPUs failed", f"less {LOG_FILE}")
 
 
+@check_host(KIND)
 def check(facts: HostFacts) -> Verdict:
     if facts.node_check is None:
         return None
@@ -41,24 +42,19 @@ def check(facts: HostFacts) -> Verdict:
         return []
     meaning, command = _STAGES.get(node_check.stage, _OTHER_STAGE)
     reasons = [line.strip() for line in node_check.reason.splitlines() if line.strip()]
-    return [
-        Finding(
-            KIND,
-            f"the node does not join ECS: {meaning}",
-            (
-                f"{CHECK_FILE}: stage {node_check.stage or 'not said'}, "
-                f"at {node_check.time or 'a time not said'}",
-                *(line[:MAX_LOG_LINE_LENGTH] for line in reasons[:LINES_SHOWN]),
-                *(f"{LOG_FILE}: {line}" for line in find_trouble(facts)),
-            ),
-            (
-                command,
-                f"systemctl restart --no-block {CHECK_UNIT} ecs"
-                "   # checks again; fails again: the node may power off",
-                "end the instance: its group launches another",
-            ),
-        )
-    ]
-
-
-CHECK = HostCheck(check, KIND)
+    return Finding(
+        KIND,
+        f"the node does not join ECS: {meaning}",
+        (
+            f"{CHECK_FILE}: stage {node_check.stage or 'not said'}, "
+            f"at {node_check.time or 'a time not said'}",
+            *(line[:MAX_LOG_LINE_LENGTH] for line in reasons[:LINES_SHOWN]),
+            *(f"{LOG_FILE}: {line}" for line in find_trouble(facts)),
+        ),
+        (
+            command,
+            f"systemctl restart --no-block {CHECK_UNIT} ecs"
+            "   # checks again; fails again: the node may power off",
+            "end the instance: its group launches another",
+        ),
+    )

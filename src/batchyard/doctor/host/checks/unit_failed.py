@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from batchyard.doctor.facts import require
-from batchyard.doctor.finding import Finding, Kind, Severity
+from batchyard.doctor.finding import Finding, Kind, Severity, Verdict
 from batchyard.doctor.host import node
-from batchyard.doctor.host.checks.base import HostCheck, Verdict
+from batchyard.doctor.host.checks.base import check_host
 from batchyard.doctor.host.facts import HostFacts, NodeCheck
 
 KIND = Kind("BY317", Severity.WARNING, 75, "no unit that the node needs has failed")
 
 
+@check_host(KIND)
 def check(facts: HostFacts) -> Verdict:
     # BY319 reports the failed GPU check of our own nodes, with its reason.
     reported_unit = node.CHECK_UNIT if isinstance(facts.node_check, NodeCheck) else ""
@@ -28,6 +29,3 @@ def check(facts: HostFacts) -> Verdict:
         )
         for name in failed_units
     ]
-
-
-CHECK = HostCheck(check, KIND)

@@ -1,1 +1,1 @@
-"""The checks of templates: one file for a finding, listed in table.py."""
+"""The checks of templates: one file for a finding."""

@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from batchyard.doctor.checks.environments import amazon_linux_2
-from batchyard.doctor.finding import Finding
+from batchyard.doctor.finding import Finding, Findings
 from batchyard.doctor.template import launch_templates
-from batchyard.doctor.template.checks.base import ENVIRONMENT, TemplateCheck
+from batchyard.doctor.template.checks.base import ENVIRONMENT, check_template, place_findings
 from batchyard.doctor.template.compute_environments import find_managed
 from batchyard.doctor.template.resources import Resource, Template
 from batchyard.yaml_positions import Node
 
 
-def find(template: Template) -> Iterator[Finding]:
+@check_template(
+    amazon_linux_2.KIND,
+    properties=(
+        (ENVIRONMENT, "ComputeResources"),
+        (ENVIRONMENT, "ComputeResources.ImageId"),
+        (ENVIRONMENT, "ComputeResources.Ec2Configuration"),
+        (ENVIRONMENT, "ComputeResources.Ec2Configuration.*.ImageType"),
+        (ENVIRONMENT, "ComputeResources.Ec2Configuration.*.ImageIdOverride"),
+        ("AWS::EC2::LaunchTemplate", "LaunchTemplateData.ImageId"),
+    ),
+)
+def check(template: Template) -> Findings:
     for resource, environment in find_managed(template):
-        for finding in amazon_linux_2.examine(environment):
-            yield replace(finding, place=template.place(resource))
+        yield from place_findings(template, resource, amazon_linux_2.examine(environment))
         for path in _find_old_paths(template, _environment_images(resource)):
             yield Finding(
                 amazon_linux_2.KIND,
@@ -35,7 +44,7 @@ def find(template: Template) -> Iterator[Finding]:
             yield from _check_launch_template(template, resource)
 
 
-def _check_launch_template(template: Template, resource: Resource) -> Iterator[Finding]:
+def _check_launch_template(template: Template, resource: Resource) -> Findings:
     specifications = resource.get("SpotFleetRequestConfigData", "LaunchSpecifications").items
     sources = (resource.get("LaunchTemplateData"), resource.properties, *specifications)
     for image in filter(None, (source.get("ImageId") for source in sources)):
@@ -60,17 +69,3 @@ def _environment_images(resource: Resource) -> list[Node]:
 
 def _find_old_paths(template: Template, images: list[Node]) -> Iterator[str]:
     return filter(launch_templates.is_amazon_linux_2, map(template.ssm_path, images))
-
-
-CHECK = TemplateCheck(
-    (amazon_linux_2.KIND,),
-    find,
-    (
-        (ENVIRONMENT, "ComputeResources"),
-        (ENVIRONMENT, "ComputeResources.ImageId"),
-        (ENVIRONMENT, "ComputeResources.Ec2Configuration"),
-        (ENVIRONMENT, "ComputeResources.Ec2Configuration.*.ImageType"),
-        (ENVIRONMENT, "ComputeResources.Ec2Configuration.*.ImageIdOverride"),
-        ("AWS::EC2::LaunchTemplate", "LaunchTemplateData.ImageId"),
-    ),
-)

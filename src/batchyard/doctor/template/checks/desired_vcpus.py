@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from batchyard.doctor.finding import Finding, Kind, Severity
-from batchyard.doctor.template.checks.base import ENVIRONMENT, TemplateCheck
+from batchyard.doctor.finding import Finding, Findings, Kind, Severity
+from batchyard.doctor.template.checks.base import ENVIRONMENT, check_template
 from batchyard.doctor.template.resources import Template
 
 KIND = Kind("BY205", Severity.WARNING, 45, "desiredvCpus is left to AWS Batch")
 
 
-def find(template: Template) -> Iterator[Finding]:
+@check_template(KIND, properties=((ENVIRONMENT, "ComputeResources"),))
+def check(template: Template) -> Findings:
     for resource in template.of_type(ENVIRONMENT):
         node = resource.get("ComputeResources", "DesiredvCpus")
         desired = template.number(node)
@@ -28,6 +27,3 @@ def find(template: Template) -> Iterator[Finding]:
             ("delete the line",),
             template.place(resource, node),
         )
-
-
-CHECK = TemplateCheck((KIND,), find, ((ENVIRONMENT, "ComputeResources"),))

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from batchyard.doctor.finding import Finding, Kind, Severity
-from batchyard.doctor.template.checks.base import ENVIRONMENT, TemplateCheck
+from batchyard.doctor.finding import Finding, Findings, Kind, Severity
+from batchyard.doctor.template.checks.base import ENVIRONMENT, check_template
 from batchyard.doctor.template.resources import Resource, Template
 
 KIND = Kind("BY207", Severity.WARNING, 50, "an environment that is replaced has no fixed name")
 
 
-def find(template: Template) -> Iterator[Finding]:
+@check_template(KIND, properties=((ENVIRONMENT, "ReplaceComputeEnvironment"),))
+def check(template: Template) -> Findings:
     if template.kind == "Terraform":
         return
     for resource in template.of_type(ENVIRONMENT):
@@ -33,6 +32,3 @@ def _is_replaced(template: Template, resource: Resource) -> bool:
     # An unknown value may be false.
     text = template.text(node) or ("" if node.is_empty else "false")
     return text.lower() != "false"
-
-
-CHECK = TemplateCheck((KIND,), find, ((ENVIRONMENT, "ReplaceComputeEnvironment"),))

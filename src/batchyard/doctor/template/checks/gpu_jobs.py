@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from batchyard.doctor import catalogue
 from batchyard.doctor.checks.fit.kinds import NO_GPUS
-from batchyard.doctor.finding import Finding, Unseen
+from batchyard.doctor.finding import Finding, Findings, Unseen
 from batchyard.doctor.template.checks.base import ENVIRONMENT, JOB_DEFINITION, TemplateCheck
 from batchyard.doctor.template.checks.instance_types import (
     TYPE_PROPERTIES,
@@ -20,7 +20,7 @@ from batchyard.yaml_positions import Node
 _REMEDY = "InstanceTypes: [g4dn.xlarge, g5.xlarge, g6.xlarge]"
 
 
-def find(template: Template) -> Iterator[Finding]:
+def find(template: Template) -> Findings:
     for resource, environment in find_managed(template):
         types = read_instance_types(template, resource)
         has_gpu_image = any("NVIDIA" in image for image in environment.image_types)
@@ -39,7 +39,7 @@ def find(template: Template) -> Iterator[Finding]:
     yield from _check_job_definitions(template)
 
 
-def _check_job_definitions(template: Template) -> Iterator[Finding]:
+def _check_job_definitions(template: Template) -> Findings:
     environments = template.of_type(ENVIRONMENT)
     if not environments or any(_may_have_gpus(template, resource) for resource in environments):
         return
@@ -83,7 +83,7 @@ def _find_unchecked(template: Template) -> Iterator[Unseen]:
     return find_unlisted_types(template, (NO_GPUS,))
 
 
-CHECK = TemplateCheck(
+check = TemplateCheck(
     (NO_GPUS,),
     find,
     (

@@ -16,8 +16,8 @@ from batchyard.doctor.checks.environments import (
     instance_type_unknown,
     spot_with_single_type,
 )
-from batchyard.doctor.finding import Finding, Kind, Unseen
-from batchyard.doctor.template.checks.base import ENVIRONMENT, TemplateCheck
+from batchyard.doctor.finding import Findings, Kind, Unseen
+from batchyard.doctor.template.checks.base import ENVIRONMENT, TemplateCheck, place_findings
 from batchyard.doctor.template.compute_environments import UNKNOWN, find_managed
 from batchyard.doctor.template.resources import Resource, Template, function_call
 
@@ -55,31 +55,31 @@ def find_unlisted_types(template: Template, kinds: tuple[Kind, ...]) -> Iterator
 # -- the types themselves ------------------------------------------------------------------------
 
 
-def _check_types(template: Template) -> Iterator[Finding]:
+def _check_types(template: Template) -> Findings:
     for resource, environment in find_managed(template):
         names = _known_names(template, resource)
         listed = replace(environment, instance_types=tuple(names or ()))
-        findings = instance_type_unknown.examine(listed)
+        findings = [*instance_type_unknown.examine(listed)]
         if names is not None:
             types = catalogue.expand(names)
             findings += families_mixed.examine(environment, types)
             findings += gpus_not_schedulable.examine(environment, types)
             findings += architectures_mixed.examine(environment, types)
-        yield from _place_all(template, resource, findings)
+        yield from place_findings(template, resource, findings)
 
 
-def _check_images(template: Template) -> Iterator[Finding]:
+def _check_images(template: Template) -> Findings:
     for resource, environment in find_managed(template):
         names = _known_names(template, resource)
         if names is None or UNKNOWN in environment.image_types:
             continue
         types = catalogue.expand(names)
-        findings = cpu_image_on_gpu_host.examine(environment, types)
+        findings = [*cpu_image_on_gpu_host.examine(environment, types)]
         findings += gpu_too_old_for_driver.examine(environment, types)
-        yield from _place_all(template, resource, findings)
+        yield from place_findings(template, resource, findings)
 
 
-def _check_alternatives(template: Template) -> Iterator[Finding]:
+def _check_alternatives(template: Template) -> Findings:
     for resource, environment in find_managed(template):
         types = read_instance_types(template, resource)
         # Whoever changes other parameters may change the instance types, too.
@@ -87,7 +87,7 @@ def _check_alternatives(template: Template) -> Iterator[Finding]:
         is_fixed = template.has_default_parameters or function_call(node) is None
         if types is not None and is_fixed:
             findings = spot_with_single_type.examine(environment, types)
-            yield from _place_all(template, resource, findings)
+            yield from place_findings(template, resource, findings)
 
 
 def _known_names(template: Template, resource: Resource) -> list[str] | None:
@@ -98,33 +98,25 @@ def _known_names(template: Template, resource: Resource) -> list[str] | None:
     return names if names or node.is_empty else None
 
 
-def _place_all(
-    template: Template, resource: Resource, findings: list[Finding]
-) -> Iterator[Finding]:
-    return (replace(finding, place=template.place(resource)) for finding in findings)
-
-
-CHECKS = (
-    TemplateCheck(
-        _TYPE_KINDS,
-        _check_types,
-        TYPE_PROPERTIES,
-        lambda template: find_unlisted_types(template, _TYPE_KINDS),
+check_types = TemplateCheck(
+    _TYPE_KINDS,
+    _check_types,
+    TYPE_PROPERTIES,
+    lambda template: find_unlisted_types(template, _TYPE_KINDS),
+)
+check_images = TemplateCheck(
+    _IMAGE_KINDS,
+    _check_images,
+    (
+        *TYPE_PROPERTIES,
+        (ENVIRONMENT, "ComputeResources.Ec2Configuration"),
+        (ENVIRONMENT, "ComputeResources.Ec2Configuration.*.ImageType"),
     ),
-    TemplateCheck(
-        _IMAGE_KINDS,
-        _check_images,
-        (
-            *TYPE_PROPERTIES,
-            (ENVIRONMENT, "ComputeResources.Ec2Configuration"),
-            (ENVIRONMENT, "ComputeResources.Ec2Configuration.*.ImageType"),
-        ),
-        lambda template: find_unlisted_types(template, _IMAGE_KINDS),
-    ),
-    TemplateCheck(
-        (spot_with_single_type.KIND,),
-        _check_alternatives,
-        (*TYPE_PROPERTIES, (ENVIRONMENT, "ComputeResources.Type")),
-        lambda template: find_unlisted_types(template, (spot_with_single_type.KIND,)),
-    ),
+    lambda template: find_unlisted_types(template, _IMAGE_KINDS),
+)
+check_alternatives = TemplateCheck(
+    (spot_with_single_type.KIND,),
+    _check_alternatives,
+    (*TYPE_PROPERTIES, (ENVIRONMENT, "ComputeResources.Type")),
+    lambda template: find_unlisted_types(template, (spot_with_single_type.KIND,)),
 )

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from batchyard.doctor.finding import Finding, Kind, Severity
-from batchyard.doctor.template.checks.base import TemplateCheck
+from batchyard.doctor.finding import Finding, Findings, Kind, Severity
+from batchyard.doctor.template.checks.base import check_template
 from batchyard.doctor.template.resources import Template
 
 KIND = Kind("BY201", Severity.ERROR, 85, "no launch configuration is used")
 
 
-def find(template: Template) -> Iterator[Finding]:
+@check_template(KIND)
+def check(template: Template) -> Findings:
     for resource in template.of_type("AWS::AutoScaling::LaunchConfiguration"):
         yield Finding(
             KIND,
@@ -21,6 +20,3 @@ def find(template: Template) -> Iterator[Finding]:
             ("use a launch template: AWS::EC2::LaunchTemplate, aws_launch_template",),
             template.place(resource),
         )
-
-
-CHECK = TemplateCheck((KIND,), find)

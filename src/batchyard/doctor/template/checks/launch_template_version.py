@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from batchyard.doctor.finding import Finding, Kind, Severity
-from batchyard.doctor.template.checks.base import ENVIRONMENT, TemplateCheck
+from batchyard.doctor.finding import Finding, Findings, Kind, Severity
+from batchyard.doctor.template.checks.base import ENVIRONMENT, check_template
 from batchyard.doctor.template.launch_templates import find_launch_template, launch_nodes
 from batchyard.doctor.template.resources import NOTHING, Template
 
 KIND = Kind("BY206", Severity.WARNING, 40, "changes of the launch template reach the environment")
 
 
-def find(template: Template) -> Iterator[Finding]:
+@check_template(
+    KIND,
+    properties=(
+        (ENVIRONMENT, "ComputeResources"),
+        (ENVIRONMENT, "ComputeResources.LaunchTemplate.Version"),
+    ),
+)
+def check(template: Template) -> Findings:
     if template.kind == "Terraform":
         return
     for resource in template.of_type(ENVIRONMENT):
@@ -34,10 +39,3 @@ def find(template: Template) -> Iterator[Finding]:
                 (f"Version: !GetAtt {target.name}.LatestVersionNumber",),
                 template.place(resource, node),
             )
-
-
-CHECK = TemplateCheck(
-    (KIND,),
-    find,
-    ((ENVIRONMENT, "ComputeResources"), (ENVIRONMENT, "ComputeResources.LaunchTemplate.Version")),
-)

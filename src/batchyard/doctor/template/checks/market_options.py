@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from batchyard.doctor.finding import Finding, Kind, Severity
-from batchyard.doctor.template.checks.base import TemplateCheck
+from batchyard.doctor.finding import Finding, Findings, Kind, Severity
+from batchyard.doctor.template.checks.base import check_template
 from batchyard.doctor.template.launch_templates import BATCH, find_owners
 from batchyard.doctor.template.resources import Template
 
@@ -14,7 +12,8 @@ KIND = Kind(
 )
 
 
-def find(template: Template) -> Iterator[Finding]:
+@check_template(KIND)
+def check(template: Template) -> Findings:
     owners = find_owners(template)
     for resource in template.of_type("AWS::EC2::LaunchTemplate"):
         node = resource.get("LaunchTemplateData", "InstanceMarketOptions")
@@ -26,6 +25,3 @@ def find(template: Template) -> Iterator[Finding]:
                 ("delete it, and set the environment's Type: SPOT",),
                 template.place(resource, node),
             )
-
-
-CHECK = TemplateCheck((KIND,), find)

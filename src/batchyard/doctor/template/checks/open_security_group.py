@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterator
 
-from batchyard.doctor.finding import Finding, Kind, Severity
-from batchyard.doctor.template.checks.base import TemplateCheck
+from batchyard.doctor.finding import Finding, Findings, Kind, Severity
+from batchyard.doctor.template.checks.base import check_template
 from batchyard.doctor.template.launch_templates import terraform_references_of
 from batchyard.doctor.template.resources import NOTHING, Resource, Template
 from batchyard.doctor.template.terraform_references import remove_indexes
@@ -27,7 +26,20 @@ _ALL_PROTOCOLS = ("-1", "all")
 _PING_PROTOCOLS = ("icmp", "icmpv6", "1", "58")
 
 
-def find(template: Template) -> Iterator[Finding]:
+@check_template(
+    KIND,
+    properties=(
+        (_GROUP, "SecurityGroupIngress"),
+        (_GROUP, "SecurityGroupIngress.*.CidrIp"),
+        (_GROUP, "SecurityGroupIngress.*.CidrIpv6"),
+        (_GROUP, "SecurityGroupIngress.*.FromPort"),
+        (_RULE, "CidrIp"),
+        (_RULE, "CidrIpv6"),
+        (_RULE, "FromPort"),
+        (_RULE, "SecurityGroupIngress.*.CidrIp"),
+    ),
+)
+def check(template: Template) -> Findings:
     balancer_groups = _find_balancer_groups(template)
     for resource in template.of_type(_GROUP, _RULE):
         if balancer_groups & _group_names(template, resource):
@@ -94,19 +106,3 @@ def _find_balancer_groups(template: Template) -> set[str]:
         for group in balancer.get("SecurityGroups").items
     }
     return names.union(*map(terraform_references_of, balancers)) - {""}
-
-
-CHECK = TemplateCheck(
-    (KIND,),
-    find,
-    (
-        (_GROUP, "SecurityGroupIngress"),
-        (_GROUP, "SecurityGroupIngress.*.CidrIp"),
-        (_GROUP, "SecurityGroupIngress.*.CidrIpv6"),
-        (_GROUP, "SecurityGroupIngress.*.FromPort"),
-        (_RULE, "CidrIp"),
-        (_RULE, "CidrIpv6"),
-        (_RULE, "FromPort"),
-        (_RULE, "SecurityGroupIngress.*.CidrIp"),
-    ),
-)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from batchyard.doctor.finding import Finding, Kind, Severity, Unseen
+from batchyard.doctor.finding import Finding, Findings, Kind, Severity, Unseen
 from batchyard.doctor.template.checks.base import TemplateCheck
 from batchyard.doctor.template.resources import (
     NOTHING,
@@ -38,7 +38,7 @@ _TYPES_WITH_POLICIES = (
 _MAX_LISTED = 4
 
 
-def find(template: Template) -> Iterator[Finding]:
+def find(template: Template) -> Findings:
     for resource in template.of_type(*_TYPES_WITH_POLICIES):
         for node, evidence in (
             *_find_managed_policies(template, resource),
@@ -130,7 +130,7 @@ def _items_or_node(node: Node) -> list[Node]:
     return node.items if function_call(node) is None and node.items else [node]
 
 
-CHECK = TemplateCheck(
+check = TemplateCheck(
     (KIND,),
     find,
     (

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 
 from batchyard.batch.limits import MAX_RETRY_RULES
-from batchyard.doctor.finding import Finding, Kind, Severity
-from batchyard.doctor.template.checks.base import JOB_DEFINITION, TemplateCheck
+from batchyard.doctor.finding import Finding, Findings, Kind, Severity
+from batchyard.doctor.template.checks.base import JOB_DEFINITION, check_template
 from batchyard.doctor.template.resources import NOTHING, Template
 from batchyard.yaml_positions import Node
 
@@ -22,7 +22,14 @@ _PATTERNS = {
 }
 
 
-def find(template: Template) -> Iterator[Finding]:
+@check_template(
+    KIND,
+    properties=(
+        (JOB_DEFINITION, "RetryStrategy.EvaluateOnExit"),
+        *((JOB_DEFINITION, f"RetryStrategy.EvaluateOnExit.*.{key}") for key in _PATTERNS),
+    ),
+)
+def check(template: Template) -> Findings:
     for resource in template.of_type(JOB_DEFINITION):
         strategy = resource.get("RetryStrategy")
         problems = tuple(_find_problems(template, strategy))
@@ -48,13 +55,3 @@ def _find_problems(template: Template, strategy: Node) -> Iterator[str]:
             if text is not None and not pattern.fullmatch(text):
                 allowed = "letters, digits, '.', ':', blanks, and one * at the end"
                 yield f"{key} {text[:_MAX_SHOWN]!r}: {allowed}"
-
-
-CHECK = TemplateCheck(
-    (KIND,),
-    find,
-    (
-        (JOB_DEFINITION, "RetryStrategy.EvaluateOnExit"),
-        *((JOB_DEFINITION, f"RetryStrategy.EvaluateOnExit.*.{key}") for key in _PATTERNS),
-    ),
-)

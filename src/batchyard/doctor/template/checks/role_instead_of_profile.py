@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from batchyard.doctor.finding import Finding, Kind, Severity
-from batchyard.doctor.template.checks.base import ENVIRONMENT, TemplateCheck
+from batchyard.doctor.finding import Finding, Findings, Kind, Severity
+from batchyard.doctor.template.checks.base import ENVIRONMENT, check_template
 from batchyard.doctor.template.resources import Template
 
 KIND = Kind("BY204", Severity.ERROR, 88, "instanceRole is an instance profile")
 
 
-def find(template: Template) -> Iterator[Finding]:
+@check_template(
+    KIND,
+    properties=((ENVIRONMENT, "ComputeResources"), (ENVIRONMENT, "ComputeResources.InstanceRole")),
+)
+def check(template: Template) -> Findings:
     for resource in template.of_type(ENVIRONMENT):
         node = resource.get("ComputeResources", "InstanceRole")
         target = template.find(template.target_name(node))
@@ -30,10 +32,3 @@ def find(template: Template) -> Iterator[Finding]:
             ),
             template.place(resource, node),
         )
-
-
-CHECK = TemplateCheck(
-    (KIND,),
-    find,
-    ((ENVIRONMENT, "ComputeResources"), (ENVIRONMENT, "ComputeResources.InstanceRole")),
-)

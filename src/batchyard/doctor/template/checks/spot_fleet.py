@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from batchyard.doctor.finding import Finding, Kind, Severity
-from batchyard.doctor.template.checks.base import TemplateCheck
+from batchyard.doctor.finding import Finding, Findings, Kind, Severity
+from batchyard.doctor.template.checks.base import check_template
 from batchyard.doctor.template.resources import Template
 
 KIND = Kind("BY208", Severity.WARNING, 40, "no Spot Fleet is used")
 
 
-def find(template: Template) -> Iterator[Finding]:
+@check_template(KIND)
+def check(template: Template) -> Findings:
     for resource in template.of_type("AWS::EC2::SpotFleet"):
         yield Finding(
             KIND,
@@ -20,6 +19,3 @@ def find(template: Template) -> Iterator[Finding]:
             ("use an Auto Scaling group with a MixedInstancesPolicy, or AWS Batch",),
             template.place(resource),
         )
-
-
-CHECK = TemplateCheck((KIND,), find)

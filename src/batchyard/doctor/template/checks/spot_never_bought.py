@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from batchyard.doctor.finding import Finding, Kind, Severity
-from batchyard.doctor.template.checks.base import TemplateCheck
+from batchyard.doctor.finding import Finding, Findings, Kind, Severity
+from batchyard.doctor.template.checks.base import check_template
 from batchyard.doctor.template.resources import Template
 
 KIND = Kind("BY209", Severity.WARNING, 50, "a group that is meant to use Spot does")
@@ -13,7 +11,8 @@ KIND = Kind("BY209", Severity.WARNING, 50, "a group that is meant to use Spot do
 _SPOT_KEYS = ("SpotAllocationStrategy", "SpotMaxPrice", "SpotInstancePools")
 
 
-def find(template: Template) -> Iterator[Finding]:
+@check_template(KIND)
+def check(template: Template) -> Findings:
     for resource in template.of_type("AWS::AutoScaling::AutoScalingGroup"):
         distribution = resource.get("MixedInstancesPolicy", "InstancesDistribution")
         share = distribution.get("OnDemandPercentageAboveBaseCapacity")
@@ -29,6 +28,3 @@ def find(template: Template) -> Iterator[Finding]:
             ("OnDemandPercentageAboveBaseCapacity: 0",),
             template.place(resource, distribution),
         )
-
-
-CHECK = TemplateCheck((KIND,), find)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from batchyard.doctor.finding import Finding, Kind, Severity
-from batchyard.doctor.template.checks.base import TemplateCheck
+from batchyard.doctor.finding import Finding, Findings, Kind, Severity
+from batchyard.doctor.template.checks.base import check_template
 from batchyard.doctor.template.resources import Template
 
 KIND = Kind("BY210", Severity.ERROR, 70, "Batch tags are maps")
 
 
-def find(template: Template) -> Iterator[Finding]:
+@check_template(KIND)
+def check(template: Template) -> Findings:
     if template.kind == "Terraform":
         return
     for resource in template.resources:
@@ -26,6 +25,3 @@ def find(template: Template) -> Iterator[Finding]:
                     ("Tags: {Name: value}",),
                     template.place(resource, node),
                 )
-
-
-CHECK = TemplateCheck((KIND,), find)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from batchyard.doctor.finding import Finding, Kind, Severity, Unseen
+from batchyard.doctor.finding import Finding, Findings, Kind, Severity, Unseen
 from batchyard.doctor.template.checks.base import TemplateCheck
 from batchyard.doctor.template.launch_templates import terraform_references_of
 from batchyard.doctor.template.resources import Resource, Template
@@ -17,7 +17,7 @@ _PROVIDER = "AWS::ECS::CapacityProvider"
 _SETTINGS = "AutoScalingGroupProvider"
 
 
-def find(template: Template) -> Iterator[Finding]:
+def find(template: Template) -> Findings:
     for provider in _protected_providers(template):
         problems = [
             f"NewInstancesProtectedFromScaleIn of {group.name} is not true"
@@ -76,7 +76,7 @@ def _find_unchecked(template: Template) -> Iterator[Unseen]:
             yield Unseen(KIND, f"the group of {provider.name} is not in this template")
 
 
-CHECK = TemplateCheck(
+check = TemplateCheck(
     (KIND,),
     find,
     (
