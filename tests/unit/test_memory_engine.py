@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from batchyard import Pipeline
+from batchyard import Offer, Pipeline, runs
 from batchyard.batch.jobs import OUT_OF_MEMORY
 from batchyard.engines.memory import HOLD, Call, MemoryEngine, Result
-from batchyard.errors import InputError
+from batchyard.errors import InputError, OperationalError
 
 PIPELINE = """\
 name: p
@@ -158,3 +158,97 @@ def test_what_a_stop_cuts_short_is_not_done(tmp_path: Path) -> None:
 def test_an_environment_is_not_for_a_rehearsal(pipeline: Pipeline) -> None:
     with pytest.raises(InputError, match="for runs on AWS"):
         pipeline.run(engine=MemoryEngine(), environment="lab")
+
+
+def test_a_rehearsal_never_times_out_by_itself(tmp_path: Path) -> None:
+    commands = [f"cut {number}" for number in range(100)]
+    steps = (
+        "steps:\n  - {name: a, command: work, timeout: 1s}\n"
+        f"  - {{name: b, commands: {commands}, timeout: 10s}}\n"
+    )
+    assert status_of(tmp_path, steps, MemoryEngine())["state"] == "SUCCEEDED"
+    (failure,) = status_of(tmp_path, steps, MemoryEngine({"a": 3}))["failures"]
+    assert failure["exit_code"] == 3
+
+
+@pytest.mark.parametrize(
+    ("script", "problem", "hint"),
+    [
+        ({"trian": 1}, "pipeline p has no such step", "prepare, train"),
+        ({"prepare:2": 1}, "step 'prepare' has no such child", "0 to 1"),
+        ({"prepare:-1": 1}, "step 'prepare' has no such child", "0 to 1"),
+        ({"prepare:": 1}, "step 'prepare' has no such child", "0 to 1"),
+        ({"train": []}, r"the entry 'train' of the script is \[\]", "for each attempt"),
+        ({"train": "fail"}, "the entry 'train' of the script is 'fail'", "an exit code"),
+        ({"train": [None]}, "the entry 'train' of the script", "an exit code"),
+    ],
+)
+def test_a_script_that_no_command_could_follow(
+    pipeline: Pipeline, script: Any, problem: str, hint: str
+) -> None:
+    with pytest.raises(InputError, match=problem) as caught:
+        pipeline.run(engine=MemoryEngine(script))
+    assert hint in caught.value.hint
+
+
+def test_a_script_may_name_a_step_that_the_run_leaves_out(pipeline: Pipeline) -> None:
+    run = pipeline.run(engine=MemoryEngine({"prepare:1": 1}), only="train")
+    assert run.wait(0) == "SUCCEEDED"
+
+
+def test_a_function_may_return_an_exit_code(pipeline: Pipeline) -> None:
+    status = pipeline.run(engine=MemoryEngine(lambda call: 4)).status()
+    assert status["failures"][0]["exit_code"] == 4
+
+
+def test_only_a_held_command_can_be_released(pipeline: Pipeline) -> None:
+    engine = MemoryEngine({"prepare:0": HOLD})
+    run = pipeline.run(engine=engine)
+    for step, index in (("prepare", 1), ("train", 0), ("nothing", 0)):
+        with pytest.raises(InputError, match=f"{step}:{index} holds no command") as caught:
+            engine.release(run.id, step, index)
+        assert caught.value.hint == "children that do: prepare:0"
+    assert run.status()["steps"][0]["running"] == 1
+
+
+def test_limits_hold_as_on_a_machine(pipeline: Pipeline) -> None:
+    run = pipeline.run(engine=MemoryEngine({"prepare": HOLD}), offer=Offer(cpus=1))
+    assert run.status()["steps"][0]["running"] == 1
+    with pytest.raises(InputError, match="can never run with"):
+        pipeline.run(engine=MemoryEngine(), offer=Offer(gpus=0))
+    assert pipeline.run(engine=MemoryEngine(), offer=Offer(use_gpus=False)).wait() == "SUCCEEDED"
+
+
+def workspace_of(pipeline: Pipeline, workspace: str | None) -> str:
+    seen: set[str] = set()
+
+    def script(call: Call) -> Result:
+        seen.add(call.environ["BATCHYARD_WORKSPACE"])
+        return Result()
+
+    pipeline.run(engine=MemoryEngine(script), offer=Offer(workspace=workspace))
+    (path,) = seen
+    return path
+
+
+def test_the_workspace_is_that_of_other_engines(
+    pipeline: Pipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "current"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    assert workspace_of(pipeline, None) == str(tmp_path)
+    assert workspace_of(pipeline, "data") == str(folder / "data")
+    assert workspace_of(pipeline, "s3://bucket/data") == "s3://bucket/data"
+    for wrong in ("s3://", "s3:///data"):
+        with pytest.raises(InputError, match="names no bucket"):
+            workspace_of(pipeline, wrong)
+
+
+def test_a_recorded_rehearsal_of_another_process_can_only_be_deleted(pipeline: Pipeline) -> None:
+    run = pipeline.run(engine=MemoryEngine(is_recorded=True))
+    record = runs.read(run._record.folder)  # opens it with the engine of the command line
+    assert record.settings == run._record.settings
+    with pytest.raises(OperationalError, match="in the memory of another process"):
+        record.open().overview()
+    assert record.open().is_deletable

@@ -18,7 +18,7 @@ import itertools
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -57,12 +57,16 @@ from batchyard.engines.base import (
 )
 from batchyard.errors import InputError, OperationalError
 from batchyard.folder import DRAFT_PREFIX
+from batchyard.pipeline import Pipeline
 from batchyard.plan import Plan, PlannedJob
 from batchyard.shard import Turn
 
 #: More GPUs than a test needs, and few enough to count.
 _MAX_GPUS = 10_000
 _SIGTERM_EXIT_CODE = 143
+#: Duration of a command for which no other is scripted, if its timeout allows it.
+_USUAL_S = 1.0
+_S3 = "s3://"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +77,7 @@ class Result:
     exit_code: int | None = 0
     output: bytes = b""
     #: Duration on the engine's clock. Infinite: until it is released, stopped or timed out.
-    seconds: float = 1.0
+    seconds: float = _USUAL_S
     status_reason: str = StatusReason.EXITED
     reason: str = ""
 
@@ -97,16 +101,52 @@ class Call:
 
 #: Returns what a command does; or a table: `step` or `step:index` -> result or exit code, or a
 #: list of these, one for each attempt.
-Script = Callable[[Call], Result] | Mapping[str, "Result | int | Sequence[Result | int]"]
+Script = Callable[[Call], "Result | int"] | Mapping[str, "Result | int | Sequence[Result | int]"]
 
 
-def _look_up(script: Script, call: Call) -> Result:
+def _look_up(script: Script, call: Call, usual_s: float) -> Result:
+    """Return what the command does. ``usual_s``: its duration if only its exit code is scripted."""
     if callable(script):
-        return script(call)
-    entry = script.get(f"{call.step}:{call.index}", script.get(call.step, 0))
+        entry: Result | int | Sequence[Result | int] = script(call)
+    else:
+        entry = script.get(f"{call.step}:{call.index}", script.get(call.step, 0))
     if isinstance(entry, Sequence):
         entry = entry[min(call.attempt, len(entry)) - 1]
-    return entry if isinstance(entry, Result) else Result(exit_code=entry)
+    return entry if isinstance(entry, Result) else Result(exit_code=entry, seconds=usual_s)
+
+
+def _check_script(script: Script, pipeline: Pipeline) -> None:
+    """Raise InputError for entries of a table that no command could follow."""
+    if callable(script):
+        return
+    sizes = {step.name: step.size for step in pipeline.steps}
+    for key, entry in script.items():
+        step, colon, index = key.partition(":")
+        if step not in sizes:
+            raise InputError(
+                f"the script has an entry {key!r}, and pipeline {pipeline.name} has no such step",
+                hint=f"its steps are: {', '.join(sizes)}",
+            )
+        if colon and not (index.isdecimal() and int(index) < sizes[step]):
+            raise InputError(
+                f"the script has an entry {key!r}, and step {step!r} has no such child",
+                hint=f"its children are 0 to {sizes[step] - 1}",
+            )
+        entries = entry if isinstance(entry, list | tuple) else (entry,)
+        if not entries or not all(isinstance(item, Result | int) for item in entries):
+            raise InputError(
+                f"the entry {key!r} of the script is {entry!r}",
+                hint="write an exit code, a Result, or a list with one of these for each attempt",
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class MemorySettings:
+    """What the commands of a run believe to use."""
+
+    #: A folder, or an s3:// prefix. It need not exist.
+    workspace: str
+    capacity: Resources
 
 
 class MemoryEngine:
@@ -118,29 +158,38 @@ class MemoryEngine:
         """``is_recorded``: also write run.json to a `.batchyard` folder, as other engines do."""
         self.script: Script = script if script is not None else {}
         self.is_recorded = is_recorded
-        self._runs: dict[str, _Simulation] = {}
+        self._runs: dict[str, Simulation] = {}
 
     def release(self, run_id: str, step: str, index: int = 0, result: Result | None = None) -> None:
-        """End a held command of this child, and go on with the run."""
-        self._simulation(run_id).release(step, index, result or Result())
+        """End a held command of this child, and go on with the run.
+
+        Raises InputError if the child holds no command.
+        """
+        self.simulation_of(run_id).release(step, index, result or Result())
 
     # -- the contract --------------------------------------------------------------------------
 
     def prepare(self, request: RunRequest) -> PreparedRun:
-        if request.environment or request.on_demand:
+        if request.environment is not None or request.on_demand:
             raise InputError(
                 "an environment and on-demand instances are for runs on AWS",
                 hint="leave them out: a rehearsal needs none",
             )
-        plan = request.plan
-        if not request.offer.use_gpus:
-            plan = planning.without_gpus(plan)
-        pipeline = request.pipeline
-        workspace = pipeline.folder / (request.offer.workspace or pipeline.workspace or "")
+        _check_script(self.script, request.pipeline)
+        offer = request.offer
+        plan = request.plan if offer.use_gpus else planning.without_gpus(request.plan)
+        settings = MemorySettings(
+            _find_workspace(request.pipeline, offer.workspace),
+            _limit(_enough_for(plan), plan, offer.cpus, offer.memory_mib, offer.gpus),
+        )
         notes = ("this is a rehearsal: no command is executed",)
-        return PreparedRun(plan, None, new_run_id(plan), notes, workspace)
+        return PreparedRun(plan, settings, new_run_id(plan), notes)
 
     def prepare_retry(self, old: RunRecord, request: RetryRequest, say: Say) -> PreparedRun:
+        if request.on_demand:
+            raise InputError(
+                "on-demand instances are for runs on AWS", hint="leave them out of a rehearsal"
+            )
         run = self.open(old)
         if run.overview().state is RunState.RUNNING:
             raise InputError(f"run {old.run_id} is still running", hint="stop it first")
@@ -148,13 +197,9 @@ class MemoryEngine:
         if not any(unfinished.children.values()):
             raise InputError(f"run {old.run_id} has nothing to retry: everything in it succeeded")
         plan = planning.select_unfinished(run.plan, unfinished.children)
-        return PreparedRun(
-            plan,
-            None,
-            new_run_id(plan),
-            workspace=Path(old.workspace),
-            commands_done=unfinished.commands_done,
-        )
+        capacity = _limit(old.settings.capacity, plan, request.cpus, request.memory_mib)
+        settings = replace(old.settings, capacity=capacity)
+        return PreparedRun(plan, settings, new_run_id(plan), commands_done=unfinished.commands_done)
 
     def prepare_resume(
         self, record: RunRecord, request: RetryRequest, *, detached: bool
@@ -162,20 +207,26 @@ class MemoryEngine:
         state = self.open(record).overview().state
         if state is not RunState.RUNNING:
             raise InputError(f"run {record.run_id} is over: {state.value}")
+        if request.cpus or request.memory_mib:
+            raise InputError(
+                "--cpus and --memory cannot change while a rehearsal runs",
+                hint="stop the run, and retry it with them",
+            )
         return record
 
     def create(self, record: RunRecord, commands_done: Mapping[str, Sequence[int]]) -> None:
         run_id = record.run_id.removeprefix(DRAFT_PREFIX)
-        self._runs[run_id] = _Simulation(run_id, record, commands_done, lambda: self.script)
+        self._runs[run_id] = Simulation(run_id, record, commands_done, lambda: self.script)
 
     def open(self, record: RunRecord) -> MemoryRun:
-        return MemoryRun(record, self._simulation(record.run_id))
+        return MemoryRun(record, self)
 
     def settings_to_json(self, settings: Any) -> dict[str, Any]:
-        return {}
+        return {"setting": asdict(settings)}
 
-    def settings_from_json(self, document: Mapping[str, Any]) -> None:
-        return None
+    def settings_from_json(self, document: Mapping[str, Any]) -> MemorySettings:
+        members = document["setting"]
+        return MemorySettings(members["workspace"], Resources(**members["capacity"]))
 
     def download_record(self, home: Path, environment: str, run_id: str) -> str | None:
         return None
@@ -186,7 +237,12 @@ class MemoryEngine:
     def list_runs(self, home: Path, environment: str) -> list[str] | None:
         return None
 
-    def _simulation(self, run_id: str) -> _Simulation:
+    def has_run(self, run_id: str) -> bool:
+        """Return whether the run was begun with this object."""
+        return run_id in self._runs
+
+    def simulation_of(self, run_id: str) -> Simulation:
+        """Return the state of a run. Raises OperationalError for a run of another object."""
         if run_id not in self._runs:
             raise OperationalError(
                 f"run {run_id} was a rehearsal in the memory of another process",
@@ -206,11 +262,15 @@ class MemoryRun:
     answer_source = missing = ""
     is_over_by_record = False
 
-    def __init__(self, record: RunRecord, simulation: _Simulation) -> None:
+    def __init__(self, record: RunRecord, engine: MemoryEngine) -> None:
         self._record = record
-        self._simulation = simulation
+        self._engine = engine
         #: Positions of the chunks that ``read`` has returned.
         self._read_positions: set[int] = set()
+
+    @property
+    def _simulation(self) -> Simulation:
+        return self._engine.simulation_of(self._record.run_id)
 
     @property
     def plan(self) -> Plan:
@@ -321,11 +381,14 @@ class MemoryRun:
         return None
 
     def setup(self) -> RunSetup:
-        return RunSetup("memory", self._record.workspace, self._simulation.capacity)
+        settings: MemorySettings = self._record.settings
+        return RunSetup("memory", settings.workspace, settings.capacity)
 
     @property
     def is_deletable(self) -> bool:
-        return self.overview().state is not RunState.RUNNING
+        # Nothing is left of a run that was in the memory of another process.
+        is_known = self._engine.has_run(self._record.run_id)
+        return not is_known or self.overview().state is not RunState.RUNNING
 
 
 @dataclass(slots=True)
@@ -356,7 +419,7 @@ class _Attempt:
     is_held: bool = False
 
 
-class _Simulation:
+class Simulation:
     """The scheduler, the clock and everything that has happened in one run."""
 
     def __init__(
@@ -369,7 +432,7 @@ class _Simulation:
         self.plan = record.plan
         self._script = script
         self._now_ms = int(time.time() * 1000)
-        self.capacity = _enough_for(record.plan)
+        settings: MemorySettings = record.settings
         self.attempts: list[AttemptDetail] = []
         self.chunks: list[LogChunk] = []
         self._was_stopped = False
@@ -379,7 +442,7 @@ class _Simulation:
         self._order = itertools.count()
         self._scheduler = Scheduler(
             [Queue(children.QUEUE_NAME, (children.ENVIRONMENT_NAME,))],
-            [ComputeEnvironment(children.ENVIRONMENT_NAME, self.capacity)],
+            [ComputeEnvironment(children.ENVIRONMENT_NAME, settings.capacity)],
             {job.step: job.max_running for job in self.plan.jobs if job.max_running is not None},
             fail_fast=self.plan.fail_fast,
         )
@@ -392,7 +455,11 @@ class _Simulation:
                 planned=planned,
                 created_ms=self._now_ms,
                 commands_done=set(commands_done.get(planned.step, ())),
-                environ=children.shared_environment(planned, folder, Path(record.workspace)),
+                environ={
+                    **children.shared_environment(planned, folder, Path(settings.workspace)),
+                    # A Path would join the slashes of s3://.
+                    "BATCHYARD_WORKSPACE": settings.workspace,
+                },
             )
             self._perform(self._scheduler.submit(self._core_job(job_id, planned, run_id)))
 
@@ -412,12 +479,19 @@ class _Simulation:
                 return
 
     def release(self, step: str, index: int, result: Result) -> None:
-        for (job_id, child), attempt in list(self._running.items()):
-            planned = self.jobs[job_id].planned
-            is_child = planned.step == step and planned.index_in_step(child) == index
-            if is_child and attempt.is_held:
-                self._write(attempt, result.output)
-                self._end_command(attempt, result)
+        held = {
+            (planned.step, planned.index_in_step(child)): attempt
+            for (job_id, child), attempt in self._running.items()
+            if attempt.is_held
+            for planned in [self.jobs[job_id].planned]
+        }
+        if (step, index) not in held:
+            names = ", ".join(f"{name}:{number}" for name, number in held) or "none"
+            raise InputError(
+                f"child {step}:{index} holds no command", hint=f"children that do: {names}"
+            )
+        self._write(held[step, index], result.output)
+        self._end_command(held[step, index], result)
         self.advance()
 
     def stop(self, job_ids: Sequence[str], reason: str) -> None:
@@ -509,7 +583,8 @@ class _Simulation:
             self._end(attempt, attempt.outcome)
             return
         job = self.jobs[attempt.start.job_id]
-        result = _look_up(self._script(), self._call(attempt, job, number))
+        call = self._call(attempt, job, number)
+        result = _look_up(self._script(), call, _usual_duration_s(job.planned, attempt.start.child))
         attempt.command_number = number
         attempt.is_held = math.isinf(result.seconds)
         self._write(attempt, result.output)
@@ -604,6 +679,46 @@ class _Simulation:
                     self._end(attempt, Outcome(_SIGTERM_EXIT_CODE))
             elif isinstance(change, JobSettled):
                 job.status_reason, job.ended_ms = change.status_reason, self._now_ms
+
+
+def _usual_duration_s(planned: PlannedJob, child: int) -> float:
+    """Return a duration for each command of a child, such that the child does not time out."""
+    if planned.timeout_s is None:
+        return _USUAL_S
+    return min(_USUAL_S, planned.timeout_s / (len(planned.commands_of(child)) + 1))
+
+
+def _find_workspace(pipeline: Pipeline, override: str | None) -> str:
+    """Return the workspace that commands are told: a folder, or an s3:// prefix."""
+    address = override or pipeline.workspace or ""
+    if not address.startswith(_S3):
+        folder = Path.cwd() if override else pipeline.folder
+        return str((folder / address).absolute())
+    if not address.removeprefix(_S3).partition("/")[0]:
+        raise InputError(f"{address!r} names no bucket", hint="write s3://bucket/prefix/")
+    return address
+
+
+def _limit(
+    capacity: Resources,
+    plan: Plan,
+    cpus: int | None,
+    memory_mib: int | None,
+    gpus: int | None = None,
+) -> Resources:
+    """Return the capacity with other amounts. Raises InputError if a child does not fit."""
+    limited = Resources(
+        cpus or capacity.vcpus,
+        memory_mib or capacity.memory_mib,
+        capacity.gpus if gpus is None else gpus,
+    )
+    misfits = planning.find_misfits(plan, limited)
+    if misfits:
+        raise InputError(
+            f"the pipeline can never run with {limited}:\n  " + "\n  ".join(misfits),
+            hint="ask for less for a child, or let the run use more",
+        )
+    return limited
 
 
 def _enough_for(plan: Plan) -> Resources:
