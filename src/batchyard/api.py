@@ -14,10 +14,12 @@ environment="lab")``) needs no process here once it is submitted. The commands `
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from batchyard import engines, operations, status
 from batchyard import plan as planning
@@ -36,6 +38,31 @@ from batchyard.errors import InputError, OperationalError
 from batchyard.folder import find_home, home_beside
 from batchyard.pipeline import Pipeline as Model
 from batchyard.pipeline_file import reading
+from batchyard.pipeline_file.reading import ListSettings
+
+
+def _home(home: str | Path | None) -> str | None:
+    """Return the `.batchyard` folder that the caller names, or BATCHYARD_HOME; None for neither.
+
+    Raises InputError if it is a file.
+    """
+    name = str(home) if home else os.environ.get("BATCHYARD_HOME")
+    if name and Path(name).exists() and not Path(name).is_dir():
+        raise InputError(
+            f"{name} is not a folder", hint="name the .batchyard folder itself, or leave it out"
+        )
+    return name
+
+
+def _load_engine(engine: str | Engine) -> Engine:
+    if isinstance(engine, str):
+        return engines.load(engine)
+    if isinstance(engine, type) or not hasattr(engine, "prepare"):
+        raise InputError(
+            f"engine is {engine!r}",
+            hint="write a name, or an engine object such as MemoryEngine()",
+        )
+    return engine
 
 
 class Pipeline:
@@ -60,13 +87,34 @@ class Pipeline:
             return cls(reading.load_list(path))
         return cls(reading.load(path, {name: str(value) for name, value in (params or {}).items()}))
 
+    @classmethod
+    def load_list(cls, path: str | Path, **settings: Unpack[ListSettings]) -> Pipeline:
+        """Read a plain list of commands, with what `batchyard run` takes as flags.
+
+        ``settings``: `array`, and of each child `cpus`, `memory_mib`, `gpus`, `retries`,
+        `timeout_s`, `max_running`, `keep_going` and `image`. Raises PipelineFileError.
+        """
+        return cls(reading.load_list(Path(path), **settings))
+
     @property
     def name(self) -> str:
         return self.model.name
 
-    def plan(self, *, only: str | None = None, start_from: str | None = None) -> dict[str, Any]:
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What is allowed in the file but probably not meant, with line and column."""
+        return tuple(str(warning) for warning in self.model.warnings)
+
+    def plan(
+        self,
+        *,
+        only: str | None = None,
+        start_from: str | None = None,
+        offer: Offer | None = None,
+    ) -> dict[str, Any]:
         """Return what ``run`` would do, in the shape of `batchyard plan --json`."""
-        plan = planning.make(self.model, only=only, start_from=start_from)
+        request = self._request(only, start_from, offer, None)
+        plan, _ = operations.preview(engines.load(engines.DEFAULT), request)
         return planning.describe(plan, engines.DEFAULT)
 
     def run(
@@ -86,25 +134,38 @@ class Pipeline:
         ``environment`` and ``on_demand`` are for engines on AWS. ``offer``: what the run may use of
         this machine; of a run on AWS, only `use_gpus` and `workspace`.
         """
-        request = RunRequest(
-            plan=planning.make(self.model, only=only, start_from=start_from),
-            pipeline=self.model,
-            home=home_beside(self.model.folder, str(home) if home else None),
-            offer=offer or Offer(),
+        request = replace(
+            self._request(only, start_from, offer, home),
             environment=environment,
             on_demand=on_demand,
         )
-        chosen = engines.load(engine) if isinstance(engine, str) else engine
-        record, _ = operations.begin(chosen, request)
+        record, notes = operations.begin(_load_engine(engine), request)
         operations.start(record)
-        return Run(record)
+        return Run(record, notes)
+
+    def _request(
+        self,
+        only: str | None,
+        start_from: str | None,
+        offer: Offer | None,
+        home: str | Path | None,
+    ) -> RunRequest:
+        return RunRequest(
+            plan=planning.make(self.model, only=only, start_from=start_from),
+            pipeline=self.model,
+            home=home_beside(self.model.folder, _home(home)),
+            offer=offer or Offer(),
+        )
 
 
 class Run:
     """A run, wherever it executes."""
 
-    def __init__(self, record: RunRecord) -> None:
+    def __init__(self, record: RunRecord, notes: Sequence[str] = ()) -> None:
         self._record = record
+        #: Sentences that `batchyard run` and `batchyard retry` print before they begin; empty for
+        #: a run that ``find`` returns.
+        self.notes = tuple(notes)
 
     @classmethod
     def find(
@@ -118,7 +179,7 @@ class Run:
 
         With ``environment``, the id may be that of a run which another machine began there.
         """
-        folder = find_home(Path.cwd(), str(home) if home else None)
+        folder = find_home(Path.cwd(), _home(home))
         return cls(operations.find_run(folder, name, environment))
 
     @property
@@ -165,7 +226,7 @@ class Run:
             raise InputError(
                 f"of which step is child {index!r} meant?", hint=f"its steps are: {steps}"
             )
-        return self._read_logs(step, index, failed)
+        return self._read_logs(step, None if index is None else int(index), failed)
 
     def _read_logs(self, step: str | None, index: int | None, failed: bool) -> Iterator[LogChunk]:
         engine = self._record.open()
@@ -174,22 +235,34 @@ class Run:
         finally:
             engine.close()
 
-    def stop(self, grace_s: float = DEFAULT_GRACE_S) -> None:
+    def stop(self, grace_s: float = DEFAULT_GRACE_S, *, step: str | None = None) -> None:
         """Ask for the end of the run, also of one whose process died; ``wait`` waits for it.
 
-        On AWS the grace is always 30 s.
+        ``step``: only of this step. On AWS the grace is always 30 s.
         """
-        operations.stop(self._record, grace_s=grace_s, wait=False)
+        operations.stop(self._record, step, grace_s, wait=False)
 
     def resume(self) -> None:
         """Continue an interrupted run. What is done or submitted already is not repeated."""
         operations.start(operations.prepare_resume(self._record, detached=True))
 
-    def retry(self, *, on_demand: bool = False) -> Run:
-        """Begin a new run of only what failed or never ran; ``on_demand``: not on spot."""
-        record = operations.begin_retry(self._record, RetryRequest(on_demand=on_demand))
+    def retry(
+        self,
+        *,
+        on_demand: bool = False,
+        cpus: int | None = None,
+        memory_mib: int | None = None,
+    ) -> Run:
+        """Begin a new run of only what failed or never ran.
+
+        ``on_demand``: not on spot. ``cpus`` and ``memory_mib``: what it may use of this machine,
+        where that differs from the first run.
+        """
+        notes: list[str] = []
+        request = RetryRequest(cpus=cpus, memory_mib=memory_mib, on_demand=on_demand)
+        record = operations.begin_retry(self._record, request, notes.append)
         operations.start(record)
-        return Run(record)
+        return Run(record, notes)
 
     def fetch(self, to: str | Path | None = None) -> int:
         """Download the results of a run on AWS, and return how many files came.

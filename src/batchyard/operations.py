@@ -5,6 +5,7 @@ Nothing here depends on an engine: what differs between engines is behind their 
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,7 +24,8 @@ from batchyard.engines.base import (
     Say,
     say_nothing,
 )
-from batchyard.errors import InputError, OperationalError, RunNotFoundError
+from batchyard.errors import BatchyardError, InputError, OperationalError, RunNotFoundError
+from batchyard.plan import Plan
 
 _STOP_REASON = "stopped by the user"
 _STOP_POLL_S = 0.1
@@ -43,13 +45,21 @@ def find_run(home: Path, name: str, environment: str | None = None) -> RunRecord
     except RunNotFoundError as exc:
         if environment is None:
             if runs.is_id(name):
-                exc.hint += "; --env NAME finds a run on AWS that another machine began"
+                exc.hint += (
+                    '; --env NAME, or environment="NAME" in Python, finds a run on AWS that '
+                    "another machine began"
+                )
             raise
+    missing = RunNotFoundError(f"there is no run {name} in environment {environment}")
     for engine in _all_engines():
-        text = engine.download_record(home, environment, name)
+        try:
+            text = engine.download_record(home, environment, name)
+        except RunNotFoundError as exc:
+            missing = exc  # another engine may have the run
+            continue
         if text is not None:
             return runs.adopt(home, engine, name, text)
-    raise RunNotFoundError(f"there is no run {name} in environment {environment}")
+    raise missing
 
 
 def list_remote_runs(home: Path, environment: str) -> list[str]:
@@ -75,6 +85,19 @@ def begin(
     prepared = prepared or engine.prepare(request)
     record = runs.begin(request.home, engine, prepared, file=request.pipeline.path)
     return record, prepared.notes
+
+
+def preview(engine: Engine, request: RunRequest) -> tuple[Plan, tuple[str, ...]]:
+    """Return the plan as the engine would run it, with notes for the user.
+
+    Nothing is raised for a plan that the engine refuses: another machine may run it. The notes then
+    have the reason.
+    """
+    try:
+        prepared = engine.prepare(request)
+    except BatchyardError as exc:
+        return request.plan, (exc.message, *([exc.hint] if exc.hint else []))
+    return prepared.plan, prepared.notes
 
 
 def begin_retry(
@@ -130,12 +153,13 @@ def stop(
 ) -> Stopped:
     """Stop a run, or one step of it, and wait until it has ended.
 
-    Raises InputError for a step that the run does not have, OperationalError where the run has not
-    ended in time.
+    ``grace_s``: seconds from SIGTERM to SIGKILL. Raises InputError for a step that the run does not
+    have or a grace that is no time, OperationalError where the run has not ended in time.
     """
-    steps = [job.step for job in record.plan.jobs]
-    if step is not None and step not in steps:
-        raise InputError(f"the run has no step {step!r}", hint=f"its steps are: {', '.join(steps)}")
+    if not (isinstance(grace_s, int | float) and 0 <= grace_s < math.inf):
+        raise InputError(f"the grace is {grace_s!r}", hint="write a number of seconds, at least 0")
+    if step is not None:
+        record.plan.require_child(step)
     run = record.open()
     try:
         overview = run.overview()

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import click
 
-from batchyard import engines
+from batchyard import engines, operations
 from batchyard import plan as planning
 from batchyard.cli import pipelines, render
 from batchyard.cli.options import example, json_option, print_json
 from batchyard.engines.base import RunRequest
-from batchyard.errors import BatchyardError
 from batchyard.folder import home_beside
-from batchyard.plan import Plan
 
 
 @click.command(
@@ -34,8 +31,13 @@ def command(file: str, as_json: bool, **flags: Any) -> int:
     """
     source = pipelines.load_source(file, flags)
     pipelines.print_warnings(source.pipeline)
-    plan = planning.make(source.pipeline, only=flags["only"], start_from=flags["start_from"])
-    plan, notes = _fit(plan, source)
+    request = RunRequest(
+        plan=planning.make(source.pipeline, only=flags["only"], start_from=flags["start_from"]),
+        pipeline=source.pipeline,
+        home=home_beside(source.pipeline.folder, None),
+        offer=source.offer,
+    )
+    plan, notes = operations.preview(engines.load(engines.DEFAULT), request)
     if as_json:
         print_json(planning.describe(plan, engines.DEFAULT))
     else:
@@ -43,19 +45,3 @@ def command(file: str, as_json: bool, **flags: Any) -> int:
     for note in notes:
         click.echo(f"note: {note}", err=True)
     return 0
-
-
-def _fit(plan: Plan, source: pipelines.Source) -> tuple[Plan, Sequence[str]]:
-    """Return the plan as this machine would run it, and notes for the user."""
-    request = RunRequest(
-        plan=plan,
-        pipeline=source.pipeline,
-        home=home_beside(source.pipeline.folder, None),
-        offer=source.offer,
-    )
-    try:
-        prepared = engines.load(engines.DEFAULT).prepare(request)
-    except BatchyardError as exc:
-        # The plan is still of use: another machine may run the pipeline.
-        return plan, [exc.message, *([exc.hint] if exc.hint else [])]
-    return prepared.plan, prepared.notes

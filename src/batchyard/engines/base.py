@@ -204,29 +204,43 @@ class Offer:
     #: False: GPU steps run on the CPU, with BATCHYARD_DEVICE=cpu.
     use_gpus: bool = True
     runner: str = "process"
-    #: A folder, or on AWS an s3:// prefix, which replaces the workspace of the pipeline.
+    #: A folder, or on AWS an s3:// prefix, which replaces the workspace of the pipeline. A Path
+    #: becomes a text.
     workspace: str | None = None
 
     def __post_init__(self) -> None:
-        _require_count("cpus", self.cpus, 1)
-        _require_count("gpus", self.gpus, 0)
-        _require_memory(self.memory_mib)
+        _require_count("Offer", "cpus", self.cpus, 1)
+        _require_count("Offer", "gpus", self.gpus, 0)
+        _require_memory("Offer", self.memory_mib)
+        self._normalize_workspace()
         if self.runner not in RUNNERS:
             raise InputError(
                 f"Offer: there is no runner {self.runner!r}",
                 hint='the runners are "process" and "docker"',
             )
 
+    def _normalize_workspace(self) -> None:
+        """Make a Path a text. Raises InputError if the workspace is empty, or no path."""
+        workspace: object = self.workspace
+        if isinstance(workspace, os.PathLike):
+            workspace = os.fspath(workspace)
+            object.__setattr__(self, "workspace", workspace)
+        if workspace is not None and not (isinstance(workspace, str) and workspace):
+            raise InputError(
+                f"Offer: workspace is {workspace!r}",
+                hint="name a folder with --workspace DIR, or leave it out",
+            )
 
-def _require_count(name: str, value: object, minimum: int) -> None:
+
+def _require_count(owner: str, name: str, value: object, minimum: int) -> None:
     if value is not None and not (_is_int(value) and value >= minimum):  # type: ignore[operator]
         raise InputError(
-            f"Offer: {name} is {value!r}",
+            f"{owner}: {name} is {value!r}",
             hint=f"write a whole number, at least {minimum}, or leave it out",
         )
 
 
-def _require_memory(value: object) -> None:
+def _require_memory(owner: str, value: object) -> None:
     """Raise InputError unless the amount is None, or MiB within the limits of ``--memory``."""
     low, high = units.MIN_MEMORY_MIB, units.MAX_MEMORY_MIB
     if value is None or (_is_int(value) and low <= value <= high):  # type: ignore[operator]
@@ -235,7 +249,7 @@ def _require_memory(value: object) -> None:
     if isinstance(value, str):
         with suppress(units.AmountError):
             hint = f"write it in MiB: memory_mib={units.parse_memory(value)}"
-    raise InputError(f"Offer: memory_mib is {value!r}", hint=hint)
+    raise InputError(f"{owner}: memory_mib is {value!r}", hint=hint)
 
 
 def _is_int(value: object) -> bool:
@@ -258,11 +272,18 @@ class RunRequest:
 
 @dataclass(frozen=True, slots=True)
 class RetryRequest:
-    """Changes to a run that is retried or resumed; None keeps the value of the run."""
+    """Changes to a run that is retried or resumed; None keeps the value of the run.
+
+    Raises InputError for an amount that no machine can have.
+    """
 
     cpus: int | None = None
     memory_mib: int | None = None
     on_demand: bool = False
+
+    def __post_init__(self) -> None:
+        _require_count("retry", "cpus", self.cpus, 1)
+        _require_memory("retry", self.memory_mib)
 
 
 @dataclass(frozen=True, slots=True)

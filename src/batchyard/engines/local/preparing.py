@@ -18,7 +18,7 @@ from batchyard.plan import Plan
 
 def prepare(request: RunRequest) -> PreparedRun:
     """Fit the plan to this machine. Raises InputError if it could never run on this machine."""
-    if request.environment or request.on_demand:
+    if request.environment is not None or request.on_demand:
         raise InputError(
             "an environment and on-demand instances are for runs on AWS",
             hint='choose that engine: --engine aws, or engine="aws" in Python',

@@ -1,0 +1,202 @@
+"""The Python interface on the engine in memory: whatever a command can do, Python can do too."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from batchyard import Offer, Pipeline, Run, engines, operations
+from batchyard import plan as planning
+from batchyard.engines.base import RetryRequest, RunRequest
+from batchyard.engines.memory import HOLD, MemoryEngine, Result
+from batchyard.errors import InputError, PipelineFileError, RunNotFoundError
+
+PIPELINE = """\
+name: p
+steps:
+  - {name: a, command: work, array: 2}
+  - {name: b, command: work, gpus: 1}
+"""
+
+
+@pytest.fixture
+def pipeline(tmp_path: Path) -> Pipeline:
+    path = tmp_path / "pipeline.yaml"
+    path.write_text(PIPELINE)
+    return Pipeline.load(path)
+
+
+# -- beginning --
+
+
+def test_a_run_has_the_notes_that_the_command_prints(pipeline: Pipeline) -> None:
+    run = pipeline.run(engine=MemoryEngine())
+    assert run.notes == ("this is a rehearsal: no command is executed",)
+
+
+def test_a_pipeline_has_the_warnings_that_the_command_prints(tmp_path: Path) -> None:
+    path = tmp_path / "p.yaml"
+    path.write_text("name: p\nsteps:\n  - {name: a, commands: [x], array: 2}\n")
+    (warning,) = Pipeline.load(path).warnings
+    assert warning.startswith(f"{path}:3:") and "warning: " in warning
+
+
+def test_a_list_takes_what_the_command_has_as_flags(tmp_path: Path) -> None:
+    path = tmp_path / "list.txt"
+    path.write_text("echo 0\necho 1\n")
+    pipeline = Pipeline.load_list(path, array=2, gpus=1, retries=3, timeout_s=90)
+    (job,) = pipeline.plan(offer=Offer(gpus=1))["jobs"]
+    assert (job["size"], job["gpus"], job["attempts"], job["timeout_s"]) == (2, 1, 4, 90)
+    with pytest.raises(PipelineFileError, match="--array is 0"):
+        Pipeline.load_list(path, array=0)
+
+
+def test_a_plan_without_gpus_is_that_of_the_run(pipeline: Pipeline) -> None:
+    gpus = [job["gpus"] for job in pipeline.plan(offer=Offer(use_gpus=False))["jobs"]]
+    assert gpus == [0, 0]
+
+
+def test_a_plan_that_this_machine_cannot_run_is_shown_with_the_reason(pipeline: Pipeline) -> None:
+    request = RunRequest(
+        plan=planning.make(pipeline.model),
+        pipeline=pipeline.model,
+        home=Path("/nowhere"),
+        offer=Offer(workspace="/nowhere"),
+    )
+    plan, notes = operations.preview(engines.load("local"), request)
+    assert plan == request.plan and notes
+
+
+def test_the_folder_of_the_runs_is_that_of_the_commands(
+    pipeline: Pipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "elsewhere"
+    monkeypatch.setenv("BATCHYARD_HOME", str(home))
+    engine = MemoryEngine(is_recorded=True)
+    run = pipeline.run(engine=engine)
+    assert [path.name for path in (home / "runs").iterdir()] == [run.id]
+    assert Run.find("last").id == run.id
+    other = pipeline.run(engine=engine, home=tmp_path / "own")
+    assert Run.find(home=tmp_path / "own").id == other.id
+
+
+def test_a_file_is_no_folder_of_runs(pipeline: Pipeline, tmp_path: Path) -> None:
+    for begin in (pipeline.run, Run.find):
+        with pytest.raises(InputError, match=r"pipeline\.yaml is not a folder"):
+            begin(home=tmp_path / "pipeline.yaml")
+
+
+@pytest.mark.parametrize("wrong", [None, MemoryEngine, 3])
+def test_what_is_no_engine_is_refused(pipeline: Pipeline, wrong: Any) -> None:
+    with pytest.raises(InputError, match="engine is ") as caught:
+        pipeline.run(engine=wrong)
+    assert "MemoryEngine()" in caught.value.hint
+
+
+def test_the_number_of_a_child_may_be_a_text_as_in_a_command(pipeline: Pipeline) -> None:
+    run = pipeline.run(engine=MemoryEngine(lambda call: Result(output=b"%d" % call.index)))
+    number: Any = "1"
+    assert [chunk.data for chunk in run.logs("a", number)] == [b"1"]
+
+
+@pytest.mark.parametrize("engine", ["local", "memory"])
+def test_an_environment_without_a_name_is_not_ignored(pipeline: Pipeline, engine: str) -> None:
+    with pytest.raises(InputError, match="for runs on AWS"):
+        pipeline.run(engine=engine, environment="")
+
+
+def test_a_workspace_may_be_a_path_and_is_never_empty(tmp_path: Path) -> None:
+    path: Any = tmp_path
+    assert Offer(workspace=path).workspace == str(tmp_path)
+    wrong: Any
+    for wrong in ("", 3):
+        with pytest.raises(InputError, match=f"workspace is {wrong!r}"):
+            Offer(workspace=wrong)
+
+
+# -- ending --
+
+
+def test_one_step_can_be_stopped(pipeline: Pipeline) -> None:
+    engine = MemoryEngine({"a:0": HOLD, "b": HOLD})
+    run = pipeline.run(engine=engine)
+    run.stop(step="b")
+    assert [step["state"] for step in run.status()["steps"]] == ["RUNNING", "FAILED"]
+    with pytest.raises(InputError, match="the run has no step 'c'") as caught:
+        run.stop(step="c")
+    assert caught.value.hint == "its steps are: a, b"
+
+
+@pytest.mark.parametrize("grace_s", [-1, float("nan"), float("inf"), "5"])
+def test_a_grace_that_is_no_time_is_refused(pipeline: Pipeline, grace_s: Any) -> None:
+    run = pipeline.run(engine=MemoryEngine({"b": HOLD}))
+    with pytest.raises(InputError, match="the grace is"):
+        run.stop(grace_s)
+    assert run.status()["state"] == "RUNNING"
+
+
+def test_a_retry_takes_another_capacity(pipeline: Pipeline) -> None:
+    engine = MemoryEngine({"a": 1})
+    run = pipeline.run(engine=engine, offer=Offer(cpus=2))
+    again = run.retry(cpus=1)
+    starts = [attempt.started_ms for attempt in _attempts(again)]
+    assert len(starts) == 2 and len(set(starts)) == 2  # one after the other
+    with pytest.raises(InputError, match="on-demand"):
+        run.retry(on_demand=True)
+
+
+def _attempts(run: Run) -> Any:
+    opened = run._record.open()
+    return opened.attempts(opened.job_ids)
+
+
+@pytest.mark.parametrize("wrong", [{"cpus": 0}, {"cpus": 1.5}, {"memory_mib": "2GiB"}])
+def test_a_retry_with_an_amount_that_nobody_can_have(wrong: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match="retry: "):
+        RetryRequest(**wrong)
+
+
+# -- finding --
+
+
+class EngineElsewhere(MemoryEngine):
+    """Knows an environment, and no run in it."""
+
+    def download_record(self, home: Path, environment: str, run_id: str) -> str | None:
+        raise RunNotFoundError(f"{run_id} is not elsewhere")
+
+
+class EngineWithRuns(MemoryEngine):
+    """Has every run that is asked for."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self._text = text
+
+    def download_record(self, home: Path, environment: str, run_id: str) -> str | None:
+        return self._text
+
+
+def test_a_run_is_looked_for_on_all_engines(
+    pipeline: Pipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = pipeline.run(engine=MemoryEngine(is_recorded=True))
+    text = run._record.folder.record.read_text()
+    home = tmp_path / "other"
+    elsewhere = EngineElsewhere()
+    monkeypatch.setattr(operations, "_all_engines", lambda: [elsewhere, EngineWithRuns(text)])
+    assert operations.find_run(home, run.id, "lab").run_id == run.id
+    monkeypatch.setattr(operations, "_all_engines", lambda: [elsewhere, MemoryEngine()])
+    with pytest.raises(RunNotFoundError, match="is not elsewhere"):
+        operations.find_run(tmp_path / "third", run.id, "lab")
+
+
+def test_the_hint_about_a_missing_run_is_also_for_python(
+    pipeline: Pipeline, tmp_path: Path
+) -> None:
+    pipeline.run(engine=MemoryEngine(is_recorded=True))
+    with pytest.raises(RunNotFoundError) as caught:
+        Run.find("p-20250131-000000", tmp_path / ".batchyard")
+    assert 'environment="NAME" in Python' in caught.value.hint
