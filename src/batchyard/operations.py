@@ -25,6 +25,7 @@ from batchyard.engines.base import (
     say_nothing,
 )
 from batchyard.errors import BatchyardError, InputError, OperationalError, RunNotFoundError
+from batchyard.folder import RunFolder, runs_in
 from batchyard.plan import Plan
 
 _STOP_REASON = "stopped by the user"
@@ -202,10 +203,54 @@ def _has_stopped(run: RunEngine, job_ids: list[str] | None) -> bool:
     return is_stopped
 
 
+# -- results and old runs ----------------------------------------------------------------------
+
+
 def fetch(record: RunRecord, folder: Path | None = None) -> tuple[int, Path]:
     """Download what the steps have written. Returns the number of files, and their folder."""
     run = record.open()
     try:
         return run.fetch(folder.absolute() if folder else None)
+    finally:
+        run.close()
+
+
+def delete_runs(
+    home: Path,
+    *,
+    older_than_s: float | None = None,
+    keep: int | None = None,
+    say: Say = say_nothing,
+) -> int:
+    """Delete old runs with their logs, and return their number.
+
+    ``older_than_s``: only runs that began longer ago. ``keep``: all but the newest. ``say`` gets a
+    sentence about each of them that is left, because it is not over or cannot be read. Raises
+    InputError if nothing is chosen.
+    """
+    if older_than_s is None and keep is None:
+        raise InputError("no runs are selected", hint="give --older-than 30d, --keep 10, or both")
+    now_ms = time.time() * 1000
+    deleted = 0
+    runs.delete_halves(home)
+    for name in runs.names(home)[keep or 0 :]:
+        try:
+            record = runs.read(RunFolder(runs_in(home) / name))
+            if older_than_s is not None and now_ms - record.created_ms <= older_than_s * 1000:
+                continue
+            if not _is_deletable(record):
+                say(f"{name} is not over, so it is kept: `batchyard stop {name}` first")
+                continue
+            runs.delete(record)
+            deleted += 1
+        except BatchyardError as exc:
+            say(f"{name}: {exc.message}")
+    return deleted
+
+
+def _is_deletable(record: RunRecord) -> bool:
+    run = record.open()
+    try:
+        return run.is_deletable
     finally:
         run.close()

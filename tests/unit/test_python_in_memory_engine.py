@@ -9,6 +9,7 @@ import pytest
 
 from batchyard import Offer, Pipeline, Run, engines, operations
 from batchyard import plan as planning
+from batchyard.engines import memory
 from batchyard.engines.base import RetryRequest, RunRequest
 from batchyard.engines.memory import HOLD, MemoryEngine, Result
 from batchyard.errors import InputError, PipelineFileError, RunNotFoundError
@@ -156,6 +157,25 @@ def _attempts(run: Run) -> Any:
 def test_a_retry_with_an_amount_that_nobody_can_have(wrong: dict[str, Any]) -> None:
     with pytest.raises(InputError, match="retry: "):
         RetryRequest(**wrong)
+
+
+def test_old_runs_are_deleted_by_age_and_number(pipeline: Pipeline, tmp_path: Path) -> None:
+    engine = memory.ENGINE
+    engine.is_recorded = True
+    try:
+        ids = [pipeline.run(engine=engine).id for _ in range(2)]
+        engine.script = {"a:0": HOLD}
+        ids.append(pipeline.run(engine=engine).id)
+        home, said = tmp_path / ".batchyard", list[str]()
+        with pytest.raises(InputError, match="no runs are selected"):
+            operations.delete_runs(home)
+        assert operations.delete_runs(home, older_than_s=3600, say=said.append) == 0
+        assert operations.delete_runs(home, older_than_s=0, keep=3) == 0
+        assert said == []
+        assert operations.delete_runs(home, keep=0, say=said.append) == 2
+        assert said == [f"{ids[2]} is not over, so it is kept: `batchyard stop {ids[2]}` first"]
+    finally:
+        engine.is_recorded, engine.script = False, {}
 
 
 # -- finding --

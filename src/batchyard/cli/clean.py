@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import time
-
 import click
 
-from batchyard import runs
+from batchyard import operations
 from batchyard.cli.options import duration, example, home_of, home_option
-from batchyard.engines.base import RunRecord
-from batchyard.errors import BatchyardError, InputError
-from batchyard.folder import RunFolder, runs_in
 from batchyard.units import pluralize
 
 
@@ -39,35 +34,11 @@ def command(older_than: int | None, keep: int | None, home: str | None) -> int:
     A run that is not over is not deleted, unless none of it was submitted and its bucket no longer
     exists.
     """
-    if older_than is None and keep is None:
-        raise InputError("no runs are selected", hint="give --older-than 30d, --keep 10, or both")
-    run_home = home_of(home)
-    now_ms = time.time() * 1000
-    deleted = 0
-    runs.delete_halves(run_home)
-    for position, name in enumerate(runs.names(run_home)):
-        try:
-            record = runs.read(RunFolder(runs_in(run_home) / name))
-            is_old = older_than is None or now_ms - record.created_ms > older_than * 1000
-            is_beyond = keep is None or position >= keep
-            if not (is_old and is_beyond):
-                continue
-            if not _is_deletable(record):
-                click.echo(
-                    f"{name} is not over, so it is kept: `batchyard stop {name}` first", err=True
-                )
-                continue
-            runs.delete(record)
-            deleted += 1
-        except BatchyardError as exc:
-            click.echo(f"{name}: {exc.message}", err=True)
+    deleted = operations.delete_runs(
+        home_of(home),
+        older_than_s=older_than,
+        keep=keep,
+        say=lambda text: click.echo(text, err=True),
+    )
     click.echo(f"{pluralize(deleted, 'run')} deleted")
     return 0
-
-
-def _is_deletable(record: RunRecord) -> bool:
-    engine = record.open()
-    try:
-        return engine.is_deletable
-    finally:
-        engine.close()
