@@ -107,7 +107,6 @@ def _start(record: RunRecord, as_json: bool) -> int:
 
 
 def _execute(record: RunRecord, as_json: bool) -> int:
-    folder = Path.cwd()  # the local engine changes to the workspace
     watcher = progress.watcher_for(quiet=as_json)
     engine = record.open()
     try:
@@ -121,7 +120,7 @@ def _execute(record: RunRecord, as_json: bool) -> int:
         if as_json:
             print_json(status.to_json(final))
         else:
-            flags = home_flag(record.folder, folder)
+            flags = home_flag(record.folder, Path.cwd())
             lines = render.status_lines(final, int(time.time() * 1000), flags)
             click.echo("\n".join(lines))
     return exit_code(final)

@@ -63,6 +63,8 @@ class Execution:
         logs = LogBook(self._folder)
         spawner = Spawner(logs)
         runner = _make_runner(settings, spawner, self._folder, self._environ)
+        # The caller's folder is opened, since its name may lead elsewhere when the run is over.
+        caller_folder = os.open(".", os.O_PATH)
         try:
             runner.end_leftovers(settings.token)
             _enter(settings.workspace, must_enter_workspace)
@@ -93,6 +95,8 @@ class Execution:
         finally:
             runner.close()
             logs.close()
+            os.fchdir(caller_folder)
+            os.close(caller_folder)
 
     def _restore(
         self,
