@@ -115,3 +115,16 @@ def test_clean_deletes_what_is_over_and_fetch_refuses(
     assert invoke("fetch", "last").exit_code == 2
     assert "1 run deleted" in invoke("clean", "--keep", "0").stdout
     assert "no runs in" in invoke("runs").stderr
+
+
+def test_a_current_folder_that_is_deleted(
+    invoke: Invoke, run: Invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "pipeline.yaml").write_text(PIPELINE)
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    folder.rmdir()
+    for done in (run(), invoke("status", "last")):
+        assert done.exit_code == 3
+        assert "the current folder no longer exists" in done.stderr

@@ -14,7 +14,7 @@ from typing import TextIO
 import click
 
 import batchyard
-from batchyard.errors import BatchyardError, PipelineFileError
+from batchyard.errors import BatchyardError, OperationalError, PipelineFileError
 
 #: heading -> command -> its summary in `--help`. A command is the module of this folder so named.
 COMMAND_GROUPS = {
@@ -111,6 +111,17 @@ class LazyGroup(click.Group):
 def cli(ctx: click.Context, verbose: bool) -> None:
     """Run pipelines of CPU and GPU commands, on this machine or on AWS Batch."""
     ctx.obj = {"verbose": verbose}
+    _require_current_folder()
+
+
+def _require_current_folder() -> None:
+    """Raise OperationalError if the current folder has been deleted."""
+    try:
+        os.getcwd()
+    except FileNotFoundError as exc:
+        raise OperationalError(
+            "the current folder no longer exists", hint="change to another folder with `cd`"
+        ) from exc
 
 
 def main(args: Sequence[str] | None = None) -> None:
