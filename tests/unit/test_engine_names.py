@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,17 @@ OTHER_MEANINGS = {
     ("emulator/instance_metadata.py", "aws"): "AWS's partition, in instance metadata",
     ("embedded/children.py", "local"): "AWS_BATCH_JQ_NAME of runs on this machine",
 }
+#: how a message or an example chooses an engine
+CHOICE = re.compile(rf"""engine[ =]["']?({"|".join(engines.ENGINES)})\b""")
+#: file -> why it may show users how to choose an engine
+CHOICES = {
+    "api.py": "an example in the documentation of the module",
+    "cli/deploy.py": "the queues that it has made are those of AWS Batch",
+    "cli/doctor_gathering.py": "a docstring: `doctor pipeline` is about runs on AWS Batch",
+    "cli/run.py": "an example in the help",
+    "submissions.py": "the jobs of its files go to AWS Batch",
+    "worker/orders.py": "the worker is part of jobs on AWS Batch",
+}
 MODULES = [
     path for path in sorted(ROOT.rglob("*.py")) if "engines" not in path.relative_to(ROOT).parts[:1]
 ]
@@ -37,6 +49,15 @@ def texts(path: Path) -> set[str]:
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
     }
     return literals & NAMES
+
+
+def chooses_an_engine(path: Path) -> bool:
+    """Whether a text of the module, such as a hint, chooses an engine."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    return any(
+        isinstance(node, ast.Constant) and isinstance(node.value, str) and CHOICE.search(node.value)
+        for node in ast.walk(tree)
+    )
 
 
 def engine_imports(path: Path) -> set[str]:
@@ -62,6 +83,12 @@ def test_a_module_outside_the_engines_names_none(path: Path) -> None:
 def test_the_other_meanings_are_still_there() -> None:
     for name, text in OTHER_MEANINGS:
         assert text in texts(ROOT / name), f"{name} has no {text!r} any more: remove its entry"
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_a_module_outside_the_engines_chooses_none_for_the_user(path: Path) -> None:
+    name = path.relative_to(ROOT).as_posix()
+    assert chooses_an_engine(path) == (name in CHOICES)
 
 
 @pytest.mark.parametrize("name", engines.ENGINES)
