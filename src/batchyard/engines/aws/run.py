@@ -53,7 +53,6 @@ from batchyard.folder import home_flag
 from batchyard.plan import Plan
 from batchyard.units import pluralize
 
-#: Failed children that are described in one call.
 #: AWS Batch has one grace, and takes a while to end the containers after it.
 _STOP_WAIT_S = 60.0
 
