@@ -6,6 +6,7 @@ import ast
 import re
 from pathlib import Path
 
+import click
 import pytest
 
 import batchyard
@@ -69,7 +70,7 @@ def engine_imports(path: Path) -> set[str]:
             imported |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             imported |= {f"{node.module}.{alias.name}" for alias in node.names}
-    packages = tuple(f"{module}." for module in engines.ENGINES.values())
+    packages = tuple(f"{module}." for module, _ in engines.ENGINES.values())
     return {name for name in imported if f"{name}.".startswith(packages)}
 
 
@@ -94,6 +95,14 @@ def test_a_module_outside_the_engines_chooses_none_for_the_user(path: Path) -> N
 @pytest.mark.parametrize("name", engines.ENGINES)
 def test_every_engine_of_the_table_can_be_loaded_and_knows_its_name(name: str) -> None:
     assert engines.load(name).name == name
+
+
+def test_the_help_describes_every_engine_of_the_table() -> None:
+    from batchyard.cli.run import command
+
+    help_text = command.get_help(click.Context(command, terminal_width=10_000))
+    for name, entry in engines.ENGINES.items():
+        assert f"{name}: {entry.summary}." in help_text
 
 
 def test_an_unknown_engine_is_refused_with_the_known_ones() -> None:

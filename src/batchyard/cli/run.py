@@ -40,7 +40,7 @@ _INTERRUPTED = 3
     type=click.Choice(list(engines.ENGINES)),
     default=engines.DEFAULT,
     show_default=True,
-    help="Where the run executes: on this machine, on AWS Batch, or nowhere (a rehearsal).",
+    help=" ".join(f"{name}: {entry.summary}." for name, entry in engines.ENGINES.items()),
 )
 @env_option
 @click.option("--on-demand", is_flag=True, help="AWS only: use on-demand instances, not spot.")

@@ -6,18 +6,31 @@ package names an engine.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from batchyard.errors import InputError
 
 if TYPE_CHECKING:
     from batchyard.engines.base import Engine
 
-#: Name -> the module whose ENGINE it is. Modules are imported when they are used.
+
+class Entry(NamedTuple):
+    """An engine in the table."""
+
+    #: The module that has ENGINE. It is imported when the engine is used.
+    module: str
+    #: What a run on the engine does, for `--help`.
+    summary: str
+
+
+#: Name -> engine.
 ENGINES = {
-    "local": "batchyard.engines.local",
-    "aws": "batchyard.engines.aws",
-    "memory": "batchyard.engines.memory",
+    "local": Entry("batchyard.engines.local", "run on this machine"),
+    "aws": Entry("batchyard.engines.aws", "run on AWS Batch"),
+    "memory": Entry(
+        "batchyard.engines.memory",
+        "rehearse; no command is executed, and each counts as succeeded",
+    ),
 }
 #: The engine of a run for which no other is named.
 DEFAULT = "local"
@@ -32,5 +45,5 @@ def load(name: str) -> Engine:
     if name not in ENGINES:
         known = ", ".join(repr(engine) for engine in ENGINES)
         raise InputError(f"there is no engine {name!r}", hint=f"the engines are {known}")
-    engine: Engine = import_module(ENGINES[name]).ENGINE
+    engine: Engine = import_module(ENGINES[name].module).ENGINE
     return engine
