@@ -24,15 +24,16 @@ def _parse_age(ctx: click.Context, param: click.Parameter, value: str | None) ->
     "--older-than",
     callback=_parse_age,
     metavar="TIME",
-    help="Delete runs that started longer ago than this, like 30d.",
+    help="Delete runs that began longer ago than this, like 30d.",
 )
-@click.option("--keep", type=click.IntRange(0), help="Number of newest runs to keep.")
+@click.option("--keep", type=click.IntRange(0), metavar="N", help="Keep the N newest runs.")
 @home_option
 def command(older_than: int | None, keep: int | None, home: str | None) -> int:
-    """Delete old runs and their logs. With both flags, a run is deleted only if both select it.
+    """Delete old runs and their logs.
 
-    A run that is not over is not deleted, unless none of it was submitted and its bucket no longer
-    exists.
+    Give at least one of the flags. With both, a run is deleted if it is old enough and not among
+    the newest. A run that is not over is kept, unless none of its jobs was submitted to AWS and its
+    bucket no longer exists. Nothing is deleted in S3.
     """
     deleted = operations.delete_runs(
         home_of(home),

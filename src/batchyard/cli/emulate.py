@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from batchyard.cli.options import example, home_option, memory, print_json
+from batchyard.cli.options import example, home_option_for, memory, print_json
 from batchyard.errors import InputError, OperationalError
 
 _DEFAULT_PORT = 4577
@@ -29,12 +29,14 @@ _REGION = re.compile(r"[a-z]{2,4}(-[a-z]+){1,2}-[0-9]{1,2}")
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
+    metavar="N",
     default=_DEFAULT_PORT,
     show_default=True,
     help="Port to listen on; 0 chooses a free port.",
 )
 @click.option(
     "--host",
+    metavar="ADDRESS",
     default="127.0.0.1",
     show_default=True,
     help="Address to listen on; an address beyond loopback needs --token.",
@@ -43,7 +45,7 @@ _REGION = re.compile(r"[a-z]{2,4}(-[a-z]+){1,2}-[0-9]{1,2}")
     "--token",
     metavar="SECRET",
     envvar="BATCHYARD_EMULATE_TOKEN",
-    help="Access key that clients must use.",
+    help="Access key that clients must use (default: $BATCHYARD_EMULATE_TOKEN, or none).",
 )
 @click.option(
     "--runner",
@@ -57,11 +59,13 @@ _REGION = re.compile(r"[a-z]{2,4}(-[a-z]+){1,2}-[0-9]{1,2}")
     "volumes",
     multiple=True,
     metavar="HOST[:CONTAINER][:ro]",
-    help="Mount a folder of this machine in every container (--runner docker). Repeatable.",
+    help="With --runner docker: mount a folder or file of this machine in every container. May be"
+    " repeated.",
 )
 @click.option(
     "--cpus",
     type=click.IntRange(1),
+    metavar="N",
     help="vCPUs that all jobs share (default: all of this machine).",
 )
 @click.option(
@@ -73,10 +77,12 @@ _REGION = re.compile(r"[a-z]{2,4}(-[a-z]+){1,2}-[0-9]{1,2}")
 @click.option(
     "--gpus",
     type=click.IntRange(0),
+    metavar="N",
     help="GPUs that all jobs share (default: all of this machine); missing GPUs are emulated.",
 )
 @click.option(
     "--region",
+    metavar="NAME",
     default="us-east-1",
     show_default=True,
     help="AWS region of the endpoint.",
@@ -84,9 +90,12 @@ _REGION = re.compile(r"[a-z]{2,4}(-[a-z]+){1,2}-[0-9]{1,2}")
 @click.option(
     "--faults",
     metavar="KIND=PART,...",
-    help="Inject faults into a part (0 to 1) of all calls; kinds: throttle, error, reset, lose.",
+    help="Inject faults into a part (0 to 1) of all calls, like throttle=0.3,lose=0.05. Kinds:"
+    " throttle, error, reset, lose.",
 )
-@home_option
+@home_option_for(
+    "Folder of the state, which is in DIR/emulator (default: $BATCHYARD_HOME, or .batchyard here)."
+)
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -104,8 +113,8 @@ def command(
 ) -> None:
     """Serve the API of AWS Batch on this machine, and run the jobs here.
 
-    When the endpoint is ready, it prints the environment variables that clients need, and serves
-    until it is stopped. Start it in one terminal, and paste the lines into another.
+    When the endpoint is ready, it prints the environment variables that clients need, as lines for
+    a shell. Paste them into another terminal. The endpoint serves until Ctrl-C.
     """
     if ctx.invoked_subcommand is not None:
         return
@@ -160,22 +169,24 @@ def command(
 @click.option(
     "--notice",
     type=click.FloatRange(0, 3600),
+    metavar="SECONDS",
     default=120,
     show_default=True,
-    help="Seconds between the notice and the end of the host.",
+    help="Time between the notice and the end of the host.",
 )
 @click.option(
     "--endpoint",
     envvar="AWS_ENDPOINT_URL",
+    metavar="URL",
     default=f"http://127.0.0.1:{_DEFAULT_PORT}",
     show_default=True,
-    help="Address of the emulator.",
+    help="Address of the endpoint; also AWS_ENDPOINT_URL.",
 )
 @click.option(
     "--token",
     metavar="SECRET",
     envvar="BATCHYARD_EMULATE_TOKEN",
-    help="Token of the endpoint, if it was started with one.",
+    help="Token of the endpoint, if it has one (default: $BATCHYARD_EMULATE_TOKEN).",
 )
 def reclaim(job_id: str, notice: float, endpoint: str, token: str | None) -> None:
     """Reclaim the host of a running job or child, as EC2 Spot does: a notice, then the end."""

@@ -27,7 +27,7 @@ _kind_option = click.option(
     )
 )
 def command() -> None:
-    """Container images for steps: recipes to start from, building, pushing."""
+    """Write, build and push container images for steps."""
 
 
 @command.command(epilog=example("batchyard image init", "batchyard image init images --kind cuda"))
@@ -41,9 +41,10 @@ def command() -> None:
 )
 @click.option("--force", is_flag=True, help="Overwrite existing Dockerfiles.")
 def init(folder: str, kind: str, force: bool) -> None:
-    """Write Dockerfiles, and the worker that is copied into the images.
+    """Write Dockerfiles into DIR, and the worker that is copied into the images.
 
-    Edit the Dockerfiles freely: another `init` updates the worker and keeps your Dockerfiles.
+    DIR is the current folder by default. Edit the Dockerfiles: another `init` updates the worker
+    and keeps your Dockerfiles.
     """
     from batchyard.images import recipes
 
@@ -67,10 +68,10 @@ def init(folder: str, kind: str, force: bool) -> None:
     "arguments",
     multiple=True,
     metavar="NAME=VALUE",
-    help="Set a build argument of the Dockerfile. Repeatable.",
+    help="Set a build argument of the Dockerfile. May be repeated.",
 )
 def build(folder: str, kind: str, tag: str, arguments: tuple[str, ...]) -> None:
-    """Build an image with Docker, from DIR/Dockerfile.KIND."""
+    """Build an image with Docker, from DIR/Dockerfile.KIND (default of DIR: the current folder)."""
     from batchyard.images import registry
 
     registry.build(Path(folder), kind, tag, os.environ, arguments)
@@ -90,7 +91,8 @@ def push(image: str, env: str | None, home: str | None) -> None:
 
     if env is None:
         raise InputError(
-            "an image is pushed to an environment's repository", hint="name it with --env NAME"
+            "an image is pushed to the repository of an environment, and none is given",
+            hint="add --env NAME",
         )
     folder = home_of(home)
     click.echo(registry.push(image, find_environment(folder, env), os.environ, folder))

@@ -13,11 +13,11 @@ import click
 from batchyard.cli import waiting
 from batchyard.cli.options import (
     duration,
-    env_option,
     example,
     find_run,
     home_option,
     run_argument,
+    run_env_option,
 )
 from batchyard.cli.render import child_name
 from batchyard.engines.base import (
@@ -46,8 +46,10 @@ _PATIENCE_S = 30
 )
 @run_argument
 @click.argument("child", metavar="[STEP[:INDEX]]", required=False)
-@click.option("--failed", is_flag=True, help="Show only children that failed for good.")
-@click.option("-f", "--follow", is_flag=True, help="Continue until the run ends.")
+@click.option(
+    "--failed", is_flag=True, help="Show only children that failed and are not tried again."
+)
+@click.option("-f", "--follow", is_flag=True, help="Print new output until the run ends.")
 @click.option(
     "--patience",
     callback=duration,
@@ -55,7 +57,7 @@ _PATIENCE_S = 30
     help="With -f: time without output after which stderr says what the run waits for"
     f" (default: {_PATIENCE_S}s).",
 )
-@env_option
+@run_env_option
 @home_option
 def command(
     run: str,
@@ -66,9 +68,10 @@ def command(
     env: str | None,
     home: str | None,
 ) -> int:
-    """Show the output of a run's children, byte for byte: of all, of a step, or of one child.
+    """Show the output of a run's children: of all, of a step (STEP), or of one child (STEP:INDEX).
 
-    If there are several children, a line `==> step:index <==` is above the output of each.
+    RUN is an id, the beginning of an id, or `last`. If there are several children, a line
+    with step and index is above the output of each.
     """
     if patience is not None and not follow:
         raise InputError("--patience needs -f", hint="add -f, or leave --patience out")

@@ -19,22 +19,32 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def home_option(function: F) -> F:
-    return click.option(
-        "--home",
-        envvar="BATCHYARD_HOME",
-        callback=_require_folder,
-        metavar="DIR",
-        help="Folder of the runs (default: the nearest .batchyard).",
+    return home_option_for(
+        "The .batchyard folder, with runs and environments.yaml (default: $BATCHYARD_HOME, or the"
+        " nearest one from here upward)."
     )(function)
+
+
+def home_option_for(text: str) -> Callable[[F], F]:
+    """Return --home with this help text, for a command with another default."""
+    return click.option(
+        "--home", envvar="BATCHYARD_HOME", callback=_require_folder, metavar="DIR", help=text
+    )
 
 
 def env_option(function: F) -> F:
-    return click.option(
-        "--env",
-        callback=_require_name,
-        metavar="NAME",
-        help="AWS environment; `batchyard environments` lists them.",
+    return env_option_for("AWS environment; `batchyard environments` lists them.")(function)
+
+
+def run_env_option(function: F) -> F:
+    return env_option_for(
+        "AWS environment in whose bucket RUN is looked for, if it is not in this .batchyard."
     )(function)
+
+
+def env_option_for(text: str) -> Callable[[F], F]:
+    """Return --env with this help text."""
+    return click.option("--env", callback=_require_name, metavar="NAME", help=text)
 
 
 def json_option(function: F) -> F:
@@ -48,12 +58,13 @@ def capacity_options(function: F) -> F:
             "--memory",
             callback=memory,
             metavar="AMOUNT",
-            help="Memory that the run may use, like 16GiB (default: as before).",
+            help="Limit of the memory that the run uses at once, like 16GiB (default: as in RUN).",
         ),
         click.option(
             "--cpus",
             type=click.IntRange(1),
-            help="vCPUs that the run may use (default: as before).",
+            metavar="N",
+            help="Limit of the vCPUs that the run uses at once (default: as in RUN).",
         ),
     ):
         function = option(function)

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from batchyard import report
-from batchyard.cli.options import env_option, example, find_run, home_option, run_argument
+from batchyard.cli.options import example, find_run, home_option, run_argument, run_env_option
 from batchyard.errors import from_os_error
 
 
@@ -26,13 +26,13 @@ from batchyard.errors import from_os_error
     metavar="FILE",
     help="File to write (default: RUN.html in the current folder); `-` is stdout.",
 )
-@env_option
+@run_env_option
 @home_option
 def command(run: str, out: str | None, env: str | None, home: str | None) -> None:
     """Write an HTML page about a run: steps, timeline, durations, failures.
 
-    The page loads no other file: it can be mailed, archived, and opened without a network. A run
-    that is not over is shown up to now. Prints the path of the page.
+    RUN is an id, the beginning of an id, or `last`. A run that is not over is shown up to now. The
+    page is one file that can be opened without a network. Prints the path of the page.
     """
     record = find_run(home, run, env)
     page = report.of_run(record, int(time.time() * 1000)).encode()

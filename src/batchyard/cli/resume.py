@@ -7,12 +7,12 @@ import click
 from batchyard import operations
 from batchyard.cli.options import (
     capacity_options,
-    env_option,
     example,
     find_run,
     home_option,
     json_option,
     run_argument,
+    run_env_option,
 )
 from batchyard.cli.run import carry_out
 from batchyard.engines.base import RetryRequest
@@ -20,9 +20,11 @@ from batchyard.engines.base import RetryRequest
 
 @click.command(epilog=example("batchyard resume last", "batchyard resume last --detach"))
 @run_argument
-@click.option("--detach", is_flag=True, help="Print the run's id and return; the run continues.")
+@click.option(
+    "--detach", is_flag=True, help="Continue in the background, print the run's id and return."
+)
 @capacity_options
-@env_option
+@run_env_option
 @home_option
 @json_option
 def command(
@@ -34,9 +36,10 @@ def command(
     home: str | None,
     as_json: bool,
 ) -> int:
-    """Continue a run whose process died, or that was not submitted whole.
+    """Continue a run whose process died, or whose jobs were not all submitted to AWS.
 
-    Children that succeeded do not run again; processes that the dead one left are ended first.
+    RUN is an id, the beginning of an id, or `last`. Processes that the dead process left behind are
+    ended first. Children that succeeded do not run again.
     """
     request = RetryRequest(cpus=cpus, memory_mib=memory)
     record = operations.prepare_resume(find_run(home, run, env), request, detached=detach)

@@ -7,12 +7,12 @@ import click
 from batchyard import operations
 from batchyard.cli.options import (
     capacity_options,
-    env_option,
     example,
     find_run,
     home_option,
     json_option,
     run_argument,
+    run_env_option,
 )
 from batchyard.cli.run import carry_out
 from batchyard.engines.base import RetryRequest
@@ -21,11 +21,11 @@ from batchyard.engines.base import RetryRequest
 @click.command(epilog=example("batchyard retry last", "batchyard retry last --detach"))
 @run_argument
 @click.option(
-    "--detach", is_flag=True, help="Print the id of the new run and return; the run continues."
+    "--detach", is_flag=True, help="Start the new run in the background, print its id and return."
 )
 @click.option("--on-demand", is_flag=True, help="AWS only: use on-demand instances, not spot.")
 @capacity_options
-@env_option
+@run_env_option
 @home_option
 @json_option
 def command(
@@ -40,8 +40,9 @@ def command(
 ) -> int:
     """Start a new run of the children that failed or never ran.
 
-    Children that succeeded do not run again. The commands are those of the first run, even if their
-    file has changed. Each child keeps its number.
+    RUN is an id, the beginning of an id, or `last`; it must be over. Children that succeeded do not
+    run again. The commands are those of RUN, even if the file has changed since. Each child keeps
+    its number.
     """
     request = RetryRequest(cpus=cpus, memory_mib=memory, on_demand=on_demand)
     record = operations.begin_retry(

@@ -12,7 +12,7 @@ import click
 from batchyard import engines, operations, status
 from batchyard import plan as planning
 from batchyard.cli import pipelines, progress, render
-from batchyard.cli.options import env_option, example, home_option, json_option, print_json
+from batchyard.cli.options import env_option_for, example, home_option_for, json_option, print_json
 from batchyard.engines.base import RunRecord, RunRequest, RunState
 from batchyard.folder import home_beside, home_flag
 from batchyard.status import RunStatus
@@ -33,7 +33,7 @@ _INTERRUPTED = 3
 @click.option(
     "--detach",
     is_flag=True,
-    help="Print the run's id and return; the run continues.",
+    help="Start the run in the background, or submit it to AWS; print its id and return.",
 )
 @click.option(
     "--engine",
@@ -42,10 +42,13 @@ _INTERRUPTED = 3
     show_default=True,
     help=" ".join(f"{name}: {entry.summary}." for name, entry in engines.ENGINES.items()),
 )
-@env_option
+@env_option_for("AWS only: environment to run in; `batchyard environments` lists them.")
 @click.option("--on-demand", is_flag=True, help="AWS only: use on-demand instances, not spot.")
 @pipelines.pipeline_flags
-@home_option
+@home_option_for(
+    "The .batchyard folder, which is created if it does not exist (default: $BATCHYARD_HOME, or the"
+    " one beside FILE)."
+)
 @json_option
 def command(
     file: str,
@@ -59,9 +62,11 @@ def command(
 ) -> int:
     """Run a pipeline file, or a plain list of commands, on this machine or on AWS Batch.
 
-    FILE is a pipeline (.yaml, .yml or .json), or any other file with one shell command a line.
-    Exit codes: 0 all succeeded, 1 a job failed, 2 invalid input, 3 an error of the machine
-    or of AWS, 130 stopped.
+    FILE is a pipeline (.yaml, .yml or .json), or a plain list: any other file, with one shell
+    command a line.
+
+    Exit codes: 0 all jobs succeeded, 1 a job failed, 2 invalid input, 3 an error of the machine or
+    of AWS, 130 stopped.
     """
     source = pipelines.load_source(file, flags)
     pipelines.print_warnings(source.pipeline)

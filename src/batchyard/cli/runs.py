@@ -7,7 +7,14 @@ import time
 import click
 
 from batchyard import operations, runs, status
-from batchyard.cli.options import env_option, example, home_of, home_option, json_option, print_json
+from batchyard.cli.options import (
+    env_option_for,
+    example,
+    home_of,
+    home_option,
+    json_option,
+    print_json,
+)
 from batchyard.cli.render import colour_state
 from batchyard.cli.tables import table
 from batchyard.errors import BatchyardError
@@ -16,13 +23,13 @@ from batchyard.status import RunStatus
 
 
 @click.command(epilog=example("batchyard runs", "batchyard runs --json"))
-@env_option
+@env_option_for("List the ids of all runs in the bucket of this AWS environment instead.")
 @home_option
 @json_option
 def command(env: str | None, home: str | None, as_json: bool) -> int:
     """List the runs of this folder, newest first.
 
-    With --env, list the ids of all runs in the environment's bucket.
+    A run is INTERRUPTED if its process died, or if not all of its jobs were submitted to AWS.
     """
     run_home = home_of(home)
     if env is not None:

@@ -11,13 +11,13 @@ from batchyard import status
 from batchyard.cli import render
 from batchyard.cli.following import follow
 from batchyard.cli.options import (
-    env_option,
     example,
     find_run,
     home_option,
     json_option,
     print_json,
     run_argument,
+    run_env_option,
 )
 from batchyard.cli.run import exit_code
 from batchyard.folder import home_flag
@@ -30,16 +30,16 @@ from batchyard.folder import home_flag
 )
 @run_argument
 @click.option(
-    "--watch", is_flag=True, help="Follow the run until it ends, and exit with its exit code."
+    "--watch", is_flag=True, help="Show progress until the run ends, and exit with its exit code."
 )
-@env_option
+@run_env_option
 @home_option
 @json_option
 def command(run: str, watch: bool, env: str | None, home: str | None, as_json: bool) -> int:
     """Show the steps of a run, and its first failures with the end of their output.
 
-    RUN is an id, the beginning of an id, or `last`. The exit code is 0 also for a failed run; with
-    --watch it is that of the run.
+    RUN is an id, the beginning of an id, or `last`. The exit code is 0, also for a failed run. With
+    --watch: 0 all jobs succeeded, 1 a job failed, 3 the run's process died, 130 stopped.
     """
     record = find_run(home, run, env)
     current = follow(record, quiet=as_json) if watch else status.of_run(record)

@@ -30,11 +30,9 @@ if TYPE_CHECKING:
 @click.option(
     "--region",
     metavar="NAME",
-    help="AWS region, if --env is not given (default: that of your profile).",
+    help="AWS region, if --env is not given (default: the region of your AWS profile).",
 )
-@click.option(
-    "--watch", is_flag=True, help="Follow the jobs until they end; exit with 1 if a job failed."
-)
+@click.option("--watch", is_flag=True, help="Wait until the jobs end; exit with 1 if a job failed.")
 @home_option
 @json_option
 def command(

@@ -27,5 +27,5 @@ def command(name: str | None) -> int:
         )
         for template in catalogue.all_templates()
     ]
-    click.echo("\n".join(table(("template", "what it makes"), rows)))
+    click.echo("\n".join(table(("template", "what it creates"), rows)))
     return 0
