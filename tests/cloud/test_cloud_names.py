@@ -54,7 +54,7 @@ def test_no_region_to_look_in(lab: Lab) -> None:
     said = lab(*run, "quite-other", code=2, environ=NO_REGION).stderr
     assert "the file has lab." in said and "To look for deployed environments" in said
     said = lab("outputs", "--env", "lab", code=2, environ=NO_REGION).stderr
-    assert "nothing says in which region to look for the stacks of environment 'lab'" in said
+    assert "no AWS region is set, so the stacks of environment 'lab' cannot be found" in said
     assert (
         "set AWS_REGION" in said
         and "`batchyard emulate` prints" in said

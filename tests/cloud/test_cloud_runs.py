@@ -235,7 +235,7 @@ def test_stop_of_one_step_fails_what_needs_it(lab: Lab) -> None:
         "  - {name: c, command: sleep 2}\n",
     )
     run = lab.run("--detach")
-    assert "a is told to stop" in lab("stop", run, "a").stdout
+    assert "a is being stopped" in lab("stop", run, "a").stdout
     assert lab.ended(run) == "FAILED"
     assert [step["state"] for step in lab.status(run)["steps"]] == ["FAILED", "FAILED", "SUCCEEDED"]
 

@@ -223,7 +223,7 @@ def test_an_update_changes_in_place_and_stays(site: Site) -> None:
     assert site.compute_environment("cpu-on-demand")["computeResources"]["maxvCpus"] == 128
     # What was set once stays set, and there is nothing to ask.
     again = site.about("deploy")
-    assert again.stdout == f"{site.env} is as it should be: nothing to do\n"
+    assert again.stdout == f"environment {site.env} is up to date: nothing to do\n"
     assert again.stderr.count("nothing to do") == len(CORE)
     assert site.compute_environment("cpu-spot")["computeResources"]["maxvCpus"] == 300
 

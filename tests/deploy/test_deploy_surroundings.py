@@ -131,7 +131,7 @@ def test_a_file_of_environments_needs_no_aws(site: Site) -> None:
         "    queues: {cpu: lab-cpu}\n"
     )
     done = site("environments", environ=nothing_of_aws(AWS_DEFAULT_REGION="eu-central-1"))
-    assert "lab" in done.stdout and "only those of the file" in done.stderr
+    assert "lab" in done.stdout and "only the environments in the file are listed" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ def test_everything_goes_and_what_holds_data_is_asked_about(site: Site) -> None:
 
     done = site.about("destroy", "--empty-buckets", answers="yes\n")
     order = [f"{site.env}-{name}" for name in reversed(CORE)]
-    assert done.stdout == f"{', '.join(order)}: gone\n"
+    assert done.stdout == f"{', '.join(order)}: deleted\n"
     ended = [
         line.partition(":")[0]
         for line in done.stderr.splitlines()
@@ -113,8 +113,8 @@ def test_an_environment_of_the_file_is_told_apart_from_one_that_is_deployed(site
     )
     done = site.about("destroy", "--yes")
     assert (
-        f"{site.env} is an environment of {file}: what it names was not deployed here, and stays"
-        in done.stderr
+        f"{site.env} is an environment of {file}: its resources were not deployed by batchyard,"
+        " and are not deleted" in done.stderr
     )
     file.write_text("environments: 3\n")
     assert "nothing to do" in site.about("destroy", "--yes").stdout

@@ -855,9 +855,9 @@ def test_a_list_of_commands_is_examined_as_run_would_submit_it(yard: Yard, lab: 
 def test_what_run_refuses_is_refused(yard: Yard, lab: Path) -> None:
     (lab / "commands.txt").write_text("true\n")
     for args, words in (
-        (("pipeline.yaml", "--array", "2"), "--array goes with a list of commands"),
+        (("pipeline.yaml", "--array", "2"), "--array: only for a plain list of commands"),
         (("pipeline.yaml", "--gpus", "2"), "go with a list of commands"),
-        (("commands.txt", "--set", "a=b"), "--set goes with a pipeline"),
+        (("commands.txt", "--set", "a=b"), "--set is only for a pipeline"),
         (("commands.txt",), "image"),
     ):
         done = yard.doctor("pipeline", str(lab / args[0]), *args[1:], "--env", "lab")

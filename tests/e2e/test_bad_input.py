@@ -126,8 +126,8 @@ def test_flags(yard: Yard) -> None:
     yard.write("p.yaml", STEP)
     yard.write("list.txt", "true\n")
     cases = [
-        (("run", "p.yaml", "--array", "2"), "goes with a list"),
-        (("run", "list.txt", "--set", "a=1"), "goes with a pipeline"),
+        (("run", "p.yaml", "--array", "2"), "only for a plain list"),
+        (("run", "list.txt", "--set", "a=1"), "only for a pipeline"),
         (("run", "p.yaml", "--set", "a"), "NAME=VALUE"),
         (("run", "p.yaml", "--set", "a=1"), "a"),
         (("run", "p.yaml", "--only", "b"), "no step is named 'b'"),

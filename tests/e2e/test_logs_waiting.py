@@ -37,7 +37,7 @@ def test_children_that_wait_for_another_step_or_for_room(yard: Yard) -> None:
         yard.wait_for(lambda: err.read_text().count("\n") == 3)
         assert err.read_text().splitlines() == [
             "waiting: 1 child of first is RUNNING",
-            "waiting: 2 children of first are RUNNABLE, to start when others have ended",
+            "waiting: 2 children of first are RUNNABLE until other children end",
             "waiting: 1 child of second is PENDING until first has ended",
         ]
         assert out.read_bytes() == b""

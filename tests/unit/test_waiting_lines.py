@@ -78,7 +78,7 @@ def test_a_followed_step_that_waits_for_another_has_a_line() -> None:
     steps = plan(a=(), b=("a",), c=("a", "b"), other=())
     assert waiting.describe_waits(steps, jobs, None, "c", NOW_MS) == [
         "waiting: 2 children of b are RUNNING",
-        "waiting: 1 child of b is RUNNABLE, to start when others have ended",
+        "waiting: 1 child of b is RUNNABLE until other children end",
         "waiting: 3 children of c are PENDING until b has ended",
     ]
 

@@ -69,7 +69,9 @@ def test_environments_of_the_file_are_listed_all_the_same(
     yard.write(".batchyard/environments.yaml", ENVIRONMENTS)
     done = yard("environments", env=environ)
     assert (
-        "lab" in done.stdout and "only those of the file: the AWS engine needs boto3" in done.stderr
+        "lab" in done.stdout
+        and "only the environments in the file are listed: the AWS engine needs boto3"
+        in done.stderr
     )
 
 

@@ -42,12 +42,12 @@ def command(templates: tuple[str, ...], env: str, settings: tuple[str, ...], yes
     finally:
         terminal.close()
     if not changed:
-        click.echo(f"{env} is as it should be: nothing to do")
+        click.echo(f"environment {env} is up to date: nothing to do")
     elif any(template.name == "batch" for template in selected):
         click.echo(
             f"{env} is deployed: `batchyard run PIPELINE --engine aws --env {env}` uses its queues"
         )
     else:
         names = ", ".join(template.name for template in selected)
-        click.echo(f"{env}: {names} deployed; `batchyard outputs --env {env}`")
+        click.echo(f"{env}: {names} deployed; `batchyard outputs --env {env}` lists the resources")
     return 0

@@ -64,7 +64,7 @@ def command(
         if obstacles:
             raise InputError("nothing was deleted:\n  " + "\n  ".join(obstacles))
         count = pluralize(len(to_delete), "stack")
-        if not terminal.ask(f"delete {count} of {env}, with all that they hold?"):
+        if not terminal.ask(f"delete {count} of {env}, with everything in them?"):
             raise DeclinedError("nothing was deleted")
         deploying.destroy(
             stacks,
@@ -77,7 +77,7 @@ def command(
         )
     finally:
         terminal.close()
-    click.echo(f"{names}: gone")
+    click.echo(f"{names}: deleted")
     return 0
 
 
@@ -90,7 +90,7 @@ def _mention_file(env: str) -> None:
     with suppress(InputError):
         if env in environments.read(path):
             click.echo(
-                f"{env} is an environment of {path}: what it names was not deployed here, and"
-                " stays",
+                f"{env} is an environment of {path}: its resources were not deployed by batchyard,"
+                " and are not deleted",
                 err=True,
             )

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 def command(local: bool, home: str | None, as_json: bool) -> int:
     """List the environments that `--env` accepts.
 
-    These are the environments in .batchyard/environments.yaml, and those deployed in the region. An
-    environment of the file takes precedence over a deployed one of the same name.
+    These are the environments in .batchyard/environments.yaml, and those deployed in the region of
+    your AWS profile. If a name is in both, the environment in the file is used.
     """
     from batchyard import environments
     from batchyard.aws.cloudformation import CloudFormation
@@ -40,7 +40,7 @@ def command(local: bool, home: str | None, as_json: bool) -> int:
         if not in_file:
             raise
         # Users with an environment in the file may not use stacks at all.
-        click.echo(f"only those of the file: {exc.message}", err=True)
+        click.echo(f"only the environments in the file are listed: {exc.message}", err=True)
         deployed = {}
     if as_json:
         print_json(

@@ -34,25 +34,30 @@ _FILE_FLAGS = [
         "--from",
         "start_from",
         metavar="STEP",
-        help="Run this step and the steps that depend on it.",
+        help="Run this step and the steps that depend on it. All others count as done.",
     ),
 ]
 _MACHINE_FLAGS = [
     click.option(
         "--cpus",
         type=click.IntRange(1),
-        help="vCPUs of the run (default: all); for a list: of each child.",
+        metavar="N",
+        help="Pipeline: limit of the vCPUs that the run uses at once (default: all). List: vCPUs of"
+        " each child (default: 1).",
     ),
     click.option(
         "--memory",
         callback=memory,
         metavar="AMOUNT",
-        help="Memory of the run, like 16GiB (default: all); for a list: of each child.",
+        help="Pipeline: limit of the memory that the run uses at once, like 16GiB (default: all)."
+        " List: memory of each child (default: 512MiB).",
     ),
     click.option(
         "--gpus",
         type=click.IntRange(0),
-        help="GPUs of the run (default: all); for a list: of each child.",
+        metavar="N",
+        help="Pipeline: limit of the GPUs that the run uses at once (default: all). List: GPUs of"
+        " each child (default: 0).",
     ),
     click.option(
         "--no-gpu", is_flag=True, help="Run GPU steps on the CPU, with BATCHYARD_DEVICE=cpu."
@@ -67,7 +72,8 @@ _MACHINE_FLAGS = [
     click.option(
         "--workspace",
         metavar="DIR",
-        help="Folder in which commands run (default: the file's folder).",
+        help="Folder in which commands run (default: `workspace` in the file, or the file's"
+        " folder).",
     ),
 ]
 #: flags that are only for a plain list of commands
@@ -75,11 +81,13 @@ LIST_FLAGS = [
     click.option(
         "--array",
         type=click.IntRange(1, MAX_ARRAY_SIZE),
+        metavar="N",
         help="List only: number of children that share the list (default: 1).",
     ),
     click.option(
         "--retries",
         type=click.IntRange(0, MAX_RETRIES),
+        metavar="N",
         default=None,
         help="List only: extra attempts of a child (default: 0).",
     ),
@@ -87,20 +95,25 @@ LIST_FLAGS = [
         "--timeout",
         callback=duration,
         metavar="TIME",
-        help="List only: longest time of an attempt, like 30m.",
+        help="List only: longest time of an attempt, like 30m (default: no limit).",
     ),
     click.option(
         "--max-running",
         type=click.IntRange(1),
-        help="List only: largest number of children that run at once.",
+        metavar="N",
+        help="List only: largest number of children that run at once (default: no limit).",
     ),
     click.option(
         "--keep-going",
         is_flag=True,
         default=None,
-        help="List only: continue with the next command after a failed one.",
+        help="List only: a child runs its remaining commands after one of them failed.",
     ),
-    click.option("--image", help="List only: container image, for --runner docker and for AWS."),
+    click.option(
+        "--image",
+        metavar="NAME",
+        help="List only: container image, for --runner docker and for AWS.",
+    ),
 ]
 
 
@@ -165,8 +178,8 @@ def refuse_settings(file: str, settings: Sequence[str]) -> None:
     """Raise InputError for --set with a plain list."""
     if settings:
         raise InputError(
-            f"--set goes with a pipeline; {file} is a list of commands",
-            hint="a list has no params",
+            f"--set is only for a pipeline, and {file} is a plain list of commands",
+            hint="leave --set out: a list has no params",
         )
 
 
@@ -174,9 +187,10 @@ def _refuse_list_flags(file: str, flags: Mapping[str, Any]) -> None:
     names = [name for name in _LIST_ONLY if flags[name] is not None]
     if names:
         flag_names = ", ".join("--" + name.replace("_", "-") for name in names)
+        keys = ", ".join(f"`{name}:`" for name in names)
         raise InputError(
-            f"{flag_names} goes with a list of commands; {file} is a pipeline",
-            hint="write it in the file",
+            f"{flag_names}: only for a plain list of commands, and {file} is a pipeline",
+            hint=f"write {keys} into the steps of the file instead",
         )
 
 

@@ -55,7 +55,7 @@ def set_option(function: F) -> F:
         "settings",
         multiple=True,
         metavar="PARAMETER=VALUE",
-        help="Set a parameter of a template; parameters keep their value. Repeatable.",
+        help="Set a parameter of a template. Other parameters keep their values. May be repeated.",
     )(function)
 
 
@@ -72,7 +72,7 @@ def require_region(environment: str) -> Iterator[None]:
         yield
     except NoRegionError as exc:
         raise NoRegionError(
-            f"nothing says in which region to look for the stacks of environment {environment!r}",
+            f"no AWS region is set, so the stacks of environment {environment!r} cannot be found",
             hint="set AWS_REGION, or for the endpoint on this machine, paste the lines that"
             " `batchyard emulate` prints",
         ) from exc
@@ -109,7 +109,8 @@ class Terminal:
             click.echo("", err=True)
         if not answer:
             raise InputError(
-                "the question needs an answer", hint="--yes answers every question with yes"
+                "the question was not answered: stdin has ended",
+                hint="--yes answers every question with yes",
             )
         word = answer.strip().lower()
         self._says_yes = self._offers_all and word in ("a", "all")
@@ -129,7 +130,7 @@ class Terminal:
         if self._live is None and progress.running and time.monotonic() > self._next_progress_s:
             self._next_progress_s = time.monotonic() + _PROGRESS_INTERVAL_S
             running = ", ".join(running_lines(progress, time.time()))
-            self._print(f"  still going on: {running}")
+            self._print(f"  still in progress: {running}")
 
     def show_end(self, stack: str, status: str, duration_s: float) -> None:
         self.close()
@@ -204,7 +205,7 @@ def change_lines(
         lines += [f"      {detail}" for detail in change.details]
     permissions = [change.name for change in changes if change.is_about_permissions]
     if permissions:
-        lines.append(f"  [IAM]: who may do what changes with {', '.join(permissions)}")
+        lines.append(f"  [IAM]: permissions change with {', '.join(permissions)}")
     return lines
 
 

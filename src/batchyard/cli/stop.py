@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from batchyard import operations
-from batchyard.cli.options import env_option, example, find_run, home_option, run_argument
+from batchyard.cli.options import example, find_run, home_option, run_argument, run_env_option
 from batchyard.engines.base import DEFAULT_GRACE_S
 
 
@@ -19,24 +19,26 @@ from batchyard.engines.base import DEFAULT_GRACE_S
 @click.option(
     "--grace",
     type=click.FloatRange(0),
+    metavar="SECONDS",
     default=DEFAULT_GRACE_S,
     show_default=True,
-    help="Seconds from SIGTERM to SIGKILL.",
+    help="Time from SIGTERM to SIGKILL. On AWS it is always 30.",
 )
-@env_option
+@run_env_option
 @home_option
 def command(run: str, step: str | None, grace: float, env: str | None, home: str | None) -> int:
-    """Stop a run, or one step of it, from any terminal: SIGTERM, the grace, SIGKILL.
+    """Stop a run, or one step of it, from any terminal.
 
-    The whole process tree of each child is ended. Returns when the run has stopped. Steps that
-    depend on a stopped step fail. Stopping twice is the same as once.
+    RUN is an id, the beginning of an id, or `last`. All processes of running children get SIGTERM,
+    and SIGKILL if they still run after the grace period. Steps that depend on a stopped step fail.
+    Returns when everything has stopped. A run that is over is not changed.
     """
     record = find_run(home, run, env)
     stopped = operations.stop(record, step, grace)
     if stopped.was_over:
         click.echo(f"run {record.run_id} is over already: {stopped.state.value}")
     elif not stopped.has_ended:
-        click.echo(f"run {record.run_id}: {step or 'all of it'} is told to stop")
+        click.echo(f"run {record.run_id}: {step or 'the whole run'} is being stopped")
     elif step is not None:
         click.echo(f"run {record.run_id}: {step} is stopped")
     else:

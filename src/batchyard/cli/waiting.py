@@ -131,7 +131,7 @@ def _subject(step: str, state: JobState, count: int) -> str:
 def _runnable_reason(step: str, host_waits: Sequence[Wait] | None, now_ms: int, flags: str) -> str:
     """Return how long children are RUNNABLE and how to find out why; empty if unknown."""
     if host_waits is None:
-        return ", to start when others have ended"
+        return " until other children end"
     waits = [wait for wait in host_waits if wait.step == step]
     if not waits:
         return ""

@@ -119,7 +119,7 @@ def test_lines_mark_permissions_and_replacements() -> None:
     assert "! PipelineImages  AWS::ECR::Repository  [replaced]" in text
     assert "+ JobRole         AWS::IAM::Role  [IAM]" in text
     assert "it leaves the stack, and stays" in text
-    assert lines[-1].endswith("who may do what changes with JobRole")
+    assert lines[-1].endswith("permissions change with JobRole")
 
 
 def test_a_change_of_outputs_alone_is_a_change() -> None:
