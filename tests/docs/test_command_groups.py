@@ -100,3 +100,9 @@ def test_no_option_is_explained_by_another(name: str) -> None:
     texts = {option.opts[0]: option.help or "" for option in options if not option.hidden}
     assert [flag for flag, text in texts.items() if not text] == []
     assert [text for text in texts.values() if re.search(r"(?i)the same|\bas for\b", text)] == []
+
+
+def test_the_how_to_page_shows_a_command_as_it_is() -> None:
+    page = (DOCS / "how-to" / "add-a-command.md").read_text(encoding="utf-8")
+    module = ROOT / "src" / "batchyard" / "cli" / "fetch.py"
+    assert module.read_text(encoding="utf-8") in page
