@@ -18,7 +18,7 @@ OF_ONE_KIND = (
 
 def test_the_map_of_the_code_names_every_module() -> None:
     page = (ROOT / "docs" / "design.md").read_text(encoding="utf-8")
-    rooms = page[page.index("## The rooms") : page.index("## How a pipeline flows")]
+    listing = page[page.index("## The modules") : page.index("## How a pipeline flows")]
     source = ROOT / "src" / "batchyard"
     modules = [path.relative_to(source).with_suffix("") for path in sorted(source.rglob("*.py"))]
     unnamed = [
@@ -26,6 +26,6 @@ def test_the_map_of_the_code_names_every_module() -> None:
         for module in modules
         if not module.name.startswith("__")
         and not module.as_posix().startswith(OF_ONE_KIND)
-        and not re.search(rf"\b{re.escape(module.name)}\b", rooms)
+        and not re.search(rf"\b{re.escape(module.name)}\b", listing)
     ]
     assert unnamed == []
