@@ -39,6 +39,7 @@ from batchyard.embedded import children
 from batchyard.engines.base import (
     DEFAULT_GRACE_S,
     AttemptDetail,
+    Engine,
     JobDetail,
     LogChunk,
     Overview,
@@ -253,6 +254,7 @@ class MemoryEngine:
 
 #: The engine of `batchyard run --engine memory`: a rehearsal, of which nothing is kept.
 ENGINE = MemoryEngine()
+_CONTRACT: Engine = ENGINE  # mypy compares the class with the contract here
 
 
 class MemoryRun:

@@ -16,6 +16,7 @@ from batchyard.aws.session import AwsSession
 from batchyard.engines.aws import preparing, render, staging, target
 from batchyard.engines.aws.run import AwsRun
 from batchyard.engines.base import (
+    Engine,
     PreparedRun,
     RetryRequest,
     RunRecord,
@@ -139,4 +140,4 @@ def _require_over(record: RunRecord, run: AwsRun) -> None:
         raise InputError(f"run {run_id} is still running", hint=f"`batchyard stop {run_id}` first")
 
 
-ENGINE = AwsEngine()
+ENGINE: Engine = AwsEngine()

@@ -9,6 +9,7 @@ from typing import Any
 
 from batchyard import plan as planning
 from batchyard.engines.base import (
+    Engine,
     PreparedRun,
     RetryRequest,
     RunRecord,
@@ -99,4 +100,4 @@ class LocalEngine:
         return None
 
 
-ENGINE = LocalEngine()
+ENGINE: Engine = LocalEngine()
