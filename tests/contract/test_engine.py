@@ -491,3 +491,37 @@ def test_the_record_names_no_secret_of_the_environment(lab: Lab) -> None:
         del os.environ["VERY_SECRET"]
     assert lab.record is not None
     assert "hunter2" not in json.dumps(lab.record.folder.record.read_text())
+
+
+def test_the_record_is_read_back_as_it_was_written(lab: Lab) -> None:
+    engine = lab.begin(lab.step("a", [NOTHING, NOTHING], array=2))
+    assert lab.record is not None
+    read = runs.read(lab.record.folder)
+    assert read.engine.name == lab.record.engine.name
+    assert read.settings == lab.record.settings
+    assert read.plan.jobs == lab.record.plan.jobs
+    wait(engine, engine.job_ids)
+
+
+def test_a_retry_runs_what_is_left_and_only_once_the_run_is_over(lab: Lab) -> None:
+    engine = lab.begin(
+        lab.step("a", NOTHING), lab.step("b", WAITS), lab.step("c", exits(3), needs=(Need("b"),))
+    )
+    assert lab.record is not None
+    with pytest.raises(InputError, match="still running"):
+        operations.begin_retry(lab.record)
+    assert not engine.is_deletable
+    lab.go()
+    until(lambda: engine.overview().state is RunState.FAILED)
+    assert engine.is_deletable
+    again = operations.begin_retry(lab.record)
+    assert [job.step for job in again.plan.jobs] == ["c"]
+    assert again.retry_of == lab.record.run_id != again.run_id
+
+
+def test_a_run_without_a_failure_has_nothing_to_retry(lab: Lab) -> None:
+    engine = lab.begin(lab.step("a", NOTHING))
+    until(lambda: engine.overview().state is RunState.SUCCEEDED)
+    assert lab.record is not None
+    with pytest.raises(InputError, match="nothing to retry"):
+        operations.begin_retry(lab.record)
