@@ -18,12 +18,16 @@ SEED = int(os.environ.get("BATCHYARD_TESTS_SEED", "20261115"))
 
 # A busy machine is no fault of the code under test, so an example may take any time.
 settings.register_profile(
-    "same", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
+    "same",
+    max_examples=50,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    derandomize=True,
 )
 # `make check` and `make soak` look for examples that were never tried. What they find becomes an
 # @example of the test, so that `make test` tries it every time.
 settings.register_profile(
-    "search", settings.get_profile("same"), derandomize=False, print_blob=True
+    "search", settings.get_profile("same"), max_examples=300, derandomize=False, print_blob=True
 )
 settings.load_profile("same")
 

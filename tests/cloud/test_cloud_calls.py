@@ -29,7 +29,7 @@ def pipeline(lab: Lab, children: int) -> None:
     )
 
 
-@pytest.mark.parametrize("children", [1_000, 10_000])
+@pytest.mark.parametrize("children", [1_000, pytest.param(10_000, marks=pytest.mark.slow)])
 def test_submitting_and_watching_cost_the_same_however_many_children(
     lab: Lab, children: int
 ) -> None:
@@ -124,6 +124,7 @@ def test_watching_a_long_run_asks_less_and_less(lab: Lab) -> None:
     lab("stop", run)
 
 
+@pytest.mark.slow
 def test_following_logs_asks_about_what_can_have_changed(lab: Lab) -> None:
     """A thousand children that come and go, and a long silence after them."""
     lab.write(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from cloud_lab import Lab, batch_calls, calls, until
 
-STEPS = 60
+STEPS = 30
 
 
 def half_submitted(lab: Lab) -> tuple[str, subprocess.Popen[bytes]]:

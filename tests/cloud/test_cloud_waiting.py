@@ -68,6 +68,7 @@ def followed(lab: Lab, *arguments: str) -> Iterator[Followed]:
         yield Followed(process, out, err)
 
 
+@pytest.mark.slow
 def test_children_that_cannot_start_are_told_with_the_command_that_says_why(
     lab: Lab, stuck: str
 ) -> None:

@@ -17,6 +17,7 @@ from emulator_endpoint import until
 from site_of_stacks import CORE, Site
 
 
+@pytest.mark.slow
 def test_everything_goes_and_what_holds_data_is_asked_about(site: Site) -> None:
     site.about("deploy", "--yes", "--set", "Placement=private")
     outputs = site.outputs()

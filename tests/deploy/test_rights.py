@@ -29,6 +29,8 @@ from policies import Call, actions_of, allows, as_list
 from rights_gate import Gate, standing_before
 from site_of_stacks import Site
 
+#: the days take half a minute each
+pytestmark = pytest.mark.slow
 PATH = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 #: a file that boto3 sends and fetches in parts
 LARGE_BYTES = 20 * 1024 * 1024

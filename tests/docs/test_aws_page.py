@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
 
+import pytest
 import yaml
 from test_docs import DOCS, Block, Reader, blocks_of, commands_of, rows_of, section_of
 
@@ -63,6 +64,7 @@ class AwsReader(Reader):
             server.wait(timeout=60)
 
 
+@pytest.mark.slow
 def test_the_walk_happens_as_shown(tmp_path: Path) -> None:
     reader = AwsReader(tmp_path)
     with reader.endpoint():

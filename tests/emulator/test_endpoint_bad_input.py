@@ -164,22 +164,14 @@ def test_junk(endpoint: Endpoint, operation: str, junk: Any) -> None:
 
 
 @given(st.data())
-@settings(
-    max_examples=400,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)
+@settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 def test_requests_that_are_nearly_right(endpoint: Endpoint, data: st.DataObject) -> None:
     operation = data.draw(st.sampled_from(sorted(OPERATIONS["batch"])))
     is_answered(endpoint, operation, data.draw(like(MODEL.operation_model(operation).input_shape)))
 
 
 @given(like(MODEL.operation_model("SubmitJob").input_shape))
-@settings(
-    max_examples=150,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)
+@settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 def test_submissions_that_are_nearly_right(endpoint: Endpoint, request_: Any) -> None:
     if isinstance(request_, dict):
         request_ = {**request_, "jobName": "j", "jobQueue": "off", "jobDefinition": "never"}
@@ -189,11 +181,7 @@ def test_submissions_that_are_nearly_right(endpoint: Endpoint, request_: Any) ->
 @given(
     like(MODEL.operation_model("RegisterJobDefinition").input_shape.members["containerProperties"])
 )
-@settings(
-    max_examples=150,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)
+@settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 def test_containers_that_are_nearly_right(endpoint: Endpoint, container: Any) -> None:
     request = {"jobDefinitionName": "fuzz", "type": "container", "containerProperties": container}
     is_answered(endpoint, "RegisterJobDefinition", request)
@@ -202,11 +190,7 @@ def test_containers_that_are_nearly_right(endpoint: Endpoint, container: Any) ->
 @given(
     like(MODEL.operation_model("RegisterJobDefinition").input_shape.members["containerProperties"])
 )
-@settings(
-    max_examples=60,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)
+@settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 def test_what_is_taken_comes_to_an_end(endpoint: Endpoint, container: Any) -> None:
     """It may well fail, but no container that was registered harms the endpoint."""
     if not isinstance(container, dict):

@@ -11,7 +11,7 @@ from typing import Any
 
 import jsonschema
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from batchyard import pipeline
@@ -158,7 +158,6 @@ def check(text: str, name: str, file: dict[str, Any]) -> Pipeline:
     return loaded
 
 
-@settings(deadline=None)
 @given(files, st.booleans(), st.booleans())
 def test_a_right_file_comes_back_as_it_was_written(
     file: dict[str, Any], flow: bool, wide: bool
@@ -169,7 +168,6 @@ def test_a_right_file_comes_back_as_it_was_written(
     jsonschema.Draft202012Validator(SCHEMA).validate(file)
 
 
-@settings(deadline=None)
 @given(files, st.booleans())
 def test_a_right_file_may_be_json(file: dict[str, Any], ascii_only: bool) -> None:
     check(json.dumps(file, ensure_ascii=ascii_only), "p.json", file)
@@ -202,7 +200,6 @@ def lines_in(content: bytes) -> int:
     return len(re.split("\r\n|[\r\n\x85\u2028\u2029]", content.decode("utf-8", "replace")))
 
 
-@settings(deadline=None, max_examples=500)
 @given(anything, st.sampled_from(["p.yaml", "p.json"]))
 def test_any_bytes_load_or_have_mistakes_at_lines_of_the_file(content: bytes, name: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -219,7 +216,6 @@ def test_any_bytes_load_or_have_mistakes_at_lines_of_the_file(content: bytes, na
             assert mistake.problem and "\n" not in str(mistake)
 
 
-@settings(deadline=None, max_examples=300)
 @given(anything)
 def test_any_bytes_are_a_list_of_commands_or_have_mistakes(content: bytes) -> None:
     with tempfile.TemporaryDirectory() as folder:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from random import Random
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from batchyard.batch import retry
@@ -467,7 +467,6 @@ class Simulation:
 seeds = st.integers(0, 2**32 - 1)
 
 
-@settings(deadline=None, max_examples=300)
 @given(worlds(), seeds, st.integers(0, 60))
 def test_everything_holds_at_every_moment_and_everything_ends(
     world: World, seed: int, steps: int
@@ -478,7 +477,6 @@ def test_everything_holds_at_every_moment_and_everything_ends(
     simulation.finish()
 
 
-@settings(deadline=None, max_examples=300)
 @given(worlds(), seeds, st.lists(st.integers(0, 25), min_size=1, max_size=3))
 def test_a_crash_at_any_moment_loses_nothing_recorded_and_everything_still_ends(
     world: World, seed: int, moments: list[int]
@@ -492,7 +490,6 @@ def test_a_crash_at_any_moment_loses_nothing_recorded_and_everything_still_ends(
     simulation.finish()
 
 
-@settings(deadline=None, max_examples=60)
 @given(worlds(), seeds, st.integers(0, 60))
 def test_the_same_events_give_the_same_changes(world: World, seed: int, steps: int) -> None:
     traces = []
@@ -522,7 +519,6 @@ def ends_of(world: World, outcome_of: Callable[[Start], Outcome]) -> dict[Child,
     return ends
 
 
-@settings(deadline=None, max_examples=200)
 @given(worlds(may_fail_fast=False), seeds, st.lists(st.integers(0, 30), max_size=3))
 def test_the_end_depends_on_the_outcomes_alone_not_on_order_capacity_or_crashes(
     world: World, seed: int, crashes: list[int]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from batchyard.shard import Turn, commands_of
@@ -12,21 +12,18 @@ sizes = st.integers(1, 500)
 exit_codes = st.sampled_from([0, 0, 0, 1, 2, 75, 137])
 
 
-@settings(deadline=None)
 @given(totals, sizes)
 def test_every_command_is_in_exactly_one_child_in_order(total: int, size: int) -> None:
     shared_out = [number for index in range(size) for number in commands_of(total, index, size)]
     assert shared_out == list(range(total))
 
 
-@settings(deadline=None)
 @given(totals, sizes)
 def test_parts_differ_by_at_most_one_command(total: int, size: int) -> None:
     lengths = {len(commands_of(total, index, size)) for index in range(size)}
     assert max(lengths) - min(lengths) <= 1
 
 
-@settings(deadline=None)
 @given(st.integers(0, 10**12), st.integers(1, 10**6), st.data())
 def test_neighbours_meet_without_gap_or_overlap_at_any_scale(
     total: int, size: int, data: st.DataObject
@@ -54,7 +51,6 @@ def turns(draw: st.DrawFn) -> tuple[range, set[int], dict[int, int]]:
     return commands, done, {number: draw(exit_codes) for number in commands}
 
 
-@settings(deadline=None)
 @given(turns())
 def test_a_turn_passes_over_what_is_done_and_stops_after_the_first_failure(
     attempt: tuple[range, set[int], dict[int, int]],
@@ -69,7 +65,6 @@ def test_a_turn_passes_over_what_is_done_and_stops_after_the_first_failure(
     assert turn.exit_code == (codes[remaining[failed]] if failed < len(remaining) else 0)
 
 
-@settings(deadline=None)
 @given(turns())
 def test_a_turn_that_keeps_going_runs_all_and_exits_as_its_first_failure(
     attempt: tuple[range, set[int], dict[int, int]],
@@ -81,7 +76,6 @@ def test_a_turn_that_keeps_going_runs_all_and_exits_as_its_first_failure(
     assert turn.exit_code == next((codes[number] for number in remaining if codes[number]), 0)
 
 
-@settings(deadline=None)
 @given(turns())
 def test_attempts_until_success_run_every_command_to_success_exactly_once(
     attempt: tuple[range, set[int], dict[int, int]],

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from batchyard import plan as planning
@@ -471,7 +471,6 @@ def plans(draw: st.DrawFn) -> Plan:
     return planning.without_gpus(made) if draw(st.booleans()) else made
 
 
-@settings(deadline=None, max_examples=60)
 @given(plans())
 def test_a_plan_comes_back_from_json_as_it_was(made: Plan) -> None:
     text = json.dumps(planning.to_json(made))

@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from batchyard.embedded.shell import SHELL, plain_words, program_of, through_shell
@@ -244,7 +244,6 @@ commands = st.tuples(
 ).map(lambda parts: parts[0] + parts[2].join(parts[1]))
 
 
-@settings(deadline=None, max_examples=100)
 @given(commands)
 def test_what_runs_without_a_shell_says_and_returns_what_it_would_in_one(command: str) -> None:
     program, argv = program_of(command)

@@ -20,7 +20,7 @@ from batchyard.doctor.template.examine import examine as examine_template
 from batchyard.doctor.userdata.examine import examine
 from batchyard.errors import InputError
 
-often = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+often = settings(suppress_health_check=list(HealthCheck))
 
 SHELL = st.sampled_from(
     "if then fi else elif for in do done while until case esac function { } ( ) (( )) $( ` \" ' ; "

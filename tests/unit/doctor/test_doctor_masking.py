@@ -21,7 +21,7 @@ from batchyard.doctor.judge import judge
 from batchyard.doctor.masking import mask_facts, mask_text
 
 NOW = 1_700_000_000_000
-often = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+often = settings(suppress_health_check=list(HealthCheck))
 
 MIME = (
     'MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary="B"\n\n'

@@ -29,7 +29,7 @@ TEMPLATES = [p.read_bytes() for p in sorted((SAMPLES / "templates").rglob("*.*")
 #: generous: the slowest of the samples takes a tenth of a second on a busy machine
 MAX_S = 10
 
-often = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+often = settings(suppress_health_check=list(HealthCheck))
 
 TOKENS = st.sampled_from(
     "' \" ` $( ${ ( ) { } \\ | & ; < > << <<- <<EOF EOF # ! [ ] [[ ]] if fi do done case esac "

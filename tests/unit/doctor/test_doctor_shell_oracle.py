@@ -185,7 +185,7 @@ IN_NO_WAY = st.tuples(st.sampled_from(TWINS), PLAIN_COMMAND).map(_put)
 SCRIPT = st.recursive(BLOCKING | GIVEN | IN_A_WAY | HARMLESS | SETTING, _wrapped, max_leaves=6)
 QUIET_SCRIPT = st.recursive(HARMLESS | IN_NO_WAY, _wrapped, max_leaves=6)
 
-often = settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
+often = settings(suppress_health_check=list(HealthCheck))
 
 
 def called(script: str) -> list[str]:
