@@ -34,7 +34,7 @@ from batchyard.engines.base import (
     RunRequest,
     RunState,
 )
-from batchyard.errors import InputError, OperationalError
+from batchyard.errors import BatchyardError, InputError, OperationalError
 from batchyard.folder import find_home, home_beside
 from batchyard.pipeline import Pipeline as Model
 from batchyard.pipeline_file import reading
@@ -63,6 +63,20 @@ def _load_engine(engine: str | Engine) -> Engine:
             hint="write a name, or an engine object such as MemoryEngine()",
         )
     return engine
+
+
+def _start(record: RunRecord) -> list[str]:
+    """Start or resume a run, and return the sentences that the command prints meanwhile.
+
+    If the run cannot be started, they are part of the error's hint: they say how to resume the run.
+    """
+    said: list[str] = []
+    try:
+        operations.start(record, said.append)
+    except BatchyardError as exc:
+        exc.hint = "; ".join([*([exc.hint] if exc.hint else []), *said])
+        raise
+    return said
 
 
 class Pipeline:
@@ -140,8 +154,7 @@ class Pipeline:
             on_demand=on_demand,
         )
         record, notes = operations.begin(_load_engine(engine), request)
-        operations.start(record)
-        return Run(record, notes)
+        return Run(record, [*notes, *_start(record)])
 
     def _request(
         self,
@@ -163,8 +176,8 @@ class Run:
 
     def __init__(self, record: RunRecord, notes: Sequence[str] = ()) -> None:
         self._record = record
-        #: Sentences that `batchyard run` and `batchyard retry` print before they begin; empty for
-        #: a run that ``find`` returns.
+        #: Sentences for the user that `batchyard run`, `retry` and `resume` print; empty for a run
+        #: that ``find`` returns.
         self.notes = tuple(notes)
 
     @classmethod
@@ -244,7 +257,7 @@ class Run:
 
     def resume(self) -> None:
         """Continue an interrupted run. What is done or submitted already is not repeated."""
-        operations.start(operations.prepare_resume(self._record, detached=True))
+        self.notes += tuple(_start(operations.prepare_resume(self._record, detached=True)))
 
     def retry(
         self,
@@ -261,8 +274,7 @@ class Run:
         notes: list[str] = []
         request = RetryRequest(cpus=cpus, memory_mib=memory_mib, on_demand=on_demand)
         record = operations.begin_retry(self._record, request, notes.append)
-        operations.start(record)
-        return Run(record, notes)
+        return Run(record, [*notes, *_start(record)])
 
     def fetch(self, to: str | Path | None = None) -> int:
         """Download the results of a run on AWS, and return how many files came.

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from batchyard import Offer, Pipeline, Run, engines, operations
+from batchyard import Offer, Pipeline, Run, engines, operations, runs
 from batchyard import plan as planning
 from batchyard.engines import memory
-from batchyard.engines.base import RetryRequest, RunRequest
-from batchyard.engines.memory import HOLD, MemoryEngine, Result
-from batchyard.errors import InputError, PipelineFileError, RunNotFoundError
+from batchyard.engines.base import RetryRequest, RunRecord, RunRequest, Say, say_nothing
+from batchyard.engines.memory import HOLD, MemoryEngine, MemoryRun, Result
+from batchyard.errors import InputError, OperationalError, PipelineFileError, RunNotFoundError
+from batchyard.folder import RunFolder
 
 PIPELINE = """\
 name: p
@@ -35,6 +37,39 @@ def pipeline(tmp_path: Path) -> Pipeline:
 def test_a_run_has_the_notes_that_the_command_prints(pipeline: Pipeline) -> None:
     run = pipeline.run(engine=MemoryEngine())
     assert run.notes == ("this is a rehearsal: no command is executed",)
+
+
+class EngineThatSubmitsAPart(MemoryEngine):
+    """Its runs cannot be started at first."""
+
+    is_reachable = False
+
+    def open(self, record: RunRecord) -> MemoryRun:
+        return _PartOfARun(record, self)
+
+
+class _PartOfARun(MemoryRun):
+    def start(self, say: Say = say_nothing) -> None:
+        if self._engine.is_reachable:  # type: ignore[attr-defined]
+            say("the rest is submitted")
+            return super().start(say)
+        say(f"`batchyard resume {self._record.run_id}` submits the rest")
+        raise OperationalError("the network is down", hint="try again")
+
+
+def test_a_run_that_cannot_be_started_is_named_in_the_error(
+    pipeline: Pipeline, tmp_path: Path
+) -> None:
+    engine = EngineThatSubmitsAPart(is_recorded=True)
+    with pytest.raises(OperationalError, match="the network is down") as caught:
+        pipeline.run(engine=engine)
+    (folder,) = (tmp_path / ".batchyard" / "runs").iterdir()
+    assert caught.value.hint == f"try again; `batchyard resume {folder.name}` submits the rest"
+    record = replace(runs.read(RunFolder(folder)), engine=engine)
+    engine.is_reachable = True
+    run = Run(record)
+    run.resume()
+    assert run.wait(0) == "SUCCEEDED" and run.notes == ("the rest is submitted",)
 
 
 def test_a_pipeline_has_the_warnings_that_the_command_prints(tmp_path: Path) -> None:
