@@ -175,6 +175,9 @@ def test_a_rehearsal_never_times_out_by_itself(tmp_path: Path) -> None:
     ("script", "problem", "hint"),
     [
         ({"trian": 1}, "pipeline p has no such step", "prepare, train"),
+        ({3: 1}, "pipeline p has no such step", "prepare, train"),
+        ("train", "the script is 'train'", "a table or a function"),
+        (lambda call: None, "the script returns None for prepare:0", "return a Result"),
         ({"prepare:2": 1}, "step 'prepare' has no such child", "0 to 1"),
         ({"prepare:-1": 1}, "step 'prepare' has no such child", "0 to 1"),
         ({"prepare:": 1}, "step 'prepare' has no such child", "0 to 1"),
@@ -189,6 +192,14 @@ def test_a_script_that_no_command_could_follow(
     with pytest.raises(InputError, match=problem) as caught:
         pipeline.run(engine=MemoryEngine(script))
     assert hint in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"output": "text"}, {"seconds": -1}, {"seconds": float("nan")}], ids=str
+)
+def test_a_result_that_no_command_can_have(wrong: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match=f"Result: {next(iter(wrong))} is"):
+        Result(**wrong)
 
 
 def test_a_script_may_name_a_step_that_the_run_leaves_out(pipeline: Pipeline) -> None:

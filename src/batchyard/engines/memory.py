@@ -72,7 +72,7 @@ _S3 = "s3://"
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What one command does."""
+    """What one command does. Raises InputError for what no command can do."""
 
     #: None where the command never started, or its host was lost; ``status_reason`` says why.
     exit_code: int | None = 0
@@ -81,6 +81,12 @@ class Result:
     seconds: float = _USUAL_S
     status_reason: str = StatusReason.EXITED
     reason: str = ""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.output, bytes):
+            raise InputError(f"Result: output is {self.output!r}", hint='write bytes: b"text"')
+        if not self.seconds >= 0:  # also for NaN
+            raise InputError(f"Result: seconds is {self.seconds!r}", hint="write 0 or more")
 
 
 #: A command that runs until ``MemoryEngine.release``, a stop or its timeout.
@@ -113,6 +119,11 @@ def _look_up(script: Script, call: Call, usual_s: float) -> Result:
         entry = script.get(f"{call.step}:{call.index}", script.get(call.step, 0))
     if isinstance(entry, Sequence):
         entry = entry[min(call.attempt, len(entry)) - 1]
+    if not isinstance(entry, Result | int):
+        raise InputError(
+            f"the script returns {entry!r} for {call.step}:{call.index}",
+            hint="return a Result or an exit code",
+        )
     return entry if isinstance(entry, Result) else Result(exit_code=entry, seconds=usual_s)
 
 
@@ -120,9 +131,11 @@ def _check_script(script: Script, pipeline: Pipeline) -> None:
     """Raise InputError for entries of a table that no command could follow."""
     if callable(script):
         return
+    if not isinstance(script, Mapping):
+        raise InputError(f"the script is {script!r}", hint="write a table or a function")
     sizes = {step.name: step.size for step in pipeline.steps}
     for key, entry in script.items():
-        step, colon, index = key.partition(":")
+        step, colon, index = str(key).partition(":")
         if step not in sizes:
             raise InputError(
                 f"the script has an entry {key!r}, and pipeline {pipeline.name} has no such step",
