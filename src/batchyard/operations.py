@@ -47,8 +47,8 @@ def find_run(home: Path, name: str, environment: str | None = None) -> RunRecord
         if environment is None:
             if runs.is_id(name):
                 exc.hint += (
-                    '; --env NAME, or environment="NAME" in Python, finds a run on AWS that '
-                    "another machine began"
+                    "; --env NAME finds a run on AWS that another machine began, "
+                    'as environment="NAME" does in Python'
                 )
             raise
     missing = RunNotFoundError(f"there is no run {name} in environment {environment}")

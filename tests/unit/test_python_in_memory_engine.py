@@ -254,4 +254,4 @@ def test_the_hint_about_a_missing_run_is_also_for_python(
     pipeline.run(engine=MemoryEngine(is_recorded=True))
     with pytest.raises(RunNotFoundError) as caught:
         Run.find("p-20250131-000000", tmp_path / ".batchyard")
-    assert 'environment="NAME" in Python' in caught.value.hint
+    assert 'environment="NAME" does in Python' in caught.value.hint
