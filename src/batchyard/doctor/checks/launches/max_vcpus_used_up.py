@@ -1,7 +1,5 @@
 """BY013: every environment runs as many vCPUs as maxvCpus allows."""
 
-from __future__ import annotations
-
 from batchyard.doctor.checks.base import (
     Timing,
     check_facts,

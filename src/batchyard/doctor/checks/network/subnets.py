@@ -1,7 +1,5 @@
 """The subnets of compute environments, for the checks of this folder."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from batchyard.doctor.checks.base import Check, check_each, ec2_environments, join_names
