@@ -22,110 +22,49 @@ WORDS = {
     "default_arm64": ("m6g", "c6g", "r6g", "c7g"),
 }
 
-#: family -> architecture, and size -> (vCPUs, GiB, GPUs)
-_GPU: dict[str, tuple[str, dict[str, tuple[int, float, int]]]] = {
-    "g3": (X86, {"4xlarge": (16, 122, 1), "8xlarge": (32, 244, 2), "16xlarge": (64, 488, 4)}),
-    "g3s": (X86, {"xlarge": (4, 30.5, 1)}),
-    "g4dn": (
-        X86,
-        {
-            "xlarge": (4, 16, 1),
-            "2xlarge": (8, 32, 1),
-            "4xlarge": (16, 64, 1),
-            "8xlarge": (32, 128, 1),
-            "12xlarge": (48, 192, 4),
-            "16xlarge": (64, 256, 1),
-            "metal": (96, 384, 8),
-        },
-    ),
-    "g5g": (
-        ARM,
-        {
-            "xlarge": (4, 8, 1),
-            "2xlarge": (8, 16, 1),
-            "4xlarge": (16, 32, 1),
-            "8xlarge": (32, 64, 1),
-            "16xlarge": (64, 128, 2),
-            "metal": (64, 128, 2),
-        },
-    ),
-    "g6e": (
-        X86,
-        {
-            "xlarge": (4, 32, 1),
-            "2xlarge": (8, 64, 1),
-            "4xlarge": (16, 128, 1),
-            "8xlarge": (32, 256, 1),
-            "12xlarge": (48, 384, 4),
-            "16xlarge": (64, 512, 1),
-            "24xlarge": (96, 768, 4),
-            "48xlarge": (192, 1536, 8),
-        },
-    ),
-    "gr6": (X86, {"4xlarge": (16, 128, 1), "8xlarge": (32, 256, 1)}),
+#: family -> architecture, GiB a vCPU, and size in xlarges (0.5 is "large") -> GPUs
+_GPU: dict[str, tuple[str, float, dict[float, int]]] = {
+    "g3": (X86, 7.625, {4: 1, 8: 2, 16: 4}),
+    "g3s": (X86, 7.625, {1: 1}),
+    "g4dn": (X86, 4, {1: 1, 2: 1, 4: 1, 8: 1, 12: 4, 16: 1}),
+    "g5": (X86, 4, {1: 1, 2: 1, 4: 1, 8: 1, 12: 4, 16: 1, 24: 4, 48: 8}),
+    "g5g": (ARM, 2, {1: 1, 2: 1, 4: 1, 8: 1, 16: 2}),
+    "g6": (X86, 4, {1: 1, 2: 1, 4: 1, 8: 1, 12: 4, 16: 1, 24: 4, 48: 8}),
+    "g6e": (X86, 8, {1: 1, 2: 1, 4: 1, 8: 1, 12: 4, 16: 1, 24: 4, 48: 8}),
+    "gr6": (X86, 8, {4: 1, 8: 1}),
     # AMD, and slices of an L4: real accelerators, but none that ECS schedules.
-    "g4ad": (
-        X86,
-        {
-            "xlarge": (4, 16, 0),
-            "2xlarge": (8, 32, 0),
-            "4xlarge": (16, 64, 0),
-            "8xlarge": (32, 128, 0),
-            "16xlarge": (64, 256, 0),
-        },
-    ),
-    "g6f": (
-        X86,
-        {"large": (2, 8, 0), "xlarge": (4, 16, 0), "2xlarge": (8, 32, 0), "4xlarge": (16, 64, 0)},
-    ),
-    "gr6f": (X86, {"4xlarge": (16, 128, 0)}),
-    "g7": (
-        X86,
-        {
-            "2xlarge": (8, 32, 1),
-            "4xlarge": (16, 64, 1),
-            "8xlarge": (32, 128, 1),
-            "12xlarge": (48, 192, 2),
-            "24xlarge": (96, 384, 4),
-            "48xlarge": (192, 768, 8),
-        },
-    ),
-    "g7e": (
-        X86,
-        {
-            "2xlarge": (8, 64, 1),
-            "4xlarge": (16, 128, 1),
-            "8xlarge": (32, 256, 1),
-            "12xlarge": (48, 512, 2),
-            "24xlarge": (96, 1024, 4),
-            "48xlarge": (192, 2048, 8),
-        },
-    ),
-    "p3": (X86, {"2xlarge": (8, 61, 1), "8xlarge": (32, 244, 4), "16xlarge": (64, 488, 8)}),
-    "p3dn": (X86, {"24xlarge": (96, 768, 8)}),
-    "p4d": (X86, {"24xlarge": (96, 1152, 8)}),
-    "p4de": (X86, {"24xlarge": (96, 1152, 8)}),
-    "p5": (X86, {"4xlarge": (16, 256, 1), "48xlarge": (192, 2048, 8)}),
-    "p5e": (X86, {"48xlarge": (192, 2048, 8)}),
-    "p5en": (X86, {"48xlarge": (192, 2048, 8)}),
-    "p6-b200": (X86, {"48xlarge": (192, 2048, 8)}),
-    "p6-b300": (X86, {"48xlarge": (192, 4096, 8)}),
-    "p6e-gb200": (ARM, {"36xlarge": (144, 960, 4)}),
+    "g4ad": (X86, 4, {1: 0, 2: 0, 4: 0, 8: 0, 16: 0}),
+    "g6f": (X86, 4, {0.5: 0, 1: 0, 2: 0, 4: 0}),
+    "gr6f": (X86, 8, {4: 0}),
+    "g7": (X86, 4, {2: 1, 4: 1, 8: 1, 12: 2, 24: 4, 48: 8}),
+    "g7e": (X86, 8, {2: 1, 4: 1, 8: 1, 12: 2, 24: 4, 48: 8}),
+    "p3": (X86, 7.625, {2: 1, 8: 4, 16: 8}),
+    "p3dn": (X86, 8, {24: 8}),
+    "p4d": (X86, 12, {24: 8}),
+    "p4de": (X86, 12, {24: 8}),
+    "p5": (X86, 16, {4: 1, 48: 8}),
+    "p5e": (X86, 0, {48: 8}),
+    "p5en": (X86, 0, {48: 8}),
+    "p6-b200": (X86, 0, {48: 8}),
+    "p6-b300": (X86, 0, {48: 8}),
+    "p6e-gb200": (ARM, 0, {36: 4}),
 }
-_G5_SIZES = {
-    "xlarge": (4, 16.0, 1),
-    "2xlarge": (8, 32.0, 1),
-    "4xlarge": (16, 64.0, 1),
-    "8xlarge": (32, 128.0, 1),
-    "12xlarge": (48, 192.0, 4),
-    "16xlarge": (64, 256.0, 1),
-    "24xlarge": (96, 384.0, 4),
-    "48xlarge": (192, 768.0, 8),
+#: type -> GiB, where they do not go with the vCPUs
+_MEMORY_GIB = {
+    "g7e.12xlarge": 512,
+    "g7e.24xlarge": 1024,
+    "g7e.48xlarge": 2048,
+    **dict.fromkeys(("p5.48xlarge", "p5e.48xlarge", "p5en.48xlarge", "p6-b200.48xlarge"), 2048),
+    "p6-b300.48xlarge": 4096,
+    "p6e-gb200.36xlarge": 960,
 }
-_GPU["g5"] = _GPU["g6"] = (X86, dict(_G5_SIZES))
+#: bare-metal type of a GPU family -> vCPUs, GPUs
+_GPU_METAL = {"g4dn": (96, 8), "g5g": (64, 2)}
 
 #: family -> architecture, GiB a vCPU, sizes in xlarges (0.5 is "large"), vCPUs of "metal"
 _CPU: dict[str, tuple[str, float, tuple[float, ...], int]] = {
+    "m3": (X86, 3.75, (0.25, 0.5, 1, 2), 0),
+    "m4": (X86, 4, (0.5, 1, 2, 4, 10, 16), 0),
     "c5": (X86, 2, (0.5, 1, 2, 4, 9, 12, 18, 24), 96),
     "m5": (X86, 4, (0.5, 1, 2, 4, 8, 12, 16, 24), 96),
     "r5": (X86, 8, (0.5, 1, 2, 4, 8, 12, 16, 24), 96),
@@ -145,23 +84,6 @@ _CPU: dict[str, tuple[str, float, tuple[float, ...], int]] = {
     "m7g": (ARM, 4, (0.25, 0.5, 1, 2, 4, 8, 12, 16), 64),
     "r7g": (ARM, 8, (0.25, 0.5, 1, 2, 4, 8, 12, 16), 64),
 }
-_OLD: dict[str, tuple[str, dict[str, tuple[int, float, int]]]] = {
-    "m3": (
-        X86,
-        {"medium": (1, 3.75, 0), "large": (2, 7.5, 0), "xlarge": (4, 15, 0), "2xlarge": (8, 30, 0)},
-    ),
-    "m4": (
-        X86,
-        {
-            "large": (2, 8, 0),
-            "xlarge": (4, 16, 0),
-            "2xlarge": (8, 32, 0),
-            "4xlarge": (16, 64, 0),
-            "10xlarge": (40, 160, 0),
-            "16xlarge": (64, 256, 0),
-        },
-    ),
-}
 _LETTERS = re.compile(r"[a-z]+(?=\d)")
 _SIZE_NAMES = {0.25: "medium", 0.5: "large", 1: "xlarge"}
 
@@ -180,20 +102,29 @@ NVSWITCH = frozenset(
 
 
 def _list_types() -> dict[str, InstanceType]:
-    types = {}
-    for family, (architecture, sizes) in (_GPU | _OLD).items():
-        for size, (vcpus, gib, gpus) in sizes.items():
-            name = f"{family}.{size}"
-            types[name] = InstanceType(name, vcpus, int(gib * GIB), gpus, architecture)
-    for family, (architecture, gib_per_vcpu, xlarges, metal) in _CPU.items():
-        counts = {_SIZE_NAMES.get(n, f"{n:g}xlarge"): int(n * 4) for n in xlarges} | (
-            {"metal": metal} if metal else {}
-        )
-        for size, vcpus in counts.items():
-            name = f"{family}.{size}"
-            memory_mib = int(vcpus * gib_per_vcpu * GIB)
-            types[name] = InstanceType(name, vcpus, memory_mib, 0, architecture)
+    types: dict[str, InstanceType] = {}
+
+    def add(family: str, size: str, vcpus: int, gpus: int = 0) -> None:
+        name = f"{family}.{size}"
+        architecture, gib_per_vcpu = (_GPU.get(family) or _CPU[family])[:2]
+        memory_mib = int(_MEMORY_GIB.get(name, vcpus * gib_per_vcpu) * GIB)
+        types[name] = InstanceType(name, vcpus, memory_mib, gpus, architecture)
+
+    for family, (_, _, gpus_of_size) in _GPU.items():
+        for xlarges, gpus in gpus_of_size.items():
+            add(family, _size_name(xlarges), int(xlarges * 4), gpus)
+        if family in _GPU_METAL:
+            add(family, "metal", *_GPU_METAL[family])
+    for family, (_, _, sizes, metal_vcpus) in _CPU.items():
+        for xlarges in sizes:
+            add(family, _size_name(xlarges), int(xlarges * 4))
+        if metal_vcpus:
+            add(family, "metal", metal_vcpus)
     return types
+
+
+def _size_name(xlarges: float) -> str:
+    return _SIZE_NAMES.get(xlarges, f"{xlarges:g}xlarge")
 
 
 #: all types of this list, by name
