@@ -36,8 +36,17 @@ def first_block(value: Values, key: str) -> Values:
     return block if isinstance(block, dict) else {}
 
 
-def _rename(value: Values, names: dict[str, str]) -> Values:
-    return {new: value[old] for old, new in names.items() if value.get(old) not in (None, "", [])}
+def _rename(value: Values, *names: str, **other_names: str) -> Values:
+    """Return the values that are set by CloudFormation's names: `image_id` becomes `ImageId`.
+
+    ``other_names`` are names that differ in more than their form.
+    """
+    new_names = {name: "".join(map(str.capitalize, name.split("_"))) for name in names}
+    return {
+        new: value[old]
+        for old, new in (new_names | other_names).items()
+        if value.get(old) not in (None, "", [])
+    }
 
 
 def _parse_json(value: Any) -> Any:
@@ -54,54 +63,39 @@ def _parse_json(value: Any) -> Any:
 
 def _translate_environment(values: Values) -> Values:
     block = first_block(values, "compute_resources")
-    names = {
-        "type": "Type",
-        "allocation_strategy": "AllocationStrategy",
-        "bid_percentage": "BidPercentage",
-        "desired_vcpus": "DesiredvCpus",
-        "min_vcpus": "MinvCpus",
-        "max_vcpus": "MaxvCpus",
-        "instance_type": "InstanceTypes",
-        "instance_role": "InstanceRole",
-        "image_id": "ImageId",
-        "spot_iam_fleet_role": "SpotIamFleetRole",
-        "subnets": "Subnets",
-        "security_group_ids": "SecurityGroupIds",
-    }
-    resources = _rename(block, names)
+    resources = _rename(
+        block,
+        *("type", "allocation_strategy", "bid_percentage", "instance_role", "image_id"),
+        *("spot_iam_fleet_role", "subnets", "security_group_ids"),
+        desired_vcpus="DesiredvCpus",
+        min_vcpus="MinvCpus",
+        max_vcpus="MaxvCpus",
+        instance_type="InstanceTypes",
+    )
     images = [
-        _rename(image, {"image_type": "ImageType", "image_id_override": "ImageIdOverride"})
+        _rename(image, "image_type", "image_id_override")
         for image in dicts_in(block.get("ec2_configuration"))
     ]
     if images:
         resources["Ec2Configuration"] = images
     template = first_block(block, "launch_template")
     if template:
-        resources["LaunchTemplate"] = _rename(
-            template,
-            {
-                "launch_template_id": "LaunchTemplateId",
-                "launch_template_name": "LaunchTemplateName",
-                "version": "Version",
-            },
-        )
-    names = {"type": "Type", "state": "State", "service_role": "ServiceRole"}
-    return _rename(values, names) | {"ComputeResources": resources}
+        names = ("launch_template_id", "launch_template_name", "version")
+        resources["LaunchTemplate"] = _rename(template, *names)
+    return _rename(values, "type", "state", "service_role") | {"ComputeResources": resources}
 
 
 def _translate_launch_template(values: Values) -> Values:
-    metadata = _rename(
-        first_block(values, "metadata_options"),
-        {"http_put_response_hop_limit": "HttpPutResponseHopLimit"},
-    )
-    data = _rename(values, {"image_id": "ImageId", "instance_type": "InstanceType"})
+    options = first_block(values, "metadata_options")
+    metadata = _rename(options, "http_put_response_hop_limit")
+    data = _rename(values, "image_id", "instance_type")
     data["UserData"] = _decode_user_data(values.get("user_data"))
     if metadata:
         data["MetadataOptions"] = metadata
     if market := first_block(values, "instance_market_options"):
         data["InstanceMarketOptions"] = market
-    names = {"name": "LaunchTemplateName", "id": "LaunchTemplateId"}
-    return _rename(values, names) | {"LaunchTemplateData": data}
+    names = _rename(values, name="LaunchTemplateName", id="LaunchTemplateId")
+    return names | {"LaunchTemplateData": data}
 
 
 def _decode_user_data(value: Any) -> str:
@@ -134,13 +128,8 @@ def _translate_rules(values: Values) -> list[Values]:
     cidrs = [
         cidr for key in keys for cidr in _as_list(values.get(key)) or [values.get(key)] if cidr
     ]
-    names = {
-        "from_port": "FromPort",
-        "to_port": "ToPort",
-        "protocol": "IpProtocol",
-        "ip_protocol": "IpProtocol",
-    }
-    return [_rename(values, names) | {"CidrIp": cidr} for cidr in cidrs]
+    rule = _rename(values, "from_port", "to_port", "ip_protocol", protocol="IpProtocol")
+    return [rule | {"CidrIp": cidr} for cidr in cidrs]
 
 
 def _as_list(value: Any) -> list[Any]:
@@ -189,35 +178,30 @@ def _translate_group(values: Values) -> Values:
     distribution = first_block(
         first_block(values, "mixed_instances_policy"), "instances_distribution"
     )
-    names = {
-        "on_demand_percentage_above_base_capacity": "OnDemandPercentageAboveBaseCapacity",
-        "spot_allocation_strategy": "SpotAllocationStrategy",
-        "spot_max_price": "SpotMaxPrice",
-    }
+    names = (
+        "on_demand_percentage_above_base_capacity",
+        "spot_allocation_strategy",
+        "spot_max_price",
+    )
     group: Values = {
         "NewInstancesProtectedFromScaleIn": values.get("protect_from_scale_in", False),
         "Arn": values.get("arn") or "",
     }
     if values.get("mixed_instances_policy"):
-        group["MixedInstancesPolicy"] = {"InstancesDistribution": _rename(distribution, names)}
+        group["MixedInstancesPolicy"] = {"InstancesDistribution": _rename(distribution, *names)}
     return group
 
 
 def _translate_job_definition(values: Values) -> Values:
     strategy = first_block(values, "retry_strategy")
-    names = {
-        "action": "Action",
-        "on_exit_code": "OnExitCode",
-        "on_reason": "OnReason",
-        "on_status_reason": "OnStatusReason",
-    }
-    rules = [_rename(rule, names) for rule in dicts_in(strategy.get("evaluate_on_exit"))]
+    names = ("action", "on_exit_code", "on_reason", "on_status_reason")
+    rules = [_rename(rule, *names) for rule in dicts_in(strategy.get("evaluate_on_exit"))]
     properties = {
         key: _parse_json(values.get(f"{key}_properties")) for key in ("container", "ecs", "node")
     }
     nodes = dicts_in(dict_at(properties, "node").get("nodeRangeProperties"))
     return {
-        "RetryStrategy": _rename(strategy, {"attempts": "Attempts"}) | {"EvaluateOnExit": rules},
+        "RetryStrategy": _rename(strategy, "attempts") | {"EvaluateOnExit": rules},
         "ContainerProperties": _translate_container(dict_at(properties, "container")),
         "EcsProperties": _translate_tasks(dict_at(properties, "ecs")),
         "NodeProperties": {
@@ -235,11 +219,7 @@ def _translate_job_definition(values: Values) -> Values:
 def _translate_container(values: Values) -> Values:
     """Translate a container in the JSON form of the API."""
     needs = dicts_in(values.get("resourceRequirements"))
-    return {
-        "ResourceRequirements": [
-            _rename(need, {"type": "Type", "value": "Value"}) for need in needs
-        ]
-    }
+    return {"ResourceRequirements": [_rename(need, "type", "value") for need in needs]}
 
 
 def _translate_tasks(values: Values) -> Values:
@@ -254,13 +234,10 @@ def _translate_tasks(values: Values) -> Values:
 
 def _translate_capacity_provider(values: Values) -> Values:
     provider = first_block(values, "auto_scaling_group_provider")
-    names = {
-        "auto_scaling_group_arn": "AutoScalingGroupArn",
-        "managed_termination_protection": "ManagedTerminationProtection",
-    }
-    scaling = _rename(first_block(provider, "managed_scaling"), {"status": "Status"})
+    names = ("auto_scaling_group_arn", "managed_termination_protection")
+    scaling = _rename(first_block(provider, "managed_scaling"), "status")
     return {
-        "AutoScalingGroupProvider": _rename(provider, names)
+        "AutoScalingGroupProvider": _rename(provider, *names)
         | ({"ManagedScaling": scaling} if scaling else {})
     }
 
