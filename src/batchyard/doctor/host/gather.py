@@ -13,13 +13,9 @@ from batchyard.doctor.host.facts import (
     ContainerRun,
     Disk,
     Docker,
-    Gpu,
     HostFacts,
-    Job,
     Metadata,
     NodeCheck,
-    Process,
-    Unit,
 )
 from batchyard.doctor.host.machine import Machine, Output
 
@@ -36,6 +32,10 @@ UNITS = (
     "nvidia-fabricmanager.service",
     node.CHECK_UNIT,
 )
+_SHOW_UNITS = ["systemctl", "show", "-p", "Id,LoadState,ActiveState,After"]
+_LIST_JOBS = ["systemctl", "list-jobs", "--no-pager", "--no-legend"]
+_LIST_PROCESSES = ["ps", "-eo", "pid,ppid,args", "--no-headers"]
+_SHOW_CLOCK = ["timedatectl", "show", "-p", "NTPSynchronized", "--value"]
 _NVIDIA_VENDOR = "0x10de"
 #: the PCI classes of display and 3D controllers; NVIDIA's audio and USB functions are no GPUs
 _GPU_CLASSES = ("0x0300", "0x0302")
@@ -69,7 +69,7 @@ def gather(
         machine.host_name(),
         _uptime_s(machine),
         bus_gpus=_bus_gpus(machine),
-        gpus=_gpus(machine),
+        gpus=_parse_output(machine, ["nvidia-smi", "-L"], parse.parse_gpus, _GPU_TIMEOUT_S),
         devices=tuple(machine.names("/dev/nvidia*")),
         docker=docker,
         daemon_json=_file(machine, "/etc/docker/daemon.json"),
@@ -77,14 +77,14 @@ def gather(
         image_ecs_config=_file(machine, "/var/lib/ecs/ecs.config"),
         agent=_ecs_agent(machine, agent_url),
         agent_gpus=_agent_gpus(machine),
-        units=_units(machine),
-        jobs=_jobs(machine),
-        processes=_processes(machine),
+        units=_parse_output(machine, [*_SHOW_UNITS, *UNITS], parse.parse_units),
+        jobs=_parse_output(machine, _LIST_JOBS, parse.parse_jobs),
+        processes=_parse_output(machine, _LIST_PROCESSES, parse.parse_processes),
         cloud_init=_cloud_init(machine),
         disks=_disks(machine, docker),
-        is_clock_synchronized=_clock(machine),
+        is_clock_synchronized=_parse_output(machine, _SHOW_CLOCK, parse.parse_clock),
         metadata=_metadata(machine, metadata_url),
-        gpu_errors=_gpu_errors(machine),
+        gpu_errors=_parse_output(machine, ["dmesg"], parse.parse_gpu_errors),
         node_check=_node_check(machine),
         node_log=_node_log(machine),
         container=_container(machine, gpu_container) if gpu_container else None,
@@ -142,10 +142,6 @@ def _is_nvidia_gpu(machine: Machine, vendor_file: str) -> bool:
     return vendor.strip() == _NVIDIA_VENDOR and pci_class.strip().startswith(_GPU_CLASSES)
 
 
-def _gpus(machine: Machine) -> tuple[Gpu, ...] | Missing:
-    return _parse_output(machine, ["nvidia-smi", "-L"], parse.parse_gpus, _GPU_TIMEOUT_S)
-
-
 def _docker(machine: Machine) -> Docker | Missing:
     words = ["docker", "info", "--format", "{{json .}}"]
     docker = _parse_output(machine, words, parse.parse_docker)
@@ -160,21 +156,6 @@ def _ecs_agent(machine: Machine, url: str) -> Agent | Missing:
 def _agent_gpus(machine: Machine) -> tuple[str, ...] | Missing | None:
     text = _file(machine, "/var/lib/ecs/gpu/nvidia-gpu-info.json")
     return parse.parse_agent_gpus(text) if isinstance(text, str) else text
-
-
-def _units(machine: Machine) -> tuple[Unit, ...] | Missing:
-    words = ["systemctl", "show", "-p", "Id,LoadState,ActiveState,After", *UNITS]
-    return _parse_output(machine, words, parse.parse_units)
-
-
-def _jobs(machine: Machine) -> tuple[Job, ...] | Missing:
-    words = ["systemctl", "list-jobs", "--no-pager", "--no-legend"]
-    return _parse_output(machine, words, parse.parse_jobs)
-
-
-def _processes(machine: Machine) -> tuple[Process, ...] | Missing:
-    words = ["ps", "-eo", "pid,ppid,args", "--no-headers"]
-    return _parse_output(machine, words, parse.parse_processes)
 
 
 def _cloud_init(machine: Machine) -> CloudInit | Missing | None:
@@ -195,11 +176,6 @@ def _disks(machine: Machine, docker: Docker | Missing) -> tuple[Disk, ...] | Mis
     return disks or Missing("no disk can be seen")
 
 
-def _clock(machine: Machine) -> bool | Missing:
-    words = ["timedatectl", "show", "-p", "NTPSynchronized", "--value"]
-    return _parse_output(machine, words, lambda text: text.strip() == "yes")
-
-
 def _metadata(machine: Machine, url: str) -> Metadata | Missing:
     token = machine.ask(
         f"{url}/latest/api/token", "PUT", {"X-aws-ec2-metadata-token-ttl-seconds": "60"}
@@ -211,10 +187,6 @@ def _metadata(machine: Machine, url: str) -> Metadata | Missing:
     return Metadata(
         *(machine.ask(f"{url}/latest/meta-data/{name}", headers=headers) or "" for name in names)
     )
-
-
-def _gpu_errors(machine: Machine) -> tuple[str, ...] | Missing:
-    return _parse_output(machine, ["dmesg"], parse.parse_gpu_errors)
 
 
 def _node_check(machine: Machine) -> NodeCheck | Missing | None:

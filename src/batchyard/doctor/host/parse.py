@@ -97,6 +97,11 @@ def parse_processes(text: str) -> tuple[Process, ...]:
     )
 
 
+def parse_clock(text: str) -> bool:
+    """Parse `timedatectl show -p NTPSynchronized --value`."""
+    return text.strip() == "yes"
+
+
 def parse_cloud_init(text: str, output: str = "") -> CloudInit | None:
     """Parse `cloud-init status --long`; None where it has no status. ``output`` is its log."""
     status = re.search(r"^status:\s*(.+)$", text, re.M)
