@@ -17,7 +17,6 @@ MAX_NAME_LENGTH = 40
 MAX_STEP_NAME_LENGTH = 32
 MAX_ARRAY_SIZE = 1_000_000
 MAX_RETRIES = 9  # AWS Batch allows 10 attempts
-AWS_MIN_TIMEOUT_S = 60
 
 #: words of retry_on and fail_on that are not exit codes
 RETRY_WORDS = ("spot", "oom", "image", "any")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 #: Characters in the name of a job, job definition, queue or compute environment.
 MAX_NAME_CHARS = 128
@@ -30,5 +31,15 @@ MIN_MEMORY_MIB = 4
 #: Job ids in one DescribeJobs request.
 MAX_DESCRIBED_JOBS = 100
 MAX_IMAGE_CHARS = 255
+#: vCPUs of Fargate -> the amounts of memory in MiB that go with them (facts, 5.3).
+FARGATE_MEMORY_MIB: dict[float, Sequence[int]] = {
+    0.25: (512, 1024, 2048),
+    0.5: range(1024, 4096 + 1, 1024),
+    1: range(2048, 8192 + 1, 1024),
+    2: range(4096, 16384 + 1, 1024),
+    4: range(8192, 30720 + 1, 1024),
+    8: range(16384, 61440 + 1, 4096),
+    16: range(32768, 122880 + 1, 8192),
+}
 #: Characters of a container's `reason`.
 MAX_CONTAINER_REASON_CHARS = 255

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from batchyard.batch import limits, validation
 from batchyard.batch.jobs import Resources
 from batchyard.emulator.api_errors import (
@@ -32,16 +30,6 @@ _MULTI_CONTAINER_MEMBERS = (
     "startTimeout",
     "stopTimeout",
 )
-#: vCPUs of Fargate -> the amounts of memory in MiB that go with them (facts, 5.3).
-_FARGATE_MEMORY_MIB: dict[float, Iterable[int]] = {
-    0.25: (512, 1024, 2048),
-    0.5: range(1024, 4096 + 1, 1024),
-    1: range(2048, 8192 + 1, 1024),
-    2: range(4096, 16384 + 1, 1024),
-    4: range(8192, 30720 + 1, 1024),
-    8: range(16384, 61440 + 1, 4096),
-    16: range(32768, 122880 + 1, 8192),
-}
 
 
 def container_of(definition: Document) -> Document:
@@ -148,7 +136,7 @@ def _fargate_resources(amounts: dict[str, str], memory_mib: int) -> Resources:
         vcpus = float(amounts["VCPU"])
     except ValueError:
         vcpus = 0.0
-    if memory_mib not in _FARGATE_MEMORY_MIB.get(vcpus, ()):
+    if memory_mib not in limits.FARGATE_MEMORY_MIB.get(vcpus, ()):
         raise InvalidSubmissionError(
             f"Fargate does not have {amounts['VCPU']} VCPU with {memory_mib} MiB of MEMORY"
         )

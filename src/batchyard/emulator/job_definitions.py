@@ -21,7 +21,8 @@ def register(state: EndpointState, request: Document) -> Document:
     size = request_bytes(request)
     if size > limits.MAX_DEFINITION_BYTES:
         raise InvalidSubmissionError(
-            f"Job definition size must be less than 24 KiB, got {-(-size // 1024)} KiB"
+            f"Job definition size must be less than {limits.MAX_DEFINITION_BYTES // 1024} KiB, "
+            f"got {-(-size // 1024)} KiB"
         )
     _check_kind(request)
     is_fargate = request.get("platformCapabilities") == ["FARGATE"]

@@ -57,7 +57,8 @@ def submit(state: EndpointState, request: Document) -> Document:
     size = job_definitions.request_bytes(request)
     if size > limits.MAX_REQUEST_BYTES:
         raise InvalidSubmissionError(
-            f"Job size must be less than 30 KiB, got {-(-size // 1024)} KiB"
+            f"Job size must be less than {limits.MAX_REQUEST_BYTES // 1024} KiB, "
+            f"got {-(-size // 1024)} KiB"
         )
     document = _make_document(state, request)
     job = to_job(document)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from batchyard import yaml_positions
+from batchyard.batch import limits
 from batchyard.pipeline import MAX_NAME_LENGTH, MAX_STEP_NAME_LENGTH, Need
 from batchyard.pipeline_file import key_types
 from batchyard.pipeline_file.key_types import limited_type
@@ -158,7 +159,8 @@ STEP_KEYS = {
     ),
     "timeout": Key(
         key_types.TIMEOUT,
-        "Longest time that one attempt of a child may run. AWS Batch refuses less than 60 s.",
+        "Longest time that one attempt of a child may run. AWS Batch refuses less than "
+        f"{limits.MIN_TIMEOUT_S} s.",
         see="Timeouts",
         field="timeout_s",
         in_defaults=True,

@@ -7,13 +7,7 @@ import unicodedata
 
 from batchyard import units
 from batchyard.batch import limits
-from batchyard.pipeline import (
-    AWS_MIN_TIMEOUT_S,
-    MAX_ARRAY_SIZE,
-    MAX_RETRIES,
-    RETRY_WORDS,
-    ExitRule,
-)
+from batchyard.pipeline import MAX_ARRAY_SIZE, MAX_RETRIES, RETRY_WORDS, ExitRule
 from batchyard.pipeline_file.mistakes import Mistakes
 from batchyard.pipeline_file.value_types import (
     ValueType,
@@ -107,9 +101,10 @@ def _check_timeout(node: Node, label: str, mistakes: Mistakes) -> int | None:
 
 def warn_of_short_timeout(timeout_s: int, at: Place, label: str, mistakes: Mistakes) -> None:
     """Add a warning where AWS Batch would refuse the timeout as too short."""
-    if timeout_s < AWS_MIN_TIMEOUT_S:
-        problem = f"{label} is {timeout_s} s, and AWS Batch refuses less than {AWS_MIN_TIMEOUT_S} s"
-        mistakes.warn(at, problem, f"write {AWS_MIN_TIMEOUT_S}s or more to run it there")
+    minimum_s = limits.MIN_TIMEOUT_S
+    if timeout_s < minimum_s:
+        problem = f"{label} is {timeout_s} s, and AWS Batch refuses less than {minimum_s} s"
+        mistakes.warn(at, problem, f"write {minimum_s}s or more to run it there")
 
 
 def _check_exit_rule(node: Node, label: str, mistakes: Mistakes) -> ExitRule | None:

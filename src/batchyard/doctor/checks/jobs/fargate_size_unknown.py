@@ -1,22 +1,11 @@
 """BY048: Fargate has no size with the requested vCPUs, memory and GPUs."""
 
-from __future__ import annotations
-
+from batchyard.batch.limits import FARGATE_MEMORY_MIB
 from batchyard.doctor.checks.base import Timing, check_facts, waiting_job
 from batchyard.doctor.facts import Facts, Job
 from batchyard.doctor.finding import Finding, Kind, Severity, Verdict
 
 KIND = Kind("BY048", Severity.ERROR, 85, "the Fargate size exists")
-#: Fargate's sizes: vCPUs -> minimum, maximum and step of the memory, in MiB
-FARGATE_SIZES = {
-    0.25: (512, 2048, 512),
-    0.5: (1024, 4096, 1024),
-    1: (2048, 8192, 1024),
-    2: (4096, 16384, 1024),
-    4: (8192, 30720, 1024),
-    8: (16384, 61440, 4096),
-    16: (32768, 122880, 8192),
-}
 
 
 @check_facts(KIND)
@@ -40,13 +29,13 @@ def _explain_mismatch(job: Job) -> tuple[str, ...]:
     """Return what the job requests and what Fargate offers instead; empty where the size exists."""
     if job.gpus:
         return (f"requests {job.gpus} GPUs", "Fargate has no GPUs: use an EC2 environment")
-    if job.vcpus not in FARGATE_SIZES:
-        sizes = ", ".join(f"{vcpus:g}" for vcpus in FARGATE_SIZES)
+    if job.vcpus not in FARGATE_MEMORY_MIB:
+        sizes = ", ".join(f"{vcpus:g}" for vcpus in FARGATE_MEMORY_MIB)
         return (f"requests {job.vcpus:g} vCPUs", f"sizes: {sizes} vCPUs")
-    low, high, step = FARGATE_SIZES[job.vcpus]
-    if low <= job.memory_mib <= high and (job.memory_mib - low) % step == 0:
+    offered_mib = FARGATE_MEMORY_MIB[job.vcpus]
+    if job.memory_mib in offered_mib:
         return ()
     return (
         f"requests {job.memory_mib:,} MiB with {job.vcpus:g} vCPUs",
-        f"with {job.vcpus:g} vCPUs: {low:,} to {high:,} MiB in steps of {step:,}",
+        f"with {job.vcpus:g} vCPUs: {', '.join(f'{mib:,}' for mib in offered_mib)} MiB",
     )
