@@ -48,13 +48,10 @@ class BatchResource(ResourceModel):
     call: ClassVar[Call]
 
     def __init__(self, arn: str, name: str, properties: Document) -> None:
+        super().__init__(arn)
         self.arn = arn
         self.name = name
         self.properties = properties
-
-    @property
-    def physical_resource_id(self) -> str:
-        return self.arn
 
     def get_cfn_attribute(self, attribute_name: str) -> Any:
         if attribute_name not in self.ATTRIBUTES:

@@ -167,17 +167,10 @@ class SubnetRouteTableAssociation(ResourceModel):
     TYPE = "AWS::EC2::SubnetRouteTableAssociation"
     ATTRIBUTES = ("Id",)
 
-    def __init__(self, association_id: str) -> None:
-        self.association_id = association_id
-
-    @property
-    def physical_resource_id(self) -> str:
-        return self.association_id
-
     def get_cfn_attribute(self, attribute_name: str) -> Any:
         if attribute_name != "Id":
             raise UnformattedGetAttTemplateException()
-        return self.association_id
+        return self.physical_id
 
     @classmethod
     def create(
@@ -191,12 +184,12 @@ class SubnetRouteTableAssociation(ResourceModel):
         # A subnet has one route table at a time, so the old association goes first.
         self.delete(location)
         association = self.create(name, properties, location, self.logical_resource_id)
-        self.association_id = association.association_id
+        self.physical_id = association.physical_id
         return self
 
     def delete(self, location: AccountRegion) -> None:
         backend = ec2_backends[location.account_id][location.region_name]
-        backend.disassociate_route_table(self.association_id)
+        backend.disassociate_route_table(self.physical_id)
 
 
 MODELS: tuple[Any, ...] = (StackRole, StackSubnet, StackRoute, SubnetRouteTableAssociation)

@@ -26,12 +26,8 @@ class Placeholder(ResourceModel):
     """
 
     def __init__(self, name: str, resource_type: str) -> None:
-        self.name = name
+        super().__init__(name)
         self.resource_type = resource_type
-
-    @property
-    def physical_resource_id(self) -> str:
-        return self.name
 
     def get_cfn_attribute(self, attribute_name: str) -> Any:
         raise ResourceError(
@@ -48,12 +44,9 @@ class CapacityProvider(ResourceModel):
     NAME_PROPERTY = "Name"
 
     def __init__(self, name: str, properties: Document) -> None:
+        super().__init__(name)
         self.name = name
         self.properties = properties
-
-    @property
-    def physical_resource_id(self) -> str:
-        return self.name
 
     @classmethod
     def create(
@@ -82,14 +75,9 @@ class CapacityProvider(ResourceModel):
 
 
 class ClusterCapacityProviderAssociations(ResourceModel):
+    """The capacity providers of a cluster, whose name or ARN is the physical id."""
+
     TYPE = "AWS::ECS::ClusterCapacityProviderAssociations"
-
-    def __init__(self, cluster: str) -> None:
-        self.cluster = cluster
-
-    @property
-    def physical_resource_id(self) -> str:
-        return self.cluster
 
     @classmethod
     def create(
@@ -102,25 +90,16 @@ class ClusterCapacityProviderAssociations(ResourceModel):
         )
         return cls(properties["Cluster"])
 
-    def update(self, name: str, properties: Document, location: AccountRegion) -> Self:
-        updated = self.create(name, properties, location, self.logical_resource_id)
-        return self if updated.cluster == self.cluster else updated
-
     def delete(self, location: AccountRegion) -> None:
         backend = _ecs(location)
-        if self.cluster.split("/")[-1] in backend.clusters:
-            backend.put_cluster_capacity_providers(self.cluster, [], [])
+        if self.physical_id.split("/")[-1] in backend.clusters:
+            backend.put_cluster_capacity_providers(self.physical_id, [], [])
 
 
 class BucketPolicy(ResourceModel):
+    """The policy of a bucket, whose name is the physical id."""
+
     TYPE = "AWS::S3::BucketPolicy"
-
-    def __init__(self, bucket: str) -> None:
-        self.bucket = bucket
-
-    @property
-    def physical_resource_id(self) -> str:
-        return self.bucket
 
     @classmethod
     def create(
@@ -130,14 +109,10 @@ class BucketPolicy(ResourceModel):
         _s3(location).put_bucket_policy(properties["Bucket"], policy.encode())
         return cls(properties["Bucket"])
 
-    def update(self, name: str, properties: Document, location: AccountRegion) -> Self:
-        updated = self.create(name, properties, location, self.logical_resource_id)
-        return self if updated.bucket == self.bucket else updated
-
     def delete(self, location: AccountRegion) -> None:
         backend = _s3(location)
-        if self.bucket in backend.buckets:
-            backend.delete_bucket_policy(self.bucket)
+        if self.physical_id in backend.buckets:
+            backend.delete_bucket_policy(self.physical_id)
 
 
 MODELS: tuple[type[ResourceModel], ...] = (

@@ -52,11 +52,10 @@ class ResourceModel(CloudFormationModel):
     cf_resource_type: str
     logical_resource_id: str
 
-    # -- what a subclass implements ----------------------------------------------------------------
+    def __init__(self, physical_id: str) -> None:
+        self.physical_id = physical_id
 
-    @property
-    def physical_resource_id(self) -> str:
-        raise NotImplementedError
+    # -- what a subclass implements ----------------------------------------------------------------
 
     def get_cfn_attribute(self, attribute_name: str) -> Any:
         raise UnformattedGetAttTemplateException()
@@ -71,14 +70,20 @@ class ResourceModel(CloudFormationModel):
     def update(self, name: str, properties: Document, location: AccountRegion) -> Self:
         """Update this resource and return it, or create and return its replacement.
 
-        A replaced resource is deleted when nothing refers to it any more.
+        A replaced resource is deleted when nothing refers to it any more. By default the resource
+        is created again, which overwrites one of the same physical id.
         """
-        raise NotImplementedError
+        updated = self.create(name, properties, location, self.logical_resource_id)
+        return self if updated.physical_id == self.physical_id else updated
 
     def delete(self, location: AccountRegion) -> None:
         raise NotImplementedError
 
     # -- what moto calls ---------------------------------------------------------------------------
+
+    @property
+    def physical_resource_id(self) -> str:
+        return self.physical_id
 
     @classmethod
     def cloudformation_type(cls) -> str:
