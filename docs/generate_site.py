@@ -5,17 +5,22 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import re
 import shutil
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import click
 
 import batchyard
 from batchyard.cli.main import COMMAND_GROUPS, cli
+from batchyard.doctor.kinds import BY_ID
 from batchyard.engines import memory
+from batchyard.engines.base import Engine
+from batchyard.pipeline_file.key_reference import TABLES, key_table
 
 DOCS = Path(__file__).parent
 #: Links of the pages to files that are not part of the site: they become plain text.
@@ -24,14 +29,11 @@ OUTSIDE_LINK = re.compile(r"\[([^\]\n]*)\]\((?!https?:|#|mailto:)([^)#\s]+)(#[^)
 MENU = {
     "Using it": ["pipeline-file", "commands", "semantics", "benchmark"],
     "On AWS": ["aws-batch", "ci", "deploy", "security", "doctor", "emulator", "worker"],
-    "Reference": ["reference/commands", "reference/python", "reference/findings"],
-    "Understanding it": [
-        "architecture",
-        "design",
-        "decisions",
-        "testing",
-        "performance",
-        "peers",
+    "Reference": [
+        "reference/commands",
+        "reference/pipeline-keys",
+        "reference/python",
+        "reference/findings",
     ],
     "Changing it": [
         "how-to/add-a-command",
@@ -40,15 +42,32 @@ MENU = {
         "how-to/add-a-finding",
         "how-to/add-a-workload",
     ],
+    "Understanding it": [
+        "architecture",
+        "design",
+        "decisions",
+        "testing",
+        "performance",
+        "peers",
+    ],
 }
-PYTHON = [
-    batchyard.Pipeline,
-    batchyard.Run,
-    batchyard.Offer,
-    memory.MemoryEngine,
-    memory.Result,
-    memory.Call,
-]
+#: A type in a signature, which Python shows in quotes.
+QUOTED_TYPE = re.compile(r"(?<=: )'([^']*)'")
+MAX_CODE_WIDTH = 80
+#: Members of MemoryEngine that only batchyard calls.
+INTERNAL = {*vars(Engine), "simulation_of"} - {"release"}
+#: Heading of a table of keys -> its name in key_reference.
+KEY_TABLES = {"The file": "file", "A step": "step", "An item of `needs`": "need"}
+#: Import statement -> the public classes of that module.
+PYTHON = {
+    "from batchyard import": [
+        batchyard.Pipeline,
+        batchyard.Run,
+        batchyard.Offer,
+        batchyard.BatchyardError,
+    ],
+    "from batchyard.engines.memory import": [memory.MemoryEngine, memory.Result, memory.Call],
+}
 
 
 def main(folder: Path) -> None:
@@ -60,8 +79,9 @@ def main(folder: Path) -> None:
     reference = folder / "reference"
     reference.mkdir()
     (reference / "commands.md").write_text(command_reference(), encoding="utf-8")
+    (reference / "pipeline-keys.md").write_text(key_reference(), encoding="utf-8")
     (reference / "python.md").write_text(python_reference(), encoding="utf-8")
-    (reference / "findings.md").write_text(findings_index(folder), encoding="utf-8")
+    (reference / "findings.md").write_text(findings_index(), encoding="utf-8")
     (folder / "index.md").write_text(index_page(folder), encoding="utf-8")
     (folder / "README.md").unlink()
 
@@ -78,8 +98,11 @@ def drop_outside_links(text: str, page: Path, folder: Path) -> str:
 
 
 def index_page(folder: Path) -> str:
-    """Return the front page: the overview of docs/README.md, and the menu."""
-    parts = [(folder / "README.md").read_text(encoding="utf-8")]
+    """Return the front page: the introduction of README.md, the overview of docs/, the menu."""
+    introduction = (DOCS.parent / "README.md").read_text(encoding="utf-8").partition("\n![")[0]
+    overview = (folder / "README.md").read_text(encoding="utf-8").partition("\n")[2]
+    start = "```sh\nbatchyard init demo && cd demo && batchyard run pipeline.yaml\n```\n"
+    parts = [introduction, start, "## All pages", overview]
     for caption, pages in MENU.items():
         entries = "\n".join(pages)
         parts.append(f"```{{toctree}}\n:hidden:\n:caption: {caption}\n\n{entries}\n```\n")
@@ -95,7 +118,7 @@ def sorted_findings(folder: Path) -> list[Path]:
 def command_reference() -> str:
     """Return the help of every command, grouped as in `batchyard --help`."""
     parts = ["# Commands: `--help`\n"]
-    context = click.Context(cli, info_name="batchyard")
+    context = click.Context(cli, info_name="batchyard", **cli.context_settings)
     for group, commands in COMMAND_GROUPS.items():
         parts.append(f"## {group}\n")
         for name in commands:
@@ -116,26 +139,66 @@ def help_sections(command: click.Command, context: click.Context, level: str) ->
     return sections
 
 
-def python_reference() -> str:
-    """Return the public classes with their methods and docstrings."""
-    parts = ["# Python\n"]
-    for owner in PYTHON:
-        parts.append(f"## {owner.__module__}.{owner.__qualname__}\n\n{inspect.getdoc(owner)}\n")
-        for name, member in inspect.getmembers(owner):
-            if name.startswith("_") or not callable(member):
-                continue
-            signature = str(inspect.signature(member)).replace("batchyard.", "")
-            documentation = inspect.getdoc(member) or ""
-            parts.append(f"### {name}\n\n```python\n{name}{signature}\n```\n\n{documentation}\n")
+def key_reference() -> str:
+    """Return the tables of all keys of a pipeline file."""
+    parts = ["# Keys of the pipeline file\n"]
+    for heading, name in KEY_TABLES.items():
+        table = key_table(TABLES[name]).replace("](#", "](../pipeline-file.md#")
+        parts.append(f"## {heading}\n\n{table}")
     return "\n".join(parts)
 
 
-def findings_index(folder: Path) -> str:
+def python_reference() -> str:
+    """Return the public classes with their members and docstrings."""
+    parts = ["# Python\n"]
+    for statement, owners in PYTHON.items():
+        for owner in owners:
+            parts.append(f"## {owner.__name__}\n\n`{statement} {owner.__name__}`\n")
+            parts += class_sections(owner)
+    return "\n".join(parts)
+
+
+def class_sections(owner: type) -> list[str]:
+    """Return the docstring of a class, its constructor if users call it, and its members."""
+    sections = [f"{inspect.getdoc(owner)}\n"]
+    if dataclasses.is_dataclass(owner) or owner is memory.MemoryEngine:
+        sections.append(signature_block(owner.__name__, owner))
+    for name, member in inspect.getmembers(owner):
+        if name.startswith("_") or name in INTERNAL or hasattr(BaseException, name):
+            continue
+        if isinstance(member, property):
+            sections.append(f"### {name}\n\n{inspect.getdoc(member) or ''}\n")
+        elif callable(member):
+            documentation = inspect.getdoc(member) or ""
+            sections.append(f"### {name}\n\n{signature_block(name, member)}\n{documentation}\n")
+    return sections
+
+
+def signature_block(name: str, member: Callable[..., object]) -> str:
+    """Return the call of a function or class as code, with a line per parameter if it is long."""
+    signature = inspect.signature(member)
+    parameters, is_keyword_only = [], False
+    for parameter in signature.parameters.values():
+        if parameter.kind is parameter.KEYWORD_ONLY and not is_keyword_only:
+            is_keyword_only = True
+            parameters.append("*")
+        if parameter.name != "self":
+            parameters.append(QUOTED_TYPE.sub(r"\1", str(parameter)))
+    line = f"{name}({', '.join(parameters)})"
+    if len(line) > MAX_CODE_WIDTH:
+        line = f"{name}(\n" + "".join(f"    {text},\n" for text in parameters) + ")"
+    if isinstance(signature.return_annotation, str):
+        line += f" -> {signature.return_annotation}"
+    return f"```python\n{line}\n```\n"
+
+
+def findings_index() -> str:
     """Return a table of the doctor's findings, with links to their pages."""
-    rows = ["# Findings of the doctor\n", "| id | title |", "|-|-|"]
-    for page in sorted_findings(folder):
-        title = page.read_text(encoding="utf-8").splitlines()[0].lstrip("# ")
-        rows.append(f"| [{page.stem}](../findings/{page.name}) | {title} |")
+    rows = ["# Findings of the doctor\n"]
+    rows += ["| finding | severity | what is true when the check passes |", "|-|-|-|"]
+    for kind in BY_ID.values():
+        link = f"[{kind.id}](../findings/{kind.id}.md)"
+        rows.append(f"| {link} | {kind.severity.value} | {kind.title} |")
     return "\n".join(rows) + "\n"
 
 
