@@ -15,49 +15,42 @@ MAX_WRAPPERS = 12
 SHELLS = frozenset({"bash", "sh", "dash", "ash", "zsh", "ksh"})
 
 #: program -> its options that take a value of their own
-_VALUE_OPTIONS: dict[str, frozenset[str]] = {
-    "sudo": frozenset(
-        {"-u", "-g", "-h", "-p", "-C", "-r", "-t", "-U", "-D", "-R", "-T", "--user", "--group"}
-    ),
-    "doas": frozenset({"-u", "-C"}),
-    "env": frozenset({"-u", "-C", "--unset", "--chdir"}),
-    "nice": frozenset({"-n", "--adjustment"}),
-    "ionice": frozenset({"-c", "-n", "-p", "-P", "-u"}),
-    "timeout": frozenset({"-s", "-k", "--signal", "--kill-after"}),
-    "stdbuf": frozenset({"-i", "-o", "-e"}),
-    "chrt": frozenset({"-T", "-P", "-D"}),
-    "setsid": frozenset(),
-    "nohup": frozenset(),
-    "time": frozenset({"-f", "-o"}),
-    "exec": frozenset({"-a"}),
-    "command": frozenset(),
-    "builtin": frozenset(),
-    "unbuffer": frozenset(),
-    "busybox": frozenset(),
-    "chroot": frozenset(),
-    "flock": frozenset({"-w", "-E", "--timeout", "--wait"}),
-    "taskset": frozenset(),
-    "cloud-init-per": frozenset(),
-    "systemd-run": frozenset(
-        {"-u", "-p", "-t", "-E", "-M", "-H", "--unit", "--property", "--on-active", "--on-boot"}
-    ),
-    "systemd-inhibit": frozenset(),
-    "nsenter": frozenset({"-t", "--target", "-S", "-G"}),
-    "xargs": frozenset(
-        {"-n", "-P", "-I", "-L", "-d", "-s", "-a", "-E", "--max-args", "--max-procs", "--delimiter"}
-    ),
-    "unshare": frozenset(
-        {"-S", "-G", "-R", "-w", "--setuid", "--setgid", "--root", "--wd", "--map-user"}
-    ),
-    "strace": frozenset(
-        {"-a", "-b", "-e", "-E", "-I", "-o", "-O", "-p", "-P", "-s", "-S", "-u", "-U", "-X"}
-    ),
-    "ltrace": frozenset({"-a", "-e", "-l", "-n", "-o", "-p", "-s", "-u", "-x"}),
-    "watch": frozenset({"-n", "--interval"}),
-    "parallel": frozenset({"-j", "--jobs", "-N", "-n", "-I", "-d"}),
-    "setpriv": frozenset({"--reuid", "--regid", "--groups"}),
-    "su": frozenset({"-s", "-g"}),
-    "runuser": frozenset({"-s", "-g", "-u"}),
+_VALUE_OPTIONS = {
+    program: frozenset(options.split())
+    for program, options in {
+        "sudo": "-u -g -h -p -C -r -t -U -D -R -T --user --group",
+        "doas": "-u -C",
+        "env": "-u -C --unset --chdir",
+        "nice": "-n --adjustment",
+        "ionice": "-c -n -p -P -u",
+        "timeout": "-s -k --signal --kill-after",
+        "stdbuf": "-i -o -e",
+        "chrt": "-T -P -D",
+        "setsid": "",
+        "nohup": "",
+        "time": "-f -o",
+        "exec": "-a",
+        "command": "",
+        "builtin": "",
+        "unbuffer": "",
+        "busybox": "",
+        "chroot": "",
+        "flock": "-w -E --timeout --wait",
+        "taskset": "",
+        "cloud-init-per": "",
+        "systemd-run": "-u -p -t -E -M -H --unit --property --on-active --on-boot",
+        "systemd-inhibit": "",
+        "nsenter": "-t --target -S -G",
+        "xargs": "-n -P -I -L -d -s -a -E --max-args --max-procs --delimiter",
+        "unshare": "-S -G -R -w --setuid --setgid --root --wd --map-user",
+        "strace": "-a -b -e -E -I -o -O -p -P -s -S -u -U -X",
+        "ltrace": "-a -e -l -n -o -p -s -u -x",
+        "watch": "-n --interval",
+        "parallel": "-j --jobs -N -n -I -d",
+        "setpriv": "--reuid --regid --groups",
+        "su": "-s -g",
+        "runuser": "-s -g -u",
+    }.items()
 }
 #: programs that run a text in a shell -> words before a text without -c; 0: -c is needed
 _TEXT_PROGRAMS: dict[str, int] = {"script": 0, "sg": 1}
