@@ -1,7 +1,5 @@
 """Findings, and the report that holds them."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace

@@ -4,8 +4,6 @@
 has agreed.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import StrEnum
 

@@ -1,7 +1,5 @@
 """Find, unpack and repack the packed parts of a text: base64, with or without gzip. Pure."""
 
-from __future__ import annotations
-
 import base64
 import binascii
 import gzip

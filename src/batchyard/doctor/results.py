@@ -1,7 +1,5 @@
 """The collected results of checks."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """Facts about a host in, report out."""
 
-from __future__ import annotations
-
 from functools import partial
 
 from batchyard.doctor.finding import Report, sort_findings

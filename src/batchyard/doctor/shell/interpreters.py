@@ -1,7 +1,5 @@
 """Scripts in Python, Perl and other languages: they are recognized, and not followed. Pure."""
 
-from __future__ import annotations
-
 import posixpath
 import re
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """Operators of parameter expansions: ${name%pattern}, ${name,,}, ${name/pattern/text}. Pure."""
 
-from __future__ import annotations
-
 import re
 from fnmatch import translate
 

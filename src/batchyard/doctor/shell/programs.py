@@ -3,8 +3,6 @@
 ``session`` follows the script itself.
 """
 
-from __future__ import annotations
-
 import re
 from abc import ABC, abstractmethod
 from dataclasses import replace

@@ -5,8 +5,6 @@ that the script writes are followed where they are run; so are `bash -c`, `eval`
 shell and `trap` (``programs``). Scripts in other languages are not followed.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Explain why the value of a property is unknown: a parameter without default, an import. Pure."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """Checks of the commands that user data runs at boot. Pure."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator
 

@@ -1,7 +1,5 @@
 """Check that no GPU driver or CUDA is installed at boot. Pure."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
