@@ -37,6 +37,7 @@ from typing import Any
 import click
 import pytest
 
+import batchyard
 from batchyard.batch.jobs import OUT_OF_MEMORY, JobState, StatusReason
 from batchyard.cli.main import cli
 from batchyard.embedded import children
@@ -304,6 +305,20 @@ def test_every_flag_of_the_program_itself_is_in_the_reference() -> None:
     text = (DOCS / "commands.md").read_text(encoding="utf-8")
     flags = [flag for option in cli.params for flag in option.opts]
     assert not [flag for flag in flags if f"`{flag}`" not in text]
+
+
+@pytest.mark.parametrize("owner", [batchyard.Pipeline, batchyard.Run])
+def test_every_member_of_the_python_interface_is_in_the_reference(owner: type) -> None:
+    section = section_of(DOCS / "commands.md", "From Python")
+    for name, member in inspect.getmembers(owner):
+        if name.startswith("_"):
+            continue
+        row = re.search(rf"(?m)^\| `{owner.__name__}\.{name}\b.*$", section)
+        assert row, name
+        if callable(member):
+            names = list(inspect.signature(member).parameters)
+            given = [one for one in names if one not in ("self", "settings")]
+            assert not [one for one in given if not re.search(rf"\b{one}\b", row[0])], name
 
 
 def test_every_field_of_the_json_is_in_the_reference(yard: Yard) -> None:
