@@ -27,7 +27,8 @@ from batchyard.folder import home_beside
 def command(file: str, as_json: bool, **flags: Any) -> int:
     """Show what `run` would do, without running anything.
 
-    Prints the steps with their children, commands and resources, in order.
+    FILE is a pipeline (.yaml, .yml or .json), or a plain list: any other file, with one shell
+    command a line. Prints the steps with their children, commands and resources, in order.
     """
     source = pipelines.load_source(file, flags)
     pipelines.print_warnings(source.pipeline)
