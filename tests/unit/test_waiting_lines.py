@@ -57,8 +57,8 @@ def test_an_array_that_waits_for_hosts_on_aws() -> None:
     # Two jobs of one step, as where an array is larger than AWS takes.
     jobs = [job("train", RUNNABLE=200), job("train", RUNNABLE=100), job("collect", PENDING=1)]
     waits = [
-        Wait("train", 200, "a:3", NOW_MS - 240_000, "lab"),
-        Wait("train", 100, "b:0", NOW_MS - 60_000, "lab"),
+        Wait("train", 200, "a:3", NOW_MS - 240_000, "doctor job a:3 --env lab"),
+        Wait("train", 100, "b:0", NOW_MS - 60_000, "doctor job b:0 --env lab"),
     ]
     assert waiting.describe_waits(
         plan(train=(), collect=("train",)), jobs, waits, None, NOW_MS, " --home x"

@@ -148,7 +148,7 @@ def _wait_lines(status: RunStatus, now_ms: int, flags: str) -> list[str]:
         children = pluralize(wait.count, "child", "children")
         duration = _format_span(wait.since_ms, now_ms)
         lines.append(f"{wait.step}: {children} RUNNABLE for {duration}, waiting for a host")
-        lines.append(f"  why: batchyard doctor job {wait.job_id} --env {wait.environment}{flags}")
+        lines.append(f"  why: batchyard {wait.diagnosis}{flags}")
     return ["", *lines] if lines else []
 
 

@@ -136,7 +136,7 @@ def _runnable_reason(step: str, host_waits: Sequence[Wait] | None, now_ms: int, 
     if not waits:
         return ""
     span_s = max(0, now_ms - min(wait.since_ms for wait in waits)) // 1000
-    command = f"batchyard doctor job {waits[0].job_id} --env {waits[0].environment}{flags}"
+    command = f"batchyard {waits[0].diagnosis}{flags}"
     return f" for {format_duration(span_s)}; `{command}` says why"
 
 

@@ -132,8 +132,8 @@ class Wait:
     job_id: str
     #: When the first of them began to wait, or earlier.
     since_ms: int
-    #: Name of the environment that has the queue.
-    environment: str
+    #: The command that finds out why, without flags of the command line: "doctor job ...".
+    diagnosis: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,6 +268,8 @@ class RunRequest:
     #: Name of an AWS environment, for the engines that need one.
     environment: str | None = None
     on_demand: bool = False
+    #: Whether the run must continue after the process that asks for it has ended.
+    detached: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -289,8 +289,8 @@ class AwsRun:
             needs = self._plan.job(detail.step).needs
             ready_ms = max((ended_ms.get(need.step, 0) for need in needs), default=0)
             since_ms = max(detail.created_ms, ready_ms)
-            name = self._target.environment.name
-            waits.append(Wait(detail.step, count, child_id, since_ms, name))
+            diagnosis = f"doctor job {child_id} --env {self._target.environment.name}"
+            waits.append(Wait(detail.step, count, child_id, since_ms, diagnosis))
         return waits
 
     def setup(self) -> RunSetup:
