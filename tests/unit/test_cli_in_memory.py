@@ -128,3 +128,11 @@ def test_a_current_folder_that_is_deleted(
     for done in (run(), invoke("status", "last")):
         assert done.exit_code == 3
         assert "the current folder no longer exists" in done.stderr
+
+
+def test_a_rehearsal_cannot_be_detached(run: Invoke, tmp_path: Path) -> None:
+    """No other process would know the run that the printed id names."""
+    (tmp_path / "pipeline.yaml").write_text(PIPELINE)
+    done = run("--detach")
+    assert done.exit_code == 2 and done.stdout == ""
+    assert "leave --detach out" in done.stderr

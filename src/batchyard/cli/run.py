@@ -77,6 +77,7 @@ def command(
         offer=source.offer,
         environment=env,
         on_demand=on_demand,
+        detached=detach,
     )
     record, notes = operations.begin(engines.load(engine), request)
     for note in notes:

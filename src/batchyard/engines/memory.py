@@ -189,6 +189,11 @@ class MemoryEngine:
                 "an environment and on-demand instances are for runs on AWS",
                 hint="leave them out: a rehearsal needs none",
             )
+        if request.detached and not self.is_recorded:
+            raise InputError(
+                "a rehearsal lives in the process that begins it, so it cannot be detached",
+                hint="leave --detach out: a rehearsal takes no time",
+            )
         _check_script(self.script, request.pipeline)
         offer = request.offer
         plan = request.plan if offer.use_gpus else planning.without_gpus(request.plan)
