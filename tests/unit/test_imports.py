@@ -186,6 +186,11 @@ def test_the_rules_of_batch_load_no_library_and_nothing_that_could_act() -> None
     assert loaded.isdisjoint({"sqlite3", "subprocess", "socket", "yaml", "click", "asyncio"})
 
 
+def test_the_local_engine_loads_nothing_about_aws() -> None:
+    loaded = loaded_by("import batchyard.engines.local, batchyard.operations")
+    assert loaded.isdisjoint({"batchyard.environments", "batchyard.s3_layout", "boto3", "difflib"})
+
+
 def test_deploy_loads_no_engine_and_no_scheduler() -> None:
     """Without a region `deploy` fails after it has loaded everything that it needs."""
     script = """

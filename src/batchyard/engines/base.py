@@ -14,15 +14,18 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from batchyard import units
 from batchyard.batch.jobs import JobState, Resources
-from batchyard.environments import Environment
 from batchyard.errors import InputError
 from batchyard.folder import RunFolder
 from batchyard.pipeline import Pipeline
 from batchyard.plan import Plan
+
+if TYPE_CHECKING:
+    # Runs on this machine load nothing about AWS.
+    from batchyard.environments import Environment
 
 RUNNERS = ("process", "docker")
 DEFAULT_GRACE_S = 30.0
