@@ -71,7 +71,10 @@ def init(folder: str, kind: str, force: bool) -> None:
     help="Set a build argument of the Dockerfile. May be repeated.",
 )
 def build(folder: str, kind: str, tag: str, arguments: tuple[str, ...]) -> None:
-    """Build an image with Docker, from DIR/Dockerfile.KIND (default of DIR: the current folder)."""
+    """Build an image with Docker, from DIR/Dockerfile.KIND.
+
+    DIR is the current folder by default.
+    """
     from batchyard.images import registry
 
     registry.build(Path(folder), kind, tag, os.environ, arguments)

@@ -4,6 +4,8 @@ It is used where EC2 was not asked. The memory is nominal: a host registers less
 (``batchyard.batch.hosts``).
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterable
 

@@ -1,5 +1,7 @@
 """Find the checks in the files of a package. A file in it is registered by being there."""
 
+from __future__ import annotations
+
 from importlib import import_module
 from pkgutil import walk_packages
 from typing import TypeVar

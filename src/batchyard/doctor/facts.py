@@ -6,6 +6,8 @@ where the part is missing; the report then lists the check as not run. Times are
 milliseconds, as AWS gives them.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from typing import TypeVar
 

@@ -4,6 +4,8 @@ A ``Missing`` is ``{"missing": reason, "action": ...}``. Reading checks every va
 type of its field, because another version or a text editor may have written the file.
 """
 
+from __future__ import annotations
+
 import json
 from collections.abc import Sequence
 from dataclasses import fields, is_dataclass

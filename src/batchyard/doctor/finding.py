@@ -1,5 +1,7 @@
 """Findings, and the report that holds them."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace

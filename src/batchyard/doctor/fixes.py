@@ -4,6 +4,8 @@
 has agreed.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from enum import StrEnum
 

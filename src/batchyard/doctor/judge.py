@@ -1,5 +1,7 @@
 """Facts about jobs, queues and compute environments in, report out."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial

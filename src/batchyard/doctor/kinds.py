@@ -4,6 +4,8 @@ BY001 to BY099 are about jobs, queues and compute environments, BY101 to BY199 a
 BY201 to BY299 about templates and BY301 to BY399 about a host.
 """
 
+from __future__ import annotations
+
 from batchyard.doctor.checks.table import CHECKS
 from batchyard.doctor.host.checks.table import CHECKS as HOST_CHECKS
 from batchyard.doctor.template.checks.table import CHECKS as TEMPLATE_CHECKS

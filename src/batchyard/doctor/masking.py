@@ -6,6 +6,8 @@ become 000000000001, 000000000002 ... in the order of their appearance, so that 
 stay different.
 """
 
+from __future__ import annotations
+
 import base64
 import gzip
 import re

@@ -1,5 +1,7 @@
 """Find, unpack and repack the packed parts of a text: base64, with or without gzip. Pure."""
 
+from __future__ import annotations
+
 import base64
 import binascii
 import gzip

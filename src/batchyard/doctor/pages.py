@@ -1,5 +1,7 @@
 """The pages that explain findings: in the installed package, or in docs/findings of a checkout."""
 
+from __future__ import annotations
+
 import re
 from pathlib import Path
 

@@ -1,5 +1,7 @@
 """The collected results of checks."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 

@@ -6,6 +6,8 @@ a key. It is judged the same, too: the mask of a sure secret is long enough to c
 other mask is not.
 """
 
+from __future__ import annotations
+
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator

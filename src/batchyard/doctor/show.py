@@ -1,5 +1,7 @@
 """A report as text for a terminal, and as JSON."""
 
+from __future__ import annotations
+
 from typing import Any
 
 from batchyard.doctor.finding import Finding, Report

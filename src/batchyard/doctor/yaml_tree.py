@@ -1,5 +1,7 @@
 """Parse YAML or JSON files of other tools, such as cloud-config and templates, into nodes. Pure."""
 
+from __future__ import annotations
+
 import json
 from typing import Any
 

@@ -1,5 +1,7 @@
 """The form of a check, and the questions about facts that many checks ask."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial

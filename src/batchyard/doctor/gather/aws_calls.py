@@ -4,6 +4,8 @@ No call is made once the limit is reached, or once it is clear that none can suc
 credentials, no network).
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import TypeVar
 

@@ -1,5 +1,7 @@
 """The operations of AWS Batch that the doctor uses: one call per method, AWS's shapes out."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Any
 

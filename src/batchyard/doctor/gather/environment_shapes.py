@@ -1,5 +1,7 @@
 """Convert AWS's shapes of compute environments, instances and hosts to facts. Pure."""
 
+from __future__ import annotations
+
 import base64
 import binascii
 import re

@@ -1,5 +1,7 @@
 """Gather what belongs to each compute environment: launch template, roles, instances, hosts."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta

@@ -4,6 +4,8 @@ The parent of an array is PENDING nearly all the time. Its state in the facts is
 state of its children that are not over.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace

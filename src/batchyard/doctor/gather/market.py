@@ -1,5 +1,7 @@
 """Gather EC2 quotas, the use of them, and Spot prices."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime

@@ -1,5 +1,7 @@
 """Convert AWS's shapes of subnets, endpoints and security groups to facts. Pure."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from typing import Any
 

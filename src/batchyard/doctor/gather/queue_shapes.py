@@ -1,5 +1,7 @@
 """Convert AWS's shapes of queues, policies and consumable resources to facts. Pure."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,5 +1,7 @@
 """Gather what compute environments share: network, instance types, quotas and Spot roles."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

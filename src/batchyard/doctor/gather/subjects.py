@@ -1,5 +1,7 @@
 """Gather the facts about a job, a queue or a compute environment. Read-only."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace

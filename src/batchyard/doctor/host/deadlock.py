@@ -5,6 +5,8 @@ as a process of such a unit, and the process may wait, too: `systemctl start X` 
 of X ends. Where these waits form a circle, none of them ever ends.
 """
 
+from __future__ import annotations
+
 import shlex
 from collections import deque
 from collections.abc import Sequence

@@ -1,5 +1,7 @@
 """Facts about a host, as plain values. A part that could not be read is a ``Missing``."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
 from batchyard.doctor.facts import NOT_GATHERED, Missing

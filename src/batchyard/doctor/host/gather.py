@@ -1,5 +1,7 @@
 """Gather the facts about a machine. Only reads; runs a container only where one was requested."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import TypeVar
 

@@ -1,5 +1,7 @@
 """Facts about a host in, report out."""
 
+from __future__ import annotations
+
 from functools import partial
 
 from batchyard.doctor.finding import Report, sort_findings

@@ -3,6 +3,8 @@
 ``Machine`` is the seam: tests use recorded answers in place of ``ThisMachine``.
 """
 
+from __future__ import annotations
+
 import os
 import socket
 import subprocess

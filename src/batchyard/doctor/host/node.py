@@ -4,6 +4,8 @@ Before ECS may start, the user data of our templates checks that a container see
 node, and writes the result to gpu-check.json. Other nodes do not have these files.
 """
 
+from __future__ import annotations
+
 import json
 
 from batchyard.doctor.facts import Missing

@@ -1,5 +1,7 @@
 """Parse the output of commands on a host into facts. Lines that are not understood are skipped."""
 
+from __future__ import annotations
+
 import json
 import re
 from typing import Any

@@ -1,5 +1,7 @@
 """The shell's own commands `read` and `mapfile`, which put text into variables. Pure."""
 
+from __future__ import annotations
+
 import re
 
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)

@@ -5,6 +5,8 @@ its values; any other stays visible as ``${name}``, and a substitution with unkn
 ``$()``. No text grows beyond ``limit``.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace

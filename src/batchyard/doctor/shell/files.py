@@ -1,5 +1,7 @@
 """The files that scripts write, print and run, and the current folder of the shell. Pure."""
 
+from __future__ import annotations
+
 import posixpath
 from collections.abc import Iterable
 from dataclasses import dataclass

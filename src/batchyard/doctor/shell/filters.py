@@ -3,6 +3,8 @@
 Only forms whose output is certain are covered; the output of any other is unknown.
 """
 
+from __future__ import annotations
+
 import base64
 import binascii
 import re

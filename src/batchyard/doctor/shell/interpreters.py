@@ -1,5 +1,7 @@
 """Scripts in Python, Perl and other languages: they are recognized, and not followed. Pure."""
 
+from __future__ import annotations
+
 import posixpath
 import re
 from collections.abc import Iterable

@@ -1,5 +1,7 @@
 """Operators of parameter expansions: ${name%pattern}, ${name,,}, ${name/pattern/text}. Pure."""
 
+from __future__ import annotations
+
 import re
 from fnmatch import translate
 

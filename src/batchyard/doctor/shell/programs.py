@@ -3,6 +3,8 @@
 ``session`` follows the script itself.
 """
 
+from __future__ import annotations
+
 import re
 from abc import ABC, abstractmethod
 from dataclasses import replace

@@ -5,6 +5,8 @@ that the script writes are followed where they are run; so are `bash -c`, `eval`
 shell and `trap` (``programs``). Scripts in other languages are not followed.
 """
 
+from __future__ import annotations
+
 import re
 from dataclasses import replace
 

@@ -4,6 +4,8 @@ The number of steps alone is no limit: a line that doubles a variable is one ste
 maximum length, and all texts together have a budget; when that is spent, only short texts are made.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,5 +1,7 @@
 """The trace of a script: commands, written files, loops; and the context of a command. Values."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass, field
 
 from batchyard.doctor.shell import wrappers

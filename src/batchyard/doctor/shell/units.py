@@ -1,5 +1,7 @@
 """systemd units: those that a command starts, and the content of unit files. Pure."""
 
+from __future__ import annotations
+
 import re
 from dataclasses import dataclass
 

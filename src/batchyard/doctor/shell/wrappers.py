@@ -1,5 +1,7 @@
 """Find the command that is run by sudo, env, timeout, bash -c and similar programs. Pure."""
 
+from __future__ import annotations
+
 import re
 from dataclasses import dataclass, replace
 

@@ -1,5 +1,7 @@
 """Read the compute environments of a template as the checks of live ones expect them. Pure."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 
 from batchyard.doctor.facts import Environment

@@ -5,6 +5,8 @@ another value that a condition compares it with, and the last one changes all of
 that depends on something other than parameters is tried both ways.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 

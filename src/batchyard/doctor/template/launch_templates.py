@@ -1,5 +1,7 @@
 """Find the launch templates that compute environments use, and whose hosts they start. Pure."""
 
+from __future__ import annotations
+
 import re
 
 from batchyard.doctor.template.resources import NOTHING, Resource, Template

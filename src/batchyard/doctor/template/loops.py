@@ -1,5 +1,7 @@
 """Expand Fn::ForEach as the transform AWS::LanguageExtensions does. Pure."""
 
+from __future__ import annotations
+
 from dataclasses import replace
 
 from batchyard.doctor.template.resources import Template, function_call

@@ -1,5 +1,7 @@
 """Follow nested stacks: into their templates, or else into the scripts passed to them. Pure."""
 
+from __future__ import annotations
+
 import posixpath
 import re
 from collections.abc import Callable, Iterator

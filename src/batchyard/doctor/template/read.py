@@ -1,5 +1,7 @@
 """Read the resources of a template: CloudFormation, SAM, or a Terraform plan. Pure."""
 
+from __future__ import annotations
+
 from dataclasses import replace
 
 from batchyard.doctor.template import loops, terraform

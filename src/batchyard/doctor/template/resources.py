@@ -5,6 +5,8 @@ Fn::Join piece by piece, Fn::FindInMap and Fn::Select by lookup. Values that sta
 as such, so that a check judges only what is known.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace

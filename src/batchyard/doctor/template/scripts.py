@@ -1,5 +1,7 @@
 """Examine the scripts in a template: user data, and what user data has cfn-init do. Pure."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -4,6 +4,8 @@ Each check is so written once. Values that the plan does not know yet are left o
 between resources come from the configuration, since ids are unknown before the resources exist.
 """
 
+from __future__ import annotations
+
 import json
 from collections.abc import Iterator
 from itertools import zip_longest

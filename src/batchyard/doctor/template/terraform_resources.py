@@ -1,5 +1,7 @@
 """Translate resources of Terraform to CloudFormation's names, as the checks need them. Pure."""
 
+from __future__ import annotations
+
 import base64
 import binascii
 import json

@@ -1,5 +1,7 @@
 """Find the checks that could not be made because the template leaves a value unknown. Pure."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Iterator
 
 from batchyard.doctor.finding import Kind, Unseen

@@ -1,5 +1,7 @@
 """Explain why the value of a property is unknown: a parameter without default, an import. Pure."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterator
 

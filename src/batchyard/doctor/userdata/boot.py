@@ -1,5 +1,7 @@
 """Follow user data through a boot: the commands of all its parts, in cloud-init's order. Pure."""
 
+from __future__ import annotations
+
 import re
 from dataclasses import dataclass, field, replace
 

@@ -1,5 +1,7 @@
 """Read cloud-config: its YAML, the files that it writes and the packages that it installs. Pure."""
 
+from __future__ import annotations
+
 import base64
 import binascii
 import re

@@ -1,5 +1,7 @@
 """Checks of the commands that user data runs at boot. Pure."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterable, Iterator
 

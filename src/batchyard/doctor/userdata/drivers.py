@@ -1,5 +1,7 @@
 """Check that no GPU driver or CUDA is installed at boot. Pure."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterator
 from fnmatch import fnmatchcase

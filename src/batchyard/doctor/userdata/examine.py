@@ -1,5 +1,7 @@
 """Examine user data: run all its checks and return a report. Pure; accepts any bytes."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from types import ModuleType
 

@@ -1,5 +1,7 @@
 """Checks of the form of user data: MIME, size, interpreter lines, secrets. Pure."""
 
+from __future__ import annotations
+
 from batchyard.doctor import packed, secrets
 from batchyard.doctor.finding import Kind, Severity
 from batchyard.doctor.userdata.boot import Boot

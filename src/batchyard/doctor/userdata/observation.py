@@ -1,5 +1,7 @@
 """The form of a check of user data, and its result. ``examine`` makes findings of it."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 

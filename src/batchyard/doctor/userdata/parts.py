@@ -4,6 +4,8 @@ A part is recognized as cloud-init does it, by content type and first line. Part
 and malformed parts are reported as problems. Any bytes are accepted.
 """
 
+from __future__ import annotations
+
 import base64
 import binascii
 import quopri

@@ -1,5 +1,7 @@
 """Commands that start, stop or ask about the ECS agent, Docker or cloud-init. Pure."""
 
+from __future__ import annotations
+
 import re
 from fnmatch import fnmatchcase
 

@@ -1,5 +1,7 @@
 """Checks of the settings files that user data writes: ecs.config and Docker's daemon.json. Pure."""
 
+from __future__ import annotations
+
 import json
 import posixpath
 import re

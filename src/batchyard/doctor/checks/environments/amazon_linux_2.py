@@ -1,5 +1,7 @@
 """BY022: the environment uses Amazon Linux 2. Also used for templates."""
 
+from __future__ import annotations
+
 from batchyard.doctor.checks.base import check_environments, join_names, update_resources_command
 from batchyard.doctor.facts import Environment
 from batchyard.doctor.finding import Finding, Findings, Kind, Severity

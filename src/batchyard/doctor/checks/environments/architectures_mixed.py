@@ -1,5 +1,7 @@
 """BY023: an environment, or a queue, mixes CPU architectures. ``examine`` is used for templates."""
 
+from __future__ import annotations
+
 from batchyard.doctor import catalogue
 from batchyard.doctor.checks.base import (
     InstanceTypes,

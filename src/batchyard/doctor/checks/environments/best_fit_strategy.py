@@ -1,5 +1,7 @@
 """BY054: the environment uses the allocation strategy BEST_FIT. Also used for templates."""
 
+from __future__ import annotations
+
 from batchyard.doctor.checks.base import check_environments
 from batchyard.doctor.facts import Environment
 from batchyard.doctor.finding import Finding, Findings, Kind, Severity

@@ -1,5 +1,7 @@
 """BY020: GPU instances are launched with an image without GPU driver. Also used for templates."""
 
+from __future__ import annotations
+
 from batchyard.doctor.checks.base import (
     InstanceTypes,
     check_types,

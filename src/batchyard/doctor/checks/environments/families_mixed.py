@@ -1,5 +1,7 @@
 """BY018: the environment mixes GPU and CPU instance families. Also used for templates."""
 
+from __future__ import annotations
+
 from batchyard.doctor import catalogue
 from batchyard.doctor.checks.base import (
     InstanceTypes,

@@ -1,5 +1,7 @@
 """BY021: the GPUs are older than the driver of the image supports. Also used for templates."""
 
+from __future__ import annotations
+
 from batchyard.doctor import catalogue
 from batchyard.doctor.checks.base import (
     InstanceTypes,

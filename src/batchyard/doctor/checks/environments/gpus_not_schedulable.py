@@ -1,5 +1,7 @@
 """BY019: the environment has GPUs that ECS cannot schedule. Also used for templates."""
 
+from __future__ import annotations
+
 from batchyard.doctor import catalogue
 from batchyard.doctor.checks.base import (
     InstanceTypes,

@@ -1,5 +1,7 @@
 """BY030: the environment names instance types that do not exist. Also used for templates."""
 
+from __future__ import annotations
+
 from batchyard.doctor import catalogue
 from batchyard.doctor.checks.base import (
     InstanceTypes,

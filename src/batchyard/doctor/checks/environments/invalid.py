@@ -4,6 +4,8 @@ The findings share this file because they come from one text: the status reason 
 them it is.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
 from batchyard.doctor.checks.base import (

@@ -1,5 +1,7 @@
 """BY056: containers cannot reach the instance metadata service. Also used for templates."""
 
+from __future__ import annotations
+
 from batchyard.doctor.checks.base import check_launch_templates
 from batchyard.doctor.finding import Finding, Findings, Kind, Severity
 

@@ -1,5 +1,7 @@
 """BY057: a Spot environment has a single instance type. Also used for templates."""
 
+from __future__ import annotations
+
 from batchyard.doctor.checks.base import InstanceTypes, check_types, update_resources_command
 from batchyard.doctor.facts import Environment
 from batchyard.doctor.finding import Finding, Findings, Kind, Severity

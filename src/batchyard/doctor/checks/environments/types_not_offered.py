@@ -1,5 +1,7 @@
 """BY029: no instance type of the environment is offered in the zones of its subnets."""
 
+from __future__ import annotations
+
 from batchyard.doctor.checks.base import (
     check_environments,
     join_names,

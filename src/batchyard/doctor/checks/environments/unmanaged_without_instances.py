@@ -1,5 +1,7 @@
 """BY055: an unmanaged environment has no instances, and AWS Batch launches none for it."""
 
+from __future__ import annotations
+
 from batchyard.doctor.checks.base import check_environments, environments_of
 from batchyard.doctor.facts import Environment, Facts, require
 from batchyard.doctor.finding import Finding, Findings, Kind, Severity

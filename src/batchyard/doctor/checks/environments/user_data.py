@@ -3,6 +3,8 @@
 The findings share this file because ``doctor/userdata`` finds all of them in one pass.
 """
 
+from __future__ import annotations
+
 from batchyard.doctor.checks.base import check_launch_templates
 from batchyard.doctor.facts import LaunchTemplate, Missing, MissingFactError
 from batchyard.doctor.finding import Finding

@@ -1,5 +1,7 @@
 """The form of a cause of failed attempts: how to recognise it, what to say, what to do."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import dataclass
 

@@ -1,5 +1,7 @@
 """BY060: the command exited with a code other than 0."""
 
+from __future__ import annotations
+
 from batchyard.doctor.checks.failures.cause import Cause
 from batchyard.doctor.facts import Ending
 from batchyard.doctor.finding import Kind, Severity

@@ -1,5 +1,7 @@
 """BY072: the command could not be executed."""
 
+from __future__ import annotations
+
 from batchyard.doctor.checks.failures.cause import Cause
 from batchyard.doctor.finding import Kind, Severity
 

@@ -1,5 +1,7 @@
 """BY066: Docker could not start the container."""
 
+from __future__ import annotations
+
 from batchyard.doctor.checks.failures.cause import Cause, mentions
 from batchyard.doctor.finding import Kind, Severity
 

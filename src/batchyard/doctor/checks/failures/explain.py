@@ -4,6 +4,8 @@ The children of an array come in groups that ended alike (``Ending.count``). Eac
 finding. Attempts of a job that runs or waits again are explained too.
 """
 
+from __future__ import annotations
+
 from batchyard.doctor.checks.base import Timing, check_facts, job_of
 from batchyard.doctor.checks.failures import unexplained
 from batchyard.doctor.checks.failures.cause import Cause

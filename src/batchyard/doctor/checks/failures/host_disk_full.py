@@ -1,5 +1,7 @@
 """BY068: the disk of the host was full."""
 
+from __future__ import annotations
+
 from batchyard.doctor.checks.failures.cause import Cause, mentions
 from batchyard.doctor.finding import Kind, Severity
 

@@ -1,5 +1,7 @@
 """BY063: the host was terminated while the job ran on it."""
 
+from __future__ import annotations
+
 from batchyard.doctor.checks.failures.cause import Cause, mentions
 from batchyard.doctor.finding import Kind, Severity
 

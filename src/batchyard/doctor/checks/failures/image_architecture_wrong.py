@@ -1,5 +1,7 @@
 """BY046: the image is built for another architecture than the host's."""
 
+from __future__ import annotations
+
 from batchyard.doctor.checks.failures.cause import Cause, mentions
 from batchyard.doctor.finding import Kind, Severity
 

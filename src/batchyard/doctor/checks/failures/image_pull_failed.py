@@ -1,5 +1,7 @@
 """BY061: the host could not pull the image."""
 
+from __future__ import annotations
+
 from batchyard.doctor.checks.failures.cause import Cause, mentions
 from batchyard.doctor.finding import Kind, Severity
 

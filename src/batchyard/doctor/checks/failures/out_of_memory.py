@@ -1,5 +1,7 @@
 """BY062: the container used more memory than it requested."""
 
+from __future__ import annotations
+
 from batchyard.doctor.checks.failures.cause import Cause, mentions
 from batchyard.doctor.finding import Kind, Severity
 

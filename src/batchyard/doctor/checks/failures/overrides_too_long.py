@@ -1,5 +1,7 @@
 """BY064: the container overrides are longer than AWS Batch accepts."""
 
+from __future__ import annotations
+
 from batchyard.batch.limits import MAX_OVERRIDE_CHARS
 from batchyard.doctor.checks.failures.cause import Cause, mentions
 from batchyard.doctor.finding import Kind, Severity

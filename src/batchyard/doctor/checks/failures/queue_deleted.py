@@ -1,5 +1,7 @@
 """BY070: the queue was deleted while the job was in it."""
 
+from __future__ import annotations
+
 from batchyard.doctor.checks.failures.cause import Cause, mentions
 from batchyard.doctor.finding import Kind, Severity
 

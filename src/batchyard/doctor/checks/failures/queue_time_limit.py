@@ -1,5 +1,7 @@
 """BY069: a time limit of the queue cancelled the job."""
 
+from __future__ import annotations
+
 from batchyard.doctor.checks.failures.cause import Cause, mentions
 from batchyard.doctor.finding import Kind, Severity
 

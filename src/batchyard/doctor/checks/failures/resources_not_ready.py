@@ -1,5 +1,7 @@
 """BY067: secrets, logs or volumes of the container were not ready."""
 
+from __future__ import annotations
+
 from batchyard.doctor.checks.failures.cause import Cause, mentions
 from batchyard.doctor.finding import Kind, Severity
 

@@ -4,6 +4,8 @@ The first cause that matches an ending explains it. To add a cause, add its file
 and its name here.
 """
 
+from __future__ import annotations
+
 from batchyard.doctor.checks.failures import (
     command_failed,
     command_not_executable,

@@ -1,5 +1,7 @@
 """BY065: the attempt took longer than its timeout."""
 
+from __future__ import annotations
+
 from batchyard.doctor.checks.failures.cause import Cause, mentions
 from batchyard.doctor.finding import Kind, Severity
 

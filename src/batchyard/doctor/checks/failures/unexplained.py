@@ -1,5 +1,7 @@
 """BY073: the job failed for a reason that no cause in this folder matches."""
 
+from __future__ import annotations
+
 from batchyard.doctor.checks.failures.cause import Cause
 from batchyard.doctor.finding import Kind, Severity
 

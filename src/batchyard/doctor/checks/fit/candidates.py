@@ -1,5 +1,7 @@
 """The instance types that AWS Batch may launch for a job, and which of them the job fits on."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable
 from dataclasses import dataclass
 

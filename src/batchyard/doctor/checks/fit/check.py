@@ -1,5 +1,7 @@
 """The checks behind BY012 and BY014 to BY017: is any host of the queue large enough for the job?"""
 
+from __future__ import annotations
+
 from dataclasses import replace
 
 from batchyard.doctor.checks.base import (

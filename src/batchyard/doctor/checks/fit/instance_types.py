@@ -1,5 +1,7 @@
 """Whether an instance type that AWS Batch may launch is large enough for the job."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 
 from batchyard.batch.hosts import RESERVED_MIB

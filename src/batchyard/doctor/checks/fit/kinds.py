@@ -1,5 +1,7 @@
 """The kinds of findings about a job that is too large for its queue."""
 
+from __future__ import annotations
+
 from batchyard.doctor.finding import Kind, Severity
 
 MAX_VCPUS_TOO_SMALL = Kind(

@@ -1,5 +1,7 @@
 """Where a requested shape can run: types, zones and quotas, a line for each environment."""
 
+from __future__ import annotations
+
 from batchyard.doctor import catalogue
 from batchyard.doctor.checks.base import ec2_environments, join_names, place_of_job
 from batchyard.doctor.checks.fit import unmanaged_hosts

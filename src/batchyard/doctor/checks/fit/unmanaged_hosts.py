@@ -4,6 +4,8 @@ AWS Batch launches no instances there, so the resources that the hosts registere
 larger host may join later: the findings do not show that the job can never start.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 

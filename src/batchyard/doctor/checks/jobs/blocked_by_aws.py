@@ -1,5 +1,7 @@
 """BY059: AWS Batch calls the job blocked for a reason that no other check explains."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable
 
 from batchyard.doctor.checks.base import Timing, check_facts, listed_environments, runnable_job

@@ -1,5 +1,7 @@
 """BY044: a consumable resource does not suffice for the job."""
 
+from __future__ import annotations
+
 from batchyard.doctor.checks.base import Timing, check_facts, waiting_job
 from batchyard.doctor.facts import Consumable, ConsumableRequest, Facts, Job, require
 from batchyard.doctor.finding import Finding, Kind, Severity, Verdict

@@ -1,5 +1,7 @@
 """BY001: a job that this job depends on has failed."""
 
+from __future__ import annotations
+
 from batchyard.doctor.checks.base import Timing, check_facts, job_of, join_names
 from batchyard.doctor.facts import Facts, Job
 from batchyard.doctor.finding import Finding, Kind, Severity, Verdict

@@ -1,5 +1,7 @@
 """BY045: the fair-share policy reserves vCPUs for shares that have no jobs."""
 
+from __future__ import annotations
+
 from batchyard.doctor.checks.base import Timing, check_facts, environments_of, waiting_job
 from batchyard.doctor.facts import Facts, require
 from batchyard.doctor.finding import Finding, Kind, Severity, Verdict

@@ -1,5 +1,7 @@
 """BY048: Fargate has no size with the requested vCPUs, memory and GPUs."""
 
+from __future__ import annotations
+
 from batchyard.batch.limits import FARGATE_MEMORY_MIB
 from batchyard.doctor.checks.base import Timing, check_facts, waiting_job
 from batchyard.doctor.facts import Facts, Job

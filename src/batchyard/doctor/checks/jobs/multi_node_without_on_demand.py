@@ -1,5 +1,7 @@
 """BY047: a multi-node job is in a queue without managed On-Demand instances."""
 
+from __future__ import annotations
+
 from batchyard.doctor.checks.base import Timing, check_facts, environments_of, waiting_job
 from batchyard.doctor.facts import Facts
 from batchyard.doctor.finding import Finding, Kind, Severity, Verdict

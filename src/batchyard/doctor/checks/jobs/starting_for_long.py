@@ -1,5 +1,7 @@
 """BY071: the job has a host, but its container does not start."""
 
+from __future__ import annotations
+
 from batchyard.doctor.checks.base import Timing, check_facts, job_of
 from batchyard.doctor.facts import Facts
 from batchyard.doctor.finding import Finding, Kind, Severity, Verdict

@@ -1,5 +1,7 @@
 """BY051: AWS Batch calls the instance configuration unsupported."""
 
+from __future__ import annotations
+
 from batchyard.doctor.checks.base import (
     Timing,
     check_facts,

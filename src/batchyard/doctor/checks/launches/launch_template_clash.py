@@ -1,5 +1,7 @@
 """BY050: the launch template does not go with the instance types."""
 
+from __future__ import annotations
+
 from batchyard.doctor.checks.launches import refusals
 from batchyard.doctor.finding import Kind, Severity
 

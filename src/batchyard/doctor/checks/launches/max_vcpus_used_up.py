@@ -1,5 +1,7 @@
 """BY013: every environment runs as many vCPUs as maxvCpus allows."""
 
+from __future__ import annotations
+
 from batchyard.doctor.checks.base import (
     Timing,
     check_facts,

@@ -1,5 +1,7 @@
 """BY027: AWS has no capacity for the instance types in the zones of the environment."""
 
+from __future__ import annotations
+
 from batchyard.doctor.checks.base import (
     Timing,
     check_facts,

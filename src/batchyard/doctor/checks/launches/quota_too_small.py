@@ -1,5 +1,7 @@
 """BY025: the EC2 quota does not allow a single instance that the job fits on."""
 
+from __future__ import annotations
+
 from batchyard.doctor.checks.base import check_environments
 from batchyard.doctor.checks.launches.quotas import (
     find_exhausted_quota,

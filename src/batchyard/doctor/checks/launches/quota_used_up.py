@@ -1,5 +1,7 @@
 """BY058: running instances use up the EC2 quota."""
 
+from __future__ import annotations
+
 from batchyard.doctor.checks.base import (
     Timing,
     check_each,

@@ -1,5 +1,7 @@
 """The room that EC2 quotas leave for the instances of an environment."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 
 from batchyard.doctor import catalogue

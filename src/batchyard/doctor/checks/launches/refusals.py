@@ -1,5 +1,7 @@
 """The messages of launches that failed, grouped by what they mean."""
 
+from __future__ import annotations
+
 from batchyard.doctor.checks.base import Check, check_each, ec2_environments
 from batchyard.doctor.facts import Environment, Facts, require
 from batchyard.doctor.finding import Finding, Findings, Kind

@@ -1,5 +1,7 @@
 """BY026: EC2 refuses launches because a quota is used up."""
 
+from __future__ import annotations
+
 from batchyard.doctor.checks.launches import refusals
 from batchyard.doctor.finding import Kind, Severity
 

@@ -4,6 +4,8 @@ Launches that were refused for the price are the best evidence, then the current
 where those could not be read, a very low bid is reported as a guess.
 """
 
+from __future__ import annotations
+
 from batchyard.doctor.checks.base import (
     Timing,
     check_each,

@@ -1,5 +1,7 @@
 """BY043: instances end at launch because the key of their encrypted volume is denied."""
 
+from __future__ import annotations
+
 from batchyard.doctor.checks.launches import refusals
 from batchyard.doctor.finding import Kind, Severity
 

@@ -3,6 +3,8 @@
 A Fargate task pulls the image itself, through the address of the task.
 """
 
+from __future__ import annotations
+
 from batchyard.doctor.checks.base import (
     Timing,
     check_each,

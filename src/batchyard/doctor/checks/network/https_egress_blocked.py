@@ -1,5 +1,7 @@
 """BY033: no security group of the environment allows HTTPS out."""
 
+from __future__ import annotations
+
 from batchyard.doctor.checks.base import check_environments, join_names
 from batchyard.doctor.facts import Environment, Facts, Rule, require
 from batchyard.doctor.finding import Finding, Findings, Kind, Severity

@@ -1,5 +1,7 @@
 """BY034: the network ACL of a subnet blocks HTTPS or its answers."""
 
+from __future__ import annotations
+
 from batchyard.doctor.checks.network.subnets import check_subnets
 from batchyard.doctor.facts import Facts, Subnet, require
 from batchyard.doctor.finding import Finding, Findings, Kind, Severity

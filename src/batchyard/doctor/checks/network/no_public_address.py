@@ -1,5 +1,7 @@
 """BY032: instances of a public subnet get no public address."""
 
+from __future__ import annotations
+
 from batchyard.doctor.checks.network.subnets import check_subnets
 from batchyard.doctor.facts import Facts, Subnet, require
 from batchyard.doctor.finding import Finding, Findings, Kind, Severity

@@ -1,5 +1,7 @@
 """BY031: instances of a subnet have neither a route out nor the endpoints that they need."""
 
+from __future__ import annotations
+
 from batchyard.doctor.checks.network.subnets import check_subnets
 from batchyard.doctor.facts import Facts, Subnet, require
 from batchyard.doctor.finding import Finding, Findings, Kind, Severity

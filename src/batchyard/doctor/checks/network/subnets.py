@@ -1,5 +1,7 @@
 """The subnets of compute environments, for the checks of this folder."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 
 from batchyard.doctor.checks.base import Check, check_each, ec2_environments, join_names

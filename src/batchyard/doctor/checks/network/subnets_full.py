@@ -1,5 +1,7 @@
 """BY040: no subnet of the environment has free addresses."""
 
+from __future__ import annotations
+
 from batchyard.doctor.checks.base import MAX_LISTED, check_environments, environments_of
 from batchyard.doctor.checks.network.subnets import subnets_of
 from batchyard.doctor.facts import Environment, Facts

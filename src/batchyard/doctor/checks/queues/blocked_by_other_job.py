@@ -1,5 +1,7 @@
 """BY011: another job is first in the queue and does not start."""
 
+from __future__ import annotations
+
 from batchyard.doctor.checks.base import Timing, check_facts, runnable_job
 from batchyard.doctor.facts import Facts, FrontJob, Job, require
 from batchyard.doctor.finding import Finding, Kind, Severity, Verdict

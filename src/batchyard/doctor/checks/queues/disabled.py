@@ -1,5 +1,7 @@
 """BY002: the job queue is disabled."""
 
+from __future__ import annotations
+
 from batchyard.doctor.checks.base import Timing, check_facts, is_running_or_over
 from batchyard.doctor.facts import Facts, require
 from batchyard.doctor.finding import Finding, Kind, Severity, Verdict

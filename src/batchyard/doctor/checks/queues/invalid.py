@@ -1,5 +1,7 @@
 """BY003: AWS Batch reports the job queue as invalid."""
 
+from __future__ import annotations
+
 from batchyard.doctor.checks.base import Timing, check_facts, is_running_or_over
 from batchyard.doctor.facts import Facts, require
 from batchyard.doctor.finding import Finding, Kind, Severity, Verdict

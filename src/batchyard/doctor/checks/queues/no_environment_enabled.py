@@ -1,5 +1,7 @@
 """BY004: no compute environment of the queue is enabled, or the queue has none."""
 
+from __future__ import annotations
+
 from batchyard.doctor.checks.base import (
     Timing,
     check_facts,

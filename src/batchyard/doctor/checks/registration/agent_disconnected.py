@@ -1,5 +1,7 @@
 """BY037: the ECS agent of a host is not connected."""
 
+from __future__ import annotations
+
 from batchyard.doctor.checks.base import MAX_LISTED, check_environments, host_environments
 from batchyard.doctor.facts import Environment, Facts, require
 from batchyard.doctor.finding import Finding, Findings, Kind, Severity

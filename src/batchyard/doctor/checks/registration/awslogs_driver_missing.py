@@ -1,5 +1,7 @@
 """BY039: hosts lack the awslogs driver that the job needs."""
 
+from __future__ import annotations
+
 from batchyard.doctor.checks.base import (
     Timing,
     check_each,

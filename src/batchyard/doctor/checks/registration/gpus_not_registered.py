@@ -1,5 +1,7 @@
 """BY024: hosts joined the cluster without their GPUs."""
 
+from __future__ import annotations
+
 from batchyard.doctor import catalogue
 from batchyard.doctor.checks.base import (
     MAX_LISTED,

@@ -1,5 +1,7 @@
 """BY038: instances were launched and did not join the cluster in time."""
 
+from __future__ import annotations
+
 from batchyard.doctor.checks.base import check_environments
 from batchyard.doctor.facts import Environment, Facts, require
 from batchyard.doctor.finding import Finding, Findings, Kind, Severity

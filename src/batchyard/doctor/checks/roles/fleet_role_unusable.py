@@ -1,5 +1,7 @@
 """BY042: the Spot fleet role is missing, or may not tag instances."""
 
+from __future__ import annotations
+
 from batchyard.doctor.checks.base import check_environments, ec2_environments
 from batchyard.doctor.checks.roles.spot_roles import uses_spot_fleet
 from batchyard.doctor.facts import Environment, Facts, require

@@ -1,5 +1,7 @@
 """BY035: the instance profile is missing, or has no role."""
 
+from __future__ import annotations
+
 from batchyard.doctor.checks.base import check_environments
 from batchyard.doctor.facts import Environment, Facts, require
 from batchyard.doctor.finding import Finding, Findings, Kind, Severity

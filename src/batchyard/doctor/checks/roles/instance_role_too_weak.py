@@ -1,5 +1,7 @@
 """BY036: the role of the instances may not do what the ECS agent does."""
 
+from __future__ import annotations
+
 from batchyard.doctor.checks.base import check_environments, ec2_environments, join_names
 from batchyard.doctor.facts import Environment, Facts, Missing, require
 from batchyard.doctor.finding import Finding, Findings, Kind, Severity

@@ -4,6 +4,8 @@ AWS creates the roles at the first Spot request, if it may. Their absence is a f
 a job waits, or where a launch failed for that reason.
 """
 
+from __future__ import annotations
+
 from batchyard.doctor.checks.base import (
     Timing,
     check_facts,

@@ -1,5 +1,7 @@
 """BY052: AWS Batch reports that the service role lacks a permission."""
 
+from __future__ import annotations
+
 from batchyard.doctor.checks.base import Timing, check_facts, runnable_job
 from batchyard.doctor.facts import Facts
 from batchyard.doctor.finding import Finding, Kind, Severity, Verdict

@@ -1,5 +1,7 @@
 """Which environments need the service-linked roles of Spot, and a Spot fleet role."""
 
+from __future__ import annotations
+
 from batchyard.doctor.facts import Environment
 
 

@@ -1,5 +1,7 @@
 """BY308: the ECS agent has joined no cluster, or another one than ecs.config names."""
 
+from __future__ import annotations
+
 from batchyard.doctor.facts import require
 from batchyard.doctor.finding import Finding, Kind, Severity, Verdict
 from batchyard.doctor.host.checks.base import check_host, is_ecs_node

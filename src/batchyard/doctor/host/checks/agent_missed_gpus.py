@@ -3,6 +3,8 @@
 The agent counts the GPUs once, when it starts: a driver that is ready later is too late.
 """
 
+from __future__ import annotations
+
 from batchyard.doctor.facts import Missing, require
 from batchyard.doctor.finding import Finding, Kind, Severity, Verdict
 from batchyard.doctor.host.checks.base import check_host, is_ecs_node

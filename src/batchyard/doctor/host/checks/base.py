@@ -1,5 +1,7 @@
 """The form of a check of a host, and the questions about a host that many checks ask."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import dataclass
 

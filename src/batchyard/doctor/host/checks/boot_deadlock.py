@@ -1,5 +1,7 @@
 """BY301: systemd jobs wait for each other because of a script that runs at boot."""
 
+from __future__ import annotations
+
 from batchyard.doctor.facts import require
 from batchyard.doctor.finding import Finding, Kind, Severity, Verdict
 from batchyard.doctor.host import deadlock

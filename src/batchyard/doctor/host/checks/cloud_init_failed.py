@@ -1,5 +1,7 @@
 """BY311: cloud-init failed, or does not end."""
 
+from __future__ import annotations
+
 from batchyard.doctor.facts import require
 from batchyard.doctor.finding import Finding, Kind, Severity, Verdict
 from batchyard.doctor.host.checks.base import MAX_BOOT_S, MAX_LINE_LENGTH, check_host

@@ -1,5 +1,7 @@
 """BY315: a container does not see the GPUs. Checked only where `--gpu-container` was given."""
 
+from __future__ import annotations
+
 from batchyard.doctor.finding import Finding, Kind, Severity, Verdict
 from batchyard.doctor.host.checks.base import check_host
 from batchyard.doctor.host.facts import HostFacts

@@ -1,5 +1,7 @@
 """BY306: /etc/docker/daemon.json is not JSON."""
 
+from __future__ import annotations
+
 import json
 
 from batchyard.doctor.facts import require

@@ -1,5 +1,7 @@
 """BY303: GPUs have no device files, so ECS registers none."""
 
+from __future__ import annotations
+
 from batchyard.doctor.facts import require
 from batchyard.doctor.finding import Finding, Kind, Severity, Verdict
 from batchyard.doctor.host.checks.base import check_host

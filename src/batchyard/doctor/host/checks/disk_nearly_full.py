@@ -1,5 +1,7 @@
 """BY312: a disk of the host is nearly full."""
 
+from __future__ import annotations
+
 from batchyard.doctor.facts import require
 from batchyard.doctor.finding import Finding, Kind, Severity, Verdict
 from batchyard.doctor.host.checks.base import check_host

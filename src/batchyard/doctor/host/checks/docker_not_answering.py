@@ -1,5 +1,7 @@
 """BY304: Docker does not answer."""
 
+from __future__ import annotations
+
 from batchyard.doctor.finding import Finding, Kind, Severity, Verdict
 from batchyard.doctor.host.checks.base import check_host, find_unit, is_ecs_node
 from batchyard.doctor.host.facts import Docker, HostFacts

@@ -1,5 +1,7 @@
 """BY302: the NVIDIA driver does not answer, or lists only some of the GPUs."""
 
+from __future__ import annotations
+
 from batchyard.doctor.facts import Missing
 from batchyard.doctor.finding import Finding, Kind, Severity, Verdict
 from batchyard.doctor.host.checks.base import check_host, count_gpus, has_gpus

@@ -1,5 +1,7 @@
 """BY316: fabric manager does not run on a host whose GPUs are joined by a switch."""
 
+from __future__ import annotations
+
 from batchyard.doctor import catalogue
 from batchyard.doctor.facts import require
 from batchyard.doctor.finding import Finding, Kind, Severity, Verdict

@@ -1,5 +1,7 @@
 """BY318: the GPU driver has reported errors in the kernel's log."""
 
+from __future__ import annotations
+
 from batchyard.doctor.facts import require
 from batchyard.doctor.finding import Finding, Kind, Severity, Verdict
 from batchyard.doctor.host.checks.base import MAX_LINE_LENGTH, check_host, has_gpus

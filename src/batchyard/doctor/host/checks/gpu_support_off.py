@@ -1,5 +1,7 @@
 """BY309: ecs.config does not switch GPU support on."""
 
+from __future__ import annotations
+
 from batchyard.doctor.facts import require
 from batchyard.doctor.finding import Finding, Kind, Severity, Verdict
 from batchyard.doctor.host.checks.base import check_host, has_gpus, is_ecs_node

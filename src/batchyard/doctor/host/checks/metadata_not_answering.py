@@ -1,5 +1,7 @@
 """BY314: the instance metadata service does not answer."""
 
+from __future__ import annotations
+
 from batchyard.doctor.facts import Missing
 from batchyard.doctor.finding import Finding, Kind, Severity, Verdict
 from batchyard.doctor.host.checks.base import check_host, is_ecs_node

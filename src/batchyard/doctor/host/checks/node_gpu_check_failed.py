@@ -1,5 +1,7 @@
 """BY319: the GPU check that a node of ours runs before ECS starts has failed."""
 
+from __future__ import annotations
+
 from batchyard.doctor.facts import require
 from batchyard.doctor.finding import Finding, Kind, Severity, Verdict
 from batchyard.doctor.host.checks.base import check_host

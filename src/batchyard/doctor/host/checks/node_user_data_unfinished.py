@@ -1,5 +1,7 @@
 """BY320: the user data of a node of ours did not end, or reported trouble."""
 
+from __future__ import annotations
+
 from batchyard.doctor.facts import require
 from batchyard.doctor.finding import Finding, Kind, Severity, Verdict
 from batchyard.doctor.host.checks.base import MAX_BOOT_S, check_host

@@ -1,5 +1,7 @@
 """BY305: Docker has no nvidia runtime."""
 
+from __future__ import annotations
+
 from batchyard.doctor.facts import Missing
 from batchyard.doctor.finding import Finding, Kind, Severity, Verdict
 from batchyard.doctor.host.checks.base import check_host, has_gpus

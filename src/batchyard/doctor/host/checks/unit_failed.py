@@ -1,5 +1,7 @@
 """BY317: a systemd unit that the node needs has failed."""
 
+from __future__ import annotations
+
 from batchyard.doctor.facts import require
 from batchyard.doctor.finding import Finding, Kind, Severity, Verdict
 from batchyard.doctor.host import node

@@ -1,5 +1,7 @@
 """BY022 in templates: hosts start from Amazon Linux 2."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 
 from batchyard.doctor.checks.environments import amazon_linux_2

@@ -1,5 +1,7 @@
 """The form of a check of templates."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 

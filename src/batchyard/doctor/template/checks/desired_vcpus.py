@@ -1,5 +1,7 @@
 """BY205: the template sets DesiredvCpus, which AWS Batch changes all the time."""
 
+from __future__ import annotations
+
 from batchyard.doctor.finding import Finding, Findings, Kind, Severity
 from batchyard.doctor.template.checks.base import ENVIRONMENT, check_template
 from batchyard.doctor.template.resources import Template

@@ -1,5 +1,7 @@
 """The findings about settings of live compute environments and launch templates, in templates."""
 
+from __future__ import annotations
+
 from batchyard.doctor.checks.environments import best_fit_strategy, metadata_hop_limit
 from batchyard.doctor.checks.launches import spot_bid_too_low
 from batchyard.doctor.finding import Findings

@@ -1,5 +1,7 @@
 """BY207: a compute environment with a fixed name cannot be replaced."""
 
+from __future__ import annotations
+
 from batchyard.doctor.finding import Finding, Findings, Kind, Severity
 from batchyard.doctor.template.checks.base import ENVIRONMENT, check_template
 from batchyard.doctor.template.resources import Resource, Template

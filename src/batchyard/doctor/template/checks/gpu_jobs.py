@@ -1,5 +1,7 @@
 """BY017 in templates: jobs need GPUs that no compute environment has, or an image expects them."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 
 from batchyard.doctor import catalogue

@@ -1,5 +1,7 @@
 """The findings about instance types of live compute environments, in templates."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from dataclasses import replace
 

@@ -1,5 +1,7 @@
 """BY201: the template uses launch configurations."""
 
+from __future__ import annotations
+
 from batchyard.doctor.finding import Finding, Findings, Kind, Severity
 from batchyard.doctor.template.checks.base import check_template
 from batchyard.doctor.template.resources import Template

@@ -1,5 +1,7 @@
 """BY206: the compute environment ignores changes of its launch template."""
 
+from __future__ import annotations
+
 from batchyard.doctor.finding import Finding, Findings, Kind, Severity
 from batchyard.doctor.template.checks.base import ENVIRONMENT, check_template
 from batchyard.doctor.template.launch_templates import find_launch_template, launch_nodes

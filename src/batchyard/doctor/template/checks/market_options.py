@@ -1,5 +1,7 @@
 """BY213: a launch template for AWS Batch sets market options, which AWS Batch ignores."""
 
+from __future__ import annotations
+
 from batchyard.doctor.finding import Finding, Findings, Kind, Severity
 from batchyard.doctor.template.checks.base import check_template
 from batchyard.doctor.template.launch_templates import BATCH, find_owners

@@ -1,5 +1,7 @@
 """BY202: a security group admits the whole internet."""
 
+from __future__ import annotations
+
 import ipaddress
 
 from batchyard.doctor.finding import Finding, Findings, Kind, Severity

@@ -1,5 +1,7 @@
 """BY203: a role may do far more than a batch job needs."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 
 from batchyard.doctor.finding import Finding, Findings, Kind, Severity, Unseen

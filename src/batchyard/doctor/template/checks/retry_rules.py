@@ -1,5 +1,7 @@
 """BY212: AWS Batch refuses the retry rules of a job definition."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterator
 

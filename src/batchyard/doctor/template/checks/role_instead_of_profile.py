@@ -1,5 +1,7 @@
 """BY204: InstanceRole is a role, not an instance profile."""
 
+from __future__ import annotations
+
 from batchyard.doctor.finding import Finding, Findings, Kind, Severity
 from batchyard.doctor.template.checks.base import ENVIRONMENT, check_template
 from batchyard.doctor.template.resources import Template

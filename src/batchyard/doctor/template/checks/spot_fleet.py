@@ -1,5 +1,7 @@
 """BY208: the template uses a Spot Fleet."""
 
+from __future__ import annotations
+
 from batchyard.doctor.finding import Finding, Findings, Kind, Severity
 from batchyard.doctor.template.checks.base import check_template
 from batchyard.doctor.template.resources import Template

@@ -3,6 +3,8 @@
 They are those of the files in this package: docs/how-to/add-a-finding.md.
 """
 
+from __future__ import annotations
+
 from batchyard.doctor.check_files import find_checks
 from batchyard.doctor.template.checks.base import TemplateCheck
 

@@ -1,5 +1,7 @@
 """BY210: tags of AWS Batch are written as a list."""
 
+from __future__ import annotations
+
 from batchyard.doctor.finding import Finding, Findings, Kind, Severity
 from batchyard.doctor.template.checks.base import check_template
 from batchyard.doctor.template.resources import Template

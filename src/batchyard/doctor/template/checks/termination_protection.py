@@ -1,5 +1,7 @@
 """BY211: managed termination protection is set on the capacity provider only."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 
 from batchyard.doctor.finding import Finding, Findings, Kind, Severity, Unseen
