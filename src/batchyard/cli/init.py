@@ -65,7 +65,9 @@ def command(folder: str) -> int:
         for file, text in files.items():
             file.write_text(text, encoding="utf-8")
     except OSError as exc:
-        raise from_os_error(exc, "write into", path) from exc
+        error = from_os_error(exc, "write into", path)
+        error.hint = "name another folder: batchyard init DIR"
+        raise error from exc
     click.echo(f"made {path / 'pipeline.yaml'} and {path / 'work.txt'}")
     cd = "" if folder == "." else f"cd {folder} && "
     click.echo(f"next: {cd}batchyard run pipeline.yaml")
