@@ -55,7 +55,7 @@ MENU = {
 QUOTED_TYPE = re.compile(r"(?<=: )'([^']*)'")
 MAX_CODE_WIDTH = 80
 #: Members of MemoryEngine that only batchyard calls.
-INTERNAL = {*vars(Engine), "simulation_of"} - {"release"}
+INTERNAL = {*vars(Engine), "has_run", "simulation_of"}
 #: Heading of a table of keys -> its name in key_reference.
 KEY_TABLES = {"The file": "file", "A step": "step", "An item of `needs`": "need"}
 #: Import statement -> the public classes of that module.
