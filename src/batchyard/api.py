@@ -47,7 +47,7 @@ def _home(home: str | Path | None) -> str | None:
     Raises InputError if it is a file.
     """
     name = str(home) if home else os.environ.get("BATCHYARD_HOME")
-    if name and Path(name).exists() and not Path(name).is_dir():
+    if name and os.path.exists(name) and not os.path.isdir(name):
         raise InputError(
             f"{name} is not a folder", hint="name the .batchyard folder itself, or leave it out"
         )
@@ -95,7 +95,7 @@ class Pipeline:
         if reading.is_command_list(path):
             if params:
                 raise InputError(
-                    f"params go with a pipeline; {path} is a list of commands",
+                    f"params are for pipeline files; {path} is a list of commands",
                     hint="a list has no params",
                 )
             return cls(reading.load_list(path))

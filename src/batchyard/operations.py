@@ -232,8 +232,9 @@ def delete_runs(
         raise InputError("no runs are selected", hint="give --older-than 30d, --keep 10, or both")
     now_ms = time.time() * 1000
     deleted = 0
+    names = runs.names(home)
     runs.delete_halves(home)
-    for name in runs.names(home)[keep or 0 :]:
+    for name in names[keep or 0 :]:
         try:
             record = runs.read(RunFolder(runs_in(home) / name))
             if older_than_s is not None and now_ms - record.created_ms <= older_than_s * 1000:

@@ -74,8 +74,7 @@ def begin(
     except OSError as exc:
         raise from_os_error(exc, "record the run in", home) from exc
     finally:
-        if draft.path.exists():
-            shutil.rmtree(draft.path, ignore_errors=True)
+        shutil.rmtree(draft.path, ignore_errors=True)
     return record
 
 

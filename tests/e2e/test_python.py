@@ -47,7 +47,7 @@ def test_the_least_and_the_most_of_an_offer_are_fine() -> None:
 def test_a_list_of_commands_has_no_params(yard: Yard) -> None:
     path = yard.write("squares.txt", "echo 1\n")
     with pytest.raises(
-        InputError, match=r"params go with a pipeline; .*squares\.txt is a list of commands"
+        InputError, match=r"params are for pipeline files; .*squares\.txt is a list of commands"
     ):
         Pipeline.load(path, params={"n": 3})
     assert Pipeline.load(path, params={}).name == "squares"

@@ -136,3 +136,16 @@ def test_a_rehearsal_cannot_be_detached(run: Invoke, tmp_path: Path) -> None:
     done = run("--detach")
     assert done.exit_code == 2 and done.stdout == ""
     assert "leave --detach out" in done.stderr
+
+
+def test_a_home_that_cannot_be_looked_at(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Its name is too long: an error that root gets too, unlike one of permissions."""
+    file = tmp_path / "pipeline.yaml"
+    file.write_text(PIPELINE)
+    home = str(tmp_path / ("x" * 300))
+    for words in (("run", str(file)), ("runs",), ("clean", "--keep", "0"), ("status", "last")):
+        with pytest.raises(SystemExit) as exit:
+            main([*words, "--home", home])
+        said = capfd.readouterr().err
+        assert exit.value.code == 3 and "File name too long" in said, said
+        assert "a bug in batchyard" not in said

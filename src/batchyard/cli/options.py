@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -114,7 +115,8 @@ def pairs(values: tuple[str, ...], like: str = "slices=128") -> dict[str, str]:
 
 def _require_folder(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
     """Return the value of --home. Raises InputError if it is a file."""
-    if value and Path(value).exists() and not Path(value).is_dir():
+    # Unlike those of Path, these functions do not raise below a folder that cannot be read.
+    if value and os.path.exists(value) and not os.path.isdir(value):
         is_variable = (
             ctx.get_parameter_source(str(param.name)) is click.core.ParameterSource.ENVIRONMENT
         )
