@@ -93,7 +93,7 @@ class ContainerEngineError(OperationalError):
 
 
 _RESUME_HINT = "then continue with `batchyard resume`; nothing recorded is lost"
-_PERMISSION_HINT = "get write permission there, or choose another folder with --home"
+_PERMISSION_HINT = "get permission to read and write there, or choose another folder with --home"
 _OS_ERROR_HINTS = {
     errno.ENOSPC: f"free some space on that disk, {_RESUME_HINT}",
     errno.EDQUOT: f"free some of your quota, {_RESUME_HINT}",

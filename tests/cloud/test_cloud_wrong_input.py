@@ -300,7 +300,7 @@ def test_stacks_without_a_region(lab: Lab) -> None:
     nowhere = {"AWS_REGION": "", "AWS_DEFAULT_REGION": ""}
     for command in ("deploy --yes", "diff", "outputs", "destroy --yes"):
         what, hint = told(lab, *command.split(), "--env", "other", code=2, environ=nowhere)
-        assert "in which region to look for the stacks of environment 'other'" in what
+        assert "no AWS region is set, so the stacks of environment 'other' cannot be found" in what
         assert "set AWS_REGION" in hint and "--env" not in hint
     assert (
         told(lab, "deploy", "--env", "other", "--set", "Zones", code=2)[1]

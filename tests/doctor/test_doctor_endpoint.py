@@ -856,7 +856,7 @@ def test_what_run_refuses_is_refused(yard: Yard, lab: Path) -> None:
     (lab / "commands.txt").write_text("true\n")
     for args, words in (
         (("pipeline.yaml", "--array", "2"), "--array: only for a plain list of commands"),
-        (("pipeline.yaml", "--gpus", "2"), "go with a list of commands"),
+        (("pipeline.yaml", "--gpus", "2"), "are for a list of commands"),
         (("commands.txt", "--set", "a=b"), "--set is only for a pipeline"),
         (("commands.txt",), "image"),
     ):

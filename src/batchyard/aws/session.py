@@ -185,7 +185,7 @@ def naming_errors(doing: str) -> Iterator[None]:
         ) from exc
     except aws.NoRegionError as exc:
         raise NoRegionError(
-            f"could not {doing}: nothing says in which region",
+            f"could not {doing}: no AWS region is set",
             hint="set AWS_REGION, or where the command takes one, name an environment of "
             ".batchyard/environments.yaml with --env; for the endpoint on this machine, paste the "
             "lines that `batchyard emulate` printed",

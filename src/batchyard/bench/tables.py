@@ -266,8 +266,8 @@ def _remarks(results: Results) -> list[str]:
     else:
         seconds = results.seconds
         lines.append(
-            f"took {time_text(seconds.total)}, of it {percent_text(seconds.overhead)}"
-            " neither inputs, checks nor calls"
+            f"took {time_text(seconds.total)}; {percent_text(seconds.overhead)} of it was the"
+            " benchmark's own work, not inputs, checks or measured calls"
         )
     return lines
 

@@ -49,7 +49,7 @@ def load_plan(file: str, flags: dict[str, Any]) -> tuple[Pipeline, Plan]:
     offer = source.offer
     if (offer.cpus, offer.memory_mib, offer.gpus) != (None, None, None):
         raise InputError(
-            f"--cpus, --memory and --gpus go with a list of commands; {file} is a pipeline",
+            f"--cpus, --memory and --gpus are for a list of commands; {file} is a pipeline",
             hint="write the resources of each step in the file",
         )
     pipelines.print_warnings(source.pipeline)

@@ -24,7 +24,7 @@ dwell_option = click.option(
 region_option = click.option(
     "--region",
     metavar="NAME",
-    help="AWS region, if --env is not given (default: the region of your AWS profile).",
+    help="AWS region (default: the region of the environment, or of your AWS profile).",
 )
 
 

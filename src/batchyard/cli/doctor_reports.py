@@ -52,7 +52,7 @@ def _load_saved(source: str, wants_fix: bool) -> Facts | Survey:
 
     if wants_fix:
         raise InputError(
-            "--fix does not go with --from: saved facts may be out of date",
+            "--fix cannot be used with --from: saved facts may be out of date",
             hint="leave one of them out",
         )
     facts = load_facts(source)

@@ -71,7 +71,7 @@ class LocalEngine:
         if detached and changed != record.settings:
             # A detached process reads its settings from the record, which never changes.
             raise InputError(
-                "--cpus and --memory go with a resume in the foreground",
+                "--cpus and --memory are only for a resume without --detach",
                 hint="leave --detach out",
             )
         return replace(record, settings=changed)

@@ -105,7 +105,7 @@ def _require_images(plan: Plan) -> None:
     missing = [job.step for job in plan.jobs if not job.image]
     if missing:
         raise InputError(
-            f"--runner docker needs an image, and {', '.join(missing)} has none",
+            f"--runner docker needs an image for each step; without one: {', '.join(missing)}",
             hint="add `image: NAME:TAG` to the step, or to the file for all steps",
         )
 
