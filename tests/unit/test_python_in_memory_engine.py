@@ -255,3 +255,9 @@ def test_the_hint_about_a_missing_run_is_also_for_python(
     with pytest.raises(RunNotFoundError) as caught:
         Run.find("p-20250131-000000", tmp_path / ".batchyard")
     assert 'environment="NAME" does in Python' in caught.value.hint
+
+
+@pytest.mark.parametrize("wrong", [{"cpus": 0}, {"cpus": True}, {"gpus": -1}, {"gpus": 1.5}])
+def test_an_offer_that_no_machine_can_make(wrong: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match=f"{next(iter(wrong))} is"):
+        Offer(**wrong)

@@ -75,6 +75,17 @@ def test_cancel_of_one_pending_child_of_a_pair() -> None:
     assert start_all(scheduler) == [("b", 0)]
 
 
+def test_cancel_of_one_child_of_a_job_that_waits_for_another() -> None:
+    scheduler = with_queue()
+    scheduler.submit(job("a"))
+    scheduler.submit(job("b", 3, depends_on=(Dependency("a"),)))
+    start_all(scheduler)
+    scheduler.cancel("b", "not needed", 1)
+    scheduler.attempt_ended("a", 0, OK)
+    assert scheduler.child_state("b", 1) is JobState.FAILED
+    assert start_all(scheduler) == [("b", 0), ("b", 2)]
+
+
 def test_cancel_of_what_runs_or_is_over_changes_nothing() -> None:
     scheduler = with_queue()
     scheduler.submit(job("a"))
@@ -106,6 +117,17 @@ def test_a_lower_weight_is_a_larger_share() -> None:
     scheduler.submit(job("b", 90, share="ben"))
     scheduler.submit(job("a", 90, share="anna"))
     assert Counter(job_id for job_id, _ in start_all(scheduler)) == {"a": 8, "b": 1}
+
+
+def test_the_front_of_a_fair_queue_is_what_would_start_next() -> None:
+    scheduler = with_queue(vcpus=3, fair_share=FairShare(weights=(("anna", 1.0), ("ben", 0.5))))
+    scheduler.submit(job("a", 9, share="anna"))
+    scheduler.submit(job("b", 9, share="ben"))
+    assert [job_id for job_id, _ in scheduler.front_of("q", 1)] == ["a"]
+    start_all(scheduler)  # one or two of each share run now: ben's count half
+    front = scheduler.front_of("q", 1)
+    scheduler.attempt_ended("a", 0, OK)
+    assert start_all(scheduler)[:1] == front
 
 
 def test_within_a_share_priority_then_the_order_of_submission() -> None:

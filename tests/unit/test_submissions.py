@@ -209,6 +209,14 @@ def retrying(*rules: dict[str, str], **more: Any) -> dict[str, Any]:
             retrying({"action": "EXIT", "onReason": "a*b"}, attempts=2),
             "onReason must be at most 512",
         ),
+        (
+            retrying({"action": "EXIT", "onStatusReason": "a*b"}, attempts=2),
+            "onStatusReason must be at most 512",
+        ),
+        (
+            retrying({"action": "EXIT", "onExitCode": "x"}, attempts=2),
+            "onExitCode must be at most 512 digits",
+        ),
         (retrying({"action": "STOP"}, attempts=2), "action must be RETRY or EXIT"),
         (
             overriding(environment=[{"name": "AWS_BATCH_X", "value": "1"}]),

@@ -157,3 +157,8 @@ def test_the_exports_that_a_change_would_change(
     found: list[Change], parameters: list[str], exports: list[str]
 ) -> None:
     assert changes.changed_exports(catalogue.load_template("network"), found, parameters) == exports
+
+
+def test_an_import_adds_a_resource_to_the_stack() -> None:
+    (change,) = changes.from_change_set([one("Import", "Bucket", "AWS::S3::Bucket")])
+    assert change.action is Action.ADD

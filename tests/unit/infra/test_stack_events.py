@@ -192,3 +192,11 @@ def test_what_is_going_on_and_what_was_cancelled() -> None:
         ("CpuLaunchTemplate", "deleted"),
     ]
     assert progress.running == {}
+
+
+def test_a_resource_that_stays_and_a_failure_without_a_reason() -> None:
+    kept = Event("1", 1.0, "Bucket", "AWS::S3::Bucket", "DELETE_SKIPPED", "", False)
+    assert [step.verb for step in Progress().take([kept])] == ["kept"]
+    failed = Event("2", 2.0, "Queue", "AWS::Batch::JobQueue", "CREATE_FAILED", "", False)
+    cause = events.find_first_cause([failed])
+    assert cause is not None and cause.reason == "AWS gave no reason"

@@ -15,7 +15,7 @@ Parameters:
   Env: {Type: String}
   Size: {Type: Number, Default: 2, MinValue: 1, MaxValue: 9, Description: how large}
   Kind: {Type: String, Default: a, AllowedValues: [a, b]}
-  On: {Type: String, Default: "", AllowedPattern: "(/[a-z]+)?"}
+  Folder: {Type: String, Default: "", AllowedPattern: "(/[a-z]+)?", ConstraintDescription: a path}
 Resources:
   A:
     Type: T::A
@@ -36,7 +36,11 @@ def test_a_template_is_read() -> None:
     assert found.exports_of("dev") == {"dev-thing"}
     assert found.imports_of("dev") == {"dev-subnets", "dev-group"}
     assert [(one.name, one.condition) for one in found.resources] == [("A", "Big"), ("B", None)]
-    assert found.parameters["Size"].default == "2" and found.parameters["Env"].default is None
+    size = found.parameters["Size"]
+    assert (size.minimum, size.maximum, size.description) == (1, 9, "how large")
+    assert found.parameters["Folder"].pattern_description == "a path"
+    assert parse("bare", "Resources: {B: {Type: T::B}}").description == ""
+    assert size.default == "2" and found.parameters["Env"].default is None
 
 
 def test_the_core_comes_in_the_order_of_its_imports() -> None:
