@@ -22,6 +22,8 @@ ROOT = Path(__file__).resolve().parents[1]
 ENVIRONMENT = ROOT / ".cache/mutants-venv"
 PACKAGES = ("mutmut==3.8.0", "pytest==8.4.2")
 MUTMUT = ENVIRONMENT / "bin/mutmut"
+#: mutmut draws a spinner, which fills a file or a log with thousands of lines
+LOG = ROOT / ".cache/mutants.log"
 MAX_S = 3600
 
 
@@ -31,6 +33,18 @@ def install() -> None:
     subprocess.run([sys.executable, "-m", "venv", ENVIRONMENT], check=True)
     pip = (ENVIRONMENT / "bin/pip", "install", "--quiet", "--disable-pip-version-check")
     subprocess.run([*pip, "-e", ".[dev]", *PACKAGES], cwd=ROOT, check=True)
+
+
+def run_mutmut(*names: str) -> None:
+    """Try these mutants, for at most MAX_S seconds."""
+    environ = {**os.environ, "BATCHYARD_TESTS_REAL_START": "1"}
+    with LOG.open("ab") as log:
+        try:
+            subprocess.run(
+                [MUTMUT, "run", *names], cwd=ROOT, env=environ, stdout=log, timeout=MAX_S
+            )
+        except subprocess.TimeoutExpired:
+            print(f"mutants: stopped after {MAX_S} s")
 
 
 def results() -> dict[str, str]:
@@ -44,17 +58,13 @@ def results() -> dict[str, str]:
 
 def main(count: int, seed: int) -> None:
     install()
-    environ = {**os.environ, "BATCHYARD_TESTS_REAL_START": "1"}
     # No mutant has this name: mutants are written and the tests are measured, nothing is tried.
-    subprocess.run([MUTMUT, "run", "none"], cwd=ROOT, env=environ, check=False)
+    run_mutmut("none")
     names = sorted(results())
     if not names:
-        sys.exit("mutants: mutmut has made none; what it says is above")
+        sys.exit(f"mutants: mutmut has made none; its output is in {LOG}")
     sample = random.Random(seed).sample(names, min(count, len(names)))
-    try:
-        subprocess.run([MUTMUT, "run", *sample], cwd=ROOT, env=environ, timeout=MAX_S, check=False)
-    except subprocess.TimeoutExpired:
-        print(f"mutants: stopped after {MAX_S} s")
+    run_mutmut(*sample)
     states = {name: state for name, state in results().items() if name in set(sample)}
     show(states, len(names))
 

@@ -77,6 +77,7 @@ def test_a_wrong_key(tmp_path: Path) -> None:
         endpoint.stop()
 
 
+@pytest.mark.slow
 def test_trouble_on_purpose(tmp_path: Path) -> None:
     endpoint = Endpoint(tmp_path / "always", "--cpus", "1", "--faults", "throttle=1")
     try:

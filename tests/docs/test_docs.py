@@ -127,7 +127,18 @@ def test_a_pipeline_loads(block: Block, tmp_path: Path) -> None:
     assert reading.load(path).steps
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+#: pages whose commands take more than 10 s
+LONG_PAGES = ("emulator.md",)
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, marks=[pytest.mark.slow] if page.name in LONG_PAGES else [])
+        for page in PAGES
+    ],
+    ids=lambda page: page.name,
+)
 def test_what_a_page_shows_happens(page: Path, tmp_path: Path) -> None:
     reader = Reader(tmp_path)
     for block in blocks_of(page):
