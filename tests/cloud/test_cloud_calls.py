@@ -104,6 +104,7 @@ def test_more_children_than_an_array_of_aws_takes(tmp_path: Path) -> None:
         endpoint.stop()
 
 
+@pytest.mark.slow
 def test_watching_a_long_run_asks_less_and_less(lab: Lab) -> None:
     lab.write(
         "pipeline.yaml",
@@ -165,6 +166,7 @@ def test_following_logs_asks_about_what_can_have_changed(lab: Lab) -> None:
     assert asked["batch:DescribeJobs"] < 100, asked
 
 
+@pytest.mark.slow
 def test_following_the_logs_of_many_that_wait_costs_no_more(lab: Lab) -> None:
     lab.write(
         "pipeline.yaml",

@@ -73,7 +73,13 @@ GROWING = {
 }
 
 
-@pytest.mark.parametrize("name", GROWING)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] if name == "what is evaluated" else [])
+        for name in GROWING
+    ],
+)
 def test_what_grows_without_end_takes_little_memory_and_hides_nothing(name: str) -> None:
     is_closed = name not in ("arithmetic", "defaults")
     assert ("BY101" in find_ids(f"#!/bin/bash\n{GROWING[name]}{LAST}".encode())) or not is_closed
