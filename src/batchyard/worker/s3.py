@@ -94,8 +94,9 @@ class Bucket:
 
 def connect() -> Bucket:
     # The import takes half of the worker's start-up time. An error in the variables needs none.
+    # botocore alone is boto3 without its transfers, which many children never need.
     try:
-        import boto3
+        import botocore.session
         from botocore.config import Config
     except ImportError:
         raise WorkerError(
@@ -109,7 +110,7 @@ def connect() -> Bucket:
         tcp_keepalive=True,
         user_agent_extra="batchyard-worker",
     )
-    return Bucket(boto3.Session().client("s3", config=config))
+    return Bucket(botocore.session.get_session().create_client("s3", config=config))
 
 
 @contextmanager

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import subprocess
+import sys
 
 import pytest
 
@@ -81,3 +83,14 @@ def test_the_disk_is_named() -> None:
     )
     assert error.exit_code == EXIT_MACHINE
     assert str(error).startswith("could not make /scratch/a: No space left on device; ")
+
+
+def test_an_image_without_boto3_is_told_what_to_install() -> None:
+    code = (
+        "import sys; sys.modules['botocore'] = None\n"
+        "from batchyard.worker import errors, s3\n"
+        "try: s3.connect()\n"
+        "except errors.WorkerError as exc: print(exc)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "pip install boto3" in done.stdout
