@@ -79,20 +79,29 @@ def check_script(script: Script, pipeline: Pipeline) -> None:
         raise InputError(f"the script is {script!r}", hint="write a table or a function")
     sizes = {step.name: step.size for step in pipeline.steps}
     for key, entry in script.items():
-        step, colon, index = str(key).partition(":")
-        if step not in sizes:
-            raise InputError(
-                f"the script has an entry {key!r}, and pipeline {pipeline.name} has no such step",
-                hint=f"its steps are: {', '.join(sizes)}",
-            )
-        if colon and not (index.isdecimal() and int(index) < sizes[step]):
-            raise InputError(
-                f"the script has an entry {key!r}, and step {step!r} has no such child",
-                hint=f"its children are 0 to {sizes[step] - 1}",
-            )
-        entries = entry if isinstance(entry, list | tuple) else (entry,)
-        if not entries or not all(isinstance(item, Result | int) for item in entries):
-            raise InputError(
-                f"the entry {key!r} of the script is {entry!r}",
-                hint="write an exit code, a Result, or a list with one of these for each attempt",
-            )
+        _check_key(str(key), sizes, pipeline.name)
+        _check_entry(str(key), entry)
+
+
+def _check_key(key: str, sizes: Mapping[str, int], pipeline_name: str) -> None:
+    """Raise InputError for a key that names no step, or no child of it."""
+    step, colon, index = key.partition(":")
+    if step not in sizes:
+        raise InputError(
+            f"the script has an entry {key!r}, and pipeline {pipeline_name} has no such step",
+            hint=f"its steps are: {', '.join(sizes)}",
+        )
+    if colon and not (index.isdecimal() and int(index) < sizes[step]):
+        raise InputError(
+            f"the script has an entry {key!r}, and step {step!r} has no such child",
+            hint=f"its children are 0 to {sizes[step] - 1}",
+        )
+
+
+def _check_entry(key: str, entry: object) -> None:
+    entries = entry if isinstance(entry, list | tuple) else (entry,)
+    if not entries or not all(isinstance(item, Result | int) for item in entries):
+        raise InputError(
+            f"the entry {key!r} of the script is {entry!r}",
+            hint="write an exit code, a Result, or a list with one of these for each attempt",
+        )
