@@ -20,6 +20,9 @@ import prestarted
 
 BATCHYARD = Path(sys.executable).with_name("batchyard")
 AWS = Path(sys.executable).with_name("aws")
+#: The same for callers that start it themselves: in a folder with a space in its name, the first
+#: line of the script that pip has written names no program.
+AWS_WORDS = (sys.executable, str(AWS))
 TERMINAL = ("SUCCEEDED", "FAILED")
 
 

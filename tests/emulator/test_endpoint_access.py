@@ -17,7 +17,7 @@ import boto3
 import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError
-from emulator_endpoint import AWS, BATCHYARD, Endpoint, until
+from emulator_endpoint import AWS_WORDS, BATCHYARD, Endpoint, until
 from gates import no_traceback
 
 Headers = dict[str, str | None]
@@ -308,7 +308,7 @@ def test_ipv6_loopback(tmp_path: Path) -> None:
             words = [shlex.split(process.stdout.readline())[1].partition("=") for _ in range(5)]
             variables = {name: value for name, _, value in words}
             assert variables["AWS_ENDPOINT_URL"].startswith("http://[::1]:")
-            words = [str(AWS), "batch", "describe-jobs", "--jobs", "x"]
+            words = [*AWS_WORDS, "batch", "describe-jobs", "--jobs", "x"]
             done = subprocess.run(
                 words, env=os.environ | variables, capture_output=True, text=True, timeout=60
             )

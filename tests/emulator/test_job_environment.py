@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from emulator_endpoint import AWS, Endpoint
+from emulator_endpoint import AWS_WORDS, Endpoint
 from gates import no_traceback, refused
 
 PRINT = ("python3", "-c", "import json, os; print(json.dumps(dict(os.environ)))")
@@ -193,7 +194,7 @@ def test_a_job_submits_another(endpoint: Endpoint) -> None:
         f"batch submit-job --job-name inner --job-queue queue --job-definition {inner} "
         "--query jobId --output text"
     )
-    job_id = endpoint.run("sh", "-c", f"'{AWS}' {words}")
+    job_id = endpoint.run("sh", "-c", f"{shlex.join(AWS_WORDS)} {words}")
     job = endpoint.wait(job_id)
     (inner_id,) = endpoint.output(job_id)
     assert job["status"] == "SUCCEEDED" and endpoint.wait(inner_id)["jobName"] == "inner"

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
-from emulator_endpoint import AWS, Endpoint, until
+from emulator_endpoint import AWS_WORDS, Endpoint, until
 from gates import Gate, no_traceback
 
 GROUP = "/aws/batch/job"
@@ -274,7 +274,7 @@ def test_groups_of_others_are_there_beside_those_of_jobs(endpoint: Endpoint) -> 
 def test_unsigned_requests_reach_the_logs(endpoint: Endpoint) -> None:
     """--no-sign-request: there is no signature to tell the service by."""
     words = [
-        AWS,
+        *AWS_WORDS,
         "logs",
         "describe-log-groups",
         "--no-sign-request",
