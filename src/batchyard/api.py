@@ -116,7 +116,7 @@ class Pipeline:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What is allowed in the file but probably not meant, with line and column."""
+        """Warnings of the file: valid entries that are probably mistakes, with line and column."""
         return tuple(str(warning) for warning in self.model.warnings)
 
     def plan(

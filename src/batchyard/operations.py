@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -51,15 +51,25 @@ def find_run(home: Path, name: str, environment: str | None = None) -> RunRecord
                     'as environment="NAME" does in Python'
                 )
             raise
-    missing = RunNotFoundError(f"there is no run {name} in environment {environment}")
-    for engine in _all_engines():
+    return download_run(_all_engines(), home, name, environment)
+
+
+def download_run(
+    candidates: Iterable[Engine], home: Path, run_id: str, environment: str
+) -> RunRecord:
+    """Record a run that another machine began with one of these engines, and return it.
+
+    Raises RunNotFoundError if no engine has the run.
+    """
+    missing = RunNotFoundError(f"there is no run {run_id} in environment {environment}")
+    for engine in candidates:
         try:
-            text = engine.download_record(home, environment, name)
+            text = engine.download_record(home, environment, run_id)
         except RunNotFoundError as exc:
             missing = exc  # another engine may have the run
             continue
         if text is not None:
-            return runs.adopt(home, engine, name, text)
+            return runs.adopt(home, engine, run_id, text)
     raise missing
 
 

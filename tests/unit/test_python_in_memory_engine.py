@@ -234,18 +234,15 @@ class EngineWithRuns(MemoryEngine):
         return self._text
 
 
-def test_a_run_is_looked_for_on_all_engines(
-    pipeline: Pipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_is_looked_for_on_all_engines(pipeline: Pipeline, tmp_path: Path) -> None:
     run = pipeline.run(engine=MemoryEngine(is_recorded=True))
     text = run._record.folder.record.read_text()
     home = tmp_path / "other"
     elsewhere = EngineElsewhere()
-    monkeypatch.setattr(operations, "_all_engines", lambda: [elsewhere, EngineWithRuns(text)])
-    assert operations.find_run(home, run.id, "lab").run_id == run.id
-    monkeypatch.setattr(operations, "_all_engines", lambda: [elsewhere, MemoryEngine()])
+    both = [elsewhere, EngineWithRuns(text)]
+    assert operations.download_run(both, home, run.id, "lab").run_id == run.id
     with pytest.raises(RunNotFoundError, match="is not elsewhere"):
-        operations.find_run(tmp_path / "third", run.id, "lab")
+        operations.download_run([elsewhere, MemoryEngine()], tmp_path / "third", run.id, "lab")
 
 
 def test_the_hint_about_a_missing_run_is_also_for_python(
