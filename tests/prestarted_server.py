@@ -57,6 +57,8 @@ def main(kind: str, control: socket.socket) -> None:
     for part in PARTS[kind]:
         import_all(f"batchyard.{part}")
     parse_models(SERVICES[kind])
+    if kind == "endpoint":
+        ask_moto_once()
     # Some libraries set variables when they are imported.
     added = {name: value for name, value in os.environ.items() if name not in variables}
     assert len(os.listdir("/proc/self/task")) == 1, "an import has started a thread"
@@ -99,6 +101,32 @@ def parse_models(services: tuple[str, ...]) -> None:
     for service in services:
         key = {"aws_access_key_id": "none", "aws_secret_access_key": "none"}
         session.create_client(service, region_name="us-east-1", **key)
+
+
+def ask_moto_once() -> None:
+    """Let moto build what it builds at the first request of a service, once for all endpoints.
+
+    It takes more than a second, most of it for the managed policies of AWS in each partition, and
+    for the types of instances. The requests change nothing.
+    """
+    from werkzeug.test import Client
+
+    from batchyard.emulator import moto_adapter
+
+    client = Client(moto_adapter.application())
+    for service, version, action in (
+        ("iam", "2010-05-08", "ListRoles"),
+        ("sts", "2011-06-15", "GetCallerIdentity"),
+        ("ec2", "2016-11-15", "DescribeInstanceTypes"),
+        ("cloudformation", "2010-05-15", "ListStacks"),
+        ("s3", "", ""),
+    ):
+        scope = f"none/20260101/us-east-1/{service}/aws4_request"
+        headers = {"Authorization": f"AWS4-HMAC-SHA256 Credential={scope}"}
+        if action:
+            client.post("/", data={"Action": action, "Version": version}, headers=headers)
+        else:
+            client.get("/no-bucket/no-key", headers=headers)
 
 
 def serve(control: socket.socket) -> dict[str, Any] | None:

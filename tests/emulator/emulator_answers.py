@@ -118,7 +118,7 @@ def post(endpoint: Endpoint, path: str, body: object, method: str = "POST") -> t
     """A request that no client of AWS would send: any JSON, or any bytes. Status and answer."""
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
     address = urlsplit(endpoint.url)
-    connection = http.client.HTTPConnection(str(address.hostname), address.port, timeout=30)
+    connection = http.client.HTTPConnection(str(address.hostname), address.port, timeout=300)
     try:
         connection.request(method, path, data, {"Content-Type": "application/json"})
         response = connection.getresponse()

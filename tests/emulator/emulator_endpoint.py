@@ -23,6 +23,8 @@ AWS = Path(sys.executable).with_name("aws")
 #: The same for callers that start it themselves: in a folder with a space in its name, the first
 #: line of the script that pip has written names no program.
 AWS_WORDS = (sys.executable, str(AWS))
+#: Faults of the endpoint for tests of its clients.
+UNKIND = ("--faults", "unkind,seed=1")
 TERMINAL = ("SUCCEEDED", "FAILED")
 
 
@@ -57,17 +59,21 @@ class Endpoint:
             name, _, value = line.removeprefix("export ").strip().partition("=")
             self.variables[name] = value
         self.url = self.variables["AWS_ENDPOINT_URL"]
+        #: Clients of the tests themselves meet no faults where the endpoint is unkind. An endpoint
+        #: with a token knows no other key.
+        is_unkind = any(words.startswith("unkind") for words in arguments)
+        self.observer_key = "observer" if is_unkind else self.variables["AWS_ACCESS_KEY_ID"]
         #: for the `aws` command and other people's programs
         self.environ = {**base, **self.variables, "AWS_PAGER": "", "AWS_CONFIG_FILE": "/dev/null"}
         self.batch: Any = self.client("batch")
         self.logs: Any = self.client("logs")
 
-    def client(self, service: str) -> Any:
+    def client(self, service: str, region: str = "") -> Any:
         return boto3.client(
             service,
             endpoint_url=self.url,
-            region_name=self.variables["AWS_REGION"],
-            aws_access_key_id=self.variables["AWS_ACCESS_KEY_ID"],
+            region_name=region or self.variables["AWS_REGION"],
+            aws_access_key_id=self.observer_key,
             aws_secret_access_key=self.variables["AWS_SECRET_ACCESS_KEY"],
             config=Config(retries={"total_max_attempts": 1}),
         )
@@ -81,7 +87,7 @@ class Endpoint:
             cwd=self.folder,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=300,
         )
         if not check:
             return done
@@ -91,7 +97,7 @@ class Endpoint:
     def stop(self, signum: int = signal.SIGTERM) -> int:
         if self.process.poll() is None:
             self.process.send_signal(signum)
-        code = self.process.wait(60)
+        code = self.process.wait(300)
         assert self.process.stdout is not None
         self.process.stdout.close()
         return code
@@ -99,10 +105,15 @@ class Endpoint:
     # -- what most tests need ---------------------------------------------------------------------
 
     def environment(
-        self, name: str, vcpus: int = 256, types: tuple[str, ...] = ("m6i",), **members: Any
+        self,
+        name: str,
+        vcpus: int = 256,
+        types: tuple[str, ...] = ("m3.medium", "m6i"),
+        **members: Any,
     ) -> str:
         resources = {
             "type": "EC2",
+            "minvCpus": 0,
             "maxvCpus": vcpus,
             "subnets": ["subnet-0a"],
             "securityGroupIds": ["sg-0a"],
@@ -166,7 +177,7 @@ class Endpoint:
     def job(self, job_id: str) -> Any:
         return self.batch.describe_jobs(jobs=[job_id])["jobs"][0]
 
-    def wait(self, job_id: str, *states: str, within_s: float = 120) -> Any:
+    def wait(self, job_id: str, *states: str, within_s: float = 300) -> Any:
         """The job, once it is in one of the states (by default: over)."""
         return until(
             lambda: self.job(job_id), lambda job: job["status"] in (states or TERMINAL), within_s
@@ -174,14 +185,18 @@ class Endpoint:
 
     def output(self, job_id: str, group: str = "/aws/batch/job") -> list[str]:
         """The lines of a job's or child's last attempt."""
-        stream = self.job(job_id)["container"]["logStreamName"]
+        job = self.job(job_id)
+        if "ecsProperties" in job:
+            stream = job["ecsProperties"]["taskProperties"][0]["containers"][0]["logStreamName"]
+        else:
+            stream = job["container"]["logStreamName"]
         events = self.logs.get_log_events(
             logGroupName=group, logStreamName=stream, startFromHead=True
         )["events"]
         return [event["message"] for event in events]
 
 
-def until(look: Callable[[], Any], is_so: Callable[[Any], bool], within_s: float = 120) -> Any:
+def until(look: Callable[[], Any], is_so: Callable[[Any], bool], within_s: float = 300) -> Any:
     """What `look` finds, once `is_so` holds for it."""
     deadline = time.monotonic() + within_s
     while not is_so(value := look()):

@@ -79,7 +79,7 @@ def test_a_terminated_pending_job_fails_at_once(endpoint: Endpoint, gate: Gate) 
     end(endpoint, "terminate", second)
     job = endpoint.job(second)
     assert (job["status"], job["statusReason"]) == ("FAILED", "enough")
-    assert endpoint.job(first)["status"] == "RUNNING"
+    endpoint.wait(first, "RUNNING")
     gate.open()
     endpoint.wait(first)
 
@@ -286,7 +286,8 @@ def test_cancelling_a_running_child_does_nothing(endpoint: Endpoint, gate: Gate)
 def test_terminating_a_running_child_stops_it_alone(endpoint: Endpoint, gate: Gate) -> None:
     """facts, 1.6."""
     job_id = endpoint.run(*gate.shell(), arrayProperties={"size": 2})
-    endpoint.wait(f"{job_id}:1", "RUNNING")
+    for index in (0, 1):
+        endpoint.wait(f"{job_id}:{index}", "RUNNING")
     end(endpoint, "terminate", f"{job_id}:1", "this one")
     assert endpoint.wait(f"{job_id}:1")["statusReason"] == "this one"
     assert endpoint.job(f"{job_id}:0")["status"] == "RUNNING"

@@ -16,6 +16,7 @@ from emulator_endpoint import Endpoint
 
 EC2 = {
     "type": "EC2",
+    "minvCpus": 0,
     "maxvCpus": 16,
     "subnets": ["subnet-0a"],
     "securityGroupIds": ["sg-0a"],
@@ -27,6 +28,7 @@ FARGATE = {
     "subnets": ["subnet-0a"],
     "securityGroupIds": ["sg-0a"],
 }
+UNMANAGED_ONLY = "unmanagedvCpus is not applicable for managed Compute Environments"
 SERVICE_LINKED = (
     "arn:aws:iam::123456789012:role/aws-service-role/batch.amazonaws.com/AWSServiceRoleForBatch"
 )
@@ -89,6 +91,7 @@ def test_a_managed_one_as_it_is_described(endpoint: Endpoint) -> None:
         "desiredvCpus": 0,
         "instanceTypes": ["optimal"],
         "ec2Configuration": [{"imageType": "ECS_AL2023"}],
+        "tags": {},
     }
 
 
@@ -132,11 +135,24 @@ REFUSED_RESOURCES = {
     "8.1 maxvCpus is required": (without("maxvCpus"), "maxvCpus"),
     "8.1 subnets are required": (without("subnets"), "subnets"),
     "8.1 no subnets": ({**EC2, "subnets": []}, "subnets"),
-    "8.1 security groups are required": (without("securityGroupIds"), "securityGroupIds"),
-    "8.1 an instance profile is required": (without("instanceRole"), "instanceRole"),
+    "8.1 security groups are required": (
+        without("securityGroupIds"),
+        "Exception : Security group ids are required., RequestId: ",
+    ),
+    "8.1 an instance profile is required": (
+        without("instanceRole"),
+        "Error executing request, Exception : Instance role is required., RequestId: ",
+    ),
+    "8.1 minvCpus is required": (
+        without("minvCpus"),
+        "Error executing request, Exception : Resource minvCpus is required., RequestId: ",
+    ),
     "8.1 min is not more than max": ({**EC2, "minvCpus": 17}, "minvCpus"),
     "8.1 a negative min": ({**EC2, "minvCpus": -1}, "minvCpus"),
-    "8.1 desired is within min and max": ({**EC2, "desiredvCpus": 17}, "desiredvCpus"),
+    "8.1 desired is within min and max": (
+        {**EC2, "desiredvCpus": 17},
+        "desiredvCpus should be between minvCpus and maxvCpus.",
+    ),
     "8.1 desired is not less than min": ({**EC2, "minvCpus": 4, "desiredvCpus": 2}, "desiredvCpus"),
     "8.1 a type that is none": ({**EC2, "type": "LAMBDA"}, "type"),
     "8.1 a type that is not served": (
@@ -155,11 +171,13 @@ REFUSED_RESOURCES = {
         {**EC2, "allocationStrategy": "SPOT_CAPACITY_OPTIMIZED"},
         "allocationStrategy",
     ),
-    "8.2 BEST_FIT on spot needs a fleet role": ({**EC2, "type": "SPOT"}, "spotIamFleetRole"),
-    "8.2 bidPercentage is for spot": ({**EC2, "bidPercentage": 50}, "bidPercentage"),
+    "8.2 BEST_FIT on spot needs a fleet role": (
+        {**EC2, "type": "SPOT"},
+        "compute resource spotIamFleetRole is required.",
+    ),
     "8.2 bidPercentage over 100": (
         {**EC2, "type": "SPOT", "spotIamFleetRole": "r", "bidPercentage": 101},
-        "between 1 and 100",
+        "Bid percentage must be between 0 to 100.",
     ),
     "8.3 a type nobody knows": ({**EC2, "instanceTypes": ["m6i.gigantic"]}, "m6i.gigantic"),
     "8.3 a family nobody knows": ({**EC2, "instanceTypes": ["zz9"]}, "zz9"),
@@ -185,11 +203,30 @@ REFUSED_RESOURCES = {
     ),
     "8.1 a launch template by id and name": (
         {**EC2, "launchTemplate": {"launchTemplateId": "lt-1", "launchTemplateName": "x"}},
-        "launchTemplate",
+        "One of LaunchTemplateId and LaunchTemplateName or LaunchTemplate.overrides should be "
+        "provided",
     ),
     "8.1 Fargate has no instances": ({**FARGATE, "instanceTypes": ["m6i"]}, "instanceTypes"),
-    "8.1 Fargate has no minimum": ({**FARGATE, "minvCpus": 0}, "minvCpus"),
-    "8.1 Fargate needs security groups": ({**FARGATE, "securityGroupIds": []}, "securityGroupIds"),
+    "8.1 Fargate has no minimum": (
+        {**FARGATE, "minvCpus": 0},
+        "minvCpus is not applicable for Fargate.",
+    ),
+    "8.1 Fargate has no instances to tag": (
+        {**FARGATE, "tags": {"team": "a"}},
+        "Error executing request, Exception : tags is not applicable for Fargate., RequestId: ",
+    ),
+    "8.1 Fargate needs security groups": (
+        {**FARGATE, "securityGroupIds": []},
+        "Security group ids are required.",
+    ),
+    "8.1 Fargate has 5 security groups": (
+        {**FARGATE, "securityGroupIds": [f"sg-{n}" for n in range(6)]},
+        "Fargate supports a maximum of 5 security groups.",
+    ),
+    "8.1 Fargate has 16 subnets": (
+        {**FARGATE, "subnets": [f"subnet-{n}" for n in range(17)]},
+        "Fargate supports a maximum of 16 subnets.",
+    ),
 }
 
 
@@ -222,6 +259,7 @@ def test_what_no_environment_can_be(endpoint: Endpoint, case: str) -> None:
         {**EC2, "ec2Configuration": [{"imageType": "ECS_AL2", "imageIdOverride": "ami-1"}]},
         {**EC2, "allocationStrategy": "BEST_FIT_PROGRESSIVE", "desiredvCpus": 16},
         {**EC2, "type": "SPOT", "spotIamFleetRole": "r", "bidPercentage": 100},
+        {**EC2, "bidPercentage": 50},
     ],
     ids=str,
 )
@@ -238,12 +276,20 @@ def test_what_an_environment_can_be(endpoint: Endpoint, resources: dict[str, Any
     ("request_", "text"),
     [
         ({"type": "MANAGED"}, "computeResources must be provided"),
-        ({"type": "UNMANAGED"}, "serviceRole must be provided"),
+        ({"type": "UNMANAGED"}, "Exception : ServiceRole is required., RequestId: "),
+        (
+            {"type": "UNMANAGED", "serviceRole": SERVICE_LINKED},
+            "Service Linked Role cannot be used with UNMANAGED Compute Environment",
+        ),
+        (
+            {"type": "MANAGED", "computeResources": EC2, "state": "DISABLED"},
+            "Compute Environment must be created in ENABLED state.",
+        ),
         (
             {"type": "UNMANAGED", "serviceRole": "r", "computeResources": EC2},
             "computeResources must not be provided",
         ),
-        ({"type": "MANAGED", "computeResources": EC2, "unmanagedvCpus": 1}, "unmanagedvCpus"),
+        ({"type": "MANAGED", "computeResources": EC2, "unmanagedvCpus": 1}, UNMANAGED_ONLY),
         ({"type": "HANDMADE"}, "MANAGED, UNMANAGED"),
         (
             {
@@ -296,7 +342,7 @@ def test_a_scaling_update(endpoint: Endpoint) -> None:
         "from compute environment will cause it to scale-down to minvCpus."
     ):
         update(endpoint, "scales", computeResources={"desiredvCpus": 7})
-    with refused("desiredvCpus must be between"):
+    with refused("desiredvCpus should be between minvCpus and maxvCpus."):
         update(endpoint, "scales", computeResources={"desiredvCpus": 33})
     with refused("minvCpus (33) must not be more than maxvCpus (32)"):
         update(endpoint, "scales", computeResources={"minvCpus": 33})
@@ -312,7 +358,7 @@ INFRASTRUCTURE = [
     {"imageId": "ami-1"},
     {"placementGroup": "pg"},
     {"tags": {"a": "b"}},
-    {"launchTemplate": {"launchTemplateName": "lt"}},
+    {"launchTemplate": {"launchTemplateName": "lt", "overrides": []}},
     {"ec2Configuration": [{"imageType": "ECS_AL2023_NVIDIA"}]},
 ]
 
@@ -368,13 +414,12 @@ def test_what_needs_a_new_environment(endpoint: Endpoint) -> None:
     ].endswith("other")
     with refused("computeResources can only be updated for a MANAGED"):
         update(endpoint, "own", computeResources={"maxvCpus": 1})
-    with refused("does not exist"):
+    with refused("ComputeEnvironment nobody not found."):
         update(endpoint, "nobody", state="DISABLED")
 
 
 def test_the_update_policy(endpoint: Endpoint) -> None:
-    """8.10: what is not given stays. The facts have 1..360 minutes, AWS's newer description
-    7200: that one counts."""
+    """8.10: what is not given stays. botocore's model allows 7200 minutes, AWS Batch 360."""
     create(endpoint, "policy", EC2)
     assert update(endpoint, "policy", updatePolicy={"terminateJobsOnUpdate": True})[
         "updatePolicy"
@@ -382,14 +427,15 @@ def test_the_update_policy(endpoint: Endpoint) -> None:
         "terminateJobsOnUpdate": True,
         "jobExecutionTimeoutMinutes": 30,
     }
-    assert update(endpoint, "policy", updatePolicy={"jobExecutionTimeoutMinutes": 7200})[
+    assert update(endpoint, "policy", updatePolicy={"jobExecutionTimeoutMinutes": 360})[
         "updatePolicy"
     ] == {
         "terminateJobsOnUpdate": True,
-        "jobExecutionTimeoutMinutes": 7200,
+        "jobExecutionTimeoutMinutes": 360,
     }
-    with refused("at most 7200"):
-        update(endpoint, "policy", updatePolicy={"jobExecutionTimeoutMinutes": 7201})
+    for minutes in (361, 7200):
+        with refused("jobExecutionTimeoutMinutes"):
+            update(endpoint, "policy", updatePolicy={"jobExecutionTimeoutMinutes": minutes})
 
 
 # -- the end, and lists ---------------------------------------------------------------------------

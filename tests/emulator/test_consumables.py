@@ -132,7 +132,7 @@ def test_what_is_refused(endpoint: Endpoint) -> None:
         lambda: endpoint.batch.list_jobs_by_consumable_resource(consumableResource="nobody"),
         lambda: endpoint.run("true", consumableResourcePropertiesOverride=needs(nobody=1)),
     ):
-        with refused("does not exist"):
+        with refused("nobody"):
             call()
     with refused("at least 1"):
         endpoint.run("true", consumableResourcePropertiesOverride=needs(taken=0))
@@ -304,7 +304,7 @@ def test_deleted_while_a_job_holds_it(endpoint: Endpoint, tmp_path: Path) -> Non
     endpoint.wait(runs, "RUNNING")
     waits = held(endpoint, gate, needs(gone=2))
     endpoint.batch.delete_consumable_resource(consumableResource="gone")
-    with refused("gone does not exist"):
+    with refused("ConsumableResource gone not found."):
         amounts(endpoint, "gone")
     assert endpoint.job(runs)["status"] == "RUNNING"
     create(endpoint, "gone", 2)

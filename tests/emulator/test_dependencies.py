@@ -278,6 +278,15 @@ def test_what_is_refused_about_arrays(endpoint: Endpoint) -> None:
         )
 
 
+def test_sequential_with_the_job_before_a_single_job(endpoint: Endpoint) -> None:
+    """facts, 2: not documented; clients mean the job that they name."""
+    failing = endpoint.run("false")
+    follower = endpoint.run("true", dependsOn=[{"jobId": failing, "type": "SEQUENTIAL"}])
+    job = endpoint.wait(follower)
+    assert (job["status"], job["statusReason"]) == ("FAILED", "Dependent Job failed")
+    assert job["dependsOn"] == [{"jobId": failing, "type": "SEQUENTIAL"}]
+
+
 def test_through_the_aws_command(endpoint: Endpoint) -> None:
     definition = endpoint.definition("by-cli", "true")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from batchyard.cli.emulate import _REGION
+from batchyard.emulator.names import is_region
 from command_yard import Yard
 
 
@@ -33,4 +33,4 @@ def test_every_region_that_is_known_has_the_form() -> None:
         for name in session.get_available_regions("ec2", part)
     }
     assert len(regions) > 30
-    assert [name for name in regions if not _REGION.fullmatch(name)] == []
+    assert [name for name in regions if not is_region(name)] == []

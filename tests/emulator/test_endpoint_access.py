@@ -17,8 +17,10 @@ import boto3
 import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError
-from emulator_endpoint import AWS_WORDS, BATCHYARD, Endpoint, until
+from emulator_endpoint import AWS, BATCHYARD, Endpoint, until
 from gates import no_traceback
+
+import prestarted
 
 Headers = dict[str, str | None]
 #: whatever there is: AWS Batch, the logs, somebody else's service, our own command's address
@@ -33,7 +35,7 @@ ADDRESSES: tuple[tuple[str, str, Headers], ...] = (
 def ask(endpoint: Endpoint, method: str, path: str, headers: Headers) -> tuple[int, str]:
     """With exactly these headers; None leaves one out that would be there."""
     host, _, port = endpoint.url.removeprefix("http://").rpartition(":")
-    connection = http.client.HTTPConnection(host.strip("[]"), int(port), timeout=30)
+    connection = http.client.HTTPConnection(host.strip("[]"), int(port), timeout=300)
     connection.putrequest(method, path, skip_host="Host" in headers, skip_accept_encoding=True)
     body = json.dumps({"jobs": ["x"]}).encode() if method == "POST" else b""
     for name, value in {**headers, "Content-Length": str(len(body))}.items():
@@ -177,7 +179,7 @@ def test_beyond_loopback_a_token_is_wanted(tmp_path: Path, host: str) -> None:
         "--home",
         str(tmp_path / "home"),
     ]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    done = prestarted.run(command, capture_output=True, text=True, timeout=300)
     assert (done.returncode, done.stdout) == (2, "") and "--token" in done.stderr
     assert not (tmp_path / "home").exists()
 
@@ -185,8 +187,8 @@ def test_beyond_loopback_a_token_is_wanted(tmp_path: Path, host: str) -> None:
 @pytest.mark.parametrize("token", ["", "has space", "a/b", "a,b", "line\nbreak", "ü"])
 def test_a_token_must_be_usable_as_an_access_key(tmp_path: Path, token: str) -> None:
     command = [str(BATCHYARD), "emulate", "--port", "0", "--host", "0.0.0.0", "--token", token]
-    done = subprocess.run(
-        [*command, "--home", str(tmp_path)], capture_output=True, text=True, timeout=60
+    done = prestarted.run(
+        [*command, "--home", str(tmp_path)], capture_output=True, text=True, timeout=300
     )
     assert (done.returncode, done.stdout) == (2, "") and "--token" in done.stderr
 
@@ -204,7 +206,7 @@ def test_a_host_that_is_not_ours(tmp_path: Path) -> None:
         "--home",
         str(tmp_path),
     ]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    done = prestarted.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 3 and "could not listen on 192.0.2.1:0" in done.stderr
 
 
@@ -271,12 +273,12 @@ def test_with_a_token_the_right_key_is_let_in_and_no_other(start: Callable[..., 
         "--endpoint",
         endpoint.url,
     ]
-    without = subprocess.run(
-        command, env=endpoint.environ, capture_output=True, text=True, timeout=60
+    without = prestarted.run(
+        command, env=endpoint.environ, capture_output=True, text=True, timeout=300
     )
     assert without.returncode == 2 and "token" in without.stderr
-    done = subprocess.run(
-        [*command, "--token", "s3cret-token"], capture_output=True, text=True, timeout=60
+    done = prestarted.run(
+        [*command, "--token", "s3cret-token"], capture_output=True, text=True, timeout=300
     )
     assert done.returncode == 0, done.stderr
     assert endpoint.wait(job_id)["statusReason"].startswith("Host EC2")
@@ -301,16 +303,16 @@ def test_ipv6_loopback(tmp_path: Path) -> None:
         str(tmp_path / "home"),
     ]
     with (tmp_path / "said").open("w") as output:
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=output, text=True)
+        process = prestarted.Popen(command, stdout=subprocess.PIPE, stderr=output, text=True)
     with process:
         try:
             assert process.stdout is not None
             words = [shlex.split(process.stdout.readline())[1].partition("=") for _ in range(5)]
             variables = {name: value for name, _, value in words}
             assert variables["AWS_ENDPOINT_URL"].startswith("http://[::1]:")
-            words = [*AWS_WORDS, "batch", "describe-jobs", "--jobs", "x"]
-            done = subprocess.run(
-                words, env=os.environ | variables, capture_output=True, text=True, timeout=60
+            words = [str(AWS), "batch", "describe-jobs", "--jobs", "x"]
+            done = prestarted.run(
+                words, env=os.environ | variables, capture_output=True, text=True, timeout=300
             )
             assert done.returncode == 0 and json.loads(done.stdout) == {"jobs": []}
             connection = http.client.HTTPConnection(

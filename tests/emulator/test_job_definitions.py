@@ -15,6 +15,9 @@ CONTAINER: dict[str, Any] = {
     "command": ["true"],
     "resourceRequirements": [VCPU, MEMORY],
 }
+NO_ENTRIES: dict[str, Any] = {
+    name: [] for name in ("environment", "mountPoints", "volumes", "ulimits", "secrets")
+}
 ROLE = "arn:aws:iam::123456789012:role/execution"
 
 
@@ -67,7 +70,7 @@ def test_revisions_go_up_by_one_and_none_comes_back(endpoint: Endpoint) -> None:
 
 
 def test_one_as_it_is_described(endpoint: Endpoint) -> None:
-    """5.4: EC2 is what it is for unless it says otherwise."""
+    """5.4. A definition that names no platform is for EC2, and is described without one."""
     register(
         endpoint, "plain", tags={"a": "b"}, schedulingPriority=9999, retryStrategy={"attempts": 10}
     )
@@ -79,11 +82,10 @@ def test_one_as_it_is_described(endpoint: Endpoint) -> None:
         "status": "ACTIVE",
         "type": "container",
         "parameters": {},
-        "containerProperties": CONTAINER,
+        "containerProperties": {**CONTAINER, **NO_ENTRIES},
         "tags": {"a": "b"},
         "schedulingPriority": 9999,
-        "retryStrategy": {"attempts": 10},
-        "platformCapabilities": ["EC2"],
+        "retryStrategy": {"attempts": 10, "evaluateOnExit": []},
         "containerOrchestrationType": "ECS",
     }
 
@@ -135,38 +137,49 @@ REFUSED_DEFINITIONS = {
         {"resourceRequirements": [{"type": "VCPU", "value": 1}, MEMORY]},
         "a string",
     ),
-    "5.3 VCPU is required": ({"resourceRequirements": [MEMORY]}, "VCPU"),
-    "5.3 MEMORY is required": ({"resourceRequirements": [VCPU]}, "MEMORY"),
+    "5.3 VCPU is required": ({"resourceRequirements": [MEMORY]}, "vCPU is required."),
+    "5.3 MEMORY is required": ({"resourceRequirements": [VCPU]}, "Memory is required."),
     "5.3 at least 1 VCPU": (
         needing(VCPU="0", MEMORY="64"),
-        "VCPU must be a whole number of at least 1",
+        "vCPU must be at least 1, got 0.",
     ),
-    "5.3 whole VCPUs on EC2": (needing(VCPU="0.5", MEMORY="64"), "VCPU must be a whole number"),
+    "5.3 whole VCPUs on EC2": (
+        needing(VCPU="0.5", MEMORY="64"),
+        "Value 0.5 for type VCPU in resourceRequirement is not valid.",
+    ),
+    "5.3 no point in a number": (
+        needing(VCPU="1.0", MEMORY="64"),
+        "Error executing request, Exception : Value 1.0 for type VCPU in resourceRequirement is "
+        "not valid. Please provide a numeric value., RequestId: ",
+    ),
     "5.3 at least 4 MiB": (
         needing(VCPU="1", MEMORY="3"),
-        "MEMORY must be a whole number of at least 4",
+        "Memory must be at least 4 Mib, got 3 Mib.",
     ),
     "5.3 MEMORY that is no number": (
         needing(VCPU="1", MEMORY="1GiB"),
-        "MEMORY must be a whole number",
+        "for type MEMORY in resourceRequirement is not valid. Please provide a numeric value.",
     ),
     "5.3 MEMORY that is no number here": (
         needing(VCPU="1", MEMORY="1_000"),
-        "MEMORY must be a whole number",
+        "for type MEMORY in resourceRequirement is not valid. Please provide a numeric value.",
     ),
     "5.3 MEMORY of 400 digits": (
         needing(VCPU="1", MEMORY="9" * 400),
-        "MEMORY must be a whole number",
+        "for type MEMORY in resourceRequirement is not valid. Please provide a numeric value.",
     ),
     "5.3 MEMORY of 400 digits and a point": (
         needing(VCPU="1", MEMORY="9" * 400 + ".0"),
-        "MEMORY must be a whole",
+        "for type MEMORY in resourceRequirement is not valid. Please provide a numeric value.",
     ),
-    "5.3 whole GPUs": (needing(VCPU="1", MEMORY="64", GPU="0.5"), "GPU must be a whole number"),
-    "5.3 no GPU is none": (needing(VCPU="1", MEMORY="64", GPU="0"), "GPU must be a whole number"),
+    "5.3 whole GPUs": (needing(VCPU="1", MEMORY="64", GPU="0.5"), "Value 0.5 for type GPU"),
+    "5.3 no GPU is none": (
+        needing(VCPU="1", MEMORY="64", GPU="0"),
+        "GPU must be at least 1, got 0.",
+    ),
     "5.3 one type twice": (
         {"resourceRequirements": [VCPU, VCPU, MEMORY]},
-        "two entries of type VCPU",
+        "Cannot provide duplicates in resourceRequirements.",
     ),
     "5.3 a type that is none": (
         {"resourceRequirements": [VCPU, MEMORY, {"type": "TPU", "value": "1"}]},
@@ -237,6 +250,10 @@ REFUSED_REQUESTS = {
         {"platformCapabilities": ["MANAGED_INSTANCES"]},
         "MANAGED_INSTANCES",
     ),
+    "5.4 two platforms": (
+        {"platformCapabilities": ["EC2", "FARGATE"]},
+        "Exactly 1 capability must be provided.",
+    ),
     "5.4 a platform that is none": ({"platformCapabilities": ["MAINFRAME"]}, "EC2, FARGATE"),
     "5.4 a name with a dot": ({"jobDefinitionName": "a.b"}, "jobDefinitionName"),
     "5.4 a name of 129": ({"jobDefinitionName": "a" * 129}, "jobDefinitionName"),
@@ -304,7 +321,11 @@ def test_everything_that_a_container_can_have(endpoint: Endpoint) -> None:
             {"name": "efs", "efsVolumeConfiguration": {"fileSystemId": "fs-1"}},
         ],
         "mountPoints": [{"sourceVolume": "host", "containerPath": "/data", "readOnly": True}],
-        "logConfiguration": {"logDriver": "awslogs", "options": {"awslogs-group": "/mine"}},
+        "logConfiguration": {
+            "logDriver": "awslogs",
+            "options": {"awslogs-group": "/mine"},
+            "secretOptions": [],
+        },
     }
     register(endpoint, "everything", container)
     assert (
@@ -355,7 +376,7 @@ def test_fargate_has_these_pairs(endpoint: Endpoint, vcpus: str) -> None:
         register(endpoint, "fargate", container, **members)
     step = sizes[-1] - sizes[-2]
     for size in (sizes[0] // 2, sizes[0] + 1, sizes[-1] + step):
-        with refused("Fargate does not have"):
+        with refused(f"Fargate resource requirements ({float(vcpus):.2f} vCPU, {size} MiB) not"):
             register(
                 endpoint,
                 "never",
@@ -371,8 +392,11 @@ def test_what_fargate_asks_for(endpoint: Endpoint) -> None:
         register(endpoint, "never", needing(VCPU="1", MEMORY="2048"), **fargate)
     with refused("GPU"):
         register(endpoint, "never", needing(VCPU="1", MEMORY="2048", GPU="1"), **fargate)
-    for vcpus in ("3", "0", "nan", "inf", "one"):
-        with refused("Fargate does not have"):
+    for vcpus in ("3", "0"):
+        with refused(f"Fargate resource requirements ({vcpus}.00 vCPU, 2048 MiB) not valid."):
+            register(endpoint, "never", needing(VCPU=vcpus, MEMORY="2048"), **fargate)
+    for vcpus in ("nan", "inf", "one", "1e0", "-1"):
+        with refused(f"Value {vcpus} for type VCPU in resourceRequirement is not valid."):
             register(endpoint, "never", needing(VCPU=vcpus, MEMORY="2048"), **fargate)
     task = {
         "containers": [{"name": "c", **needing(VCPU="1", MEMORY="2048")}],
@@ -385,6 +409,67 @@ def test_what_fargate_asks_for(endpoint: Endpoint) -> None:
         **fargate,
     )
     assert answer["revision"] == 1
+
+
+ONLY_EC2 = {
+    "privileged": (
+        True,
+        "Fargate requires that the 'privileged' setting be 'false' at the container level.",
+    ),
+    "ulimits": (
+        [{"name": "nofile", "softLimit": 1, "hardLimit": 1}],
+        "ulimits is not applicable for Fargate.",
+    ),
+    "linuxParameters": (
+        {"sharedMemorySize": 64},
+        "linuxParameter.sharedMemorySize is not allowed for Fargate.",
+    ),
+    "volumes": (
+        [{"name": "v", "host": {"sourcePath": "/v"}}],
+        "host.sourcePath should not be set for volumes in Fargate.",
+    ),
+    "logConfiguration": (
+        {"logDriver": "syslog"},
+        "Log driver for Fargate is not valid: syslog",
+    ),
+    "ephemeralStorage": (
+        {"sizeInGiB": 20},
+        "Ephemeral storage for Fargate tasks can be only between range 21 GiB to 200 GiB",
+    ),
+}
+ONLY_FARGATE = {
+    "networkConfiguration": (
+        {"assignPublicIp": "ENABLED"},
+        "networkConfiguration not applicable for EC2.",
+    ),
+    "fargatePlatformConfiguration": (
+        {"platformVersion": "LATEST"},
+        "fargatePlatformConfiguration not applicable for EC2.",
+    ),
+    "ephemeralStorage": ({"sizeInGiB": 30}, "ephemeralStorage not applicable for EC2."),
+    "runtimePlatform": (
+        {"cpuArchitecture": "X86_64"},
+        "runtimePlatform is not applicable for EC2.",
+    ),
+}
+
+
+@pytest.mark.parametrize("member", ONLY_EC2)
+def test_what_fargate_does_not_have(endpoint: Endpoint, member: str) -> None:
+    value, text = ONLY_EC2[member]
+    container = {**needing(VCPU="1", MEMORY="2048"), "executionRoleArn": ROLE, member: value}
+    with refused(f"Error executing request, Exception : {text}, RequestId: "):
+        register(endpoint, "never", container, platformCapabilities=["FARGATE"])
+
+
+@pytest.mark.parametrize("member", ONLY_FARGATE)
+def test_what_only_fargate_has(endpoint: Endpoint, member: str) -> None:
+    value, text = ONLY_FARGATE[member]
+    for members in ({}, {"platformCapabilities": ["EC2"]}):
+        with refused(f"Error executing request, Exception : {text}, RequestId: "):
+            register(endpoint, "never", {**CONTAINER, member: value}, **members)
+    container = {**needing(VCPU="1", MEMORY="2048"), "executionRoleArn": ROLE, member: value}
+    register(endpoint, "only-fargate", container, platformCapabilities=["FARGATE"])
 
 
 # -- ecsProperties (5.2) --------------------------------------------------------------------------
@@ -414,5 +499,5 @@ def test_ecs_properties_of_one_container(
 
 def test_ecs_properties_exclude_container_properties(endpoint: Endpoint) -> None:
     """5.2."""
-    with refused("exclude each other"):
+    with refused("Cannot use both ECS containerProperties and ecsProperties"):
         register(endpoint, "never", ecsProperties={"taskProperties": [{"containers": [ONE]}]})

@@ -217,6 +217,7 @@ def test_output_that_is_no_text(endpoint: Endpoint) -> None:
 def test_a_group_and_a_prefix_of_the_definitions_own(endpoint: Endpoint) -> None:
     """logConfiguration: awslogs-group and awslogs-stream-prefix, which stands in for the
     definition's name."""
+    endpoint.logs.create_log_group(logGroupName="/my/jobs")
     options = {"awslogs-group": "/my/jobs", "awslogs-stream-prefix": "mine"}
     container = {"logConfiguration": {"logDriver": "awslogs", "options": options}}
     job_id = endpoint.submit(
@@ -281,7 +282,7 @@ def test_unsigned_requests_reach_the_logs(endpoint: Endpoint) -> None:
         "--query",
         "logGroups[].logGroupName",
     ]
-    done = subprocess.run(words, env=endpoint.environ, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(words, env=endpoint.environ, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0 and GROUP in done.stdout, done.stderr
 
 
@@ -338,7 +339,7 @@ def test_members_of_a_wrong_type(endpoint: Endpoint, value: object) -> None:
             "logGroupNamePrefix",
         ):
             connection = http.client.HTTPConnection(
-                endpoint.url.removeprefix("http://"), timeout=30
+                endpoint.url.removeprefix("http://"), timeout=300
             )
             headers = {
                 "X-Amz-Target": f"Logs_20140328.{operation}",

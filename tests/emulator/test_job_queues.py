@@ -85,23 +85,32 @@ REFUSED_QUEUES = {
         {"computeEnvironmentOrder": order("one", "two", "three", "four")},
         "1 to 3",
     ),
-    "7 no environment": ({"computeEnvironmentOrder": []}, "1 to 3"),
+    "7 no environment": (
+        {"computeEnvironmentOrder": []},
+        "Exception : computeEnvironmentOrder is required., RequestId: ",
+    ),
     "7 an environment that is not there": (
         {"computeEnvironmentOrder": order("nobody")},
-        "nobody does not exist",
+        "Compute Environments must be created and valid before attaching them to a job queue",
     ),
     "7 one order twice": (
         {"computeEnvironmentOrder": [*order("one"), *order("two")]},
-        "same order",
+        "Duplicate ComputeEnvironment order values.",
     ),
-    "7 EC2 with Fargate": ({"computeEnvironmentOrder": order("one", "fargate")}, "EC2 and Fargate"),
+    "7 EC2 with Fargate": (
+        {"computeEnvironmentOrder": order("one", "fargate")},
+        "Fargate and EC2 compute environments can not be mixed.",
+    ),
     "7 x86_64 with arm64": (
         {"computeEnvironmentOrder": order("one", "arm")},
         "x86_64 and of arm64",
     ),
     "7 priority over 1000": ({"priority": 1001}, "between 0 and 1000"),
     "7 negative priority": ({"priority": -1}, "between 0 and 1000"),
-    "7 a policy that is not there": ({"schedulingPolicyArn": policy("nobody")}, "does not exist"),
+    "7 a policy that is not there": (
+        {"schedulingPolicyArn": policy("nobody")},
+        f"SchedulingPolicy {policy('nobody')} not found.",
+    ),
     "7 a state that is none": ({"state": "ASLEEP"}, "ENABLED, DISABLED"),
     "7.3 a type of other environments": (
         {"jobQueueType": "ECS_FARGATE"},
@@ -119,6 +128,10 @@ REFUSED_QUEUES = {
             ]
         },
         "reason must be one of",
+    ),
+    "7.2 one action twice": (
+        {"jobStateTimeLimitActions": [LIMIT, LIMIT]},
+        "Duplicate job state limit actions are not allowed.",
     ),
     "7.2 TERMINATE is for SageMaker": (
         {"jobStateTimeLimitActions": [{**LIMIT, "action": "TERMINATE"}]},
@@ -209,7 +222,7 @@ def test_what_may_change(endpoint: Endpoint) -> None:
         with refused(text):
             endpoint.batch.update_job_queue(jobQueue="changes", **change)
     assert described(endpoint, "changes") == queue
-    with refused("does not exist"):
+    with refused("JobQueue nobody not found."):
         endpoint.batch.update_job_queue(jobQueue="nobody", priority=1)
 
 
@@ -221,7 +234,7 @@ def test_a_policy_is_replaced_and_never_added_or_removed(endpoint: Endpoint) -> 
         endpoint.batch.update_job_queue(jobQueue="fifo", schedulingPolicyArn=policy("policy"))
     endpoint.batch.update_job_queue(jobQueue="fair", schedulingPolicyArn=policy("another"))
     assert described(endpoint, "fair")["schedulingPolicyArn"] == policy("another")
-    with refused("does not exist"):
+    with refused("SchedulingPolicy  not found."):
         endpoint.batch.update_job_queue(jobQueue="fair", schedulingPolicyArn="")
     assert described(endpoint, "fair")["schedulingPolicyArn"] == policy("another")
 
@@ -262,7 +275,7 @@ def test_deleting_a_queue_ends_what_is_in_it(endpoint: Endpoint) -> None:
         lambda: endpoint.batch.list_jobs(jobQueue="doomed"),
         lambda: endpoint.batch.get_job_queue_snapshot(jobQueue="doomed"),
     ):
-        with refused("doomed does not exist"):
+        with refused("JobQueue doomed not found."):
             call()
 
 

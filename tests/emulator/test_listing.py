@@ -45,7 +45,8 @@ def jobs(endpoint: Endpoint) -> Jobs:
     array = endpoint.run("sleep", "600", queue="mixed", name="Array", arrayProperties={"size": 3})
     running = endpoint.run("sleep", "600", queue="mixed", name="beta")
     waiting = endpoint.run("sleep", "600", queue="mixed", name="gamma")
-    endpoint.wait(running, "RUNNING")
+    for job_id in (running, *(f"{array}:{index}" for index in range(3))):
+        endpoint.wait(job_id, "RUNNING")
     return Jobs(succeeded, failed, array, running, waiting, between_ms)
 
 

@@ -76,7 +76,7 @@ def local_client(port: int) -> Client:
 def ask(
     port: int, method: str, path: str, body: bytes = b"", **headers: str
 ) -> tuple[int, bytes, dict[str, str]]:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=300)
     connection.request(
         method, path, body, {name.replace("_", "-"): value for name, value in headers.items()}
     )
@@ -217,7 +217,7 @@ def test_the_aws_command(port: int) -> None:
     def aws(*args: str) -> str:
         command = [sys.executable, "-m", "awscli", *args]
         return subprocess.run(
-            command, env=environment, capture_output=True, text=True, check=True, timeout=120
+            command, env=environment, capture_output=True, text=True, check=True, timeout=300
         ).stdout
 
     aws("s3", "mb", "s3://from-the-command")

@@ -59,7 +59,8 @@ class Batch:
         self.resources: dict[str, Document] = {}
         self.inactive: list[str] = []
 
-    def __call__(self, operation: str, request: Document) -> Document:
+    def __call__(self, region: str, operation: str, request: Document) -> Document:
+        assert region == REGION, "the stack is in this region"
         self.calls.append((operation, copy.deepcopy(request)))
         verb, kind = re.match(
             "(Create|Update|Delete|Describe|Register|Deregister|Tag|Untag)(.*?)s?$", operation
@@ -754,6 +755,7 @@ def test_what_cannot_be_deleted_fails_the_deletion(stacks: Stacks, batch: Batch)
     arn = stacks.physical()["Environment"]
     order = [{"order": 1, "computeEnvironment": arn}]
     batch(
+        REGION,
         "CreateJobQueue",
         {"jobQueueName": "by-hand", "priority": 1, "computeEnvironmentOrder": order},
     )
@@ -1083,7 +1085,7 @@ def test_the_aws_command_deploys_and_deploys_again(
             *args,
         ]
         command = [sys.executable, "-m", "awscli", *words]
-        return subprocess.run(command, env=variables, capture_output=True, text=True, timeout=120)
+        return subprocess.run(command, env=variables, capture_output=True, text=True, timeout=300)
 
     done = deploy("--parameter-overrides", "Subnets=subnet-1,subnet-2")
     assert done.returncode == 0, done.stdout + done.stderr

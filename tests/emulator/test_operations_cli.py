@@ -67,8 +67,8 @@ def test_every_operation_has_a_test() -> None:
 
 def test_create_compute_environment(endpoint: Endpoint, call: Call) -> None:
     resources = (
-        "type=SPOT,allocationStrategy=SPOT_PRICE_CAPACITY_OPTIMIZED,maxvCpus=16,subnets=subnet-0a,"
-        "securityGroupIds=sg-0a,instanceRole=r,instanceTypes=m6i,c6i"
+        "type=SPOT,allocationStrategy=SPOT_PRICE_CAPACITY_OPTIMIZED,minvCpus=0,maxvCpus=16,"
+        "subnets=subnet-0a,securityGroupIds=sg-0a,instanceRole=r,instanceTypes=m6i,c6i"
     )
     answer = call(
         "--compute-environment-name", "made", "--type", "MANAGED", "--compute-resources", resources

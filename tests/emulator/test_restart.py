@@ -14,6 +14,8 @@ import pytest
 from emulator_endpoint import BATCHYARD, Endpoint, until
 from gates import Gate, no_traceback, refused, stays
 
+import prestarted
+
 SIZE = ("--cpus", "4", "--memory", "4GiB")
 Start = Callable[..., Endpoint]
 
@@ -68,14 +70,13 @@ def test_an_array_outlives_three_kills(start: Start, tmp_path: Path) -> None:
     seen_attempts: dict[str, int] = {}
     for number in range(1, 4):
         (notes / f"go-{number - 1}").touch()
-        until(
-            lambda number=number: len(lines(notes / "ended")),
-            lambda ended, number=number: ended >= 12 * number,
-        )
         # What the endpoint has told of is on disk.
-        listed = endpoint.batch.list_jobs(arrayJobId=job_id, jobStatus="SUCCEEDED")[
-            "jobSummaryList"
-        ]
+        listed = until(
+            lambda endpoint=endpoint: endpoint.batch.list_jobs(
+                arrayJobId=job_id, jobStatus="SUCCEEDED"
+            )["jobSummaryList"],
+            lambda children, number=number: len(children) >= 12 * number,
+        )
         started = Counter(lines(notes / "started"))
         for child in listed:
             index = str(child["arrayProperties"]["index"])
@@ -168,6 +169,9 @@ def test_everything_is_as_it_was(start: Start, gate: Gate) -> None:
             job.get("arrayProperties", {}).pop("statusSummaryLastUpdatedAt", None)
         names = [job["jobId"] for job in jobs_detail if "logStreamName" in job["container"]]
         definitions = batch.describe_job_definitions(jobDefinitionName="kept")["jobDefinitions"]
+        environments = batch.describe_compute_environments()["computeEnvironments"]
+        for environment in environments:
+            del environment["computeResources"]["desiredvCpus"]  # instances end with the endpoint
         return {
             "jobs": jobs_detail,
             "failed": batch.list_jobs(jobQueue="queue", jobStatus="FAILED")["jobSummaryList"],
@@ -176,7 +180,7 @@ def test_everything_is_as_it_was(start: Start, gate: Gate) -> None:
                 jobQueue="queue", filters=[{"name": "JOB_NAME", "values": ["job-*"]}]
             )["jobSummaryList"],
             "queues": sorted(batch.describe_job_queues()["jobQueues"], key=str),
-            "environments": batch.describe_compute_environments()["computeEnvironments"],
+            "environments": environments,
             "definitions": definitions,
             "policies": batch.describe_scheduling_policies(arns=[policy])["schedulingPolicies"],
             "consumable": batch.describe_consumable_resource(consumableResource="licence")[
@@ -324,7 +328,7 @@ def test_two_endpoints_in_one_home_are_refused(start: Start, tmp_path: Path) -> 
     """Exit code 3, a sentence, and the first one goes on."""
     endpoint = begin(start)
     command = [str(BATCHYARD), "emulate", "--port", "0", "--home", str(tmp_path / "home")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    done = prestarted.run(command, capture_output=True, text=True, timeout=300)
     assert (done.returncode, done.stdout) == (3, "")
     assert "another endpoint serves from" in done.stderr and "--home" in done.stderr
     assert endpoint.wait(endpoint.run("true"))["status"] == "SUCCEEDED"
@@ -342,7 +346,7 @@ def test_a_port_in_use_and_a_home_that_is_none(start: Start, tmp_path: Path) -> 
         ),
         (("--port", "0", "--home", str(tmp_path / "file")), 2, str(tmp_path / "file")),
     ):
-        done = subprocess.run(
-            [str(BATCHYARD), "emulate", *words], capture_output=True, text=True, timeout=60
+        done = prestarted.run(
+            [str(BATCHYARD), "emulate", *words], capture_output=True, text=True, timeout=300
         )
         assert done.returncode == code and text in done.stderr and "Traceback" not in done.stderr

@@ -53,7 +53,7 @@ def test_one_as_it_is_described_changed_and_deleted(endpoint: Endpoint) -> None:
     endpoint.batch.delete_scheduling_policy(arn=arn)
     assert described(endpoint, arn) == []
     endpoint.batch.delete_scheduling_policy(arn=arn)
-    with refused("does not exist"):
+    with refused(f"SchedulingPolicy {arn} not found."):
         endpoint.batch.update_scheduling_policy(arn=arn, fairsharePolicy={})
 
 

@@ -190,11 +190,11 @@ REFUSED_OVERRIDES = {
     "5.2 a NUL in a variable": ({"environment": variables(A="a\0b")}, "should be a string"),
     "5.3 no whole VCPU": (
         {"resourceRequirements": [{"type": "VCPU", "value": "0.5"}]},
-        "VCPU must be a whole number",
+        "Value 0.5 for type VCPU in resourceRequirement is not valid.",
     ),
     "5.3 less than 4 MiB": (
         {"resourceRequirements": [{"type": "MEMORY", "value": "3"}]},
-        "MEMORY must be",
+        "Memory must be at least 4 Mib, got 3 Mib.",
     ),
     "5.3 no GPU is none": (
         {"resourceRequirements": [{"type": "GPU", "value": "0"}]},
@@ -329,7 +329,7 @@ def test_platforms_do_not_mix(endpoint: Endpoint) -> None:
         endpoint.submit(definition, "queue")
     with refused("platformCapabilities"):
         endpoint.run("true", queue="fargate")
-    with refused("Fargate does not have"):
+    with refused("Fargate resource requirements (0.25 vCPU, 600 MiB) not valid."):
         overrides = {"resourceRequirements": [{"type": "MEMORY", "value": "600"}]}
         endpoint.submit(definition, "fargate", containerOverrides=overrides)
 
@@ -370,14 +370,13 @@ def test_the_newest_active_revision_is_meant(endpoint: Endpoint, off: str) -> No
         (f"{arn}:2", 2),
     ):
         assert endpoint.job(endpoint.submit(name, off))["jobDefinition"] == f"{arn}:{revision}"
-    with refused("not ACTIVE"):
-        endpoint.submit("meant:3", off)
-    for name in ("meant:4", "nobody", f"{arn}:4", ""):
-        with refused("does not exist"):
+    elsewhere = arn.replace("us-east-1", "eu-west-1")
+    for name in ("meant:3", "meant:4", "nobody", f"{arn}:4", elsewhere, ""):
+        with refused(f"JobDefinition name {name} does not exist or is not in ACTIVE status"):
             endpoint.submit(name, off)
     for number in (1, 2):
         endpoint.batch.deregister_job_definition(jobDefinition=f"meant:{number}")
-    with refused("none of its revisions is ACTIVE"):
+    with refused("JobDefinition name meant does not exist or is not in ACTIVE status"):
         endpoint.submit("meant", off)
 
 
@@ -386,7 +385,7 @@ def test_queues_that_are_none(endpoint: Endpoint) -> None:
     definition = endpoint.definition("sent", "true")
     arn = "arn:aws:batch:us-east-1:123456789012:job-queue/queue"
     assert endpoint.wait(endpoint.submit(definition, arn))["jobQueue"] == arn
-    with refused("nowhere does not exist"):
+    with refused("JobQueue nowhere not found."):
         endpoint.submit(definition, "nowhere")
     endpoint.queue("closed", "cpu", state="DISABLED")
     with refused("DISABLED"):
@@ -598,7 +597,7 @@ def test_what_a_job_has_of_its_definition(endpoint: Endpoint, off: str) -> None:
     )
     assert (job["timeout"], job["retryStrategy"]) == (
         {"attemptDurationSeconds": 90},
-        {"attempts": 2},
+        {"attempts": 2, "evaluateOnExit": []},
     )
 
 

@@ -23,6 +23,8 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 IMAGE = "batchyard-peers:latest"
 QUEUE = "peers"
+#: folder of a client's home in PATH of its jobs
+PROGRAMS = "programs"
 STATES = ("SUBMITTED", "PENDING", "RUNNABLE", "STARTING", "RUNNING", "SUCCEEDED", "FAILED")
 #: of a whole workflow, on a busy machine
 WITHIN_S = 1200
@@ -112,7 +114,9 @@ class Peer:
             stamp.write_text(digest)
         return python
 
-    def run(self, *command: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    def run(
+        self, *command: str, stdin: int = subprocess.DEVNULL, **variables: str
+    ) -> subprocess.CompletedProcess[str]:
         """Run a program of the client, with the variables that `batchyard emulate` prints."""
         environ = {
             **self.endpoint.environ,
@@ -126,7 +130,7 @@ class Peer:
             [program, *command[1:]],
             cwd=self.folder,
             env=environ,
-            stdin=subprocess.DEVNULL,
+            stdin=stdin,
             capture_output=True,
             text=True,
             timeout=WITHIN_S,
@@ -161,8 +165,10 @@ def opened(client: str, runner: str, folder: Path) -> Iterator[Peer]:
     python = Peer.install(
         ROOT / ".cache" / "peers" / client, HERE / "requirements" / f"{client}.txt"
     )
-    # Jobs that run as processes use the programs of this environment, including python.
-    path = {"PATH": f"{python.parent}{os.pathsep}{os.environ['PATH']}"}
+    # Jobs that run as processes use the programs of this environment, including python, and those
+    # that a workflow writes.
+    folders = (str(folder / client / PROGRAMS), str(python.parent), os.environ["PATH"])
+    path = {"PATH": os.pathsep.join(folders)}
     size = ("--cpus", "4", "--memory", "16GiB", "--gpus", "0")
     endpoint = Endpoint(
         folder / "endpoint", "--runner", runner, *size, environ={**path, "TMPDIR": str(folder)}

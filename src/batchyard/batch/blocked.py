@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from batchyard.batch.capacity import fits_an_instance
 from batchyard.batch.jobs import Resources
 from batchyard.batch.queues import ComputeEnvironment
 
@@ -44,16 +43,27 @@ def _reason_of_environments(
     enabled = [environment for environment in environments if environment.is_enabled]
     if not enabled:
         return NO_ENVIRONMENT
-    with_instance = [
-        environment for environment in enabled if fits_an_instance(requested, environment)
+    reasons = [_reason_of_environment(requested, environment) for environment in enabled]
+    if "" in reasons:
+        return ""
+    return MAX_VCPUS if MAX_VCPUS in reasons else NO_INSTANCE
+
+
+def _reason_of_environment(requested: Resources, environment: ComputeEnvironment) -> str:
+    """Return why a child can never start in an enabled environment; empty if it can."""
+    max_vcpus = environment.capacity.vcpus
+    if environment.fleet is None:
+        if requested.vcpus > max_vcpus:
+            return MAX_VCPUS
+        return "" if requested.fits_in(environment.capacity) else NO_INSTANCE
+    sizes = [
+        instance_type.resources.vcpus
+        for instance_type in environment.fleet.types
+        if requested.fits_in(instance_type.resources)
     ]
-    if not with_instance:
+    if not sizes:
         return NO_INSTANCE
-    if all(requested.vcpus > environment.capacity.vcpus for environment in with_instance):
-        return MAX_VCPUS
-    if not any(requested.fits_in(environment.capacity) for environment in with_instance):
-        return NO_INSTANCE
-    return ""
+    return "" if min(sizes) <= max_vcpus else MAX_VCPUS
 
 
 def reason_code(reason: str) -> str:

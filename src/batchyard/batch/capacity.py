@@ -19,6 +19,9 @@ class FreeCapacity:
 
     __slots__ = ("environment", "free_gpus", "free_memory_mib", "free_vcpus", "machine")
 
+    #: This capacity belongs to no instance.
+    host_id = ""
+
     def __init__(
         self, environment: ComputeEnvironment, machine: FreeCapacity | None = None
     ) -> None:
@@ -28,6 +31,10 @@ class FreeCapacity:
         self.free_memory_mib = environment.capacity.memory_mib
         #: a heap, so that the GPUs with the lowest numbers are used first
         self.free_gpus = list(range(environment.capacity.gpus))
+
+    @property
+    def free(self) -> Resources:
+        return Resources(self.free_vcpus, self.free_memory_mib, len(self.free_gpus))
 
     def resize(self, environment: ComputeEnvironment) -> None:
         """Change the environment's size and state.
@@ -55,8 +62,19 @@ class FreeCapacity:
             self.has_vcpus_and_memory(requested)
             and requested.gpus <= len(self.free_gpus)
             and (self.machine is None or requested.gpus <= len(self.machine.free_gpus))
-            and (not self.environment.instances or fits_an_instance(requested, self.environment))
         )
+
+    def find_room(self, requested: Resources) -> FreeCapacity | None:
+        """Return where a child can start now: here, or nowhere."""
+        return self if self.has_all(requested) else None
+
+    def could_grow_for(self, requested: Resources) -> bool:
+        """Return whether there could be room later that does not exist yet."""
+        return False
+
+    def lacks_only_gpus(self, requested: Resources) -> bool:
+        """Return whether a child would start if it asked for no GPUs."""
+        return self.has_vcpus_and_memory(requested)
 
     def take(self, requested: Resources) -> tuple[int, ...]:
         """Take capacity, and return the numbers of its GPUs (on the machine, if there is one)."""
@@ -76,11 +94,6 @@ class FreeCapacity:
             heapq.heappush(self.free_gpus, gpu)
         if self.machine is not None:
             self.machine.give_back(requested, gpus)
-
-
-def fits_an_instance(requested: Resources, environment: ComputeEnvironment) -> bool:
-    instances = environment.instances
-    return not instances or any(requested.fits_in(instance) for instance in instances)
 
 
 class Consumables:

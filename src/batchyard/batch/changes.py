@@ -15,6 +15,8 @@ class Start(NamedTuple):
     attempt: int
     gpus: tuple[int, ...]
     environment: str
+    #: id of the instance; empty in an environment without instances
+    host_id: str = ""
 
 
 class Stop(NamedTuple):

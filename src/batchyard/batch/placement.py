@@ -10,10 +10,15 @@ from typing import NamedTuple
 from batchyard.batch.blocked import blocked_reason, reason_code
 from batchyard.batch.capacity import Consumables, FreeCapacity
 from batchyard.batch.changes import Start
+from batchyard.batch.fleets import Fleet, Host, launch_for
 from batchyard.batch.jobs import Job, Resources
 from batchyard.batch.queues import FairShare, Queue
 from batchyard.batch.share_usage import ShareUsage
 from batchyard.batch.tracked_job import RUNNABLE, STARTING, Placement, TrackedJob
+
+_UNLIMITED = 2**40
+#: The capacities of compute environments: with instances, or of fixed size.
+Capacities = list[FreeCapacity | Fleet]
 
 
 class BlockedHead(NamedTuple):
@@ -30,7 +35,7 @@ class WaitingLine:
 
     __slots__ = ("blocked_head", "capacities", "jobs", "queue", "retries", "usage")
 
-    def __init__(self, queue: Queue, capacities: list[FreeCapacity]) -> None:
+    def __init__(self, queue: Queue, capacities: Capacities) -> None:
         self.queue = queue
         #: free capacity of the queue's environments, in their order
         self.capacities = capacities
@@ -47,7 +52,7 @@ class WaitingLine:
             tracked.is_in_line = True
             insort(self.jobs, tracked, key=lambda waiting: waiting.number)
 
-    def set_queue(self, queue: Queue, capacities: list[FreeCapacity]) -> None:
+    def set_queue(self, queue: Queue, capacities: Capacities) -> None:
         """Change priority, policy and environments; the children in the line keep waiting."""
         self.queue, self.capacities = queue, capacities
         if queue.fair_share is None:
@@ -77,6 +82,41 @@ class WaitingLine:
             for index in tracked.ready:
                 if tracked.codes[index] == RUNNABLE:
                     yield tracked, index
+
+    def launch_hosts(
+        self, consumables: Consumables, machine: FreeCapacity | None, now_ms: int
+    ) -> bool:
+        """Launch instances for the children at the front; return whether one is ready now."""
+        fleets = [c for c in self.capacities if isinstance(c, Fleet) and c.can_grow]
+        if not fleets:
+            return False
+        free = None if machine is None else machine.free
+        if self.queue.fair_share is not None and self.queue.fair_share.reservation_percent:
+            free = self._without_reservation(self.queue.fair_share, fleets, free, now_ms)
+        waiting = (
+            (tracked.job.resources, tracked.job.resources.vcpus * max(1, len(tracked.ready)))
+            for tracked, _ in self.runnable_children(now_ms)
+            if consumables.have(tracked.job.consumables)
+        )
+        return launch_for(waiting, fleets, free)
+
+    def _without_reservation(
+        self, policy: FairShare, fleets: list[Fleet], free: Resources | None, now_ms: int
+    ) -> Resources:
+        """Return the free capacity without the vCPUs that are reserved for other shares."""
+        reserved_fraction = policy.reserved_fraction(len(self.active_shares(now_ms)))
+        vcpus = sum(
+            int(fleet.free_vcpus - reserved_fraction * fleet.environment.capacity.vcpus)
+            for fleet in fleets
+        )
+        if free is None:
+            return Resources(vcpus, _UNLIMITED, _UNLIMITED)
+        return Resources(min(vcpus, free.vcpus), free.memory_mib, free.gpus)
+
+    def active_shares(self, now_ms: int) -> set[str]:
+        """Return the shares that have children which wait or run, or had some lately."""
+        used = set() if self.usage is None else self.usage.active_shares(now_ms)
+        return {tracked.job.share for tracked in self.jobs if tracked.is_in_line} | used
 
     def check_head(self, machine: Resources | None, now_ms: int) -> BlockedHead | None:
         """Record whether the first child can never start.
@@ -135,11 +175,11 @@ class PlacementPass:
     def _place_in_order(self) -> None:
         for tracked in self.line.jobs:
             while (index := _next_ready(tracked)) is not None:
-                capacity = self._find_capacity(tracked.job)
-                if capacity is None:
+                room = self._find_room(tracked.job)
+                if room is None:
                     break
                 tracked.ready.popleft()
-                self._start(tracked, index, capacity)
+                self._start(tracked, index, room)
             if tracked.is_in_line and self._closes_line(tracked.job):
                 break
 
@@ -151,8 +191,7 @@ class PlacementPass:
             self.line.jobs, key=lambda tracked: (-tracked.job.priority, tracked.number)
         )
         waiting = [tracked for tracked in waiting if _next_ready(tracked) is not None]
-        active = {tracked.job.share for tracked in waiting} | usage.active_shares(self.now_ms)
-        reserved_fraction = policy.reserved_fraction(len(active))
+        reserved_fraction = policy.reserved_fraction(len(self.line.active_shares(self.now_ms)))
         while waiting:
             # min takes the first of equals, and the list is in order within a share.
             tracked = min(
@@ -162,10 +201,10 @@ class PlacementPass:
             if index is None:
                 waiting.remove(tracked)
                 continue
-            capacity = self._find_capacity(tracked.job, reserved_fraction)
-            if capacity is not None:
+            room = self._find_room(tracked.job, reserved_fraction)
+            if room is not None:
                 tracked.ready.popleft()
-                self._start(tracked, index, capacity)
+                self._start(tracked, index, room)
             elif self._closes_line(tracked.job):
                 return
             else:
@@ -178,9 +217,9 @@ class PlacementPass:
             tracked, index = retries.popleft()
             if tracked.codes[index] != RUNNABLE:
                 continue
-            capacity = self._find_capacity(tracked.job)
-            if capacity is not None:
-                self._start(tracked, index, capacity)
+            room = self._find_room(tracked.job)
+            if room is not None:
+                self._start(tracked, index, room)
                 continue
             self.line.retries.append((tracked, index))
             if self._closes_line(tracked.job):
@@ -188,8 +227,8 @@ class PlacementPass:
                 return False
         return True
 
-    def _find_capacity(self, job: Job, reserved_fraction: float = 0.0) -> FreeCapacity | None:
-        """Return the first environment with room for a child of the job.
+    def _find_room(self, job: Job, reserved_fraction: float = 0.0) -> FreeCapacity | Host | None:
+        """Return room for a child of the job, in the first environment that has some.
 
         ``reserved_fraction``: the fraction of each environment's vCPUs that must stay free.
         """
@@ -199,12 +238,16 @@ class PlacementPass:
         if job.consumables and not self.consumables.have(job.consumables):
             return None
         for capacity in self.line.capacities:
+            room = capacity.find_room(requested)
+            if room is None:
+                if capacity.could_grow_for(requested):
+                    return None  # Environments are tried in order, also before they have hosts.
+                continue
+            if not reserved_fraction:
+                return room
             reserved_vcpus = reserved_fraction * capacity.environment.capacity.vcpus
-            if (
-                capacity.has_all(requested)
-                and capacity.free_vcpus - requested.vcpus >= reserved_vcpus
-            ):
-                return capacity
+            if capacity.free_vcpus - requested.vcpus >= reserved_vcpus:
+                return room
         return None
 
     def _closes_line(self, job: Job) -> bool:
@@ -214,22 +257,22 @@ class PlacementPass:
         if job.resources.gpus:
             self.gpus_are_reserved = True
             return not any(
-                capacity.has_vcpus_and_memory(job.resources) for capacity in self.line.capacities
+                capacity.lacks_only_gpus(job.resources) for capacity in self.line.capacities
             )
         return True
 
-    def _start(self, tracked: TrackedJob, index: int, capacity: FreeCapacity) -> None:
+    def _start(self, tracked: TrackedJob, index: int, room: FreeCapacity | Host) -> None:
         job = tracked.job
-        gpus = capacity.take(job.resources)
+        gpus = room.take(job.resources)
         if job.consumables:
             self.consumables.take(job.consumables)
-        tracked.placed[index] = Placement(capacity, gpus)
+        tracked.placed[index] = Placement(room, gpus)
         if self.line.usage is not None:
             self.line.usage.change(job.share, job.resources.vcpus, self.now_ms)
         tracked.move(index, STARTING)
         tracked.attempts[index] += 1
-        name = capacity.environment.name
-        self.starts.append(Start(job.id, index, tracked.attempts[index], gpus, name))
+        name = room.environment.name
+        self.starts.append(Start(job.id, index, tracked.attempts[index], gpus, name, room.host_id))
 
 
 def _next_ready(tracked: TrackedJob) -> int | None:
@@ -244,4 +287,4 @@ def _next_ready(tracked: TrackedJob) -> int | None:
 
 
 def _weighted_use(share: str, usage: ShareUsage, policy: FairShare, now_ms: int) -> float:
-    return usage.recent_vcpus(share, now_ms) * policy.weight_of(share)
+    return usage.recent_vcpu_s(share, now_ms) * policy.weight_of(share)

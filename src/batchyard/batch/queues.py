@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple
 
 from batchyard.batch.jobs import Resources
 
@@ -12,16 +14,49 @@ QUEUE_DELETED = "JobQueue deleted"
 TIME_LIMIT = "Canceled by JobStateTimeLimit action due to reason: "
 
 
+class InstanceType(NamedTuple):
+    name: str
+    #: what an instance registers with ECS
+    resources: Resources
+
+
+class TypeChoice(Enum):
+    """Which of the types that a child fits on is launched: the kinds of allocation strategies."""
+
+    SMALLEST = "the smallest"
+    #: the largest that the waiting children would fill, else the smallest
+    BY_DEMAND = "by demand"
+    FIRST = "the first of the list"
+    ANY = "any"
+
+
+@dataclass(frozen=True, slots=True)
+class FleetSettings:
+    """How a compute environment launches and ends EC2 instances (facts, 8.1 and 8.2)."""
+
+    types: tuple[InstanceType, ...]
+    choice: TypeChoice = TypeChoice.SMALLEST
+    min_vcpus: int = 0
+    #: whether the last instance may pass the maximum
+    may_pass_max: bool = False
+    is_spot: bool = False
+    #: time from the launch of an instance until children can start on it
+    launch_s: float = 0.0
+    #: an instance ends after this time without children
+    idle_s: float = 60.0
+
+
 @dataclass(frozen=True, slots=True)
 class ComputeEnvironment:
-    """Capacity of fixed size. A child runs in one environment and must fit in it."""
+    """A child runs in one environment and must fit in it."""
 
     name: str
+    #: with a fleet, only the vCPUs count: the maximum of all instances together
     capacity: Resources
-    #: the largest of its instance types, in one of which a child must fit; empty: no such limit
-    instances: tuple[Resources, ...] = ()
     #: a disabled environment starts nothing new; children that run in it go on
     is_enabled: bool = True
+    #: None: capacity of fixed size, without instances
+    fleet: FleetSettings | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from itertools import islice
+from itertools import count, islice
 
 from batchyard.batch import retry
 from batchyard.batch.blocked import reason_code
@@ -28,6 +28,7 @@ from batchyard.batch.changes import (
     Stop,
 )
 from batchyard.batch.dependencies import InvalidJobError, resolve_dependency
+from batchyard.batch.fleets import Fleet, Host
 from batchyard.batch.jobs import (
     Action,
     DependencyType,
@@ -54,13 +55,17 @@ class Scheduler:
         *,
         machine: Resources | None = None,
         fail_fast: bool = False,
+        new_host_id: Callable[[], str] | None = None,
     ) -> None:
         """``machine``: capacity that all environments share; None if each has its own.
 
-        ``fail_fast``: fail all jobs when the first child fails.
+        ``fail_fast``: fail all jobs when the first child fails. ``new_host_id`` makes the ids of
+        instances; by default they are numbered.
         """
+        numbers = count()
+        self._new_host_id = new_host_id or (lambda: f"host-{next(numbers)}")
         self._machine = FreeCapacity(ComputeEnvironment("machine", machine)) if machine else None
-        self._capacities: dict[str, FreeCapacity] = {}
+        self._capacities: dict[str, FreeCapacity | Fleet] = {}
         #: queue -> its waiting line, by falling priority
         self._lines: dict[str, WaitingLine] = {}
         #: time of the latest ``tick``
@@ -151,7 +156,7 @@ class Scheduler:
         tracked = self._jobs[job_id]
         attempt = tracked.attempts[index]
         placement = tracked.placed.pop(index)
-        placement.capacity.give_back(tracked.job.resources, placement.gpus)
+        placement.room.give_back(tracked.job.resources, placement.gpus)
         if tracked.job.consumables:
             self._consumables.give_back(tracked.job.consumables)
         usage = self._lines[tracked.job.queue].usage
@@ -205,10 +210,21 @@ class Scheduler:
     def set_environment(self, environment: ComputeEnvironment) -> None:
         """Add a compute environment, or change the one of this name."""
         capacity = self._capacities.get(environment.name)
-        if capacity is None:
+        if capacity is not None:
+            capacity.resize(environment)
+        elif environment.fleet is None:
             self._capacities[environment.name] = FreeCapacity(environment, self._machine)
         else:
-            capacity.resize(environment)
+            fleet = Fleet(environment, self._machine, self._new_host_id)
+            self._capacities[environment.name] = fleet
+            fleet.tick(self._now_ms)
+
+    def remove_environment(self, name: str) -> None:
+        """Forget a compute environment that no queue uses; its children run to their end."""
+        capacity = self._capacities.pop(name)
+        if isinstance(capacity, Fleet):
+            for host in list(capacity.hosts):
+                capacity.end(host)
 
     def set_queue(self, queue: Queue) -> None:
         """Add a queue, or change the one of this name. Its environments must exist."""
@@ -233,6 +249,8 @@ class Scheduler:
     def tick(self, now_ms: int) -> list[Change]:
         """Record the time: stop children after their timeout, and apply the queues' time limits."""
         self._now_ms = now_ms
+        for fleet in self.fleets():
+            fleet.tick(now_ms)
         changes: list[Change] = []
         machine = self._machine.environment.capacity if self._machine else None
         for line in self._lines.values():
@@ -277,8 +295,10 @@ class Scheduler:
         """Return what to start now, in order. Its capacity is taken from now on."""
         starts: list[Start] = []
         for line in self._lines.values():
-            if line.retries or line.jobs:
+            while line.retries or line.jobs:
                 PlacementPass(line, self._consumables, starts, self._now_ms).run()
+                if not line.launch_hosts(self._consumables, self._machine, self._now_ms):
+                    break
         return starts
 
     # -- state -------------------------------------------------------------------------------------
@@ -295,8 +315,32 @@ class Scheduler:
         return STATES[self._jobs[job_id].codes[index]]
 
     def free(self, environment: str) -> Resources:
+        """Return the free capacity of an environment without instances."""
         capacity = self._capacities[environment]
-        return Resources(capacity.free_vcpus, capacity.free_memory_mib, len(capacity.free_gpus))
+        assert isinstance(capacity, FreeCapacity), f"{environment} has instances"
+        return capacity.free
+
+    def fleets(self) -> list[Fleet]:
+        """Return the instances of each compute environment that has some."""
+        return [fleet for fleet in self._capacities.values() if isinstance(fleet, Fleet)]
+
+    def fleet(self, environment: str) -> Fleet | None:
+        capacity = self._capacities.get(environment)
+        return capacity if isinstance(capacity, Fleet) else None
+
+    def host_of(self, job_id: str, index: int) -> Host | None:
+        """Return the instance on which a placed child runs, if its environment has instances."""
+        placement = self._jobs[job_id].placed.get(index) if job_id in self._jobs else None
+        return placement.room if placement and isinstance(placement.room, Host) else None
+
+    def children_on(self, host: Host) -> list[tuple[str, int]]:
+        """Return (job, child) of the children that run on an instance."""
+        return [
+            (job_id, index)
+            for job_id, tracked in self._jobs.items()
+            for index, placement in tracked.placed.items()
+            if placement.room is host
+        ]
 
     def blocked_head(self, queue: str) -> tuple[str, int, str] | None:
         """Return (job, child, reason) of the child that blocks the queue, as of the last tick."""

@@ -11,6 +11,7 @@ from collections import deque
 from typing import NamedTuple
 
 from batchyard.batch.capacity import FreeCapacity
+from batchyard.batch.fleets import Host
 from batchyard.batch.jobs import Job, JobState, StatusReason
 
 #: the code of a state in the byte arrays is its position in JobState
@@ -22,7 +23,9 @@ _FAIL_UNPLACED = bytes(FAILED if code <= RUNNABLE else code for code in range(25
 
 
 class Placement(NamedTuple):
-    capacity: FreeCapacity
+    """What a child that was placed holds until its attempt ends."""
+
+    room: FreeCapacity | Host
     gpus: tuple[int, ...]
 
 

@@ -168,9 +168,8 @@ def requirement_problems(kind: str, value: str, *, is_fargate: bool | None) -> I
 
 
 def parse_whole_number(text: str) -> int | None:
-    """Return a whole number as AWS reads it (`4`, `4.0`); None if it is none."""
-    match = re.fullmatch(r"([0-9]{1,18})(\.0+)?", text)
-    return int(match[1]) if match else None
+    """Return a whole number as AWS reads it; None for any other text, such as `4.0`."""
+    return int(text) if re.fullmatch(r"[0-9]{1,18}", text) else None
 
 
 def consumable_problems(properties: Members) -> Iterator[str]:

@@ -15,7 +15,6 @@ from batchyard.cli.options import example, home_option_for, memory, print_json
 from batchyard.errors import InputError, OperationalError
 
 _DEFAULT_PORT = 4577
-_REGION = re.compile(r"[a-z]{2,4}(-[a-z]+){1,2}-[0-9]{1,2}")
 
 
 @click.group(
@@ -85,13 +84,53 @@ _REGION = re.compile(r"[a-z]{2,4}(-[a-z]+){1,2}-[0-9]{1,2}")
     metavar="NAME",
     default="us-east-1",
     show_default=True,
-    help="AWS region of the endpoint.",
+    help="Default region. The endpoint serves all regions.",
+)
+@click.option(
+    "--job-region/--no-job-region",
+    default=False,
+    show_default=True,
+    help="Set AWS_REGION and AWS_DEFAULT_REGION in jobs. ECS agents before 1.104 set neither.",
 )
 @click.option(
     "--faults",
-    metavar="KIND=PART,...",
-    help="Inject faults into a part (0 to 1) of all calls, like throttle=0.3,lose=0.05. Kinds:"
-    " throttle, error, reset, lose.",
+    metavar="KIND=VALUE,...",
+    help="Inject faults, like throttle=0.3,lose@SubmitJob=0.05,list-lag=2. Kinds with a share of"
+    " the calls (0 to 1, or Nx for the next N calls): throttle, error, reset, lose, cut, expire."
+    " Kinds in seconds: describe-lag, list-lag, log-lag, event-lag, burst, credentials. Also:"
+    " drop-logs=SHARE and seed=N.",
+)
+@click.option(
+    "--launch-delay",
+    type=click.FloatRange(0, 3600),
+    metavar="SECONDS",
+    default=0.0,
+    show_default=True,
+    help="Time from the launch of an instance until jobs start on it.",
+)
+@click.option(
+    "--idle-delay",
+    type=click.FloatRange(0, 86_400),
+    metavar="SECONDS",
+    default=1.0,
+    show_default=True,
+    help="Time after which an instance without jobs ends.",
+)
+@click.option(
+    "--reclaims",
+    type=click.FloatRange(0),
+    metavar="RATE",
+    default=0.0,
+    show_default=True,
+    help="Reclaim Spot instances at random: so many reclaims a minute for each instance.",
+)
+@click.option(
+    "--reclaim-notice",
+    type=click.FloatRange(0, 3600),
+    metavar="SECONDS",
+    default=120.0,
+    show_default=True,
+    help="Time between the notice and the end of an instance, with --reclaims.",
 )
 @home_option_for(
     "Folder of the state, which is in DIR/emulator (default: $BATCHYARD_HOME, or .batchyard here)."
@@ -108,7 +147,12 @@ def command(
     memory: int | None,
     gpus: int | None,
     region: str,
+    job_region: bool,
     faults: str | None,
+    launch_delay: float,
+    idle_delay: float,
+    reclaims: float,
+    reclaim_notice: float,
     home: str | None,
 ) -> None:
     """Serve the API of AWS Batch on this machine, and run the jobs here.
@@ -125,7 +169,9 @@ def command(
     _require_region(region)
     from batchyard.emulator import server
     from batchyard.emulator.docker_flags import parse_volumes
-    from batchyard.emulator.faults import FaultInjector, FaultRates
+    from batchyard.emulator.faults import FaultSettings
+    from batchyard.emulator.reclaims import RandomReclaims
+    from batchyard.emulator.state import HostDelays
 
     machine_gpus = machine.find_gpus()
     gpu_count = len(machine_gpus) if gpus is None else gpus
@@ -143,8 +189,11 @@ def command(
         emulated_gpus=emulated_gpus,
         runner=runner,
         token=token,
-        faults=FaultInjector(FaultRates.parse(faults)) if faults else None,
+        has_job_region=job_region,
+        faults=FaultSettings.parse(faults or ""),
         volumes=parse_volumes(volumes),
+        host_delays=HostDelays(launch_delay, idle_delay),
+        random_reclaims=RandomReclaims(reclaims, reclaim_notice) if reclaims else None,
     )
     if emulated_gpus:
         _print_event(
@@ -249,11 +298,13 @@ def _require_extra() -> None:
 
 def _require_region(name: str) -> None:
     """Raise InputError if the name does not look like a region. No list: AWS adds regions."""
-    if _REGION.fullmatch(name):
+    from batchyard.emulator.names import is_region
+
+    if is_region(name):
         return
     # Common mistakes: no dash before the number, capitals, the letter of a zone.
     suggestion = re.sub(r"-?([0-9]{1,2})[a-z]?$", r"-\1", name.lower())
-    if _REGION.fullmatch(suggestion):
+    if is_region(suggestion):
         hint = f"did you mean {suggestion}?"
     else:
         hint = "regions are named like us-east-1 or eu-central-1"

@@ -22,11 +22,11 @@ class InvalidRequestError(ApiError):
         super().__init__("ClientException", message)
 
 
-class InvalidSubmissionError(InvalidRequestError):
-    """A request that SubmitJob or RegisterJobDefinition refuses.
+class RequestExecutionError(InvalidRequestError):
+    """A request that AWS Batch refuses with "Error executing request" before the reason.
 
-    AWS Batch sends these messages in a longer sentence with the request id (facts, 5.4), which
-    http_application adds.
+    AWS Batch words most refusals of new resources and jobs so, with the request id at the end
+    (facts, 5.4). http_application adds both; the message here is the reason alone.
     """
 
 
@@ -38,6 +38,6 @@ class ServerError(ApiError):
 
 
 def raise_first(problems: Iterable[str]) -> None:
-    """Raise InvalidSubmissionError for the first of several problems, as AWS does."""
+    """Raise RequestExecutionError for the first of several problems, as AWS does."""
     for problem in problems:
-        raise InvalidSubmissionError(problem)
+        raise RequestExecutionError(problem)

@@ -5,14 +5,24 @@ from __future__ import annotations
 import uuid
 
 from batchyard.batch.jobs import Resources
-from batchyard.batch.queues import ComputeEnvironment
+from batchyard.batch.queues import ComputeEnvironment, FleetSettings, InstanceType, TypeChoice
 from batchyard.emulator import compute_resources, names
-from batchyard.emulator.api_errors import InvalidRequestError
+from batchyard.emulator.api_errors import InvalidRequestError, RequestExecutionError
 from batchyard.emulator.compute_resources import FARGATE_TYPES
 from batchyard.emulator.paging import MAX_RESULTS, page_answer
 from batchyard.emulator.state import ENVIRONMENT, QUEUE, Document, EndpointState
 
+#: Allocation strategy -> choice of the instance type. Nobody knows Spot's prices and capacity here.
+_TYPE_CHOICES = {
+    "BEST_FIT": TypeChoice.SMALLEST,
+    "BEST_FIT_PROGRESSIVE": TypeChoice.BY_DEMAND,
+    "SPOT_PRICE_CAPACITY_OPTIMIZED": TypeChoice.BY_DEMAND,
+    "SPOT_CAPACITY_OPTIMIZED": TypeChoice.ANY,
+    "BEST_FIT_PROGRESSIVE_ORDERED": TypeChoice.FIRST,
+    "SPOT_CAPACITY_OPTIMIZED_PRIORITIZED": TypeChoice.FIRST,
+}
 _UNLIMITED_MIB = 2**40
+_MAX_UPDATE_TIMEOUT_MIN = 360
 _SERVICE_LINKED_ROLE = "role/aws-service-role/batch.amazonaws.com/AWSServiceRoleForBatch"
 
 
@@ -22,12 +32,12 @@ def create(state: EndpointState, request: Document) -> Document:
     _check_kind(request)
     environment_id = uuid.uuid4()
     arn = state.arn(ENVIRONMENT, name)
-    cluster = f"AWSBatch-{name}-{environment_id}"
-    role = request.get("serviceRole", f"arn:aws:iam::{names.ACCOUNT_ID}:{_SERVICE_LINKED_ROLE}")
+    cluster = names.cluster_arn(state.region, f"AWSBatch-{name}-{environment_id}")
+    role = request.get("serviceRole", names.iam_arn(state.region, _SERVICE_LINKED_ROLE))
     document: Document = {
         "computeEnvironmentName": name,
         "computeEnvironmentArn": arn,
-        "ecsClusterArn": f"arn:aws:ecs:{state.region}:{names.ACCOUNT_ID}:cluster/{cluster}",
+        "ecsClusterArn": cluster,
         "tags": request.get("tags", {}),
         "type": request["type"],
         "state": request.get("state", "ENABLED"),
@@ -45,6 +55,7 @@ def create(state: EndpointState, request: Document) -> Document:
     if "unmanagedvCpus" in request:
         document["unmanagedvCpus"] = request["unmanagedvCpus"]
     _save(state, document)
+    _request_vcpus(state, arn, request)
     return {"computeEnvironmentName": name, "computeEnvironmentArn": arn}
 
 
@@ -53,17 +64,23 @@ def _check_kind(request: Document) -> None:
         raise InvalidRequestError(
             "this endpoint runs jobs on ECS-type compute; eksConfiguration is not for it"
         )
+    if request.get("state") == "DISABLED":
+        raise RequestExecutionError("Compute Environment must be created in ENABLED state.")
     if request["type"] == "MANAGED":
         if "computeResources" not in request:
-            raise InvalidRequestError(
+            raise RequestExecutionError(
                 "computeResources must be provided for a MANAGED compute environment"
             )
         if "unmanagedvCpus" in request:
-            raise InvalidRequestError("unmanagedvCpus is only for an UNMANAGED compute environment")
+            raise RequestExecutionError(
+                "unmanagedvCpus is not applicable for managed Compute Environments"
+            )
         return
     if "serviceRole" not in request:
-        raise InvalidRequestError(
-            "serviceRole must be provided for an UNMANAGED compute environment"
+        raise RequestExecutionError("ServiceRole is required.")
+    if _is_service_linked(request["serviceRole"]):
+        raise RequestExecutionError(
+            "Service Linked Role cannot be used with UNMANAGED Compute Environment"
         )
     if "computeResources" in request:
         raise InvalidRequestError(
@@ -82,7 +99,7 @@ def update(state: EndpointState, request: Document) -> Document:
             )
         document["computeResources"] = compute_resources.update(
             state,
-            document["computeResources"],
+            _with_desired_vcpus(state, document)["computeResources"],
             change,
             has_service_linked_role=has_service_linked_role,
         )
@@ -94,10 +111,33 @@ def update(state: EndpointState, request: Document) -> Document:
     for member in ("state", "serviceRole", "unmanagedvCpus"):
         if member in request:
             document[member] = request[member]
+    _check_update_policy(request.get("updatePolicy", {}))
     document["updatePolicy"] = document["updatePolicy"] | request.get("updatePolicy", {})
     _save(state, document)
+    if compute_resources.is_infrastructure_update(change):
+        _replace_instances(state, document)
+    _request_vcpus(state, document["computeEnvironmentArn"], request)
     members = ("computeEnvironmentName", "computeEnvironmentArn")
     return {member: document[member] for member in members}
+
+
+def _check_update_policy(policy: Document) -> None:
+    # botocore's model allows 7200 minutes, AWS Batch does not (facts, 8.10).
+    minutes = policy.get("jobExecutionTimeoutMinutes", 1)
+    if not 1 <= minutes <= _MAX_UPDATE_TIMEOUT_MIN:
+        raise InvalidRequestError(
+            "updatePolicy.jobExecutionTimeoutMinutes must be between 1 and "
+            f"{_MAX_UPDATE_TIMEOUT_MIN}; got {minutes}"
+        )
+
+
+def _replace_instances(state: EndpointState, document: Document) -> None:
+    """Let the instances end as the update policy says: at once, or when their jobs had time."""
+    fleet = state.scheduler.fleet(document["computeEnvironmentArn"])
+    if fleet is not None:
+        policy = document["updatePolicy"]
+        minutes = 0 if policy["terminateJobsOnUpdate"] else policy["jobExecutionTimeoutMinutes"]
+        fleet.replace_hosts(minutes * 60_000)
 
 
 def delete(state: EndpointState, request: Document) -> Document:
@@ -112,6 +152,7 @@ def delete(state: EndpointState, request: Document) -> Document:
             raise InvalidRequestError("Cannot delete, found existing JobQueue relationship")
     state.remove(ENVIRONMENT, document["computeEnvironmentName"])
     state.save()
+    state.scheduler.remove_environment(arn)
     return {}
 
 
@@ -119,15 +160,27 @@ def describe(state: EndpointState, request: Document) -> Document:
     requested = request.get("computeEnvironments", [])
     if len(requested) > MAX_RESULTS:
         raise InvalidRequestError("Maximum number of compute environments supported is 100.")
-    environments = state.documents(ENVIRONMENT)
-    if requested:
-        environment_names = {names.strip_arn(name) for name in requested}
-        environments = [
-            environment
-            for environment in environments
-            if environment["computeEnvironmentName"] in environment_names
-        ]
-    return page_answer("computeEnvironments", environments, request)
+    environments = (
+        state.select(ENVIRONMENT, requested) if requested else state.documents(ENVIRONMENT)
+    )
+    described = [_with_desired_vcpus(state, environment) for environment in environments]
+    return page_answer("computeEnvironments", described, request)
+
+
+def _with_desired_vcpus(state: EndpointState, document: Document) -> Document:
+    """Return the description of an environment with the vCPUs of its instances as of now."""
+    fleet = state.scheduler.fleet(document["computeEnvironmentArn"])
+    if fleet is None:
+        return document
+    resources = document["computeResources"] | {"desiredvCpus": fleet.vcpus}
+    return document | {"computeResources": resources}
+
+
+def _request_vcpus(state: EndpointState, arn: str, request: Document) -> None:
+    fleet = state.scheduler.fleet(arn)
+    vcpus = request.get("computeResources", {}).get("desiredvCpus")
+    if fleet is not None and vcpus is not None:
+        fleet.request_vcpus(vcpus)
 
 
 def _save(state: EndpointState, document: Document) -> None:
@@ -145,21 +198,34 @@ def _is_service_linked(role: str) -> bool:
 
 def to_environment(state: EndpointState, document: Document) -> ComputeEnvironment:
     """Return the compute environment that the scheduler uses."""
-    name = document["computeEnvironmentName"]
+    arn = document["computeEnvironmentArn"]
     is_enabled = document["state"] == "ENABLED" and document["status"] == "VALID"
     resources = document.get("computeResources")
     if resources is None:
         # The instances of an UNMANAGED environment are the user's own: this machine.
-        return ComputeEnvironment(name, state.machine, is_enabled=is_enabled)
-    offers: tuple[Resources, ...] = ()
-    if not is_fargate(document):
-        offers = compute_resources.largest_offers(state, resources["instanceTypes"])
-    gpus = max((offer.gpus for offer in offers), default=0)
-    # An environment limits only vCPUs. Instances and this machine limit GPUs and memory.
-    limit = Resources(
-        resources["maxvCpus"], _UNLIMITED_MIB, max(gpus, state.machine.gpus) if gpus else 0
+        return ComputeEnvironment(arn, state.machine, is_enabled=is_enabled)
+    limit = Resources(resources["maxvCpus"], _UNLIMITED_MIB)
+    fleet = None if is_fargate(document) else _fleet_settings(state, resources)
+    return ComputeEnvironment(arn, limit, is_enabled, fleet)
+
+
+def _fleet_settings(state: EndpointState, resources: Document) -> FleetSettings:
+    strategy, is_spot = resources["allocationStrategy"], resources["type"] == "SPOT"
+    scale_down_min = resources.get("scalingPolicy", {}).get("minScaleDownDelayMinutes", 0)
+    return FleetSettings(
+        types=tuple(
+            InstanceType(name, registered)
+            for name in compute_resources.instance_types(state, resources["instanceTypes"])
+            if (registered := state.instance_resources(name)) is not None
+        ),
+        choice=_TYPE_CHOICES[strategy],
+        min_vcpus=resources["minvCpus"],
+        # Only BEST_FIT on demand never passes the maximum (facts, 8.2).
+        may_pass_max=strategy != "BEST_FIT" or is_spot,
+        is_spot=is_spot,
+        launch_s=state.host_delays.launch_s,
+        idle_s=scale_down_min * 60 or state.host_delays.idle_s,
     )
-    return ComputeEnvironment(name, limit, offers, is_enabled)
 
 
 def is_fargate(document: Document) -> bool:
@@ -173,23 +239,3 @@ def architecture(document: Document) -> str | None:
         return None
     has_arm = any(compute_resources.is_arm(name) for name in resources["instanceTypes"])
     return "arm64" if has_arm else "x86_64"
-
-
-def smallest_type(state: EndpointState, document: Document, requested: Resources) -> str | None:
-    """Return the smallest instance type that a job fits on; of equal types, the first.
-
-    Returns None for Fargate and UNMANAGED, which do not name types.
-    """
-    resources = document.get("computeResources")
-    if resources is None or is_fargate(document):
-        return None
-    offers = (
-        (name, state.instance_resources(name))
-        for name in compute_resources.instance_types(state, resources["instanceTypes"])
-    )
-    sizes = {
-        name: (offer.gpus, offer.vcpus, offer.memory_mib)
-        for name, offer in offers
-        if offer is not None and requested.fits_in(offer)
-    }
-    return min(sizes, key=lambda name: sizes[name], default=None)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from batchyard.batch.jobs import Resources
-from batchyard.emulator.api_errors import InvalidRequestError
+from batchyard.emulator.api_errors import InvalidRequestError, RequestExecutionError
 from batchyard.emulator.state import Document, EndpointState
 
 FARGATE_TYPES = ("FARGATE", "FARGATE_SPOT")
@@ -39,7 +39,10 @@ _EC2_MEMBERS = (
     "launchTemplate",
     "ec2Configuration",
     "placementGroup",
+    "tags",
 )
+#: Member -> how many entries Fargate takes, and AWS's noun for them.
+_FARGATE_MAXIMA = {"securityGroupIds": (5, "security groups"), "subnets": (16, "subnets")}
 #: Members that can change without new instances (facts, 8.10).
 _SCALING_MEMBERS = frozenset(["minvCpus", "maxvCpus", "desiredvCpus", "scalingPolicy"])
 #: AWS Batch creates no environments with its Amazon Linux 2 images any more (facts, 8.4).
@@ -71,8 +74,12 @@ def complete(state: EndpointState, resources: Document) -> Document:
         "desiredvCpus": min_vcpus,
         "instanceTypes": ["optimal"],
         "ec2Configuration": [{"imageType": "ECS_AL2023_NVIDIA" if has_gpus else "ECS_AL2023"}],
+        "tags": {},
     }
-    return defaults | {name: value for name, value in resources.items() if value != []}
+    completed = defaults | {name: value for name, value in resources.items() if value != []}
+    if "launchTemplate" in completed:
+        completed["launchTemplate"] = {"overrides": [], **completed["launchTemplate"]}
+    return completed
 
 
 def update(
@@ -87,7 +94,7 @@ def update(
     is_fargate = old["type"] in FARGATE_TYPES
     if (change.get("type", old["type"]) in FARGATE_TYPES) != is_fargate:
         raise InvalidRequestError("a compute environment cannot change between EC2 and Fargate")
-    if set(change) - _SCALING_MEMBERS and not is_fargate:
+    if is_infrastructure_update(change) and not is_fargate:
         if not has_service_linked_role:
             raise InvalidRequestError(
                 "an infrastructure update needs the service-linked role AWSServiceRoleForBatch"
@@ -97,7 +104,14 @@ def update(
                 "an infrastructure update is not possible with allocationStrategy BEST_FIT"
             )
     members = {key: value for key, value in change.items() if key != "updateToLatestImageVersion"}
-    return complete(state, old | members)
+    # The number of vCPUs changes with the jobs, and need not fit the new limits.
+    old_members = {key: value for key, value in old.items() if key != "desiredvCpus"}
+    return complete(state, old_members | members)
+
+
+def is_infrastructure_update(change: Document) -> bool:
+    """Return whether a change of computeResources needs new instances."""
+    return bool(set(change) - _SCALING_MEMBERS)
 
 
 # -- instance types -------------------------------------------------------------------------------
@@ -178,20 +192,18 @@ def _check_vcpus(resources: Document) -> None:
             f"minvCpus ({min_vcpus}) must not be more than maxvCpus ({max_vcpus})"
         )
     if not min_vcpus <= resources.get("desiredvCpus", min_vcpus) <= max_vcpus:
-        raise InvalidRequestError(
-            f"desiredvCpus must be between minvCpus ({min_vcpus}) and maxvCpus ({max_vcpus})"
-        )
+        raise RequestExecutionError("desiredvCpus should be between minvCpus and maxvCpus.")
 
 
 def _check_fargate(resources: Document) -> None:
-    kind = resources["type"]
     for member in _EC2_MEMBERS:
-        if member in resources:
-            raise InvalidRequestError(
-                f"computeResources.{member} is not for {kind} compute environments"
-            )
+        if resources.get(member) not in (None, {}, []):
+            raise RequestExecutionError(f"{member} is not applicable for Fargate.")
     if not resources.get("securityGroupIds"):
-        raise InvalidRequestError(f"computeResources.securityGroupIds must be provided for {kind}")
+        raise RequestExecutionError("Security group ids are required.")
+    for member, (maximum, noun) in _FARGATE_MAXIMA.items():
+        if len(resources.get(member, [])) > maximum:
+            raise RequestExecutionError(f"Fargate supports a maximum of {maximum} {noun}.")
 
 
 def _check_ec2(state: EndpointState, resources: Document) -> None:
@@ -217,30 +229,26 @@ def _check_allocation(resources: Document) -> None:
             f"allocationStrategy {strategy} is not for computeResources of type {kind}"
         )
     if "instanceRole" not in resources:
-        raise InvalidRequestError(
-            "computeResources.instanceRole must be provided: the name or ARN of an instance profile"
-        )
+        raise RequestExecutionError("Instance role is required.")
+    if "minvCpus" not in resources:
+        raise RequestExecutionError("Resource minvCpus is required.")
     if kind == "SPOT" and strategy == "BEST_FIT" and "spotIamFleetRole" not in resources:
-        raise InvalidRequestError(
-            "computeResources.spotIamFleetRole must be provided for SPOT with BEST_FIT"
-        )
-    if "bidPercentage" in resources:
-        if kind != "SPOT":
-            raise InvalidRequestError("computeResources.bidPercentage is only for SPOT")
-        _check_range(resources, "bidPercentage", 1, 100)
+        raise RequestExecutionError("compute resource spotIamFleetRole is required.")
+    # AWS accepts bidPercentage for EC2, where it has no effect.
+    if kind == "SPOT" and not 0 <= resources.get("bidPercentage", 100) <= 100:
+        raise RequestExecutionError("Bid percentage must be between 0 to 100.")
 
 
 def _check_launch_template(resources: Document) -> None:
     template = resources.get("launchTemplate")
     if template is None:
         if not resources.get("securityGroupIds"):
-            raise InvalidRequestError(
-                "computeResources.securityGroupIds must be provided, here or in a launch template"
-            )
+            raise RequestExecutionError("Security group ids are required.")
         return
     if ("launchTemplateId" in template) == ("launchTemplateName" in template):
-        raise InvalidRequestError(
-            "launchTemplate must have either launchTemplateId or launchTemplateName"
+        raise RequestExecutionError(
+            "One of LaunchTemplateId and LaunchTemplateName or LaunchTemplate.overrides should be "
+            "provided"
         )
 
 

@@ -53,7 +53,7 @@ def add_to_scheduler(state: EndpointState, document: Document) -> None:
 
 def _change_free(state: EndpointState, document: Document, difference: int) -> None:
     state.scheduler.change_consumable(
-        document["consumableResourceName"],
+        document["consumableResourceArn"],
         difference,
         is_replenishable=_is_replenishable(document),
     )
@@ -120,22 +120,21 @@ def delete(state: EndpointState, request: Document) -> Document:
     document = state.get(CONSUMABLE, request["consumableResource"])
     if document is None:
         return {}
-    name = document["consumableResourceName"]
-    state.remove(CONSUMABLE, name)
+    state.remove(CONSUMABLE, document["consumableResourceName"])
     state.save()
     # Running attempts return what they hold of a replenishable resource. Nothing returns what was
     # used up of the other kind, so only what is free is removed.
     if _is_replenishable(document):
         removed = document["totalQuantity"]
     else:
-        removed = state.scheduler.free_consumable(name)
+        removed = state.scheduler.free_consumable(document["consumableResourceArn"])
     _change_free(state, document, -removed)
     return {}
 
 
 def describe(state: EndpointState, request: Document) -> Document:
     document = state.require(CONSUMABLE, request["consumableResource"])
-    free = state.scheduler.free_consumable(document["consumableResourceName"])
+    free = state.scheduler.free_consumable(document["consumableResourceArn"])
     members = {key: value for key, value in document.items() if key != "clientToken"}
     return {
         **members,
@@ -162,7 +161,7 @@ def list_resources(state: EndpointState, request: Document) -> Document:
 
 
 def _summarize(state: EndpointState, document: Document) -> Document:
-    free = state.scheduler.free_consumable(document["consumableResourceName"])
+    free = state.scheduler.free_consumable(document["consumableResourceArn"])
     in_use = document["totalQuantity"] - free
     return {member: document[member] for member in _SUMMARY_MEMBERS} | {"inUseQuantity": in_use}
 

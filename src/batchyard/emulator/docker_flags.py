@@ -5,12 +5,11 @@ Facts, 5.3.
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from posixpath import normpath
 
+from batchyard.embedded.docker import mount_flags, ulimit_flags, user_of_step
 from batchyard.emulator.state import Document
 from batchyard.errors import InputError
 
@@ -72,13 +71,13 @@ def create_flags(container: Document, volumes: Sequence[Volume] = ()) -> tuple[s
     """
     flags: list[str] = []
     if "user" in container:
-        flags += ["--user", container["user"]]
+        flags += user_of_step(container["user"])
     if container.get("privileged"):
         flags.append("--privileged")
     if container.get("readonlyRootFilesystem"):
         flags.append("--read-only")
     for limit in container.get("ulimits", []):
-        flags += ["--ulimit", f"{limit['name']}={limit['softLimit']}:{limit['hardLimit']}"]
+        flags += ulimit_flags(limit["name"], limit["softLimit"], limit["hardLimit"])
     flags += _mount_flags(container, volumes)
     flags += _linux_flags(container.get("linuxParameters", {}))
     return tuple(flags)
@@ -118,19 +117,11 @@ def _mount_flags(container: Document, volumes: Sequence[Volume]) -> list[str]:
             read_only.add(normpath(target))
         if normpath(target) not in replaced:
             source = sources[mount["sourceVolume"]]
-            flags += _mount_flag(source, target, is_read_only=is_read_only)
+            flags += mount_flags(source, target, is_read_only=is_read_only)
     for volume in volumes:
         is_read_only = volume.is_read_only or volume.target in read_only
-        flags += _mount_flag(volume.source, volume.target, is_read_only=is_read_only)
+        flags += mount_flags(volume.source, volume.target, is_read_only=is_read_only)
     return flags
-
-
-def _mount_flag(source: str | None, target: str, *, is_read_only: bool) -> list[str]:
-    fields = [f"type={'bind' if source else 'volume'}"]
-    fields += [f"source={source}"] if source else []
-    fields.append(f"target={target}")
-    fields += ["readonly"] if is_read_only else []
-    return ["--mount", _join_csv(fields)]
 
 
 def _linux_flags(parameters: Document) -> list[str]:
@@ -148,9 +139,3 @@ def _linux_flags(parameters: Document) -> list[str]:
         target = device.get("containerPath", device["hostPath"])
         flags += ["--device", f"{device['hostPath']}:{target}:{permissions}"]
     return flags
-
-
-def _join_csv(fields: list[str]) -> str:
-    text = io.StringIO()
-    csv.writer(text, lineterminator="").writerow(fields)
-    return text.getvalue()

@@ -7,14 +7,17 @@ Requests come from many threads. Each takes the lock of the loop while it is per
 from __future__ import annotations
 
 import secrets
+import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 from batchyard.embedded.loop import LoopEndedError
-from batchyard.emulator import compute_environments, instance_metadata, names, operations
+from batchyard.emulator import hosts, instance_metadata, job_credentials, operations, resetting
 from batchyard.emulator.api_errors import ServerError
-from batchyard.emulator.reclaims import Reclaims
-from batchyard.emulator.state import ENVIRONMENT, Document, EndpointState
+from batchyard.emulator.hosts import ShownInstances
+from batchyard.emulator.reclaims import Reclaims, end_hosts
+from batchyard.emulator.regions import Regions
+from batchyard.emulator.state import Document
 from batchyard.errors import BatchyardError
 
 T = TypeVar("T")
@@ -23,40 +26,59 @@ T = TypeVar("T")
 _UNKNOWN_TYPE = "m6i.large"
 
 
+#: Lifetime of the credentials of jobs if the faults have no other: that of a task role.
+_CREDENTIALS_S = 6 * 3600
+
+
 class Endpoint:
     def __init__(
-        self, state: EndpointState, metadata_path: str, client_variables: dict[str, str]
+        self,
+        regions: Regions,
+        metadata_path: str,
+        client_variables: dict[str, str],
+        reclaims: Reclaims,
+        make_shown_instances: Callable[[str], ShownInstances],
     ) -> None:
         """``metadata_path``: the path above the metadata service of each task.
 
         ``client_variables``: environment variables that a client of the endpoint needs.
+        ``make_shown_instances``: makes the instances that EC2 shows in a region.
         """
-        self._state = state
-        self.region = state.region
+        self._regions = regions
+        #: The region of requests that name none.
+        self.region = regions.default.region
         self.metadata_path = metadata_path
         self._client_variables = client_variables
         self._metadata_key = secrets.token_bytes(16)
-        self._reclaims = Reclaims(state)
+        self._reclaims = reclaims
+        self._make_shown_instances = make_shown_instances
+        self._shown_instances: dict[str, ShownInstances] = {}
 
     # -- operations of AWS ------------------------------------------------------------------------
 
-    def perform(self, service: str, operation: str, request: dict[str, Any]) -> Document | None:
+    def perform(
+        self, region: str, service: str, operation: str, request: dict[str, Any]
+    ) -> Document | None:
         """Check and perform an operation. Raises ApiError. Returns None if moto is to answer."""
         checked = operations.check_request(service, operation, request)
-        return self._call(lambda: operations.perform(self._state, service, operation, checked))
+        return self._call(
+            lambda: operations.perform(self._regions.state(region), service, operation, checked)
+        )
 
-    def perform_batch(self, operation: str, request: dict[str, Any]) -> Document:
+    def perform_batch(self, region: str, operation: str, request: dict[str, Any]) -> Document:
         """Check and perform an operation of AWS Batch. Raises ApiError."""
-        answer = self.perform("batch", operation, request)
+        answer = self.perform(region, "batch", operation, request)
         assert answer is not None, "moto answers no operation of AWS Batch"
         return answer
 
     def add_to_answer(
-        self, service: str, operation: str, request: Document, answer: Document
+        self, region: str, service: str, operation: str, request: Document, answer: Document
     ) -> Document:
         """Return moto's answer to a checked request with the endpoint's own entries."""
         return self._call(
-            lambda: operations.add_to_answer(self._state, service, operation, request, answer)
+            lambda: operations.add_to_answer(
+                self._regions.state(region), service, operation, request, answer
+            )
         )
 
     # -- reclaims ---------------------------------------------------------------------------------
@@ -65,23 +87,52 @@ class Endpoint:
         """Announce that the host of a running child is reclaimed, and end the child then."""
         return self._call(lambda: self._reclaims.announce(job_id, notice_s))
 
-    def end_reclaimed(self) -> None:
-        """End the children whose hosts are due. The caller holds the lock of the loop."""
-        self._reclaims.end_due()
+    def on_tick(self) -> None:
+        """Reclaim the hosts that are due. The caller holds the lock of the loop."""
+        self._reclaims.on_tick()
+
+    # -- reset ------------------------------------------------------------------------------------
+
+    def reset(self) -> None:
+        """End all jobs and forget all resources, in all regions."""
+        self._call(lambda: resetting.end_jobs(self._regions))
+        while not self._call(lambda: resetting.has_ended_jobs(self._regions)):
+            time.sleep(0.01)
+        self._call(lambda: resetting.forget_all(self._regions))
+
+    # -- EC2 --------------------------------------------------------------------------------------
+
+    def show_instances(self, region: str) -> None:
+        """Show the instances of all compute environments of a region in EC2."""
+        instances = self._call(lambda: hosts.all_instances(self._regions.state(region)))
+        if region not in self._shown_instances:
+            self._shown_instances[region] = self._make_shown_instances(region)
+        self._shown_instances[region].show(instances)
+
+    def end_terminated_instances(self, region: str) -> None:
+        """End the instances that a user has terminated in EC2, with their jobs."""
+        ended_ids = self._shown_instances[region].ended_ids()
+        if ended_ids:
+            self._call(lambda: end_hosts(self._regions.state(region), ended_ids))
 
     # -- instance metadata ------------------------------------------------------------------------
 
     def answer_metadata(
-        self, task: str, method: str, path: str, headers: dict[str, str]
+        self, host_id: str, method: str, path: str, headers: dict[str, str]
     ) -> instance_metadata.Answer:
-        is_typed = instance_metadata.depends_on_type(path)
+        """Answer a request from a host. ``host_id``: a task id for tasks without an instance."""
+        region, instance = self.region, None
+        if instance_metadata.depends_on_type(path):
+            region, instance = self._find_host(host_id)
         host = instance_metadata.Host(
-            instance_id=names.instance_id(task),
-            instance_type=self._instance_type(task) if is_typed else _UNKNOWN_TYPE,
-            region=self.region,
-            zone=f"{self.region}a",
-            token_key=self._metadata_key + task.encode(),
-            reclaimed_at_s=self._reclaims.time_of(task),
+            instance_id=hosts.instance_id(host_id),
+            instance_type=instance.type_name if instance else _UNKNOWN_TYPE,
+            region=region,
+            zone=instance.zone if instance else f"{region}a",
+            token_key=self._metadata_key + host_id.encode(),
+            reclaimed_at_s=self._reclaims.time_of(host_id),
+            launched_s=instance.launched_s if instance else None,
+            is_spot=instance.is_spot if instance else True,
             credentials=instance_metadata.Credentials(
                 "batchyard-instance-role",
                 self._client_variables["AWS_ACCESS_KEY_ID"],
@@ -89,33 +140,33 @@ class Endpoint:
                 "batchyard",
             ),
         )
-        return instance_metadata.answer(host, method, path, headers, self._state.clock())
+        now_s = self._regions.default.clock()
+        return instance_metadata.answer(host, method, path, headers, now_s)
 
-    def _instance_type(self, task: str) -> str:
-        """Return the instance type of the emulated host of a running attempt."""
+    def issue_credentials(self) -> dict[str, str]:
+        """Return new credentials for a job, which expire."""
+        state = self._regions.default
+        lifetime_s = state.faults.settings.credentials or _CREDENTIALS_S
+        return job_credentials.issue(self._client_variables, state.clock(), lifetime_s)
+
+    def _find_host(self, host_id: str) -> tuple[str, hosts.Instance | None]:
+        """Return the region of a host, and its instance; None for a task without an instance."""
         try:
-            return self._call(lambda: self._find_instance_type(task)) or _UNKNOWN_TYPE
+            return self._call(lambda: self._find_host_in_regions(host_id))
         except ServerError:
-            return _UNKNOWN_TYPE  # The endpoint is stopping, and the attempt with it.
+            return self.region, None  # The endpoint is stopping, and the attempt with it.
 
-    def _find_instance_type(self, task: str) -> str | None:
-        state = self._state
-        key = names.parse_task_id(task, state.salt)
-        job = None if key is None else state.job_with_number(key.job_number)
-        if key is None or job is None:
-            return None
-        attempt = state.loop.find_running_task(job["jobId"], key.child)
-        if attempt is None:
-            return None
-        environment = state.get(ENVIRONMENT, attempt.compute_environment)
-        if environment is None:
-            return None
-        return compute_environments.smallest_type(state, environment, attempt.resources)
+    def _find_host_in_regions(self, host_id: str) -> tuple[str, hosts.Instance | None]:
+        for state in self._regions.states():
+            instance = hosts.find_instance(state, host_id)
+            if instance is not None or hosts.is_task(state, host_id):
+                return state.region, instance
+        return self.region, None
 
     def _call(self, action: Callable[[], T]) -> T:
         """Run the action under the lock of the loop; raise ServerError if the engine fails."""
         try:
-            return self._state.loop.call(action)
+            return self._regions.default.loop.call(action)
         except LoopEndedError:
             raise ServerError("the endpoint is stopping") from None
         except BatchyardError as exc:

@@ -8,21 +8,35 @@ from __future__ import annotations
 import io
 import json
 import re
-import socket
-import struct
+import time
 import uuid
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
-from xml.sax.saxutils import escape
 
 from werkzeug.exceptions import HTTPException
 from werkzeug.wrappers import Request, Response
 
-from batchyard.emulator import access, api_models, operations
-from batchyard.emulator.api_errors import ApiError, InvalidRequestError, InvalidSubmissionError
-from batchyard.emulator.faults import Fault, FaultInjector
+from batchyard.emulator import access, api_models, job_credentials, names, operations
+from batchyard.emulator.api_errors import ApiError, InvalidRequestError, RequestExecutionError
+from batchyard.emulator.faults import (
+    OBSERVER_KEY,
+    Fault,
+    FaultInjector,
+    FaultSettings,
+    is_observing,
+)
+from batchyard.emulator.http_responses import (
+    cut_body,
+    error_response,
+    error_type,
+    expired_response,
+    fault_response,
+    json_response,
+    reset_connection,
+)
+from batchyard.errors import InputError
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
@@ -32,12 +46,19 @@ if TYPE_CHECKING:
 METADATA_PATH = "/imds/"
 #: Path of operations that AWS does not have: `batchyard emulate reclaim`, and counts of calls.
 _CONTROL_PATH = "/_batchyard/"
+#: Path of moto by which all services are reset.
+_RESET_PATH = "/moto-api/reset"
 _JSON_1_1 = "application/x-amz-json-1.1"
 #: moto finds the service of a request by its signature, so unsigned requests get this header.
 _UNSIGNED = (
     "AWS4-HMAC-SHA256 Credential=-/-/{region}/{service}/aws4_request, "
     "SignedHeaders=host, Signature=-"
 )
+
+
+#: The largest upload in one request of S3, and the largest body of all other requests.
+_MAX_OBJECT_BYTES = 5 << 30
+_MAX_BODY_BYTES = 100 << 20
 
 
 class ApiCall(NamedTuple):
@@ -60,12 +81,14 @@ class HttpApplication:
         moto: WSGIApplication,
         token: str | None = None,
         faults: FaultInjector | None = None,
+        reset_moto: Callable[[], None] = lambda: None,
     ) -> None:
         """``token``: the access key that clients must use, or None for an endpoint on loopback."""
+        self._reset_moto = reset_moto
         self._endpoint = endpoint
         self._moto = moto
         self._token = token
-        self._faults = faults
+        self._faults = faults or FaultInjector()
         #: "service:operation" -> number of calls.
         self._call_counts: Counter[str] = Counter()
 
@@ -73,8 +96,9 @@ class HttpApplication:
         request = Request(environ, populate_request=False)
         try:
             respond = self._respond(request)
-        except HTTPException as exc:  # The client has closed the connection.
-            respond = exc
+        except (HTTPException, OSError):  # The client has closed the connection.
+            message = "The request body terminated unexpectedly"
+            respond = error_response(request, 400, "IncompleteBody", message)
         return respond(environ, start_response)
 
     def _respond(self, request: Request) -> WSGIApplication:
@@ -83,19 +107,25 @@ class HttpApplication:
         if refusal:
             is_wrong_key = refusal == access.WRONG_KEY
             code = "UnrecognizedClientException" if is_wrong_key else "AccessDeniedException"
-            return _error_response(request, 403, code, refusal)
-        length = request.environ.get("CONTENT_LENGTH", "")
-        if not re.fullmatch(r"[0-9]{0,18}", length):
-            message = f"Content-Length {length!r} is not a number"
-            return _json_response({"message": message}, 400, _error_type("ClientException"))
+            return error_response(request, 403, code, refusal)
+        problem = _check_length(request)
+        if problem is not None:
+            return problem
         if is_metadata:
             return self._answer_metadata(request)
         if request.path.startswith(_CONTROL_PATH):
             return self._answer_control(request)
+        if (request.method, request.path) == ("POST", _RESET_PATH):
+            return self._reset(request)
         call = identify_call(request)
         self._call_counts[f"{call.service}:{call.operation}"] += 1
-        fault = None if self._faults is None else self._faults.draw()
-        if fault is None:
+        session_token = request.headers.get("X-Amz-Security-Token", "")
+        if session_token and job_credentials.is_expired(session_token, time.time()):
+            return expired_response(request, call.service)
+        is_observer = access.access_key(request.environ) == OBSERVER_KEY
+        is_observing.set(is_observer)
+        fault = None if is_observer else self._faults.draw(call.service, call.operation)
+        if fault is None or (fault is Fault.CONFLICT and not _has_condition(request)):
             return self._answer_call(request, call)
         return self._answer_with_fault(request, call, fault)
 
@@ -111,43 +141,60 @@ class HttpApplication:
                 return self._answer_addition(request, call)
         except ApiError as exc:
             document = {"__type": exc.code, "message": exc.message}
-            return _json_response(document, exc.status, content_type=_JSON_1_1)
+            return json_response(document, exc.status, content_type=_JSON_1_1)
+        if call.service == "ec2":
+            return self._answer_ec2(request)
         return self._moto
+
+    def _region_of(self, request: Request) -> str:
+        """Return the region that a request is for. Raises InvalidRequestError for no region."""
+        scope = access.signature_scope(request.environ)
+        region = self._endpoint.region if scope is None else scope[0]
+        if not names.is_region(region):
+            raise InvalidRequestError(
+                f"the signature of the request names {region!r}, which is not the name of a region"
+            )
+        return region
+
+    def _answer_ec2(self, request: Request) -> Response:
+        """Let moto answer, with the instances of compute environments as of now."""
+        try:
+            region = self._region_of(request)
+        except ApiError as exc:
+            return error_response(request, exc.status, exc.code, exc.message)
+        self._endpoint.show_instances(region)
+        response = Response.from_app(self._moto, request.environ, buffered=True)
+        self._endpoint.end_terminated_instances(region)
+        return response
 
     def _answer_batch(self, request: Request, call: ApiCall) -> Response:
         request_id = str(uuid.uuid4())
         headers = {"x-amzn-RequestId": request_id}
         try:
-            self._check_region(request)
+            region = self._region_of(request)
             members = _read_batch_request(request, call)
-            answer = self._endpoint.perform_batch(call.operation, members)
-            return _json_response(answer, 200, headers)
+            answer = self._endpoint.perform_batch(region, call.operation, members)
+            return json_response(answer, 200, headers)
         except ApiError as exc:
             message = exc.message
-            if isinstance(exc, InvalidSubmissionError):
+            if isinstance(exc, RequestExecutionError):
                 message = f"Error executing request, Exception : {message}, RequestId: {request_id}"
-            headers |= _error_type(exc.code)
-            return _json_response({"message": message}, exc.status, headers)
-
-    def _check_region(self, request: Request) -> None:
-        scope = access.signature_scope(request.environ)
-        region = self._endpoint.region
-        if scope is not None and scope[0] != region:
-            raise InvalidRequestError(
-                f"this endpoint serves AWS Batch in {region}, and the request is for {scope[0]}"
-            )
+            headers |= error_type(exc.code)
+            return json_response({"message": message}, exc.status, headers)
 
     def _answer_operation(self, request: Request, call: ApiCall) -> WSGIApplication:
         """Answer an operation of a service with the JSON protocol, such as ECS."""
         body = request.get_data()
-        answer = self._endpoint.perform(call.service, call.operation, _parse_json(body))
+        region = self._region_of(request)
+        answer = self._endpoint.perform(region, call.service, call.operation, _parse_json(body))
         if answer is not None:
-            return _json_response(answer, 200, content_type=_JSON_1_1)
+            return json_response(answer, 200, content_type=_JSON_1_1)
         self._prepare_for_moto(request, call, body)
         return self._moto
 
     def _answer_addition(self, request: Request, call: ApiCall) -> Response:
         """Answer with moto's answer and the endpoint's own entries."""
+        region = self._region_of(request)
         members = operations.check_request(
             call.service, call.operation, _parse_json(request.get_data())
         )
@@ -157,9 +204,9 @@ class HttpApplication:
         if response.status_code != 200:
             return response
         answer = self._endpoint.add_to_answer(
-            call.service, call.operation, members, json.loads(response.get_data())
+            region, call.service, call.operation, members, json.loads(response.get_data())
         )
-        return _json_response(answer, 200, content_type=_JSON_1_1)
+        return json_response(answer, 200, content_type=_JSON_1_1)
 
     def _prepare_for_moto(self, request: Request, call: ApiCall, body: bytes) -> None:
         """Make the body, which has been read, readable again, and name the service."""
@@ -171,20 +218,14 @@ class HttpApplication:
     # -- faults -----------------------------------------------------------------------------------
 
     def _answer_with_fault(self, request: Request, call: ApiCall, fault: Fault) -> WSGIApplication:
-        if fault is Fault.LOSE:
-            respond = self._answer_call(request, call)
-            response = Response.from_app(respond, request.environ, buffered=True)
-            _reset_connection(request.environ)
-            return response
-        request.get_data()
-        if fault is Fault.RESET:
-            _reset_connection(request.environ)
-            return Response(status=500)
-        if fault is Fault.THROTTLE:
-            status, code = 429, "TooManyRequestsException"
-        else:
-            status, code = 500, "ServerException"
-        return _error_response(request, status, code, f"{code}: a fault injected by --faults")
+        if fault not in (Fault.LOSE, Fault.CUT):
+            return fault_response(request, call.service, fault)
+        respond = self._answer_call(request, call)
+        response = Response.from_app(respond, request.environ, buffered=True)
+        if fault is Fault.CUT:
+            return cut_body(response)
+        reset_connection(request.environ)
+        return response
 
     # -- requests that AWS does not have ----------------------------------------------------------
 
@@ -192,6 +233,8 @@ class HttpApplication:
         request.get_data()
         path = request.path.removeprefix(self._endpoint.metadata_path)
         task, _, task_path = path.partition("/")
+        if f"/{task_path}" == job_credentials.PATH:
+            return json_response(self._endpoint.issue_credentials())
         status, headers, body = self._endpoint.answer_metadata(
             task, request.method, f"/{task_path}", dict(request.headers)
         )
@@ -202,15 +245,46 @@ class HttpApplication:
         try:
             members = _parse_json(request.get_data())
             if (request.method, verb) == ("GET", "calls"):
-                return _json_response(dict(sorted(self._call_counts.items())))
+                return json_response(dict(sorted(self._call_counts.items())))
+            if (request.method, verb) == ("GET", "faults"):
+                return json_response(self._faults.counts)
+            if (request.method, verb) == ("POST", "faults"):
+                return json_response(self._use_faults(members))
             if (request.method, verb) == ("POST", "reclaim"):
-                return _json_response(self._endpoint.reclaim(*_read_reclaim(members)))
+                return json_response(self._endpoint.reclaim(*_read_reclaim(members)))
             raise ApiError("NotFound", f"{request.path} does not exist", 404)
         except ApiError as exc:
-            return _json_response({"message": exc.message}, exc.status)
+            return json_response({"message": exc.message}, exc.status)
+
+    def _reset(self, request: Request) -> Response:
+        """End all jobs and forget all resources, also those of moto."""
+        request.get_data()
+        try:
+            self._endpoint.reset()
+        except ApiError as exc:
+            return json_response({"message": exc.message}, exc.status)
+        self._reset_moto()
+        return json_response({"status": "ok"})
+
+    def _use_faults(self, members: dict[str, Any]) -> dict[str, str]:
+        """Replace the faults, as `--faults` sets them."""
+        text = members.get("faults")
+        if not isinstance(text, str):
+            raise InvalidRequestError("faults should be a string, like throttle=0.3")
+        try:
+            self._faults.use(FaultSettings.parse(text))
+        except InputError as exc:
+            raise InvalidRequestError(f"{exc.message}: {exc.hint}") from None
+        return {"faults": text}
 
 
 # -- requests -------------------------------------------------------------------------------------
+
+
+def _has_condition(request: Request) -> bool:
+    """Return whether a request writes only if the object is, or is not, a certain one."""
+    is_write = request.method == "PUT"
+    return is_write and ("If-Match" in request.headers or "If-None-Match" in request.headers)
 
 
 def identify_call(request: Request) -> ApiCall:
@@ -232,6 +306,25 @@ def _services_by_target() -> dict[str, str]:
     """Return X-Amz-Target, without the operation -> service, for the services of the endpoint."""
     services = {*operations.OPERATIONS, *operations.ADDITIONS} - {"batch"}
     return {api_models.service_model(name).metadata["targetPrefix"]: name for name in services}
+
+
+def _check_length(request: Request) -> Response | None:
+    """Return the refusal of a request whose Content-Length is no number or too large."""
+    length = request.environ.get("CONTENT_LENGTH", "")
+    if not re.fullmatch(r"[0-9]*", length):
+        message = f"Content-Length {length!r} is not a number"
+        return json_response({"message": message}, 400, error_type("ClientException"))
+    scope = access.signature_scope(request.environ)
+    is_s3 = scope is None or scope[1] == "s3"
+    limit = _MAX_OBJECT_BYTES if is_s3 else _MAX_BODY_BYTES
+    # A number above 18 digits would take long to parse.
+    if len(length) <= 18 and int(length or 0) <= limit:
+        return None
+    if is_s3:
+        message = "Your proposed upload exceeds the maximum allowed size"
+        return error_response(request, 400, "EntityTooLarge", message)
+    message = f"Request must be smaller than {limit} bytes"
+    return error_response(request, 413, "RequestEntityTooLargeException", message)
 
 
 def _read_batch_request(request: Request, call: ApiCall) -> dict[str, Any]:
@@ -260,42 +353,3 @@ def _parse_json(body: bytes) -> dict[str, Any]:
     if not isinstance(members, dict):
         raise InvalidRequestError("the body of the request is not a JSON object")
     return members
-
-
-# -- responses ------------------------------------------------------------------------------------
-
-
-def _json_response(
-    document: object,
-    status: int = 200,
-    headers: dict[str, str] | None = None,
-    content_type: str = "application/json",
-) -> Response:
-    return Response(json.dumps(document), status, headers, content_type=content_type)
-
-
-def _error_response(request: Request, status: int, code: str, message: str) -> Response:
-    """Return an error in the protocol of the requested service, so that its client can read it."""
-    scope = access.signature_scope(request.environ)
-    service = "" if scope is None else scope[1]
-    is_query = request.mimetype == "application/x-www-form-urlencoded"
-    if service != "s3" and not is_query:
-        return _json_response({"message": message, "__type": code}, status, _error_type(code))
-    xml = f"<Error><Code>{code}</Code><Message>{escape(message)}</Message></Error>"
-    if service == "ec2":
-        xml = f"<Response><Errors>{xml}</Errors></Response>"
-    elif is_query:
-        xml = f"<ErrorResponse>{xml}</ErrorResponse>"
-    return Response(f'<?xml version="1.0" encoding="UTF-8"?>{xml}', status, content_type="text/xml")
-
-
-def _error_type(code: str) -> dict[str, str]:
-    return {"x-amzn-ErrorType": code}
-
-
-def _reset_connection(environ: WSGIEnvironment) -> None:
-    """Break the connection; the client receives nothing that is written to it afterwards."""
-    connection = environ.get("werkzeug.socket")
-    if connection is not None:
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        connection.shutdown(socket.SHUT_RDWR)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from batchyard.emulator.names import ACCOUNT_ID
+from batchyard.emulator import names
 
 #: (status, headers, body)
 Answer = tuple[int, dict[str, str], bytes]
@@ -76,6 +76,7 @@ class Host:
     credentials: Credentials | None = None
     #: When the host was launched, in seconds since 1970; None if unknown.
     launched_s: float | None = None
+    is_spot: bool = True
 
 
 def answer(host: Host, method: str, path: str, headers: Mapping[str, str], now_s: float) -> Answer:
@@ -145,7 +146,7 @@ def _seconds_left(host: Host, token: str, now_s: float) -> int | None:
 
 
 def _signature(host: Host, expires: bytes) -> bytes:
-    signature = hmac.digest(host.token_key, host.instance_id.encode() + expires, "sha256")
+    signature = hmac.digest(host.token_key, expires, "sha256")
     return signature[:_SIGNATURE_BYTES]
 
 
@@ -195,7 +196,7 @@ def _meta_data(host: Host, now_s: float) -> Tree:
         "hostname": hostname,
         "instance-action": "none",
         "instance-id": host.instance_id,
-        "instance-life-cycle": "spot",
+        "instance-life-cycle": "spot" if host.is_spot else "on-demand",
         "instance-type": host.instance_type,
         "local-hostname": hostname,
         "local-ipv4": _address(host),
@@ -203,8 +204,8 @@ def _meta_data(host: Host, now_s: float) -> Tree:
         "services": {"domain": "amazonaws.com", "partition": "aws"},
     }
     if host.credentials is not None:
-        tree["iam"] = _iam(host.credentials, now_s)
-    if host.reclaimed_at_s is not None:
+        tree["iam"] = _iam(host.credentials, host.region, now_s)
+    if host.reclaimed_at_s is not None and host.is_spot:
         end = _format_time(host.reclaimed_at_s)
         tree["spot"] = {
             "instance-action": json.dumps({"action": "terminate", "time": end}),
@@ -216,7 +217,7 @@ def _meta_data(host: Host, now_s: float) -> Tree:
     return tree
 
 
-def _iam(credentials: Credentials, now_s: float) -> Tree:
+def _iam(credentials: Credentials, region: str, now_s: float) -> Tree:
     # The answer changes once an hour, because AWS renews credentials only from time to time.
     updated_s = now_s - now_s % 3600
     keys = {
@@ -231,7 +232,7 @@ def _iam(credentials: Credentials, now_s: float) -> Tree:
     info = {
         "Code": "Success",
         "LastUpdated": _format_time(updated_s),
-        "InstanceProfileArn": f"arn:aws:iam::{ACCOUNT_ID}:instance-profile/{credentials.role}",
+        "InstanceProfileArn": names.iam_arn(region, f"instance-profile/{credentials.role}"),
         "InstanceProfileId": f"AIPA{_digest(credentials.role)[:17].upper()}",
     }
     return {"info": _json(info), "security-credentials": {credentials.role: _json(keys)}}
@@ -239,7 +240,7 @@ def _iam(credentials: Credentials, now_s: float) -> Tree:
 
 def _identity(host: Host) -> dict[str, Any]:
     document: dict[str, Any] = {
-        "accountId": ACCOUNT_ID,
+        "accountId": names.ACCOUNT_ID,
         "architecture": _architecture(host.instance_type),
         "availabilityZone": host.zone,
         "billingProducts": None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from batchyard.batch.jobs import JobState
 from batchyard.emulator import names
-from batchyard.emulator.api_errors import InvalidSubmissionError
+from batchyard.emulator.api_errors import RequestExecutionError
 from batchyard.emulator.state import JOB, STOP_REQUESTS, Document, EndpointState
 
 _MAX_REASON_CHARS = 1024
@@ -51,7 +51,7 @@ def stop_verbs(state: EndpointState, job_id: str, index: int | None) -> tuple[bo
 def _stop_jobs(state: EndpointState, request: Document, verb: str) -> Document:
     job_ids: list[str] = request["jobs"]
     if not 1 <= len(job_ids) <= _MAX_JOBS:
-        raise InvalidSubmissionError(f"there must be 1 to {_MAX_JOBS} jobs; got {len(job_ids)}")
+        raise RequestExecutionError(f"there must be 1 to {_MAX_JOBS} jobs; got {len(job_ids)}")
     reason = _read_reason(request)
     for job_id in job_ids:
         _stop_job(state, job_id, reason, verb)
@@ -60,6 +60,8 @@ def _stop_jobs(state: EndpointState, request: Document, verb: str) -> Document:
 
 def _stop_job(state: EndpointState, job_id: str, reason: str, verb: str) -> None:
     """Save and perform a request. AWS accepts a request that has no effect (facts, 1.6)."""
+    if not job_id:
+        raise RequestExecutionError("jobId must not be empty")
     parent, index = names.split_child_id(job_id)
     job_state = _find_state(state, parent, index)
     if job_state is None or job_state.is_terminal:
@@ -99,7 +101,7 @@ def _key(index: int | None) -> str:
 def _read_reason(request: Document) -> str:
     reason: str = request["reason"]
     if not 1 <= len(reason) <= _MAX_REASON_CHARS:
-        raise InvalidSubmissionError(
+        raise RequestExecutionError(
             f"reason must have 1 to {_MAX_REASON_CHARS} characters; got {len(reason)}"
         )
     return reason

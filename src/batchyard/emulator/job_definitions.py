@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 
 from batchyard.batch import limits, validation
-from batchyard.emulator import names
+from batchyard.emulator import aws_shapes, names
 from batchyard.emulator.api_errors import (
     InvalidRequestError,
-    InvalidSubmissionError,
+    RequestExecutionError,
     raise_first,
 )
 from batchyard.emulator.containers import check_container, container_of
@@ -20,13 +20,12 @@ def register(state: EndpointState, request: Document) -> Document:
     name = names.require_name("jobDefinitionName", request["jobDefinitionName"])
     size = request_bytes(request)
     if size > limits.MAX_DEFINITION_BYTES:
-        raise InvalidSubmissionError(
+        raise RequestExecutionError(
             f"Job definition size must be less than {limits.MAX_DEFINITION_BYTES // 1024} KiB, "
             f"got {-(-size // 1024)} KiB"
         )
     _check_kind(request)
-    is_fargate = request.get("platformCapabilities") == ["FARGATE"]
-    check_container(container_of(request), is_fargate=is_fargate)
+    check_container(container_of(request), is_fargate=is_fargate(request))
     if "retryStrategy" in request:
         request["retryStrategy"] = normalize_retry(request["retryStrategy"])
     raise_first(validation.timeout_problems(request.get("timeout", {})))
@@ -41,8 +40,16 @@ def register(state: EndpointState, request: Document) -> Document:
         "tags": request.get("tags", {}),
         "containerOrchestrationType": "ECS",
     }
-    document.setdefault("platformCapabilities", ["EC2"])
     document.setdefault("parameters", {})
+    if "containerProperties" in request:
+        document["containerProperties"] = aws_shapes.complete_container(
+            request["containerProperties"]
+        )
+    if "ecsProperties" in request:
+        tasks = request["ecsProperties"]["taskProperties"]
+        document["ecsProperties"] = {
+            "taskProperties": [aws_shapes.complete_task(task) for task in tasks]
+        }
     state.put(DEFINITION, f"{name}:{revision}", document)
     state.save()
     return {
@@ -57,6 +64,8 @@ def _check_kind(request: Document) -> None:
         raise InvalidRequestError(
             "this endpoint runs jobs of one container; multinode job definitions are not for it"
         )
+    if len(request.get("platformCapabilities", ["EC2"])) != 1:
+        raise RequestExecutionError("Exactly 1 capability must be provided.")
     if "eksProperties" in request:
         raise InvalidRequestError(
             "this endpoint runs jobs on ECS-type compute; eksProperties is not for it"
@@ -67,9 +76,14 @@ def _check_kind(request: Document) -> None:
         )
 
 
+def is_fargate(document: Document) -> bool:
+    """Return whether a job definition, or a job, is for Fargate."""
+    return document.get("platformCapabilities") == ["FARGATE"]
+
+
 def deregister(state: EndpointState, request: Document) -> Document:
     name = names.strip_arn(request["jobDefinition"])
-    document = state.get(DEFINITION, name)
+    document = state.get(DEFINITION, request["jobDefinition"])
     if document is None:
         if ":" not in name:
             raise InvalidRequestError(
@@ -89,17 +103,19 @@ def describe(state: EndpointState, request: Document) -> Document:
     if requested:
         if len(requested) > MAX_RESULTS:
             raise InvalidRequestError("Maximum number of job definitions supported is 100.")
-        definitions = _select(definitions, requested)
+        definitions = _select(state, definitions, requested)
     if "jobDefinitionName" in request:
-        definitions = _select(definitions, [request["jobDefinitionName"]])
+        definitions = _select(state, definitions, [request["jobDefinitionName"]])
     if "status" in request:
         definitions = [d for d in definitions if d["status"] == request["status"]]
     return page_answer("jobDefinitions", definitions, request)
 
 
-def _select(definitions: list[Document], names_or_arns: list[str]) -> list[Document]:
+def _select(
+    state: EndpointState, definitions: list[Document], names_or_arns: list[str]
+) -> list[Document]:
     """Return the definitions that are named with or without their revision."""
-    requested = {names.strip_arn(name) for name in names_or_arns}
+    requested = {state.name_of(DEFINITION, name) for name in names_or_arns}
     return [
         definition
         for definition in definitions
@@ -115,20 +131,15 @@ def _revisions(state: EndpointState, name: str) -> list[Document]:
 def find_active(state: EndpointState, name_or_arn: str) -> Document:
     """Return the definition of a SubmitJob: the named revision, or the newest ACTIVE one.
 
-    Raises InvalidSubmissionError if it does not exist or is not ACTIVE.
+    Raises InvalidRequestError if it does not exist or is not ACTIVE.
     """
-    name = names.strip_arn(name_or_arn)
-    if ":" in name:
-        document = state.get(DEFINITION, name)
-        if document is None:
-            raise InvalidSubmissionError(f"JobDefinition {name_or_arn} does not exist")
-        if document["status"] != "ACTIVE":
-            raise InvalidSubmissionError(f"JobDefinition {name_or_arn} is not ACTIVE")
-        return document
-    candidates = [d for d in _revisions(state, name) if d["status"] == "ACTIVE"]
+    name = state.name_of(DEFINITION, name_or_arn) or ""
+    revision = state.get(DEFINITION, name) if ":" in name else None
+    revisions = _revisions(state, name) if revision is None else [revision]
+    candidates = [d for d in revisions if d["status"] == "ACTIVE"]
     if not candidates:
-        raise InvalidSubmissionError(
-            f"JobDefinition {name_or_arn} does not exist, or none of its revisions is ACTIVE"
+        raise InvalidRequestError(
+            f"JobDefinition name {name_or_arn} does not exist or is not in ACTIVE status"
         )
     return max(candidates, key=lambda d: int(d["revision"]))
 
@@ -143,10 +154,10 @@ def request_bytes(request: Document) -> int:
 
 def normalize_retry(strategy: Document) -> Document:
     """Check a retry strategy (facts, 1.3 and 1.4); return it with actions in lower case."""
+    if "attempts" not in strategy:
+        raise RequestExecutionError("RetryAttempts must be provided with retry strategy")
     raise_first(validation.retry_problems(strategy))
-    rules = strategy.get("evaluateOnExit")
-    if not rules:
-        return strategy
+    rules = strategy.get("evaluateOnExit", [])
     return {
         **strategy,
         "evaluateOnExit": [{**rule, "action": rule["action"].lower()} for rule in rules],
@@ -161,6 +172,6 @@ def check_consumables(state: EndpointState, properties: Document) -> None:
     raise_first(validation.consumable_problems(properties))
     for entry in properties.get("consumableResourceList", []):
         if state.get(CONSUMABLE, entry.get("consumableResource", "")) is None:
-            raise InvalidSubmissionError(
+            raise RequestExecutionError(
                 f"consumable resource {entry.get('consumableResource')!r} does not exist"
             )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from batchyard.batch.jobs import JobState
 from batchyard.batch.limits import MAX_CONTAINER_REASON_CHARS, MAX_DESCRIBED_JOBS
 from batchyard.embedded.store import AttemptRow
-from batchyard.emulator import job_cancellation, names
+from batchyard.emulator import aws_shapes, hosts, job_cancellation, names
 from batchyard.emulator.api_errors import InvalidRequestError
 from batchyard.emulator.log_streams import stream_name
 from batchyard.emulator.state import ENVIRONMENT, JOB, QUEUE, Document, EndpointState
@@ -20,7 +20,12 @@ def describe(state: EndpointState, request: Document) -> Document:
         raise InvalidRequestError(f"Maximum number of jobs supported is  {MAX_DESCRIBED_JOBS} .")
     state.loop.record({names.split_child_id(job_id)[0] for job_id in job_ids})
     details = (job_detail(state, job_id) for job_id in dict.fromkeys(job_ids))
-    return {"jobs": [detail for detail in details if detail is not None]}
+    newest_ms = state.newest_visible_ms(state.faults.settings.describe_lag)
+    return {
+        "jobs": [
+            detail for detail in details if detail is not None and detail["createdAt"] <= newest_ms
+        ]
+    }
 
 
 def job_detail(state: EndpointState, job_id: str) -> Document | None:
@@ -28,6 +33,15 @@ def job_detail(state: EndpointState, job_id: str) -> Document | None:
 
     Its endings must have been recorded (``Loop.record``).
     """
+    detail = container_detail(state, job_id)
+    document = state.get(JOB, names.split_child_id(job_id)[0])
+    if detail is None or document is None or "_task" not in document:
+        return detail
+    return aws_shapes.describe_as_task(detail, document["_task"])
+
+
+def container_detail(state: EndpointState, job_id: str) -> Document | None:
+    """Return what ``job_detail`` returns, with `container` also for a job of ecsProperties."""
     parent, index = names.split_child_id(job_id)
     document = state.get(JOB, parent)
     if document is None:
@@ -43,7 +57,7 @@ def job_detail(state: EndpointState, job_id: str) -> Document | None:
         return detail | _array_status(state, parent, size)
     if index is not None:
         detail["jobId"], detail["jobArn"] = job_id, f"{document['jobArn']}:{index}"
-        detail["arrayProperties"] = {"index": index, "size": size}
+        detail["arrayProperties"] = {"statusSummary": {}, "index": index}
         detail["tags"] = {}
     return detail | _child_status(state, document, index or 0)
 
@@ -112,7 +126,7 @@ def _unfinished_members(
         key = names.AttemptKey(task.job_number, child, task.attempt)
         is_running = task.started_ms is not None and job_state is JobState.RUNNING
         members["container"] = _describe_task(
-            state, document, key, task.compute_environment, has_log=is_running
+            state, document, key, (task.compute_environment, task.host_id), has_log=is_running
         )
         if is_running:
             members["startedAt"] = task.started_ms
@@ -125,7 +139,11 @@ def _unfinished_members(
 def _describe_attempt(state: EndpointState, document: Document, row: AttemptRow) -> Document:
     key = names.AttemptKey(row.job, row.child, row.attempt)
     container = _describe_task(
-        state, document, key, row.compute_environment, has_log=row.started_ms is not None
+        state,
+        document,
+        key,
+        (row.compute_environment, row.host_id),
+        has_log=row.started_ms is not None,
     )
     if row.exit_code is not None:
         container["exitCode"] = row.exit_code
@@ -145,21 +163,24 @@ def _describe_task(
     state: EndpointState,
     document: Document,
     key: names.AttemptKey,
-    environment_name: str,
+    place: tuple[str, str],
     *,
     has_log: bool,
 ) -> Document:
-    """Return the emulated ECS task of an attempt and, if it has started, its log stream."""
+    """Return the emulated ECS task of an attempt and, if it has started, its log stream.
+
+    ``place``: the name of its compute environment, and the id of its instance, if any.
+    """
+    environment_name, host_id = place
     task = names.task_id(key, state.salt)
-    environment = state.get(ENVIRONMENT, environment_name)
-    if environment is None:
-        cluster = f"AWSBatch-{environment_name}"
-    else:
-        cluster = names.strip_arn(environment["ecsClusterArn"])
-    members = {
-        "taskArn": names.task_arn(state.region, cluster, task),
-        "containerInstanceArn": names.container_instance_arn(state.region, cluster, task),
-    }
+    # An environment that was deleted since has no document: its cluster had this name.
+    deleted = {"type": "MANAGED", "ecsClusterArn": f"AWSBatch-{environment_name}"}
+    environment = state.get(ENVIRONMENT, environment_name) or deleted
+    cluster = names.strip_arn(environment["ecsClusterArn"])
+    members = {"taskArn": names.task_arn(state.region, cluster, task)}
+    container_instance = hosts.container_instance_arn(state, environment, host_id)
+    if container_instance:
+        members["containerInstanceArn"] = container_instance
     if has_log:
         members["logStreamName"] = stream_name(state, document, key)
     return members
@@ -171,5 +192,5 @@ def _blocked_reason(state: EndpointState, document: Document, child: int) -> str
     AWS gives no reason for any other child (facts, 9.1).
     """
     queue = state.get(QUEUE, document["jobQueue"])
-    head = None if queue is None else state.scheduler.blocked_head(queue["jobQueueName"])
+    head = None if queue is None else state.scheduler.blocked_head(queue["jobQueueArn"])
     return head[2] if head is not None and head[:2] == (document["jobId"], child) else None

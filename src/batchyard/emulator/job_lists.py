@@ -6,7 +6,7 @@ import re
 
 from batchyard.batch.jobs import JobState
 from batchyard.emulator.api_errors import InvalidRequestError
-from batchyard.emulator.job_descriptions import job_detail
+from batchyard.emulator.job_descriptions import container_detail
 from batchyard.emulator.paging import MAX_RESULTS, cut_page, next_token
 from batchyard.emulator.state import JOB, QUEUE, Document, EndpointState
 
@@ -30,6 +30,8 @@ _SUMMARY_MEMBERS = (
     "stoppedAt",
     "jobDefinition",
     "shareIdentifier",
+    "isCancelled",
+    "isTerminated",
 )
 
 #: A job, or with an index its child.
@@ -60,7 +62,9 @@ def _list_children(state: EndpointState, request: Document) -> list[_Entry]:
         raise InvalidRequestError("filters are not for the children of an array job")
     job_id = request["arrayJobId"]
     document = state.get(JOB, job_id)
-    if document is None or "arrayProperties" not in document:
+    newest_ms = state.newest_visible_ms(state.faults.settings.list_lag)
+    is_visible = document is not None and document["createdAt"] <= newest_ms
+    if document is None or not is_visible or "arrayProperties" not in document:
         return []
     job_state = JobState(request.get("jobStatus", JobState.RUNNING))
     return [
@@ -72,7 +76,12 @@ def _list_children(state: EndpointState, request: Document) -> list[_Entry]:
 
 def _list_queue(state: EndpointState, request: Document) -> list[_Entry]:
     arn = state.require(QUEUE, request["jobQueue"])["jobQueueArn"]
-    jobs = [job for job in reversed(state.documents(JOB)) if job["jobQueue"] == arn]
+    newest_ms = state.newest_visible_ms(state.faults.settings.list_lag)
+    jobs = [
+        job
+        for job in reversed(state.documents(JOB))
+        if job["jobQueue"] == arn and job["createdAt"] <= newest_ms
+    ]
     job_filter = next(iter(request.get("filters", [])), None)
     if job_filter is not None:
         _check_filter(job_filter)
@@ -124,7 +133,7 @@ def matches_prefix(text: str, pattern: str) -> bool:
 
 
 def _summarize(state: EndpointState, job_id: str, index: int | None) -> Document:
-    detail = job_detail(state, job_id if index is None else f"{job_id}:{index}")
+    detail = container_detail(state, job_id if index is None else f"{job_id}:{index}")
     assert detail is not None
     summary = {member: detail[member] for member in _SUMMARY_MEMBERS if member in detail}
     array = detail.get("arrayProperties")

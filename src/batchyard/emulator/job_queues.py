@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from batchyard.batch.queues import FairShare, Queue, TimeLimit
 from batchyard.emulator import compute_environments, names
-from batchyard.emulator.api_errors import InvalidRequestError
+from batchyard.emulator.api_errors import InvalidRequestError, RequestExecutionError
 from batchyard.emulator.paging import MAX_RESULTS, page_answer
 from batchyard.emulator.state import ENVIRONMENT, POLICY, QUEUE, Document, EndpointState
 
@@ -84,10 +84,9 @@ def delete(state: EndpointState, request: Document) -> Document:
         return {}
     if document["state"] != "DISABLED":
         raise InvalidRequestError("Cannot delete, job queue must be disabled first")
-    name = document["jobQueueName"]
-    state.remove(QUEUE, name)
+    state.remove(QUEUE, document["jobQueueName"])
     state.save()
-    state.loop.perform(state.scheduler.delete_queue(name))
+    state.loop.perform(state.scheduler.delete_queue(document["jobQueueArn"]))
     return {}
 
 
@@ -95,10 +94,7 @@ def describe(state: EndpointState, request: Document) -> Document:
     requested = request.get("jobQueues", [])
     if len(requested) > MAX_RESULTS:
         raise InvalidRequestError("Maximum number of job queues supported is 100.")
-    queues = state.documents(QUEUE)
-    if requested:
-        queue_names = {names.strip_arn(name) for name in requested}
-        queues = [queue for queue in queues if queue["jobQueueName"] in queue_names]
+    queues = state.select(QUEUE, requested) if requested else state.documents(QUEUE)
     return page_answer("jobQueues", queues, request)
 
 
@@ -112,8 +108,8 @@ def to_queue(state: EndpointState, document: Document) -> Queue:
     if "schedulingPolicyArn" in document:
         policy = state.get(POLICY, document["schedulingPolicyArn"])
     return Queue(
-        document["jobQueueName"],
-        tuple(names.strip_arn(entry["computeEnvironment"]) for entry in order),
+        document["jobQueueArn"],
+        tuple(entry["computeEnvironment"] for entry in order),
         document["priority"],
         document["state"] == "ENABLED",
         None if policy is None else _to_fair_share(policy),
@@ -146,20 +142,18 @@ def _read_environment_order(
     state: EndpointState, order: list[Document]
 ) -> tuple[list[Document], bool]:
     """Return the checked order with ARNs, and whether its environments are Fargate."""
-    if not 1 <= len(order) <= _MAX_ENVIRONMENTS:
-        raise InvalidRequestError(
+    if not order:
+        raise RequestExecutionError("computeEnvironmentOrder is required.")
+    if len(order) > _MAX_ENVIRONMENTS:
+        raise RequestExecutionError(
             f"computeEnvironmentOrder must have 1 to {_MAX_ENVIRONMENTS} entries; got {len(order)}"
         )
     if len({entry["order"] for entry in order}) < len(order):
-        raise InvalidRequestError(
-            "computeEnvironmentOrder must not have two entries of the same order"
-        )
+        raise RequestExecutionError("Duplicate ComputeEnvironment order values.")
     environments = [_require_valid(state, entry["computeEnvironment"]) for entry in order]
     fargate_kinds = {compute_environments.is_fargate(environment) for environment in environments}
     if len(fargate_kinds) > 1:
-        raise InvalidRequestError(
-            "computeEnvironmentOrder must not mix EC2 and Fargate compute environments"
-        )
+        raise RequestExecutionError("Fargate and EC2 compute environments can not be mixed.")
     architectures = {compute_environments.architecture(e) for e in environments}
     if {"arm64", "x86_64"} <= architectures:
         raise InvalidRequestError(
@@ -173,9 +167,11 @@ def _read_environment_order(
 
 
 def _require_valid(state: EndpointState, name_or_arn: str) -> Document:
-    environment = state.require(ENVIRONMENT, name_or_arn)
-    if environment["status"] != "VALID":
-        raise InvalidRequestError(f"{name_or_arn} is not VALID")
+    environment = state.get(ENVIRONMENT, name_or_arn)
+    if environment is None or environment["status"] != "VALID":
+        raise RequestExecutionError(
+            "Compute Environments must be created and valid before attaching them to a job queue"
+        )
     return environment
 
 
@@ -183,8 +179,11 @@ def _check_members(request: Document) -> None:
     priority = request.get("priority", 0)
     if not 0 <= priority <= _MAX_PRIORITY:
         raise InvalidRequestError(f"priority must be between 0 and {_MAX_PRIORITY}; got {priority}")
-    for action in request.get("jobStateTimeLimitActions", []):
+    actions = request.get("jobStateTimeLimitActions", [])
+    for action in actions:
         _check_time_limit(action)
+    if len({(action["state"], action["reason"]) for action in actions}) < len(actions):
+        raise RequestExecutionError("Duplicate job state limit actions are not allowed.")
 
 
 def _check_time_limit(action: Document) -> None:

@@ -8,6 +8,7 @@ from batchyard.batch.jobs import JobState, Resources
 from batchyard.embedded.runner import Task
 from batchyard.embedded.store import AttemptRow, JobRow
 from batchyard.emulator import job_submission
+from batchyard.emulator.regions import Regions
 from batchyard.emulator.state import JOB, Document, EndpointState
 
 _FAILED = list(JobState).index(JobState.FAILED)
@@ -18,33 +19,43 @@ class JobReporter:
 
     def __init__(self, report: Callable[[str], None]) -> None:
         self._report = report
-        self._state: EndpointState | None = None
+        self._regions: Regions | None = None
         self._on_tick: Callable[[], None] = lambda: None
+        self._on_changes: Callable[[list[JobRow]], None] = lambda rows: None
         #: Jobs that were reported as submitted -> whether their end was reported too.
         self._reported: dict[str, bool] = {}
 
-    def attach(self, state: EndpointState, on_tick: Callable[[], None]) -> None:
-        """Report the jobs of ``state`` from now on, and call ``on_tick`` in each tick."""
-        self._state, self._on_tick = state, on_tick
-        rows = state.store.jobs()
+    def attach(
+        self,
+        regions: Regions,
+        on_tick: Callable[[], None],
+        on_changes: Callable[[list[JobRow]], None],
+    ) -> None:
+        """Report the jobs of all regions from now on.
+
+        ``on_tick`` is called in each tick, then ``on_changes`` with the jobs that have changed.
+        """
+        self._regions, self._on_tick, self._on_changes = regions, on_tick, on_changes
+        rows = regions.default.store.jobs()
         self._reported = {row.id: JobState(row.state).is_terminal for row in rows}
         unfinished = [row for row in rows if not self._reported[row.id]]
         if unfinished:
             jobs = "jobs" if len(unfinished) > 1 else "job"
             self._report(f"resuming {len(unfinished)} {jobs} from the previous start")
         for row in unfinished:
-            document = state.get(JOB, row.id)
-            if document is not None:
-                self._warn_if_too_large(state, row, document)
+            state = regions.state_of_job(row.id)
+            if state is not None:
+                self._warn_if_too_large(state, row, state.require(JOB, row.id))
 
     def on_tick(self, changed: list[JobRow]) -> None:
         self._on_tick()
-        if self._state is None:
+        self._on_changes(changed)
+        if self._regions is None:
             return
         for row in changed:
-            document = self._state.get(JOB, row.id)
-            if document is not None and not self._reported.get(row.id):
-                self._report_job(self._state, row, document)
+            state = self._regions.state_of_job(row.id)
+            if state is not None and not self._reported.get(row.id):
+                self._report_job(state, row, state.require(JOB, row.id))
 
     def on_failure(self, task: Task, row: AttemptRow) -> None:
         """Report nothing: DescribeJobs shows failed attempts."""

@@ -22,10 +22,10 @@ from batchyard.batch.jobs import (
     RetryStrategy,
 )
 from batchyard.embedded.store import JobRow
-from batchyard.emulator import job_definitions, names
-from batchyard.emulator.api_errors import InvalidSubmissionError, raise_first
+from batchyard.emulator import aws_shapes, job_definitions, names
+from batchyard.emulator.api_errors import RequestExecutionError, raise_first
 from batchyard.emulator.containers import check_container, container_of, requested_resources
-from batchyard.emulator.state import JOB, QUEUE, Document, EndpointState
+from batchyard.emulator.state import CONSUMABLE, JOB, QUEUE, Document, EndpointState
 
 #: Active share identifiers of a queue (facts, 6).
 _MAX_SHARES = 500
@@ -35,28 +35,16 @@ _DEPRECATED_KEY = (
 )
 #: Members that a job takes from its definition unless SubmitJob sets them.
 _DEFINITION_MEMBERS = (
-    "platformCapabilities",
-    "propagateTags",
     "consumableResourceProperties",
     "timeout",
     "retryStrategy",
-)
-#: Members of a container that DescribeJobs always shows.
-_CONTAINER_LISTS = (
-    "command",
-    "environment",
-    "mountPoints",
-    "volumes",
-    "ulimits",
-    "resourceRequirements",
-    "secrets",
 )
 
 
 def submit(state: EndpointState, request: Document) -> Document:
     size = job_definitions.request_bytes(request)
     if size > limits.MAX_REQUEST_BYTES:
-        raise InvalidSubmissionError(
+        raise RequestExecutionError(
             f"Job size must be less than {limits.MAX_REQUEST_BYTES // 1024} KiB, "
             f"got {-(-size // 1024)} KiB"
         )
@@ -65,8 +53,8 @@ def submit(state: EndpointState, request: Document) -> Document:
     try:
         state.scheduler.check(job)
     except InvalidJobError as exc:
-        raise InvalidSubmissionError(str(exc)) from None
-    number = len(state.documents(JOB))
+        raise RequestExecutionError(str(exc)) from None
+    number = next(state.job_numbers)
     counts = tuple(job.size if status is JobState.PENDING else 0 for status in JobState)
     row = JobRow(
         number, job.id, job.id, job.size, JobState.PENDING, "", counts, 0, document["createdAt"]
@@ -89,11 +77,11 @@ def to_job(document: Document) -> Job:
     return Job(
         id=document["jobId"],
         name=document["jobName"],
-        queue=names.strip_arn(document["jobQueue"]),
+        queue=document["jobQueue"],
         resources=Resources(resources["vcpus"], resources["memory_mib"], resources["gpus"]),
         array_size=document.get("arrayProperties", {}).get("size"),
         depends_on=tuple(
-            Dependency(entry.get("jobId"), DependencyType(entry.get("type")))
+            _to_dependency(entry, is_array="arrayProperties" in document)
             for entry in document.get("dependsOn", [])
         ),
         retry=RetryStrategy(
@@ -103,10 +91,24 @@ def to_job(document: Document) -> Job:
         share=document.get("shareIdentifier", ""),
         priority=document.get("schedulingPriority", 0),
         consumables=tuple(
-            (names.strip_arn(entry["consumableResource"]), entry["quantity"])
+            (_consumable_arn(document, entry["consumableResource"]), entry["quantity"])
             for entry in consumables_of(document)
         ),
     )
+
+
+def _consumable_arn(document: Document, name_or_arn: str) -> str:
+    region = names.region_of(document["jobArn"])
+    return names.batch_arn(region, CONSUMABLE, names.strip_arn(name_or_arn))
+
+
+def _to_dependency(entry: Document, *, is_array: bool) -> Dependency:
+    job_id, kind = entry.get("jobId"), DependencyType(entry.get("type"))
+    # AWS documents SEQUENTIAL for arrays only. Clients also send it with the job before a single
+    # job, where it can mean nothing but that job.
+    if kind is DependencyType.SEQUENTIAL and job_id is not None and not is_array:
+        kind = DependencyType.WHOLE
+    return Dependency(job_id, kind)
 
 
 def consumables_of(document: Document) -> list[Document]:
@@ -133,15 +135,15 @@ def _make_document(state: EndpointState, request: Document) -> Document:
     name = names.require_name("jobName", request["jobName"])
     queue = state.require(QUEUE, request["jobQueue"])
     if queue["state"] != "ENABLED":
-        raise InvalidSubmissionError(
+        raise RequestExecutionError(
             f"Cannot submit job to job queue {queue['jobQueueName']}: it is DISABLED"
         )
     definition = job_definitions.find_active(state, request["jobDefinition"])
     _check_kind(queue, definition, request)
-    _check_dependencies(request.get("dependsOn", []))
+    _check_dependencies(state, request.get("dependsOn", []))
     overrides = _read_overrides(definition, request)
     container = _merge_overrides(definition, overrides)
-    is_fargate = definition["platformCapabilities"] == ["FARGATE"]
+    is_fargate = job_definitions.is_fargate(definition)
     check_container(container, is_fargate=is_fargate)
     resources = requested_resources(container, is_fargate=is_fargate)
     job_id = str(uuid.uuid4())
@@ -155,6 +157,7 @@ def _make_document(state: EndpointState, request: Document) -> Document:
         "dependsOn": request.get("dependsOn", []),
         "parameters": {**definition.get("parameters", {}), **request.get("parameters", {})},
         "container": container,
+        "eksAttempts": [],
         "_resources": {
             "vcpus": resources.vcpus,
             "memory_mib": resources.memory_mib,
@@ -163,6 +166,8 @@ def _make_document(state: EndpointState, request: Document) -> Document:
         "_definition": definition["jobDefinitionName"],
         "_overrides_length": validation.overrides_length(overrides),
     }
+    if "ecsProperties" in definition:
+        document["_task"] = definition["ecsProperties"]["taskProperties"][0]
     _add_definition_members(state, document, definition, request)
     _add_tags(document, definition, request)
     _add_share(document, queue, definition, request)
@@ -174,33 +179,36 @@ def _make_document(state: EndpointState, request: Document) -> Document:
 def _check_kind(queue: Document, definition: Document, request: Document) -> None:
     for member in ("nodeOverrides", "eksPropertiesOverride"):
         if member in request:
-            raise InvalidSubmissionError(
+            raise RequestExecutionError(
                 f"{member} does not apply to a job definition of one container"
             )
-    is_fargate = definition["platformCapabilities"] == ["FARGATE"]
-    if is_fargate != (queue["jobQueueType"] == "ECS_FARGATE"):
-        raise InvalidSubmissionError(
+    if job_definitions.is_fargate(definition) != (queue["jobQueueType"] == "ECS_FARGATE"):
+        raise RequestExecutionError(
             "the job definition's platformCapabilities and the queue's environments do not match"
         )
 
 
-def _check_dependencies(entries: list[Document]) -> None:
+def _check_dependencies(state: EndpointState, entries: list[Document]) -> None:
     if len(entries) > limits.MAX_DEPENDENCIES:
-        raise InvalidSubmissionError(
+        raise RequestExecutionError(
             f"Job cannot have more than {limits.MAX_DEPENDENCIES} dependencies"
         )
     for entry in entries:
         if "jobId" not in entry and entry.get("type") != "SEQUENTIAL":
-            raise InvalidSubmissionError(
+            raise RequestExecutionError(
                 "dependsOn: jobId must be provided unless type is SEQUENTIAL"
             )
-        if names.split_child_id(entry.get("jobId", ""))[1] == -1:
-            raise InvalidSubmissionError(f"no job has the id {entry['jobId']}")
+        parent, index = names.split_child_id(entry.get("jobId", ""))
+        # The engine also knows the jobs of other regions.
+        if index == -1 or (parent and state.get(JOB, parent) is None):
+            raise RequestExecutionError(f"no job has the id {entry['jobId']}")
 
 
 def _add_definition_members(
     state: EndpointState, document: Document, definition: Document, request: Document
 ) -> None:
+    document["platformCapabilities"] = definition.get("platformCapabilities", [])
+    document["propagateTags"] = request.get("propagateTags", definition.get("propagateTags", False))
     for member in _DEFINITION_MEMBERS:
         value = request.get(member, definition.get(member))
         if value is not None:
@@ -227,11 +235,11 @@ def _add_share(
     has_policy = "schedulingPolicyArn" in queue
     share = request.get("shareIdentifier")
     if has_policy and not share:
-        raise InvalidSubmissionError(
+        raise RequestExecutionError(
             "shareIdentifier must be provided: the job queue has a scheduling policy"
         )
     if not has_policy and share is not None:
-        raise InvalidSubmissionError(
+        raise RequestExecutionError(
             "shareIdentifier must not be provided: the job queue has no scheduling policy"
         )
     raise_first(validation.share_problems(request))
@@ -245,7 +253,7 @@ def _add_share(
 
 
 def _check_share_count(state: EndpointState, document: Document) -> None:
-    """Raise InvalidSubmissionError if the queue would have too many active share identifiers."""
+    """Raise RequestExecutionError if the queue would have too many active share identifiers."""
     new_share = document.get("shareIdentifier")
     if new_share is None:
         return
@@ -259,7 +267,7 @@ def _check_share_count(state: EndpointState, document: Document) -> None:
                 return
             active_shares.add(share)
     if len(active_shares) > _MAX_SHARES:
-        raise InvalidSubmissionError(
+        raise RequestExecutionError(
             f"the job queue has {_MAX_SHARES} active share identifiers, which is the most"
         )
 
@@ -269,9 +277,7 @@ def _add_array_size(document: Document, request: Document) -> None:
     if size is None:
         return
     if size not in limits.ARRAY_SIZES:
-        raise InvalidSubmissionError(
-            f"arrayProperties.size must be between 2 and 10000; got {size}"
-        )
+        raise RequestExecutionError(f"arrayProperties.size must be between 2 and 10000; got {size}")
     document["arrayProperties"] = {"size": size}
 
 
@@ -283,7 +289,7 @@ def _read_overrides(definition: Document, request: Document) -> Document:
     if "ecsProperties" in definition:
         return _read_ecs_overrides(definition, request)
     if request.get("ecsPropertiesOverride"):
-        raise InvalidSubmissionError(
+        raise RequestExecutionError(
             "ecsPropertiesOverride does not apply to containerProperties; use containerOverrides"
         )
     overrides: Document = request.get("containerOverrides", {})
@@ -292,14 +298,14 @@ def _read_overrides(definition: Document, request: Document) -> Document:
 
 def _read_ecs_overrides(definition: Document, request: Document) -> Document:
     if request.get("containerOverrides"):
-        raise InvalidSubmissionError(
+        raise RequestExecutionError(
             "containerOverrides does not apply to ecsProperties; use ecsPropertiesOverride"
         )
     name = definition["ecsProperties"]["taskProperties"][0]["containers"][0].get("name")
     tasks = request.get("ecsPropertiesOverride", {}).get("taskProperties", [])
     containers = [container for task in tasks for container in task.get("containers", [])]
     if len(containers) > 1 or any(container.get("name", name) != name for container in containers):
-        raise InvalidSubmissionError(
+        raise RequestExecutionError(
             f"ecsPropertiesOverride: the job definition has one container, named {name!r}"
         )
     return {
@@ -314,7 +320,7 @@ def _merge_overrides(definition: Document, overrides: Document) -> Document:
     """
     container: Document = dict(container_of(definition))
     if "instanceType" in overrides:
-        raise InvalidSubmissionError(
+        raise RequestExecutionError(
             "containerOverrides.instanceType is only for multi-node parallel jobs"
         )
     if "command" in overrides:
@@ -326,9 +332,7 @@ def _merge_overrides(definition: Document, overrides: Document) -> Document:
             container.get("environment", []), overrides["environment"], "name"
         )
     _merge_requirements(container, overrides)
-    for member in _CONTAINER_LISTS:
-        container.setdefault(member, [])
-    return container
+    return aws_shapes.complete_container(container)
 
 
 def _merge_requirements(container: Document, overrides: Document) -> None:
@@ -336,7 +340,7 @@ def _merge_requirements(container: Document, overrides: Document) -> None:
     for deprecated, kind in (("vcpus", "VCPU"), ("memory", "MEMORY")):
         if deprecated in overrides:
             if any(requirement["type"] == kind for requirement in requirements):
-                raise InvalidSubmissionError(_DEPRECATED_KEY)
+                raise RequestExecutionError(_DEPRECATED_KEY)
             container[deprecated] = overrides[deprecated]
     if "resourceRequirements" in overrides:
         container["resourceRequirements"] = _merge_entries(

@@ -11,19 +11,26 @@ from batchyard.batch.changes import Start
 from batchyard.batch.jobs import Outcome, Resources, StatusReason
 from batchyard.batch.limits import MAX_CONTAINER_REASON_CHARS, MAX_OVERRIDE_CHARS
 from batchyard.embedded.runner import Task
-from batchyard.emulator import names
+from batchyard.emulator import job_definitions, names
 from batchyard.emulator.docker_flags import Volume, create_flags, missing_volume
+from batchyard.emulator.faults import FaultInjector
+from batchyard.emulator.job_credentials import use_expiring_credentials
 from batchyard.emulator.state import Document
 from batchyard.shard import Turn
 
 _REFERENCE = re.compile(r"Ref::([A-Za-z0-9_.-]+)")
+_NO_LOG_GROUP = (
+    "CannotStartContainerError: Error response from daemon: failed to initialize logging driver: "
+    "failed to create Cloudwatch log stream: ResourceNotFoundException: The specified log group "
+    "does not exist."
+)
 #: Variables of the endpoint's own environment that jobs do not inherit.
 _RESERVED_PREFIXES = ("AWS_BATCH_", "BATCHYARD_", "AWS_")
 
 
 @dataclass(frozen=True, slots=True)
 class TaskSettings:
-    """Settings that all tasks of an endpoint share."""
+    """Settings that all tasks of a region share."""
 
     #: Environment of a process on this machine, without variables about AWS or another job.
     environ: Mapping[str, str]
@@ -40,10 +47,13 @@ class TaskSettings:
     emulated_gpus: int
     #: Returns the value of a container's secret from its `valueFrom`; raises LookupError.
     read_secret: Callable[[str], str]
+    #: Returns whether the log group of a job that starts exists.
+    open_log_group: Callable[[Document], bool]
     #: Whether children are containers, so that the command of the image is known.
     has_images: bool
     #: Volumes of every container.
     volumes: tuple[Volume, ...] = ()
+    faults: FaultInjector = field(default_factory=FaultInjector)
 
 
 @dataclass(slots=True)
@@ -56,7 +66,7 @@ class ContainerTasks:
     #: Part of the TaskMaker protocol; only jobs with several commands per child use it.
     done: set[int] = field(default_factory=set)
 
-    def task(self, start: Start) -> Task:
+    def task(self, start: Start, slot: int = 0) -> Task:
         document, settings = self.document, self.settings
         container = document["container"]
         mark = f"{settings.token}.{self.number}.{start.child}.{start.attempt}."
@@ -84,7 +94,8 @@ class ContainerTasks:
             container_flags=(
                 create_flags(container, settings.volumes) if settings.has_images else None
             ),
-            compute_environment=start.environment,
+            compute_environment=names.strip_arn(start.environment),
+            host_id=start.host_id,
             refusal=refusal,
         )
 
@@ -93,18 +104,21 @@ class ContainerTasks:
         job_id = document["jobId"]
         size = document.get("arrayProperties", {}).get("size")
         key = names.AttemptKey(self.number, start.child, start.attempt)
-        is_fargate = document["platformCapabilities"] == ["FARGATE"]
+        is_fargate = job_definitions.is_fargate(document)
+        host_id = start.host_id or names.task_id(key, settings.salt)
+        metadata_address = f"{settings.metadata_address}/{host_id}"
+        client_variables = dict(settings.client_variables)
+        if settings.faults.settings.credentials:
+            client_variables = use_expiring_credentials(client_variables, metadata_address)
         variables = {
-            **settings.client_variables,
-            "AWS_EC2_METADATA_SERVICE_ENDPOINT": (
-                f"{settings.metadata_address}/{names.task_id(key, settings.salt)}"
-            ),
+            **client_variables,
+            "AWS_EC2_METADATA_SERVICE_ENDPOINT": metadata_address,
             "AWS_EXECUTION_ENV": "AWS_ECS_FARGATE" if is_fargate else "AWS_ECS_EC2",
             **{
                 variable["name"]: variable.get("value", "")
                 for variable in document["container"]["environment"]
             },
-            "AWS_BATCH_CE_NAME": start.environment,
+            "AWS_BATCH_CE_NAME": names.strip_arn(start.environment),
             "AWS_BATCH_JQ_NAME": names.strip_arn(document["jobQueue"]),
             "AWS_BATCH_JOB_ID": job_id if size is None else f"{job_id}:{start.child}",
             "AWS_BATCH_JOB_ATTEMPT": str(start.attempt),
@@ -152,6 +166,8 @@ class ContainerTasks:
 
     def _find_refusal(self, command: tuple[str, ...]) -> Outcome | None:
         """Return the outcome of a task that cannot be started, or None."""
+        if not self.settings.open_log_group(self.document):
+            return _not_started(_NO_LOG_GROUP)
         if self.settings.has_images:
             reason = missing_volume(self.document["container"], self.settings.volumes)
             return _not_started(reason) if reason else None

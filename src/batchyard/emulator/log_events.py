@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import heapq
 import os
+import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from itertools import islice
@@ -56,6 +57,10 @@ class AttemptOutput(NamedTuple):
     #: The piece of short.log.
     short_offset: int = 0
     short_length: int = 0
+    #: Share of the lines that are lost (see ``_is_dropped``).
+    drop_share: float = 0.0
+    #: Later events have not appeared yet.
+    newest_ms: int = LATEST_MS
 
 
 class Stream(NamedTuple):
@@ -94,6 +99,8 @@ class OutputReader:
         self._size = self._file_size + output.short_length
         #: The position after the last complete event. The line after it may still grow.
         self.end = self._size if output.ended_ms is not None else self._event_start(self._size)
+        if output.newest_ms < LATEST_MS:
+            self.end = self.position_since(output.newest_ms + 1)
 
     def close(self) -> None:
         if self._file_fd is not None:
@@ -135,11 +142,19 @@ class OutputReader:
             if last_byte >= time_end:
                 time_ms, time_end = self._time_at(last_byte)
             text = buffer[position - buffer_start : stop - buffer_start - has_newline]
-            if text:
+            if text and not self._is_dropped(line_start):
                 yield Event(position, stop, time_ms, text.decode(errors="replace"))
             position = stop
             if has_newline:
                 line_start = stop
+
+    def _is_dropped(self, line_start: int) -> bool:
+        """Return whether a line is lost; the answer for a line is always the same."""
+        output = self._output
+        if not output.drop_share:
+            return False
+        digest = zlib.crc32(f"{output.started_ms} {line_start}".encode())
+        return digest < output.drop_share * (1 << 32)
 
     def backward(self, start: int, end: int) -> Iterator[Event]:
         """Yield the events between two positions, newest first."""
@@ -159,7 +174,9 @@ class OutputReader:
         entry = times.first_since(time_ms) if times is not None else 0
         if times is not None and entry < times.count:
             return min(self._event_start(times.offset(entry) if entry else 0), self.end)
-        return self.end if output.ended_ms is None else self._event_start(self._file_size)
+        if output.ended_ms is None:
+            return self.end
+        return min(self._event_start(self._file_size), self.end)
 
     # -- bytes ------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""GetLogEvents, FilterLogEvents and DescribeLogStreams of the log groups of jobs.
+"""The operations on the log streams and events of jobs: read, list, delete, query.
 
 Each operation returns None for any other log group, which moto has. Tokens say where the next page
 starts, so they stay valid after a restart.
@@ -10,10 +10,10 @@ import base64
 import json
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-from batchyard.emulator import log_filter_patterns
+from batchyard.emulator import log_filter_patterns, log_queries
 from batchyard.emulator.api_errors import ApiError
 from batchyard.emulator.log_events import (
     LATEST_MS,
@@ -26,9 +26,15 @@ from batchyard.emulator.log_events import (
     merge_streams,
     take_page,
 )
-from batchyard.emulator.log_groups import is_job_log_group, log_group_arn, log_group_name
-from batchyard.emulator.log_streams import find_stream, list_streams
+from batchyard.emulator.log_groups import (
+    is_job_log_group,
+    let_moto_answer,
+    log_group_arn,
+    log_group_name,
+)
+from batchyard.emulator.log_streams import delete_stream, find_stream, list_streams
 from batchyard.emulator.state import Document, EndpointState
+from batchyard.emulator.user_log_groups import FinishedQuery, LoggedEvent
 
 _MAX_EVENTS = 10_000
 _MAX_ANSWER_BYTES = 1 << 20
@@ -51,6 +57,11 @@ def _requested_group(state: EndpointState, request: Document) -> str | None:
     return log_group_name(groups[0]) if is_job_log_group(state, groups[0]) else None
 
 
+def _user_streams(state: EndpointState, group: str) -> set[str]:
+    """Return the names of the streams of a group that are not of jobs."""
+    return {stream["logStreamName"] for stream in state.user_log_groups.describe_streams(group)}
+
+
 def _require_stream(state: EndpointState, group: str, name: str) -> Stream:
     stream = find_stream(state, group, name)
     if stream is None:
@@ -66,7 +77,10 @@ def get_log_events(state: EndpointState, request: Document) -> Document | None:
     if group is None:
         return None
     limit = _read_limit(request, _MAX_EVENTS)
-    stream = _require_stream(state, group, request.get("logStreamName", ""))
+    name = request.get("logStreamName", "")
+    if name in _user_streams(state, group):
+        return None
+    stream = _require_stream(state, group, name)
     with OutputReader(stream.output, state.log_files.short_log_fd) as reader:
         events, position = _read_events(reader, request, limit)
     # At either end of a stream no event follows, and the answer repeats the token.
@@ -112,6 +126,8 @@ def filter_log_events(state: EndpointState, request: Document) -> Document | Non
     if group is None:
         return None
     limit = _read_limit(request, _MAX_EVENTS)
+    if set(request.get("logStreamNames", [""])) <= _user_streams(state, group):
+        return None
     matches = log_filter_patterns.compile_pattern(request.get("filterPattern", ""))
     time_range = _read_time_range(request)
     streams = _requested_streams(state, group, request, time_range.low_ms)
@@ -190,20 +206,28 @@ def describe_log_streams(state: EndpointState, request: Document) -> Document | 
     if is_by_time and prefix:
         raise _invalid("Cannot order by LastEventTime with a logStreamNamePrefix.")
     is_descending = request.get("descending", False)
-    entries = sorted(
-        (
-            ((_last_event_ms(state, stream) if is_by_time else 0, stream.name), stream)
-            for stream in list_streams(state, group)
-            if stream.name.startswith(prefix)
-        ),
-        reverse=is_descending,
-    )
+    entries: list[tuple[tuple[int, str], Stream | Document]] = [
+        ((_last_event_ms(state, stream) if is_by_time else 0, stream.name), stream)
+        for stream in list_streams(state, group)
+        if stream.name.startswith(prefix)
+    ]
+    entries += [
+        ((stream.get("lastEventTimestamp", 0) if is_by_time else 0, name), stream)
+        for stream in state.user_log_groups.describe_streams(group)
+        if (name := str(stream["logStreamName"])).startswith(prefix)
+    ]
+    entries.sort(key=lambda entry: entry[0], reverse=is_descending)
     start = 0
     if request.get("nextToken"):
         keys = [key for key, _ in entries]
         start = _index_after(keys, request["nextToken"], is_descending)
     page = entries[start : start + limit]
-    answer = {"logStreams": [_describe_stream(state, group, stream) for _, stream in page]}
+    answer = {
+        "logStreams": [
+            stream if isinstance(stream, dict) else _describe_stream(state, group, stream)
+            for _, stream in page
+        ]
+    }
     if start + limit >= len(entries):
         return answer
     return {**answer, "nextToken": _pack_token(page[-1][0])}
@@ -245,6 +269,51 @@ def _index_after(keys: list[tuple[int, str]], token: str, is_descending: bool) -
                 return len(keys) - bisect_left(keys[::-1], key)
             return bisect_right(keys, key)
     raise _invalid(_BAD_TOKEN)
+
+
+# -- DeleteLogStream and StartQuery ---------------------------------------------------------------
+
+
+def delete_log_stream(state: EndpointState, request: Document) -> Document | None:
+    group = request["logGroupName"]
+    if is_job_log_group(state, group) and delete_stream(state, group, request["logStreamName"]):
+        return {}
+    let_moto_answer(state, request)
+    return None
+
+
+def start_query(state: EndpointState, request: Document) -> Document | None:
+    """StartQuery, if one of the groups is of jobs: the query is run at once."""
+    named = [*request.get("logGroupNames", []), *request.get("logGroupIdentifiers", [])]
+    named += [request["logGroupName"]] if "logGroupName" in request else []
+    groups = list(dict.fromkeys(log_group_name(name) for name in named))
+    if not any(is_job_log_group(state, group) for group in groups):
+        return None
+    for group in groups:
+        if not is_job_log_group(state, group) and not state.user_log_groups.has_group(group):
+            raise ApiError("ResourceNotFoundException", f"Log group '{group}' does not exist.")
+    start_s, end_s = request["startTime"], request["endTime"]
+    events = (
+        event
+        for group in groups
+        for event in _list_events(state, group)
+        if start_s * 1000 <= event.time_ms <= end_s * 1000
+    )
+    text = request["queryString"]
+    if "limit" in request:
+        text = f"{text} | limit {request['limit']}"
+    query = FinishedQuery(text, groups, start_s, end_s, log_queries.run_query(text, events))
+    return {"queryId": state.user_log_groups.add_query(query)}
+
+
+def _list_events(state: EndpointState, group: str) -> Iterator[LoggedEvent]:
+    yield from state.user_log_groups.list_events(group)
+    if is_job_log_group(state, group):
+        streams = list_streams(state, group)
+        for _, stream, event in merge_streams(
+            streams, TimeRange(0, LATEST_MS, True), state.log_files.short_log_fd
+        ):
+            yield LoggedEvent(group, stream.name, event.time_ms, event.message)
 
 
 # -- limits and tokens ----------------------------------------------------------------------------

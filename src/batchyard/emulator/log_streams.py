@@ -11,14 +11,19 @@ from collections.abc import Iterator
 from batchyard.embedded.runner import Task
 from batchyard.embedded.store import AttemptRow
 from batchyard.emulator import names
-from batchyard.emulator.log_events import AttemptOutput, Stream
-from batchyard.emulator.log_groups import log_group_of
+from batchyard.emulator.log_events import LATEST_MS, AttemptOutput, Stream
+from batchyard.emulator.log_groups import deleted_ms, log_group_of
 from batchyard.emulator.names import AttemptKey
-from batchyard.emulator.state import JOB, Document, EndpointState
+from batchyard.emulator.state import DELETED_STREAM, JOB, Document, EndpointState
 
 
 def list_streams(state: EndpointState, group: str, since_ms: int = 0) -> Iterator[Stream]:
     """Yield the streams of a group. Streams that ended before ``since_ms`` may be left out."""
+    streams = _list_all_streams(state, group, since_ms)
+    return (stream for stream in streams if _is_visible(state, group, stream))
+
+
+def _list_all_streams(state: EndpointState, group: str, since_ms: int) -> Iterator[Stream]:
     jobs = [job for job in state.documents(JOB) if log_group_of(job) == group]
     state.loop.record({job["jobId"] for job in jobs})
     running_tasks = _running_tasks(state)
@@ -57,7 +62,26 @@ def find_stream(state: EndpointState, group: str, name: str) -> Stream | None:
     if key is None or job is None or log_group_of(job) != group:
         return None
     stream = _find_attempt_stream(state, job, key)
-    return stream if stream is not None and stream.name == name else None
+    if stream is None or stream.name != name or not _is_visible(state, group, stream):
+        return None
+    return stream
+
+
+def _is_visible(state: EndpointState, group: str, stream: Stream) -> bool:
+    """Return whether a stream has appeared and was not deleted."""
+    newest_ms = state.newest_visible_ms(state.faults.settings.log_lag)
+    if not deleted_ms(state, group) < stream.output.started_ms <= newest_ms:
+        return False
+    return state.get(DELETED_STREAM, f"{group}:{stream.name}") is None
+
+
+def delete_stream(state: EndpointState, group: str, name: str) -> bool:
+    """Delete the stream of a job; return whether there was one."""
+    if find_stream(state, group, name) is None:
+        return False
+    state.put(DELETED_STREAM, f"{group}:{name}", {})
+    state.save()
+    return True
 
 
 def _find_attempt_stream(state: EndpointState, job: Document, key: AttemptKey) -> Stream | None:
@@ -83,6 +107,8 @@ def _ended_stream(
         ended_ms=max(row.started_ms, row.ended_ms),
         short_offset=row.log_offset or 0,
         short_length=0 if row.log_offset is None else row.log_length or 0,
+        drop_share=_drop_share(state, job),
+        newest_ms=_newest_event_ms(state),
     )
     return Stream(key, stream_name(state, job, key), output)
 
@@ -91,10 +117,35 @@ def _running_stream(state: EndpointState, job: Document, number: int, task: Task
     assert task.started_ms is not None
     key = AttemptKey(number, task.child, task.attempt)
     path = state.log_files.path(job["jobId"], task.child, task.attempt)
-    return Stream(key, stream_name(state, job, key), AttemptOutput(path, task.started_ms))
+    output = AttemptOutput(
+        path,
+        task.started_ms,
+        drop_share=_drop_share(state, job),
+        newest_ms=_newest_event_ms(state),
+    )
+    return Stream(key, stream_name(state, job, key), output)
+
+
+def _drop_share(state: EndpointState, job: Document) -> float:
+    """Return the share of the job's lines that the faults of the endpoint drop.
+
+    The mode `non-blocking`, which is the default of ECS, drops lines when its buffer is full.
+    """
+    options = job["container"].get("logConfiguration", {}).get("options", {})
+    is_blocking = options.get("mode", "non-blocking") == "blocking"
+    return 0.0 if is_blocking else state.faults.settings.drop_logs
+
+
+def _newest_event_ms(state: EndpointState) -> int:
+    """Return the time of the newest event that CloudWatch Logs shows."""
+    return min(state.newest_visible_ms(state.faults.settings.event_lag), LATEST_MS)
 
 
 def stream_name(state: EndpointState, job: Document, key: AttemptKey) -> str:
     options = job["container"].get("logConfiguration", {}).get("options", {})
     task = names.task_id(key, state.salt)
-    return names.log_stream_name(job["_definition"], task, options.get("awslogs-stream-prefix"))
+    prefix = options.get("awslogs-stream-prefix")
+    if "_task" not in job:
+        return names.log_stream_name(job["_definition"], task, prefix)
+    container: str = job["_task"]["containers"][0]["name"]
+    return names.log_stream_name(job["_definition"], task, prefix, container)

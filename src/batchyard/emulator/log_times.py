@@ -21,6 +21,8 @@ from batchyard.errors import from_os_error
 from batchyard.folder import RunFolder
 
 _ENTRY = struct.Struct("=QQ")
+#: Permissions of files with the output of jobs, which may contain secrets.
+PRIVATE_MODE = 0o600
 _APPEND = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
 
 
@@ -45,6 +47,8 @@ class TimedLogBook(LogBook):
 
     Output in short.log needs none: all of it has the time at which its attempt ended.
     """
+
+    file_mode = PRIVATE_MODE
 
     def __init__(self, folder: RunFolder, clock: Callable[[], float] = time.time) -> None:
         super().__init__(folder)
@@ -78,7 +82,7 @@ class TimedLogBook(LogBook):
     def _append(self, path: Path, entry: bytes) -> None:
         # The file is opened for each entry: a thousand long children need enough descriptors.
         try:
-            fd = os.open(path, _APPEND, 0o644)
+            fd = os.open(path, _APPEND, PRIVATE_MODE)
             try:
                 os.write(fd, entry)
             finally:
@@ -91,7 +95,7 @@ def _repair(path: Path) -> int:
     """Cut off an entry that a crash left incomplete; return the time of the last entry or 0."""
     if not path.exists():
         return 0
-    fd = os.open(path, _APPEND, 0o644)
+    fd = os.open(path, _APPEND, PRIVATE_MODE)
     try:
         size = os.fstat(fd).st_size
         whole = size - size % _ENTRY.size

@@ -1,12 +1,13 @@
 """moto, which answers for all services and operations that the endpoint does not answer itself.
 
-Only this module, instance_types and moto_cloudformation/ import moto.
+Only this module, the other modules that begin with moto_, and instance_types import moto.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import threading
 from collections.abc import Callable, Iterable
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -15,7 +16,7 @@ from xml.sax.saxutils import escape
 
 from werkzeug.wrappers import Response
 
-from batchyard.emulator import names
+from batchyard.emulator import access, moto_step_functions, names
 from batchyard.emulator.api_errors import ServerError
 from batchyard.errors import OperationalError
 
@@ -27,8 +28,9 @@ if TYPE_CHECKING:
 
 #: moto_cloudformation/ changes internals of moto, and was tested with this version only.
 MOTO_VERSION = "5.2.5"
+_JSON = "application/x-amz-json-1.1"
 
-Call = Callable[[str, dict[str, Any]], dict[str, Any]]
+Call = Callable[[str, str, dict[str, Any]], dict[str, Any]]
 
 
 # -- the application ------------------------------------------------------------------------------
@@ -38,8 +40,7 @@ def application() -> WSGIApplication:
     """Return a WSGI application that answers as AWS does. The signature names the service.
 
     The pages of moto under /moto-api/ are switched off: through them, any program that can connect
-    could delete everything, read all secrets, make ids predictable, or start Lambda functions as
-    containers.
+    could read all secrets, make ids predictable, or start Lambda functions as containers.
     """
     dispatcher = _dispatcher()
 
@@ -52,7 +53,8 @@ def application() -> WSGIApplication:
         ):
             return _refusal(environ, start_response, 404, "NotFound", f"{path} does not exist")
         try:
-            return dispatcher(environ, start_response)  # type: ignore[no-any-return]
+            answered: Iterable[bytes] = dispatcher(environ, _as_json(environ, start_response))
+            return answered
         except _UnknownServiceError as exc:
             return _refusal(environ, start_response, 400, "UnknownService", str(exc))
         except NotImplementedError as exc:
@@ -60,10 +62,39 @@ def application() -> WSGIApplication:
                 environ, start_response, 501, "NotImplemented", f"moto {MOTO_VERSION}: {exc}"
             )
         except Exception as exc:
+            if access.signature_scope(environ) is None:
+                # moto fails for most unsigned requests, which AWS refuses.
+                message = "Missing Authentication Token"
+                code = "MissingAuthenticationTokenException"
+                return _refusal(environ, start_response, 403, code, message)
             message = f"moto {MOTO_VERSION} could not answer: {type(exc).__name__}: {exc}"
             return _refusal(environ, start_response, 500, "InternalFailure", message)
 
     return answer
+
+
+def _as_json(environ: WSGIEnvironment, start_response: StartResponse) -> StartResponse:
+    """Return a start_response that names JSON where the protocol has JSON.
+
+    moto 5.2.5: some answers, such as that of DescribeLogStreams, have the type of a web page.
+    """
+    if "HTTP_X_AMZ_TARGET" not in environ:
+        return start_response
+
+    def start(
+        status: str, headers: list[tuple[str, str]], exc_info: Any = None, /
+    ) -> Callable[[bytes], object]:
+        others = [header for header in headers if header[0].lower() != "content-type"]
+        return start_response(status, [*others, ("Content-Type", _JSON)], exc_info)
+
+    return start
+
+
+def reset() -> None:
+    """Forget all resources of all services."""
+    from moto.moto_api._internal.models import moto_api_backend
+
+    moto_api_backend.reset()
 
 
 def request_handler() -> type[WSGIRequestHandler]:
@@ -89,6 +120,7 @@ def _dispatcher() -> DomainDispatcherApplication:
 
     default_user_config["batch"] = {"use_docker": False}
     default_user_config["lambda"] = {"use_docker": False}
+    default_user_config["stepfunctions"] = {"execute_state_machine": True}
     # Roles have AWS's managed policies attached, so moto must load these.
     default_user_config["iam"] = {"load_aws_managed_policies": True}
     # Web pages of another origin are refused (access.py).
@@ -125,8 +157,11 @@ def _create_app(service: Any) -> Flask:
         from batchyard.emulator.moto_cloudformation.install import install
 
         install(_call_batch)
+    if service == "stepfunctions" and _endpoint:
+        moto_step_functions.install(*_endpoint[0])
     if service == "s3":
         _ignore_conditions()
+        _serialize_writes()
     return create_backend_app(service)
 
 
@@ -152,6 +187,22 @@ def _ignore_conditions() -> None:
     FakeBucket.get_permission = get_permission  # type: ignore[method-assign]
 
 
+def _serialize_writes() -> None:
+    """Let moto check the condition of a PutObject and write the object in one step.
+
+    Requests run in threads, so two writes with the same condition could both pass their check.
+    """
+    from moto.s3.responses import S3Response
+
+    write, lock = S3Response.put_object, threading.Lock()
+
+    def put_object(self: S3Response) -> Any:
+        with lock:
+            return write(self)
+
+    S3Response.put_object = put_object  # type: ignore[method-assign]
+
+
 def _refusal(
     environ: WSGIEnvironment, start_response: StartResponse, status: int, code: str, message: str
 ) -> Iterable[bytes]:
@@ -162,7 +213,7 @@ def _refusal(
     else:
         error = f"<Error><Code>{code}</Code><Message>{escape(message)}</Message></Error>"
         body = f"<ErrorResponse>{error}<RequestId>batchyard</RequestId></ErrorResponse>"
-    content_type = "application/x-amz-json-1.1" if is_json else "text/xml"
+    content_type = _JSON if is_json else "text/xml"
     response = Response(body, f"{status} {code}", {"x-amzn-errortype": code}, None, content_type)
     return response(environ, start_response)
 
@@ -185,21 +236,42 @@ def _require_version() -> None:
 # -- CloudFormation -------------------------------------------------------------------------------
 
 _batch: list[Call] = []
+#: Address and access key of this endpoint.
+_endpoint: list[tuple[str, str]] = []
 
 
 def use_batch(call: Call) -> None:
     """Let the AWS::Batch resources of CloudFormation call AWS Batch through ``call``.
 
-    ``call`` takes the name and the request of an operation and returns its answer; it raises
-    ApiError. Like the state of moto, this setting belongs to the process.
+    ``call`` takes a region, the name and the request of an operation, and returns its answer; it
+    raises ApiError. Like the state of moto, this setting belongs to the process.
     """
     _batch[:] = [call]
 
 
-def _call_batch(operation: str, request: dict[str, Any]) -> dict[str, Any]:
+def use_endpoint(address: str, access_key: str) -> None:
+    """Let the tasks of Step Functions call this endpoint. The setting belongs to the process."""
+    _endpoint[:] = [(address, access_key)]
+
+
+def _call_batch(region: str, operation: str, request: dict[str, Any]) -> dict[str, Any]:
     if not _batch:
         raise ServerError("AWS Batch is not served here")
-    return _batch[0](operation, request)
+    return _batch[0](region, operation, request)
+
+
+# -- networks -------------------------------------------------------------------------------------
+
+
+def zone_of_subnet(subnet_id: str, region: str) -> str:
+    """Return the availability zone of a subnet; the first zone of the region if it is unknown."""
+    from moto.ec2.exceptions import EC2ClientError
+    from moto.ec2.models import ec2_backends
+
+    try:
+        return str(ec2_backends[names.ACCOUNT_ID][region].get_subnet(subnet_id).availability_zone)
+    except (EC2ClientError, KeyError):
+        return f"{region}a"
 
 
 # -- secrets --------------------------------------------------------------------------------------

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
+import secrets
 from typing import NamedTuple
 
 from batchyard.batch.limits import NAME_PATTERN
@@ -16,11 +18,49 @@ _MAX_STREAM_PREFIX_CHARS = 200
 #: AWS writes no leading zeros: `007` is not an index.
 _INDEX = re.compile(r"0|[1-9][0-9]{0,5}")
 _TASK_ID = re.compile(r"[0-9a-f]{32}")
+#: No list of regions: AWS adds some every year.
+_REGION = re.compile(r"[a-z]{2,4}(-[a-z]+){1,2}-[0-9]{1,2}")
+#: Beginning of a region's name -> the partition of AWS that it belongs to; `aws` for all others.
+_PARTITIONS = {
+    "cn-": "aws-cn",
+    "us-gov-": "aws-us-gov",
+    "us-iso-": "aws-iso",
+    "us-isob-": "aws-iso-b",
+    "us-isof-": "aws-iso-f",
+    "eu-isoe-": "aws-iso-e",
+    "eusc-": "aws-eusc",
+}
+
+
+def is_region(name: str) -> bool:
+    """Return whether a text has the form of a region's name."""
+    return _REGION.fullmatch(name) is not None
+
+
+def arn(service: str, region: str, resource: str) -> str:
+    return f"arn:{partition_of(region)}:{service}:{region}:{ACCOUNT_ID}:{resource}"
+
+
+def iam_arn(region: str, resource: str) -> str:
+    """Return the ARN of a role or profile, which belongs to no region but to a partition."""
+    return f"arn:{partition_of(region)}:iam::{ACCOUNT_ID}:{resource}"
+
+
+def partition_of(region: str) -> str:
+    for prefix, partition in _PARTITIONS.items():
+        if region.startswith(prefix):
+            return partition
+    return "aws"
+
+
+def region_of(arn: str) -> str:
+    """Return the region in an ARN."""
+    return arn.split(":", 4)[3]
 
 
 def batch_arn(region: str, kind: str, name: str) -> str:
     """Return the ARN of an AWS Batch resource; ``kind`` is for example `job-queue`."""
-    return f"arn:aws:batch:{region}:{ACCOUNT_ID}:{kind}/{name}"
+    return arn("batch", region, f"{kind}/{name}")
 
 
 def strip_arn(name_or_arn: str) -> str:
@@ -71,27 +111,37 @@ def parse_task_id(task: str, salt: str) -> AttemptKey | None:
 
 
 def task_arn(region: str, cluster: str, task: str) -> str:
-    return f"arn:aws:ecs:{region}:{ACCOUNT_ID}:task/{cluster}/{task}"
+    return arn("ecs", region, f"task/{cluster}/{task}")
 
 
-def container_instance_arn(region: str, cluster: str, task: str) -> str:
-    return f"arn:aws:ecs:{region}:{ACCOUNT_ID}:container-instance/{cluster}/{task[::-1]}"
+def cluster_arn(region: str, cluster: str) -> str:
+    return arn("ecs", region, f"cluster/{cluster}")
 
 
-def instance_id(task: str) -> str:
-    """Return the id of the emulated EC2 instance of a task.
-
-    Each task has its own instance, so that a reclaim ends one attempt only.
-    """
-    return f"i-0{task[:16]}"
+def container_instance_arn(region: str, cluster: str, host_id: str) -> str:
+    """Return the ARN of an EC2 instance in its ECS cluster."""
+    container_instance = hashlib.sha256(host_id.encode()).hexdigest()[:32]
+    return arn("ecs", region, f"container-instance/{cluster}/{container_instance}")
 
 
-def log_stream_name(definition_name: str, task: str, prefix: str | None = None) -> str:
-    """Return `<definition>/default/<task id>` (facts, 1.1).
+def new_instance_id() -> str:
+    """Return a new id in the form of EC2's."""
+    return f"i-0{secrets.token_hex(8)}"
+
+
+def own_instance_id(environment_uuid: str) -> str:
+    """Return the id of the only instance of an UNMANAGED environment: this machine."""
+    return f"i-0{environment_uuid.replace('-', '')[:16]}"
+
+
+def log_stream_name(
+    definition_name: str, task: str, prefix: str | None = None, container: str = "default"
+) -> str:
+    """Return `<definition>/<container>/<task id>` (facts, 1.1).
 
     ``prefix`` is the awslogs-stream-prefix of the job, which replaces the definition's name.
     """
-    return f"{prefix or definition_name[:_MAX_STREAM_PREFIX_CHARS]}/default/{task}"
+    return f"{prefix or definition_name[:_MAX_STREAM_PREFIX_CHARS]}/{container}/{task}"
 
 
 def split_child_id(job_id: str) -> tuple[str, int | None]:

@@ -14,6 +14,7 @@ from batchyard.emulator import (
     compute_environments,
     consumable_resources,
     ecs_clusters,
+    ecs_tasks,
     job_cancellation,
     job_definitions,
     job_descriptions,
@@ -33,6 +34,28 @@ from batchyard.emulator.state import Document, EndpointState
 Operation = Callable[[EndpointState, Document], Document | None]
 #: Returns the answer of moto (third argument) with the endpoint's own entries.
 Addition = Callable[[EndpointState, Document, Document], Document]
+
+#: Operations that moto performs, also on the log groups of jobs.
+_MOTO_LOG_OPERATIONS = (
+    "PutRetentionPolicy",
+    "DeleteRetentionPolicy",
+    "CreateLogStream",
+    "PutLogEvents",
+    "TagLogGroup",
+    "UntagLogGroup",
+    "ListTagsLogGroup",
+    "TagResource",
+    "UntagResource",
+    "ListTagsForResource",
+    "PutSubscriptionFilter",
+    "DescribeSubscriptionFilters",
+    "DeleteSubscriptionFilter",
+    "PutMetricFilter",
+    "DescribeMetricFilters",
+    "DeleteMetricFilter",
+    "CreateExportTask",
+    "DescribeQueries",
+)
 
 #: Service, as in signatures -> operation -> function.
 OPERATIONS: dict[str, dict[str, Operation]] = {
@@ -74,16 +97,27 @@ OPERATIONS: dict[str, dict[str, Operation]] = {
     "ecs": {
         "ListContainerInstances": ecs_clusters.list_container_instances,
         "DescribeContainerInstances": ecs_clusters.describe_container_instances,
+        "ListTasks": ecs_tasks.list_tasks,
+        "DescribeTasks": ecs_tasks.describe_tasks,
     },
     "logs": {
         "GetLogEvents": log_operations.get_log_events,
         "FilterLogEvents": log_operations.filter_log_events,
         "DescribeLogStreams": log_operations.describe_log_streams,
+        "DeleteLogStream": log_operations.delete_log_stream,
+        "StartQuery": log_operations.start_query,
+        "CreateLogGroup": log_groups.create_log_group,
+        "DeleteLogGroup": log_groups.delete_log_group,
+        **dict.fromkeys(_MOTO_LOG_OPERATIONS, log_groups.let_moto_answer),
     },
 }
 
 #: Service -> operation -> function that adds to moto's answer.
 ADDITIONS: dict[str, dict[str, Addition]] = {
+    "ecs": {
+        "ListClusters": ecs_clusters.add_to_list,
+        "DescribeClusters": ecs_clusters.add_to_description,
+    },
     "logs": {"DescribeLogGroups": log_groups.add_job_log_groups},
 }
 

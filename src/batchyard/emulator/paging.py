@@ -47,7 +47,7 @@ def _make_token(start: int) -> str:
 
 
 def _parse_token(token: str | None) -> int:
-    if token is None:
+    if not token:  # An empty token is the first page, as it is for AWS.
         return 0
     try:
         word, _, number = base64.urlsafe_b64decode(token.encode()).decode().partition(" ")

@@ -16,7 +16,7 @@ def get_snapshot(state: EndpointState, request: Document) -> Document:
         # With fair share, each job that left may have been ahead of any other.
         departures = [(-1, departed_ms) for _, departed_ms in departures]
     jobs = []
-    for job_id, index in state.scheduler.front_of(queue["jobQueueName"], _MAX_JOBS):
+    for job_id, index in state.scheduler.front_of(queue["jobQueueArn"], _MAX_JOBS):
         job = state.get(JOB, job_id)
         assert job is not None
         arn = job["jobArn"] if "arrayProperties" not in job else f"{job['jobArn']}:{index}"
@@ -32,7 +32,7 @@ def _utilization(state: EndpointState, queue: Document) -> Document:
     used_vcpus: dict[str, float] = {}
     for job_id, _ in state.scheduler.placed_children():
         job = state.get(JOB, job_id)
-        if job is not None and names.strip_arn(job["jobQueue"]) == queue["jobQueueName"]:
+        if job is not None and job["jobQueue"] == queue["jobQueueArn"]:
             share = job.get("shareIdentifier", "")
             used_vcpus[share] = used_vcpus.get(share, 0.0) + job["_resources"]["vcpus"]
     utilization: Document = {

@@ -1,37 +1,66 @@
-"""Reclaims of spot hosts: `batchyard emulate reclaim` announces one, and the child ends later."""
+"""Ends of hosts that run jobs: reclaims, and updates of compute environments.
+
+`batchyard emulate reclaim` announces a reclaim, or chance does (--reclaims).
+
+All jobs that run on a host end with it. A job without an instance (on Fargate) ends alone.
+"""
 
 from __future__ import annotations
 
+import random
 import time
+from collections.abc import Collection
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from batchyard.batch.fleets import Host
 from batchyard.embedded.runner import Task
-from batchyard.emulator import names
+from batchyard.emulator import hosts, names
 from batchyard.emulator.api_errors import InvalidRequestError
+from batchyard.emulator.regions import Regions
 from batchyard.emulator.state import JOB, Document, EndpointState
 
 _MAX_NOTICE_S = 3600.0
+
+
+@dataclass(slots=True)
+class RandomReclaims:
+    """Reclaims of Spot instances that chance chooses."""
+
+    #: How many reclaims an instance would get in a minute, on average.
+    per_minute: float
+    notice_s: float
+    generator: random.Random = field(default_factory=random.Random)
+
+    def chooses(self, elapsed_s: float) -> bool:
+        """Return whether an instance is reclaimed within the last ``elapsed_s`` seconds."""
+        return self.generator.random() < self.per_minute / 60 * elapsed_s
 
 
 class _Reclaim(NamedTuple):
     #: Seconds since 1970, and on the monotonic clock.
     at_s: float
     due_s: float
-    job_id: str
-    task: Task
+    #: None for a task without an instance.
+    host: Host | None
+    task: Task | None
 
 
 class Reclaims:
     """The announced reclaims. All methods but ``time_of`` need the lock of the loop."""
 
-    def __init__(self, state: EndpointState) -> None:
-        self._state = state
-        #: By task id.
+    def __init__(self, regions: Regions, at_random: RandomReclaims | None = None) -> None:
+        self._regions = regions
+        #: For what all regions share: the engine and the clock.
+        self._state = regions.default
+        self._at_random = at_random
+        self._last_draw_s = time.monotonic()
+        #: By the id of the instance, or of the task if it has no instance.
         self._reclaims: dict[str, _Reclaim] = {}
 
-    def time_of(self, task: str) -> float | None:
-        """Return when the host of a task is reclaimed, in seconds since 1970."""
-        reclaim = self._reclaims.get(task)
+    def time_of(self, host_id: str) -> float | None:
+        """Return when a host is reclaimed, in seconds since 1970; None if no reclaim is due."""
+        reclaim = self._reclaims.get(host_id)
         return None if reclaim is None else reclaim.at_s
 
     def announce(self, job_id: str, notice_s: float) -> Document:
@@ -41,31 +70,77 @@ class Reclaims:
         """
         if not 0 <= notice_s <= _MAX_NOTICE_S:
             raise InvalidRequestError(f"notice must be between 0 and {_MAX_NOTICE_S:.0f} seconds")
-        state = self._state
         parent, index = names.split_child_id(job_id)
+        state = self._regions.state_of_job(parent) or self._state
         _check_child(state.get(JOB, parent), job_id, index)
         task = state.loop.find_running_task(parent, index or 0)
         if task is None:
             raise InvalidRequestError(f"{job_id} is not running, so it has no host to reclaim")
+        host = state.scheduler.host_of(parent, index or 0)
         key = names.AttemptKey(task.job_number, task.child, task.attempt)
-        task_id = names.task_id(key, state.salt)
-        at_s, due_s = state.clock() + notice_s, time.monotonic() + notice_s
-        self._reclaims[task_id] = _Reclaim(at_s, due_s, parent, task)
+        host_id = names.task_id(key, state.salt) if host is None else host.host_id
+        self._add(host_id, notice_s, host, task)
         self.end_due()
-        return {"jobId": job_id, "instanceId": names.instance_id(task_id), "notice": notice_s}
+        return {"jobId": job_id, "instanceId": hosts.instance_id(host_id), "notice": notice_s}
+
+    def _add(self, host_id: str, notice_s: float, host: Host | None, task: Task | None) -> None:
+        at_s, due_s = self._state.clock() + notice_s, time.monotonic() + notice_s
+        self._reclaims[host_id] = _Reclaim(at_s, due_s, host, task)
+
+    def on_tick(self) -> None:
+        """Let chance announce reclaims, and end the hosts whose time is over."""
+        self._announce_at_random()
+        self.end_due()
+        for fleet in self._state.scheduler.fleets():
+            for host in fleet.expired_hosts():
+                end_host(self._state, host)
+
+    def _announce_at_random(self) -> None:
+        now_s = time.monotonic()
+        elapsed_s, self._last_draw_s = now_s - self._last_draw_s, now_s
+        if self._at_random is None:
+            return
+        for fleet in self._state.scheduler.fleets():
+            for host in fleet.hosts:
+                is_new = host.is_spot and host.host_id not in self._reclaims
+                if is_new and self._at_random.chooses(elapsed_s):
+                    self._add(host.host_id, self._at_random.notice_s, host, None)
 
     def end_due(self) -> None:
-        """End the children whose notice is over."""
-        if not self._reclaims:
-            return
-        loop, now_s = self._state.loop, time.monotonic()
-        due = [task_id for task_id, reclaim in self._reclaims.items() if reclaim.due_s <= now_s]
-        for task_id in due:
-            reclaim = self._reclaims.pop(task_id)
-            # The attempt may have ended by itself since the notice.
-            if loop.find_running_task(reclaim.job_id, reclaim.task.child) is reclaim.task:
-                reason = f"Host EC2 (instance {names.instance_id(task_id)}) terminated."
-                loop.lose(reclaim.job_id, reclaim.task.child, reason)
+        """End the hosts whose notice is over, with all their jobs."""
+        now_s = time.monotonic()
+        due_ids = [host_id for host_id, reclaim in self._reclaims.items() if reclaim.due_s <= now_s]
+        for host_id in due_ids:
+            reclaim = self._reclaims.pop(host_id)
+            if reclaim.host is not None:
+                end_host(self._state, reclaim.host)
+            elif reclaim.task is not None:
+                self._end_task(host_id, reclaim.task)
+
+    def _end_task(self, task_id: str, task: Task) -> None:
+        loop = self._state.loop
+        # The attempt may have ended by itself since the notice.
+        if loop.find_running_task(task.job_id, task.child) is task:
+            reason = f"Host EC2 (instance {hosts.instance_id(task_id)}) terminated."
+            loop.lose(task.job_id, task.child, reason)
+
+
+def end_hosts(state: EndpointState, host_ids: Collection[str]) -> None:
+    """End the instances with these ids, if they have not ended yet."""
+    for fleet in state.scheduler.fleets():
+        for host in list(fleet.hosts):
+            if host.host_id in host_ids:
+                end_host(state, host)
+
+
+def end_host(state: EndpointState, host: Host) -> None:
+    """End an instance with all jobs on it; do nothing if it has ended since."""
+    if host.ended_ms is not None:
+        return
+    children = state.scheduler.children_on(host)
+    host.fleet.end(host)
+    for job_id, child in children:
+        state.loop.lose(job_id, child, f"Host EC2 (instance {host.host_id}) terminated.")
 
 
 def _check_child(document: Document | None, job_id: str, index: int | None) -> None:

@@ -11,8 +11,8 @@ from batchyard.emulator import (
     job_cancellation,
     job_queues,
     job_submission,
-    names,
 )
+from batchyard.emulator.regions import Regions
 from batchyard.emulator.state import (
     CONSUMABLE,
     ENVIRONMENT,
@@ -24,14 +24,19 @@ from batchyard.emulator.state import (
 )
 
 
-def restore(state: EndpointState) -> None:
+def restore(regions: Regions) -> None:
     """Load all documents, and bring a new scheduler and loop to where the earlier ones stopped."""
-    state.load()
+    regions.load()
+    for state in regions.states():
+        _restore_region(state)
+
+
+def _restore_region(state: EndpointState) -> None:
     for document in state.documents(ENVIRONMENT):
         state.scheduler.set_environment(compute_environments.to_environment(state, document))
     for document in state.documents(CONSUMABLE):
         consumable_resources.add_to_scheduler(state, document)
-    rows = state.store.jobs()
+    rows = [row for row in state.store.jobs() if state.get(JOB, row.id) is not None]
     deleted_queues = _open_all_queues(state, rows)
     _submit_all(state, rows)
     for row in rows:
@@ -41,8 +46,8 @@ def restore(state: EndpointState) -> None:
             state.loop.perform(state.scheduler.terminate(row.id, row.rest_reason))
     for job_id, stop_requests in state.items(STOP_REQUESTS):
         job_cancellation.repeat_requests(state, job_id, stop_requests)
-    for name in deleted_queues:
-        state.loop.perform(state.scheduler.delete_queue(name))
+    for arn in deleted_queues:
+        state.loop.perform(state.scheduler.delete_queue(arn))
     for document in state.documents(QUEUE):
         state.scheduler.set_queue(job_queues.to_queue(state, document))
 
@@ -50,15 +55,15 @@ def restore(state: EndpointState) -> None:
 def _open_all_queues(state: EndpointState, rows: list[JobRow]) -> list[str]:
     """Enable all queues, as they were when their jobs were submitted.
 
-    Returns the names of queues that have jobs and were deleted since.
+    Returns the ARNs of queues that have jobs and were deleted since.
     """
     for document in state.documents(QUEUE):
         state.scheduler.set_queue(job_queues.to_queue(state, {**document, "state": "ENABLED"}))
-    used = {names.strip_arn(_job_document(state, row)["jobQueue"]) for row in rows}
-    deleted = sorted(name for name in used if state.get(QUEUE, name) is None)
-    for name in deleted:
-        state.scheduler.set_queue(Queue(name, ()))
-    return deleted
+    used_arns = {_job_document(state, row)["jobQueue"] for row in rows}
+    deleted_arns = sorted(arn for arn in used_arns if state.get(QUEUE, arn) is None)
+    for arn in deleted_arns:
+        state.scheduler.set_queue(Queue(arn, ()))
+    return deleted_arns
 
 
 def _submit_all(state: EndpointState, rows: list[JobRow]) -> None:

@@ -8,7 +8,8 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -22,16 +23,19 @@ from batchyard.embedded.processes import ProcessRunner
 from batchyard.embedded.runner import Runner
 from batchyard.embedded.spawner import Spawner
 from batchyard.embedded.store import Store
-from batchyard.emulator import access, http_server, restoring
+from batchyard.emulator import access, http_server, log_groups, names, restoring
 from batchyard.emulator.docker_flags import Volume
 from batchyard.emulator.endpoint import Endpoint
-from batchyard.emulator.faults import FaultInjector
+from batchyard.emulator.faults import OBSERVER_KEY, FaultInjector, FaultSettings
 from batchyard.emulator.http_application import METADATA_PATH, HttpApplication
+from batchyard.emulator.job_events import RegionalJobEvents
 from batchyard.emulator.job_reporter import JobReporter
 from batchyard.emulator.job_tasks import ContainerTasks, TaskSettings, inherited_environment
 from batchyard.emulator.log_files import LogFiles
-from batchyard.emulator.log_times import TimedLogBook
-from batchyard.emulator.state import EndpointState
+from batchyard.emulator.log_times import PRIVATE_MODE, TimedLogBook
+from batchyard.emulator.reclaims import RandomReclaims, Reclaims
+from batchyard.emulator.regions import Regions
+from batchyard.emulator.state import EndpointState, HostDelays
 from batchyard.errors import InputError, RunLockedError, from_os_error
 from batchyard.folder import RunFolder, emulator_in
 
@@ -41,6 +45,7 @@ if TYPE_CHECKING:
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 #: Open files that each child needs, and the endpoint with its connections.
 _FILES_PER_VCPU, _ENDPOINT_FILES = 6, 512
+_REGION_VARIABLES = ("AWS_DEFAULT_REGION", "AWS_REGION")
 _TOKEN_KEY, _SALT_KEY = "token", "salt"
 
 
@@ -58,9 +63,14 @@ class EndpointOptions:
     runner: str
     #: The access key that clients must use; None for an endpoint on loopback.
     token: str | None
-    faults: FaultInjector | None = None
+    #: Whether jobs have AWS_REGION and AWS_DEFAULT_REGION.
+    has_job_region: bool = False
+    faults: FaultSettings = field(default_factory=FaultSettings)
     #: Volumes of every container.
     volumes: tuple[Volume, ...] = ()
+    host_delays: HostDelays = field(default_factory=HostDelays)
+    #: Reclaims of Spot instances at random; None for none.
+    random_reclaims: RandomReclaims | None = None
 
 
 def serve(
@@ -77,6 +87,8 @@ def serve(
     """
     _check_token(options)
     _check_volumes(options)
+    for name in ("AWS_PROFILE", "AWS_DEFAULT_PROFILE"):
+        os.environ.pop(name, None)  # moto asks boto3 for the regions, which may lack the profile.
     folder = RunFolder(emulator_in(options.home).absolute())
     try:
         folder.path.mkdir(parents=True, exist_ok=True)
@@ -101,9 +113,15 @@ def _serve(
     on_ready: Callable[[dict[str, str]], None],
     report: Callable[[str], None],
 ) -> None:
-    from batchyard.emulator import moto_adapter
+    from batchyard.emulator import instance_types, moto_adapter, moto_events
+    from batchyard.emulator.moto_instances import MotoInstances
+    from batchyard.emulator.moto_logs import MotoLogGroups
 
+    for name in ("AWS_PROFILE", "AWS_DEFAULT_PROFILE"):
+        # moto makes sessions of boto3 in this process, which fail if the profile does not exist.
+        os.environ.pop(name, None)
     allow_open_files(options.capacity.vcpus * _FILES_PER_VCPU + _ENDPOINT_FILES)
+    _make_private(folder.database)
     store = Store.open(folder.database, create=True)
     token, salt = _identity(store)
     with http_server.listen(options.host, options.port) as listener:
@@ -115,29 +133,72 @@ def _serve(
         runner = _make_runner(options, spawner, folder, token, environ)
         try:
             runner.end_leftovers(token)
-            settings = TaskSettings(
-                environ=inherited_environment(environ, os.path.dirname(sys.executable)),
-                client_variables=client_variables,
-                metadata_address=f"{address}{metadata_path}",
-                token=token,
-                salt=salt,
-                gpu_numbers=options.gpu_numbers,
-                emulated_gpus=options.emulated_gpus,
-                read_secret=lambda value_from: moto_adapter.read_secret(value_from, options.region),
-                has_images=options.runner == "docker",
-                volumes=options.volumes,
-            )
+            faults = FaultInjector(options.faults)
             reporter = JobReporter(report)
-            scheduler = Scheduler([], [], machine=options.capacity)
+            scheduler = Scheduler(
+                [], [], machine=options.capacity, new_host_id=names.new_instance_id
+            )
             loop = Loop(scheduler, runner, store, logs, reporter)
-            state = _make_state(options, scheduler, loop, store, LogFiles(folder), settings)
+            job_numbers = count(1 + max((row.number for row in store.jobs()), default=-1))
+
+            def task_settings(region: str) -> TaskSettings:
+                return TaskSettings(
+                    environ=inherited_environment(environ, os.path.dirname(sys.executable)),
+                    client_variables=_job_variables(options, client_variables, region),
+                    metadata_address=f"{address}{metadata_path}",
+                    token=token,
+                    salt=salt,
+                    gpu_numbers=options.gpu_numbers,
+                    emulated_gpus=options.emulated_gpus,
+                    read_secret=lambda value_from: moto_adapter.read_secret(value_from, region),
+                    open_log_group=lambda job: log_groups.open_for_job(regions.state(region), job),
+                    has_images=options.runner == "docker",
+                    volumes=options.volumes,
+                    faults=faults,
+                )
+
+            def make_state(region: str) -> EndpointState:
+                settings = task_settings(region)
+                return EndpointState(
+                    scheduler=scheduler,
+                    loop=loop,
+                    store=store,
+                    log_files=LogFiles(folder),
+                    region=region,
+                    machine=options.capacity,
+                    instance_resources=instance_types.registered_resources,
+                    family_types=instance_types.types_of_family,
+                    task_maker=lambda number, document: ContainerTasks(number, document, settings),
+                    salt=salt,
+                    faults=faults,
+                    user_log_groups=MotoLogGroups(region),
+                    host_delays=options.host_delays,
+                    zone_of_subnet=lambda subnet: moto_adapter.zone_of_subnet(subnet, region),
+                    job_numbers=job_numbers,
+                )
+
+            regions = Regions(options.region, make_state)
             with runner.lock:
-                restoring.restore(state)
-            endpoint = Endpoint(state, f"{metadata_path}/", client_variables)
-            reporter.attach(state, endpoint.end_reclaimed)
+                restoring.restore(regions)
+            reclaims = Reclaims(regions, options.random_reclaims)
+            endpoint = Endpoint(
+                regions,
+                f"{metadata_path}/",
+                client_variables,
+                reclaims,
+                MotoInstances,
+            )
+            sender = moto_events.EventSender(report)
+            events = RegionalJobEvents(regions, sender.has_rules, sender.send)
+            reporter.attach(regions, endpoint.on_tick, events.on_changes)
             moto_adapter.use_batch(endpoint.perform_batch)
+            moto_adapter.use_endpoint(address, options.token or OBSERVER_KEY)
             application = HttpApplication(
-                endpoint, moto_adapter.application(), options.token, options.faults
+                endpoint,
+                moto_adapter.application(),
+                options.token,
+                faults,
+                reset_moto=lambda: _reset_moto(regions),
             )
             server = http_server.make(listener, application)
             _run(loop, server, spawner, lambda: on_ready(client_variables))
@@ -206,6 +267,18 @@ def _check_volumes(options: EndpointOptions) -> None:
 # -- parts ----------------------------------------------------------------------------------------
 
 
+def _make_private(path: Path) -> None:
+    """Let only this user read the database, in which jobs may have secrets as variables.
+
+    The write-ahead log of SQLite gets the permissions of the database.
+    """
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_MODE))
+        os.chmod(path, PRIVATE_MODE)
+    except OSError as exc:
+        raise from_os_error(exc, "make", path) from exc
+
+
 def _identity(store: Store) -> tuple[str, str]:
     """Return the mark of all processes of this endpoint, and the salt of its task ids.
 
@@ -218,38 +291,32 @@ def _identity(store: Store) -> tuple[str, str]:
 
 
 def _client_variables(options: EndpointOptions, address: str) -> dict[str, str]:
-    """Return the environment variables of clients and jobs."""
+    """Return the environment variables of clients."""
     return {
         "AWS_ENDPOINT_URL": address,
         "AWS_ACCESS_KEY_ID": options.token or "batchyard",
         "AWS_SECRET_ACCESS_KEY": "batchyard",
-        "AWS_DEFAULT_REGION": options.region,
-        "AWS_REGION": options.region,
+        **{name: options.region for name in _REGION_VARIABLES},
     }
 
 
-def _make_state(
-    options: EndpointOptions,
-    scheduler: Scheduler,
-    loop: Loop,
-    store: Store,
-    log_files: LogFiles,
-    settings: TaskSettings,
-) -> EndpointState:
-    from batchyard.emulator import instance_types
+def _job_variables(
+    options: EndpointOptions, client_variables: dict[str, str], region: str
+) -> dict[str, str]:
+    """Return the variables of clients that the jobs of a region have."""
+    variables = {k: v for k, v in client_variables.items() if k not in _REGION_VARIABLES}
+    if options.has_job_region:
+        variables |= dict.fromkeys(_REGION_VARIABLES, region)
+    return variables
 
-    return EndpointState(
-        scheduler=scheduler,
-        loop=loop,
-        store=store,
-        log_files=log_files,
-        region=options.region,
-        machine=options.capacity,
-        instance_resources=instance_types.registered_resources,
-        family_types=instance_types.types_of_family,
-        task_maker=lambda number, document: ContainerTasks(number, document, settings),
-        salt=settings.salt,
-    )
+
+def _reset_moto(regions: Regions) -> None:
+    from batchyard.emulator import moto_adapter
+    from batchyard.emulator.moto_logs import MotoLogGroups
+
+    moto_adapter.reset()
+    for state in regions.states():
+        state.user_log_groups = MotoLogGroups(state.region)
 
 
 def _make_runner(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from batchyard.emulator import job_definitions, names
 from batchyard.emulator.api_errors import InvalidRequestError
-from batchyard.emulator.state import JOB, KINDS, STOP_REQUESTS, Document, EndpointState
+from batchyard.emulator.state import ARN_KINDS, JOB, Document, EndpointState
 
 
 def tag(state: EndpointState, request: Document) -> Document:
@@ -32,11 +32,11 @@ def list_tags(state: EndpointState, request: Document) -> Document:
 def _require_resource(state: EndpointState, arn: str) -> tuple[str, str, Document]:
     """Return kind, name and document of a resource. Raises InvalidRequestError."""
     kind, name = names.resource_kind(arn), names.strip_arn(arn)
-    if kind not in KINDS or kind == STOP_REQUESTS:
+    if kind not in ARN_KINDS:
         raise InvalidRequestError(f"{arn} is no ARN of a resource of AWS Batch")
     if kind == JOB and ":" in name:
         raise InvalidRequestError("tags are not for the children of an array job")
-    document = state.get(kind, name)
+    document = state.get(kind, arn)
     if document is None:
         raise InvalidRequestError(f"{arn} does not exist")
     return kind, name, document

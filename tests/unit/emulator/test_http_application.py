@@ -12,7 +12,7 @@ from werkzeug.test import Client
 from werkzeug.wrappers import Request, Response
 
 from batchyard.emulator import api_errors
-from batchyard.emulator.faults import FaultInjector, FaultRates
+from batchyard.emulator.faults import FaultInjector, FaultSettings
 from batchyard.emulator.http_application import ApiCall, HttpApplication, identify_call
 
 HOST = {"Host": "127.0.0.1:4577"}
@@ -35,17 +35,21 @@ class ScriptedEndpoint:
     def __init__(self, outcome: Any = None) -> None:
         self.outcome = outcome
         self.performed: list[tuple[str, str, dict[str, Any]]] = []
+        self.regions: list[str] = []
 
-    def perform(self, service: str, operation: str, request: dict[str, Any]) -> Any:
+    def perform(self, region: str, service: str, operation: str, request: dict[str, Any]) -> Any:
+        self.regions.append(region)
         self.performed.append((service, operation, request))
         if isinstance(self.outcome, Exception):
             raise self.outcome
         return self.outcome
 
-    def perform_batch(self, operation: str, request: dict[str, Any]) -> Any:
-        return self.perform("batch", operation, request)
+    def perform_batch(self, region: str, operation: str, request: dict[str, Any]) -> Any:
+        return self.perform(region, "batch", operation, request)
 
-    def add_to_answer(self, service: str, operation: str, request: Any, answer: Any) -> Any:
+    def add_to_answer(
+        self, region: str, service: str, operation: str, request: Any, answer: Any
+    ) -> Any:
         return {**answer, "added": [service, operation, request]}
 
     def answer_metadata(self, task: str, method: str, path: str, headers: dict[str, str]) -> Any:
@@ -123,18 +127,31 @@ def test_errors_of_aws_batch(error: api_errors.ApiError, status: int, message: s
 
 
 def test_an_invalid_submission_has_the_request_id_in_its_message() -> None:
-    error = api_errors.InvalidSubmissionError("no image")
+    error = api_errors.RequestExecutionError("no image")
     answer = client(ScriptedEndpoint(error)).post("/v1/submitjob", headers=HOST)
     request_id = answer.headers["x-amzn-RequestId"]
     expected = f"Error executing request, Exception : no image, RequestId: {request_id}"
     assert answer.json == {"message": expected}
 
 
-def test_a_request_for_another_region_is_refused() -> None:
+def test_the_signature_names_the_region() -> None:
     endpoint = ScriptedEndpoint({})
-    headers = {**HOST, **signature("batch", "eu-west-1")}
-    answer = client(endpoint).post("/v1/describejobs", headers=headers)
-    assert answer.status_code == 400 and "eu-west-1" in answer.get_data(as_text=True)
+    http = client(endpoint)
+    http.post("/v1/describejobs", headers={**HOST, **signature("batch", "eu-west-1")})
+    http.post("/v1/describejobs", headers=HOST)
+    assert endpoint.regions == ["eu-west-1", "us-east-1"]
+
+
+@pytest.mark.parametrize("service", ["batch", "logs", "ec2"])
+def test_what_is_no_region_is_refused(service: str) -> None:
+    endpoint = ScriptedEndpoint({})
+    headers = {**HOST, **signature(service, "Mars")}
+    if service == "logs":
+        headers["X-Amz-Target"] = "Logs_20140328.GetLogEvents"
+    path = "/v1/describejobs" if service == "batch" else "/"
+    answer = client(endpoint).post(path, headers=headers)
+    assert answer.status_code == 400
+    assert "'Mars', which is not the name of a region" in answer.get_data(as_text=True)
     assert endpoint.performed == []
 
 
@@ -215,13 +232,17 @@ def test_calls_are_counted_by_service_and_operation() -> None:
 
 @pytest.mark.parametrize(
     ("kind", "status", "code"),
-    [("throttle", 429, "TooManyRequestsException"), ("error", 500, "ServerException")],
+    [
+        ("throttle", 429, "TooManyRequestsException"),
+        ("error", 500, "ServerException"),
+        ("expire", 403, "ExpiredTokenException"),
+    ],
 )
 def test_a_fault_is_answered_and_the_request_is_not_performed(
     kind: str, status: int, code: str
 ) -> None:
     endpoint = ScriptedEndpoint({})
-    http = client(endpoint, faults=FaultInjector(FaultRates.parse(f"{kind}=1")))
+    http = client(endpoint, faults=FaultInjector(FaultSettings.parse(f"{kind}=1")))
     answer = http.post("/v1/describejobs", json={"jobs": ["a"]}, headers=HOST)
     assert (answer.status_code, answer.headers["x-amzn-ErrorType"]) == (status, code)
     assert endpoint.performed == []
@@ -243,7 +264,56 @@ def test_a_broken_connection_before_and_after_the_request_is_performed(
     kind: str, performed: int
 ) -> None:
     endpoint, connection = ScriptedEndpoint({}), Socket()
-    http = client(endpoint, faults=FaultInjector(FaultRates.parse(f"{kind}=1")))
+    http = client(endpoint, faults=FaultInjector(FaultSettings.parse(f"{kind}=1")))
     http.post("/v1/describejobs", headers=HOST, environ_overrides={"werkzeug.socket": connection})
     assert len(endpoint.performed) == performed
     assert connection.calls == ["setsockopt", "shutdown"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "service", "status", "code"),
+    [
+        ("throttle", "s3", 503, "SlowDown"),
+        ("throttle", "logs", 400, "ThrottlingException"),
+        ("expire", "s3", 400, "ExpiredToken"),
+    ],
+)
+def test_a_fault_has_the_error_code_of_its_service(
+    kind: str, service: str, status: int, code: str
+) -> None:
+    http = client(ScriptedEndpoint(), faults=FaultInjector(FaultSettings.parse(f"{kind}=1")))
+    answer = http.get("/", headers={**HOST, **signature(service)})
+    assert answer.status_code == status and code in answer.text
+
+
+def test_a_cut_answer_has_its_length_in_the_header_and_half_of_its_body() -> None:
+    endpoint = ScriptedEndpoint({"jobs": []})
+    http = client(endpoint, faults=FaultInjector(FaultSettings.parse("cut=1")))
+    answer = http.post("/v1/describejobs", headers=HOST)
+    assert (answer.get_data(), answer.headers["Content-Length"]) == (b'{"jobs', "12")
+    assert len(endpoint.performed) == 1
+
+
+def test_an_observer_meets_no_faults() -> None:
+    http = client(ScriptedEndpoint({}), faults=FaultInjector(FaultSettings.parse("error=1")))
+    observer = signature("batch")["Authorization"].replace("=key/", "=observer/")
+    headers = {**HOST, "Authorization": observer}
+    assert http.post("/v1/describejobs", headers=headers).status_code == 200
+
+
+def test_faults_are_replaced_while_the_endpoint_serves() -> None:
+    http = client(ScriptedEndpoint({}), faults=FaultInjector(FaultSettings.parse("error=1")))
+    assert http.post("/v1/describejobs", headers=HOST).status_code == 500
+    answer = http.post("/_batchyard/faults", json={"faults": ""}, headers=HOST)
+    assert (answer.status_code, answer.json) == (200, {"faults": ""})
+    assert http.post("/v1/describejobs", headers=HOST).status_code == 200
+    for wrong in ({"faults": "nonsense=1"}, {"faults": 1}, {}):
+        answer = http.post("/_batchyard/faults", json=wrong, headers=HOST)
+        assert answer.status_code == 400 and "throttle=0.3" in answer.json["message"]
+
+
+def test_the_endpoint_shows_how_many_calls_met_a_fault() -> None:
+    http = client(ScriptedEndpoint({}), faults=FaultInjector(FaultSettings.parse("error=2x")))
+    for status in (500, 500, 200):
+        assert http.post("/v1/describejobs", headers=HOST).status_code == status
+    assert http.get("/_batchyard/faults", headers=HOST).json == {"error": 2}

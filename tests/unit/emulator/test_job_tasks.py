@@ -29,6 +29,7 @@ def task_settings(**changes: Any) -> TaskSettings:
         "client_variables": {"AWS_ENDPOINT_URL": "http://127.0.0.1:1", "AWS_REGION": "us-east-1"},
         "metadata_address": "http://127.0.0.1:1/imds/k",
         "token": "by0",
+        "open_log_group": lambda job: True,
         "salt": SALT,
         "gpu_numbers": (3, 4, 5),
         "emulated_gpus": 1,
@@ -234,3 +235,10 @@ def test_what_is_inherited() -> None:
         "PATH": "/venv/bin:/bin"
     }
     assert inherited_environment({}, "/venv/bin") == {"PATH": f"{os.defpath}:/venv/bin"}
+
+
+def test_a_job_whose_log_group_does_not_exist_is_not_started() -> None:
+    refused = task(settings=task_settings(open_log_group=lambda job: False)).refusal
+    assert refused is not None
+    assert refused.status_reason == "Task failed to start"
+    assert refused.reason.endswith("The specified log group does not exist.")

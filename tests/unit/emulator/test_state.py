@@ -9,7 +9,8 @@ import pytest
 
 from batchyard.batch.jobs import Resources
 from batchyard.embedded.store import Store
-from batchyard.emulator.state import QUEUE, EndpointState
+from batchyard.emulator.regions import Regions
+from batchyard.emulator.state import LOG_GROUP, QUEUE, EndpointState
 from batchyard.errors import OperationalError
 
 
@@ -20,13 +21,13 @@ class FullDisk:
         raise OperationalError("no space left on device")
 
 
-def make_state(store: Any) -> EndpointState:
+def make_state(store: Any, region: str = "us-east-1") -> EndpointState:
     return EndpointState(
         scheduler=None,  # type: ignore[arg-type]
         loop=None,  # type: ignore[arg-type]
         store=store,
         log_files=None,  # type: ignore[arg-type]
-        region="us-east-1",
+        region=region,
         machine=Resources(1, 1),
         instance_resources=lambda name: None,
         family_types=lambda name: [],
@@ -42,9 +43,37 @@ def test_what_was_saved_is_there_in_the_next_process(tmp_path: Path) -> None:
     first.save()
     first.remove(QUEUE, "b")
     first.save()
-    second = make_state(Store.open(tmp_path / "state.db"))
+    store = Store.open(tmp_path / "state.db")
+    second = Regions("us-east-1", lambda region: make_state(store, region))
     second.load()
-    assert second.documents(QUEUE) == [{"x": 1}]
+    assert second.default.documents(QUEUE) == [{"x": 1}]
+
+
+def test_each_region_has_its_own_documents(tmp_path: Path) -> None:
+    store = Store.open(tmp_path / "state.db", create=True)
+    for region in ("us-east-1", "eu-west-1"):
+        state = make_state(store, region)
+        state.put(QUEUE, "a", {"region": region})
+        state.put(LOG_GROUP, "/a/b", {"region": region})
+        state.save()
+    regions = Regions("us-west-2", lambda region: make_state(store, region))
+    regions.load()
+    assert regions.default.documents(QUEUE) == []
+    for region in ("us-east-1", "eu-west-1"):
+        assert regions.state(region).documents(QUEUE) == [{"region": region}]
+        assert regions.state(region).get(LOG_GROUP, "/a/b") == {"region": region}
+
+
+def test_documents_of_an_endpoint_with_one_region_are_moved(tmp_path: Path) -> None:
+    store = Store.open(tmp_path / "state.db", create=True)
+    old = [("job-queue/a", '{"x": 1}'), ("log-group//a/b", '{"x": 2}'), ("salt", "0")]
+    store.commit(values=old)
+    for default in ("eu-west-1", "us-east-1"):
+        regions = Regions(default, lambda region: make_state(store, region))
+        regions.load()
+        assert regions.state("eu-west-1").documents(QUEUE) == [{"x": 1}]
+        assert regions.state("eu-west-1").get(LOG_GROUP, "/a/b") == {"x": 2}
+    assert "job-queue/a" not in dict(store.values())
 
 
 def test_what_cannot_be_saved_has_not_happened(tmp_path: Path) -> None:
@@ -61,6 +90,7 @@ def test_what_cannot_be_saved_has_not_happened(tmp_path: Path) -> None:
     assert dict(state.items(QUEUE)) == {"old": {"x": 1}, "gone": {"x": 2}}
     state.store = store
     state.save()
-    reloaded = make_state(store)
-    reloaded.load()
+    regions = Regions("us-east-1", lambda region: make_state(store, region))
+    regions.load()
+    reloaded = regions.default
     assert dict(reloaded.items(QUEUE)) == {"old": {"x": 1}, "gone": {"x": 2}}

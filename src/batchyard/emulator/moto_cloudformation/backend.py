@@ -192,9 +192,13 @@ class Backend(models.CloudFormationBackend):
 
     def _is_unchanged(self, stack: Stack, text: str, parameters: dict[str, Any]) -> bool:
         old_parameters = stack.stack_parameters
-        return stack.template_dict == parse_template(text) and old_parameters == {
-            name: parameters.get(name, value) for name, value in old_parameters.items()
-        }
+        template = parse_template(text)
+        return (
+            stack.template_dict == template
+            and old_parameters
+            == {name: parameters.get(name, value) for name, value in old_parameters.items()}
+            and not stack.changed_values(template, parameters)
+        )
 
     def _resolve_update_parameters(
         self, instance: Any, incoming_params: list[Document]
@@ -282,7 +286,8 @@ class Backend(models.CloudFormationBackend):
                 **members,
             )
             change_set.status, change_set.execution_status = "CREATE_COMPLETE", "AVAILABLE"
-            if change_set_type == "UPDATE" and self._is_unchanged(stack, template, parameters):
+            is_same = self._is_unchanged(stack, template, parameters)
+            if change_set_type == "UPDATE" and is_same and (not tags or tags == stack.tags):
                 change_set.status, change_set.execution_status = "FAILED", "UNAVAILABLE"
                 change_set.status_reason = _NO_CHANGES
             self.change_sets[change_set_id] = change_set
@@ -331,6 +336,12 @@ class Backend(models.CloudFormationBackend):
                 )
             stack, verb = change_set.stack, change_set.change_set_type
             assert isinstance(stack, Stack)
+            # A change makes the other plans for the stack obsolete. moto 5.2.5: does not.
+            for other in self.change_sets.values():
+                if other.stack_id == stack.stack_id and other is not change_set:
+                    other.execution_status = "OBSOLETE"
+            # moto 5.2.5: keeps the tags of the first change.
+            stack.tags = change_set.tags or stack.tags
             self.change_stack(stack, change_set.template, change_set.parameters, verb)
             has_succeeded = stack.status == f"{verb}_COMPLETE"
             change_set.execution_status = "EXECUTE_COMPLETE" if has_succeeded else "EXECUTE_FAILED"

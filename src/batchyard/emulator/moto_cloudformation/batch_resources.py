@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Self
 from moto.cloudformation.exceptions import UnformattedGetAttTemplateException
 
 from batchyard.batch.limits import MAX_NAME_CHARS
-from batchyard.emulator import api_models
+from batchyard.emulator import api_models, names
 from batchyard.emulator.api_errors import ApiError
 from batchyard.emulator.moto_cloudformation.resource_model import (
     AccountRegion,
@@ -23,8 +23,8 @@ from batchyard.emulator.moto_cloudformation.resource_model import (
     ResourceModel,
 )
 
-#: operation, request -> answer; raises ApiError
-Call = Callable[[str, Document], Document]
+#: region, operation, request -> answer; raises ApiError
+Call = Callable[[str, str, Document], Document]
 
 _LETTERS = string.ascii_letters + string.digits
 _SUFFIX_LENGTH = 16
@@ -61,12 +61,15 @@ class BatchResource(ResourceModel):
     # -- the Batch API -----------------------------------------------------------------------------
 
     @classmethod
-    def ask(cls, operation: str, request: Document) -> Document:
+    def ask(cls, region: str, operation: str, request: Document) -> Document:
         try:
-            return cls.call(operation, request)
+            return cls.call(region, operation, request)
         except ApiError as exc:
             text = f"{exc.message} (Service: Batch, Status Code: {exc.status})"
             raise ResourceError(f'Resource handler returned message: "{text}"') from exc
+
+    def _ask(self, operation: str, request: Document) -> Document:
+        return self.ask(names.region_of(self.arn), operation, request)
 
     @classmethod
     def request(cls, operation: str, properties: Mapping[str, Any]) -> Document:
@@ -84,12 +87,12 @@ class BatchResource(ResourceModel):
     ) -> Self:
         cls._check(properties)
         batch_name = properties.get(cls.NAME_PROPERTY) or _generate_name(logical_id)
-        return cls._create_named(batch_name, properties)
+        return cls._create_named(batch_name, properties, location.region_name)
 
     @classmethod
-    def _create_named(cls, name: str, properties: Document) -> Self:
+    def _create_named(cls, name: str, properties: Document, region: str) -> Self:
         request = {**cls.request(cls.CREATE, properties), cls.NAME_MEMBER: name}
-        return cls(cls.ask(cls.CREATE, request)[cls.ARN_MEMBER], name, properties)
+        return cls(cls.ask(region, cls.CREATE, request)[cls.ARN_MEMBER], name, properties)
 
     def update(self, name: str, properties: Document, location: AccountRegion) -> Self:
         self._check(properties)
@@ -101,7 +104,7 @@ class BatchResource(ResourceModel):
             if template_name is not None and template_name == self.name:
                 raise ReplacementError(self.name)
             name = template_name or _generate_name(self.logical_resource_id)
-            return type(self)._create_named(name, properties)
+            return type(self)._create_named(name, properties, names.region_of(self.arn))
         self._update_in_place(properties)
         self.properties = properties
         return self
@@ -126,10 +129,10 @@ class BatchResource(ResourceModel):
         old_tags, new_tags = self.properties.get("Tags", {}), properties.get("Tags", {})
         removed = [key for key in old_tags if key not in new_tags]
         if removed:
-            self.ask("UntagResource", {"resourceArn": self.arn, "tagKeys": removed})
+            self._ask("UntagResource", {"resourceArn": self.arn, "tagKeys": removed})
         if new_tags and new_tags != old_tags:
             tags = {key: str(value) for key, value in new_tags.items()}
-            self.ask("TagResource", {"resourceArn": self.arn, "tags": tags})
+            self._ask("TagResource", {"resourceArn": self.arn, "tags": tags})
 
     @classmethod
     def _check(cls, properties: Document) -> None:
@@ -187,15 +190,15 @@ class ComputeEnvironment(BatchResource):
                 old_value = self.properties["ComputeResources"][key]
                 _set_empty(request["computeResources"], key, old_value)
         if request:
-            self.ask("UpdateComputeEnvironment", {"computeEnvironment": self.arn, **request})
+            self._ask("UpdateComputeEnvironment", {"computeEnvironment": self.arn, **request})
 
     def delete(self, location: AccountRegion) -> None:
-        answer = self.ask("DescribeComputeEnvironments", {"computeEnvironments": [self.arn]})
+        answer = self._ask("DescribeComputeEnvironments", {"computeEnvironments": [self.arn]})
         if answer["computeEnvironments"]:
-            self.ask(
+            self._ask(
                 "UpdateComputeEnvironment", {"computeEnvironment": self.arn, "state": "DISABLED"}
             )
-            self.ask("DeleteComputeEnvironment", {"computeEnvironment": self.arn})
+            self._ask("DeleteComputeEnvironment", {"computeEnvironment": self.arn})
 
 
 class JobQueue(BatchResource):
@@ -214,15 +217,15 @@ class JobQueue(BatchResource):
             if key in complete
         }
         if changed:
-            self.ask(
+            self._ask(
                 "UpdateJobQueue", {**self.request("UpdateJobQueue", changed), "jobQueue": self.arn}
             )
         self._update_tags(properties)
 
     def delete(self, location: AccountRegion) -> None:
-        if self.ask("DescribeJobQueues", {"jobQueues": [self.arn]})["jobQueues"]:
-            self.ask("UpdateJobQueue", {"jobQueue": self.arn, "state": "DISABLED"})
-            self.ask("DeleteJobQueue", {"jobQueue": self.arn})
+        if self._ask("DescribeJobQueues", {"jobQueues": [self.arn]})["jobQueues"]:
+            self._ask("UpdateJobQueue", {"jobQueue": self.arn, "state": "DISABLED"})
+            self._ask("DeleteJobQueue", {"jobQueue": self.arn})
 
 
 class JobDefinition(BatchResource):
@@ -244,13 +247,13 @@ class JobDefinition(BatchResource):
         else:
             name = self.name
         policy = properties.get("ResourceRetentionPolicy", {})
-        revision = type(self)._create_named(name, properties)
+        revision = type(self)._create_named(name, properties, names.region_of(self.arn))
         skips_deregister = str(policy.get("SkipDeregisterOnUpdate", False)).lower() == "true"
         revision.keeps_predecessor = skips_deregister
         return revision
 
     def delete(self, location: AccountRegion) -> None:
-        self.ask("DeregisterJobDefinition", {"jobDefinition": self.arn})
+        self._ask("DeregisterJobDefinition", {"jobDefinition": self.arn})
 
 
 class SchedulingPolicy(BatchResource):
@@ -264,11 +267,11 @@ class SchedulingPolicy(BatchResource):
     def _update_in_place(self, properties: Document) -> None:
         if self._changed_properties(properties) - {"Tags"}:
             request = self.request("UpdateSchedulingPolicy", {"FairsharePolicy": {}, **properties})
-            self.ask("UpdateSchedulingPolicy", {**request, "arn": self.arn})
+            self._ask("UpdateSchedulingPolicy", {**request, "arn": self.arn})
         self._update_tags(properties)
 
     def delete(self, location: AccountRegion) -> None:
-        self.ask("DeleteSchedulingPolicy", {"arn": self.arn})
+        self._ask("DeleteSchedulingPolicy", {"arn": self.arn})
 
 
 class ConsumableResource(BatchResource):
@@ -282,7 +285,7 @@ class ConsumableResource(BatchResource):
     def get_cfn_attribute(self, attribute_name: str) -> Any:
         if attribute_name not in self.ATTRIBUTES[1:]:
             return super().get_cfn_attribute(attribute_name)
-        described = self.ask("DescribeConsumableResource", {"consumableResource": self.arn})
+        described = self._ask("DescribeConsumableResource", {"consumableResource": self.arn})
         return described[attribute_name[0].lower() + attribute_name[1:]]
 
     def _update_in_place(self, properties: Document) -> None:
@@ -292,11 +295,11 @@ class ConsumableResource(BatchResource):
                 "operation": "SET",
                 "quantity": int(properties["TotalQuantity"]),
             }
-            self.ask("UpdateConsumableResource", request)
+            self._ask("UpdateConsumableResource", request)
         self._update_tags(properties)
 
     def delete(self, location: AccountRegion) -> None:
-        self.ask("DeleteConsumableResource", {"consumableResource": self.arn})
+        self._ask("DeleteConsumableResource", {"consumableResource": self.arn})
 
 
 MODELS: tuple[type[BatchResource], ...] = (

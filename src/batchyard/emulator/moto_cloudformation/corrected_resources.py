@@ -9,6 +9,7 @@ from moto.ec2.models import ec2_backends
 from moto.ec2.models.route_tables import Route
 from moto.ec2.models.subnets import Subnet
 from moto.iam.models import Role, iam_backends
+from moto.ssm.models import Parameter, ssm_backends
 from moto.utilities.utils import get_partition
 
 from batchyard.emulator.moto_cloudformation.resource_model import (
@@ -192,4 +193,61 @@ class SubnetRouteTableAssociation(ResourceModel):
         backend.disassociate_route_table(self.physical_id)
 
 
-MODELS: tuple[Any, ...] = (StackRole, StackSubnet, StackRoute, SubnetRouteTableAssociation)
+class StackParameter(Parameter):
+    """AWS::SSM::Parameter. moto 5.2.5: takes a list of tags, and an update begins at version 1."""
+
+    @classmethod
+    def create_from_cloudformation_json(  # type: ignore[misc]
+        cls,
+        resource_name: str,
+        cloudformation_json: Document,
+        account_id: str,
+        region_name: str,
+        **kwargs: Any,
+    ) -> Parameter:
+        tags = cloudformation_json["Properties"].get("Tags", {})
+        properties = {
+            **cloudformation_json["Properties"],
+            "Tags": [{"Key": key, "Value": value} for key, value in tags.items()],
+        }
+        return Parameter.create_from_cloudformation_json(
+            resource_name,
+            {**cloudformation_json, "Properties": properties},
+            account_id,
+            region_name,
+            **kwargs,
+        )
+
+    @classmethod
+    def update_from_cloudformation_json(  # type: ignore[misc]
+        cls,
+        original_resource: Parameter,
+        new_resource_name: str,
+        cloudformation_json: Document,
+        account_id: str,
+        region_name: str,
+    ) -> Parameter:
+        properties = cloudformation_json["Properties"]
+        backend = ssm_backends[account_id][region_name]
+        return backend.put_parameter(
+            name=original_resource.name,
+            description=properties.get("Description", ""),
+            value=properties["Value"],
+            parameter_type=properties["Type"],
+            allowed_pattern=properties.get("AllowedPattern"),
+            keyid="",
+            overwrite=True,
+            tags=[],
+            data_type=properties.get("DataType", "text"),
+            tier=properties.get("Tier"),
+            policies=properties.get("Policies"),
+        )
+
+
+MODELS: tuple[Any, ...] = (
+    StackRole,
+    StackSubnet,
+    StackRoute,
+    StackParameter,
+    SubnetRouteTableAssociation,
+)

@@ -82,6 +82,15 @@ class Response(responses.CloudFormationResponse):
         self._backend.change_sets.pop(self._change_set().change_set_id)
         return EmptyResult()
 
+    def list_change_sets(self) -> ActionResult:
+        name = self._get_param("StackName")
+        summaries = [
+            change_set
+            for change_set in self._backend.change_sets.values()
+            if name in (change_set.stack_name, change_set.stack_id)
+        ]
+        return ActionResult({"Summaries": summaries})
+
     def _change_set(self) -> models.ChangeSet:
         name, stack_name = self._get_param("ChangeSetName"), self._get_param("StackName")
         return self._backend.find_change_set(name, stack_name)

@@ -71,6 +71,19 @@ class Stack(models.Stack):
         """The parameters as the caller gave them, for UsePreviousValue."""
         return dict(self.resource_map.input_parameters)
 
+    def changed_values(self, template: Document, parameters: Document) -> list[str]:
+        """Return the parameters of SSM whose values have changed since they were resolved.
+
+        CloudFormation resolves them anew for each change. moto 5.2.5: compares their names.
+        """
+        declared = template.get("Parameters", {})
+        names = [name for name in declared if declared[name]["Type"].startswith("AWS::SSM::")]
+        if not names:
+            return []
+        new_values = self.load_resources(template, parameters).resolved_parameters
+        old_values = self.resource_map.resolved_parameters
+        return [name for name in names if new_values[name] != old_values.get(name)]
+
     @property
     def parameter_list(self) -> list[Document]:
         # moto 5.2.5: shows the value of a NoEcho parameter.
@@ -207,9 +220,10 @@ class ChangeSet(models.ChangeSet):
         changed_parameters = [
             name for name, value in self.parameters.items() if old_parameters.get(name) != value
         ]
+        assert isinstance(self.stack, Stack)
+        changed_parameters += self.stack.changed_values(self.template_dict, self.parameters)
         old, new = self.stack.template_dict, self.template_dict
         types = {**old.get("Resources", {}), **new["Resources"]}
-        assert isinstance(self.stack, Stack)
         # A resource whose condition is false is not in the stack, though it is in the template.
         new_names = self.stack.load_resources(new, self.parameters).active_names()
         existing = self.stack.resource_map.existing

@@ -6,11 +6,11 @@ https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/rules-section-str
 
 from __future__ import annotations
 
-import operator
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+from batchyard import cfn_conditions
 from batchyard.emulator.moto_cloudformation.templates import Template, TemplateError
 
 
@@ -68,42 +68,8 @@ def _check_rules(template: Template, values: Mapping[str, Any]) -> None:
 def _failed_assertions(rules: Mapping[str, Any], values: Mapping[str, Any]) -> Iterator[str]:
     """Yield the descriptions of failed assertions. ``values``: parameter -> text or texts."""
     for name, rule in rules.items():
-        if "RuleCondition" in rule and not _holds(rule["RuleCondition"], values):
+        if "RuleCondition" in rule and not cfn_conditions.holds(rule["RuleCondition"], values):
             continue
         for assertion in rule["Assertions"]:
-            if not _holds(assertion["Assert"], values):
+            if not cfn_conditions.holds(assertion["Assert"], values):
                 yield assertion.get("AssertDescription", f"the rule {name} does not hold")
-
-
-def _holds(condition: Any, values: Mapping[str, Any]) -> bool:
-    ((function, arguments),) = condition.items()
-    if function == "Fn::And":
-        return all(_holds(argument, values) for argument in arguments)
-    if function == "Fn::Or":
-        return any(_holds(argument, values) for argument in arguments)
-    if function == "Fn::Not":
-        return not _holds(arguments[0], values)
-    compare = _COMPARISONS.get(function)
-    if compare is None:
-        raise ValueError(f"{function} is not known in Rules")
-    first, second = (_resolve(argument, values) for argument in arguments)
-    return compare(first, second)
-
-
-_COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
-    "Fn::Equals": operator.eq,
-    "Fn::Contains": operator.contains,
-    "Fn::EachMemberEquals": lambda members, value: all(member == value for member in members),
-    "Fn::EachMemberIn": lambda members, allowed: all(member in allowed for member in members),
-}
-
-
-def _resolve(value: Any, values: Mapping[str, Any]) -> Any:
-    if isinstance(value, list):
-        return [_resolve(member, values) for member in value]
-    if isinstance(value, Mapping):
-        ((function, name),) = value.items()
-        if function != "Ref":
-            raise ValueError(f"{function} is not known in Rules of this endpoint")
-        return values[name]
-    return str(value)

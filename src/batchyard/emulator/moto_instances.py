@@ -1,0 +1,82 @@
+"""The instances of compute environments in moto's EC2, where DescribeInstances shows them.
+
+They are brought up to date before each request to EC2, so that a job does not wait for moto.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from batchyard.emulator import names
+from batchyard.emulator.hosts import Instance
+
+if TYPE_CHECKING:
+    from moto.ec2.models.instances import Instance as MotoInstance
+
+_ENDED = ("shutting-down", "terminated")
+
+
+class MotoInstances:
+    """The instances of one region."""
+
+    def __init__(self, region: str) -> None:
+        self._region = region
+        self._by_id: dict[str, MotoInstance] = {}
+
+    def show(self, instances: Iterable[Instance]) -> None:
+        """Make EC2 show these instances as they are; all others belong to deleted environments."""
+        current = {instance.instance_id: instance for instance in instances}
+        for instance_id in self._by_id.keys() - current.keys():
+            moto_instance = self._by_id.pop(instance_id)
+            if moto_instance.state not in _ENDED:
+                moto_instance.terminate()
+        for instance in current.values():
+            if instance.instance_id not in self._by_id:
+                self._by_id[instance.instance_id] = self._add(instance)
+            moto_instance = self._by_id[instance.instance_id]
+            if instance.ended_s is not None and moto_instance.state not in _ENDED:
+                moto_instance.terminate()
+
+    def ended_ids(self) -> list[str]:
+        """Return the instances that have ended, also those that a user has terminated."""
+        return [
+            instance_id
+            for instance_id, moto_instance in self._by_id.items()
+            if moto_instance.state in _ENDED
+        ]
+
+    def _add(self, instance: Instance) -> MotoInstance:
+        from moto.ec2.models import ec2_backends
+        from moto.ec2.models.instances import Instance as MotoInstance
+        from moto.ec2.models.instances import Reservation
+        from moto.ec2.utils import random_reservation_id
+
+        backend = ec2_backends[names.ACCOUNT_ID][self._region]
+        placement: dict[str, Any] = {"placement": instance.zone}
+        if any(instance.subnet in subnets for subnets in backend.subnets.values()):
+            placement = {"subnet_id": instance.subnet}
+        moto_instance = MotoInstance(  # type: ignore[abstract]
+            backend,
+            f"ami-0{names.ACCOUNT_ID}",
+            None,
+            [],
+            instance_type=instance.type_name,
+            region_name=self._region,
+            lifecycle="spot" if instance.is_spot else None,
+            **placement,
+        )
+        moto_instance.id = instance.instance_id
+        launched = datetime.fromtimestamp(instance.launched_s, UTC)
+        moto_instance.launch_time = launched.replace(tzinfo=None)
+        moto_instance.add_tags({"AWSBatchServiceTag": "batch", **_tags(instance)})
+        reservation = Reservation(random_reservation_id(), names.ACCOUNT_ID)
+        reservation.instances = [moto_instance]
+        backend.reservations[reservation.id] = reservation
+        return moto_instance
+
+
+def _tags(instance: Instance) -> dict[str, str]:
+    tags: dict[str, str] = instance.environment.get("computeResources", {}).get("tags", {})
+    return tags
