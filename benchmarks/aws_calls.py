@@ -89,6 +89,7 @@ def prepare(variables: dict[str, str]) -> None:
     batch = boto3.client("batch", **keys)
     resources = {
         "type": "EC2",
+        "minvCpus": 0,
         "maxvCpus": 4,
         "subnets": ["subnet-0a"],
         "securityGroupIds": ["sg-0a"],

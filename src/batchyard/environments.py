@@ -77,6 +77,7 @@ _PATTERNS = {
         f"a share identifier: up to {limits.MAX_SHARE_CHARS} letters and digits",
         "vision",
     ),
+    "assign_public_ip": (re.compile("ENABLED|DISABLED"), "ENABLED or DISABLED", "DISABLED"),
     "prefix": (re.compile(r"(?!s3:)[^\s\\]*"), "a folder in the bucket", "team/runs"),
 }
 #: a queue's name or ARN
@@ -107,6 +108,8 @@ class Environment:
     #: beginning of the names of job definitions
     definition_prefix: str = "batchyard"
     profile: str | None = None
+    #: whether tasks on Fargate get a public address: ENABLED or DISABLED, as AWS Batch has it
+    assign_public_ip: str = "ENABLED"
 
     def queue(self, *, needs_gpu: bool, on_demand: bool = False) -> str:
         """Return the name or ARN of the queue. Raises InputError if there is none of this kind."""

@@ -2,17 +2,23 @@
 
 <prefix>runs/<run>/run.json             the record of the run: plan and target; written once
                    skip.json            commands that the retried run has finished
+                   inputs.json          input files of the steps, by their content
+                   inputs/<step>.jsonl  input files of a step with many, one a line, sorted by path
                    lists/<step>.txt     commands of the step, one a line
                    lists/<step>.idx     where each command begins in the list, as 64-bit numbers
+                   lists/<step>.order.*  the same in dispatch order, of a dynamic step
                    steps/<step>.json    orders of the step, which the worker reads; written last
                    jobs.json            ids of the submitted jobs
                    done/<step>/<command>               success record of a command, written last
                    done/<step>/failures/<child>.json   failures of a child in earlier attempts
+                   blocks/<step>/<number>              lease and records of a block of commands
                    checkpoint/<step>/<child>/<time>-<attempt>/...   files of a checkpoint
                    checkpoint/<step>/<child>/<time>-<attempt>.json  says that it is complete
                    workspace/...        files that the steps share, unless they are elsewhere
                    stopped.json         reason of the request to stop the run
                    final.json           end states of the jobs, which AWS forgets
+                   failures.json        the first failed attempts of a run that is over
+             .files/<pipeline>/<sha256>   content of input files, shared by runs; written once
 """
 
 from __future__ import annotations
@@ -22,8 +28,13 @@ import time
 RUN_RECORD = "run.json"
 JOB_IDS = "jobs.json"
 FINAL_STATES = "final.json"
+FAILURES = "failures.json"
 STOP_REQUEST = "stopped.json"
 SKIPPED_COMMANDS = "skip.json"
+INPUT_FILES = "inputs.json"
+
+#: folder among the runs; the id of a run begins with a letter
+_CONTENT = ".files/"
 
 #: digits in the names of records, so that the order of keys is the order of numbers
 _DIGITS = 7
@@ -45,6 +56,20 @@ def run_address(bucket: str, prefix: str, run_id: str) -> str:
     return f"{runs_address(bucket, prefix)}{run_id}/"
 
 
+def is_run(name: str) -> bool:
+    """Return whether a folder among the runs is a run."""
+    return not name.startswith(".")
+
+
+def content_address(bucket: str, prefix: str, pipeline: str) -> str:
+    """Return the s3:// address of the content of a pipeline's input files.
+
+    The name of an object is the SHA-256 of its content. It is among the runs so that rights and
+    lifecycle rules for runs are valid for it.
+    """
+    return f"{runs_address(bucket, prefix)}{_CONTENT}{pipeline}/"
+
+
 def workspace_address(run: str) -> str:
     """Return the address of the run's workspace. ``run``: the run's address, here and below."""
     return f"{run}workspace/"
@@ -56,6 +81,19 @@ def list_address(run: str, step: str) -> str:
 
 def list_index_address(run: str, step: str) -> str:
     return f"{run}lists/{step}.idx"
+
+
+def ordered_list_address(run: str, step: str) -> str:
+    """Return the address of a dynamic step's list in dispatch order, without what is skipped."""
+    return f"{run}lists/{step}.order.txt"
+
+
+def ordered_list_index_address(run: str, step: str) -> str:
+    return f"{run}lists/{step}.order.idx"
+
+
+def input_list_address(run: str, step: str) -> str:
+    return f"{run}inputs/{step}.jsonl"
 
 
 def orders_address(run: str, step: str) -> str:
@@ -80,6 +118,11 @@ def records_address(run: str, step: str) -> str:
     return f"{all_records_address(run)}{step}/"
 
 
+def blocks_address(run: str, step: str) -> str:
+    """Return the address of the blocks of a dynamic step."""
+    return f"{run}blocks/{step}/"
+
+
 def checkpoints_address(run: str, step: str) -> str:
     return f"{run}checkpoint/{step}/"
 
@@ -94,6 +137,17 @@ def success_record(command: int) -> str:
 
 def command_of_record(key: str) -> int | None:
     """Return the number of the command whose success record has this key; None for other keys."""
+    name = key.rpartition("/")[2]
+    return int(name) if name.isdigit() else None
+
+
+def block_name(number: int) -> str:
+    """Return the name of a block's object below the blocks of its step."""
+    return f"{number:0{_DIGITS}d}"
+
+
+def block_of_key(key: str) -> int | None:
+    """Return the number of the block whose object has this key; None for other keys."""
     name = key.rpartition("/")[2]
     return int(name) if name.isdigit() else None
 

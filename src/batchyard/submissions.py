@@ -15,8 +15,10 @@ from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
 from batchyard.aws.batch import Batch, shape_problems
+from batchyard.aws.submit_job import JobSubmitter, make_look_delays
 from batchyard.batch import limits, validation
-from batchyard.engines.base import Backoff, Polling
+from batchyard.engines.base import Backoff, Polling, Say, say_nothing
+from batchyard.engines.busy_service import PatientCaller
 from batchyard.errors import InputError
 
 _REFERENCE = re.compile(r"\$\{([^}]+)\}")
@@ -35,6 +37,8 @@ _OVERRIDDEN = {
     "eksPropertiesOverride": "eksProperties",
     "nodeOverrides": "nodeProperties",
 }
+#: the shape of all ids of AWS Batch; other texts are no ids
+_JOB_ID = re.compile(r"[a-f0-9]{8}(-[a-f0-9]{4}){3}-[a-f0-9]{12}")
 _MAX_DEPTH = 50
 _POLLING = Polling(first_s=1.0, longest_s=30.0)
 _TERMINAL_STATES = ("SUCCEEDED", "FAILED")
@@ -231,13 +235,22 @@ def replace_references(request: Request, ids: Mapping[str, str]) -> Request:
     return {**request, "dependsOn": depends_on} if depends_on else request
 
 
-def check(requests: Sequence[Request], batch: Batch, file_name: str) -> list[Request]:
-    """Return the requests in the order of submission. Raises InputError with all problems."""
+def check(
+    requests: Sequence[Request],
+    batch: Batch,
+    file_name: str,
+    lag_s: float = 0.0,
+    sleep: Callable[[float], None] = time.sleep,
+) -> list[Request]:
+    """Return the requests in the order of submission. Raises InputError with all problems.
+
+    ``lag_s``: seconds after which AWS shows a new job, which requests may depend on.
+    """
     queues = queues_of(requests)
     resources = AwsResources(
         queues=batch.queues(queues) if queues else {},
         definitions=batch.usable_definitions(definitions_of(requests)),
-        jobs=batch.describe(dependencies_of(requests)),
+        jobs=_describe_dependencies(dependencies_of(requests), batch, lag_s, sleep),
         missing_consumables=batch.missing_consumables(consumables_of(requests)),
     )
     problems = find_problems(requests, resources)
@@ -247,24 +260,46 @@ def check(requests: Sequence[Request], batch: Batch, file_name: str) -> list[Req
     return [requests[number] for number in numbers]
 
 
-def submit(ordered_requests: Sequence[Request], batch: Batch) -> Iterator[tuple[str, str]]:
+def _describe_dependencies(
+    job_ids: Sequence[str], batch: Batch, lag_s: float, sleep: Callable[[float], None]
+) -> dict[str, Any]:
+    """Return the jobs by id. Waits for jobs that AWS does not show yet."""
+    jobs = batch.describe(job_ids)
+    possible_ids = list(filter(_JOB_ID.fullmatch, job_ids))
+    for delay_s in make_look_delays(lag_s):
+        if all(job_id in jobs for job_id in possible_ids):
+            break
+        sleep(delay_s)
+        jobs = batch.describe(job_ids)
+    return jobs
+
+
+def submit(
+    ordered_requests: Sequence[Request], batch: Batch, submitter: JobSubmitter
+) -> Iterator[tuple[str, str]]:
     """Submit the requests one after the other; yield name and id of each job."""
     ids: dict[str, str] = {}
     for request in ordered_requests:
         name = request["jobName"]
-        # The user chooses the names, so that older jobs may have the same name.
-        older_ids = batch.find_by_name(request["jobQueue"], name)
-        ids[name] = batch.submit(replace_references(request, ids), older_ids)
+        # The user chooses the names, so that older jobs may have the same name. A job with tags is
+        # recognised by one of them.
+        older_ids = () if request.get("tags") else batch.find_by_name(request["jobQueue"], name)
+        ids[name] = submitter.submit(replace_references(request, ids), older_ids=older_ids)
         yield name, ids[name]
 
 
 def wait_until_over(
-    job_ids: Sequence[str], batch: Batch, sleep: Callable[[float], None] = time.sleep
+    job_ids: Sequence[str],
+    batch: Batch,
+    say: Say = say_nothing,
+    sleep: Callable[[float], None] = time.sleep,
 ) -> dict[str, str]:
     """Wait until all jobs have ended, and return job id -> SUCCEEDED or FAILED."""
     backoff = Backoff(_POLLING)
+    caller = PatientCaller(say, sleep, was_answered=True)
     while True:
-        states = {job_id: job["status"] for job_id, job in batch.describe(job_ids).items()}
+        jobs = caller.call(lambda: batch.describe(job_ids))
+        states = {job_id: job["status"] for job_id, job in jobs.items()}
         if all(states.get(job_id) in _TERMINAL_STATES for job_id in job_ids):
             return states
         sleep(backoff.next_delay_s(sorted(states.items())))

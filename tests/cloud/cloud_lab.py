@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
 import time
@@ -15,7 +14,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from emulator_endpoint import Endpoint
+from emulator_endpoint import UNKIND, Endpoint
 
 import prestarted
 
@@ -33,12 +32,20 @@ environments:
 
 
 def opened(folder: Path, *arguments: str) -> Endpoint:
-    """An endpoint with the queues `spot` and `steady`, and the bucket."""
-    it = Endpoint(folder, *arguments, environ={"PATH": PATH})
+    """An unkind endpoint with the queues `spot` and `steady`, and the bucket."""
+    faults = () if "--faults" in arguments else UNKIND
+    it = Endpoint(folder, *faults, *arguments, environ={"PATH": PATH})
     it.queue("spot", it.environment("spot-fleet"))
     it.queue("steady", it.environment("steady-fleet"))
     it.client("s3").create_bucket(Bucket=BUCKET)
     return it
+
+
+def set_faults(endpoint: Endpoint, text: str) -> None:
+    """Replace the faults of an endpoint, in the words of `--faults`; an empty text for none."""
+    body = json.dumps({"faults": text}).encode()
+    with urllib.request.urlopen(f"{endpoint.url}/_batchyard/faults", body):
+        pass
 
 
 def calls(endpoint: Endpoint) -> Counter[str]:
@@ -65,7 +72,8 @@ class Lab:
     def __init__(self, folder: Path, endpoint: Endpoint) -> None:
         self.folder = folder
         self.endpoint = endpoint
-        self.environ = {**endpoint.environ, "PATH": PATH}
+        # Where a job must not have been made, commands wait that long for it.
+        self.environ = {**endpoint.environ, "PATH": PATH, "BATCHYARD_AWS_LAG_S": "1"}
         self.started: list[subprocess.Popen[bytes]] = []
         self.write(".batchyard/environments.yaml", ENVIRONMENTS)
 
@@ -113,8 +121,6 @@ class Lab:
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
-            # A background process of a shell ignores SIGINT, and its children inherit that.
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
         self.started.append(process)
         return process
@@ -158,7 +164,7 @@ class Lab:
             service,
             endpoint_url=self.endpoint.url,
             region_name=given["AWS_REGION"],
-            aws_access_key_id=given["AWS_ACCESS_KEY_ID"],
+            aws_access_key_id=self.endpoint.observer_key,
             aws_secret_access_key=given["AWS_SECRET_ACCESS_KEY"],
             config=Config(retries={"total_max_attempts": 20, "mode": "standard"}),
         )
@@ -168,7 +174,7 @@ class Lab:
 
 
 def until(
-    look: Callable[[], Any], is_so: Callable[[Any], bool] = bool, within_s: float = 120
+    look: Callable[[], Any], is_so: Callable[[Any], bool] = bool, within_s: float = 300
 ) -> Any:
     deadline = time.monotonic() + within_s
     while not is_so(found := look()):

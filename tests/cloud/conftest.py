@@ -12,8 +12,8 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1] / "emulator"))
 sys.path.insert(0, str(Path(__file__).parent))
 
-from cloud_lab import Lab, opened
-from emulator_endpoint import Endpoint
+from cloud_lab import Lab, opened, set_faults
+from emulator_endpoint import UNKIND, Endpoint
 
 
 @pytest.fixture(scope="module")
@@ -26,6 +26,14 @@ def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Endpoint]:
         yield it
     finally:
         it.stop(signal.SIGKILL)
+
+
+@pytest.fixture
+def calm(endpoint: Endpoint) -> Iterator[None]:
+    """No faults during a test that counts calls."""
+    set_faults(endpoint, "")
+    yield
+    set_faults(endpoint, UNKIND[1])
 
 
 @pytest.fixture

@@ -39,7 +39,7 @@ def test_child_by_child_on_more_than_aws_takes(lab: Lab) -> None:
     assert lab("logs", run, "last").stdout.count("it ran") == 1
 
 
-def test_a_retry_of_scattered_children_of_a_plain_command(lab: Lab) -> None:
+def test_a_retry_of_scattered_children_of_a_plain_command(lab: Lab, calm: None) -> None:
     """Every second of 300 children fails; the command is long.
 
     One submission has no room for the indices of all failed children beside so long a command.

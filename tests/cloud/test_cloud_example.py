@@ -23,8 +23,6 @@ def test_the_reconstruction_is_the_same_to_the_byte(lab: Lab) -> None:
         shutil.copytree(
             EXAMPLE, folder, ignore=shutil.ignore_patterns("work", "__pycache__", ".batchyard")
         )
-        text = (folder / "pipeline.yaml").read_text()
-        (folder / "pipeline.yaml").write_text(f"image: recon\n{text}")
     lab("run", "here/pipeline.yaml", "--no-gpu", *SMALL)
     (folders[1] / ".batchyard").mkdir()
     shutil.copy(lab.folder / ".batchyard" / "environments.yaml", folders[1] / ".batchyard")

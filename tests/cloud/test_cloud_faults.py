@@ -143,7 +143,7 @@ def test_two_at_once_do_not_submit_twice(tmp_path: Path, endpoint: Endpoint) -> 
     process = lab.start("run", "pipeline.yaml", "--engine", "aws", "--env", "lab", "--detach")
     (path,) = until(lambda: runs_of(lab))
     lab("resume", path.name, "--detach", code=None)
-    process.wait(120)
+    process.wait(300)
     lab("resume", path.name, "--detach")
     names = lab.job_names()
     assert {name: names[name] for name in expected(path.name)} == expected(path.name)

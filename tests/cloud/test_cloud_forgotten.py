@@ -12,7 +12,11 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pytest
 from cloud_lab import BUCKET, Lab, calls, run_of, until
+
+# `forget` gives jobs new ids: after a lost answer, the old ones would count as second jobs.
+pytestmark = pytest.mark.usefixtures("calm")
 
 DAY_S = 86_400
 
@@ -26,17 +30,17 @@ steps:
   - {name: first, array: 2, command: NOTE first}
   - name: list
     needs: [first]
-    array: 4
+    array: 2
     commands_file: list.txt
     keep_going: true
   - name: given
-    array: 3
+    array: 2
     command: NOTE given && mkdir given && touch given/$AWS_BATCH_JOB_ARRAY_INDEX && GOOD
     outputs: ["given/**"]
   - {name: plain, array: 2, command: NOTE plain && GOOD}
   - {name: after, needs: [list, given], command: NOTE after}
 """
-LIST = "".join(f"NOTE list-{n}{' && GOOD' if n == 2 else ''}\n" for n in range(8))
+LIST = "".join(f"NOTE list-{n}{' && GOOD' if n == 2 else ''}\n" for n in range(4))
 #: what has to run again; of the two commands of the list's child 1 only one
 FAILED = ("list-2.1", "given.1", "plain.1", "after.0")
 
@@ -131,6 +135,11 @@ def test_retry_runs_nothing_that_has_a_success_record(lab: Lab) -> None:
 
 def test_status_shows_what_the_records_tell(lab: Lab) -> None:
     _, run = an_old_run(lab)
+    # AWS Batch keeps ended jobs for a week; a younger job that it does not know has not ended.
+    forget(lab, run, days=6)
+    assert lab.status(run)["state"] == "RUNNING"
+    assert "still running" in lab("retry", run, code=2).stderr
+    forget(lab, run)
     before = calls(lab.endpoint)
     done = lab("status", run, "--json")
     shown = json.loads(done.stdout)
@@ -140,13 +149,13 @@ def test_status_shows_what_the_records_tell(lab: Lab) -> None:
         step["name"]: (step["state"], step["succeeded"], step["failed"]) for step in shown["steps"]
     } == {
         "first": ("SUCCEEDED", 2, 0),
-        "list": ("FAILED", 3, 1),
-        "given": ("FAILED", 2, 1),
+        "list": ("FAILED", 1, 1),
+        "given": ("FAILED", 1, 1),
         "plain": ("FAILED", 0, 2),
         "after": ("FAILED", 0, 1),
     }
     reasons = {step["name"]: step["reason"] for step in shown["steps"]}
-    assert "1 of its 4 children" in reasons["list"] and "leaves no" in reasons["plain"]
+    assert "1 of its 2 children" in reasons["list"] and "leaves no" in reasons["plain"]
     assert f"s3://{BUCKET}/team/runs/{run}/done/" in done.stderr
     # A list of records for each step that has them, however many children there are.
     assert sum(count for name, count in asked.items() if "ListObjects" in name) <= 2, asked
@@ -177,14 +186,6 @@ def test_a_run_of_which_all_has_a_record_has_nothing_to_retry(lab: Lab) -> None:
     forget(lab, run)
     assert lab.status(run)["state"] == "SUCCEEDED"
     assert "everything in it succeeded" in lab("retry", run, code=2).stderr
-
-
-def test_what_aws_does_not_know_yet_is_not_forgotten(lab: Lab) -> None:
-    """AWS Batch keeps ended jobs for a week; a younger job that it does not know has not ended."""
-    _, run = an_old_run(lab)
-    forget(lab, run, days=6)
-    assert lab.status(run)["state"] == "RUNNING"
-    assert "still running" in lab("retry", run, code=2).stderr
 
 
 def test_a_watched_run_that_aws_has_forgotten_is_retried_by_what_was_kept(lab: Lab) -> None:

@@ -68,7 +68,7 @@ def test_a_failed_and_a_stopped_run_without_credentials(lab: Lab) -> None:
     assert "said" in lab("status", failed).stdout  # with AWS, its failures too
     assert "could not" in lab("status", going, environ=NOBODY, code=3).stderr
 
-    done = lab("clean", "--keep", "0", environ=NOBODY)
+    done = lab("clean", "--keep", "0", environ=NOBODY, code=3)
     assert done.stdout == "2 runs deleted\n" and f"{going}: could not" in done.stderr
     assert not folder_of(lab, failed).exists() and folder_of(lab, going).exists()
     lab("stop", going)

@@ -35,7 +35,7 @@ def told(lab: Lab, program: str, code: int = 0) -> Any:
         env=lab.environ,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
     )
     assert done.returncode == code, f"{done.stdout}\n{done.stderr}"
     return json.loads(done.stdout) if done.stdout else None
@@ -62,7 +62,7 @@ print(json.dumps([*found, [chunk.data.decode() for chunk in run.logs("cut", 0)][
         lab,
         f"""
 run = Run.find("{first[0]}").retry(on_demand=True)
-print(json.dumps([run.id, run.wait(timeout_s=60), run.fetch(), run.status()["retry_of"]]))
+print(json.dumps([run.id, run.wait(timeout_s=300), run.fetch(), run.status()["retry_of"]]))
 """,
     )
     assert again[1:] == ["SUCCEEDED", 2, first[0]]
@@ -94,7 +94,7 @@ run = Run.find("{run[0]}", environment="lab")
 run.resume()  # all of it is submitted: nothing happens
 run.stop()
 run.stop()
-print(json.dumps([run.wait(60), run.status()["steps"][0]["reason"]]))
+print(json.dumps([run.wait(300), run.status()["steps"][0]["reason"]]))
 """,
     ) == ["STOPPED", "stopped by the user"]
     assert "batch:SubmitJob" not in batch_calls(before, calls(lab.endpoint))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 from cloud_lab import BUCKET, Lab, batch_calls, calls, run_of, until
@@ -52,6 +52,17 @@ steps:
   - name: after
     needs: [list, plain]
     command: echo after
+"""
+
+
+#: the worker of the first attempt is killed, as the kernel kills a whole container
+KILLED = """\
+name: killed
+image: busybox
+defaults: {memory: 256MiB, retries: 1}
+steps:
+  - {name: any, commands: ["test $AWS_BATCH_JOB_ATTEMPT != 1 || kill -9 $PPID"]}
+  - {name: named, retry_on: [3], commands: ["test $AWS_BATCH_JOB_ATTEMPT != 1 || kill -9 $PPID"]}
 """
 
 
@@ -125,7 +136,7 @@ def test_a_run_from_its_files_to_its_files(lab: Lab, tmp_path: Path) -> None:
     assert lab.job_names()[f"{run}-cut"] == 1
 
 
-def test_retry_runs_only_what_failed(lab: Lab) -> None:
+def test_retry_runs_only_what_failed(lab: Lab, calm: None) -> None:
     mark = flaky(lab)
     run = lab.run(code=1)
     shown = lab.status(run)
@@ -197,7 +208,7 @@ def test_stop_ends_everything_and_says_so(lab: Lab) -> None:
     until(lambda: lab.status(run)["steps"][0]["running"], lambda running: running == 2)
     watcher = lab.start("status", run, "--watch")
     assert "STOPPED" in lab("stop", run).stdout
-    assert watcher.wait(60) == 130
+    assert watcher.wait(300) == 130
     shown = lab.status(run)
     assert shown["state"] == "STOPPED" and "stopped by the user" in {
         step["reason"] for step in shown["steps"]
@@ -235,7 +246,8 @@ def test_stop_of_one_step_fails_what_needs_it(lab: Lab) -> None:
         "  - {name: c, command: sleep 2}\n",
     )
     run = lab.run("--detach")
-    assert "a is being stopped" in lab("stop", run, "a").stdout
+    # It may have ended before the answer.
+    assert re.search("a is (being )?stopped", lab("stop", run, "a").stdout)
     assert lab.ended(run) == "FAILED"
     assert [step["state"] for step in lab.status(run)["steps"]] == ["FAILED", "FAILED", "SUCCEEDED"]
 
@@ -254,7 +266,7 @@ def test_ctrl_c_while_following_leaves_the_run_going(lab: Lab) -> None:
     assert any(line.startswith(b"a: ") for line in lines)  # it is being followed
     process.send_signal(signal.SIGINT)
     said = process.stderr.read().decode()
-    assert process.wait(60) == 130 and "goes on without this command" in said
+    assert process.wait(300) == 130 and "goes on without this command" in said
     process.stdout.close()
     process.stderr.close()
     assert lab.status("last")["state"] == "RUNNING"
@@ -268,9 +280,9 @@ def test_logs_are_followed_as_they_come_each_line_once(lab: Lab) -> None:
         "pipeline.yaml",
         "name: talk\nimage: x\ndefaults: {memory: 64MiB}\nsteps:\n"
         "  - {name: a, array: 2, command: 'for n in 1 2 3 4 5; do "
-        "echo $AWS_BATCH_JOB_ARRAY_INDEX-$n; sleep 1; "
+        "echo $AWS_BATCH_JOB_ARRAY_INDEX-$n; sleep 0.4; "
         f'[ $n != 2 ] || until [ -e "{lab.folder}/seen" ]; do sleep 0.1; done; done\'}}\n'
-        "  - {name: silent, command: sleep 4}\n"
+        "  - {name: silent, command: sleep 2}\n"
         "  - {name: b, needs: [a], command: echo last words}\n",
     )
     run = lab.run("--detach")
@@ -280,7 +292,7 @@ def test_logs_are_followed_as_they_come_each_line_once(lab: Lab) -> None:
         until(lambda: "-2" in out.read_text())
         assert lab.status(run)["state"] == "RUNNING"  # shown while it runs
         lab.write("seen", "")
-        assert process.wait(120) == 0
+        assert process.wait(300) == 0
     lines = [line for line in out.read_text().splitlines() if line and not line.startswith("==>")]
     assert sorted(lines) == sorted(
         [f"{i}-{n}" for i in range(2) for n in range(1, 6)] + ["last words"]
@@ -316,9 +328,7 @@ def test_another_machine_retries_with_the_lists_in_s3(lab: Lab, tmp_path: Path) 
     mark = flaky(lab)
     run = lab.run(code=1)
     mark.touch()
-    lab.endpoint.client("s3").put_object(
-        Bucket=BUCKET, Key=f"team/runs/{run}/workspace/good", Body=b""
-    )
+    lab.write("good", "")
     other = Lab(tmp_path / "other", lab.endpoint)
     again = other("retry", run, "--env", "lab", "--detach").stdout.strip()
     assert other.ended(again) == "SUCCEEDED"
@@ -342,7 +352,7 @@ def test_a_run_that_another_machine_left_half_submitted(lab: Lab, tmp_path: Path
     assert other.status(run)["state"] == "SUCCEEDED"
 
 
-def test_status_shows_who_waits_for_a_host(lab: Lab) -> None:
+def test_status_shows_who_waits_for_a_host(lab: Lab, calm: None) -> None:
     lab.write(
         "pipeline.yaml",
         "name: full\nimage: x\ndefaults: {memory: 64MiB}\nsteps:\n"
@@ -354,8 +364,8 @@ def test_status_shows_who_waits_for_a_host(lab: Lab) -> None:
     run = lab.run("--detach")
     shown = until(lambda: lab.status(run), lambda shown: len(shown["runnable"]) == 2)
     assert {one["step"]: one["children"] for one in shown["runnable"]} == {"wide": 4, "one": 1}
-    time.sleep(1)
-    lines = lab("status", run).stdout.splitlines()
+    text = until(lambda: lab("status", run).stdout, lambda text: "children RUNNABLE for" in text)
+    lines = text.splitlines()
     (line,) = [
         number
         for number, line in enumerate(lines)
@@ -383,7 +393,7 @@ def test_status_shows_who_waits_for_a_host(lab: Lab) -> None:
     }
 
 
-def test_a_failed_run_of_many_children_is_shown_with_few_calls(lab: Lab) -> None:
+def test_a_failed_run_of_many_children_is_shown_with_few_calls(lab: Lab, calm: None) -> None:
     lab.write(
         "pipeline.yaml",
         "name: many\nimage: x\nsteps:\n"
@@ -397,3 +407,11 @@ def test_a_failed_run_of_many_children_is_shown_with_few_calls(lab: Lab) -> None
     before = calls(lab.endpoint)
     assert lab("logs", run, "a:1499").stdout == "no\n"
     assert batch_calls(before, calls(lab.endpoint)) == {"batch:DescribeJobs": 1}
+
+
+def test_a_killed_worker_is_tried_again_where_any_failure_is(lab: Lab) -> None:
+    lab.write("pipeline.yaml", KILLED)
+    run = lab.run(code=1)
+    steps = {step["name"]: step for step in lab.status(run)["steps"]}
+    assert (steps["any"]["state"], steps["any"]["attempts"]) == ("SUCCEEDED", 2)
+    assert (steps["named"]["state"], steps["named"]["attempts"]) == ("FAILED", 1)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cloud_lab import Lab, calls, opened
+from cloud_lab import Lab, calls, opened, set_faults
 from emulator_endpoint import Endpoint
 
 
@@ -185,6 +185,15 @@ def test_a_job_outside_of_the_file_may_be_waited_for(lab: Lab) -> None:
     )
 
 
+def test_a_job_outside_of_the_file_may_be_so_new_that_aws_does_not_show_it(
+    lab: Lab, calm: None
+) -> None:
+    set_faults(lab.endpoint, "describe-lag=0.7,list-lag=0.7")
+    (first,) = ids(lab("submit", "-", stdin=json.dumps(job("new"))).stdout).values()
+    lab("submit", "-", stdin=json.dumps(job("newer", first)))
+
+
+@pytest.mark.slow
 def test_a_lost_answer_is_not_mistaken_for_an_older_job_of_the_name(tmp_path: Path) -> None:
     """Names are the user's: nine submissions are nine jobs, whatever happens at the endpoint."""
     calm = opened(tmp_path / "endpoint", "--cpus", "2")

@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 from cloud_lab import Lab, batch_calls, calls, until
 
+import prestarted
+
 #: the endpoint has 8 vCPUs: `hold` has them all, until it is told to end
 STUCK = """\
 name: stuck
@@ -57,7 +59,7 @@ class Followed:
 def followed(lab: Lab, *arguments: str) -> Iterator[Followed]:
     out, err = lab.folder / "followed.out", lab.folder / "followed.err"
     with out.open("wb") as stdout, err.open("wb") as stderr:
-        process = subprocess.Popen(
+        process = prestarted.Popen(
             lab.command("logs", *arguments),
             cwd=lab.folder,
             env=lab.environ,
@@ -70,12 +72,12 @@ def followed(lab: Lab, *arguments: str) -> Iterator[Followed]:
 
 @pytest.mark.slow
 def test_children_that_cannot_start_are_told_with_the_command_that_says_why(
-    lab: Lab, stuck: str
+    lab: Lab, calm: None, stuck: str
 ) -> None:
     with followed(lab, stuck, "-f", "--patience", "2s") as it:
-        until(lambda: len(it.lines) == 2)
+        until(lambda: len(it.lines) >= 2)
         before, began = calls(lab.endpoint), time.monotonic()
-        until(lambda: len(it.lines) == 4)
+        until(lambda: len(it.lines) >= 4)
         # Twice as long after the first time, and not at each look.
         assert time.monotonic() - began > 3
         asked = batch_calls(before, calls(lab.endpoint))
@@ -89,7 +91,7 @@ def test_children_that_cannot_start_are_told_with_the_command_that_says_why(
         assert f"job {found[2]}: " in lab(*shlex.split(found[1]), code=1).stdout
         assert lab.endpoint.job(found[2])["status"] == "RUNNABLE"
         lab.write("end", "")
-        assert it.process.wait(120) == 0
+        assert it.process.wait(300) == 0
     assert it.out.count("trained\n") == 300 and "waiting" not in it.out
 
 
@@ -99,7 +101,7 @@ def test_who_follows_a_later_step_hears_what_it_waits_for(lab: Lab, stuck: str) 
         assert it.lines[0].startswith("waiting: 300 children of train are RUNNABLE for ")
         assert it.lines[1] == "waiting: 1 child of collect is PENDING until train has ended"
         lab.write("end", "")
-        assert it.process.wait(120) == 0
+        assert it.process.wait(300) == 0
     assert it.out == "==> collect <==\ncollected\n"
 
 
@@ -108,7 +110,7 @@ def test_by_default_half_a_minute_of_silence_is_nothing_special(lab: Lab, stuck:
         time.sleep(4)
         assert it.lines == [] and it.out == ""
         lab("stop", stuck)
-        assert it.process.wait(120) == 0
+        assert it.process.wait(300) == 0
 
 
 def test_patience_is_for_following(lab: Lab, stuck: str) -> None:

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from batchyard import pipeline
 from batchyard.errors import PipelineFileError
-from batchyard.pipeline import ExitRule, Need, Pipeline
-from batchyard.pipeline_file import key_types, reading
+from batchyard.pipeline import ExitRule, Mount, Need, Pipeline
+from batchyard.pipeline_file import key_limits, plain_lists, reading
 
 SCHEMA = json.loads((Path(pipeline.__file__).parent / "pipeline.schema.json").read_text())
 
@@ -40,20 +40,35 @@ rules = st.one_of(
     st.tuples(codes, codes).map(lambda ends: f"{min(ends)}-{max(ends)}"),
 )
 optional_keys: dict[str, st.SearchStrategy[Any]] = {
-    "cpus": st.integers(*key_types.LIMITS["cpus"]),
-    "gpus": st.integers(*key_types.LIMITS["gpus"]),
+    "cpus": st.integers(*key_limits.LIMITS["cpus"]),
+    "gpus": st.integers(*key_limits.LIMITS["gpus"]),
     "memory": st.integers(4, 2**20).map(lambda mib: f"{mib}MiB"),
     "timeout": st.integers(60, 10**6).map(lambda s: f"{s}s"),
-    "retries": st.integers(*key_types.LIMITS["retries"]),
+    "retries": st.integers(*key_limits.LIMITS["retries"]),
     "retry_on": st.lists(rules, min_size=1, max_size=3),
     "fail_on": st.lists(rules, max_size=3),
-    "max_running": st.integers(*key_types.LIMITS["max_running"]),
+    "max_running": st.integers(*key_limits.LIMITS["max_running"]),
     "keep_going": st.booleans(),
     "image": words,
     "queue": words,
     "share": words,
-    "priority": st.integers(*key_types.LIMITS["priority"]),
+    "priority": st.integers(*key_limits.LIMITS["priority"]),
     "shm": st.integers(4, 2**20).map(lambda mib: f"{mib}MiB"),
+    "log_mode": st.sampled_from(["blocking", "non-blocking"]),
+    "mounts": st.lists(
+        st.fixed_dictionaries(
+            {
+                "path": words.map(lambda word: f"/{word}"),
+                "host": words.map(lambda word: f"/{word}"),
+            },
+            optional={"read_only": st.booleans()},
+        ),
+        max_size=2,
+    ),
+    "ulimits": st.dictionaries(
+        st.sampled_from(["nofile", "memlock"]), st.integers(-1, 10**6), max_size=2
+    ),
+    "user": words,
 }
 
 
@@ -131,10 +146,15 @@ def expected_fields(file: dict[str, Any], step: dict[str, Any]) -> dict[str, Any
         "timeout_s": int(values["timeout"].removesuffix("s")) if "timeout" in values else None,
         "retry_on": tuple(map(rule, values.get("retry_on", ["any"]))),
         "fail_on": tuple(map(rule, values.get("fail_on", []))),
+        "share_out": "static",
         "keep_going": values.get("keep_going", False),
         **{key: values.get(key) for key in ("image", "max_running", "queue", "share", "priority")},
         "env": {**file.get("env", {}), **step.get("env", {})},
         "secrets": {},
+        "log_mode": values.get("log_mode", "blocking"),
+        "mounts": tuple(Mount(**mount) for mount in values.get("mounts", ())),
+        "ulimits": {name: f"{n}:{n}" for name, n in values.get("ulimits", {}).items()},
+        "user": values.get("user"),
     }
 
 
@@ -222,7 +242,7 @@ def test_any_bytes_are_a_list_of_commands_or_have_mistakes(content: bytes) -> No
         path = Path(folder) / "list.txt"
         path.write_bytes(content)
         try:
-            loaded = reading.load_list(path)
+            loaded = plain_lists.load_list(path)
         except PipelineFileError as exc:
             assert all(0 <= mistake.line <= lines_in(content) for mistake in exc.mistakes)
             return
@@ -230,4 +250,4 @@ def test_any_bytes_are_a_list_of_commands_or_have_mistakes(content: bytes) -> No
         listed = loaded.steps[0].commands
         assert listed
         path.write_bytes("\n".join(listed).encode())
-        assert reading.load_list(path).steps == loaded.steps
+        assert plain_lists.load_list(path).steps == loaded.steps

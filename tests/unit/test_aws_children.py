@@ -24,6 +24,8 @@ class Array:
         #: the numbers of each DescribeJobs
         self.asked: list[list[int]] = []
         self.listed = 0
+        #: ids of children that never started
+        self.idle: set[str] = set()
         self.part = Part("run-a", "a", len(self.states), 0, "d", {})
 
     def describe(self, job_ids: Sequence[str]) -> dict[str, Any]:
@@ -41,6 +43,11 @@ class Array:
     def children(self, array_id: str, state: str) -> Iterator[str]:
         self.listed += 1
         return (f"id:{n}" for n, found in enumerate(self.states) if found == state)
+
+    def started_children(self, array_id: str, state: str) -> Iterator[str]:
+        return (
+            child_id for child_id in self.children(array_id, state) if child_id not in self.idle
+        )
 
     def detail(self, reason: str = "") -> JobDetail:
         is_over = all(state.is_terminal for state in self.states)
@@ -141,6 +148,16 @@ def test_failed_ones_are_listed_only_where_there_are_more() -> None:
     assert failed() == [] and array.listed == 1
     array.states[3] = JobState.FAILED
     assert failed() == [3] and array.listed == 2
+
+
+def test_failed_ones_that_never_started_are_not_described() -> None:
+    array = Array([JobState.FAILED] * 5_000)
+    array.idle = {f"id:{number}" for number in range(2, 5_000)}
+    children = ChangedChildren(array)  # type: ignore[arg-type]
+    job = (array.part, array.detail())
+    assert numbers(children.look_at_failed([job])) == [0, 1]
+    assert array.asked == [[0, 1]]
+    assert numbers(children.look_at_failed([job])) == [] and array.listed == 1
 
 
 def test_a_job_whose_dependency_failed_has_nothing_to_say() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from batchyard.engines.aws.from_aws import UNSUBMITTED
 from batchyard.engines.aws.log_reader import LogReader
 from batchyard.engines.aws.render import Part
 from batchyard.engines.base import JobDetail
+from batchyard.errors import BusyServiceError
 from batchyard.pipeline_file import reading
 
 
@@ -29,6 +30,19 @@ class Cloud:
         self.events: list[tuple[str, int, str]] = []
         #: how many events each look was given
         self.read: list[int] = []
+        #: streams that do not exist yet
+        self.missing: set[str] = set()
+        #: errors of the next reads, the last one first
+        self.trouble: list[Exception | None] = []
+        self.now_s = 1000.0
+        #: when the attempts ended
+        self.ended_ms = 0
+        #: called with each pause
+        self.during: Callable[[], None] = lambda: None
+
+    def sleep(self, seconds: float) -> None:
+        self.now_s += seconds
+        self.during()
 
     def describe(self, job_ids: Sequence[str]) -> dict[str, Any]:
         found: dict[str, Any] = {}
@@ -36,7 +50,8 @@ class Cloud:
             return found
         for job_id in job_ids:
             container = {"logStreamName": f"s{job_id.partition(':')[2]}"}
-            attempts = [{"container": container}] if self.status.is_terminal else []
+            attempt = {"container": container, "stoppedAt": self.ended_ms}
+            attempts = [attempt] if self.status.is_terminal else []
             found[job_id] = {
                 "jobId": job_id,
                 "status": self.status,
@@ -45,14 +60,19 @@ class Cloud:
             }
         return found
 
-    def filter_events(self, group: str, streams: Sequence[str], start_ms: int) -> Iterator[Any]:
+    def read_events(
+        self, group: str, streams: Sequence[str], start_ms: int
+    ) -> tuple[list[Any], set[str]]:
+        problem = self.trouble.pop() if self.trouble else None
+        if problem is not None:
+            raise problem
         found = [
             {"logStreamName": name, "timestamp": at, "message": text, "eventId": str(number)}
             for number, (name, at, text) in enumerate(self.events)
-            if name in streams and at >= start_ms
+            if name in streams and at >= start_ms and name not in self.missing
         ]
         self.read.append(len(found))
-        return iter(found)
+        return found, self.missing & set(streams)
 
     def details(self) -> list[JobDetail]:
         counts = tuple(2 * (state is self.status) for state in JobState)
@@ -68,7 +88,16 @@ def reader(cloud: Cloud, folder: Path, part: Part = ARRAY, job_id: str = "id") -
     file.write_text("name: p\nimage: x\nsteps: [{name: a, array: 2, command: 'true'}]\n")
     plan = planning.make(reading.load(file, {}))
     children = ChangedChildren(cloud)  # type: ignore[arg-type]
-    return LogReader(cloud, "g", plan, children, lambda: [(part, job_id)], cloud.details)  # type: ignore[arg-type]
+    return LogReader(
+        cloud,  # type: ignore[arg-type]
+        "g",
+        plan,
+        children,
+        lambda: [(part, job_id)],
+        cloud.details,
+        lambda: cloud.now_s,
+        cloud.sleep,
+    )
 
 
 def followed(one: LogReader, cloud: Cloud) -> list[tuple[int, str]]:
@@ -179,3 +208,67 @@ def test_what_was_never_submitted_has_nothing_to_say(
     one = reader(cloud, tmp_path, cloud.part, f"{UNSUBMITTED}run-a")
     assert list(one.read(failed_only=failed_only)) == [] and one.missing == ""
     assert list(one.follow(cloud.details(), failed_only=failed_only)) == [] and one.missing == ""
+
+
+def test_a_stream_that_appears_late_is_waited_for(tmp_path: Path) -> None:
+    cloud = Cloud()
+    cloud.status, cloud.ended_ms = JobState.SUCCEEDED, 999_000
+    cloud.events = [("s0", 1, "zero"), ("s1", 2, "one")]
+    cloud.missing = {"s0", "s1"}
+    cloud.during = lambda: cloud.missing.clear() if cloud.now_s > 1004 else None
+    for read in (
+        lambda: followed(reader(cloud, tmp_path), cloud),
+        lambda: [(c.index, c.data.decode().strip()) for c in reader(cloud, tmp_path).read()],
+    ):
+        cloud.now_s, cloud.missing = 1000.0, {"s0", "s1"}
+        assert read() == [(0, "zero"), (1, "one")]
+
+
+def test_a_stream_that_never_appears_is_waited_for_half_a_minute(tmp_path: Path) -> None:
+    cloud = Cloud()
+    cloud.status, cloud.ended_ms = JobState.FAILED, 999_000
+    cloud.events, cloud.missing = [("s1", 2, "one")], {"s0"}
+    assert followed(reader(cloud, tmp_path), cloud) == [(1, "one")]
+    assert 1025 < cloud.now_s < 1035
+    # Of an attempt that ended longer ago, nothing is waited for.
+    cloud.now_s = 2000.0
+    assert followed(reader(cloud, tmp_path), cloud) == [(1, "one")]
+    assert cloud.now_s == 2000
+
+
+def test_while_jobs_run_a_missing_stream_is_left_for_the_next_look(tmp_path: Path) -> None:
+    cloud = Cloud()
+    cloud.events, cloud.missing = [("s0", 1, "zero"), ("s1", 2, "one")], {"s0"}
+    one = reader(cloud, tmp_path)
+    assert followed(one, cloud) == [(1, "one")]
+    cloud.missing = set()
+    assert followed(one, cloud) == [(0, "zero")]
+    assert cloud.now_s == 1000
+
+
+def test_what_was_read_before_an_error_is_returned_by_the_next_call(tmp_path: Path) -> None:
+    cloud = Cloud()
+    one = reader(cloud, tmp_path)
+    cloud.events = [("s0", 60_000, "first"), ("s1", 2, "first")]
+    assert len(followed(one, cloud)) == 2
+    # The streams are read by two calls now, since one of them is silent. The second call fails.
+    cloud.events += [("s0", 60_001, "second"), ("s1", 60_002, "second")]
+    cloud.trouble = [BusyServiceError("busy"), None]
+    with pytest.raises(BusyServiceError):
+        followed(one, cloud)
+    assert followed(one, cloud) == [(0, "second"), (1, "second")]
+
+
+def test_children_that_aws_does_not_show_yet_are_looked_for_again(tmp_path: Path) -> None:
+    cloud = Cloud()
+    cloud.status, cloud.events = JobState.SUCCEEDED, [("s0", 1, "zero")]
+    file = tmp_path / "pipeline.yaml"
+    file.write_text("name: p\nimage: x\nsteps: [{name: a, array: 2, command: 'true'}]\n")
+    plan = planning.make(reading.load(file, {}))
+    children = ChangedChildren(cloud, lambda part: True)  # type: ignore[arg-type]
+    parts = [(ARRAY, "id")]
+    one = LogReader(cloud, "g", plan, children, lambda: parts, cloud.details)  # type: ignore[arg-type]
+    cloud.has_forgotten = True
+    assert followed(one, cloud) == [] and one.missing == ""
+    cloud.has_forgotten = False
+    assert followed(one, cloud) == [(0, "zero")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -16,13 +17,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from batchyard import plan as planning
+from batchyard.batch.jobs import Action, EvaluateOnExit, Outcome, RetryStrategy
+from batchyard.batch.retry import decide
 from batchyard.engines.aws import render
 from batchyard.engines.aws import target as targets
 from batchyard.engines.aws.render import Rendered
 from batchyard.engines.aws.target import Target
 from batchyard.environments import Environment
 from batchyard.errors import InputError
-from batchyard.pipeline import ExitRule, Need, Pipeline, Step
+from batchyard.pipeline import ExitRule, Mount, Need, Pipeline, Step
 
 ENVIRONMENT = Environment(
     "lab",
@@ -166,6 +169,7 @@ def test_what_is_needed_child_by_child_is_reached_child_by_child(
         part for part in found.parts if part.step == "last" and not part.is_barrier
     ):
         reached: dict[str, set[bool]] = {}
+        reached_names: set[str] = set()
         todo = [(last.name, True)]
         while todo:
             waiting, is_each_so_far = todo.pop()
@@ -174,6 +178,7 @@ def test_what_is_needed_child_by_child_is_reached_child_by_child(
                     assert by_name[name].size == by_name[waiting].size, (
                         "AWS pairs arrays of one size only"
                     )
+                reached_names.add(name)
                 reached.setdefault(by_name[name].step, set()).add(is_each_so_far and is_each)
                 todo += [(name, is_each_so_far and is_each)] if by_name[name].is_barrier else []
         ends = {step: how for step, how in reached.items() if step != "last"}
@@ -182,13 +187,45 @@ def test_what_is_needed_child_by_child_is_reached_child_by_child(
         }
         suffix = f"-{number}" if size > 10_000 else ""
         named = {f"demo-20260101-abcdef-{step.name}{suffix}" for step in pairs}
-        waited = {
-            name
-            for part in found.parts
-            if part.name.startswith(last.name)
-            for name, _ in part.needs
-        }
-        assert named <= waited, "parts of split arrays are pairs"
+        assert named <= reached_names, "parts of split arrays are pairs"
+
+
+def test_the_number_of_jobs_grows_with_children_and_steps_and_not_with_their_product() -> None:
+    size = 250_000
+    steps = [
+        Step(f"s{number}", command="true", array=size, needs=(Need(f"s{number - 1}"),))
+        for number in range(1, 4)
+    ]
+    found = rendered(Step("s0", command="true", array=size), *steps)
+    assert len(found.parts) == 4 * size / 10_000 + len(steps)
+    names = [part.name for part in found.parts]
+    assert len(set(names)) == len(names)
+
+
+def test_a_job_that_only_waits_asks_for_the_least_and_never_for_a_gpu() -> None:
+    needed = [Step(f"s{number}", command="true") for number in range(21)]
+    last = Step(
+        "last",
+        commands=("x",),
+        needs=tuple(Need(step.name) for step in needed),
+        gpus=4,
+        cpus=8,
+        memory_mib=61_440,
+        timeout_s=60,
+        retries=0,
+    )
+    found = rendered(*needed, last)
+    (barrier,) = (part for part in found.parts if part.is_barrier)
+    definition = found.definitions[barrier.definition]
+    assert definition["containerProperties"]["resourceRequirements"] == [
+        {"type": "VCPU", "value": "1"},
+        {"type": "MEMORY", "value": "64"},
+    ]
+    assert definition["containerProperties"]["command"] == ["true"]
+    assert "sharedMemorySize" not in definition["containerProperties"]["linuxParameters"]
+    assert "timeout" not in definition
+    # Its failure would be that of the whole rest of the run.
+    assert definition["retryStrategy"] == {"attempts": 10}
 
 
 def test_arrays_that_only_wait_are_said() -> None:
@@ -242,13 +279,18 @@ def test_all_that_a_step_says_is_in_its_definition_or_its_submission() -> None:
         "VCPU": "4",
         "MEMORY": "2048",
     }
-    assert container["environment"] == [{"name": "A", "value": "1"}, {"name": "B", "value": "2"}]
+    assert variables_of(found) == {
+        **{"A": "1", "B": "2"},
+        **{"AWS_REGION": "us-east-1", "AWS_DEFAULT_REGION": "us-east-1"},
+        "BATCHYARD_TIMEOUT_S": "90",
+        **{"BATCHYARD_ATTEMPTS": "5", "BATCHYARD_RETRIED_ERRORS": "70,71,72,77"},
+    }
     assert container["secrets"] == [{"name": "KEY", "valueFrom": arn}]
     assert container["linuxParameters"] == {"initProcessEnabled": True, "sharedMemorySize": 512}
     assert container["logConfiguration"]["options"]["awslogs-group"] == "/lab/jobs"
     assert (
         definition["timeout"] == {"attemptDurationSeconds": 90}
-        and definition["retryStrategy"]["attempts"] == 3
+        and definition["retryStrategy"]["attempts"] == 5
     )
     assert definition["propagateTags"] is True and part.request["propagateTags"] is True
     assert part.request["jobQueue"] == "mine" and part.request["arrayProperties"] == {"size": 2}
@@ -296,13 +338,211 @@ def test_a_step_without_retries_survives_two_reclaims_on_spot_and_is_tried_once_
     assert plain["evaluateOnExit"][0] == {"onStatusReason": "Host EC2*", "action": "RETRY"}
 
 
+@pytest.mark.parametrize(
+    ("step", "attempts", "attempts_on_demand"),
+    [
+        (Step("a", commands=("x",)), 3, 1),
+        (Step("a", commands=("x",), retries=1), 4, 2),
+        (Step("a", commands=("x",), retries=5), 8, 6),
+        (Step("a", commands=("x",), retries=9), 10, 10),
+        # AWS Batch counts reclaims and failures of a plain command together.
+        (Step("a", command="x"), 3, 1),
+        (Step("a", command="x", retries=1), 3, 2),
+        (Step("a", command="x", retries=4), 5, 5),
+    ],
+)
+def test_a_step_with_retries_survives_as_many_reclaims_as_a_step_without(
+    step: Step, attempts: int, attempts_on_demand: int
+) -> None:
+    for on_demand, expected in ((False, attempts), (True, attempts_on_demand)):
+        strategy = definition_of(rendered(step, on_demand=on_demand), "a")["retryStrategy"]
+        assert strategy["attempts"] == expected
+
+
+ENDINGS = {
+    "the worker requests it": Outcome(75),
+    "the worker says no": Outcome(3),
+    "the worker was killed": Outcome(137),
+    "the container was killed for memory": Outcome(137, reason="OutOfMemoryError: Container"),
+    "the host is lost": Outcome(None, "Host EC2 (instance i-0a) terminated."),
+    "no image": Outcome(None, "Task failed to start", "CannotPullContainerError: x"),
+    "docker is slow": Outcome(None, "Task failed to start", "DockerTimeoutError: x"),
+    "no start": Outcome(None, "Task failed to start", "CannotStartContainerError: x"),
+}
+WORKER_KILLED = {"the worker was killed", "the container was killed for memory"}
+
+
+@pytest.mark.parametrize(
+    ("retry_on", "fail_on", "not_retried"),
+    [
+        (["any"], [], {"the worker says no"}),
+        (["any"], ["spot", "image"], {"the worker says no", "the host is lost", "no image"}),
+        (["any"], ["oom"], {"the worker says no", *WORKER_KILLED}),
+        (["any"], ["137"], {"the worker says no", *WORKER_KILLED}),
+        (
+            ["any"],
+            ["spot", "image", "oom"],
+            {"the worker says no", "the host is lost", "no image", *WORKER_KILLED},
+        ),
+        (["any"], ["any"], set(ENDINGS)),
+        (
+            ["oom"],
+            [],
+            {
+                "the worker says no",
+                "the worker was killed",
+                "no image",
+                "docker is slow",
+                "no start",
+            },
+        ),
+        (["137"], [], {"the worker says no", "no image", "docker is slow", "no start"}),
+        (
+            ["image", "3"],
+            [],
+            {"the worker says no", "docker is slow", "no start", *WORKER_KILLED},
+        ),
+    ],
+)
+def test_the_rules_of_a_worker_retry_the_endings_that_the_file_names(
+    retry_on: list[str], fail_on: list[str], not_retried: set[str]
+) -> None:
+    def exit_rule(text: str) -> ExitRule:
+        return ExitRule(first=int(text), last=int(text)) if text.isdigit() else ExitRule(word=text)
+
+    step = Step(
+        "a",
+        commands=("x",),
+        retries=1,
+        retry_on=tuple(map(exit_rule, retry_on)),
+        fail_on=tuple(map(exit_rule, fail_on)),
+    )
+    strategy = definition_of(rendered(step), "a")["retryStrategy"]
+    assert len(strategy["evaluateOnExit"]) <= 5
+    rules = RetryStrategy(strategy["attempts"], tuple(map(evaluation, strategy["evaluateOnExit"])))
+    assert {
+        name for name, ending in ENDINGS.items() if decide(rules, 1, ending) is Action.EXIT
+    } == not_retried
+
+
+def evaluation(rule: dict[str, str]) -> EvaluateOnExit:
+    return EvaluateOnExit(
+        Action(rule["action"].lower()),
+        on_status_reason=rule.get("onStatusReason"),
+        on_reason=rule.get("onReason"),
+        on_exit_code=rule.get("onExitCode"),
+    )
+
+
+def test_every_job_has_the_region_of_its_environment_unless_the_file_has_another() -> None:
+    for step in (Step("a", commands=("x",)), Step("a", command="x")):
+        assert variables_of(rendered(step)) == {
+            "AWS_REGION": "us-east-1",
+            "AWS_DEFAULT_REGION": "us-east-1",
+        }
+    for name in ("AWS_REGION", "AWS_DEFAULT_REGION"):
+        found = rendered(Step("a", command="x", env={name: "eu-west-1"}))
+        assert variables_of(found) == {
+            "AWS_REGION": "eu-west-1",
+            "AWS_DEFAULT_REGION": "eu-west-1",
+        }
+
+
+def variables_of(found: Rendered) -> dict[str, str]:
+    environment = definition_of(found, "a")["containerProperties"]["environment"]
+    return {entry["name"]: entry["value"] for entry in environment}
+
+
+def test_the_container_has_the_mounts_limits_and_user_of_the_step() -> None:
+    step = Step(
+        "a",
+        commands=("x",),
+        mounts=(
+            Mount("/data", efs="fs-0123abcd", folder="/sub", read_only=True),
+            Mount("/point", efs="fs-0123abcd", access_point="fsap-0123abcd"),
+            Mount("/shared", host="/mnt/shared"),
+            Mount("/fast", instance_store=True),
+        ),
+        ulimits={"nofile": "1024:65536", "memlock": "-1:-1"},
+        user="1000:1000",
+    )
+    plan = planning.make(Pipeline("demo", (step,)))
+    assert planning.from_json(json.loads(json.dumps(planning.to_json(plan)))) == plan
+    container = definition_of(rendered(step), "a")["containerProperties"]
+    assert [volume["name"] for volume in container["volumes"]] == [
+        point["sourceVolume"] for point in container["mountPoints"]
+    ]
+    assert [(point["containerPath"], point["readOnly"]) for point in container["mountPoints"]] == [
+        ("/data", True),
+        ("/point", False),
+        ("/shared", False),
+        ("/fast", False),
+    ]
+    sources = [{**volume, "name": ""} for volume in container["volumes"]]
+    efs = {"fileSystemId": "fs-0123abcd", "transitEncryption": "ENABLED"}
+    point = {"accessPointId": "fsap-0123abcd"}
+    assert sources == [
+        {"name": "", "efsVolumeConfiguration": {**efs, "rootDirectory": "/sub"}},
+        {
+            "name": "",
+            "efsVolumeConfiguration": {**efs, "rootDirectory": "/", "authorizationConfig": point},
+        },
+        {"name": "", "host": {"sourcePath": "/mnt/shared"}},
+        {"name": "", "host": {"sourcePath": "/mnt/instance-store"}},
+    ]
+    assert container["ulimits"] == [
+        {"name": "memlock", "softLimit": -1, "hardLimit": -1},
+        {"name": "nofile", "softLimit": 1024, "hardLimit": 65536},
+    ]
+    assert container["user"] == "1000:1000"
+
+
+def test_a_worker_knows_the_timeout_of_its_attempts() -> None:
+    found = rendered(Step("a", commands=("x",), timeout_s=600))
+    assert variables_of(found)["BATCHYARD_TIMEOUT_S"] == "600"
+    assert "BATCHYARD_TIMEOUT_S" not in variables_of(rendered(Step("a", command="x", timeout_s=60)))
+
+
+def test_a_worker_knows_which_of_its_own_errors_are_retried() -> None:
+    names = {"BATCHYARD_RETRIED_ERRORS", "BATCHYARD_ATTEMPTS"}
+    variables = variables_of(rendered(Step("a", commands=("x",), retries=1)))
+    assert {name: variables[name] for name in names} == {
+        "BATCHYARD_RETRIED_ERRORS": "70,71,72,77",
+        "BATCHYARD_ATTEMPTS": "4",
+    }
+    for step in (Step("a", commands=("x",)), Step("a", command="x", retries=1)):
+        assert not names & set(variables_of(rendered(step)))
+
+
+@pytest.mark.parametrize("choice", ["ENABLED", "DISABLED"])
+def test_the_environment_decides_whether_fargate_tasks_get_a_public_address(choice: str) -> None:
+    role = "arn:aws:iam::123456789012:role/lab-execution"
+    where = replace(ENVIRONMENT, assign_public_ip=choice, execution_role=role)
+    found = rendered(
+        Step("a", command="x", queue="fargate"),
+        environment=where,
+        fargate_queues=("fargate",),
+    )
+    container = definition_of(found, "a")["containerProperties"]
+    assert container["networkConfiguration"] == {"assignPublicIp": choice}
+
+
+def test_no_output_is_dropped_unless_the_file_allows_it() -> None:
+    def mode(step: Step) -> str:
+        container = definition_of(rendered(step), "a")["containerProperties"]
+        return str(container["logConfiguration"]["options"]["mode"])
+
+    assert mode(Step("a", command="x")) == "blocking"
+    assert mode(Step("a", command="x", log_mode="non-blocking")) == "non-blocking"
+
+
 def test_the_workers_rules_fit_in_five_whatever_the_user_says() -> None:
     codes = tuple(ExitRule(first=code, last=code) for code in range(2, 100))
     found = rendered(
         Step("a", commands=("x",), retries=9, retry_on=(ExitRule(word="any"),), fail_on=codes)
     )
     strategy = definition_of(found, "a")["retryStrategy"]
-    assert strategy["attempts"] == 10 and len(strategy["evaluateOnExit"]) == 5
+    assert strategy["attempts"] == 10 and len(strategy["evaluateOnExit"]) <= 5
 
 
 def test_what_aws_cannot_be_told_is_refused_with_all_reasons_at_once() -> None:

@@ -92,6 +92,7 @@ def test_what_is_wrong_in_it_is_said(tmp_path: Path, text: str, said: str) -> No
         ("repository: https://x/y", "not the address of a repository", ""),
         ("repository: x/y:latest", "not the address of a repository", ""),
         ("prefix: s3://lab-runs/x", "prefix is", "team/runs"),
+        ("assign_public_ip: sometimes", "which is not ENABLED or DISABLED", "DISABLED"),
         ("share: a-b", "share is 'a-b'", ""),
         ("queues: {cpu: my queue}", "queues.cpu is 'my queue'", "name or its ARN"),
     ],
@@ -134,6 +135,7 @@ def test_what_cannot_be_is_said_before_anything_is_done_with_it(
             "definition_prefix": "lab-1",
         },
         {"prefix": ""},
+        {"assign_public_ip": "DISABLED"},
     ],
 )
 def test_what_can_be_is_taken(settings: dict[str, Any]) -> None:

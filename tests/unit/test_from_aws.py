@@ -109,7 +109,7 @@ def test_streams_of_ended_attempts_and_of_the_one_under_way(tmp_path: Path) -> N
     container = {**CONTAINER, "logStreamName": "stream/2"}
     job = described("RUNNING", attempts=[ended(75, 1)], container=container)
     assert list(from_aws.find_streams(PART, planned(tmp_path), job)) == [
-        Stream("stream/1", "train", 12, 1, True),
+        Stream("stream/1", "train", 12, 1, True, 1500),
         Stream("stream/2", "train", 12, 2, False),
     ]
     over = described("SUCCEEDED", attempts=[ended(0, 1)], container=container)

@@ -92,7 +92,7 @@ except OperationalError as exc:
         env=environ,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
     )
     assert done.returncode == 0, done.stderr
     assert "the AWS engine needs boto3" in done.stdout and "pip install '.[aws]'" in done.stdout

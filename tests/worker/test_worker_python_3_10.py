@@ -122,7 +122,8 @@ def test_a_reclaim(scene: Scene) -> None:
     job_id = scene.submit(orders, attempts=2)
     wait_for(scene.folder / "counting")
     reclaim(scene.endpoint, job_id)
-    assert exit_codes(scene.endpoint.wait(job_id)) == [75, 0]
+    # The worker stays until its host is gone, and so has no exit code.
+    assert exit_codes(scene.endpoint.wait(job_id)) == [None, 0]
     assert int(scene.files()["out.txt"]) > 0
     assert scene.done() == [0]
 
@@ -136,7 +137,7 @@ def test_a_reclaim(scene: Scene) -> None:
 )
 def test_what_it_cannot_do_is_a_sentence(scene: Scene, address: str, code: int, said: str) -> None:
     process = scene.direct(address)
-    _, stderr = process.communicate(timeout=60)
+    _, stderr = process.communicate(timeout=300)
     assert process.returncode == code
     assert stderr.startswith("batchyard-worker: ")
     assert said in stderr

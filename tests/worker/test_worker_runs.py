@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import os
+import sys
 from itertools import chain
+from pathlib import Path
 
 import pytest
-from worker_scene import Scene, exit_codes
+from emulator_endpoint import Endpoint
+from worker_scene import Scene, exit_codes, name_of
+
+from batchyard.images import recipes
 
 
 def test_every_command_of_a_list_runs_once_and_has_its_record(scene: Scene) -> None:
@@ -262,3 +267,19 @@ def test_the_rules_decide(
     assert exit_codes(job) == codes
     if codes == [1]:
         assert "ended with exit code 75, and no rule retries it" in scene.logs(job["jobId"])[-1]
+
+
+def test_the_launcher_of_an_image_leaves_the_environment_of_commands_alone(
+    worker_endpoint: Endpoint, tmp_path: Path
+) -> None:
+    recipes.write(tmp_path / "image", ("cpu",))
+    launcher = tmp_path / "image" / "batchyard-worker" / "batchyard-worker"
+    keep = tmp_path / "keep"
+    keep.mkdir()
+    scene = Scene(worker_endpoint, keep, name_of("launcher"), worker=(str(launcher),))
+    command = "echo [$PYTHONPATH] [$FOLDER] > $KEEP/seen"
+    job = scene.run(
+        scene.orders([command]), BATCHYARD_PYTHON=sys.executable, PYTHONPATH="mine", FOLDER="f"
+    )
+    assert job["status"] == "SUCCEEDED", scene.logs(job["jobId"])
+    assert scene.kept_lines("seen") == ["[mine] [f]"]

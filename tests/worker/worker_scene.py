@@ -15,6 +15,10 @@ from typing import Any
 
 from emulator_endpoint import Endpoint
 
+from batchyard.blocks import DispatchOrder
+from batchyard.worker import leases
+from batchyard.worker.leases import Lease, Record
+
 WORKER = (sys.executable, "-m", "batchyard.worker")
 BUCKET = "yard"
 #: the endpoint ends what uses more, as AWS does; the worker itself needs a good part of 128
@@ -43,8 +47,13 @@ class Scene:
 
     # -- what the engine does ----------------------------------------------------------------------
 
-    def orders(self, commands: list[str] | None = None, **changes: Any) -> str:
-        """Writes the list and the orders; gives back their address."""
+    def orders(
+        self, commands: list[str] | None = None, *, inline: bool = False, **changes: Any
+    ) -> str:
+        """Write the list and the orders, and return the address of the orders.
+
+        ``inline``: the orders have the list, too.
+        """
         at = f"s3://{BUCKET}/{self.root}"
         if commands is not None:
             lines = [f"{command}\n".encode() for command in commands]
@@ -72,10 +81,48 @@ class Scene:
             "list_index": None if commands is None else f"{at}lists/s.idx",
             "done": f"{at}done/s/",
             "checkpoints": f"{at}checkpoint/s/",
+            **({"commands": commands} if inline else {}),
             **changes,
         }
         self.put("orders.json", json.dumps(orders).encode())
         return f"{at}orders.json"
+
+    def dynamic_orders(
+        self,
+        commands: list[str],
+        children: int,
+        *,
+        skip: tuple[tuple[int, int], ...] = (),
+        inline: bool = False,
+        order: list[int] | None = None,
+        **changes: Any,
+    ) -> str:
+        """Write the orders of a dynamic step: its list is in dispatch order."""
+        dispatch = DispatchOrder(len(commands), skip, order)
+        ordered = [commands[dispatch.command_at(place)] for place in range(len(dispatch))]
+        return self.orders(
+            ordered,
+            inline=inline,
+            format=3,
+            size=children,
+            children=children,
+            command_count=len(commands),
+            skip=skip,
+            order=order,
+            blocks=f"s3://{BUCKET}/{self.root}blocks/s/",
+            **changes,
+        )
+
+    def blocks(self) -> list[Lease]:
+        """Return the blocks that have an object, in order."""
+        return [leases.decode(self.get(f"blocks/s/{name}")) for name in self.names("blocks/s/")]
+
+    def block_records(self) -> dict[int, Record]:
+        """Return the records of all commands of a dynamic step, which has one for each."""
+        records = [record for lease in self.blocks() for record in lease.records]
+        by_command = {record.command: record for record in records}
+        assert len(by_command) == len(records)
+        return by_command
 
     def submit(self, address: str, size: int = 1, attempts: int = 1, **environ: str) -> str:
         variables = {

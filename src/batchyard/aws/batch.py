@@ -2,37 +2,22 @@
 
 from __future__ import annotations
 
-import random
-import time
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from typing import Any
 
 from batchyard.aws.session import (
-    THROTTLED,
     AccessDeniedError,
     AwsRefusedError,
     AwsSession,
-    from_client_error,
     naming_errors,
 )
 from batchyard.batch.limits import MAX_DESCRIBED_JOBS
-from batchyard.errors import OperationalError
-
-_MAX_ATTEMPTS = 15
-_FIRST_DELAY_S, _MAX_DELAY_S = 0.1, 10.0
 
 
 class Batch:
-    def __init__(
-        self,
-        session: AwsSession,
-        sleep: Callable[[float], None] = time.sleep,
-        jitter: Callable[[], float] = random.random,
-    ) -> None:
+    def __init__(self, session: AwsSession) -> None:
         self._session = session
-        self._sleep = sleep
-        self._jitter = jitter
 
     def describe(self, job_ids: Sequence[str]) -> dict[str, Any]:
         """Return the jobs by id; jobs that AWS no longer has are left out."""
@@ -45,6 +30,16 @@ class Batch:
 
     def children(self, array_id: str, state: str) -> Iterator[str]:
         """Yield the ids of an array's children in one state."""
+        return (job["jobId"] for job in self._list_children(array_id, state))
+
+    def started_children(self, array_id: str, state: str) -> Iterator[str]:
+        """Yield the ids of an array's children in one state that have had an attempt."""
+        for job in self._list_children(array_id, state):
+            # A container that could not be started has a reason, and no start.
+            if job.get("startedAt") or job.get("container"):
+                yield job["jobId"]
+
+    def _list_children(self, array_id: str, state: str) -> Iterator[Any]:
         with naming_errors("list an array's children"):
             pages = (
                 self._session.client("batch")
@@ -52,7 +47,7 @@ class Batch:
                 .paginate(arrayJobId=array_id, jobStatus=state)
             )
             for page in pages:
-                yield from (job["jobId"] for job in page["jobSummaryList"])
+                yield from page["jobSummaryList"]
 
     def find_by_name(self, queue: str, name: str) -> list[str]:
         """Return the ids of the queue's jobs with this name, in any state, newest first."""
@@ -62,53 +57,19 @@ class Batch:
             )
         return [job["jobId"] for job in answer["jobSummaryList"] if job["jobName"] == name]
 
-    def find(self, queue: str, name: str, older_ids: Container[str] = ()) -> str | None:
-        """Return the id of the queue's newest job with this name that is not in ``older_ids``."""
-        job_ids = self.find_by_name(queue, name)
-        return next((job_id for job_id in job_ids if job_id not in older_ids), None)
-
-    def submit(self, request: dict[str, Any], older_ids: Container[str] = ()) -> str:
-        """Submit a job exactly once, and return its id.
-
-        SubmitJob has no idempotency token: after a lost answer the job is searched by its name.
-        ``older_ids`` are jobs that had the same name before.
-        """
-        doing = f"submit {request['jobName']}"
-        with naming_errors(doing):
-            return self._submit_once(request, older_ids, doing)
-
-    def _submit_once(self, request: dict[str, Any], older_ids: Container[str], doing: str) -> str:
-        from botocore.exceptions import ClientError, ConnectionError, HTTPClientError
-
-        name, queue = request["jobName"], request["jobQueue"]
-        problem: Exception | None = None
-        for attempt in range(_MAX_ATTEMPTS):
-            if attempt:
-                self._sleep(self._delay(attempt))
-            try:
-                client = self._session.client("batch", repeats=False)
-                return str(client.submit_job(**request)["jobId"])
-            except ClientError as exc:
-                problem = exc
-                status = exc.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 400)
-                if exc.response.get("Error", {}).get("Code") in THROTTLED or status == 429:
-                    continue
-                if status < 500:
-                    raise from_client_error(exc, doing) from exc
-            except (HTTPClientError, ConnectionError) as exc:
-                problem = exc
-            # AWS may have accepted the job, and only the answer was lost.
-            self._sleep(self._delay(attempt + 1))
-            job_id = self.find(queue, name, older_ids)
-            if job_id is not None:
-                return job_id
-        raise OperationalError(
-            f"could not {doing}: {problem}", hint="`batchyard resume` goes on where it stopped"
-        )
-
-    def _delay(self, attempt: int) -> float:
-        max_delay_s: float = min(_MAX_DELAY_S, _FIRST_DELAY_S * 2**attempt)
-        return max_delay_s * (0.5 + self._jitter() / 2)
+    def find_by_prefix(self, queue: str, prefix: str) -> dict[str, list[str]]:
+        """Return name -> ids of the queue's jobs whose names begin so, in any state."""
+        ids: dict[str, list[str]] = {}
+        with naming_errors("look for jobs"):
+            pages = (
+                self._session.client("batch")
+                .get_paginator("list_jobs")
+                .paginate(jobQueue=queue, filters=[{"name": "JOB_NAME", "values": [f"{prefix}*"]}])
+            )
+            for page in pages:
+                for job in page["jobSummaryList"]:
+                    ids.setdefault(job["jobName"], []).append(job["jobId"])
+        return ids
 
     def terminate(self, job_id: str, reason: str) -> None:
         with naming_errors(f"stop {job_id}"):
@@ -162,6 +123,17 @@ class Batch:
                 answer = self._session.client("batch").describe_job_queues(jobQueues=list(chunk))
             queues += answer["jobQueues"]
         return {queue[key]: queue for queue in queues for key in ("jobQueueName", "jobQueueArn")}
+
+    def compute_environments(self, arns: Sequence[str]) -> dict[str, Any]:
+        """Return the compute environments that exist, by ARN."""
+        environments: list[Any] = []
+        for chunk in _split_by_hundred(arns):
+            with naming_errors("describe the compute environments"):
+                answer = self._session.client("batch").describe_compute_environments(
+                    computeEnvironments=list(chunk)
+                )
+            environments += answer["computeEnvironments"]
+        return {entry["computeEnvironmentArn"]: entry for entry in environments}
 
     def make_consumable(self, name: str, quantity: int, tags: dict[str, str]) -> None:
         """Create a counter that jobs hold while they run, unless it exists."""

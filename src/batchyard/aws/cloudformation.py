@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -120,7 +120,14 @@ class CloudFormation:
     # -- change sets -----------------------------------------------------------------------------
 
     def make_change_set(
-        self, stack: str, name: str, template: str, parameters: Sequence[Document], *, is_new: bool
+        self,
+        stack: str,
+        name: str,
+        template: str,
+        parameters: Sequence[Document],
+        tags: Mapping[str, str],
+        *,
+        is_new: bool,
     ) -> str:
         """Create a change set and return its id. AWS completes it in the background."""
         with naming_admin_errors(f"prepare a change of {stack}"):
@@ -131,6 +138,7 @@ class CloudFormation:
                 TemplateBody=template,
                 Parameters=list(parameters),
                 Capabilities=_CAPABILITIES,
+                Tags=[{"Key": key, "Value": value} for key, value in tags.items()],
             )
         return str(answer["Id"])
 
@@ -149,6 +157,12 @@ class CloudFormation:
                 if not page.get("NextToken"):
                     return change_set
                 next_token = {"NextToken": page["NextToken"]}
+
+    def change_set_names(self, stack_id: str) -> list[str]:
+        """Return the names of the change sets of a stack."""
+        with naming_admin_errors("list the change sets"):
+            pages = self._client.get_paginator("list_change_sets").paginate(StackName=stack_id)
+            return [entry["ChangeSetName"] for page in pages for entry in page["Summaries"]]
 
     def drop_change_set(self, change_set_id: str) -> None:
         with naming_admin_errors("delete the change set"):

@@ -46,6 +46,14 @@ class Ec2:
             "describe_instance_types", "InstanceTypes", noun, "instance-type", patterns
         )
 
+    def zones(self) -> list[str]:
+        """Return the names of the availability zones of the region, without local zones."""
+        with naming_errors("describe the availability zones"):
+            answer = self._session.client("ec2").describe_availability_zones(
+                Filters=[_filter("opt-in-status", ["opt-in-not-required"])]
+            )
+        return [zone["ZoneName"] for zone in answer["AvailabilityZones"]]
+
     def offerings(self, types: Sequence[str]) -> list[Any]:
         """Return the zones in which each of the types is offered."""
         with naming_errors("describe the offerings of instance types"):

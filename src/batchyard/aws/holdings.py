@@ -1,4 +1,4 @@
-"""List and delete the contents of buckets, repositories and queues of a stack."""
+"""List the contents of buckets, repositories, log groups, queues and services; delete some."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from batchyard.errors import OperationalError
 
 #: Larger buckets are not counted to the end.
 _MAX_COUNTED = 100_000
+#: CloudWatch Logs lists 50 streams for each call, and few calls per second.
+_MAX_COUNTED_STREAMS = 1000
 _MAX_DELETED_OBJECTS = 1000
 _MAX_DELETED_IMAGES = 100
 _NOT_FOUND_CODES = (
@@ -19,6 +21,7 @@ _NOT_FOUND_CODES = (
     "RepositoryNotFoundException",
     "ResourceNotFoundException",
     "ClientException",
+    "ClusterNotFoundException",
 )
 _UNFINISHED_STATES = ("SUBMITTED", "PENDING", "RUNNABLE", "STARTING", "RUNNING")
 
@@ -27,10 +30,10 @@ _UNFINISHED_STATES = ("SUBMITTED", "PENDING", "RUNNABLE", "STARTING", "RUNNING")
 class Holding:
     """The contents of a resource of a stack."""
 
-    #: "bucket", "repository", "log group" or "queue"
+    #: "bucket", "repository", "log group", "queue" or "service"
     kind: str
     name: str
-    #: Versions of objects, images, or unfinished jobs; 1 for a log group with events.
+    #: Versions of objects, images, log streams, unfinished jobs, or tasks that a service keeps.
     count: int
     size_bytes: int = 0
     #: True if there are more than were counted.
@@ -48,6 +51,7 @@ class Holdings:
             "AWS::ECR::Repository": self._repository,
             "AWS::Logs::LogGroup": self._log_group,
             "AWS::Batch::JobQueue": self._queue,
+            "AWS::ECS::Service": self._service,
         }
         if resource_type not in readers:
             return None
@@ -95,14 +99,26 @@ class Holdings:
             return [image for page in pages for image in page["imageDetails"]]
 
     def _log_group(self, name: str) -> Holding:
-        with naming_admin_errors(f"describe the log group {name}", "logs"):
-            answer = self._session.client("logs").describe_log_groups(logGroupNamePrefix=name)
-        size = sum(
-            group.get("storedBytes", 0)
-            for group in answer["logGroups"]
-            if group["logGroupName"] == name
-        )
-        return Holding("log group", name, 1 if size else 0, size)
+        # The `storedBytes` of a group are 0 for hours after its first event; its streams are not.
+        with naming_admin_errors(f"list the streams of the log group {name}", "logs"):
+            client, count = self._session.client("logs"), 0
+            for page in client.get_paginator("describe_log_streams").paginate(logGroupName=name):
+                count += len(page["logStreams"])
+                if count >= _MAX_COUNTED_STREAMS:
+                    return Holding("log group", name, count, is_more="nextToken" in page)
+        return Holding("log group", name, count)
+
+    def _service(self, arn: str) -> Holding:
+        """Return the tasks that an ECS service keeps; its ARN is .../CLUSTER/NAME."""
+        cluster, name = arn.split("/")[-2:]
+        with naming_admin_errors(f"describe the service {name}", "ecs"):
+            answer = self._session.client("ecs").describe_services(cluster=cluster, services=[arn])
+        counts = [
+            max(service["desiredCount"], service.get("runningCount", 0))
+            for service in answer["services"]
+            if service["status"] != "INACTIVE"
+        ]
+        return Holding("service", name, sum(counts))
 
     def _queue(self, arn: str) -> Holding:
         count = 0
@@ -119,7 +135,10 @@ class Holdings:
     # -- emptying --------------------------------------------------------------------------------
 
     def empty_bucket(self, name: str) -> int:
-        """Delete all versions of all objects, and return their number."""
+        """Delete all versions of all objects, and return their number; 0 if the bucket is gone."""
+        return _count_unless_gone(lambda: self._empty_bucket(name))
+
+    def _empty_bucket(self, name: str) -> int:
         deleted = 0
         client = self._session.client("s3")
         with naming_admin_errors(f"empty the bucket {name}", "s3"):
@@ -143,6 +162,10 @@ class Holdings:
         return deleted
 
     def delete_images(self, repository: str) -> int:
+        """Delete all images, and return their number; 0 if the repository is gone."""
+        return _count_unless_gone(lambda: self._delete_images(repository))
+
+    def _delete_images(self, repository: str) -> int:
         digests = sorted({image["imageDigest"] for image in self._images(repository)})
         with naming_admin_errors(f"delete the images in {repository}", "ecr"):
             for start in range(0, len(digests), _MAX_DELETED_IMAGES):
@@ -169,3 +192,12 @@ class Holdings:
             for name in names:
                 client.deregister_job_definition(jobDefinition=name)
         return len(names)
+
+
+def _count_unless_gone(delete: Callable[[], int]) -> int:
+    try:
+        return delete()
+    except AwsRefusedError as exc:
+        if exc.code in _NOT_FOUND_CODES:
+            return 0
+        raise

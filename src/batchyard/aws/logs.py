@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from batchyard.aws.session import AwsRefusedError, AwsSession, naming_errors
-
-_MAX_STREAMS = 100
 
 
 class Logs:
@@ -52,15 +50,31 @@ class Logs:
             raise
         return [event["message"] for event in answer["events"]]
 
-    def filter_events(self, group: str, streams: Sequence[str], start_ms: int) -> Iterator[Any]:
-        """Yield the events of streams since a time, in order of time within 100 streams."""
-        for first in range(0, len(streams), _MAX_STREAMS):
-            chunk = list(streams[first : first + _MAX_STREAMS])
-            with naming_errors("read the logs"):
-                pages = (
-                    self._session.client("logs")
-                    .get_paginator("filter_log_events")
-                    .paginate(logGroupName=group, logStreamNames=chunk, startTime=start_ms)
-                )
-                for page in pages:
-                    yield from page["events"]
+    def read_events(
+        self, group: str, streams: Sequence[str], start_ms: int
+    ) -> tuple[list[Any], set[str]]:
+        """Return the events of up to 100 streams since a time, and the streams that do not exist.
+
+        AWS refuses a request that names a stream which does not exist, and does not say which one.
+        Then halves of the streams are read.
+        """
+        try:
+            return self._filter_events(group, streams, start_ms), set()
+        except AwsRefusedError as exc:
+            if exc.code != "ResourceNotFoundException" or "log group" in exc.message:
+                raise
+        if len(streams) == 1:
+            return [], set(streams)
+        middle = len(streams) // 2
+        events, missing = self.read_events(group, streams[:middle], start_ms)
+        more_events, more_missing = self.read_events(group, streams[middle:], start_ms)
+        return [*events, *more_events], missing | more_missing
+
+    def _filter_events(self, group: str, streams: Sequence[str], start_ms: int) -> list[Any]:
+        with naming_errors("read the logs"):
+            pages = (
+                self._session.client("logs")
+                .get_paginator("filter_log_events")
+                .paginate(logGroupName=group, logStreamNames=list(streams), startTime=start_ms)
+            )
+            return [event for page in pages for event in page["events"]]

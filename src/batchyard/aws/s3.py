@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,6 +13,10 @@ from batchyard.aws.session import AwsSession, naming_errors
 from batchyard.errors import InputError, OperationalError, from_os_error
 
 _MAX_THREADS = 16
+#: Pauses before a body that was cut short is read again. botocore repeats calls, but not these.
+_READ_DELAYS_S = (0.2, 0.5, 1.0, 2.0, 4.0)
+#: Downloads that the transfer manager has at the same time; more would only wait in its queue.
+_MAX_WAITING = 256
 
 
 class Place(NamedTuple):
@@ -33,14 +38,16 @@ class S3Object(NamedTuple):
     size_bytes: int
     #: seconds since 1970
     modified_s: float
+    etag: str = ""
 
 
 class S3:
-    def __init__(self, session: AwsSession) -> None:
+    def __init__(self, session: AwsSession, sleep: Callable[[float], None] = time.sleep) -> None:
         self._session = session
+        self._sleep = sleep
 
     @property
-    def _client(self) -> Any:
+    def client(self) -> Any:
         return self._session.client("s3")
 
     def put(
@@ -48,7 +55,7 @@ class S3:
     ) -> None:
         place = Place.of(address)
         with naming_errors(f"write {address}"):
-            self._client.put_object(
+            self.client.put_object(
                 Bucket=place.bucket, Key=place.key, Body=data, ContentType=content_type
             )
 
@@ -56,72 +63,109 @@ class S3:
         """Return the content of an object; None if it does not exist."""
         place = Place.of(address)
         with naming_errors(f"read {address}"):
-            try:
-                return bytes(
-                    self._client.get_object(Bucket=place.bucket, Key=place.key)["Body"].read()
-                )
-            except self._client.exceptions.NoSuchKey:
-                return None
+            for delay_s in _READ_DELAYS_S:
+                with _tolerating_cut_body():
+                    return self._read(place)
+                self._sleep(delay_s)
+            return self._read(place)
+
+    def _read(self, place: Place) -> bytes | None:
+        try:
+            return bytes(self.client.get_object(Bucket=place.bucket, Key=place.key)["Body"].read())
+        except self.client.exceptions.NoSuchKey:
+            return None
 
     def list(self, prefix: str) -> Iterator[S3Object]:
         place = Place.of(prefix)
         with naming_errors(f"list {prefix}"):
-            for page in self._client.get_paginator("list_objects_v2").paginate(
+            for page in self.client.get_paginator("list_objects_v2").paginate(
                 Bucket=place.bucket, Prefix=place.key
             ):
                 for entry in page.get("Contents", []):
                     modified_s = entry["LastModified"].timestamp()
-                    yield S3Object(entry["Key"], entry["Size"], modified_s)
+                    yield S3Object(entry["Key"], entry["Size"], modified_s, entry["ETag"])
 
     def folders(self, prefix: str) -> Iterator[str]:
         """Yield the names of the folders directly under a prefix."""
         place = Place.of(prefix)
         with naming_errors(f"list {prefix}"):
-            pages = self._client.get_paginator("list_objects_v2").paginate(
+            pages = self.client.get_paginator("list_objects_v2").paginate(
                 Bucket=place.bucket, Prefix=place.key, Delimiter="/"
             )
             for page in pages:
                 for entry in page.get("CommonPrefixes", []):
                     yield entry["Prefix"].removeprefix(place.key).rstrip("/")
 
-    def upload(self, files: Iterable[tuple[Path, str]]) -> int:
-        """Upload files to addresses in parallel, and return their number."""
+    def touch(self, address: str) -> None:
+        """Copy an object onto itself, so that it counts as written now."""
+        place = Place.of(address)
+        source = {"Bucket": place.bucket, "Key": place.key}
+        with naming_errors(f"renew {address}"):
+            # S3 refuses such a copy unless something changes: here the metadata.
+            replaced = {"MetadataDirective": "REPLACE"}
+            self.client.copy(source, place.bucket, place.key, ExtraArgs=replaced)
 
-        def send(pair: tuple[Path, str]) -> None:
-            path, address = pair
-            place = Place.of(address)
-            with naming_errors(f"upload {path}"), _naming_file_errors("read", path):
-                self._client.upload_file(str(path), place.bucket, place.key)
+    def download(self, files: Iterable[tuple[str, S3Object, Path]]) -> int:
+        """Download listed objects, as (bucket, object, file), in parallel; return their number.
 
-        return self._each(send, files)
-
-    def download(self, files: Iterable[tuple[str, Path]]) -> int:
-        """Download addresses to files in parallel, and return their number.
-
-        A file appears only when it is complete.
+        A file appears only when it is complete. Size and ETag are known from the list, so that a
+        file of less than 8 MiB takes one request.
         """
+        from s3transfer.manager import TransferConfig, TransferManager
 
-        def fetch(pair: tuple[str, Path]) -> None:
-            address, path = pair
-            place = Place.of(address)
-            with naming_errors(f"download {address}"), _naming_file_errors("write", path):
-                path.parent.mkdir(parents=True, exist_ok=True)
-                # boto3 writes a temporary file and renames it.
-                self._client.download_file(place.bucket, place.key, str(path))
+        config = TransferConfig(max_request_concurrency=_MAX_THREADS)
+        count = 0
+        with TransferManager(self.client, config) as manager:
+            running: deque[tuple[str, Path, Any]] = deque()
+            for bucket, entry, path in files:
+                address = f"s3://{bucket}/{entry.key}"
+                with naming_file_errors("write", path):
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                # The manager writes a temporary file and renames it.
+                known = [_known_object(entry)]
+                future = manager.download(bucket, entry.key, str(path), subscribers=known)
+                running.append((address, path, future))
+                count += 1
+                if len(running) > _MAX_WAITING:
+                    _finish_download(*running.popleft())
+            while running:
+                _finish_download(*running.popleft())
+        return count
 
-        return self._each(fetch, files)
 
-    def _each(self, act: Callable[[Any], None], pairs: Iterable[Any]) -> int:
-        _ = self._client  # created before the threads start
-        with ThreadPoolExecutor(_MAX_THREADS) as pool:
-            return sum(1 for _ in pool.map(act, pairs))
+def _finish_download(address: str, path: Path, future: Any) -> None:
+    with naming_errors(f"download {address}"), naming_file_errors("write", path):
+        future.result()
+
+
+def _known_object(entry: S3Object) -> Any:
+    from s3transfer.subscribers import BaseSubscriber
+
+    class KnownObject(BaseSubscriber):  # type: ignore[misc]
+        """Tells the transfer manager what the list of objects has."""
+
+        def on_queued(self, future: Any, **_: Any) -> None:
+            # s3transfer before 2025 has no ETags, and asks S3 for the size itself.
+            if hasattr(future.meta, "provide_object_etag"):
+                future.meta.provide_transfer_size(entry.size_bytes)
+                future.meta.provide_object_etag(entry.etag)
+
+    return KnownObject()
 
 
 @contextmanager
-def _naming_file_errors(doing: str, path: Path) -> Iterator[None]:
-    """Turn errors of the disk, and those that boto3 wraps, into ours."""
-    from boto3.exceptions import Boto3Error
-    from botocore.exceptions import ClientError
+def _tolerating_cut_body() -> Iterator[None]:
+    """Ignore the errors of a body that ends before its end."""
+    from botocore.exceptions import HTTPClientError, IncompleteReadError
+
+    with suppress(HTTPClientError, IncompleteReadError):
+        yield
+
+
+@contextmanager
+def naming_file_errors(doing: str, path: Path) -> Iterator[None]:
+    """Turn errors of the disk, and those of the transfer manager, into ours."""
+    from s3transfer.exceptions import RetriesExceededError, S3DownloadFailedError
 
     try:
         yield
@@ -130,7 +174,9 @@ def _naming_file_errors(doing: str, path: Path) -> Iterator[None]:
         if doing == "write":
             error.hint = "make room there, or name another folder: `batchyard fetch RUN --to DIR`"
         raise error from exc
-    except Boto3Error as exc:
-        if isinstance(exc.__context__, ClientError):
-            raise exc.__context__ from exc
-        raise OperationalError(f"could not {doing} {path}: {exc}", hint="try again") from exc
+    except RetriesExceededError as exc:
+        message = f"could not {doing} {path}: {exc.last_exception}"
+        raise OperationalError(message, hint="try again") from exc
+    except S3DownloadFailedError as exc:
+        message = f"could not {doing} {path}: its object was replaced during the download"
+        raise OperationalError(message, hint="try again") from exc

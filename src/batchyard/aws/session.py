@@ -11,15 +11,23 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from batchyard.errors import InputError, OperationalError
+from batchyard.aws.cut_answers import repeat_cut_answers
+from batchyard.errors import (
+    BusyServiceError,
+    InputError,
+    OperationalError,
+    UnreachableServiceError,
+)
 
 if TYPE_CHECKING:
     from botocore.exceptions import ClientError
 
 _MAX_ATTEMPTS = 12
-#: Attempts before the first answer: a wrong region or no network should show within seconds.
-_MAX_FIRST_ATTEMPTS = 4
+#: Attempts before the first answer, and of those who watch a run: a wrong region or no network
+#: should show within seconds.
+_MAX_EARLY_ATTEMPTS = 4
 _TIMEOUT_S = 60
+_NO_CONTENT = 204
 #: Error codes of throttled calls.
 THROTTLED = frozenset(
     [
@@ -82,6 +90,16 @@ class AwsSession:
         self._clients: dict[tuple[str, bool], Any] = {}
         self._session: Any = None
         self._was_answered = False
+        self._gives_up_early = False
+
+    @contextmanager
+    def giving_up_early(self) -> Iterator[None]:
+        """Repeat calls only a few times while no server answers, as before the first answer."""
+        self._gives_up_early = True
+        try:
+            yield
+        finally:
+            self._gives_up_early = False
 
     def client(self, service: str, *, repeats: bool = True) -> Any:
         """Return the client of a service; ``repeats`` is whether botocore may repeat a request."""
@@ -101,9 +119,9 @@ class AwsSession:
             # boto3 itself reads only AWS_DEFAULT_REGION.
             region = self.region or os.environ.get("AWS_REGION") or None
             self._session = boto3.Session(region_name=region, profile_name=self.profile)
-        retries = {"mode": "standard", "total_max_attempts": _MAX_ATTEMPTS if repeats else 1}
+        max_attempts = _MAX_ATTEMPTS if repeats else 1
         config = Config(
-            retries=retries,
+            retries={"mode": "standard", "total_max_attempts": max_attempts},
             read_timeout=_TIMEOUT_S,
             connect_timeout=10,
             user_agent_extra="batchyard",
@@ -122,30 +140,36 @@ class AwsSession:
         service_id = client.meta.service_model.service_id.hyphenize()
         client.meta.events.register_first(f"needs-retry.{service_id}", self._give_up_early)
         client.meta.events.register_first(f"before-parse.{service_id}", _require_aws)
+        repeat_cut_answers(client, max_attempts)
         return client
 
     def _give_up_early(
         self, response: Any = None, caught_exception: Any = None, attempts: int = 1, **_: Any
     ) -> bool | None:
         """Tell botocore not to repeat a request if no server answers; else let it decide (None)."""
-        from botocore.exceptions import EndpointConnectionError
+        from botocore.exceptions import ConnectionError, EndpointConnectionError, HTTPClientError
 
         self._was_answered = self._was_answered or response is not None
-        is_unreachable = isinstance(caught_exception, EndpointConnectionError)
-        is_first = not self._was_answered
-        return False if is_unreachable and is_first and attempts >= _MAX_FIRST_ATTEMPTS else None
+        if attempts < _MAX_EARLY_ATTEMPTS:
+            return None
+        if self._gives_up_early:
+            is_over = isinstance(caught_exception, (ConnectionError, HTTPClientError))
+        else:
+            is_refused = isinstance(caught_exception, EndpointConnectionError)
+            is_over = is_refused and not self._was_answered
+        return False if is_over else None
 
 
 def _require_aws(response_dict: Any, **_: Any) -> None:
     """Raise _NotAwsError for a web page, in which botocore would find nothing and report nothing.
 
     Objects of S3 may be web pages, and have an ETag. Load balancers of AWS may send one with a
-    status of 500 or above.
+    status of 500 or above. An answer with status 204 has no body.
     """
     headers = {name.lower(): value for name, value in response_dict["headers"].items()}
     status = response_dict["status_code"]
     is_page = headers.get("content-type", "").startswith("text/html")
-    if is_page and status < 500 and "etag" not in headers:
+    if is_page and status < 500 and status != _NO_CONTENT and "etag" not in headers:
         raise _NotAwsError(f"it sent a web page (HTTP {status})")
 
 
@@ -200,7 +224,7 @@ def naming_errors(doing: str) -> Iterator[None]:
             hint="check the environment's `region:`, --region or AWS_REGION",
         ) from exc
     except (aws.HTTPClientError, aws.ConnectionError) as exc:
-        raise OperationalError(
+        raise UnreachableServiceError(
             f"could not {doing}: AWS cannot be reached: {exc}",
             hint="check the network, the region's name, and AWS_ENDPOINT_URL if it is set",
         ) from exc
@@ -210,7 +234,7 @@ def naming_errors(doing: str) -> Iterator[None]:
         ) from exc
     except (_NotAwsError, ResponseParserError) as exc:
         answer = " ".join(str(exc).split())[:200]
-        raise OperationalError(
+        raise UnreachableServiceError(
             f"could not {doing}: the server that answers is not AWS: {answer}",
             hint="check AWS_ENDPOINT_URL if it is set, and whether a proxy answers instead",
         ) from exc
@@ -243,12 +267,12 @@ def from_client_error(exc: ClientError, doing: str) -> OperationalError | AwsRef
             " run needs",
         )
     if code in THROTTLED:
-        return OperationalError(
+        return BusyServiceError(
             f"could not {doing}: AWS throttles the calls",
             hint="try again in a minute",
         )
     if status >= 500:
-        return OperationalError(
+        return BusyServiceError(
             f"could not {doing}: AWS has an internal problem: {message}", hint="try again"
         )
     return AwsRefusedError(f"could not {doing}: {message}", code=code, hint=_HINTS.get(code, ""))

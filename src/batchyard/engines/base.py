@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from batchyard import units
-from batchyard.batch.jobs import JobState, Resources
+from batchyard.batch.jobs import JobState, Resources, StatusReason
 from batchyard.errors import InputError
 from batchyard.folder import RunFolder
 from batchyard.pipeline import Pipeline
@@ -51,6 +51,16 @@ class RunState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class CommandCounts:
+    """Numbers of commands of a job."""
+
+    total: int
+    succeeded: int
+    #: Commands that failed and are not tried again.
+    failed: int
+
+
+@dataclass(frozen=True, slots=True)
 class JobDetail:
     """A job, with the number of its children in each state."""
 
@@ -68,6 +78,8 @@ class JobDetail:
     #: When the first child started; None if none has.
     started_ms: int | None
     ended_ms: int | None
+    #: None if the engine does not know them without looking at each child.
+    commands: CommandCounts | None = None
 
     def count(self, *states: JobState) -> int:
         return sum(self.counts[list(JobState).index(state)] for state in states)
@@ -100,6 +112,64 @@ class AttemptDetail:
 
 
 @dataclass(frozen=True, slots=True)
+class CommandDetail:
+    """One command that has ended: its last execution, and how often it was tried."""
+
+    step: str
+    #: Number of the command in the step's list, from 0; of a step without a list, of the child.
+    number: int
+    #: Number of the child in its step.
+    index: int
+    #: SUCCEEDED, FAILED, or None if another attempt follows.
+    state: JobState | None
+    #: None if the command has no exit code, for example because its host was lost.
+    exit_code: int | None
+    #: Why the command failed, where the exit code does not say it.
+    reason: str
+    #: How often the command was started in this run; 0 if it succeeded in an earlier one.
+    attempts: int
+    started_ms: int | None
+    ended_ms: int | None
+    user_s: float
+    system_s: float
+    #: 0 if the engine does not measure it.
+    max_rss_kib: int
+    #: Where the command ran: the number of a slot of this machine, or the id of a host.
+    host: str
+    #: Attempt of the child that has the output, and its position there. No length: to its end.
+    child_attempt: int
+    log_offset: int = 0
+    log_length: int | None = None
+
+    @classmethod
+    def of_attempt(cls, attempt: AttemptDetail, number: int, host: str = "") -> CommandDetail:
+        """Return the only command of a child, from the last attempt of the child."""
+        is_usual = attempt.status_reason == StatusReason.EXITED
+        return cls(
+            step=attempt.step,
+            number=number,
+            index=attempt.index,
+            state=attempt.state,
+            exit_code=attempt.exit_code,
+            reason=attempt.reason or ("" if is_usual else attempt.status_reason),
+            attempts=attempt.attempt,
+            started_ms=attempt.started_ms,
+            ended_ms=attempt.ended_ms,
+            user_s=attempt.user_s,
+            system_s=attempt.system_s,
+            max_rss_kib=attempt.max_rss_kib,
+            host=host,
+            child_attempt=attempt.attempt,
+        )
+
+    @property
+    def duration_s(self) -> float | None:
+        if self.started_ms is None or self.ended_ms is None:
+            return None
+        return (self.ended_ms - self.started_ms) / 1000
+
+
+@dataclass(frozen=True, slots=True)
 class LogChunk:
     """Bytes of one attempt's output, stdout and stderr merged, exactly as they were written."""
 
@@ -107,6 +177,19 @@ class LogChunk:
     index: int
     attempt: int
     data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryExcess:
+    """Children of one step that succeeded with more memory than they requested."""
+
+    step: str
+    #: Number of such children.
+    children: int
+    #: The child that used most: its number in the step, and its peak.
+    index: int
+    peak_kib: int
+    requested_mib: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +202,8 @@ class Overview:
     ended_ms: int | None
     #: Why no process executes the run although it is not over; empty otherwise.
     interruption: str = ""
+    #: Empty for an engine that ends such children.
+    memory_excesses: tuple[MemoryExcess, ...] = ()
 
     @property
     def is_interrupted(self) -> bool:
@@ -215,24 +300,24 @@ class Offer:
         _require_count("Offer", "cpus", self.cpus, 1)
         _require_count("Offer", "gpus", self.gpus, 0)
         _require_memory("Offer", self.memory_mib)
-        self._normalize_workspace()
+        object.__setattr__(self, "workspace", _workspace_text("Offer", self.workspace))
         if self.runner not in RUNNERS:
             raise InputError(
                 f"Offer: there is no runner {self.runner!r}",
                 hint='the runners are "process" and "docker"',
             )
 
-    def _normalize_workspace(self) -> None:
-        """Make a Path a text. Raises InputError if the workspace is empty, or no path."""
-        workspace: object = self.workspace
-        if isinstance(workspace, os.PathLike):
-            workspace = os.fspath(workspace)
-            object.__setattr__(self, "workspace", workspace)
-        if workspace is not None and not (isinstance(workspace, str) and workspace):
-            raise InputError(
-                f"Offer: workspace is {workspace!r}",
-                hint="name a folder with --workspace DIR, or leave it out",
-            )
+
+def _workspace_text(owner: str, workspace: object) -> str | None:
+    """Return the workspace as a text. Raises InputError if it is empty, or no path."""
+    if isinstance(workspace, os.PathLike):
+        workspace = os.fspath(workspace)
+    if workspace is None or (isinstance(workspace, str) and workspace):
+        return workspace
+    raise InputError(
+        f"{owner}: workspace is {workspace!r}",
+        hint="name a folder with --workspace DIR, or leave it out",
+    )
 
 
 def _require_count(owner: str, name: str, value: object, minimum: int) -> None:
@@ -273,6 +358,8 @@ class RunRequest:
     on_demand: bool = False
     #: Whether the run must continue after the process that asks for it has ended.
     detached: bool = False
+    #: Whether a step that no host can run is refused. The doctor explains such steps instead.
+    refuses_misfits: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,10 +372,13 @@ class RetryRequest:
     cpus: int | None = None
     memory_mib: int | None = None
     on_demand: bool = False
+    #: A folder of this machine, for a run whose workspace was moved. A Path becomes a text.
+    workspace: str | None = None
 
     def __post_init__(self) -> None:
         _require_count("retry", "cpus", self.cpus, 1)
         _require_memory("retry", self.memory_mib)
+        object.__setattr__(self, "workspace", _workspace_text("retry", self.workspace))
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,6 +397,15 @@ class PreparedRun:
     commands_done: Mapping[str, Sequence[int]] = field(default_factory=dict)
     #: Step -> queue, if the engine has queues.
     queues: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceRequest:
+    """A request that a run sends to a service to begin its jobs."""
+
+    service: str
+    operation: str
+    members: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -384,6 +483,12 @@ class LogReader(Protocol):
     def tail(self, attempt: AttemptDetail, lines: int) -> list[str]:
         """Return the last lines of one attempt's output."""
 
+    def read_command(self, command: CommandDetail, last_bytes: int | None = None) -> bytes:
+        """Return the output of one command, as far as it can be told from that of others.
+
+        ``last_bytes``: only so many bytes of its end.
+        """
+
     @property
     def missing(self) -> str:
         """A sentence about output that can no longer be read; empty if nothing is missing."""
@@ -445,6 +550,15 @@ class RunEngine(Protocol):
         ``failed_only``: only the last attempt of each failed child that has started.
         """
 
+    def commands(
+        self, step: str | None = None, number: int | None = None, *, failed_only: bool = False
+    ) -> Iterator[CommandDetail]:
+        """Return the commands that have ended, by step and number, each once.
+
+        ``number``: only the command of this number. ``failed_only``: only commands that failed and
+        are not tried again.
+        """
+
     def overview(self) -> Overview:
         """Return the state of the whole run, with as few requests as possible."""
 
@@ -490,6 +604,12 @@ class Engine(Protocol):
 
     def prepare(self, request: RunRequest) -> PreparedRun:
         """Fit a plan to the engine. Raises InputError for a run that could never succeed there."""
+
+    def list_requests(self, prepared: PreparedRun) -> Sequence[ServiceRequest]:
+        """Return the requests that would begin the run's jobs, in order, without sending them.
+
+        Empty if the engine uses no service.
+        """
 
     def prepare_retry(self, old: RunRecord, request: RetryRequest, say: Say) -> PreparedRun:
         """Prepare a run of all that has not succeeded in the old run.

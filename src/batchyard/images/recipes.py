@@ -50,11 +50,66 @@ RUN ln -s /opt/batchyard-worker/batchyard-worker /usr/local/bin/batchyard-worker
 # COPY . /app
 # ENV PATH=/app:$PATH
 """
+#: No variable is exported: the commands of a step inherit the worker's environment.
 _LAUNCHER = """#!/bin/sh
+# Start the worker with a Python of the image. start.py tries one after the other.
 # Resolve the link by which this file is started.
-FOLDER="$(dirname "$(readlink -f "$0")")"
-PYTHONPATH="$FOLDER${PYTHONPATH:+:$PYTHONPATH}" exec python3 -m batchyard.worker "$@"
+batchyard_folder="$(dirname "$(readlink -f "$0")")"
+set --
+for batchyard_python in "$BATCHYARD_PYTHON" python3 python \\
+    /opt/conda/bin/python3 /opt/conda/envs/*/bin/python3 /opt/mamba/bin/python3 \\
+    /opt/miniconda3/bin/python3 /opt/miniforge3/bin/python3 /opt/venv/bin/python3 \\
+    "$HOME"/miniconda3/bin/python3 "$HOME"/miniforge3/bin/python3 \\
+    /usr/local/bin/python3 /usr/bin/python3; do
+  batchyard_python="$(command -v "$batchyard_python" 2> /dev/null)" || continue
+  [ -n "$batchyard_python" ] && set -- "$@" "$batchyard_python"
+done
+if [ $# -eq 0 ]; then
+  echo "batchyard-worker: the image has no Python; install Python 3.10 or newer and boto3," \\
+    "or set BATCHYARD_PYTHON to the path of one" >&2
+  exit 71
+fi
+exec "$1" "$batchyard_folder/start.py" "$@"
 """
+_START = '''"""Run the worker, or start this file again with the next Python of the arguments.
+
+Old versions of Python must be able to read this file.
+"""
+
+import os
+import sys
+
+EXIT_MACHINE = 71
+
+
+def find_problem():
+    if sys.version_info < (3, 10):
+        return "Python %d.%d is too old" % sys.version_info[:2]
+    from importlib.util import find_spec
+
+    return "" if find_spec("botocore") else "it has no boto3"
+
+
+def start(pythons):
+    problem = find_problem()
+    if not problem:
+        # Not by PYTHONPATH: the commands of the step would inherit it.
+        sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+        from batchyard.worker.main import main
+
+        main()  # ends the process
+    if len(pythons) > 1:
+        os.execv(pythons[1], [pythons[1], os.path.abspath(__file__)] + pythons[1:])
+    sys.stderr.write(
+        "batchyard-worker: no Python of the image can run the worker, which needs Python 3.10 or "
+        "newer and boto3; the last one is %s: %s; install both there, or set BATCHYARD_PYTHON "
+        "to the path of another one\\n" % (sys.executable, problem)
+    )
+    sys.exit(EXIT_MACHINE)
+
+
+start(sys.argv[1:])
+'''
 _IGNORED = """.batchyard
 .git
 **/__pycache__
@@ -87,6 +142,8 @@ def write(folder: Path, kinds: tuple[str, ...], *, force: bool = False) -> list[
     sources = [
         package / "__init__.py",
         package / "shard.py",
+        package / "blocks.py",
+        package / "child_patterns.py",
         package / "s3_layout.py",
         *sorted((package / "worker").glob("*.py")),
     ]
@@ -95,6 +152,7 @@ def write(folder: Path, kinds: tuple[str, ...], *, force: bool = False) -> list[
         for path in sources
     }
     worker_files[worker / "batchyard-worker"] = _LAUNCHER
+    worker_files[worker / "start.py"] = _START
     written = []
     try:
         for path, text in files.items():

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import base64
+import fcntl
 import json
+import os
+import pty
 import re
 import subprocess
+import sys
+import termios
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from batchyard.aws.session import AwsSession, naming_errors
@@ -21,9 +27,17 @@ _DIGEST = re.compile(r"digest: (sha256:[0-9a-f]{64})")
 
 
 def build(
-    folder: Path, kind: str, tag: str, environ: Mapping[str, str], arguments: Sequence[str] = ()
+    folder: Path,
+    kind: str,
+    tag: str,
+    environ: Mapping[str, str],
+    arguments: Sequence[str] = (),
+    platform: str | None = None,
 ) -> None:
-    """Build an image; Docker prints to the terminal. Raises OperationalError if it fails."""
+    """Build an image; Docker prints to the terminal. Raises OperationalError if it fails.
+
+    ``platform``: operating system and processor, like linux/arm64; None is that of this machine.
+    """
     client = docker.require_engine(environ, "`image build`")
     file = folder / f"Dockerfile.{kind}"
     if not file.exists():
@@ -32,6 +46,7 @@ def build(
         )
     command = [client, "build", "--network", "host", "--file", str(file), "--tag", tag]
     command += [part for argument in arguments for part in ("--build-arg", argument)]
+    command += ["--platform", platform] if platform else []
     done = subprocess.run([*command, str(folder)], env=dict(environ))
     if done.returncode:
         raise OperationalError(
@@ -63,7 +78,7 @@ def push(image: str, environment: Environment, environ: Mapping[str, str], home:
             f"Docker has no image {image} here",
             hint=f"`batchyard image build --tag {image}` builds it",
         ) from exc
-    output = _docker(client, environ, "push", remote)
+    output = _push(client, environ, remote)
     match = _DIGEST.search(output)
     if match is None:
         raise OperationalError(
@@ -105,6 +120,47 @@ def _log_in(client: str, host: str, session: AwsSession, environ: Mapping[str, s
             f"docker login to {host} failed: {done.stderr.strip()}",
             hint="check the environment's `repository:`, and the network",
         )
+
+
+def _push(client: str, environ: Mapping[str, str], remote: str) -> str:
+    """Push the image while Docker shows its progress on stderr; return what Docker printed."""
+    exit_code, output = _run_visibly([client, "push", remote], environ)
+    if exit_code:
+        raise OperationalError(
+            f"docker push {remote} failed: {_last_line(output)}",
+            hint="check the environment's `repository:`, and that you may push there",
+        )
+    return output
+
+
+def _run_visibly(command: Sequence[str], environ: Mapping[str, str]) -> tuple[int, str]:
+    """Run a command, copy its output to stderr meanwhile; return exit code and output."""
+    is_terminal = sys.stderr.isatty()
+    # Docker draws progress bars only on a terminal.
+    reader, writer = pty.openpty() if is_terminal else os.pipe()
+    if is_terminal:
+        _copy_window_size(sys.stderr.fileno(), writer)
+    process = subprocess.Popen(command, env=dict(environ), stdout=writer, stderr=writer)
+    os.close(writer)
+    chunks = []
+    with suppress(OSError):  # how a pseudo-terminal ends
+        while chunk := os.read(reader, 65536):
+            chunks.append(chunk)
+            sys.stderr.buffer.write(chunk)
+            sys.stderr.flush()
+    os.close(reader)
+    return process.wait(), b"".join(chunks).decode(errors="replace")
+
+
+def _copy_window_size(terminal: int, copy: int) -> None:
+    with suppress(OSError):
+        size = fcntl.ioctl(terminal, termios.TIOCGWINSZ, bytes(8))
+        fcntl.ioctl(copy, termios.TIOCSWINSZ, size)
+
+
+def _last_line(output: str) -> str:
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    return lines[-1] if lines else "Docker printed nothing"
 
 
 def _docker(client: str, environ: Mapping[str, str], *argv: str) -> str:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from batchyard.shard import Turn
 from batchyard.worker import rules
 from batchyard.worker.errors import WorkerError
 from batchyard.worker.orders import Orders
-from batchyard.worker.processes import CommandRunner
+from batchyard.worker.processes import CommandResult, CommandRunner
 from batchyard.worker.records import Records
 from batchyard.worker.rules import Failure, Rules, Verdict
 from batchyard.worker.stop_requests import StopRequests
@@ -38,7 +38,9 @@ class Attempt:
         if len(succeeded) == len(commands):
             return Verdict(0)
         try:
-            self.workspace.download_inputs(self.stop_requests.is_stopping)
+            self.workspace.download_inputs(
+                self.stop_requests.is_stopping, is_continued=bool(succeeded)
+            )
             checkpoint = self.workspace.find_checkpoint()
             turn = Turn(commands, succeeded, keep_going=self.orders.keep_going)
             return self._run_commands(turn, checkpoint)
@@ -46,7 +48,7 @@ class Attempt:
             return self._reclaim_verdict()
 
     def _run_commands(self, turn: Turn, checkpoint: Checkpoint | None) -> Verdict:
-        first_failure: Failure | None = None
+        failures: dict[int, CommandResult] = {}
         while (number := turn.next()) is not None:
             if checkpoint is not None and checkpoint.command == number:
                 self.workspace.restore(checkpoint, self.stop_requests.is_stopping)
@@ -59,23 +61,26 @@ class Attempt:
                 return self._reclaim_verdict()
             turn.record_exit(result.exit_code)
             if result.exit_code:
-                failure = Failure(number, result.exit_code, result.was_out_of_memory)
-                first_failure = first_failure or failure
+                failures[number] = result
                 self.workspace.ignore_outputs()
             else:
                 self.workspace.upload_outputs(self.stop_requests.is_too_late)
-                self.records.record_success(number, result.duration_s)
-        return self._failure_verdict(first_failure) if first_failure else Verdict(0)
+                self.records.record_success(number, result)
+        return self._failure_verdict(failures) if failures else Verdict(0)
 
-    def _failure_verdict(self, failure: Failure) -> Verdict:
+    def _failure_verdict(self, failures: Mapping[int, CommandResult]) -> Verdict:
+        """Record the failures; return the verdict, which is about the first of them."""
         earlier_failures: list[dict[str, object]] = []
         try:
             earlier_failures = self.records.earlier_failures()
-            self.records.record_failure(earlier_failures, failure)
+            self.records.record_failures(earlier_failures, failures)
         except WorkerError as error:
             # The failure of the command matters more than that of recording it.
             self.log(str(error))
-        return rules.decide_after_failure(self._rules, failure, self.attempt, len(earlier_failures))
+        failed_attempts = {failure["attempt"] for failure in earlier_failures}
+        number, result = next(iter(failures.items()))
+        failure = Failure(number, result.exit_code, result.was_out_of_memory)
+        return rules.decide_after_failure(self._rules, failure, self.attempt, len(failed_attempts))
 
     def _save_checkpoint(self, number: int) -> None:
         if not self.orders.checkpoint:

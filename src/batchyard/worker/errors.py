@@ -1,7 +1,7 @@
 """Errors of the worker itself, each with an exit code, and messages for errors of S3. Pure.
 
 Failures of commands are not among them: a command has its own exit code. Only 75 asks for another
-attempt.
+attempt; ``rules`` turns other codes into it.
 """
 
 from __future__ import annotations

@@ -7,7 +7,8 @@ any of these is a file, or everything below a folder. Names that begin with a do
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -45,7 +46,29 @@ class Glob:
     def matches(self, path: str) -> bool:
         if path.rpartition("/")[2].startswith(OWN_PREFIX):
             return False
+        if self.is_plain:  # without a regular expression: there can be one pattern for each child
+            return path == self.text or path.startswith(f"{self.text}/")
         return _pattern(self.text).fullmatch(path) is not None
+
+
+class NameIndex:
+    """Names of files in order. Finds matches without looking at all names."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._sorted = sorted(names)
+        self._names = frozenset(self._sorted)
+
+    def find(self, glob: Glob) -> Iterator[str]:
+        """Yield the names that the glob matches."""
+        if glob.is_plain and glob.text in self._names and glob.matches(glob.text):
+            yield glob.text
+        prefix = f"{glob.text}/" if glob.is_plain else glob.prefix
+        for position in range(bisect_left(self._sorted, prefix), len(self._sorted)):
+            name = self._sorted[position]
+            if not name.startswith(prefix):
+                break
+            if glob.matches(name):
+                yield name
 
 
 def globs(texts: Iterable[str]) -> tuple[Glob, ...]:
@@ -65,8 +88,6 @@ def _normalize(text: str) -> str:
 
 @lru_cache(maxsize=256)
 def _pattern(text: str) -> re.Pattern[str]:
-    if not _WILD.search(text):
-        return re.compile(re.escape(text) + "(/.*)?", re.DOTALL)
     *folders, last = text.split("/")
     pieces = ["(?:[^/]+/)*" if part == "**" else f"{_name_pattern(part)}/" for part in folders]
     pieces.append(".+" if last == "**" else _name_pattern(last))

@@ -6,26 +6,36 @@ No other module of the worker reads the environment.
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
 import signal
 import sys
 import tempfile
 import threading
+import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
-from batchyard.worker import errors, notices, orders, records, s3
+from batchyard.worker import errors, notices, orders, records, rules, s3
 from batchyard.worker.attempt import Attempt
+from batchyard.worker.block_keeper import BlockKeeper
+from batchyard.worker.block_store import BlockStore
+from batchyard.worker.dynamic_attempt import DynamicAttempt
 from batchyard.worker.errors import WorkerError
-from batchyard.worker.processes import CommandRunner
+from batchyard.worker.leases import LEASE_S, Owner
+from batchyard.worker.orders import Child, Orders
+from batchyard.worker.processes import Abandonment, CommandRunner
 from batchyard.worker.rules import Verdict
+from batchyard.worker.s3 import Bucket
 from batchyard.worker.stop_requests import StopRequests
 from batchyard.worker.transfers import Transfers
 from batchyard.worker.workspace import Workspace
 
 #: time between SIGTERM and SIGKILL, unless the ECS agent of the host has another setting
 _STOP_S = 30
+#: time before the timeout of the attempt at which the worker exits, to be retried
+_TIMEOUT_MARGIN_S = 10
 
 
 def main() -> None:
@@ -38,22 +48,41 @@ def main() -> None:
 
 def run(environ: Mapping[str, str]) -> int:
     """Run the attempt and return the worker's exit code."""
+    started_s, stop_requests = time.monotonic(), StopRequests()
+    exit_code = _run_to_exit_code(environ, stop_requests)
+    if exit_code == errors.EXIT_RETRY:
+        _hold_slot(stop_requests, environ, started_s)
+    return exit_code
+
+
+def _run_to_exit_code(environ: Mapping[str, str], stop_requests: StopRequests) -> int:
     try:
-        stop_requests = StopRequests()
         _watch_for_stop(stop_requests, environ)
         verdict = run_attempt(environ, stop_requests, _log)
     except WorkerError as error:
         _log(str(error))
-        return error.exit_code
+        verdict = _decide_after_error(error.exit_code, environ)
     except OSError as exc:
         _log(str(errors.from_os_error("continue with", exc)))
-        return errors.EXIT_MACHINE
+        verdict = _decide_after_error(errors.EXIT_MACHINE, environ)
     except Exception as exc:
         _log_bug(exc, environ)
-        return errors.EXIT_BUG
+        verdict = _decide_after_error(errors.EXIT_BUG, environ)
     if verdict.remark:
         _log(verdict.remark)
     return verdict.exit_code
+
+
+def _decide_after_error(exit_code: int, environ: Mapping[str, str]) -> Verdict:
+    retried = environ.get("BATCHYARD_RETRIED_ERRORS", "").split(",")
+    attempts, attempt = (
+        environ.get(name, "") for name in ("BATCHYARD_ATTEMPTS", "AWS_BATCH_JOB_ATTEMPT")
+    )
+    # The error may be about these very variables.
+    is_last = not (attempts.isdigit() and attempt.isdigit()) or int(attempt) >= int(attempts)
+    return rules.decide_after_error(
+        exit_code, [int(code) for code in retried if code.isdigit()], is_last
+    )
 
 
 def run_attempt(
@@ -61,26 +90,95 @@ def run_attempt(
 ) -> Verdict:
     """Run the attempt that the environment describes."""
     child, place = orders.child_of(environ), orders.orders_place(environ)
-    bucket = s3.connect()
+    # botocore itself reads only AWS_DEFAULT_REGION.
+    bucket = s3.connect(environ.get("AWS_REGION") or environ.get("AWS_DEFAULT_REGION"))
     step_orders = orders.read(bucket.read(place, "read the orders"), place)
     number = step_orders.number_of(child.position)
     with _workspace_folder(environ) as folder:
-        return Attempt(
-            orders=step_orders,
-            number=number,
-            attempt=child.attempt,
-            records=records.Records(bucket, step_orders, child, number),
-            workspace=Workspace(folder, step_orders, number, bucket, Transfers(bucket.client), log),
-            runner=CommandRunner(
-                folder,
-                orders.command_environment(environ, step_orders, child, number, folder),
-                stop_requests,
-                has_checkpoint=bool(step_orders.checkpoint),
-            ),
-            command=records.command_reader(bucket, step_orders, step_orders.commands_of(number)),
-            stop_requests=stop_requests,
-            log=log,
-        ).run()
+        run_child = _run_static if step_orders.blocks is None else _run_dynamic
+        return run_child(environ, bucket, step_orders, child, number, folder, stop_requests, log)
+
+
+def _run_static(
+    environ: Mapping[str, str],
+    bucket: Bucket,
+    step_orders: Orders,
+    child: Child,
+    number: int,
+    folder: str,
+    stop_requests: StopRequests,
+    log: Callable[[str], None],
+) -> Verdict:
+    """Run the commands that are the child's by its index."""
+    command = records.command_reader(bucket, step_orders, step_orders.commands_of(number))
+    step_orders = step_orders.for_child(number, command)
+    return Attempt(
+        orders=step_orders,
+        number=number,
+        attempt=child.attempt,
+        records=records.Records(bucket, step_orders, child, number),
+        workspace=Workspace(folder, step_orders, number, bucket, Transfers(bucket.client), log),
+        runner=CommandRunner(
+            folder,
+            orders.command_environment(environ, step_orders, child, number, folder),
+            stop_requests,
+            has_checkpoint=bool(step_orders.checkpoint),
+        ),
+        command=command,
+        stop_requests=stop_requests,
+        log=log,
+    ).run()
+
+
+def _run_dynamic(
+    environ: Mapping[str, str],
+    bucket: Bucket,
+    step_orders: Orders,
+    child: Child,
+    number: int,
+    folder: str,
+    stop_requests: StopRequests,
+    log: Callable[[str], None],
+) -> Verdict:
+    """Run the commands of the blocks that the child claims."""
+    assert step_orders.blocks is not None
+    child_orders = step_orders.for_child(number, _refuse_command_patterns)
+    blocks = step_orders.cut_blocks()
+    runner = CommandRunner(
+        folder,
+        orders.command_environment(environ, step_orders, child, number, folder),
+        stop_requests,
+        has_checkpoint=False,
+        timeout_s=step_orders.timeout_s,
+    )
+    keeper = BlockKeeper(
+        BlockStore(bucket, step_orders.blocks),
+        Owner(child.job_id, number, child.attempt, secrets.token_hex(8)),
+        len(blocks),
+        first=child.position,
+        lease_s=errors.read_variable(environ, "BATCHYARD_LEASE_S", int(LEASE_S)),
+        on_lost=lambda command: stop_requests.events.put(Abandonment(command)),
+        log=log,
+    )
+    return DynamicAttempt(
+        orders=child_orders,
+        order=step_orders.dispatch_order(),
+        blocks=blocks,
+        keeper=keeper,
+        workspace=Workspace(folder, child_orders, number, bucket, Transfers(bucket.client), log),
+        runner=runner,
+        read_commands=lambda positions: records.command_reader(bucket, step_orders, positions),
+        stop_requests=stop_requests,
+        log=log,
+        write_heading=lambda text: print(text, flush=True),
+    ).run()
+
+
+def _refuse_command_patterns(number: int) -> str:
+    raise WorkerError(
+        "the inputs of a step with `share_out: dynamic` cannot name its commands",
+        errors.EXIT_ORDERS,
+    )
 
 
 def _watch_for_stop(stop_requests: StopRequests, environ: Mapping[str, str]) -> None:
@@ -99,11 +197,23 @@ def _watch_for_stop(stop_requests: StopRequests, environ: Mapping[str, str]) -> 
         reason = "EC2 takes this machine away"
         thread = threading.Thread(
             target=notices.watch,
-            args=(metadata, lambda remaining_s: stop_requests.add(reason, remaining_s)),
+            args=(metadata, lambda time_s: stop_requests.add(reason, time_s, ends_host=True)),
             name="notices",
             daemon=True,
         )
         thread.start()
+
+
+def _hold_slot(stop_requests: StopRequests, environ: Mapping[str, str], started_s: float) -> None:
+    """Stay on a host that is being reclaimed, so that the next attempt starts on another one."""
+    wait_s = stop_requests.time_until_host_ends_s()
+    # AWS Batch makes no other attempt after a timeout.
+    timeout_s = environ.get("BATCHYARD_TIMEOUT_S", "")
+    if timeout_s.isdigit():
+        wait_s = min(wait_s, started_s + int(timeout_s) - _TIMEOUT_MARGIN_S - time.monotonic())
+    if wait_s > 0:
+        _log(f"stays on this host for {wait_s:.0f} s, so that the next attempt starts elsewhere")
+        stop_requests.wait_until_host_ends(wait_s)
 
 
 @contextmanager

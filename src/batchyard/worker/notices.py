@@ -18,11 +18,13 @@ _TOKEN_PATH = "/latest/api/token"
 _NOTICE_PATH = "/latest/meta-data/spot/instance-action"
 _TOKEN_TTL_S = 21_600
 _TIMEOUT_S = 2
-_POLL_S = 5
+_POLL_S = 2
 #: requests after which a service that has never answered is given up
 _TRIES = 3
 #: time until the end if a notice has none
 _DEFAULT_NOTICE_S = 120
+#: time until the end if the time in the notice is over: EC2 is late, or a clock is wrong
+_LATE_S = 30
 
 
 class NoMetadataError(Exception):
@@ -105,5 +107,7 @@ def remaining_s(notice: str, now_s: float) -> float:
         end_s = calendar.timegm(time.strptime(json.loads(notice)["time"], "%Y-%m-%dT%H:%M:%SZ"))
     except (ValueError, TypeError, KeyError):
         return _DEFAULT_NOTICE_S
-    # With a wrong clock the number could be negative or far too large.
-    return min(max(end_s - now_s, 1), _DEFAULT_NOTICE_S)
+    if end_s <= now_s:
+        return _LATE_S
+    # With a wrong clock the number could be far too large.
+    return min(end_s - now_s, _DEFAULT_NOTICE_S)

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
+from batchyard.blocks import DispatchOrder, cut_blocks
+from batchyard.child_patterns import fill, names_command
 from batchyard.s3_layout import MAX_COMMANDS
 from batchyard.shard import commands_of
 from batchyard.worker.errors import EXIT_ORDERS, WorkerError, read_variable
 
-FORMAT = 1
+#: The second has `files`, and placeholders in patterns, which older workers do not know. The third
+#: is for dynamic steps.
+FORMATS = (1, 2, 3)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +31,15 @@ class Place:
 
     def __str__(self) -> str:
         return f"s3://{self.bucket}/{self.key}"
+
+
+@dataclass(frozen=True, slots=True)
+class InputFile:
+    """A file that the run took along from the user's machine."""
+
+    path: str
+    sha256: str
+    size: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +70,53 @@ class Orders:
     list_index: Place | None
     done: Place
     checkpoints: Place
+    #: checkpoints of the runs that this one is a retry of, of the last run first
+    earlier_checkpoints: tuple[Place, ...] = ()
     #: commands that an earlier run has finished, as inclusive ranges
     skip: tuple[tuple[int, int], ...] = ()
     #: whether the step has `array:`; an array of one child is not an array in AWS Batch
     is_array: bool = False
+    #: the list itself, where it is short; None: read ``list``
+    commands: tuple[str, ...] | None = None
+    #: input files of the step, by their content; None: they have a list, or are in the workspace
+    files: tuple[InputFile, ...] | None = None
+    #: the list of many input files, and (first path, start, stop) of its blocks
+    file_list: Place | None = None
+    file_blocks: tuple[tuple[str, int, int], ...] = ()
+    #: where the content of ``files`` is
+    content: Place | None = None
+    #: inputs that earlier steps may write into the workspace
+    made_inputs: tuple[str, ...] = ()
+    #: inputs that the step itself may write into the workspace
+    own_inputs: tuple[str, ...] = ()
+    #: where a dynamic step has its blocks; None for other steps. Its list, without the commands
+    #: that are skipped, is in dispatch order.
+    blocks: Place | None = None
+    #: children of the job among which a dynamic step's commands are shared out
+    children: int = 1
+    #: numbers of the commands in dispatch order, and the bounds of the blocks; None: as computed
+    order: tuple[int, ...] | None = None
+    block_bounds: tuple[int, ...] | None = None
+    #: time limit of each command of a dynamic step
+    timeout_s: int | None = None
+
+    @property
+    def has_files(self) -> bool:
+        """Whether the run took input files along, so that the workspace has only outputs."""
+        return self.files is not None or self.file_list is not None
+
+    def for_child(self, number: int, command: Callable[[int], str]) -> Orders:
+        """Return the orders with the patterns of one child. ``command``: number -> its text."""
+        commands = self.commands_of(number) if any(map(names_command, self.inputs)) else ()
+        texts = list(map(command, commands))
+        keys = ("inputs", "outputs", "checkpoint", "made_inputs", "own_inputs")
+        try:
+            patterns: dict[str, Any] = {
+                key: fill(getattr(self, key), number, texts) for key in keys
+            }
+        except ValueError as exc:
+            raise WorkerError(f"step {self.step}, child {number}: {exc}", EXIT_ORDERS) from exc
+        return replace(self, **patterns)
 
     def number_of(self, position: int) -> int:
         """Return the index in the step of the child at this position of the job's array."""
@@ -78,6 +135,21 @@ class Orders:
         if self.command is not None:
             return range(number, number + 1)
         return commands_of(self.command_count, number, self.size)
+
+    @property
+    def list_length(self) -> int:
+        """The number of commands in the list of the orders."""
+        return self.command_count if self.blocks is None else len(self.dispatch_order())
+
+    def dispatch_order(self) -> DispatchOrder:
+        """Return the order in which a dynamic step's commands are handed out."""
+        return DispatchOrder(self.command_count, self.skip, self.order)
+
+    def cut_blocks(self) -> Sequence[range]:
+        """Return the blocks of a dynamic step, as positions in its dispatch order."""
+        if self.block_bounds is None:
+            return cut_blocks(self.list_length, self.children)
+        return [range(start, stop) for start, stop in pairwise(self.block_bounds)]
 
     def skipped_commands(self, commands: range) -> set[int]:
         return {
@@ -166,15 +238,22 @@ def read(data: bytes, place: Place) -> Orders:
         raise WorkerError(
             f"the orders at {place} are not JSON: {exc}; submit the run again", EXIT_ORDERS
         ) from exc
-    if not isinstance(document, dict) or document.get("format") != FORMAT:
+    if not isinstance(document, dict) or document.get("format") not in FORMATS:
         document_format = document.get("format") if isinstance(document, dict) else None
         raise WorkerError(
             f"the orders at {place} have format {document_format!r}, and this worker reads "
-            f"{FORMAT}; install the same version of batchyard in the image as the one that submits",
+            f"{FORMATS[0]} to {FORMATS[-1]}; install the same version of batchyard in the image as "
+            "the one that submits",
             EXIT_ORDERS,
         )
     fields = {name: _read_field(document, name, parse, place) for name, parse in _FIELDS.items()}
     orders = Orders(**fields)
+    if orders.commands is not None and len(orders.commands) != orders.list_length:
+        raise WorkerError(
+            f"the orders at {place} have {len(orders.commands)} commands, and count "
+            f"{orders.list_length}",
+            EXIT_ORDERS,
+        )
     if orders.command is None and (orders.list is None or orders.list_index is None):
         raise WorkerError(
             f"the orders at {place} have neither a command nor a list with its index", EXIT_ORDERS
@@ -235,6 +314,10 @@ def _folder(value: Any) -> Place:
     return place if place.key.endswith("/") or not place.key else place.below("/")
 
 
+def _folders(value: Any) -> tuple[Place, ...]:
+    return tuple(_folder(address) for address in _texts(value))
+
+
 def _optional(parse: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return lambda value: None if value is None else parse(value)
 
@@ -245,6 +328,25 @@ def _ranges(value: Any) -> tuple[tuple[int, int], ...]:
     if any(first > last for first, last in ranges):
         raise ValueError
     return ranges
+
+
+def _numbers(value: Any) -> tuple[int, ...]:
+    if not isinstance(value, list):
+        raise TypeError
+    return tuple(map(_whole(0), value))
+
+
+def parse_files(value: Any) -> tuple[InputFile, ...]:
+    size = _whole(0)
+    return tuple(
+        InputFile(_text(path), _text(sha256), size(size_bytes))
+        for path, sha256, size_bytes in value
+    )
+
+
+def _blocks(value: Any) -> tuple[tuple[str, int, int], ...]:
+    offset = _whole(0)
+    return tuple((_text(path), offset(start), offset(stop)) for path, start, stop in value)
 
 
 def _nth(ranges: tuple[tuple[int, int], ...], position: int) -> int | None:
@@ -276,6 +378,19 @@ _FIELDS: dict[str, Callable[[Any], Any]] = {
     "list_index": _optional(_place),
     "done": _folder,
     "checkpoints": _folder,
+    "earlier_checkpoints": lambda value: () if value is None else _folders(value),
     "skip": lambda value: () if value is None else _ranges(value),
     "is_array": lambda value: False if value is None else _flag(value),
+    "commands": _optional(_texts),
+    "files": _optional(parse_files),
+    "file_list": _optional(_place),
+    "file_blocks": lambda value: () if value is None else _blocks(value),
+    "content": _optional(_folder),
+    "made_inputs": lambda value: () if value is None else _texts(value),
+    "own_inputs": lambda value: () if value is None else _texts(value),
+    "blocks": _optional(_folder),
+    "children": lambda value: 1 if value is None else _whole(1)(value),
+    "order": _optional(_numbers),
+    "block_bounds": _optional(_numbers),
+    "timeout_s": _optional(_whole(1)),
 }

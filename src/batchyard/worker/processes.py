@@ -7,17 +7,20 @@ import queue
 import signal
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
 from batchyard.worker.errors import EXIT_MACHINE, WorkerError
 from batchyard.worker.memory import count_oom_kills
-from batchyard.worker.rules import EXIT_TERMINATED
-from batchyard.worker.stop_requests import StopRequests, kill_time_s
+from batchyard.worker.rules import EXIT_TERMINATED, EXIT_TIMED_OUT
+from batchyard.worker.stop_requests import StopRequest, StopRequests, kill_time_s
 
 _SHELL = "/bin/sh"
 _EXIT_KILLED = 128 + signal.SIGKILL
+#: time between SIGTERM and SIGKILL for a command that reached its time limit
+_TIMEOUT_GRACE_S = 30.0
 #: how much later than the command the worker can get the same signal
 _SIGNAL_DELAY_S = 1.0
 
@@ -29,6 +32,19 @@ class CommandResult:
     #: whether the command was stopped; its work is then not done, whatever the exit code
     was_interrupted: bool = False
     was_out_of_memory: bool = False
+    #: CPU time and peak memory of the command and the processes that it waited for
+    user_s: float = 0.0
+    system_s: float = 0.0
+    max_rss_kib: int = 0
+    #: milliseconds since 1970
+    started_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Abandonment:
+    """An event: the result of this command is of no use, so it is killed."""
+
+    command: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,18 +57,26 @@ class CommandRunner:
     #: whether a checkpoint is uploaded after a command that was stopped
     has_checkpoint: bool
     count_oom_kills: Callable[[], int] = count_oom_kills
+    #: time limit of a command
+    timeout_s: float | None = None
 
     def run(self, command: str, number: int) -> CommandResult:
         started_s, oom_kills = self.stop_requests.clock(), self.count_oom_kills()
+        started_ms = int(time.time() * 1000)
         process = self._start(command, number)
         threading.Thread(
             target=_report_end, args=(process, self.stop_requests), daemon=True
         ).start()
-        was_interrupted = self._wait(process)
+        wait = _Wait(self, process, number)
+        wait.run()
+        was_interrupted = wait.is_stopped
         # The process is a zombie and keeps the id of its group, so no other group gets the signal.
         _signal_group(process, signal.SIGKILL)
-        code = process.wait()
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = code = os.waitstatus_to_exitcode(status)
         code = code if code >= 0 else 128 - code
+        if wait.is_timed_out and not was_interrupted:
+            code = EXIT_TIMED_OUT
         _reap_orphans()
         if code == EXIT_TERMINATED and not was_interrupted:
             was_interrupted = self._is_stop_coming()
@@ -60,7 +84,16 @@ class CommandRunner:
             code == _EXIT_KILLED and not was_interrupted and self.count_oom_kills() > oom_kills
         )
         duration_s = self.stop_requests.clock() - started_s
-        return CommandResult(code, duration_s, was_interrupted, was_out_of_memory)
+        return CommandResult(
+            code,
+            duration_s,
+            was_interrupted,
+            was_out_of_memory,
+            usage.ru_utime,
+            usage.ru_stime,
+            usage.ru_maxrss,
+            started_ms,
+        )
 
     def _start(self, command: str, number: int) -> subprocess.Popen[bytes]:
         try:
@@ -79,34 +112,67 @@ class CommandRunner:
                 EXIT_MACHINE,
             ) from exc
 
-    def _wait(self, process: subprocess.Popen[bytes]) -> bool:
-        """Wait until the process has ended, stop it on request; return whether it was stopped."""
-        stop_requests, terminated_s = self.stop_requests, 0.0
-        kill_s: float | None = None
-        is_killed = False
-        while True:
-            timeout = None
-            if kill_s is not None and not is_killed:
-                timeout = max(0.0, kill_s - stop_requests.clock())
-            try:
-                event = stop_requests.events.get(timeout=timeout)
-            except queue.Empty:
-                _signal_group(process, signal.SIGKILL)
-                is_killed = True
-                continue
-            if event is process:
-                return kill_s is not None
-            if event is None and stop_requests.first is not None:
-                if kill_s is None:
-                    terminated_s = stop_requests.clock()
-                    _signal_group(process, signal.SIGTERM)
-                kill_s = kill_time_s(stop_requests.first, terminated_s, self.has_checkpoint)
-
     def _is_stop_coming(self) -> bool:
         """Return whether the SIGTERM that ended the command reaches the worker too."""
         with suppress(queue.Empty):
             self.stop_requests.events.get(timeout=_SIGNAL_DELAY_S)
         return self.stop_requests.is_stopping()
+
+
+class _Wait:
+    """Waits for the end of one command, and ends it on request or at its time limit."""
+
+    def __init__(
+        self, runner: CommandRunner, process: subprocess.Popen[bytes], number: int
+    ) -> None:
+        self._process, self._number = process, number
+        self._stop_requests = runner.stop_requests
+        self._has_checkpoint = runner.has_checkpoint
+        #: whether a stop request has ended the command
+        self.is_stopped = False
+        self.is_timed_out = False
+        self._terminated_s = 0.0
+        self._kill_s: float | None = None
+        self._timeout_s: float | None = None
+        if runner.timeout_s is not None:
+            self._timeout_s = self._stop_requests.clock() + runner.timeout_s
+
+    def run(self) -> None:
+        while True:
+            try:
+                event = self._stop_requests.events.get(timeout=self._time_to_act_s())
+            except queue.Empty:
+                self._act()
+                continue
+            if event is self._process:
+                return
+            if event == Abandonment(self._number):
+                _signal_group(self._process, signal.SIGKILL)
+            elif event is None and self._stop_requests.first is not None:
+                self._stop(self._stop_requests.first)
+
+    def _time_to_act_s(self) -> float | None:
+        times_s = [time_s for time_s in (self._kill_s, self._timeout_s) if time_s is not None]
+        if not times_s:
+            return None
+        return max(0.0, min(times_s) - self._stop_requests.clock())
+
+    def _act(self) -> None:
+        now_s = self._stop_requests.clock()
+        if self._kill_s is not None and now_s >= self._kill_s:
+            _signal_group(self._process, signal.SIGKILL)
+            self._kill_s = self._timeout_s = None
+        elif self._timeout_s is not None and now_s >= self._timeout_s:
+            self.is_timed_out, self._timeout_s = True, None
+            _signal_group(self._process, signal.SIGTERM)
+            self._kill_s = now_s + _TIMEOUT_GRACE_S
+
+    def _stop(self, request: StopRequest) -> None:
+        if not self.is_stopped:
+            self.is_stopped = True
+            self._terminated_s = self._stop_requests.clock()
+            _signal_group(self._process, signal.SIGTERM)
+        self._kill_s = kill_time_s(request, self._terminated_s, self._has_checkpoint)
 
 
 def _report_end(process: subprocess.Popen[bytes], stop_requests: StopRequests) -> None:

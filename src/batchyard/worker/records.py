@@ -6,14 +6,14 @@ import json
 import sys
 import time
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 from batchyard import s3_layout
 from batchyard.worker.errors import EXIT_ORDERS, WorkerError
 from batchyard.worker.orders import Child, Orders, Place
-from batchyard.worker.rules import Failure
+from batchyard.worker.processes import CommandResult
 from batchyard.worker.s3 import Bucket
 
 _OFFSET_BYTES = 8
@@ -46,12 +46,12 @@ class Records:
             succeeded.add(command)
         return succeeded
 
-    def record_success(self, command: int, duration_s: float) -> None:
+    def record_success(self, command: int, result: CommandResult) -> None:
         record = {
             "child": self.number,
             "attempt": self.child.attempt,
             "job": self.child.job_id,
-            "seconds": round(duration_s, 3),
+            **_measurements(result),
             "ended": int(time.time()),
         }
         self.bucket.write(
@@ -70,17 +70,23 @@ class Records:
         failures = json.loads(self.bucket.read(self._failures_place, "read the failures in"))
         return [failure for failure in failures if failure["job"] == self.child.job_id]
 
-    def record_failure(self, earlier: Sequence[dict[str, object]], failure: Failure) -> None:
-        entry = {
-            "attempt": self.child.attempt,
-            "job": self.child.job_id,
-            "command": failure.command,
-            "exit_code": failure.exit_code,
-            "out_of_memory": failure.was_out_of_memory,
-            "ended": int(time.time()),
-        }
+    def record_failures(
+        self, earlier: Sequence[dict[str, object]], failures: Mapping[int, CommandResult]
+    ) -> None:
+        """Record the commands that failed in this attempt: number -> its result."""
+        entries = [
+            {
+                "attempt": self.child.attempt,
+                "job": self.child.job_id,
+                "command": command,
+                **_measurements(result),
+                "out_of_memory": result.was_out_of_memory,
+                "ended": int(time.time()),
+            }
+            for command, result in failures.items()
+        ]
         self.bucket.write(
-            self._failures_place, _to_json([*earlier, entry]), "record the failure in"
+            self._failures_place, _to_json([*earlier, *entries]), "record the failures in"
         )
 
     @property
@@ -89,13 +95,16 @@ class Records:
 
 
 def command_reader(bucket: Bucket, orders: Orders, commands: range) -> Callable[[int], str]:
-    """Return a function from the number of a command to its text.
+    """Return a function from the place of a command in the orders' list to its text.
 
-    It downloads only the part of the list with these commands, when it is called first.
+    The place is the number of the command, or its position in the order of a dynamic step. Only the
+    part of the list with these commands is downloaded, at the first call.
     """
     if orders.command is not None:
         command = orders.command
         return lambda number: command
+    if orders.commands is not None:
+        return orders.commands.__getitem__
     offsets: array[int] = array("Q")
     data = b""
 
@@ -138,6 +147,17 @@ def _read_slice(bucket: Bucket, place: Place, first: int, stop: int) -> bytes:
             EXIT_ORDERS,
         )
     return data
+
+
+def _measurements(result: CommandResult) -> dict[str, object]:
+    return {
+        "exit_code": result.exit_code,
+        "started_ms": result.started_ms,
+        "seconds": round(result.duration_s, 3),
+        "user_s": round(result.user_s, 3),
+        "system_s": round(result.system_s, 3),
+        "max_rss_kib": result.max_rss_kib,
+    }
 
 
 def _to_json(value: object) -> bytes:

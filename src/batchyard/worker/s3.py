@@ -5,10 +5,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import random
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from datetime import datetime
+from email.utils import parsedate_to_datetime
+from typing import Any, NamedTuple
 
 from batchyard.worker import errors
 from batchyard.worker.errors import WorkerError
@@ -19,10 +23,17 @@ _CONNECT_TIMEOUT_S = 10
 _READ_TIMEOUT_S = 30
 #: keys in one page of a list
 _MAX_KEYS = 1000
+_PRECONDITION_FAILED = 412
+#: another write of the same object is under way
+_CONFLICT = 409
 #: requests of one child at the same time
 CONCURRENCY = 16
 #: tries to read the body of an object, which botocore does not repeat
 _BODY_TRIES = 4
+#: tries of a write with a condition, each with botocore's own, and the pauses between them
+_CONDITIONAL_TRIES = 6
+_FIRST_PAUSE_S = 0.2
+_MAX_PAUSE_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +45,29 @@ class S3Object:
     etag: str
 
 
+class AgedObject(NamedTuple):
+    """An entry in a list of objects, with the time since its last write by the clock of S3."""
+
+    key: str
+    size: int
+    etag: str
+    age_s: float
+
+
+class ObjectVersion(NamedTuple):
+    """The content of an object, and the time since its last write by the clock of S3."""
+
+    data: bytes
+    etag: str
+    age_s: float
+
+
 class Bucket:
     """S3, with the rights of the job's role."""
 
-    def __init__(self, client: Any) -> None:
+    def __init__(self, client: Any, sleep: Callable[[float], object] = time.sleep) -> None:
         self.client = client
+        self._sleep = sleep
 
     def read(
         self, place: Place, action: str, first: int | None = None, stop: int | None = None
@@ -48,11 +77,19 @@ class Bucket:
         ``action`` completes "could not ..." in errors, here and below.
         """
         extra = {} if first is None or stop is None else {"Range": f"bytes={first}-{stop - 1}"}
+        return self._read(place, action, extra)[0]
+
+    def read_version(self, place: Place, action: str) -> ObjectVersion:
+        data, answer = self._read(place, action, {})
+        age_s = _date_of(answer).timestamp() - answer["LastModified"].timestamp()
+        return ObjectVersion(data, answer["ETag"], age_s)
+
+    def _read(self, place: Place, action: str, extra: dict[str, str]) -> tuple[bytes, Any]:
         with naming_errors(action, place):
             for remaining_tries in reversed(range(_BODY_TRIES)):
                 answer = self.client.get_object(Bucket=place.bucket, Key=place.key, **extra)
                 try:
-                    return bytes(answer["Body"].read())
+                    return bytes(answer["Body"].read()), answer
                 except Exception as exc:
                     if not remaining_tries or not is_passing(exc):
                         raise
@@ -61,6 +98,49 @@ class Bucket:
     def write(self, place: Place, data: bytes, action: str) -> None:
         with naming_errors(action, place):
             self.client.put_object(Bucket=place.bucket, Key=place.key, Body=data)
+
+    def write_if(self, place: Place, data: bytes, etag: str | None, action: str) -> str | None:
+        """Write the object if it has this ETag, or if it does not exist where ``etag`` is None.
+
+        Returns the new ETag; None if S3 refused. A refusal can also mean that an earlier try was
+        performed and its answer was lost.
+        """
+        condition = {"IfNoneMatch": "*"} if etag is None else {"IfMatch": etag}
+        _require_conditions(self.client)
+        with naming_errors(action, place):
+            for remaining_tries in reversed(range(_CONDITIONAL_TRIES)):
+                try:
+                    answer = self.client.put_object(
+                        Bucket=place.bucket, Key=place.key, Body=data, **condition
+                    )
+                    return str(answer["ETag"])
+                except Exception as exc:
+                    if is_replaced(exc):
+                        return None
+                    if not remaining_tries or not (is_passing(exc) or _is_conflict(exc)):
+                        raise
+                    self._pause(_CONDITIONAL_TRIES - remaining_tries)
+        raise AssertionError("unreachable")
+
+    def _pause(self, tries: int) -> None:
+        pause_s = min(_MAX_PAUSE_S, _FIRST_PAUSE_S * 2**tries)
+        # The random factor spreads the children that failed at the same time.
+        self._sleep(pause_s * random.uniform(0.5, 1))
+
+    def list_aged(
+        self, prefix: Place, action: str, *, start_after: str = ""
+    ) -> Iterator[AgedObject]:
+        """Yield the objects below the prefix with their ages, in the order of keys."""
+        request: dict[str, Any] = {"StartAfter": start_after} if start_after else {}
+        while True:
+            page = self._list(prefix, action, request)
+            now_s = _date_of(page).timestamp()
+            for entry in page.get("Contents", ()):
+                age_s = now_s - entry["LastModified"].timestamp()
+                yield AgedObject(entry["Key"], entry["Size"], entry["ETag"], age_s)
+            if not page.get("IsTruncated"):
+                return
+            request["ContinuationToken"] = page["NextContinuationToken"]
 
     def list(
         self,
@@ -75,24 +155,37 @@ class Bucket:
 
         ``flat``: without those in folders. ``at_most``: number that the caller expects to read.
         """
-        request: dict[str, Any] = {
-            "Bucket": prefix.bucket,
-            "Prefix": prefix.key,
-            "MaxKeys": min(_MAX_KEYS, at_most),
-        }
+        request: dict[str, Any] = {"MaxKeys": min(_MAX_KEYS, at_most)}
         request |= {"StartAfter": start_after} if start_after else {}
         request |= {"Delimiter": "/"} if flat else {}
         while True:
-            with naming_errors(action, prefix):
-                page = self.client.list_objects_v2(**request)
-            for entry in page.get("Contents", ()):
-                yield S3Object(entry["Key"], entry["Size"], entry["ETag"])
+            page = self._list(prefix, action, request)
+            yield from _objects_of(page)
             if not page.get("IsTruncated"):
                 return
             request["ContinuationToken"] = page["NextContinuationToken"]
 
+    def list_page(
+        self, prefix: Place, action: str, start_after: str = ""
+    ) -> tuple[tuple[S3Object, ...], bool]:
+        """Return up to 1000 objects below the prefix after a key, and whether they are the last."""
+        request = {"StartAfter": start_after} if start_after else {}
+        page = self._list(prefix, action, request)
+        return _objects_of(page), not page.get("IsTruncated")
 
-def connect() -> Bucket:
+    def _list(self, prefix: Place, action: str, request: dict[str, Any]) -> Any:
+        with naming_errors(action, prefix):
+            return self.client.list_objects_v2(Bucket=prefix.bucket, Prefix=prefix.key, **request)
+
+
+def _objects_of(page: Any) -> tuple[S3Object, ...]:
+    return tuple(
+        S3Object(entry["Key"], entry["Size"], entry["ETag"]) for entry in page.get("Contents", ())
+    )
+
+
+def connect(region: str | None = None) -> Bucket:
+    """Return S3 at the address of the region; of botocore's own configuration without one."""
     # The import takes half of the worker's start-up time. An error in the variables needs none.
     # botocore alone is boto3 without its transfers, which many children never need.
     try:
@@ -109,8 +202,11 @@ def connect() -> Bucket:
         max_pool_connections=CONCURRENCY,
         tcp_keepalive=True,
         user_agent_extra="batchyard-worker",
+        # Else requests to us-east-1 go to the global address, which VPC endpoints do not serve.
+        s3={"us_east_1_regional_endpoint": "regional"},
     )
-    return Bucket(botocore.session.get_session().create_client("s3", config=config))
+    session = botocore.session.get_session()
+    return Bucket(session.create_client("s3", region_name=region or None, config=config))
 
 
 @contextmanager
@@ -165,6 +261,36 @@ def is_passing(exc: BaseException) -> bool:
         TimeoutError,
     )
     return isinstance(exc, network) or type(exc).__name__ == "FlexibleChecksumError"
+
+
+def is_replaced(exc: BaseException) -> bool:
+    """Return whether S3 has refused a request because the object has another ETag by now."""
+    from botocore.exceptions import ClientError
+
+    return isinstance(exc, ClientError) and _read_answer(exc)[2] == _PRECONDITION_FAILED
+
+
+def _is_conflict(exc: BaseException) -> bool:
+    """Return whether S3 has refused a write because of another one at the same time."""
+    from botocore.exceptions import ClientError
+
+    return isinstance(exc, ClientError) and _read_answer(exc)[2] == _CONFLICT
+
+
+def _require_conditions(client: Any) -> None:
+    """Raise WorkerError if the image's boto3 cannot write with a condition."""
+    members = client.meta.service_model.operation_model("PutObject").input_shape.members
+    if "IfMatch" not in members:
+        raise WorkerError(
+            "a step with `share_out: dynamic` needs boto3 1.35.69 or later in its image; "
+            "install it there: pip install -U boto3",
+            errors.EXIT_MACHINE,
+        )
+
+
+def _date_of(answer: Any) -> datetime:
+    """Return the time at which S3 has answered, by its own clock."""
+    return parsedate_to_datetime(answer["ResponseMetadata"]["HTTPHeaders"]["date"])
 
 
 def _last_error(exc: BaseException) -> BaseException:

@@ -1,10 +1,16 @@
-"""Requests to end an attempt early, and how the remaining time is divided."""
+"""Requests to end an attempt early, and how the remaining time is divided.
+
+An attempt that ends before its host is gone frees a slot on that host, and AWS Batch can place the
+next attempt there, which ends at once again. So an attempt that was ended by a spot notice waits
+for the end of the host before it requests the next attempt.
+"""
 
 from __future__ import annotations
 
 import queue
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +20,8 @@ _FRACTION_BEFORE_UPLOAD = 0.6
 _FRACTION_WITHOUT_UPLOAD = 0.9
 #: time reserved for the worker's own exit
 _EXIT_S = 1.0
+#: EC2 takes a machine no earlier than it said, in whole seconds, and often somewhat later
+_LATE_HOST_S = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +29,8 @@ class StopRequest:
     reason: str
     #: when the machine or container is gone, by the clock of StopRequests
     deadline_s: float
+    #: whether the whole host ends at the deadline, and the container may stay until then
+    ends_host: bool = False
 
 
 class StopRequests:
@@ -36,8 +46,8 @@ class StopRequests:
         # list.append is atomic: a signal handler can run between any two steps.
         self._requests: list[StopRequest] = []
 
-    def add(self, reason: str, remaining_s: float) -> None:
-        self._requests.append(StopRequest(reason, self.clock() + remaining_s))
+    def add(self, reason: str, remaining_s: float, *, ends_host: bool = False) -> None:
+        self._requests.append(StopRequest(reason, self.clock() + remaining_s, ends_host))
         self.events.put(None)
 
     @property
@@ -52,6 +62,23 @@ class StopRequests:
         """Return whether transfers must be given up so that the worker can exit in time."""
         request = self.first
         return request is not None and self.clock() > request.deadline_s - _EXIT_S
+
+    def time_until_host_ends_s(self) -> float:
+        """Return how long the attempt keeps its slot after its work; 0 if it exits at once.
+
+        It exits at once if no notice came, or if the container itself was asked to end.
+        """
+        if not self._requests or not all(request.ends_host for request in self._requests):
+            return 0.0
+        deadline_s = min(request.deadline_s for request in self._requests)
+        return max(0.0, deadline_s + _LATE_HOST_S - self.clock())
+
+    def wait_until_host_ends(self, max_wait_s: float = float("inf")) -> None:
+        """Wait until the host should be gone, or ``max_wait_s``, or a signal."""
+        end_s = self.clock() + max_wait_s
+        while (wait_s := min(self.time_until_host_ends_s(), end_s - self.clock())) > 0:
+            with suppress(queue.Empty):
+                self.events.get(timeout=wait_s)
 
 
 def kill_time_s(request: StopRequest, terminated_s: float, has_upload: bool) -> float:

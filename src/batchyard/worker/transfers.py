@@ -13,8 +13,10 @@ import random
 import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 from batchyard.worker import s3
@@ -27,6 +29,7 @@ _PART_BYTES = 16 * 1024 * 1024
 _WINDOW = 64
 #: chunks of 256 KiB
 _IO_QUEUE = 64
+_CHUNK_BYTES = 256 * 1024
 _ROUNDS = 5
 _MAX_PAUSE_S = 20
 _POLL_S = 0.1
@@ -59,6 +62,7 @@ class Transfers:
         self._client = client
         self._sleep = sleep
         self._manager: Any = None
+        self._pool: ThreadPoolExecutor | None = None
 
     def download(self, files: Iterable[FileTransfer], is_over: Callable[[], bool]) -> None:
         """Download all files. Raises OutOfTimeError when ``is_over`` returns True."""
@@ -136,6 +140,8 @@ class Transfers:
         os.makedirs(folder, exist_ok=True)
         # In the folder of the file, so that it can be renamed in one step.
         path = os.path.join(folder, f"{OWN_PREFIX}{secrets.token_hex(8)}.part")
+        if file.size < _PART_BYTES:
+            return _SmallDownload(self._client, self._threads(), file, path, on_end), path
         subscribers = [_subscriber(on_end, file.size, file.etag)]
         future = self._transfer_manager().download(
             file.place.bucket, file.place.key, path, subscribers=subscribers
@@ -147,6 +153,11 @@ class Transfers:
             file.path, file.place.bucket, file.place.key, subscribers=[_subscriber(on_end)]
         )
         return future, file.path
+
+    def _threads(self) -> ThreadPoolExecutor:
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(s3.CONCURRENCY)
+        return self._pool
 
     def _transfer_manager(self) -> Any:
         if self._manager is None:
@@ -161,6 +172,47 @@ class Transfers:
             )
             self._manager = TransferManager(self._client, config)
         return self._manager
+
+
+class _SmallDownload:
+    """The download of a file with a single request, in the shape of s3transfer's future.
+
+    The transfer manager would ask for size and ETag first, unless it knows both.
+    """
+
+    def __init__(
+        self,
+        client: Any,
+        pool: ThreadPoolExecutor,
+        file: FileTransfer,
+        path: str,
+        on_end: Callable[[Any], None],
+    ) -> None:
+        self.meta = SimpleNamespace(transfer_id=path)
+        self._client, self._file, self._path = client, file, path
+        self._future = pool.submit(self._download)
+        self._future.add_done_callback(lambda _: on_end(self))
+
+    def result(self) -> None:
+        self._future.result()
+
+    def _download(self) -> None:
+        place = self._file.place
+        condition = {"IfMatch": self._file.etag} if self._file.etag else {}
+        try:
+            answer = self._client.get_object(Bucket=place.bucket, Key=place.key, **condition)
+        except Exception as exc:
+            if s3.is_replaced(exc):
+                raise replaced_error("download", str(place)) from exc
+            raise
+        try:
+            with open(self._path, "wb") as file:
+                for data in answer["Body"].iter_chunks(_CHUNK_BYTES):
+                    file.write(data)
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(self._path)
+            raise
 
 
 def _finish_transfer(

@@ -6,14 +6,16 @@ import json
 import os
 import stat
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from batchyard import s3_layout
+from batchyard.worker import inputs
 from batchyard.worker.errors import EXIT_NAME, WorkerError
 from batchyard.worker.globs import Glob, globs, is_safe
+from batchyard.worker.inputs import Input
 from batchyard.worker.orders import Orders, Place
-from batchyard.worker.s3 import Bucket, S3Object
+from batchyard.worker.s3 import Bucket
 from batchyard.worker.transfers import FileTransfer, Transfers
 
 
@@ -51,52 +53,29 @@ class Workspace:
 
     # -- inputs ------------------------------------------------------------------------------------
 
-    def download_inputs(self, is_over: Callable[[], bool]) -> None:
-        """Download the inputs. Raises OutOfTimeError when ``is_over`` returns True."""
-        inputs: dict[str, S3Object] = {}
-        for glob in globs(self.orders.inputs):
-            matches = {
-                path: entry for path, entry in self._find_matches(glob) if not path.endswith("/")
-            }
-            if not matches:
-                self.log(f"no object matches the input {glob.text} below {self.orders.workspace}")
-            inputs |= matches
-        self._download(self.orders.workspace, inputs, is_over)
+    def download_inputs(self, is_over: Callable[[], bool], *, is_continued: bool = False) -> None:
+        """Download the inputs. Raises OutOfTimeError when ``is_over`` returns True.
+
+        ``is_continued``: the child has finished commands before, whose outputs may be inputs.
+        """
+        found = inputs.find_inputs(self.bucket, self.orders, is_continued=is_continued)
+        for pattern in inputs.find_unmatched(self.orders, found):
+            self.log(f"no object matches the input {pattern} below {self.orders.workspace}")
+        self._download(found, is_over)
         # Patterns of outputs often match inputs too, which need not be uploaded again.
-        for path in inputs:
+        for path in found:
             self._ignored[path] = _file_state(os.stat(self._local_path(path)))
 
-    def _find_matches(self, glob: Glob) -> Iterator[tuple[str, S3Object]]:
-        """Yield (path, object) of the objects that match; lists only the pattern's prefix."""
-        root = self.orders.workspace
-        action = f"list the input {glob.text} in"
-        listings: list[Iterable[S3Object]]
-        if glob.is_plain:
-            # The object of exactly this key is the first with the prefix; others are in a folder.
-            first = next(self.bucket.list(root.below(glob.text), action, at_most=1), None)
-            exact = [first] if first and first.key == root.key + glob.text else []
-            listings = [exact, self.bucket.list(root.below(f"{glob.text}/"), action)]
-        else:
-            prefix = root.below(glob.prefix)
-            listings = [self.bucket.list(prefix, action, flat=glob.stays_in_folder)]
-        for listing in listings:
-            for entry in listing:
-                path = entry.key[len(root.key) :]
-                if glob.matches(path):
-                    yield path, entry
-
-    def _download(
-        self, root: Place, objects: dict[str, S3Object], is_over: Callable[[], bool]
-    ) -> None:
-        for path in objects:
+    def _download(self, objects: dict[str, Input], is_over: Callable[[], bool]) -> None:
+        for path, entry in objects.items():
             if not is_safe(path):
                 raise WorkerError(
-                    f"the key {path!r} below {root} cannot be a file's path in the workspace; "
+                    f"the key {path!r} of {entry.place} cannot be a file's path in the workspace; "
                     "give the object another key, or use a pattern that does not match it",
                     EXIT_NAME,
                 )
         files = [
-            FileTransfer(root.below(path), self._local_path(path), entry.size, entry.etag)
+            FileTransfer(entry.place, self._local_path(path), entry.size, entry.etag)
             for path, entry in objects.items()
         ]
         self.transfers.download(files, is_over)
@@ -149,14 +128,21 @@ class Workspace:
         return len(files)
 
     def find_checkpoint(self) -> Checkpoint | None:
-        """Return the newest complete checkpoint, if there is any."""
+        """Return the newest complete checkpoint of this run, or of the runs that it retries."""
         if not self.orders.checkpoint:
             return None
-        listed = self.bucket.list(self._checkpoints, "look for a checkpoint in", flat=True)
+        folders = (self.orders.checkpoints, *self.orders.earlier_checkpoints)
+        checkpoints = (self._find_checkpoint_in(folder) for folder in folders)
+        return next((checkpoint for checkpoint in checkpoints if checkpoint is not None), None)
+
+    def _find_checkpoint_in(self, checkpoints: Place) -> Checkpoint | None:
+        """``checkpoints``: where a run has the checkpoints of the step."""
+        folder = checkpoints.below(s3_layout.checkpoints_of(self.number))
+        listed = self.bucket.list(folder, "look for a checkpoint in", flat=True)
         newest = s3_layout.newest_checkpoint([entry.key for entry in listed])
         if newest is None:
             return None
-        bucket = self._checkpoints.bucket
+        bucket = folder.bucket
         marker = Place(bucket, s3_layout.checkpoint_marker(newest))
         document = json.loads(self.bucket.read(marker, "read the checkpoint's record"))
         files = Place(bucket, s3_layout.checkpoint_files(newest))
@@ -165,12 +151,13 @@ class Workspace:
     def restore(self, checkpoint: Checkpoint, is_over: Callable[[], bool]) -> None:
         """Download the files of the checkpoint into the workspace."""
         root = checkpoint.place
-        listed = {
-            entry.key[len(root.key) :]: entry
+        files = {
+            entry.key[len(root.key) :]: Input(Place(root.bucket, entry.key), entry.size, entry.etag)
             for entry in self.bucket.list(root, "list the checkpoint")
         }
-        files = {path: entry for path, entry in listed.items() if path in checkpoint.paths}
-        self._download(root, files, is_over)
+        self._download(
+            {path: file for path, file in files.items() if path in checkpoint.paths}, is_over
+        )
         # An output in the checkpoint is not among the uploaded outputs yet.
         for path in checkpoint.paths:
             self._ignored.pop(path, None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import subprocess
 import sys
 
@@ -83,6 +84,26 @@ def test_the_disk_is_named() -> None:
     )
     assert error.exit_code == EXIT_MACHINE
     assert str(error).startswith("could not make /scratch/a: No space left on device; ")
+
+
+@pytest.mark.parametrize(
+    ("region", "address"),
+    [
+        ("us-east-1", "https://s3.us-east-1.amazonaws.com"),
+        ("eu-central-1", "https://s3.eu-central-1.amazonaws.com"),
+        ("us-gov-west-1", "https://s3.us-gov-west-1.amazonaws.com"),
+        ("cn-north-1", "https://s3.cn-north-1.amazonaws.com.cn"),
+    ],
+)
+def test_s3_is_asked_at_the_address_of_the_region(region: str, address: str) -> None:
+    code = (
+        f"from batchyard.worker import s3\nprint(s3.connect({region!r}).client.meta.endpoint_url)"
+    )
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environ, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == address
 
 
 def test_an_image_without_boto3_is_told_what_to_install() -> None:

@@ -96,7 +96,7 @@ def test_where_nobody_answers_the_watch_ends_quietly() -> None:
     slept: list[float] = []
     announced: list[float] = []
     watch(Metadata(address), announced.append, slept.append)
-    assert slept == [5, 5, 5]
+    assert slept == [2, 2, 2]
     assert announced == []
 
 
@@ -128,7 +128,7 @@ def test_a_watch_that_was_answered_once_outlives_the_services_absence() -> None:
     [
         ('{"action": "terminate", "time": "2023-11-14T22:15:20Z"}', 120),
         ('{"action": "stop", "time": "2023-11-14T22:13:50Z"}', 30),
-        ('{"action": "terminate", "time": "2023-11-14T20:00:00Z"}', 1),
+        ('{"action": "terminate", "time": "2023-11-14T20:00:00Z"}', 30),
         ('{"action": "terminate", "time": "2033-11-14T20:00:00Z"}', 120),
         ('{"action": "terminate"}', 120),
         ("nonsense", 120),

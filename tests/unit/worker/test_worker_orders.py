@@ -99,7 +99,7 @@ def test_what_an_earlier_run_has_finished_is_known_by_ranges() -> None:
         ({"indices": [3]}, "'indices'"),
         ({"keep_going": 0}, "'keep_going'"),
         ({"list": None}, "neither a command nor a list"),
-        ({"format": 2}, "format 2"),
+        ({"format": 4}, "format 4"),
     ],
 )
 def test_orders_that_are_wrong_are_refused_with_what_is_wrong(

@@ -15,7 +15,10 @@ import pytest
 import batchyard
 
 ROOT = Path(batchyard.__file__).parent
-SHARED = [ROOT / name for name in ("__init__.py", "shard.py", "s3_layout.py")]
+SHARED = [
+    ROOT / name
+    for name in ("__init__.py", "blocks.py", "shard.py", "child_patterns.py", "s3_layout.py")
+]
 FILES = [*SHARED, *sorted((ROOT / "worker").glob("*.py"))]
 
 
@@ -27,7 +30,7 @@ def test_its_syntax_is_that_of_python_3_10(path: Path) -> None:
 def answer(python: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     environ = {"PYTHONPATH": str(ROOT.parent), "PATH": "/usr/bin:/bin"}
     return subprocess.run(
-        [python, *arguments], env=environ, capture_output=True, text=True, timeout=60
+        [python, *arguments], env=environ, capture_output=True, text=True, timeout=300
     )
 
 
@@ -42,5 +45,6 @@ def test_a_mistake_in_its_variables_is_told_without_boto3_or_the_rest_of_ours() 
         for name in loaded
         if name.startswith("batchyard.") and not name.startswith("batchyard.worker")
     }
-    assert ours == {"batchyard.shard", "batchyard.s3_layout"}
+    shared = ("blocks", "shard", "child_patterns", "s3_layout")
+    assert ours == {f"batchyard.{name}" for name in shared}
     assert "boto3" not in loaded

@@ -12,8 +12,8 @@ from test_worker_orders import orders
 
 from batchyard.worker.errors import EXIT_ORDERS, WorkerError
 from batchyard.worker.orders import Child
+from batchyard.worker.processes import CommandResult
 from batchyard.worker.records import Records, command_reader
-from batchyard.worker.rules import Failure
 from batchyard.worker.s3 import Bucket
 
 DONE = "runs/r/done/s/"
@@ -75,7 +75,7 @@ def test_an_empty_part_and_one_that_an_earlier_run_did_ask_for_nothing() -> None
 
 def test_a_success_is_found_again() -> None:
     s3 = FakeS3()
-    records(s3).record_success(7, 1.25)
+    records(s3).record_success(7, CommandResult(0, 1.25, user_s=0.5, max_rss_kib=99, started_ms=3))
     assert list(s3.objects) == [f"{DONE}0000007"]
     assert records(s3).succeeded_commands(range(10)) == {7}
 
@@ -84,7 +84,7 @@ def test_failures_are_those_of_this_job_and_no_successes() -> None:
     s3 = FakeS3()
     first = records(s3, Child(0, 1, True, "job:0"))
     assert first.earlier_failures() == []
-    first.record_failure([], Failure(3, 9))
+    first.record_failures([], {3: CommandResult(9, 1.0)})
     second = records(s3)
     assert [one["exit_code"] for one in second.earlier_failures()] == [9]
     assert records(s3, Child(0, 2, True, "another:0")).earlier_failures() == []

@@ -8,8 +8,11 @@ from batchyard.worker.rules import (
     Failure,
     Rules,
     Verdict,
+    decide_after_error,
     decide_after_failure,
     decide_after_reclaim,
+    find_retried_errors,
+    is_killed_worker_retried,
     is_retried,
 )
 
@@ -80,6 +83,31 @@ def test_a_commands_own_75_is_not_taken_for_a_request() -> None:
     assert decide_after_failure(rules(retry_on=("75",)), Failure(0, 75), 1, 0).exit_code == 75
 
 
+@pytest.mark.parametrize(
+    ("retry_on", "fail_on", "retries", "is_retried_by_batch"),
+    [
+        (("any",), (), 1, True),
+        (("oom",), (), 1, True),
+        (("137",), (), 1, True),
+        (("128-140",), (), 1, True),
+        (("any",), (), 0, False),
+        (("3",), (), 1, False),
+        (("any",), ("oom",), 1, False),
+        (("any",), ("137",), 1, False),
+    ],
+)
+def test_a_final_kill_of_a_command_is_not_taken_for_a_kill_of_the_worker(
+    retry_on: tuple[str, ...], fail_on: tuple[str, ...], retries: int, is_retried_by_batch: bool
+) -> None:
+    child_rules = rules(retry_on, fail_on, retries, attempts=4)
+    assert is_killed_worker_retried(child_rules) is is_retried_by_batch
+    verdict = decide_after_failure(child_rules, Failure(0, 137), 2, retries)
+    assert verdict.exit_code == (1 if is_retried_by_batch else 137)
+    assert ("exit code 137" in verdict.remark) is is_retried_by_batch
+    # After the last attempt AWS Batch retries nothing.
+    assert decide_after_failure(child_rules, Failure(0, 137), 4, retries) == Verdict(137)
+
+
 def test_a_kill_for_memory_is_told() -> None:
     assert "killed for memory" in decide_after_failure(rules(), Failure(0, 137, True), 1, 0).remark
 
@@ -101,3 +129,28 @@ def test_a_reclaim_is_survived_unless_the_rules_say_never(
     verdict = decide_after_reclaim(rules(retry_on, fail_on, retries), "EC2 takes this machine away")
     assert verdict.exit_code == code
     assert verdict.remark.startswith("EC2 takes this machine away; ")
+
+
+@pytest.mark.parametrize(
+    ("rules_of_step", "expected"),
+    [
+        # 76 and 78, names of files and orders, are the same in every attempt.
+        (rules(), (70, 71, 72, 77)),
+        (rules(retry_on=("64-78",)), (70, 71, 72, 77)),
+        (rules(fail_on=("77",)), (70, 71, 72)),
+        (rules(retry_on=("71",)), (71,)),
+        (rules(retry_on=("spot", "oom")), ()),
+        (rules(fail_on=("any",)), ()),
+        (rules(retries=0), ()),
+    ],
+)
+def test_errors_of_the_worker_that_are_retried(
+    rules_of_step: Rules, expected: tuple[int, ...]
+) -> None:
+    assert find_retried_errors(rules_of_step) == expected
+
+
+def test_an_error_of_the_worker_keeps_its_exit_code_on_the_last_attempt() -> None:
+    assert decide_after_error(71, (70, 71), is_last=False).exit_code == 75
+    assert decide_after_error(71, (70, 71), is_last=True) == Verdict(71)
+    assert decide_after_error(78, (70, 71), is_last=False) == Verdict(78)

@@ -13,7 +13,8 @@ from batchyard import s3_layout
 from batchyard.aws.environment_lookup import find_environment
 from batchyard.aws.s3 import S3
 from batchyard.aws.session import AwsSession
-from batchyard.engines.aws import preparing, render, staging, target
+from batchyard.engines.aws import inputs, preparing, render, target, workspace_files
+from batchyard.engines.aws.input_files import InputFiles
 from batchyard.engines.aws.run import AwsRun
 from batchyard.engines.base import (
     Engine,
@@ -23,6 +24,7 @@ from batchyard.engines.base import (
     RunRequest,
     RunState,
     Say,
+    ServiceRequest,
     new_run_id,
 )
 from batchyard.environments import Environment
@@ -37,20 +39,24 @@ class AwsEngine:
     def prepare(self, request: RunRequest) -> PreparedRun:
         return preparing.prepare(request)
 
+    def list_requests(self, prepared: PreparedRun) -> list[ServiceRequest]:
+        return preparing.list_requests(prepared)
+
     def prepare_retry(self, old: RunRecord, request: RetryRequest, say: Say) -> PreparedRun:
-        _refuse_capacity(old, request)
+        _refuse_local_settings(old, request)
         run = self.open(old)
-        _require_over(old, run)
+        state = _require_over(old, run)
         unfinished = run.unfinished()
         if run.answer_source:
             say(run.answer_source)
         if not any(unfinished.children.values()):
-            raise InputError(f"run {old.run_id} has nothing to retry: everything in it succeeded")
+            raise _nothing_to_retry(old.run_id, state)
         plan = planning.select_unfinished(run.load_lists(), unfinished.children)
         settings = replace(
             old.settings,
             run_id=new_run_id(plan),
             on_demand=request.on_demand or old.settings.on_demand,
+            earlier_runs=(old.run_id, *old.settings.earlier_runs),
         )
         settings = preparing.check_queues(settings, plan)
         # Refuses steps that AWS Batch cannot run, before anything is recorded.
@@ -58,7 +64,7 @@ class AwsEngine:
         workspace = Path(old.workspace) if old.workspace else None
         if workspace is not None and workspace.is_dir():
             # Refuses files that cannot be uploaded, before anything is recorded.
-            staging.match_files(workspace, (glob for job in plan.jobs for glob in job.inputs))
+            _check_files(plan, workspace, run.inputs.load())
         return PreparedRun(
             plan,
             settings,
@@ -70,7 +76,7 @@ class AwsEngine:
     def prepare_resume(
         self, record: RunRecord, request: RetryRequest, *, detached: bool
     ) -> RunRecord:
-        _refuse_capacity(record, request)
+        _refuse_local_settings(record, request)
         return record
 
     def create(self, record: RunRecord, commands_done: Mapping[str, Sequence[int]]) -> None:
@@ -110,7 +116,19 @@ class AwsEngine:
 
     def list_runs(self, home: Path, environment: str) -> list[str] | None:
         named = find_environment(home, environment)
-        return sorted(_s3(named).folders(_runs_address(named)))
+        return sorted(filter(s3_layout.is_run, _s3(named).folders(_runs_address(named))))
+
+
+def _check_files(plan: planning.Plan, workspace: Path, retried: InputFiles | None) -> None:
+    """Raise InputError where the inputs of a retry match files that cannot go to S3."""
+    by_step = retried.by_step if retried else {}
+    selected = inputs.select_inputs(
+        plan,
+        workspace_files.list_names(workspace),
+        {step: set(paths) for step, paths in by_step.items()},
+    )
+    names = {name for step in selected.values() for name in step.names}
+    workspace_files.check_files(workspace, names)
 
 
 def _s3(environment: Environment) -> S3:
@@ -121,15 +139,21 @@ def _runs_address(environment: Environment) -> str:
     return s3_layout.runs_address(environment.bucket, environment.prefix)
 
 
-def _refuse_capacity(record: RunRecord, request: RetryRequest) -> None:
+def _refuse_local_settings(record: RunRecord, request: RetryRequest) -> None:
     if request.cpus or request.memory_mib:
         raise InputError(
             "--cpus and --memory are about this machine", hint=f"run {record.run_id} is on AWS"
         )
+    if request.workspace is not None:
+        raise InputError(
+            "--workspace is about runs on this machine",
+            hint=f"run {record.run_id} has its workspace in S3; "
+            f"`batchyard fetch {record.run_id} --to DIR` downloads its results",
+        )
 
 
-def _require_over(record: RunRecord, run: AwsRun) -> None:
-    """Raise InputError where the run is not over."""
+def _require_over(record: RunRecord, run: AwsRun) -> RunState:
+    """Return the state of a run that is over. Raises InputError where it is not."""
     overview = run.overview()
     run_id = record.run_id
     if overview.is_interrupted:
@@ -138,6 +162,19 @@ def _require_over(record: RunRecord, run: AwsRun) -> None:
         )
     if overview.state is RunState.RUNNING:
         raise InputError(f"run {run_id} is still running", hint=f"`batchyard stop {run_id}` first")
+    return overview.state
+
+
+def _nothing_to_retry(run_id: str, state: RunState) -> InputError:
+    """Return the refusal of a retry where no child is left."""
+    if state is RunState.SUCCEEDED:
+        return InputError(f"run {run_id} has nothing to retry: everything in it succeeded")
+    # The worker records a success before it exits, so a kill or a stop can come in between.
+    return InputError(
+        f"run {run_id} has nothing to retry: all its commands succeeded, although it is {state}: "
+        "a job was ended after its last command and before its exit",
+        hint=f"`batchyard fetch {run_id}` downloads the output files",
+    )
 
 
 ENGINE: Engine = AwsEngine()

@@ -9,7 +9,7 @@ other children, at the latest when the job is over.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
@@ -28,8 +28,10 @@ Described = tuple[Part, Mapping[str, Any]]
 
 
 class ChangedChildren:
-    def __init__(self, batch: Batch) -> None:
+    def __init__(self, batch: Batch, is_new: Callable[[Part], bool] = lambda part: False) -> None:
+        """``is_new``: whether the part's job is so new that AWS may not show all its children."""
         self._batch = batch
+        self._is_new = is_new
         self._by_part: dict[str, _SeenChildren] = {}
         #: How many children were asked for that AWS has forgotten.
         self.forgotten = 0
@@ -57,14 +59,17 @@ class ChangedChildren:
                 yield from self._search(seen, job)
 
     def look_at_failed(self, jobs: Sequence[tuple[Part, JobDetail]]) -> Iterator[Described]:
-        """Return the children that have failed since the last look."""
+        """Return the children that have failed since the last look, without those never started."""
         for part, job in jobs:
             seen = self._of_part(part, job.id)
             if job.count(JobState.FAILED) <= seen.failed or _never_began(job):
                 continue
-            ids = self._batch.children(job.id, JobState.FAILED) if part.size > 1 else [job.id]
+            ids: Iterable[str] = [job.id]
+            if part.size > 1:
+                ids = self._batch.started_children(job.id, JobState.FAILED)
             numbers = sorted(number_of(child_id) for child_id in ids)
             yield from self._describe([(seen, n) for n in numbers if not seen.has_ended[n]])
+            seen.failed = job.count(JobState.FAILED)
 
     def look_at_child(self, part: Part, job_id: str, number: int) -> Iterator[Described]:
         """Return one child, unless it was seen to have ended."""
@@ -102,7 +107,7 @@ class ChangedChildren:
             if child_id in answers:
                 seen.update(number, answers[child_id])
                 yield seen.part, answers[child_id]
-            else:
+            elif not self._is_new(seen.part):
                 seen.has_ended[number] = 1
                 self.forgotten += 1
 

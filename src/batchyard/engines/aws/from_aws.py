@@ -8,7 +8,7 @@ from typing import Any
 
 from batchyard.batch.jobs import JobState
 from batchyard.engines.aws.render import Part
-from batchyard.engines.base import AttemptDetail, JobDetail, Overview, RunState
+from batchyard.engines.base import AttemptDetail, CommandCounts, JobDetail, Overview, RunState
 from batchyard.plan import PlannedJob
 
 #: Prefix of the id of a part that has not been submitted.
@@ -24,6 +24,8 @@ class Stream:
     index: int
     attempt: int
     is_over: bool
+    #: When the attempt ended; 0 if it has not, or long ago.
+    ended_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +48,20 @@ def end_states_from_json(document: Any) -> EndStates:
     """Return the end states. Older versions of batchyard stored the list of jobs alone."""
     if isinstance(document, list):
         document = {"jobs": document, "was_stopped": None}
-    jobs = (
-        JobDetail(**{**job, "state": JobState(job["state"]), "counts": tuple(job["counts"])})
-        for job in document["jobs"]
+    jobs = tuple(map(_job_from_json, document["jobs"]))
+    return EndStates(jobs, document["was_stopped"], document.get("succeeded", {}))
+
+
+def _job_from_json(fields: Mapping[str, Any]) -> JobDetail:
+    counts = fields.get("commands")
+    return JobDetail(
+        **{
+            **fields,
+            "state": JobState(fields["state"]),
+            "counts": tuple(fields["counts"]),
+            "commands": None if counts is None else CommandCounts(**counts),
+        }
     )
-    return EndStates(tuple(jobs), document["was_stopped"], document.get("succeeded", {}))
 
 
 def make_overview(
@@ -238,7 +249,8 @@ def find_streams(part: Part, planned: PlannedJob, job: Mapping[str, Any]) -> Ite
     for number, attempt in enumerate(ended, 1):
         name = attempt.get("container", {}).get("logStreamName")
         if name:
-            yield Stream(name, part.step, index, number, True)
+            ended_ms = int(attempt.get("stoppedAt", 0))
+            yield Stream(name, part.step, index, number, True, ended_ms)
     name = job.get("container", {}).get("logStreamName")
     if name and not JobState(job["status"]).is_terminal:
         yield Stream(name, part.step, index, len(ended) + 1, False)

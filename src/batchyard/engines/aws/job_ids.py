@@ -33,8 +33,6 @@ class JobIds:
         self._clock = clock
         self._rendered: Rendered | None = None
         self._journal: Journal | None = None
-        #: When the journal had been written last before this process opened it, in seconds.
-        self.journal_changed_at = 0.0
 
     @property
     def rendered(self) -> Rendered:
@@ -46,13 +44,14 @@ class JobIds:
     def journal(self) -> Journal:
         if self._journal is None:
             self._journal = Journal(self._journal_path)
-            self.journal_changed_at = self._journal.changed_at
             if not self.is_complete:
                 # Another machine may have submitted more.
                 shared = self._files.read_remote(JOB_IDS) or {}
                 for name, job_id, at_s in read_shared_ids(shared, self._clock()):
                     if name not in self._journal.ids:
                         self._journal.record_submitted(name, job_id, at_s)
+                for name in shared.get("repeated", ()):
+                    self._journal.mark_repeated(name)
         return self._journal
 
     def record(self, part: Part, job_id: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -11,15 +12,22 @@ from batchyard.engines.aws import from_aws
 from batchyard.engines.aws.changed_children import ChangedChildren
 from batchyard.engines.aws.from_aws import UNSUBMITTED, Stream
 from batchyard.engines.aws.render import Part
-from batchyard.engines.base import AttemptDetail, JobDetail, LogChunk
+from batchyard.engines.base import AttemptDetail, CommandDetail, JobDetail, LogChunk
 from batchyard.plan import Plan
+from batchyard.worker.headings import select_output
 
+#: By how much the clock of the log can be behind that of a worker.
+_LOG_CLOCK_MS = 60_000
 #: Streams that one FilterLogEvents request can name.
 _STREAMS_PER_CALL = 100
 #: Streams whose newest events are no further apart are read together: no more is read twice.
 _ACTIVE_MS = 5_000
 #: An event may reach CloudWatch Logs later than newer ones of other streams, by no more than this.
 _MAX_DELAY_MS = 60_000
+#: A log stream may appear so long after the end of its attempt. Attempts whose container did not
+#: start have the name of a stream that never appears.
+_LATE_MS = 30_000
+_LATE_LOOK_S = 1.0
 
 DescribedChildren = Iterable[tuple[Part, Mapping[str, Any]]]
 
@@ -33,6 +41,8 @@ class LogReader:
         children: ChangedChildren,
         list_parts: Callable[[], list[tuple[Part, str]]],
         describe_jobs: Callable[[], Sequence[JobDetail]],
+        clock: Callable[[], float] = time.time,
+        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         """``list_parts``: the parts with the ids of their jobs; ``describe_jobs``: these jobs."""
         self._logs = logs
@@ -41,6 +51,10 @@ class LogReader:
         self._children = children
         self._list_parts = list_parts
         self._describe_jobs = describe_jobs
+        self._clock = clock
+        self._sleep = sleep
+        #: Events that were read by ``follow`` and not returned, since a later call failed.
+        self._unreturned: list[tuple[Stream, Any]] = []
         #: Streams that are still written to, or have not been read since they ended.
         self._open: dict[str, Stream] = {}
         #: Names of streams that have been read to their end.
@@ -68,7 +82,7 @@ class LogReader:
         for first in range(0, len(streams), _STREAMS_PER_CALL):
             group = streams[first : first + _STREAMS_PER_CALL]
             order = {stream.name: number for number, stream in enumerate(group)}
-            events = self._read_new_events(group)
+            events = self._read_with_late_streams(group)
             for stream, event in sorted(events, key=lambda pair: order[pair[0].name]):
                 yield _to_chunk(stream, event)
 
@@ -82,10 +96,12 @@ class LogReader:
     ) -> Iterator[LogChunk]:
         """Return the new output in order of time."""
         self._record_streams(self._find_children(jobs, step, index, failed_only, is_thorough=False))
-        events: list[tuple[Stream, Any]] = []
+        are_over = all(job.state.is_terminal for job in jobs)
+        read = self._read_with_late_streams if are_over else self._read_new_events
         for group in self._group_by_activity(self._select(step, index, failed_only)):
             for first in range(0, len(group), _STREAMS_PER_CALL):
-                events += self._read_new_events(group[first : first + _STREAMS_PER_CALL])
+                self._unreturned += read(group[first : first + _STREAMS_PER_CALL])
+        events, self._unreturned = self._unreturned, []
         for stream, event in sorted(events, key=lambda pair: pair[1]["timestamp"]):
             yield _to_chunk(stream, event)
 
@@ -104,6 +120,22 @@ class LogReader:
             self._record_streams(self._find_child(attempt.step, attempt.index))
         name = self._names.get(key)
         return [] if name is None else self._logs.last_lines(self._group, name, lines)
+
+    def read_command(self, command: CommandDetail, last_bytes: int | None = None) -> bytes:
+        key = (command.step, command.index, command.child_attempt)
+        if key not in self._names:
+            self._record_streams(self._find_child(command.step, command.index))
+        if key not in self._names:
+            return b""
+        # Times in the log can be those of another clock.
+        start_ms = max(0, (command.started_ms or 0) - _LOG_CLOCK_MS)
+        events, _ = self._logs.read_events(self._group, [self._names[key]], start_ms)
+        lines = [str(event["message"]) for event in events]
+        # A child of a dynamic step runs many commands, each with a heading in the log.
+        if self._plan.job(command.step).is_dynamic:
+            lines = select_output(lines, command.number)
+        output = "".join(f"{line}\n" for line in lines).encode()
+        return output[-last_bytes if last_bytes else 0 :]
 
     # -- which streams -------------------------------------------------------------------------
 
@@ -177,22 +209,37 @@ class LogReader:
     # -- their events --------------------------------------------------------------------------
 
     def _read_new_events(self, streams: Sequence[Stream]) -> list[tuple[Stream, Any]]:
-        """Return the events that were not returned yet. Streams that have ended are closed."""
+        """Return the events that were not returned yet. Streams that have ended are closed.
+
+        A stream that does not exist stays open as long as it may appear.
+        """
         by_name = {stream.name: stream for stream in streams}
         start_ms = min(map(self._start_ms, by_name), default=0)
+        if not by_name:
+            return []
+        new_events, missing = self._logs.read_events(self._group, list(by_name), start_ms)
         events = [
-            (by_name[event["logStreamName"]], event)
-            for event in self._logs.filter_events(self._group, list(by_name), start_ms)
-            if self._is_new(event)
+            (by_name[event["logStreamName"]], event) for event in new_events if self._is_new(event)
         ]
         for stream in streams:
             self._read_to_ms[stream.name] = self._latest_ms
-            if stream.is_over:
+            if stream.is_over and not (stream.name in missing and self._may_appear(stream)):
                 self._finished.add(stream.name)
                 self._open.pop(stream.name, None)
                 self._newest.pop(stream.name, None)
                 self._read_to_ms.pop(stream.name, None)
         return events
+
+    def _read_with_late_streams(self, streams: Sequence[Stream]) -> list[tuple[Stream, Any]]:
+        """As ``_read_new_events``; wait for the streams of ended attempts that may appear."""
+        events = self._read_new_events(streams)
+        while late := [s for s in streams if s.is_over and s.name in self._open]:
+            self._sleep(_LATE_LOOK_S)
+            events += self._read_new_events(late)
+        return events
+
+    def _may_appear(self, stream: Stream) -> bool:
+        return self._clock() * 1000 < stream.ended_ms + _LATE_MS
 
     def _start_ms(self, name: str) -> int:
         """Return the time from which on the stream may have new events."""

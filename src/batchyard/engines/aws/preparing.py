@@ -5,30 +5,38 @@ from __future__ import annotations
 import getpass
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from batchyard import plan as planning
 from batchyard import s3_layout
 from batchyard.aws.batch import Batch
+from batchyard.aws.ec2 import Ec2
 from batchyard.aws.environment_lookup import find_environment
 from batchyard.aws.s3 import Place
-from batchyard.aws.session import AwsSession
+from batchyard.aws.session import AccessDeniedError, AwsRefusedError, AwsSession
 from batchyard.batch.limits import MAX_TAG_VALUE_CHARS
-from batchyard.engines.aws import inputs, render, submit_requests
+from batchyard.engines.aws import inputs, queue_hosts, render
+from batchyard.engines.aws.queue_hosts import ComputeEnvironment
 from batchyard.engines.aws.target import Target
-from batchyard.engines.base import Offer, PreparedRun, RunRequest, new_run_id
+from batchyard.engines.base import Offer, PreparedRun, RunRequest, ServiceRequest, new_run_id
 from batchyard.environments import Environment
 from batchyard.errors import InputError
 from batchyard.images import registry
 from batchyard.pipeline import Pipeline
-from batchyard.pipeline_file import reading
+from batchyard.pipeline_file import plain_lists
 from batchyard.plan import Plan
 
 #: Characters that AWS does not accept in the value of a tag: it takes letters, digits and blanks
 #: of any script, and these signs.
 _NOT_IN_TAGS = re.compile(r"[^\w +=.:/@-]")
+
+
+#: Children of a dynamic step without `array`.
+_DEFAULT_CHILDREN = 16
 
 
 def prepare(request: RunRequest) -> PreparedRun:
@@ -38,6 +46,7 @@ def prepare(request: RunRequest) -> PreparedRun:
     address = _workspace_address(request.pipeline, request.offer.workspace)
     environment = _require_environment(request)
     plan = request.plan if request.offer.use_gpus else planning.without_gpus(request.plan)
+    plan = planning.with_claiming_children(plan, _DEFAULT_CHILDREN)
     folder = None if address else _workspace_folder(request.pipeline, request.offer.workspace)
     target = make_target(
         plan,
@@ -46,6 +55,7 @@ def prepare(request: RunRequest) -> PreparedRun:
         on_demand=request.on_demand,
         workspace=address,
         pinned=registry.read_pinned_images(request.home, environment.name),
+        refuses_misfits=request.refuses_misfits,
     )
     notes = [*render.render(plan, target).notes]
     if folder is not None:
@@ -53,6 +63,16 @@ def prepare(request: RunRequest) -> PreparedRun:
     return PreparedRun(
         plan, target, target.run_id, tuple(notes), folder, queues=queues_by_step(plan, target)
     )
+
+
+def list_requests(prepared: PreparedRun) -> list[ServiceRequest]:
+    """Return the requests to AWS Batch of a run. Asks only which job definitions exist."""
+    target: Target = prepared.settings
+    rendered = render.render(prepared.plan, target)
+    environment = target.environment
+    batch = Batch(AwsSession(environment.region, environment.profile))
+    active = batch.active_definitions(rendered.definitions)
+    return list(render.list_requests(rendered, target, active))
 
 
 def make_target(
@@ -63,11 +83,12 @@ def make_target(
     on_demand: bool = False,
     workspace: str | None = None,
     pinned: Mapping[str, str] | None = None,
+    refuses_misfits: bool = True,
 ) -> Target:
     """Return where the plan's run goes. Raises InputError where a queue is missing or disabled.
 
     ``workspace``: an s3:// prefix instead of the run's own. ``pinned``: image -> the address with
-    digest that it was pushed to.
+    digest that it was pushed to. ``refuses_misfits``: as in RunRequest.
     """
     images = {job.step: (pinned or {}).get(job.image, job.image) for job in plan.jobs if job.image}
     if workspace:
@@ -75,17 +96,18 @@ def make_target(
     else:
         address = s3_layout.workspace_address(environment.run_address(run_id))
     target = Target(environment, run_id, images, address, user_name(), on_demand)
-    return check_queues(target, plan)
+    return check_queues(target, plan, refuses_misfits=refuses_misfits)
 
 
-def check_queues(target: Target, plan: Plan) -> Target:
-    """Return the target with its fair-share queues.
+def check_queues(target: Target, plan: Plan, *, refuses_misfits: bool = True) -> Target:
+    """Return the target with its fair-share queues and those on Fargate.
 
-    Raises InputError where a queue does not exist or accepts no jobs.
+    Raises InputError where a queue does not exist, accepts no jobs, or has no host for a step.
     """
     environment = target.environment
     names = sorted(set(queues_by_step(plan, target).values()))
-    queues = Batch(AwsSession(environment.region, environment.profile)).queues(names)
+    session = AwsSession(environment.region, environment.profile)
+    queues = Batch(session).queues(names)
     for name in names:
         if name not in queues:
             raise InputError(
@@ -103,11 +125,52 @@ def check_queues(target: Target, plan: Plan) -> Target:
                 hint=f"enable it with `{command}`, or name another queue",
             )
     fair = frozenset(name for name in names if queues[name].get("schedulingPolicyArn"))
-    return replace(target, fair_queues=fair)
+    hosts = _find_hosts(Batch(session), {name: queues[name] for name in names})
+    fargate = frozenset(
+        name for name, entries in hosts.items() if any(entry.is_fargate for entry in entries)
+    )
+    target = replace(target, fair_queues=fair, fargate_queues=fargate)
+    if refuses_misfits:
+        _require_hosts(plan, target, hosts, session)
+    return target
+
+
+def _find_hosts(
+    batch: Batch, queues: Mapping[str, Any]
+) -> dict[str, tuple[ComputeEnvironment, ...]]:
+    """Return queue -> its compute environments; none where the user may not describe them."""
+    arns = {
+        entry["computeEnvironment"]
+        for queue in queues.values()
+        for entry in queue.get("computeEnvironmentOrder", ())
+    }
+    try:
+        documents = batch.compute_environments(sorted(arns))
+    except AccessDeniedError:
+        documents = {}
+    return {name: queue_hosts.read_environments(queue, documents) for name, queue in queues.items()}
+
+
+def _require_hosts(
+    plan: Plan,
+    target: Target,
+    hosts: Mapping[str, Sequence[ComputeEnvironment]],
+    session: AwsSession,
+) -> None:
+    """Raise InputError for steps that no host of their queue can run."""
+    patterns = queue_hosts.list_type_patterns(plan, target, hosts)
+    types = {}
+    if patterns:
+        # Where the user may not ask EC2, sizes of hosts are not checked.
+        with suppress(AccessDeniedError, AwsRefusedError):
+            types = queue_hosts.read_types(Ec2(session).instance_types(patterns))
+    problems = list(queue_hosts.find_misfits(plan, target, hosts, types))
+    if problems:
+        raise InputError("AWS Batch would never start this:\n  " + "\n  ".join(problems))
 
 
 def queues_by_step(plan: Plan, target: Target) -> dict[str, str]:
-    return {job.step: submit_requests.queue_of(job, target) for job in plan.jobs}
+    return {job.step: target.queue_of(job) for job in plan.jobs}
 
 
 def user_name() -> str:
@@ -131,7 +194,7 @@ def _require_environment(request: RunRequest) -> Environment:
         )
     without_image = [job.step for job in request.plan.jobs if not job.image]
     path = request.pipeline.path
-    if without_image and path is not None and reading.is_command_list(path):
+    if without_image and path is not None and plain_lists.is_command_list(path):
         raise InputError(
             f"{path} is run on AWS in containers, and no image is named",
             hint="name it with --image NAME:TAG",

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from batchyard.batch import limits
 from batchyard.engines.aws import definitions, refusals, submit_requests
 from batchyard.engines.aws.target import Target
+from batchyard.engines.base import ServiceRequest
 from batchyard.errors import InputError
 from batchyard.plan import Plan, PlannedJob
 
@@ -44,6 +45,17 @@ class Part:
     #: Whether the job only waits: AWS Batch accepts 20 dependencies of one job.
     is_barrier: bool = False
 
+    def complete_request(self, definition: str, job_ids: Mapping[str, str]) -> dict[str, Any]:
+        """Return the whole SubmitJob request.
+
+        ``definition``: the job definition with its revision. ``job_ids``: name of a part -> id.
+        """
+        depends_on = [
+            {"jobId": job_ids[need.name], **({"type": "N_TO_N"} if need.is_each else {})}
+            for need in self.needs
+        ]
+        return {**self.request, "jobDefinition": definition, "dependsOn": depends_on}
+
 
 @dataclass(frozen=True, slots=True)
 class Rendered:
@@ -67,34 +79,35 @@ def render(plan: Plan, target: Target) -> Rendered:
     counters = {}
     counts = _count_parts(plan, target)
     for job in plan.jobs:
-        definition = definitions.make_definition(job, target)
-        requests[definition["jobDefinitionName"]] = definition
         if job.max_running is not None:
             counters[submit_requests.counter_name(target.run_id, job.step)] = job.max_running
-        step_parts = list(
-            _make_parts(job, counts[job.step], definition["jobDefinitionName"], by_step, target)
-        )
-        parts += step_parts
-        by_step[job.step] = [part for part in step_parts if not part.is_barrier]
-    notes = (*refusals.make_notes(plan), *_make_barrier_notes(parts))
+        step_parts = _StepParts(job, target, by_step)
+        step_parts.make(counts[job.step])
+        requests |= step_parts.definitions
+        parts += step_parts.parts
+        by_step[job.step] = [part for part in step_parts.parts if not part.is_barrier]
+    notes = (*refusals.make_notes(plan, target), *_make_barrier_notes(parts))
     return Rendered(requests, tuple(parts), counters, notes)
 
 
-def _make_parts(
-    job: PlannedJob,
-    count: int,
-    definition: str,
-    by_step: Mapping[str, Sequence[Part]],
-    target: Target,
-) -> Iterator[Part]:
-    """Return the parts of a step, each after its barriers."""
-    for number, (offset, size) in enumerate(_split(job.size, count)):
-        name = f"{target.run_id}-{job.step}" + (f"-{number}" if count > 1 else "")
-        needs = _find_needs(job, number, by_step)
-        barriers, needs = _make_barriers(name, job, size, needs, definition, target)
-        yield from barriers
-        request = submit_requests.make_request(name, job, offset, size, target)
-        yield Part(name, job.step, size, offset, definition, request, needs)
+def list_requests(
+    rendered: Rendered, target: Target, active: Mapping[str, str]
+) -> Iterator[ServiceRequest]:
+    """Return the requests that would submit the run, in order.
+
+    ``active``: name -> `name:revision` of the job definitions that exist, which are not registered
+    again. Ids of jobs are not known yet; `<id of NAME>` stands for the id of a job.
+    """
+    for name, request in rendered.definitions.items():
+        if name not in active:
+            yield ServiceRequest("batch", "RegisterJobDefinition", request)
+    for name, quantity in rendered.counters.items():
+        counter = submit_requests.make_counter(name, quantity, target)
+        yield ServiceRequest("batch", "CreateConsumableResource", counter)
+    job_ids = {part.name: f"<id of {part.name}>" for part in rendered.parts}
+    for part in rendered.parts:
+        definition = active.get(part.definition, part.definition)
+        yield ServiceRequest("batch", "SubmitJob", part.complete_request(definition, job_ids))
 
 
 def _count_parts(plan: Plan, target: Target) -> dict[str, int]:
@@ -156,60 +169,70 @@ def _find_needs(
     return tuple(needs)
 
 
-# -- barriers ----------------------------------------------------------------------------------
+# -- the parts of a step -----------------------------------------------------------------------
 
 
-def _make_barriers(
-    name: str,
-    job: PlannedJob,
-    size: int,
-    needs: tuple[PartNeed, ...],
-    definition: str,
-    target: Target,
-) -> tuple[list[Part], tuple[PartNeed, ...]]:
-    """Return barriers, and the needs of the part with them in place of its own.
+class _StepParts:
+    """Makes the parts of one step, each after its barriers.
 
-    A barrier is a job that does nothing but wait for 20 others. Needs child by child are tied by an
-    array of the same size, child by child.
+    A barrier is a job that does nothing but wait for 20 others. All parts of a step use the same
+    barriers for the steps that they wait for as a whole. Needs child by child are joined by arrays
+    of the same size, for each part.
     """
-    if len(needs) <= limits.MAX_DEPENDENCIES:
-        return [], needs
-    barriers: list[Part] = []
-    each_needs = [need for need in needs if need.is_each]
-    whole_needs = [need for need in needs if not need.is_each]
-    while len(each_needs) + len(whole_needs) > limits.MAX_DEPENDENCIES:
-        is_each = len(each_needs) > len(whole_needs)
-        longer = each_needs if is_each else whole_needs
-        barrier = _make_barrier(
-            f"{name}-wait{len(barriers)}",
-            job,
-            size if is_each else 1,
-            tuple(longer[: limits.MAX_DEPENDENCIES]),
-            definition,
-            target,
-        )
-        barriers.append(barrier)
-        longer[:] = [*longer[limits.MAX_DEPENDENCIES :], PartNeed(barrier.name, is_each)]
-    return barriers, (*each_needs, *whole_needs)
 
+    def __init__(
+        self, job: PlannedJob, target: Target, by_step: Mapping[str, Sequence[Part]]
+    ) -> None:
+        self.parts: list[Part] = []
+        self.definitions: dict[str, dict[str, Any]] = {}
+        self._job = job
+        self._target = target
+        self._by_step = by_step
+        #: Names of the parts that a barrier waits for -> the barrier.
+        self._barriers: dict[tuple[PartNeed, ...], Part] = {}
 
-def _make_barrier(
-    name: str,
-    job: PlannedJob,
-    size: int,
-    needs: tuple[PartNeed, ...],
-    definition: str,
-    target: Target,
-) -> Part:
-    request = {
-        "jobName": name,
-        "jobQueue": submit_requests.queue_of(job, target),
-        "containerOverrides": {"command": ["true"]},
-        "tags": submit_requests.make_tags(job.step, target),
-        **({"arrayProperties": {"size": size}} if needs[0].is_each else {}),
-        **submit_requests.make_share(job, target),
-    }
-    return Part(name, job.step, size, 0, definition, request, needs, is_barrier=True)
+    def make(self, count: int) -> None:
+        job, target = self._job, self._target
+        definition = self._add_definition(definitions.make_definition(job, target))
+        for number, (offset, size) in enumerate(_split(job.size, count)):
+            name = f"{target.run_id}-{job.step}" + (f"-{number}" if count > 1 else "")
+            needs = self._join(_find_needs(job, number, self._by_step), size)
+            request = submit_requests.make_request(name, job, offset, size, target)
+            self.parts.append(Part(name, job.step, size, offset, definition, request, needs))
+
+    def _join(self, needs: tuple[PartNeed, ...], size: int) -> tuple[PartNeed, ...]:
+        """Return at most 20 needs that wait for all of these; ``size`` is that of the part."""
+        each_needs = [need for need in needs if need.is_each]
+        whole_needs = [need for need in needs if not need.is_each]
+        while len(each_needs) + len(whole_needs) > limits.MAX_DEPENDENCIES:
+            is_each = len(each_needs) > len(whole_needs)
+            longer = each_needs if is_each else whole_needs
+            joined = tuple(longer[: limits.MAX_DEPENDENCIES])
+            if joined not in self._barriers:
+                self._barriers[joined] = self._make_barrier(joined, size if is_each else 1)
+            name = self._barriers[joined].name
+            longer[:] = [*longer[limits.MAX_DEPENDENCIES :], PartNeed(name, is_each)]
+        return (*each_needs, *whole_needs)
+
+    def _make_barrier(self, needs: tuple[PartNeed, ...], size: int) -> Part:
+        job, target = self._job, self._target
+        name = f"{target.run_id}-{job.step}-wait{len(self._barriers)}"
+        request = {
+            "jobName": name,
+            "jobQueue": target.queue_of(job),
+            "tags": submit_requests.make_tags(job.step, target),
+            **({"arrayProperties": {"size": size}} if needs[0].is_each else {}),
+            **submit_requests.make_share(job, target),
+        }
+        definition = self._add_definition(definitions.make_barrier_definition(job, target))
+        barrier = Part(name, job.step, size, 0, definition, request, needs, is_barrier=True)
+        self.parts.append(barrier)
+        return barrier
+
+    def _add_definition(self, request: dict[str, Any]) -> str:
+        name = str(request["jobDefinitionName"])
+        self.definitions[name] = request
+        return name
 
 
 def _make_barrier_notes(parts: Sequence[Part]) -> Iterator[str]:
@@ -220,6 +243,5 @@ def _make_barrier_notes(parts: Sequence[Part]) -> Iterator[str]:
     for step, count in by_step.items():
         yield (
             f"{step}: waits child by child for more than {limits.MAX_DEPENDENCIES} steps, which "
-            f"AWS Batch does not accept: {count:,} children that do nothing, in its image and with "
-            "its resources, tie them together"
+            f"AWS Batch refuses: {count:,} children that do nothing join them, in its image"
         )

@@ -17,15 +17,18 @@ from batchyard.aws.batch import Batch
 from batchyard.aws.logs import Logs
 from batchyard.aws.s3 import S3
 from batchyard.aws.session import AwsSession
+from batchyard.aws.submit_job import JobSubmitter
 from batchyard.batch.jobs import JobState
-from batchyard.batch.limits import MAX_DESCRIBED_JOBS
 from batchyard.embedded.lock import RunLock
-from batchyard.engines.aws import from_aws, staging
+from batchyard.engines.aws import from_aws, share_records, staging
 from batchyard.engines.aws.changed_children import ChangedChildren, number_of
+from batchyard.engines.aws.failed_attempts import FailedAttempts
 from batchyard.engines.aws.from_aws import UNSUBMITTED
+from batchyard.engines.aws.input_files import RunInputs
 from batchyard.engines.aws.job_ids import JobIds
 from batchyard.engines.aws.log_reader import LogReader
 from batchyard.engines.aws.render import Part
+from batchyard.engines.aws.repeated_jobs import RepeatedJobs
 from batchyard.engines.aws.run_files import RunFiles
 from batchyard.engines.aws.run_status import RunStatusReader
 from batchyard.engines.aws.submission import RunStoppedError, Submission
@@ -35,6 +38,7 @@ from batchyard.engines.base import (
     DEFAULT_GRACE_S,
     AttemptDetail,
     Backoff,
+    CommandDetail,
     JobDetail,
     LogChunk,
     Overview,
@@ -48,6 +52,7 @@ from batchyard.engines.base import (
     Watcher,
     say_nothing,
 )
+from batchyard.engines.busy_service import PatientCaller
 from batchyard.errors import BatchyardError, InputError, RunLockedError
 from batchyard.folder import home_flag
 from batchyard.plan import Plan
@@ -55,6 +60,8 @@ from batchyard.units import pluralize
 
 #: AWS Batch has one grace, and takes a while to end the containers after it.
 _STOP_WAIT_S = 60.0
+#: Seconds after SubmitJob in which a job that AWS does not show is not a forgotten one.
+_NEW_S = 3600.0
 
 
 class AwsRun:
@@ -76,18 +83,30 @@ class AwsRun:
         self._target: Target = record.settings
         target, environment = self._target, self._target.environment
         session = session or AwsSession(environment.region, environment.profile)
+        self._session = session
         self.batch = Batch(session)
         self.s3 = S3(session)
         self._logs = Logs(session)
         self._clock, self._sleep = clock, sleep
         self._files = RunFiles(record.folder.path, target.address, self.s3)
+        self.inputs = RunInputs(record, self.s3, self._files)
         self._records = SuccessRecords(plan, self.s3, self._files, target.address)
         self._job_ids = JobIds(plan, target, record.folder.journal, self._files, clock)
         self._status = RunStatusReader(
             plan, self.batch, self._job_ids, self._files, self._records, clock
         )
+        self._failed_attempts = FailedAttempts(
+            plan, self.batch, self._files, self._parts_known_to_aws, self._status.end_states
+        )
+        self._repeated_jobs = RepeatedJobs(self.batch, self._job_ids)
         self._submission = Submission(
-            target.run_id, self.batch, self._job_ids, self._files, clock, sleep
+            target.run_id,
+            self.batch,
+            JobSubmitter(session, sleep),
+            self._job_ids,
+            self._files,
+            clock,
+            sleep,
         )
         self._reader: LogReader | None = None
 
@@ -98,7 +117,9 @@ class AwsRun:
 
     def submit(self, plan: Plan) -> list[str]:
         if not self.is_submitted:
-            staging.upload_orders(self.s3, plan, self._target, self.skipped_commands)
+            staging.upload_orders(
+                self.s3, plan, self._target, self.skipped_commands, self.inputs.load()
+            )
             self._submission.submit_all()
         return self.job_ids
 
@@ -123,41 +144,42 @@ class AwsRun:
         self._submission.require_not_stopped()
         if self.is_submitted:
             return
-        if self._record.workspace:
-            count = staging.send_inputs(
-                self.s3,
-                self._plan.jobs,
-                Path(self._record.workspace),
-                self._target.workspace,
-            )
-            if count:
-                say(f"uploaded {pluralize(count, 'input file')} to {self._target.workspace}")
+        plan = self.load_lists()
+        self.inputs.store(plan, say)
         text = self._record.folder.record.read_bytes()
         self.s3.put(self._target.address + s3_layout.RUN_RECORD, text, "application/json")
         if self.skipped_commands:
             self._files.write(s3_layout.SKIPPED_COMMANDS, self.skipped_commands)
-        self.submit(self.load_lists())
+        self.submit(plan)
 
     def execute(self, watcher: Watcher, *, carry_out_old_stops: bool = False) -> None:
         self.start(watcher.note)
         run_id = self._record.run_id
         try:
             overview = self._follow(watcher)
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, BatchyardError):
             watcher.note(
                 f"the run goes on without this command: `batchyard status {run_id} --watch` "
                 f"follows it, `batchyard stop {run_id}` ends it"
             )
             raise
-        if overview.state is not RunState.RUNNING:
+        if overview.state is RunState.RUNNING:
+            return
+        try:
             self._fetch_results(watcher.note)
+        except (KeyboardInterrupt, BatchyardError):
+            watcher.note(
+                f"the run is {overview.state}: `batchyard fetch {run_id}` downloads its results"
+            )
+            raise
 
     def _follow(self, watcher: Watcher) -> Overview:
         """Return the overview at the run's end, or once the run turns out to be interrupted."""
         backoff = Backoff(self.status_polling)
         waiting_steps: set[str] = set()
+        caller = PatientCaller(watcher.note, self._sleep, was_answered=True)
         while True:
-            overview = self.overview()
+            overview = caller.call(self.overview)
             if overview.state is not RunState.RUNNING or overview.is_interrupted:
                 return overview
             watcher.jobs_changed(overview.jobs)
@@ -209,9 +231,7 @@ class AwsRun:
     @property
     def _is_from_elsewhere(self) -> bool:
         """Whether the run's files came from a folder, and that folder is not on this machine."""
-        environment = self._target.environment
-        runs = s3_layout.runs_address(environment.bucket, environment.prefix)
-        return self._target.workspace.startswith(runs) and self._workspace_folder is None
+        return self._target.has_own_workspace and self._workspace_folder is None
 
     def _why_no_workspace(self) -> str:
         run_id, folder = self._record.run_id, self._record.workspace
@@ -230,13 +250,49 @@ class AwsRun:
     def attempts(
         self, job_ids: Sequence[str], *, failed_only: bool = False
     ) -> Iterator[AttemptDetail]:
-        for part, children in self._describe_children(job_ids, failed_only):
+        if failed_only:
+            yield from self._failed_attempts.find(job_ids)
+            return
+        for part, children in self._describe_children(job_ids):
             if not any(job.get("attempts") for job in children):
                 continue  # nothing of it ever started: the job's own status says why
             planned = self._plan.job(part.step)
             for job in children:
-                ended = list(from_aws.make_attempts(part, planned, job))
-                yield from [last for last in ended[-1:] if last.attempt] if failed_only else ended
+                yield from from_aws.make_attempts(part, planned, job)
+
+    def commands(
+        self, step: str | None = None, number: int | None = None, *, failed_only: bool = False
+    ) -> Iterator[CommandDetail]:
+        # Attempts of a child follow each other; the last one decides.
+        last_by_child = {
+            (attempt.step, attempt.index): attempt
+            for attempt in self.attempts(self.job_ids, failed_only=failed_only)
+        }
+        for attempt in last_by_child.values():
+            planned = self._plan.job(attempt.step)
+            has_records = planned.has_several_commands or planned.is_dynamic
+            if step in (None, attempt.step) and not has_records:
+                if number in (None, attempt.index):
+                    yield CommandDetail.of_attempt(attempt, attempt.index)
+        for job in self._plan.jobs:
+            if step not in (None, job.step):
+                continue
+            if job.is_dynamic:
+                yield from self._commands_of_blocks(job.step, number, failed_only=failed_only)
+            elif job.has_several_commands:
+                yield from share_records.read_commands(
+                    self.s3, self._target.address, job, number, failed_only=failed_only
+                )
+
+    def _commands_of_blocks(
+        self, step: str, number: int | None, *, failed_only: bool
+    ) -> Iterator[CommandDetail]:
+        # Complete blocks without failed commands need not be read to find failed ones.
+        step_blocks = self._records.blocks_of_step(step, is_thorough=not failed_only)
+        for command in step_blocks.details():
+            is_wanted = not failed_only or command.state is JobState.FAILED
+            if number in (None, command.number) and is_wanted:
+                yield command
 
     def logs(
         self, step: str | None = None, index: int | None = None, *, failed_only: bool = False
@@ -247,11 +303,21 @@ class AwsRun:
     def log_reader(self) -> LogReader:
         if self._reader is None:
             group = self._target.environment.log_group
-            children, parts = ChangedChildren(self.batch), self._job_ids.parts_with_ids
             self._reader = LogReader(
-                self._logs, group, self._plan, children, parts, self._status.describe_jobs
+                self._logs,
+                group,
+                self._plan,
+                ChangedChildren(self.batch, self._is_new),
+                self._job_ids.parts_with_ids,
+                self._status.describe_jobs,
+                self._clock,
+                self._sleep,
             )
         return self._reader
+
+    def _is_new(self, part: Part) -> bool:
+        submitted_at_s = self._job_ids.journal.submitted_at.get(part.name, 0.0)
+        return self._clock() - submitted_at_s < _NEW_S
 
     @property
     def job_ids(self) -> list[str]:
@@ -262,11 +328,15 @@ class AwsRun:
         return self._job_ids.is_complete
 
     def overview(self) -> Overview:
-        was_over = self.is_over_by_record
-        overview = self._status.overview()
-        if overview.state is not RunState.RUNNING and not was_over:
-            self._submission.delete_counters()
-        return overview
+        # Those who watch the run say that AWS does not answer, and ask again.
+        with self._session.giving_up_early():
+            was_over = self.is_over_by_record
+            if not was_over:
+                self._repeated_jobs.terminate()
+            overview = self._status.overview()
+            if overview.state is not RunState.RUNNING and not was_over:
+                self._submission.delete_counters()
+            return overview
 
     def unfinished(self) -> Unfinished:
         return self._status.unfinished()
@@ -303,7 +373,8 @@ class AwsRun:
 
     @property
     def answer_source(self) -> str:
-        return self._status.answer_source
+        sentences = (self._status.answer_source, self._repeated_jobs.sentence)
+        return "; ".join(filter(None, sentences))
 
     @property
     def is_over_by_record(self) -> bool:
@@ -316,7 +387,7 @@ class AwsRun:
             return True
         # Nothing of the run was ever submitted, and its bucket is gone.
         journal = self._job_ids.journal
-        return not (journal.ids or journal.intended) and self._files.is_bucket_gone
+        return not (journal.ids or journal.intended_at) and self._files.is_bucket_gone
 
     def load_lists(self) -> Plan:
         """Return the plan with its lists, from the run's folder, or from S3 on another machine."""
@@ -350,26 +421,16 @@ class AwsRun:
         """
         for part in self._job_ids.rendered.parts:
             if part.name not in self._job_ids.journal.ids:
-                self._job_ids.journal.intend(part.name)
+                self._job_ids.journal.intend(part.name, self._clock())
 
-    def _describe_children(
-        self, job_ids: Sequence[str], failed_only: bool
-    ) -> Iterator[tuple[Part, list[Any]]]:
-        """Return the children of the jobs as AWS describes them, or the jobs that are not arrays.
-
-        Failed children come a hundred at a time, since some callers need only the first.
-        """
+    def _describe_children(self, job_ids: Sequence[str]) -> Iterator[tuple[Part, list[Any]]]:
+        """Return the children as AWS describes them, or the jobs that are not arrays."""
         for part, job_id in self._parts_known_to_aws():
-            if job_id not in job_ids:
-                continue
-            ids = self._list_children(part, job_id, failed_only)
-            at_once = MAX_DESCRIBED_JOBS if failed_only else len(ids)
-            for first in range(0, len(ids), at_once or 1):
-                answers = self.batch.describe(ids[first : first + at_once])
-                children = [answers[child_id] for child_id in sorted(answers, key=number_of)]
-                if failed_only:
-                    children = [job for job in children if job["status"] == JobState.FAILED]
-                yield part, children
+            if job_id in job_ids:
+                is_array = part.size > 1
+                children = [f"{job_id}:{child}" for child in range(part.size)]
+                answers = self.batch.describe(children if is_array else [job_id])
+                yield part, [answers[child_id] for child_id in sorted(answers, key=number_of)]
 
     def _parts_known_to_aws(self) -> list[tuple[Part, str]]:
         """Return the parts, with their job ids, that are submitted and that AWS remembers."""
@@ -378,10 +439,3 @@ class AwsRun:
             for part, job_id in self._job_ids.parts_with_ids()
             if not job_id.startswith(UNSUBMITTED) and job_id not in self._status.forgotten
         ]
-
-    def _list_children(self, part: Part, job_id: str, failed_only: bool) -> list[str]:
-        if part.size == 1:
-            return [job_id]
-        if failed_only:
-            return sorted(self.batch.children(job_id, JobState.FAILED), key=number_of)
-        return [f"{job_id}:{child}" for child in range(part.size)]

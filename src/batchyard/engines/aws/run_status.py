@@ -8,6 +8,7 @@ which children succeeded.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from batchyard.aws.batch import Batch
@@ -20,12 +21,13 @@ from batchyard.engines.aws.job_ids import JobIds
 from batchyard.engines.aws.render import Part
 from batchyard.engines.aws.run_files import RunFiles
 from batchyard.engines.aws.success_records import SuccessRecords
-from batchyard.engines.base import JobDetail, Overview, Unfinished
+from batchyard.engines.base import CommandCounts, JobDetail, Overview, Unfinished
 from batchyard.plan import Plan
 from batchyard.s3_layout import FINAL_STATES, STOP_REQUEST
 
 #: AWS Batch describes a job for at least so long after its end (facts, 1.1).
 _REMEMBERED_S = 7 * 86_400
+_BEGUN = (JobState.RUNNING, JobState.SUCCEEDED, JobState.FAILED)
 #: States of a child whose dependencies have all succeeded.
 _UNBLOCKED = (JobState.RUNNABLE, JobState.STARTING, JobState.RUNNING, JobState.SUCCEEDED)
 
@@ -116,7 +118,26 @@ class RunStatusReader:
             from_aws.make_job_detail(part, job_id, answers.get(job_id), answers.get(f"{job_id}:0"))
             for part, job_id in parts
         ]
-        return self._replace_forgotten(jobs, gone) if gone else jobs
+        jobs = self._replace_forgotten(jobs, gone) if gone else jobs
+        return [
+            self._add_command_counts(part, job) for (part, _), job in zip(parts, jobs, strict=True)
+        ]
+
+    def _add_command_counts(self, part: Part, job: JobDetail) -> JobDetail:
+        """Return the job with the numbers of its commands, where workers record them in blocks.
+
+        The first part of a step has the commands of all its parts.
+        """
+        planned = self._plan.job(part.step)
+        if not planned.is_dynamic or part.is_barrier:
+            return job
+        if part.offset:
+            return replace(job, commands=CommandCounts(0, 0, 0))
+        counts = CommandCounts(planned.command_count, 0, 0)
+        if job.count(*_BEGUN) or job.started_ms is not None:
+            with self._files.tolerate_missing_bucket():
+                counts = self._records.blocks_of_step(part.step).counts()
+        return replace(job, commands=counts)
 
     def _describe_submitted(self, parts: Sequence[tuple[Part, str]]) -> Mapping[str, Any]:
         """Return job id -> description, for the jobs of the parts and the first child of arrays.
@@ -133,6 +154,10 @@ class RunStatusReader:
         by_records = self._records.find_succeeded([job.step for job in jobs], ran)
         children: dict[str, list[int]] = {job.step: [] for job in self._plan.jobs}
         for job in jobs:
+            if job.is_dynamic:
+                left = job.command_count - len(self._records.finished_commands(job.step))
+                children[job.step] = list(range(min(job.step_size, left)))
+                continue
             succeeded = ran[job.step] | presumed[job.step] | by_records[job.step]
             children[job.step] = [
                 job.index_in_step(child) for child in range(job.size) if child not in succeeded

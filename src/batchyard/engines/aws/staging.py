@@ -7,48 +7,124 @@ from __future__ import annotations
 
 import json
 import os
-import stat
 import sys
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-from batchyard import s3_layout
-from batchyard.aws.s3 import S3, S3Object
-from batchyard.engines.aws import definitions, submit_requests
+from batchyard import child_patterns, s3_layout
+from batchyard.aws.s3 import S3, Place, S3Object
+from batchyard.engines.aws import block_records, definitions, inputs, submit_requests
+from batchyard.engines.aws.input_files import InputFiles
 from batchyard.engines.aws.target import Target
 from batchyard.errors import InputError
-from batchyard.folder import HOME_NAME
 from batchyard.plan import Plan, PlannedJob, to_ranges
 from batchyard.worker.globs import globs
 
+#: A list of this size is also part of the orders, which saves each child two requests.
+_SHORT_LIST_BYTES = 32 * 1024
+#: Input files of a step that its orders have. More have a list, of which a child reads parts.
+_MAX_INLINE_FILES = 1000
+_BLOCK_FILES = 250
+_LIST_TYPE = "text/plain; charset=utf-8"
+
 
 def upload_orders(
-    s3: S3, plan: Plan, target: Target, commands_done: Mapping[str, Sequence[int]]
+    s3: S3,
+    plan: Plan,
+    target: Target,
+    commands_done: Mapping[str, Sequence[int]],
+    input_files: InputFiles | None,
 ) -> None:
     """Upload the lists of commands and the orders of all steps that run with the worker.
 
-    ``commands_done``: step -> commands that an earlier run has finished. The orders of a step are
-    uploaded last: where they exist, the step is complete and is not uploaded again.
+    ``commands_done``: step -> commands that an earlier run has finished. ``input_files``: what the
+    steps take from this machine; None where all files are in a workspace in S3. The orders of a
+    step are uploaded last: where they exist, the step is complete and is not uploaded again.
     """
     uploaded = s3.list(s3_layout.all_orders_address(target.address))
     complete = {s3_layout.step_of_orders(orders.key) for orders in uploaded}
     for job in plan.jobs:
         if not definitions.needs_worker(job) or job.step in complete:
             continue
+        done = frozenset(commands_done.get(job.step, ()))
+        list_orders = {}
         if job.has_list:
-            text, index = encode_list(plan.lists[job.step])
-            list_address = s3_layout.list_address(target.address, job.step)
-            s3.put(list_address, text, "text/plain; charset=utf-8")
-            s3.put(s3_layout.list_index_address(target.address, job.step), index)
-        skipped = to_ranges(sorted(commands_done.get(job.step, ())))
-        orders = {**submit_requests.make_orders(job, target), "skip": skipped}
+            list_orders = _upload_lists(s3, job, plan.lists[job.step], target, done)
+        step_orders = submit_requests.make_orders(job, target)
+        file_orders = _upload_file_orders(s3, job, plan.pipeline, target, input_files)
+        orders = {
+            **step_orders,
+            **file_orders,
+            **list_orders,
+            "skip": to_ranges(sorted(done)),
+            "format": max(step_orders["format"], file_orders.get("format", 1)),
+        }
         s3.put(
             s3_layout.orders_address(target.address, job.step),
             json.dumps(orders).encode(),
             "application/json",
         )
+
+
+def _upload_lists(
+    s3: S3, job: PlannedJob, commands: Sequence[str], target: Target, done: frozenset[int]
+) -> dict[str, Any]:
+    """Upload the step's list, also in dispatch order; return orders with a short list itself."""
+    address, step = target.address, job.step
+    text, index = encode_list(commands)
+    s3.put(s3_layout.list_address(address, step), text, _LIST_TYPE)
+    s3.put(s3_layout.list_index_address(address, step), index)
+    if job.is_dynamic:
+        order = block_records.dispatch_order(job, done)
+        commands = [commands[order.command_at(position)] for position in range(len(order))]
+        text, index = encode_list(commands)
+        s3.put(s3_layout.ordered_list_address(address, step), text, _LIST_TYPE)
+        s3.put(s3_layout.ordered_list_index_address(address, step), index)
+    return {"commands": list(commands)} if len(text) <= _SHORT_LIST_BYTES else {}
+
+
+def _upload_file_orders(
+    s3: S3, job: PlannedJob, pipeline: str, target: Target, input_files: InputFiles | None
+) -> dict[str, Any]:
+    """Return the orders about the files that the run took along; many files get a list in S3."""
+    patterns = (*job.inputs, *job.outputs, *job.checkpoint)
+    if input_files is None or not job.inputs:
+        has_placeholders = any(map(child_patterns.placeholders, patterns))
+        return {"format": 2} if has_placeholders else {}
+    environment = target.environment
+    content = s3_layout.content_address(environment.bucket, environment.prefix, pipeline)
+    files = input_files.of_step(job.step)
+    file_orders: dict[str, Any] = {"files": files}
+    if len(files) > _MAX_INLINE_FILES:
+        data, blocks = encode_files(files)
+        address = s3_layout.input_list_address(target.address, job.step)
+        s3.put(address, data, "application/jsonl")
+        file_orders = {"file_list": address, "file_blocks": blocks}
+    return {
+        "format": 2,
+        **file_orders,
+        "content": content,
+        "made_inputs": inputs.find_made_inputs(job),
+        "own_inputs": inputs.find_own_inputs(job),
+    }
+
+
+def encode_files(files: Sequence[Sequence[object]]) -> tuple[bytes, list[list[object]]]:
+    """Return the files as lines of JSON, and [first path, start, stop] of blocks of lines.
+
+    ``files``: [path, SHA-256, size], sorted by path. A child reads only the blocks in which its
+    files can be.
+    """
+    data = bytearray()
+    blocks: list[list[object]] = []
+    for first in range(0, len(files), _BLOCK_FILES):
+        block = files[first : first + _BLOCK_FILES]
+        start = len(data)
+        data += "".join(f"{json.dumps(file)}\n" for file in block).encode()
+        blocks.append([block[0][0], start, len(data)])
+    return bytes(data), blocks
 
 
 def encode_list(commands: Sequence[str]) -> tuple[bytes, bytes]:
@@ -68,32 +144,13 @@ def encode_list(commands: Sequence[str]) -> tuple[bytes, bytes]:
     return b"".join(lines), offsets.tobytes()
 
 
-def send_inputs(s3: S3, jobs: Iterable[PlannedJob], workspace: Path, address: str) -> int:
-    """Upload the files of the local workspace that the steps' inputs match.
-
-    A file that is in S3 with the same size and is not older there is not sent. Returns the number
-    of uploaded files.
-    """
-    files = match_files(workspace, (pattern for job in jobs for pattern in job.inputs)).files
-    if not files:
-        return 0
-    prefix = _key_prefix(address)
-    stored = {entry.key.removeprefix(prefix): entry for entry in s3.list(address)}
-    changed = []
-    for name, state in files.items():
-        entry = stored.get(name)
-        is_same = entry is not None and entry.size_bytes == state.st_size
-        if entry is None or not is_same or _modified_ns(entry) < state.st_mtime_ns:
-            changed.append((workspace / name, address + name))
-    return s3.upload(changed)
-
-
 def fetch_outputs(s3: S3, jobs: Iterable[PlannedJob], workspace: Path, address: str) -> int:
     """Download the files that the steps have written into the local workspace.
 
     Returns the number of downloaded files. Raises InputError for a name that leaves the workspace.
     """
-    output_globs = globs(pattern for job in jobs for pattern in job.outputs)
+    patterns = (pattern for job in jobs for pattern in job.outputs)
+    output_globs = globs(map(child_patterns.widen, patterns))
     prefix = _key_prefix(address)
     changed: dict[Path, S3Object] = {}
     for entry in s3.list(address):
@@ -105,9 +162,8 @@ def fetch_outputs(s3: S3, jobs: Iterable[PlannedJob], workspace: Path, address: 
             raise InputError(f"{address}{name} would leave the workspace {workspace}")
         if not _is_current(path, entry):
             changed[path] = entry
-    count = s3.download(
-        (f"{address}{entry.key.removeprefix(prefix)}", path) for path, entry in changed.items()
-    )
+    bucket = Place.of(address).bucket
+    count = s3.download((bucket, entry, path) for path, entry in changed.items())
     for path, entry in changed.items():
         # As old as the object, so that a later run does not take it for newer and send it back.
         os.utime(path, ns=(_modified_ns(entry), _modified_ns(entry)))
@@ -115,11 +171,14 @@ def fetch_outputs(s3: S3, jobs: Iterable[PlannedJob], workspace: Path, address: 
 
 
 def _is_current(path: Path, entry: S3Object) -> bool:
-    """Return whether the file has the size of the object, and is not older."""
+    """Return whether the file has the size and the time of the object.
+
+    A file of another run may be newer and have the same size.
+    """
     if not path.exists():
         return False
     state = path.stat()
-    return state.st_size == entry.size_bytes and state.st_mtime_ns >= _modified_ns(entry)
+    return state.st_size == entry.size_bytes and state.st_mtime_ns == _modified_ns(entry)
 
 
 def _key_prefix(address: str) -> str:
@@ -128,66 +187,3 @@ def _key_prefix(address: str) -> str:
 
 def _modified_ns(entry: S3Object) -> int:
     return round(entry.modified_s * 1e9)
-
-
-@dataclass(frozen=True, slots=True)
-class MatchedFiles:
-    """The files of a folder that globs match."""
-
-    #: Path in the folder -> what the system says about the file.
-    files: dict[str, os.stat_result]
-    #: FIFOs, sockets and devices, which the worker does not send either.
-    special_files: tuple[str, ...]
-
-
-def match_files(workspace: Path, patterns: Iterable[str]) -> MatchedFiles:
-    """Return the files that the globs match. Raises InputError for files that cannot go to S3."""
-    workspace_globs = globs(dict.fromkeys(patterns))
-    files: dict[str, os.stat_result] = {}
-    special_files, problems = [], []
-    for name in _list_names(workspace) if workspace_globs else ():
-        if not any(glob.matches(name) for glob in workspace_globs):
-            continue
-        problem, state = _check_file(workspace, name)
-        if problem:
-            problems.append(problem)
-        elif state is not None and stat.S_ISREG(state.st_mode):
-            files[name] = state
-        elif state is not None:
-            special_files.append(printable_name(name))
-    if problems:
-        title = f"in the workspace {workspace}, inputs match files that cannot go to S3:"
-        raise InputError(
-            "\n  ".join((title, *sorted(problems))),
-            hint="repair or remove these files, or change the patterns of `inputs`",
-        )
-    return MatchedFiles(files, tuple(special_files))
-
-
-def printable_name(name: str) -> str:
-    """Return a file's name as text, with bytes that are not UTF-8 escaped."""
-    return os.fsencode(name).decode(errors="backslashreplace")
-
-
-def _check_file(workspace: Path, name: str) -> tuple[str, os.stat_result | None]:
-    """Return (problem with the file, its state); neither where the file is gone by now."""
-    path = workspace / name
-    if printable_name(name) != name:
-        problem = "its name is not UTF-8, and S3 accepts no other: rename it"
-        return f"{printable_name(name)}: {problem}", None
-    try:
-        return "", path.stat()
-    except OSError as exc:
-        if path.is_symlink():
-            target = printable_name(os.readlink(path))
-            return f"{name}: a link to {target}, which does not exist", None
-        is_gone = isinstance(exc, FileNotFoundError)
-        return "" if is_gone else f"{name}: {exc.strerror}", None
-
-
-def _list_names(workspace: Path) -> Iterator[str]:
-    """Return the paths in the workspace of all entries that are not folders."""
-    for folder, folders, names in os.walk(workspace):
-        folders[:] = sorted(name for name in folders if name != HOME_NAME)
-        below = Path(folder).relative_to(workspace)
-        yield from ((below / name).as_posix() for name in names)

@@ -1,7 +1,7 @@
 """Submitting the parts of a run to AWS Batch, and terminating their jobs.
 
 The intent is recorded before each SubmitJob, so that a process which continues after a crash looks
-for the job by its name instead of submitting it twice.
+for the job by its name, as long as AWS may need to show it, instead of submitting it twice.
 """
 
 from __future__ import annotations
@@ -11,16 +11,14 @@ from contextlib import suppress
 
 from batchyard import s3_layout
 from batchyard.aws.batch import Batch
-from batchyard.aws.session import AwsRefusedError
+from batchyard.aws.session import AccessDeniedError, AwsRefusedError
+from batchyard.aws.submit_job import JobSubmitter, make_look_delays
 from batchyard.batch.jobs import JobState
 from batchyard.engines.aws.from_aws import UNSUBMITTED
 from batchyard.engines.aws.job_ids import JobIds
 from batchyard.engines.aws.render import Part
 from batchyard.engines.aws.run_files import RunFiles
 from batchyard.errors import BatchyardError, InputError, OperationalError
-
-#: Seconds after which a request of a process that died is done, and visible to ListJobs.
-_SETTLING_S = 5.0
 
 
 class RunStoppedError(InputError):
@@ -32,6 +30,7 @@ class Submission:
         self,
         run_id: str,
         batch: Batch,
+        submitter: JobSubmitter,
         job_ids: JobIds,
         files: RunFiles,
         clock: Callable[[], float],
@@ -39,10 +38,13 @@ class Submission:
     ) -> None:
         self._run_id = run_id
         self._batch = batch
+        self._submitter = submitter
         self._job_ids = job_ids
         self._files = files
         self._clock = clock
         self._sleep = sleep
+        #: Id of a job that is not recorded -> name of its part, which has a recorded job.
+        self._second_ids: dict[str, str] = {}
 
     def submit_all(self) -> None:
         """Submit the parts that are not submitted yet. Raises RunStoppedError."""
@@ -78,7 +80,7 @@ class Submission:
         if is_whole_run:
             # First, so that no machine submits more of the run.
             self._files.write(s3_layout.STOP_REQUEST, {"reason": reason})
-        problems = self._find_lost_jobs(stopped)
+        problems = self._find_jobs(stopped)
         if is_whole_run and not self._job_ids.is_complete:
             self._job_ids.share()
         _require_none([*problems, *self._terminate(stopped, reason)])
@@ -107,15 +109,17 @@ class Submission:
         journal = self._job_ids.journal
         if part.name in journal.ids:
             return
-        job_id = self._find(part) if part.name in journal.intended else None
-        if job_id is None:
-            journal.intend(part.name)
-            depends_on = [
-                {"jobId": journal.ids[need.name], **({"type": "N_TO_N"} if need.is_each else {})}
-                for need in part.needs
-            ]
-            request = {**part.request, "jobDefinition": definition, "dependsOn": depends_on}
-            job_id = self._batch.submit(request)
+        was_intended = part.name in journal.intended_at
+        if was_intended and self._record_jobs(part, self._await_jobs(part)):
+            return
+        request = part.complete_request(definition, journal.ids)
+
+        def record_attempt(token: str, *, is_repeat: bool) -> None:
+            journal.intend(part.name, self._clock(), token, is_repeat=is_repeat)
+
+        job_id = self._submitter.submit(
+            request, record_attempt=record_attempt, is_repeat=was_intended
+        )
         self._job_ids.record(part, job_id)
 
     def _obey_stop_request(self) -> None:
@@ -129,48 +133,84 @@ class Submission:
         _require_none(self._terminate(self._job_ids.rendered.parts, request["reason"]))
         self.require_not_stopped()
 
-    def _find(self, part: Part) -> str | None:
-        """Return the id of the part's job, if a process that died has submitted it."""
-        queue = str(part.request["jobQueue"])
-        job_id = self._batch.find(queue, part.name)
-        wait_s = self._job_ids.journal_changed_at + _SETTLING_S - self._clock()
-        if job_id is None and wait_s > 0:
-            # The last request of that process may still be on its way.
-            self._sleep(min(wait_s, _SETTLING_S))
-            job_id = self._batch.find(queue, part.name)
-        return job_id
+    def _await_jobs(self, part: Part) -> list[str]:
+        """Return the ids of the jobs that a process which died has submitted of the part.
+
+        Waits for them as long as AWS may need to show them after the last SubmitJob.
+        """
+        queue, lag_s = str(part.request["jobQueue"]), self._submitter.lag_s
+        job_ids = self._batch.find_by_name(queue, part.name)
+        intended_at_s = self._job_ids.journal.intended_at.get(part.name, 0.0)
+        # At most the lag, also where the clock was set back.
+        wait_s = min(lag_s, intended_at_s + lag_s - self._clock())
+        for delay_s in make_look_delays(wait_s):
+            if job_ids:
+                break
+            self._sleep(delay_s)
+            job_ids = self._batch.find_by_name(queue, part.name)
+        return job_ids
+
+    def _record_jobs(self, part: Part, job_ids: Sequence[str]) -> bool:
+        """Record a part's job, the first one of several. Returns whether there is any."""
+        for other_id in job_ids[:-1]:
+            self._job_ids.journal.mark_repeated(part.name)
+            self._second_ids[other_id] = part.name
+        if job_ids:
+            self._job_ids.record(part, job_ids[-1])
+        return bool(job_ids)
 
     # -- stopping ------------------------------------------------------------------------------
 
-    def _find_lost_jobs(self, parts: Iterable[Part]) -> list[str]:
-        """Find jobs whose ids are not known here: of another machine, or a process that died.
+    def _find_jobs(self, parts: Sequence[Part]) -> list[str]:
+        """Find jobs whose ids are not recorded here.
 
-        Returns a sentence for each part that could not be looked for.
+        Another machine has submitted them, or a process that died, or they are second jobs of a
+        part. Returns a sentence for each queue or part that could not be looked for.
         """
         problems = []
-        for part in parts:
-            if part.name in self._job_ids.journal.ids:
-                continue
+        for queue in {str(part.request["jobQueue"]): None for part in parts}:
+            in_queue = [part for part in parts if part.request["jobQueue"] == queue]
             try:
-                job_id = self._find(part)
+                self._find_jobs_in(queue, in_queue)
             except AwsRefusedError:
                 continue  # the queue does not exist any more, and so no job in it
             except OperationalError as exc:
-                problems.append(f"{part.name}: {exc.message}")
-                continue
-            if job_id is not None:
-                self._job_ids.record(part, job_id)
+                if not (isinstance(exc, AccessDeniedError) and self._are_known(in_queue)):
+                    problems.append(f"jobs in {queue}: {exc.message}")
         return problems
 
-    def _terminate(self, parts: Iterable[Part], reason: str) -> list[str]:
+    def _find_jobs_in(self, queue: str, parts: Sequence[Part]) -> None:
+        listed = self._batch.find_by_prefix(queue, f"{self._run_id}-")
+        for part in parts:
+            job_ids = listed.get(part.name, [])
+            recorded_id = self._job_ids.journal.ids.get(part.name)
+            if recorded_id is not None:
+                others = [job_id for job_id in job_ids if job_id != recorded_id]
+                self._second_ids.update(dict.fromkeys(others, part.name))
+            else:
+                was_intended = part.name in self._job_ids.journal.intended_at
+                if was_intended and not job_ids:
+                    job_ids = self._await_jobs(part)
+                self._record_jobs(part, job_ids)
+
+    def _are_known(self, parts: Iterable[Part]) -> bool:
+        """Return whether the recorded jobs of the parts are all that AWS can have."""
+        journal = self._job_ids.journal
+        return all(part.name in journal.ids and part.name not in journal.repeated for part in parts)
+
+    def _terminate(self, parts: Sequence[Part], reason: str) -> list[str]:
         """Terminate the jobs, and return a sentence for each that could not be terminated."""
         ids = self._job_ids.journal.ids
-        submitted = {part.name: ids[part.name] for part in parts if part.name in ids}
-        jobs = self._batch.describe(list(submitted.values()))
+        names = {part.name for part in parts}
+        submitted = [
+            *((name, job_id) for job_id, name in self._second_ids.items() if name in names),
+            *((part.name, ids[part.name]) for part in parts if part.name in ids),
+        ]
+        jobs = self._batch.describe([job_id for _, job_id in submitted])
         problems = []
         # Last first: a job that depends on another stopped one then fails for this reason, and not
         # for the failure of the other.
-        for name, job_id in reversed(submitted.items()):
+        for name, job_id in reversed(submitted):
             if job_id in jobs and JobState(jobs[job_id]["status"]).is_terminal:
                 continue
             try:

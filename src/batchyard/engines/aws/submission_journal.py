@@ -1,5 +1,8 @@
 """The journal of submissions, on disk: the intent before each SubmitJob, the job's id after it.
 
+Where the answer to a SubmitJob was lost and its job was not found, a further intent says so: AWS
+may have two jobs of that part.
+
 The file has one JSON document a line, and is only appended to.
 """
 
@@ -17,8 +20,10 @@ from batchyard.errors import from_os_error
 class Journal:
     def __init__(self, path: Path) -> None:
         self._path = path
-        #: Names of the parts that were about to be submitted.
-        self.intended: set[str] = set()
+        #: Name of a part -> when it was last about to be submitted, in seconds since the epoch.
+        self.intended_at: dict[str, float] = {}
+        #: Names of the parts that may have been submitted more than once.
+        self.repeated: set[str] = set()
         #: Name of a part -> id of its job.
         self.ids: dict[str, str] = {}
         #: Name of a part -> when it was submitted, in seconds since the epoch.
@@ -27,10 +32,19 @@ class Journal:
         self.changed_at = 0.0
         self._read()
 
-    def intend(self, name: str) -> None:
-        """Record that the part is about to be submitted."""
-        self.intended.add(name)
-        self._append({"intend": name})
+    def intend(self, name: str, at_s: float, token: str = "", *, is_repeat: bool = False) -> None:
+        """Record that the part is about to be submitted, as a job with this token."""
+        self.intended_at[name] = at_s
+        if is_repeat:
+            self.repeated.add(name)
+        repeat = {"repeat": True} if is_repeat else {}
+        self._append({"intend": name, "at": round(at_s, 3), "token": token, **repeat})
+
+    def mark_repeated(self, name: str) -> None:
+        """Record that AWS has several jobs of the part."""
+        if name not in self.repeated:
+            self.repeated.add(name)
+            self._append({"repeated": name})
 
     def record_submitted(self, name: str, job_id: str, at_s: float) -> None:
         self.ids[name], self.submitted_at[name] = job_id, at_s
@@ -42,7 +56,8 @@ class Journal:
             "jobs": {
                 name: {"id": job_id, "at": self.submitted_at[name]}
                 for name, job_id in self.ids.items()
-            }
+            },
+            "repeated": sorted(self.repeated),
         }
 
     def _read(self) -> None:
@@ -58,12 +73,17 @@ class Journal:
                 entry = json.loads(line) if line else {}
             except ValueError:
                 continue  # cut short when a process died: as if it had not been written
+            # Older versions of batchyard did not write the times.
+            at_s = entry.get("at", self.changed_at)
             if "intend" in entry:
-                self.intended.add(entry["intend"])
+                self.intended_at[entry["intend"]] = at_s
+                if entry.get("repeat"):
+                    self.repeated.add(entry["intend"])
+            elif "repeated" in entry:
+                self.repeated.add(entry["repeated"])
             elif "submitted" in entry:
                 self.ids[entry["submitted"]] = entry["id"]
-                # Older versions of batchyard did not write the time.
-                self.submitted_at[entry["submitted"]] = entry.get("at", self.changed_at)
+                self.submitted_at[entry["submitted"]] = at_s
 
     def _append(self, entry: dict[str, Any]) -> None:
         data = json.dumps(entry).encode() + b"\n"

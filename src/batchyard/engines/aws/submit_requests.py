@@ -7,7 +7,7 @@ from typing import Any
 
 from batchyard import s3_layout
 from batchyard.batch import limits
-from batchyard.engines.aws import definitions, index_script
+from batchyard.engines.aws import definitions, index_script, retry_rules
 from batchyard.engines.aws.target import Target
 from batchyard.plan import PlannedJob, to_ranges
 
@@ -26,7 +26,7 @@ def make_request(
     """
     request: dict[str, Any] = {
         "jobName": name,
-        "jobQueue": queue_of(job, target),
+        "jobQueue": target.queue_of(job),
         "containerOverrides": _make_overrides(job, offset, size, target),
         "propagateTags": True,
         "tags": make_tags(job.step, target),
@@ -67,22 +67,23 @@ def count_override_chars(job: PlannedJob, offset: int, size: int, target: Target
     return len(json.dumps(_make_overrides(job, offset, size, target)))
 
 
-def queue_of(job: PlannedJob, target: Target) -> str:
-    """Return the queue that the step's jobs go to."""
-    environment = target.environment
-    return job.queue or environment.queue(
-        needs_gpu=bool(job.resources.gpus), on_demand=target.on_demand
-    )
-
-
 def counter_name(run_id: str, step: str) -> str:
     """Return the name of the consumable resource that limits a step to its max_running."""
     return f"{run_id}-{step}"
 
 
+def make_counter(name: str, quantity: int, target: Target) -> dict[str, Any]:
+    """Return the CreateConsumableResource request of a counter."""
+    return {
+        "consumableResourceName": name,
+        "totalQuantity": quantity,
+        "tags": {"batchyard:run": target.run_id},
+    }
+
+
 def make_share(job: PlannedJob, target: Target) -> dict[str, Any]:
     """Return the members about fair share, for queues that have such a policy."""
-    if queue_of(job, target) not in target.fair_queues:
+    if target.queue_of(job) not in target.fair_queues:
         return {}
     # AWS refuses a job with a share and without any priority.
     share = job.share or target.environment.share
@@ -113,7 +114,7 @@ def make_orders(job: PlannedJob, target: Target) -> dict[str, Any]:
         "command": job.command,
         "command_count": job.command_count,
         "keep_going": job.keep_going,
-        "attempts": definitions.count_attempts(job, target),
+        "attempts": retry_rules.count_attempts(job, target, has_worker=True),
         "retries": job.retry.attempts - 1,
         "retry_on": list(job.retry_on),
         "fail_on": list(job.fail_on),
@@ -125,4 +126,21 @@ def make_orders(job: PlannedJob, target: Target) -> dict[str, Any]:
         "list_index": index_address,
         "done": s3_layout.records_address(address, step),
         "checkpoints": s3_layout.checkpoints_address(address, step),
+        "earlier_checkpoints": [
+            s3_layout.checkpoints_address(target.environment.run_address(run_id), step)
+            for run_id in target.earlier_runs
+        ],
+        **(_make_dynamic_orders(job, target) if job.is_dynamic else {}),
+    }
+
+
+def _make_dynamic_orders(job: PlannedJob, target: Target) -> dict[str, Any]:
+    address, step = target.address, job.step
+    return {
+        "format": 3,
+        "blocks": s3_layout.blocks_address(address, step),
+        "children": job.size,
+        "timeout_s": job.timeout_s,
+        "list": s3_layout.ordered_list_address(address, step),
+        "list_index": s3_layout.ordered_list_index_address(address, step),
     }

@@ -13,6 +13,7 @@ from itertools import takewhile
 
 from batchyard import s3_layout
 from batchyard.aws.s3 import S3
+from batchyard.engines.aws.block_records import BlockRecords, StepBlocks
 from batchyard.engines.aws.definitions import needs_worker
 from batchyard.engines.aws.run_files import RunFiles
 from batchyard.plan import Plan, PlannedJob
@@ -71,8 +72,8 @@ def find_succeeded(
 
 
 def _children_with_any(job: PlannedJob, commands: Set[int]) -> set[int]:
-    if not commands:
-        return set()
+    if not commands or job.is_dynamic:
+        return set(range(job.size)) if commands else set()
     return {
         child
         for child in range(job.size)
@@ -81,6 +82,8 @@ def _children_with_any(job: PlannedJob, commands: Set[int]) -> set[int]:
 
 
 def _children_with_all(job: PlannedJob, commands: Set[int]) -> set[int]:
+    if job.is_dynamic:
+        return set(range(job.size)) if len(commands) == job.command_count else set()
     return {
         child
         for child in range(job.size)
@@ -92,6 +95,7 @@ class SuccessRecords:
     """The records of one run. Each step's are read once."""
 
     def __init__(self, plan: Plan, s3: S3, files: RunFiles, address: str) -> None:
+        self._blocks = BlockRecords(s3, address)
         self._plan = plan
         self._s3 = s3
         self._files = files
@@ -108,8 +112,19 @@ class SuccessRecords:
         if step not in self._by_step:
             self._by_step[step] = StepRecords()
             with self._files.tolerate_missing_bucket():
-                self._by_step[step] = read_records(self._s3, self._address, step)
+                self._by_step[step] = self._read_records(step)
         return self._by_step[step]
+
+    def _read_records(self, step: str) -> StepRecords:
+        if not self._plan.job(step).is_dynamic:
+            return read_records(self._s3, self._address, step)
+        step_blocks = self.blocks_of_step(step)
+        return StepRecords(step_blocks.succeeded_commands(), step_blocks.last_ms)
+
+    def blocks_of_step(self, step: str, *, is_thorough: bool = False) -> StepBlocks:
+        """Return the blocks of a dynamic step as they are now; see BlockRecords."""
+        skipped = frozenset(self.skipped.get(step, ()))
+        return self._blocks.of_step(self._plan.job(step), skipped, is_thorough=is_thorough)
 
     @property
     def skipped(self) -> Mapping[str, Set[int]]:

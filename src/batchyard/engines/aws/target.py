@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from batchyard import environments
+from batchyard import environments, s3_layout
 from batchyard.environments import Environment
+from batchyard.plan import PlannedJob
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,27 @@ class Target:
     on_demand: bool = False
     #: Queues with a scheduling policy, by the name that the plan uses.
     fair_queues: frozenset[str] = frozenset()
+    #: Queues whose jobs run on Fargate, by the name that the plan uses.
+    fargate_queues: frozenset[str] = frozenset()
+
+    def queue_of(self, job: PlannedJob) -> str:
+        """Return the queue that the step's jobs go to. Raises InputError if there is none."""
+        return job.queue or self.environment.queue(
+            needs_gpu=bool(job.resources.gpus), on_demand=self.on_demand
+        )
+
+    def is_on_fargate(self, job: PlannedJob) -> bool:
+        return self.queue_of(job) in self.fargate_queues
+
+    #: Ids of the runs that this one is a retry of, directly and indirectly; the last one first.
+    earlier_runs: tuple[str, ...] = ()
+
+    @property
+    def has_own_workspace(self) -> bool:
+        """Whether the files of the run come from a folder, and not from a workspace in S3."""
+        environment = self.environment
+        runs = s3_layout.runs_address(environment.bucket, environment.prefix)
+        return self.workspace.startswith(runs)
 
     @property
     def address(self) -> str:
@@ -40,6 +62,8 @@ def to_json(target: Target) -> dict[str, Any]:
         "user": target.user,
         "on_demand": target.on_demand,
         "fair_queues": sorted(target.fair_queues),
+        "fargate_queues": sorted(target.fargate_queues),
+        "earlier_runs": list(target.earlier_runs),
     }
 
 
@@ -49,5 +73,8 @@ def from_json(document: Mapping[str, Any]) -> Target:
             **document,
             "environment": environments.from_json(document["environment"]),
             "fair_queues": frozenset(document["fair_queues"]),
+            "fargate_queues": frozenset(document.get("fargate_queues", ())),
+            # Older versions of batchyard did not write it.
+            "earlier_runs": tuple(document.get("earlier_runs", ())),
         }
     )

@@ -15,6 +15,7 @@ from batchyard.engines.base import (
     RunRecord,
     RunRequest,
     Say,
+    ServiceRequest,
     new_run_id,
 )
 from batchyard.engines.local import preparing, settings
@@ -28,6 +29,9 @@ class LocalEngine:
 
     def prepare(self, request: RunRequest) -> PreparedRun:
         return preparing.prepare(request)
+
+    def list_requests(self, prepared: PreparedRun) -> Sequence[ServiceRequest]:
+        return ()
 
     def prepare_retry(self, old: RunRecord, request: RetryRequest, say: Say) -> PreparedRun:
         if request.on_demand:
@@ -49,11 +53,8 @@ class LocalEngine:
             if job.has_list and unfinished.children.get(job.step)
         }
         plan = replace(planning.select_unfinished(old.plan, unfinished.children), lists=lists)
-        changed = preparing.change_capacity(
-            replace(old.settings, token=settings.new_token()),
-            plan,
-            request.cpus,
-            request.memory_mib,
+        changed = preparing.change_settings(
+            replace(old.settings, token=settings.new_token()), plan, request
         )
         return PreparedRun(plan, changed, new_run_id(plan), commands_done=unfinished.commands_done)
 
@@ -65,13 +66,11 @@ class LocalEngine:
             run.require_resumable()
         finally:
             run.close()
-        changed = preparing.change_capacity(
-            record.settings, record.plan, request.cpus, request.memory_mib
-        )
+        changed = preparing.change_settings(record.settings, record.plan, request)
         if detached and changed != record.settings:
             # A detached process reads its settings from the record, which never changes.
             raise InputError(
-                "--cpus and --memory are only for a resume without --detach",
+                "--cpus, --memory and --workspace are only for a resume without --detach",
                 hint="leave --detach out",
             )
         return replace(record, settings=changed)

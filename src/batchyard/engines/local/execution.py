@@ -17,6 +17,7 @@ from batchyard.batch.scheduler import Scheduler
 from batchyard.embedded import children, machine
 from batchyard.embedded.logbook import LogBook
 from batchyard.embedded.loop import Loop
+from batchyard.embedded.memory_use import MemoryUse
 from batchyard.embedded.processes import ProcessRunner
 from batchyard.embedded.runner import Runner, Task
 from batchyard.embedded.spawner import Spawner
@@ -62,7 +63,8 @@ class Execution:
         machine.allow_open_files(at_once * _FILES_PER_CHILD + _SPARE_FILES)
         logs = LogBook(self._folder)
         spawner = Spawner(logs)
-        runner = _make_runner(settings, spawner, self._folder, self._environ)
+        memory_use = MemoryUse(store.value("memory_use"))
+        runner = _make_runner(settings, spawner, self._folder, self._environ, memory_use)
         # The caller's folder is opened, since its name may lead elsewhere when the run is over.
         caller_folder = os.open(".", os.O_PATH)
         try:
@@ -76,7 +78,7 @@ class Execution:
                 runner,
                 store,
                 logs,
-                _RowWatcher(watcher, self._plan),
+                _RowWatcher(watcher, self._plan, memory_use, store),
                 last_request=last_request,
                 clock=self._clock,
             )
@@ -140,19 +142,26 @@ class Execution:
             base_environ=children.base_environ(self._environ, shared),
             token=self._settings.token,
             gpu_numbers=self._settings.gpu_numbers,
-            done=set(self._store.commands(row.number)),
+            done=set(self._store.succeeded_commands(row.number)),
         )
 
 
 class _RowWatcher:
-    """Passes the rows of the loop to a watcher, as values of the contract."""
+    """Passes rows of the loop to a watcher, as values of the contract, and stores memory use."""
 
-    def __init__(self, watcher: Watcher, plan: Plan) -> None:
+    def __init__(self, watcher: Watcher, plan: Plan, memory_use: MemoryUse, store: Store) -> None:
         self._watcher = watcher
         self._plan = plan
+        self._memory_use = memory_use
+        self._store = store
 
     def on_tick(self, changed: Sequence[JobRow]) -> None:
-        self._watcher.jobs_changed([reading.job_detail(row) for row in changed])
+        if self._memory_use.has_changed:
+            self._memory_use.has_changed = False
+            self._store.commit(values=[("memory_use", self._memory_use.to_text())])
+        self._watcher.jobs_changed(
+            [reading.job_detail(row, self._plan.job(row.step)) for row in changed]
+        )
 
     def on_failure(self, task: Task, row: AttemptRow) -> None:
         planned = self._plan.job(task.step)
@@ -190,7 +199,11 @@ def _core_job(planned: PlannedJob, ids: Mapping[str, str]) -> Job:
 
 
 def _make_runner(
-    settings: LocalSettings, spawner: Spawner, folder: RunFolder, environ: Mapping[str, str]
+    settings: LocalSettings,
+    spawner: Spawner,
+    folder: RunFolder,
+    environ: Mapping[str, str],
+    memory_use: MemoryUse,
 ) -> Runner:
     if settings.runner == "docker":
         from batchyard.embedded import containers, docker
@@ -199,7 +212,7 @@ def _make_runner(
             folder.run_id, settings.token, settings.workspace, folder.lists.absolute()
         )
         return containers.ContainerRunner(spawner, defaults, environ)
-    return ProcessRunner(spawner)
+    return ProcessRunner(spawner, memory_use=memory_use)
 
 
 def _run_state(jobs: list[JobRow], was_stopped: bool) -> RunState:

@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Container, Iterator, Sequence
+from functools import lru_cache
+from itertools import groupby
 from pathlib import Path
 
+from batchyard import shard
 from batchyard.batch.jobs import JobState
 from batchyard.embedded.store import AttemptRow, JobRow, Store
-from batchyard.engines.base import AttemptDetail, JobDetail, LogChunk
+from batchyard.engines.base import (
+    AttemptDetail,
+    CommandCounts,
+    CommandDetail,
+    JobDetail,
+    LogChunk,
+)
 from batchyard.folder import RunFolder
 from batchyard.plan import Plan, PlannedJob
 
@@ -21,7 +30,12 @@ _ALL = -1
 _AttemptKey = tuple[str, int, int]
 
 
-def job_detail(row: JobRow) -> JobDetail:
+def job_detail(row: JobRow, planned: PlannedJob) -> JobDetail:
+    counts = dict(zip(JobState, row.counts, strict=True))
+    succeeded, failed = counts[JobState.SUCCEEDED], counts[JobState.FAILED]
+    if planned.has_several_commands:
+        succeeded, failed = row.commands_succeeded, row.commands_failed
+    total = count_commands(planned)
     return JobDetail(
         id=row.id,
         step=row.step,
@@ -33,7 +47,87 @@ def job_detail(row: JobRow) -> JobDetail:
         created_ms=row.created_ms,
         started_ms=row.started_ms,
         ended_ms=row.ended_ms,
+        # A child without a command succeeds, too.
+        commands=CommandCounts(total, min(succeeded, total), failed),
     )
+
+
+def count_commands(planned: PlannedJob) -> int:
+    """Return the number of commands of all children of a job."""
+    if planned.indices is None:
+        return planned.command_count
+    if not planned.has_list or planned.is_dynamic:
+        return planned.size
+    return _count_shares(
+        planned.command_count, planned.indices, planned.step_size, planned.share_out
+    )
+
+
+@lru_cache(maxsize=64)
+def _count_shares(total: int, indices: tuple[int, ...], step_size: int, share_out: str) -> int:
+    return sum(len(shard.commands_of(total, index, step_size, share_out)) for index in indices)
+
+
+def command_details(
+    planned: PlannedJob,
+    store: Store,
+    job: JobRow,
+    number: int | None = None,
+    *,
+    failed_only: bool = False,
+) -> Iterator[CommandDetail]:
+    """Return the commands of a job that have ended. See RunEngine.commands."""
+    if planned.has_several_commands:
+        yield from _commands_of_shares(planned, store, job, number, failed_only)
+        return
+    child = None if number is None else _child_of(planned, number)
+    if number is not None and child is None:
+        return
+    state = JobState.FAILED if failed_only else None
+    attempts = store.attempts(job.number, child=child, state=state)
+    for child, group in groupby(attempts, key=lambda attempt: attempt.child):
+        if commands := planned.commands_of(child):
+            *_, last = group
+            detail = attempt_detail(last, job.id, planned)
+            yield CommandDetail.of_attempt(detail, commands[0], last.place)
+
+
+def _commands_of_shares(
+    planned: PlannedJob, store: Store, job: JobRow, number: int | None, failed_only: bool
+) -> Iterator[CommandDetail]:
+    """Return the commands of children that run several, from their own records."""
+    last_attempts = {
+        attempt.child: (attempt.attempt, attempt.state, attempt.place)
+        for attempt in store.attempts(job.number)
+    }
+    rows = store.commands(job.number, number=number)
+    for _, group in groupby(rows, key=lambda row: row.number):
+        executions = list(group)
+        row = executions[-1]
+        last_attempt, child_state, place = last_attempts.get(row.child, (0, None, ""))
+        is_final = last_attempt == row.attempt and child_state is not None
+        state = JobState.FAILED if is_final else None
+        if row.exit_code == 0:
+            state = JobState.SUCCEEDED
+        if not failed_only or state is JobState.FAILED:
+            yield CommandDetail(
+                step=planned.step,
+                number=row.number,
+                index=planned.index_in_step(row.child),
+                state=state,
+                exit_code=row.exit_code,
+                reason="",
+                attempts=sum(execution.attempt > 0 for execution in executions),
+                started_ms=row.started_ms,
+                ended_ms=row.ended_ms,
+                user_s=row.user_s,
+                system_s=row.system_s,
+                max_rss_kib=row.max_rss_kib,
+                host=place,
+                child_attempt=row.attempt,
+                log_offset=row.log_offset,
+                log_length=row.log_length,
+            )
 
 
 def attempt_detail(row: AttemptRow, job_id: str, planned: PlannedJob) -> AttemptDetail:
@@ -98,6 +192,27 @@ class LogReader:
                 size = path.stat().st_size
                 data = _read_slice(path, max(0, size - _TAIL_BYTES), _TAIL_BYTES)
         return data.decode(errors="replace").splitlines()[-lines:]
+
+    def read_command(self, command: CommandDetail, last_bytes: int | None = None) -> bytes:
+        attempts = self._store.attempts(
+            self._job_of(command.step).number,
+            child=_child_of(self._plan.job(command.step), command.index),
+        )
+        row = next((row for row in attempts if row.attempt == command.child_attempt), None)
+        path = self._folder.log_of(command.step, command.index, command.child_attempt)
+        begin, size = 0, path.stat().st_size if path.exists() else 0
+        if row is not None and row.log_offset is not None:
+            path, begin, size = self._folder.short_log, row.log_offset, row.log_length or 0
+        if not size:
+            return b""
+        first = command.log_offset
+        length = size - first if command.log_length is None else command.log_length
+        if last_bytes is not None and length > last_bytes:
+            first, length = first + length - last_bytes, last_bytes
+        return _read_slice(path, begin + first, length)
+
+    def _job_of(self, step: str) -> JobRow:
+        return next(row for row in self._store.jobs() if row.step == step)
 
     def _find_row(self, detail: AttemptDetail) -> AttemptRow | None:
         job = next((row for row in self._store.jobs() if row.id == detail.job_id), None)

@@ -9,13 +9,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from batchyard.batch.jobs import JobState
+from batchyard.embedded import memory_use
 from batchyard.embedded.lock import Holder, RunLock, find_holder
-from batchyard.embedded.store import JobRow, Store
+from batchyard.embedded.store import CommandRow, JobRow, Store
 from batchyard.engines.base import (
     DEFAULT_GRACE_S,
     AttemptDetail,
+    CommandDetail,
     JobDetail,
     LogChunk,
+    MemoryExcess,
     Overview,
     Polling,
     RunRecord,
@@ -29,7 +32,7 @@ from batchyard.engines.base import (
 from batchyard.engines.local import reading
 from batchyard.engines.local.settings import LocalSettings
 from batchyard.errors import InputError, OperationalError, RunLockedError
-from batchyard.plan import Plan
+from batchyard.plan import Plan, PlannedJob
 
 #: Time that a busy machine may take to stop a run, beyond the grace period.
 _STOP_SLACK_S = 30.0
@@ -79,28 +82,28 @@ class LocalRun:
         if recorded:
             return [row.id for row in recorded]
         now_ms = int(self._clock() * 1000)
-        rows = []
+        rows, command_rows = [], []
         for number, job in enumerate(plan.jobs):
             counts = tuple(job.size if state is JobState.PENDING else 0 for state in JobState)
-            rows.append(
-                JobRow(
-                    number,
-                    str(uuid.uuid4()),
-                    job.step,
-                    job.size,
-                    JobState.PENDING,
-                    "",
-                    counts,
-                    0,
-                    now_ms,
-                )
+            done = _done_before(job, (commands_done or {}).get(job.step, ()))
+            row = JobRow(
+                number,
+                str(uuid.uuid4()),
+                job.step,
+                job.size,
+                JobState.PENDING,
+                "",
+                counts,
+                0,
+                now_ms,
+                commands_succeeded=len(done),
             )
-        commands = [
-            (row.number, number)
-            for row in rows
-            for number in (commands_done or {}).get(row.step, ())
-        ]
-        store.commit(new_jobs=rows, commands=commands)
+            rows.append(row)
+            command_rows += [
+                CommandRow(number, command, child, attempt=0, exit_code=0)
+                for command, child in done.items()
+            ]
+        store.commit(new_jobs=rows, commands=command_rows)
         return [row.id for row in rows]
 
     def start(self, say: Say = say_nothing) -> None:
@@ -164,7 +167,11 @@ class LocalRun:
 
     def describe(self, job_ids: Sequence[str]) -> list[JobDetail]:
         rows = {row.id: row for row in self._store.jobs()}
-        return [reading.job_detail(rows[job_id]) for job_id in job_ids if job_id in rows]
+        return [
+            reading.job_detail(row, self._plan.job(row.step))
+            for job_id in job_ids
+            if (row := rows.get(job_id)) is not None
+        ]
 
     def attempts(
         self, job_ids: Sequence[str], *, failed_only: bool = False
@@ -177,6 +184,16 @@ class LocalRun:
                     row.number, state=state, started_only=failed_only
                 ):
                     yield reading.attempt_detail(attempt, row.id, planned)
+
+    def commands(
+        self, step: str | None = None, number: int | None = None, *, failed_only: bool = False
+    ) -> Iterator[CommandDetail]:
+        for row in self._store.jobs():
+            if step in (None, row.step):
+                planned = self._plan.job(row.step)
+                yield from reading.command_details(
+                    planned, self._store, row, number, failed_only=failed_only
+                )
 
     def logs(
         self, step: str | None = None, index: int | None = None, *, failed_only: bool = False
@@ -219,6 +236,9 @@ class LocalRun:
             started_ms=self._time_ms("started_ms"),
             ended_ms=self._time_ms("ended_ms"),
             interruption="its process died; its children may still run" if is_abandoned else "",
+            memory_excesses=tuple(
+                MemoryExcess(*row) for row in memory_use.from_text(self._store.value("memory_use"))
+            ),
         )
 
     def unfinished(self) -> Unfinished:
@@ -231,7 +251,7 @@ class LocalRun:
             children[row.step] = [
                 planned.index_in_step(child) for child in range(row.size) if child not in succeeded
             ]
-            commands_done[row.step] = self._store.commands(row.number)
+            commands_done[row.step] = self._store.succeeded_commands(row.number)
         return Unfinished(children, commands_done)
 
     def waits(self, jobs: Sequence[JobDetail]) -> None:
@@ -270,3 +290,19 @@ class LocalRun:
     def _time_ms(self, name: str) -> int | None:
         time_ms = self._store.value(name)
         return None if time_ms is None else int(time_ms)
+
+
+def _done_before(job: PlannedJob, numbers: Sequence[int]) -> dict[int, int]:
+    """Return the commands of the job that an earlier run has finished -> the child that has them.
+
+    Only children with several commands have commands that are done already.
+    """
+    if not numbers or not job.has_several_commands:
+        return {}
+    done = set(numbers)
+    return {
+        command: child
+        for child in range(job.size)
+        for command in job.commands_of(child)
+        if command in done
+    }

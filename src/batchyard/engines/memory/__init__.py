@@ -28,6 +28,7 @@ from batchyard.engines.base import (
     RunRequest,
     RunState,
     Say,
+    ServiceRequest,
     new_run_id,
 )
 from batchyard.engines.memory.run import MemoryRun
@@ -78,13 +79,17 @@ class MemoryEngine:
             )
         check_script(self.script, request.pipeline)
         offer = request.offer
-        plan = request.plan if offer.use_gpus else planning.without_gpus(request.plan)
+        plan = planning.with_child_per_command(request.plan)
+        plan = plan if offer.use_gpus else planning.without_gpus(plan)
         settings = MemorySettings(
             _find_workspace(request.pipeline, offer.workspace),
             _limit(_enough_for(plan), plan, offer.cpus, offer.memory_mib, offer.gpus),
         )
         notes = ("this is a rehearsal: no command is executed",)
         return PreparedRun(plan, settings, new_run_id(plan), notes)
+
+    def list_requests(self, prepared: PreparedRun) -> Sequence[ServiceRequest]:
+        return ()
 
     def prepare_retry(self, old: RunRecord, request: RetryRequest, say: Say) -> PreparedRun:
         if request.on_demand:

@@ -10,6 +10,7 @@ from batchyard.batch.jobs import JobState
 from batchyard.engines.base import (
     DEFAULT_GRACE_S,
     AttemptDetail,
+    CommandDetail,
     JobDetail,
     LogChunk,
     Overview,
@@ -103,6 +104,17 @@ class MemoryRun:
         ]
         yield from sorted(chosen, key=lambda a: (order[a.job_id], a.index, a.attempt))
 
+    def commands(
+        self, step: str | None = None, number: int | None = None, *, failed_only: bool = False
+    ) -> Iterator[CommandDetail]:
+        order = {job.step: position for position, job in enumerate(self.plan.jobs)}
+        commands = self._simulation.commands
+        for key in sorted(commands, key=lambda key: (order[key[0]], key[1])):
+            command = commands[key]
+            is_selected = step in (None, command.step) and number in (None, command.number)
+            if is_selected and (not failed_only or command.state is JobState.FAILED):
+                yield command
+
     def overview(self) -> Overview:
         return self._simulation.overview()
 
@@ -153,6 +165,12 @@ class MemoryRun:
     def tail(self, attempt: AttemptDetail, lines: int) -> list[str]:
         chunks = [c for c in self.logs(attempt.step, attempt.index) if c.attempt == attempt.attempt]
         return b"".join(c.data for c in chunks).decode(errors="replace").splitlines()[-lines:]
+
+    def read_command(self, command: CommandDetail, last_bytes: int | None = None) -> bytes:
+        chunks = self.logs(command.step, command.index)
+        output = b"".join(c.data for c in chunks if c.attempt == command.child_attempt)
+        stop = None if command.log_length is None else command.log_offset + command.log_length
+        return output[command.log_offset : stop][-last_bytes if last_bytes else 0 :]
 
     def unfinished(self) -> Unfinished:
         return self._simulation.unfinished()

@@ -18,12 +18,15 @@ from batchyard.batch.jobs import (
     JobState,
     Outcome,
     Resources,
+    StatusReason,
 )
 from batchyard.batch.queues import ComputeEnvironment, Queue
 from batchyard.batch.scheduler import Scheduler
 from batchyard.embedded import children
 from batchyard.engines.base import (
     AttemptDetail,
+    CommandCounts,
+    CommandDetail,
     JobDetail,
     LogChunk,
     Overview,
@@ -73,6 +76,12 @@ class _Attempt:
     turn: Turn
     outcome: Outcome = field(default_factory=lambda: Outcome(0))
     command_number: int = -1
+    command_began_ms: int = 0
+    #: Numbers of the commands that have failed in this attempt.
+    failed_commands: list[int] = field(default_factory=list)
+    #: Bytes that the attempt has written, all of them and before the command that runs.
+    length: int = 0
+    command_offset: int = 0
     is_held: bool = False
 
 
@@ -91,6 +100,8 @@ class Simulation:
         self._now_ms = int(time.time() * 1000)
         settings: MemorySettings = record.settings
         self.attempts: list[AttemptDetail] = []
+        #: By step and number of the command.
+        self.commands: dict[tuple[str, int], CommandDetail] = {}
         self.chunks: list[LogChunk] = []
         self._was_stopped = False
         self._running: dict[tuple[str, int], _Attempt] = {}
@@ -163,6 +174,7 @@ class Simulation:
 
     def describe(self, job_id: str) -> JobDetail:
         job, summary = self.jobs[job_id], self._scheduler.summary(job_id)
+        ended = [c.state for (step, _), c in self.commands.items() if step == job.planned.step]
         return JobDetail(
             id=job_id,
             step=job.planned.step,
@@ -174,6 +186,11 @@ class Simulation:
             created_ms=job.created_ms,
             started_ms=job.started_ms,
             ended_ms=job.ended_ms,
+            commands=CommandCounts(
+                sum(len(job.planned.commands_of(child)) for child in range(job.planned.size)),
+                ended.count(JobState.SUCCEEDED),
+                ended.count(JobState.FAILED),
+            ),
         )
 
     def overview(self) -> Overview:
@@ -243,6 +260,8 @@ class Simulation:
         call = self._call(attempt, job, number)
         result = look_up(self._script(), call, _usual_duration_s(job.planned, attempt.start.child))
         attempt.command_number = number
+        attempt.command_began_ms = self._now_ms
+        attempt.command_offset = attempt.length
         attempt.is_held = math.isinf(result.seconds)
         self._write(attempt, result.output)
         if not attempt.is_held:
@@ -259,6 +278,7 @@ class Simulation:
     def _end_command(self, attempt: _Attempt, result: Result) -> None:
         attempt.is_held = False
         outcome = Outcome(result.exit_code, result.status_reason, result.reason)
+        self._record_command(attempt, outcome)
         if outcome.exit_code is None:  # the host is lost, and the other commands with it
             self._end(attempt, outcome)
             return
@@ -268,6 +288,33 @@ class Simulation:
             attempt.outcome = outcome
         attempt.turn.record_exit(outcome.exit_code)
         self._start_next_command(attempt)
+
+    def _record_command(self, attempt: _Attempt, outcome: Outcome) -> None:
+        """Record the end of the command that runs. A failure is final when the child has failed."""
+        planned = self.jobs[attempt.start.job_id].planned
+        number = attempt.command_number
+        earlier = self.commands.get((planned.step, number))
+        if not outcome.is_success:
+            attempt.failed_commands.append(number)
+        is_usual = outcome.status_reason == StatusReason.EXITED
+        self.commands[planned.step, number] = CommandDetail(
+            step=planned.step,
+            number=number,
+            index=planned.index_in_step(attempt.start.child),
+            state=JobState.SUCCEEDED if outcome.is_success else None,
+            exit_code=outcome.exit_code,
+            reason=outcome.reason or ("" if is_usual else outcome.status_reason),
+            attempts=1 if earlier is None else earlier.attempts + 1,
+            started_ms=attempt.command_began_ms,
+            ended_ms=self._now_ms,
+            user_s=0.0,
+            system_s=0.0,
+            max_rss_kib=0,
+            host="",
+            child_attempt=attempt.start.attempt,
+            log_offset=attempt.command_offset,
+            log_length=attempt.length - attempt.command_offset,
+        )
 
     def _call(self, attempt: _Attempt, job: _SimulatedJob, number: int) -> Call:
         planned, start = job.planned, attempt.start
@@ -289,6 +336,7 @@ class Simulation:
             planned = self.jobs[attempt.start.job_id].planned
             index = planned.index_in_step(attempt.start.child)
             self.chunks.append(LogChunk(planned.step, index, attempt.start.attempt, output))
+            attempt.length += len(output)
 
     def _next_timeout_ms(self) -> int | None:
         """Return when the next attempt under way times out; None where none does."""
@@ -307,6 +355,10 @@ class Simulation:
         # The first change is about this child: it has its final state, or is tried again.
         final = changes[0] if isinstance(changes[0], Settled) else None
         job.attempts += 1
+        if final is not None:
+            for number in attempt.failed_commands:
+                key = (job.planned.step, number)
+                self.commands[key] = replace(self.commands[key], state=final.state)
         self.attempts.append(
             AttemptDetail(
                 job_id=job_id,

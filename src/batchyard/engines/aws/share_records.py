@@ -1,0 +1,84 @@
+"""The commands of a step whose list is shared out by index, by the records of its workers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from batchyard import s3_layout
+from batchyard.aws.s3 import S3
+from batchyard.batch.jobs import JobState
+from batchyard.engines.base import CommandDetail
+from batchyard.plan import PlannedJob
+
+#: Records that are read at the same time.
+_CONCURRENCY = 16
+
+
+def read_commands(
+    s3: S3, address: str, job: PlannedJob, number: int | None, *, failed_only: bool
+) -> Iterator[CommandDetail]:
+    """Return the commands that have ended, by number. See RunEngine.commands.
+
+    One call for each record of a success, unless ``failed_only``, and for each child with failures.
+    ``address``: the run's prefix in S3.
+    """
+    folder = s3_layout.records_address(address, job.step)
+    names = [entry.key.rpartition(f"done/{job.step}/")[2] for entry in s3.list(folder)]
+    succeeded = {int(name) for name in names if name.isdigit()}
+    wanted = set() if failed_only else {n for n in succeeded if number in (None, n)}
+    failures = _read_failures(s3, folder, [name for name in names if not name.isdigit()])
+    with ThreadPoolExecutor(_CONCURRENCY) as pool:
+        addresses = (f"{folder}{s3_layout.success_record(command)}" for command in sorted(wanted))
+        contents = pool.map(s3.get, addresses)
+        records = {
+            command: json.loads(data)
+            for command, data in zip(sorted(wanted), contents, strict=True)
+            if data is not None
+        }
+    for command in sorted({*records, *failures}):
+        if number not in (None, command) or (failed_only and command in succeeded):
+            continue
+        executions = failures.get(command, [])
+        record = records.get(command) or executions[-1]
+        attempts = len(executions) + (command in records)
+        yield _make_detail(job, command, record, attempts)
+
+
+def _read_failures(s3: S3, folder: str, names: list[str]) -> dict[int, list[dict[str, Any]]]:
+    """Return command -> its failures, the earliest first."""
+    by_command: dict[int, list[dict[str, Any]]] = {}
+    for name in names:
+        child = int(name.rpartition("/")[2].removesuffix(".json"))
+        for failure in json.loads(s3.get(f"{folder}{name}") or b"[]"):
+            by_command.setdefault(failure["command"], []).append({**failure, "child": child})
+    return by_command
+
+
+def _make_detail(
+    job: PlannedJob, command: int, record: Mapping[str, Any], attempts: int
+) -> CommandDetail:
+    exit_code = record.get("exit_code", 0)
+    # Records of older workers have no start.
+    ended_ms = record["ended"] * 1000
+    started_ms = record.get("started_ms")
+    if started_ms is not None:
+        ended_ms = started_ms + round(record["seconds"] * 1000)
+    return CommandDetail(
+        step=job.step,
+        number=command,
+        index=record["child"],
+        state=JobState.FAILED if exit_code else JobState.SUCCEEDED,
+        exit_code=exit_code,
+        reason="OutOfMemoryError" if record.get("out_of_memory") else "",
+        attempts=attempts,
+        started_ms=started_ms,
+        ended_ms=ended_ms,
+        user_s=record.get("user_s", 0.0),
+        system_s=record.get("system_s", 0.0),
+        max_rss_kib=record.get("max_rss_kib", 0),
+        host="",
+        child_attempt=record["attempt"],
+    )

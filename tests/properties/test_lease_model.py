@@ -1,0 +1,387 @@
+"""The lease protocol as a model: all interleavings of three workers and two blocks.
+
+The explorer visits every state that can be reached, breadth first. Besides the workers' own steps,
+at any moment: a lease expires whether or not its owner is alive (which covers stalled workers, and
+clocks that differ by any amount), the answer to a write is lost, a write arrives late, a worker
+crashes and AWS Batch starts its next attempt, or a worker is told to stop. Budgets bound how often.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import NamedTuple, TypeVar
+
+import pytest
+
+from batchyard.worker.leases import (
+    LEASE_S,
+    BlockState,
+    Claiming,
+    Entry,
+    HeldBlock,
+    Lease,
+    ListBlocks,
+    LostBlock,
+    NothingLeft,
+    Operation,
+    Owner,
+    ReadBlock,
+    Record,
+    RefusedWrite,
+    Result,
+    Saving,
+    StoredBlock,
+    WriteBlock,
+    WrittenBlock,
+    encode,
+)
+
+#: block -> its commands
+COMMANDS = ((0, 1), (2,))
+
+Part = TypeVar("Part", "Worker", "StoredObject")
+#: equal parts of states are one object, so that states are compared by the ids of their parts
+_PARTS: dict[object, object] = {}
+
+
+class Budgets(NamedTuple):
+    expiries: int = 0
+    lost_answers: int = 0
+    late_writes: int = 0
+    crashes: int = 0
+    stops: int = 0
+    #: renewals whose answers are all lost, so that the owner goes on without having renewed
+    given_up: int = 0
+
+
+class StoredObject(NamedTuple):
+    lease: Lease
+    is_old: bool = False
+
+    @property
+    def etag(self) -> str:
+        return etag_of(self.lease)
+
+    @property
+    def age_s(self) -> float:
+        return LEASE_S if self.is_old else 0.0
+
+
+class Worker(NamedTuple):
+    """A child: its present attempt, and what it is doing."""
+
+    child: int
+    attempt: int
+    #: None after its end; Saving: it holds a block, and this is its next write
+    operation: Operation | None
+    #: the block that it holds, as its last write that it knows of
+    held: HeldBlock | None = None
+
+    @property
+    def owner(self) -> Owner:
+        return Owner("job", self.child, self.attempt, f"{self.child}.{self.attempt}")
+
+    @property
+    def has_exited(self) -> bool:
+        return self.operation is None
+
+
+class State(NamedTuple):
+    objects: tuple[StoredObject | None, ...]
+    workers: tuple[Worker, ...]
+    budgets: Budgets
+    #: writes that S3 has not performed yet, and whose senders do not wait for them
+    late_writes: frozenset[WriteBlock] = frozenset()
+
+
+def canonical(part: Part) -> Part:
+    return _PARTS.setdefault(part, part)  # type: ignore[return-value]
+
+
+def key_of(state: State) -> tuple[object, ...]:
+    objects, workers, budgets, late_writes = state
+    return (*map(id, objects), *map(id, workers), budgets, late_writes)
+
+
+@lru_cache(maxsize=100_000)
+def etag_of(lease: Lease) -> str:
+    """As S3 makes it: equal contents have equal ETags."""
+    return hashlib.md5(encode(lease), usedforsecurity=False).hexdigest()
+
+
+class ViolationError(AssertionError):
+    pass
+
+
+# -- S3 --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Store:
+    """S3 as it is, or with a fault that the explorer must notice."""
+
+    ignores_conditions: bool = False
+
+    def write(self, state: State, request: WriteBlock) -> tuple[State, bool]:
+        """Perform a write; return whether S3 has accepted it."""
+        stored = state.objects[request.number]
+        stored_etag = None if stored is None else stored.etag
+        if stored_etag != request.etag and not self.ignores_conditions:
+            return state, False
+        if stored is not None:
+            check_successor(stored.lease, request.lease)
+        objects = list(state.objects)
+        objects[request.number] = canonical(StoredObject(request.lease))
+        return state._replace(objects=tuple(objects)), True
+
+
+def check_successor(old: Lease, new: Lease) -> None:
+    """Raise if a content of a block must not follow another one."""
+    if old.state.is_complete:
+        raise ViolationError("a complete block was written again")
+    if new.owners[: len(old.owners)] != old.owners or new.epoch > old.epoch + 1:
+        raise ViolationError(f"epoch {new.epoch} has two owners: {old.owners} and {new.owners}")
+    if not set(old.records) <= set(new.records):
+        raise ViolationError(f"records were lost: {old.records} and then {new.records}")
+    commands = [record.command for record in new.records]
+    if len(set(commands)) != len(commands):
+        raise ViolationError(f"a command has two records: {new.records}")
+
+
+# -- steps -----------------------------------------------------------------------------------------
+
+
+def first_state(budgets: Budgets, workers: int) -> State:
+    children = tuple(canonical(start(child, 1)) for child in range(workers))
+    return State((None,) * len(COMMANDS), children, budgets)
+
+
+def start(child: int, attempt: int) -> Worker:
+    worker = Worker(child, attempt, None)
+    candidates = (child,) if child < len(COMMANDS) else None
+    return worker._replace(operation=Claiming(worker.owner, len(COMMANDS), candidates=candidates))
+
+
+def next_states(state: State, store: Store) -> Iterator[State]:
+    for worker in state.workers:
+        if worker.operation is not None:
+            yield from worker_steps(state, worker, worker.operation, store)
+    yield from environment_steps(state, store)
+
+
+def worker_steps(
+    state: State, worker: Worker, operation: Operation, store: Store
+) -> Iterator[State]:
+    request = operation.request
+    if state.budgets.crashes:
+        crashed = spend(put(state, start(worker.child, worker.attempt + 1)), "crashes")
+        yield crashed
+        if isinstance(request, WriteBlock):
+            # The write was sent before the crash, and can still arrive.
+            yield crashed._replace(late_writes=state.late_writes | {request})
+    if isinstance(request, ListBlocks):
+        listing = {
+            number: Entry(stored.lease.state, stored.etag, stored.age_s)
+            for number, stored in enumerate(state.objects)
+            if stored is not None and number >= request.first
+        }
+        yield from proceed(state, worker, operation.receive(listing))
+    elif isinstance(request, ReadBlock):
+        stored = state.objects[request.number]
+        assert stored is not None
+        answer = StoredBlock(stored.lease, stored.etag, stored.age_s)
+        yield from proceed(state, worker, operation.receive(answer))
+    else:
+        yield from write_steps(state, worker, operation, request, store)
+
+
+def write_steps(
+    state: State, worker: Worker, operation: Operation, request: WriteBlock, store: Store
+) -> Iterator[State]:
+    written, is_accepted = store.write(state, request)
+    answer = WrittenBlock(etag_of(request.lease)) if is_accepted else RefusedWrite()
+    yield from proceed(written, worker, operation.receive(answer))
+    # Without an answer, the worker repeats the request.
+    if state.budgets.lost_answers and is_accepted:
+        yield spend(written, "lost_answers")
+    if state.budgets.given_up and worker.held is not None and is_renewal(request):
+        for after in {state, written}:
+            yield from steps_with_block(spend(after, "given_up"), worker, worker.held)
+    if state.budgets.late_writes:
+        late = state._replace(late_writes=state.late_writes | {request})
+        yield spend(late, "late_writes")
+
+
+def is_renewal(request: WriteBlock) -> bool:
+    return request.etag is not None and request.lease.state is BlockState.LEASED
+
+
+def proceed(state: State, worker: Worker, outcome: Operation | Result) -> Iterator[State]:
+    """Yield the states after an answer: with a block, the worker can do several things next."""
+    if isinstance(outcome, Claiming | Saving):
+        yield put(state, worker._replace(operation=outcome))
+    elif isinstance(outcome, NothingLeft):
+        yield put(state, worker._replace(operation=None, held=None))
+    elif isinstance(outcome, LostBlock) or outcome.lease.state.is_complete:
+        claiming = Claiming(worker.owner, len(COMMANDS))
+        yield put(state, worker._replace(operation=claiming, held=None))
+    elif outcome.lease.state is BlockState.RELEASED:
+        yield put(state, start(worker.child, worker.attempt + 1))
+    else:
+        yield from steps_with_block(state, worker, outcome)
+
+
+def steps_with_block(state: State, worker: Worker, held: HeldBlock) -> Iterator[State]:
+    """Yield the writes that can be next: after some commands a renewal, or a release; at last
+    that the block is complete."""
+    lease = held.lease
+    recorded = {record.command for record in lease.records}
+    left = [command for command in COMMANDS[held.number] if command not in recorded]
+    for count in range(len(left) + 1):
+        new_records = tuple(
+            Record(command, 0, 1, 0, 0.0, 0.0, 0.0, 0, False, lease.epoch)
+            for command in left[:count]
+        )
+        saved = replace(lease, records=lease.records + new_records, writes=lease.writes + 1)
+        if count == len(left):
+            complete = replace(saved, state=BlockState.COMPLETE)
+            yield put_saving(state, worker, held, complete)
+        elif count:
+            yield put_saving(state, worker, held, saved)
+        if state.budgets.stops:
+            released = replace(saved, state=BlockState.RELEASED)
+            yield spend(put_saving(state, worker, held, released), "stops")
+
+
+def put_saving(state: State, worker: Worker, held: HeldBlock, lease: Lease) -> State:
+    saving = Saving(held.number, lease, held.etag)
+    return put(state, worker._replace(operation=saving, held=held))
+
+
+def environment_steps(state: State, store: Store) -> Iterator[State]:
+    for write in state.late_writes:
+        arrived, _ = store.write(state, write)
+        yield arrived._replace(late_writes=state.late_writes - {write})
+    if not state.budgets.expiries:
+        return
+    for number, stored in enumerate(state.objects):
+        if stored is not None and stored.lease.state is BlockState.LEASED and not stored.is_old:
+            objects = list(state.objects)
+            objects[number] = canonical(stored._replace(is_old=True))
+            yield spend(state._replace(objects=tuple(objects)), "expiries")
+
+
+def put(state: State, worker: Worker) -> State:
+    workers = list(state.workers)
+    workers[worker.child] = canonical(worker)
+    return state._replace(workers=tuple(workers))
+
+
+def spend(state: State, name: str) -> State:
+    budgets = state.budgets
+    return state._replace(budgets=budgets._replace(**{name: getattr(budgets, name) - 1}))
+
+
+# -- what must hold --------------------------------------------------------------------------------
+
+
+def check_state(state: State) -> None:
+    leases = [
+        (worker.operation.number, worker.operation.lease.epoch)
+        for worker in state.workers
+        if isinstance(worker.operation, Saving)
+    ]
+    if len(set(leases)) != len(leases):
+        raise ViolationError(f"two workers hold a block in the same epoch: {leases}")
+    if is_end(state):
+        for commands, stored in zip(COMMANDS, state.objects, strict=True):
+            if stored is None or stored.lease.state is not BlockState.COMPLETE:
+                raise ViolationError(f"all workers have exited, and {commands} are not done")
+            if {record.command for record in stored.lease.records} != set(commands):
+                raise ViolationError(f"{commands} are not all recorded: {stored.lease.records}")
+
+
+def is_end(state: State) -> bool:
+    return all(worker.has_exited for worker in state.workers)
+
+
+def explore(budgets: Budgets, workers: int, store: Store | None = None) -> int:
+    """Visit all states and check them; return their number."""
+    store = store or Store()
+    beginning = first_state(budgets, workers)
+    numbers = {key_of(beginning): 0}
+    predecessors: list[list[int]] = [[]]
+    ends: list[int] = []
+    queue = deque([(0, beginning)])
+    while queue:
+        number, state = queue.popleft()
+        check_state(state)
+        if is_end(state):
+            ends.append(number)
+        for successor in next_states(state, store):
+            successor_number = numbers.setdefault(key_of(successor), len(numbers))
+            if successor_number == len(predecessors):
+                predecessors.append([])
+                queue.append((successor_number, successor))
+            predecessors[successor_number].append(number)
+    check_ends(predecessors, ends)
+    return len(numbers)
+
+
+def check_ends(predecessors: list[list[int]], ends: list[int]) -> None:
+    """Raise if there is a state from which the step can no longer end."""
+    can_end, stack = set(ends), list(ends)
+    while stack:
+        for number in predecessors[stack.pop()]:
+            if number not in can_end:
+                can_end.add(number)
+                stack.append(number)
+    if len(can_end) != len(predecessors):
+        raise ViolationError(f"{len(predecessors) - len(can_end)} states lead to no end")
+
+
+# -- tests -----------------------------------------------------------------------------------------
+
+
+def test_three_workers_without_trouble() -> None:
+    assert explore(Budgets(), 3) > 1000
+
+
+@pytest.mark.parametrize(
+    "budgets",
+    [
+        Budgets(expiries=1, lost_answers=1),
+        Budgets(late_writes=1),
+        Budgets(crashes=1),
+        Budgets(stops=1),
+        Budgets(given_up=1, expiries=1),
+    ],
+    ids=str,
+)
+def test_two_workers_with_trouble(budgets: Budgets) -> None:
+    assert explore(budgets, 2) > 1000
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "budgets",
+    [
+        Budgets(expiries=1, lost_answers=1),
+        Budgets(late_writes=1),
+        Budgets(crashes=1),
+        Budgets(stops=1),
+        Budgets(given_up=1),
+    ],
+    ids=str,
+)
+def test_three_workers_with_trouble(budgets: Budgets) -> None:
+    assert explore(budgets, 3) > 1000
+
+
+def test_the_explorer_notices_a_store_that_ignores_conditions() -> None:
+    with pytest.raises(ViolationError):
+        explore(Budgets(), 2, Store(ignores_conditions=True))

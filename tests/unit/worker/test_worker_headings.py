@@ -1,0 +1,24 @@
+"""The output of one command in the log of a child that runs many."""
+
+from __future__ import annotations
+
+from batchyard.worker.headings import make_heading, select_output
+
+LOG = ["hello", make_heading(3), "a", "b", make_heading(30), "c" + make_heading(4), "d"]
+
+
+def test_the_output_of_a_command_ends_at_the_next_heading() -> None:
+    assert select_output(LOG, 3) == ["a", "b"]
+    assert select_output(LOG, 4) == ["d"]
+
+
+def test_a_last_line_without_newline_belongs_to_the_command() -> None:
+    assert select_output(LOG, 30) == ["c"]
+
+
+def test_the_last_execution_of_a_command_counts() -> None:
+    assert select_output([*LOG, make_heading(3), "again"], 3) == ["again"]
+
+
+def test_a_command_that_did_not_run_has_no_output() -> None:
+    assert select_output(LOG, 5) == []

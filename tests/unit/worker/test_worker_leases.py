@@ -1,0 +1,79 @@
+"""The content of blocks: sizes that tell the state, takeovers, and commands that kill workers."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from batchyard.worker.leases import (
+    BlockState,
+    Lease,
+    Owner,
+    Record,
+    decode,
+    encode,
+    state_of_size,
+)
+
+OWNERS = st.builds(Owner, st.text(), st.integers(0, 10**6), st.integers(1, 10), st.text())
+SECONDS = st.floats(0, 1e6)
+COUNTS = st.integers(0, 10**9)
+RECORDS = st.builds(
+    Record,
+    *(COUNTS, st.integers(0, 255), COUNTS, COUNTS),
+    *(SECONDS, SECONDS, SECONDS),
+    *(COUNTS, st.booleans(), COUNTS),
+)
+LEASES = st.builds(
+    Lease,
+    st.lists(OWNERS, min_size=1, max_size=3).map(tuple),
+    st.sampled_from(BlockState),
+    st.none() | COUNTS,
+    st.booleans(),
+    st.lists(COUNTS, max_size=3).map(tuple),
+    st.lists(RECORDS, max_size=4).map(tuple),
+    COUNTS,
+)
+
+
+@given(LEASES)
+def test_a_lease_is_read_as_it_was_written_and_its_size_is_its_state(lease: Lease) -> None:
+    data = encode(lease)
+    assert decode(data) == lease
+    assert state_of_size(len(data)) is lease.state
+
+
+@pytest.mark.parametrize("data", [b"", b"[]", b"{}", b"null", b'{"format":2}', b"\xff"])
+def test_other_content_is_refused(data: bytes) -> None:
+    with pytest.raises(ValueError):
+        decode(data)
+
+
+FIRST, SECOND, THIRD, FOURTH = (Owner("job", child, 1, "") for child in range(4))
+
+
+def test_a_command_that_kills_two_careful_owners_is_not_run_again() -> None:
+    lease = Lease((FIRST,)).taken_over_by(SECOND)
+    assert lease.is_careful
+    lease = Lease(lease.owners, is_careful=True, running=7).taken_over_by(THIRD)
+    assert not lease.has_killed_owners(7, retries=0)
+    lease = Lease(lease.owners, is_careful=True, running=7, deaths=lease.deaths)
+    lease = lease.taken_over_by(FOURTH)
+    assert lease.has_killed_owners(7, retries=1)
+    assert not lease.has_killed_owners(7, retries=2)
+    assert not lease.has_killed_owners(8, retries=0)
+
+
+def test_a_released_block_is_not_suspect() -> None:
+    lease = Lease((FIRST,), BlockState.RELEASED, running=7).taken_over_by(SECOND)
+    assert (lease.is_careful, lease.deaths, lease.running) == (False, (), None)
+
+
+def test_only_a_later_attempt_of_the_same_child_takes_a_fresh_lease() -> None:
+    lease = Lease((Owner("job", 3, 1, "a"),))
+    assert lease.can_be_taken(Owner("job", 3, 2, "b"), 0, 60)
+    assert not lease.can_be_taken(Owner("job", 3, 1, "b"), 0, 60)
+    assert not lease.can_be_taken(Owner("job", 4, 2, "b"), 0, 60)
+    assert not lease.can_be_taken(Owner("other", 3, 2, "b"), 0, 60)
+    assert not Lease((Owner("", 0, 1, ""),)).can_be_taken(Owner("", 0, 2, ""), 0, 60)
