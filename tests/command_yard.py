@@ -63,7 +63,7 @@ class Yard:
     def command(self, *args: str) -> list[str]:
         return [sys.executable, "-m", "batchyard", *args]
 
-    def wait_for(self, condition: Callable[[], object], seconds: float = 120) -> None:
+    def wait_for(self, condition: Callable[[], object], seconds: float = 300) -> None:
         deadline = time.monotonic() + seconds
         while not condition():
             assert time.monotonic() < deadline, "it did not happen in time"

@@ -21,7 +21,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Unpack
 
-from batchyard import engines, operations, status
+from batchyard import command_records, engines, operations, status
 from batchyard import plan as planning
 from batchyard.engines.base import (
     DEFAULT_GRACE_S,
@@ -34,11 +34,12 @@ from batchyard.engines.base import (
     RunRequest,
     RunState,
 )
+from batchyard.engines.busy_service import PatientCaller
 from batchyard.errors import BatchyardError, InputError, OperationalError
 from batchyard.folder import find_home, home_beside
 from batchyard.pipeline import Pipeline as Model
-from batchyard.pipeline_file import reading
-from batchyard.pipeline_file.reading import ListSettings
+from batchyard.pipeline_file import plain_lists, reading
+from batchyard.pipeline_file.plain_lists import ListSettings
 
 
 def _home(home: str | Path | None) -> str | None:
@@ -92,13 +93,13 @@ class Pipeline:
         Raises PipelineFileError, which lists all mistakes of the file.
         """
         path = Path(path)
-        if reading.is_command_list(path):
+        if plain_lists.is_command_list(path):
             if params:
                 raise InputError(
                     f"params are for pipeline files; {path} is a list of commands",
                     hint="a list has no params",
                 )
-            return cls(reading.load_list(path))
+            return cls(plain_lists.load_list(path))
         return cls(reading.load(path, {name: str(value) for name, value in (params or {}).items()}))
 
     @classmethod
@@ -108,7 +109,7 @@ class Pipeline:
         ``settings``: `array`, and of each child `cpus`, `memory_mib`, `gpus`, `retries`,
         `timeout_s`, `max_running`, `keep_going` and `image`. Raises PipelineFileError.
         """
-        return cls(reading.load_list(Path(path), **settings))
+        return cls(plain_lists.load_list(Path(path), **settings))
 
     @property
     def name(self) -> str:
@@ -125,11 +126,23 @@ class Pipeline:
         only: str | None = None,
         start_from: str | None = None,
         offer: Offer | None = None,
+        engine: str | Engine = engines.DEFAULT,
+        environment: str | None = None,
+        on_demand: bool = False,
+        home: str | Path | None = None,
     ) -> dict[str, Any]:
-        """Return what ``run`` would do, in the shape of `batchyard plan --json`."""
-        request = self._request(only, start_from, offer, None)
-        plan, _ = operations.preview(engines.load(engines.DEFAULT), request)
-        return planning.describe(plan, engines.DEFAULT)
+        """Return what ``run`` would do, in the shape of `batchyard plan --json`.
+
+        On AWS, ``requests`` has the requests that ``run`` would send. Raises InputError for a plan
+        that AWS Batch would refuse.
+        """
+        request = replace(
+            self._request(only, start_from, offer, home),
+            environment=environment,
+            on_demand=on_demand,
+        )
+        used_engine = _load_engine(engine)
+        return operations.preview(used_engine, request).to_json(used_engine.name)
 
     def run(
         self,
@@ -211,8 +224,17 @@ class Run:
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         engine = self._record.open()
         backoff = Backoff(engine.status_polling)
+
+        def pause(delay_s: float) -> None:
+            if deadline is not None:
+                if time.monotonic() > deadline:
+                    raise TimeoutError(f"run {self.id} was not over after {timeout_s} s")
+                delay_s = min(delay_s, max(0.0, deadline - time.monotonic()))
+            time.sleep(delay_s)
+
+        caller = PatientCaller(sleep=pause)
         while True:
-            current = status.of_engine(self._record, engine, max_failures=0)
+            current = caller.call(lambda: status.of_engine(self._record, engine, max_failures=0))
             if current.state is not RunState.RUNNING:
                 return current.state.value
             if current.is_interrupted:
@@ -220,12 +242,7 @@ class Run:
                     f"run {self.id} is interrupted: {current.interruption}",
                     hint="Run.resume() continues it",
                 )
-            delay_s = backoff.next_delay_s(current.steps)
-            if deadline is not None:
-                if time.monotonic() > deadline:
-                    raise TimeoutError(f"run {self.id} was not over after {timeout_s} s")
-                delay_s = min(delay_s, max(0.0, deadline - time.monotonic()))
-            time.sleep(delay_s)
+            pause(backoff.next_delay_s(current.steps))
 
     def logs(
         self, step: str | None = None, index: int | None = None, *, failed: bool = False
@@ -248,6 +265,15 @@ class Run:
         finally:
             engine.close()
 
+    def commands(
+        self, step: str | None = None, *, failed: bool = False, order: str = "number"
+    ) -> list[dict[str, Any]]:
+        """Return the commands that have ended, in the shape of `batchyard commands --json`."""
+        commands = command_records.list_commands(
+            self._record, step, failed_only=failed, order=order
+        )
+        return [command_records.to_json(command) for command in commands]
+
     def stop(self, grace_s: float = DEFAULT_GRACE_S, *, step: str | None = None) -> None:
         """Ask for the end of the run, also of one whose process died; ``wait`` waits for it.
 
@@ -265,14 +291,20 @@ class Run:
         on_demand: bool = False,
         cpus: int | None = None,
         memory_mib: int | None = None,
+        workspace: str | Path | None = None,
     ) -> Run:
         """Begin a new run of only what failed or never ran.
 
         ``on_demand``: not on spot. ``cpus`` and ``memory_mib``: what it may use of this machine,
-        where that differs from the first run.
+        where that differs from the first run. ``workspace``: the run's folder, if it was moved.
         """
         notes: list[str] = []
-        request = RetryRequest(cpus=cpus, memory_mib=memory_mib, on_demand=on_demand)
+        request = RetryRequest(
+            cpus=cpus,
+            memory_mib=memory_mib,
+            on_demand=on_demand,
+            workspace=None if workspace is None else str(workspace),
+        )
         record = operations.begin_retry(self._record, request, notes.append)
         return Run(record, [*notes, *_start(record)])
 

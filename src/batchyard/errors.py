@@ -9,6 +9,8 @@
         NewerStoreError           exit code 3
         BrokenStoreError          exit code 3
         ContainerEngineError      exit code 3
+        BusyServiceError          exit code 3   the same request may succeed later
+          UnreachableServiceError exit code 3   no answer: a lost network, or a wrong address
 
 A message says what happened and to what; a hint says what to do. The default message of an error is
 the docstring of its class. The command line prints a traceback only with ``-v``.
@@ -38,6 +40,14 @@ class InputError(BatchyardError):
     """The input is invalid."""
 
     exit_code = 2
+
+
+@dataclass(slots=True)
+class Place:
+    """A position in a file. Line and column count from 1; both are 0 for the whole file."""
+
+    line: int
+    column: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +100,14 @@ class BrokenStoreError(OperationalError):
 
 class ContainerEngineError(OperationalError):
     """No Docker engine answers."""
+
+
+class BusyServiceError(OperationalError):
+    """A service throttles its callers or has a problem of its own, which passes."""
+
+
+class UnreachableServiceError(BusyServiceError):
+    """A service does not answer: the network is lost, or the address is wrong."""
 
 
 _RESUME_HINT = "then continue with `batchyard resume`; nothing recorded is lost"

@@ -4,6 +4,7 @@
   environments.yaml             AWS environments that the user has described
   emulator/                     state of `batchyard emulate`
   images.json                   images that were pushed, by environment
+  hashes.json                   SHA-256 of input files that did not change since
   runs/<run>/run.json           the record: plan and settings; written once
              state.db           the local engine's own state
              lock               held by the process that executes the run
@@ -111,6 +112,10 @@ def environments_file(home: Path) -> Path:
 
 def images_file(home: Path) -> Path:
     return home / "images.json"
+
+
+def hashes_file(home: Path) -> Path:
+    return home / "hashes.json"
 
 
 def emulator_in(home: Path) -> Path:

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from batchyard import engines, runs
+from batchyard import plan as planning
 from batchyard.engines.base import (
     DEFAULT_GRACE_S,
     Engine,
@@ -22,9 +24,16 @@ from batchyard.engines.base import (
     RunRequest,
     RunState,
     Say,
+    ServiceRequest,
     say_nothing,
 )
-from batchyard.errors import BatchyardError, InputError, OperationalError, RunNotFoundError
+from batchyard.errors import (
+    BatchyardError,
+    BusyServiceError,
+    InputError,
+    OperationalError,
+    RunNotFoundError,
+)
 from batchyard.folder import RunFolder, runs_in
 from batchyard.plan import Plan
 
@@ -98,17 +107,42 @@ def begin(
     return record, prepared.notes
 
 
-def preview(engine: Engine, request: RunRequest) -> tuple[Plan, tuple[str, ...]]:
-    """Return the plan as the engine would run it, with notes for the user.
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """What a run would do."""
 
-    Nothing is raised for a plan that the engine refuses: another machine may run it. The notes then
-    have the reason.
+    plan: Plan
+    #: Sentences for the user.
+    notes: tuple[str, ...] = ()
+    #: Requests that would begin the run's jobs.
+    requests: Sequence[ServiceRequest] = ()
+
+    def to_json(self, engine: str) -> dict[str, Any]:
+        """Return the JSON of `batchyard plan --json`; ``engine`` is the engine's name."""
+        requests = [
+            {
+                "service": request.service,
+                "operation": request.operation,
+                "request": dict(request.members),
+            }
+            for request in self.requests
+        ]
+        return planning.describe(self.plan, engine, requests)
+
+
+def preview(engine: Engine, request: RunRequest) -> Preview:
+    """Return what a run would do on the engine. Nothing is recorded or sent.
+
+    A plan that this machine refuses is returned with a note, since another machine may run it.
+    Raises InputError for a plan that another engine refuses.
     """
     try:
         prepared = engine.prepare(request)
     except BatchyardError as exc:
-        return request.plan, (exc.message, *([exc.hint] if exc.hint else []))
-    return prepared.plan, prepared.notes
+        if engine.name != engines.DEFAULT:
+            raise
+        return Preview(request.plan, (exc.message, *([exc.hint] if exc.hint else [])))
+    return Preview(prepared.plan, prepared.notes, engine.list_requests(prepared))
 
 
 def begin_retry(
@@ -193,13 +227,21 @@ def _wait_until_stopped(
     """Wait for the end of the jobs, or of the whole run where ``job_ids`` is None."""
     deadline = time.monotonic() + wait_s
     poll_s = max(_STOP_POLL_S, run.status_polling.first_s)
-    while not _has_stopped(run, job_ids):
+    while not _has_stopped_if_answered(run, job_ids):
         if time.monotonic() > deadline:
             raise OperationalError(
                 f"the run has not stopped within {wait_s:.0f} s",
                 hint="`batchyard status` shows what is left",
             )
         sleep(poll_s)
+
+
+def _has_stopped_if_answered(run: RunEngine, job_ids: list[str] | None) -> bool:
+    """As ``_has_stopped``; False while the service is too busy to answer."""
+    try:
+        return _has_stopped(run, job_ids)
+    except BusyServiceError:
+        return False
 
 
 def _has_stopped(run: RunEngine, job_ids: list[str] | None) -> bool:
@@ -225,23 +267,31 @@ def fetch(record: RunRecord, folder: Path | None = None) -> tuple[int, Path]:
         run.close()
 
 
+@dataclass(frozen=True, slots=True)
+class Deletion:
+    """Numbers of the runs that were deleted, and that could not be read or deleted."""
+
+    deleted: int
+    failed: int
+
+
 def delete_runs(
     home: Path,
     *,
     older_than_s: float | None = None,
     keep: int | None = None,
     say: Say = say_nothing,
-) -> int:
-    """Delete old runs with their logs, and return their number.
+) -> Deletion:
+    """Delete old runs with their logs.
 
     ``older_than_s``: only runs that began longer ago. ``keep``: all but the newest. ``say`` gets a
-    sentence about each of them that is left, because it is not over or cannot be read. Raises
-    InputError if nothing is chosen.
+    sentence about each of them that is left, because it is not over or cannot be read or deleted.
+    Raises InputError if nothing is chosen.
     """
     if older_than_s is None and keep is None:
         raise InputError("no runs are selected", hint="give --older-than 30d, --keep 10, or both")
     now_ms = time.time() * 1000
-    deleted = 0
+    deleted = failed = 0
     names = runs.names(home)
     runs.delete_halves(home)
     for name in names[keep or 0 :]:
@@ -255,8 +305,9 @@ def delete_runs(
             runs.delete(record)
             deleted += 1
         except BatchyardError as exc:
+            failed += 1
             say(f"{name}: {exc.message}")
-    return deleted
+    return Deletion(deleted, failed)
 
 
 def _is_deletable(record: RunRecord) -> bool:

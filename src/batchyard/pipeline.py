@@ -12,6 +12,7 @@ from heapq import heappop, heappush
 from pathlib import Path
 
 from batchyard.errors import Mistake
+from batchyard.shard import DYNAMIC, STATIC
 
 MAX_NAME_LENGTH = 40
 MAX_STEP_NAME_LENGTH = 32
@@ -45,6 +46,23 @@ class ExitRule:
 
 
 @dataclass(frozen=True, slots=True)
+class Mount:
+    """A folder of the container, from one of ``efs``, ``host`` and ``instance_store``."""
+
+    path: str
+    #: id of an EFS file system
+    efs: str | None = None
+    #: folder of the file system
+    folder: str = "/"
+    access_point: str | None = None
+    #: folder of the host
+    host: str | None = None
+    #: whether it is the NVMe disks of the host
+    instance_store: bool = False
+    read_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Step:
     """A step of a pipeline, with the defaults of the file applied."""
 
@@ -69,6 +87,8 @@ class Step:
     retry_on: tuple[ExitRule, ...] = (ExitRule(word="any"),)
     fail_on: tuple[ExitRule, ...] = ()
     max_running: int | None = None
+    #: how the children share the list: a word of shard.SHARE_OUTS
+    share_out: str = STATIC
     keep_going: bool = False
     image: str | None = None
     #: the file's env, overridden by the env of the step
@@ -79,10 +99,22 @@ class Step:
     share: str | None = None
     priority: int | None = None
     shm_mib: int | None = None
+    #: what a full buffer of output does: `blocking` stops the command, `non-blocking` drops lines
+    log_mode: str = "blocking"
+    mounts: tuple[Mount, ...] = ()
+    #: name of a limit -> "soft:hard"
+    ulimits: Mapping[str, str] = field(default_factory=dict)
+    #: user of the container; None is that of the image
+    user: str | None = None
 
     @property
     def size(self) -> int:
         return self.array or 1
+
+    @property
+    def is_dynamic(self) -> bool:
+        """Whether the children take the commands of the list as they get free."""
+        return self.share_out == DYNAMIC and self.commands is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +128,16 @@ class Pipeline:
     params: Mapping[str, str] = field(default_factory=dict)
     fail_fast: bool = False
     warnings: tuple[Mistake, ...] = ()
+    #: (step, `cpus`, `memory` or `gpus`) -> `FILE:LINE:COLUMN`, where the file asks for it
+    resource_places: Mapping[tuple[str, str], str] = field(default_factory=dict, compare=False)
 
     def step(self, name: str) -> Step:
         return next(step for step in self.steps if step.name == name)
+
+    def locate(self, step: str, key: str) -> str:
+        """Return `FILE:LINE:COLUMN: ` of a step's resource; empty if it is in no file."""
+        place = self.resource_places.get((step, key))
+        return f"{place}: " if place else ""
 
     @property
     def folder(self) -> Path:

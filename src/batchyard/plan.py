@@ -7,7 +7,7 @@ million lines.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import groupby
 from typing import Any
@@ -15,7 +15,7 @@ from typing import Any
 from batchyard import shard
 from batchyard.batch.jobs import Action, EvaluateOnExit, Resources, RetryStrategy
 from batchyard.errors import InputError
-from batchyard.pipeline import ExitRule, Need, Pipeline, Step, sort_by_needs
+from batchyard.pipeline import ExitRule, Mount, Need, Pipeline, Step, sort_by_needs
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +45,16 @@ class PlannedJob:
     indices: tuple[int, ...] | None = None
     #: size of the step's array, also if a retry has left children out
     step_size: int = 1
+    #: how the children share the list: a word of shard.SHARE_OUTS
+    share_out: str = shard.STATIC
+    #: of a dynamic step: how many children share the list; None: as many as there is room for
+    dynamic_children: int | None = None
     #: globs of workspace files: downloaded by a child, uploaded by it, and saved on a reclaim
     inputs: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
     checkpoint: tuple[str, ...] = ()
+    #: globs of the files that the earlier steps of the run write; a retry keeps them
+    earlier_outputs: tuple[str, ...] = ()
     #: the rules of the pipeline file, for engines that can follow more of them than AWS Batch
     retry_on: tuple[str, ...] = ("any",)
     fail_on: tuple[str, ...] = ()
@@ -57,21 +63,41 @@ class PlannedJob:
     queue: str | None = None
     share: str | None = None
     priority: int | None = None
+    log_mode: str = "blocking"
+    mounts: tuple[Mount, ...] = ()
+    ulimits: Mapping[str, str] = field(default_factory=dict)
+    user: str | None = None
 
     @property
     def has_list(self) -> bool:
         return self.command is None
+
+    @property
+    def has_several_commands(self) -> bool:
+        """Whether a child may run several commands, so that each of them has a record."""
+        return self.has_list and not self.is_dynamic and self.command_count > self.step_size
+
+    @property
+    def is_dynamic(self) -> bool:
+        """Whether commands are handed out one after the other, to children that are free."""
+        return self.has_list and self.share_out == shard.DYNAMIC
 
     def index_in_step(self, child: int) -> int:
         """Return the number of a child of this job in the step's array."""
         return child if self.indices is None else self.indices[child]
 
     def commands_of(self, child: int) -> range:
-        """Return the numbers, in the step's list, of the commands that the child runs."""
-        if not self.has_list:
-            number = self.index_in_step(child)
-            return range(number, number + 1)
-        return shard.commands_of(self.command_count, self.index_in_step(child), self.step_size)
+        """Return the numbers, in the step's list, of the commands that the child runs.
+
+        A dynamic step must have a child for each command (``with_child_per_command``).
+        """
+        return self.commands_of_index(self.index_in_step(child))
+
+    def commands_of_index(self, index: int) -> range:
+        """Return the commands of the child with this number in the step's array."""
+        if not self.has_list or self.is_dynamic:
+            return range(index, index + 1)
+        return shard.commands_of(self.command_count, index, self.step_size, self.share_out)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +141,10 @@ def make(pipeline: Pipeline, *, only: str | None = None, start_from: str | None 
     """
     steps = _select_steps(pipeline, only, start_from)
     names = {step.name for step in steps}
-    jobs = tuple(_make_job(step, names) for step in sort_by_needs(steps))
+    earlier_outputs = _find_earlier_outputs(steps)
+    jobs = tuple(
+        _make_job(step, names, earlier_outputs[step.name]) for step in sort_by_needs(steps)
+    )
     lists = {step.name: step.commands for step in steps if step.commands is not None}
     return Plan(pipeline.name, jobs, pipeline.fail_fast, lists)
 
@@ -131,24 +160,70 @@ def without_gpus(plan: Plan) -> Plan:
     return replace(plan, jobs=jobs)
 
 
-def find_misfits(plan: Plan, capacity: Resources) -> list[str]:
-    """Return a sentence for each job whose children need more than ``capacity``."""
+def with_claiming_children(plan: Plan, default_children: int) -> Plan:
+    """Return the plan for an engine whose children claim the commands of dynamic steps.
+
+    A dynamic step gets as many children as its array has, or ``default_children``, and no more than
+    it has commands. Strided shares become static ones.
+    """
+    return replace(
+        plan, jobs=tuple(_with_claiming_children(job, default_children) for job in plan.jobs)
+    )
+
+
+def _with_claiming_children(job: PlannedJob, default_children: int) -> PlannedJob:
+    if not job.is_dynamic:
+        return replace(job, share_out=shard.STATIC)
+    size = max(1, min(job.dynamic_children or default_children, job.command_count))
+    return replace(job, size=size, step_size=size, is_array=job.is_array or size > 1)
+
+
+def with_child_per_command(plan: Plan) -> Plan:
+    """Return the plan with a child for each command of its dynamic steps.
+
+    For engines that start each command themselves: the scheduler then hands out the commands. At
+    most ``dynamic_children`` of them run at once.
+    """
+    return replace(plan, jobs=tuple(map(_with_child_per_command, plan.jobs)))
+
+
+def _with_child_per_command(job: PlannedJob) -> PlannedJob:
+    if not job.is_dynamic:
+        return job
+    limits = [limit for limit in (job.dynamic_children, job.max_running) if limit is not None]
+    return replace(
+        job,
+        size=job.command_count,
+        step_size=job.command_count,
+        max_running=min(limits, default=None),
+    )
+
+
+def find_misfits(
+    plan: Plan, capacity: Resources, locate: Callable[[str, str], str] = lambda step, key: ""
+) -> list[str]:
+    """Return a sentence for each job whose children need more than ``capacity``.
+
+    ``locate`` returns the place of a step's `cpus`, `memory` or `gpus` in the file, or nothing.
+    """
     sentences = []
     for job in plan.jobs:
         child = job.resources
         amounts = (
-            (child.vcpus, capacity.vcpus, "vCPU", "vCPUs"),
-            (child.memory_mib, capacity.memory_mib, "MiB of memory", "MiB of memory"),
-            (child.gpus, capacity.gpus, "GPU", "GPUs"),
+            ("cpus", child.vcpus, capacity.vcpus, "vCPU", "vCPUs"),
+            ("memory", child.memory_mib, capacity.memory_mib, "MiB of memory", "MiB of memory"),
+            ("gpus", child.gpus, capacity.gpus, "GPU", "GPUs"),
         )
-        shortages = [
-            f"{needed} {noun if needed == 1 else plural}"
+        shortages = {
+            key: f"{needed} {noun if needed == 1 else plural}"
             f" and there {'is' if total == 1 else 'are'} {total}"
-            for needed, total, noun, plural in amounts
+            for key, needed, total, noun, plural in amounts
             if needed > total
-        ]
+        }
         if shortages:
-            sentences.append(f"step {job.step!r}: a child asks for {', and for '.join(shortages)}")
+            place = locate(job.step, next(iter(shortages)))
+            texts = ", and for ".join(shortages.values())
+            sentences.append(f"{place}step {job.step!r}: a child asks for {texts}")
     return sentences
 
 
@@ -198,7 +273,8 @@ def retry_strategy(
     if not any(rule.word == "any" for rule in retry_on):
         evaluations += [entry for rule in retry_on for entry in _evaluations(rule, Action.RETRY)]
         evaluations.append(EvaluateOnExit(Action.EXIT, on_reason="*"))
-    return RetryStrategy(retries + 1, tuple(evaluations))
+    # Ranges may overlap. Of equal rules, the first one decides.
+    return RetryStrategy(retries + 1, tuple(dict.fromkeys(evaluations)))
 
 
 def to_ranges(numbers: Sequence[int]) -> list[tuple[int, int]]:
@@ -213,12 +289,13 @@ def to_ranges(numbers: Sequence[int]) -> list[tuple[int, int]]:
 # -- JSON ----------------------------------------------------------------------------------------
 
 
-def describe(plan: Plan, engine: str) -> dict[str, Any]:
+def describe(plan: Plan, engine: str, requests: Iterable[Mapping[str, Any]] = ()) -> dict[str, Any]:
     """Return the JSON of ``plan --json``, which is documented."""
     return {
         "pipeline": plan.pipeline,
         "engine": engine,
         "jobs": [_describe_job(job) for job in plan.jobs],
+        "requests": list(requests),
     }
 
 
@@ -242,7 +319,7 @@ def from_json(record: Mapping[str, Any], lists: Mapping[str, Sequence[str]] | No
     return Plan(record["pipeline"], jobs, record["fail_fast"], lists or {})
 
 
-_TUPLE_FIELDS = ("inputs", "outputs", "checkpoint", "retry_on", "fail_on")
+_TUPLE_FIELDS = ("inputs", "outputs", "checkpoint", "earlier_outputs", "retry_on", "fail_on")
 
 
 def _job_from_json(fields: Mapping[str, Any]) -> PlannedJob:
@@ -259,6 +336,7 @@ def _job_from_json(fields: Mapping[str, Any]) -> PlannedJob:
         "needs": tuple(Need(**need) for need in fields["needs"]),
         "retry": RetryStrategy(fields["retry"]["attempts"], evaluations),
         "indices": indices,
+        "mounts": tuple(Mount(**mount) for mount in fields.get("mounts", ())),
         **{name: tuple(fields[name]) for name in _TUPLE_FIELDS if name in fields},
     }
     return PlannedJob(**values)
@@ -300,7 +378,22 @@ def _require_step(pipeline: Pipeline, name: str) -> None:
     raise InputError(f"no step is named {name!r}", hint=hint)
 
 
-def _make_job(step: Step, names: set[str]) -> PlannedJob:
+def _find_earlier_outputs(steps: Sequence[Step]) -> dict[str, tuple[str, ...]]:
+    """Return step -> globs of the outputs of all steps that end before it begins."""
+    by_name = {step.name: step for step in steps}
+    earlier_steps: dict[str, set[str]] = {}
+    for step in sort_by_needs(steps):
+        needed = {need.step for need in step.needs if need.step in by_name}
+        earlier_steps[step.name] = needed.union(*(earlier_steps[name] for name in needed))
+    return {
+        name: tuple(
+            dict.fromkeys(glob for step in steps if step.name in earlier for glob in step.outputs)
+        )
+        for name, earlier in earlier_steps.items()
+    }
+
+
+def _make_job(step: Step, names: set[str], earlier_outputs: tuple[str, ...]) -> PlannedJob:
     return PlannedJob(
         step=step.name,
         size=step.size,
@@ -308,6 +401,8 @@ def _make_job(step: Step, names: set[str]) -> PlannedJob:
         resources=Resources(step.cpus, step.memory_mib, step.gpus),
         command=step.command,
         command_count=len(step.commands) if step.commands is not None else step.size,
+        share_out=step.share_out,
+        dynamic_children=step.array if step.is_dynamic else None,
         needs=tuple(need for need in step.needs if need.step in names),
         retry=retry_strategy(step.retries, step.retry_on, step.fail_on),
         timeout_s=step.timeout_s,
@@ -321,12 +416,17 @@ def _make_job(step: Step, names: set[str]) -> PlannedJob:
         inputs=step.inputs,
         outputs=step.outputs,
         checkpoint=step.checkpoint,
+        earlier_outputs=earlier_outputs,
         retry_on=tuple(map(str, step.retry_on)),
         fail_on=tuple(map(str, step.fail_on)),
         secrets=dict(step.secrets),
         queue=step.queue,
         share=step.share,
         priority=step.priority,
+        log_mode=step.log_mode,
+        mounts=step.mounts,
+        ulimits=dict(step.ulimits),
+        user=step.user,
     )
 
 
@@ -352,6 +452,7 @@ def _describe_job(job: PlannedJob) -> dict[str, Any]:
         "step": job.step,
         "size": job.size,
         "commands": command_count,
+        "share_out": job.share_out if job.has_list else None,
         "cpus": job.resources.vcpus,
         "memory_mib": job.resources.memory_mib,
         "gpus": job.resources.gpus,

@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Any
 
-from batchyard.batch.jobs import JobState
+from batchyard.batch.jobs import JobState, StatusReason
+from batchyard.command_texts import CommandTexts
 from batchyard.engines.base import (
     AttemptDetail,
+    CommandDetail,
     JobDetail,
+    MemoryExcess,
     Overview,
     RunEngine,
     RunRecord,
@@ -18,10 +22,12 @@ from batchyard.engines.base import (
     Wait,
 )
 from batchyard.errors import BatchyardError
+from batchyard.units import format_memory, pluralize
 
 #: Number of failed children whose output is shown.
 MAX_FAILURES = 5
 TAIL_LINES = 10
+_TAIL_BYTES = 64 * 1024
 
 _ACTIVE = (JobState.STARTING, JobState.RUNNING)
 _WAITING = (JobState.SUBMITTED, JobState.PENDING, JobState.RUNNABLE)
@@ -45,10 +51,25 @@ class StepStatus:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A child that failed for good, with the end of its output."""
+    """A child that failed for good, or one of its commands, with the end of the output."""
 
     attempt: AttemptDetail
     log_tail: tuple[str, ...]
+    #: The command that failed, of a child with several commands; else None.
+    command: CommandDetail | None = None
+    #: The command that failed, of a step with a list; empty if it is not known.
+    text: str = ""
+
+    @property
+    def exit_code(self) -> int | None:
+        return self.attempt.exit_code if self.command is None else self.command.exit_code
+
+    @property
+    def reason(self) -> str:
+        """Why the child or command failed, in one line."""
+        if self.command is None or self.command.exit_code is None:
+            return explain_failure(self.attempt)
+        return _explain_exit_code(self.command.exit_code)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +90,8 @@ class RunStatus:
     waits: tuple[Wait, ...] = ()
     #: Notes about the status itself: its source if not the engine, and what could not be read.
     notes: tuple[str, ...] = ()
+    #: Steps whose children AWS Batch would have killed because of their memory.
+    memory_excesses: tuple[MemoryExcess, ...] = ()
 
     @property
     def is_interrupted(self) -> bool:
@@ -94,7 +117,7 @@ def of_engine(
         notes: tuple[str, ...] = ()
         if max_failures:
             try:
-                failures = tuple(_failures(engine, overview, max_failures))
+                failures = tuple(islice(_failures(record, engine, overview), max_failures))
                 waits = find_waits(engine, overview)
             except BatchyardError as exc:
                 if not engine.is_over_by_record:
@@ -114,6 +137,7 @@ def of_engine(
             retry_of=record.retry_of,
             waits=waits,
             notes=notes,
+            memory_excesses=overview.memory_excesses,
         )
     finally:
         engine.close()
@@ -126,16 +150,43 @@ def find_waits(engine: RunEngine, overview: Overview) -> tuple[Wait, ...]:
     return tuple(engine.waits(overview.jobs) or ())
 
 
-def _failures(engine: RunEngine, overview: Overview, max_failures: int) -> Iterator[Failure]:
+def _failures(record: RunRecord, engine: RunEngine, overview: Overview) -> Iterator[Failure]:
     if not any(job.count(JobState.FAILED) for job in overview.jobs):
         return
-    count = 0
+    texts = CommandTexts(record)
+    #: Step -> index of a child -> its commands that failed.
+    by_step: dict[str, dict[int, list[CommandDetail]]] = {}
     for attempt in engine.attempts(engine.job_ids, failed_only=True):
-        if attempt.attempt:
+        if not attempt.attempt:
+            continue
+        planned = record.plan.job(attempt.step)
+        if not planned.has_several_commands:
+            tail = tuple(engine.log_reader.tail(attempt, TAIL_LINES))
+            numbers = planned.commands_of_index(attempt.index)
+            text = texts.text_of(attempt.step, numbers[0]) if planned.has_list and numbers else ""
+            yield Failure(attempt, tail, text=text)
+            continue
+        if attempt.step not in by_step:
+            by_step[attempt.step] = _failed_commands(engine, attempt.step)
+        commands = by_step[attempt.step].get(attempt.index, [])
+        for command in commands:
+            text = texts.text_of(command.step, command.number)
+            yield Failure(attempt, _tail_of(engine, command), command, text)
+        if not commands:
             yield Failure(attempt, tuple(engine.log_reader.tail(attempt, TAIL_LINES)))
-            count += 1
-        if count >= max_failures:
-            return
+
+
+def _failed_commands(engine: RunEngine, step: str) -> dict[int, list[CommandDetail]]:
+    """Return child -> its commands that failed for good, by number."""
+    by_child: dict[int, list[CommandDetail]] = {}
+    for command in engine.commands(step, failed_only=True):
+        by_child.setdefault(command.index, []).append(command)
+    return by_child
+
+
+def _tail_of(engine: RunEngine, command: CommandDetail) -> tuple[str, ...]:
+    output = engine.log_reader.read_command(command, _TAIL_BYTES)
+    return tuple(output.decode(errors="replace").splitlines()[-TAIL_LINES:])
 
 
 def step_statuses(jobs: Sequence[JobDetail]) -> list[StepStatus]:
@@ -216,8 +267,10 @@ def to_json(status: RunStatus) -> dict[str, Any]:
                 "step": failure.attempt.step,
                 "index": failure.attempt.index,
                 "attempt": failure.attempt.attempt,
-                "exit_code": failure.attempt.exit_code,
-                "reason": explain_failure(failure.attempt),
+                "command": None if failure.command is None else failure.command.number,
+                "text": failure.text,
+                "exit_code": failure.exit_code,
+                "reason": failure.reason,
                 "log_tail": list(failure.log_tail),
             }
             for failure in status.failures
@@ -230,6 +283,16 @@ def to_json(status: RunStatus) -> dict[str, Any]:
                 "since": iso(wait.since_ms),
             }
             for wait in status.waits
+        ],
+        "memory_excesses": [
+            {
+                "step": excess.step,
+                "children": excess.children,
+                "index": excess.index,
+                "peak_mib": excess.peak_kib // 1024,
+                "requested_mib": excess.requested_mib,
+            }
+            for excess in status.memory_excesses
         ],
     }
 
@@ -248,10 +311,25 @@ def explain_failure(attempt: AttemptDetail) -> str:
     """Return in one line why an attempt failed."""
     if attempt.reason:
         return attempt.reason
-    if attempt.exit_code is None or attempt.status_reason != "Essential container in task exited":
+    if attempt.exit_code is None or attempt.status_reason != StatusReason.EXITED:
         return attempt.status_reason
-    meaning = _EXIT_CODES.get(attempt.exit_code)
-    return f"exit code {attempt.exit_code}" + (f": {meaning}" if meaning else "")
+    return _explain_exit_code(attempt.exit_code)
+
+
+def _explain_exit_code(exit_code: int) -> str:
+    meaning = _EXIT_CODES.get(exit_code)
+    return f"exit code {exit_code}" + (f": {meaning}" if meaning else "")
+
+
+def explain_excess(excess: MemoryExcess) -> str:
+    """Return in one line how much memory the children of a step used."""
+    children = pluralize(excess.children, "child", "children")
+    peak = format_memory(excess.peak_kib // 1024)
+    requested = format_memory(excess.requested_mib)
+    return (
+        f"{excess.step}: {children} used more memory than requested "
+        f"({excess.step}:{excess.index}: {peak} of {requested}); AWS Batch would kill such a child"
+    )
 
 
 def iso(at_ms: int | None) -> str | None:

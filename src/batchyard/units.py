@@ -119,6 +119,21 @@ def pluralize(number: int, noun: str, plural: str = "") -> str:
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
+#: Control characters as `cat -v` and `less` show them. A tab stays a tab.
+_VISIBLE = {code: f"^{chr(code ^ 0x40)}" for code in (*range(32), 0x7F) if code != 9}
+_VISIBLE |= {code: f"\\x{code:02x}" for code in range(0x80, 0xA0)}
+#: Characters that end a line in some terminals, or change the direction of text.
+_VISIBLE |= {code: f"\\u{code:04x}" for code in (*range(0x2028, 0x202F), *range(0x2066, 0x206A))}
+
+
+def show_controls(text: str) -> str:
+    """Return the text with control characters made visible: ESC becomes `^[`.
+
+    For output of commands inside our messages: a terminal would execute its escape sequences.
+    """
+    return text.translate(_VISIBLE)
+
+
 def quote(text: str, max_length: int = 60) -> str:
     """Return the text in quotes on one line, shortened, with control characters as escapes."""
     if len(text) > max_length:

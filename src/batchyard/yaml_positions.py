@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from batchyard.errors import Place
 from batchyard.units import quote
 
 if TYPE_CHECKING:
@@ -38,14 +39,6 @@ _KIND = re.compile(
 _CORE_TAG = "tag:yaml.org,2002:"
 _TEXT_TAGS = ("!", _CORE_TAG + "str")
 _PLAIN_TAGS = tuple(_CORE_TAG + name for name in ("int", "float", "bool", "null", "seq", "map"))
-
-
-@dataclass(slots=True)
-class Place:
-    """A position in a file. Line and column count from 1; both are 0 for the whole file."""
-
-    line: int
-    column: int
 
 
 @dataclass(slots=True)

@@ -72,7 +72,7 @@ def nothing_is_left(yard: Yard) -> Iterator[None]:
 
 def docker(*args: str, check: bool = True) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        ["docker", *args], capture_output=True, text=True, check=check, timeout=120
+        ["docker", *args], capture_output=True, text=True, check=check, timeout=300
     )
 
 
@@ -118,7 +118,7 @@ def wait_for_end(yard: Yard, run: str) -> str:
 def log_of(yard: Yard, run: str, *child: str) -> bytes:
     command = yard.command("logs", run, *(child or ("list:0",)))
     return subprocess.run(
-        command, cwd=yard.folder, capture_output=True, check=True, timeout=60
+        command, cwd=yard.folder, capture_output=True, check=True, timeout=300
     ).stdout
 
 
@@ -214,6 +214,29 @@ def test_limits_are_those_of_aws(yard: Yard) -> None:
     )
     assert name.startswith(f"batchyard-{run}-s-0-1-")
     yard("stop", run, "--grace", "1")
+
+
+def test_mounts_limits_and_user_of_a_step(yard: Yard) -> None:
+    shared = yard.folder / "shared folder"
+    shared.mkdir()
+    shared.joinpath("x").write_text("from the host\n")
+    script = (
+        "cat /data/x; touch /data/y || echo read-only; ulimit -n; id -u; "
+        "df /scratch >/dev/null && echo scratch"
+    )
+    mounts = f"[{{path: /data, host: '{shared}', read_only: true}}, "
+    mounts += "{path: /scratch, instance_store: true}]"
+    keys = f"mounts: {mounts}, ulimits: {{nofile: '64:128'}}, user: '1234'"
+    run = one(yard, script, keys)
+    assert wait_for_end(yard, run) == "SUCCEEDED"
+    lines = yard("logs", run).stdout.splitlines()
+    assert [line for line in lines if "touch" not in line] == [
+        "from the host",
+        "read-only",
+        "64",
+        "1234",
+        "scratch",
+    ]
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can become somebody else")

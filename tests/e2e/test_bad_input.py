@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
+import subprocess
+import sys
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
 from click.testing import CliRunner
 
+from batchyard.pipeline import ExitRule
+from batchyard.plan import retry_strategy
 from command_yard import Yard
 
 STEP = "name: p\nsteps:\n  - name: a\n    command: 'true'\n"
@@ -92,6 +99,49 @@ def test_billion_laughs(yard: Yard) -> None:
     assert "p.yaml:" in yard("validate", "p.yaml", code=2).stderr
 
 
+def write_hostile_files(folder: Path) -> None:
+    ranges = ", ".join(f"{first % 200 + 1}-255" for first in range(20_000))
+    (folder / "rules.yaml").write_text(
+        f"name: p\nsteps: [{{name: a, command: x, retries: 1, retry_on: [{ranges}]}}]\n"
+    )
+    (folder / "pipe.yaml").write_text("name: p\nsteps: [{name: a, commands_file: pipe}]\n")
+    os.mkfifo(folder / "pipe")
+    (folder / "zero.yaml").write_text("name: p\nsteps: [{name: a, commands_file: /dev/zero}]\n")
+    with (folder / "long.txt").open("wb") as file:
+        file.write(b"true\n" * 1_000_000 + b"x" * (100 << 20) + b"\ntrue\n")
+
+
+@pytest.mark.parametrize(
+    ("command", "mistake"),
+    [
+        ("validate rules.yaml", "rules.yaml:2:53: retry_on has 20,000 items; write at most 256"),
+        ("validate pipe.yaml", 'pipe.yaml:2:34: commands_file "pipe": this is a pipe or a device'),
+        ("validate zero.yaml", 'zero.yaml:2:34: commands_file "/dev/zero": this is a pipe or a'),
+        ("run long.txt", "long.txt:1000001:1: the line is longer than 6 MiB"),
+    ],
+)
+def test_hostile_files_take_little_time_and_memory(
+    tmp_path: Path, command: str, mistake: str
+) -> None:
+    write_hostile_files(tmp_path)
+    # 500 MB of memory, and 20 times 2 s of CPU time.
+    limited = f'ulimit -v 500000 -t 40; exec "$0" -m batchyard {command}'
+    done = subprocess.run(
+        ["bash", "-c", limited, sys.executable],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 2, done.stderr[-2000:]
+    assert mistake in done.stderr
+
+
+def test_overlapping_exit_rules_become_one_rule_for_each_code() -> None:
+    rules = [ExitRule(first=first, last=255) for first in range(1, 256)]
+    assert len(retry_strategy(1, rules, rules).evaluate_on_exit) == 2 * 255 + 1
+
+
 def test_a_million_commands(yard: Yard) -> None:
     yard.write("many.txt", "true\n" * 1_000_000)
     plan = yard.json("plan", "many.txt", "--array", "1000000")
@@ -118,8 +168,16 @@ def test_a_child_that_can_never_fit(yard: Yard) -> None:
     yard.write("p.yaml", STEP + "    cpus: 9999\n    memory: 900TiB\n")
     stderr = yard("run", "p.yaml", code=2).stderr
     assert "9999 vCPUs" in stderr and "943718400 MiB" in stderr
+    assert "p.yaml:5:11: step 'a': a child asks for" in stderr
     done = yard("run", "p.yaml", "--cpus", "9999", "--memory", "1000TiB", "--only", "a")
     assert done.returncode == 0
+
+
+def test_a_step_that_can_never_fit_is_located_also_by_the_defaults(yard: Yard) -> None:
+    yard.write(
+        "p.yaml", "name: p\ndefaults:\n  memory: 900TiB\nsteps:\n  - {name: a, command: x}\n"
+    )
+    assert "p.yaml:3:11: step 'a': a child asks for" in yard("run", "p.yaml", code=2).stderr
 
 
 def test_flags(yard: Yard) -> None:
@@ -169,12 +227,17 @@ def test_home_is_found_upward_or_said(yard: Yard, tmp_path: Path) -> None:
 
 
 def test_init_makes_a_pipeline_that_runs_and_overwrites_nothing(yard: Yard) -> None:
-    yard("init", "new one")
+    advice = yard("init", "new one").stdout.splitlines()[-1]
+    assert advice == "next: cd 'new one' && batchyard run pipeline.yaml"
     made = Yard(yard.folder / "new one")
     made("validate", "pipeline.yaml")
     assert made.json("run", "pipeline.yaml")["state"] == "SUCCEEDED"
     assert (made.folder / "result.txt").read_text().count("part") == 12
     assert "exists already" in yard("init", "new one", code=2).stderr
+    first_line = (made.folder / "pipeline.yaml").read_text().splitlines()[0]
+    schema = re.fullmatch(r"# yaml-language-server: \$schema=file://(\S+)", first_line)
+    assert schema is not None
+    assert json.loads(Path(unquote(schema[1])).read_text())["title"]
 
 
 def test_help_has_an_example_for_every_command(yard: Yard) -> None:

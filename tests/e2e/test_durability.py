@@ -34,8 +34,9 @@ def test_sigkill_at_random_moments(yard: Yard, dice: random.Random, kills: int) 
     for folder in ("locks", "done"):
         (yard.folder / folder).mkdir()
     yard.write("one.sh", CHECKED)
-    # Enough that the run is not over before the last kill.
-    wide, pairs, tail = 20 * kills, 10 * kills, 13 * kills
+    # Enough for work at most kills. The last step waits for a file, so that the run is never over
+    # before the last kill, however late the kills come.
+    wide, pairs, tail = 16 * kills, 8 * kills, 8 * kills
     yard.write("wide.txt", "".join(f"sh one.sh wide-{n}\n" for n in range(wide)))
     yard.write(
         "p.yaml",
@@ -51,10 +52,9 @@ steps:
       sh one.sh pairs-$AWS_BATCH_JOB_ARRAY_INDEX
   - {{name: tail, needs: [pairs], array: {tail},
      command: sh one.sh tail-$AWS_BATCH_JOB_ARRAY_INDEX}}
-  - {{name: end, needs: [tail], command: sh one.sh end}}
+  - {{name: end, needs: [tail], command: "until test -e go; do sleep 0.02; done; sh one.sh end"}}
 """,
     )
-    killed_while_running = 0
     for _ in range(kills):
         has_run = bool(yard.json("runs"))
         process = (
@@ -62,11 +62,9 @@ steps:
         )
         time.sleep(dice.uniform(0.05, 0.75))
         process.send_signal(signal.SIGKILL)
-        killed_while_running += process.wait() == -signal.SIGKILL
+        assert process.wait() == -signal.SIGKILL
         _no_success_without_its_work(yard)
-    assert killed_while_running > kills // 2, (
-        "the run was over too soon for the kills to mean anything"
-    )
+    (yard.folder / "go").touch()
     # On a very slow machine no moment may have been late enough for there to be a run.
     yard(*(("resume", "last") if yard.json("runs") else ("run", "p.yaml")), code=None)
     status = yard.json("status", "last")
@@ -134,7 +132,7 @@ def test_a_second_process_is_told_who_holds_the_run(yard: Yard) -> None:
     assert f"process {process.pid}" in said
     assert "is still running" in yard("retry", "last", code=2).stderr
     yard("stop", "last", "--grace", "1")
-    assert process.wait(30) == 130
+    assert process.wait(300) == 130
 
 
 def test_stop_ends_the_whole_tree_even_of_what_ignores_sigterm(yard: Yard) -> None:
@@ -147,7 +145,7 @@ def test_stop_ends_the_whole_tree_even_of_what_ignores_sigterm(yard: Yard) -> No
     process = yard.start("run", "list.txt")
     yard.wait_for((yard.folder / "on").exists)
     yard("stop", "last", "--grace", "0.5")
-    assert process.wait(30) == 130
+    assert process.wait(300) == 130
     yard.wait_for(lambda: _sleepers(yard) == [])
     status = yard.json("status", "last")
     assert status["state"] == "STOPPED"
@@ -163,7 +161,7 @@ def test_stop_gives_sigterm_a_chance(yard: Yard) -> None:
     process = yard.start("run", "list.txt")
     yard.wait_for((yard.folder / "on").exists)
     yard("stop", "last")
-    assert process.wait(30) == 130
+    assert process.wait(300) == 130
     assert (yard.folder / "tidied").exists()
     assert "is over already: STOPPED" in yard("stop", "last").stdout
 
@@ -183,7 +181,7 @@ steps:
     yard.wait_for((yard.folder / "on").exists)
     yard("stop", "last", "long", "--grace", "1")
     (yard.folder / "go").touch()
-    assert process.wait(30) == 1
+    assert process.wait(300) == 1
     status = yard.json("status", "last")
     assert [step["state"] for step in status["steps"]] == ["FAILED", "FAILED", "SUCCEEDED"]
     assert [step["reason"] for step in status["steps"][:2]] == [
@@ -209,7 +207,7 @@ def test_ctrl_c_stops_the_run(yard: Yard) -> None:
     process = yard.start("run", "list.txt", "--array", "10")
     yard.wait_for((yard.folder / "on").exists)
     process.send_signal(signal.SIGINT)
-    assert process.wait(30) == 130
+    assert process.wait(300) == 130
     status = yard.json("status", "last")
     assert status["state"] == "STOPPED" and status["steps"][0]["failed"] == 10
 
@@ -380,7 +378,7 @@ def test_a_second_stop_can_be_less_patient(yard: Yard) -> None:
     yard.wait_for((yard.folder / "on").exists)
     patient = yard.start("stop", "last", "--grace", "500")
     yard("stop", "last", "--grace", "0.2")
-    assert process.wait(30) == 130 and patient.wait(30) == 0
+    assert process.wait(300) == 130 and patient.wait(300) == 0
 
 
 def test_closed_streams_and_an_odd_path(yard: Yard) -> None:

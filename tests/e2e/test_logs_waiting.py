@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import prestarted
 from command_yard import Yard
 
 PIPELINE = """\
@@ -22,7 +23,7 @@ steps:
 def followed(yard: Yard, *arguments: str) -> Iterator[tuple[subprocess.Popen[bytes], Path, Path]]:
     out, err = yard.folder / "followed.out", yard.folder / "followed.err"
     with out.open("wb") as stdout, err.open("wb") as stderr:
-        process = subprocess.Popen(
+        process = prestarted.Popen(
             yard.command("logs", *arguments), cwd=yard.folder, stdout=stdout, stderr=stderr
         )
         yard.started.append(process)
@@ -34,15 +35,16 @@ def test_children_that_wait_for_another_step_or_for_room(yard: Yard) -> None:
     yard("run", "p.yaml", "--cpus", "1", "--detach")
     yard.wait_for((yard.folder / "on").exists)
     with followed(yard, "last", "second", "-f", "--patience", "1s") as (process, out, err):
-        yard.wait_for(lambda: err.read_text().count("\n") == 3)
-        assert err.read_text().splitlines() == [
+        # A busy machine may look only after the lines were printed again.
+        yard.wait_for(lambda: err.read_text().count("\n") >= 3)
+        assert err.read_text().splitlines()[:3] == [
             "waiting: 1 child of first is RUNNING",
             "waiting: 2 children of first are RUNNABLE until other children end",
             "waiting: 1 child of second is PENDING until first has ended",
         ]
         assert out.read_bytes() == b""
         yard.write("end", "")
-        assert process.wait(60) == 0
+        assert process.wait(300) == 0
     assert out.read_text() == "==> second <==\nsecond\n"
 
 

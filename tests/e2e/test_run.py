@@ -74,6 +74,7 @@ def test_the_json_shapes_of_the_design(small: Yard) -> None:
         "step": "list",
         "size": 3,
         "commands": 8,
+        "share_out": "static",
         "cpus": 1,
         "memory_mib": 512,
         "gpus": 0,
@@ -230,6 +231,20 @@ def test_retry_runs_only_what_is_left_and_keeps_the_numbers(yard: Yard) -> None:
     assert "nothing to retry" in yard("retry", "last", code=2).stderr
 
 
+def test_a_retry_after_the_folder_was_moved(yard: Yard) -> None:
+    project = Yard(yard.folder / "here")
+    project.write("p.yaml", "name: p\nsteps: [{name: a, command: test -e repaired}]\n")
+    run = project.json("run", "p.yaml", code=1)["run"]
+    moved = Yard(project.folder.rename(yard.folder / "there"))
+    moved.write("repaired", "")
+    refusal = moved("retry", run, code=2).stderr
+    assert f"the workspace of the run, {project.folder}, is not a folder" in refusal
+    assert "--workspace DIR" in refusal
+    assert [row["state"] for row in moved.json("runs")] == ["FAILED"]
+    assert "nowhere is not a folder" in moved("retry", run, "--workspace", "nowhere", code=2).stderr
+    assert moved.json("retry", run, "--workspace", ".")["state"] == "SUCCEEDED"
+
+
 def test_a_retried_child_is_told_its_number_in_the_step(yard: Yard) -> None:
     text = (
         "test $AWS_BATCH_JOB_ARRAY_INDEX -lt 3 -o -e fixed; e=$?; "
@@ -283,6 +298,34 @@ def test_clean_deletes_the_old_and_keeps_the_newest(yard: Yard) -> None:
     assert [one["run"] for one in yard.json("runs")] == [ids[-1]]
 
 
+def test_a_child_with_more_memory_than_it_requested_has_a_warning(yard: Yard) -> None:
+    hold = "python3 -c 'import time; block = bytearray(300 << 20); time.sleep(3)'"
+    yard.write(
+        "p.yaml",
+        "name: p\nsteps:\n"
+        f'  - {{name: large, memory: 64MiB, command: "{hold}"}}\n'
+        "  - {name: small, memory: 4MiB, command: 'true'}\n",
+    )
+    done = yard("run", "p.yaml")
+    assert done.stdout.count("warning: ") == 1
+    assert "warning: large: 1 child used more memory than requested (large:0: " in done.stdout
+    (excess,) = yard.json("status", "last")["memory_excesses"]
+    assert excess["peak_mib"] >= 300
+    assert (excess["step"], excess["children"], excess["requested_mib"]) == ("large", 1, 64)
+    page = yard("report", "last", "--out", "-").stdout
+    assert "<li>large: 1 child used more memory than requested" in page
+
+
+def test_clean_that_could_not_delete_a_run_exits_with_3(yard: Yard) -> None:
+    yard.write("list.txt", "true\n")
+    broken, _ = (yard.json("run", "list.txt")["run"] for _ in range(2))
+    (yard.folder / ".batchyard" / "runs" / broken / "run.json").write_text("{")
+    done = yard("clean", "--keep", "0", code=3)
+    assert done.stdout == "1 run deleted\n"
+    assert done.stderr.startswith(f"{broken}: ")
+    assert "cannot be read" in done.stderr
+
+
 def test_progress_goes_to_stderr_and_the_answer_to_stdout(small: Yard) -> None:
     done = small("run", "pipeline.yaml")
     assert "list: SUCCEEDED 3/3 succeeded" in done.stderr
@@ -303,7 +346,7 @@ def test_a_reader_that_goes_away_does_not_end_the_run(small: Yard) -> None:
     )
     assert process.stdout is not None
     process.stdout.close()
-    assert process.wait(60) == 0
+    assert process.wait(300) == 0
     assert small.json("status", "last")["state"] == "SUCCEEDED"
 
 

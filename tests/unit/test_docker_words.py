@@ -11,6 +11,7 @@ from batchyard.batch.jobs import Resources
 from batchyard.embedded import docker
 from batchyard.embedded.docker import ContainerDefaults, User
 from batchyard.embedded.runner import Task
+from batchyard.pipeline import Mount
 from batchyard.shard import Turn
 
 DEFAULTS = ContainerDefaults(
@@ -51,6 +52,23 @@ def test_limits() -> None:
     assert "--interactive" not in words
     assert "--interactive" in argv(task(has_several_commands=True))
     assert after(argv(task(resources=Resources(1000, 512))), "--cpu-shares") == ["262144"]
+
+
+def test_mounts_limits_and_user_of_a_step() -> None:
+    mounts = (
+        Mount("/data", host="/mnt/a, b", read_only=True),
+        Mount("/scratch", instance_store=True),
+    )
+    attempt = task(mounts=mounts, ulimits={"nofile": "64:128", "core": "0:0"}, user="nobody")
+    words = argv(attempt, user=ANN)
+    assert after(words, "--mount")[1:] == [
+        'type=bind,"source=/mnt/a, b",target=/data,readonly',
+        "type=volume,target=/scratch",
+    ]
+    assert after(words, "--ulimit") == ["core=0:0", "nofile=64:128"]
+    # The step's user replaces the caller, whose HOME and USER would be wrong.
+    assert after(words, "--user") == ["nobody"]
+    assert not {"HOME", "USER"} & set(docker.environ_of(attempt, ANN))
 
 
 def test_gpus_are_the_drivers_outside_and_counted_from_0_inside() -> None:

@@ -22,6 +22,7 @@ OTHER_MEANINGS = {
     ("doctor/facts_json.py", "aws"): "a kind of facts, beside those of a host",
     ("doctor/shell/filters.py", "aws"): "the program of that name",
     ("doctor/template/terraform_references.py", "local"): "a prefix of Terraform's",
+    ("emulator/names.py", "aws"): "AWS's partition, in ARNs",
     ("emulator/instance_metadata.py", "aws"): "AWS's partition, in instance metadata",
     ("embedded/children.py", "local"): "AWS_BATCH_JQ_NAME of runs on this machine",
 }
@@ -32,6 +33,7 @@ CHOICES = {
     "api.py": "an example in the documentation of the module",
     "cli/deploy.py": "the queues that it has made are those of AWS Batch",
     "cli/doctor_gathering.py": "a docstring: `doctor pipeline` is about runs on AWS Batch",
+    "cli/plan.py": "an example in the help",
     "cli/run.py": "an example in the help",
     "submissions.py": "the jobs of its files go to AWS Batch",
     "worker/orders.py": "the worker is part of jobs on AWS Batch",

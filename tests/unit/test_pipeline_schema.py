@@ -11,7 +11,14 @@ import yaml
 import batchyard
 from batchyard import pipeline
 from batchyard.pipeline import Pipeline, Step
-from batchyard.pipeline_file import file_keys, key_reference, key_types, reading, schema
+from batchyard.pipeline_file import (
+    container_keys,
+    file_keys,
+    key_limits,
+    key_reference,
+    reading,
+    schema,
+)
 from batchyard.pipeline_file.mistakes import Mistakes
 from batchyard.pipeline_file.yaml_parsing import parse
 
@@ -44,8 +51,8 @@ def test_it_is_a_schema() -> None:
 
 
 def test_it_has_the_same_limits() -> None:
-    limits = {key: (STEP[key]["minimum"], STEP[key]["maximum"]) for key in key_types.LIMITS}
-    assert limits == key_types.LIMITS
+    limits = {key: (STEP[key]["minimum"], STEP[key]["maximum"]) for key in key_limits.LIMITS}
+    assert limits == key_limits.LIMITS
     assert STEP["name"]["maxLength"] == pipeline.MAX_STEP_NAME_LENGTH
     assert SCHEMA["properties"]["name"]["maxLength"] == pipeline.MAX_NAME_LENGTH
     assert tuple(STEP["retry_on"]["items"]["anyOf"][1]["enum"]) == pipeline.RETRY_WORDS
@@ -62,8 +69,9 @@ def test_every_key_is_described() -> None:
         (file_keys.STEP_KEYS, Step("a", command="x")),
         (file_keys.FILE_KEYS, Pipeline("p", ())),
         (file_keys.NEED_KEYS, pipeline.Need("a")),
+        (container_keys.MOUNT_KEYS, pipeline.Mount("/a")),
     ],
-    ids=["step", "file", "need"],
+    ids=["step", "file", "need", "mount"],
 )
 def test_defaults_are_those_of_the_model(keys: dict[str, file_keys.Key], model: object) -> None:
     for name, key in keys.items():
@@ -81,7 +89,10 @@ def test_its_own_examples_are_right(tmp_path: Path) -> None:
     files = list(SCHEMA["examples"])
     for key, value in STEP.items():
         for example in value.get("examples", []):
-            work = {} if key in file_keys.WORK_KEYS else {"command": "x"}
+            work: dict[str, object] = (
+                {"commands": ["x"]} if key == "share_out" else {"command": "x"}
+            )
+            work = {} if key in file_keys.WORK_KEYS else work
             files.append({"name": "p", "steps": [{"name": "a", **work, key: example}]})
     for key, value in SCHEMA["properties"].items():
         for example in value.get("examples", []):

@@ -284,6 +284,14 @@ def test_misfits_say_what_is_asked_for_and_what_there_is() -> None:
     ]
 
 
+def test_misfits_begin_with_the_place_of_the_first_resource_that_is_short() -> None:
+    made = plan_of(step("a", cpus=1, memory_mib=2_000, gpus=1))
+    (sentence,) = planning.find_misfits(
+        made, Resources(1, 1_000, 0), lambda name, key: f"p.yaml: {name}.{key}: "
+    )
+    assert sentence.startswith("p.yaml: a.memory: step 'a': a child asks for 2000 MiB")
+
+
 def test_one_of_a_kind_is_said_in_the_singular() -> None:
     made = plan_of(step("a", gpus=1))
     sentence = "step 'a': a child asks for 1 GPU and there are 0"
@@ -385,6 +393,7 @@ def test_the_shown_plan_has_the_documented_shape_and_nothing_else() -> None:
                 "step": "pre",
                 "size": 2,
                 "commands": 3,
+                "share_out": "static",
                 "cpus": 1,
                 "memory_mib": 512,
                 "gpus": 0,
@@ -396,6 +405,7 @@ def test_the_shown_plan_has_the_documented_shape_and_nothing_else() -> None:
                 "step": "rec",
                 "size": 2,
                 "commands": 2,
+                "share_out": None,
                 "cpus": 4,
                 "memory_mib": 16_384,
                 "gpus": 1,
@@ -407,6 +417,7 @@ def test_the_shown_plan_has_the_documented_shape_and_nothing_else() -> None:
                 "step": "post",
                 "size": 1,
                 "commands": 1,
+                "share_out": None,
                 "cpus": 1,
                 "memory_mib": 512,
                 "gpus": 0,
@@ -415,6 +426,7 @@ def test_the_shown_plan_has_the_documented_shape_and_nothing_else() -> None:
                 "needs": [{"step": "rec", "each": False}, {"step": "pre", "each": False}],
             },
         ],
+        "requests": [],
     }
 
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 
+import click
 import pytest
 
 from batchyard.batch.jobs import JobState
-from batchyard.cli.progress import ProgressLines, live_table
+from batchyard.cli.progress import ProgressLines
+from batchyard.cli.progress_table import Pace, progress_lines
 from batchyard.engines.base import AttemptDetail, JobDetail
-from batchyard.status import step_statuses
+from batchyard.status import StepStatus, step_statuses
 
 
 def job(step: str = "work", ended_ms: int | None = None, **counts: int) -> JobDetail:
@@ -59,12 +62,72 @@ def test_failures_are_explained_and_after_five_of_a_step_only_counted(
     assert lines[-1] == "work: further failures are not printed; see `batchyard status`"
 
 
+def test_lines_are_in_the_order_of_the_pipeline(capsys: pytest.CaptureFixture[str]) -> None:
+    names = ["first", "second", "third"]
+    progress = ProgressLines(names)
+    progress.jobs_changed([job(name, RUNNING=1) for name in ("third", "first", "second")])
+    assert printed_lines(capsys) == [f"{name}: started, 1 child" for name in names]
+
+
+def test_every_ten_seconds_a_line_has_the_whole_run(capsys: pytest.CaptureFixture[str]) -> None:
+    now_s = 100.0
+    names = [f"s{number}" for number in range(8)]
+    progress = ProgressLines(names, clock=lambda: now_s)
+    # Eight children were done when the display began: they say nothing about the rate.
+    progress.jobs_changed([job(name, RUNNING=1, SUCCEEDED=1, RUNNABLE=3) for name in names])
+    printed_lines(capsys)
+    now_s = 110.0
+    progress.jobs_changed([job(name, RUNNING=1, SUCCEEDED=2, RUNNABLE=2) for name in names[:5]])
+    lines = printed_lines(capsys)
+    assert lines[0] == "13 of 40 children done, 0:54 left, 30.0/min, 8 running"
+    assert lines[1:6] == [f"{name}: 2/5 succeeded, 1 running" for name in names[:5]]
+    assert lines[6:] == ["3 more steps running"]
+
+
+def display(steps: list[StepStatus], width: int = 80, height: int = 24) -> list[str]:
+    lines = progress_lines(steps, Pace(2, 4.0), now_ms=5000, width=width, height=height)
+    return [click.unstyle(line) for line in lines]
+
+
 def test_the_table_has_the_rate_and_the_remaining_time() -> None:
-    steps = step_statuses([job(RUNNING=1, RUNNABLE=7, SUCCEEDED=2)])
-    table = live_table(list(steps), now_ms=5000)
-    cells = [next(iter(column.cells)) for column in table.columns]
+    steps = step_statuses(
+        [job(RUNNING=1, RUNNABLE=7, SUCCEEDED=2), job("after", PENDING=1)],
+    )
+    lines = display(steps)
     # 2 children in 4 s
-    assert cells[2:] == ["2/10", "", "1", "30.0/min", "0:16"]
+    assert lines[0] == "2 of 11 children done, 0:18 left, 30.0/min, 1 running"
+    assert lines[1].split() == ["step", "done", "running", "rate", "left"]
+    assert lines[2].split()[2:] == ["2/10", "1", "30.0/min", "0:16"]
+    assert lines[3].split()[2:] == ["0/1"]
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 200])
+@pytest.mark.parametrize("count", [1, 3, 500])
+def test_the_display_fits_the_terminal(width: int, count: int) -> None:
+    name = "a-step-with-quite-a-long-name"
+    jobs = [
+        job(f"{name}-{number}", RUNNING=1, RUNNABLE=70_000, SUCCEEDED=20_000, FAILED=10_000)
+        for number in range(count)
+    ]
+    lines = display(step_statuses(jobs), width, height=24)
+    assert max(map(len, lines)) <= width
+    assert len(lines) < 24
+    assert " done" in lines[0]
+    assert (" failed, " in lines[0] and " left" in lines[0]) or width == 40
+    assert lines[-1] == "480 more steps: 480 running" or count < 500
+
+
+def test_of_many_steps_the_running_and_failed_ones_are_shown_in_their_order() -> None:
+    jobs = [job(f"s{number}", ended_ms=2000, SUCCEEDED=1) for number in range(500)]
+    jobs[7] = job("s7", ended_ms=2000, FAILED=1)
+    jobs[300] = job("s300", RUNNING=1)
+    jobs[301:] = [
+        replace(job(f"s{number}", PENDING=1), state=JobState.PENDING) for number in range(301, 500)
+    ]
+    lines = display(step_statuses(jobs), height=10)
+    names = [line.split()[0] for line in lines[2:-1]]
+    assert names == ["s7", "s300", "s301", "s302", "s303", "s304"]
+    assert lines[-1] == "494 more steps: 195 waiting, 299 done"
 
 
 def test_the_display_loads_no_engine_and_no_database() -> None:

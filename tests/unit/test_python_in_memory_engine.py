@@ -101,8 +101,8 @@ def test_a_plan_that_this_machine_cannot_run_is_shown_with_the_reason(pipeline: 
         home=Path("/nowhere"),
         offer=Offer(workspace="/nowhere"),
     )
-    plan, notes = operations.preview(engines.load("local"), request)
-    assert plan == request.plan and notes
+    preview = operations.preview(engines.load("local"), request)
+    assert preview.plan == request.plan and preview.notes and not preview.requests
 
 
 def test_the_folder_of_the_runs_is_that_of_the_commands(
@@ -204,10 +204,10 @@ def test_old_runs_are_deleted_by_age_and_number(pipeline: Pipeline, tmp_path: Pa
         home, said = tmp_path / ".batchyard", list[str]()
         with pytest.raises(InputError, match="no runs are selected"):
             operations.delete_runs(home)
-        assert operations.delete_runs(home, older_than_s=3600, say=said.append) == 0
-        assert operations.delete_runs(home, older_than_s=0, keep=3) == 0
+        assert operations.delete_runs(home, older_than_s=3600, say=said.append).deleted == 0
+        assert operations.delete_runs(home, older_than_s=0, keep=3) == operations.Deletion(0, 0)
         assert said == []
-        assert operations.delete_runs(home, keep=0, say=said.append) == 2
+        assert operations.delete_runs(home, keep=0, say=said.append) == operations.Deletion(2, 0)
         assert said == [f"{ids[2]} is not over, so it is kept: `batchyard stop {ids[2]}` first"]
     finally:
         engine.is_recorded, engine.script = False, {}

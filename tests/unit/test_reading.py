@@ -12,8 +12,8 @@ import pytest
 
 import cpu_time
 from batchyard.errors import PipelineFileError
-from batchyard.pipeline import ExitRule, Need, Pipeline, Step, sort_by_needs
-from batchyard.pipeline_file import reading
+from batchyard.pipeline import ExitRule, Mount, Need, Pipeline, Step, sort_by_needs
+from batchyard.pipeline_file import plain_lists, reading
 
 HEAD = "name: p\nsteps:\n"
 
@@ -34,7 +34,7 @@ def mistakes(folder: Path, text: str | bytes, params: dict[str, str] | None = No
 
 def list_mistakes(path: Path, **settings: int) -> list[str]:
     with pytest.raises(PipelineFileError) as caught:
-        reading.load_list(path, **settings)  # type: ignore[arg-type]
+        plain_lists.load_list(path, **settings)  # type: ignore[arg-type]
     return [str(mistake).replace(f"{path.parent}/", "") for mistake in caught.value.mistakes]
 
 
@@ -83,6 +83,12 @@ steps:
     priority: 50
     checkpoint: [state/*]
     shm: 1GiB
+    log_mode: non-blocking
+    mounts:
+      - {path: /data, efs: fs-0123abcd, access_point: fsap-0123abcd, read_only: true}
+      - {path: /fast, instance_store: true}
+    ulimits: {nofile: 65536, memlock: -1, stack: "1:2"}
+    user: 1000:1000
 """
     pipeline = load(tmp_path, text)
     first = Step(
@@ -119,6 +125,13 @@ steps:
         share="teamA",
         priority=50,
         shm_mib=1024,
+        log_mode="non-blocking",
+        mounts=(
+            Mount("/data", efs="fs-0123abcd", access_point="fsap-0123abcd", read_only=True),
+            Mount("/fast", instance_store=True),
+        ),
+        ulimits={"nofile": "65536:65536", "memlock": "-1:-1", "stack": "1:2"},
+        user="1000:1000",
     )
     assert pipeline.steps == (first, second)
     assert (pipeline.workspace, pipeline.fail_fast, pipeline.params) == (
@@ -478,17 +491,24 @@ def test_a_million_commands_do_not_take_long(tmp_path: Path) -> None:
     path = tmp_path / "list.txt"
     path.write_text("".join(f"python work.py --slice {i}\n" for i in range(1_000_000)))
     with cpu_time.at_most(20):
-        pipeline = reading.load_list(path, array=1000)
+        pipeline = plain_lists.load_list(path, array=1000)
     commands = pipeline.steps[0].commands
     assert commands is not None and len(commands) == 1_000_000
     assert commands[-1] == "python work.py --slice 999999"
 
 
-def test_importing_the_reader_imports_no_yaml() -> None:
-    slow = "{'yaml', 'difflib', 'jsonschema'}"
-    code = f"import sys, batchyard.pipeline_file.reading; print(sorted({slow} & set(sys.modules)))"
+@pytest.mark.parametrize(
+    ("reader", "slow"),
+    [
+        ("reading", {"yaml", "difflib", "jsonschema"}),
+        # A run of one short command would notice the time that these take.
+        ("plain_lists", {"batchyard.yaml_positions", "batchyard.pipeline_file.value_types"}),
+    ],
+)
+def test_a_reader_imports_nothing_slow(reader: str, slow: set[str]) -> None:
+    code = f"import sys, batchyard.pipeline_file.{reader}; print({slow} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "[]\n"
+    assert done.stdout == "set()\n"
 
 
 # -- plain lists -------------------------------------------------------------------------------
@@ -497,7 +517,7 @@ def test_importing_the_reader_imports_no_yaml() -> None:
 def test_a_plain_list_is_a_pipeline_of_one_step(tmp_path: Path) -> None:
     path = tmp_path / "commands.txt"
     path.write_text("one\n\n# two\nthree ${params.n}\n")
-    pipeline = reading.load_list(
+    pipeline = plain_lists.load_list(
         path,
         array=2,
         cpus=2,
@@ -535,7 +555,7 @@ def test_a_plain_list_is_a_pipeline_of_one_step(tmp_path: Path) -> None:
 )
 def test_a_plain_list_is_named_after_its_file(file: str, name: str, tmp_path: Path) -> None:
     (tmp_path / file).write_text("x\n")
-    pipeline = reading.load_list(tmp_path / file)
+    pipeline = plain_lists.load_list(tmp_path / file)
     assert (pipeline.name, pipeline.steps[0].name) == (name, name)
 
 
@@ -560,7 +580,7 @@ def test_a_plain_list_that_is_not_there(tmp_path: Path) -> None:
 def test_a_plain_list_has_more_children_than_commands(tmp_path: Path) -> None:
     path = tmp_path / "commands.txt"
     path.write_text("one\n")
-    (warning,) = reading.load_list(path, array=1000).warnings
+    (warning,) = plain_lists.load_list(path, array=1000).warnings
     assert str(warning) == (
         f"{path}: warning: array is 1,000 for 1 command: 999 children will have nothing"
         f" to do; write at most 1"
@@ -579,4 +599,4 @@ def test_a_plain_list_has_more_children_than_commands(tmp_path: Path) -> None:
     ],
 )
 def test_a_plain_list_is_told_by_its_name(name: str, is_list: bool) -> None:
-    assert reading.is_command_list(Path(name)) is is_list
+    assert plain_lists.is_command_list(Path(name)) is is_list

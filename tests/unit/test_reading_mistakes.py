@@ -605,6 +605,28 @@ MISTAKES = [
         ],
     ),
     (
+        "placeholders in patterns",
+        "name: p\nparams: {up: ../x, ok: in}\nsteps:\n"
+        "- {name: a, command: x, inputs: ['${index}', '${command.1}', '${what}', '${params.no}']}\n"
+        "- {name: b, commands: [x 1, y], array: 2, inputs: ['${params.ok}/${command.1}'],\n"
+        "   outputs: ['${command.1}', '${params.up}', 'o/${index}']}\n",
+        [
+            "4:34: an item of inputs has ${index}, and the step has no array; write array: and a"
+            " number",
+            "4:46: an item of inputs has ${command.1}, and the step has no list of commands; write"
+            " the word itself",
+            "4:62: an item of inputs has ${what}, which is not known; write ${index},"
+            " ${params.NAME} or ${command.WORD}",
+            '4:73: there is no parameter "no"; the parameters are up, ok',
+            '5:52: an item of inputs is "in/${command.1}", and the command `y` has no word 1: it'
+            " has 1, counted from 0; check the commands, or name another word",
+            "6:14: an item of outputs has ${command.1}, which is for inputs; write a pattern for"
+            " all commands",
+            '6:30: an item of outputs is "../x", which is not inside the workspace; write a path'
+            " or pattern relative to it, like data/**",
+        ],
+    ),
+    (
         "globs",
         step("inputs: [/etc, ../x, a/../b, s3://b/x, '']\noutputs: out\ncheckpoint: [{a: 1}]"),
         [
@@ -636,6 +658,38 @@ MISTAKES = [
         ],
     ),
     (
+        "mounts",
+        step(
+            "mounts:\n- {efs: fs-0123abcd}\n- {path: /a}\n- {path: data, host: /b}\n"
+            "- {path: /c, host: /d, efs: fs-0123abcd}\n- {path: /e, host: /f, folder: /g}\n"
+            "- {path: /h, efs: fs-0123abcd, folder: /i, access_point: fsap-0123abcd}\n"
+            "- {path: /j, efs: data}"
+        ),
+        [
+            "6:5: an item of mounts has no path; write {path: /data, efs: fs-0123abcd}",
+            "7:5: an item of mounts has no source; write one of efs, host, instance_store",
+            '8:12: path is "data"; write an absolute path, like /data',
+            "9:5: an item of mounts has efs and host; write one of efs, host, instance_store",
+            "10:26: an item of mounts has folder without efs; add efs",
+            "11:34: an item of mounts has folder and access_point; leave folder out: the access"
+            " point decides the folder",
+            '12:21: efs is "data"; write the id of a file system, like fs-0123abcd',
+        ],
+    ),
+    (
+        "ulimits, user and log mode",
+        step('ulimits: {nofile: many, files: 1, core: "2:1"}\nuser: a b\nlog_mode: lossy'),
+        [
+            "5:21: ulimits.nofile is 'many'; write a number, -1 for no limit, or \"SOFT:HARD\"",
+            '5:27: "files" cannot be a name in ulimits; write one of core, cpu, data, fsize,'
+            " locks, memlock, msgqueue, nice, nofile, nproc, rss, rtprio, rttime, sigpending,"
+            " stack",
+            "5:43: ulimits.core: 2 is above the hard limit 1; lower the first",
+            '6:9: user is "a b"; write a user, or "USER:GROUP", by name or number',
+            '7:13: log_mode is "lossy"; write blocking or non-blocking',
+        ],
+    ),
+    (
         "defaults",
         "defaults: {cpus: 0, array: 4, foo: 1, mmory: 2GiB}\n" + ONE,
         [
@@ -644,7 +698,7 @@ MISTAKES = [
             (
                 '1:31: unknown key "foo" in defaults; the keys here are cpus, memory, gpus,'
                 " timeout, retries, retry_on, fail_on, max_running, keep_going, image, shm,"
-                " queue, share, priority"
+                " queue, share, priority, log_mode, mounts, ulimits, user"
             ),
             '1:39: unknown key "mmory" in defaults; did you mean "memory"?',
         ],

@@ -16,11 +16,12 @@ from batchyard.batch.jobs import JobState, Resources
 from batchyard.engines.base import AttemptDetail, RunState
 from batchyard.plan import Plan, PlannedJob
 from batchyard.report import amounts, figures, lanes
+from batchyard.report.layout import wide
 from batchyard.report.markup import Markup, tag
 from batchyard.report.page import About, make_page
-from batchyard.report.timeline import MAX_BARS
 from batchyard.status import Failure, RunStatus, StepStatus
 
+MAX_BARS = wide(()).max_bars
 START_MS = 1_700_000_000_000
 VOID = {"meta", "link", "br"}
 
@@ -159,7 +160,8 @@ def test_it_asks_for_nothing_from_anywhere_and_runs_no_script() -> None:
 def test_charts_have_names_and_the_page_has_both_colour_schemes() -> None:
     text = make_page(run(step()), [attempt(0)], about(step()))
     charts = [svg for svg in Page(text).all("svg") if svg.get("role") == "img"]
-    assert len(charts) == 2 and text.count("<desc>") == 2
+    # Each for wide and for narrow screens.
+    assert len(charts) == 4 and text.count("<desc>") == 4
     assert "prefers-color-scheme: dark" in text and "@media print" in text and 'lang="en"' in text
 
 
@@ -222,13 +224,41 @@ def test_children_that_never_started() -> None:
     rows = [
         attempt(0),
         failed_attempt(1),
-        failed_attempt(0, step="after", attempt=0, exit_code=None, started_ms=None),
+        failed_attempt(
+            0,
+            step="after",
+            attempt=0,
+            exit_code=None,
+            started_ms=None,
+            status_reason="Dependent Job failed",
+        ),
     ]
     parsed = made(
         run(broken, dependent, state=RunState.FAILED, failures=(Failure(rows[1], ()),)), rows
     )
     assert "after: 7 children: Dependent Job failed" in parsed.text("li")
     assert "did not start" in parsed.text("text") and "no output" in parsed.text("p")
+
+
+def test_children_that_failed_with_the_child_that_they_need_say_so() -> None:
+    # The step's own reason is that a child failed, which is true of every array.
+    dependent = step("after", state=JobState.FAILED, size=3, succeeded=1, failed=2, attempts=2)
+    dependent = replace(dependent, reason="Array Child Job failed")
+    rows = [
+        attempt(0, step="after"),
+        failed_attempt(1, step="after"),
+        failed_attempt(
+            2,
+            step="after",
+            attempt=0,
+            exit_code=None,
+            started_ms=None,
+            status_reason="Dependent Job failed",
+        ),
+    ]
+    parsed = made(run(dependent, state=RunState.FAILED, failures=(Failure(rows[1], ()),)), rows)
+    assert "after: 1 child: Dependent Job failed" in parsed.text("li")
+    assert "Array Child Job failed" not in parsed.text("li")
 
 
 def test_retries() -> None:

@@ -37,6 +37,14 @@ def test_a_line_of_a_megabyte_is_cut() -> None:
     assert f"  | {'x' * 500}... (999,500 more characters)" in lines and "  | short" in lines
 
 
+def test_escape_sequences_are_shown_and_not_executed() -> None:
+    tail = ("\x1b[31mred\x1b[0m", "\x1b]0;title\x07\tdone\x9b2J", "\u202eabc")
+    text = "\n".join(status_lines(run(RunState.FAILED, 1000, *tail), 1000))
+    assert "  | ^[[31mred^[[0m\n" in text
+    assert "  | ^[]0;title^G\tdone\\x9b2J\n" in text
+    assert "  | \\u202eabc" in text
+
+
 @pytest.mark.parametrize(
     ("name", "text"),
     [

@@ -13,7 +13,14 @@ from pathlib import Path
 import pytest
 
 from batchyard.batch.jobs import JobState
-from batchyard.embedded.store import SCHEMA_VERSION, AttemptRow, JobRow, StopRequest, Store
+from batchyard.embedded.store import (
+    SCHEMA_VERSION,
+    AttemptRow,
+    CommandRow,
+    JobRow,
+    StopRequest,
+    Store,
+)
 from batchyard.errors import BrokenStoreError, NewerStoreError, OperationalError
 
 JOB = JobRow(0, "id-a", "pre", 3, "PENDING", "", (0, 3, 0, 0, 0, 0, 0), 0, 1_000)
@@ -49,6 +56,7 @@ DONE = AttemptRow(
     7,
     12,
 )
+COMMAND = CommandRow(0, 1, 0, 1, 0)
 NEVER_RAN = AttemptRow(0, 2, 0, "FAILED", None, "", "Dependent Job failed", None, 50)
 
 
@@ -113,11 +121,36 @@ def test_an_attempt_recorded_again_has_its_newer_row(store: Store) -> None:
 
 
 def test_a_command_that_succeeded_is_recorded_once(store: Store) -> None:
-    store.commit(commands=[(0, 7), (0, 2)])
-    store.commit(commands=[(0, 7), (1, 5)])
-    assert store.commands(0) == [2, 7]
-    assert store.commands(1) == [5]
-    assert store.commands(2) == []
+    store.commit(commands=[CommandRow(0, 7, 1, 1, 0), CommandRow(0, 2, 0, 1, 0)])
+    store.commit(commands=[CommandRow(0, 7, 1, 1, 0), CommandRow(1, 5, 0, 1, 0)])
+    assert store.succeeded_commands(0) == [2, 7]
+    assert store.succeeded_commands(1) == [5]
+    assert store.succeeded_commands(2) == []
+
+
+def test_commands_come_back_as_they_were_by_number_and_attempt(store: Store) -> None:
+    failed = CommandRow(0, 4, 1, 1, 3, 10, 20, 0.5, 0.25, 99, 7, 12)
+    again = failed._replace(attempt=2, exit_code=0)
+    other = CommandRow(0, 2, 0, 1, 1)
+    store.commit(commands=[again, failed, other])
+    assert list(store.commands(0)) == [other, failed, again]
+    assert list(store.commands(0, number=4)) == [failed, again]
+    assert list(store.commands(0, failed_only=True)) == [other, failed]
+    assert store.succeeded_commands(0) == [4]
+
+
+def test_a_file_of_the_version_before_is_updated(path: Path) -> None:
+    make_store(path)
+    with closing(sqlite3.connect(path)) as db:
+        db.executescript(
+            "DROP TABLE command; CREATE TABLE command (job INTEGER NOT NULL, number INTEGER NOT"
+            " NULL, PRIMARY KEY (job, number)) WITHOUT ROWID; INSERT INTO command VALUES (0, 3);"
+            "ALTER TABLE job DROP COLUMN commands_failed;"
+            "ALTER TABLE job DROP COLUMN commands_succeeded; PRAGMA user_version=2;"
+        )
+    with closing(Store.open(path)) as store:
+        assert store.jobs() == [JOB]
+        assert list(store.commands(0)) == [CommandRow(0, 3, 0, 0, 0)]
 
 
 def test_a_value_is_the_last_that_was_written(store: Store) -> None:
@@ -142,12 +175,15 @@ def test_stop_requests_come_back_in_order_and_only_the_new_ones(store: Store) ->
 def test_what_is_written_is_there_for_the_next_process(path: Path) -> None:
     with closing(Store.open(path, create=True)) as store:
         store.commit(
-            new_jobs=[JOB], attempts=[DONE], commands=[(0, 1)], values=[("state", "RUNNING")]
+            new_jobs=[JOB],
+            attempts=[DONE],
+            commands=[COMMAND],
+            values=[("state", "RUNNING")],
         )
     with closing(Store.open(path)) as store:
         assert store.jobs() == [JOB]
         assert list(store.attempts(0)) == [DONE]
-        assert store.commands(0) == [1]
+        assert store.succeeded_commands(0) == [1]
         assert store.value("state") == "RUNNING"
 
 
@@ -181,11 +217,14 @@ def test_a_commit_that_cannot_be_made_whole_leaves_nothing(store: Store) -> None
     bad = DONE._replace(reason=None)  # the schema has it NOT NULL
     with pytest.raises(OperationalError):
         store.commit(
-            new_jobs=[OTHER], attempts=[RETRIED, bad], commands=[(0, 1)], values=[("state", "x")]
+            new_jobs=[OTHER],
+            attempts=[RETRIED, bad],
+            commands=[COMMAND],
+            values=[("state", "x")],
         )
     assert store.jobs() == [JOB]
     assert list(store.attempts(0)) == []
-    assert store.commands(0) == []
+    assert store.succeeded_commands(0) == []
     assert store.value("state") is None
 
 

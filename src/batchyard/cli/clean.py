@@ -33,13 +33,16 @@ def command(older_than: int | None, keep: int | None, home: str | None) -> int:
 
     Give at least one of the flags. With both, a run is deleted if it is old enough and not among
     the newest. A run that is not over is kept, unless none of its jobs was submitted to AWS and its
-    bucket no longer exists. Nothing is deleted in S3.
+    bucket no longer exists. Nothing is deleted in S3: neither the objects of runs nor the input
+    files that runs share.
+
+    The exit code is 3 if a run could not be read or deleted.
     """
-    deleted = operations.delete_runs(
+    deletion = operations.delete_runs(
         home_of(home),
         older_than_s=older_than,
         keep=keep,
         say=lambda text: click.echo(text, err=True),
     )
-    click.echo(f"{pluralize(deleted, 'run')} deleted")
-    return 0
+    click.echo(f"{pluralize(deletion.deleted, 'run')} deleted")
+    return 3 if deletion.failed else 0

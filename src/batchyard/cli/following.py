@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 from batchyard import status
 from batchyard.cli import progress
 from batchyard.engines.base import Backoff, RunRecord, RunState
+from batchyard.engines.busy_service import PatientCaller
+from batchyard.errors import BatchyardError
+from batchyard.folder import home_flag
 from batchyard.status import RunStatus
 
 
@@ -14,14 +18,25 @@ def follow(record: RunRecord, *, quiet: bool) -> RunStatus:
     """Wait until the run has ended or is interrupted, and return its status."""
     engine = record.open()
     backoff = Backoff(engine.status_polling)
-    watcher = progress.watcher_for(quiet=quiet)
+    watcher = progress.watcher_for(record.plan, quiet=quiet)
+    caller = PatientCaller(watcher.note)
+    is_running = False
     try:
         while True:
-            overview = engine.overview()
-            if overview.state is not RunState.RUNNING or overview.is_interrupted:
-                return status.of_engine(record, engine)
+            overview = caller.call(engine.overview)
+            is_running = overview.state is RunState.RUNNING and not overview.is_interrupted
+            if not is_running:
+                return caller.call(lambda: status.of_engine(record, engine))
             watcher.jobs_changed(overview.jobs)
             time.sleep(backoff.next_delay_s([job.counts for job in overview.jobs]))
+    except (KeyboardInterrupt, BatchyardError):
+        if is_running:
+            flags = home_flag(record.folder, Path.cwd())
+            watcher.note(
+                "the run goes on without this command: "
+                f"`batchyard status {record.run_id}{flags} --watch` follows it again"
+            )
+        raise
     finally:
         watcher.close()
         engine.close()

@@ -54,7 +54,12 @@ def init(folder: str, kind: str, force: bool) -> None:
         click.echo(path)
 
 
-@command.command(epilog=example("batchyard image build --kind cuda --tag recon:1"))
+@command.command(
+    epilog=example(
+        "batchyard image build --kind cuda --tag recon:1",
+        "batchyard image build --tag recon:1 --platform linux/amd64",
+    )
+)
 @click.argument("folder", metavar="[DIR]", default=".")
 @_kind_option
 @click.option(
@@ -70,14 +75,21 @@ def init(folder: str, kind: str, force: bool) -> None:
     metavar="NAME=VALUE",
     help="Set a build argument of the Dockerfile. May be repeated.",
 )
-def build(folder: str, kind: str, tag: str, arguments: tuple[str, ...]) -> None:
+@click.option(
+    "--platform",
+    metavar="OS/CPU",
+    help="Platform of the hosts, like linux/amd64 or linux/arm64 (default: this machine's).",
+)
+def build(
+    folder: str, kind: str, tag: str, arguments: tuple[str, ...], platform: str | None
+) -> None:
     """Build an image with Docker, from DIR/Dockerfile.KIND.
 
     DIR is the current folder by default.
     """
     from batchyard.images import registry
 
-    registry.build(Path(folder), kind, tag, os.environ, arguments)
+    registry.build(Path(folder), kind, tag, os.environ, arguments, platform)
 
 
 @command.command(epilog=example("batchyard image push recon:1 --env lab"))
@@ -87,7 +99,7 @@ def build(folder: str, kind: str, tag: str, arguments: tuple[str, ...]) -> None:
 def push(image: str, env: str | None, home: str | None) -> None:
     """Push an image to the repository of an environment. Later runs there use exactly this image.
 
-    Prints the address of the image with its digest.
+    Docker's progress is on stderr. Prints the address of the image with its digest.
     """
     from batchyard.aws.environment_lookup import find_environment
     from batchyard.images import registry

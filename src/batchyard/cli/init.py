@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 
 import click
 
+import batchyard
 from batchyard.cli.options import example
 from batchyard.errors import InputError, from_os_error
 from batchyard.pipeline import MAX_NAME_LENGTH
 
 _PIPELINE = """\
+# yaml-language-server: $schema={schema}
 # A pipeline: steps in order of what they need. Try: batchyard run pipeline.yaml
 name: {name}
 params: {{rounds: 20000}}            # ${{params.rounds}} below; --set rounds=1000 overrides
@@ -69,7 +72,7 @@ def command(folder: str) -> int:
         error.hint = "name another folder: batchyard init DIR"
         raise error from exc
     click.echo(f"made {path / 'pipeline.yaml'} and {path / 'work.txt'}")
-    cd = "" if folder == "." else f"cd {folder} && "
+    cd = "" if folder == "." else f"cd {shlex.quote(_as_argument(folder))} && "
     click.echo(f"next: {cd}batchyard run pipeline.yaml")
     return 0
 
@@ -79,4 +82,14 @@ def _pipeline_text(folder: Path) -> str:
     name = re.sub(r"[^a-z0-9]+", "-", folder.absolute().name.lower()).strip("-")
     if not re.match("[a-z]", name):
         name = f"p-{name}"
-    return _PIPELINE.format(name=name[:MAX_NAME_LENGTH].rstrip("-"))
+    return _PIPELINE.format(name=name[:MAX_NAME_LENGTH].rstrip("-"), schema=_schema_uri())
+
+
+def _schema_uri() -> str:
+    """Return the address of the installed schema. A URI, since editors end a path at a space."""
+    return Path(batchyard.__file__).with_name("pipeline.schema.json").absolute().as_uri()
+
+
+def _as_argument(folder: str) -> str:
+    """Return a path that no program takes for an option."""
+    return f"./{folder}" if folder.startswith("-") else folder

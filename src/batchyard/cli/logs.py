@@ -10,6 +10,7 @@ from pathlib import Path
 
 import click
 
+from batchyard import command_records
 from batchyard.cli import waiting
 from batchyard.cli.options import (
     duration,
@@ -29,6 +30,7 @@ from batchyard.engines.base import (
     RunState,
     Wait,
 )
+from batchyard.engines.busy_service import PatientCaller
 from batchyard.errors import BatchyardError, InputError
 from batchyard.folder import home_flag
 from batchyard.plan import Plan
@@ -41,6 +43,7 @@ _PATIENCE_S = 30
         "batchyard logs last",
         "batchyard logs last reconstruct:17",
         "batchyard logs last --failed",
+        "batchyard logs last --command reconstruct:4711",
         "batchyard logs last -f",
     )
 )
@@ -48,6 +51,13 @@ _PATIENCE_S = 30
 @click.argument("child", metavar="[STEP[:INDEX]]", required=False)
 @click.option(
     "--failed", is_flag=True, help="Show only children that failed and are not tried again."
+)
+@click.option(
+    "--command",
+    "command_name",
+    metavar="COMMAND",
+    help="Show only the output of one command that has ended: STEP:NUMBER, NUMBER in a run with one"
+    " step, or the text of the command.",
 )
 @click.option("-f", "--follow", is_flag=True, help="Print new output until the run ends.")
 @click.option(
@@ -63,6 +73,7 @@ def command(
     run: str,
     child: str | None,
     failed: bool,
+    command_name: str | None,
     follow: bool,
     patience: int | None,
     env: str | None,
@@ -75,7 +86,14 @@ def command(
     """
     if patience is not None and not follow:
         raise InputError("--patience needs -f", hint="add -f, or leave --patience out")
+    if command_name is not None and (child or failed or follow):
+        raise InputError(
+            "--command shows one command that has ended",
+            hint="leave STEP, --failed and -f out",
+        )
     record = find_run(home, run, env)
+    if command_name is not None:
+        return _show_command(record, command_name)
     step, index = _parse_child(child, record.plan)
     sizes = {job.step: job.step_size for job in record.plan.jobs}
     printer = _Printer(sizes, with_headings=index is None and sum(sizes.values()) > 1)
@@ -91,6 +109,21 @@ def command(
             else f"{name} has written nothing",
             err=True,
         )
+    return 0
+
+
+def _show_command(record: RunRecord, name: str) -> int:
+    """Print the output of one command, byte for byte."""
+    engine = record.open()
+    try:
+        command = command_records.find_command(record, engine, name)
+        output = engine.log_reader.read_command(command)
+    finally:
+        engine.close()
+    if not output:
+        click.echo(f"command {command.step}:{command.number} has written nothing", err=True)
+    sys.stdout.buffer.write(output)
+    sys.stdout.buffer.flush()
     return 0
 
 
@@ -112,6 +145,13 @@ class _Follower:
         self._timer = waiting.ReminderTimer(patience_s or _PATIENCE_S, time.monotonic())
         self._flags = home_flag(record.folder, Path.cwd())
         self._chunk_count = 0
+
+    def say_run_goes_on(self) -> None:
+        name = f"{self._record.run_id}{self._flags}"
+        _say(
+            f"the run goes on without this command: `batchyard logs {name} -f` follows its output "
+            "again"
+        )
 
     def is_over(self, overview: Overview) -> bool:
         """Return whether no more output can come; print a line if the run is interrupted."""
@@ -151,23 +191,49 @@ def _show(
     """Print the logs. Return a sentence about output that is missing, or an empty text."""
     engine = record.open()
     try:
+        if follower is not None:
+            return _follow(engine, printer, selection, follower)
         reader = engine.log_reader
-        step, index, failed = selection.step, selection.index, selection.failed
-        if follower is None:
-            printer.show(reader.read(step, index, failed_only=failed))
-            return reader.missing
-        backoff = Backoff(engine.log_polling)
+        chunks = reader.read(selection.step, selection.index, failed_only=selection.failed)
+        printer.show(chunks)
+        return reader.missing
+    finally:
+        engine.close()
+
+
+def _follow(
+    engine: RunEngine, printer: _Printer, selection: _Selection, follower: _Follower
+) -> str:
+    """As ``_show``, and print new output until the run ends."""
+    reader, backoff = engine.log_reader, Backoff(engine.log_polling)
+    step, index, failed = selection.step, selection.index, selection.failed
+    is_running = False
+
+    def print_new_output() -> Overview:
+        nonlocal is_running
+        # The state is read before the logs, so that the last output of the run is shown too.
+        overview = engine.overview()
+        is_running = overview.state is RunState.RUNNING and not overview.is_interrupted
+        printer.show(reader.follow(overview.jobs, step, index, failed_only=failed))
+        return overview
+
+    caller = PatientCaller(_say)
+    try:
         while True:
-            # The state is read before the logs, so that the last output of the run is shown too.
-            overview = engine.overview()
-            printer.show(reader.follow(overview.jobs, step, index, failed_only=failed))
+            overview = caller.call(print_new_output)
             if follower.is_over(overview):
                 return reader.missing
             follower.remind(engine, overview, printer.chunk_count)
             counts = [job.counts for job in overview.jobs]
             time.sleep(backoff.next_delay_s((printer.chunk_count, counts)))
-    finally:
-        engine.close()
+    except (KeyboardInterrupt, BatchyardError):
+        if is_running:
+            follower.say_run_goes_on()
+        raise
+
+
+def _say(text: str) -> None:
+    click.echo(text, err=True)
 
 
 class _Printer:

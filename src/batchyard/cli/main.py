@@ -27,6 +27,7 @@ COMMAND_GROUPS = {
         "run": "Run a pipeline, or a plain list of commands.",
         "runs": "List the runs of this folder, newest first.",
         "status": "Show the steps of a run and its first failures.",
+        "commands": "List the commands of a run that have ended.",
         "logs": "Show the output of a run's children.",
         "stop": "Stop a run, or one step of it.",
         "retry": "Start a new run of what failed or never ran.",

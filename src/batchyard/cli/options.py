@@ -44,17 +44,70 @@ def run_env_option(function: F) -> F:
 
 
 def env_option_for(text: str) -> Callable[[F], F]:
-    """Return --env with this help text."""
-    return click.option("--env", callback=_require_name, metavar="NAME", help=text)
+    """Return --env with this help text, and the options of the account that it is in."""
+
+    def add(function: F) -> F:
+        options = click.option("--env", callback=_require_name, metavar="NAME", help=text)
+        return options(account_options(function))
+
+    return add
+
+
+def account_options(function: F) -> F:
+    """Add --profile and --region, unless the command has a --region of its own.
+
+    They are set as the environment variables that boto3 and the `aws` command read, so that every
+    call of the process, and every process that it starts, uses them.
+    """
+    declared = {
+        name for option in getattr(function, "__click_params__", []) for name in option.opts
+    }
+    if "--region" not in declared:
+        function = click.option(
+            "--region",
+            callback=_set_region,
+            expose_value=False,
+            is_eager=True,
+            metavar="NAME",
+            help="AWS region (default: that of your AWS profile). An environment of"
+            " environments.yaml has its own.",
+        )(function)
+    return click.option(
+        "--profile",
+        callback=_set_profile,
+        expose_value=False,
+        is_eager=True,
+        metavar="NAME",
+        help="Profile of your AWS configuration (default: $AWS_PROFILE).",
+    )(function)
+
+
+def _set_region(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
+    if value == "":
+        raise InputError("--region is empty", hint="name a region, such as us-east-1")
+    if value:
+        os.environ["AWS_REGION"] = os.environ["AWS_DEFAULT_REGION"] = value
+
+
+def _set_profile(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
+    if value == "":
+        raise InputError("--profile is empty", hint="`aws configure list-profiles` shows them")
+    if value:
+        os.environ["AWS_PROFILE"] = value
 
 
 def json_option(function: F) -> F:
     return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(function)
 
 
-def capacity_options(function: F) -> F:
-    """Add --cpus and --memory, which change the capacity of a run that continues."""
+def continuation_options(function: F) -> F:
+    """Add --cpus, --memory and --workspace, which change the settings of a run that continues."""
     for option in (
+        click.option(
+            "--workspace",
+            metavar="DIR",
+            help="Folder in which commands run, if it was moved since (default: as in RUN).",
+        ),
         click.option(
             "--memory",
             callback=memory,
@@ -97,7 +150,7 @@ def print_json(value: Any) -> None:
     click.echo(json.dumps(value, indent=2))
 
 
-def pairs(values: tuple[str, ...], like: str = "slices=128") -> dict[str, str]:
+def pairs(values: tuple[str, ...], like: str = "slices=128", flag: str = "--set") -> dict[str, str]:
     """Return the names and values of all `--set NAME=VALUE`. Raises InputError.
 
     ``like``: the example in the error message.
@@ -107,7 +160,8 @@ def pairs(values: tuple[str, ...], like: str = "slices=128") -> dict[str, str]:
         name, equals, text = value.partition("=")
         if not equals or not name:
             raise InputError(
-                f"--set {value!r} is not of the form NAME=VALUE", hint=f"for example --set {like}"
+                f"{flag} {value!r} is not of the form NAME=VALUE",
+                hint=f"for example {flag} {like}",
             )
         settings[name] = text
     return settings

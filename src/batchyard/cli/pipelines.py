@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from batchyard.cli.options import duration, memory, pairs
+from batchyard import engines
+from batchyard.cli.options import duration, env_option_for, memory, pairs
 from batchyard.errors import InputError
 from batchyard.pipeline import MAX_ARRAY_SIZE, MAX_RETRIES, Pipeline
 
@@ -128,6 +129,29 @@ class Source:
     offer: Offer
 
 
+def engine_flags(function: F) -> F:
+    """Add the flags that select an engine: --engine, --env and --on-demand."""
+    for option in reversed(
+        [
+            click.option(
+                "--engine",
+                type=click.Choice(list(engines.ENGINES)),
+                default=engines.DEFAULT,
+                show_default=True,
+                help=" ".join(
+                    f"{name}: {entry.summary}." for name, entry in engines.ENGINES.items()
+                ),
+            ),
+            env_option_for("AWS only: environment to run in; `batchyard environments` lists them."),
+            click.option(
+                "--on-demand", is_flag=True, help="AWS only: use on-demand instances, not spot."
+            ),
+        ]
+    ):
+        function = option(function)
+    return function
+
+
 def pipeline_flags(function: F) -> F:
     """Add the flags of `plan` and `run` to a command; ``load_source`` reads them."""
     for option in reversed([*_FILE_FLAGS, *_MACHINE_FLAGS, *LIST_FLAGS]):
@@ -142,15 +166,17 @@ def load_source(file: str, flags: Mapping[str, Any]) -> Source:
     resources of each child. Raises InputError.
     """
     from batchyard.engines.base import Offer
-    from batchyard.pipeline_file import reading
+    from batchyard.pipeline_file import plain_lists
 
     path = Path(file)
     offer = Offer(
         use_gpus=not flags["no_gpu"], runner=flags["runner"], workspace=flags["workspace"]
     )
-    if reading.is_command_list(path):
+    if plain_lists.is_command_list(path):
         refuse_settings(file, flags["settings"])
         return Source(_load_list(path, flags), offer)
+    from batchyard.pipeline_file import reading  # not for a list: it takes 10 ms
+
     _refuse_list_flags(file, flags)
     pipeline = reading.load(path, pairs(flags["settings"]))
     offer = replace(offer, cpus=flags["cpus"], memory_mib=flags["memory"], gpus=flags["gpus"])
@@ -158,9 +184,9 @@ def load_source(file: str, flags: Mapping[str, Any]) -> Source:
 
 
 def _load_list(path: Path, flags: Mapping[str, Any]) -> Pipeline:
-    from batchyard.pipeline_file import reading
+    from batchyard.pipeline_file import plain_lists
 
-    return reading.load_list(
+    return plain_lists.load_list(
         path,
         array=flags["array"],
         cpus=flags["cpus"],

@@ -5,16 +5,18 @@ from __future__ import annotations
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from batchyard.batch.jobs import JobState
+from batchyard.cli.progress_table import Pace, overall_line, progress_lines, total_work
 from batchyard.engines.base import AttemptDetail, JobDetail
+from batchyard.plan import Plan
 from batchyard.status import StepStatus, explain_failure, step_statuses
-from batchyard.units import pluralize
+from batchyard.units import pluralize, show_controls
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -24,14 +26,20 @@ _LIVE_AFTER_S = 0.3
 _REFRESH_S = 0.2
 _PLAIN_EVERY_S = 10.0
 _MAX_FAILURES_PER_STEP = 5
-_MAX_STEPS = 30
+#: Running steps that have a line of their own every ten seconds.
+_MAX_STEP_LINES = 5
+#: For terminals whose encoding has no lines.
+_ASCII = str.maketrans("━─…", "#-~")
+#: Width of the overall line where there is no terminal.
+_PLAIN_WIDTH = 100
 
 
-def watcher_for(*, quiet: bool = False) -> ProgressLines | LiveTable | Silent:
+def watcher_for(plan: Plan, *, quiet: bool = False) -> ProgressLines | LiveTable | Silent:
     """Return the display for stderr: none if ``quiet``, a table for a terminal, else lines."""
     if quiet:
         return Silent()
-    return LiveTable() if sys.stderr.isatty() else ProgressLines()
+    order = [job.step for job in plan.jobs]
+    return LiveTable(order) if sys.stderr.isatty() else ProgressLines(order)
 
 
 class Silent:
@@ -49,22 +57,54 @@ class Silent:
 class ProgressLines:
     """A line when a step starts or ends or an attempt fails, and every ten seconds."""
 
-    def __init__(self) -> None:
+    def __init__(self, order: Sequence[str] = (), clock: Callable[[], float] = time.monotonic):
+        """``order``: the names of the steps as the pipeline has them. ``clock``: in seconds."""
+        self._clock = clock
+        self._order = {name: number for number, name in enumerate(order)}
         self._steps: dict[str, StepStatus] = {}
+        #: When the display first saw the run, and the work that was done then.
+        self._began_s = clock()
+        self._done_before: int | None = None
         self._states: dict[str, JobState] = {}
         self._started_steps: set[str] = set()
         self._failures: Counter[str] = Counter()
-        self._next_counts_s = time.monotonic() + _PLAIN_EVERY_S
+        self._next_counts_s = self._began_s + _PLAIN_EVERY_S
 
     def jobs_changed(self, jobs: Sequence[JobDetail]) -> None:
-        for step in step_statuses(jobs):
-            self._steps[step.name] = step
+        for step in self._update(jobs):
             self._print_change(step)
-        if time.monotonic() >= self._next_counts_s:
-            self._next_counts_s = time.monotonic() + _PLAIN_EVERY_S
-            for step in self._steps.values():
-                if step.running:
-                    self.print_line(f"{step.name}: {_counts(step)}")
+        if self._clock() >= self._next_counts_s:
+            self._next_counts_s = self._clock() + _PLAIN_EVERY_S
+            self._print_counts()
+
+    def _update(self, jobs: Sequence[JobDetail]) -> list[StepStatus]:
+        """Take the new values of steps, and return them in the order of the pipeline."""
+        changed = sorted(step_statuses(jobs), key=self._position)
+        self._steps.update((step.name, step) for step in changed)
+        if self._done_before is None:
+            self._done_before = total_work(changed).done
+        return changed
+
+    def _position(self, step: StepStatus) -> int:
+        return self._order.get(step.name, len(self._order))
+
+    def _ordered_steps(self) -> list[StepStatus]:
+        return sorted(self._steps.values(), key=self._position)
+
+    def _pace(self, steps: Sequence[StepStatus]) -> Pace:
+        done = total_work(steps).done - (self._done_before or 0)
+        return Pace(done, self._clock() - self._began_s)
+
+    def _print_counts(self) -> None:
+        steps = self._ordered_steps()
+        self.print_line(overall_line(steps, self._pace(steps), _PLAIN_WIDTH))
+        running = [step for step in steps if step.running]
+        if len(steps) > 1:
+            for step in running[:_MAX_STEP_LINES]:
+                self.print_line(f"{step.name}: {_counts(step)}")
+        if len(running) > _MAX_STEP_LINES:
+            count = len(running) - _MAX_STEP_LINES
+            self.print_line(f"{pluralize(count, 'more step')} running")
 
     def attempt_failed(self, attempt: AttemptDetail) -> None:
         self._failures[attempt.step] += 1
@@ -72,9 +112,8 @@ class ProgressLines:
         if count <= _MAX_FAILURES_PER_STEP:
             child = f"{attempt.step}:{attempt.index} attempt {attempt.attempt}"
             retry = "" if attempt.state else "; retrying"
-            self.print_line(
-                click.style(f"{child} failed: {explain_failure(attempt)}{retry}", fg="red")
-            )
+            reason = show_controls(explain_failure(attempt))
+            self.print_line(click.style(f"{child} failed: {reason}{retry}", fg="red"))
         elif count == _MAX_FAILURES_PER_STEP + 1:
             self.print_line(
                 f"{attempt.step}: further failures are not printed; see `batchyard status`"
@@ -103,22 +142,21 @@ class ProgressLines:
 
 
 class LiveTable(ProgressLines):
-    """A table of the steps with bars, counts, rate and remaining time, redrawn in place.
+    """What is done of the run, and a table of its steps, redrawn in place.
 
     Failures are printed above the table.
     """
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._next_draw_s = time.monotonic() + _LIVE_AFTER_S
+    def __init__(self, order: Sequence[str] = (), clock: Callable[[], float] = time.monotonic):
+        super().__init__(order, clock)
+        self._next_draw_s = self._began_s + _LIVE_AFTER_S
         self._live: Live | None = None
         #: lines from the time before the table is drawn
         self._waiting_lines: list[str] = []
 
     def jobs_changed(self, jobs: Sequence[JobDetail]) -> None:
-        for step in step_statuses(jobs):
-            self._steps[step.name] = step
-        now_s = time.monotonic()
+        self._update(jobs)
+        now_s = self._clock()
         is_over = all(step.ended_ms is not None for step in self._steps.values())
         if now_s < self._next_draw_s and not (is_over and self._live):
             return
@@ -126,8 +164,18 @@ class LiveTable(ProgressLines):
         if self._live is None and not is_over:
             self._live = self._start_table()
         if self._live is not None:
-            table = live_table(list(self._steps.values()), int(time.time() * 1000))
-            self._live.update(table, refresh=True)
+            self._draw(self._live)
+
+    def _draw(self, live: Live) -> None:
+        from rich.text import Text
+
+        steps = self._ordered_steps()
+        width, height = live.console.size
+        lines = progress_lines(steps, self._pace(steps), int(time.time() * 1000), width, height)
+        text = "\n".join(lines)
+        if live.console.options.ascii_only:
+            text = text.translate(_ASCII)
+        live.update(Text.from_ansi(text, no_wrap=True), refresh=True)
 
     def note(self, text: str) -> None:
         if self._live is None:
@@ -160,59 +208,6 @@ class LiveTable(ProgressLines):
         else:
             for line in self._waiting_lines:
                 super().print_line(line)
-
-
-def live_table(steps: list[StepStatus], now_ms: int) -> Any:
-    """Return the rich table of the steps; of many steps, only those that run or failed."""
-    from rich.table import Table
-
-    if len(steps) > _MAX_STEPS:
-        steps = [step for step in steps if step.running or step.failed][:_MAX_STEPS]
-    grid = Table(box=None, pad_edge=False, header_style="dim")
-    for name in ("step", "", "done", "failed", "running", "rate", "left"):
-        grid.add_column(name, justify="left" if name in ("step", "") else "right", no_wrap=True)
-    for step in steps:
-        grid.add_row(*_table_cells(step, now_ms))
-    return grid
-
-
-def _table_cells(step: StepStatus, now_ms: int) -> list[Any]:
-    from rich.progress_bar import ProgressBar
-
-    ended = step.succeeded + step.failed
-    idle_style = "cyan" if step.running else "dim"
-    name_style = {"FAILED": "red", "SUCCEEDED": "green"}.get(step.state.value, idle_style)
-    bar_style = "red" if step.failed else "green"
-    bar = ProgressBar(
-        total=step.size,
-        completed=ended,
-        width=28,
-        complete_style=bar_style,
-        finished_style=bar_style,
-    )
-    return [
-        f"[{name_style}]{step.name}[/]",
-        bar,
-        f"{ended}/{step.size}",
-        f"[red]{step.failed}[/]" if step.failed else "",
-        str(step.running or ""),
-        *_rate_cells(step, ended, now_ms),
-    ]
-
-
-def _rate_cells(step: StepStatus, ended: int, now_ms: int) -> tuple[str, str]:
-    """Return the rate of ended children, and the remaining time at that rate."""
-    if step.started_ms is None or not ended or step.size == 1:
-        return "", ""
-    elapsed_s = max(0.001, ((step.ended_ms or now_ms) - step.started_ms) / 1000)
-    rate = ended / elapsed_s
-    rate_text = f"{rate:.1f}/s" if rate >= 1 else f"{rate * 60:.1f}/min"
-    if step.ended_ms is not None:
-        return rate_text, ""
-    minutes, seconds = divmod(int((step.size - ended) / rate), 60)
-    hours, minutes = divmod(minutes, 60)
-    clock = f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
-    return rate_text, clock
 
 
 def _counts(step: StepStatus) -> str:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
+
 import click
 
 from batchyard.batch.jobs import JobState, StatusReason
 from batchyard.cli.tables import table
-from batchyard.engines.base import AttemptDetail, RunState
+from batchyard.engines.base import AttemptDetail, RunState, ServiceRequest
 from batchyard.plan import Plan, PlannedJob
-from batchyard.status import MAX_FAILURES, RunStatus, StepStatus, explain_failure
-from batchyard.units import format_duration, format_memory, pluralize
+from batchyard.status import MAX_FAILURES, Failure, RunStatus, StepStatus, explain_excess
+from batchyard.units import format_duration, format_memory, pluralize, show_controls
 
 _COLOURS = {
     "SUCCEEDED": "green",
@@ -48,14 +51,25 @@ def status_lines(status: RunStatus, now_ms: int, flags: str = "") -> list[str]:
     lines += table(head, rows, right=frozenset(range(2, 9)))
     sizes = {step.name: step.size for step in status.steps}
     for failure in status.failures:
-        attempt = failure.attempt
-        number = f" (attempt {attempt.attempt})" if attempt.attempt > 1 else ""
-        name = child_name(attempt.step, attempt.index, sizes[attempt.step])
-        lines += ["", click.style(f"{name}{number}: {explain_failure(attempt)}", fg="red")]
+        name = _failure_name(failure, sizes[failure.attempt.step])
+        lines += ["", click.style(f"{name}: {show_controls(failure.reason)}", fg="red")]
+        if failure.text:
+            lines.append(f"  $ {_truncate(show_controls(failure.text))}")
         lines += [f"  | {_truncate(line)}" for line in failure.log_tail] or ["  | (no output)"]
+    lines += _excess_lines(status)
     lines += _wait_lines(status, now_ms, flags)
     lines += _next_commands(status, flags)
     return lines
+
+
+def _failure_name(failure: Failure, size: int) -> str:
+    """Return the name of a failed child or command, with its attempt from the second on."""
+    attempt = failure.attempt
+    child = child_name(attempt.step, attempt.index, size)
+    number = f" (attempt {attempt.attempt})" if attempt.attempt > 1 else ""
+    if failure.command is None:
+        return f"{child}{number}"
+    return f"{child}{number}, command {failure.command.number}"
 
 
 def child_name(step: str, index: int, size: int) -> str:
@@ -78,11 +92,13 @@ def headline(status: RunStatus, now_ms: int) -> str:
 
 
 def _truncate(line: str) -> str:
-    """Return the line, cut if it is very long; `logs` prints all of it."""
+    """Return the line, cut if it is very long, with visible control characters.
+
+    `logs` prints all of it, byte for byte.
+    """
     hidden_count = len(line) - _MAX_LINE_LENGTH
-    if hidden_count <= 0:
-        return line
-    return f"{line[:_MAX_LINE_LENGTH]}... ({hidden_count:,} more characters)"
+    visible = show_controls(line[:_MAX_LINE_LENGTH])
+    return visible if hidden_count <= 0 else f"{visible}... ({hidden_count:,} more characters)"
 
 
 def plan_lines(plan: Plan) -> list[str]:
@@ -103,6 +119,15 @@ def plan_lines(plan: Plan) -> list[str]:
     children = pluralize(sum(job.size for job in plan.jobs), "child", "children")
     title = f"pipeline {plan.pipeline}: {steps}, {children}"
     return [title, "", *table(head, rows, right=frozenset(range(1, 8)))]
+
+
+def request_lines(requests: Sequence[ServiceRequest]) -> list[str]:
+    """Return the requests that a run would send, each as the operation and its JSON."""
+    lines = []
+    for request in requests:
+        lines += ["", f"{request.operation} (not sent)"]
+        lines += json.dumps(request.members, indent=2, ensure_ascii=False).splitlines()
+    return lines
 
 
 def _step_row(step: StepStatus, now_ms: int) -> tuple[str, ...]:
@@ -137,9 +162,22 @@ def _plan_row(job: PlannedJob) -> tuple[str, ...]:
 
 def _command_counts(job: PlannedJob) -> str:
     """Return the number of commands of the job, and of each child."""
+    if job.is_dynamic:
+        return f"{job.command_count} (dynamic)"
     counts = sorted({len(job.commands_of(child)) for child in {0, job.size // 2, job.size - 1}})
     per_child = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]}-{counts[-1]}"
     return f"{job.command_count} ({per_child} a child)" if job.size > 1 else str(job.command_count)
+
+
+def _excess_lines(status: RunStatus) -> list[str]:
+    lines = [
+        click.style(f"warning: {explain_excess(excess)}", fg="yellow")
+        for excess in status.memory_excesses[:MAX_FAILURES]
+    ]
+    hidden_count = len(status.memory_excesses) - len(lines)
+    if hidden_count > 0:
+        lines.append(f"{pluralize(hidden_count, 'more step')} with such children: see the report")
+    return ["", *lines] if lines else []
 
 
 def _wait_lines(status: RunStatus, now_ms: int, flags: str) -> list[str]:

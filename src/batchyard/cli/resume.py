@@ -6,7 +6,7 @@ import click
 
 from batchyard import operations
 from batchyard.cli.options import (
-    capacity_options,
+    continuation_options,
     example,
     find_run,
     home_option,
@@ -23,7 +23,7 @@ from batchyard.engines.base import RetryRequest
 @click.option(
     "--detach", is_flag=True, help="Continue in the background, print the run's id and return."
 )
-@capacity_options
+@continuation_options
 @run_env_option
 @home_option
 @json_option
@@ -32,6 +32,7 @@ def command(
     detach: bool,
     cpus: int | None,
     memory: int | None,
+    workspace: str | None,
     env: str | None,
     home: str | None,
     as_json: bool,
@@ -41,6 +42,6 @@ def command(
     RUN is an id, the beginning of an id, or `last`. Processes that the dead process left behind are
     ended first. Children that succeeded do not run again.
     """
-    request = RetryRequest(cpus=cpus, memory_mib=memory)
+    request = RetryRequest(cpus=cpus, memory_mib=memory, workspace=workspace)
     record = operations.prepare_resume(find_run(home, run, env), request, detached=detach)
     return carry_out(record, detach=detach, as_json=as_json)

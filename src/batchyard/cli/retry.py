@@ -6,7 +6,7 @@ import click
 
 from batchyard import operations
 from batchyard.cli.options import (
-    capacity_options,
+    continuation_options,
     example,
     find_run,
     home_option,
@@ -24,7 +24,7 @@ from batchyard.engines.base import RetryRequest
     "--detach", is_flag=True, help="Start the new run in the background, print its id and return."
 )
 @click.option("--on-demand", is_flag=True, help="AWS only: use on-demand instances, not spot.")
-@capacity_options
+@continuation_options
 @run_env_option
 @home_option
 @json_option
@@ -34,6 +34,7 @@ def command(
     on_demand: bool,
     cpus: int | None,
     memory: int | None,
+    workspace: str | None,
     env: str | None,
     home: str | None,
     as_json: bool,
@@ -44,7 +45,7 @@ def command(
     run again. The commands are those of RUN, even if the file has changed since. Each child keeps
     its number.
     """
-    request = RetryRequest(cpus=cpus, memory_mib=memory, on_demand=on_demand)
+    request = RetryRequest(cpus=cpus, memory_mib=memory, workspace=workspace, on_demand=on_demand)
     record = operations.begin_retry(
         find_run(home, run, env), request, lambda text: click.echo(text, err=True)
     )

@@ -12,8 +12,9 @@ import click
 from batchyard import engines, operations, status
 from batchyard import plan as planning
 from batchyard.cli import pipelines, progress, render
-from batchyard.cli.options import env_option_for, example, home_option_for, json_option, print_json
+from batchyard.cli.options import example, home_option_for, json_option, print_json
 from batchyard.engines.base import RunRecord, RunRequest, RunState
+from batchyard.engines.busy_service import PatientCaller
 from batchyard.folder import home_beside, home_flag
 from batchyard.status import RunStatus
 
@@ -35,15 +36,7 @@ _INTERRUPTED = 3
     is_flag=True,
     help="Start the run in the background, or submit it to AWS; print its id and return.",
 )
-@click.option(
-    "--engine",
-    type=click.Choice(list(engines.ENGINES)),
-    default=engines.DEFAULT,
-    show_default=True,
-    help=" ".join(f"{name}: {entry.summary}." for name, entry in engines.ENGINES.items()),
-)
-@env_option_for("AWS only: environment to run in; `batchyard environments` lists them.")
-@click.option("--on-demand", is_flag=True, help="AWS only: use on-demand instances, not spot.")
+@pipelines.engine_flags
 @pipelines.pipeline_flags
 @home_option_for(
     "The .batchyard folder, which is created if it does not exist (default: $BATCHYARD_HOME, or the"
@@ -100,7 +93,7 @@ def carry_out(record: RunRecord, *, detach: bool, as_json: bool) -> int:
 
 
 def _start(record: RunRecord, as_json: bool) -> int:
-    watcher = progress.watcher_for(quiet=as_json)
+    watcher = progress.watcher_for(record.plan, quiet=as_json)
     try:
         operations.start(record, watcher.note)
     finally:
@@ -113,14 +106,15 @@ def _start(record: RunRecord, as_json: bool) -> int:
 
 
 def _execute(record: RunRecord, as_json: bool) -> int:
-    watcher = progress.watcher_for(quiet=as_json)
+    watcher = progress.watcher_for(record.plan, quiet=as_json)
     engine = record.open()
     try:
         engine.execute(watcher)
     finally:
         watcher.close()
         engine.close()
-    final = status.of_engine(record, engine)
+    caller = PatientCaller(_say, was_answered=True)
+    final = caller.call(lambda: status.of_engine(record, engine))
     # The exit code says how the run ended, also where nobody reads the text any more.
     with suppress(OSError):
         if as_json:
@@ -130,6 +124,11 @@ def _execute(record: RunRecord, as_json: bool) -> int:
             lines = render.status_lines(final, int(time.time() * 1000), flags)
             click.echo("\n".join(lines))
     return exit_code(final)
+
+
+def _say(text: str) -> None:
+    with suppress(OSError):
+        click.echo(text, err=True)
 
 
 def exit_code(final: RunStatus) -> int:

@@ -46,6 +46,7 @@ def command(
     """
     from batchyard import submissions
     from batchyard.aws.batch import Batch
+    from batchyard.aws.submit_job import JobSubmitter
 
     if env and region:
         raise InputError(
@@ -53,16 +54,22 @@ def command(
             hint="leave one of them out",
         )
     requests = submissions.parse(_read_text(file), "stdin" if file == "-" else file)
-    batch = Batch(_open_session(home, env, region))
+    session = _open_session(home, env, region)
+    batch, submitter = Batch(session), JobSubmitter(session)
     jobs = []
-    for name, job_id in submissions.submit(submissions.check(requests, batch, file), batch):
+    ordered_requests = submissions.check(requests, batch, file, submitter.lag_s)
+    for name, job_id in submissions.submit(ordered_requests, batch, submitter):
         jobs.append((name, job_id))
         if not as_json:
             click.echo(f"{name}\t{job_id}")
     job_ids = [job_id for _, job_id in jobs]
-    states = submissions.wait_until_over(job_ids, batch) if watch else {}
+    states = submissions.wait_until_over(job_ids, batch, _say) if watch else {}
     _print_jobs(jobs, states, as_json)
     return 1 if "FAILED" in states.values() else 0
+
+
+def _say(text: str) -> None:
+    click.echo(text, err=True)
 
 
 def _print_jobs(jobs: Sequence[tuple[str, str]], states: Mapping[str, str], as_json: bool) -> None:

@@ -8,7 +8,7 @@ import click
 
 from batchyard.cli.options import example, pairs
 from batchyard.cli.pipelines import print_warnings, refuse_settings, set_option
-from batchyard.pipeline_file import reading
+from batchyard.pipeline_file import plain_lists, reading
 from batchyard.units import pluralize
 
 
@@ -23,9 +23,9 @@ def command(file: str, settings: tuple[str, ...]) -> int:
     Exit codes: 0 the file is valid (it may have warnings), 2 it has mistakes.
     """
     path = Path(file)
-    if reading.is_command_list(path):
+    if plain_lists.is_command_list(path):
         refuse_settings(file, settings)
-        pipeline = reading.load_list(path)
+        pipeline = plain_lists.load_list(path)
     else:
         pipeline = reading.load(path, pairs(settings))
     print_warnings(pipeline)

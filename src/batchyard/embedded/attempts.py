@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import Generic, TypeVar
 
 from batchyard.batch.jobs import OUT_OF_MEMORY, Outcome
-from batchyard.embedded.runner import Ended, Started, Task
+from batchyard.embedded.runner import COMMAND_VARIABLE, CommandEnd, Ended, Started, Task
 from batchyard.embedded.spawner import Output, Spawner
 
 #: Outcomes by exit code. They are made once, since a run has thousands of them.
@@ -19,6 +19,8 @@ class Attempt:
     """An attempt that runs: its current command, and the results of the earlier ones."""
 
     __slots__ = (
+        "command_began_ms",
+        "command_offset",
         "is_stopping",
         "max_rss_kib",
         "number",
@@ -38,6 +40,9 @@ class Attempt:
         self.started_ms: int | None = None
         #: Number of the command that runs.
         self.number = -1
+        #: When that command began, and the length of the attempt's output then.
+        self.command_began_ms = 0
+        self.command_offset = 0
         self.is_stopping = False
         self.was_out_of_memory = False
         #: Whether the attempt was stopped before its last command.
@@ -55,11 +60,6 @@ class Attempt:
         if number is not None:
             self.number = number
         return number
-
-    def record_exit(self, exit_code: int) -> None:
-        self.task.turn.record_exit(exit_code)
-        if exit_code == 0:
-            self.task.unrecorded.append(self.number)
 
     @property
     def outcome(self) -> Outcome:
@@ -105,6 +105,46 @@ class Attempts(Generic[A]):
     def record_start(self, attempt: A) -> None:
         attempt.started_ms = self._now_ms()
         self._events.append(Started(attempt.task, attempt.started_ms))
+
+    def begin_command(self, attempt: A) -> int | None:
+        """Return the number of the attempt's next command; None if no command is left."""
+        number = attempt.next_command()
+        if number is not None and attempt.task.has_several_commands:
+            attempt.task.environ[COMMAND_VARIABLE] = b"%d" % number
+            attempt.command_began_ms = self._now_ms()
+            attempt.command_offset = self._spawner.collect(attempt.output)
+        return number
+
+    def end_command(
+        self,
+        attempt: A,
+        exit_code: int,
+        user_s: float = 0.0,
+        system_s: float = 0.0,
+        max_rss_kib: int = 0,
+    ) -> None:
+        """Record the end of the command that ``begin_command`` returned last."""
+        task = attempt.task
+        task.turn.record_exit(exit_code)
+        attempt.user_s += user_s
+        attempt.system_s += system_s
+        attempt.max_rss_kib = max(attempt.max_rss_kib, max_rss_kib)
+        if not task.has_several_commands:
+            return
+        task.failed_count += exit_code != 0
+        task.unrecorded.append(
+            CommandEnd(
+                attempt.number,
+                exit_code,
+                attempt.command_began_ms,
+                self._now_ms(),
+                user_s,
+                system_s,
+                max_rss_kib,
+                attempt.command_offset,
+                self._spawner.collect(attempt.output) - attempt.command_offset,
+            )
+        )
 
     def record_end(self, attempt: A, outcome: Outcome) -> None:
         del self._by_task[attempt.task]

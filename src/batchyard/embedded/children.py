@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from batchyard.batch.changes import Start
-from batchyard.embedded.runner import Task
+from batchyard.embedded.runner import COMMAND_VARIABLE, Task
 from batchyard.folder import RunFolder
 from batchyard.plan import PlannedJob
 from batchyard.shard import Turn
@@ -24,6 +24,7 @@ _OTHER_JOB_NAMES = frozenset(
         "BATCHYARD_RUN",
         "BATCHYARD_STEP",
         "BATCHYARD_WORKSPACE",
+        "BATCHYARD_COMMAND",
         "BATCHYARD_DEVICE",
         "BATCHYARD_TOKEN",
     ]
@@ -34,6 +35,7 @@ _CHILD_NAMES = (
     "AWS_BATCH_JOB_ID",
     "AWS_BATCH_JOB_ATTEMPT",
     "AWS_BATCH_JOB_ARRAY_INDEX",
+    "BATCHYARD_COMMAND",
     "BATCHYARD_TOKEN",
 )
 _GPU_NAMES = ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER")
@@ -58,8 +60,11 @@ class JobTasks:
     done: set[int] = field(default_factory=set)
     _list: Sequence[str] | None = None
 
-    def task(self, start: Start) -> Task:
-        """Return the task of an attempt that the scheduler has placed."""
+    def task(self, start: Start, slot: int) -> Task:
+        """Return the task of an attempt that the scheduler has placed.
+
+        ``slot``: the lowest number that no other running attempt of the job has.
+        """
         job = self.job
         index = job.index_in_step(start.child)
         environ = self.base_environ.copy()
@@ -70,13 +75,16 @@ class JobTasks:
         mark = f"{self.token}.{self.number}.{start.child}.{start.attempt}.".encode()
         environ[b"BATCHYARD_TOKEN"] = mark
         if job.is_array:
-            environ[b"AWS_BATCH_JOB_ARRAY_INDEX"] = b"%d" % index
+            # A child of a dynamic step is one of those that share the list, not a command of it.
+            environ[b"AWS_BATCH_JOB_ARRAY_INDEX"] = b"%d" % (slot if job.is_dynamic else index)
         if start.gpus:
             gpus = ",".join(str(self.gpu_numbers[slot]) for slot in start.gpus).encode()
             environ[b"CUDA_VISIBLE_DEVICES"] = environ[b"NVIDIA_VISIBLE_DEVICES"] = gpus
             # Without this, CUDA numbers GPUs of several types in another order than the driver.
             environ[b"CUDA_DEVICE_ORDER"] = b"PCI_BUS_ID"
         commands = job.commands_of(start.child)
+        if job.has_list and commands:
+            environ[COMMAND_VARIABLE] = b"%d" % commands[0]
         return Task(
             job_number=self.number,
             job_id=self.id,
@@ -92,8 +100,11 @@ class JobTasks:
             gpus=start.gpus,
             image=job.image,
             shm_mib=job.shm_mib,
+            mounts=job.mounts,
+            ulimits=job.ulimits,
+            user=job.user,
             mark=mark,
-            has_several_commands=len(commands) > 1,
+            has_several_commands=job.has_several_commands,
         )
 
     def _command(self, number: int) -> str:
@@ -115,17 +126,22 @@ def shared_environment(job: PlannedJob, folder: RunFolder, workspace: Path) -> d
         **job.env,
         "AWS_BATCH_JQ_NAME": QUEUE_NAME,
         "AWS_BATCH_CE_NAME": ENVIRONMENT_NAME,
-        "ARRAY_SIZE": str(job.step_size),
+        "ARRAY_SIZE": str(_array_size(job)),
         "BATCHYARD_RUN": folder.run_id,
         "BATCHYARD_STEP": job.step,
         "BATCHYARD_WORKSPACE": str(workspace),
         "BATCHYARD_DEVICE": job.device,
     }
     if job.is_array:
-        variables["AWS_BATCH_JOB_ARRAY_SIZE"] = str(job.step_size)
+        variables["AWS_BATCH_JOB_ARRAY_SIZE"] = str(_array_size(job))
     if job.has_list:
         variables["LIST_FILE_S3_PATH"] = folder.list_of(job.step).absolute().as_uri()
     return variables
+
+
+def _array_size(job: PlannedJob) -> int:
+    """Return the number of children that the commands are told."""
+    return job.dynamic_children or 1 if job.is_dynamic else job.step_size
 
 
 def list_engine_variables(job: PlannedJob, shared: Mapping[str, str]) -> tuple[bytes, ...]:

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from batchyard.embedded.docker import GROUP_SIGNALS
+from batchyard.embedded.runner import COMMAND_VARIABLE
 
 #: The command in the container.
 SHELL_ARGV = ("sh", "-s")
@@ -88,9 +89,13 @@ class ContainerShell:
             for fd in ends:
                 os.close(fd)
 
-    def run(self, command: str) -> None:
-        """Let the shell run a command. ``take_exit_codes`` returns its exit code later."""
-        self._unsent += f"run {shlex.quote(command)}\n".encode("utf-8", "surrogateescape")
+    def run(self, command: str, number: int) -> None:
+        """Let the shell run a command. ``take_exit_codes`` returns its exit code later.
+
+        ``number``: value of COMMAND_VARIABLE, which the container's environment has already.
+        """
+        line = f"{COMMAND_VARIABLE.decode()}={number}; run {shlex.quote(command)}\n"
+        self._unsent += line.encode("utf-8", "surrogateescape")
         self.flush()
 
     def flush(self) -> None:

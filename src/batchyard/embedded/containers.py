@@ -81,7 +81,7 @@ class ContainerRunner:
     def start(self, task: Task) -> None:
         container = _Container(task, self._attempts.output_for(task), self._name_of(task))
         self._attempts.add(container)
-        number = container.next_command()
+        number = self._attempts.begin_command(container)
         if number is None:
             # Earlier attempts have run all commands.
             self._attempts.record_start(container)
@@ -194,7 +194,7 @@ class ContainerRunner:
             self._run_next_commands(container)
             self._close_shell(container)
         elif exit.exit_code == 0:
-            container.record_exit(0)
+            self._attempts.end_command(container, 0)
             container.is_busy = False
         if exit.exit_code == 0 and not container.is_busy and container.outcome.is_success:
             self._finish(container, container.outcome)
@@ -229,7 +229,7 @@ class ContainerRunner:
             container.was_out_of_memory = state.was_out_of_memory
             if container.is_busy:
                 # The container ended before its command did: a failure, even with exit code 0.
-                container.record_exit(state.exit_code or 1)
+                self._attempts.end_command(container, state.exit_code or 1)
             self._finish(container, container.outcome)
 
     def _on_detached_removed(self, container: _Container, exit_code: int, output: str) -> None:
@@ -256,8 +256,8 @@ class ContainerRunner:
         self._log_greeting(container)
         for exit_code in exit_codes:
             if container.is_ready:
-                container.record_exit(exit_code)
-                number = container.next_command()
+                self._attempts.end_command(container, exit_code)
+                number = self._attempts.begin_command(container)
             else:
                 container.is_ready = True
                 number = None if container.is_stopping else container.number
@@ -267,7 +267,7 @@ class ContainerRunner:
             else:
                 command = container.task.command(number)
                 assert isinstance(command, str)
-                shell.run(command)
+                shell.run(command, number)
 
     def _close_shell(self, container: _Container) -> None:
         self._with_shell.remove(container)

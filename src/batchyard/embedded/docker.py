@@ -7,10 +7,10 @@ entrypoint. The differences:
 - The workspace is mounted at the same path and is the working directory, since no S3 is used.
 - ``--init``, and signals to the whole process group. Otherwise a shell would be process 1, which
   ignores SIGTERM, and every stop would take its full grace period.
-- The user. If root runs batchyard, the image decides, as on AWS. Otherwise containers run with the
-  caller's uid, gid and groups, so that files in the workspace belong to the caller. Such a user is
-  unknown to the image, and gets a writable HOME, /tmp, and a USER. With a rootless engine, root of
-  the container is the caller, and no flag is needed.
+- The user, unless the step names one. If root runs batchyard, the image decides, as on AWS.
+  Otherwise containers run with the caller's uid, gid and groups, so that files in the workspace
+  belong to the caller. Such a user is unknown to the image, and gets a writable HOME, /tmp, and a
+  USER. With a rootless engine, root of the container is the caller, and no flag is needed.
 """
 
 from __future__ import annotations
@@ -113,11 +113,12 @@ def create_argv(
             "--workdir",
             str(defaults.workspace),
             *_mount(defaults.workspace),
-            *user.flags,
+            *(user_of_step(task.user) if task.user else user.flags),
         ]
+        argv += _step_flags(task)
         argv += ["--env", f"{GROUP_SIGNALS}=1"]
         if not defaults.lists.is_relative_to(defaults.workspace):
-            argv += _mount(defaults.lists, "readonly")
+            argv += _mount(defaults.lists, is_read_only=True)
     else:
         argv += task.container_flags
     if task.shm_mib:
@@ -141,9 +142,8 @@ def command_argv(command: str | tuple[str, ...]) -> tuple[str, ...]:
 
 def environ_of(task: Task, user: User) -> dict[str, str]:
     """Return the variables of the task's container, without those that its image sets."""
-    environ = (
-        {"HOME": "/tmp", "USER": user.name} if user.flags and task.container_flags is None else {}
-    )
+    is_caller = bool(user.flags) and task.container_flags is None and not task.user
+    environ = {"HOME": "/tmp", "USER": user.name} if is_caller else {}
     environ |= task.engine_environ
     if task.gpus:
         # A container has only its own GPUs, with numbers from 0.
@@ -168,13 +168,39 @@ def user_flags(uid: int, gid: int, groups: Iterable[int], *, is_rootless: bool) 
     return ("--user", f"{uid}:{gid}", *group_flags)
 
 
-def _mount(path: Path, *options: str) -> list[str]:
+def mount_flags(source: str | None, target: str, *, is_read_only: bool = False) -> list[str]:
+    """Return the flags of a mount. Without a source it is a new, anonymous volume of Docker."""
+    fields = [f"type={'bind' if source else 'volume'}"]
+    fields += [f"source={source}"] if source else []
+    fields.append(f"target={target}")
+    fields += ["readonly"] if is_read_only else []
     # --volume cannot take a path with a colon. --mount takes any path that is quoted as in CSV.
     text = io.StringIO()
-    csv.writer(text, lineterminator="").writerow(
-        ["type=bind", f"source={path}", f"target={path}", *options]
-    )
+    csv.writer(text, lineterminator="").writerow(fields)
     return ["--mount", text.getvalue()]
+
+
+def ulimit_flags(name: str, soft: object, hard: object) -> list[str]:
+    return ["--ulimit", f"{name}={soft}:{hard}"]
+
+
+def user_of_step(user: str) -> list[str]:
+    """Return the flags for a user that the pipeline or the job definition names."""
+    return ["--user", user]
+
+
+def _step_flags(task: Task) -> list[str]:
+    flags: list[str] = []
+    for mount in task.mounts:
+        # Disks of the host for temporary files are an anonymous volume here.
+        flags += mount_flags(mount.host, mount.path, is_read_only=mount.read_only)
+    for name, limit in sorted(task.ulimits.items()):
+        flags += ulimit_flags(name, *limit.split(":"))
+    return flags
+
+
+def _mount(path: Path, *, is_read_only: bool = False) -> list[str]:
+    return mount_flags(str(path), str(path), is_read_only=is_read_only)
 
 
 def _changes_docker(variable: str) -> bool:

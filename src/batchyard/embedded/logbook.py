@@ -13,9 +13,14 @@ import os
 from batchyard.errors import from_os_error
 from batchyard.folder import RunFolder
 
+_APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+
 
 class LogBook:
     """Writes the log files of one run."""
+
+    #: Permissions of new files.
+    file_mode = 0o644
 
     def __init__(self, folder: RunFolder) -> None:
         self._folder = folder
@@ -23,9 +28,7 @@ class LogBook:
         self._step_folders: set[str] = set()
         try:
             folder.logs.mkdir(parents=True, exist_ok=True)
-            self._short = os.open(
-                folder.short_log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644
-            )
+            self._short = os.open(folder.short_log, _APPEND, self.file_mode)
         except OSError as exc:
             raise from_os_error(exc, "open the log", folder.short_log) from exc
         self._offset = os.fstat(self._short).st_size
@@ -53,7 +56,7 @@ class LogBook:
                 path.parent.mkdir(exist_ok=True)
                 self._step_folders.add(step)
             # Appended, since an earlier engine may have run some commands of the same attempt.
-            return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+            return os.open(path, _APPEND, self.file_mode)
         except OSError as exc:
             raise from_os_error(exc, "write the log", path) from exc
 

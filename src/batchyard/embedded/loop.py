@@ -20,7 +20,7 @@ from batchyard.batch.jobs import DependencyType, Job, JobState, Outcome
 from batchyard.batch.scheduler import Scheduler
 from batchyard.embedded.logbook import LogBook
 from batchyard.embedded.runner import Ended, Runner, Started, Task
-from batchyard.embedded.store import AttemptRow, JobRow, Store
+from batchyard.embedded.store import AttemptRow, CommandRow, JobRow, Store
 
 T = TypeVar("T")
 
@@ -43,7 +43,27 @@ class TaskMaker(Protocol):
     #: Numbers of commands that have succeeded, of children with several commands.
     done: set[int]
 
-    def task(self, start: Start) -> Task: ...
+    def task(self, start: Start, slot: int) -> Task:
+        """``slot``: the lowest number that no other running attempt of the job has."""
+
+
+class _SlotNumbers:
+    """Numbers of the running attempts of one job: each gets the lowest that is free."""
+
+    __slots__ = ("_free", "_next")
+
+    def __init__(self) -> None:
+        self._free: list[int] = []
+        self._next = 0
+
+    def take(self) -> int:
+        if self._free:
+            return heapq.heappop(self._free)
+        self._next += 1
+        return self._next - 1
+
+    def give_back(self, slot: int) -> None:
+        heapq.heappush(self._free, slot)
 
 
 class LoopEndedError(RuntimeError):
@@ -80,6 +100,7 @@ class Loop:
         #: An exception of another thread, which ``run`` raises.
         self._failure: BaseException | None = None
         self._tasks: dict[str, TaskMaker] = {}
+        self._slots: dict[str, _SlotNumbers] = {}
         self._rows: dict[str, JobRow] = {}
         self._depends_on: dict[str, frozenset[str]] = {}
         #: Attempts that run, by job id and child.
@@ -89,7 +110,9 @@ class Loop:
         #: A heap of (when to send SIGKILL, tie breaker, task).
         self._kills: list[tuple[float, int, Task]] = []
         self._attempt_rows: list[AttemptRow] = []
-        self._command_rows: list[tuple[int, int]] = []
+        self._command_rows: list[CommandRow] = []
+        #: Job -> commands that succeeded, and that failed for good; of children with several.
+        self._command_counts: dict[str, list[int]] = {}
         #: Jobs with children that ended since the last commit.
         self._uncommitted: set[str] = set()
         self._changed: set[str] = set()
@@ -106,7 +129,9 @@ class Loop:
     def add(self, job: Job, tasks: TaskMaker, row: JobRow) -> None:
         """Add a job that the scheduler has accepted and the store has recorded."""
         self._tasks[job.id] = tasks
+        self._slots[job.id] = _SlotNumbers()
         self._rows[job.id] = row
+        self._command_counts[job.id] = [row.commands_succeeded, row.commands_failed]
         self._depends_on[job.id] = _dependencies(job)
         self._attempt_counts[job.id] = row.attempts
         self._changed.add(job.id)
@@ -138,6 +163,10 @@ class Loop:
     def find_running_task(self, job_id: str, child: int) -> Task | None:
         """Return the attempt of a child that runs; None if none does."""
         return self._running.get((job_id, child))
+
+    def running_tasks(self) -> list[Task]:
+        """Return all attempts that run or are being started."""
+        return list(self._running.values())
 
     def lose(self, job_id: str, child: int, status_reason: str) -> bool:
         """End a running attempt without an exit code, as if its host had been taken away.
@@ -281,7 +310,9 @@ class Loop:
                 self._depends_on[start.job_id]
             ):
                 self.commit()
-            task = self._tasks[start.job_id].task(start)
+            slot = self._slots[start.job_id].take()
+            task = self._tasks[start.job_id].task(start, slot)
+            task.slot = slot
             self._running[start.job_id, start.child] = task
             self._changed.add(start.job_id)
             if task.refusal is None:
@@ -308,6 +339,7 @@ class Loop:
     def _handle_end(self, event: Ended) -> None:
         task = event.task
         del self._running[task.job_id, task.child]
+        self._slots[task.job_id].give_back(task.slot)
         self._take_commands(task)
         outcome = event.outcome
         if self._lost_reasons and (reason := self._lost_reasons.pop(task, None)) is not None:
@@ -332,13 +364,15 @@ class Loop:
             ",".join(map(str, task.gpus)),
             event.log_offset,
             event.log_length,
-            task.compute_environment,
+            _place_of(task),
         )
         self._attempt_rows.append(row)
         self._attempt_counts[task.job_id] += 1
         self._uncommitted.add(task.job_id)
         self._changed.add(task.job_id)
         if row.state != JobState.SUCCEEDED:
+            if row.state is not None:
+                self._command_counts[task.job_id][1] += task.failed_count
             with suppress(OSError):
                 self._watcher.on_failure(task, row)
         self._perform(changes[1:])
@@ -374,8 +408,13 @@ class Loop:
 
     def _with_summary(self, row: JobRow) -> JobRow:
         summary = self._scheduler.summary(row.id)
+        succeeded, failed = self._command_counts[row.id]
         return row._replace(
-            state=summary.state.value, counts=summary.counts, attempts=self._attempt_counts[row.id]
+            state=summary.state.value,
+            counts=summary.counts,
+            attempts=self._attempt_counts[row.id],
+            commands_succeeded=succeeded,
+            commands_failed=failed,
         )
 
     def _unstarted_row(self, change: Settled) -> AttemptRow:
@@ -387,12 +426,23 @@ class Loop:
         )
 
     def _take_commands(self, task: Task) -> None:
-        if task.unrecorded:
-            # A child with one command has no record of its command.
-            if task.has_several_commands:
-                self._tasks[task.job_id].done.update(task.unrecorded)
-                self._command_rows += [(task.job_number, number) for number in task.unrecorded]
-            task.unrecorded.clear()
+        if not task.unrecorded:
+            return
+        succeeded = [end.number for end in task.unrecorded if end.exit_code == 0]
+        self._tasks[task.job_id].done.update(succeeded)
+        self._command_counts[task.job_id][0] += len(succeeded)
+        self._command_rows += [
+            CommandRow(task.job_number, end.number, task.child, task.attempt, *end[1:])
+            for end in task.unrecorded
+        ]
+        task.unrecorded.clear()
+
+
+def _place_of(task: Task) -> str:
+    """Return where an attempt ran, for its row."""
+    if task.host_id:
+        return f"{task.compute_environment}/{task.host_id}"
+    return task.compute_environment or str(task.slot)
 
 
 def _dependencies(job: Job) -> frozenset[str]:

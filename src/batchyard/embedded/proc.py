@@ -53,6 +53,31 @@ def memory_mib(leaders: Iterable[int]) -> dict[int, int]:
     return used_mib
 
 
+def anonymous_kib(leaders: Iterable[int]) -> dict[int, int]:
+    """Return for each process the memory without files of the largest of itself and descendants.
+
+    It is no sum, since processes share pages after a fork.
+    """
+    children = _children_by_parent()
+    page_kib = os.sysconf("SC_PAGESIZE") // 1024
+    largest_kib = {}
+    for leader in leaders:
+        family = [leader]
+        for pid in family:  # the list grows during the loop
+            family += children.get(pid, [])
+        largest_kib[leader] = max(map(_anonymous_pages, family)) * page_kib
+    return largest_kib
+
+
+def own_peak_kib() -> int:
+    """Return the largest amount of memory that this process ever had."""
+    with open("/proc/self/status") as file:
+        for line in file:
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1])
+    return 0
+
+
 def find_by_token(token: str) -> list[int]:
     """Return the processes with the token in their environment, and all related processes.
 
@@ -109,6 +134,15 @@ def _resident_pages(pid: int) -> int:
         with open(f"/proc/{pid}/statm") as file:
             return int(file.read().split()[1])
     except (OSError, IndexError):
+        return 0
+
+
+def _anonymous_pages(pid: int) -> int:
+    try:
+        with open(f"/proc/{pid}/statm") as file:
+            _, resident, shared, *_ = file.read().split()
+            return int(resident) - int(shared)
+    except (OSError, ValueError):
         return 0
 
 

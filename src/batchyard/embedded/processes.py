@@ -11,6 +11,7 @@ from batchyard.batch.jobs import Outcome, StatusReason
 from batchyard.batch.limits import MAX_CONTAINER_REASON_CHARS
 from batchyard.embedded import proc, shell
 from batchyard.embedded.attempts import Attempt, Attempts, wall_clock_ms
+from batchyard.embedded.memory_use import MemoryUse
 from batchyard.embedded.runner import Ended, Started, Task
 from batchyard.embedded.slots import Launch, Slots
 from batchyard.embedded.spawner import Exit, Output, Process, Spawner
@@ -24,11 +25,15 @@ _MACHINE_IS_FULL = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
 
 
 class _ProcessAttempt(Attempt):
-    __slots__ = ("process", "signal")
+    __slots__ = ("anonymous_kib", "looks", "process", "signal")
 
     def __init__(self, task: Task, output: Output) -> None:
         super().__init__(task, output)
         self.process: Process | None = None
+        #: How often the memory of running attempts was looked at since this one began.
+        self.looks = 0
+        #: Largest memory without files that was seen; None for an attempt that nobody looked at.
+        self.anonymous_kib: int | None = None
         #: The signal to send as soon as there is a process.
         self.signal: int | None = None
 
@@ -44,10 +49,15 @@ class ProcessRunner:
         now_ms: Callable[[], int] = wall_clock_ms,
         *,
         enforces_memory: bool = False,
+        memory_use: MemoryUse | None = None,
     ) -> None:
-        """``enforces_memory``: kill an attempt that uses more memory than it requested."""
+        """``enforces_memory``: kill an attempt that uses more memory than it requested.
+
+        ``memory_use``: gets the peaks of attempts that succeed.
+        """
         self._spawner = spawner
         self._enforces_memory = enforces_memory
+        self._memory_use = memory_use
         self._ticks = 0
         self.lock = spawner.lock
         self._slots = Slots(spawner, self._on_process_start, self._finish_command)
@@ -83,8 +93,12 @@ class ProcessRunner:
     def tick(self) -> None:
         self._spawner.tick()
         self._ticks += 1
-        if self._enforces_memory and self._ticks % _TICKS_PER_MEMORY_LOOK == 0:
+        if self._ticks % _TICKS_PER_MEMORY_LOOK:
+            return
+        if self._enforces_memory:
             self._kill_over_limit()
+        if self._memory_use is not None:
+            self._look_at_memory()
 
     def end_leftovers(self, token: str) -> int:
         return proc.end_by_token(token)
@@ -94,9 +108,12 @@ class ProcessRunner:
         self._spawner.close()
 
     def _run_next(self, attempt: _ProcessAttempt) -> None:
-        number = attempt.next_command()
+        number = self._attempts.begin_command(attempt)
         if number is None:
-            self._attempts.record_end(attempt, attempt.outcome)
+            outcome = attempt.outcome
+            if self._memory_use is not None and outcome.exit_code == 0:
+                self._memory_use.add(attempt.task, attempt.max_rss_kib, attempt.anonymous_kib)
+            self._attempts.record_end(attempt, outcome)
             return
         task = attempt.task
         self._slots.launch(
@@ -122,7 +139,7 @@ class ProcessRunner:
         if attempt.task.has_several_commands:
             # A command that cannot be started fails like in a shell; the next one runs.
             self._spawner.append_note(attempt.output, f"batchyard: cannot start: {exc}\n".encode())
-            attempt.record_exit(_CANNOT_EXECUTE)
+            self._attempts.end_command(attempt, _CANNOT_EXECUTE)
             self._run_next(attempt)
             return
         attempt.started_ms = None
@@ -136,11 +153,10 @@ class ProcessRunner:
             assert launch.error is not None
             self._handle_start_error(attempt, launch.error)
             return
-        attempt.user_s += exit.user_s
-        attempt.system_s += exit.system_s
-        attempt.max_rss_kib = max(attempt.max_rss_kib, exit.max_rss_kib)
         attempt.process = None
-        attempt.record_exit(exit.exit_code)
+        self._attempts.end_command(
+            attempt, exit.exit_code, exit.user_s, exit.system_s, exit.max_rss_kib
+        )
         if exit.exit_code == _KILLED and not attempt.is_stopping:
             attempt.was_out_of_memory |= self._memory_ran_out()
         self._run_next(attempt)
@@ -155,6 +171,17 @@ class ProcessRunner:
             if used.get(attempt.process.pid, 0) > attempt.task.resources.memory_mib:
                 attempt.was_out_of_memory = True
                 self._spawner.signal([attempt.process], signal.SIGKILL)
+
+    def _look_at_memory(self) -> None:
+        """Measure attempts that have run for half a second or longer. Short ones are not slowed."""
+        running = []
+        for attempt in self._attempts.list_all():
+            attempt.looks += 1
+            if attempt.looks > 1 and attempt.process is not None:
+                running.append((attempt, attempt.process.pid))
+        used_kib = proc.anonymous_kib([pid for _, pid in running]) if running else {}
+        for attempt, pid in running:
+            attempt.anonymous_kib = max(attempt.anonymous_kib or 0, used_kib[pid])
 
     def _memory_ran_out(self) -> bool:
         """Return whether the kernel has killed a process for memory since the last call."""

@@ -3,13 +3,32 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import NamedTuple, Protocol
 
 from batchyard.batch.jobs import Outcome, Resources
+from batchyard.pipeline import Mount
 from batchyard.shard import Turn
+
+#: Number of the command in the step's list; only for a step with a list.
+COMMAND_VARIABLE = b"BATCHYARD_COMMAND"
+
+
+class CommandEnd(NamedTuple):
+    """The end of one command, of a child with several."""
+
+    number: int
+    exit_code: int
+    started_ms: int
+    ended_ms: int
+    user_s: float
+    system_s: float
+    max_rss_kib: int
+    #: Position of the command's output in the output of the attempt.
+    log_offset: int
+    log_length: int
 
 
 @dataclass(slots=True, eq=False)
@@ -35,12 +54,20 @@ class Task:
     gpus: tuple[int, ...] = ()
     image: str | None = None
     shm_mib: int | None = None
+    #: Mounts, limits ("soft:hard") and user of the container; a process has none of them.
+    mounts: tuple[Mount, ...] = ()
+    ulimits: Mapping[str, str] = field(default_factory=dict)
+    user: str | None = None
     #: Unique to this attempt. It is in the environment of all its processes, to recognise orphans.
     mark: bytes = b""
     #: Whether the commands of the attempt are recorded one by one.
     has_several_commands: bool = False
-    #: Numbers of the commands that have succeeded and are not recorded yet.
-    unrecorded: list[int] = field(default_factory=list)
+    #: Commands that have ended and are not recorded yet; only if ``has_several_commands``.
+    unrecorded: list[CommandEnd] = field(default_factory=list)
+    #: Number of commands of this attempt that have failed; only if ``has_several_commands``.
+    failed_count: int = 0
+    #: The lowest number that no other running attempt of the job has.
+    slot: int = 0
     #: None until the attempt runs.
     started_ms: int | None = None
     #: Flags of `docker create` for a container of the emulator. None for a container that stands
@@ -48,6 +75,8 @@ class Task:
     container_flags: tuple[str, ...] | None = None
     #: Name of the compute environment, where there are several.
     compute_environment: str = ""
+    #: Id of the emulated instance; empty where there is none.
+    host_id: str = ""
     #: Outcome of an attempt that is not executed at all; None for one that is.
     refusal: Outcome | None = None
 

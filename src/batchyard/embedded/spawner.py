@@ -335,9 +335,14 @@ class Spawner:
             return None, output.length
         return self._logs.add_short(output.tail), output.length
 
+    def collect(self, output: Output) -> int:
+        """Store the output that the pipe has now, and return the length of all output so far."""
+        self._drain(output, at_most=2 * _WATCHED_PIPE_SIZE)
+        return output.length
+
     def append_note(self, output: Output, data: bytes) -> None:
         """Add a message of batchyard to an output."""
-        self._drain(output, at_most=_READ_SIZE)
+        self.collect(output)
         self._store(output, data)
 
     def watch(self, output: Output) -> None:

@@ -17,15 +17,31 @@ from typing import NamedTuple
 from batchyard.batch.jobs import JobState
 from batchyard.errors import BrokenStoreError, NewerStoreError, OperationalError
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 
-_SCHEMA = """
+_COMMAND_TABLE = """
+-- commands that have ended, of children with several commands; the attempt is that of the child
+CREATE TABLE command (
+  job INTEGER NOT NULL, number INTEGER NOT NULL, child INTEGER NOT NULL, attempt INTEGER NOT NULL,
+  exit_code INTEGER NOT NULL, started_ms INTEGER, ended_ms INTEGER,
+  user_s REAL NOT NULL, system_s REAL NOT NULL, max_rss_kib INTEGER NOT NULL,
+  log_offset INTEGER NOT NULL,  -- where its output begins in the output of the attempt
+  log_length INTEGER NOT NULL,
+  PRIMARY KEY (job, number, attempt)
+) WITHOUT ROWID;
+CREATE INDEX command_failed ON command (job, number) WHERE exit_code <> 0;
+"""
+
+_SCHEMA = (
+    """
 CREATE TABLE job (
   number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, step TEXT NOT NULL, size INTEGER NOT NULL,
   state TEXT NOT NULL, status_reason TEXT NOT NULL, counts TEXT NOT NULL, attempts INTEGER NOT NULL,
   created_ms INTEGER NOT NULL, started_ms INTEGER, ended_ms INTEGER,
   -- why all children without an attempt row have failed; NULL if they have not
-  rest_reason TEXT
+  rest_reason TEXT,
+  -- of a job whose children have several commands: commands that have succeeded or failed for good
+  commands_succeeded INTEGER NOT NULL DEFAULT 0, commands_failed INTEGER NOT NULL DEFAULT 0
 );
 CREATE TABLE attempt (
   job INTEGER NOT NULL, child INTEGER NOT NULL, attempt INTEGER NOT NULL,
@@ -35,19 +51,32 @@ CREATE TABLE attempt (
   user_s REAL NOT NULL, system_s REAL NOT NULL, max_rss_kib INTEGER NOT NULL, gpus TEXT NOT NULL,
   -- position of the output in short.log; NULL if the output has its own file
   log_offset INTEGER, log_length INTEGER,
-  place TEXT NOT NULL DEFAULT '',  -- name of the compute environment, if there are several
+  place TEXT NOT NULL DEFAULT '',  -- compute environment, `environment/instance`, or slot
   PRIMARY KEY (job, child, attempt)
 ) WITHOUT ROWID;
 CREATE INDEX attempt_failed ON attempt (job, child) WHERE state = 'FAILED';
--- commands that have succeeded, of children with several commands
-CREATE TABLE command (
-  job INTEGER NOT NULL, number INTEGER NOT NULL, PRIMARY KEY (job, number)
-) WITHOUT ROWID;
 CREATE TABLE stop_request (
   id INTEGER PRIMARY KEY, job_ids TEXT NOT NULL, reason TEXT NOT NULL, grace_s REAL NOT NULL
 );
 CREATE TABLE run (key TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID;
 """
+    + _COMMAND_TABLE
+)
+
+#: What makes a file of one version a file of the next.
+_CHANGES = (
+    "ALTER TABLE attempt ADD COLUMN place TEXT NOT NULL DEFAULT '';",
+    """
+ALTER TABLE job ADD COLUMN commands_succeeded INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE job ADD COLUMN commands_failed INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE command RENAME TO old_command;
+"""
+    + _COMMAND_TABLE
+    + """
+INSERT INTO command SELECT job, number, 0, 0, 0, NULL, NULL, 0, 0, 0, 0, 0 FROM old_command;
+DROP TABLE old_command;
+""",
+)
 
 
 class JobRow(NamedTuple):
@@ -65,6 +94,8 @@ class JobRow(NamedTuple):
     started_ms: int | None = None
     ended_ms: int | None = None
     rest_reason: str | None = None
+    commands_succeeded: int = 0
+    commands_failed: int = 0
 
 
 class AttemptRow(NamedTuple):
@@ -85,7 +116,35 @@ class AttemptRow(NamedTuple):
     gpus: str = ""
     log_offset: int | None = None
     log_length: int | None = None
-    compute_environment: str = ""
+    #: Name of the compute environment, followed by a slash and the id of the instance, if any.
+    place: str = ""
+
+    @property
+    def compute_environment(self) -> str:
+        return self.place.partition("/")[0]
+
+    @property
+    def host_id(self) -> str:
+        return self.place.partition("/")[2]
+
+
+class CommandRow(NamedTuple):
+    """A row of the table `command`: a command that has ended, of a child with several commands."""
+
+    job: int
+    number: int
+    child: int
+    #: Attempt of the child; 0 if the command succeeded in the run that this one is a retry of.
+    attempt: int
+    exit_code: int
+    started_ms: int | None = None
+    ended_ms: int | None = None
+    user_s: float = 0.0
+    system_s: float = 0.0
+    max_rss_kib: int = 0
+    #: Position of the command's output in the output of the attempt.
+    log_offset: int = 0
+    log_length: int = 0
 
 
 class StopRequest(NamedTuple):
@@ -138,7 +197,7 @@ class Store:
         new_jobs: Iterable[JobRow] = (),
         jobs: Iterable[JobRow] = (),
         attempts: Iterable[AttemptRow] = (),
-        commands: Iterable[tuple[int, int]] = (),
+        commands: Iterable[CommandRow] = (),
         values: Iterable[tuple[str, str | None]] = (),
     ) -> None:
         """Write all rows in one transaction, which is on disk on return.
@@ -148,18 +207,24 @@ class Store:
         with _map_errors(self._path), self._transaction():
             db = self._db
             db.executemany(
-                f"INSERT INTO job VALUES ({_placeholders(12)})", map(_to_columns, new_jobs)
+                f"INSERT INTO job VALUES ({_placeholders(14)})", map(_to_columns, new_jobs)
             )
             db.executemany(f"INSERT OR REPLACE INTO attempt VALUES ({_placeholders(16)})", attempts)
-            db.executemany("INSERT OR IGNORE INTO command VALUES (?, ?)", commands)
+            db.executemany(f"INSERT OR REPLACE INTO command VALUES ({_placeholders(12)})", commands)
             db.executemany(
-                f"INSERT OR REPLACE INTO job VALUES ({_placeholders(12)})", map(_to_columns, jobs)
+                f"INSERT OR REPLACE INTO job VALUES ({_placeholders(14)})", map(_to_columns, jobs)
             )
             for key, value in values:
                 if value is None:
                     db.execute("DELETE FROM run WHERE key = ?", (key,))
                 else:
                     db.execute("INSERT OR REPLACE INTO run VALUES (?, ?)", (key, value))
+
+    def remove_jobs(self) -> None:
+        """Remove all jobs with their attempts."""
+        with _map_errors(self._path), self._transaction():
+            for table in ("job", "attempt", "command", "stop_request"):
+                self._db.execute(f"DELETE FROM {table}")
 
     def request_stop(self, job_ids: Sequence[str], reason: str, grace_s: float) -> None:
         with _map_errors(self._path):
@@ -194,13 +259,30 @@ class Store:
             for row in self._db.execute(sql + " ORDER BY child, attempt", values):
                 yield AttemptRow(*row)
 
-    def commands(self, job: int) -> list[int]:
-        """Return the numbers of the job's commands that have succeeded."""
+    def succeeded_commands(self, job: int) -> list[int]:
+        """Return the numbers of the commands that have succeeded, of children with several."""
         with _map_errors(self._path):
             rows = self._db.execute(
-                "SELECT number FROM command WHERE job = ? ORDER BY number", (job,)
+                "SELECT number FROM command WHERE job = ? AND exit_code = 0 ORDER BY number", (job,)
             )
             return [number for (number,) in rows]
+
+    def commands(
+        self, job: int, *, number: int | None = None, failed_only: bool = False
+    ) -> Iterator[CommandRow]:
+        """Return the ended commands of children with several, by number and attempt.
+
+        ``failed_only``: without commands that succeeded. A failed command may have succeeded in a
+        later attempt.
+        """
+        sql, values = "SELECT * FROM command WHERE job = ?", [job]
+        if number is not None:
+            sql, values = sql + " AND number = ?", [*values, number]
+        if failed_only:
+            sql += " AND exit_code <> 0"
+        with _map_errors(self._path):
+            for row in self._db.execute(sql + " ORDER BY number, attempt", values):
+                yield CommandRow(*row)
 
     def stop_requests(self, last_id: int) -> list[StopRequest]:
         """Return the stop requests with ids above ``last_id``."""
@@ -250,16 +332,19 @@ def _prepare(db: sqlite3.Connection, path: Path, create: bool, is_read_only: boo
     if not version and not create:
         raise BrokenStoreError(f"{path} is not a batchyard state, or was never finished")
     if is_read_only:
-        return  # an older file lacks the last columns, for which rows have defaults
+        if version < SCHEMA_VERSION:
+            raise OperationalError(
+                f"{path} was written by an older batchyard, and cannot be updated here",
+                hint="give yourself write permission there",
+            )
+        return
     db.execute("PRAGMA journal_mode=WAL")
     db.execute("PRAGMA synchronous=FULL")
-    if version == 1:
-        db.executescript(
-            "BEGIN; ALTER TABLE attempt ADD COLUMN place TEXT NOT NULL DEFAULT ''; "
-            "PRAGMA user_version=2; COMMIT;"
-        )
-    elif not version:
+    if not version:
         db.executescript(f"BEGIN; {_SCHEMA} PRAGMA user_version={SCHEMA_VERSION}; COMMIT;")
+    elif version < SCHEMA_VERSION:
+        changes = "".join(_CHANGES[version - 1 :])
+        db.executescript(f"BEGIN; {changes} PRAGMA user_version={SCHEMA_VERSION}; COMMIT;")
 
 
 def _placeholders(count: int) -> str:

@@ -8,15 +8,18 @@ list can be stored as lines again.
 from __future__ import annotations
 
 import re
+import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from batchyard.errors import Place
 from batchyard.pipeline_file.mistakes import WHOLE_FILE, Mistakes, place_in
 from batchyard.pipeline_file.text_files import quote_path, read_text, unreadable_problem
 from batchyard.units import quote
-from batchyard.yaml_positions import Place
 
 MAX_FILE_BYTES = 2**30
+#: Linux starts no program with more arguments than this, whatever the limits of the user are.
+MAX_COMMAND_CHARS = 6 * 2**20
 
 _PARAM = re.compile(r"\$\{params\.([A-Za-z0-9_-]+)\}")
 _PARAM_START = "${params."
@@ -45,6 +48,10 @@ class CommandLists:
             return self._lists[path]
         mistakes = self._mistakes.for_file(str(path))
         try:
+            if _is_pipe_or_device(path):
+                problem = f"commands_file {quote_path(path_text)}: this is a pipe or a device"
+                self._mistakes.add(at, problem, "name a file")
+                return None
             text = read_text(path, mistakes, MAX_FILE_BYTES)
         except OSError as exc:
             # Not stored: each step that names the file gets a mistake at its own place.
@@ -56,6 +63,12 @@ class CommandLists:
         return commands
 
 
+def _is_pipe_or_device(path: Path) -> bool:
+    """Return whether a read may never end. Raises OSError if there is no such file."""
+    mode = path.stat().st_mode
+    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
+
+
 def parse_commands(
     text: str, params: Mapping[str, str] | None, mistakes: Mistakes
 ) -> tuple[str, ...] | None:
@@ -65,6 +78,10 @@ def parse_commands(
     """
     if "\0" in text:
         mistakes.add(place_in(text, text.index("\0")), "a NUL byte in the file", "remove it")
+        return None
+    if (long := _long_line(text)) is not None:
+        problem = f"the line is longer than {MAX_COMMAND_CHARS // 2**20} MiB"
+        mistakes.add(long, problem, "no system can start such a command: put it into a script")
         return None
     lines = [line.strip(_BLANKS) for line in text.split("\n")]
     commands = _select_commands(lines)
@@ -119,6 +136,18 @@ def _param_problems(
         elif in_list and ("\n" in params[name] or "\r" in params[name]):
             problem = f"the parameter {quote(name)} has several lines"
             yield name, problem, "write it as one line to use it in a list"
+
+
+def _long_line(text: str) -> Place | None:
+    """Return the place of the first line that is too long for a command."""
+    start = 0
+    while len(text) - start > MAX_COMMAND_CHARS:
+        # The last line break within the limit, so that a long list takes few steps.
+        end = text.rfind("\n", start, start + MAX_COMMAND_CHARS + 1)
+        if end < 0:
+            return Place(text.count("\n", 0, start) + 1, 1)
+        start = end + 1
+    return None
 
 
 def _stray_return(lines: list[str]) -> Place | None:

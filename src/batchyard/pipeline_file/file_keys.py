@@ -13,7 +13,7 @@ from typing import Any
 from batchyard import yaml_positions
 from batchyard.batch import limits
 from batchyard.pipeline import MAX_NAME_LENGTH, MAX_STEP_NAME_LENGTH, Need
-from batchyard.pipeline_file import key_types
+from batchyard.pipeline_file import container_keys, key_types
 from batchyard.pipeline_file.key_types import limited_type
 from batchyard.pipeline_file.mistakes import Mistakes
 from batchyard.pipeline_file.value_types import (
@@ -88,6 +88,9 @@ def _check_defaults(node: Node, label: str, mistakes: Mistakes) -> dict[str, Any
     return check_mapping(DEFAULT_KEYS, node, label, mistakes, "{cpus: 1, memory: 2GiB}")
 
 
+#: There are 255 exit codes that are no success.
+_MAX_EXIT_RULES = 256
+
 _STEP_NAME = text("the name of a step")
 
 NEED_KEYS = {
@@ -138,6 +141,15 @@ STEP_KEYS = {
         absence="one child, no array",
         examples=(4, 100),
     ),
+    "share_out": Key(
+        key_types.SHARE_OUT,
+        "How the children share the list of commands. `static`: child i gets the i-th part of the"
+        " list. `strided`: every n-th command. `dynamic`: each child takes the next commands when"
+        " it is free, so that no child is idle while there is work.",
+        default="static",
+        examples=("dynamic",),
+        see="How a list is shared out",
+    ),
     "needs": Key(
         list_of(_NEED, "a list of steps", "list of steps"),
         "Steps that must succeed before this one starts.",
@@ -179,6 +191,7 @@ STEP_KEYS = {
             "a list of exit codes or words, one at least",
             "list of exit rules",
             may_be_empty=False,
+            max_items=_MAX_EXIT_RULES,
         ),
         "Endings of an attempt that are followed by another attempt: exit codes, ranges of exit"
         " codes, and the words `spot`, `oom`, `image` and `any`. At least one.",
@@ -187,7 +200,12 @@ STEP_KEYS = {
         in_defaults=True,
     ),
     "fail_on": Key(
-        list_of(key_types.EXIT_RULE, "a list of exit codes", "list of exit rules"),
+        list_of(
+            key_types.EXIT_RULE,
+            "a list of exit codes",
+            "list of exit rules",
+            max_items=_MAX_EXIT_RULES,
+        ),
         "Endings of an attempt that are never followed by another one. `fail_on` goes before"
         " `retry_on`.",
         examples=([2],),
@@ -272,6 +290,35 @@ STEP_KEYS = {
         examples=(50,),
         in_defaults=True,
     ),
+    "log_mode": Key(
+        key_types.LOG_MODE,
+        "On AWS: what happens while CloudWatch Logs takes no output. `blocking` stops commands"
+        " that print, `non-blocking` drops lines.",
+        default="blocking",
+        examples=("non-blocking",),
+        in_defaults=True,
+    ),
+    "mounts": Key(
+        container_keys.MOUNTS,
+        "Folders of the container that are on EFS, on the host, or on its NVMe disks."
+        " On AWS and with `--runner docker`, which has no EFS.",
+        examples=([{"path": "/data", "efs": "fs-0123456789abcdef0"}],),
+        in_defaults=True,
+    ),
+    "ulimits": Key(
+        container_keys.ULIMITS,
+        "Limits of the processes of the container, as `docker run --ulimit` has them. On AWS and"
+        " with `--runner docker`.",
+        examples=({"nofile": 65536, "memlock": -1},),
+        in_defaults=True,
+    ),
+    "user": Key(
+        container_keys.USER,
+        "User of the container's processes, by name or number. On AWS and with `--runner docker`.",
+        absence="the image's",
+        examples=("1000:1000",),
+        in_defaults=True,
+    ),
 }
 
 DEFAULT_KEYS = {name: key for name, key in STEP_KEYS.items() if key.in_defaults}
@@ -308,7 +355,8 @@ FILE_KEYS = {
     ),
     "params": Key(
         key_types.PARAMS,
-        "Values for `${params.NAME}` in commands. `--set NAME=VALUE` overrides a value.",
+        "Values for `${params.NAME}` in commands and patterns. `--set NAME=VALUE` overrides a"
+        " value.",
         examples=({"slices": 64},),
         see="params",
     ),

@@ -6,11 +6,12 @@ import json
 import re
 from collections.abc import Mapping
 
+from batchyard.pipeline_file.container_keys import MOUNT_KEYS
 from batchyard.pipeline_file.file_keys import FILE_KEYS, NEED_KEYS, STEP_KEYS
 from batchyard.pipeline_file.value_types import Key
 
 #: name in the page's comments -> keys of the table between them
-TABLES = {"file": FILE_KEYS, "step": STEP_KEYS, "need": NEED_KEYS}
+TABLES = {"file": FILE_KEYS, "step": STEP_KEYS, "need": NEED_KEYS, "mount": MOUNT_KEYS}
 
 
 def with_key_tables(page: str) -> str:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 
 from batchyard import units
 from batchyard.batch import limits
-from batchyard.pipeline import MAX_ARRAY_SIZE, MAX_RETRIES, RETRY_WORDS, ExitRule
+from batchyard.child_patterns import is_inside_workspace
+from batchyard.pipeline import RETRY_WORDS, ExitRule
+from batchyard.pipeline_file import key_limits
 from batchyard.pipeline_file.mistakes import Mistakes
 from batchyard.pipeline_file.value_types import (
     ValueType,
@@ -19,17 +20,10 @@ from batchyard.pipeline_file.value_types import (
     text,
     whole_number,
 )
-from batchyard.yaml_positions import Node, Place, Scalar
+from batchyard.shard import SHARE_OUTS
+from batchyard.yaml_positions import Node, Scalar
 
 #: key -> smallest and largest value; `run LIST` holds its flags to the same limits
-LIMITS = {
-    "array": (1, MAX_ARRAY_SIZE),
-    "cpus": (1, 100_000),
-    "gpus": (0, 100_000),
-    "retries": (0, MAX_RETRIES),
-    "max_running": (1, MAX_ARRAY_SIZE),
-    "priority": (0, limits.MAX_PRIORITY),
-}
 _RESERVED_PREFIXES = ("AWS_BATCH_", "BATCHYARD_")
 _RESERVED_NAMES = ("ARRAY_SIZE", "LIST_FILE_S3_PATH")
 _ENV_NAME = re.compile("[A-Za-z_][A-Za-z0-9_]*")
@@ -45,29 +39,18 @@ _EXIT_RULE = (
 
 
 def limited_type(key: str) -> ValueType:
-    """Return the type of a key that LIMITS has."""
-    return whole_number(*LIMITS[key])
-
-
-def suggest_name(text: str, max_length: int, prefix: str) -> str:
-    """Return the valid name that is nearest to ``text``.
-
-    ``prefix`` is put before a name that does not begin with a letter.
-    """
-    plain = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode().lower()
-    name = re.sub("[^a-z0-9]+", "-", plain).strip("-")
-    if not name[:1].isalpha():
-        name = f"{prefix}-{name}".strip("-")
-    return name[:max_length].strip("-")
+    """Return the type of a key that ``key_limits.LIMITS`` has."""
+    return whole_number(*key_limits.LIMITS[key])
 
 
 def name_type(max_length: int, prefix: str) -> ValueType:
-    """Return the type of a pipeline's or a step's name; ``prefix`` is that of ``suggest_name``."""
+    """Return the type of a pipeline's or a step's name; ``prefix`` is that of
+    ``suggest_name``."""
     return matching_text(
         "[a-z][a-z0-9-]*",
         f"lower-case letters, digits and -, beginning with a letter, at most {max_length}",
         max_length=max_length,
-        suggest=lambda invalid: suggest_name(invalid, max_length, prefix),
+        suggest=lambda invalid: key_limits.suggest_name(invalid, max_length, prefix),
     )
 
 
@@ -95,16 +78,8 @@ def _check_memory(node: Node, label: str, mistakes: Mistakes) -> int | None:
 def _check_timeout(node: Node, label: str, mistakes: Mistakes) -> int | None:
     timeout_s = check_amount(node, label, mistakes, units.parse_duration)
     if timeout_s is not None:
-        warn_of_short_timeout(timeout_s, node, label, mistakes)
+        key_limits.warn_of_short_timeout(timeout_s, node, label, mistakes)
     return timeout_s
-
-
-def warn_of_short_timeout(timeout_s: int, at: Place, label: str, mistakes: Mistakes) -> None:
-    """Add a warning where AWS Batch would refuse the timeout as too short."""
-    minimum_s = limits.MIN_TIMEOUT_S
-    if timeout_s < minimum_s:
-        problem = f"{label} is {timeout_s} s, and AWS Batch refuses less than {minimum_s} s"
-        mistakes.warn(at, problem, f"write {minimum_s}s or more to run it there")
 
 
 def _check_exit_rule(node: Node, label: str, mistakes: Mistakes) -> ExitRule | None:
@@ -141,7 +116,7 @@ def _check_glob(node: Node, label: str, mistakes: Mistakes) -> str | None:
     value = check_text(node, label, mistakes, "a path or pattern in the workspace, like data/**")
     if value is None:
         return None
-    if not value or value.startswith("/") or "://" in value or ".." in value.split("/"):
+    if not is_inside_workspace(value):
         problem = f"{label} is {units.quote(value)}, which is not inside the workspace"
         mistakes.add(node, problem, "write a path or pattern relative to it, like data/**")
         return None
@@ -226,6 +201,8 @@ SHARE = matching_text(
     f"letters and digits only, at most {limits.MAX_SHARE_CHARS}",
     max_length=limits.MAX_SHARE_CHARS,
 )
+SHARE_OUT = matching_text("|".join(SHARE_OUTS), "static, strided or dynamic")
+LOG_MODE = matching_text("blocking|non-blocking", "blocking or non-blocking")
 _VALUE = text('a value, or "" for an empty one')
 _ENV_NAME_SCHEMA = f"^(?!{_RESERVED}){_ENV_NAME.pattern}$"
 ENV = mapping_of(

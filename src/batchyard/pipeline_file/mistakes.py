@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from batchyard.errors import Mistake, PipelineFileError
+from batchyard.errors import Mistake, PipelineFileError, Place
 from batchyard.units import quote
-from batchyard.yaml_positions import Place
 
 #: A comparison of two words takes some 10 us. After this many, mistakes get no suggestion.
 _MAX_COMPARISONS = 10_000

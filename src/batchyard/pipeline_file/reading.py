@@ -1,4 +1,4 @@
-"""Read a pipeline file, or a plain list of commands, as a Pipeline, or raise all its mistakes.
+"""Read a pipeline file as a Pipeline, or raise all its mistakes.
 
     file -> yaml_parsing (nodes with places) -> file_keys (single values) -> here (all values)
 
@@ -11,51 +11,35 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypedDict, Unpack
+from typing import Any
 
 from batchyard import yaml_positions
-from batchyard.pipeline import MAX_NAME_LENGTH, MAX_STEP_NAME_LENGTH, Need, Pipeline, Step
-from batchyard.pipeline_file import command_lists, key_types, step_graph, yaml_parsing
+from batchyard.errors import Place
+from batchyard.pipeline import MAX_NAME_LENGTH, Need, Pipeline, Step
+from batchyard.pipeline_file import (
+    command_lists,
+    file_patterns,
+    key_limits,
+    step_graph,
+    yaml_parsing,
+)
 from batchyard.pipeline_file.command_lists import CommandLists
 from batchyard.pipeline_file.file_keys import FILE_KEYS, STEP_KEYS, WORK_KEYS, StepDraft
 from batchyard.pipeline_file.mistakes import WHOLE_FILE, Mistakes
 from batchyard.pipeline_file.text_files import read_text, unreadable_problem
 from batchyard.pipeline_file.value_types import (
     check_mapping,
-    describe_range,
     is_missing,
     is_unicode,
 )
-from batchyard.units import pluralize, quote
-from batchyard.yaml_positions import Place
+from batchyard.units import quote
 
 MAX_PIPELINE_FILE_BYTES = 64 * 2**20
 
-_PIPELINE_SUFFIXES = (".yaml", ".yml", ".json")
 #: JSON escapes an emoji as two halves, which YAML does not accept.
 _SURROGATE_PAIR = re.compile(
     r"(?<!\\)((?:\\\\)*)\\u(d[89ab][0-9a-f]{2})\\u(d[c-f][0-9a-f]{2})", re.IGNORECASE
 )
-
-
-class ListSettings(TypedDict, total=False):
-    """Settings of a plain list, from the command line; None has the same meaning as no entry."""
-
-    array: int | None
-    cpus: int | None
-    memory_mib: int | None
-    gpus: int | None
-    retries: int | None
-    timeout_s: int | None
-    max_running: int | None
-    keep_going: bool | None
-    image: str | None
-    params: Mapping[str, str] | None
-
-
-def is_command_list(path: Path) -> bool:
-    """Whether the file is a plain list of commands, by the ending of its name."""
-    return path.suffix.lower() not in _PIPELINE_SUFFIXES
 
 
 def load(path: Path, params: Mapping[str, str] | None = None) -> Pipeline:
@@ -90,52 +74,19 @@ def load(path: Path, params: Mapping[str, str] | None = None) -> Pipeline:
         params=effective_params or {},
         fail_fast=values.get("fail_fast", False),
         warnings=warnings,
+        resource_places={
+            (draft.name, key): f"{path}:{_place_of(draft, key, root)}"
+            for draft in drafts
+            for key in ("cpus", "memory", "gpus")
+        },
     )
 
 
-def load_list(path: Path, **settings: Unpack[ListSettings]) -> Pipeline:
-    """Read a file with one command a line as a pipeline of one step, named after the file.
-
-    Raises PipelineFileError with all mistakes of the file and of the settings.
-    """
-    mistakes = Mistakes(str(path))
-    fields: dict[str, Any] = {key: value for key, value in settings.items() if value is not None}
-    params = fields.pop("params", {})
-    _check_settings(fields, mistakes)
-    commands = _read_list(path, params, mistakes)
-    _warn_of_idle_children(fields.get("array"), commands, WHOLE_FILE, mistakes)
-    warnings = mistakes.finish()
-    name = key_types.suggest_name(path.stem, MAX_STEP_NAME_LENGTH, "list")
-    step = Step(name=name, commands=commands, **fields)
-    return Pipeline(
-        name=name, steps=(step,), path=path.absolute(), params=params, warnings=warnings
-    )
-
-
-def _check_settings(fields: Mapping[str, Any], mistakes: Mistakes) -> None:
-    """Add a mistake for each setting of a list that is outside its limits."""
-    for key, (minimum, maximum) in key_types.LIMITS.items():
-        if key in fields and not minimum <= fields[key] <= maximum:
-            flag = "--" + key.replace("_", "-")
-            suggestion = f"write {describe_range(minimum, maximum)}"
-            mistakes.add(WHOLE_FILE, f"{flag} is {fields[key]}", suggestion)
-    if "timeout_s" in fields:
-        key_types.warn_of_short_timeout(fields["timeout_s"], WHOLE_FILE, "--timeout", mistakes)
-
-
-def _read_list(path: Path, params: Mapping[str, str], mistakes: Mistakes) -> tuple[str, ...] | None:
-    try:
-        text = read_text(path, mistakes, command_lists.MAX_FILE_BYTES)
-    except OSError as exc:
-        mistakes.add(WHOLE_FILE, *unreadable_problem(path, exc, mistakes))
-        return None
-    if text is None:
-        return None
-    if text.startswith("#!"):
-        suggestion = "run a list that calls it, on one line"
-        mistakes.add(Place(1, 1), "this is a script, not a list of commands", suggestion)
-        return None
-    return command_lists.parse_commands(text, params, mistakes)
+def _place_of(draft: StepDraft, key: str, root: yaml_positions.Mapping) -> str:
+    """Return `LINE:COLUMN` of a key: in the step, else in `defaults`, else the step itself."""
+    defaults = root.get("defaults")
+    node = draft.node.get(key) or (defaults.get(key) if defaults else None) or draft.node
+    return f"{node.line}:{node.column}"
 
 
 def _read_root(path: Path, mistakes: Mistakes) -> yaml_positions.Mapping | None:
@@ -177,7 +128,7 @@ def _join_surrogates(match: re.Match[str]) -> str:
 def _check_required_keys(root: yaml_positions.Mapping, path: Path, mistakes: Mistakes) -> None:
     if is_missing(("name",), FILE_KEYS, root, mistakes):
         folder = path.absolute().parent.name
-        name = key_types.suggest_name(folder, MAX_NAME_LENGTH, "pipeline")
+        name = key_limits.suggest_name(folder, MAX_NAME_LENGTH, "pipeline")
         mistakes.add(root, "the file has no name", f"write name: {name}")
     if is_missing(("steps",), FILE_KEYS, root, mistakes):
         mistakes.add(root, "the file has no steps", "write steps: and a list of them")
@@ -211,7 +162,10 @@ def _read_work(
     lists: CommandLists,
     mistakes: Mistakes,
 ) -> dict[str, Any]:
-    """Return the step's ``command`` or ``commands`` with params filled in; {} after a mistake."""
+    """Return what the step runs and its patterns of files, with params filled in.
+
+    The result has ``command`` or ``commands``; neither after a mistake.
+    """
     _check_step_keys(draft, mistakes)
     work: dict[str, Any] = {}
     for key in WORK_KEYS:
@@ -224,10 +178,10 @@ def _read_work(
         else:
             _check_params(node, params, mistakes)
             work[key] = _fill_params(value, params or {})
-    _warn_of_idle_children(
+    key_limits.warn_of_idle_children(
         draft.values.get("array"), work.get("commands"), draft.node_of("array"), mistakes
     )
-    return work
+    return work | file_patterns.read_patterns(draft, work.get("commands"), params, mistakes)
 
 
 def _check_step_keys(draft: StepDraft, mistakes: Mistakes) -> None:
@@ -238,6 +192,9 @@ def _check_step_keys(draft: StepDraft, mistakes: Mistakes) -> None:
     if is_missing(WORK_KEYS, STEP_KEYS, draft.node, mistakes):
         suggestion = "write command:, commands: or commands_file:"
         mistakes.add(draft.node, f"{label} has nothing to run", suggestion)
+    if "share_out" in draft.node.entries and "command" in draft.node.entries:
+        key_node = draft.node.entries["share_out"][0]
+        mistakes.add(key_node, "share_out is for a list of commands", "remove it")
     work_keys = [key for key in WORK_KEYS if key in draft.node.entries]
     for key in work_keys[1:]:
         problem = f"{label} has both {work_keys[0]} and {key}"
@@ -259,17 +216,6 @@ def _fill_params(work: str | tuple[str, ...], params: Mapping[str, str]) -> str 
     if isinstance(work, str):
         return command_lists.fill_params(work, params)
     return tuple(command_lists.fill_params(command, params) for command in work)
-
-
-def _warn_of_idle_children(
-    array: int | None, commands: tuple[str, ...] | None, at: Place, mistakes: Mistakes
-) -> None:
-    if array and commands and array > len(commands):
-        problem = (
-            f"array is {array:,} for {pluralize(len(commands), 'command')}:"
-            f" {pluralize(array - len(commands), 'child', 'children')} will have nothing to do"
-        )
-        mistakes.warn(at, problem, f"write at most {len(commands)}")
 
 
 def _check_secrets(draft: StepDraft, file_env: Mapping[str, str], mistakes: Mistakes) -> None:

@@ -7,6 +7,7 @@ from itertools import islice
 
 from batchyard.pipeline_file.file_keys import NeedAt, StepDraft
 from batchyard.pipeline_file.mistakes import Mistakes
+from batchyard.shard import DYNAMIC
 from batchyard.units import quote
 
 #: Further cycles are mostly variations of the first ones.
@@ -87,7 +88,14 @@ def _add_unknown_step(
 
 def _check_each(draft: StepDraft, needed: StepDraft, edge: NeedAt, mistakes: Mistakes) -> None:
     size, needed_size = size_of(draft), size_of(needed)
-    if edge.need.each and size and needed_size and size != needed_size:
+    dynamic = [d.name for d in (draft, needed) if d.values.get("share_out") == DYNAMIC]
+    if edge.need.each and dynamic:
+        problem = (
+            f"each: step {quote(dynamic[0])} is dynamic,"
+            " so that nobody knows which child runs which command"
+        )
+        mistakes.add(edge.node, problem, "remove each, or share_out: dynamic")
+    elif edge.need.each and size and needed_size and size != needed_size:
         problem = (
             f"each: child i of {quote(draft.name)} would wait for"
             f" child i of {quote(needed.name)},"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import stat
 from pathlib import Path
 
 from batchyard.pipeline_file.mistakes import WHOLE_FILE, Mistakes, place_in
@@ -15,7 +17,10 @@ def read_text(path: Path, mistakes: Mistakes, max_bytes: int) -> str | None:
     cannot be read; ``unreadable_problem`` explains the error.
     """
     with path.open("rb") as file:
-        content = file.read(max_bytes + 1)
+        status = os.fstat(file.fileno())
+        # A read reserves as much memory as it asks for. The size of a pipe is unknown.
+        size = status.st_size if stat.S_ISREG(status.st_mode) else max_bytes
+        content = file.read(min(size, max_bytes) + 1)
     if len(content) > max_bytes:
         mistakes.add(WHOLE_FILE, f"the file is larger than {max_bytes // 2**20:,} MiB", "split it")
         return None

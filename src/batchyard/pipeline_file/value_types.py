@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from batchyard import yaml_positions
+from batchyard.pipeline_file.key_limits import describe_range
 from batchyard.pipeline_file.mistakes import Mistakes
 from batchyard.units import AmountError, quote
 from batchyard.yaml_positions import (
@@ -96,11 +97,6 @@ def whole_number(minimum: int, maximum: int) -> ValueType:
     return ValueType(check, schema, f"{minimum:,} to {maximum:,}")
 
 
-def describe_range(minimum: int, maximum: int) -> str:
-    """Return the words for the whole numbers from ``minimum`` to ``maximum``."""
-    return f"a whole number from {minimum:,} to {maximum:,}"
-
-
 def _check_boolean(node: Node, label: str, mistakes: Mistakes) -> bool | None:
     if isinstance(node, Scalar) and node.kind == YES_NO:
         return node.text.lower() in _TRUE_WORDS
@@ -180,11 +176,13 @@ def list_of(
     *,
     may_be_empty: bool = True,
     suggest_brackets: bool = True,
+    max_items: int | None = None,
 ) -> ValueType:
     """Return the type of a list of ``item`` values.
 
     The check returns the valid items; the invalid ones have mistakes. ``suggest_brackets`` is for
-    lists of scalars: in place of ``needs: a`` the message suggests ``[a]``.
+    lists of scalars: in place of ``needs: a`` the message suggests ``[a]``. ``max_items``: None for
+    no limit.
     """
 
     def check(node: Node, label: str, mistakes: Mistakes) -> tuple[Any, ...] | None:
@@ -196,10 +194,16 @@ def list_of(
         if not isinstance(node, Sequence) or not (node.items or may_be_empty):
             _refuse(node, label, expected, mistakes)
             return None
+        if max_items is not None and len(node.items) > max_items:
+            problem = f"{label} has {len(node.items):,} items"
+            mistakes.add(node, problem, f"write at most {max_items:,}")
+            return None
         values = (item.check(entry, f"an item of {label}", mistakes) for entry in node.items)
         return tuple(value for value in values if value is not None)
 
     schema: dict[str, Any] = {"type": "array", "items": item.schema}
+    if max_items is not None:
+        schema["maxItems"] = max_items
     if not may_be_empty:
         schema["minItems"] = 1
     return ValueType(check, schema, name)

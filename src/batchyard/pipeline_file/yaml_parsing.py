@@ -6,9 +6,10 @@ import re
 from typing import TYPE_CHECKING
 
 from batchyard import yaml_positions
+from batchyard.errors import Place
 from batchyard.pipeline_file.mistakes import WHOLE_FILE, Mistakes, place_in
 from batchyard.units import quote
-from batchyard.yaml_positions import Document, Node, Place
+from batchyard.yaml_positions import Document, Node
 
 if TYPE_CHECKING:
     import yaml

@@ -6,16 +6,17 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from batchyard.report import layout
 from batchyard.report.amounts import format_duration, format_tick, log_ticks
 from batchyard.report.figures import StepFigures
+from batchyard.report.layout import Layout
 from batchyard.report.markup import Markup, join, px, tag
-from batchyard.report.timeline import COLOURS, WIDTH, left_margin
+from batchyard.report.timeline import COLOURS
 from batchyard.units import pluralize
 
 #: A step with fewer children has a dot for each, one with more has a histogram.
 MIN_FOR_COLUMNS = 40
 _COLUMNS = 90
-_RIGHT = 84
 _TOP = 26
 _DOTS_PX = 20
 _COLUMNS_PX = 40
@@ -30,7 +31,11 @@ class Scale:
 
     low_s: float
     high_s: float
-    left_px: float
+    layout: Layout
+
+    @property
+    def left_px(self) -> float:
+        return self.layout.left
 
     def share(self, seconds: float) -> float:
         """Return the position on the axis: 0 at its left end, 1 at its right end."""
@@ -42,19 +47,27 @@ class Scale:
 
     @property
     def width(self) -> float:
-        return WIDTH - self.left_px - _RIGHT
+        return self.layout.axis_width
 
 
 def draw_durations(steps: Sequence[StepFigures]) -> Markup:
-    """Return the chart of the steps with ended attempts, or nothing if there is no such step."""
+    """Return the chart of the steps with ended attempts, or nothing if there is no such step.
+
+    It is drawn twice, for wide and for narrow screens.
+    """
     colours = {step.name: number % COLOURS for number, step in enumerate(steps)}
     steps = [step for step in steps if step.max_s is not None]
     if not steps:
         return Markup()
-    scale = _make_scale(steps)
-    top = _TOP
+    layouts = (layout.wide(step.name for step in steps), layout.narrow())
+    return join([_draw_chart(steps, colours, _make_scale(steps, one)) for one in layouts])
+
+
+def _draw_chart(steps: Sequence[StepFigures], colours: dict[str, int], scale: Scale) -> Markup:
+    top = float(_TOP)
     rows = []
     for step in steps:
+        top += scale.layout.name_line
         has_dots = len(step.stats.succeeded_ms) + len(step.stats.failed_ms) < MIN_FOR_COLUMNS
         height = _DOTS_PX if has_dots else _COLUMNS_PX
         if has_dots:
@@ -74,13 +87,13 @@ def draw_durations(steps: Sequence[StepFigures]) -> Markup:
         tag("desc", description),
         _draw_axis(scale, top),
         rows,
-        viewBox=f"0 0 {WIDTH} {top}",
+        viewBox=f"0 0 {px(scale.layout.width)} {px(top)}",
         role="img",
-        class_="chart",
+        class_=scale.layout.css_class,
     )
 
 
-def _make_scale(steps: Sequence[StepFigures]) -> Scale:
+def _make_scale(steps: Sequence[StepFigures], chart_layout: Layout) -> Scale:
     """Return the axis from the shortest to the longest duration, at least a factor of three.
 
     On a narrower axis small differences would look large.
@@ -92,7 +105,7 @@ def _make_scale(steps: Sequence[StepFigures]) -> Scale:
     high_s = max(_MIN_DURATION_S, longest_s) * 1.05
     factor = max(1.0, math.sqrt(3 / (high_s / low_s)))
     low_s = max(_MIN_DURATION_S / 1.05, low_s / factor)
-    return Scale(low_s, high_s * factor, left_margin(step.name for step in steps))
+    return Scale(low_s, high_s * factor, chart_layout)
 
 
 def _draw_dots(step: StepFigures, scale: Scale, top: float) -> Markup:
@@ -160,19 +173,24 @@ def _draw_median(step: StepFigures, scale: Scale, top: float, height: float) -> 
 def _draw_frame(step: StepFigures, scale: Scale, top: float, height: float) -> Markup:
     y, floor = top + height / 2 + 4, top + height
     right = scale.left_px + scale.width
+    name_x, name_y, css_class = scale.layout.name_position(y, top)
+    note_x, note_y = scale.layout.width, scale.layout.note_y(y, top)
     return join(
         (
             tag("line", x1=scale.left_px, x2=right, y1=floor, y2=floor, class_="base"),
-            tag("text", step.name, x=scale.left_px - 12, y=y, class_="name"),
-            tag("text", format_duration(step.median_s), x=WIDTH, y=y, class_="peak"),
+            tag("text", step.name, x=name_x, y=name_y, class_=css_class),
+            tag("text", format_duration(step.median_s), x=note_x, y=note_y, class_="peak"),
         )
     )
 
 
 def _draw_axis(scale: Scale, height: float) -> Markup:
-    shapes = [tag("text", "median", x=WIDTH, y=_TOP - 13, class_="peak small")]
-    for seconds in log_ticks(scale.low_s, scale.high_s):
-        x = scale.x(seconds)
+    shapes = []
+    if not scale.layout.name_line:
+        x = scale.layout.width
+        shapes = [tag("text", "median", x=x, y=_TOP - 13, class_="peak small")]
+    ticks = [(seconds, scale.x(seconds)) for seconds in log_ticks(scale.low_s, scale.high_s)]
+    for seconds, x in scale.layout.drop_crowded(ticks) if scale.layout.name_line else ticks:
         shapes.append(tag("line", x1=x, x2=x, y1=_TOP - 8, y2=height - _GAP + 4, class_="grid"))
         shapes.append(tag("text", format_tick(seconds), x=x, y=_TOP - 13, class_="tick"))
     return tag("g", shapes, class_="axis")

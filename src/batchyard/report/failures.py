@@ -8,7 +8,7 @@ from batchyard.report.amounts import format_count, format_duration, format_kib
 from batchyard.report.figures import StepFigures
 from batchyard.report.markup import Markup, join, tag
 from batchyard.report.tables import plain_table
-from batchyard.status import Failure, explain_failure
+from batchyard.status import Failure
 from batchyard.units import pluralize
 
 #: failed children that are shown with the end of their output
@@ -32,10 +32,11 @@ def failures_section(
     if not sum(step.status.failed for step in steps):
         return Markup()
     failed_count = sum(step.stats.failures.total() for step in steps)
-    hidden_count = failed_count - len(failures)
+    shown = {(failure.attempt.step, failure.attempt.index) for failure in failures}
+    hidden_count = failed_count - len(shown)
     heading = footer = None
     if hidden_count > 0:
-        text = f"The first {len(failures)}, with the end of their output:"
+        text = f"The first {len(shown)}, with the end of their output:"
         heading = tag("p", text, class_="note above")
         text = f"{pluralize(hidden_count, 'more child', 'more children')} failed; all output: "
         footer = tag("p", text, tag("code", f"batchyard logs {run} --failed"))
@@ -86,7 +87,10 @@ def _articles(
         child_commands = commands.get((step, failure.attempt.index), ())
         # The children of a step often run the same command, which is then shown once.
         is_same = previous == (step, child_commands)
-        articles.append(_article(failure, () if is_same else child_commands))
+        if failure.command is not None:
+            articles.append(_article(failure, (failure.text,) if failure.text else ()))
+        else:
+            articles.append(_article(failure, () if is_same else child_commands))
         previous = (step, child_commands)
     return articles
 
@@ -98,10 +102,13 @@ def _article(failure: Failure, commands: Sequence[str]) -> Markup:
     if len(commands) > MAX_COMMANDS:
         command_lines.append(f"... and {pluralize(len(commands) - MAX_COMMANDS, 'more command')}")
     attempt = failure.attempt
+    name = f"{attempt.step}:{attempt.index}"
+    if failure.command is not None:
+        name += f", command {failure.command.number}"
     header = tag(
         "header",
-        tag("h3", f"{attempt.step}:{attempt.index}"),
-        tag("p", _truncate(explain_failure(attempt)), class_="bad"),
+        tag("h3", name),
+        tag("p", _truncate(failure.reason), class_="bad"),
         tag("p", _numbers(failure, has_output), class_="numbers"),
     )
     return tag(
@@ -113,18 +120,18 @@ def _article(failure: Failure, commands: Sequence[str]) -> Markup:
 
 
 def _numbers(failure: Failure, has_output: bool) -> str:
-    """Return attempt number, exit code, time and memory of a failed attempt, as one line."""
-    attempt = failure.attempt
+    """Return attempt, exit code, time and memory of a failed child or command, as one line."""
+    usage = failure.command or failure.attempt
     parts = []
-    if attempt.attempt > 1:
-        parts.append(f"attempt {attempt.attempt}")
-    exit_code = f"exit code {attempt.exit_code}"
-    if attempt.exit_code is not None and not explain_failure(attempt).startswith(exit_code):
+    if failure.attempt.attempt > 1:
+        parts.append(f"attempt {failure.attempt.attempt}")
+    exit_code = f"exit code {failure.exit_code}"
+    if failure.exit_code is not None and not failure.reason.startswith(exit_code):
         parts.append(exit_code)
-    parts.append(format_duration(attempt.duration_s))
-    parts.append(f"{format_duration(attempt.user_s + attempt.system_s)} CPU")
-    if attempt.max_rss_kib:
-        parts.append(format_kib(attempt.max_rss_kib))
+    parts.append(format_duration(usage.duration_s or 0.0))
+    parts.append(f"{format_duration(usage.user_s + usage.system_s)} CPU")
+    if usage.max_rss_kib:
+        parts.append(format_kib(usage.max_rss_kib))
     if not has_output:
         parts.append("no output")
     return " \N{MIDDLE DOT} ".join(parts)
@@ -133,9 +140,9 @@ def _numbers(failure: Failure, has_output: bool) -> str:
 def _never_started(steps: Sequence[StepFigures]) -> Markup:
     lines = []
     for step in steps:
-        if step.never_started > 0:
-            children = pluralize(step.never_started, "child", "children")
-            lines.append(tag("li", f"{step.name}: {children}: {_truncate(step.status.reason)}"))
+        for reason, count in step.never_started.most_common(MAX_REASONS):
+            children = pluralize(count, "child", "children")
+            lines.append(tag("li", f"{step.name}: {children}: {_truncate(reason)}"))
     if not lines:
         return Markup()
     return join((tag("h3", "Never started"), tag("ul", lines, class_="plain")))

@@ -53,14 +53,14 @@ class AttemptStats:
     retried_children: dict[str, set[int]] = field(default_factory=dict)
     #: children that succeeded in a later attempt
     recovered: set[int] = field(default_factory=set)
-    #: number of children that failed without an attempt
-    never_started: int = 0
+    #: status reason -> number of children that failed without an attempt
+    never_started: Counter[str] = field(default_factory=Counter)
 
     def add(self, attempt: AttemptDetail) -> None:
         """Add an ended attempt."""
         ending = _ENDINGS[attempt.state]
         if not attempt.attempt:
-            self.never_started += 1
+            self.never_started[attempt.status_reason] += 1
             return
         # An attempt that could not be started is drawn at its end.
         start_ms = attempt.ended_ms
@@ -121,9 +121,15 @@ class StepFigures:
         return self.status.name
 
     @property
-    def never_started(self) -> int:
-        """Number of children that failed without an attempt; an engine may list only some."""
-        return max(self.stats.never_started, self.status.failed - self.stats.failures.total())
+    def never_started(self) -> Counter[str]:
+        """Reason -> number of children that failed without an attempt.
+
+        An engine may list only some of them. The others have the reason of the step.
+        """
+        listed = self.stats.never_started
+        failed_count = self.status.failed - self.stats.failures.total()
+        unlisted_count = max(0, failed_count - listed.total())
+        return listed + Counter({self.status.reason: unlisted_count})
 
 
 def collect_stats(

@@ -27,7 +27,7 @@ from batchyard.report.markup import Content, Markup, tag
 from batchyard.report.style import CSS
 from batchyard.report.tables import Totals, steps_table
 from batchyard.report.timeline import draw_timeline
-from batchyard.status import RunStatus, iso
+from batchyard.status import RunStatus, explain_excess, iso
 from batchyard.units import pluralize
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
@@ -85,6 +85,7 @@ def make_page(status: RunStatus, attempts: Iterable[AttemptDetail], about: About
             _timeline_section(steps, begin_ms, end_ms, is_open=not is_over),
             _durations_section(steps),
             failures_section(status.run, steps, status.failures, about.commands),
+            _memory_section(status),
             retries_section(steps),
         ),
         tag("footer", f"Made by batchyard {about.version} at {format_time(about.now_ms)}."),
@@ -195,8 +196,9 @@ def _notes_on_steps() -> Markup:
         "attempts. The efficiency of a step is the share of its slots that were busy from its "
         "first start to its last end; a slot is room for one child if no other step runs. The "
         "efficiency of the run is the share of its vCPUs that children had. Peak memory is that "
-        "of the largest process; the system starts to count at the size of the process that "
-        "started it, so that all small processes show the size of the engine.",
+        "of the largest process, with the files that it maps; the system starts to count at the "
+        "size of the process that started it, so that all small processes show the size of the "
+        "engine.",
         class_="note",
     )
 
@@ -222,6 +224,14 @@ def _durations_section(steps: Sequence[StepFigures]) -> Markup:
         tag("div", chart, class_="scroll"),
         tag("p", note, class_="note"),
     )
+
+
+def _memory_section(status: RunStatus) -> Markup:
+    """Return the section about children with too much memory, or nothing if there are none."""
+    if not status.memory_excesses:
+        return Markup()
+    lines = [tag("li", f"{explain_excess(excess)}.") for excess in status.memory_excesses]
+    return tag("section", tag("h2", "Memory"), tag("ul", lines, class_="plain"))
 
 
 def _utilisation(steps: Sequence[StepFigures], about: About, wall_ms: int) -> float | None:

@@ -80,9 +80,11 @@ table.short { width: auto; min-width: 40%; } .short th, .short td { padding-righ
 .swatch { background: var(--c); }
 svg.defs { position: absolute; }
 svg.chart { display: block; width: 100%; min-width: 46rem; height: auto; }
+svg.narrow { display: none; min-width: 0; max-width: 34rem; overflow: visible; }
 .chart text { font-size: 12px; fill: var(--soft); }
 .chart .name { text-anchor: end; fill: var(--ink); }
 .chart .peak { text-anchor: end; }
+.chart .above { text-anchor: start; font-weight: 600; }
 .chart .small { font-size: 11px; }
 .chart .tick { text-anchor: middle; font-size: 11px; }
 .chart .grid { stroke: var(--grid); }
@@ -120,9 +122,11 @@ footer {
   margin-top: 3rem; padding-top: 1rem; border-top: 1px solid var(--line); color: var(--soft);
   font-size: .8rem;
 }
-@media (max-width: 48rem) {
+@media screen and (max-width: 48rem) {
   body { padding: 1.25rem 1rem 2rem; }
   .facts .wide { grid-column: auto; }
+  svg.wide { display: none; } svg.narrow { display: block; }
+  .numbers { margin-left: 0; }
 }
 @media print {
   @page { margin: 14mm; }

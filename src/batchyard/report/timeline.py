@@ -7,24 +7,21 @@ that a page about 100,000 children is as small as one about 100.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from batchyard.report import lanes
+from batchyard.report import lanes, layout
 from batchyard.report.amounts import format_duration, format_tick, linear_ticks
 from batchyard.report.figures import AttemptStats, Ending, StepFigures
+from batchyard.report.layout import Layout
 from batchyard.report.markup import Markup, join, px, tag
 from batchyard.units import pluralize
 
-#: Bars on one page. The steps with the most attempts are drawn as areas instead.
-MAX_BARS = 2000
 #: rows of bars in one band
 MAX_LANES = 64
 #: number of colours, which the steps use in turn
 COLOURS = 8
 
-WIDTH = 1080
-_RIGHT = 84
 _TOP = 26
 _BAND_GAP = 13
 _MIN_BAND_PX = 13
@@ -49,11 +46,15 @@ class Scale:
 
     begin_ms: int
     end_ms: int
-    left_px: float
+    layout: Layout
+
+    @property
+    def left_px(self) -> float:
+        return self.layout.left
 
     @property
     def width(self) -> float:
-        return WIDTH - self.left_px - _RIGHT
+        return self.layout.axis_width
 
     def x(self, at_ms: float) -> float:
         share = (at_ms - self.begin_ms) / max(1, self.end_ms - self.begin_ms)
@@ -72,43 +73,50 @@ def draw_timeline(
     steps: Sequence[StepFigures], begin_ms: int, end_ms: int, *, is_open: bool = False
 ) -> Markup:
     """Return the timeline with its legend. If the run ``is_open``, a line marks the last time."""
-    scale = Scale(begin_ms, end_ms, left_margin(step.name for step in steps))
-    bar_steps = steps_with_bars(steps)
+    wide = layout.wide(step.name for step in steps)
+    charts = [
+        _draw_chart(steps, Scale(begin_ms, end_ms, one_layout), is_open)
+        for one_layout in (wide, layout.narrow())
+    ]
+    legend = _draw_legend(steps, steps_with_bars(steps, wide.max_bars), is_open)
+    return join((tag("div", charts, class_="scroll"), legend))
+
+
+def _draw_chart(steps: Sequence[StepFigures], scale: Scale, is_open: bool) -> Markup:
+    bar_steps = steps_with_bars(steps, scale.layout.max_bars)
     top = float(_TOP)
     bands = []
     for number, step in enumerate(steps):
+        top += scale.layout.name_line
         draw = _draw_bars if number in bar_steps else _draw_area
         band = draw(step, scale, top)
         labels = _draw_labels(step, scale, top)
         bands.append(tag("g", labels, band.drawing, class_=f"c{number % COLOURS}"))
         top += band.height + _BAND_GAP
     height = top - _BAND_GAP / 2
-    chart = tag(
+    return tag(
         "svg",
         tag("title", "Timeline of the children"),
         tag("desc", _describe(steps)),
         _draw_axis(scale, height, is_open),
         bands,
-        viewBox=f"0 0 {WIDTH} {px(height)}",
+        viewBox=f"0 0 {px(scale.layout.width)} {px(height)}",
         role="img",
-        class_="chart",
+        class_=scale.layout.css_class,
     )
-    return join((tag("div", chart, class_="scroll"), _draw_legend(steps, bar_steps, is_open)))
 
 
-def steps_with_bars(steps: Sequence[StepFigures]) -> set[int]:
-    """Return the numbers of the steps that are drawn as bars: the smallest, up to MAX_BARS."""
-    numbers, bars_left = set(), MAX_BARS
+def steps_with_bars(steps: Sequence[StepFigures], max_bars: int) -> set[int]:
+    """Return the numbers of the steps that are drawn as bars: the smallest, up to ``max_bars``.
+
+    The steps with the most attempts are drawn as areas.
+    """
+    numbers, bars_left = set(), max_bars
     for number, step in sorted(enumerate(steps), key=lambda pair: pair[1].stats.count):
         if step.stats.count <= bars_left and step.peak <= MAX_LANES:
             bars_left -= step.stats.count
             numbers.add(number)
     return numbers
-
-
-def left_margin(names: Iterable[str]) -> float:
-    """Return the width, in pixels, for the longest name beside a chart."""
-    return min(240.0, max(70.0, 18 + 7.0 * max(map(len, names), default=0)))
 
 
 def _draw_bars(step: StepFigures, scale: Scale, top: float) -> Band:
@@ -131,7 +139,10 @@ def _draw_bars(step: StepFigures, scale: Scale, top: float) -> Band:
         )
     height = max(_MIN_BAND_PX, max(1, peak) * (lane_px + gap) - gap)
     marks = _draw_failure_marks(stats, scale, top + height + 2)
-    return Band(tag("g", bars, marks, class_="bars"), height + (_MARKS_PX if marks else 0))
+    return Band(
+        tag("g", bars, marks, class_="bars small" if scale.layout.name_line else "bars"),
+        height + (_MARKS_PX if marks else 0),
+    )
 
 
 def _draw_area(step: StepFigures, scale: Scale, top: float) -> Band:
@@ -172,21 +183,23 @@ def _draw_failure_marks(stats: AttemptStats, scale: Scale, top: float) -> Markup
 
 
 def _draw_labels(step: StepFigures, scale: Scale, top: float) -> Markup:
-    name = tag("text", step.name, x=scale.left_px - 12, y=top + 10, class_="name")
+    x, y, css_class = scale.layout.name_position(top + 10, top)
+    name = tag("text", step.name, x=x, y=y, class_=css_class)
     if not step.peak:
         state = step.status.state
         text = "did not start" if state.is_terminal else state.value.lower()
         return join((name, tag("text", text, x=scale.left_px + 4, y=top + 10, class_="note")))
     if step.peak == 1:
         return name
-    peak = tag("text", f"{step.peak:,} at once", x=WIDTH, y=top + 10, class_="peak")
+    y = scale.layout.note_y(top + 10, top)
+    peak = tag("text", f"{step.peak:,} at once", x=scale.layout.width, y=y, class_="peak")
     return join((name, peak))
 
 
 def _draw_axis(scale: Scale, height: float, is_open: bool) -> Markup:
     span_ms = scale.end_ms - scale.begin_ms
     shapes = []
-    for seconds in linear_ticks(span_ms / 1000):
+    for seconds in linear_ticks(span_ms / 1000, scale.layout.max_ticks):
         x = scale.x(scale.begin_ms + seconds * 1000)
         shapes.append(tag("line", x1=x, x2=x, y1=_TOP - 8, y2=height, class_="grid"))
         shapes.append(tag("text", format_tick(seconds), x=x, y=_TOP - 13, class_="tick"))
