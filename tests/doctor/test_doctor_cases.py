@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +100,39 @@ def test_every_finding_says_what_to_do_and_where_to_read_on(name: str) -> None:
         assert finding.cause and "\n" not in finding.cause and not finding.cause.endswith(".")
         assert finding.evidence and finding.remedy
         assert finding.page == f"docs/findings/{finding.id}.md"
+
+
+#: a word in a remedy that the reader has to replace
+PLACEHOLDER = re.compile(
+    r"(?<![\w/$.-])(?:NAME|ROLE|QUEUE|IMAGE|ID|JOB_ID|ARN|KEY|TABLE|NAT|VPC|REGION|FILE|TYPE|PROGRAM|TAG"
+    r"|PACKAGE)(?![\w=-])"
+)
+#: what is a command, and no sentence
+COMMAND = re.compile(r"(?:or: )?(?:aws|docker|batchyard|python3|systemctl|journalctl|for|use) ")
+#: values that no fact has: the key of a volume, an environment for an empty queue, a type that is
+#: large enough where the list has none, the program behind an exit code
+UNKNOWN = {("BY043", "KEY"), ("BY004", "NAME"), ("BY072", "PROGRAM")} | {
+    (kind, "TYPE") for kind in ("BY014", "BY015", "BY016", "BY017")
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_remedy_can_be_pasted(name: str) -> None:
+    _, case = CASES[name]
+    for finding in report_of(case["base"], case["sick"]).findings:
+        for line in finding.remedy:
+            command = line.partition("   # ")[0]
+            if not COMMAND.match(command):
+                continue
+            left = {(finding.id, word) for word in PLACEHOLDER.findall(command)}
+            assert left <= UNKNOWN, line
+
+
+def test_a_remedy_names_the_program_that_docker_did_not_find() -> None:
+    _, case = CASES["BY072-1"]
+    (finding,) = report_of(case["base"], case["sick"]).findings
+    assert "command -v trian.py" in finding.remedy[0]
+    assert "IMAGE" not in finding.remedy[0]
 
 
 @pytest.mark.parametrize("name", HEALTHY)

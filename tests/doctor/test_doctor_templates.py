@@ -4,6 +4,7 @@ project's own.
 
 from __future__ import annotations
 
+import json
 import re
 from importlib import resources
 from pathlib import Path
@@ -117,9 +118,11 @@ def test_our_own_templates_give_no_finding(path: Path) -> None:
 
 @pytest.mark.parametrize("path", OUR_SCRIPTS, ids=lambda path: path.name)
 def test_our_own_user_data_gives_no_finding(path: Path) -> None:
-    # They are pieces that are put together in the templates: only the first begins with #!.
+    # They are pieces that are put together in the templates: only the first begins with #!, and
+    # the check of the GPUs is run by a unit, after Docker.
+    ignored = {"BY109"} | ({"BY118"} if path.name == "gpu-check.sh" else set())
     report = examine_user_data(path.read_bytes(), path.name, "ecs")
-    assert [f"{f.id} {f.place} {f.cause}" for f in report.findings if f.id != "BY109"] == []
+    assert [f"{f.id} {f.place} {f.cause}" for f in report.findings if f.id not in ignored] == []
 
 
 @pytest.mark.parametrize("name", inline.USER_DATA)
@@ -136,3 +139,74 @@ def test_our_own_user_data_as_a_node_gets_it_gives_no_finding(name: str) -> None
 def test_our_own_templates_and_user_data_are_there_to_be_examined() -> None:
     if resources.files("batchyard").joinpath("infra").is_dir():
         assert OUR_TEMPLATES and OUR_SCRIPTS
+
+
+def cdk_template(*parts: object) -> bytes:
+    """Return a template with the user data of CDK's MultipartUserData: base64 in base64."""
+    start = 'Content-Type: multipart/mixed; boundary="sep"\nMIME-Version: 1.0\n\n'
+    header = "--sep\nContent-Type: text/x-shellscript\nContent-Transfer-Encoding: base64\n\n"
+    pieces: list[object] = []
+    for at, part in enumerate(parts):
+        pieces += [f"{start if at == 0 else chr(10)}{header}", {"Fn::Base64": part}]
+    user_data = {"Fn::Base64": {"Fn::Join": ["", [*pieces, "\n--sep--\n"]]}}
+    environment = {
+        "Type": "MANAGED",
+        "ComputeResources": {"LaunchTemplate": {"LaunchTemplateId": {"Ref": "Nodes"}}},
+    }
+    resources = {
+        "Nodes": {
+            "Type": "AWS::EC2::LaunchTemplate",
+            "Properties": {"LaunchTemplateData": {"UserData": user_data}},
+        },
+        "Env": {"Type": "AWS::Batch::ComputeEnvironment", "Properties": environment},
+    }
+    return json.dumps({"Resources": resources}, indent=1).encode()
+
+
+def findings_of_scripts(template: bytes) -> list[tuple[str, str]]:
+    findings = examine(template, "t.json").findings
+    return [(f.id, f.place) for f in findings if "BY100" < f.id < "BY200"]
+
+
+def test_each_part_of_multipart_user_data_of_cdk_is_read() -> None:
+    quiet = "#!/bin/bash\necho 'a b' > /etc/motd"
+    template = cdk_template(
+        quiet,
+        {"Fn::Join": ["", ["#!/bin/bash\necho ", {"Ref": "Env"}, "\nservice docker restart"]]},
+    )
+    (finding,) = findings_of_scripts(template)
+    assert finding == ("BY101", "t.json:18 (Nodes, user data line 16)")
+    assert findings_of_scripts(cdk_template(quiet, quiet)) == []
+
+
+def test_multipart_user_data_of_cdk_counts_as_large_as_its_base64() -> None:
+    # 12,600 bytes are 16,800 in base64, above the limit of EC2.
+    script = "#!/bin/bash\n" + "echo 0123456789\n" * 780
+    assert [kind for kind, _ in findings_of_scripts(cdk_template(script))] == ["BY104"]
+
+
+def test_base64_that_is_no_part_stays_base64() -> None:
+    pieces = [
+        "#!/bin/bash\necho ",
+        {"Fn::Base64": "systemctl restart ecs"},
+        " | base64 -d | bash\n",
+    ]
+    template = {
+        "Resources": {
+            "C": {"Type": "AWS::ECS::Cluster"},
+            "N": {
+                "Type": "AWS::EC2::LaunchTemplate",
+                "Properties": {
+                    "LaunchTemplateData": {"UserData": {"Fn::Base64": {"Fn::Join": ["", pieces]}}}
+                },
+            },
+        }
+    }
+    assert [kind for kind, _ in findings_of_scripts(json.dumps(template).encode())] == ["BY101"]
+
+
+def test_a_script_that_a_template_downloads_is_not_called_right() -> None:
+    report = examine(cdk_template("#!/bin/bash\ncurl -s https://example.org/x | bash"), "t.json")
+    reasons = {check.kind.id: check.reason for check in report.unseen}
+    assert "runs commands that another program prints" in reasons["BY101"]
+    assert "BY101" not in {kind.id for kind in report.passed}

@@ -148,6 +148,10 @@ def test_a_secret_is_never_repeated() -> None:
         "GPG_KEY=0D96DF4D4110E5C43FBFB17F2D347EA6AA65421D",
         "arn=arn:aws:secretsmanager:us-east-1:aws:secret:db-AbCdEf1234",
         "aws ec2 run-instances --metadata-options HttpTokens=required",
+        "aws ecr get-login-password | docker login --username AWS --password-stdin "
+        "123456789012.dkr.ecr.us-east-1.amazonaws.com",
+        "helm install db postgresql --set auth.existingSecret=database-credentials-1",
+        "helm install db postgresql --set global.imagePullSecrets=registry-credentials-1",
     ],
 )
 def test_what_only_sounds_like_a_secret_is_none(line: str) -> None:
@@ -165,6 +169,7 @@ def test_what_only_sounds_like_a_secret_is_none(line: str) -> None:
         "docker login -u me -p cromwell1999 registry.example.org",
         "mysql -uroot -pcromwell1999",
         "echo root:cromwell1999 | chpasswd",
+        "echo cromwell1999 | docker login --username me --password-stdin registry.example.org",
         "export AWS_ACCESS_KEY_ID=AKIAIOSFODNN7EXAMPLE",
         "echo ZXhwb3J0IERCX1BBU1NXT1JEPWNyb213ZWxsMTk5OQ== | base64 -d > /etc/profile.d/db.sh",
     ],
@@ -185,3 +190,81 @@ def test_functions_that_call_each_other_without_end_hide_nothing_below_them() ->
     functions = "".join(f"{name}() {{ {'; '.join(names * 2)}; }}\n" for name in names)
     script = f"#!/bin/bash\n{functions}f0\nf1\nsystemctl restart docker\n"
     assert [f.place for f in examine(script.encode(), "s", "ecs").findings] == ["s:16"]
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("systemctl start ecs", ["certain: ecs.service is ordered After=cloud-final.service"]),
+        (
+            "systemctl restart docker",
+            ["certain: ecs.service is PartOf=docker.service", "on AWS's word: docker.service"],
+        ),
+        ("until docker info; do sleep 1; done", ["on AWS's word: docker.service"]),
+    ],
+)
+def test_a_deadlock_says_what_is_certain_and_what_rests_on_the_word_of_aws(
+    command: str, words: list[str]
+) -> None:
+    (finding,) = examine(f"#!/bin/bash\n{command}\n".encode(), "s", "ecs").findings
+    assert len(finding.evidence) == 1 + len(words)
+    assert all(map(str.startswith, finding.evidence[1:], words))
+
+
+@pytest.mark.parametrize(
+    ("part", "what"),
+    [
+        (
+            "Content-Type: text/cloud-config\nruncmd:\n - reboot\n\n",
+            "'runcmd:' is read as a header",
+        ),
+        ("Content-Type: text/x-shellscript\n#!/bin/bash\necho\n", "there is no blank line"),
+        (
+            "Content-Type: text/x-shellscript\nContent-Transfer-Encoding: base64\n\n#!/bin/sh\n:\n",
+            "says that it is in base64",
+        ),
+    ],
+)
+def test_a_part_that_cloud_init_cannot_read_is_named_once(part: str, what: str) -> None:
+    text = f"MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=B\n\n--B\n{part}--B--\n"
+    (finding,) = examine(text.encode(), "s", "ecs").findings
+    assert finding.id == "BY108" and what in finding.evidence[0]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "curl -fsSL https://example.org/install.sh | bash",
+        "wget -qO- https://example.org/install.sh | sudo sh -s -- --yes",
+        "bash <(curl -s https://example.org/install.sh)",
+        'bash -c "$(curl -fsSL https://example.org/install.sh)"',
+        'eval "$(curl -fsSL https://example.org/settings)"',
+        "curl -o /tmp/install.sh https://example.org/install.sh; bash /tmp/install.sh",
+        "aws s3 cp s3://bucket/boot /opt/boot; chmod +x /opt/boot; /opt/boot",
+        "aws s3 cp s3://bucket/env.sh /tmp/env.sh; . /tmp/env.sh",
+        "/opt/vendor/setup.sh --fast",
+    ],
+)
+def test_a_script_that_is_not_in_the_user_data_leaves_its_checks_open(line: str) -> None:
+    report = examine(f"#!/bin/bash\n{line}\n".encode(), "s", "ecs")
+    assert report.findings == ()
+    unseen = {check.kind.id: check.reason for check in report.unseen}
+    assert {"BY101", "BY110", "BY112"} <= set(unseen)
+    assert unseen["BY101"].startswith("s:2 runs ")
+    assert "BY101" not in {kind.id for kind in report.passed}
+    # The form of the user data, and secrets in it, are seen all the same.
+    assert {"BY104", "BY108", "BY113"} <= {kind.id for kind in report.passed}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "curl -s https://example.org/list | grep -c x",
+        "echo 'echo hello' | bash",
+        "bash -c 'echo hello'",
+        ". /etc/os-release",
+        "cat > /tmp/a.sh <<'END'\necho hello\nEND\nbash /tmp/a.sh",
+    ],
+)
+def test_what_is_seen_whole_leaves_no_check_open(line: str) -> None:
+    assert examine(f"#!/bin/bash\n{line}\n".encode(), "s", "ecs").unseen == ()

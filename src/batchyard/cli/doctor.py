@@ -15,6 +15,7 @@ from batchyard.cli.doctor_options import (
     dwell_option,
     region_option,
     run_options,
+    sarif_option,
     shape_options,
 )
 from batchyard.cli.options import env_option, example, home_of, json_option
@@ -175,7 +176,14 @@ def pipeline(file: str | None, env: str | None, **flags: Any) -> int:
         if env is None:
             raise InputError("the environment is missing", hint="add --env NAME")
         home = home_beside(pipeline.folder, flags["home"])
-        request = RunRequest(plan, pipeline, home, environment=env, on_demand=flags["on_demand"])
+        request = RunRequest(
+            plan,
+            pipeline,
+            home,
+            environment=env,
+            on_demand=flags["on_demand"],
+            refuses_misfits=False,
+        )
         queues = engines.load(engines.AWS_BATCH).prepare(request).queues
         shapes_by_queue: dict[str, list[Job]] = {}
         for job in plan.jobs:
@@ -203,8 +211,9 @@ def pipeline(file: str | None, env: str | None, **flags: Any) -> int:
     help="Service that launches the nodes: AWS Batch has rules that ECS does not have.",
 )
 @all_option
+@sarif_option
 @json_option
-def userdata(file: str, owner: str, with_all: bool, as_json: bool) -> int:
+def userdata(file: str, owner: str, with_all: bool, as_sarif: bool, as_json: bool) -> int:
     """Examine user data: find what deadlocks at boot or keeps a node from its cluster.
 
     FILE is a script, a cloud-config or a MIME document, plain or in base64.
@@ -217,19 +226,24 @@ def userdata(file: str, owner: str, with_all: bool, as_json: bool) -> int:
             f"{name} is empty: there is no user data to examine",
             hint="name the file that holds the user data",
         )
-    return reports.print_report(examine(data, name, owner), with_all, as_json)
+    report = examine(data, name, owner)
+    if as_sarif:
+        return reports.print_sarif(report, as_json)
+    return reports.print_report(report, with_all, as_json)
 
 
 @command.command(
     epilog=example(
         "batchyard doctor template stack.yaml",
+        "batchyard doctor template stack.yaml --sarif > doctor.sarif",
         "terraform show -json plan | batchyard doctor template -",
     )
 )
 @click.argument("file", type=click.Path(allow_dash=True))
 @all_option
+@sarif_option
 @json_option
-def template(file: str, with_all: bool, as_json: bool) -> int:
+def template(file: str, with_all: bool, as_sarif: bool, as_json: bool) -> int:
     """Examine a template and the user data in it.
 
     FILE is a CloudFormation or SAM template, or the output of `terraform show -json`. Nested
@@ -239,6 +253,8 @@ def template(file: str, with_all: bool, as_json: bool) -> int:
 
     read_nested = None if file == "-" else reports.read_nested_template
     report = examine(reports.read_input(file), reports.show_name(file), read_nested)
+    if as_sarif:
+        return reports.print_sarif(report, as_json)
     return reports.print_report(report, with_all, as_json)
 
 

@@ -13,6 +13,12 @@ all_option = click.option(
     is_flag=True,
     help="List also the checks that passed and the checks that could not run.",
 )
+sarif_option = click.option(
+    "--sarif",
+    "as_sarif",
+    is_flag=True,
+    help="Print SARIF 2.1.0, for code scanning in CI and for editors.",
+)
 dwell_option = click.option(
     "--dwell",
     callback=duration,

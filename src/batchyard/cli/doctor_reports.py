@@ -84,6 +84,17 @@ def print_report(report: Report, with_all: bool, as_json: bool, calls: int | Non
     return report.exit_code
 
 
+def print_sarif(report: Report, as_json: bool) -> int:
+    """Print the report as SARIF and return its exit code."""
+    from batchyard import __version__
+    from batchyard.doctor.sarif import to_sarif
+
+    if as_json:
+        raise InputError("--sarif and --json exclude each other", hint="leave one of them out")
+    print_json(to_sarif(report, __version__))
+    return report.exit_code
+
+
 def _offer_fixes(facts: Facts | Survey, dwell_s: int, session: AwsSession) -> None:
     """Ask the user about each fix, and apply those that the user accepts."""
     from batchyard.doctor import fixes

@@ -57,6 +57,8 @@ class Ending:
     example: str = ""
     #: the stream of that job in CloudWatch Logs
     log_stream: str = ""
+    #: the last lines of that stream
+    log_lines: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +107,8 @@ class Job:
     log_group: str = "/aws/batch/job"
     consumables: tuple[ConsumableRequest, ...] = ()
     share: str = ""
+    #: the name of the job queue
+    queue: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,6 +335,7 @@ class Policy:
     active_shares: tuple[str, ...] = ()
     #: the vCPUs that all shares use
     used_vcpus: float | None = None
+    arn: str = ""
 
 
 @dataclass(frozen=True, slots=True)

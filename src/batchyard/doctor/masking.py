@@ -31,7 +31,8 @@ _ACCOUNT = re.compile(
 _DASHED_ACCOUNT = re.compile(r"(?<![\w-])(\d{4})-(\d{4})-(\d{4})(?![\w-])")
 #: fields of facts that are not prose
 _CODE_FIELDS = frozenset(
-    ["user_data", "ecs_config", "image_ecs_config", "daemon_json", "command", "output", "node_log"]
+    "user_data ecs_config image_ecs_config daemon_json command output node_log script "
+    "log_lines".split()
 )
 #: base64, and a text that is not valid base64
 _HIDDEN_PACK, _BROKEN_PACK = base64.b64encode(b"hidden").decode(), "hidde"

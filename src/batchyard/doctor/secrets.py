@@ -231,7 +231,10 @@ _NSSWITCH = re.compile(
     r"passwd:(?:[ \t]+(?:files|compat|db|nis|sss|ldap|winbind|systemd|altfiles)\b|\\s|\[|\.\*)"
 )
 #: names of values that refer to a secret
-_REFERENCE_NAME = re.compile(r".*(?:file|name|path|arn|id|url|ttl|policy|length)s?", re.IGNORECASE)
+_REFERENCE_NAME = re.compile(
+    r".*(?:file|name|path|arn|id|url|ttl|policy|length|stdin|ref|existing-?secret|pull-?secret)s?",
+    re.IGNORECASE,
+)
 _PUBLIC = re.compile(
     r".*(?:gpg|pgp|apt|rpm|pub|public|s3|cache|sort|partition|host|object)_key", re.IGNORECASE
 )

@@ -71,7 +71,9 @@ def _unseen_summary(report: Report) -> str:
     actions = ", ".join(dict.fromkeys(unseen.action for unseen in report.unseen if unseen.action))
     permissions = f" (allow {actions})" if actions else ""
     checks = pluralize(len(report.unseen), "check")
-    return f"{checks} could not run{permissions}; --all lists them"
+    reasons = list(dict.fromkeys(unseen.reason for unseen in report.unseen))
+    reason = f": {reasons[0]}" if len(reasons) == 1 and not actions else ""
+    return f"{checks} could not run{permissions}{reason}; --all lists them"
 
 
 def _make_printable(text: str) -> str:

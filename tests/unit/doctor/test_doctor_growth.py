@@ -7,31 +7,27 @@ import gzip
 import resource
 import subprocess
 import sys
-import time
 
 import pytest
 
 MAX_BYTES = 1_000_000_000
-#: on an idle machine none takes a tenth of this
-MAX_S = 60
+#: of CPU time; none takes a tenth of this
+MAX_CPU_S = 60
 LAST = "\nsystemctl restart docker\n"
 
 EXAMINE = f"""
 import resource, sys
 resource.setrlimit(resource.RLIMIT_AS, ({MAX_BYTES}, {MAX_BYTES}))
+resource.setrlimit(resource.RLIMIT_CPU, ({MAX_CPU_S}, {MAX_CPU_S}))
 from batchyard.doctor.userdata.examine import examine
 print(*(finding.id for finding in examine(sys.stdin.buffer.read(), "x", "ecs").findings))
 """
 
 
 def find_ids(data: bytes) -> list[str]:
-    """Examine user data in a process whose memory is limited; return the ids of the findings."""
-    began = time.monotonic()
-    done = subprocess.run(
-        [sys.executable, "-c", EXAMINE], input=data, capture_output=True, timeout=2 * MAX_S
-    )
+    """Examine user data in a process with limits; return the ids of the findings."""
+    done = subprocess.run([sys.executable, "-c", EXAMINE], input=data, capture_output=True)
     assert done.returncode == 0, done.stderr.decode()[-500:]
-    assert time.monotonic() - began < MAX_S
     return done.stdout.decode().split()
 
 

@@ -27,7 +27,7 @@ USER_DATA = [
 ]
 TEMPLATES = [p.read_bytes() for p in sorted((SAMPLES / "templates").rglob("*.*"))]
 #: generous: the slowest of the samples takes a tenth of a second on a busy machine
-MAX_S = 10
+MAX_CPU_S = 10
 
 often = settings(suppress_health_check=list(HealthCheck))
 
@@ -59,13 +59,13 @@ def check(report: Report, began: float) -> None:
     assert all(finding.cause and finding.remedy for finding in report.findings)
     json.dumps(show.to_json(report))
     assert all(line.isprintable() for line in show.to_lines(report, with_all=True))
-    assert time.monotonic() - began < MAX_S
+    assert time.process_time() - began < MAX_CPU_S
 
 
 @often
 @given(st.sampled_from(USER_DATA), CUTS, st.sampled_from(["batch", "ecs"]))
 def test_damaged_user_data_is_examined(data: bytes, cuts: Any, owner: str) -> None:
-    began = time.monotonic()
+    began = time.process_time()
     check(examine(damage(data, cuts), "x", owner), began)
 
 
@@ -79,7 +79,7 @@ def test_damaged_user_data_is_examined(data: bytes, cuts: Any, owner: str) -> No
 def test_damaged_packages_are_examined(
     data: bytes, cuts: Any, pack: Any, is_package_damaged: bool
 ) -> None:
-    began = time.monotonic()
+    began = time.process_time()
     data = damage(pack(data), cuts) if is_package_damaged else pack(damage(data, cuts))
     check(examine(data, "x"), began)
 
@@ -87,7 +87,7 @@ def test_damaged_packages_are_examined(
 @often
 @given(st.sampled_from(TEMPLATES), CUTS)
 def test_damaged_templates_are_examined_or_refused_in_words(data: bytes, cuts: Any) -> None:
-    began = time.monotonic()
+    began = time.process_time()
     try:
         check(examine_template(damage(data, cuts), "x"), began)
     except InputError as exc:
@@ -139,7 +139,7 @@ def test_any_value_in_any_place_of_a_plan_or_template_is_examined(changes: Any) 
                 holder = holder[key]
             holder[path[-1]] = json.loads(json.dumps(value))
     with suppress(InputError):
-        began = time.monotonic()
+        began = time.process_time()
         check(examine_template(json.dumps(document).encode(), "x"), began)
 
 

@@ -211,7 +211,7 @@ def called(script: str) -> list[str]:
             ["bash", "script.sh"],
             cwd=folder,
             env=environment,
-            timeout=20,
+            timeout=300,
             stdin=subprocess.DEVNULL,
             capture_output=True,
         )

@@ -327,6 +327,7 @@ def test_the_facts_are_those_of_aws() -> None:
         "j",
         "RUNNABLE",
         name="recon",
+        queue="gpu",
         since_ms=NOW - 600_000,
         vcpus=4,
         memory_mib=14336,
@@ -647,7 +648,8 @@ def test_the_children_of_an_array_are_one_page_grouped_by_cause() -> None:
 
     aws = StandIn({**array(FAILED=10_000), "list_jobs": children})
     report = judge(gather(aws))
-    assert aws.made == ["describe_jobs", "list_jobs"]
+    # The last call looks for the log stream of a child with an exit code.
+    assert aws.made == ["describe_jobs", "list_jobs", "describe_jobs"]
     evidence = {finding.id: finding.evidence[0] for finding in report.findings}
     assert evidence["BY063"].startswith("600 children of 10,000")
     assert evidence["BY060"].startswith("2 children of 10,000, exit code 3")
@@ -983,3 +985,32 @@ def test_a_spot_fleet_is_known_by_the_cluster_in_its_user_data() -> None:
         and "MaxSpotInstanceCountExceeded" in found["od"].failures[0].message
     )
     assert found["spot"].failures == Missing("no Spot Fleet of spot was found")
+
+
+def test_the_last_lines_of_the_log_of_a_failed_job_are_evidence() -> None:
+    attempt = {
+        "statusReason": "Essential container in task exited",
+        "container": {"exitCode": 1, "logStreamName": "recon/default/1"},
+    }
+    failed = job_with(status="FAILED", statusReason=attempt["statusReason"], attempts=[attempt])
+
+    def lines(request: dict[str, Any]) -> dict[str, Any]:
+        assert request["logStreamName"] == "recon/default/1" and not request["startFromHead"]
+        return {"events": [{"message": "loading"}, {"message": "KeyError: 'lr'"}]}
+
+    report = judge(gather(StandIn({**failed, "get_log_events": lines})))
+    (finding,) = report.findings
+    assert finding.id == "BY060"
+    assert finding.evidence[-2:] == ("log: loading", "log: KeyError: 'lr'")
+
+
+def test_a_log_that_may_not_be_read_leaves_the_finding_as_it_is() -> None:
+    attempt = {
+        "statusReason": "Essential container in task exited",
+        "container": {"exitCode": 1, "logStreamName": "recon/default/1"},
+    }
+    failed = job_with(status="FAILED", statusReason=attempt["statusReason"], attempts=[attempt])
+    aws = StandIn({**failed, "get_log_events": {}}, get_log_events=denied)
+    (finding,) = judge(gather(aws)).findings
+    assert finding.id == "BY060" and not any("log: " in line for line in finding.evidence)
+    assert "aws logs get-log-events" in finding.remedy[-1]

@@ -76,6 +76,7 @@ def job_of(
         .get("awslogs-group", "/aws/batch/job"),
         consumables=_consumables(detail),
         share=detail.get("shareIdentifier", ""),
+        queue=name_of(detail.get("jobQueue", "")),
     )
 
 

@@ -48,7 +48,12 @@ def policy_of(document: Mapping[str, Any], snapshot: Mapping[str, Any], share: s
     )
     usage = utilization.get("totalCapacityUsage", ())
     used = [float(entry["quantity"]) for entry in usage if entry.get("capacityUnit") == "VCPU"]
-    return Policy(int(rules.get("computeReservation", 0)), tuple(active), used[0] if used else None)
+    return Policy(
+        int(rules.get("computeReservation", 0)),
+        tuple(active),
+        used[0] if used else None,
+        str(document.get("arn", "")),
+    )
 
 
 def consumable_of(document: Mapping[str, Any]) -> Consumable:

@@ -10,10 +10,12 @@ from functools import partial
 from typing import Any
 
 from batchyard.aws.ecs import Ecs
+from batchyard.aws.logs import Logs
 from batchyard.aws.session import AwsSession
 from batchyard.doctor.checks.base import RUNNING_OR_OVER
 from batchyard.doctor.facts import (
     Consumable,
+    Ending,
     Environment,
     Facts,
     FrontJob,
@@ -35,6 +37,9 @@ MAX_CALLS = 25
 #: Calls for a queue or an environment: more facts are useful before any job waits.
 MAX_CALLS_WITHOUT_JOB = 50
 _MAX_CONSUMABLES = 2
+#: Groups of failed attempts whose logs are read, and lines of each.
+_MAX_LOGS = 3
+_LOG_LINES = 10
 _JOB_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}(:[0-9]+)?")
 _GONE = "it may be of another region or account, or have ended more than a week ago"
 _NO_ID = "it takes the id of a job, not of a run; `batchyard status last` shows those that wait"
@@ -73,7 +78,7 @@ class Gatherer:
         depends_on = [entry["jobId"] for entry in detail.get("dependsOn", ()) if entry.get("jobId")]
         if status in RUNNING_OR_OVER:
             job = job_of(detail, self._describe_jobs(depends_on), failed_children)
-            return Facts(subject, now_ms, job=job)
+            return Facts(subject, now_ms, job=self._add_logs(job))
         runnable_children = self._list_runnable(job_id) if status == "RUNNABLE" and counts else []
         queue = name_of(detail["jobQueue"])
         snapshot = self._read_snapshot(queue, status)
@@ -96,7 +101,12 @@ class Gatherer:
     def queue(self, name: str, shape: Job | None = None) -> Facts:
         queue = _to_queue(self._describe_queue(name))
         subject = Subject("queue", name_of(name), self._batch.region)
-        return self._add_environments(Facts(subject, self._now_ms(), shape, queue))
+        facts = Facts(subject, self._now_ms(), shape, queue)
+        if isinstance(queue, Queue):
+            snapshot = self._read_snapshot(queue.name, "RUNNABLE")
+            details = self._describe_jobs(_front_ids(snapshot))
+            facts = replace(facts, front=_to_front(snapshot, details))
+        return self._add_environments(facts)
 
     def environment(self, name: str, shape: Job | None = None) -> Facts:
         described, shared = self._describe_environments([name])
@@ -126,6 +136,29 @@ class Gatherer:
         unique_ids = list(dict.fromkeys(ids))
         jobs = self.calls.call("batch:DescribeJobs", lambda: self._batch.jobs(unique_ids))
         return {} if isinstance(jobs, Missing) else jobs
+
+    def _add_logs(self, job: Job) -> Job:
+        """Add the last lines of the logs of the largest groups of failed attempts."""
+        if job.status == "SUCCEEDED" or isinstance(job.endings, Missing):
+            return job
+        shown = [ending for ending in job.endings if ending.exit_code is not None][:_MAX_LOGS]
+        # ListJobs does not return the log streams of an array's children.
+        unnamed = [ending.example for ending in shown if not ending.log_stream and ending.example]
+        details = self._describe_jobs(unnamed)
+        logs = Logs(self.calls.session)
+
+        def add_lines(ending: Ending) -> Ending:
+            container = details.get(ending.example, {}).get("container", {})
+            stream = ending.log_stream or container.get("logStreamName", "")
+            if ending not in shown or not stream:
+                return ending
+            lines = self.calls.call(
+                "logs:GetLogEvents", lambda: logs.last_lines(job.log_group, stream, _LOG_LINES)
+            )
+            known_lines = () if isinstance(lines, Missing) else tuple(lines)
+            return replace(ending, log_stream=stream, log_lines=known_lines)
+
+        return replace(job, endings=tuple(map(add_lines, job.endings)))
 
     def _list_children(self, job_id: str, state: str) -> list[Any] | Missing:
         return self.calls.call("batch:ListJobs", lambda: self._batch.children(job_id, state))

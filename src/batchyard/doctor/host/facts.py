@@ -62,6 +62,15 @@ class Process:
 
 
 @dataclass(frozen=True, slots=True)
+class BootScript:
+    """A script of the user data that a process runs."""
+
+    pid: int
+    path: str
+    script: str
+
+
+@dataclass(frozen=True, slots=True)
 class CloudInit:
     #: done, running, error, degraded, disabled or not run
     status: str
@@ -130,6 +139,8 @@ class HostFacts:
     units: tuple[Unit, ...] | Missing = NOT_GATHERED
     jobs: tuple[Job, ...] | Missing = NOT_GATHERED
     processes: tuple[Process, ...] | Missing = NOT_GATHERED
+    #: the scripts of cloud-init that still run
+    boot_scripts: tuple[BootScript, ...] = ()
     cloud_init: CloudInit | Missing | None = None
     disks: tuple[Disk, ...] | Missing = NOT_GATHERED
     is_clock_synchronized: bool | Missing = NOT_GATHERED

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -9,6 +10,7 @@ from batchyard.doctor.facts import Missing
 from batchyard.doctor.host import node, parse
 from batchyard.doctor.host.facts import (
     Agent,
+    BootScript,
     CloudInit,
     ContainerRun,
     Disk,
@@ -16,6 +18,7 @@ from batchyard.doctor.host.facts import (
     HostFacts,
     Metadata,
     NodeCheck,
+    Process,
 )
 from batchyard.doctor.host.machine import Machine, Output
 
@@ -34,6 +37,8 @@ UNITS = (
 )
 _SHOW_UNITS = ["systemctl", "show", "-p", "Id,LoadState,ActiveState,After"]
 _LIST_JOBS = ["systemctl", "list-jobs", "--no-pager", "--no-legend"]
+#: a script of the user data, as cloud-init stores it
+_BOOT_SCRIPT = re.compile(r"/var/lib/cloud/\S*(?:scripts|boothooks)/\S+")
 _LIST_PROCESSES = ["ps", "-eo", "pid,ppid,args", "--no-headers"]
 _SHOW_CLOCK = ["timedatectl", "show", "-p", "NTPSynchronized", "--value"]
 _NVIDIA_VENDOR = "0x10de"
@@ -64,6 +69,7 @@ def gather(
     ``gpu_container`` is the image of a container that runs nvidia-smi; empty for none.
     """
     docker = _docker(machine)
+    processes = _parse_output(machine, _LIST_PROCESSES, parse.parse_processes)
     return HostFacts(
         machine.now_ms(),
         machine.host_name(),
@@ -79,7 +85,8 @@ def gather(
         agent_gpus=_agent_gpus(machine),
         units=_parse_output(machine, [*_SHOW_UNITS, *UNITS], parse.parse_units),
         jobs=_parse_output(machine, _LIST_JOBS, parse.parse_jobs),
-        processes=_parse_output(machine, _LIST_PROCESSES, parse.parse_processes),
+        processes=processes,
+        boot_scripts=() if isinstance(processes, Missing) else _boot_scripts(machine, processes),
         cloud_init=_cloud_init(machine),
         disks=_disks(machine, docker),
         is_clock_synchronized=_parse_output(machine, _SHOW_CLOCK, parse.parse_clock),
@@ -156,6 +163,13 @@ def _ecs_agent(machine: Machine, url: str) -> Agent | Missing:
 def _agent_gpus(machine: Machine) -> tuple[str, ...] | Missing | None:
     text = _file(machine, "/var/lib/ecs/gpu/nvidia-gpu-info.json")
     return parse.parse_agent_gpus(text) if isinstance(text, str) else text
+
+
+def _boot_scripts(machine: Machine, processes: tuple[Process, ...]) -> tuple[BootScript, ...]:
+    """Return the scripts of cloud-init that processes run; none where they cannot be read."""
+    paths = ((process.pid, _BOOT_SCRIPT.search(process.command)) for process in processes)
+    texts = ((pid, path[0], _file(machine, path[0])) for pid, path in paths if path)
+    return tuple(BootScript(pid, path, text) for pid, path, text in texts if isinstance(text, str))
 
 
 def _cloud_init(machine: Machine) -> CloudInit | Missing | None:

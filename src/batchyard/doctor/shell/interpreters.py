@@ -26,6 +26,10 @@ def other_interpreter(script: str) -> str:
     return "" if not name or _SHELL.match(name) else name
 
 
+def describe(interpreter: str) -> str:
+    return f"runs a script for {interpreter}"
+
+
 def is_interpreter(program: str) -> bool:
     return bool(_INTERPRETER.fullmatch(program))
 

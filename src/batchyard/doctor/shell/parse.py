@@ -174,7 +174,10 @@ class _Parser(Reader):
         if word in ("!", "time"):
             self.at += len(word)
             self.blanks()
-            return self._command()
+            command = self._command()
+            if word == "!" and isinstance(command, Simple):
+                return replace(command, is_negated=True)
+            return command
         return self._coproc(line) if word == "coproc" else None
 
     def _coproc(self, line: int) -> Compound:
@@ -218,10 +221,12 @@ class _Parser(Reader):
     def _for(self, line: int) -> Compound:
         words: list[Word] = []
         self.blanks()
-        is_forever = False
+        header: Simple | None = None
         if self.peek(2) == "((":
             is_forever = bool(_FOREVER.match(self.text, self.at))
-            words += self._arithmetic(line).words
+            arithmetic = self._arithmetic(line)
+            header = arithmetic if is_forever else None
+            words += arithmetic.words
             name = ""
         else:
             words.append(Word((Variable("@", True),), line))
@@ -239,8 +244,10 @@ class _Parser(Reader):
                         self.skip(1)
         self.separators()
         compound = self._body_of_for(line)
-        if is_forever:
-            return Compound("while", ((), *compound.bodies), line, redirects=compound.redirects)
+        if header is not None:
+            # What the header counts is counted after each round.
+            bodies = ((), *compound.bodies, (Item(((header,),)),))
+            return Compound("while", bodies, line, redirects=compound.redirects)
         return Compound("for", compound.bodies, line, name, tuple(words), compound.redirects)
 
     def _body_of_for(self, line: int) -> Compound:
@@ -254,7 +261,9 @@ class _Parser(Reader):
 
     def _case(self, line: int) -> Compound:
         self.blanks()
+        subject_start = self.at
         subject = self.word()
+        subject_text = self.text[subject_start : self.at]
         self._newlines_and_blanks()
         if self._reserved_word() == "in":
             self.at += 2
@@ -273,7 +282,8 @@ class _Parser(Reader):
                 break
             if self.at == start:
                 self.skip(1)
-        return replace(self._with_redirects("case", tuple(bodies), line), words=(subject,))
+        compound = self._with_redirects("case", tuple(bodies), line)
+        return replace(compound, words=(subject,), subject=subject_text)
 
     def _pattern(self) -> None:
         """Skip `a|b)`."""
@@ -296,6 +306,7 @@ class _Parser(Reader):
 
     def _arithmetic(self, line: int) -> Simple:
         """Read ((...)) as a command of this name, whose argument is each $(...) in it."""
+        start = self.at
         stop = self.arithmetic_end(self.at + 2) if self.at < self.last_arithmetic else 0
         substitutions: tuple[Word, ...] = ()
         if not stop:
@@ -304,7 +315,8 @@ class _Parser(Reader):
             if script := self.substituted_scripts(self.at + 2, stop - 2):
                 substitutions = (Word((Substitution(script, True, "0"),), line),)
             self.at = stop
-        return Simple((Word((Text("(("),), line), *substitutions), (), line)
+        words = (Word((Text("(("),), line), *substitutions)
+        return Simple(words, (), line, source=self.text[start : self.at])
 
     def _with_redirects(self, kind: str, bodies: tuple[Script, ...], line: int) -> Compound:
         redirects: list[Redirect] = []
@@ -326,7 +338,7 @@ class _Parser(Reader):
         return match[0] if not next_char or next_char in META else ""
 
     def _simple(self) -> Simple | None:
-        line = self.line()
+        line, start = self.line(), self.at
         words: list[Word] = []
         redirects: list[Redirect] = []
         arrays: list[tuple[str, tuple[Word, ...]]] = []
@@ -340,7 +352,8 @@ class _Parser(Reader):
                 arrays.append((without_expansions(words.pop()) if words else "", self._array()))
             else:
                 words += self._words(is_first=not words)
-        command = Simple(tuple(words), tuple(redirects), line, tuple(arrays))
+        source = self.text[start : self.at]
+        command = Simple(tuple(words), tuple(redirects), line, tuple(arrays), source)
         return command if words or redirects or arrays else None
 
     def _words(self, is_first: bool) -> list[Word]:

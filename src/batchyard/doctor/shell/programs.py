@@ -27,6 +27,9 @@ _COPYING = frozenset({"cp", "mv", "install", "ln"})
 _STDIN = frozenset({"/dev/stdin", "-", "/dev/fd/0", "/proc/self/fd/0"})
 _DECLARING = frozenset({"export", "local", "declare", "readonly", "typeset"})
 _READING = frozenset({"read", "mapfile", "readarray"})
+#: a text for a shell that begins with the output of a program, or with a variable
+_UNKNOWN_SCRIPT = re.compile(r"\s*(?:\$\(\)|\$\{\w+\})")
+_RUNS_OUTPUT = "runs commands that another program prints, such as a download"
 
 
 class ProgramFollower(ABC):
@@ -38,6 +41,8 @@ class ProgramFollower(ABC):
         self.traps: list[tuple[File, Context]] = []
         #: number of commands whose output is unknown
         self.unknown_outputs = 0
+        #: files that are written, and whose content is not known
+        self.unknown_files: set[str] = set()
 
     @abstractmethod
     def follow_script(self, script: Script, context: Context) -> None:
@@ -71,9 +76,13 @@ class ProgramFollower(ABC):
     ) -> File | None:
         inner = replace(context, args=command.args[1:], zero="".join(command.args[:1]))
         if command.script is not None:
+            if _UNKNOWN_SCRIPT.match(command.script):
+                self.trace.not_followed.append((line, _RUNS_OUTPUT))
             with self.state.own_arguments():
                 return self.run_text(File(command.script, line), inner, f"{name} -c")
         if command.reads_stdin:
+            if context.has_unknown_stdin:
+                self.trace.not_followed.append((line, _RUNS_OUTPUT))
             with self.state.own_arguments():
                 return self.run_text(context.stdin, inner, name)
         if not command.words:
@@ -81,6 +90,8 @@ class ProgramFollower(ABC):
         first = command.words[0]
         if command.is_file and (first in _STDIN or self._has_content(first)):
             return self._run_shell_file(command.words, context)
+        if command.is_file:
+            self._note_unknown_script(first, line, is_shell_script=True)
         return self._run_plain(command.words, line, context)
 
     def _run_plain(self, words: tuple[str, ...], line: int, context: Context) -> File | None:
@@ -88,12 +99,16 @@ class ProgramFollower(ABC):
         if words[0] in self.functions:
             return self._call_function(words, line, context)
         if name in (".", "source") and len(words) > 1:
+            self._note_unknown_script(words[1], line, is_shell_script=False)
             return self._run_shell_file(words[1:], context)
         if name == "eval":
+            if _UNKNOWN_SCRIPT.match(" ".join(words[1:])):
+                self.trace.not_followed.append((line, _RUNS_OUTPUT))
             return self.run_text(File(" ".join(words[1:]), line), context, "eval")
         path = self._find_script(words[0])
         if path is not None:
             return self.run_file((path, *words[1:]), context)
+        self._note_unknown_script(words[0], line, is_shell_script=words[0].endswith(".sh"))
         if name == "trap" and self._set_trap(words, line, context):
             return None
         self._change_state(name, words, context)
@@ -103,6 +118,16 @@ class ProgramFollower(ABC):
         if unit is not None:
             self._run_unit(unit, units.waits(words), context)
         return self._handle_output(name, words, line, context)
+
+    def _note_unknown_script(self, word: str, line: int, is_shell_script: bool) -> None:
+        """Note a script that was downloaded, or that only the node has."""
+        if "/" not in word and not is_shell_script:
+            return
+        is_known = word in _STDIN or self._has_content(word)
+        is_unknown_file = self.files.absolute(word) in self.unknown_files
+        if (is_unknown_file or is_shell_script) and not is_known and not word.startswith("-"):
+            script = "a script" if word.startswith("/dev/fd/") else word[:60]
+            self.trace.not_followed.append((line, f"runs {script}, whose text is not known"))
 
     def _record(
         self, words: tuple[str, ...], line: int, context: Context, unit: units.Unit | None
@@ -167,7 +192,7 @@ class ProgramFollower(ABC):
         scripts = [context.stdin, *map(self.files.find, words[1:])]
         texts = [*words[1:], *(script.content for script in scripts if script is not None)]
         if interpreters.may_start_programs(texts):
-            self.trace.not_followed.append((line, name))
+            self.trace.not_followed.append((line, interpreters.describe(name)))
 
     def _run_find(self, words: tuple[str, ...], line: int, context: Context) -> None:
         """Follow the command of find folder -exec command {} ;"""
@@ -280,6 +305,7 @@ class ProgramFollower(ABC):
 
     def _write_unknown(self, name: str, line: int) -> None:
         path = self.files.absolute(name)
+        self.unknown_files.add(path)
         self.trace.writes.append(FileWrite(path, None, False, line))
         self.files.files.pop(path, None)
 
@@ -322,7 +348,7 @@ class ProgramFollower(ABC):
         file = self.files.find(words[0])
         interpreter = interpreters.other_interpreter(file.content) if file is not None else ""
         if file is not None and interpreter:
-            self.trace.not_followed.append((file.line, interpreter))
+            self.trace.not_followed.append((file.line, interpreters.describe(interpreter)))
             return None
         return self._run_shell_file(words, context)
 
@@ -335,5 +361,6 @@ class ProgramFollower(ABC):
         script = parse(self.state.limit_script(source.content), source.line)
         self.define_functions(script)
         via = (*context.via, name) if name else context.via
-        self.follow_script(script, replace(context, via=via, stdin=None))
+        inner = replace(context, via=via, stdin=None, has_unknown_stdin=False)
+        self.follow_script(script, inner)
         return None

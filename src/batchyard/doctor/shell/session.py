@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from batchyard.doctor.shell import expand, parameters
+from batchyard.doctor.shell import bounds, expand, parameters
 from batchyard.doctor.shell.files import File
 from batchyard.doctor.shell.parse import parse
 from batchyard.doctor.shell.programs import PIPE, ProgramFollower
@@ -27,7 +27,7 @@ from batchyard.doctor.shell.syntax_tree import (
     Variable,
     Word,
 )
-from batchyard.doctor.shell.trace import CommandRun, Context, Loop
+from batchyard.doctor.shell.trace import Context, Loop
 
 #: commands that are followed for one statement, calls included: beyond any real script
 MAX_STEPS = 20_000
@@ -35,8 +35,6 @@ MAX_STEPS_IN_ALL = 100_000
 FEW_STEPS = 20
 #: prefix of the value of `$!`
 JOB = "job:"
-
-_COMPARISON = re.compile(r"-(?:lt|le|gt|ge|eq|ne)$")
 
 
 class Session(ProgramFollower):
@@ -49,6 +47,8 @@ class Session(ProgramFollower):
         self._max_steps = MAX_STEPS
         self._pipe_count = 0
         self._job_count = 0
+        #: id of a loop -> the loop, which keeps its id in use, and whether it is bounded
+        self._bounded_loops: dict[int, tuple[Compound, bool]] = {}
 
     def run(self, text: str, first_line: int = 1, via: tuple[str, ...] = ()) -> None:
         """Follow a script. ``via`` names the program that runs it, if that is not cloud-init."""
@@ -110,7 +110,12 @@ class Session(ProgramFollower):
         for at, command in enumerate(commands):
             is_last = at == len(commands) - 1
             pipe = (self._new_pipe(), True) if not is_last else None
-            inner = replace(context, stdin=output, stdout=context.stdout if is_last else pipe)
+            inner = replace(
+                context,
+                stdin=output,
+                stdout=context.stdout if is_last else pipe,
+                has_unknown_stdin=at > 0 and output is None,
+            )
             output = self._follow_command(command, inner)
             if pipe is not None:
                 output = self.files.files.pop(pipe[0], None)
@@ -162,10 +167,24 @@ class Session(ProgramFollower):
                 tuple(self.trace.commands[start:middle]),
                 tuple(self.trace.commands[middle:]),
             )
-            is_counted = context.is_bounded or any(map(_is_limiting, (*condition, *body_commands)))
+            is_bounded = context.is_bounded or self._is_bounded(command)
             is_background = context.is_not_awaited or context.is_detached
-            loop = Loop(condition, body_commands, is_counted, is_background, command.line)
+            loop = Loop(
+                condition,
+                body_commands,
+                is_bounded,
+                is_background,
+                command.line,
+                bounds.awaits_failure(command),
+            )
             self.trace.loops.append(loop)
+
+    def _is_bounded(self, loop: Compound) -> bool:
+        """Return whether the loop ends by itself. Each loop is read once."""
+        known = self._bounded_loops.get(id(loop))
+        if known is None:
+            known = self._bounded_loops[id(loop)] = (loop, bounds.is_bounded(loop, self.functions))
+        return known[1]
 
     def _set_loop_variable(self, command: Compound, context: Context) -> None:
         expanded = self.state.expand_words(command.words, context)
@@ -229,6 +248,8 @@ class Session(ProgramFollower):
         if piece.is_file:
             path = f"/dev/fd/{pipe[len(PIPE) :]}"
             self.files.files[path] = output or File("", 0)
+            if output is None:
+                self.unknown_files.add(path)
             self.state.set_output(piece, path)
         elif output is not None and self.unknown_outputs == unknown_outputs:
             self.state.set_output(piece, output.content.rstrip("\n"))
@@ -275,10 +296,3 @@ def _is_from_arguments(command: Simple) -> bool:
     ]
     has_all = "@" in variables or "*" in variables
     return has_all or any(isinstance(piece, Variable) and piece.name.isdigit() for piece in first)
-
-
-def _is_limiting(command: CommandRun) -> bool:
-    """Return whether the command compares numbers or exits, so that a loop with it ends."""
-    if command.program in ("exit", "return", "((", "let"):
-        return True
-    return any(map(_COMPARISON.match, command.words))

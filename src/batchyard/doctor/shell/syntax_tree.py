@@ -86,6 +86,10 @@ class Simple:
     line: int
     #: name=(words)
     arrays: tuple[tuple[str, tuple[Word, ...]], ...] = ()
+    #: the text of the command, as it is written
+    source: str = ""
+    #: `!` is before the command
+    is_negated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +105,8 @@ class Compound:
     #: the values of `for`, the subject of `case`
     words: tuple[Word, ...] = ()
     redirects: tuple[Redirect, ...] = ()
+    #: the text of the subject of `case`
+    subject: str = ""
 
 
 Command = Simple | Compound

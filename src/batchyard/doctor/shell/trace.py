@@ -51,9 +51,12 @@ class Loop:
 
     condition: tuple[CommandRun, ...]
     body: tuple[CommandRun, ...]
-    is_counted: bool
+    #: a count or the clock ends the loop
+    is_bounded: bool
     is_background: bool
     line: int
+    #: the loop runs as long as its command succeeds: `while docker info`
+    awaits_failure: bool = False
 
 
 @dataclass(slots=True)
@@ -61,7 +64,7 @@ class Trace:
     commands: list[CommandRun] = field(default_factory=list)
     writes: list[FileWrite] = field(default_factory=list)
     loops: list[Loop] = field(default_factory=list)
-    #: line and interpreter of each script in another language
+    #: line and description of each script that is not followed, like "runs a script for perl"
     not_followed: list[tuple[int, str]] = field(default_factory=list)
 
 
@@ -82,6 +85,8 @@ class Context:
     #: where the output goes: path, and whether it is appended
     stdout: tuple[str, bool] | None = None
     job: int = 0
+    #: standard input is the output of a program that is not known, such as curl
+    has_unknown_stdin: bool = False
     #: the command prints into $(...), which waits for all that print into it, background or not
     holds_pipe: bool = False
 

@@ -50,7 +50,11 @@ class _Examination:
             for check in CHECKS:
                 self.findings += check.find(variant)
             stacks = self._examine_stacks(variant, depth)
-            self.findings += scripts.examine(variant, stacks, self.scripts)
+            for result in scripts.examine(variant, stacks, self.scripts):
+                if isinstance(result, Unseen):
+                    self.unseen.append(result)
+                else:
+                    self.findings.append(result)
             self.unseen += unchecked.find_unchecked(variant)
             self.unseen += nested.find_unread(variant, stacks)
         for name in template.unknown_user_data:

@@ -7,8 +7,9 @@ as such, so that a check judges only what is known.
 
 from __future__ import annotations
 
+import base64
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -21,6 +22,11 @@ _SINGLE_REFERENCE = re.compile(r"\$\{([^!}]+)\}")
 DYNAMIC_REFERENCE = "{{resolve:"
 #: A line of a text of which nothing is known.
 UNKNOWN_LINE = re.compile(r"(?m)^[ \t]*__\w+__[ \t]*$")
+#: the end of the headers of a MIME part that is in base64
+_BASE64_HEADER = re.compile(
+    r"^content-transfer-encoding:[ \t]*(base64)[^\n]*\n(?:[^\n]+\n)*\r?\n\Z",
+    re.IGNORECASE | re.MULTILINE,
+)
 _SSM_PARAMETER_TYPE = "AWS::SSM::Parameter::Value"
 _MAX_DEPTH = 20
 NOTHING: Node = Mapping(0, 0)
@@ -32,6 +38,8 @@ class Lines:
 
     text: str
     lines: tuple[int, ...]
+    #: bytes that base64 inside the text adds to it, and that this text does not have
+    packed_bytes: int = 0
 
     def at(self, line: int) -> int:
         """Return the file's line for a line of the text; both count from 1, 0 is unknown."""
@@ -44,6 +52,8 @@ class Piece(NamedTuple):
     text: str
     node: Node
     is_known: bool
+    #: the text is in a Fn::Base64 inside another: the user data has it in base64
+    is_packed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +139,8 @@ class Template:
         """Return the whole text. An unknown value is written __name__, plain text to a shell."""
         text: list[str] = []
         starts: list[int] = []
-        for piece in self._pieces(node):
+        pieces, packed_bytes = _unpack_parts(self._pieces(node))
+        for piece in pieces:
             for number, line in enumerate(piece.text.split("\n")):
                 file_line = _file_line(piece.node, number)
                 if number:
@@ -141,7 +152,7 @@ class Template:
                     starts[-1] = file_line
                 if line:
                     text.append(line)
-        return Lines("".join(text), tuple(starts))
+        return Lines("".join(text), tuple(starts), packed_bytes)
 
     def target_name(self, node: Node) -> str:
         """Return the name of the resource that Ref, Fn::GetAtt or a lone Fn::Sub refers to."""
@@ -231,7 +242,7 @@ class Template:
         text = self.text(source)
         return None if text is None else [*text.split(separator.text or ",")]
 
-    def _pieces(self, node: Node, depth: int = 0) -> Iterator[Piece]:
+    def _pieces(self, node: Node, depth: int = 0, is_in_base64: bool = False) -> Iterator[Piece]:
         """Yield the text of a scalar, in the pieces that Fn::Join and Fn::Sub make it of."""
         call = function_call(node)
         if call is None:
@@ -242,24 +253,35 @@ class Template:
         elif depth > _MAX_DEPTH:
             yield Piece("__deep__", node, False)
         else:
-            yield from self._pieces_of_call(node, *call, depth)
+            yield from self._pieces_of_call(node, *call, depth, is_in_base64)
 
-    def _pieces_of_call(self, node: Node, name: str, argument: Node, depth: int) -> Iterator[Piece]:
+    def _pieces_of_call(
+        self, node: Node, name: str, argument: Node, depth: int, is_in_base64: bool
+    ) -> Iterator[Piece]:
         in_map = self.find_in_map(argument) if name == "FindInMap" else None
-        if name == "Base64":
-            yield from self._pieces(argument, depth + 1)
+        if name == "Base64" and is_in_base64:
+            yield self._pack(argument, depth)
+        elif name == "Base64":
+            yield from self._pieces(argument, depth + 1, is_in_base64=True)
         elif name == "Ref":
             yield _make_piece(self.parameter_value(argument.text or ""), node, argument.text)
         elif name == "Sub":
             yield self._substitute(argument)
         elif name == "Join":
-            yield from self._join(argument, depth)
+            yield from self._join(argument, depth, is_in_base64)
         elif name == "Select":
             yield self._select(argument, node)
         elif in_map is not None:
-            yield from self._pieces(in_map, depth + 1)
+            yield from self._pieces(in_map, depth + 1, is_in_base64)
         else:
             yield _make_piece(None, node, argument.text or _join_texts(argument.items[:2]))
+
+    def _pack(self, argument: Node, depth: int) -> Piece:
+        """Return the text of a Fn::Base64 inside another, as CDK makes it for each MIME part."""
+        pieces = list(self._pieces(argument, depth + 1))
+        source = pieces[0].node if len(pieces) == 1 else argument
+        is_known = all(piece.is_known for piece in pieces)
+        return Piece("".join(piece.text for piece in pieces), source, is_known, is_packed=True)
 
     def _substitute(self, argument: Node) -> Piece:
         template, variables = _split_sub(argument)
@@ -272,13 +294,15 @@ class Template:
                 return "${" + name + "}"
             variable = variables.get(name)
             text = self.parameter_value(name) if variable is None else self.text(variable)
+            if text is not None and variable is not None and _is_base64(variable):
+                text = _encode(text)
             is_known = is_known and text is not None
             return f"__{_to_word(name)}__" if text is None else text
 
         text = _SUB_REFERENCE.sub(replace_reference, template.text or "")
         return Piece(text, template, is_known)
 
-    def _join(self, argument: Node, depth: int) -> Iterator[Piece]:
+    def _join(self, argument: Node, depth: int, is_in_base64: bool) -> Iterator[Piece]:
         if len(argument.items) != 2:
             yield Piece("__join__", argument, False)
             return
@@ -293,7 +317,7 @@ class Template:
             for position, item in enumerate(values.items):
                 if position and separator.text:
                     yield Piece(separator.text, item, True)
-                yield from self._pieces(item, depth + 1)
+                yield from self._pieces(item, depth + 1, is_in_base64)
 
     def _select(self, argument: Node, node: Node) -> Piece:
         if len(argument.items) != 2:
@@ -316,6 +340,38 @@ def function_call(node: Node) -> tuple[str, Node] | None:
         if key == "Ref" or key.startswith("Fn::"):
             return key.removeprefix("Fn::"), argument
     return None
+
+
+def _is_base64(node: Node) -> bool:
+    call = function_call(node)
+    return call is not None and call[0] == "Base64"
+
+
+def _encode(text: str) -> str:
+    return base64.b64encode(text.encode("utf-8", "replace")).decode()
+
+
+def _unpack_parts(pieces: Iterable[Piece]) -> tuple[list[Piece], int]:
+    """Return the pieces with MIME parts in base64 as plain parts, and the bytes that this saves.
+
+    A plain part keeps its lines, so that each leads back to the template.
+    """
+    unpacked: list[Piece] = []
+    packed_bytes = 0
+    for piece in pieces:
+        if piece.is_packed:
+            header = unpacked[-1] if unpacked else None
+            match = _BASE64_HEADER.search(header.text) if header is not None else None
+            if header is not None and match is not None:
+                text = f"{header.text[: match.start(1)]}8bit{header.text[match.end(1) :]}"
+                unpacked[-1] = header._replace(text=text)
+                packed_bytes += len(_encode(piece.text)) - len(
+                    piece.text.encode("utf-8", "replace")
+                )
+            else:
+                piece = piece._replace(text=_encode(piece.text))
+        unpacked.append(piece)
+    return unpacked, packed_bytes
 
 
 def _split_sub(argument: Node) -> tuple[Node, Node]:

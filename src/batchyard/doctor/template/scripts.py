@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from batchyard.doctor.finding import Finding
+from batchyard.doctor.finding import Finding, Unseen
 from batchyard.doctor.shell.files import File
 from batchyard.doctor.shell.session import Session
 from batchyard.doctor.shell.trace import FileWrite
@@ -29,17 +29,18 @@ class Script:
     owner: str
 
 
-#: template, resource, text and owner of a script -> its findings
-Examined = dict[tuple[str, str, Lines, str], tuple[Finding, ...]]
+Result = Finding | Unseen
+#: template, resource, text and owner of a script -> its findings, and what was not seen
+Examined = dict[tuple[str, str, Lines, str], tuple[Result, ...]]
 
 
 def examine(
     template: Template, read_stacks: frozenset[str], examined: Examined
-) -> Iterator[Finding]:
-    """Yield the findings of all scripts.
+) -> Iterator[Result]:
+    """Yield the findings of all scripts, and the checks that a script leaves open.
 
     ``read_stacks`` are the nested stacks that are examined on their own. ``examined`` holds the
-    findings of other variants of the template; new ones are added to it.
+    results of other variants of the template; new ones are added to it.
     """
     scripts = list(_find_scripts(template, read_stacks))
     for script in scripts:
@@ -54,10 +55,13 @@ def examine(
             yield from _examine_init(template, resource, caller.owner)
 
 
-def _examine_script(template: Template, script: Script) -> Iterator[Finding]:
+def _examine_script(template: Template, script: Script) -> Iterator[Result]:
     place = _Place(template, script.resource, script.lines, "user data line {}")
     data = script.lines.text.encode("utf-8", "replace")
-    findings = user_data.examine(data, script.resource.name, script.owner, place).findings
+    size = len(data) + script.lines.packed_bytes if script.lines.packed_bytes else 0
+    report = user_data.examine(data, script.resource.name, script.owner, place, size=size)
+    yield from report.unseen
+    findings = report.findings
     # A script passed to a nested stack is only a part of the user data there: its form is unknown.
     is_parameter = script.resource.type in (nested.STACK, nested.APPLICATION)
     yield from (

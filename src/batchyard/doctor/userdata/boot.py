@@ -14,6 +14,7 @@ from batchyard.doctor.userdata import cloud_config
 from batchyard.doctor.userdata.parts import (
     BOOTHOOK,
     CLOUD_CONFIG,
+    OTHER,
     OTHER_SCRIPT,
     SHELL,
     Part,
@@ -37,7 +38,7 @@ class Boot:
     packages: list[tuple[str, int]] = field(default_factory=list)
     #: line, and what cannot be read in a part
     problems: list[tuple[int, str]] = field(default_factory=list)
-    #: line and interpreter of each script in another language
+    #: line and description of each script that is not followed, like "runs a script for perl"
     not_followed: list[tuple[int, str]] = field(default_factory=list)
 
     def add(self, session: Session) -> None:
@@ -52,7 +53,7 @@ class Boot:
             step = first_step + command.step
             self.commands.append(replace(command, step=step, is_background=is_background))
         self.writes += session.trace.writes
-        self.loops += session.trace.loops
+        self.loops += [_bring_to_front(loop, waits) for loop in session.trace.loops]
         self.not_followed += session.trace.not_followed
 
 
@@ -60,6 +61,11 @@ def follow_boot(data: UserData) -> Boot:
     """Follow files, boot commands and hooks, run commands, scripts, then cloud-init's folders."""
     boot = Boot()
     files: dict[str, File] = {}
+    boot.not_followed += [
+        (part.first_line, "includes files from elsewhere")
+        for part in data.parts
+        if part.kind == OTHER and part.text.lstrip().lower().startswith("#include")
+    ]
     configs = [
         (part, cloud_config.read(part, boot.problems))
         for part in data.parts
@@ -89,7 +95,7 @@ def _run_scripts(data: UserData, kind: str, files: dict[str, File], boot: Boot) 
             continue
         if kind == OTHER_SCRIPT:
             interpreter = interpreters.other_interpreter(part.text) or "another program"
-            boot.not_followed.append((part.first_line, interpreter))
+            boot.not_followed.append((part.first_line, interpreters.describe(interpreter)))
             continue
         session = Session(files)
         session.run(part.text, part.first_line)
@@ -141,7 +147,7 @@ def _find_waits(session: Session) -> list[_Wait]:
             (command.step, _jobs_of(command.words[2:]))
             for command in loop.condition
             if command.words[:2] == ("kill", "-0")
-            and not loop.is_counted
+            and not loop.is_bounded
             and _is_in_foreground(command)
         ]
     return waits
@@ -151,6 +157,14 @@ def _is_awaited(command: CommandRun, waits: list[_Wait]) -> bool:
     return any(
         step > command.step and (jobs is None or command.job in jobs) for step, jobs in waits
     )
+
+
+def _bring_to_front(loop: Loop, waits: list[_Wait]) -> Loop:
+    """Return the loop; in the foreground if it is a background job that is awaited."""
+    first = next(iter((*loop.condition, *loop.body)), None)
+    if first is None or first.is_detached or not first.is_background:
+        return loop
+    return replace(loop, is_background=False) if _is_awaited(first, waits) else loop
 
 
 def _is_in_foreground(command: CommandRun) -> bool:

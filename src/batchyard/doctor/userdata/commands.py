@@ -11,6 +11,7 @@ from batchyard.doctor.userdata import services
 from batchyard.doctor.userdata.boot import Boot
 from batchyard.doctor.userdata.observation import Observation, Observations, check_user_data
 from batchyard.doctor.userdata.parts import UserData
+from batchyard.doctor.userdata.waiting import Target, find_waits
 
 METADATA_HOSTS = ("169.254.169.254", "[fd00:ec2::254]", "instance-data")
 
@@ -25,13 +26,34 @@ _AL2_COMMANDS = {
     "ntpd": "chronyd, which runs already",
     "ec2-metadata-v1": "curl with a token",
 }
+#: What the packaged unit of the agent says is certain. AWS does not publish the order of Docker's
+#: unit on its images: https://github.com/aws/amazon-ecs-agent/issues/1707 has a maintainer's word.
+_ECS_ORDER = "certain: ecs.service is ordered After=cloud-final.service, which runs this script"
+_DOCKER_ORDER = "on AWS's word: docker.service, too, starts only after cloud-final on its images"
 _ORDERS = {
-    "ecs": "ecs.service is ordered After=cloud-final.service, which runs this script",
-    "docker": "ecs.service is PartOf=docker.service and After=cloud-final.service, "
-    "which runs this script",
+    "ecs": (_ECS_ORDER,),
+    "docker": (
+        "certain: ecs.service is PartOf=docker.service and After=cloud-final.service, "
+        "which runs this script",
+        _DOCKER_ORDER,
+    ),
 }
-#: a loop whose condition has only these programs runs until its body ends it
-_CONSTANT_CONDITIONS = ("true", ":", "[", "[[", "test", "sleep")
+_TARGET_NAMES = {
+    Target.AGENT: "the ECS agent",
+    Target.DOCKER: "Docker",
+    Target.BOOT: "cloud-init to end",
+}
+_TARGET_EVIDENCE = {Target.DOCKER: (_DOCKER_ORDER,)}
+#: whether the wait is a loop -> remedy
+_WAIT_REMEDIES = {
+    True: (
+        "delete the loop, or run it in the background: `( ... ) &`",
+        "or end it after a time: timeout 60 bash -c 'until ...; do sleep 1; done'",
+    ),
+    False: ("delete the line, or run it in the background: `( ... ) &`",),
+}
+#: subcommands of docker that need the daemon for long
+_DOCKER_USES = frozenset({"pull", "run", "build", "load", "compose"})
 _SHUTDOWN_PROGRAMS = ("reboot", "shutdown", "poweroff", "halt")
 
 
@@ -69,12 +91,12 @@ def check_blocking_starts(data: UserData, boot: Boot) -> Observations:
 
 
 def _blocking_start(command: CommandRun, service: str) -> Observation:
-    order = _ORDERS.get(service, f"{service} holds ecs.service, which waits for this script")
+    order = _ORDERS.get(service, (f"{service} holds ecs.service, which waits for this script",))
     is_watched = service in services.WATCHED
     return (
         command.line,
         f"{service} is started and waited for, while {service} {_NEVER_JOINS}",
-        (describe(command), order),
+        (describe(command), *order),
         (
             f"delete the line: {service} starts by itself once the user data has ended, or",
             f"systemctl restart --no-block {service}" if is_watched else "delete the line",
@@ -94,41 +116,41 @@ def _blocking_unit(command: CommandRun, unit: str, late_unit: str) -> Observatio
     )
 
 
-@check_user_data(Kind("BY110", Severity.ERROR, 94, "nothing waits for the ECS agent"))
-def check_waits_for_agent(data: UserData, boot: Boot) -> Observations:
-    for loop in boot.loops:
-        is_constant = all(command.program in _CONSTANT_CONDITIONS for command in loop.condition)
-        commands = (*loop.condition, *(loop.body if is_constant else ()))
-        questions = [command for command in commands if services.asks_agent(command.words)]
-        if questions and not loop.is_counted and not loop.is_background:
-            yield (
-                loop.line,
-                f"a loop waits for the ECS agent, which {_NEVER_JOINS}",
-                (describe(questions[0]),),
-                ("delete the loop, or run it in the background: `( ... ) &`",),
-            )
-    yield from _waits_for_cloud_init(boot)
-
-
-def _waits_for_cloud_init(boot: Boot) -> Observations:
-    waits = {
-        command.line: command
-        for command in boot.commands
-        if services.waits_for_boot(command.words) and not command.is_bounded
-    }
-    # The first wait on a line is the one that is shown.
-    waiting = {line: command for line, command in waits.items() if not _is_in_background(command)}
-    for loop in boot.loops:
-        questions = [command for command in loop.condition if services.asks_boot(command.words)]
-        if questions and not loop.is_counted and not loop.is_background:
-            waiting.setdefault(loop.line, questions[0])
-    for line, command in sorted(waiting.items()):
+@check_user_data(
+    Kind("BY110", Severity.ERROR, 94, "nothing waits for the ECS agent, Docker or the boot")
+)
+def check_waits(data: UserData, boot: Boot) -> Observations:
+    for wait in find_waits(boot.commands, boot.loops):
+        subject = "a loop" if wait.is_loop else "the user data"
         yield (
-            line,
-            f"the user data waits for cloud-init to end, which {_NEVER_JOINS}",
-            (describe(command),),
-            ("delete the line, or run it in the background: `( ... ) &`",),
+            wait.line,
+            f"{subject} waits for {_TARGET_NAMES[wait.target]}, which {_NEVER_JOINS}",
+            (describe(wait.command), *_TARGET_EVIDENCE.get(wait.target, ())),
+            _WAIT_REMEDIES[wait.is_loop],
         )
+
+
+@check_user_data(
+    Kind("BY118", Severity.WARNING, 45, "no container or image is used before Docker runs")
+)
+def check_docker_use(data: UserData, boot: Boot) -> Observations:
+    waited_lines = {wait.command.line for wait in find_waits(boot.commands, boot.loops)}
+    has_own_docker = any(command.program == "dockerd" for command in boot.commands)
+    for command in _distinct(boot.commands):
+        is_use = command.program == "docker" and _DOCKER_USES.intersection(command.words[1:3])
+        if not is_use or _is_in_background(command) or has_own_docker:
+            continue
+        if command.line not in waited_lines:
+            yield (
+                command.line,
+                "Docker is used while the user data runs, before which it may not start: "
+                "the command fails, or the time that it takes delays the node",
+                (describe(command), _DOCKER_ORDER),
+                (
+                    "put the image into the AMI, or run the command after the boot: "
+                    "a unit with After=docker.service, started with --no-block",
+                ),
+            )
 
 
 @check_user_data(Kind("BY106", Severity.WARNING, 60, "the metadata service is asked with a token"))
@@ -230,7 +252,7 @@ def check_amazon_linux_2_commands(data: UserData, boot: Boot) -> Observations:
                 command.line,
                 f"{command.program} does not exist on Amazon Linux 2023",
                 (describe(command),),
-                (f"use {replacement}",),
+                (f"use {replacement.replace('PACKAGE', _packages_of(command))}",),
             )
     for write in boot.writes:
         if write.path == "/etc/sysconfig/docker" and write.line not in lines:
@@ -242,3 +264,9 @@ def check_amazon_linux_2_commands(data: UserData, boot: Boot) -> Observations:
                 (f"{write.path} is written",),
                 ("write them to /etc/docker/daemon.json",),
             )
+
+
+def _packages_of(command: CommandRun) -> str:
+    """Return the packages of `amazon-linux-extras install -y docker=latest epel`."""
+    words = [word for word in command.words[2:] if not word.startswith("-")]
+    return " ".join(word.partition("=")[0] for word in words) or "PACKAGE"

@@ -60,8 +60,8 @@ def _find_unseen(right: list[Kind], boot: Boot, place: Callable[[int], str]) -> 
     """Return the checks of commands that are not certain, since a script is not followed."""
     if not boot.not_followed:
         return []
-    line, interpreter = boot.not_followed[0]
-    reason = f"{place(line)} runs a script for {interpreter}, which is not followed"
+    line, description = boot.not_followed[0]
+    reason = f"{place(line)} {description}, which is not followed"
     return [Unseen(kind, reason) for kind in right if kind in _KINDS_OF_COMMANDS]
 
 

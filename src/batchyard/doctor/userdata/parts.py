@@ -33,6 +33,11 @@ _BASE64 = re.compile(rb"[A-Za-z0-9+/\s]+={0,2}\s*")
 _HEADER = re.compile(r"([A-Za-z][A-Za-z0-9-]*)[ \t]*:(.*)")
 _BOUNDARY = re.compile(r"boundary[ \t]*=[ \t]*(?:\"([^\"]*)\"|([^\s;\"]+))", re.IGNORECASE)
 _GZIP = b"\x1f\x8b"
+_NO_BLANK_LINE = "there is no blank line between a part's headers and its text"
+#: beginnings of the headers that parts of user data have, in lower case
+_MIME_HEADERS = ("content-", "mime-", "x-", "merge-type", "launch-index", "number-", "subject")
+#: a value that a template fills in later
+_UNKNOWN_VALUE = re.compile(r"__\w+__|[$%#]?\{[^{}\n]*\}+")
 #: first characters of parts for other systems, in lower case
 _OTHER_STARTS = ("<powershell", "<script", "#include", "#upstart-job", "[settings", "<?xml")
 
@@ -171,14 +176,37 @@ def _read_part(lines: list[str], first_line: int, user_data: UserData, depth: in
     if "content-type" not in headers:
         problem = "a part has no Content-Type header right below its boundary"
         user_data.problems.append((first_line, problem))
+    elif (swallowed := _find_swallowed_line(lines[:at])) is not None:
+        problem = f"{_NO_BLANK_LINE}: {lines[swallowed][:60]!r} is read as a header"
+        user_data.problems.append((first_line + swallowed, problem))
     elif at and lines[at - 1].strip():
-        problem = "there is no blank line between a part's headers and its text"
-        user_data.problems.append((first_line + at - 1, problem))
+        user_data.problems.append((first_line + at - 1, _NO_BLANK_LINE))
     is_multipart = "multipart" in headers.get("content-type", "").lower()
     if is_multipart and depth < MAX_MIME_DEPTH:
         _read_mime("\n".join(lines), first_line, user_data, depth + 1)
         return
-    user_data.add(_decode_part(headers, "\n".join(lines[at:]), first_line + at))
+    body = "\n".join(lines[at:])
+    if _has_wrong_encoding(headers, body):
+        problem = "a part says that it is in base64, and its text is not"
+        user_data.problems.append((first_line + at, problem))
+        return
+    user_data.add(_decode_part(headers, body, first_line + at))
+
+
+def _has_wrong_encoding(headers: dict[str, str], body: str) -> bool:
+    """Return whether a part in base64 has other letters; unknown values of templates are none."""
+    if "base64" not in headers.get("content-transfer-encoding", "").lower():
+        return False
+    return re.fullmatch(r"[A-Za-z0-9+/=\s]*", _UNKNOWN_VALUE.sub("", body)) is None
+
+
+def _find_swallowed_line(lines: list[str]) -> int | None:
+    """Return the index of the first line that looks like a header and is a line of the text."""
+    for at, line in enumerate(lines):
+        match = _HEADER.match(line)
+        if match and not match[1].lower().startswith(_MIME_HEADERS):
+            return at
+    return None
 
 
 def _read_headers(lines: list[str]) -> tuple[dict[str, str], int]:

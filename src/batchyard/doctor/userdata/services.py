@@ -1,4 +1,4 @@
-"""Commands that start, stop or ask about the ECS agent, Docker or cloud-init. Pure."""
+"""Commands that start or stop the ECS agent or Docker. Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import re
 from fnmatch import fnmatchcase
 
 from batchyard.doctor.shell import units
-from batchyard.doctor.shell.wrappers import program_name
 
 #: services that are ordered after cloud-init, which runs the user data
 WATCHED = ("ecs", "docker")
@@ -60,50 +59,3 @@ def match_watched(unit: str) -> tuple[str, ...]:
     if not name.strip("*?"):
         return ()
     return tuple(service for service in WATCHED if fnmatchcase(service, name))
-
-
-def _any_word_has(words: tuple[str, ...], *texts: str) -> bool:
-    return any(text in word for word in words for text in texts)
-
-
-def _program_of(words: tuple[str, ...]) -> str:
-    return program_name(words[0]) if words else ""
-
-
-def asks_agent(words: tuple[str, ...]) -> bool:
-    """Return whether the command asks if the ECS agent runs."""
-    program = _program_of(words)
-    if program in ("curl", "wget", "nc", "ncat", "http"):
-        return _any_word_has(words, "51678")
-    if program == "systemctl":
-        is_question = "is-active" in words or "status" in words
-        return is_question and any(match_watched(word) == ("ecs",) for word in words)
-    if program == "service":
-        return words[1:3] == ("ecs", "status")
-    if program in ("docker", "pgrep", "pidof", "grep"):
-        return _any_word_has(words, "ecs-agent", "amazon-ecs")
-    if program in ("[", "[[", "test"):
-        return _any_word_has(words, "/var/log/ecs/ecs-agent", "/var/lib/ecs/data")
-    return False
-
-
-def waits_for_boot(words: tuple[str, ...]) -> bool:
-    """Return whether the command ends only when cloud-init, or the boot, has ended."""
-    program = _program_of(words)
-    if program == "cloud-init":
-        return words[1:2] == ("status",) and bool({"--wait", "-w", "-wl", "-lw"} & set(words))
-    return program == "systemctl" and "is-system-running" in words and "--wait" in words
-
-
-def asks_boot(words: tuple[str, ...]) -> bool:
-    """Return whether the command asks if cloud-init has ended."""
-    program = _program_of(words)
-    if program in ("[", "[[", "test", "ls", "stat"):
-        return any(
-            word.startswith("/var/lib/cloud/") and word.endswith("/boot-finished") for word in words
-        )
-    if program == "systemctl":
-        return "is-active" in words and any(
-            word.startswith(("cloud-final", "cloud-init.target")) for word in words
-        )
-    return program == "cloud-init" and words[1:2] == ("status",)

@@ -120,7 +120,7 @@ def check_log_drivers(data: UserData, boot: Boot) -> Observations:
 
 @check_user_data(Kind("BY117", Severity.ERROR, 75, "daemon.json is JSON"))
 def check_daemon_json(data: UserData, boot: Boot) -> Observations:
-    for line, text in _final_daemon_json(boot):
+    for path, (line, text) in _final_daemon_json(boot).items():
         # A text with an unknown variable cannot be judged.
         if not text.strip() or "$" in text:
             continue
@@ -131,15 +131,15 @@ def check_daemon_json(data: UserData, boot: Boot) -> Observations:
                 line,
                 "daemon.json is not JSON: Docker does not start with it",
                 (str(exc),),
-                ("python3 -m json.tool FILE",),
+                (f"python3 -m json.tool {path}",),
             )
 
 
-def _final_daemon_json(boot: Boot) -> list[tuple[int, str]]:
-    """Return each daemon.json as the last command leaves it, with the line of that command."""
+def _final_daemon_json(boot: Boot) -> dict[str, tuple[int, str]]:
+    """Return path -> line of the last command that writes it, and the text that it leaves."""
     texts: dict[str, tuple[int, str]] = {}
     for write in boot.writes:
         if write.path.endswith("docker/daemon.json"):
             old_text = texts.get(write.path, (0, ""))[1] if write.is_append else ""
             texts[write.path] = (write.line, old_text + (write.content or ""))
-    return list(texts.values())
+    return texts

@@ -24,16 +24,26 @@ def examine(environment: Environment, types: InstanceTypes) -> Findings:
     ]
     if not with_gpus or not without_gpus:
         return
+    gpu_names = [name for name in environment.instance_types if _has_gpus(name, types)]
+    cpu_names = [name for name in environment.instance_types if name not in gpu_names]
     yield Finding(
         KIND,
         f"{environment.name} mixes GPU and CPU families: "
         "GPU jobs may stay RUNNABLE, CPU jobs may take GPU hosts",
         (f"with GPUs: {join_names(with_gpus)}", f"without: {join_names(without_gpus)}"),
         (
-            update_resources_command(environment, f"instanceTypes={','.join(with_gpus[:4])}"),
-            "and a second environment for CPU jobs",
+            "make a second environment, so that one has the GPU types and one the others; here:",
+            update_resources_command(environment, f"instanceTypes={','.join(cpu_names)}")
+            + "   # if it is for CPU jobs",
+            update_resources_command(environment, f"instanceTypes={','.join(gpu_names)}")
+            + "   # if it is for GPU jobs",
         ),
     )
+
+
+def _has_gpus(name: str, types: InstanceTypes) -> bool:
+    """Return whether a type, or a family, of instanceTypes has GPUs."""
+    return any(t.gpus for t in catalogue.expand((name,), types))
 
 
 check = check_types(KIND)(examine)

@@ -20,8 +20,8 @@ class Cause:
     matches: Callable[[Ending], bool]
     #: the cause as a sentence
     sentence: str
-    #: JOB_ID stands for the id of a failed job
-    remedy: tuple[str, ...] = ()
+    #: commands for this job; JOB_ID stands for the id of a failed job
+    remedy: tuple[str, ...] | Callable[[Job, Ending], tuple[str, ...]] = ()
     #: whether the log of the command helps: the remedy then ends with the command that prints it
     is_in_log: bool = False
     #: more evidence about the job, like the memory that it requested

@@ -16,5 +16,7 @@ CAUSE = Cause(
     ),
     "Docker could not start the container: "
     "the entrypoint, a missing nvidia runtime, or a host in trouble",
-    ("batchyard doctor host --gpu-container IMAGE   # on such a host",),
+    lambda job, _: (
+        f"batchyard doctor host --gpu-container {job.image or 'IMAGE'}   # on such a host",
+    ),
 )

@@ -6,12 +6,14 @@ finding. Attempts of a job that runs or waits again are explained too.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from batchyard.doctor.checks.base import Timing, check_facts, job_of
 from batchyard.doctor.checks.failures import unexplained
 from batchyard.doctor.checks.failures.cause import Cause
 from batchyard.doctor.checks.failures.table import CAUSES
 from batchyard.doctor.checks.jobs.dependency_failed import DEPENDENCY_FAILED_REASON
-from batchyard.doctor.facts import Ending, Facts, Job, require
+from batchyard.doctor.facts import Ending, Facts, Job, Queue, require
 from batchyard.doctor.finding import Finding, Verdict
 
 #: BY001 reports the first; the second is followed by the endings of the children
@@ -24,6 +26,7 @@ _SIGNALS = {
     139: "SIGSEGV",
     143: "SIGTERM",
 }
+_MAX_LINE_LENGTH = 200
 _KINDS = sorted([cause.kind for cause in CAUSES] + [unexplained.KIND], key=lambda kind: kind.id)
 
 
@@ -34,6 +37,8 @@ def check(facts: Facts, timing: Timing) -> Verdict:
         return None
     if not job.endings and job.status != "FAILED":
         return None
+    if not job.queue and isinstance(facts.queue, Queue):
+        job = replace(job, queue=facts.queue.name)
     endings = require(job.endings) or (Ending(None, job.status_reason),)
     examined = sum(ending.count for ending in endings)
     causes = [(ending, _cause_of(job, ending)) for ending in endings]
@@ -51,7 +56,8 @@ def _cause_of(job: Job, ending: Ending) -> Cause | None:
 def _finding(job: Job, ending: Ending, cause: Cause, examined: int) -> Finding:
     reasons = [reason for reason in (ending.status_reason, ending.reason) if reason]
     job_id = ending.example or job.job_id
-    remedy = [line.replace("JOB_ID", job_id) for line in cause.remedy]
+    commands = cause.remedy if isinstance(cause.remedy, tuple) else cause.remedy(job, ending)
+    remedy = [line.replace("JOB_ID", job_id) for line in commands]
     if cause.is_in_log:
         remedy.append(_log_command(job, ending, job_id))
     if hint := cause.hint(ending):
@@ -59,10 +65,14 @@ def _finding(job: Job, ending: Ending, cause: Cause, examined: int) -> Finding:
     return Finding(
         cause.kind,
         cause.sentence,
-        (_summary(job, ending, cause, examined), *reasons),
+        (_summary(job, ending, cause, examined), *reasons, *_show_log(ending)),
         tuple(remedy),
         f"job {job_id}",
     )
+
+
+def _show_log(ending: Ending) -> list[str]:
+    return [f"log: {line[:_MAX_LINE_LENGTH]}" for line in ending.log_lines]
 
 
 def _summary(job: Job, ending: Ending, cause: Cause, examined: int) -> str:

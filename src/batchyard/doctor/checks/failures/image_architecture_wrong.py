@@ -12,8 +12,8 @@ CAUSE = Cause(
         "exec format error", "no matching manifest", "does not match the detected host platform"
     ),
     "the image is built for another architecture than the host's",
-    (
-        "docker buildx build --platform linux/amd64 -t IMAGE --push ."
+    lambda job, _: (
+        f"docker buildx build --platform linux/amd64 -t {job.image or 'IMAGE'} --push ."
         "   # or linux/arm64, as the hosts are",
     ),
 )

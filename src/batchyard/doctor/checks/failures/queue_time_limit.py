@@ -10,8 +10,8 @@ CAUSE = Cause(
     KIND,
     mentions("jobstatetimelimit"),
     "a time limit of the queue cancelled the job while it was RUNNABLE",
-    (
-        "aws batch describe-job-queues --job-queues QUEUE "
+    lambda job, _: (
+        f"aws batch describe-job-queues --job-queues {job.queue or 'QUEUE'} "
         "--query 'jobQueues[].jobStateTimeLimitActions'",
     ),
 )

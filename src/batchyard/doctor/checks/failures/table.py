@@ -33,7 +33,7 @@ CAUSES = (
     queue_time_limit.CAUSE,
     queue_deleted.CAUSE,
     resources_not_ready.CAUSE,
-    container_start_failed.CAUSE,
     command_not_executable.CAUSE,
+    container_start_failed.CAUSE,
     command_failed.CAUSE,
 )

@@ -65,12 +65,13 @@ def _finding(facts: Facts, job: Job) -> Finding:
         )
     else:
         cause = "AWS Batch reports the job as blocked"
-    names = " ".join(environment.name for environment in listed_environments(facts)) or "NAME"
+    names = " ".join(environment.name for environment in listed_environments(facts))
+    selection = f"--compute-environments {names} " if names else ""
     query = "--query 'computeEnvironments[].[computeEnvironmentName,status,statusReason]'"
     return Finding(
         KIND,
         cause,
         (job.status_reason,),
-        (f"aws batch describe-compute-environments --compute-environments {names} {query}",),
+        (f"aws batch describe-compute-environments {selection}{query}",),
         f"job {job.job_id}",
     )

@@ -35,6 +35,9 @@ def check(facts: Facts, timing: Timing) -> Verdict:
             f"{reserved:.0%} of {total_vcpus} vCPUs",
             f"usable {usable_vcpus:.0f}, in use {used_vcpus:g}; the job requests {job.vcpus:g}",
         ),
-        ("aws batch update-scheduling-policy --arn ARN --fairshare-policy computeReservation=0",),
+        (
+            f"aws batch update-scheduling-policy --arn {policy.arn or 'ARN'} "
+            "--fairshare-policy computeReservation=0",
+        ),
         f"job {job.job_id}",
     )

@@ -23,14 +23,16 @@ def check(facts: Facts, timing: Timing) -> Verdict:
         return None
     if not job.status_reason.startswith(_STATUS_REASON):
         return []
-    types = join_names(name for e in environments_of(facts) for name in e.instance_types)
+    names = [name for e in environments_of(facts) for name in e.instance_types]
+    # A family stands for all its sizes.
+    patterns = dict.fromkeys(name if "." in name else f"{name}.*" for name in names)
     return Finding(
         KIND,
         "AWS cannot launch these instance types in these zones, or not with this launch template",
-        (job.status_reason, f"instance types: {types or 'none named'}"),
+        (job.status_reason, f"instance types: {join_names(names) or 'none named'}"),
         (
             "aws ec2 describe-instance-type-offerings --location-type availability-zone "
-            "--filters Name=instance-type,Values=TYPE",
+            f"--filters 'Name=instance-type,Values={','.join(patterns) or '*'}'",
         ),
         f"job {job.job_id}",
         likelihood=99,

@@ -13,7 +13,9 @@ check = refusals.check_refusals(
     "instances end at launch because their encrypted volume cannot be opened",
     (
         "aws kms create-grant --key-id KEY "
-        "--operations Decrypt GenerateDataKeyWithoutPlaintext CreateGrant "
-        "--grantee-principal AWSServiceRoleForAutoScaling's ARN",
+        "--operations Decrypt GenerateDataKeyWithoutPlaintext CreateGrant --grantee-principal "
+        "arn:aws:iam::$(aws sts get-caller-identity --query Account --output text):role/"
+        "aws-service-role/autoscaling.amazonaws.com/AWSServiceRoleForAutoScaling"
+        "   # KEY: the key of the volume, in the launch template or the image",
     ),
 )

@@ -29,10 +29,26 @@ def check(subnet: Subnet, facts: Facts) -> Findings:
             f"endpoints missing: {', '.join(missing)}",
         ),
         (
-            "aws ec2 create-route --route-table-id TABLE "
-            "--destination-cidr-block 0.0.0.0/0 --nat-gateway-id NAT",
-            f"or, for each: aws ec2 create-vpc-endpoint --vpc-id {subnet.vpc or 'VPC'} "
-            f"--subnet-ids {subnet.id} --vpc-endpoint-type Interface --service-name "
-            f"com.amazonaws.{facts.subject.region or 'REGION'}.{missing[0]}",
+            "aws ec2 create-route --destination-cidr-block 0.0.0.0/0 "
+            f"--route-table-id $({_find_route_table(subnet)}) "
+            f"--nat-gateway-id $({_find_nat_gateway(subnet)})   # to a NAT gateway that exists",
+            f"or: for service in {' '.join(missing)}; do aws ec2 create-vpc-endpoint "
+            f"--vpc-id {subnet.vpc or 'VPC'} --subnet-ids {subnet.id} "
+            "--vpc-endpoint-type Interface "
+            f"--service-name com.amazonaws.{facts.subject.region or 'REGION'}.$service; done",
         ),
     )
+
+
+def _find_route_table(subnet: Subnet) -> str:
+    """Return the command that prints the id of the subnet's route table."""
+    return (
+        "aws ec2 describe-route-tables "
+        f"--filters Name=association.subnet-id,Values={subnet.id} "
+        "--query 'RouteTables[0].RouteTableId' --output text"
+    )
+
+
+def _find_nat_gateway(subnet: Subnet) -> str:
+    vpc = f"--filter Name=vpc-id,Values={subnet.vpc} " if subnet.vpc else ""
+    return f"aws ec2 describe-nat-gateways {vpc}--query 'NatGateways[0].NatGatewayId' --output text"

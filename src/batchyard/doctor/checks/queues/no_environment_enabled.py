@@ -10,7 +10,7 @@ from batchyard.doctor.checks.base import (
     place_of,
     update_command,
 )
-from batchyard.doctor.facts import Facts
+from batchyard.doctor.facts import Facts, Queue
 from batchyard.doctor.finding import Finding, Kind, Severity, Verdict
 
 KIND = Kind("BY004", Severity.ERROR, 94, "the queue has a compute environment that is enabled")
@@ -24,7 +24,7 @@ def check(facts: Facts, timing: Timing) -> Verdict:
     if any(environment.state == "ENABLED" for environment in environments):
         return []
     if not environments:
-        return [_no_environment()]
+        return [_no_environment(facts)]
     return [
         Finding(
             KIND,
@@ -38,13 +38,17 @@ def check(facts: Facts, timing: Timing) -> Verdict:
     ]
 
 
-def _no_environment() -> Finding:
+def _no_environment(facts: Facts) -> Finding:
+    queue = facts.queue.name if isinstance(facts.queue, Queue) else "QUEUE"
     return Finding(
         KIND,
         "the queue has no compute environment",
         ("0 compute environments in its order",),
         (
-            "aws batch update-job-queue --job-queue QUEUE "
-            "--compute-environment-order order=1,computeEnvironment=NAME",
+            "aws batch describe-compute-environments "
+            "--query 'computeEnvironments[?state==`ENABLED`].computeEnvironmentName'"
+            "   # those that can be named",
+            f"aws batch update-job-queue --job-queue {queue} "
+            "--compute-environment-order order=1,computeEnvironment=NAME   # NAME: one of them",
         ),
     )

@@ -23,12 +23,16 @@ def check(environment: Environment, facts: Facts) -> Findings:
     denied_actions = require(profile.denied)
     if not denied_actions:
         return
+    find_role = (
+        f"aws iam get-instance-profile --instance-profile-name {profile.name} "
+        "--query 'InstanceProfile.Roles[0].RoleName' --output text"
+    )
     yield Finding(
         KIND,
         f"the role of {environment.name}'s instances may not do what the ECS agent does",
         (f"refused to {profile.role or profile.name}: {join_names(denied_actions)}",),
         (
-            f"aws iam attach-role-policy --role-name {profile.role or 'ROLE'} "
+            f"aws iam attach-role-policy --role-name {profile.role or f'$({find_role})'} "
             f"--policy-arn {ECS_POLICY}",
         ),
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from batchyard.doctor.facts import require
 from batchyard.doctor.finding import Finding, Kind, Severity, Verdict
 from batchyard.doctor.host.checks.base import check_host, is_ecs_node
@@ -9,6 +11,8 @@ from batchyard.doctor.host.facts import HostFacts
 from batchyard.doctor.host.parse import find_setting
 
 KIND = Kind("BY308", Severity.ERROR, 84, "the agent is in a cluster")
+#: AWS Batch names a cluster after its compute environment, in an old and in a new form.
+_CLUSTER = re.compile(r"AWSBatch-(.+)-[0-9a-f-]{36}|(.+)_Batch_.*")
 
 
 @check_host(KIND)
@@ -24,6 +28,8 @@ def check(facts: HostFacts) -> Verdict:
         cause = f"the ECS agent joined the cluster {agent.cluster}, not the one in ecs.config"
     else:
         return []
+    name = (cluster or agent.cluster).rpartition("/")[2]
+    environment = _CLUSTER.sub(r"\1\2", name) or "NAME"
     return Finding(
         KIND,
         cause,
@@ -34,6 +40,6 @@ def check(facts: HostFacts) -> Verdict:
         (
             "grep -iE 'error|denied|unable' /var/log/ecs/ecs-agent.log | tail",
             "check the instance profile, and the way to the ECS endpoints "
-            "(batchyard doctor env NAME)",
+            f"(batchyard doctor env {environment})",
         ),
     )

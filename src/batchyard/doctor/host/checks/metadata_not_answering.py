@@ -21,7 +21,8 @@ def check(facts: HostFacts) -> Verdict:
         "the metadata service does not answer: the agent gets no credentials",
         (facts.metadata.reason,),
         (
-            "aws ec2 modify-instance-metadata-options --instance-id ID "
+            "aws ec2 modify-instance-metadata-options "
+            "--instance-id $(cat /var/lib/cloud/data/instance-id) "
             "--http-endpoint enabled --http-put-response-hop-limit 2",
         ),
     )
