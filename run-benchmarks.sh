@@ -324,4 +324,6 @@ for job in "$cpu_job" "$gpu_job"; do
     fetch "$(device_of "$job")" "$job"
 done
 compare
+# The stack of `batchyard deploy` has the template's name at its end; that of `sam deploy` is the name itself.
+say "to delete the stack and what is in its bucket: batchyard destroy gpu-batch-benchmark --env ${stack%-gpu-batch-benchmark} --empty-buckets"
 exit "$failed"

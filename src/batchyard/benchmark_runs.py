@@ -17,7 +17,7 @@ from batchyard import engines, operations
 from batchyard import plan as planning
 from batchyard.aws.batch import Batch
 from batchyard.aws.environment_lookup import find_environment
-from batchyard.aws.s3 import S3, Place
+from batchyard.aws.s3 import S3, Place, S3Object, naming_file_errors
 from batchyard.aws.session import AwsSession
 from batchyard.bench import comparing, prices, reports, result_files, submission, tables
 from batchyard.bench.request import Request
@@ -239,7 +239,8 @@ def submit(record: RunRecord, say: Say = say_nothing) -> None:
         )
     if not is_submitted:
         setup = engine.setup()
-        _s3(setup).upload([(code, setup.workspace_address + submission.CODE)])
+        with naming_file_errors("read", code):
+            _s3(setup).put(setup.workspace_address + submission.CODE, code.read_bytes())
     # Opens the run again, under its lock: another process may have submitted jobs meanwhile.
     operations.start(record, say)
 
@@ -272,8 +273,11 @@ def _download(record: RunRecord, out: Path, say: Say) -> dict[str, list[Path]]:
     setup = record.open().setup()
     s3 = _s3(setup)
     address = setup.workspace_address + submission.RESULTS
-    names_by_kind = _list_results(s3, address)
-    paths_by_kind = {kind: [out / name for name in names] for kind, names in names_by_kind.items()}
+    results_by_kind = _list_results(s3, address)
+    paths_by_kind = {
+        kind: [out / _file_name(result) for result in results]
+        for kind, results in results_by_kind.items()
+    }
     try:
         out.mkdir(parents=True, exist_ok=True)
         for path in result_files.rename_old_files(
@@ -282,27 +286,27 @@ def _download(record: RunRecord, out: Path, say: Say) -> dict[str, list[Path]]:
             say(f"an older result is kept as {path}")
     except OSError as exc:
         raise from_os_error(exc, "write the results to", out) from exc
-    count = s3.download(
-        [
-            (f"{address}{kind}/{path.name}", path)
-            for kind, paths in paths_by_kind.items()
-            for path in paths
-        ]
-    )
+    bucket = Place.of(address).bucket
+    results = [result for results in results_by_kind.values() for result in results]
+    count = s3.download((bucket, result, out / _file_name(result)) for result in results)
     if count:
         say(f"fetched {count} files into {out}")
     return paths_by_kind
 
 
-def _list_results(s3: S3, address: str) -> dict[str, list[str]]:
-    """Return the names of the result files in S3 by kind of device."""
+def _list_results(s3: S3, address: str) -> dict[str, list[S3Object]]:
+    """Return the result files in S3 by kind of device."""
     prefix = Place.of(address).key
-    names_by_kind: dict[str, list[str]] = {}
+    results_by_kind: dict[str, list[S3Object]] = {}
     for entry in s3.list(address):
         kind, _, name = entry.key.removeprefix(prefix).partition("/")
         if kind in submission.STEPS and name and "/" not in name:
-            names_by_kind.setdefault(kind, []).append(name)
-    return names_by_kind
+            results_by_kind.setdefault(kind, []).append(entry)
+    return results_by_kind
+
+
+def _file_name(result: S3Object) -> str:
+    return result.key.rpartition("/")[2]
 
 
 def _s3(setup: RunSetup) -> S3:

@@ -8,11 +8,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import prestarted
+
 #: one small, quick operation that needs nothing but NumPy
 QUICK = ("bench", "run", "--device", "cpu", "--quick", "--only", "triad", "--out", "out")
 
-#: sleeps, so that a test can stop it in the middle
+#: sleeps at size 2, once there is a file `sleeping`, so that a test can stop it in the middle
 SLOW = """
+import pathlib
 import time
 import numpy as np
 from batchyard.bench import Candidate, Workload
@@ -21,6 +24,7 @@ from batchyard.bench import Candidate, Workload
 def work(kit, size):
     def call(x):
         if size > 1:
+            pathlib.Path("sleeping").touch()
             time.sleep(600)
         return x
     return call
@@ -40,7 +44,7 @@ def command(*args: str) -> list[str]:
 def batchyard(
     folder: Path, *args: str, code: int = 0, **kwargs: Any
 ) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(
+    done = prestarted.run(
         command(*args), cwd=folder, capture_output=True, text=True, timeout=300, **kwargs
     )
     message = f"batchyard {' '.join(args)} exited {done.returncode}:\n{done.stdout}\n{done.stderr}"

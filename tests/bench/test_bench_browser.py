@@ -135,7 +135,7 @@ def seen(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         ],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
     )
     match = re.search(r'data-seen="([^"]*)"', done.stdout)
     assert match, done.stderr[-2000:]

@@ -14,6 +14,9 @@ from typing import Any
 import pytest
 from bench_yard import QUICK, SLOW, batchyard, command, read
 
+import prestarted
+from only_numpy import hide_other_libraries
+
 
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -123,6 +126,7 @@ WORKLOAD = Workload(
 
 
 def test_nan_fails_the_run_and_loses_nothing(tmp_path: Path) -> None:
+    hide_other_libraries(tmp_path)
     (tmp_path / "wrong.py").write_text(WRONG)
     done = batchyard(
         tmp_path, "bench", "run", "--device", "cpu", "--quick", "--workload", "wrong.py", code=1
@@ -136,6 +140,7 @@ def test_nan_fails_the_run_and_loses_nothing(tmp_path: Path) -> None:
     ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 130), (signal.SIGKILL, -9)]
 )
 def test_what_was_measured_survives(tmp_path: Path, number: signal.Signals, code: int) -> None:
+    hide_other_libraries(tmp_path)
     (tmp_path / "slow.py").write_text(SLOW)
     args = (
         "bench",
@@ -150,13 +155,15 @@ def test_what_was_measured_survives(tmp_path: Path, number: signal.Signals, code
         "--out",
         "out",
     )
-    process = subprocess.Popen(command(*args), cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    process = prestarted.Popen(command(*args), cwd=tmp_path, stderr=subprocess.PIPE, text=True)
     try:
         assert process.stderr is not None
         assert process.stderr.readline().startswith("1/2 Slow, 1")
-        time.sleep(0.2)
+        while not (tmp_path / "sleeping").exists():
+            assert process.poll() is None
+            time.sleep(0.02)
         process.send_signal(number)
-        stderr = process.communicate(timeout=60)[1]
+        stderr = process.communicate(timeout=300)[1]
         assert process.returncode == code
     finally:
         process.kill()
@@ -337,6 +344,7 @@ WORKLOADS = (
 
 
 def test_mistakes_of_one_workload_are_its_own_and_the_others_are_measured(tmp_path: Path) -> None:
+    hide_other_libraries(tmp_path)
     (tmp_path / "mistakes.py").write_text(MISTAKES)
     done = batchyard(
         tmp_path, "bench", "run", "--device", "cpu", "--quick", "--workload", "mistakes.py", code=1
@@ -397,13 +405,14 @@ WORKLOAD = Workload(
     ],
 )
 def test_reruns_that_are_stopped_leave_what_was_measured(tmp_path: Path, interrupt: str) -> None:
+    hide_other_libraries(tmp_path)
     (tmp_path / "interrupted.py").write_text(INTERRUPTED % interrupt)
     workload = ("--workload", "interrupted.py", "--out", "out", "--sizes")
     args = ("bench", "run", "--device", "cpu", "--quick", *workload)
     batchyard(tmp_path, *args, "1")
     for _ in range(2):
-        done = subprocess.run(
-            command(*args, "2"), cwd=tmp_path, capture_output=True, text=True, timeout=60
+        done = prestarted.run(
+            command(*args, "2"), cwd=tmp_path, capture_output=True, text=True, timeout=300
         )
         assert done.returncode == 130
         assert "stopped; what was measured is in out/cpu-benchmark.txt" in done.stderr

@@ -208,7 +208,7 @@ def test_why_a_job_cannot_start_is_said_and_an_interrupt_leaves_the_jobs(tmp_pat
         )
         assert "gpu cannot start: CAPACITY:" in text and "batchyard emulate --gpus 1" in text
         process.send_signal(signal.SIGINT)
-        assert process.wait(60) == 130
+        assert process.wait(300) == 130
         match = re.search(r"the jobs go on without us; .*--jobs ([^,\s]+),(\S+)", log.read_text())
         assert match, log.read_text()
         assert it.wait(match[1])["status"] == "SUCCEEDED"
@@ -266,7 +266,7 @@ def test_an_interrupt_while_a_job_is_submitted_loses_none(
         until(lambda: asked.exists() or process.poll() is not None)
         os.killpg(process.pid, signal.SIGINT)
         told.touch()
-        assert process.wait(60) == 130, log.read_text()
+        assert process.wait(300) == 130, log.read_text()
     finally:
         if process.poll() is None:
             process.kill()
@@ -300,7 +300,7 @@ def test_an_interrupt_between_two_looks_says_how_to_go_on_and_nothing_else(
     try:
         until(lambda: asked.exists() or process.poll() is not None)
         os.killpg(process.pid, signal.SIGINT)
-        assert process.wait(60) == 130, log.read_text()
+        assert process.wait(300) == 130, log.read_text()
     finally:
         if process.poll() is None:
             process.kill()

@@ -40,7 +40,7 @@ class Site:
             input=answers or "",
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=300,
         )
         said = (
             f"batchyard {' '.join(words)} exited {done.returncode}:\n{done.stdout}\n{done.stderr}"
@@ -49,9 +49,9 @@ class Site:
         assert "Traceback" not in said and "a bug in batchyard" not in said, said
         return done
 
-    def killed(self, *words: str, at: str) -> None:
+    def killed(self, *words: str, at: str, or_at: str | None = None) -> None:
         """Runs `batchyard WORDS` about this environment, and ends it with SIGKILL once it says
-        this on stderr.
+        ``at`` or ``or_at`` on stderr.
         """
         command = [sys.executable, "-m", "batchyard", *words, "--env", self.env]
         with prestarted.Popen(
@@ -61,7 +61,7 @@ class Site:
             said = []
             for line in process.stderr:
                 said.append(line)
-                if at in line:
+                if at in line or (or_at is not None and or_at in line):
                     process.kill()
                     return
         raise AssertionError(f"{at!r} was never said, but: {''.join(said)}")

@@ -12,11 +12,15 @@ templates (refused).
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from typing import Any
 
 import pytest
 from emulator_endpoint import until
 from site_of_stacks import CORE, Site
+
+import prestarted
 
 PIPELINE = """
 name: hello
@@ -53,7 +57,9 @@ def _look_at_network(site: Site, outputs: dict[str, str]) -> None:
     ids = outputs["Subnets"].split(",")
     subnets = ec2.describe_subnets(SubnetIds=ids)["Subnets"]
     assert {one["VpcId"] for one in subnets} == {outputs["Vpc"]}
-    assert len({one["AvailabilityZone"] for one in subnets}) == 2
+    assert len({one["AvailabilityZone"] for one in subnets}) == 3
+    tags = {tag["Key"]: tag["Value"] for tag in subnets[0]["Tags"]}
+    assert tags["batchyard:environment"] == site.env
     tables = ec2.describe_route_tables(Filters=[{"Name": "association.subnet-id", "Values": ids}])[
         "RouteTables"
     ]
@@ -180,19 +186,129 @@ def test_public_nodes_become_private_ones_and_public_again(site: Site) -> None:
     assert out["GatewayId"].startswith("igw-") and have_addresses() == {True}
 
 
+def test_nodes_without_a_way_out_have_endpoints(site: Site) -> None:
+    site.about("deploy", "network", "--yes", "--set", "Placement=endpoints", "--set", "Zones=2")
+    ec2, outputs = site.endpoint.client("ec2"), site.outputs()
+    endpoints = ec2.describe_vpc_endpoints(
+        Filters=[{"Name": "vpc-id", "Values": [outputs["Vpc"]]}]
+    )["VpcEndpoints"]
+    assert len(endpoints) == 8
+    tables = ec2.describe_route_tables(
+        Filters=[{"Name": "association.subnet-id", "Values": outputs["Subnets"].split(",")}]
+    )["RouteTables"]
+    routes = [route for table in tables for route in table["Routes"]]
+    assert [route for route in routes if route.get("DestinationCidrBlock") == "0.0.0.0/0"] == []
+    done = site.about("deploy", "network", "--yes", "--set", "Placement=public")
+    assert "- EcsEndpoint" in done.stderr and "+ RouteOut" in done.stderr
+
+
+def test_zones_are_added_while_stacks_use_the_subnets_and_none_is_taken_away(site: Site) -> None:
+    site.about("deploy", "--yes", "--set", "Zones=2")
+    arn = site.compute_environment("cpu-spot")["computeEnvironmentArn"]
+    done = site.about("deploy", "--yes", "--set", "Zones=4")
+    assert "+ SubnetD" in done.stderr and "~ CpuSpot" in done.stderr
+    spot = site.compute_environment("cpu-spot")
+    assert spot["computeResources"]["subnets"] == site.outputs()["Subnets"].split(",")
+    assert len(spot["computeResources"]["subnets"]) == 4
+    assert spot["computeEnvironmentArn"] == arn, "nothing is built anew"
+    refused = site.about("deploy", "network", "--yes", "--set", "Zones=3", code=2).stderr
+    assert f"{site.env}-network: SubnetD may have nodes of {site.env}-batch" in refused
+    assert site.stacks()[f"{site.env}-network"] == "UPDATE_COMPLETE", "nothing was begun"
+
+
 def test_an_export_that_others_use_is_not_tried_to_be_changed(site: Site) -> None:
-    site.about("deploy", "--yes")
-    words = (
-        f"{site.env}-network: AWS does not change {site.env}-subnets while {site.env}-batch uses it"
-    )
+    site.about("deploy", "network", "--yes", "--set", "Zones=2")
+    body = {
+        "Resources": {
+            "L": {
+                "Type": "AWS::Logs::LogGroup",
+                "Properties": {
+                    "LogGroupName": {
+                        "Fn::Join": [
+                            "-",
+                            {"Fn::Split": [",", {"Fn::ImportValue": f"{site.env}-subnets"}]},
+                        ]
+                    }
+                },
+            }
+        }
+    }
+    user = f"notebooks-{site.env}"
+    aws = site.endpoint.client("cloudformation")
+    aws.create_stack(StackName=user, TemplateBody=json.dumps(body))
+    words = f"{site.env}-network: AWS does not change {site.env}-subnets while {user} uses it"
     assert words in site.about("diff", "network", "--set", "Zones=3", code=None).stderr
     refused = site.about("deploy", "network", "--yes", "--set", "Zones=3", code=2).stderr
     assert words in refused and "batchyard destroy" in refused
     assert site.stacks()[f"{site.env}-network"] == "CREATE_COMPLETE", "nothing was begun"
     # Where nobody uses it any more, it is changed.
-    site.about("destroy", "batch", "--yes")
-    site.about("deploy", "--yes", "--set", "Zones=3")
+    aws.delete_stack(StackName=user)
+    site.about("deploy", "network", "--yes", "--set", "Zones=3")
     assert len(site.outputs()["Subnets"].split(",")) == 3
+
+
+def test_a_new_image_reaches_the_self_managed_nodes(site: Site) -> None:
+    site.about("deploy", "--yes")
+    ssm, name = site.endpoint.client("ssm"), f"/{site.env}/gpu-image"
+    ssm.put_parameter(Name=name, Value="ami-0a", Type="String")
+    site.about("deploy", "batch-unmanaged", "--yes", "--set", f"ImageId={name}")
+    assert "nothing to do" in site.about("deploy", "batch-unmanaged", "--yes").stderr
+    ssm.put_parameter(Name=name, Value="ami-0b", Type="String", Overwrite=True)
+    done = site.about("deploy", "batch-unmanaged", "--yes")
+    assert "~ LaunchTemplate" in done.stderr
+    # The group has the new version of the launch template.
+    assert "changed    Nodes (AWS::AutoScaling::AutoScalingGroup)" in done.stderr
+
+
+def test_tags_and_parameters_from_a_file(site: Site) -> None:
+    (site.folder / "lab.yaml").write_text(
+        "parameters:\n  Zones: 2\n  TeamQueues: true\ntags:\n  team: vision\n"
+    )
+    words = ("deploy", "network", "--yes", "--params", "lab.yaml")
+    site.about(*words, "--tag", "cost-centre=17")
+    outputs, aws = site.outputs(), site.endpoint.client("cloudformation")
+    assert len(outputs["Subnets"].split(",")) == 2
+
+    def tags() -> dict[str, str]:
+        (stack,) = aws.describe_stacks(StackName=f"{site.env}-network")["Stacks"]
+        return {tag["Key"]: tag["Value"] for tag in stack["Tags"]}
+
+    expected = {"team": "vision", "cost-centre": "17", "batchyard:environment": site.env}
+    assert tags() == expected
+    (vpc,) = site.endpoint.client("ec2").describe_vpcs(VpcIds=[outputs["Vpc"]])["Vpcs"]
+    assert expected.items() <= {tag["Key"]: tag["Value"] for tag in vpc["Tags"]}.items()
+    # Earlier tags stay, and without a change there is nothing to do.
+    assert "nothing to do" in site.about("deploy", "network", "--yes").stdout
+    site.about("deploy", "network", "--yes", "--tag", "team=audio")
+    assert tags() == {**expected, "team": "audio"}
+
+
+def test_mistakes_in_a_parameter_file_have_line_and_column(site: Site) -> None:
+    (site.folder / "lab.yaml").write_text(
+        "parameters:\n  Zone: 2\n  Zones: 9\n  Env: x\ntags:\n  aws:x: y\nparms: {}\n"
+    )
+    done = site.about("diff", "--params", "lab.yaml", code=2)
+    assert 'lab.yaml:2:3: no template has a parameter "Zone"; did you mean "Zones"?' in done.stderr
+    assert "lab.yaml:3:10: Zones: it must be one of 2, 3, 4" in done.stderr
+    assert "lab.yaml:4:3: the name of the environment is no parameter" in done.stderr
+    assert 'lab.yaml:6:3: the tag "aws:x": names that begin with aws:' in done.stderr
+    assert 'lab.yaml:7:1: unknown key "parms"' in done.stderr
+    assert "none.yaml" in site.about("diff", "--params", "none.yaml", code=2).stderr
+    assert "--tag 'team' is not of the form" in site.about("diff", "--tag", "team", code=2).stderr
+
+
+def test_profile_and_region_are_flags(site: Site) -> None:
+    config = site.folder / "config"
+    config.write_text("[profile lab]\naws_access_key_id = x\naws_secret_access_key = x\n")
+    environ = {**site.endpoint.environ, "AWS_CONFIG_FILE": str(config)}
+    for name in ("AWS_REGION", "AWS_DEFAULT_REGION"):
+        environ.pop(name, None)
+    done = site.about(
+        "diff", "storage", "--region", "us-east-1", "--profile", "lab", environ=environ
+    )
+    assert "region us-east-1" in done.stderr
+    wrong = site.about("diff", "--region", "us-east-1", "--profile", "no", environ=environ, code=2)
+    assert "The config profile (no) could not be found" in wrong.stderr
 
 
 def test_a_newer_image_of_ones_own_reaches_the_nodes_by_its_version(site: Site) -> None:
@@ -295,11 +411,13 @@ def test_what_an_interrupted_attempt_left_does_not_matter(site: Site) -> None:
 
 
 def test_killed_again_and_again_it_goes_on(site: Site) -> None:
+    # On a busy machine a kill comes late, and the next command finds more done than was meant.
     site.killed("deploy", "--yes", at="-network: 1")  # the change is shown, and not begun
-    site.killed("deploy", "--yes", at="created    Vpc")
+    site.killed("deploy", "--yes", at="created    Vpc", or_at="-network: nothing to do")
     vpc = site.outputs()["Vpc"]
-    site.killed("deploy", "--yes", at="-storage: CREATE_COMPLETE")
-    site.killed("deploy", "--yes", at="created    JobRole")
+    done_before = "-storage: nothing to do"
+    site.killed("deploy", "--yes", at="-storage: CREATE_COMPLETE", or_at=done_before)
+    site.killed("deploy", "--yes", at="created    JobRole", or_at="-iam: nothing to do")
     done = site.about("deploy", "--yes")
     assert site.stacks() == {f"{site.env}-{name}": "CREATE_COMPLETE" for name in CORE}
     assert site.outputs()["Vpc"] == vpc, "what was there has not been made anew"
@@ -327,6 +445,28 @@ def test_rights_change_with_a_parameter(site: Site) -> None:
     assert attached() == {"AmazonEC2ContainerServiceforEC2Role", "AmazonSSMManagedInstanceCore"}
     site.about("deploy", "iam", "--set", "SessionManager=false", "--yes")
     assert attached() == {"AmazonEC2ContainerServiceforEC2Role"}
+
+
+# -- before anything is made ---------------------------------------------------------------------
+
+
+def test_what_cannot_work_with_what_is_deployed_is_refused(site: Site) -> None:
+    site.about("deploy", "--yes")
+    site.about("deploy", "image", "--yes", "--set", "VolumeGiB=200")
+    own_image = f"GpuImageParameter=/{site.env}/gpu-image"
+    refused = site.about("deploy", "batch", "--yes", "--set", own_image, code=2)
+    assert f"the image of {site.env}-image has 200 GiB" in refused.stderr
+    assert "--set GpuVolumeGiB=200" in refused.stderr
+
+
+def test_zones_quotas_and_fixed_costs_are_told_first(site: Site) -> None:
+    done = site.about("diff", "--set", "Placement=private", "--set", "Zones=4")
+    lines = done.stderr.splitlines()
+    assert "  NAT gateway with its address: $36.50" in lines
+    assert any(line.startswith("fixed cost: $36.50 a month") for line in lines)
+    assert any("us-east-1" in line and "2026-06-01" in line for line in lines)
+    # moto knows no quotas of EC2: what could not be read is said.
+    assert any(line.startswith("quotas were not read (L-") for line in lines)
 
 
 # -- failures ------------------------------------------------------------------------------------
@@ -375,10 +515,11 @@ def test_a_template_alone_names_what_it_needs(site: Site) -> None:
 
 
 def test_a_diff_changes_nothing(site: Site) -> None:
-    done = site.about("diff")
-    assert f"{site.env}-batch: 15 added" in done.stdout and "if HasTeamQueues" in done.stdout
+    planned = _added(site.about("diff").stdout)
     assert site.stacks() == {}
-    site.about("deploy", "--yes")
+    deployed = _added(site.about("deploy", "--yes").stderr)
+    assert planned == deployed, "what `deploy` makes, and nothing else"
+    assert "NatSubnet" not in planned[f"{site.env}-network"]
     done = site.about("diff", "--set", "CpuSpotMaxvCpus=1000")
     assert done.stdout.splitlines() == [
         f"{site.env}-batch: 1 changed",
@@ -396,6 +537,60 @@ def test_a_diff_changes_nothing(site: Site) -> None:
         for one in left
         if one["StackName"] == f"{site.env}-batch" and one["ExecutionStatus"] == "AVAILABLE"
     ] == []
+
+
+def _added(text: str) -> dict[str, set[str]]:
+    """Return stack -> the resources that are listed as added."""
+    added: dict[str, set[str]] = {}
+    for line in text.splitlines():
+        if " added" in line:
+            stack = line.partition(":")[0]
+            added[stack] = set()
+        elif line.startswith("  + "):
+            added[stack].add(line.split()[1])
+    return added
+
+
+def test_two_first_deploys_at_once_both_end_right(site: Site) -> None:
+    command = [sys.executable, "-m", "batchyard", "deploy", "network", "storage", "--yes"]
+    processes = [
+        prestarted.Popen(
+            [*command, "--env", site.env],
+            cwd=site.folder,
+            env=site.endpoint.environ,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(2)
+    ]
+    for process in processes:
+        _, stderr = process.communicate(timeout=120)
+        assert process.returncode == 0, stderr
+    assert site.stacks() == {
+        f"{site.env}-{name}": "CREATE_COMPLETE" for name in ("network", "storage")
+    }
+
+
+def test_a_plan_is_obsolete_after_another_was_executed(site: Site) -> None:
+    from batchyard.infra import read_template
+
+    aws, stack = site.endpoint.client("cloudformation"), f"{site.env}-storage"
+    ids = [
+        aws.create_change_set(
+            StackName=stack,
+            ChangeSetName=name,
+            ChangeSetType="CREATE",
+            TemplateBody=read_template("storage"),
+            Parameters=[{"ParameterKey": "Env", "ParameterValue": site.env}],
+        )["Id"]
+        for name in ("first", "second")
+    ]
+    aws.execute_change_set(ChangeSetName=ids[0])
+    with pytest.raises(aws.exceptions.InvalidChangeSetStatusException):
+        aws.execute_change_set(ChangeSetName=ids[1])
+    other = aws.list_change_sets(StackName=f"{site.env}-other")["Summaries"]
+    assert (len(aws.list_change_sets(StackName=stack)["Summaries"]), other) == (2, [])
 
 
 def test_outputs_and_environments(site: Site) -> None:

@@ -141,6 +141,8 @@ def test_a_file_of_environments_needs_no_aws(site: Site) -> None:
         (("deploy", "--set", "Zones=9"), "one of 2, 3, 4"),
         (("deploy", "--set", "Zones"), "NAME=VALUE"),
         (("deploy", "bach"), "did you mean batch?"),
+        (("deploy", "--set", "GpuInstanceTypes=p3.2xlarge"), "does not support the GPU of p3"),
+        (("diff", "--set", "GpuInstanceTypes=optimal"), "families without GPUs"),
         (("diff", "network", "--set", "CpuSpotMaxvCpus=3"), "the template batch has it"),
     ],
 )

@@ -209,3 +209,15 @@ def test_a_stack_that_was_never_made_goes_too(site: Site) -> None:
     assert site.stacks() == {}
     # What was there before was never the stack's.
     site.endpoint.client("ecr").describe_repositories(repositoryNames=[f"{site.env}/pipelines"])
+
+
+def test_log_streams_and_services_are_listed(site: Site) -> None:
+    site.about("deploy", "--yes")
+    site.about("deploy", "ecs", "--yes", "--set", "ServiceTasks=2")
+    logs, group = site.endpoint.logs, f"/batchyard/{site.env}/ecs"
+    # A stream whose bytes CloudWatch Logs has not counted yet.
+    logs.create_log_stream(logGroupName=group, logStreamName="task/main/1")
+    done = site.about("destroy", answers="n\n", code=130)
+    rows = [" ".join(line.split()) for line in done.stderr.splitlines()]
+    assert f"{site.env}-ecs log group {group} 1 log stream" in rows
+    assert f"{site.env}-ecs service {site.env}-gpu-service 2 tasks that it keeps running" in rows

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -20,14 +21,30 @@ def parse(text: str) -> Template:
     return loaded
 
 
-@cache
+#: template -> another text of it, for tests of the tests
+_mutants: dict[str, str] = {}
+_read_once = cache(infra.read_template)
+_parse_once = cache(parse)
+
+
+@contextmanager
+def mutated(name: str, right: str, wrong: str) -> Iterator[None]:
+    """Give a template another text: ``wrong`` in the place of the first ``right``."""
+    original = text(name)
+    assert right in original, f"{name} has no {right!r}"
+    _mutants[name] = original.replace(right, wrong, 1)
+    try:
+        yield
+    finally:
+        del _mutants[name]
+
+
 def text(name: str) -> str:
-    return infra.read_template(name)
+    return _mutants.get(name) or _read_once(name)
 
 
-@cache
 def template(name: str) -> Template:
-    return parse(text(name))
+    return _parse_once(text(name))
 
 
 def nodes(value: Any) -> Iterator[Any]:

@@ -62,6 +62,9 @@ def test_the_test_component_starts_a_container_that_must_see_the_gpus() -> None:
     commands = commands_of_phase("TestComponent", "test")
     assert any("Default Runtime: nvidia" in command for command in commands)
     (container,) = [command for command in commands if command.startswith("docker run ")]
+    (waiting,) = [command for command in commands if "until docker info" in command]
+    assert waiting.startswith("timeout ")
+    assert commands.index(waiting) < commands.index(container), "Docker may still be starting"
     assert "${TestImage} nvidia-smi -L | grep '^GPU '" in container
     # No --gpus and no --runtime: jobs that rely on the default runtime give neither.
     assert "--gpus" not in container and "--runtime" not in container
@@ -124,6 +127,25 @@ def test_a_description_that_names_the_published_parameter_names_it_right(name: s
     parameters = cfn.template(name)["Parameters"].values()
     named = [text for each in parameters if "gpu-image" in (text := str(each["Description"]))]
     assert all("/<env>/gpu-image" in text for text in named)
+
+
+def test_old_images_go_with_their_snapshots() -> None:
+    policy = only_resource("image", "AWS::ImageBuilder::LifecyclePolicy")
+    (details,) = policy["PolicyDetails"]
+    assert details["Action"] == {
+        "Type": "DELETE",
+        "IncludeResources": {"Amis": True, "Snapshots": True},
+    }
+    assert details["Filter"] == {"Type": "COUNT", "Value": {"Ref": "KeepImages"}}
+    assert policy["Status"] == "ENABLED"
+    # The images are found by the tags that the pipeline gives them.
+    pipeline = only_resource("image", "AWS::ImageBuilder::ImagePipeline")
+    assert policy["ResourceSelection"] == {"TagMap": pipeline["ImageTags"]}
+    assert policy["ExecutionRole"] == {"Fn::GetAtt": ["LifecycleRole", "Arn"]}
+    role = cfn.resources("image", "AWS::IAM::Role")["LifecycleRole"]
+    assert role["ManagedPolicyArns"] == [
+        {"Fn::Sub": f"{MANAGED_POLICIES}/service-role/EC2ImageBuilderLifecycleExecutionPolicy"}
+    ]
 
 
 # -- spotfleet: the fleet can shrink -------------------------------------------------------------

@@ -15,6 +15,7 @@ import cfn
 import pytest
 
 from batchyard.infra import EVERY, STANDALONE, TEMPLATES
+from batchyard.infra.fixed_costs import INTERFACE_ENDPOINTS
 
 #: what the tool looks up in an environment's stacks: template -> outputs
 LOOKED_UP = {
@@ -145,14 +146,15 @@ def test_a_skipped_check_has_a_reason(name: str) -> None:
 # -- AWS Batch -----------------------------------------------------------------------------------
 
 MANAGED = [
-    pytest.param(properties, id=f"{name} {key}")
+    (name, key)
     for name in ("batch", "gpu-batch-benchmark")
-    for key, properties in cfn.resources(name, "AWS::Batch::ComputeEnvironment").items()
+    for key in cfn.resources(name, "AWS::Batch::ComputeEnvironment")
 ]
 
 
-@pytest.mark.parametrize("environment", MANAGED)
-def test_a_compute_environment_can_be_changed_in_place(environment: dict[str, Any]) -> None:
+@pytest.mark.parametrize(("name", "key"), MANAGED)
+def test_a_compute_environment_can_be_changed_in_place(name: str, key: str) -> None:
+    environment = cfn.resources(name, "AWS::Batch::ComputeEnvironment")[key]
     assert environment["ReplaceComputeEnvironment"] is False
     assert (
         "ServiceRole" not in environment
@@ -169,9 +171,9 @@ def test_a_compute_environment_can_be_changed_in_place(environment: dict[str, An
         assert strategy["Fn::If"][1:] == [known[kind] for kind in computing["Type"]["Fn::If"][1:]]
 
 
-@pytest.mark.parametrize("environment", MANAGED)
-def test_gpu_nodes_have_the_nvidia_image_and_gpu_types_only(environment: dict[str, Any]) -> None:
-    computing = environment["ComputeResources"]
+@pytest.mark.parametrize(("name", "key"), MANAGED)
+def test_gpu_nodes_have_the_nvidia_image_and_gpu_types_only(name: str, key: str) -> None:
+    computing = cfn.resources(name, "AWS::Batch::ComputeEnvironment")[key]["ComputeResources"]
     (image,) = computing["Ec2Configuration"]
     device = computing["InstanceTypes"]["Ref"].removesuffix("InstanceTypes")
     assert image["ImageType"] == {"Gpu": "ECS_AL2023_NVIDIA", "Cpu": "ECS_AL2023"}[device]
@@ -307,24 +309,107 @@ def test_ecs_scales_and_drains_its_nodes() -> None:
     assert all("WeightedCapacity" not in override for override in overrides)
 
 
-def test_nodes_reach_the_internet_by_exactly_one_way() -> None:
-    """One route for both placements: CloudFormation could not exchange two of the same
-    destination.
-    """
+def test_nodes_reach_the_internet_by_at_most_one_way() -> None:
+    """One route for both ways: CloudFormation could not exchange two of the same destination."""
     routes = [
-        resource["Properties"]
+        resource
         for resource in cfn.template("network")["Resources"].values()
         if resource["Type"] == "AWS::EC2::Route"
         and resource["Properties"]["RouteTableId"] == {"Ref": "Routes"}
     ]
     (route,) = routes
     nothing = {"Ref": "AWS::NoValue"}
-    assert route["GatewayId"] == {"Fn::If": ["IsPublic", {"Ref": "Gateway"}, nothing]}
-    assert route["NatGatewayId"] == {"Fn::If": ["IsPublic", nothing, {"Ref": "Nat"}]}
+    properties = route["Properties"]
+    assert properties["GatewayId"] == {"Fn::If": ["IsPublic", {"Ref": "Gateway"}, nothing]}
+    assert properties["NatGatewayId"] == {"Fn::If": ["IsPublic", nothing, {"Ref": "Nat"}]}
+    assert route["Condition"] == "HasRouteOut"
 
 
-def test_nothing_is_let_in() -> None:
+def test_nothing_is_let_in_except_tls_from_nodes_to_vpc_endpoints() -> None:
     for name in EVERY:
-        for group in cfn.resources(name, "AWS::EC2::SecurityGroup").values():
-            assert "SecurityGroupIngress" not in group
+        for key, group in cfn.resources(name, "AWS::EC2::SecurityGroup").items():
+            if key != "EndpointSecurityGroup":
+                assert "SecurityGroupIngress" not in group
         assert cfn.resources(name, "AWS::EC2::SecurityGroupIngress") == {}
+    (rule,) = cfn.resources("network", "AWS::EC2::SecurityGroup")["EndpointSecurityGroup"][
+        "SecurityGroupIngress"
+    ]
+    assert (rule["IpProtocol"], rule["FromPort"], rule["ToPort"]) == ("tcp", 443, 443)
+    assert rule["SourceSecurityGroupId"] == {"Ref": "NodeSecurityGroup"}
+
+
+def test_the_vpc_endpoints_are_what_nodes_call_and_what_the_cost_counts() -> None:
+    endpoints = cfn.resources("network", "AWS::EC2::VPCEndpoint")
+    services = {
+        endpoint["ServiceName"]["Fn::Sub"].removeprefix("com.amazonaws.${AWS::Region}."): endpoint
+        for endpoint in endpoints.values()
+    }
+    assert set(services) == {"s3", *INTERFACE_ENDPOINTS}
+    assert services["s3"]["VpcEndpointType"] == "Gateway"
+    for service in INTERFACE_ENDPOINTS:
+        assert services[service]["VpcEndpointType"] == "Interface"
+        assert services[service]["PrivateDnsEnabled"] is True
+        assert services[service]["SubnetIds"][:2] == [{"Ref": "SubnetA"}, {"Ref": "SubnetB"}]
+
+
+# -- zones, images, tags -------------------------------------------------------------------------
+
+
+def test_three_zones_by_default_and_the_list_of_subnets_can_grow() -> None:
+    assert cfn.template("network")["Parameters"]["Zones"]["Default"] == "3"
+    # No stack imports the list: AWS does not change an export that is in use.
+    for name in TEMPLATES:
+        assert "ENV-subnets" not in cfn.imports(name)
+    (parameter,) = cfn.resources("network", "AWS::SSM::Parameter").values()
+    assert (parameter["Type"], parameter["Name"]) == ("StringList", {"Fn::Sub": "/${Env}/subnets"})
+    assert parameter["Value"] == cfn.template("network")["Outputs"]["Subnets"]["Value"]
+    for name in ("batch", "ecs", "batch-unmanaged"):
+        kind = cfn.template(name)["Parameters"]["Subnets"]["Type"]
+        assert kind == "AWS::SSM::Parameter::Value<List<AWS::EC2::Subnet::Id>>"
+
+
+def test_a_new_image_replaces_the_self_managed_nodes_one_by_one() -> None:
+    (group,) = [
+        resource
+        for resource in cfn.template("batch-unmanaged")["Resources"].values()
+        if resource["Type"] == "AWS::AutoScaling::AutoScalingGroup"
+    ]
+    update = group["UpdatePolicy"]["AutoScalingRollingUpdate"]
+    assert (update["MinInstancesInService"], update["MaxBatchSize"]) == (0, 1)
+    launch = group["Properties"]["MixedInstancesPolicy"]["LaunchTemplate"]
+    assert launch["LaunchTemplateSpecification"]["Version"] == {
+        "Fn::GetAtt": ["LaunchTemplate", "LatestVersionNumber"]
+    }
+
+
+#: types that have no tags in CloudFormation
+UNTAGGED = {
+    "AWS::EC2::Route",
+    "AWS::EC2::SubnetRouteTableAssociation",
+    "AWS::EC2::VPCGatewayAttachment",
+    "AWS::ECS::ClusterCapacityProviderAssociations",
+    "AWS::IAM::InstanceProfile",
+    "AWS::IAM::ManagedPolicy",
+    "AWS::S3::BucketPolicy",
+}
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_everything_that_can_have_tags_has_the_environments(name: str) -> None:
+    value = {"Ref": "AWS::StackName" if name == STANDALONE else "Env"}
+    for key, resource in cfn.template(name)["Resources"].items():
+        if resource["Type"] not in UNTAGGED:
+            assert value in tag_values(resource["Properties"]), f"{name} {key}"
+
+
+def tag_values(properties: dict[str, Any]) -> list[Any]:
+    """The values of the tag batchyard:environment, of the resource and of what it starts."""
+    tags = properties.get("Tags", [])
+    if isinstance(tags, dict):
+        return [tags.get("batchyard:environment")]
+    specifications = [
+        *properties.get("TagSpecifications", []),
+        *properties.get("SpotFleetRequestConfigData", {}).get("TagSpecifications", []),
+    ]
+    tags = [*tags, *(tag for each in specifications for tag in each["Tags"])]
+    return [tag["Value"] for tag in tags if tag["Key"] == "batchyard:environment"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from importlib import resources
 
 from batchyard.errors import InputError
@@ -22,6 +22,10 @@ class Prices:
     gpus: Mapping[str, int]
     #: where the prices come from, for the foot of a table
     source: str
+    #: US dollars per hour of parts of a network: `nat_gateway`, `interface_endpoint`, `public_ipv4`
+    network_usd_h: Mapping[str, float] = field(default_factory=dict)
+    #: where the prices of nodes and network come from
+    fixed_source: str = ""
 
     def of(self, instance_type: str | None) -> float | None:
         return self.usd_h.get(instance_type) if instance_type else None
@@ -40,6 +44,9 @@ def load_prices(*, spot: bool = False) -> Prices:
         {name: facts["gpus"] for name, facts in types.items()},
         f"EC2 {kind}, {document['region']}, Linux, seen {document['date']};"
         f" today's: {document['now']}",
+        document["network"]["usd_h"],
+        f"{document['region']}; nodes of {document['date']} ({document['now']}), network of"
+        f" {document['network']['date']} ({document['network']['now']})",
     )
 
 
@@ -52,10 +59,10 @@ def add_prices(prices: Prices, assignments: Iterable[str]) -> Prices:
     if not user_usd_h:
         return prices
     listing = ", ".join(f"{name} {usd_h:g}" for name, usd_h in user_usd_h.items())
-    return Prices(
-        {**prices.usd_h, **user_usd_h},
-        prices.gpus,
-        f"given: {listing}; others: {prices.source}",
+    return replace(
+        prices,
+        usd_h={**prices.usd_h, **user_usd_h},
+        source=f"given: {listing}; others: {prices.source}",
     )
 
 

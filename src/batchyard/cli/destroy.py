@@ -14,7 +14,11 @@ from batchyard.units import pluralize
 
 
 @click.command(
-    epilog=example("batchyard destroy --env dev", "batchyard destroy ecs --env dev --empty-buckets")
+    epilog=example(
+        "batchyard destroy --env dev",
+        "batchyard destroy ecs --env dev --empty-buckets",
+        "batchyard destroy gpu-batch-benchmark --env gpu-benchmark --empty-buckets",
+    )
 )
 @click.argument("templates", metavar="[TEMPLATE]...", nargs=-1)
 @environment_option
@@ -29,16 +33,20 @@ def command(
     """Delete the stacks of an environment. Without TEMPLATE, deletes all of them.
 
     Lists the data in the stacks and asks for confirmation. Deletes nothing if a bucket or
-    repository is not empty, unless --empty-buckets or --delete-images is given. After an
-    interruption, run the same command again.
+    repository is not empty, unless --empty-buckets or --delete-images is given. Finds the stack of
+    gpu-batch-benchmark also if its name is NAME, as `sam deploy` makes it. After an interruption,
+    run the same command again.
     """
     from batchyard.aws.cloudformation import CloudFormation
     from batchyard.aws.holdings import Holdings
     from batchyard.aws.session import AwsSession
-    from batchyard.infra import catalogue, deploying
+    from batchyard.infra import STANDALONE, catalogue, deploying
     from batchyard.infra.stacks import DeclinedError, Stacks
 
-    catalogue.check_environment(env)
+    if templates == (STANDALONE,):
+        catalogue.check_stack_name(env)
+    else:
+        catalogue.check_environment(env)
     selected = catalogue.select_templates(templates) if templates else catalogue.all_templates()
     session = AwsSession(None)
     aws, holdings, terminal = CloudFormation(session), Holdings(session), Terminal(says_yes=yes)

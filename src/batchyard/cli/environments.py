@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from batchyard.cli.options import example, home_of, home_option, json_option, print_json
+from batchyard.cli.options import (
+    account_options,
+    example,
+    home_of,
+    home_option,
+    json_option,
+    print_json,
+)
 from batchyard.cli.tables import table
 from batchyard.errors import BatchyardError
 from batchyard.folder import environments_file
@@ -19,6 +26,7 @@ if TYPE_CHECKING:
 @click.option(
     "--local", is_flag=True, help="List only the environments of the file, without calls to AWS."
 )
+@account_options
 @home_option
 @json_option
 def command(local: bool, home: str | None, as_json: bool) -> int:

@@ -6,10 +6,12 @@ import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from batchyard.cli.options import account_options, pairs
 from batchyard.cli.tables import table
 from batchyard.errors import InputError
 from batchyard.units import format_duration
@@ -46,7 +48,7 @@ def environment_option(function: F) -> F:
         required=True,
         metavar="NAME",
         help="Name of the environment; its stacks are named NAME-TEMPLATE.",
-    )(function)
+    )(account_options(function))
 
 
 def set_option(function: F) -> F:
@@ -57,6 +59,42 @@ def set_option(function: F) -> F:
         metavar="PARAMETER=VALUE",
         help="Set a parameter of a template. Other parameters keep their values. May be repeated.",
     )(function)
+
+
+def tag_option(function: F) -> F:
+    return click.option(
+        "--tag",
+        "tags",
+        multiple=True,
+        metavar="NAME=VALUE",
+        help="Tag the stacks and their resources. Earlier tags stay. May be repeated.",
+    )(function)
+
+
+def params_option(function: F) -> F:
+    return click.option(
+        "--params",
+        "params",
+        metavar="FILE",
+        help="YAML file with `parameters:` and `tags:` of the environment. --set and --tag win.",
+    )(function)
+
+
+def read_settings(
+    params: str | None, settings: Sequence[str], tags: Sequence[str]
+) -> tuple[dict[str, str], dict[str, str], set[str]]:
+    """Return parameters and tags of --params, --set and --tag, and the parameters of the file."""
+    from batchyard.infra import catalogue, parameter_file
+
+    content = parameter_file.read(Path(params)) if params else parameter_file.ParameterFile()
+    own_tags = pairs(tuple(tags), like="team=vision", flag="--tag")
+    catalogue.check_tags(own_tags)
+    own_settings = pairs(tuple(settings), like="GpuSpotMaxvCpus=192")
+    return (
+        {**content.parameters, **own_settings},
+        {**content.tags, **own_tags},
+        set(content.parameters) - set(own_settings),
+    )
 
 
 def yes_option(function: F) -> F:
@@ -243,13 +281,14 @@ def holding_text(holding: Holding) -> str:
         "bucket": ("object", "objects"),
         "repository": ("image", "images"),
         "queue": ("job that is not over", "jobs that are not over"),
-        "log group": ("", ""),
+        "log group": ("log stream", "log streams"),
+        "service": ("task that it keeps running", "tasks that it keeps running"),
     }
     noun = nouns[holding.kind][0 if holding.count == 1 else 1]
     prefix = "more than " if holding.is_more else ""
-    count = f"{prefix}{holding.count:,} {noun}" if noun else ""
+    count = f"{prefix}{holding.count:,} {noun}"
     size = show_bytes(holding.size_bytes) if holding.size_bytes else ""
-    return ", ".join(filter(None, (count, size)))
+    return f"{count}, {size}" if size else count
 
 
 def show_bytes(count: int) -> str:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import cache
 from typing import Any
 
-from batchyard import cfn_yaml, infra
+from batchyard import cfn_conditions, cfn_yaml, infra
 from batchyard.errors import InputError
 from batchyard.units import quote
 
@@ -18,7 +18,15 @@ CORE = ("network", "storage", "iam", "registry", "batch")
 #: Prefix of the description of each template: stacks without it belong to someone else.
 MARK = "batchyard:"
 
+#: The tag that all resources have; its value is the name of the environment.
+ENVIRONMENT_TAG = "batchyard:environment"
+#: AWS accepts 50 tags for a stack, and one is ours.
+_MAX_TAGS = 49
+_MAX_TAG_NAME_CHARS, _MAX_TAG_VALUE_CHARS = 128, 256
+
 _ENV = "Env"
+#: A parameter with the name of the SSM parameter that the stack `network` writes.
+_SUBNETS = "Subnets"
 _VARIABLE = re.compile(r"[$][{]([A-Za-z][A-Za-z0-9.]*)[}]")
 
 
@@ -57,6 +65,13 @@ class Template:
     imports: frozenset[str]
     #: export -> the parameters and resources that its value depends on
     export_sources: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    #: name of a condition -> the condition, as the template has it
+    conditions: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def title(self) -> str:
+        """The beginning of the description, which the stack of any version of the template has."""
+        return re.split(r"[,.]", self.description)[0]
 
     def stack_of(self, environment: str) -> str:
         return f"{environment}-{self.name}"
@@ -96,6 +111,7 @@ def parse(name: str, text: str) -> Template:
             - {_ENV}
             for output in outputs
         },
+        conditions=conditions,
     )
 
 
@@ -225,11 +241,66 @@ def add_missing(
 # -- arguments -----------------------------------------------------------------------------------
 
 
+def check_stack_name(name: str) -> None:
+    """Raise InputError if CloudFormation does not allow the name for a stack."""
+    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9-]{0,127}", name):
+        raise InputError(
+            f"--env {quote(name)} is no name for a stack: it must begin with a letter, and have at"
+            " most 128 letters, digits and hyphens"
+        )
+
+
 def check_environment(name: str) -> None:
     """Raise InputError if the name is not valid for an environment."""
-    problem = _find_problem(load_template("network").parameters[_ENV], name)
+    problem = find_problem(load_template("network").parameters[_ENV], name)
     if problem:
         raise InputError(f"--env {quote(name)} is no name for an environment: {problem}")
+
+
+def all_parameters() -> dict[str, list[Parameter]]:
+    """Return name -> its declarations in all templates, without the environment's name."""
+    parameters: dict[str, list[Parameter]] = {}
+    for template in all_templates():
+        for name, parameter in template.parameters.items():
+            if name != _ENV:
+                parameters.setdefault(name, []).append(parameter)
+    return parameters
+
+
+def drop_foreign(
+    settings: Mapping[str, str], from_file: Collection[str], templates: Sequence[Template]
+) -> dict[str, str]:
+    """Return the settings without those of a parameter file that are about other templates."""
+    declared = {name for template in templates for name in template.parameters}
+    return {
+        name: value for name, value in settings.items() if name in declared or name not in from_file
+    }
+
+
+def check_tags(tags: Mapping[str, str]) -> None:
+    """Raise InputError for the first tag that AWS does not accept."""
+    for name, value in tags.items():
+        problem = find_tag_problem(name, value)
+        if problem:
+            raise InputError(f"--tag {name}={value}: {problem}")
+    if len(tags) > _MAX_TAGS:
+        raise InputError(f"{len(tags)} tags are too many: AWS accepts {_MAX_TAGS}")
+
+
+def find_tag_problem(name: str, value: str) -> str:
+    """Return why AWS does not accept a tag; empty if it does."""
+    if name.lower().startswith("aws:"):
+        return "names that begin with aws: are AWS's own"
+    if name == ENVIRONMENT_TAG:
+        return "batchyard sets it to the environment's name"
+    if not 1 <= len(name) <= _MAX_TAG_NAME_CHARS or len(value) > _MAX_TAG_VALUE_CHARS:
+        return (
+            f"a name has 1 to {_MAX_TAG_NAME_CHARS} characters, a value at most"
+            f" {_MAX_TAG_VALUE_CHARS}"
+        )
+    if not re.fullmatch(r"[\w\s+=.:/@-]+", name) or not re.fullmatch(r"[\w\s+=.:/@-]*", value):
+        return "it may have letters, digits, spaces and _ . : / = + - @"
+    return ""
 
 
 def check_settings(templates: Sequence[Template], settings: Mapping[str, str]) -> None:
@@ -249,7 +320,7 @@ def check_settings(templates: Sequence[Template], settings: Mapping[str, str]) -
 
 
 def _check_value(template: Template, parameter: Parameter, value: str) -> None:
-    problem = _find_problem(parameter, value)
+    problem = find_problem(parameter, value)
     if problem:
         raise InputError(
             f"--set {parameter.name}={value}: {problem}",
@@ -271,7 +342,7 @@ def _suggest_parameter(name: str, parameters: set[str]) -> str:
     return f"there is {', '.join(sorted(parameters))}"
 
 
-def _find_problem(parameter: Parameter, value: str) -> str:
+def find_problem(parameter: Parameter, value: str) -> str:
     """Return why CloudFormation would refuse the value; empty if it is valid."""
     if parameter.allowed and value not in parameter.allowed:
         return f"it must be one of {', '.join(parameter.allowed)}"
@@ -297,13 +368,54 @@ def _find_number_problem(parameter: Parameter, value: str) -> str:
     return ""
 
 
+def effective_values(
+    template: Template, environment: str, settings: Mapping[str, str], deployed: Mapping[str, str]
+) -> dict[str, str]:
+    """Return parameter -> the value that the stack has after the deployment.
+
+    Required parameters that nobody has set are left out.
+    """
+    defaults = {
+        name: parameter.default
+        for name, parameter in template.parameters.items()
+        if parameter.default is not None
+    }
+    chosen = {name: value for name, value in settings.items() if name in template.parameters}
+    kept = {name: value for name, value in deployed.items() if name in template.parameters}
+    own_values = {
+        name: value for name in template.parameters if (value := _own_value(name, environment))
+    }
+    return {**defaults, **kept, **own_values, **chosen}
+
+
+def _own_value(name: str, environment: str) -> str | None:
+    """Return the value of a parameter that follows from the environment's name; else None."""
+    return {_ENV: environment, _SUBNETS: f"/{environment}/subnets"}.get(name)
+
+
+def active_resources(template: Template, values: Mapping[str, str]) -> tuple[Resource, ...]:
+    """Return the resources whose conditions hold with these values of the parameters."""
+    typed_values = {
+        name: value.split(",") if "List" in template.parameters[name].kind else value
+        for name, value in values.items()
+    }
+    return tuple(
+        resource
+        for resource in template.resources
+        if resource.condition is None
+        or cfn_conditions.holds(
+            template.conditions[resource.condition], typed_values, template.conditions
+        )
+    )
+
+
 def request_parameters(
     template: Template, environment: str, settings: Mapping[str, str], deployed: Mapping[str, str]
 ) -> list[dict[str, Any]]:
     """Return the parameters in CloudFormation's shape. Parameters not set keep their value."""
     parameters: list[dict[str, Any]] = []
     for name in template.parameters:
-        value = environment if name == _ENV else settings.get(name)
+        value = settings.get(name, _own_value(name, environment))
         if value is not None:
             parameters.append({"ParameterKey": name, "ParameterValue": value})
         elif name in deployed:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from batchyard.infra.catalogue import Template
+from batchyard.infra.catalogue import Resource, Template
 
 _MAX_VALUE_CHARS = 60
 #: Types of resources that decide who may do what.
@@ -45,17 +45,9 @@ def from_change_set(changes: Iterable[Mapping[str, Any]]) -> list[Change]:
     ]
 
 
-def from_template(template: Template) -> list[Change]:
-    """Return the changes that create the stack of a template."""
-    return [
-        Change(
-            Action.ADD,
-            resource.name,
-            resource.kind,
-            (f"if {resource.condition}",) if resource.condition else (),
-        )
-        for resource in template.resources
-    ]
+def from_resources(resources: Iterable[Resource]) -> list[Change]:
+    """Return the changes that create these resources of a template."""
+    return [Change(Action.ADD, resource.name, resource.kind) for resource in resources]
 
 
 def changed_exports(

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from batchyard.aws.cloudformation import CloudFormation
 from batchyard.aws.holdings import Holding, Holdings
-from batchyard.errors import InputError
-from batchyard.infra import catalogue, changes
+from batchyard.aws.session import AccessDeniedError
+from batchyard.errors import InputError, OperationalError
+from batchyard.infra import STANDALONE, catalogue, changes
 from batchyard.infra.catalogue import Template
 from batchyard.infra.stacks import (
     CREATION_FAILED,
@@ -16,14 +17,19 @@ from batchyard.infra.stacks import (
     DeclinedError,
     Dialog,
     PreparedChange,
+    StackFailedError,
     Stacks,
+    SupersededError,
     outputs_of,
 )
 from batchyard.units import pluralize
 
 _DELETED = "DELETE_COMPLETE"
+#: How often a change is planned if others change the same stack at the same time.
+_MAX_PLANS = 5
 _EXPORT_HINT = (
-    "`batchyard destroy` the stacks that use it, then deploy both; or make another environment"
+    "deploy the stacks that use it once without this change, since newer templates may not use it;"
+    " else `batchyard destroy` them, then deploy both"
 )
 
 
@@ -54,6 +60,7 @@ def deploy(
     templates: Sequence[Template],
     environment: str,
     settings: Mapping[str, str],
+    tags: Mapping[str, str] | None = None,
 ) -> int:
     """Deploy the templates one after the other, and return the number of changed stacks.
 
@@ -61,23 +68,48 @@ def deploy(
     """
     changed = 0
     for template in templates:
-        prepared = stacks.prepare(template, environment, settings)
-        if prepared is None:
-            dialog.say(f"{template.stack_of(environment)}: nothing to do")
-            continue
-        try:
-            dialog.show_changes(prepared.stack, prepared.changes, prepared.parameters)
-            obstacle = _find_used_export(stacks, template, prepared, environment)
-            if obstacle:
-                raise InputError(obstacle, hint=_EXPORT_HINT)
-            if not dialog.ask(f"make this change to {prepared.stack}?"):
-                raise DeclinedError(f"{prepared.stack} is left as it is")
-        except BaseException:
-            stacks.discard(prepared)
-            raise
-        stacks.execute(prepared)
-        changed += 1
+        for _ in range(_MAX_PLANS):
+            try:
+                changed += _deploy_template(stacks, dialog, template, environment, settings, tags)
+                break
+            except SupersededError as exc:
+                dialog.say(f"{exc.message}; planning the change again")
+        else:
+            raise OperationalError(
+                f"{template.stack_of(environment)} is being changed by others all the time",
+                hint="run the same command again when nobody else deploys",
+            )
     return changed
+
+
+def _deploy_template(
+    stacks: Stacks,
+    dialog: Dialog,
+    template: Template,
+    environment: str,
+    settings: Mapping[str, str],
+    tags: Mapping[str, str] | None,
+) -> bool:
+    """Deploy a template, and return whether its stack changed.
+
+    Raises SupersededError if somebody else has changed the stack between plan and execution.
+    """
+    prepared = stacks.prepare(template, environment, settings, tags)
+    if prepared is None:
+        dialog.say(f"{template.stack_of(environment)}: nothing to do")
+        return False
+    try:
+        dialog.show_changes(prepared.stack, prepared.changes, prepared.parameters)
+        obstacle = _find_used_export(stacks, template, prepared, environment)
+        if obstacle:
+            raise InputError(obstacle, hint=_EXPORT_HINT)
+        if not dialog.ask(f"make this change to {prepared.stack}?"):
+            raise DeclinedError(f"{prepared.stack} is left as it is")
+    except BaseException:
+        stacks.discard(prepared)
+        raise
+    stacks.execute(prepared)
+    return True
 
 
 def diff(
@@ -86,17 +118,18 @@ def diff(
     templates: Sequence[Template],
     environment: str,
     settings: Mapping[str, str],
+    tags: Mapping[str, str] | None = None,
 ) -> int:
     """Show what `deploy` would change, and return the number of stacks that would change."""
     differing = 0
     for template in templates:
-        stack = stacks.find(template, environment)
+        stack = stacks.find(template.stack_of(environment))
         status = stack["StackStatus"] if stack else REVIEW
         if status in (REVIEW, *CREATION_FAILED):
-            _show_creation(dialog, template, environment, status)
+            _show_creation(dialog, template, environment, settings, status)
             differing += 1
             continue
-        prepared = stacks.prepare(template, environment, settings)
+        prepared = stacks.prepare(template, environment, settings, tags)
         if prepared is None:
             dialog.say(f"{template.stack_of(environment)}: nothing to do")
             continue
@@ -111,7 +144,13 @@ def diff(
     return differing
 
 
-def _show_creation(dialog: Dialog, template: Template, environment: str, status: str) -> None:
+def _show_creation(
+    dialog: Dialog,
+    template: Template,
+    environment: str,
+    settings: Mapping[str, str],
+    status: str,
+) -> None:
     """Show a stack that does not exist, as its template describes it.
 
     A change set would need an empty stack, and the imports of the template may not exist yet.
@@ -121,7 +160,9 @@ def _show_creation(dialog: Dialog, template: Template, environment: str, status:
         dialog.say(
             f"{name}: an earlier attempt failed; `deploy` deletes what is left and makes it anew"
         )
-    dialog.show_changes(name, changes.from_template(template), {})
+    values = catalogue.effective_values(template, environment, settings, {})
+    resources = catalogue.active_resources(template, values)
+    dialog.show_changes(name, changes.from_resources(resources), {})
 
 
 def _find_used_export(
@@ -134,14 +175,27 @@ def _find_used_export(
         if importers:
             users = ", ".join(importers)
             return f"{prepared.stack}: AWS does not change {export} while {users} uses it"
-    return ""
+    return _find_used_subnet(stacks, prepared, environment)
+
+
+def _find_used_subnet(stacks: Stacks, prepared: PreparedChange, environment: str) -> str:
+    """Return why a subnet cannot be removed: nodes of other stacks may be in it. Else empty."""
+    removed = [
+        change.name
+        for change in prepared.changes
+        if change.kind == "AWS::EC2::Subnet" and change.action is changes.Action.REMOVE
+    ]
+    nodes = [name for name in removed if name != "NatSubnet"]
+    groups = stacks.find_importers([f"{environment}-security-group"]) if nodes else {}
+    users = ", ".join(name for names in groups.values() for name in names)
+    return f"{prepared.stack}: {', '.join(nodes)} may have nodes of {users}" if users else ""
 
 
 def read_outputs(stacks: Stacks, environment: str) -> dict[str, dict[str, str]]:
     """Return template -> the outputs of its stack, for all deployed stacks with outputs."""
     outputs = {}
     for template in catalogue.all_templates():
-        stack = stacks.find(template, environment)
+        stack = stacks.find(template.stack_of(environment))
         if stack and outputs_of(stack):
             outputs[template.name] = outputs_of(stack)
     return outputs
@@ -172,8 +226,13 @@ def find_stacks_to_delete(
 ) -> list[StackToDelete]:
     """Return the deployed stacks with their contents, in the order in which they can be deleted."""
     to_delete = []
-    for template in reversed(templates):
-        stack = stacks.wait_until_idle(template, environment) or stacks.find(template, environment)
+    named_templates = (
+        (name, template)
+        for template in reversed(templates)
+        for name in _list_stack_names(stacks, template, environment, len(templates) == 1)
+    )
+    for name, template in named_templates:
+        stack = stacks.wait_until_idle(name) or stacks.find(name)
         if stack is None:
             continue
         resources = [
@@ -194,6 +253,27 @@ def find_stacks_to_delete(
             )
         )
     return to_delete
+
+
+def _list_stack_names(
+    stacks: Stacks, template: Template, environment: str, is_only: bool
+) -> list[str]:
+    """Return the names that the stack of a template may have.
+
+    `sam deploy` gives the benchmark's stack a name of the user's choice, without the template's.
+    ``is_only``: whether the user named this template alone.
+    """
+    names = [template.stack_of(environment)]
+    if template.name != STANDALONE:
+        return names
+    try:
+        is_named_by_user = stacks.find_by_title(environment, template.title) is not None
+    except AccessDeniedError:
+        # The administrator policy of an environment is about stacks that begin with `NAME-`.
+        if is_only:
+            raise
+        return names
+    return [*names, environment] if is_named_by_user else names
 
 
 def find_outside_importers(
@@ -248,18 +328,37 @@ def destroy(
     The last jobs write until their queue is deleted. After an interruption the same call continues.
     """
     for entry in to_delete:
-        if empty_buckets:
-            for bucket in entry.buckets:
-                objects = pluralize(holdings.empty_bucket(bucket), "object")
-                dialog.say(f"{entry.stack}: {objects} deleted from {bucket}")
-        if delete_images:
-            for repository in entry.repositories:
-                images = pluralize(holdings.delete_images(repository), "image")
-                dialog.say(f"{entry.stack}: {images} deleted from {repository}")
-        stacks.delete(entry.stack, entry.stack_id)
+        _delete_contents(holdings, dialog, entry, empty_buckets, delete_images)
+        try:
+            stacks.delete(entry.stack, entry.stack_id)
+        except StackFailedError:
+            # A job may have written to a bucket of its own stack until its queue was deleted.
+            if not _delete_contents(holdings, dialog, entry, empty_buckets, delete_images):
+                raise
+            stacks.delete(entry.stack, entry.stack_id)
         if entry.template.name == "batch":
             # Runs register job definitions under the environment's name; no stack contains them.
             count = holdings.deregister(f"{environment}_")
             if count:
                 definitions = pluralize(count, "job definition")
                 dialog.say(f"{entry.stack}: {definitions} of runs deregistered")
+
+
+def _delete_contents(
+    holdings: Holdings,
+    dialog: Dialog,
+    entry: StackToDelete,
+    empty_buckets: bool,
+    delete_images: bool,
+) -> int:
+    """Delete what the stack's buckets and repositories hold; return the number of deletions."""
+    deleted = 0
+    for bucket in entry.buckets if empty_buckets else ():
+        count = holdings.empty_bucket(bucket)
+        dialog.say(f"{entry.stack}: {pluralize(count, 'object')} deleted from {bucket}")
+        deleted += count
+    for repository in entry.repositories if delete_images else ():
+        count = holdings.delete_images(repository)
+        dialog.say(f"{entry.stack}: {pluralize(count, 'image')} deleted from {repository}")
+        deleted += count
+    return deleted

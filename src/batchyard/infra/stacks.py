@@ -6,9 +6,11 @@ continues there, and the same command finds it again: nothing is stored on this 
 
 from __future__ import annotations
 
+import re
 import secrets
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -28,6 +30,11 @@ _EVENTS_POLL_S = 2.0
 REVIEW = "REVIEW_IN_PROGRESS"
 #: States of stacks whose creation failed: they can only be deleted.
 CREATION_FAILED = ("ROLLBACK_COMPLETE", "ROLLBACK_FAILED", "CREATE_FAILED")
+_SUPERSEDED_CODES = ("InvalidChangeSetStatus", "ChangeSetNotFound")
+_SUPERSEDED = re.compile(
+    r"already exists and cannot be created again|_IN_PROGRESS state and can ?not be updated"
+    r"|^could not prepare a change of .*: Stack .* does not exist"
+)
 _NO_CHANGES = ("didn't contain changes", "No updates are to be performed")
 
 
@@ -39,6 +46,13 @@ class DeclinedError(BatchyardError):
 
 class StackFailedError(OperationalError):
     """A stack could not be changed."""
+
+
+class SupersededError(OperationalError):
+    """Somebody else has changed the stack since the change was planned: it must be planned again.
+
+    AWS makes other change sets of a stack obsolete when one is executed.
+    """
 
 
 class Dialog(Protocol):
@@ -87,12 +101,12 @@ class Stacks:
 
     # -- state -----------------------------------------------------------------------------------
 
-    def find(self, template: Template, environment: str) -> Document | None:
-        """Return the stack of a template; None if it does not exist.
+    def find(self, name: str) -> Document | None:
+        """Return a stack of a template by its name; None if it does not exist.
 
         Raises InputError if a stack of that name belongs to someone else.
         """
-        stack = self._aws.stack(template.stack_of(environment))
+        stack = self._aws.stack(name)
         if stack is None or stack["StackStatus"] == "DELETE_COMPLETE":
             return None
         description = stack.get("Description", "")
@@ -104,11 +118,18 @@ class Stacks:
             hint="choose another environment's name; this one is left alone",
         )
 
-    def wait_until_idle(self, template: Template, environment: str) -> Document | None:
+    def find_by_title(self, name: str, title: str) -> Document | None:
+        """Return the stack of this name if its description begins with ``title``; else None."""
+        stack = self._aws.stack(name)
+        if stack is None or stack["StackStatus"] == "DELETE_COMPLETE":
+            return None
+        return stack if stack.get("Description", "").startswith(title) else None
+
+    def wait_until_idle(self, name: str) -> Document | None:
         """Return the stack when no change is in progress; None if it does not exist yet."""
         followed_status = ""
-        while (stack := self.find(template, environment)) is not None:
-            name, status = stack["StackName"], stack["StackStatus"]
+        while (stack := self.find(name)) is not None:
+            status = stack["StackStatus"]
             if status == REVIEW:
                 return None
             if not status.endswith("_IN_PROGRESS"):
@@ -127,7 +148,7 @@ class Stacks:
 
         Raises OperationalError if the stack must be repaired first.
         """
-        stack = self.wait_until_idle(template, environment)
+        stack = self.wait_until_idle(template.stack_of(environment))
         if stack is None:
             return None
         name, status = stack["StackName"], stack["StackStatus"]
@@ -161,26 +182,39 @@ class Stacks:
     # -- changes ---------------------------------------------------------------------------------
 
     def prepare(
-        self, template: Template, environment: str, settings: Mapping[str, str]
+        self,
+        template: Template,
+        environment: str,
+        settings: Mapping[str, str],
+        tags: Mapping[str, str] | None = None,
     ) -> PreparedChange | None:
-        """Let AWS plan the change; None if the stack is up to date. Raises AwsRefusedError."""
+        """Let AWS plan the change; None if the stack is up to date. Raises AwsRefusedError.
+
+        ``tags`` are added to those that the stack has; AWS gives them to its resources.
+        """
         stack = self._find_updatable(template, environment)
         name = template.stack_of(environment)
         deployed = parameters_of(stack) if stack else {}
         # An empty stack that exists already may contain a change set of someone else.
-        is_new = stack is None and self.find(template, environment) is None
+        is_new = stack is None and self.find(name) is None
         timestamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime(self._clock()))
-        change_set_id = self._aws.make_change_set(
-            name,
-            f"batchyard-{timestamp}-{secrets.token_hex(3)}",
-            template.text,
-            catalogue.request_parameters(template, environment, settings, deployed),
-            is_new=stack is None,
-        )
-        change_set = self._aws.change_set(change_set_id)
-        while change_set["Status"] not in ("CREATE_COMPLETE", "FAILED"):
-            self._sleep(_CHANGE_SET_POLL_S)
+        with naming_superseded(name):
+            change_set_id = self._aws.make_change_set(
+                name,
+                f"batchyard-{timestamp}-{secrets.token_hex(3)}",
+                template.text,
+                catalogue.request_parameters(template, environment, settings, deployed),
+                {
+                    **(tags_of(stack) if stack else {}),
+                    **(tags or {}),
+                    catalogue.ENVIRONMENT_TAG: environment,
+                },
+                is_new=stack is None,
+            )
             change_set = self._aws.change_set(change_set_id)
+            while change_set["Status"] not in ("CREATE_COMPLETE", "FAILED"):
+                self._sleep(_CHANGE_SET_POLL_S)
+                change_set = self._aws.change_set(change_set_id)
         prepared = PreparedChange(
             name,
             change_set["StackId"],
@@ -207,23 +241,24 @@ class Stacks:
         return {name: sorted(self._aws.importers(name)) for name in names if name in existing}
 
     def discard(self, prepared: PreparedChange) -> None:
-        """Delete the change set, and the empty stack that it needed."""
-        self._aws.drop_change_set(prepared.change_set_id)
-        if prepared.is_new:
+        """Delete the change set, and the empty stack that it needed and that nobody else uses."""
+        # Somebody else's change may have made the change set obsolete, and AWS deleted it.
+        with suppress(SupersededError), naming_superseded(prepared.stack):
+            self._aws.drop_change_set(prepared.change_set_id)
+        if prepared.is_new and self._is_unused(prepared.stack_id):
             self._aws.delete(prepared.stack_id)
+
+    def _is_unused(self, stack_id: str) -> bool:
+        """Return whether a stack is empty, and nobody else has a change set for it."""
+        stack = self._aws.stack(stack_id)
+        is_empty = stack is not None and stack["StackStatus"] == REVIEW
+        return is_empty and not self._aws.change_set_names(stack_id)
 
     def execute(self, prepared: PreparedChange) -> None:
         """Make the change. Raises StackFailedError with its cause if AWS rolls the change back."""
         old_events = self._aws.events(prepared.stack_id)
-        try:
+        with naming_superseded(prepared.stack):
             self._aws.execute(prepared.change_set_id)
-        except AwsRefusedError as exc:
-            if exc.code not in ("InvalidChangeSetStatus", "ChangeSetNotFound"):
-                raise
-            raise OperationalError(
-                f"{prepared.stack} has been changed by somebody else in the meantime",
-                hint="run the same command again: it shows what is left to do",
-            ) from exc
         self._follow_own(
             prepared.stack, prepared.stack_id, old_events, ("CREATE_COMPLETE", "UPDATE_COMPLETE")
         )
@@ -289,11 +324,29 @@ class Stacks:
         return events.last_operation(history)
 
 
+@contextmanager
+def naming_superseded(stack: str) -> Iterator[None]:
+    """Raise SupersededError instead of the errors with which AWS says that a plan is too old."""
+    try:
+        yield
+    except AwsRefusedError as exc:
+        if exc.code not in _SUPERSEDED_CODES and not _SUPERSEDED.search(exc.message):
+            raise
+        raise SupersededError(
+            f"{stack} has been changed by somebody else in the meantime",
+            hint="run the same command again: it shows what is left to do",
+        ) from exc
+
+
 def parameters_of(stack: Mapping[str, Any]) -> dict[str, str]:
     return {
         parameter["ParameterKey"]: parameter["ParameterValue"]
         for parameter in stack.get("Parameters", [])
     }
+
+
+def tags_of(stack: Mapping[str, Any]) -> dict[str, str]:
+    return {tag["Key"]: tag["Value"] for tag in stack.get("Tags", [])}
 
 
 def outputs_of(stack: Mapping[str, Any]) -> dict[str, str]:

@@ -133,7 +133,7 @@ def test_of_two_jobs_of_one_run_one_waits(tmp_path: Path) -> None:
     with machine.one_job_at_a_time("r", lambda: waited.append("first"), tmp_path):
         other = threading.Thread(target=second)
         other.start()
-        assert may_end.wait(30)
+        assert may_end.wait(300)
         seen.append("first")
     other.join(30)
     assert (waited, seen) == (["second"], ["first", "second"])

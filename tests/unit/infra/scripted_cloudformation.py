@@ -40,6 +40,9 @@ class Scripted:
         #: what DescribeChangeSet says, one after the other
         self.change_sets: list[Document] = [{"Status": "CREATE_COMPLETE", "Changes": []}]
         self.execute_refuses: AwsRefusedError | None = None
+        #: called before an execution is refused: what somebody else does meanwhile
+        self.on_refusal: Callable[[], None] = lambda: None
+        self.names_of_change_sets: list[str] = []
         self.now_s = 1_790_000_000
 
     def happen(self, *rows: Row) -> None:
@@ -84,7 +87,14 @@ class Scripted:
         return self.history[ids.index(after) + 1 if after in ids else 0 :]
 
     def make_change_set(
-        self, stack: str, name: str, template: str, parameters: Sequence[Document], *, is_new: bool
+        self,
+        stack: str,
+        name: str,
+        template: str,
+        parameters: Sequence[Document],
+        tags: Mapping[str, str],
+        *,
+        is_new: bool,
     ) -> str:
         self.calls.append("make CREATE" if is_new else "make UPDATE")
         if not self.status:
@@ -95,12 +105,16 @@ class Scripted:
         found = self.change_sets[0] if len(self.change_sets) == 1 else self.change_sets.pop(0)
         return {"StackId": f"id-{self.name}", **found}
 
+    def change_set_names(self, stack_id: str) -> list[str]:
+        return self.names_of_change_sets
+
     def drop_change_set(self, change_set_id: str) -> None:
         self.calls.append("drop")
 
     def execute(self, change_set_id: str) -> None:
         self.calls.append("execute")
         if self.execute_refuses:
+            self.on_refusal()
             raise self.execute_refuses
         self.steps = list(self.on_execute)
 

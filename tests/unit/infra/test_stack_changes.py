@@ -131,23 +131,44 @@ def test_bucket_policies_are_about_permissions_too() -> None:
     assert not Change(Action.ADD, "B", "AWS::S3::Bucket").is_about_permissions
 
 
-def test_a_stack_to_be_made_is_shown_from_its_template() -> None:
-    found = {
-        change.name: change for change in changes.from_template(catalogue.load_template("batch"))
+def test_a_stack_to_be_made_is_shown_with_the_resources_whose_conditions_hold() -> None:
+    def names(template: str, **settings: str) -> set[str]:
+        entry = catalogue.load_template(template)
+        values = catalogue.effective_values(entry, "dev", settings, {})
+        return {
+            change.name
+            for change in changes.from_resources(catalogue.active_resources(entry, values))
+        }
+
+    assert "CpuQueue" in names("batch") and "FairShare" not in names("batch")
+    assert "FairShare" in names("batch", TeamQueues="true")
+    assert "Nat" not in names("network") and "Nat" in names("network", Placement="private")
+    assert names("network", ExistingVpc="vpc-1", ExistingSubnets="a,b") == {
+        "NodeSecurityGroup",
+        "SubnetList",
     }
-    assert found["CpuQueue"] == Change(Action.ADD, "CpuQueue", "AWS::Batch::JobQueue")
-    assert found["FairShare"].details == ("if HasTeamQueues",)
+    assert "Service" not in names("ecs") and "Service" in names("ecs", ServiceTasks="2")
+
+
+def test_what_was_deployed_counts_for_conditions_unless_it_is_set_anew() -> None:
+    template = catalogue.load_template("batch")
+    values = catalogue.effective_values(template, "dev", {"Zones": "3"}, {"TeamQueues": "true"})
+    assert (values["TeamQueues"], values["Env"], "Zones" in values) == ("true", "dev", False)
 
 
 @pytest.mark.parametrize(
     ("found", "parameters", "exports"),
     [
         ([Change(Action.ADD, "SubnetC", "AWS::EC2::Subnet")], ["Zones"], ["${Env}-subnets"]),
-        ([Change(Action.REPLACE, "SubnetA", "AWS::EC2::Subnet")], [], ["${Env}-subnets"]),
+        (
+            [Change(Action.REPLACE, "SubnetA", "AWS::EC2::Subnet")],
+            [],
+            ["${Env}-first-subnets", "${Env}-subnets"],
+        ),
         (
             [Change(Action.REMOVE, "Vpc", "AWS::EC2::VPC")],
             ["ExistingVpc"],
-            ["${Env}-subnets", "${Env}-vpc"],
+            ["${Env}-first-subnets", "${Env}-subnets", "${Env}-vpc"],
         ),
         ([Change(Action.CHANGE, "SubnetA", "AWS::EC2::Subnet")], ["Placement"], []),
         ([Change(Action.ADD, "Vpc", "AWS::EC2::VPC")], [], []),

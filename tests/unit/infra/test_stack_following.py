@@ -107,11 +107,97 @@ def test_a_deletion_in_progress_is_waited_for_and_the_stack_is_made() -> None:
     assert "make CREATE" in aws.calls
 
 
-def test_whoever_comes_between_is_told() -> None:
-    aws, front = Scripted(status="CREATE_COMPLETE"), Listener(True)
-    aws.execute_refuses = AwsRefusedError("ChangeSet is OBSOLETE", code="InvalidChangeSetStatus")
-    with pytest.raises(OperationalError, match="changed by somebody else"):
+OBSOLETE = AwsRefusedError("ChangeSet is OBSOLETE", code="InvalidChangeSetStatus")
+NO_CHANGES = {
+    "Status": "FAILED",
+    "StatusReason": "The submitted information didn't contain changes",
+}
+
+
+def test_of_two_first_deploys_at_once_the_second_waits_and_finds_nothing_to_do() -> None:
+    aws, front = Scripted(), Listener(True)
+    aws.execute_refuses = OBSOLETE
+
+    def somebody_else_creates_the_stack() -> None:
+        aws.happen(MADE[0])
+        aws.steps = MADE[1:]
+        aws.change_sets = [{**NO_CHANGES, "Changes": []}]
+
+    aws.on_refusal = somebody_else_creates_the_stack
+    assert deploy(aws, front) == 0
+    assert front.said[1:3] == [
+        "dev-storage has been changed by somebody else in the meantime; planning the change again",
+        "dev-storage: a change is in progress (CREATE_IN_PROGRESS); waiting for its end",
+    ]
+    assert front.said[-1] == "dev-storage: nothing to do"
+    assert "delete" not in aws.calls, "the stack is the other's"
+
+
+def test_a_stack_that_others_change_all_the_time_is_an_error() -> None:
+    aws, front = Scripted(status="CREATE_COMPLETE"), Listener(*[True] * 5)
+    aws.execute_refuses = OBSOLETE
+    with pytest.raises(OperationalError, match="changed by others all the time"):
         deploy(aws, front)
+    assert aws.calls.count("execute") == 5
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "Stack [dev-storage] already exists and cannot be created again with the changeSet [x].",
+        "Stack:arn is in CREATE_IN_PROGRESS state and can not be updated.",
+    ],
+)
+def test_a_stack_that_appears_while_its_change_is_planned(message: str) -> None:
+    aws, front = Scripted(), Listener()
+    refusals = [AwsRefusedError(f"could not prepare: {message}", code="ValidationError")]
+
+    class Hasty(Scripted):
+        def make_change_set(self, *arguments: Any, **options: Any) -> str:
+            if refusals:
+                self.happen(*MADE)
+                self.change_sets = [{**NO_CHANGES, "Changes": []}]
+                raise refusals.pop()
+            return super().make_change_set(*arguments, **options)
+
+    aws = Hasty()
+    assert deploy(aws, front) == 0
+    assert front.said[-1] == "dev-storage: nothing to do"
+
+
+def test_no_does_not_delete_the_stack_that_somebody_else_makes_from_the_same_empty_one() -> None:
+    aws, front = Scripted(), Listener(False)
+    ask = front.ask
+
+    def while_somebody_else_executes(question: str) -> bool:
+        aws.happen(MADE[0])
+        return ask(question)
+
+    front.ask = while_somebody_else_executes  # type: ignore[method-assign]
+    with pytest.raises(DeclinedError):
+        deploy(aws, front)
+    assert aws.calls == ["make CREATE", "drop"]
+
+
+def test_no_does_not_delete_the_empty_stack_that_somebody_else_looks_at() -> None:
+    aws, front = Scripted(), Listener(False)
+    aws.names_of_change_sets = ["somebody-else"]
+    with pytest.raises(DeclinedError):
+        deploy(aws, front)
+    assert aws.calls == ["make CREATE", "drop"]
+
+
+def test_an_interrupted_change_that_aws_has_undone_is_planned_again() -> None:
+    aws, front = Scripted(), Listener(True)
+    aws.happen(("", "CREATE_COMPLETE", ""), ("", "UPDATE_IN_PROGRESS", "User Initiated"))
+    aws.steps = [
+        ("RunBucket", "UPDATE_FAILED", "no"),
+        ("", "UPDATE_ROLLBACK_IN_PROGRESS", "no"),
+        ("", "UPDATE_ROLLBACK_COMPLETE", ""),
+    ]
+    aws.on_execute = CHANGED
+    assert deploy(aws, front) == 1
+    assert aws.calls[-4:] == ["make UPDATE", "execute", "sleep", "sleep"]
 
 
 def test_a_stack_of_somebody_else_is_left_alone() -> None:

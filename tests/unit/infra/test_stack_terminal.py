@@ -57,8 +57,9 @@ def test_a_terminal_shows_what_is_going_on_and_since_when() -> None:
 
 
 def test_elsewhere_there_are_lines_only() -> None:
+    script = SCRIPT.replace("time.sleep(4.2)", "")
     done = subprocess.run(
-        [sys.executable, "-c", SCRIPT], capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=300, check=True
     )
     assert done.stderr.splitlines() == [
         "      1m  created    Nat (AWS::EC2::NatGateway)",
@@ -86,4 +87,4 @@ def test_what_is_held_in_words() -> None:
     )
     assert holding_text(Holding("repository", "r", 3, 2**20)) == "3 images, 1.0 MiB"
     assert holding_text(Holding("queue", "q", 2)) == "2 jobs that are not over"
-    assert holding_text(Holding("log group", "g", 1, 900)) == "900 bytes"
+    assert holding_text(Holding("log group", "g", 1)) == "1 log stream"
