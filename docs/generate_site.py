@@ -47,6 +47,7 @@ MENU = {
         "design",
         "decisions",
         "testing",
+        "reliability",
         "performance",
         "peers",
     ],

@@ -75,7 +75,7 @@ def dice() -> random.Random:
 def docker_engine() -> None:
     """Skip the test without a working Docker engine, or fail it if the environment requires one."""
     try:
-        answer = subprocess.run(["docker", "info"], capture_output=True, text=True, timeout=60)
+        answer = subprocess.run(["docker", "info"], capture_output=True, text=True, timeout=300)
         problem = (
             ""
             if answer.returncode == 0

@@ -61,7 +61,7 @@ class AwsReader(Reader):
         finally:
             server.send_signal(signal.SIGTERM)
             server.stdout.close()
-            server.wait(timeout=60)
+            server.wait(timeout=300)
 
 
 @pytest.mark.slow

@@ -44,8 +44,9 @@ from batchyard.embedded import children
 from batchyard.engines.base import RunState
 from batchyard.errors import PipelineFileError
 from batchyard.pipeline import RETRY_WORDS
-from batchyard.pipeline_file import file_keys, key_types, reading
+from batchyard.pipeline_file import container_keys, file_keys, key_limits, reading
 from command_yard import Yard
+from only_numpy import hide_other_libraries
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -166,9 +167,13 @@ class Reader:
             path.write_text(f'#!/bin/sh\nexec "{sys.executable}" {start}"$@"\n')
             path.chmod(0o755)
         self._cwd_file = folder / "cwd"
+        hidden = hide_other_libraries(folder / "hidden")
         # No GPU, also where there is one: what a page shows is the same on every machine.
         self._environ = {
             **os.environ,
+            "PYTHONPATH": os.pathsep.join(
+                filter(None, [str(hidden), os.environ.get("PYTHONPATH")])
+            ),
             "PATH": f"{programs}:{os.environ['PATH']}",
             "CUDA_VISIBLE_DEVICES": "",
         }
@@ -192,7 +197,7 @@ class Reader:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            timeout=120,
+            timeout=300,
         )
         printed = done.stdout.decode(errors="replace")
         assert done.returncode == code, f"{where}\nexited {done.returncode}, not {code}:\n{printed}"
@@ -258,20 +263,23 @@ def section_of(page: Path, heading: str) -> str:
     return match[2]
 
 
+STEP_TABLES = (file_keys.STEP_KEYS, file_keys.NEED_KEYS, container_keys.MOUNT_KEYS)
+
+
 def test_every_key_is_in_the_reference() -> None:
     page = DOCS / "pipeline-file.md"
     rows = rows_of(page)
-    for keys in (file_keys.FILE_KEYS, file_keys.STEP_KEYS, file_keys.NEED_KEYS):
+    for keys in (file_keys.FILE_KEYS, *STEP_TABLES):
         assert not keys.keys() - rows.keys()
     for heading, keys in (
         ("Keys of the file", file_keys.FILE_KEYS),
-        ("Keys of a step", {**file_keys.STEP_KEYS, **file_keys.NEED_KEYS}),
+        *(("Keys of a step", keys) for keys in STEP_TABLES),
         ("defaults", file_keys.DEFAULT_KEYS),
         ("Retries", dict.fromkeys(RETRY_WORDS)),
     ):
         section = section_of(page, heading)
         assert not [key for key in keys if f"`{key}`" not in section], heading
-    for key, (least, most) in key_types.LIMITS.items():
+    for key, (least, most) in key_limits.LIMITS.items():
         assert any(f"| {least:,} to {most:,} |" in row for row in rows[key]), key
 
 
@@ -279,7 +287,7 @@ def test_no_key_is_in_the_reference_that_is_not_in_the_program() -> None:
     page = DOCS / "pipeline-file.md"
     for heading, keys in (
         ("Keys of the file", file_keys.FILE_KEYS),
-        ("Keys of a step", {**file_keys.STEP_KEYS, **file_keys.NEED_KEYS}),
+        ("Keys of a step", {name: None for table in STEP_TABLES for name in table}),
     ):
         assert set(re.findall(r"(?m)^\| `([^`]+)` \|", section_of(page, heading))) == set(keys)
 
