@@ -71,13 +71,13 @@ def _start(record: RunRecord) -> list[str]:
 
     If the run cannot be started, they are part of the error's hint: they say how to resume the run.
     """
-    said: list[str] = []
+    messages: list[str] = []
     try:
-        operations.start(record, said.append)
+        operations.start(record, messages.append)
     except BatchyardError as exc:
-        exc.hint = "; ".join([*([exc.hint] if exc.hint else []), *said])
+        exc.hint = "; ".join([*([exc.hint] if exc.hint else []), *messages])
         raise
-    return said
+    return messages
 
 
 class Pipeline:

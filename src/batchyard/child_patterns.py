@@ -81,9 +81,9 @@ def fill_words(pattern: str, command: str) -> str:
     except LookupError as exc:
         raise ValueError(f"the command `{_shorten(command)}` has {exc.args[0]}") from None
     if not is_inside_workspace(path):
-        shown = repr(path) if path else "empty"
+        quoted_path = repr(path) if path else "empty"
         raise ValueError(
-            f"with the command `{_shorten(command)}`, {pattern} is {shown}, "
+            f"with the command `{_shorten(command)}`, {pattern} is {quoted_path}, "
             "which is not a path inside the workspace"
         )
     return path

@@ -122,8 +122,8 @@ class S3:
                 with naming_file_errors("write", path):
                     path.parent.mkdir(parents=True, exist_ok=True)
                 # The manager writes a temporary file and renames it.
-                known = [_known_object(entry)]
-                future = manager.download(bucket, entry.key, str(path), subscribers=known)
+                known_sizes = [_known_object(entry)]
+                future = manager.download(bucket, entry.key, str(path), subscribers=known_sizes)
                 running.append((address, path, future))
                 count += 1
                 if len(running) > _MAX_WAITING:

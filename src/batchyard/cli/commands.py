@@ -78,8 +78,8 @@ def command(
         rows = [_to_row(command) for command in commands]
         click.echo("\n".join(table(headings, rows, frozenset(range(1, 8)))))
     else:
-        what = "no command has failed" if failed else "no command has ended"
-        click.echo(f"{what} in run {record.run_id}", err=True)
+        message = "no command has failed" if failed else "no command has ended"
+        click.echo(f"{message} in run {record.run_id}", err=True)
     return 0
 
 

@@ -157,7 +157,7 @@ def _choose_columns(rows: Sequence[dict[str, str]], width: int) -> tuple[list[st
 def _cells(step: StepStatus, now_ms: int, longest_name: int) -> dict[str, str]:
     """Return column -> text of a step's row."""
     work = count_work(step)
-    rate, left = _rate_cells(step, work, now_ms)
+    rate, time_left = _rate_cells(step, work, now_ms)
     waits = not step.running and not step.state.is_terminal
     colour = _COLOURS.get(step.state, None if waits else "cyan")
     return {
@@ -167,7 +167,7 @@ def _cells(step: StepStatus, now_ms: int, longest_name: int) -> dict[str, str]:
         "failed": click.style(f"{step.failed:,}", fg="red") if step.failed else "",
         "running": f"{step.running:,}" if step.running else "",
         "rate": rate,
-        "left": left,
+        "left": time_left,
     }
 
 
@@ -192,8 +192,8 @@ def _rate_cells(step: StepStatus, work: Work, now_ms: int) -> tuple[str, str]:
         return "", ""
     elapsed_s = max(0.001, ((step.ended_ms or now_ms) - step.started_ms) / 1000)
     rate = work.done / elapsed_s
-    left = "" if step.ended_ms is not None else format_clock((work.total - work.done) / rate)
-    return format_rate(rate), left
+    time_left = "" if step.ended_ms is not None else format_clock((work.total - work.done) / rate)
+    return format_rate(rate), time_left
 
 
 def format_rate(per_s: float) -> str:

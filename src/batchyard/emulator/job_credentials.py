@@ -18,8 +18,10 @@ _KEY_VARIABLES = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
 
 def use_expiring_credentials(variables: dict[str, str], metadata_address: str) -> dict[str, str]:
     """Return the variables of a job without keys, with the address of its credentials instead."""
-    others = {name: value for name, value in variables.items() if name not in _KEY_VARIABLES}
-    return {**others, "AWS_CONTAINER_CREDENTIALS_FULL_URI": f"{metadata_address}{PATH}"}
+    other_variables = {
+        name: value for name, value in variables.items() if name not in _KEY_VARIABLES
+    }
+    return {**other_variables, "AWS_CONTAINER_CREDENTIALS_FULL_URI": f"{metadata_address}{PATH}"}
 
 
 def issue(variables: Mapping[str, str], now_s: float, lifetime_s: float) -> dict[str, str]:

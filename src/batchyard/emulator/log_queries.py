@@ -199,5 +199,5 @@ _COMMANDS: dict[str, Callable[[Query, str], None]] = {
 
 
 def _malformed(message: str) -> ApiError:
-    known = ", ".join(_COMMANDS)
-    return ApiError("MalformedQueryException", f"{message} (this endpoint knows {known})")
+    command_names = ", ".join(_COMMANDS)
+    return ApiError("MalformedQueryException", f"{message} (this endpoint knows {command_names})")

@@ -84,8 +84,8 @@ def _as_json(environ: WSGIEnvironment, start_response: StartResponse) -> StartRe
     def start(
         status: str, headers: list[tuple[str, str]], exc_info: Any = None, /
     ) -> Callable[[bytes], object]:
-        others = [header for header in headers if header[0].lower() != "content-type"]
-        return start_response(status, [*others, ("Content-Type", _JSON)], exc_info)
+        other_headers = [header for header in headers if header[0].lower() != "content-type"]
+        return start_response(status, [*other_headers, ("Content-Type", _JSON)], exc_info)
 
     return start
 

@@ -43,7 +43,7 @@ def load(name: str) -> Engine:
     from importlib import import_module
 
     if name not in ENGINES:
-        known = ", ".join(repr(engine) for engine in ENGINES)
-        raise InputError(f"there is no engine {name!r}", hint=f"the engines are {known}")
+        engine_names = ", ".join(repr(engine) for engine in ENGINES)
+        raise InputError(f"there is no engine {name!r}", hint=f"the engines are {engine_names}")
     engine: Engine = import_module(ENGINES[name].module).ENGINE
     return engine

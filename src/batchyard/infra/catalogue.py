@@ -381,11 +381,11 @@ def effective_values(
         if parameter.default is not None
     }
     chosen = {name: value for name, value in settings.items() if name in template.parameters}
-    kept = {name: value for name, value in deployed.items() if name in template.parameters}
+    kept_values = {name: value for name, value in deployed.items() if name in template.parameters}
     own_values = {
         name: value for name in template.parameters if (value := _own_value(name, environment))
     }
-    return {**defaults, **kept, **own_values, **chosen}
+    return {**defaults, **kept_values, **own_values, **chosen}
 
 
 def _own_value(name: str, environment: str) -> str | None:

@@ -67,14 +67,14 @@ def _node_costs(values: Mapping[str, str], parameter: str, prices: Prices) -> It
     count = int(float(values.get(parameter, "0")))
     if not count:
         return
-    known = [
+    known_usd_hours = [
         usd_h
         for name in list_types(values["InstanceTypes"])
         if (usd_h := prices.of(name)) is not None
     ]
     yield FixedCost(
         f"{pluralize(count, 'node')} of {parameter}, at the on-demand price",
-        min(known) * count * HOURS_PER_MONTH if known else None,
+        min(known_usd_hours) * count * HOURS_PER_MONTH if known_usd_hours else None,
         is_at_least=True,
     )
 
@@ -83,9 +83,9 @@ def describe_fixed_costs(costs: list[FixedCost], source: str) -> list[str]:
     """Return lines about the costs, with the date and region of the prices."""
     if not costs:
         return ["fixed cost: none by the hour while no job runs; stored data costs per gigabyte"]
-    known = sum(cost.usd_month or 0.0 for cost in costs)
+    known_usd_month = sum(cost.usd_month or 0.0 for cost in costs)
     is_at_least = any(cost.is_at_least or cost.usd_month is None for cost in costs)
-    lines = [f"fixed cost: {'at least ' if is_at_least else ''}${known:,.2f} a month"]
+    lines = [f"fixed cost: {'at least ' if is_at_least else ''}${known_usd_month:,.2f} a month"]
     for cost in costs:
         amount = "price not in the list" if cost.usd_month is None else f"${cost.usd_month:,.2f}"
         prefix = "at least " if cost.is_at_least and cost.usd_month is not None else ""

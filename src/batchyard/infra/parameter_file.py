@@ -71,25 +71,30 @@ def _read_root(path: Path, mistakes: Mistakes) -> Mapping | None:
 def _read_parameters(node: Node, mistakes: Mistakes, parameters: dict[str, str]) -> None:
     if not _require_mapping(node, "parameters", mistakes):
         return
-    known = catalogue.all_parameters()
+    known_parameters = catalogue.all_parameters()
     for name, (name_node, value_node) in node.entries.items():
         if name == "Env":
             mistakes.add(name_node, "the name of the environment is no parameter", "use --env")
-        elif name not in known:
-            suggestion = mistakes.did_you_mean(name, list(known), _templates_hint(known))
+        elif name not in known_parameters:
+            suggestion = mistakes.did_you_mean(
+                name, list(known_parameters), _templates_hint(known_parameters)
+            )
             mistakes.add(name_node, f"no template has a parameter {quote(name)}", suggestion)
         elif (text := _value_text(value_node)) is None:
             mistakes.add(value_node, f"{name} needs a value", "write text, a number or a list")
         else:
-            problems = [catalogue.find_problem(parameter, text) for parameter in known[name]]
+            problems = [
+                catalogue.find_problem(parameter, text) for parameter in known_parameters[name]
+            ]
             # Templates may declare the same name differently: one that accepts the value is enough.
             if all(problems):
                 mistakes.add(value_node, f"{name}: {problems[0]}")
             parameters[name] = text
 
 
-def _templates_hint(known: Collection[str]) -> str:
-    return f"`batchyard template NAME` shows them; there is {', '.join(sorted(known)[:5])}, ..."
+def _templates_hint(parameter_names: Collection[str]) -> str:
+    examples = ", ".join(sorted(parameter_names)[:5])
+    return f"`batchyard template NAME` shows them; there is {examples}, ..."
 
 
 def _read_tags(node: Node, mistakes: Mistakes, tags: dict[str, str]) -> None:

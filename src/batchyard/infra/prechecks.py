@@ -168,15 +168,19 @@ def _describe_quotas(session: AwsSession, values: Values) -> list[str]:
 
 def describe_quota(use: QuotaUse, value: float, name: str) -> list[str]:
     """Return lines about a quota that lets no node start, or fewer than the parameters allow."""
-    asked = ", ".join(use.parameters)
+    parameter_names = ", ".join(use.parameters)
     command = (
         "aws service-quotas request-service-quota-increase --service-code ec2 --quota-code"
         f" {use.code} --desired-value {max(use.vcpus, 4)}"
     )
     if value <= 0:
-        return [f"the quota {use.code} ({name}) is 0: no node of {asked} can start", f"  {command}"]
+        return [
+            f"the quota {use.code} ({name}) is 0: no node of {parameter_names} can start",
+            f"  {command}",
+        ]
     if value < use.vcpus:
         return [
-            f"the quota {use.code} ({name}) is {value:g} vCPUs, below the {use.vcpus} of {asked}"
+            f"the quota {use.code} ({name}) is {value:g} vCPUs, below the {use.vcpus} of "
+            f"{parameter_names}"
         ]
     return []

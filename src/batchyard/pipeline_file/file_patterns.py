@@ -91,8 +91,8 @@ def _find_placeholder_problem(
             return f"has {placeholder}, and the step has no array", "write array: and a number"
         return None
     if not child_patterns.is_command_word(name):
-        known = "${index}, ${params.NAME} or ${command.WORD}"
-        return f"has {placeholder}, which is not known", f"write {known}"
+        allowed_references = "${index}, ${params.NAME} or ${command.WORD}"
+        return f"has {placeholder}, which is not known", f"write {allowed_references}"
     if key not in _COMMAND_KEYS:
         return f"has {placeholder}, which is for inputs", "write a pattern for all commands"
     if commands is None and "command" in draft.node.entries:

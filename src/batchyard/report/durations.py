@@ -59,8 +59,8 @@ def draw_durations(steps: Sequence[StepFigures]) -> Markup:
     steps = [step for step in steps if step.max_s is not None]
     if not steps:
         return Markup()
-    layouts = (layout.wide(step.name for step in steps), layout.narrow())
-    return join([_draw_chart(steps, colours, _make_scale(steps, one)) for one in layouts])
+    screens = (layout.wide(step.name for step in steps), layout.narrow())
+    return join([_draw_chart(steps, colours, _make_scale(steps, screen)) for screen in screens])
 
 
 def _draw_chart(steps: Sequence[StepFigures], colours: dict[str, int], scale: Scale) -> Markup:

@@ -32,11 +32,11 @@ def failures_section(
     if not sum(step.status.failed for step in steps):
         return Markup()
     failed_count = sum(step.stats.failures.total() for step in steps)
-    shown = {(failure.attempt.step, failure.attempt.index) for failure in failures}
-    hidden_count = failed_count - len(shown)
+    failed_children = {(failure.attempt.step, failure.attempt.index) for failure in failures}
+    hidden_count = failed_count - len(failed_children)
     heading = footer = None
     if hidden_count > 0:
-        text = f"The first {len(shown)}, with the end of their output:"
+        text = f"The first {len(failed_children)}, with the end of their output:"
         heading = tag("p", text, class_="note above")
         text = f"{pluralize(hidden_count, 'more child', 'more children')} failed; all output: "
         footer = tag("p", text, tag("code", f"batchyard logs {run} --failed"))

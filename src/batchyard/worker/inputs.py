@@ -31,14 +31,14 @@ def find_inputs(bucket: Bucket, orders: Orders, *, is_continued: bool) -> dict[s
     patterns = orders.inputs
     if orders.has_files:
         patterns = orders.made_inputs + (orders.own_inputs if is_continued else ())
-    found = _list_matches(bucket, orders.workspace, globs(dict.fromkeys(patterns)))
+    matches = _list_matches(bucket, orders.workspace, globs(dict.fromkeys(patterns)))
     input_globs = globs(orders.inputs)
     files = {file.path: file for file in _read_files(bucket, orders, input_globs)}
     index = NameIndex(files)
-    for path in {path for glob in input_globs for path in index.find(glob)}.difference(found):
+    for path in {path for glob in input_globs for path in index.find(glob)}.difference(matches):
         assert orders.content is not None
-        found[path] = Input(orders.content.below(files[path].sha256), files[path].size)
-    return found
+        matches[path] = Input(orders.content.below(files[path].sha256), files[path].size)
+    return matches
 
 
 def _read_files(bucket: Bucket, orders: Orders, patterns: tuple[Glob, ...]) -> Iterator[InputFile]:

@@ -58,12 +58,12 @@ class Workspace:
 
         ``is_continued``: the child has finished commands before, whose outputs may be inputs.
         """
-        found = inputs.find_inputs(self.bucket, self.orders, is_continued=is_continued)
-        for pattern in inputs.find_unmatched(self.orders, found):
+        input_files = inputs.find_inputs(self.bucket, self.orders, is_continued=is_continued)
+        for pattern in inputs.find_unmatched(self.orders, input_files):
             self.log(f"no object matches the input {pattern} below {self.orders.workspace}")
-        self._download(found, is_over)
+        self._download(input_files, is_over)
         # Patterns of outputs often match inputs too, which need not be uploaded again.
-        for path in found:
+        for path in input_files:
             self._ignored[path] = _file_state(os.stat(self._local_path(path)))
 
     def _download(self, objects: dict[str, Input], is_over: Callable[[], bool]) -> None:

@@ -141,16 +141,20 @@ class Gatherer:
         """Add the last lines of the logs of the largest groups of failed attempts."""
         if job.status == "SUCCEEDED" or isinstance(job.endings, Missing):
             return job
-        shown = [ending for ending in job.endings if ending.exit_code is not None][:_MAX_LOGS]
+        logged_endings = [ending for ending in job.endings if ending.exit_code is not None][
+            :_MAX_LOGS
+        ]
         # ListJobs does not return the log streams of an array's children.
-        unnamed = [ending.example for ending in shown if not ending.log_stream and ending.example]
+        unnamed = [
+            ending.example for ending in logged_endings if not ending.log_stream and ending.example
+        ]
         details = self._describe_jobs(unnamed)
         logs = Logs(self.calls.session)
 
         def add_lines(ending: Ending) -> Ending:
             container = details.get(ending.example, {}).get("container", {})
             stream = ending.log_stream or container.get("logStreamName", "")
-            if ending not in shown or not stream:
+            if ending not in logged_endings or not stream:
                 return ending
             lines = self.calls.call(
                 "logs:GetLogEvents", lambda: logs.last_lines(job.log_group, stream, _LOG_LINES)

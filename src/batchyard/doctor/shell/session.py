@@ -181,10 +181,13 @@ class Session(ProgramFollower):
 
     def _is_bounded(self, loop: Compound) -> bool:
         """Return whether the loop ends by itself. Each loop is read once."""
-        known = self._bounded_loops.get(id(loop))
-        if known is None:
-            known = self._bounded_loops[id(loop)] = (loop, bounds.is_bounded(loop, self.functions))
-        return known[1]
+        cached_answer = self._bounded_loops.get(id(loop))
+        if cached_answer is None:
+            cached_answer = self._bounded_loops[id(loop)] = (
+                loop,
+                bounds.is_bounded(loop, self.functions),
+            )
+        return cached_answer[1]
 
     def _set_loop_variable(self, command: Compound, context: Context) -> None:
         expanded = self.state.expand_words(command.words, context)

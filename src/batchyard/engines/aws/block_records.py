@@ -111,12 +111,12 @@ class BlockRecords:
         states = {
             number: leases.state_of_size(entry.size_bytes) for number, entry in listed.items()
         }
-        wanted = [
+        requested_blocks = [
             number
             for number, state in states.items()
             if is_thorough or state is not BlockState.COMPLETE
         ]
-        contents = self._read_blocks(job.step, wanted, listed)
+        contents = self._read_blocks(job.step, requested_blocks, listed)
         last_s = max((entry.modified_s for entry in listed.values()), default=None)
         last_ms = None if last_s is None else int(last_s * 1000)
         return StepBlocks(job, skipped, states, contents, last_ms)

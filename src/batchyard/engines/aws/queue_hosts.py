@@ -103,7 +103,7 @@ def find_misfits(
     for job in plan.jobs:
         queue = target.queue_of(job)
         environments = [entry for entry in queues.get(queue, ()) if not entry.is_fargate]
-        if not environments or any(_can_run(job.resources, one, types) for one in environments):
+        if not environments or any(_can_run(job.resources, entry, types) for entry in environments):
             continue
         descriptions = "; ".join(_describe(environment) for environment in environments)
         yield (
@@ -139,7 +139,11 @@ def _is_roomy(environment: ComputeEnvironment) -> bool:
 
 def _find_offers(name: str, types: Mapping[str, Resources]) -> list[Resources]:
     """Return what hosts of a type, or of the types of a family, offer."""
-    return [offer for known, offer in types.items() if name in (known, known.partition(".")[0])]
+    return [
+        offer
+        for type_name, offer in types.items()
+        if name in (type_name, type_name.partition(".")[0])
+    ]
 
 
 def _fits(resources: Resources, offer: Resources) -> bool:

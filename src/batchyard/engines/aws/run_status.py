@@ -155,8 +155,10 @@ class RunStatusReader:
         children: dict[str, list[int]] = {job.step: [] for job in self._plan.jobs}
         for job in jobs:
             if job.is_dynamic:
-                left = job.command_count - len(self._records.finished_commands(job.step))
-                children[job.step] = list(range(min(job.step_size, left)))
+                unfinished_count = job.command_count - len(
+                    self._records.finished_commands(job.step)
+                )
+                children[job.step] = list(range(min(job.step_size, unfinished_count)))
                 continue
             succeeded = ran[job.step] | presumed[job.step] | by_records[job.step]
             children[job.step] = [

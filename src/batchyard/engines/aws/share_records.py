@@ -28,14 +28,16 @@ def read_commands(
     folder = s3_layout.records_address(address, job.step)
     names = [entry.key.rpartition(f"done/{job.step}/")[2] for entry in s3.list(folder)]
     succeeded = {int(name) for name in names if name.isdigit()}
-    wanted = set() if failed_only else {n for n in succeeded if number in (None, n)}
+    requested_numbers = set() if failed_only else {n for n in succeeded if number in (None, n)}
     failures = _read_failures(s3, folder, [name for name in names if not name.isdigit()])
     with ThreadPoolExecutor(_CONCURRENCY) as pool:
-        addresses = (f"{folder}{s3_layout.success_record(command)}" for command in sorted(wanted))
+        addresses = (
+            f"{folder}{s3_layout.success_record(command)}" for command in sorted(requested_numbers)
+        )
         contents = pool.map(s3.get, addresses)
         records = {
             command: json.loads(data)
-            for command, data in zip(sorted(wanted), contents, strict=True)
+            for command, data in zip(sorted(requested_numbers), contents, strict=True)
             if data is not None
         }
     for command in sorted({*records, *failures}):

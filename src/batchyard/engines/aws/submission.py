@@ -185,8 +185,8 @@ class Submission:
             job_ids = listed.get(part.name, [])
             recorded_id = self._job_ids.journal.ids.get(part.name)
             if recorded_id is not None:
-                others = [job_id for job_id in job_ids if job_id != recorded_id]
-                self._second_ids.update(dict.fromkeys(others, part.name))
+                other_ids = [job_id for job_id in job_ids if job_id != recorded_id]
+                self._second_ids.update(dict.fromkeys(other_ids, part.name))
             else:
                 was_intended = part.name in self._job_ids.journal.intended_at
                 if was_intended and not job_ids:

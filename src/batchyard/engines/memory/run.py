@@ -89,8 +89,8 @@ class MemoryRun:
         return list(self._simulation.jobs)
 
     def describe(self, job_ids: Sequence[str]) -> list[JobDetail]:
-        known = self._simulation.jobs
-        return [self._simulation.describe(job_id) for job_id in job_ids if job_id in known]
+        known_jobs = self._simulation.jobs
+        return [self._simulation.describe(job_id) for job_id in job_ids if job_id in known_jobs]
 
     def attempts(
         self, job_ids: Sequence[str], *, failed_only: bool = False

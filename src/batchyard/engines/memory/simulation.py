@@ -205,18 +205,18 @@ class Simulation:
         return Overview(state, jobs, min(starts, default=None), ended_ms)
 
     def unfinished(self) -> Unfinished:
-        left, done = {}, {}
+        children, done = {}, {}
         for job in self.jobs.values():
             states = [
                 self._scheduler.child_state(job.id, child) for child in range(job.planned.size)
             ]
-            left[job.planned.step] = [
+            children[job.planned.step] = [
                 job.planned.index_in_step(child)
                 for child, state in enumerate(states)
                 if state is not JobState.SUCCEEDED
             ]
             done[job.planned.step] = sorted(job.commands_done)
-        return Unfinished(left, done)
+        return Unfinished(children, done)
 
     # -- running -------------------------------------------------------------------------------
 
