@@ -328,7 +328,7 @@ def write_reports(fetched: FetchedResults, out: Path, say: Say = say_nothing) ->
         listed = prices.load_prices()
         comparison = comparing.compare(fetched.by_kind[CPU], fetched.by_kind[GPU], listed)
         comparison = replace(comparison, notes=(*comparison.notes, *fetched.notes))
-        text = tables.comparison_text(comparison, listed.source, prices=True)
+        text = tables.comparison_text(comparison, listed.source)
         reports.write_summary(out / reports.SUMMARY, text)
         say(f"written: {out / reports.SUMMARY}")
     if fetched.by_kind:

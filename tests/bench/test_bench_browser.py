@@ -20,6 +20,7 @@ from bench_values import measurement, on_gpu
 from bench_values import results as made
 
 from batchyard.bench.page import page
+from batchyard.bench.prices import load_prices
 from batchyard.bench.results import Peak
 
 CHROMIUM = (
@@ -113,7 +114,7 @@ def seen(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     assert CHROMIUM is not None
     which, scheme, width = request.param
     folder = tmp_path_factory.mktemp("browser")
-    text = page(RESULTS[which](), 1_700_000_000_000)
+    text = page(RESULTS[which](), 1_700_000_000_000, load_prices())
     assert "<script" not in text
     # The page forbids scripts; the copy that is looked at has one, and no rule against it.
     text = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", text).replace(

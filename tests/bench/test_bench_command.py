@@ -194,7 +194,28 @@ def test_two_cpu_results_compared_are_labelled_so(measured: Path, tmp_path: Path
         and "1.00x" in done.stdout
         and "prices: EC2" in done.stdout
     )
+    assert "c7i.4xlarge: $0.714 an hour on demand, $0.1222 an hour on spot" in done.stdout
     assert (tmp_path / "benchmark-summary.txt").read_text(encoding="utf-8") == done.stdout
+    # Region and date of the prices are always there.
+    plain = batchyard(tmp_path, "bench", "compare", path, path).stdout
+    assert "us-east-1, Linux, seen 20" in plain and "on demand" not in plain
+
+
+def test_a_page_takes_types_and_prices(measured: Path, tmp_path: Path) -> None:
+    folder = str(measured / "out")
+    args = ("--cpu-type", "c7i.4xlarge", "--spot", "--price", "x9.nano=7.25", "--out", "-")
+    shown = batchyard(tmp_path, "bench", "report", folder, *args).stdout
+    assert "c7i.4xlarge" in shown and ">0.1222<" in shown
+    assert "given: x9.nano 7.25; others: EC2 spot" in shown
+    own = batchyard(
+        *(tmp_path, "bench", "report", folder, "--cpu-type", "x9.nano"),
+        *("--price", "x9.nano=7.25", "--out", "-"),
+    ).stdout
+    assert ">7.25<" in own
+    refused = batchyard(
+        tmp_path, "bench", "report", folder, "--price", "x9.nano=cheap", "--out", "-", code=2
+    )
+    assert "TYPE=DOLLARS" in refused.stderr
 
 
 def test_results_of_different_workloads(measured: Path, tmp_path: Path) -> None:

@@ -146,9 +146,9 @@ def use(text: str) -> Results | None:
         except InputError as exc:
             assert "no operation in common" in exc.message
         else:
-            tables.comparison_text(value, LISTED.source, prices=True).encode()
-        page([results, other], 0).encode()
-    page([results], 0).encode()
+            tables.comparison_text(value, LISTED.source).encode()
+        page([results, other], 0, LISTED).encode()
+    page([results], 0, LISTED).encode()
     tables.run_text(results, all_candidates=True).encode()
     tables.csv_text(results).encode()
     return results

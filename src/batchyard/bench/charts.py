@@ -188,7 +188,12 @@ def _draw_times(
 
 
 def speed_up_chart(comparison: Comparison) -> Markup:
-    """Draw the speed-up of each operation: bars to the right where the second side is faster."""
+    """Draw the speed-up of each operation: bars to the right where the second side is faster.
+
+    Empty for a stand-in, whose speed-up would be read as that of a GPU.
+    """
+    if comparison.has_stand_in:
+        return Markup()
     rows_by_key = {row.first.key: row for row in comparison.comparable_rows}
     operations = [row.first for row in rows_by_key.values()]
     label_px = _label_px(operations)

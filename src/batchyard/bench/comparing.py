@@ -1,12 +1,15 @@
-"""Compare two results: times, speed-up, dollars, which to pick, break-even sizes. Pure."""
+"""Compare two results: times, speed-up, dollars, which to pick, break-even sizes. Pure.
+
+The pick of a row and the break-even of a workload come from the same factor, so they agree.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
+from batchyard.bench.break_evens import BreakEven, Measure, Point, find_break_even
 from batchyard.bench.prices import Prices
 from batchyard.bench.results import STAND_IN_NOTE, Measurement, Outcome, Results, spread_of
 from batchyard.bench.workload import GPU
@@ -78,24 +81,29 @@ class Row:
         )
 
     @property
-    def winner(self) -> int:
-        """1: the second side is faster, -1: the first, 0: neither, or the spread is too large."""
-        up = self.speed_up or 1.0
-        if max(up, 1 / up) <= max(_EVEN, 1 + self.spread):
+    def saving(self) -> float | None:
+        """How many times cheaper the second side is, copies included; None if unknown."""
+        if self.first_usd is None or self.second_usd is None:
+            return None
+        if not self.second_usd:
+            return math.inf if self.first_usd else 1.0
+        return self.first_usd / self.second_usd
+
+    def factor(self, measure: Measure) -> float | None:
+        """How many times better the second side is, in dollars or in time; None if unknown."""
+        return self.saving if measure is Measure.DOLLARS else self.speed_up
+
+    def winner(self, measure: Measure) -> int:
+        """1: the second side is better, -1: the first, 0: neither, or the spread is too large."""
+        factor = self.factor(measure)
+        if factor is None or _difference(factor) <= max(_EVEN, 1 + self.spread):
             return 0
-        return 1 if up > 1 else -1
+        return 1 if factor > 1 else -1
 
 
-@dataclass(frozen=True, slots=True)
-class BreakEven:
-    """The size of a workload from which the second side is faster."""
-
-    workload: str
-    title: str
-    #: None if it does not lie between two measured sizes
-    size: float | None
-    #: the end of a sentence whose subject is the second side
-    verdict: str
+def _difference(factor: float) -> float:
+    """Return by which factor two sides differ, whichever is better."""
+    return max(factor, 1 / factor) if factor else math.inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,21 +142,13 @@ class Comparison:
         """
         if row.speed_up is None or self.has_stand_in:
             return ""
-        if row.first_usd is not None and row.second_usd is not None:
-            return self._better(row.first_usd, row.second_usd, row.spread, "cheaper")
-        return self._better(
-            row.first.median_with_copies_s or 0,
-            row.second.median_with_copies_s or 0,
-            row.spread,
-            "faster",
-        )
-
-    def _better(self, first: float, second: float, spread: float, word: str) -> str:
-        if max(first, second) <= min(first, second) * _EVEN:
+        measure = Measure.TIME if row.saving is None else Measure.DOLLARS
+        if _difference(row.factor(measure) or 0.0) <= _EVEN:
             return "either"
-        if max(first, second) <= min(first, second) * (1 + spread):
+        winner = row.winner(measure)
+        if not winner:
             return UNCLEAR
-        return f"{(self.first if first < second else self.second).label} ({word})"
+        return f"{(self.second if winner > 0 else self.first).label} ({measure.better})"
 
 
 def compare(
@@ -285,61 +285,28 @@ def _side_notes(results: Results, side: Side) -> list[str]:
 
 
 def _break_evens(rows: Sequence[Row]) -> list[BreakEven]:
+    """Return the break-evens of each workload: in dollars if the prices are known, and in time."""
+    by_workload: dict[str, list[Row]] = {}
+    for row in rows:
+        if row.speed_up is not None:
+            by_workload.setdefault(row.first.workload, []).append(row)
     break_evens = []
-    for workload in dict.fromkeys(row.first.workload for row in rows):
-        points = [
-            row for row in rows if row.first.workload == workload and row.speed_up is not None
-        ]
+    for workload, points in by_workload.items():
         points.sort(key=lambda row: row.first.size)
-        if len(points) > 1:
-            break_evens.append(break_even(points))
+        for measure in Measure:
+            factors = [row.factor(measure) for row in points]
+            if len(points) > 1 and None not in factors:
+                break_evens.append(
+                    find_break_even(
+                        workload,
+                        points[0].first.title,
+                        measure,
+                        [
+                            Point(
+                                row.first.size, row.first.label, factor or 0.0, row.winner(measure)
+                            )
+                            for row, factor in zip(points, factors, strict=True)
+                        ],
+                    )
+                )
     return break_evens
-
-
-def break_even(points: Sequence[Row]) -> BreakEven:
-    """Return the break-even of one workload, whose rows are sorted by size.
-
-    Logarithms are interpolated linearly, since times and sizes grow by factors.
-    """
-    size = None
-    sizes = f"{points[0].first.label} to {points[-1].first.label}"
-    winners = [row.winner for row in points]
-    changes = [
-        pair for pair in pairwise(points) if (pair[0].winner == 1) is not (pair[1].winner == 1)
-    ]
-    if not any(winners):
-        verdict = f"neither wins nor loses at any size measured, {sizes}"
-    elif 1 not in winners:
-        verdict = f"does not win at any size measured, {sizes}"
-    elif not changes:
-        verdict = f"wins at all sizes measured, {sizes}"
-    elif len(changes) > 1:
-        verdict = f"has no single break-even: it {', '.join(_change(*pair) for pair in changes)}"
-    elif winners[0] == 1:
-        verdict = "wins at small sizes only"
-    else:
-        size, verdict = _crossing(*changes[0])
-    return BreakEven(points[0].first.workload, points[0].first.title, size, verdict)
-
-
-def _change(smaller: Row, larger: Row) -> str:
-    verb = "begins to win" if larger.winner == 1 else "stops winning"
-    ends = [f"{row.first.label} ({row.speed_up or 1.0:.2f}x)" for row in (smaller, larger)]
-    return f"{verb} between {' and '.join(ends)}"
-
-
-def _crossing(smaller: Row, larger: Row) -> tuple[float | None, str]:
-    """Return the break-even size between a size that the second side does not win and one it wins.
-
-    Also returns the end of a sentence about it.
-    """
-    low, high = smaller.speed_up or 1.0, larger.speed_up or 1.0
-    factors = f"{low:.2f}x at {smaller.first.label}, {high:.2f}x at {larger.first.label}"
-    if smaller.winner == 0:
-        return (
-            None,
-            f"wins at {larger.first.label}, and at {smaller.first.label} neither does: {factors}",
-        )
-    exponent = math.log(1 / low) / math.log(high / low)
-    size = smaller.first.size * (larger.first.size / smaller.first.size) ** exponent
-    return size, f"from about {size:,.0f}: {factors}"

@@ -163,7 +163,8 @@ def torch_cuda(torch: Any, importer: Importer) -> Kit:
             if torch.cuda.is_available():
                 torch.cuda.init()
                 _use_full_precision(torch)
-                return TorchKit(torch, "cuda")
+                # With its number: before PyTorch 2.5, mem_get_info("cuda") raises an exception.
+                return TorchKit(torch, "cuda:0")
             # is_available() gives no reason, but init() raises one.
             torch.cuda.init()
         except Exception as exc:

@@ -284,7 +284,15 @@ def _skip_reason(
         return reason
     kit = bench.device.kits[candidate.kit]
     owner = "the device has" if kit.has_own_memory else "this machine has"
-    return memory_problem(needed_bytes, kit.free_bytes(), owner)
+    return memory_problem(needed_bytes, _free_bytes(kit), owner)
+
+
+def _free_bytes(kit: Kit) -> int | None:
+    """Return the free memory of the kit's device; None if the library cannot tell."""
+    try:
+        return kit.free_bytes()
+    except WORKLOAD_ERRORS:
+        return None
 
 
 def _keep_close(ready: list[ReadyCandidate], effort: Effort) -> list[ReadyCandidate]:

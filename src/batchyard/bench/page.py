@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import batchyard
-from batchyard.bench import charts, comparing, prices, tables
+from batchyard.bench import charts, comparing, tables
 from batchyard.bench.comparing import Comparison
+from batchyard.bench.prices import Prices
 from batchyard.bench.results import NOISY, Outcome, Results
 from batchyard.bench.roofline import roofline
 from batchyard.bench.workload import CPU, GPU
@@ -42,10 +43,10 @@ td.left.wide { white-space: normal; min-width: 12rem; }
 """
 
 
-def page(all_results: Sequence[Results], now_ms: int) -> str:
+def page(all_results: Sequence[Results], now_ms: int, prices: Prices) -> str:
     """Return the page: CPUs first, and a comparison of each pair of a CPU and a GPU.
 
-    Comparisons use the listed prices. ``now_ms``: the time in the footer.
+    ``now_ms``: the time in the footer.
     """
     all_results = sorted(all_results, key=lambda results: (results.device, results.stands_for))
     measured = [results for results in all_results if results.successes]
@@ -54,11 +55,12 @@ def page(all_results: Sequence[Results], now_ms: int) -> str:
             "header",
             tag("h1", "CPU against GPU"),
             tag("p", _lead(all_results), class_="lead"),
-            _devices(all_results),
+            [_device(results, prices.of(results.instance_type)) for results in all_results],
+            tag("p", f"Prices: {prices.source}", class_="note"),
         ),
         tag(
             "main",
-            _comparisons(measured),
+            _comparisons(measured, prices),
             _section("Times", charts.times_chart(measured), _TIMES_NOTE) if measured else _empty(),
             _section("Roofline", roofline(measured), _ROOF_NOTE),
             [_candidates(results) for results in measured],
@@ -117,11 +119,6 @@ def _candidates(results: Results) -> Content:
 # -- devices --
 
 
-def _devices(all_results: Sequence[Results]) -> list[Markup]:
-    listed = prices.load_prices()
-    return [_device(results, listed.of(results.instance_type)) for results in all_results]
-
-
 def _device(results: Results, usd_h: float | None) -> Markup:
     facts = [(name, fact) for name, fact in _device_facts(results, usd_h) if fact]
     cells = [
@@ -142,7 +139,7 @@ def _device_facts(results: Results, usd_h: float | None) -> list[tuple[str, str]
     return [
         ("Device", f"{results.kind}: {results.device_name}"),
         ("Instance", results.instance_type or "?"),
-        ("Dollars an hour, on-demand", "?" if usd_h is None else f"{usd_h:g}"),
+        ("Dollars an hour", "?" if usd_h is None else f"{usd_h:g}"),
         ("Measured", results.started + ("" if results.ended else ", not finished")),
         ("Peak, measured", f"{_number(peak.gflops)} GFLOP/s, {_number(peak.gbytes_s)} GB/s"),
         ("Host", f"{host[0]}, {host[1]} CPUs, {host[2]} threads"),
@@ -161,12 +158,11 @@ def _number(value: float | None) -> str:
 # -- comparisons --
 
 
-def _comparisons(all_results: Sequence[Results]) -> list[Content]:
-    listed = prices.load_prices()
+def _comparisons(all_results: Sequence[Results], prices: Prices) -> list[Content]:
     cpus = [results for results in all_results if results.device == CPU and not results.stands_for]
     gpus = [results for results in all_results if GPU in (results.device, results.stands_for)]
     return [
-        _comparison(comparing.compare(cpu, gpu, listed), cpu, gpu, listed.source)
+        _comparison(comparing.compare(cpu, gpu, prices), cpu, gpu)
         for cpu in cpus
         for gpu in gpus
         if _keys(cpu) & _keys(gpu)
@@ -177,7 +173,7 @@ def _keys(results: Results) -> set[tuple[str, int]]:
     return {measurement.key for measurement in results.measurements}
 
 
-def _comparison(comparison: Comparison, cpu: Results, gpu: Results, source: str) -> Content:
+def _comparison(comparison: Comparison, cpu: Results, gpu: Results) -> Content:
     if not comparison.comparable_rows:
         return None
     a, b = comparison.first.label, comparison.second.label
@@ -187,7 +183,7 @@ def _comparison(comparison: Comparison, cpu: Results, gpu: Results, source: str)
         tag("li", f"{break_even.title}: the GPU {break_even.verdict}")
         for break_even in comparison.break_evens
     ]
-    notes = [tag("li", note) for note in (*comparison.notes, f"prices: {source}")]
+    notes = [tag("li", note) for note in comparison.notes]
     return tag(
         "section",
         tag("h2", f"{cpu.name} against {'the ' + gpu.kind if gpu.stands_for else gpu.name}"),
@@ -196,7 +192,7 @@ def _comparison(comparison: Comparison, cpu: Results, gpu: Results, source: str)
         (tag("h3", "Break-even, copies included"), tag("ul", break_evens, class_="plain"))
         if break_evens
         else None,
-        tag("ul", notes, class_="plain note"),
+        tag("ul", notes, class_="plain note") if notes else None,
     )
 
 

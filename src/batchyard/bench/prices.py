@@ -50,6 +50,20 @@ def load_prices(*, spot: bool = False) -> Prices:
     )
 
 
+def list_prices(instance_types: Iterable[str]) -> list[str]:
+    """Return a line for each instance type, with its listed prices on demand and on spot."""
+    on_demand, spot = load_prices(), load_prices(spot=True)
+    return [
+        f"{name}: {_hourly_text(on_demand.of(name))} on demand,"
+        f" {_hourly_text(spot.of(name))} on spot"
+        for name in dict.fromkeys(instance_types)
+    ]
+
+
+def _hourly_text(usd_h: float | None) -> str:
+    return f"{UNKNOWN} dollars an hour" if usd_h is None else f"${usd_h:g} an hour"
+
+
 def add_prices(prices: Prices, assignments: Iterable[str]) -> Prices:
     """Return ``prices`` with the user's prices added, each as TYPE=USD per hour.
 

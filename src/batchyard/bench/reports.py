@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from batchyard.bench import page
+from batchyard.bench.prices import Prices, load_prices
 from batchyard.bench.results import Results
 from batchyard.errors import from_os_error
 
@@ -19,14 +20,17 @@ def write_summary(path: Path, text: str) -> None:
     _write(path, text, "write the summary")
 
 
-def write_page(path: Path, all_results: Sequence[Results]) -> None:
+def write_page(path: Path, all_results: Sequence[Results], prices: Prices | None = None) -> None:
     """Write the HTML page about the results. Raises OperationalError."""
-    _write(path, make_page(all_results), "write the report")
+    _write(path, make_page(all_results, prices), "write the report")
 
 
-def make_page(all_results: Sequence[Results]) -> str:
-    """Return the HTML page about the results, with the current time in its footer."""
-    return page.page(all_results, int(time.time() * 1000))
+def make_page(all_results: Sequence[Results], prices: Prices | None = None) -> str:
+    """Return the HTML page about the results, with the current time in its footer.
+
+    ``prices``: None for the listed on-demand prices.
+    """
+    return page.page(all_results, int(time.time() * 1000), prices or load_prices())
 
 
 def _write(path: Path, text: str, action: str) -> None:

@@ -10,7 +10,7 @@ import json
 import math
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from statistics import median
 from typing import Annotated, Any, TypeAlias
@@ -214,6 +214,14 @@ class Results:
         """Kind of the device in words; a stand-in is never called a GPU."""
         kind = self.device.upper()
         return f"{kind} standing in for a {self.stands_for.upper()}" if self.stands_for else kind
+
+    def on_type(self, types: Mapping[str, str]) -> Results:
+        """Return the results with the instance type of their kind of device, if there is one.
+
+        A stand-in has no type: the price of a GPU would say nothing about it.
+        """
+        name = types.get(self.device, "")
+        return replace(self, instance_type=name) if name and not self.stands_for else self
 
     @property
     def stem(self) -> str:

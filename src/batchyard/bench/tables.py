@@ -275,8 +275,11 @@ def _remarks(results: Results) -> list[str]:
 # -- a comparison --
 
 
-def comparison_text(comparison: Comparison, source: str, *, prices: bool = False) -> str:
-    """Return the report on a comparison. ``prices``: with the source of the prices."""
+def comparison_text(comparison: Comparison, source: str, price_lines: Sequence[str] = ()) -> str:
+    """Return the report on a comparison.
+
+    ``source``: region, date and origin of the prices; ``price_lines`` are added below it.
+    """
     first, second = comparison.first, comparison.second
     head = [
         *(
@@ -307,9 +310,7 @@ def comparison_text(comparison: Comparison, source: str, *, prices: bool = False
         f"{break_even.title}: {second.label} {break_even.verdict}"
         for break_even in comparison.break_evens
     ]
-    notes = [f"note: {note}" for note in comparison.notes]
-    if prices:
-        notes.append(f"prices: {source}")
+    notes = [*(f"note: {note}" for note in comparison.notes), f"prices: {source}", *price_lines]
     if break_evens:
         parts.append("\n".join(["break-even, copies included:", *break_evens]))
     parts += ["\n".join(lines) for lines in (not_compared, notes) if lines]
@@ -322,15 +323,21 @@ def _side_text(side: Side) -> str:
 
 
 def comparison_cells(comparison: Comparison, row: Row) -> list[str]:
-    """Return the cells of a row: operation, times, speed-ups, dollars, pick."""
+    """Return the cells of a row: operation, times, speed-ups, dollars, pick.
+
+    A stand-in has no speed-up: it would be read as that of a GPU.
+    """
     has_copies = bool(row.second.with_copies_s)
+    speed_up, bare_speed_up = (
+        (None, None) if comparison.has_stand_in else (row.speed_up, row.bare_speed_up)
+    )
     return [
         row.first.operation,
         time_text(row.first.median_with_copies_s),
         time_text(row.second.median_s),
         time_text(row.second.median_with_copies_s) if has_copies else NONE,
-        times_text(row.speed_up),
-        times_text(row.bare_speed_up) if has_copies else NONE,
+        times_text(speed_up),
+        times_text(bare_speed_up) if has_copies else NONE,
         dollars_text(row.first_usd),
         dollars_text(row.second_usd),
         comparison.pick(row),
@@ -340,7 +347,8 @@ def comparison_cells(comparison: Comparison, row: Row) -> list[str]:
 def _total_row(comparison: Comparison) -> list[str]:
     first_s, second_s = comparison.total_s()
     bare_s = sum(row.second.median_s or 0 for row in comparison.comparable_rows)
-    speed_up = times_text(first_s / second_s) if second_s else NONE
+    has_speed_up = second_s and not comparison.has_stand_in
+    speed_up = times_text(first_s / second_s) if has_speed_up else NONE
     times = [time_text(seconds) for seconds in (first_s, bare_s, second_s)]
     dollars = [dollars_text(usd) for usd in comparison.total_usd()]
     return ["total", *times, speed_up, "", *dollars, ""]

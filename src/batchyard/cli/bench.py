@@ -189,21 +189,15 @@ def _summary_line(measurement: Measurement) -> str:
 
 @command.command(
     epilog=example(
-        "batchyard bench compare cpu-benchmark.json gpu-benchmark.json --prices",
+        "batchyard bench compare cpu-benchmark.json gpu-benchmark.json",
         "batchyard bench compare a.json b.json --a-type c7i.4xlarge --b-type g5.xlarge --spot",
         "batchyard bench compare a.json b.json --price g5.xlarge=0.82",
     )
 )
 @click.argument("a", metavar="A.json", type=click.Path(path_type=Path))
 @click.argument("b", metavar="B.json", type=click.Path(path_type=Path))
-@click.option("--prices", is_flag=True, help="Show where the prices come from.")
-@click.option("--spot", is_flag=True, help="Use spot prices instead of on-demand prices.")
-@click.option(
-    "--price",
-    multiple=True,
-    metavar="TYPE=USD",
-    help="Price of an instance type in dollars per hour; repeatable.",
-)
+@click.option("--prices", is_flag=True, help="List the prices of both types on demand and on spot.")
+@bench_options.price_options
 @click.option(
     "--a-type", default="", metavar="TYPE", help="Instance type of A (default: from the file)."
 )
@@ -228,8 +222,9 @@ def compare(
 ) -> None:
     """Compare two results: times, speed-up, dollars per 1,000 operations, and which to pick.
 
-    Also shows from which size the GPU is faster. A speed-up includes the copies to the GPU and
-    back. A price that is not known is shown as ?.
+    Also shows from which size the GPU is cheaper, and from which it is faster. A speed-up includes
+    the copies to the GPU and back. A price that is not known is shown as ?. Region and date of the
+    prices are below the table.
     """
     from batchyard.bench import comparing, reports, result_files, tables
     from batchyard.bench import prices as price_list
@@ -238,7 +233,9 @@ def compare(
     comparison = comparing.compare(
         result_files.read(a), result_files.read(b), known_prices, a_type, b_type
     )
-    text = tables.comparison_text(comparison, known_prices.source, prices=prices)
+    types = (side.instance_type for side in (comparison.first, comparison.second))
+    price_lines = price_list.list_prices(filter(None, types)) if prices else []
+    text = tables.comparison_text(comparison, known_prices.source, price_lines)
     click.echo(text, nl=False)
     reports.write_summary(Path(out), text)
     click.echo(f"written: {out}", err=True)
@@ -249,26 +246,51 @@ def compare(
 
 @command.command(
     epilog=example(
-        "batchyard bench report results", "batchyard bench report results --out bench.html"
+        "batchyard bench report results",
+        "batchyard bench report results --cpu-type c7i.4xlarge --gpu-type g5.xlarge --spot",
+        "batchyard bench report results --price g5.xlarge=0.82 --out bench.html",
     )
 )
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
+@bench_options.price_options
+@click.option(
+    "--cpu-type",
+    default="",
+    metavar="TYPE",
+    help="Instance type of the CPU results (default: from the files).",
+)
+@click.option(
+    "--gpu-type",
+    default="",
+    metavar="TYPE",
+    help="Instance type of the GPU results (default: from the files).",
+)
 @click.option(
     "--out",
     metavar="FILE.html",
     help="File for the page; `-` is stdout (default: DIR/benchmark.html).",
 )
-def report(folder: Path, out: str | None) -> None:
+def report(
+    folder: Path,
+    spot: bool,
+    price: tuple[str, ...],
+    cpu_type: str,
+    gpu_type: str,
+    out: str | None,
+) -> None:
     """Write one HTML page with charts of all results in a folder, and print its path.
 
     The page contains everything it needs, and can be opened without a network.
     """
+    from batchyard.bench import prices as price_list
     from batchyard.bench import reports, result_files
 
-    all_results = [results for _, results in result_files.read_folder(folder)]
+    known_prices = price_list.add_prices(price_list.load_prices(spot=spot), price)
+    types = {"cpu": cpu_type, "gpu": gpu_type}
+    all_results = [results.on_type(types) for _, results in result_files.read_folder(folder)]
     if out == "-":
-        click.echo(reports.make_page(all_results), nl=False)
+        click.echo(reports.make_page(all_results, known_prices), nl=False)
         return
     path = folder / reports.PAGE if out is None else Path(out)
-    reports.write_page(path, all_results)
+    reports.write_page(path, all_results, known_prices)
     click.echo(os.fsencode(path))

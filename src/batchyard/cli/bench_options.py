@@ -1,4 +1,4 @@
-"""Flags that `batchyard bench run` and `batchyard bench submit` share: what to measure, and how."""
+"""Flags that several commands of `batchyard bench` share."""
 
 from __future__ import annotations
 
@@ -97,6 +97,19 @@ _OPTIONS = [
         help="Do not let malloc keep large buffers between calls.",
     ),
 ]
+
+
+def price_options(function: F) -> F:
+    """Add the flags about prices: --spot and --price."""
+    function = click.option(
+        "--price",
+        multiple=True,
+        metavar="TYPE=USD",
+        help="Price of an instance type in dollars per hour; repeatable.",
+    )(function)
+    return click.option(
+        "--spot", is_flag=True, help="Use spot prices instead of on-demand prices."
+    )(function)
 
 
 def measuring_options(function: F) -> F:

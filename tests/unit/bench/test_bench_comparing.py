@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchyard.bench import comparing, prices, tables
+from batchyard.bench.break_evens import BreakEven, Measure
 from batchyard.bench.page import page
 from batchyard.bench.results import Outcome, Results
 from batchyard.errors import InputError
@@ -33,7 +34,19 @@ def pair(
 
 
 def text_of(value: comparing.Comparison) -> str:
-    return tables.comparison_text(value, LISTED.source, prices=True)
+    return tables.comparison_text(value, LISTED.source)
+
+
+def faster(value: comparing.Comparison) -> BreakEven:
+    """The only break-even in time."""
+    (even,) = [one for one in value.break_evens if one.measure is Measure.TIME]
+    return even
+
+
+def cheaper(value: comparing.Comparison) -> BreakEven:
+    """The only break-even in dollars."""
+    (even,) = [one for one in value.break_evens if one.measure is Measure.DOLLARS]
+    return even
 
 
 def test_speed_up_counts_the_copies_and_dollars_the_instance() -> None:
@@ -52,6 +65,68 @@ def test_faster_and_still_not_the_one_to_pick() -> None:
     value = comparing.compare(*pair(((1000, 1.0, 0.1, 0.9),)), LISTED)
     assert value.rows[0].speed_up and value.rows[0].speed_up > 1
     assert value.pick(value.rows[0]) == "CPU (cheaper)"
+
+
+def test_with_spot_prices_the_pick_and_the_break_even_say_the_same() -> None:
+    # Twice as fast at both sizes, at 4.3 times the price.
+    spot = prices.load_prices(spot=True)
+    value = comparing.compare(*pair(((10, 2.0, 1.0, 1.0), (20, 4.0, 2.0, 2.0))), spot)
+    assert [value.pick(row) for row in value.rows] == ["CPU (cheaper)"] * 2
+    text = tables.comparison_text(value, spot.source)
+    assert "GPU is not cheaper at any size measured, 10 x 10 to 20 x 20" in text
+    assert "GPU is faster at all sizes measured, 10 x 10 to 20 x 20" in text
+    assert "wins" not in text
+
+
+@given(
+    st.lists(st.floats(0.1, 30), min_size=2, max_size=5),
+    st.sampled_from(["m5.xlarge", "c7i.4xlarge", "g5.xlarge", "p4d.24xlarge"]),
+    st.booleans(),
+)
+def test_dollars_are_judged_alike_in_the_table_and_below_it(
+    speed_ups: list[float], gpu_type: str, is_spot: bool
+) -> None:
+    cpu, gpu = pair(ups(*speed_ups))
+    value = comparing.compare(cpu, gpu, prices.load_prices(spot=is_spot), "", gpu_type)
+    wins = [value.pick(row) == "GPU (cheaper)" for row in value.rows]
+    even = cheaper(value)
+    if "is cheaper at all" in even.verdict:
+        assert all(wins)
+    elif even.size is not None:
+        assert wins == [row.first.size > even.size for row in value.rows]
+    elif "is not cheaper" in even.verdict or "neither cheaper nor dearer" in even.verdict:
+        assert not any(wins)
+    else:
+        assert any(wins) and not all(wins)
+
+
+def test_the_break_even_in_dollars_is_at_a_larger_size_than_that_in_time() -> None:
+    # Speed-ups 0.5 and 8; a g5.xlarge costs 1.409 times a c7i.4xlarge.
+    value = comparing.compare(*pair(((100, 1.0, 1.0, 2.0), (10_000, 8.0, 1.0, 1.0))), LISTED)
+    assert faster(value).size == pytest.approx(316, rel=0.01)
+    assert cheaper(value).size == pytest.approx(316 * 1.409 ** (1 / 0.602), rel=0.01)
+
+
+@pytest.mark.parametrize(("price", "picked"), [("g5.xlarge=0", "GPU"), ("c7i.4xlarge=0", "CPU")])
+def test_what_costs_nothing_is_cheaper(price: str, picked: str) -> None:
+    free = prices.add_prices(LISTED, [price])
+    value = comparing.compare(*pair(((10, 1.0, 1.0, 1.0), (20, 1.0, 1.0, 1.0))), free)
+    assert {value.pick(row) for row in value.rows} == {f"{picked} (cheaper)"}
+    both = prices.add_prices(LISTED, ["g5.xlarge=0", "c7i.4xlarge=0"])
+    value = comparing.compare(*pair(), both)
+    assert value.pick(value.rows[0]) == "either"
+
+
+def test_the_region_and_the_date_of_prices_are_always_shown() -> None:
+    value = comparing.compare(*pair(), LISTED)
+    text = tables.comparison_text(value, LISTED.source)
+    assert "prices: EC2 on-demand, us-east-1, Linux, seen 2026-08-22" in text
+    lines = prices.list_prices(["c7i.4xlarge", "no.such"])
+    assert lines == [
+        "c7i.4xlarge: $0.714 an hour on demand, $0.1222 an hour on spot",
+        "no.such: ? dollars an hour on demand, ? dollars an hour on spot",
+    ]
+    assert lines[0] in tables.comparison_text(value, LISTED.source, lines)
 
 
 def test_the_order_of_the_files_does_not_matter() -> None:
@@ -95,39 +170,42 @@ def test_a_price_that_is_none(given: str) -> None:
 def test_break_even_is_interpolated_between_two_named_points() -> None:
     # Speed-ups 0.5 and 2: even in the middle, on logarithmic axes.
     value = comparing.compare(*pair(((100, 1.0, 1.0, 2.0), (10_000, 4.0, 1.0, 2.0))), LISTED)
-    even = value.break_evens[0]
+    even = faster(value)
     assert even.size == pytest.approx(1000)
-    assert even.verdict == "from about 1,000: 0.50x at 100 x 100, 2.00x at 10000 x 10000"
+    assert even.verdict == "is faster from about 1,000: 0.50x at 100 x 100, 2.00x at 10000 x 10000"
 
 
 @pytest.mark.parametrize(
     ("times", "message"),
     [
-        (((1, 2.0, 1.0, 1.0), (2, 3.0, 1.0, 1.0)), "wins at all sizes measured, 1 x 1 to 2 x 2"),
+        (
+            ((1, 2.0, 1.0, 1.0), (2, 3.0, 1.0, 1.0)),
+            "is faster at all sizes measured, 1 x 1 to 2 x 2",
+        ),
         (
             ((1, 0.5, 1.0, 1.0), (2, 0.9, 1.0, 1.0)),
-            "does not win at any size measured, 1 x 1 to 2 x 2",
+            "is not faster at any size measured, 1 x 1 to 2 x 2",
         ),
-        (((1, 2.0, 1.0, 1.0), (2, 0.5, 1.0, 1.0)), "wins at small sizes only"),
-        (((1, 2.0, 1.0, 1.0), (2, 1.0, 1.0, 1.0)), "wins at small sizes only"),
+        (((1, 2.0, 1.0, 1.0), (2, 0.5, 1.0, 1.0)), "is faster at small sizes only"),
+        (((1, 2.0, 1.0, 1.0), (2, 1.0, 1.0, 1.0)), "is faster at small sizes only"),
         (
             ((1, 1.0, 1.0, 1.0), (2, 1.04, 1.0, 1.0)),
-            "neither wins nor loses at any size measured, 1 x 1 to 2 x 2",
+            "is neither faster nor slower at any size measured, 1 x 1 to 2 x 2",
         ),
         (
             ((1, 0.5, 1.0, 1.0), (2, 1.04, 1.0, 1.0)),
-            "does not win at any size measured, 1 x 1 to 2 x 2",
+            "is not faster at any size measured, 1 x 1 to 2 x 2",
         ),
         (
             ((1, 1.04, 1.0, 1.0), (2, 2.0, 1.0, 1.0)),
-            "wins at 2 x 2, and at 1 x 1 neither does: 1.04x at 1 x 1, 2.00x at 2 x 2",
+            "is faster at 2 x 2, and at 1 x 1 neither is: 1.04x at 1 x 1, 2.00x at 2 x 2",
         ),
     ],
 )
 def test_no_break_even_is_made_up_beyond_what_was_measured(
     times: tuple[tuple[int, float, float, float], ...], message: str
 ) -> None:
-    even = comparing.compare(*pair(times), LISTED).break_evens[0]
+    even = faster(comparing.compare(*pair(times), LISTED))
     assert even.size is None and even.verdict == message
 
 
@@ -141,20 +219,20 @@ def ups(*speed_ups: float) -> tuple[tuple[int, float, float, float], ...]:
         (
             (2.0, 0.5, 4.0, 8.0),
             "has no single break-even:"
-            " it stops winning between 100 x 100 (2.00x) and 1000 x 1000 (0.50x), "
-            "begins to win between 1000 x 1000 (0.50x) and 10000 x 10000 (4.00x)",
+            " it stops being faster between 100 x 100 (2.00x) and 1000 x 1000 (0.50x), "
+            "becomes faster between 1000 x 1000 (0.50x) and 10000 x 10000 (4.00x)",
         ),
         (
             (0.25, 2.0, 0.5, 0.4),
             "has no single break-even:"
-            " it begins to win between 100 x 100 (0.25x) and 1000 x 1000 (2.00x), "
-            "stops winning between 1000 x 1000 (2.00x) and 10000 x 10000 (0.50x)",
+            " it becomes faster between 100 x 100 (0.25x) and 1000 x 1000 (2.00x), "
+            "stops being faster between 1000 x 1000 (2.00x) and 10000 x 10000 (0.50x)",
         ),
         (
             (0.5, 2.0, 1.0),
             "has no single break-even:"
-            " it begins to win between 100 x 100 (0.50x) and 1000 x 1000 (2.00x), "
-            "stops winning between 1000 x 1000 (2.00x) and 10000 x 10000 (1.00x)",
+            " it becomes faster between 100 x 100 (0.50x) and 1000 x 1000 (2.00x), "
+            "stops being faster between 1000 x 1000 (2.00x) and 10000 x 10000 (1.00x)",
         ),
     ],
 )
@@ -163,22 +241,22 @@ def test_who_wins_and_loses_by_turns_has_no_single_break_even(
 ) -> None:
     both = pair(ups(*speed_ups))
     value = comparing.compare(*both, LISTED)
-    (even,) = value.break_evens
+    even = faster(value)
     assert even.size is None and even.verdict == message
-    assert f"GPU {message}" in text_of(value) and f"the GPU {message}" in page(both, 0)
+    assert f"GPU {message}" in text_of(value) and f"the GPU {message}" in page(both, 0, LISTED)
 
 
 @given(st.lists(st.sampled_from([0.25, 0.5, 1.0, 2.0, 4.0]), min_size=2, max_size=6))
 def test_what_is_said_about_sizes_is_true_of_every_size_measured(speed_ups: list[float]) -> None:
-    (even,) = comparing.compare(*pair(ups(*speed_ups)), LISTED).break_evens
+    even = faster(comparing.compare(*pair(ups(*speed_ups)), LISTED))
     wins = [up > 1.05 for up in speed_ups]
     if even.size is not None:
         assert wins == [10**n > even.size for n in range(2, 2 + len(wins))]
-    elif even.verdict == "wins at small sizes only":
+    elif even.verdict == "is faster at small sizes only":
         assert wins[0] and not wins[-1] and wins == sorted(wins, reverse=True)
-    elif even.verdict.startswith("wins at all"):
+    elif even.verdict.startswith("is faster at all"):
         assert all(wins)
-    elif even.verdict.startswith("wins at"):
+    elif even.verdict.startswith("is faster at"):
         assert wins[-1] and wins == sorted(wins)
     elif even.verdict.startswith("has no single"):
         assert wins not in (sorted(wins), sorted(wins, reverse=True))
@@ -191,7 +269,7 @@ def test_a_result_against_itself_has_no_winner() -> None:
     value = comparing.compare(same, same, LISTED)
     assert [value.pick(row) for row in value.rows] == ["either", "either"]
     text = text_of(value)
-    assert "CPU B neither wins nor loses at any size measured" in text and "wins at" not in text
+    assert "CPU B is neither faster nor slower at any size" in text and "is faster" not in text
 
 
 @pytest.mark.parametrize(
@@ -206,15 +284,16 @@ def test_a_difference_within_the_spread_has_no_winner(
     theirs = [measurement(size=size, **noisy) for size in (10, 20)]
     value = comparing.compare(made("cpu", *ours), made("cpu", *theirs), LISTED)
     assert [value.pick(row) for row in value.rows] == [picked] * 2
-    assert [row.winner for row in value.rows] == [winner] * 2
-    assert ("wins at all sizes" in text_of(value)) is bool(winner)
+    assert [row.winner(Measure.TIME) for row in value.rows] == [winner] * 2
+    assert ("is faster at all sizes" in text_of(value)) is bool(winner)
 
 
 def test_the_spread_that_counts_is_of_the_times_with_copies() -> None:
     cpu, gpu = pair(((10, 1.5, 1.0, 1.0), (20, 1.5, 1.0, 1.0)))
     wide = [replace(one, with_copies_s=(0.6, 1.0, 1.4)) for one in gpu.measurements]
-    assert [row.winner for row in comparing.compare(cpu, gpu, LISTED).rows] == [1, 1]
-    assert [row.winner for row in comparing.compare(cpu, made("gpu", *wide), LISTED).rows] == [0, 0]
+    for second, winners in ((gpu, [1, 1]), (made("gpu", *wide), [0, 0])):
+        rows = comparing.compare(cpu, second, LISTED).rows
+        assert [row.winner(Measure.TIME) for row in rows] == winners
 
 
 def test_results_with_nothing_in_common_are_refused() -> None:

@@ -123,6 +123,17 @@ def test_cuda_computes_in_true_float32() -> None:
     )
 
 
+def test_cuda_of_an_old_pytorch_can_be_asked_for_its_memory() -> None:
+    def mem_get_info(device: str) -> tuple[int, int]:
+        # Before PyTorch 2.5, a device without a number was refused.
+        if ":" not in device:
+            raise ValueError(f"Expected a torch.device with a specified index, but got:{device}")
+        return 5, 10
+
+    torch = torch_like(is_available=lambda: True, init=lambda: None, mem_get_info=mem_get_info)
+    assert torch_cuda(torch, importer()).free_bytes() == 5
+
+
 def opencl_like(kind: int) -> Any:
     device = SimpleNamespace(type=kind, name=" Some Device ", platform=None)
     platform = SimpleNamespace(get_devices=lambda: [device])

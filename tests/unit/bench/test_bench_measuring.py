@@ -428,3 +428,16 @@ def test_counts_of_nothing_at_a_small_size_do_not_end_it() -> None:
         way("a", doubled), way("b", doubled), flops=lambda n: max(0, n - 4), quick_sizes=(4,)
     )
     assert measured(workload, size=16).outcome is Outcome.OK
+
+
+class SilentAboutMemory(Kit):
+    """A library that cannot tell how much memory is free."""
+
+    def free_bytes(self) -> int | None:
+        raise ValueError("Expected a torch.device with a specified index")
+
+
+def test_a_library_that_cannot_tell_its_free_memory_is_measured() -> None:
+    device = Device("cpu", {"numpy": SilentAboutMemory("numpy", "NumPy", np, np.__version__)})
+    one = measure(toy(way("double", doubled)), 8, Bench(device, Effort(2, 4, 0.0)))
+    assert one.outcome is Outcome.OK

@@ -10,8 +10,10 @@ from bench_values import results as made
 
 from batchyard.bench import axes, charts
 from batchyard.bench.page import page
+from batchyard.bench.prices import add_prices, load_prices
 from batchyard.bench.results import Outcome, Results
 
+LISTED = load_prices()
 NOW_MS = 1_700_000_000_000
 VOID = {"meta", "link", "br"}
 
@@ -50,13 +52,15 @@ def both() -> list[Results]:
 
 
 def test_cpu_and_gpu() -> None:
-    text = page(both(), NOW_MS)
+    text = page(both(), NOW_MS, LISTED)
     shown = Page(text)
     for words in (
         "c7i.4xlarge against g5.xlarge",
         "Made-up GPU",
         "5.00x",
-        "wins at all sizes",
+        "the GPU is cheaper at all sizes",
+        "the GPU is faster at all sizes",
+        "Prices: EC2 on-demand, us-east-1, Linux, seen 2026-08-22",
         "Roofline",
         "2026-08-22",
     ):
@@ -70,7 +74,7 @@ def test_cpu_and_gpu() -> None:
 
 
 def test_with_no_gpu_nothing_is_said_about_one() -> None:
-    shown = Page(page([made()], NOW_MS))
+    shown = Page(page([made()], NOW_MS, LISTED))
     assert "No GPU was measured, so nothing here is about one." in shown.data
     assert "against Some" not in shown.data and "with copies" not in shown.data
 
@@ -79,7 +83,7 @@ def test_what_was_not_measured_is_listed_with_its_reason() -> None:
     failed = measurement(
         "blur", 5, outcome=Outcome.FAILED, reason="<b>NaN</b> & worse", warm_s=(), tried=()
     )
-    text = page([made("cpu", measurement(), failed, instance_type=None, ended="")], NOW_MS)
+    text = page([made("cpu", measurement(), failed, instance_type=None, ended="")], NOW_MS, LISTED)
     assert "<b>NaN</b>" not in text and "<b>NaN</b> & worse" in Page(text).data
     assert "not finished" in text
 
@@ -89,7 +93,7 @@ def test_what_was_not_measured_is_listed_with_its_reason() -> None:
 )
 def test_nothing_measured_is_a_page_too(measurements: tuple[object, ...]) -> None:
     value = made("cpu", measurements=measurements)
-    assert "Nothing has been measured." in Page(page([value], NOW_MS)).data
+    assert "Nothing has been measured." in Page(page([value], NOW_MS, LISTED)).data
 
 
 def test_marks_stand_where_their_numbers_are() -> None:
@@ -126,3 +130,17 @@ def test_ticks() -> None:
         "20 s",
     ]
     assert [axes.plain_tick(v) for v in (0.5, 1, 20000)] == ["0.5", "1", "20,000"]
+
+
+def test_the_region_and_the_date_of_prices_are_on_a_page_without_a_comparison() -> None:
+    assert (
+        "Prices: EC2 on-demand, us-east-1, Linux, seen 2026-08-22"
+        in Page(page([made()], NOW_MS, LISTED)).data
+    )
+
+
+def test_a_page_has_the_prices_that_it_is_given() -> None:
+    spot = add_prices(load_prices(spot=True), ["g5.xlarge=0.5"])
+    shown = Page(page(both(), NOW_MS, spot)).data
+    assert "given: g5.xlarge 0.5; others: EC2 spot" in shown
+    assert "$0.034" in shown  # 1000 runs of 1 s for 0.1222 dollars an hour

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -72,6 +73,8 @@ def test_a_comparison_with_it_concludes_nothing(compared: comparing.Comparison) 
     text = tables.comparison_text(compared, "here")
     assert WORDS in text and STAND_IN_NOTE in text
     assert "GPU time" not in text and "GPU $/1000" not in text
+    # 0.5x and 2x would be the speed-ups of this pair, and 1.62x that of its totals.
+    assert not re.search(r"\d+(\.\d+)?x\b", text)
     # With a real one, both are there.
     real = comparing.compare(
         PLAIN, replace(STAND_IN, device="gpu", stands_for=""), prices.load_prices()
@@ -89,11 +92,13 @@ def test_it_has_no_price_whatever_type_is_given() -> None:
 
 
 def test_the_page_and_its_charts_say_so() -> None:
-    text = page([STAND_IN, PLAIN], 0)
+    text = page([STAND_IN, PLAIN], 0, prices.load_prices())
     assert f"against the {WORDS}" in text
     assert STAND_IN_NOTE in text
     assert "No GPU was measured, so nothing here is about one." in text
     assert ">GPU<" not in text and "GPU faster" not in text
+    assert "speed-up, copies" not in text and "Speed-up of" not in text
+    assert not re.search(r">[\d.]+x<", text.partition("The choice of the code")[0])
     for drawn in (
         charts.times_chart([STAND_IN]),
         charts.candidates_chart(one_with_candidates()),
