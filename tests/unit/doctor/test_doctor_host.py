@@ -324,6 +324,7 @@ def test_units_that_are_ordered_in_a_ring_do_not_loop_the_search() -> None:
     [
         ("systemctl restart docker ecs", ("docker.service", "ecs.service")),
         ("/usr/bin/systemctl enable --now ecs", ("ecs.service",)),
+        ("systemctl enable ecs", ()),
         ("/bin/sh /sbin/service docker restart", ("docker.service",)),
         ("sudo systemctl start multi-user.target", ("multi-user.target",)),
         ("vim systemctl", ()),

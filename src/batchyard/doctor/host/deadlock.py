@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from batchyard.doctor.host.facts import BootScript, Job, Process, Unit
 from batchyard.doctor.shell.interpreters import other_interpreter
 from batchyard.doctor.shell.session import Session
-from batchyard.doctor.shell.units import START_VERBS, START_VERBS_NOW, find_units, waits
+from batchyard.doctor.shell.units import find_started, waits
 from batchyard.doctor.shell.wrappers import program_name
 from batchyard.doctor.userdata.waiting import Target, Wait, find_waits, waits_for_boot
 
@@ -96,7 +96,7 @@ def units_waited_for(command: str) -> tuple[str, ...]:
         return (Target.BOOT.value,)
     if not waits(arguments):
         return ()
-    return tuple(map(_unit_name, find_units(arguments, START_VERBS | {"enable"}, START_VERBS_NOW)))
+    return tuple(map(_unit_name, find_started(arguments)))
 
 
 def _unit_name(name: str) -> str:
