@@ -13,13 +13,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from batchyard import engines, operations
+from batchyard import ec2_prices, engines, operations
 from batchyard import plan as planning
 from batchyard.aws.batch import Batch
 from batchyard.aws.environment_lookup import find_environment
 from batchyard.aws.s3 import S3, Place, S3Object, naming_file_errors
 from batchyard.aws.session import AwsSession
-from batchyard.bench import comparing, prices, reports, result_files, submission, tables
+from batchyard.bench import comparing, reports, result_files, submission, tables
 from batchyard.bench.request import Request
 from batchyard.bench.results import Results
 from batchyard.bench.workload import CPU, GPU
@@ -325,7 +325,7 @@ def write_reports(fetched: FetchedResults, out: Path, say: Say = say_nothing) ->
         kept_note = "; the other result is kept" if fetched.by_kind else ""
         say(f"there is no result of the {names} job, so nothing is compared{kept_note}")
     else:
-        listed = prices.load_prices()
+        listed = ec2_prices.load_prices()
         comparison = comparing.compare(fetched.by_kind[CPU], fetched.by_kind[GPU], listed)
         comparison = replace(comparison, notes=(*comparison.notes, *fetched.notes))
         text = tables.comparison_text(comparison, listed.source)

@@ -20,8 +20,8 @@ from bench_values import measurement, on_gpu
 from bench_values import results as made
 
 from batchyard.bench.page import page
-from batchyard.bench.prices import load_prices
 from batchyard.bench.results import Peak
+from batchyard.ec2_prices import load_prices
 
 CHROMIUM = (
     shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")

@@ -25,8 +25,8 @@ from emulator_endpoint import BATCHYARD, Endpoint, until
 import prestarted
 from batchyard.aws.session import AwsSession
 from batchyard.doctor.facts import Environment, Facts, Job
-from batchyard.doctor.gather.market import PriceList
 from batchyard.doctor.gather.subjects import MAX_CALLS, Gatherer
+from batchyard.ec2_prices import Prices
 
 ECS_POLICY = "arn:aws:iam::aws:policy/service-role/AmazonEC2ContainerServiceforEC2Role"
 ANYONE = json.dumps({"Version": "2012-10-17", "Statement": []})
@@ -741,7 +741,7 @@ def test_a_bid_is_compared_with_the_prices_of_now(yard: Yard) -> None:
     }
     name = yard.environment(types=("m5.xlarge", "m5.2xlarge"), **spot)
     session = WatchedSession(yard.endpoint)
-    prices = PriceList({"m5.xlarge": 0.192, "m5.2xlarge": 0.384}, "us-east-1")
+    prices = Prices({"m5.xlarge": 0.192, "m5.2xlarge": 0.384}, "us-east-1")
     facts = Gatherer(session, lambda: int(time.time() * 1000), MAX_CALLS, prices).environment(name)
     assert isinstance(facts.spot_prices, tuple)
     assert {(p.type, p.on_demand_usd_per_hour, p.elsewhere) for p in facts.spot_prices} == {

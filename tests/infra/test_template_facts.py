@@ -8,7 +8,7 @@ from typing import Any
 import cfn
 import pytest
 
-from batchyard.doctor import catalogue as types
+from batchyard import ec2_types as types
 from batchyard.infra import instance_choices
 
 

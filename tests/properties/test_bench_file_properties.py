@@ -18,7 +18,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "bench"))
 from bench_values import measurement, on_gpu
 from bench_values import results as made
 
-from batchyard.bench import comparing, prices, tables
+from batchyard import ec2_prices
+from batchyard.bench import comparing, tables
 from batchyard.bench.page import page
 from batchyard.bench.reading import from_json
 from batchyard.bench.results import Outcome, Results, to_json
@@ -55,7 +56,7 @@ GPU = made(
     instance_type="g5.xlarge",
 )
 WHOLE = {device: json.loads(to_json(results)) for device, results in (("cpu", CPU), ("gpu", GPU))}
-LISTED = prices.load_prices()
+LISTED = ec2_prices.load_prices()
 
 #: what people and broken programs put in another's place
 ODD = (

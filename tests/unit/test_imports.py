@@ -30,6 +30,8 @@ PURE = (
     "child_patterns",
     "folder",
     "s3_layout",
+    "ec2_types",
+    "ec2_prices",
 )
 #: room -> the rooms and modules of ours that it may import; itself is understood
 MAY_IMPORT: dict[str, tuple[str, ...] | None] = {
@@ -57,8 +59,6 @@ MAY_IMPORT: dict[str, tuple[str, ...] | None] = {
     "emulator": ("embedded", "batch", "cfn_yaml", "cfn_conditions", *PURE),
     "infra": (
         *("aws", "environments", "cfn_yaml", "cfn_conditions"),
-        # the one list of instance types, and the one list of prices
-        *("doctor.catalogue", "doctor.facts", "bench.prices"),
         *PURE,
     ),
     "doctor": ("aws", "batch.hosts", "batch.jobs", "batch.limits", *PURE),

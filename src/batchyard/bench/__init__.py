@@ -7,7 +7,7 @@
 - request, interrupts: carry out a request; stop it on a signal
 - results, reading, result_files: measurements as values, read from JSON, written to disk
 - machine, metadata, memory: facts of the machine
-- prices, comparing, break_evens: prices of instance types; compare two results
+- comparing, break_evens: compare two results, with prices
 - tables, axes, charts, roofline, page: text and CSV, SVG charts, one HTML page
 - submission: the benchmark as two jobs; bootstrap: what runs first in such a job
 

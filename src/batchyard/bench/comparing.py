@@ -10,9 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from batchyard.bench.break_evens import BreakEven, Measure, Point, find_break_even
-from batchyard.bench.prices import Prices
 from batchyard.bench.results import STAND_IN_NOTE, Measurement, Outcome, Results, spread_of
 from batchyard.bench.workload import GPU
+from batchyard.ec2_prices import Prices
+from batchyard.ec2_types import TYPES
 from batchyard.errors import InputError
 
 #: dollars are given per this many operations
@@ -221,11 +222,8 @@ def _sides(
         # The price of a stand-in would say nothing about the other device.
         name = None if results.stands_for else user_type or results.instance_type
         about = f"{results.kind}, " if results.stands_for else ""
-        sides.append(
-            Side(
-                label, results.device, name, prices.of(name), prices.gpus.get(name or "", 0), about
-            )
-        )
+        gpus = TYPES[name].gpus if name in TYPES else 0
+        sides.append(Side(label, results.device, name, prices.of(name), gpus, about))
     return sides[0], sides[1]
 
 

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 import batchyard
 from batchyard.bench import charts, comparing, tables
 from batchyard.bench.comparing import Comparison
-from batchyard.bench.prices import Prices
 from batchyard.bench.results import NOISY, Outcome, Results
 from batchyard.bench.roofline import roofline
 from batchyard.bench.workload import CPU, GPU
+from batchyard.ec2_prices import Prices
 from batchyard.report.amounts import format_time
 from batchyard.report.markup import Content, Markup, tag
 from batchyard.report.style import CSS

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from batchyard.bench import page
-from batchyard.bench.prices import Prices, load_prices
 from batchyard.bench.results import Results
+from batchyard.ec2_prices import Prices, load_prices
 from batchyard.errors import from_os_error
 
 SUMMARY = "benchmark-summary.txt"

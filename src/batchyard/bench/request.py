@@ -13,7 +13,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from batchyard.bench import discovery, machine, memory, metadata, prices
+from batchyard import ec2_prices
+from batchyard.bench import discovery, machine, memory, metadata
 from batchyard.bench.discovery import Device
 from batchyard.bench.result_files import ResultFiles
 from batchyard.bench.results import Measurement, Results
@@ -133,7 +134,7 @@ def _run(
     # Where the CPU stands in for a GPU, the metadata service is the emulator's.
     if not instance_type and not request.stand_in:
         instance_type = metadata.instance_type(environ)
-    listed = prices.load_prices()
+    listed = ec2_prices.load_prices()
     for kind in [CPU, GPU] if request.device == AUTO else [request.device]:
         subject = _find_subject(request, kind, workloads, threads, listener)
         if subject is None:

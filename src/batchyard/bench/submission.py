@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 import importlib.util
-import json
 import re
 import shlex
 import zipfile
@@ -21,6 +20,7 @@ from batchyard.batch.hosts import registered_mib
 from batchyard.bench.request import Request
 from batchyard.bench.results import Results
 from batchyard.bench.workload import CPU, GPU
+from batchyard.ec2_types import TYPES, WORDS
 from batchyard.errors import InputError, from_os_error
 from batchyard.pipeline import Pipeline, Step
 
@@ -48,8 +48,6 @@ _LIBRARIES = ("click",)
 _NOT_PACKED = ("emulator", "infra", "doctor", "engines", "worker", "aws")
 _USER_FOLDER = "own"
 _PICTURES = "pictures"
-#: names of several families at once, none of which has a GPU
-_FAMILY_GROUPS = ("optimal", "default_x86_64", "default_arm64")
 _GPU_FAMILY = re.compile(r"(g|gr|p)\d")
 _TYPE = re.compile(r"[a-z][a-z0-9-]*\.[a-z0-9-]+")
 
@@ -73,12 +71,11 @@ TINY, MODEST = Shape(1, 1024), Shape(1, 3072)
 
 def whole_machine_shape(instance_type: str) -> Shape | None:
     """Return what a job requests to have a machine for itself; None if the type is not listed."""
-    text = resources.files("batchyard.bench").joinpath("prices.json").read_text(encoding="utf-8")
-    facts = json.loads(text)["types"].get(instance_type)
-    if facts is None:
+    listed = TYPES.get(instance_type)
+    if listed is None:
         return None
-    offered_mib = registered_mib(int(facts["memory_gib"] * 1024), instance_type)
-    return Shape(facts["vcpus"], int(offered_mib * _MEMORY_FRACTION))
+    offered_mib = registered_mib(listed.memory_mib, instance_type)
+    return Shape(listed.vcpus, int(offered_mib * _MEMORY_FRACTION))
 
 
 def requested_shape(kind: str, instance_type: str, request: Request, *, is_emulated: bool) -> Shape:
@@ -128,7 +125,7 @@ def _offers(queue_types: Sequence[str], instance_type: str) -> bool:
     family = instance_type.partition(".")[0]
     if instance_type in queue_types or family in queue_types:
         return True
-    has_group = any(name in _FAMILY_GROUPS for name in queue_types)
+    has_group = any(name in WORDS for name in queue_types)
     return has_group and not _GPU_FAMILY.match(family)
 
 

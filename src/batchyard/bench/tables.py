@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from statistics import median
 
 from batchyard.bench.comparing import Comparison, Row, Side
-from batchyard.bench.prices import UNKNOWN
 from batchyard.bench.results import (
     NOISY,
     STAND_IN_NOTE,
@@ -19,6 +18,7 @@ from batchyard.bench.results import (
     Trial,
     spread_of,
 )
+from batchyard.ec2_prices import UNKNOWN
 from batchyard.units import format_duration
 
 NONE = "-"

@@ -226,15 +226,15 @@ def compare(
     the copies to the GPU and back. A price that is not known is shown as ?. Region and date of the
     prices are below the table.
     """
+    from batchyard import ec2_prices
     from batchyard.bench import comparing, reports, result_files, tables
-    from batchyard.bench import prices as price_list
 
-    known_prices = price_list.add_prices(price_list.load_prices(spot=spot), price)
+    known_prices = ec2_prices.add_prices(ec2_prices.load_prices(spot=spot), price)
     comparison = comparing.compare(
         result_files.read(a), result_files.read(b), known_prices, a_type, b_type
     )
     types = (side.instance_type for side in (comparison.first, comparison.second))
-    price_lines = price_list.list_prices(filter(None, types)) if prices else []
+    price_lines = ec2_prices.list_prices(filter(None, types)) if prices else []
     text = tables.comparison_text(comparison, known_prices.source, price_lines)
     click.echo(text, nl=False)
     reports.write_summary(Path(out), text)
@@ -282,10 +282,10 @@ def report(
 
     The page contains everything it needs, and can be opened without a network.
     """
-    from batchyard.bench import prices as price_list
+    from batchyard import ec2_prices
     from batchyard.bench import reports, result_files
 
-    known_prices = price_list.add_prices(price_list.load_prices(spot=spot), price)
+    known_prices = ec2_prices.add_prices(ec2_prices.load_prices(spot=spot), price)
     types = {"cpu": cpu_type, "gpu": gpu_type}
     all_results = [results.on_type(types) for _, results in result_files.read_folder(folder)]
     if out == "-":

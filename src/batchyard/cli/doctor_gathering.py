@@ -17,9 +17,6 @@ if TYPE_CHECKING:
     from batchyard.pipeline import Pipeline
     from batchyard.plan import Plan, PlannedJob
 
-#: the region of the built-in list of prices
-PRICES_REGION = "us-east-1"
-
 
 @dataclass(frozen=True, slots=True)
 class GatheredFacts:
@@ -116,13 +113,11 @@ def open_session(env: str | None, region: str | None, home: str | None) -> AwsSe
 
 def make_gatherer(session: AwsSession, *, is_place: bool = False) -> Gatherer:
     """``is_place``: for a queue or an environment, which may take more requests than a job."""
-    from batchyard.bench import prices
-    from batchyard.doctor.gather.market import PriceList
     from batchyard.doctor.gather.subjects import MAX_CALLS, MAX_CALLS_WITHOUT_JOB, Gatherer
+    from batchyard.ec2_prices import load_prices
 
     max_calls = MAX_CALLS_WITHOUT_JOB if is_place else MAX_CALLS
-    price_list = PriceList(prices.load_prices().usd_h, PRICES_REGION)
-    return Gatherer(session, lambda: int(time.time() * 1000), max_calls, price_list)
+    return Gatherer(session, lambda: int(time.time() * 1000), max_calls, load_prices())
 
 
 def gather_survey(

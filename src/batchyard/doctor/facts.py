@@ -11,6 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeVar
 
+from batchyard.ec2_types import InstanceType
+
 T = TypeVar("T")
 
 
@@ -237,17 +239,6 @@ class Environment:
     @property
     def is_spot(self) -> bool:
         return self.kind.endswith("SPOT")
-
-
-@dataclass(frozen=True, slots=True)
-class InstanceType:
-    name: str
-    vcpus: int
-    #: as advertised: a host registers less
-    memory_mib: int
-    #: GPUs that ECS can schedule: NVIDIA, no fractions
-    gpus: int = 0
-    architecture: str = "x86_64"
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import uuid
 
+from batchyard import ec2_types
 from batchyard.batch.jobs import Resources
 from batchyard.batch.queues import ComputeEnvironment, FleetSettings, InstanceType, TypeChoice
 from batchyard.emulator import compute_resources, names
 from batchyard.emulator.api_errors import InvalidRequestError, RequestExecutionError
 from batchyard.emulator.compute_resources import FARGATE_TYPES
+from batchyard.emulator.instance_types import registered_resources
 from batchyard.emulator.paging import MAX_RESULTS, page_answer
 from batchyard.emulator.state import ENVIRONMENT, QUEUE, Document, EndpointState
 
@@ -216,7 +218,7 @@ def _fleet_settings(state: EndpointState, resources: Document) -> FleetSettings:
         types=tuple(
             InstanceType(name, registered)
             for name in compute_resources.instance_types(state, resources["instanceTypes"])
-            if (registered := state.instance_resources(name)) is not None
+            if (registered := registered_resources(name)) is not None
         ),
         choice=_TYPE_CHOICES[strategy],
         min_vcpus=resources["minvCpus"],
@@ -237,5 +239,5 @@ def architecture(document: Document) -> str | None:
     resources = document.get("computeResources")
     if resources is None or is_fargate(document):
         return None
-    has_arm = any(compute_resources.is_arm(name) for name in resources["instanceTypes"])
+    has_arm = any(ec2_types.is_arm(name) for name in resources["instanceTypes"])
     return "arm64" if has_arm else "x86_64"

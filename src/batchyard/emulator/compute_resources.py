@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
+from batchyard import ec2_types
 from batchyard.batch.jobs import Resources
 from batchyard.emulator.api_errors import InvalidRequestError, RequestExecutionError
+from batchyard.emulator.instance_types import registered_resources
 from batchyard.emulator.state import Document, EndpointState
 
 FARGATE_TYPES = ("FARGATE", "FARGATE_SPOT")
-#: Families that `optimal`, the defaults and an empty list stand for (facts, 8.3); none has GPUs.
-_NAMED_FAMILIES = {
-    "optimal": ("m6i", "c6i", "r6i", "c7i"),
-    "default_x86_64": ("m6i", "c6i", "r6i", "c7i"),
-    "default_arm64": ("m6g", "c6g", "r6g", "c7g"),
-}
 _STRATEGIES = {
     "EC2": ("BEST_FIT", "BEST_FIT_PROGRESSIVE", "BEST_FIT_PROGRESSIVE_ORDERED"),
     "SPOT": (
@@ -48,8 +43,6 @@ _SCALING_MEMBERS = frozenset(["minvCpus", "maxvCpus", "desiredvCpus", "scalingPo
 #: AWS Batch creates no environments with its Amazon Linux 2 images any more (facts, 8.4).
 _ENDED_IMAGE_TYPES = ("ECS_AL2", "ECS_AL2_NVIDIA")
 _MAX_EC2_CONFIGURATIONS = 2
-#: Graviton families, such as `m6g`, `c7gn` and `g5g`, have a g after the number.
-_ARM_FAMILY = re.compile(r"a1|[a-z]+[0-9]+[a-z-]*g.*")
 _SCALE_DOWN_DELAYS_MIN = range(20, 10080 + 1)
 _NO_SCALE_DOWN = (
     "Manually scaling down compute environment is not supported.  Disconnecting job queues from "
@@ -130,14 +123,14 @@ def instance_types(state: EndpointState, type_names: Sequence[str]) -> list[str]
 
 def _expand_type_name(state: EndpointState, name: str) -> list[str]:
     if "." in name:
-        if state.instance_resources(name) is None:
+        if registered_resources(name) is None:
             raise InvalidRequestError(
                 f"Instance type can only be one of those that the region knows; got {name!r}"
             )
         return [name]
     types: list[str] = []
-    for family in _NAMED_FAMILIES.get(name, (name,)):
-        family_types = state.family_types(family)
+    for family in ec2_types.WORDS.get(name, (name,)):
+        family_types = ec2_types.list_family(family)
         if not family_types:
             raise InvalidRequestError(
                 f"Instance family can only be one that the region knows; got {name!r}"
@@ -151,20 +144,13 @@ def largest_offers(state: EndpointState, type_names: Sequence[str]) -> tuple[Res
     offers = {
         offer
         for name in instance_types(state, type_names)
-        if (offer := state.instance_resources(name)) is not None
+        if (offer := registered_resources(name)) is not None
     }
     return tuple(
         offer
         for offer in offers
         if not any(offer != larger and offer.fits_in(larger) for larger in offers)
     )
-
-
-def is_arm(type_name: str) -> bool:
-    """Return whether an instance type or family has arm64 processors."""
-    if type_name == "default_arm64":
-        return True
-    return _ARM_FAMILY.fullmatch(type_name.partition(".")[0]) is not None
 
 
 # -- checks ---------------------------------------------------------------------------------------
@@ -217,7 +203,7 @@ def _check_ec2(state: EndpointState, resources: Document) -> None:
         )
     type_names = resources.get("instanceTypes", [])
     instance_types(state, type_names)
-    if len({is_arm(name) for name in type_names}) > 1:
+    if len({ec2_types.is_arm(name) for name in type_names}) > 1:
         raise InvalidRequestError("computeResources.instanceTypes must not mix x86_64 and arm64")
 
 

@@ -1,6 +1,6 @@
 """moto, which answers for all services and operations that the endpoint does not answer itself.
 
-Only this module, the other modules that begin with moto_, and instance_types import moto.
+Only this module, and the other modules that begin with moto_, import moto.
 """
 
 from __future__ import annotations

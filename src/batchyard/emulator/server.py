@@ -113,7 +113,7 @@ def _serve(
     on_ready: Callable[[dict[str, str]], None],
     report: Callable[[str], None],
 ) -> None:
-    from batchyard.emulator import instance_types, moto_adapter, moto_events
+    from batchyard.emulator import moto_adapter, moto_events
     from batchyard.emulator.moto_instances import MotoInstances
     from batchyard.emulator.moto_logs import MotoLogGroups
 
@@ -166,8 +166,6 @@ def _serve(
                     log_files=LogFiles(folder),
                     region=region,
                     machine=options.capacity,
-                    instance_resources=instance_types.registered_resources,
-                    family_types=instance_types.types_of_family,
                     task_maker=lambda number, document: ContainerTasks(number, document, settings),
                     salt=salt,
                     faults=faults,

@@ -108,10 +108,6 @@ class EndpointState:
     region: str
     #: Resources of this machine, which all compute environments share.
     machine: Resources
-    #: Returns what an instance type registers with ECS, or None for an unknown type.
-    instance_resources: Callable[[str], Resources | None]
-    #: Returns the instance types of a family such as `g5`.
-    family_types: Callable[[str], list[str]]
     #: Makes the tasks of a job from its number and its document.
     task_maker: Callable[[int, Document], TaskMaker]
     #: The last 16 digits of all task ids of this endpoint.

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from batchyard.bench.prices import Prices
-from batchyard.doctor import catalogue as types
+from batchyard import ec2_types as types
+from batchyard.ec2_prices import Prices
 from batchyard.infra.instance_choices import Values, list_types
 from batchyard.units import pluralize
 

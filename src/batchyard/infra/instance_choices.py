@@ -1,14 +1,11 @@
-"""Values of parameters that CloudFormation accepts and that cannot work: types, GPUs, disks. Pure.
-
-What is known about instance types is the doctor's list (`doctor.catalogue`).
-"""
+"""Parameter values that CloudFormation accepts and that cannot work: types, GPUs, disks. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from batchyard.doctor import catalogue as types
+from batchyard import ec2_types as types
 
 #: template -> its parameter with GPU instance types
 GPU_TYPE_PARAMETERS = {

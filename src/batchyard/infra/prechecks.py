@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from batchyard import ec2_types as types
 from batchyard.aws.ec2 import Ec2
 from batchyard.aws.quotas import Quotas
 from batchyard.aws.session import AwsSession
-from batchyard.bench.prices import load_prices
-from batchyard.doctor import catalogue as types
+from batchyard.ec2_prices import load_prices
 from batchyard.errors import BatchyardError, InputError
 from batchyard.infra import catalogue, fixed_costs, instance_choices
 from batchyard.infra.catalogue import Template

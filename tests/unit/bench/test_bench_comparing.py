@@ -10,13 +10,14 @@ from bench_values import results as made
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchyard.bench import comparing, prices, tables
+from batchyard import ec2_prices
+from batchyard.bench import comparing, tables
 from batchyard.bench.break_evens import BreakEven, Measure
 from batchyard.bench.page import page
 from batchyard.bench.results import Outcome, Results
 from batchyard.errors import InputError
 
-LISTED = prices.load_prices()
+LISTED = ec2_prices.load_prices()
 
 
 def pair(
@@ -69,7 +70,7 @@ def test_faster_and_still_not_the_one_to_pick() -> None:
 
 def test_with_spot_prices_the_pick_and_the_break_even_say_the_same() -> None:
     # Twice as fast at both sizes, at 4.3 times the price.
-    spot = prices.load_prices(spot=True)
+    spot = ec2_prices.load_prices(spot=True)
     value = comparing.compare(*pair(((10, 2.0, 1.0, 1.0), (20, 4.0, 2.0, 2.0))), spot)
     assert [value.pick(row) for row in value.rows] == ["CPU (cheaper)"] * 2
     text = tables.comparison_text(value, spot.source)
@@ -87,7 +88,7 @@ def test_dollars_are_judged_alike_in_the_table_and_below_it(
     speed_ups: list[float], gpu_type: str, is_spot: bool
 ) -> None:
     cpu, gpu = pair(ups(*speed_ups))
-    value = comparing.compare(cpu, gpu, prices.load_prices(spot=is_spot), "", gpu_type)
+    value = comparing.compare(cpu, gpu, ec2_prices.load_prices(spot=is_spot), "", gpu_type)
     wins = [value.pick(row) == "GPU (cheaper)" for row in value.rows]
     even = cheaper(value)
     if "is cheaper at all" in even.verdict:
@@ -109,10 +110,10 @@ def test_the_break_even_in_dollars_is_at_a_larger_size_than_that_in_time() -> No
 
 @pytest.mark.parametrize(("price", "picked"), [("g5.xlarge=0", "GPU"), ("c7i.4xlarge=0", "CPU")])
 def test_what_costs_nothing_is_cheaper(price: str, picked: str) -> None:
-    free = prices.add_prices(LISTED, [price])
+    free = ec2_prices.add_prices(LISTED, [price])
     value = comparing.compare(*pair(((10, 1.0, 1.0, 1.0), (20, 1.0, 1.0, 1.0))), free)
     assert {value.pick(row) for row in value.rows} == {f"{picked} (cheaper)"}
-    both = prices.add_prices(LISTED, ["g5.xlarge=0", "c7i.4xlarge=0"])
+    both = ec2_prices.add_prices(LISTED, ["g5.xlarge=0", "c7i.4xlarge=0"])
     value = comparing.compare(*pair(), both)
     assert value.pick(value.rows[0]) == "either"
 
@@ -121,7 +122,7 @@ def test_the_region_and_the_date_of_prices_are_always_shown() -> None:
     value = comparing.compare(*pair(), LISTED)
     text = tables.comparison_text(value, LISTED.source)
     assert "prices: EC2 on-demand, us-east-1, Linux, seen 2026-08-22" in text
-    lines = prices.list_prices(["c7i.4xlarge", "no.such"])
+    lines = ec2_prices.list_prices(["c7i.4xlarge", "no.such"])
     assert lines == [
         "c7i.4xlarge: $0.714 an hour on demand, $0.1222 an hour on spot",
         "no.such: ? dollars an hour on demand, ? dollars an hour on spot",
@@ -152,11 +153,11 @@ def test_an_unknown_price_is_a_question_mark(instance: str | None) -> None:
 
 
 def test_a_price_of_the_users_own_wins() -> None:
-    own = prices.add_prices(LISTED, ["g5.xlarge=0.5", "x9.nano=2"])
+    own = ec2_prices.add_prices(LISTED, ["g5.xlarge=0.5", "x9.nano=2"])
     assert own.of("g5.xlarge") == 0.5 and own.of("x9.nano") == 2 and own.of("c7i.4xlarge") == 0.714
     assert own.of("nothing") is None and own.of(None) is None
     assert "given: g5.xlarge 0.5" in own.source
-    assert prices.load_prices(spot=True).of("g5.xlarge") == 0.5302
+    assert ec2_prices.load_prices(spot=True).of("g5.xlarge") == 0.5302
 
 
 @pytest.mark.parametrize(
@@ -164,7 +165,7 @@ def test_a_price_of_the_users_own_wins() -> None:
 )
 def test_a_price_that_is_none(given: str) -> None:
     with pytest.raises(InputError, match="TYPE=DOLLARS"):
-        prices.add_prices(LISTED, [given])
+        ec2_prices.add_prices(LISTED, [given])
 
 
 def test_break_even_is_interpolated_between_two_named_points() -> None:
@@ -360,5 +361,4 @@ def test_the_list_of_prices_has_its_date_and_source() -> None:
         and "us-east-1" in LISTED.source
         and "https://" in LISTED.source
     )
-    assert LISTED.gpus["g5.xlarge"] == 1 and LISTED.gpus["c7i.4xlarge"] == 0
     assert all(usd > 0 for usd in LISTED.usd_h.values())

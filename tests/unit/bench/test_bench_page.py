@@ -10,8 +10,8 @@ from bench_values import results as made
 
 from batchyard.bench import axes, charts
 from batchyard.bench.page import page
-from batchyard.bench.prices import add_prices, load_prices
 from batchyard.bench.results import Outcome, Results
+from batchyard.ec2_prices import add_prices, load_prices
 
 LISTED = load_prices()
 NOW_MS = 1_700_000_000_000

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from bench_values import measurement, results
 
-from batchyard.bench import charts, comparing, prices, tables
+from batchyard import ec2_prices
+from batchyard.bench import charts, comparing, tables
 from batchyard.bench.page import page
 from batchyard.bench.reading import from_json
 from batchyard.bench.result_files import ResultFiles
@@ -29,7 +30,7 @@ WORDS = "CPU standing in for a GPU"
 
 @pytest.fixture
 def compared() -> comparing.Comparison:
-    return comparing.compare(PLAIN, STAND_IN, prices.load_prices())
+    return comparing.compare(PLAIN, STAND_IN, ec2_prices.load_prices())
 
 
 def test_its_table_says_so_in_its_title_and_below() -> None:
@@ -63,7 +64,7 @@ def test_a_result_from_before_there_were_stand_ins_can_be_read() -> None:
 
 
 def test_it_is_in_the_gpus_place_whichever_is_given_first(compared: comparing.Comparison) -> None:
-    assert comparing.compare(STAND_IN, PLAIN, prices.load_prices()) == compared
+    assert comparing.compare(STAND_IN, PLAIN, ec2_prices.load_prices()) == compared
     assert (compared.first.label, compared.second.label) == ("CPU", "stand-in")
 
 
@@ -77,14 +78,18 @@ def test_a_comparison_with_it_concludes_nothing(compared: comparing.Comparison) 
     assert not re.search(r"\d+(\.\d+)?x\b", text)
     # With a real one, both are there.
     real = comparing.compare(
-        PLAIN, replace(STAND_IN, device="gpu", stands_for=""), prices.load_prices()
+        PLAIN, replace(STAND_IN, device="gpu", stands_for=""), ec2_prices.load_prices()
     )
     assert real.break_evens and real.pick(real.rows[0])
 
 
 def test_it_has_no_price_whatever_type_is_given() -> None:
     value = comparing.compare(
-        PLAIN, replace(STAND_IN, instance_type="g5.xlarge"), prices.load_prices(), "", "g5.xlarge"
+        PLAIN,
+        replace(STAND_IN, instance_type="g5.xlarge"),
+        ec2_prices.load_prices(),
+        "",
+        "g5.xlarge",
     )
     assert value.second.usd_h is None and value.second.instance_type is None
     assert [row.second_usd for row in value.rows] == [None] * len(SIZES)
@@ -92,7 +97,7 @@ def test_it_has_no_price_whatever_type_is_given() -> None:
 
 
 def test_the_page_and_its_charts_say_so() -> None:
-    text = page([STAND_IN, PLAIN], 0, prices.load_prices())
+    text = page([STAND_IN, PLAIN], 0, ec2_prices.load_prices())
     assert f"against the {WORDS}" in text
     assert STAND_IN_NOTE in text
     assert "No GPU was measured, so nothing here is about one." in text

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import zipfile
 from dataclasses import replace
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +18,7 @@ from batchyard.bench.request import Request
 from batchyard.bench.submission import MODEST, SMALL, TINY, Shape
 from batchyard.benchmark_runs import is_loopback
 from batchyard.cli.bench import run as run_command
+from batchyard.ec2_types import TYPES
 from batchyard.engines.aws import render
 from batchyard.environments import Environment
 from batchyard.errors import InputError
@@ -117,16 +116,12 @@ def test_a_job_asks_for_the_whole_of_a_type_that_is_known() -> None:
 
 
 def test_of_every_type_a_job_asks_for_nearly_all_that_it_offers_and_never_for_more() -> None:
-    types = json.loads(
-        resources.files("batchyard.bench").joinpath("prices.json").read_text("utf-8")
-    )["types"]
-    assert len(types) > 40
-    for name, known in types.items():
+    for name, known in TYPES.items():
         shape, offered_mib = (
             submission.whole_machine_shape(name),
-            registered_mib(known["memory_gib"] * 1024, name),
+            registered_mib(known.memory_mib, name),
         )
-        assert shape is not None and shape.cpus == known["vcpus"]
+        assert shape is not None and shape.cpus == known.vcpus
         # The estimate is within 2 % of most; what is kept free is no more than it has to be.
         assert 0.96 * offered_mib < shape.memory_mib < 0.98 * offered_mib
 
@@ -241,7 +236,7 @@ def test_all_that_the_job_needs_is_sent_and_no_more(tmp_path: Path) -> None:
     submission.pack(tmp_path / "code.zip", request)
     with zipfile.ZipFile(tmp_path / "code.zip") as archive:
         names = set(archive.namelist())
-    assert {"batchyard/cli/bench.py", "batchyard/bench/prices.json", "click/__init__.py"} <= names
+    assert {"batchyard/cli/bench.py", "batchyard/ec2_types.json", "click/__init__.py"} <= names
     assert {"own/mine.py", "pictures/one.jpg"} <= names
     assert not [name for name in names if "__pycache__" in name or "emulator" in name]
     assert (tmp_path / "code.zip").stat().st_size < 1_000_000

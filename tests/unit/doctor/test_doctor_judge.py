@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from batchyard import ec2_types
 from batchyard.batch.hosts import registered_mib
-from batchyard.doctor import catalogue, facts_json, show
+from batchyard.doctor import facts_json, show
 from batchyard.doctor.checks import table
 from batchyard.doctor.checks.environments import best_fit_strategy
 from batchyard.doctor.checks.fit.candidates import Candidate
@@ -576,7 +577,7 @@ def test_facts_are_masked_wherever_text_stands() -> None:
 
 
 def test_instance_types_have_what_aws_says_they_have() -> None:
-    types = catalogue.TYPES
+    types = ec2_types.TYPES
     assert (types["g5.12xlarge"].gpus, types["g5.16xlarge"].gpus) == (4, 1)
     assert (types["m5.8xlarge"].vcpus, types["m5.8xlarge"].memory_mib) == (32, 128 * 1024)
     assert (types["c5.18xlarge"].vcpus, types["c5.18xlarge"].memory_mib) == (72, 144 * 1024)
@@ -601,20 +602,20 @@ def test_the_doctor_and_the_endpoint_agree_on_what_a_host_registers() -> None:
     for name in ("m6i.large", "g5.xlarge", "g4dn.12xlarge", "r5.4xlarge"):
         offered = registered_resources(name)
         assert offered is not None
-        assert Candidate(ENVIRONMENT, catalogue.TYPES[name]).memory_mib == offered.memory_mib
+        assert Candidate(ENVIRONMENT, ec2_types.TYPES[name]).memory_mib == offered.memory_mib
 
 
 def test_families_and_words_stand_for_their_types() -> None:
-    names = {t.name for t in catalogue.expand(["g4dn"])}
+    names = {t.name for t in ec2_types.expand(["g4dn"])}
     assert "g4dn.12xlarge" in names and "g4dn.metal" not in names
-    assert not any(t.gpus for t in catalogue.expand(["optimal", "default_arm64"]))
-    assert catalogue.expand([]) == catalogue.expand(["default_x86_64"])
+    assert not any(t.gpus for t in ec2_types.expand(["optimal", "default_arm64"]))
+    assert ec2_types.expand([]) == ec2_types.expand(["default_x86_64"])
 
 
 def test_a_type_that_does_not_exist_is_told_from_one_that_is_not_known() -> None:
-    assert catalogue.is_known("m3.2xlarge") is True
-    assert catalogue.is_known("m3.8xlarge") is False
-    assert catalogue.is_known("x2idn.16xlarge") is None
+    assert ec2_types.is_known("m3.2xlarge") is True
+    assert ec2_types.is_known("m3.8xlarge") is False
+    assert ec2_types.is_known("x99z.16xlarge") is None
 
 
 @pytest.mark.parametrize(
@@ -636,4 +637,4 @@ def test_a_type_that_does_not_exist_is_told_from_one_that_is_not_known() -> None
     ],
 )
 def test_each_type_counts_against_its_quota(name: str, is_spot: bool, code: str) -> None:
-    assert catalogue.quota_code(name, is_spot) == code
+    assert ec2_types.quota_code(name, is_spot) == code

@@ -12,8 +12,6 @@ import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError, NoCredentialsError
 
 from batchyard.aws import ecs
-from batchyard.bench.prices import load_prices
-from batchyard.cli.doctor_gathering import PRICES_REGION
 from batchyard.doctor import facts_json
 from batchyard.doctor.facts import (
     MAX_HOSTS,
@@ -29,9 +27,9 @@ from batchyard.doctor.facts import (
     SpotPrice,
 )
 from batchyard.doctor.finding import Report
-from batchyard.doctor.gather.market import PriceList
 from batchyard.doctor.gather.subjects import MAX_CALLS, Gatherer, is_absent
 from batchyard.doctor.judge import judge
+from batchyard.ec2_prices import Prices, load_prices
 
 NOW = 1_700_000_000_000
 LAUNCHED = datetime.fromtimestamp(NOW / 1000 - 3600, UTC)
@@ -888,10 +886,10 @@ def sold(*prices: tuple[str, str, str, int]) -> dict[str, Any]:
     return {"describe_spot_price_history": {"SpotPriceHistory": history}}
 
 
-PRICES = PriceList({"g5.xlarge": 1.0, "g6.xlarge": 0.8}, "eu-west-1")
+PRICES = Prices({"g5.xlarge": 1.0, "g6.xlarge": 0.8}, "eu-west-1")
 
 
-def gather_with_prices(aws: StandIn, prices: PriceList = PRICES) -> Facts:
+def gather_with_prices(aws: StandIn, prices: Prices = PRICES) -> Facts:
     return Gatherer(aws, lambda: NOW, MAX_CALLS, prices).job("j")  # type: ignore[arg-type]
 
 
@@ -924,7 +922,7 @@ def test_a_bid_under_every_price_of_now_is_found() -> None:
 def test_a_price_that_cannot_be_compared_is_said_to_be_so() -> None:
     dear = sold(("g5.xlarge", "z1", "0.75", 1), ("g6.xlarge", "z1", "0.60", 1))
 
-    def unseen(aws: StandIn, prices: PriceList = PRICES) -> tuple[str, str]:
+    def unseen(aws: StandIn, prices: Prices = PRICES) -> tuple[str, str]:
         report = judge(gather_with_prices(aws, prices), dwell_s=60)
         assert report.findings == ()
         (found,) = [u for u in report.unseen if u.kind.id == "BY028"]
@@ -934,9 +932,9 @@ def test_a_price_that_cannot_be_compared_is_said_to_be_so() -> None:
     assert unseen(denied_prices) == ("access denied", "ec2:DescribeSpotPriceHistory")
     assert (
         "g6.xlarge is not in the built-in list"
-        in unseen(StandIn(bidding(70) | dear), PriceList({"g5.xlarge": 1.0}))[0]
+        in unseen(StandIn(bidding(70) | dear), Prices({"g5.xlarge": 1.0}))[0]
     )
-    elsewhere = PriceList(PRICES.usd_h, "us-east-1")
+    elsewhere = Prices(PRICES.usd_h, "us-east-1")
     assert "are those of us-east-1" in unseen(StandIn(bidding(70) | dear), elsewhere)[0]
     # Where it would be too low anywhere it is a finding.
     (found,) = judge(
@@ -946,7 +944,7 @@ def test_a_price_that_cannot_be_compared_is_said_to_be_so() -> None:
 
 
 def test_the_built_in_list_of_prices_is_of_the_region_that_is_said() -> None:
-    assert f", {PRICES_REGION}," in load_prices().source
+    assert f", {load_prices().region}," in load_prices().source
 
 
 def test_a_spot_fleet_is_known_by_the_cluster_in_its_user_data() -> None:

@@ -77,8 +77,6 @@ class Bench:
             log_files=LogFiles(self.folder),
             region="us-east-1",
             machine=Resources(1, 1),
-            instance_resources=lambda name: None,
-            family_types=lambda name: [],
             task_maker=lambda number, document: None,
             salt=SALT,
             clock=lambda: self.now_ms / 1000,
@@ -955,8 +953,6 @@ def test_a_running_child_can_be_read_and_so_can_what_ended_a_moment_ago(tmp_path
         LogFiles(folder),
         "us-east-1",
         Resources(2, 2),
-        lambda _: None,
-        lambda _: [],
         lambda *_: None,
         SALT,
     )

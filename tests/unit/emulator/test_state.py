@@ -29,8 +29,6 @@ def make_state(store: Any, region: str = "us-east-1") -> EndpointState:
         log_files=None,  # type: ignore[arg-type]
         region=region,
         machine=Resources(1, 1),
-        instance_resources=lambda name: None,
-        family_types=lambda name: [],
         task_maker=lambda number, document: None,  # type: ignore[arg-type, return-value]
         salt="0" * 16,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from batchyard.bench.prices import load_prices
+from batchyard.ec2_prices import load_prices
 from batchyard.errors import InputError
 from batchyard.infra import EVERY, catalogue, fixed_costs, prechecks
 

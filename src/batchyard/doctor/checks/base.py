@@ -6,11 +6,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 
-from batchyard.doctor import catalogue
+from batchyard import ec2_types
 from batchyard.doctor.facts import (
     Environment,
     Facts,
-    InstanceType,
     Job,
     LaunchTemplate,
     Missing,
@@ -18,6 +17,7 @@ from batchyard.doctor.facts import (
     require,
 )
 from batchyard.doctor.finding import Finding, Findings, Kind, Verdict
+from batchyard.ec2_types import InstanceType
 
 #: A job in one of these states does not wait for a compute environment.
 RUNNING_OR_OVER = ("RUNNING", "SUCCEEDED", "FAILED")
@@ -116,11 +116,11 @@ def types_of(environment: Environment, facts: Facts) -> InstanceTypes:
     """
     types = described_types(facts)
     for name in environment.instance_types:
-        if catalogue.is_known(name, types) is None:
+        if ec2_types.is_known(name, types) is None:
             raise MissingFactError(
                 Missing(f"{name} is not in the built-in list of types", "ec2:DescribeInstanceTypes")
             )
-    return catalogue.expand(environment.instance_types, types)
+    return ec2_types.expand(environment.instance_types, types)
 
 
 # -- checks of functions -----------------------------------------------------------------------

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
+from batchyard import ec2_types
 from batchyard.aws.quotas import Quotas
 from batchyard.aws.session import AwsSession, naming_errors
-from batchyard.doctor import catalogue
 from batchyard.doctor.facts import (
     NOT_GATHERED,
     Environment,
-    InstanceType,
     Missing,
     Quota,
     SpotPrice,
 )
 from batchyard.doctor.gather.aws_calls import AwsCalls
+from batchyard.ec2_prices import Prices
+from batchyard.ec2_types import InstanceType
 
 #: Quotas that are read; few queues use more kinds of instances.
 _MAX_QUOTAS = 3
@@ -29,15 +30,6 @@ _MAX_TYPES = 100
 #: Values that EC2 accepts in one filter.
 _MAX_VALUES = 200
 _RUNNING_STATES = ["pending", "running"]
-
-
-@dataclass(frozen=True, slots=True)
-class PriceList:
-    """On-Demand prices: US dollars per hour, by instance type."""
-
-    usd_h: Mapping[str, float] = field(default_factory=dict)
-    #: The region that the prices are valid for.
-    region: str = ""
 
 
 class MarketCalls:
@@ -90,7 +82,7 @@ class Running:
 
 def find_running(calls: AwsCalls, codes: Sequence[str]) -> Running | Missing:
     """Return the running instances that count against the quotas with these codes."""
-    patterns = catalogue.quota_patterns(codes)
+    patterns = ec2_types.quota_patterns(codes)
     answer = calls.call(
         "ec2:DescribeInstances", lambda: MarketCalls(calls.session).instances(patterns)
     )
@@ -125,7 +117,7 @@ def quota_codes(
     environments: Sequence[Environment], types: tuple[InstanceType, ...] | Missing
 ) -> list[str]:
     codes = [
-        catalogue.quota_code(name, environment.is_spot)
+        ec2_types.quota_code(name, environment.is_spot)
         for environment in environments
         for name in type_names([environment], types)
     ]
@@ -166,7 +158,7 @@ def used_vcpus(
     instances: Iterable[Mapping[str, Any]], types: Iterable[InstanceType] = ()
 ) -> dict[str, float]:
     """Return quota code -> vCPUs in use. Dedicated hosts and capacity blocks do not count."""
-    vcpus = {name: kind.vcpus for name, kind in catalogue.TYPES.items()}
+    vcpus = {name: kind.vcpus for name, kind in ec2_types.TYPES.items()}
     vcpus |= {kind.name: kind.vcpus for kind in types}
     used: dict[str, float] = {}
     for instance in instances:
@@ -176,7 +168,7 @@ def used_vcpus(
             continue
         name, cpu = instance["InstanceType"], instance.get("CpuOptions", {})
         enabled_vcpus = cpu.get("CoreCount", 0) * cpu.get("ThreadsPerCore", 1)
-        code = catalogue.quota_code(name, lifecycle == "spot")
+        code = ec2_types.quota_code(name, lifecycle == "spot")
         # Quotas count all vCPUs of the type, also those that are disabled.
         used[code] = used.get(code, 0.0) + vcpus.get(name, enabled_vcpus)
     return used
@@ -189,7 +181,7 @@ def read_spot_prices(
     calls: AwsCalls,
     environments: Sequence[Environment],
     types: tuple[InstanceType, ...] | Missing,
-    prices: PriceList,
+    prices: Prices,
     region: str,
     now_ms: int,
 ) -> tuple[SpotPrice, ...] | Missing:
@@ -232,6 +224,6 @@ def type_names(
         dict.fromkeys(
             kind.name
             for environment in environments
-            for kind in catalogue.expand(environment.instance_types, described)
+            for kind in ec2_types.expand(environment.instance_types, described)
         )
     )

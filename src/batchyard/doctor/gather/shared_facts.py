@@ -6,15 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from batchyard import ec2_types
 from batchyard.aws.ec2 import Ec2
 from batchyard.aws.iam import Iam
-from batchyard.doctor import catalogue
 from batchyard.doctor.checks.roles.spot_roles import needs_spot_roles
 from batchyard.doctor.facts import (
     NOT_GATHERED,
     Endpoint,
     Environment,
-    InstanceType,
     Missing,
     Offering,
     Quota,
@@ -26,6 +25,8 @@ from batchyard.doctor.gather import market
 from batchyard.doctor.gather import network_shapes as shapes
 from batchyard.doctor.gather.aws_calls import AwsCalls
 from batchyard.doctor.gather.environments import find_unjoined
+from batchyard.ec2_prices import Prices
+from batchyard.ec2_types import InstanceType
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,7 @@ class SharedFacts:
 def gather(
     calls: AwsCalls,
     environments: Sequence[Environment],
-    prices: market.PriceList,
+    prices: Prices,
     region: str,
     now_ms: int,
 ) -> tuple[SharedFacts, tuple[Mapping[str, Any], ...] | Missing]:
@@ -148,12 +149,12 @@ def _describe_security_groups(
 def _describe_types(
     calls: AwsCalls, environments: Sequence[Environment]
 ) -> tuple[InstanceType, ...] | Missing:
-    """Return the instance types, if one of them is not in the catalogue."""
+    """Return the instance types, if one of them is not in the ec2_types."""
     types = (name for environment in environments for name in environment.instance_types)
     names = list(dict.fromkeys(types))
-    if all(catalogue.is_known(name) for name in names):
+    if all(ec2_types.is_known(name) for name in names):
         return NOT_GATHERED
-    families = [family for name in names for family in catalogue.WORDS.get(name, (name,))]
+    families = [family for name in names for family in ec2_types.WORDS.get(name, (name,))]
     patterns = [name if "." in name else f"{name}.*" for name in dict.fromkeys(families)]
     ec2 = Ec2(calls.session)
     documents = calls.call("ec2:DescribeInstanceTypes", lambda: ec2.instance_types(patterns))
@@ -169,16 +170,16 @@ def instance_type_of(document: Mapping[str, Any]) -> InstanceType:
         for card in cards
         if card.get("Manufacturer", "").upper() == "NVIDIA"
     ]
-    is_slice = catalogue.family_of(name) in catalogue.UNSCHEDULABLE
+    is_slice = ec2_types.family_of(name) in ec2_types.UNSCHEDULABLE
     architectures = document.get("ProcessorInfo", {}).get(
-        "SupportedArchitectures", (catalogue.X86,)
+        "SupportedArchitectures", (ec2_types.X86,)
     )
     return InstanceType(
         name,
         int(document["VCpuInfo"]["DefaultVCpus"]),
         int(document["MemoryInfo"]["SizeInMiB"]),
         0 if is_slice else sum(nvidia),
-        catalogue.ARM if catalogue.ARM in architectures else catalogue.X86,
+        ec2_types.ARM if ec2_types.ARM in architectures else ec2_types.X86,
     )
 
 

@@ -29,8 +29,8 @@ from batchyard.doctor.gather import environments, queue_shapes, shared_facts
 from batchyard.doctor.gather.aws_calls import AwsCalls
 from batchyard.doctor.gather.batch_calls import BatchCalls
 from batchyard.doctor.gather.job_shapes import job_id_of, job_of, name_of, state_of
-from batchyard.doctor.gather.market import PriceList
 from batchyard.doctor.gather.shared_facts import SharedFacts
+from batchyard.ec2_prices import Prices
 
 #: Calls for a job, whatever its size.
 MAX_CALLS = 25
@@ -57,12 +57,12 @@ class Gatherer:
         session: AwsSession,
         now_ms: Callable[[], int],
         max_calls: int = MAX_CALLS,
-        prices: PriceList | None = None,
+        prices: Prices | None = None,
     ) -> None:
         self.calls = AwsCalls(session, max_calls)
         self._batch = BatchCalls(session)
         self._now_ms = now_ms
-        self._prices = prices or PriceList()
+        self._prices = prices or Prices({})
 
     # -- subjects --------------------------------------------------------------------------------
 

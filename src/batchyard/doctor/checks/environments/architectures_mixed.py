@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from batchyard.doctor import catalogue
+from batchyard import ec2_types
 from batchyard.doctor.checks.base import (
     InstanceTypes,
     Timing,
@@ -21,8 +21,8 @@ KIND = Kind("BY023", Severity.ERROR, 80, "an environment has one architecture")
 
 def examine(environment: Environment, types: InstanceTypes) -> Findings:
     evidence: tuple[str, ...]
-    arm_types = [t.name for t in types if t.architecture == catalogue.ARM]
-    x86_types = [t.name for t in types if t.architecture != catalogue.ARM]
+    arm_types = [t.name for t in types if t.architecture == ec2_types.ARM]
+    x86_types = [t.name for t in types if t.architecture != ec2_types.ARM]
     if arm_types and x86_types:
         cause = f"{environment.name} mixes architectures; an environment must have one"
         evidence = (f"arm64: {join_names(arm_types)}", f"x86_64: {join_names(x86_types)}")

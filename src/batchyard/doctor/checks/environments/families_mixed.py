@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from batchyard.doctor import catalogue
+from batchyard import ec2_types
 from batchyard.doctor.checks.base import (
     InstanceTypes,
     check_types,
@@ -20,7 +20,7 @@ def examine(environment: Environment, types: InstanceTypes) -> Findings:
     without_gpus = [
         t.name
         for t in types
-        if not t.gpus and catalogue.family_of(t.name) not in catalogue.GPU_FAMILIES
+        if not t.gpus and ec2_types.family_of(t.name) not in ec2_types.GPU_FAMILIES
     ]
     if not with_gpus or not without_gpus:
         return
@@ -43,7 +43,7 @@ def examine(environment: Environment, types: InstanceTypes) -> Findings:
 
 def _has_gpus(name: str, types: InstanceTypes) -> bool:
     """Return whether a type, or a family, of instanceTypes has GPUs."""
-    return any(t.gpus for t in catalogue.expand((name,), types))
+    return any(t.gpus for t in ec2_types.expand((name,), types))
 
 
 check = check_types(KIND)(examine)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from batchyard.doctor import catalogue
+from batchyard import ec2_types
 from batchyard.doctor.checks.base import (
     InstanceTypes,
     check_types,
@@ -17,7 +17,7 @@ KIND = Kind("BY021", Severity.ERROR, 85, "the driver of the image supports the G
 
 def examine(environment: Environment, types: InstanceTypes) -> Findings:
     old_types = [
-        t.name for t in types if catalogue.family_of(t.name) in catalogue.TOO_OLD_FOR_AL2023
+        t.name for t in types if ec2_types.family_of(t.name) in ec2_types.TOO_OLD_FOR_AL2023
     ]
     images = environment.image_types
     uses_al2023 = not images or any("AL2023" in image for image in images)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from batchyard.doctor import catalogue
+from batchyard import ec2_types
 from batchyard.doctor.checks.base import (
     InstanceTypes,
     check_types,
@@ -16,7 +16,7 @@ KIND = Kind("BY019", Severity.ERROR, 80, "ECS can schedule the GPUs")
 
 
 def examine(environment: Environment, types: InstanceTypes) -> Findings:
-    names = [t.name for t in types if catalogue.family_of(t.name) in catalogue.UNSCHEDULABLE]
+    names = [t.name for t in types if ec2_types.family_of(t.name) in ec2_types.UNSCHEDULABLE]
     if not names:
         return
     yield Finding(

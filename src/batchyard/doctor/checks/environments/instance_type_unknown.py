@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from batchyard.doctor import catalogue
+from batchyard import ec2_types
 from batchyard.doctor.checks.base import (
     InstanceTypes,
     Timing,
@@ -28,7 +28,7 @@ def check(facts: Facts, timing: Timing) -> Verdict:
 def examine(environment: Environment, types: InstanceTypes | None = None) -> Findings:
     """``types`` are those that EC2 described; None where EC2 was not asked."""
     names = [
-        name for name in environment.instance_types if catalogue.is_known(name, types) is False
+        name for name in environment.instance_types if ec2_types.is_known(name, types) is False
     ]
     if not names:
         return
@@ -41,7 +41,7 @@ def examine(environment: Environment, types: InstanceTypes | None = None) -> Fin
 
 
 def _evidence(name: str) -> str:
-    family = catalogue.family_of(name)
-    sizes = [size for size in catalogue.TYPES if catalogue.family_of(size) == family]
+    family = ec2_types.family_of(name)
+    sizes = [size for size in ec2_types.TYPES if ec2_types.family_of(size) == family]
     existing = f"; {family} has {join_names(sizes, _MAX_SIZES_LISTED)}" if sizes else ""
     return f"{name}: no such type{existing}"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from batchyard.doctor import catalogue
+from batchyard import ec2_types
 from batchyard.doctor.checks.base import InstanceTypes, check_types, update_resources_command
-from batchyard.doctor.facts import Environment, InstanceType
+from batchyard.doctor.facts import Environment
 from batchyard.doctor.finding import Finding, Findings, Kind, Severity
 
 KIND = Kind("BY057", Severity.WARNING, 40, "Spot instances have alternatives")
@@ -22,11 +22,11 @@ def examine(environment: Environment, types: InstanceTypes) -> Findings:
     )
 
 
-def _add_similar_types(environment: Environment, single: InstanceType) -> str:
+def _add_similar_types(environment: Environment, single: ec2_types.InstanceType) -> str:
     """Return the command that adds types of the same architecture and with as many GPUs."""
     similar = [
         t.name
-        for t in catalogue.TYPES.values()
+        for t in ec2_types.TYPES.values()
         if (t.architecture, t.gpus) == (single.architecture, single.gpus)
         and single.vcpus <= t.vcpus <= 2 * single.vcpus
         and t.memory_mib >= single.memory_mib

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from batchyard.batch.hosts import registered_mib
 from batchyard.doctor.checks.base import ec2_environments, types_of
-from batchyard.doctor.facts import Environment, Facts, InstanceType, Job
+from batchyard.doctor.facts import Environment, Facts, Job
+from batchyard.ec2_types import InstanceType
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from batchyard import ec2_types
 from batchyard.batch.hosts import RESERVED_MIB
-from batchyard.doctor import catalogue
 from batchyard.doctor.checks.base import (
     join_names,
     place_of,
@@ -139,11 +139,11 @@ def _add_larger_type(job: Job, environment: Environment) -> str:
 
     Where no such type is known, the command has TYPE in its place.
     """
-    families = {catalogue.family_of(name) for name in environment.instance_types}
+    families = {ec2_types.family_of(name) for name in environment.instance_types}
     members = [
         Candidate(environment, t)
-        for t in catalogue.TYPES.values()
-        if catalogue.family_of(t.name) in families and ".metal" not in t.name
+        for t in ec2_types.TYPES.values()
+        if ec2_types.family_of(t.name) in families and ".metal" not in t.name
     ]
     fitting = [candidate.type for candidate in select_fitting(job, members)]
     if not fitting:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from batchyard.doctor import catalogue
+from batchyard import ec2_types
 from batchyard.doctor.checks.base import ec2_environments, join_names, place_of_job
 from batchyard.doctor.checks.fit import unmanaged_hosts
 from batchyard.doctor.checks.fit.candidates import environment_candidates, select_fitting
@@ -55,7 +55,7 @@ def _zones_with_offers(types: list[str], environment: Environment, facts: Facts)
 
 
 def _find_quota(type_name: str, environment: Environment, facts: Facts) -> Quota | None:
-    code = catalogue.quota_code(type_name, environment.is_spot)
+    code = ec2_types.quota_code(type_name, environment.is_spot)
     quotas = facts.quotas if isinstance(facts.quotas, tuple) else ()
     return next((quota for quota in quotas if quota.code == code), None)
 

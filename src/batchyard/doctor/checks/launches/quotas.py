@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from batchyard.doctor import catalogue
+from batchyard import ec2_types
 from batchyard.doctor.checks.base import job_of
 from batchyard.doctor.checks.fit.candidates import Candidate, environment_candidates, select_fitting
 from batchyard.doctor.facts import Environment, Facts, Missing, MissingFactError, Quota, require
@@ -22,7 +22,7 @@ def find_exhausted_quota(
     exhausted: list[tuple[Candidate, Quota]] = []
     error: MissingFactError | None = None
     for candidate in _fitting_candidates(facts, environment):
-        code = catalogue.quota_code(candidate.type.name, environment.is_spot)
+        code = ec2_types.quota_code(candidate.type.name, environment.is_spot)
         try:
             quota = require(quotas.get(code) or _missing_quota(code, candidate.type.name))
             if free_vcpus(quota) >= candidate.type.vcpus:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from batchyard.doctor import catalogue
+from batchyard import ec2_types
 from batchyard.doctor.checks.base import (
     MAX_LISTED,
     check_environments,
@@ -19,7 +19,7 @@ KIND = Kind("BY024", Severity.ERROR, 88, "GPU hosts registered their GPUs")
 @check_environments(KIND, host_environments)
 def check(environment: Environment, facts: Facts) -> Findings:
     hosts = require(environment.hosts)
-    types = catalogue.expand([host.type for host in hosts], described_types(facts))
+    types = ec2_types.expand([host.type for host in hosts], described_types(facts))
     gpus_of = {t.name: t.gpus for t in types}
     without_gpus = [h for h in hosts if h.is_connected and not h.gpus and gpus_of.get(h.type)]
     if not without_gpus:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from batchyard.doctor import catalogue
+from batchyard import ec2_types
 from batchyard.doctor.finding import Kind, Verdict
 from batchyard.doctor.host.facts import HostFacts, Metadata, Unit
 
@@ -53,7 +53,7 @@ def instance_type_of(facts: HostFacts) -> str:
 
 
 def _gpus_of_type(facts: HostFacts) -> int:
-    instance_type = catalogue.TYPES.get(instance_type_of(facts))
+    instance_type = ec2_types.TYPES.get(instance_type_of(facts))
     return instance_type.gpus if instance_type else 0
 
 

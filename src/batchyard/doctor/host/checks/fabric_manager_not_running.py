@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from batchyard.doctor import catalogue
+from batchyard import ec2_types
 from batchyard.doctor.facts import require
 from batchyard.doctor.finding import Finding, Kind, Severity, Verdict
 from batchyard.doctor.host.checks.base import check_host, count_gpus, find_unit, instance_type_of
@@ -15,9 +15,9 @@ _MIN_GPUS = 4
 
 @check_host(KIND)
 def check(facts: HostFacts) -> Verdict:
-    family = catalogue.family_of(instance_type_of(facts))
+    family = ec2_types.family_of(instance_type_of(facts))
     gpu_count = count_gpus(facts)
-    if family not in catalogue.NVSWITCH or gpu_count < _MIN_GPUS:
+    if family not in ec2_types.NVSWITCH or gpu_count < _MIN_GPUS:
         return None
     require(facts.units)
     unit = find_unit(facts, "nvidia-fabricmanager.service")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from batchyard.doctor import catalogue
+from batchyard import ec2_types
 from batchyard.doctor.checks.fit.kinds import NO_GPUS
 from batchyard.doctor.finding import Finding, Findings, Unseen
 from batchyard.doctor.template.checks.base import ENVIRONMENT, JOB_DEFINITION, TemplateCheck
@@ -58,9 +58,9 @@ def _check_job_definitions(template: Template) -> Findings:
 
 def _may_have_gpus(template: Template, resource: Resource) -> bool:
     names = template.texts(resource.get("ComputeResources", "InstanceTypes"))
-    if names is None or any(catalogue.is_known(name) is not True for name in names):
+    if names is None or any(ec2_types.is_known(name) is not True for name in names):
         return True
-    return any(kind.gpus for kind in catalogue.expand(names))
+    return any(kind.gpus for kind in ec2_types.expand(names))
 
 
 def _find_requirements(definition: Resource) -> Iterator[Node]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from batchyard.doctor import catalogue
+from batchyard import ec2_types
 from batchyard.doctor.checks.base import InstanceTypes
 from batchyard.doctor.checks.environments import (
     architectures_mixed,
@@ -37,16 +37,16 @@ _IMAGE_KINDS = (cpu_image_on_gpu_host.KIND, gpu_too_old_for_driver.KIND)
 def read_instance_types(template: Template, resource: Resource) -> InstanceTypes | None:
     """Return all instance types of an environment; None if one is unknown or not in the list."""
     names = template.texts(resource.get("ComputeResources", "InstanceTypes"))
-    if names is None or not all(catalogue.is_known(name) for name in names):
+    if names is None or not all(ec2_types.is_known(name) for name in names):
         return None
-    return catalogue.expand(names)
+    return ec2_types.expand(names)
 
 
 def find_unlisted_types(template: Template, kinds: tuple[Kind, ...]) -> Iterator[Unseen]:
     """Yield the kinds as not checked for each environment with a type that is in no list."""
     for resource, _ in find_managed(template):
         names = template.known_texts(resource.get("ComputeResources", "InstanceTypes"))
-        unlisted = [name for name in names if catalogue.is_known(name) is None]
+        unlisted = [name for name in names if ec2_types.is_known(name) is None]
         if unlisted:
             reason = f"{', '.join(unlisted)} of {resource.name} is in no built-in list"
             yield from (Unseen(kind, reason) for kind in kinds)
@@ -61,7 +61,7 @@ def _check_types(template: Template) -> Findings:
         listed = replace(environment, instance_types=tuple(names or ()))
         findings = [*instance_type_unknown.examine(listed)]
         if names is not None:
-            types = catalogue.expand(names)
+            types = ec2_types.expand(names)
             findings += families_mixed.examine(environment, types)
             findings += gpus_not_schedulable.examine(environment, types)
             findings += architectures_mixed.examine(environment, types)
@@ -73,7 +73,7 @@ def _check_images(template: Template) -> Findings:
         names = _known_names(template, resource)
         if names is None or UNKNOWN in environment.image_types:
             continue
-        types = catalogue.expand(names)
+        types = ec2_types.expand(names)
         findings = [*cpu_image_on_gpu_host.examine(environment, types)]
         findings += gpu_too_old_for_driver.examine(environment, types)
         yield from place_findings(template, resource, findings)

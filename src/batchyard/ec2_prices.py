@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from importlib import resources
 
+from batchyard import ec2_types
 from batchyard.errors import InputError
 
 UNKNOWN = "?"
@@ -18,10 +17,10 @@ class Prices:
     """US dollars per hour by instance type."""
 
     usd_h: Mapping[str, float]
-    #: number of GPUs by instance type, for listed types
-    gpus: Mapping[str, int]
-    #: where the prices come from, for the foot of a table
-    source: str
+    #: the region that they are valid for
+    region: str = ""
+    #: where they come from, for the foot of a table
+    source: str = ""
     #: US dollars per hour of parts of a network: `nat_gateway`, `interface_endpoint`, `public_ipv4`
     network_usd_h: Mapping[str, float] = field(default_factory=dict)
     #: where the prices of nodes and network come from
@@ -33,20 +32,16 @@ class Prices:
 
 def load_prices(*, spot: bool = False) -> Prices:
     """Return the prices of the list in the package."""
-    text = resources.files("batchyard.bench").joinpath("prices.json").read_text(encoding="utf-8")
-    document = json.loads(text)
-    key, kind = (
-        ("spot_usd_h", "spot, which moves all day") if spot else ("on_demand_usd_h", "on-demand")
-    )
-    types = document["types"]
+    listed = ec2_types.read_data()["prices"]
+    key, kind = ("spot", "spot, which moves all day") if spot else ("on_demand", "on-demand")
+    region, date, now = listed["region"], listed["date"], listed["now"]
+    network = listed["network"]
     return Prices(
-        {name: facts[key] for name, facts in types.items()},
-        {name: facts["gpus"] for name, facts in types.items()},
-        f"EC2 {kind}, {document['region']}, Linux, seen {document['date']};"
-        f" today's: {document['now']}",
-        document["network"]["usd_h"],
-        f"{document['region']}; nodes of {document['date']} ({document['now']}), network of"
-        f" {document['network']['date']} ({document['network']['now']})",
+        {name: prices[key] for name, prices in listed["usd_h"].items()},
+        region,
+        f"EC2 {kind}, {region}, Linux, seen {date}; today's: {now}",
+        network["usd_h"],
+        f"{region}; nodes of {date} ({now}), network of {network['date']} ({network['now']})",
     )
 
 
