@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from batchyard.command_texts import CommandTexts
 from batchyard.engines.base import CommandDetail, RunEngine, RunRecord
 from batchyard.errors import InputError
 from batchyard.plan import PlannedJob
+from batchyard.quick_dataclasses import dataclass
 from batchyard.status import iso
 
 #: Name of an order -> the key that it sorts by. Values that are missing come last.

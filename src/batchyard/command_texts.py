@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from batchyard.engines.base import RunRecord
+from batchyard.quick_dataclasses import dataclass
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""The errors that a user can meet. Imports nothing of batchyard.
+"""The errors that a user can meet.
 
     BatchyardError                exit code 3
       InputError                  exit code 2   invalid input of the user
@@ -20,8 +20,9 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from batchyard.quick_dataclasses import dataclass
 
 
 class BatchyardError(Exception):

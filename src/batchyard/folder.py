@@ -23,8 +23,9 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from batchyard.quick_dataclasses import dataclass
 
 HOME_NAME = ".batchyard"
 #: Prefixes of the folders of runs that are being written, or deleted.
@@ -150,6 +151,15 @@ def home_beside(folder: Path, home: str | None = None) -> Path:
 def home_flag(run: RunFolder, folder: Path) -> str:
     """Return the ` --home DIR` that a command in ``folder`` needs to find the run, often none."""
     return "" if find_home(folder) == run.home else f" --home {shlex.quote(str(run.home))}"
+
+
+def sync_file(path: Path) -> None:
+    """Write the content of a file from memory to the disk."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
 
 
 def write_synced(path: Path, text: str) -> None:

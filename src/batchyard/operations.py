@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +35,7 @@ from batchyard.errors import (
 )
 from batchyard.folder import RunFolder, runs_in
 from batchyard.plan import Plan
+from batchyard.quick_dataclasses import dataclass
 
 _STOP_REASON = "stopped by the user"
 _STOP_POLL_S = 0.1

@@ -6,12 +6,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from graphlib import CycleError, TopologicalSorter
 from heapq import heappop, heappush
 from pathlib import Path
 
 from batchyard.errors import Mistake
+from batchyard.quick_dataclasses import dataclass
 from batchyard.shard import DYNAMIC, STATIC
 
 MAX_NAME_LENGTH = 40

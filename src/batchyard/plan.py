@@ -8,7 +8,7 @@ million lines.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from itertools import groupby
 from typing import Any
 
@@ -16,6 +16,7 @@ from batchyard import shard
 from batchyard.batch.jobs import Action, EvaluateOnExit, Resources, RetryStrategy
 from batchyard.errors import InputError
 from batchyard.pipeline import ExitRule, Mount, Need, Pipeline, Step, sort_by_needs
+from batchyard.quick_dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -74,7 +73,8 @@ def begin(
     except OSError as exc:
         raise from_os_error(exc, "record the run in", home) from exc
     finally:
-        shutil.rmtree(draft.path, ignore_errors=True)
+        if os.path.lexists(draft.path):
+            _delete_tree(draft.path, ignore_errors=True)
     return record
 
 
@@ -154,7 +154,7 @@ def delete_halves(home: Path) -> None:
         except OSError:
             continue
         if is_old:
-            shutil.rmtree(half, ignore_errors=True)
+            _delete_tree(half, ignore_errors=True)
 
 
 def delete(record: RunRecord) -> None:
@@ -163,9 +163,15 @@ def delete(record: RunRecord) -> None:
     gone = record.folder.deleted
     try:
         os.rename(record.folder.path, gone)
-        shutil.rmtree(gone)
+        _delete_tree(gone)
     except OSError as exc:
         raise from_os_error(exc, "delete", record.folder.path) from exc
+
+
+def _delete_tree(path: Path, *, ignore_errors: bool = False) -> None:
+    import shutil  # slow to import, and `run` and `status` delete nothing
+
+    shutil.rmtree(path, ignore_errors=ignore_errors)
 
 
 def _resolve(home: Path, name: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice
 from typing import Any
@@ -22,6 +21,7 @@ from batchyard.engines.base import (
     Wait,
 )
 from batchyard.errors import BatchyardError
+from batchyard.quick_dataclasses import dataclass
 from batchyard.units import format_memory, pluralize
 
 #: Number of failed children whose output is shown.

@@ -18,6 +18,7 @@ ROOT = Path(batchyard.__file__).parent
 
 #: the user's side: values, and functions of them
 PURE = (
+    "quick_dataclasses",
     "errors",
     "units",
     "json_fields",
@@ -36,11 +37,12 @@ PURE = (
 #: room -> the rooms and modules of ours that it may import; itself is understood
 MAY_IMPORT: dict[str, tuple[str, ...] | None] = {
     **dict.fromkeys(PURE, (*PURE, "batch.jobs", "batch.limits")),
-    "errors": (),
+    "quick_dataclasses": (),
+    "errors": ("quick_dataclasses",),
     "yaml_positions": ("errors", "units"),
     "cfn_yaml": (),
     "cfn_conditions": (),
-    "batch": ("errors",),
+    "batch": ("errors", "quick_dataclasses"),
     "environments": ("batch.limits", *PURE),
     "embedded": ("batch", *PURE),
     "engines": (
@@ -214,6 +216,74 @@ def test_the_rules_of_batch_load_no_library_and_nothing_that_could_act() -> None
 def test_the_local_engine_loads_nothing_about_aws() -> None:
     loaded = loaded_by("import batchyard.engines.local, batchyard.operations")
     assert loaded.isdisjoint({"batchyard.environments", "batchyard.s3_layout", "boto3", "difflib"})
+
+
+#: Modules that are slow to import, and that a short command on this machine does not need.
+SLOW = {
+    *(
+        "asyncio",
+        "boto3",
+        "concurrent.futures",
+        "difflib",
+        "email",
+        "http.client",
+        "importlib.metadata",
+    ),
+    *("logging", "multiprocessing", "rich", "shutil", "socket", "ssl", "subprocess", "tempfile"),
+    *("traceback", "unittest", "urllib.request", "xml", "yaml", "zipfile"),
+}
+
+
+def loaded_by_command(folder: Path, *arguments: str) -> set[str]:
+    """The modules that a process has loaded when its command is over."""
+    (folder / "list.txt").write_text("/bin/true\n")
+    script = f"""
+import os, sys
+os.chdir({str(folder)!r})
+sys.stdout = sys.stderr
+from batchyard.cli.main import main
+try:
+    main({list(arguments)!r})
+except SystemExit as exc:
+    assert exc.code == 0, exc.code
+sys.stdout = sys.__stdout__
+"""
+    return loaded_by(script)
+
+
+def slow_dataclasses(loaded: set[str]) -> list[str]:
+    """Loaded modules of ours with dataclasses that are compiled when the module is imported."""
+    return sorted(
+        module
+        for module in loaded & set(MODULES) - {"batchyard.quick_dataclasses"}
+        for node in ast.walk(tree_of(module))
+        if isinstance(node, ast.ImportFrom) and node.module == "dataclasses"
+        if any(alias.name == "dataclass" for alias in node.names)
+    )
+
+
+def test_a_short_run_and_its_status_load_nothing_that_is_slow(tmp_path: Path) -> None:
+    run = loaded_by_command(tmp_path, "run", "list.txt")
+    assert "batchyard.embedded.loop" in run
+    assert (run & SLOW, slow_dataclasses(run)) == (set(), [])
+    assert len(run) < 225
+
+    status = loaded_by_command(tmp_path, "status", "last")
+    assert "batchyard.embedded.store" in status
+    assert (status & SLOW, slow_dataclasses(status)) == (set(), [])
+    assert [name for name in status if is_in(name, "engines.aws") or is_in(name, "aws")] == []
+    assert "batchyard.embedded.loop" not in status
+    assert len(status) < 195
+
+
+def test_the_version_loads_the_command_line_alone(tmp_path: Path) -> None:
+    loaded = loaded_by_command(tmp_path, "--version")
+    ours = {name for name in loaded if name.startswith("batchyard.")}
+    assert ours <= {
+        *("batchyard.cli", "batchyard.cli.main"),
+        *("batchyard.errors", "batchyard.quick_dataclasses"),
+    }
+    assert loaded & SLOW == set()
 
 
 def test_deploy_loads_no_engine_and_no_scheduler() -> None:

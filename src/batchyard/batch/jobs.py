@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum, StrEnum
+
+from batchyard.quick_dataclasses import dataclass
 
 
 class JobState(StrEnum):

@@ -8,7 +8,8 @@ documents that recent vCPU-time counts and decays, but not how (facts, 7.1).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+
+from batchyard.quick_dataclasses import dataclass
 
 #: The window of a policy without one: "a default minimum of 600 seconds", says the API.
 _DEFAULT_WINDOW_S = 600

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import click
@@ -34,6 +33,7 @@ from batchyard.engines.busy_service import PatientCaller
 from batchyard.errors import BatchyardError, InputError
 from batchyard.folder import home_flag
 from batchyard.plan import Plan
+from batchyard.quick_dataclasses import dataclass
 
 _PATIENCE_S = 30
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -13,6 +13,7 @@ from batchyard import engines
 from batchyard.cli.options import duration, env_option_for, memory, pairs
 from batchyard.errors import InputError
 from batchyard.pipeline import MAX_ARRAY_SIZE, MAX_RETRIES, Pipeline
+from batchyard.quick_dataclasses import dataclass
 
 if TYPE_CHECKING:
     from batchyard.engines.base import Offer

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import click
 
 from batchyard.batch.jobs import JobState
 from batchyard.cli.tables import table
+from batchyard.quick_dataclasses import dataclass
 from batchyard.status import StepStatus
 from batchyard.units import pluralize
 

@@ -109,12 +109,14 @@ def _execute(record: RunRecord, as_json: bool) -> int:
     watcher = progress.watcher_for(record.plan, quiet=as_json)
     engine = record.open()
     try:
-        engine.execute(watcher)
+        try:
+            engine.execute(watcher)
+        finally:
+            watcher.close()
+        caller = PatientCaller(_say, was_answered=True)
+        final = caller.call(lambda: status.of_engine(record, engine))
     finally:
-        watcher.close()
         engine.close()
-    caller = PatientCaller(_say, was_answered=True)
-    final = caller.call(lambda: status.of_engine(record, engine))
     # The exit code says how the run ended, also where nobody reads the text any more.
     with suppress(OSError):
         if as_json:

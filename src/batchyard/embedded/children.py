@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from batchyard.batch.changes import Start
 from batchyard.embedded.runner import COMMAND_VARIABLE, Task
 from batchyard.folder import RunFolder
 from batchyard.plan import PlannedJob
+from batchyard.quick_dataclasses import dataclass
 from batchyard.shard import Turn
 
 QUEUE_NAME = "local"

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import resource
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from batchyard.batch.jobs import Resources
 from batchyard.errors import OperationalError
+from batchyard.quick_dataclasses import dataclass
 
 _NVIDIA_SMI = (
     "nvidia-smi",

@@ -30,8 +30,8 @@ def children_of_this_process() -> list[int]:
 
 def list_with_descendants(pids: Iterable[int]) -> list[int]:
     """Return the processes, followed by all their descendants."""
-    children = _children_by_parent()
     family = list(pids)
+    children = _children_by_parent() if family else {}
     for pid in family:  # the list grows during the loop
         family += children.pop(pid, [])
     return family
@@ -85,6 +85,8 @@ def find_by_token(token: str) -> list[int]:
     """
     needle = token.encode()
     carriers = [pid for pid in list_pids() if pid != os.getpid() and needle in environ_of(pid)]
+    if not carriers:
+        return []
     # Every child leads its own session. A process with a cleared environment is still in it.
     sessions = {session_of(pid) for pid in carriers} - {None, os.getsid(0)}
     members = [pid for pid in list_pids() if pid not in carriers and session_of(pid) in sessions]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from threading import Lock
 from typing import NamedTuple, Protocol
 
 from batchyard.batch.jobs import Outcome, Resources
 from batchyard.pipeline import Mount
+from batchyard.quick_dataclasses import dataclass
 from batchyard.shard import Turn
 
 #: Number of the command in the step's list; only for a step with a list.

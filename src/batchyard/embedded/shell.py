@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 from functools import lru_cache
 
 SHELL = "/bin/sh"
@@ -59,5 +58,12 @@ def plain_words(command: str) -> tuple[str, ...]:
 @lru_cache(maxsize=1024)
 def which(program: str, path: str | None) -> str | None:
     """Return the absolute path of a program; None if PATH does not have it."""
-    file_name = shutil.which(program, path=path)
-    return None if file_name is None else os.path.abspath(file_name)
+    if os.path.dirname(program):
+        folders = [""]
+    else:
+        folders = (os.environ.get("PATH", os.defpath) if path is None else path).split(os.pathsep)
+    for folder in folders:
+        file_name = os.path.join(folder, program)
+        if os.access(file_name, os.X_OK) and not os.path.isdir(file_name):
+            return os.path.abspath(file_name)
+    return None

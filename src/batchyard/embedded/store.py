@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from batchyard.batch.jobs import JobState
 from batchyard.errors import BrokenStoreError, NewerStoreError, OperationalError
+from batchyard.folder import sync_file
 
 SCHEMA_VERSION = 3
 
@@ -159,13 +160,17 @@ class StopRequest(NamedTuple):
 class Store:
     """The SQLite file of one run. All methods raise OperationalError or BrokenStoreError."""
 
-    def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
+    def __init__(self, connection: sqlite3.Connection, path: Path, *, is_draft: bool) -> None:
         self._db = connection
         self._path = path
+        self._is_draft = is_draft
 
     @classmethod
-    def open(cls, path: Path, *, create: bool = False) -> Store:
-        """Open the file, and create it on request. Raises BrokenStoreError if it is missing."""
+    def open(cls, path: Path, *, create: bool = False, is_draft: bool = False) -> Store:
+        """Open the file, and create it on request. Raises BrokenStoreError if it is missing.
+
+        ``is_draft``: nobody relies on the file before ``close``, which writes all of it to disk.
+        """
         if not create and not path.exists():
             raise BrokenStoreError(
                 f"{path} is missing: this run has no state",
@@ -180,14 +185,20 @@ class Store:
                 name, timeout=30, isolation_level=None, check_same_thread=False, uri=is_read_only
             )
             try:
+                if is_draft:
+                    db.execute("PRAGMA synchronous=OFF")
                 _prepare(db, path, create, is_read_only)
+                if not is_read_only and not is_draft:
+                    db.execute("PRAGMA synchronous=FULL")
             except BaseException:
                 db.close()
                 raise
-            return cls(db, path)
+            return cls(db, path, is_draft=is_draft)
 
     def close(self) -> None:
         self._db.close()
+        if self._is_draft:
+            sync_file(self._path)
 
     # -- writing -------------------------------------------------------------------------------
 
@@ -339,7 +350,6 @@ def _prepare(db: sqlite3.Connection, path: Path, create: bool, is_read_only: boo
             )
         return
     db.execute("PRAGMA journal_mode=WAL")
-    db.execute("PRAGMA synchronous=FULL")
     if not version:
         db.executescript(f"BEGIN; {_SCHEMA} PRAGMA user_version={SCHEMA_VERSION}; COMMIT;")
     elif version < SCHEMA_VERSION:

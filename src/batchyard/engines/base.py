@@ -11,7 +11,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -22,6 +22,7 @@ from batchyard.errors import InputError
 from batchyard.folder import RunFolder
 from batchyard.pipeline import Pipeline
 from batchyard.plan import Plan
+from batchyard.quick_dataclasses import dataclass
 
 if TYPE_CHECKING:
     # Runs on this machine load nothing about AWS.

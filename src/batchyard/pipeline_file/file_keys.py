@@ -7,7 +7,7 @@ come from these tables. To add a key, add an entry, then run
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from batchyard import yaml_positions
@@ -27,6 +27,7 @@ from batchyard.pipeline_file.value_types import (
     matching_text,
     text,
 )
+from batchyard.quick_dataclasses import dataclass
 from batchyard.yaml_positions import Node, Scalar
 
 #: The keys that say what a step runs. A step has exactly one of them.

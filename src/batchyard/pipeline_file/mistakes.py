@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from batchyard.errors import Mistake, PipelineFileError, Place
+from batchyard.quick_dataclasses import dataclass
 from batchyard.units import quote
 
 #: A comparison of two words takes some 10 us. After this many, mistakes get no suggestion.

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from batchyard import yaml_positions
 from batchyard.pipeline_file.key_limits import describe_range
 from batchyard.pipeline_file.mistakes import Mistakes
+from batchyard.quick_dataclasses import dataclass
 from batchyard.units import AmountError, quote
 from batchyard.yaml_positions import (
     NOTHING,

@@ -68,10 +68,9 @@ class Execution:
         # The caller's folder is opened, since its name may lead elsewhere when the run is over.
         caller_folder = os.open(".", os.O_PATH)
         try:
-            runner.end_leftovers(settings.token)
+            if store.value("executed_by") is not None:
+                runner.end_leftovers(settings.token)
             _enter(settings.workspace, must_enter_workspace)
-            if store.value("started_ms") is None:
-                store.commit(values=[("started_ms", str(int(self._clock() * 1000)))])
             scheduler, jobs, changes = self._restore()
             loop = Loop(
                 scheduler,
@@ -87,7 +86,7 @@ class Execution:
             # Changes that an earlier process did not record, though it recorded their causes.
             loop.perform(changes)
             loop.carry_out_stop_requests()
-            store.commit(values=[("executed_by", str(os.getpid()))])
+            self._record_beginning()
             with _signals_to(loop, spawner.wake_fd):
                 loop.run()
             state = _run_state(store.jobs(), loop.was_stopped)
@@ -99,6 +98,13 @@ class Execution:
             logs.close()
             os.fchdir(caller_folder)
             os.close(caller_folder)
+
+    def _record_beginning(self) -> None:
+        """Record that this process executes the run: from now on there may be children."""
+        values = [("executed_by", str(os.getpid()))]
+        if self._store.value("started_ms") is None:
+            values.append(("started_ms", str(int(self._clock() * 1000))))
+        self._store.commit(values=values)
 
     def _restore(
         self,

@@ -6,6 +6,7 @@ import os
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 
 from batchyard.batch.jobs import JobState
@@ -76,8 +77,12 @@ class LocalRun:
         self, plan: Plan, commands_done: Mapping[str, Sequence[int]] | None = None
     ) -> list[str]:
         """Record the jobs. ``commands_done``: step -> commands that an earlier run finished."""
-        store = Store.open(self._folder.database, create=True)
-        self._open_store = store
+        with closing(Store.open(self._folder.database, create=True, is_draft=True)) as store:
+            return self._submit_to(store, plan, commands_done or {})
+
+    def _submit_to(
+        self, store: Store, plan: Plan, commands_done: Mapping[str, Sequence[int]]
+    ) -> list[str]:
         recorded = store.jobs()
         if recorded:
             return [row.id for row in recorded]
@@ -85,7 +90,7 @@ class LocalRun:
         rows, command_rows = [], []
         for number, job in enumerate(plan.jobs):
             counts = tuple(job.size if state is JobState.PENDING else 0 for state in JobState)
-            done = _done_before(job, (commands_done or {}).get(job.step, ()))
+            done = _done_before(job, commands_done.get(job.step, ()))
             row = JobRow(
                 number,
                 str(uuid.uuid4()),

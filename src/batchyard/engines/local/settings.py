@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from batchyard.batch.jobs import Resources
+from batchyard.quick_dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
