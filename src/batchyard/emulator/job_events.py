@@ -63,10 +63,12 @@ class JobEvents:
         self._state = state
         self._has_rules = has_rules
         self._send = send
-        #: Creation of the newest job that was reported before. Newer jobs began as SUBMITTED.
-        self._newest_ms = 0
-        #: Job or child id -> the state of its last event.
+        #: Number of the newest job that was reported before. Newer jobs began as SUBMITTED.
+        self._newest_number = -1
+        #: Job or child id -> the state of its last event, for jobs that are not over.
         self._last_states: dict[str, JobState] = {}
+        #: Ids of the jobs whose last events were sent.
+        self._ended_ids: set[str] = set()
 
     def on_changes(self, rows: list[JobRow]) -> None:
         """Send the events of changed jobs. The caller holds the lock of the loop."""
@@ -78,24 +80,28 @@ class JobEvents:
                 self._send(events)
         else:
             self._last_states.clear()
-        self._newest_ms = max(self._newest_ms, *(row.created_ms for row in rows))
+            self._ended_ids.clear()
+        self._newest_number = max(self._newest_number, *(row.number for row in rows))
 
     def _job_events(self, row: JobRow) -> Iterator[Document]:
         job_id = row.id
-        first_state = JobState.SUBMITTED if row.created_ms > self._newest_ms else None
         document = self._state.get(JOB, job_id)
-        if document is None:
+        if document is None or job_id in self._ended_ids:
             return
+        first_state = JobState.SUBMITTED if row.number > self._newest_number else None
         scheduler = self._state.scheduler
-        size = document.get("arrayProperties", {}).get("size")
-        if size is None:
-            yield from self._state_events(job_id, scheduler.child_state(job_id, 0), first_state)
-            return
-        for index in range(size):
+        size = document.get("arrayProperties", {}).get("size", 0)
+        child_ids = [f"{job_id}:{index}" for index in range(size)]
+        for index, child_id in enumerate(child_ids):
             child_state = scheduler.child_state(job_id, index)
-            if self._last_states.get(f"{job_id}:{index}") is not child_state:
-                yield from self._state_events(f"{job_id}:{index}", child_state, first_state)
-        yield from self._state_events(job_id, scheduler.summary(job_id).state, first_state)
+            if self._last_states.get(child_id) is not child_state:
+                yield from self._state_events(child_id, child_state, first_state)
+        job_state = scheduler.summary(job_id).state if size else scheduler.child_state(job_id, 0)
+        yield from self._state_events(job_id, job_state, first_state)
+        if job_state.is_terminal:
+            self._ended_ids.add(job_id)
+            for ended_id in (job_id, *child_ids):
+                self._last_states.pop(ended_id, None)
 
     def _state_events(
         self, job_id: str, job_state: JobState, first_state: JobState | None
@@ -108,7 +114,7 @@ class JobEvents:
         detail = job_detail(self._state, job_id)
         if detail is None:
             return
-        is_parent = "statusSummary" in detail.get("arrayProperties", {})
+        is_parent = "size" in detail.get("arrayProperties", {})
         has_run = not is_parent and "startedAt" in detail
         for passed in list_passed_states(last_state, job_state, has_run, is_parent):
             yield self._make_event(_describe_earlier(detail, passed))
