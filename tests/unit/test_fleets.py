@@ -17,6 +17,7 @@ from batchyard.batch.queues import (
     TypeChoice,
 )
 from batchyard.batch.scheduler import Scheduler
+from cpu_time import at_most
 
 SMALL = InstanceType("c5.large", Resources(2, 4_000))
 LARGE = InstanceType("c5.4xlarge", Resources(16, 32_000))
@@ -52,6 +53,37 @@ def type_names(scheduler: Scheduler) -> list[str]:
 
 
 # -- launches --------------------------------------------------------------------------------------
+
+
+def test_the_children_that_are_left_choose_the_next_type() -> None:
+    four = InstanceType("c5.xlarge", Resources(4, 8_000))
+    scheduler = make_scheduler(LARGE, four, SMALL, choice=TypeChoice.BY_DEMAND)
+    assert len(submit(scheduler, size=6)) == 6
+    assert type_names(scheduler) == ["c5.xlarge", "c5.large"]
+
+
+def test_no_instance_is_launched_for_children_that_wait_for_a_consumable_resource() -> None:
+    fleet = FleetSettings((SMALL,))
+    environment = ComputeEnvironment("ce", Resources(256, 2**40), fleet=fleet)
+    scheduler = Scheduler([Queue("q", ("ce",))], [environment], {"token": 3}, machine=PLENTY)
+    job = Job("j", "j", "q", Resources(1, 100), array_size=50, consumables=(("token", 1),))
+    scheduler.submit(job)
+    assert len(scheduler.place()) == 3
+    assert type_names(scheduler) == ["c5.large"] * 2
+
+
+def test_many_children_behind_a_consumable_resource_cost_little() -> None:
+    fleet = FleetSettings((SMALL,))
+    environment = ComputeEnvironment("ce", Resources(256, 2**40), fleet=fleet)
+    scheduler = Scheduler([Queue("q", ("ce",))], [environment], {"token": 1}, machine=PLENTY)
+    job = Job("j", "j", "q", Resources(1, 100), array_size=10_000, consumables=(("token", 1),))
+    scheduler.submit(job)
+    with at_most(10):
+        for child in range(10_000):
+            (start,) = scheduler.place()
+            assert start.child == child
+            scheduler.attempt_started("j", child, 1_000)
+            scheduler.attempt_ended("j", child, Outcome(0))
 
 
 def test_no_instance_runs_without_jobs() -> None:
@@ -287,6 +319,19 @@ def test_replaced_instances_take_no_more_jobs_and_expire() -> None:
     assert [host.host_id for host in fleet.expired_hosts()] == ["host-0"]
 
 
+def test_a_second_replacement_gives_instances_no_more_time() -> None:
+    scheduler = make_scheduler(SMALL)
+    submit(scheduler)
+    fleet = scheduler.fleet("ce")
+    assert fleet is not None
+    fleet.replace_hosts(60_000)
+    scheduler.tick(31_000)
+    fleet.replace_hosts(60_000)
+    assert [host.ends_at_ms for host in fleet.hosts] == [61_000]
+    fleet.replace_hosts(0)
+    assert [host.host_id for host in fleet.expired_hosts()] == ["host-0"]
+
+
 def test_replaced_instances_end_with_their_last_job() -> None:
     scheduler = make_scheduler(SMALL)
     submit(scheduler)
@@ -321,6 +366,16 @@ def test_a_disabled_environment_launches_nothing() -> None:
     )
     scheduler.set_environment(off)
     assert submit(scheduler) == [] and type_names(scheduler) == []
+
+
+def test_a_disabled_environment_keeps_its_instances_and_launches_none_for_its_minimum() -> None:
+    scheduler = make_scheduler(SMALL, min_vcpus=2)
+    for min_vcpus in (2, 6):
+        fleet = FleetSettings((SMALL,), min_vcpus=min_vcpus)
+        off = ComputeEnvironment("ce", Resources(256, 2**40), is_enabled=False, fleet=fleet)
+        scheduler.set_environment(off)
+        scheduler.tick(100_000)
+        assert type_names(scheduler) == ["c5.large"]
 
 
 def test_a_removed_environment_ends_its_instances() -> None:

@@ -114,6 +114,10 @@ class Consumables:
         else:
             self._non_replenishable.add(name)
 
+    def copy(self) -> Consumables:
+        """Return a copy to try out what could be taken."""
+        return Consumables(self._free)
+
     def free(self, name: str) -> int:
         return self._free.get(name, 0)
 

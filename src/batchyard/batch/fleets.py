@@ -185,9 +185,11 @@ class Fleet:
 
     def replace_hosts(self, after_ms: int) -> None:
         """Give the hosts no more children; ``after_ms`` from now they are expired."""
+        ends_at_ms = self.now_ms + after_ms
         for host in self.hosts:
             host.is_draining = True
-            host.ends_at_ms = self.now_ms + after_ms
+            # A later update does not give the hosts of an earlier one more time.
+            host.ends_at_ms = min(host.ends_at_ms or ends_at_ms, ends_at_ms)
 
     def expired_hosts(self) -> list[Host]:
         """Return the hosts that must end now, with their children."""
@@ -198,8 +200,11 @@ class Fleet:
         ]
 
     def request_vcpus(self, vcpus: int) -> None:
-        """Launch instances until there are this many vCPUs; idle ones end later, as always."""
-        while (missing_vcpus := vcpus - self.vcpus) > 0:
+        """Launch instances until there are this many vCPUs; idle ones end later, as always.
+
+        A disabled environment launches none.
+        """
+        while self.environment.is_enabled and (missing_vcpus := vcpus - self.vcpus) > 0:
             if self.launch(Resources(1, 1), missing_vcpus) is None:
                 return
 
@@ -325,8 +330,9 @@ def launch_for(
 ) -> bool:
     """Launch instances for the children at the front of a queue; return whether one is ready.
 
-    ``waiting``: for each child what it requests, and the vCPUs of all children of its job that
-    wait. ``machine``: free capacity of the machine; children beyond it get no instance.
+    ``waiting``: for each child what it requests, and the vCPUs that it and the children of its job
+    behind it wait for. ``machine``: free capacity of the machine; children beyond it get no
+    instance.
     """
     rooms: list[tuple[Fleet, list[Resources]]] = []
     is_ready = False

@@ -64,24 +64,29 @@ class WaitingLine:
 
     def runnable_children(self, now_ms: int) -> Iterator[tuple[TrackedJob, int]]:
         """Yield the RUNNABLE children: retries first, then by share or in order of submission."""
-        for tracked, index in self.retries:
-            if tracked.codes[index] == RUNNABLE:
-                yield tracked, index
-        jobs, policy, usage = self.jobs, self.queue.fair_share, self.usage
-        if policy is not None and usage is not None:
-            jobs = sorted(
-                jobs,
-                key=lambda tracked: (
-                    _weighted_use(tracked.job.share, usage, policy, now_ms),
-                    tracked.job.share,
-                    -tracked.job.priority,
-                    tracked.number,
-                ),
-            )
-        for tracked in jobs:
+        yield from self._runnable_retries()
+        for tracked in self._jobs_in_order(now_ms):
             for index in tracked.ready:
                 if tracked.codes[index] == RUNNABLE:
                     yield tracked, index
+
+    def _runnable_retries(self) -> Iterator[tuple[TrackedJob, int]]:
+        return (entry for entry in self.retries if entry[0].codes[entry[1]] == RUNNABLE)
+
+    def _jobs_in_order(self, now_ms: int) -> list[TrackedJob]:
+        """Return the jobs with RUNNABLE children, by share or in order of submission."""
+        policy, usage = self.queue.fair_share, self.usage
+        if policy is None or usage is None:
+            return self.jobs
+        return sorted(
+            self.jobs,
+            key=lambda tracked: (
+                _weighted_use(tracked.job.share, usage, policy, now_ms),
+                tracked.job.share,
+                -tracked.job.priority,
+                tracked.number,
+            ),
+        )
 
     def launch_hosts(
         self, consumables: Consumables, machine: FreeCapacity | None, now_ms: int
@@ -93,12 +98,28 @@ class WaitingLine:
         free = None if machine is None else machine.free
         if self.queue.fair_share is not None and self.queue.fair_share.reservation_percent:
             free = self._without_reservation(self.queue.fair_share, fleets, free, now_ms)
-        waiting = (
-            (tracked.job.resources, tracked.job.resources.vcpus * max(1, len(tracked.ready)))
-            for tracked, _ in self.runnable_children(now_ms)
-            if consumables.have(tracked.job.consumables)
-        )
-        return launch_for(waiting, fleets, free)
+        return launch_for(self._waiting_children(consumables, now_ms), fleets, free)
+
+    def _waiting_children(
+        self, consumables: Consumables, now_ms: int
+    ) -> Iterator[tuple[Resources, int]]:
+        """Yield what each child that needs a host requests, and the vCPUs from it on in its job.
+
+        Children that would wait for a consumable resource need no host.
+        """
+        left = consumables.copy()
+        for tracked, _ in self._runnable_retries():
+            if left.have(tracked.job.consumables):
+                left.take(tracked.job.consumables)
+                yield tracked.job.resources, tracked.job.resources.vcpus
+        for tracked in self._jobs_in_order(now_ms):
+            job, count = tracked.job, len(tracked.ready)
+            for position, index in enumerate(tracked.ready):
+                if not left.have(job.consumables):
+                    break
+                if tracked.codes[index] == RUNNABLE:
+                    left.take(job.consumables)
+                    yield job.resources, job.resources.vcpus * (count - position)
 
     def _without_reservation(
         self, policy: FairShare, fleets: list[Fleet], free: Resources | None, now_ms: int
