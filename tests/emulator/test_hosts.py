@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -163,6 +165,17 @@ def test_a_job_and_its_instance(endpoint: Endpoint, kind: str, life_cycle: str) 
         lambda state: state == "terminated",
     )
     assert ended and container_instances(endpoint, name) == []
+
+
+def test_clients_that_look_at_once_see_each_instance_once(endpoint: Endpoint) -> None:
+    endpoint.queue("busy", endpoint.environment("busy", types=("m3.medium",)))
+    array = endpoint.run("sleep", "0.1", queue="busy", arrayProperties={"size": 40})
+
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(lambda _: instances(endpoint), range(20)))
+    shown = Counter(instance["InstanceId"] for instance in instances(endpoint))
+    assert {instance_id for instance_id, count in shown.items() if count > 1} == set()
+    endpoint.wait(array)
 
 
 def test_a_task_behind_its_arn(endpoint: Endpoint) -> None:

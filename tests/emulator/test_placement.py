@@ -338,6 +338,16 @@ def test_this_machine_is_the_instance_in_the_cluster_of_ones_own(endpoint: Endpo
     assert resources["MEMORY"]["integerValue"] == 16 * 1024
     assert len(resources["GPU"]["stringSetValue"]) == 2
     assert answer["failures"] == [{"arn": "other", "reason": "MISSING"}]
+    endpoint.queue("mine", "mine")
+    job_id = endpoint.run("sleep", "600", queue="mine")
+    endpoint.wait(job_id, "RUNNING")
+    (machine,) = ecs.describe_container_instances(cluster=cluster, containerInstances=[arn])[
+        "containerInstances"
+    ]
+    left = {entry["name"]: entry for entry in machine["remainingResources"]}
+    assert left["CPU"]["integerValue"] == 7 * 1024
+    endpoint.batch.terminate_job(jobId=job_id, reason="the test is over")
+    endpoint.wait(job_id)
     only_other = ecs.describe_container_instances(cluster=cluster, containerInstances=["other"])
     assert only_other["containerInstances"] == []
     with pytest.raises(ClientError, match="no filter"):

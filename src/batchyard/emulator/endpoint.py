@@ -7,6 +7,7 @@ Requests come from many threads. Each takes the lock of the loop while it is per
 from __future__ import annotations
 
 import secrets
+import threading
 import time
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -53,6 +54,8 @@ class Endpoint:
         self._reclaims = reclaims
         self._make_shown_instances = make_shown_instances
         self._shown_instances: dict[str, ShownInstances] = {}
+        #: Held while EC2 is brought up to date, so that an older state never follows a newer one.
+        self._shown_lock = threading.Lock()
 
     # -- operations of AWS ------------------------------------------------------------------------
 
@@ -104,14 +107,16 @@ class Endpoint:
 
     def show_instances(self, region: str) -> None:
         """Show the instances of all compute environments of a region in EC2."""
-        instances = self._call(lambda: hosts.all_instances(self._regions.state(region)))
-        if region not in self._shown_instances:
-            self._shown_instances[region] = self._make_shown_instances(region)
-        self._shown_instances[region].show(instances)
+        with self._shown_lock:
+            instances = self._call(lambda: hosts.all_instances(self._regions.state(region)))
+            if region not in self._shown_instances:
+                self._shown_instances[region] = self._make_shown_instances(region)
+            self._shown_instances[region].show(instances)
 
     def end_terminated_instances(self, region: str) -> None:
         """End the instances that a user has terminated in EC2, with their jobs."""
-        ended_ids = self._shown_instances[region].ended_ids()
+        with self._shown_lock:
+            ended_ids = self._shown_instances[region].ended_ids()
         if ended_ids:
             self._call(lambda: end_hosts(self._regions.state(region), ended_ids))
 

@@ -127,7 +127,7 @@ def _own_instance(state: EndpointState, environment: Document) -> Instance:
         zone=f"{state.region}a",
         is_spot=False,
         registered=state.machine,
-        free=state.machine,
+        free=state.scheduler.free(environment["computeEnvironmentArn"]),
         launched_s=state.created_ms / 1000,
     )
 

@@ -201,7 +201,10 @@ def _meta_data(host: Host, now_s: float) -> Tree:
         "local-hostname": hostname,
         "local-ipv4": _address(host),
         "placement": {"availability-zone": host.zone, "region": host.region},
-        "services": {"domain": "amazonaws.com", "partition": "aws"},
+        "services": {
+            "domain": "amazonaws.com" + (".cn" if host.region.startswith("cn-") else ""),
+            "partition": names.partition_of(host.region),
+        },
     }
     if host.credentials is not None:
         tree["iam"] = _iam(host.credentials, host.region, now_s)

@@ -5,6 +5,7 @@ They are brought up to date before each request to EC2, so that a job does not w
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from moto.ec2.models.instances import Instance as MotoInstance
 
 _ENDED = ("shutting-down", "terminated")
+_MAX_OLD_RESERVATIONS = 200
 
 
 class MotoInstances:
@@ -23,19 +25,28 @@ class MotoInstances:
 
     def __init__(self, region: str) -> None:
         self._region = region
-        self._by_id: dict[str, MotoInstance] = {}
+        #: Id of an instance -> the instance in moto, and the id of its reservation there.
+        self._by_id: dict[str, tuple[MotoInstance, str]] = {}
+        #: Ids of the reservations in moto whose instances are not in ``_by_id`` any more.
+        self._old_reservations: deque[str] = deque()
 
     def show(self, instances: Iterable[Instance]) -> None:
-        """Make EC2 show these instances as they are; all others belong to deleted environments."""
+        """Make EC2 show these instances as they are.
+
+        All others ended some time ago, or with their environment. The last of them are still shown.
+        """
         current = {instance.instance_id: instance for instance in instances}
         for instance_id in self._by_id.keys() - current.keys():
-            moto_instance = self._by_id.pop(instance_id)
+            moto_instance, reservation_id = self._by_id.pop(instance_id)
             if moto_instance.state not in _ENDED:
                 moto_instance.terminate()
+            self._old_reservations.append(reservation_id)
+        while len(self._old_reservations) > _MAX_OLD_RESERVATIONS:
+            self._reservations().pop(self._old_reservations.popleft(), None)
         for instance in current.values():
             if instance.instance_id not in self._by_id:
                 self._by_id[instance.instance_id] = self._add(instance)
-            moto_instance = self._by_id[instance.instance_id]
+            moto_instance, _ = self._by_id[instance.instance_id]
             if instance.ended_s is not None and moto_instance.state not in _ENDED:
                 moto_instance.terminate()
 
@@ -43,11 +54,17 @@ class MotoInstances:
         """Return the instances that have ended, also those that a user has terminated."""
         return [
             instance_id
-            for instance_id, moto_instance in self._by_id.items()
+            for instance_id, (moto_instance, _) in self._by_id.items()
             if moto_instance.state in _ENDED
         ]
 
-    def _add(self, instance: Instance) -> MotoInstance:
+    def _reservations(self) -> dict[str, Any]:
+        from moto.ec2.models import ec2_backends
+
+        reservations: dict[str, Any] = ec2_backends[names.ACCOUNT_ID][self._region].reservations
+        return reservations
+
+    def _add(self, instance: Instance) -> tuple[MotoInstance, str]:
         from moto.ec2.models import ec2_backends
         from moto.ec2.models.instances import Instance as MotoInstance
         from moto.ec2.models.instances import Reservation
@@ -74,7 +91,7 @@ class MotoInstances:
         reservation = Reservation(random_reservation_id(), names.ACCOUNT_ID)
         reservation.instances = [moto_instance]
         backend.reservations[reservation.id] = reservation
-        return moto_instance
+        return moto_instance, reservation.id
 
 
 def _tags(instance: Instance) -> dict[str, str]:

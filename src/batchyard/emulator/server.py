@@ -87,8 +87,6 @@ def serve(
     """
     _check_token(options)
     _check_volumes(options)
-    for name in ("AWS_PROFILE", "AWS_DEFAULT_PROFILE"):
-        os.environ.pop(name, None)  # moto asks boto3 for the regions, which may lack the profile.
     folder = RunFolder(emulator_in(options.home).absolute())
     try:
         folder.path.mkdir(parents=True, exist_ok=True)

@@ -350,3 +350,10 @@ def test_botocore_sees_a_notice_come(service: Service) -> None:
         200,
         '{"action": "terminate", "time": "2026-03-01T12:36:56Z"}',
     )
+
+
+def test_the_partition_is_that_of_the_region() -> None:
+    chinese = replace(HOST, region="cn-north-1", zone="cn-north-1a")
+    assert get("/latest/meta-data/services/partition") == "aws"
+    assert get("/latest/meta-data/services/partition", chinese) == "aws-cn"
+    assert get("/latest/meta-data/services/domain", chinese) == "amazonaws.com.cn"
