@@ -23,7 +23,6 @@ OTHER_MEANINGS = {
     ("doctor/shell/filters.py", "aws"): "the program of that name",
     ("doctor/template/terraform_references.py", "local"): "a prefix of Terraform's",
     ("emulator/names.py", "aws"): "AWS's partition, in ARNs",
-    ("emulator/instance_metadata.py", "aws"): "AWS's partition, in instance metadata",
     ("embedded/children.py", "local"): "AWS_BATCH_JQ_NAME of runs on this machine",
 }
 #: how a message or an example chooses an engine
