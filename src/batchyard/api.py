@@ -106,8 +106,9 @@ class Pipeline:
     def load_list(cls, path: str | Path, **settings: Unpack[ListSettings]) -> Pipeline:
         """Read a plain list of commands, with what `batchyard run` takes as flags.
 
-        ``settings``: `array`, and of each child `cpus`, `memory_mib`, `gpus`, `retries`,
-        `timeout_s`, `max_running`, `keep_going` and `image`. Raises PipelineFileError.
+        ``settings``: `array`, `share_out`, `max_running`, `keep_going`, `fail_fast`, and of each
+        command `cpus`, `memory_mib`, `gpus`, `retries`, `timeout_s` and `image`. What the run may
+        use is its ``offer``. Raises PipelineFileError.
         """
         return cls(plain_lists.load_list(Path(path), **settings))
 
@@ -289,19 +290,22 @@ class Run:
         self,
         *,
         on_demand: bool = False,
+        limit_cpus: int | None = None,
+        limit_memory_mib: int | None = None,
+        workspace: str | Path | None = None,
         cpus: int | None = None,
         memory_mib: int | None = None,
-        workspace: str | Path | None = None,
     ) -> Run:
         """Begin a new run of only what failed or never ran.
 
-        ``on_demand``: not on spot. ``cpus`` and ``memory_mib``: what it may use of this machine,
-        where that differs from the first run. ``workspace``: the run's folder, if it was moved.
+        ``on_demand``: not on spot. ``limit_cpus`` and ``limit_memory_mib``: what it may use of this
+        machine, where that differs from the first run; ``cpus`` and ``memory_mib`` are their old
+        names. ``workspace``: the run's folder, if it was moved.
         """
         notes: list[str] = []
         request = RetryRequest(
-            cpus=cpus,
-            memory_mib=memory_mib,
+            cpus=cpus if limit_cpus is None else limit_cpus,
+            memory_mib=memory_mib if limit_memory_mib is None else limit_memory_mib,
             on_demand=on_demand,
             workspace=None if workspace is None else str(workspace),
         )

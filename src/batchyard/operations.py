@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -102,7 +103,7 @@ def begin(
 
     Raises InputError for a run that could never succeed on the engine.
     """
-    prepared = prepared or engine.prepare(request)
+    prepared = prepared or engine.prepare(_limit_at_once(request))
     record = runs.begin(request.home, engine, prepared, file=request.pipeline.path)
     return record, prepared.notes
 
@@ -136,6 +137,7 @@ def preview(engine: Engine, request: RunRequest) -> Preview:
     A plan that this machine refuses is returned with a note, since another machine may run it.
     Raises InputError for a plan that another engine refuses.
     """
+    request = _limit_at_once(request)
     try:
         prepared = engine.prepare(request)
     except BatchyardError as exc:
@@ -143,6 +145,14 @@ def preview(engine: Engine, request: RunRequest) -> Preview:
             raise
         return Preview(request.plan, (exc.message, *([exc.hint] if exc.hint else [])))
     return Preview(prepared.plan, prepared.notes, engine.list_requests(prepared))
+
+
+def _limit_at_once(request: RunRequest) -> RunRequest:
+    """Return the request with a plan of at most as many commands at once as its offer says."""
+    at_once = request.offer.at_once
+    if at_once is None:
+        return request
+    return replace(request, plan=planning.limit_at_once(request.plan, at_once))
 
 
 def begin_retry(

@@ -191,13 +191,33 @@ def with_child_per_command(plan: Plan) -> Plan:
 def _with_child_per_command(job: PlannedJob) -> PlannedJob:
     if not job.is_dynamic:
         return job
-    limits = [limit for limit in (job.dynamic_children, job.max_running) if limit is not None]
-    return replace(
-        job,
-        size=job.command_count,
-        step_size=job.command_count,
-        max_running=min(limits, default=None),
-    )
+    count = job.command_count
+    # A limit that is never reached would only cost time.
+    limits = [
+        limit
+        for limit in (job.dynamic_children, job.max_running)
+        if limit is not None and limit < count
+    ]
+    return replace(job, size=count, step_size=count, max_running=min(limits, default=None))
+
+
+def limit_at_once(plan: Plan, at_once: int) -> Plan:
+    """Return the plan of a list with at most so many commands at once.
+
+    Raises InputError for a plan that is not of one list.
+    """
+    job = plan.jobs[0]
+    if len(plan.jobs) > 1 or not job.has_list:
+        raise InputError(
+            "-j is for a list of commands",
+            hint="in a pipeline, write `max_running:` into a step, or limit the run with "
+            "--limit-cpus",
+        )
+    if job.is_dynamic:
+        limited = replace(job, dynamic_children=at_once, is_array=True)
+    else:
+        limited = replace(job, max_running=min(at_once, job.max_running or at_once))
+    return replace(plan, jobs=(limited,))
 
 
 def find_misfits(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 from itertools import islice
 from typing import Any
@@ -11,6 +12,7 @@ from batchyard.batch.jobs import JobState, StatusReason
 from batchyard.command_texts import CommandTexts
 from batchyard.engines.base import (
     AttemptDetail,
+    CommandCounts,
     CommandDetail,
     JobDetail,
     MemoryExcess,
@@ -47,6 +49,8 @@ class StepStatus:
     reason: str
     started_ms: int | None
     ended_ms: int | None
+    #: Numbers of its commands; None if the engine does not know them.
+    commands: CommandCounts | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,6 +217,18 @@ def step_status(jobs: Sequence[JobDetail]) -> StepStatus:
         reason=next((job.status_reason for job in jobs if job.state is JobState.FAILED), ""),
         started_ms=started_ms,
         ended_ms=ended_ms,
+        commands=_sum_commands(jobs),
+    )
+
+
+def _sum_commands(jobs: Sequence[JobDetail]) -> CommandCounts | None:
+    counts = [job.commands for job in jobs if job.commands is not None]
+    if len(counts) < len(jobs):
+        return None
+    return CommandCounts(
+        sum(count.total for count in counts),
+        sum(count.succeeded for count in counts),
+        sum(count.failed for count in counts),
     )
 
 
@@ -259,6 +275,7 @@ def to_json(status: RunStatus) -> dict[str, Any]:
                 "waiting": step.waiting,
                 "attempts": step.attempts,
                 "reason": step.reason,
+                "commands": None if step.commands is None else asdict(step.commands),
             }
             for step in status.steps
         ],

@@ -238,9 +238,9 @@ def test_a_workspace_without_a_bucket(lab: Lab) -> None:
 
 def test_a_flag_of_this_machine_says_what_to_do(lab: Lab) -> None:
     _, hint = told(
-        lab, "run", "pipeline.yaml", "--engine", "aws", "--env", "lab", "--gpus", "2", code=2
+        lab, "run", "pipeline.yaml", "--engine", "aws", "--env", "lab", "--limit-gpus", "2", code=2
     )
-    assert hint == "leave --gpus out"
+    assert hint == "leave --limit-gpus out"
 
 
 def test_a_run_that_is_not_here(lab: Lab) -> None:

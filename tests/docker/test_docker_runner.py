@@ -95,7 +95,7 @@ def attempts(yard: Yard, run: str, step: int = 0) -> list[Row]:
 def run_list(yard: Yard, commands: str, *flags: str, code: int = 0) -> str:
     """Runs the lines as a list of commands in containers; returns the run's id."""
     yard.write("list.txt", commands)
-    flags = ("--runner", "docker", "--image", IMAGE, *flags)
+    flags = ("--runner", "docker", "--image", IMAGE, "--share-out", "static", *flags)
     return str(yard.json("run", "list.txt", *flags, code=code)["run"])
 
 
@@ -263,7 +263,8 @@ def test_files_belong_to_the_caller(yard: Yard) -> None:
     become += ["--inh-caps", "+dac_read_search", "--ambient-caps", "+dac_read_search"]
     for array in ("1", "2"):
         command = yard.command(
-            "run", "list.txt", "--runner", "docker", "--image", IMAGE, "--array", array
+            *("run", "list.txt", "--runner", "docker", "--image", IMAGE),
+            *("--array", array, "--share-out", "static"),
         )
         done = subprocess.run(
             [*become, *command],
@@ -373,7 +374,8 @@ def greeting_image() -> Iterator[str]:
 @pytest.mark.parametrize("lines", [1, 2])
 def test_the_images_entrypoint_is_kept(yard: Yard, greeting_image: str, lines: int) -> None:
     yard.write("list.txt", "echo set $SET\n" * lines)
-    run = yard.json("run", "list.txt", "--runner", "docker", "--image", greeting_image)["run"]
+    flags = ("--runner", "docker", "--image", greeting_image, "--share-out", "static")
+    run = yard.json("run", "list.txt", *flags)["run"]
     assert log_of(yard, run) == b"WELCOME\nunended" + b"set up\n" * lines
 
 
@@ -606,7 +608,8 @@ def test_the_timeout_counts_from_the_start_and_not_from_the_pull(yard: Yard) -> 
 
 def test_the_engines_death_ends_its_containers_after_the_command_that_runs(yard: Yard) -> None:
     yard.write("list.txt", "touch ready; until test -e go; do sleep 0.1; done\ntouch never\n")
-    process = yard.start("run", "list.txt", "--runner", "docker", "--image", IMAGE)
+    flags = ("--runner", "docker", "--image", IMAGE, "--share-out", "static")
+    process = yard.start("run", "list.txt", *flags)
     yard.wait_for((yard.folder / "ready").exists)
     process.kill()
     process.wait()

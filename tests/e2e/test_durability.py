@@ -216,7 +216,7 @@ def test_a_daemon_ends_with_its_child_but_not_before(yard: Yard) -> None:
     daemon = "setsid sh -c 'sleep 1234.2' > /dev/null 2>&1 & "
     look = "pgrep -f '^sleep 1234[.]2' > seen"
     yard.write("list.txt", f"{daemon} until {look}; do sleep 0.05; done; sleep 0.5; {look}\ntrue\n")
-    yard("run", "list.txt")
+    yard("run", "list.txt", "--share-out", "static")
     assert (yard.folder / "seen").read_text().strip()
     assert _sleepers(yard) == []
 
@@ -407,7 +407,7 @@ def test_output_larger_than_a_pipe_does_not_wait_for_a_tick(yard: Yard) -> None:
 def test_one_of_several_commands_that_cannot_be_started_is_one_that_failed(yard: Yard) -> None:
     long = "echo " + "x" * 200_000 + " > /dev/null"
     yard.write("list.txt", f"{long}\necho after\n")
-    status = yard.json("run", "list.txt", "--keep-going", code=1)
+    status = yard.json("run", "list.txt", "--share-out", "static", code=1)
     assert status["failures"][0]["exit_code"] == 126
     assert "after\n" in yard("logs", "last").stdout
 

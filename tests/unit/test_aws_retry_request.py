@@ -16,8 +16,8 @@ from batchyard.plan import Plan
 @pytest.mark.parametrize(
     ("request_", "message"),
     [
-        (RetryRequest(cpus=2), "--cpus and --memory are about this machine"),
-        (RetryRequest(memory_mib=64), "--cpus and --memory are about this machine"),
+        (RetryRequest(cpus=2), "--limit-cpus and --limit-memory are about this machine"),
+        (RetryRequest(memory_mib=64), "--limit-cpus and --limit-memory are about this machine"),
         (RetryRequest(workspace="."), "--workspace is about runs on this machine"),
     ],
 )

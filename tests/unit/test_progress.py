@@ -12,7 +12,7 @@ import pytest
 from batchyard.batch.jobs import JobState
 from batchyard.cli.progress import ProgressLines
 from batchyard.cli.progress_table import Pace, progress_lines
-from batchyard.engines.base import AttemptDetail, JobDetail
+from batchyard.engines.base import AttemptDetail, CommandCounts, JobDetail
 from batchyard.status import StepStatus, step_statuses
 
 
@@ -47,6 +47,27 @@ def test_a_step_has_a_line_when_it_starts_and_when_it_ends(
     assert printed_lines(capsys) == ["work: started, 3 children"]
     progress.jobs_changed([job(ended_ms=2000, SUCCEEDED=3)])
     assert printed_lines(capsys) == ["work: SUCCEEDED 3/3 succeeded"]
+
+
+def test_commands_are_counted_where_the_engine_knows_them(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    now_s = 100.0
+    progress = ProgressLines(clock=lambda: now_s)
+
+    def tell(succeeded: int, failed: int, **states: int) -> None:
+        counts = CommandCounts(total=40, succeeded=succeeded, failed=failed)
+        progress.jobs_changed([replace(job(**states), commands=counts)])  # type: ignore[arg-type]
+
+    tell(0, 0, RUNNING=4)
+    assert printed_lines(capsys) == ["work: started, 40 commands"]
+    now_s = 110.0
+    tell(18, 2, RUNNING=4)
+    assert printed_lines(capsys) == [
+        "20 of 40 commands done, 2 failed, 0:10 left, 2.0/s, 4 running"
+    ]
+    tell(30, 2, ended_ms=2000, FAILED=2, SUCCEEDED=2)
+    assert printed_lines(capsys) == ["work: FAILED 30/40 succeeded, 2 failed"]
 
 
 def test_failures_are_explained_and_after_five_of_a_step_only_counted(

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -32,7 +33,7 @@ def mistakes(folder: Path, text: str | bytes, params: dict[str, str] | None = No
     return [str(mistake).replace(f"{folder}/", "") for mistake in caught.value.mistakes]
 
 
-def list_mistakes(path: Path, **settings: int) -> list[str]:
+def list_mistakes(path: Path, **settings: int | str) -> list[str]:
     with pytest.raises(PipelineFileError) as caught:
         plain_lists.load_list(path, **settings)  # type: ignore[arg-type]
     return [str(mistake).replace(f"{path.parent}/", "") for mistake in caught.value.mistakes]
@@ -537,6 +538,8 @@ def test_a_plain_list_is_a_pipeline_of_one_step(tmp_path: Path) -> None:
         gpus=1,
         retries=3,
         timeout_s=90,
+        share_out="dynamic",
+        keep_going=True,
     )
     assert pipeline == Pipeline("commands", (step,), path=path, params={"n": "3"})
 
@@ -573,6 +576,43 @@ def test_mistakes_of_flags_and_list_are_told_at_once(tmp_path: Path) -> None:
     ]
 
 
+def test_the_commands_behind_a_failure_of_a_plain_list(tmp_path: Path) -> None:
+    path = tmp_path / "commands.txt"
+    path.write_text("one\n")
+    stopping = plain_lists.load_list(path, fail_fast=True)
+    assert stopping.fail_fast and not stopping.steps[0].keep_going
+    assert list_mistakes(path, share_out="often") == [
+        "commands.txt: --share-out is 'often'; write one of static, strided, dynamic"
+    ]
+
+
+def test_a_pipe_is_a_plain_list_of_the_current_folder(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe.txt"
+    os.mkfifo(pipe)
+    with ThreadPoolExecutor() as pool:
+        loading = pool.submit(plain_lists.load_list, pipe)
+        pipe.write_bytes("\ufeffone\n# two\nthree\n".encode())
+        pipeline = loading.result(300)
+    assert (pipeline.name, pipeline.steps[0].commands) == ("pipe", ("one", "three"))
+    assert pipeline.path is None and pipeline.folder == Path.cwd()
+
+
+@pytest.mark.parametrize(
+    ("name", "mistake"),
+    [
+        ("/dev/null", "there is no command in the file; write one command a line"),
+        (
+            "/dev/zero",
+            "more than 256 MiB came through the pipe; write the list to a file, or split it",
+        ),
+    ],
+)
+def test_pipes_without_commands_or_without_an_end(name: str, mistake: str) -> None:
+    with pytest.raises(PipelineFileError) as caught:
+        plain_lists.load_list(Path(name))
+    assert str(caught.value) == f"{name}: {mistake}"
+
+
 def test_a_plain_list_that_is_not_there(tmp_path: Path) -> None:
     assert list_mistakes(tmp_path / "no.txt") == ["no.txt: there is no such file; check the path"]
 
@@ -580,7 +620,7 @@ def test_a_plain_list_that_is_not_there(tmp_path: Path) -> None:
 def test_a_plain_list_has_more_children_than_commands(tmp_path: Path) -> None:
     path = tmp_path / "commands.txt"
     path.write_text("one\n")
-    (warning,) = plain_lists.load_list(path, array=1000).warnings
+    (warning,) = plain_lists.load_list(path, array=1000, share_out="static").warnings
     assert str(warning) == (
         f"{path}: warning: array is 1,000 for 1 command: 999 children will have nothing"
         f" to do; write at most 1"

@@ -42,7 +42,8 @@ def load_plan(file: str, flags: dict[str, Any]) -> tuple[Pipeline, Plan]:
     from batchyard import plan as planning
     from batchyard.cli import pipelines
 
-    source = pipelines.load_source(file, flags | {"runner": "process", "workspace": None})
+    other_flags = ("limit_cpus", "limit_memory", "limit_gpus", "at_once", "workspace")
+    source = pipelines.load_source(file, flags | dict.fromkeys(other_flags) | {"runner": "process"})
     offer = source.offer
     if (offer.cpus, offer.memory_mib, offer.gpus) != (None, None, None):
         raise InputError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from batchyard.cli.options import F, duration, home_option, json_option, memory
-from batchyard.cli.pipelines import LIST_FLAGS, set_option
+from batchyard.cli.pipelines import LIST_FLAGS, REQUEST_FLAGS, set_option
 
 all_option = click.option(
     "--all",
@@ -86,14 +86,7 @@ def run_options(function: F) -> F:
     """Add the flags of `run` that change what is submitted, except `--from STEP`."""
     for option in (
         *reversed(LIST_FLAGS),
-        click.option("--gpus", type=click.IntRange(0), help="List only: GPUs of each child."),
-        click.option(
-            "--memory",
-            callback=memory,
-            metavar="AMOUNT",
-            help="List only: memory of each child, like 14GiB.",
-        ),
-        click.option("--cpus", type=click.IntRange(1), help="List only: vCPUs of each child."),
+        *reversed(REQUEST_FLAGS),
         click.option(
             "--no-gpu",
             is_flag=True,

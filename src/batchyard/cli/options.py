@@ -101,7 +101,10 @@ def json_option(function: F) -> F:
 
 
 def continuation_options(function: F) -> F:
-    """Add --cpus, --memory and --workspace, which change the settings of a run that continues."""
+    """Add --limit-cpus, --limit-memory and --workspace: settings of a run that continues.
+
+    --cpus and --memory are their old names.
+    """
     for option in (
         click.option(
             "--workspace",
@@ -109,13 +112,17 @@ def continuation_options(function: F) -> F:
             help="Folder in which commands run, if it was moved since (default: as in RUN).",
         ),
         click.option(
+            "--limit-memory",
             "--memory",
+            "limit_memory",
             callback=memory,
             metavar="AMOUNT",
             help="Limit of the memory that the run uses at once, like 16GiB (default: as in RUN).",
         ),
         click.option(
+            "--limit-cpus",
             "--cpus",
+            "limit_cpus",
             type=click.IntRange(1),
             metavar="N",
             help="Limit of the vCPUs that the run uses at once (default: as in RUN).",

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -14,6 +14,7 @@ from batchyard.cli.options import duration, env_option_for, memory, pairs
 from batchyard.errors import InputError
 from batchyard.pipeline import MAX_ARRAY_SIZE, MAX_RETRIES, Pipeline
 from batchyard.quick_dataclasses import dataclass
+from batchyard.shard import SHARE_OUTS
 
 if TYPE_CHECKING:
     from batchyard.engines.base import Offer
@@ -39,27 +40,53 @@ _FILE_FLAGS = [
         help="Run this step and the steps that depend on it. All others count as done.",
     ),
 ]
-_MACHINE_FLAGS = [
+#: what each command of a plain list requests
+REQUEST_FLAGS = [
     click.option(
         "--cpus",
         type=click.IntRange(1),
         metavar="N",
-        help="Pipeline: limit of the vCPUs that the run uses at once (default: all). List: vCPUs of"
-        " each child (default: 1).",
+        help="List only: vCPUs of each command (default: 1).",
     ),
     click.option(
         "--memory",
         callback=memory,
         metavar="AMOUNT",
-        help="Pipeline: limit of the memory that the run uses at once, like 16GiB (default: all)."
-        " List: memory of each child (default: 512MiB).",
+        help="List only: memory of each command, like 14GiB (default: 512MiB).",
     ),
     click.option(
         "--gpus",
         type=click.IntRange(0),
         metavar="N",
-        help="Pipeline: limit of the GPUs that the run uses at once (default: all). List: GPUs of"
-        " each child (default: 0).",
+        help="List only: GPUs of each command (default: 0).",
+    ),
+]
+_MACHINE_FLAGS = [
+    click.option(
+        "-j",
+        "--at-once",
+        type=click.IntRange(1),
+        metavar="N",
+        help="List only: number of commands that run at once, also above the number of vCPUs"
+        " (default: as many as fit). AWS: number of children that share the list.",
+    ),
+    click.option(
+        "--limit-cpus",
+        type=click.IntRange(1),
+        metavar="N",
+        help="Limit of the vCPUs that the run uses at once (default: all).",
+    ),
+    click.option(
+        "--limit-memory",
+        callback=memory,
+        metavar="AMOUNT",
+        help="Limit of the memory that the run uses at once, like 16GiB (default: all).",
+    ),
+    click.option(
+        "--limit-gpus",
+        type=click.IntRange(0),
+        metavar="N",
+        help="Limit of the GPUs that the run uses at once (default: all).",
     ),
     click.option(
         "--no-gpu", is_flag=True, help="Run GPU steps on the CPU, with BATCHYARD_DEVICE=cpu."
@@ -84,14 +111,21 @@ LIST_FLAGS = [
         "--array",
         type=click.IntRange(1, MAX_ARRAY_SIZE),
         metavar="N",
-        help="List only: number of children that share the list (default: 1).",
+        help="List only: number of children that share the list, and at most so many commands at"
+        " once (default: as many as fit).",
+    ),
+    click.option(
+        "--share-out",
+        type=click.Choice(SHARE_OUTS),
+        help="List only: dynamic hands out one command after the other; static and strided give"
+        " each child of --array its part beforehand (default: dynamic).",
     ),
     click.option(
         "--retries",
         type=click.IntRange(0, MAX_RETRIES),
         metavar="N",
         default=None,
-        help="List only: extra attempts of a child (default: 0).",
+        help="List only: extra attempts of a command that fails (default: 0).",
     ),
     click.option(
         "--timeout",
@@ -109,7 +143,13 @@ LIST_FLAGS = [
         "--keep-going",
         is_flag=True,
         default=None,
-        help="List only: a child runs its remaining commands after one of them failed.",
+        help="List only: go on after a command has failed (the default).",
+    ),
+    click.option(
+        "--fail-fast",
+        is_flag=True,
+        default=None,
+        help="List only: stop the run when a command has failed.",
     ),
     click.option(
         "--image",
@@ -119,7 +159,20 @@ LIST_FLAGS = [
 ]
 
 
-_LIST_ONLY = ("array", "retries", "timeout", "max_running", "keep_going", "image")
+_LIST_ONLY = (
+    "array",
+    "share_out",
+    "retries",
+    "timeout",
+    "max_running",
+    "keep_going",
+    "fail_fast",
+    "image",
+)
+#: flags of a request -> the flags that limit a run
+_LIMITS = {"cpus": "limit_cpus", "memory": "limit_memory", "gpus": "limit_gpus"}
+#: FILE that means the standard input
+_STDIN = "-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +181,8 @@ class Source:
 
     pipeline: Pipeline
     offer: Offer
+    #: sentences for the user about the flags
+    notes: tuple[str, ...] = ()
 
 
 def engine_flags(function: F) -> F:
@@ -155,50 +210,78 @@ def engine_flags(function: F) -> F:
 
 def pipeline_flags(function: F) -> F:
     """Add the flags of `plan` and `run` to a command; ``load_source`` reads them."""
-    for option in reversed([*_FILE_FLAGS, *_MACHINE_FLAGS, *LIST_FLAGS]):
+    for option in reversed([*_FILE_FLAGS, *_MACHINE_FLAGS, *REQUEST_FLAGS, *LIST_FLAGS]):
         function = option(function)
     return function
 
 
 def load_source(file: str, flags: Mapping[str, Any]) -> Source:
-    """Read FILE with the flags of ``pipeline_flags``.
+    """Read FILE with the flags of ``pipeline_flags``. Raises InputError.
 
-    For a pipeline, --cpus, --memory and --gpus limit the run; for a plain list they are the
-    resources of each child. Raises InputError.
+    --limit-cpus and its like limit the run; --cpus and its like are what each command of a plain
+    list requests. A pipeline file has its requests in it, so there --cpus means --limit-cpus.
     """
-    from batchyard.engines.base import Offer
     from batchyard.pipeline_file import plain_lists
 
-    path = Path(file)
-    offer = Offer(
-        use_gpus=not flags["no_gpu"], runner=flags["runner"], workspace=flags["workspace"]
-    )
-    if plain_lists.is_command_list(path):
+    if plain_lists.is_command_list(Path(file)):
         refuse_settings(file, flags["settings"])
-        return Source(_load_list(path, flags), offer)
+        return Source(load_list(file, flags), _read_offer(flags))
     from batchyard.pipeline_file import reading  # not for a list: it takes 10 ms
 
     _refuse_list_flags(file, flags)
-    pipeline = reading.load(path, pairs(flags["settings"]))
-    offer = replace(offer, cpus=flags["cpus"], memory_mib=flags["memory"], gpus=flags["gpus"])
-    return Source(pipeline, offer)
+    pipeline = reading.load(Path(file), pairs(flags["settings"]))
+    renamed = {name: limit for name, limit in _LIMITS.items() if flags[name] is not None}
+    for name, limit in renamed.items():
+        if flags[limit] is not None:
+            raise InputError(
+                f"{_flag(name)} is what each command of a plain list requests, and {file} is a"
+                " pipeline",
+                hint=f"leave it out: {_flag(limit)} limits the run",
+            )
+    notes = [f"for a pipeline, write {_flag(renamed[name])} for {_flag(name)}" for name in renamed]
+    limits = {limit: flags[name] for name, limit in renamed.items()}
+    return Source(pipeline, _read_offer({**flags, **limits}), tuple(notes))
 
 
-def _load_list(path: Path, flags: Mapping[str, Any]) -> Pipeline:
+def _read_offer(flags: Mapping[str, Any]) -> Offer:
+    from batchyard.engines.base import Offer
+
+    return Offer(
+        cpus=flags["limit_cpus"],
+        memory_mib=flags["limit_memory"],
+        gpus=flags["limit_gpus"],
+        at_once=flags["at_once"],
+        use_gpus=not flags["no_gpu"],
+        runner=flags["runner"],
+        workspace=flags["workspace"],
+    )
+
+
+def load_list(file: str, flags: Mapping[str, Any]) -> Pipeline:
+    """Read a plain list: a file, a pipe, or for `-` the standard input."""
     from batchyard.pipeline_file import plain_lists
 
+    if file == _STDIN and sys.stdin is not None and sys.stdin.isatty():
+        click.echo("write one command a line; Ctrl-D ends the list", err=True)
     return plain_lists.load_list(
-        path,
-        array=flags["array"],
-        cpus=flags["cpus"],
-        memory_mib=flags["memory"],
-        gpus=flags["gpus"],
-        retries=flags["retries"],
-        timeout_s=flags["timeout"],
-        max_running=flags["max_running"],
-        keep_going=flags["keep_going"],
-        image=flags["image"],
+        None if file == _STDIN else Path(file),
+        array=flags.get("array"),
+        share_out=flags.get("share_out"),
+        cpus=flags.get("cpus"),
+        memory_mib=flags.get("memory"),
+        gpus=flags.get("gpus"),
+        retries=flags.get("retries"),
+        timeout_s=flags.get("timeout"),
+        max_running=flags.get("max_running"),
+        keep_going=flags.get("keep_going"),
+        fail_fast=flags.get("fail_fast"),
+        image=flags.get("image"),
     )
+
+
+def _flag(name: str) -> str:
+    """Return the flag that sets the value of that name."""
+    return "--" + name.replace("_", "-")
 
 
 def refuse_settings(file: str, settings: Sequence[str]) -> None:
@@ -213,11 +296,11 @@ def refuse_settings(file: str, settings: Sequence[str]) -> None:
 def _refuse_list_flags(file: str, flags: Mapping[str, Any]) -> None:
     names = [name for name in _LIST_ONLY if flags[name] is not None]
     if names:
-        flag_names = ", ".join("--" + name.replace("_", "-") for name in names)
+        flag_names = ", ".join(map(_flag, names))
         keys = ", ".join(f"`{name}:`" for name in names)
         raise InputError(
             f"{flag_names}: only for a plain list of commands, and {file} is a pipeline",
-            hint=f"write {keys} into the steps of the file instead",
+            hint=f"write {keys} into the file instead",
         )
 
 
@@ -225,3 +308,10 @@ def print_warnings(pipeline: Pipeline) -> None:
     """Print the warnings about a pipeline file to stderr."""
     for warning in pipeline.warnings:
         click.echo(str(warning), err=True)
+
+
+def print_source_notes(source: Source) -> None:
+    """Print the warnings about FILE, and the notes about its flags, to stderr."""
+    print_warnings(source.pipeline)
+    for note in source.notes:
+        click.echo(f"note: {note}", err=True)

@@ -17,7 +17,7 @@ from batchyard.folder import home_beside
 @click.command(
     epilog=example(
         "batchyard plan pipeline.yaml",
-        "batchyard plan commands.txt --array 8",
+        "batchyard plan commands.txt -j 8",
         "batchyard plan pipeline.yaml --engine aws --env lab",
     )
 )
@@ -40,12 +40,13 @@ def command(
 ) -> int:
     """Show what `run` would do, without running anything.
 
-    FILE is a pipeline (.yaml, .yml or .json), or a plain list: any other file, with one shell
-    command a line. Prints the steps with their children, commands and resources, in order. With
-    `--engine aws`, also prints the requests that `run` would send to AWS Batch; none is sent.
+    FILE is a pipeline (.yaml, .yml or .json), or a plain list: any other file, a pipe, or `-`, with
+    one shell command a line. Prints the steps with their children, commands and resources, in
+    order. With `--engine aws`, also prints the requests that `run` would send to AWS Batch; none is
+    sent.
     """
     source = pipelines.load_source(file, flags)
-    pipelines.print_warnings(source.pipeline)
+    pipelines.print_source_notes(source)
     request = RunRequest(
         plan=planning.make(source.pipeline, only=flags["only"], start_from=flags["start_from"]),
         pipeline=source.pipeline,

@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING
 import click
 
 from batchyard.batch.jobs import JobState
-from batchyard.cli.progress_table import Pace, overall_line, progress_lines, total_work
+from batchyard.cli.progress_table import (
+    Pace,
+    count_of,
+    count_work,
+    overall_line,
+    progress_lines,
+    total_work,
+)
 from batchyard.engines.base import AttemptDetail, JobDetail
 from batchyard.plan import Plan
 from batchyard.status import StepStatus, explain_failure, step_statuses
@@ -138,7 +145,7 @@ class ProgressLines:
             self.print_line(f"{step.name}: {step.state.value} {_counts(step)}{reason}")
         elif step.state is JobState.RUNNING and step.name not in self._started_steps:
             self._started_steps.add(step.name)
-            self.print_line(f"{step.name}: started, {pluralize(step.size, 'child', 'children')}")
+            self.print_line(f"{step.name}: started, {count_of(count_work(step))}")
 
 
 class LiveTable(ProgressLines):
@@ -211,9 +218,11 @@ class LiveTable(ProgressLines):
 
 
 def _counts(step: StepStatus) -> str:
-    parts = [f"{step.succeeded}/{step.size} succeeded"]
-    if step.failed:
-        parts.append(f"{step.failed} failed")
+    work = count_work(step)
+    succeeded = step.commands.succeeded if step.commands else step.succeeded
+    parts = [f"{succeeded}/{work.total} succeeded"]
+    if work.failed:
+        parts.append(f"{work.failed} failed")
     if step.running:
         parts.append(f"{step.running} running")
     return ", ".join(parts)

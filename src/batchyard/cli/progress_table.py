@@ -28,23 +28,35 @@ _COLOURS = {JobState.FAILED: "red", JobState.SUCCEEDED: "green"}
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """How much of the work of a step or a run is done, in children."""
+    """How much of the work of a step or a run is done, in commands or in children."""
 
     done: int
     total: int
+    failed: int
+    #: Whether the numbers are of commands; else the engine knows only children.
+    is_in_commands: bool
 
-    def __add__(self, other: Work) -> Work:
-        return Work(self.done + other.done, self.total + other.total)
 
-
-def count_work(step: StepStatus) -> Work:
+def count_work(step: StepStatus, *, in_children: bool = False) -> Work:
     """Return what is done of a step. All numbers of the display come from this function."""
-    return Work(step.succeeded + step.failed, step.size)
+    commands = step.commands
+    if commands is None or in_children:
+        return Work(step.succeeded + step.failed, step.size, step.failed, False)
+    # Commands behind one that failed, and those of children that never start, are not run.
+    done = commands.total if step.state.is_terminal else commands.succeeded + commands.failed
+    return Work(done, commands.total, commands.failed or step.failed, True)
 
 
 def total_work(steps: Sequence[StepStatus]) -> Work:
-    """Return what is done of all steps."""
-    return sum(map(count_work, steps), Work(0, 0))
+    """Return what is done of all steps: in children, if those of one step are all that is known."""
+    in_children = any(step.commands is None for step in steps)
+    works = [count_work(step, in_children=in_children) for step in steps]
+    return Work(
+        sum(work.done for work in works),
+        sum(work.total for work in works),
+        sum(work.failed for work in works),
+        not in_children,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,16 +79,15 @@ def overall_line(steps: Sequence[StepStatus], pace: Pace, width: int) -> str:
     The parts that do not fit into ``width`` are left out, the last ones first.
     """
     work = total_work(steps)
-    failed = sum(step.failed for step in steps)
     running = sum(step.running for step in steps)
-    parts = [f"{failed:,} failed"] if failed else []
+    parts = [f"{work.failed:,} failed"] if work.failed else []
     if pace.done and work.done < work.total:
         parts.append(f"{format_clock((work.total - work.done) / pace.per_s)} left")
     if pace.done:
         parts.append(format_rate(pace.per_s))
     if running:
         parts.append(f"{running:,} running")
-    line = f"{work.done:,} of {pluralize(work.total, 'child', 'children')} done"
+    line = f"{work.done:,} of {count_of(work)} done"
     if len(", ".join([line, *parts[:2]])) > width:
         line = f"{work.done:,}/{work.total:,} done"
     for part in parts:
@@ -84,6 +95,13 @@ def overall_line(steps: Sequence[StepStatus], pace: Pace, width: int) -> str:
             break
         line += f", {part}"
     return line
+
+
+def count_of(work: Work) -> str:
+    """Return how much work there is, as a number with its noun."""
+    if work.is_in_commands:
+        return pluralize(work.total, "command")
+    return pluralize(work.total, "child", "children")
 
 
 def progress_lines(
@@ -164,7 +182,7 @@ def _cells(step: StepStatus, now_ms: int, longest_name: int) -> dict[str, str]:
         "step": click.style(_shorten(step.name, longest_name), fg=colour, dim=waits),
         "bar": "",
         "done": f"{work.done:,}/{work.total:,}",
-        "failed": click.style(f"{step.failed:,}", fg="red") if step.failed else "",
+        "failed": click.style(f"{work.failed:,}", fg="red") if work.failed else "",
         "running": f"{step.running:,}" if step.running else "",
         "rate": rate,
         "left": time_left,

@@ -30,8 +30,8 @@ from batchyard.engines.base import RetryRequest
 def command(
     run: str,
     detach: bool,
-    cpus: int | None,
-    memory: int | None,
+    limit_cpus: int | None,
+    limit_memory: int | None,
     workspace: str | None,
     env: str | None,
     home: str | None,
@@ -42,6 +42,6 @@ def command(
     RUN is an id, the beginning of an id, or `last`. Processes that the dead process left behind are
     ended first. Children that succeeded do not run again.
     """
-    request = RetryRequest(cpus=cpus, memory_mib=memory, workspace=workspace)
+    request = RetryRequest(cpus=limit_cpus, memory_mib=limit_memory, workspace=workspace)
     record = operations.prepare_resume(find_run(home, run, env), request, detached=detach)
     return carry_out(record, detach=detach, as_json=as_json)

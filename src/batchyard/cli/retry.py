@@ -32,8 +32,8 @@ def command(
     run: str,
     detach: bool,
     on_demand: bool,
-    cpus: int | None,
-    memory: int | None,
+    limit_cpus: int | None,
+    limit_memory: int | None,
     workspace: str | None,
     env: str | None,
     home: str | None,
@@ -45,7 +45,9 @@ def command(
     run again. The commands are those of RUN, even if the file has changed since. Each child keeps
     its number.
     """
-    request = RetryRequest(cpus=cpus, memory_mib=memory, workspace=workspace, on_demand=on_demand)
+    request = RetryRequest(
+        cpus=limit_cpus, memory_mib=limit_memory, workspace=workspace, on_demand=on_demand
+    )
     record = operations.begin_retry(
         find_run(home, run, env), request, lambda text: click.echo(text, err=True)
     )

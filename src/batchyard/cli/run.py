@@ -25,8 +25,10 @@ _INTERRUPTED = 3
 @click.command(
     epilog=example(
         "batchyard run pipeline.yaml",
-        "batchyard run pipeline.yaml --set slices=128 --cpus 8 --detach",
-        "batchyard run commands.txt --array 8 --gpus 1 --retries 2",
+        "batchyard run commands.txt -j 8",
+        "seq 100 | sed 's/^/echo /' | batchyard run -",
+        "batchyard run pipeline.yaml --set slices=128 --limit-cpus 8 --detach",
+        "batchyard run commands.txt --gpus 1 --retries 2",
         "batchyard run pipeline.yaml --engine aws --env lab --detach",
     )
 )
@@ -56,13 +58,14 @@ def command(
     """Run a pipeline file, or a plain list of commands, on this machine or on AWS Batch.
 
     FILE is a pipeline (.yaml, .yml or .json), or a plain list: any other file, with one shell
-    command a line.
+    command a line. `-` or a pipe, like <(...), is a list too; its run is recorded in the current
+    folder. The commands of a list run at once, as many as fit, and go on after a failure.
 
     Exit codes: 0 all jobs succeeded, 1 a job failed, 2 invalid input, 3 an error of the machine or
     of AWS, 130 stopped.
     """
     source = pipelines.load_source(file, flags)
-    pipelines.print_warnings(source.pipeline)
+    pipelines.print_source_notes(source)
     request = RunRequest(
         plan=planning.make(source.pipeline, only=flags["only"], start_from=flags["start_from"]),
         pipeline=source.pipeline,

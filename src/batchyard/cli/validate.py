@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from batchyard.cli.options import example, pairs
-from batchyard.cli.pipelines import print_warnings, refuse_settings, set_option
+from batchyard.cli.pipelines import load_list, print_warnings, refuse_settings, set_option
 from batchyard.pipeline_file import plain_lists, reading
 from batchyard.units import pluralize
 
@@ -25,7 +25,7 @@ def command(file: str, settings: tuple[str, ...]) -> int:
     path = Path(file)
     if plain_lists.is_command_list(path):
         refuse_settings(file, settings)
-        pipeline = plain_lists.load_list(path)
+        pipeline = load_list(file, {})
     else:
         pipeline = reading.load(path, pairs(settings))
     print_warnings(pipeline)

@@ -290,6 +290,9 @@ class Offer:
     cpus: int | None = None
     memory_mib: int | None = None
     gpus: int | None = None
+    #: Of a list: commands that run at once, also above the vCPUs and the memory of this machine. On
+    #: AWS: the number of children that share the list.
+    at_once: int | None = None
     #: False: GPU steps run on the CPU, with BATCHYARD_DEVICE=cpu.
     use_gpus: bool = True
     runner: str = "process"
@@ -300,6 +303,7 @@ class Offer:
     def __post_init__(self) -> None:
         _require_count("Offer", "cpus", self.cpus, 1)
         _require_count("Offer", "gpus", self.gpus, 0)
+        _require_count("Offer", "at_once", self.at_once, 1)
         _require_memory("Offer", self.memory_mib)
         object.__setattr__(self, "workspace", _workspace_text("Offer", self.workspace))
         if self.runner not in RUNNERS:

@@ -1,12 +1,16 @@
 """Read a plain list of commands as a Pipeline of one step, or raise all its mistakes.
 
-Apart from `reading`, since a short run on this machine would notice the import of all that reads
-YAML.
+A list comes from a file, a pipe or Python. Its commands are handed out one by one, and go on after
+a failure. Apart from `reading`, since a short run on this machine would notice the import of all
+that reads YAML.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+import stat
+import sys
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
@@ -14,14 +18,28 @@ from batchyard.errors import Place
 from batchyard.pipeline import MAX_STEP_NAME_LENGTH, Pipeline, Step
 from batchyard.pipeline_file import command_lists, key_limits
 from batchyard.pipeline_file.mistakes import WHOLE_FILE, Mistakes
-from batchyard.pipeline_file.text_files import read_text, unreadable_problem
+from batchyard.pipeline_file.text_files import (
+    decode_text,
+    read_stream,
+    read_text,
+    unreadable_problem,
+)
+from batchyard.shard import DYNAMIC, SHARE_OUTS
 
 _PIPELINE_SUFFIXES = (".yaml", ".yml", ".json")
+#: A pipe may have no end, and all of it is read before the first command starts.
+MAX_PIPE_BYTES = 256 * 2**20
+#: Name of a list without a file.
+_NAME = "list"
 
 
 class ListSettings(TypedDict, total=False):
     """Settings of a plain list, from the command line; None has the same meaning as no entry."""
 
+    #: a word of shard.SHARE_OUTS; default: dynamic
+    share_out: str | None
+    #: whether the first command that fails ends the run
+    fail_fast: bool | None
     array: int | None
     cpus: int | None
     memory_mib: int | None
@@ -39,44 +57,141 @@ def is_command_list(path: Path) -> bool:
     return path.suffix.lower() not in _PIPELINE_SUFFIXES
 
 
-def load_list(path: Path, **settings: Unpack[ListSettings]) -> Pipeline:
-    """Read a file with one command a line as a pipeline of one step, named after the file.
+def load_list(path: Path | None, **settings: Unpack[ListSettings]) -> Pipeline:
+    """Read a file or a pipe with one command a line as a pipeline of one step.
 
-    Raises PipelineFileError with all mistakes of the file and of the settings.
+    ``path``: None is the standard input. The step is named after the file. A list from a pipe
+    belongs to the current folder. Raises PipelineFileError with all mistakes of the list and of the
+    settings.
     """
-    mistakes = Mistakes(str(path))
-    fields: dict[str, Any] = {key: value for key, value in settings.items() if value is not None}
-    params = fields.pop("params", {})
-    _check_settings(fields, mistakes)
-    commands = _read_list(path, params, mistakes)
-    key_limits.warn_of_idle_children(fields.get("array"), commands, WHOLE_FILE, mistakes)
+    mistakes = Mistakes("standard input" if path is None else str(path))
+    fields, params = _check_settings(settings, mistakes)
+    text = _read_pipe(None, mistakes) if path is None else _read_file(path, mistakes)
+    commands = None if text is None else _parse_list(text, params, mistakes)
+    file = None if path is None or _is_pipe(path) else path.absolute()
+    return _make_pipeline(_name_of(path), commands, fields, params, mistakes, file)
+
+
+def make_list(
+    commands: Iterable[str], name: str = _NAME, **settings: Unpack[ListSettings]
+) -> Pipeline:
+    """Return commands as the pipeline that a plain list of them would be.
+
+    Each command is one line. Raises PipelineFileError with all mistakes.
+    """
+    mistakes = Mistakes("commands")
+    fields, params = _check_settings(settings, mistakes)
+    lines: list[str] = []
+    for number, command in enumerate(commands):
+        if not _is_line(command):
+            mistakes.add(WHOLE_FILE, f"command {number} is {command!r}", "write one line of text")
+        else:
+            lines.append(command)
+    if not lines and not mistakes.count:
+        mistakes.add(WHOLE_FILE, "there is no command", "write at least one")
+    return _make_pipeline(name, tuple(lines), fields, params, mistakes, None)
+
+
+def _is_line(command: object) -> bool:
+    """Return whether a command can stand in a list: one line of text that can be encoded."""
+    if not isinstance(command, str) or not command.strip():
+        return False
+    has_surrogates = any("\ud800" <= character <= "\udfff" for character in command)
+    return not has_surrogates and not any(character in command for character in "\n\r\0")
+
+
+def _make_pipeline(
+    name: str,
+    commands: tuple[str, ...] | None,
+    fields: dict[str, Any],
+    params: Mapping[str, str],
+    mistakes: Mistakes,
+    path: Path | None,
+) -> Pipeline:
+    fail_fast = fields.pop("fail_fast", False)
+    fields = {"share_out": DYNAMIC, "keep_going": not fail_fast, **fields}
+    if fields["share_out"] != DYNAMIC:
+        key_limits.warn_of_idle_children(fields.get("array"), commands, WHOLE_FILE, mistakes)
     warnings = mistakes.finish()
-    name = key_limits.suggest_name(path.stem, MAX_STEP_NAME_LENGTH, "list")
+    name = key_limits.suggest_name(name, MAX_STEP_NAME_LENGTH, _NAME)
     step = Step(name=name, commands=commands, **fields)
     return Pipeline(
-        name=name, steps=(step,), path=path.absolute(), params=params, warnings=warnings
+        name=name,
+        steps=(step,),
+        path=path,
+        params=params,
+        fail_fast=fail_fast,
+        warnings=warnings,
     )
 
 
-def _check_settings(fields: Mapping[str, Any], mistakes: Mistakes) -> None:
-    """Add a mistake for each setting of a list that is outside its limits."""
+def _check_settings(
+    settings: Mapping[str, Any], mistakes: Mistakes
+) -> tuple[dict[str, Any], Mapping[str, str]]:
+    """Return the settings as fields of a step, and the params.
+
+    Adds a mistake for each setting that is outside its limits.
+    """
+    fields = {key: value for key, value in settings.items() if value is not None}
     for key, (minimum, maximum) in key_limits.LIMITS.items():
         if key in fields and not minimum <= fields[key] <= maximum:
             flag = "--" + key.replace("_", "-")
             suggestion = f"write {key_limits.describe_range(minimum, maximum)}"
             mistakes.add(WHOLE_FILE, f"{flag} is {fields[key]}", suggestion)
+    if fields.get("share_out", DYNAMIC) not in SHARE_OUTS:
+        words = ", ".join(SHARE_OUTS)
+        mistakes.add(WHOLE_FILE, f"--share-out is {fields['share_out']!r}", f"write one of {words}")
     if "timeout_s" in fields:
         key_limits.warn_of_short_timeout(fields["timeout_s"], WHOLE_FILE, "--timeout", mistakes)
+    return fields, fields.pop("params", {})
 
 
-def _read_list(path: Path, params: Mapping[str, str], mistakes: Mistakes) -> tuple[str, ...] | None:
+def _name_of(path: Path | None) -> str:
+    """Return the name of the list in a file or a pipe, of which the shell names some by number."""
+    if path is None or path.is_relative_to("/dev") or path.is_relative_to("/proc"):
+        return _NAME
+    return path.stem
+
+
+def _is_pipe(path: Path) -> bool:
+    """Return whether the path is a pipe or a device, whose content is read only once."""
     try:
-        text = read_text(path, mistakes, command_lists.MAX_FILE_BYTES)
+        mode = path.stat().st_mode
+    except OSError:
+        return False
+    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
+
+
+def _read_file(path: Path, mistakes: Mistakes) -> str | None:
+    if _is_pipe(path):
+        return _read_pipe(path, mistakes)
+    try:
+        return read_text(path, mistakes, command_lists.MAX_FILE_BYTES)
     except OSError as exc:
         mistakes.add(WHOLE_FILE, *unreadable_problem(path, exc, mistakes))
         return None
-    if text is None:
+
+
+def _read_pipe(path: Path | None, mistakes: Mistakes) -> str | None:
+    """Return the text of a pipe, or of the standard input, or None after adding a mistake."""
+    if path is None and sys.stdin is None:
+        mistakes.add(WHOLE_FILE, "it is closed", "write a list to it, or name a file")
         return None
+    try:
+        with open(os.dup(sys.stdin.fileno()) if path is None else path, "rb", buffering=0) as pipe:
+            content = read_stream(pipe, MAX_PIPE_BYTES + 1)
+    except OSError as exc:
+        problem = f"it cannot be read: {exc.strerror or exc}"
+        mistakes.add(WHOLE_FILE, problem, "write a list to it, or name a file")
+        return None
+    if len(content) > MAX_PIPE_BYTES:
+        problem = f"more than {MAX_PIPE_BYTES // 2**20} MiB came through the pipe"
+        mistakes.add(WHOLE_FILE, problem, "write the list to a file, or split it")
+        return None
+    return decode_text(content, mistakes)
+
+
+def _parse_list(text: str, params: Mapping[str, str], mistakes: Mistakes) -> tuple[str, ...] | None:
     if text.startswith("#!"):
         suggestion = "run a list that calls it, on one line"
         mistakes.add(Place(1, 1), "this is a script, not a list of commands", suggestion)

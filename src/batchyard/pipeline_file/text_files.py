@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import stat
+from io import RawIOBase
 from pathlib import Path
 
 from batchyard.pipeline_file.mistakes import WHOLE_FILE, Mistakes, place_in
 from batchyard.units import quote
+
+_CHUNK_BYTES = 2**20
 
 
 def read_text(path: Path, mistakes: Mistakes, max_bytes: int) -> str | None:
@@ -24,6 +27,25 @@ def read_text(path: Path, mistakes: Mistakes, max_bytes: int) -> str | None:
     if len(content) > max_bytes:
         mistakes.add(WHOLE_FILE, f"the file is larger than {max_bytes // 2**20:,} MiB", "split it")
         return None
+    return decode_text(content, mistakes)
+
+
+def read_stream(stream: RawIOBase, max_bytes: int) -> bytes:
+    """Return what a pipe gives until its end, at most ``max_bytes``.
+
+    The memory in use grows with what has come.
+    """
+    content = bytearray()
+    while len(content) < max_bytes:
+        chunk = stream.read(min(_CHUNK_BYTES, max_bytes - len(content)))
+        if not chunk:
+            break
+        content += chunk
+    return bytes(content)
+
+
+def decode_text(content: bytes, mistakes: Mistakes) -> str | None:
+    """Return UTF-8 as text without its byte order mark, or None after adding a mistake."""
     try:
         return content.decode("utf-8").lstrip("\ufeff")
     except UnicodeDecodeError as exc:

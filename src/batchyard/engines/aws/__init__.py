@@ -142,7 +142,8 @@ def _runs_address(environment: Environment) -> str:
 def _refuse_local_settings(record: RunRecord, request: RetryRequest) -> None:
     if request.cpus or request.memory_mib:
         raise InputError(
-            "--cpus and --memory are about this machine", hint=f"run {record.run_id} is on AWS"
+            "--limit-cpus and --limit-memory are about this machine",
+            hint=f"run {record.run_id} is on AWS",
         )
     if request.workspace is not None:
         raise InputError(

@@ -194,10 +194,10 @@ def _require_environment(request: RunRequest) -> Environment:
         )
     without_image = [job.step for job in request.plan.jobs if not job.image]
     path = request.pipeline.path
-    if without_image and path is not None and plain_lists.is_command_list(path):
+    if without_image and (path is None or plain_lists.is_command_list(path)):
         raise InputError(
-            f"{path} is run on AWS in containers, and no image is named",
-            hint="name it with --image NAME:TAG",
+            f"{path or request.pipeline.name} is run on AWS in containers, and no image is named",
+            hint='name it with --image NAME:TAG, or image="NAME:TAG" in Python',
         )
     return find_environment(request.home, request.environment)
 
@@ -208,9 +208,9 @@ def _refuse_machine_limits(offer: Offer) -> None:
     for name, amount in limits.items():
         if amount is not None:
             raise InputError(
-                f"--{name} is about this machine; on AWS the queues of the environment say how "
-                "much there is",
-                hint=f"leave --{name} out",
+                f"--limit-{name} is about this machine; on AWS the queues of the environment say "
+                "how much there is",
+                hint=f"leave --limit-{name} out",
             )
     if offer.runner != Offer().runner:
         raise InputError(

@@ -76,8 +76,13 @@ def change_settings(settings: LocalSettings, plan: Plan, request: RetryRequest) 
 
 def _capacity(plan: Plan, offer: Offer, gpu_count: int, pipeline: Pipeline) -> Resources:
     detected = machine.measure_capacity(gpu_count)
+    # More than the machine has if so many commands at once are asked for, as with `xargs -P`.
+    at_once = min(offer.at_once or 0, plan.jobs[0].size)
+    child = plan.jobs[0].resources
     capacity = Resources(
-        offer.cpus or detected.vcpus, offer.memory_mib or detected.memory_mib, detected.gpus
+        offer.cpus or max(detected.vcpus, at_once * child.vcpus),
+        offer.memory_mib or max(detected.memory_mib, at_once * child.memory_mib),
+        detected.gpus,
     )
     _require_fit(plan, capacity, pipeline.locate)
     return capacity
@@ -90,8 +95,8 @@ def _require_fit(
     if too_large:
         raise InputError(
             f"the pipeline can never run with {capacity}:\n  " + "\n  ".join(too_large),
-            hint="ask for less for a child, or let the run use more: --cpus, --memory and --gpus "
-            "of a pipeline",
+            hint="ask for less for a child, or let the run use more: --limit-cpus, --limit-memory "
+            "and --limit-gpus",
         )
 
 
@@ -115,7 +120,7 @@ def _choose_gpus(
     notes = []
     if count > len(detected):
         notes.append(
-            f"--gpus {count}, but this machine shows {len(detected)}: the rest are pretended"
+            f"--limit-gpus {count}, but this machine shows {len(detected)}: the rest are pretended"
         )
     real = [gpu.index for gpu in detected[:count]]
     first_pretended = max(real, default=-1) + 1

@@ -115,7 +115,7 @@ class MemoryEngine:
             raise InputError(f"run {record.run_id} is over: {state.value}")
         if request.cpus or request.memory_mib:
             raise InputError(
-                "--cpus and --memory cannot change while a rehearsal runs",
+                "--limit-cpus and --limit-memory cannot change while a rehearsal runs",
                 hint="stop the run, and retry it with them",
             )
         return record
