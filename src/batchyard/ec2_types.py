@@ -13,6 +13,9 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
+from batchyard.batch.hosts import registered_mib
+from batchyard.batch.jobs import Resources
+
 ARM = "arm64"
 X86 = "x86_64"
 
@@ -85,6 +88,14 @@ def is_arm(name: str) -> bool:
     """
     family = WORDS.get(name, (family_of(name),))[0]
     return family in _FAMILIES and _FAMILIES[family]["architecture"] == ARM
+
+
+def registered_resources(name: str) -> Resources | None:
+    """Return what an instance of this type registers with ECS, or None for an unknown type."""
+    listed = TYPES.get(name)
+    if listed is None:
+        return None
+    return Resources(listed.vcpus, registered_mib(listed.memory_mib, name), listed.gpus)
 
 
 def list_family(name: str) -> list[str]:

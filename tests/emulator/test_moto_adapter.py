@@ -26,8 +26,8 @@ from werkzeug.serving import make_server
 
 from batchyard.batch.hosts import registered_mib
 from batchyard.batch.jobs import Resources
+from batchyard.ec2_types import list_family, registered_resources
 from batchyard.emulator import moto_adapter
-from batchyard.emulator.instance_types import registered_resources, types_of_family
 from batchyard.emulator.moto_adapter import read_secret
 
 REGION = "us-east-1"
@@ -351,11 +351,11 @@ def test_instance_types() -> None:
 
 
 def test_instance_families() -> None:
-    assert sorted(types_of_family("gr6")) == ["gr6.4xlarge", "gr6.8xlarge"]
+    assert sorted(list_family("gr6")) == ["gr6.4xlarge", "gr6.8xlarge"]
     assert registered_resources("m6i.metal") is not None
-    assert "m6i.large" in types_of_family("m6i")
-    assert not [name for name in types_of_family("m6i") + types_of_family("m7i") if "metal" in name]
-    assert types_of_family("nope") == []
+    assert "m6i.large" in list_family("m6i")
+    assert not [name for name in list_family("m6i") + list_family("m7i") if "metal" in name]
+    assert list_family("nope") == []
 
 
 # -- secrets --------------------------------------------------------------------------------------

@@ -39,6 +39,7 @@ MAY_IMPORT: dict[str, tuple[str, ...] | None] = {
     **dict.fromkeys(PURE, (*PURE, "batch.jobs", "batch.limits")),
     "quick_dataclasses": (),
     "errors": ("quick_dataclasses",),
+    "ec2_types": ("batch.hosts", "batch.jobs"),
     "yaml_positions": ("errors", "units"),
     "cfn_yaml": (),
     "cfn_conditions": (),
@@ -301,5 +302,5 @@ except SystemExit as exc:
     loaded = loaded_by(script)
     assert {"batchyard.cli.deploy", "batchyard.infra.stacks", "boto3"} <= loaded
     rooms = ("engines", "embedded", "batch", "runs", "status")
-    numbers = {"batchyard.batch", "batchyard.batch.limits"}
-    assert {name for name in loaded for room in rooms if is_in(name, room)} <= numbers
+    values = {f"batchyard.batch{module}" for module in ("", ".limits", ".jobs", ".hosts")}
+    assert {name for name in loaded for room in rooms if is_in(name, room)} <= values

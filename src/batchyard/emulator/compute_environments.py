@@ -10,7 +10,6 @@ from batchyard.batch.queues import ComputeEnvironment, FleetSettings, InstanceTy
 from batchyard.emulator import compute_resources, names
 from batchyard.emulator.api_errors import InvalidRequestError, RequestExecutionError
 from batchyard.emulator.compute_resources import FARGATE_TYPES
-from batchyard.emulator.instance_types import registered_resources
 from batchyard.emulator.paging import MAX_RESULTS, page_answer
 from batchyard.emulator.state import ENVIRONMENT, QUEUE, Document, EndpointState
 
@@ -218,7 +217,7 @@ def _fleet_settings(state: EndpointState, resources: Document) -> FleetSettings:
         types=tuple(
             InstanceType(name, registered)
             for name in compute_resources.instance_types(state, resources["instanceTypes"])
-            if (registered := registered_resources(name)) is not None
+            if (registered := ec2_types.registered_resources(name)) is not None
         ),
         choice=_TYPE_CHOICES[strategy],
         min_vcpus=resources["minvCpus"],

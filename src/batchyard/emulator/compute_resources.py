@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from batchyard import ec2_types
 from batchyard.batch.jobs import Resources
 from batchyard.emulator.api_errors import InvalidRequestError, RequestExecutionError
-from batchyard.emulator.instance_types import registered_resources
 from batchyard.emulator.state import Document, EndpointState
 
 FARGATE_TYPES = ("FARGATE", "FARGATE_SPOT")
@@ -123,7 +122,7 @@ def instance_types(state: EndpointState, type_names: Sequence[str]) -> list[str]
 
 def _expand_type_name(state: EndpointState, name: str) -> list[str]:
     if "." in name:
-        if registered_resources(name) is None:
+        if ec2_types.registered_resources(name) is None:
             raise InvalidRequestError(
                 f"Instance type can only be one of those that the region knows; got {name!r}"
             )
@@ -144,7 +143,7 @@ def largest_offers(state: EndpointState, type_names: Sequence[str]) -> tuple[Res
     offers = {
         offer
         for name in instance_types(state, type_names)
-        if (offer := registered_resources(name)) is not None
+        if (offer := ec2_types.registered_resources(name)) is not None
     }
     return tuple(
         offer
