@@ -89,6 +89,15 @@ def fill_words(pattern: str, command: str) -> str:
     return path
 
 
+def find_word(placeholder: str, command: str) -> str:
+    """Return the word of a command that `${command.WORD}` stands for. Raises ValueError."""
+    words = split_words(command)
+    try:
+        return _find_word(words, placeholder.removeprefix("${" + _COMMAND).removesuffix("}"))
+    except LookupError as exc:
+        raise ValueError(f"the command `{_shorten(command)}` has {exc.args[0]}") from None
+
+
 def split_words(command: str) -> list[str]:
     """Return the words of a command as a shell would split them, with quotes removed.
 

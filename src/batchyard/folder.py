@@ -9,6 +9,7 @@
              state.db           the local engine's own state
              lock               held by the process that executes the run
              lists/<step>.txt   the commands as they were when the run began, one a line
+             lists/<step>.lengths    expected lengths of the commands, where they are known
              logs/short.log     output of children that ended before the first look at them
              logs/<step>/<index>-<attempt>.log    output of all other children
              engine.log         output of the process of a detached run
@@ -22,6 +23,7 @@ from __future__ import annotations
 
 import os
 import shlex
+from array import array
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -89,6 +91,20 @@ class RunFolder:
         """Return the step's commands as they were when the run began."""
         # Not splitlines(): a command may hold characters that it would take for line ends.
         return self.list_of(step).read_text(encoding="utf-8").removesuffix("\n").split("\n")
+
+    def lengths_of(self, step: str) -> Path:
+        return self.lists / f"{step}.lengths"
+
+    def load_lengths(self, step: str) -> Sequence[float] | None:
+        """Return the expected lengths of the step's commands.
+
+        None if they are not here: another machine began the run.
+        """
+        try:
+            with self.lengths_of(step).open(encoding="ascii") as file:
+                return array("d", map(float, file))
+        except (OSError, ValueError):
+            return None
 
     @property
     def logs(self) -> Path:

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
-from batchyard import engines, runs
+from batchyard import earlier_runs, engines, runs
 from batchyard import plan as planning
+from batchyard.command_lengths import Expectation
 from batchyard.engines.base import (
     DEFAULT_GRACE_S,
     Engine,
@@ -104,6 +105,9 @@ def begin(
     Raises InputError for a run that could never succeed on the engine.
     """
     prepared = prepared or engine.prepare(_limit_at_once(request))
+    if engine.is_recorded:
+        plan = earlier_runs.with_lengths(prepared.plan, request.home)
+        prepared = replace(prepared, plan=plan)
     record = runs.begin(request.home, engine, prepared, file=request.pipeline.path)
     return record, prepared.notes
 
@@ -117,6 +121,8 @@ class Preview:
     notes: tuple[str, ...] = ()
     #: Requests that would begin the run's jobs.
     requests: Sequence[ServiceRequest] = ()
+    #: Step -> when its commands are expected to end, where earlier runs tell how long they take.
+    expectations: Mapping[str, Expectation] = field(default_factory=dict)
 
     def to_json(self, engine: str) -> dict[str, Any]:
         """Return the JSON of `batchyard plan --json`; ``engine`` is the engine's name."""
@@ -128,7 +134,7 @@ class Preview:
             }
             for request in self.requests
         ]
-        return planning.describe(self.plan, engine, requests)
+        return planning.describe(self.plan, engine, requests, self.expectations)
 
 
 def preview(engine: Engine, request: RunRequest) -> Preview:
@@ -144,7 +150,8 @@ def preview(engine: Engine, request: RunRequest) -> Preview:
         if engine.name != engines.DEFAULT:
             raise
         return Preview(request.plan, (exc.message, *([exc.hint] if exc.hint else [])))
-    return Preview(prepared.plan, prepared.notes, engine.list_requests(prepared))
+    expectations = earlier_runs.find_expectations(prepared.plan, prepared.slots, request.home)
+    return Preview(prepared.plan, prepared.notes, engine.list_requests(prepared), expectations)
 
 
 def _limit_at_once(request: RunRequest) -> RunRequest:
@@ -160,6 +167,7 @@ def begin_retry(
 ) -> RunRecord:
     """Record a new run of what failed or never ran in the old one. Nothing executes yet."""
     prepared = old.engine.prepare_retry(old, request or RetryRequest(), say)
+    prepared = replace(prepared, plan=earlier_runs.with_lengths_of(old, prepared.plan))
     file = Path(old.file) if old.file else None
     return runs.begin(old.home, old.engine, prepared, file=file, retry_of=old.run_id)
 

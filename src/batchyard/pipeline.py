@@ -90,6 +90,8 @@ class Step:
     max_running: int | None = None
     #: how the children share the list: a word of shard.SHARE_OUTS
     share_out: str = STATIC
+    #: how much work each command of the list is, in any unit; empty if nobody says
+    weight: tuple[float, ...] = ()
     keep_going: bool = False
     image: str | None = None
     #: the file's env, overridden by the env of the step

@@ -14,6 +14,7 @@ from typing import Any
 
 from batchyard import shard
 from batchyard.batch.jobs import Action, EvaluateOnExit, Resources, RetryStrategy
+from batchyard.command_lengths import Expectation
 from batchyard.errors import InputError
 from batchyard.pipeline import ExitRule, Mount, Need, Pipeline, Step, sort_by_needs
 from batchyard.quick_dataclasses import dataclass
@@ -50,6 +51,8 @@ class PlannedJob:
     share_out: str = shard.STATIC
     #: of a dynamic step: how many children share the list; None: as many as there is room for
     dynamic_children: int | None = None
+    #: of a dynamic step: whether its commands are handed out by falling length
+    has_lengths: bool = False
     #: globs of workspace files: downloaded by a child, uploaded by it, and saved on a reclaim
     inputs: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
@@ -110,6 +113,8 @@ class Plan:
     fail_fast: bool = False
     #: step -> its list of commands; not part of the JSON
     lists: Mapping[str, Sequence[str]] = field(default_factory=dict, compare=False)
+    #: step -> lengths of its commands, see command_lengths; not part of the JSON
+    lengths: Mapping[str, Sequence[float]] = field(default_factory=dict, compare=False)
     _by_step: Mapping[str, PlannedJob] = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -147,7 +152,8 @@ def make(pipeline: Pipeline, *, only: str | None = None, start_from: str | None 
         _make_job(step, names, earlier_outputs[step.name]) for step in sort_by_needs(steps)
     )
     lists = {step.name: step.commands for step in steps if step.commands is not None}
-    return Plan(pipeline.name, jobs, pipeline.fail_fast, lists)
+    lengths = {step.name: step.weight for step in steps if step.weight and step.is_dynamic}
+    return Plan(pipeline.name, jobs, pipeline.fail_fast, lists, lengths)
 
 
 def without_gpus(plan: Plan) -> Plan:
@@ -248,6 +254,20 @@ def find_misfits(
     return sentences
 
 
+def count_slots(plan: Plan, capacity: Resources) -> dict[str, int]:
+    """Return step -> commands that can run at once with this capacity, of dynamic steps."""
+    slots = {}
+    for job in plan.jobs:
+        if job.is_dynamic:
+            child = job.resources
+            limits = [job.size, job.max_running or job.size, capacity.vcpus // child.vcpus]
+            limits.append(capacity.memory_mib // child.memory_mib)
+            if child.gpus:
+                limits.append(capacity.gpus // child.gpus)
+            slots[job.step] = min(limits)
+    return slots
+
+
 def max_concurrency(plan: Plan, capacity: Resources) -> int:
     """Return the largest number of children that can run at the same time."""
     return min(
@@ -310,12 +330,18 @@ def to_ranges(numbers: Sequence[int]) -> list[tuple[int, int]]:
 # -- JSON ----------------------------------------------------------------------------------------
 
 
-def describe(plan: Plan, engine: str, requests: Iterable[Mapping[str, Any]] = ()) -> dict[str, Any]:
+def describe(
+    plan: Plan,
+    engine: str,
+    requests: Iterable[Mapping[str, Any]] = (),
+    expectations: Mapping[str, Expectation] | None = None,
+) -> dict[str, Any]:
     """Return the JSON of ``plan --json``, which is documented."""
+    expected = expectations or {}
     return {
         "pipeline": plan.pipeline,
         "engine": engine,
-        "jobs": [_describe_job(job) for job in plan.jobs],
+        "jobs": [_describe_job(job, expected.get(job.step)) for job in plan.jobs],
         "requests": list(requests),
     }
 
@@ -424,6 +450,7 @@ def _make_job(step: Step, names: set[str], earlier_outputs: tuple[str, ...]) -> 
         command_count=len(step.commands) if step.commands is not None else step.size,
         share_out=step.share_out,
         dynamic_children=step.array if step.is_dynamic else None,
+        has_lengths=bool(step.weight) and step.is_dynamic,
         needs=tuple(need for need in step.needs if need.step in names),
         retry=retry_strategy(step.retries, step.retry_on, step.fail_on),
         timeout_s=step.timeout_s,
@@ -465,7 +492,7 @@ def _evaluations(rule: ExitRule, action: Action) -> list[EvaluateOnExit]:
     ]
 
 
-def _describe_job(job: PlannedJob) -> dict[str, Any]:
+def _describe_job(job: PlannedJob, expectation: Expectation | None) -> dict[str, Any]:
     command_count = job.command_count
     if job.indices:
         command_count = sum(len(job.commands_of(child)) for child in range(job.size))
@@ -480,4 +507,6 @@ def _describe_job(job: PlannedJob) -> dict[str, Any]:
         "attempts": job.retry.attempts,
         "timeout_s": job.timeout_s,
         "needs": [{"step": need.step, "each": need.each} for need in job.needs],
+        "expected_s": round(expectation.expected_s, 1) if expectation else None,
+        "lower_bound_s": round(expectation.lower_bound_s, 1) if expectation else None,
     }

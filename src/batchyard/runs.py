@@ -67,6 +67,8 @@ def begin(
         draft.lists.mkdir(parents=True)
         for step, commands in record.plan.lists.items():
             write_synced(draft.list_of(step), "".join(f"{command}\n" for command in commands))
+        for step, lengths in record.plan.lengths.items():
+            write_synced(draft.lengths_of(step), "".join(f"{length:.6g}\n" for length in lengths))
         write_synced(draft.record, _to_text(record))
         engine.create(replace(record, folder=draft), prepared.commands_done)
         os.rename(draft.path, record.folder.path)
@@ -130,11 +132,20 @@ def is_id(name: str) -> bool:
     return _RUN_ID.fullmatch(name) is not None
 
 
-def names(home: Path) -> list[str]:
-    """Return the ids of the runs, newest first."""
+def pipeline_of(run_id: str) -> str:
+    """Return the name of the pipeline that a run id begins with."""
+    return run_id.rsplit("-", 2)[0]
+
+
+def names(home: Path, pipeline: str | None = None) -> list[str]:
+    """Return the ids of the runs, newest first. ``pipeline``: only of the runs of this pipeline."""
     try:
         with os.scandir(runs_in(home)) as entries:
-            run_ids = [entry.name for entry in entries if is_id(entry.name)]
+            run_ids = [
+                entry.name
+                for entry in entries
+                if is_id(entry.name) and pipeline in (None, pipeline_of(entry.name))
+            ]
     except FileNotFoundError:
         return []
     except OSError as exc:

@@ -6,7 +6,8 @@
                    inputs/<step>.jsonl  input files of a step with many, one a line, sorted by path
                    lists/<step>.txt     commands of the step, one a line
                    lists/<step>.idx     where each command begins in the list, as 64-bit numbers
-                   lists/<step>.order.*  the same in dispatch order, of a dynamic step
+                   lists/<step>.order.*  the same in dispatch order, of a dynamic step, and where
+                                        lengths are known (.num) the numbers of the commands
                    steps/<step>.json    orders of the step, which the worker reads; written last
                    jobs.json            ids of the submitted jobs
                    done/<step>/<command>               success record of a command, written last
@@ -90,6 +91,11 @@ def ordered_list_address(run: str, step: str) -> str:
 
 def ordered_list_index_address(run: str, step: str) -> str:
     return f"{run}lists/{step}.order.idx"
+
+
+def ordered_numbers_address(run: str, step: str) -> str:
+    """Return the address of the numbers of the commands in dispatch order, as 64-bit numbers."""
+    return f"{run}lists/{step}.order.num"
 
 
 def input_list_address(run: str, step: str) -> str:

@@ -147,6 +147,7 @@ def expected_fields(file: dict[str, Any], step: dict[str, Any]) -> dict[str, Any
         "retry_on": tuple(map(rule, values.get("retry_on", ["any"]))),
         "fail_on": tuple(map(rule, values.get("fail_on", []))),
         "share_out": "static",
+        "weight": (),
         "keep_going": values.get("keep_going", False),
         **{key: values.get(key) for key in ("image", "max_running", "queue", "share", "priority")},
         "env": {**file.get("env", {}), **step.get("env", {})},

@@ -12,10 +12,11 @@ from batchyard import plan as planning
 from batchyard.aws.s3 import S3Object
 from batchyard.batch.jobs import JobState, Resources
 from batchyard.engines.aws import (
-    block_records,
+    block_layout,
     definitions,
     refusals,
     retry_rules,
+    staging,
     submit_requests,
     success_records,
 )
@@ -25,6 +26,7 @@ from batchyard.engines.base import CommandCounts
 from batchyard.environments import Environment
 from batchyard.plan import Plan, PlannedJob
 from batchyard.worker import leases
+from batchyard.worker import orders as worker_orders
 from batchyard.worker.leases import BlockState, Lease, Owner, Record
 
 TARGET = Target(
@@ -123,10 +125,7 @@ class FakeS3:
 def fill(job: PlannedJob) -> FakeS3:
     """Block 0 is complete, 1 has a failed command, 2 is in work."""
     s3 = FakeS3()
-    order, blocks = (
-        block_records.dispatch_order(job, frozenset()),
-        block_records.cut_blocks(job, frozenset()),
-    )
+    order, blocks = block_layout.cut(job, frozenset())
     numbers = [[order.command_at(position) for position in block] for block in blocks]
     s3.put(0, BlockState.COMPLETE, *map(record, numbers[0]))
     s3.put(1, BlockState.FAILED, record(numbers[1][0], 7), *map(record, numbers[1][1:]))
@@ -175,3 +174,52 @@ def test_the_children_of_a_dynamic_step_have_succeeded_when_all_commands_have() 
     some = success_records.find_succeeded(plan, {"a": {0, 1}}, {}, {})
     every = success_records.find_succeeded(plan, {"a": {0, 1}}, {"a": {2}}, {})
     assert (some, every) == ({"a": set()}, {"a": {0, 1}})
+
+
+# -- lengths ---------------------------------------------------------------------------------------
+
+
+class Uploads:
+    """Objects that were uploaded."""
+
+    def __init__(self) -> None:
+        self.objects: dict[str, bytes] = {}
+
+    def put(self, address: str, data: bytes, content_type: str = "") -> None:
+        self.objects[address] = data
+
+    def get(self, address: str) -> bytes | None:
+        return self.objects.get(address)
+
+    def list(self, prefix: str) -> Iterator[S3Object]:
+        return iter(())
+
+
+def test_with_lengths_the_longest_command_is_first_and_blocks_have_equal_work() -> None:
+    job = dynamic_job(6, has_lengths=True)
+    order, blocks = block_layout.cut(job, {4}, [1, 50, 2, 20, 99, 3])
+    assert [order.command_at(position) for position in range(5)] == [1, 3, 5, 2, 0]
+    assert blocks[:2] == [range(1), range(1, 2)]
+
+
+@pytest.mark.parametrize("padding", ["", "#" * 20_000])
+def test_the_orders_tell_other_machines_and_workers_the_layout(padding: str) -> None:
+    job = dynamic_job(6, has_lengths=True)
+    commands = [f"echo {number} {padding}" for number in range(6)]
+    plan = Plan("p", (job,), lists={"a": commands}, lengths={"a": [1, 50, 2, 20, 99, 3]})
+    s3: Any = Uploads()
+    staging.upload_orders(s3, plan, TARGET, {"a": [4]}, None)
+    document = s3.objects[f"{RUN}steps/a.json"]
+    orders = worker_orders.read(document, worker_orders.Place("bucket", "steps/a.json"))
+    assert (orders.order is None) == bool(padding)
+    ordered = s3.objects[f"{RUN}lists/a.order.txt"].decode().splitlines()
+    assert [line.split()[1] for line in ordered] == ["1", "3", "5", "2", "0"]
+    order, blocks = block_layout.read(s3, RUN, job, {4})
+    assert [order.command_at(position) for position in range(5)] == [1, 3, 5, 2, 0]
+    assert (blocks, orders.cut_blocks()) == (block_layout.cut(job, {4}, plan.lengths["a"])[1],) * 2
+
+
+def test_commands_that_took_no_time_are_shared_out_all_the_same() -> None:
+    job = dynamic_job(100, has_lengths=True)
+    blocks = block_layout.cut(job, (), [0.0] * 100).blocks
+    assert (len(blocks[0]), len(blocks[-1])) == (25, 1)

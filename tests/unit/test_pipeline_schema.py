@@ -89,10 +89,9 @@ def test_its_own_examples_are_right(tmp_path: Path) -> None:
     files = list(SCHEMA["examples"])
     for key, value in STEP.items():
         for example in value.get("examples", []):
-            work: dict[str, object] = (
-                {"commands": ["x"]} if key == "share_out" else {"command": "x"}
-            )
-            work = {} if key in file_keys.WORK_KEYS else work
+            work: dict[str, object] = {} if key in file_keys.WORK_KEYS else {"command": "x"}
+            if key in ("share_out", "weight"):
+                work = {"commands": ["x --frames 9"] * 3, "share_out": "dynamic"}
             files.append({"name": "p", "steps": [{"name": "a", **work, key: example}]})
     for key, value in SCHEMA["properties"].items():
         for example in value.get("examples", []):

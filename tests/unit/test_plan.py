@@ -400,6 +400,8 @@ def test_the_shown_plan_has_the_documented_shape_and_nothing_else() -> None:
                 "attempts": 3,
                 "timeout_s": 3_600,
                 "needs": [],
+                "expected_s": None,
+                "lower_bound_s": None,
             },
             {
                 "step": "rec",
@@ -412,6 +414,8 @@ def test_the_shown_plan_has_the_documented_shape_and_nothing_else() -> None:
                 "attempts": 1,
                 "timeout_s": None,
                 "needs": [{"step": "pre", "each": True}],
+                "expected_s": None,
+                "lower_bound_s": None,
             },
             {
                 "step": "post",
@@ -424,6 +428,8 @@ def test_the_shown_plan_has_the_documented_shape_and_nothing_else() -> None:
                 "attempts": 1,
                 "timeout_s": None,
                 "needs": [{"step": "rec", "each": False}, {"step": "pre", "each": False}],
+                "expected_s": None,
+                "lower_bound_s": None,
             },
         ],
         "requests": [],

@@ -758,6 +758,40 @@ MISTAKES = [
         ['4:8: "<<" takes a mapping, and this is not one; write <<: *name'],
     ),
     (
+        "weights of a step that hands out nothing",
+        step("weight: [1]"),
+        [
+            "5:11: weight is for commands that are handed out one by one; add share_out: dynamic,"
+            " or remove it"
+        ],
+    ),
+    (
+        "weights that do not fit the list",
+        "name: p\nsteps:\n- {name: a, share_out: dynamic, commands: [x, y], weight: [1, -2, q]}\n"
+        "- {name: b, share_out: dynamic, commands: [x, y], weight: [1, .5, 3]}\n"
+        "- {name: c, share_out: dynamic, commands: [x, y], weight: much}\n",
+        [
+            "3:59: weight has 3 numbers, and the list 2 commands; write a number for each command",
+            "3:63: an item of weight is -2; write a number, 0 or more",
+            '3:67: an item of weight is "q"; write a number, 0 or more',
+            "4:59: weight has 3 numbers, and the list 2 commands; write a number for each command",
+            '5:59: weight is "much"; write a list of numbers, one for each command, or'
+            " ${command.WORD}",
+        ],
+    ),
+    (
+        "words that are no weights",
+        "name: p\nsteps:\n- {name: a, share_out: dynamic, commands: [x 1, x one], weight: "
+        '"${command.1}"}\n- {name: b, share_out: dynamic, commands: [x -n 1, x], weight: '
+        '"${command.-n}"}\n',
+        [
+            '3:65: weight is "${command.1}", which is "one" in the command "x one"; name a word'
+            " that is a number, 0 or more",
+            '4:64: weight is "${command.-n}", and the command `x` has no word after -n; name a'
+            " word that every command has",
+        ],
+    ),
+    (
         "nesting without end",
         "[" * 100,
         ["1:41: lists and mappings nested more than 40 deep; write them flatter"],

@@ -202,6 +202,17 @@ def test_a_failed_child_leaves_its_siblings_alone() -> None:
     assert states(scheduler, one) == [SUCCEEDED, FAILED, SUCCEEDED, SUCCEEDED, SUCCEEDED]
 
 
+def test_children_start_in_their_order_also_after_a_restart() -> None:
+    array = job("a", 4, start_order=[2, 0, 3, 1])
+    scheduler = submit_all(of(vcpus=2), array)
+    assert begin(scheduler) == [("a", 2), ("a", 0)]
+    scheduler.attempt_ended("a", 2, OK)
+    assert begin(scheduler) == [("a", 3)]
+    restored = submit_all(of(vcpus=1), array)
+    restored.restore("a", 2, 1, JobState.SUCCEEDED, "")
+    assert begin(restored) == [("a", 0)]
+
+
 def test_a_summary_counts_the_children_by_state() -> None:
     scheduler = submit_all(of(vcpus=3), job("a", 6))
     starts = scheduler.place()

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import signal
+import struct
 import subprocess
 
 import pytest
 from emulator_endpoint import until
-from worker_scene import Scene, exit_codes
+from worker_scene import BUCKET, Scene, exit_codes
 
 from batchyard.worker.errors import EXIT_RETRY
 from batchyard.worker.leases import BlockState
@@ -47,6 +48,22 @@ def test_the_children_of_a_job_run_every_command_once(scene: Scene, inline: bool
     assert {(record.exit_code, record.attempts) for record in records.values()} == {(0, 1)}
     assert all(record.max_rss_kib > 0 and record.started_ms > 0 for record in records.values())
     assert {lease.state for lease in scene.blocks()} == {BlockState.COMPLETE}
+
+
+def test_the_numbers_of_many_commands_are_read_block_by_block(scene: Scene) -> None:
+    order = [3, 0, 2, 1]
+    ordered = [f"echo {number} >> $KEEP/ran" for number in order]
+    scene.put("lists/s.num", struct.pack("<4Q", *order))
+    address = scene.orders(
+        ordered,
+        format=3,
+        order_numbers=f"s3://{BUCKET}/{scene.root}lists/s.num",
+        block_bounds=[0, 1, 4],
+        blocks=f"s3://{BUCKET}/{scene.root}blocks/s/",
+    )
+    assert finish(start(scene, address, 0))[0] == 0
+    assert scene.kept_lines("ran") == ["3", "0", "2", "1"]
+    assert sorted(scene.block_records()) == [0, 1, 2, 3]
 
 
 def test_skipped_commands_do_not_run(scene: Scene) -> None:

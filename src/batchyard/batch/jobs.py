@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import Enum, StrEnum
 
 from batchyard.quick_dataclasses import dataclass
@@ -141,6 +142,8 @@ class Job:
     priority: int = 0
     #: (consumable resource, quantity) that each child holds while it runs
     consumables: tuple[tuple[str, int], ...] = ()
+    #: order in which the children become RUNNABLE; None: by number
+    start_order: Sequence[int] | None = None
 
     @property
     def size(self) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from array import array
 from collections import deque
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from batchyard.batch.capacity import FreeCapacity
@@ -102,12 +103,16 @@ class TrackedJob:
         if self.blockers is None and self.counts[PENDING] == self.job.size:
             self.codes = bytearray(bytes([RUNNABLE]) * self.job.size)
             self.counts[PENDING], self.counts[RUNNABLE] = 0, self.job.size
-            self.ready.extend(range(self.job.size))
+            self.ready.extend(self._start_order)
         else:
-            for index, code in enumerate(self.codes):
-                if code == PENDING and not (self.blockers and self.blockers[index]):
+            for index in self._start_order:
+                if self.codes[index] == PENDING and not (self.blockers and self.blockers[index]):
                     self.make_runnable(index)
         return bool(self.ready)
+
+    @property
+    def _start_order(self) -> Sequence[int]:
+        return range(self.job.size) if self.job.start_order is None else self.job.start_order
 
     def make_runnable(self, index: int) -> None:
         self.move(index, RUNNABLE)

@@ -59,7 +59,11 @@ def command(
     if as_json:
         print_json(preview.to_json(engine))
     else:
-        lines = [*render.plan_lines(preview.plan), *render.request_lines(preview.requests)]
+        lines = [
+            *render.plan_lines(preview.plan),
+            *render.expectation_lines(preview.expectations),
+            *render.request_lines(preview.requests),
+        ]
         click.echo("\n".join(lines))
     for note in preview.notes:
         click.echo(f"note: {note}", err=True)

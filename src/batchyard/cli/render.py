@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import click
 
 from batchyard.batch.jobs import JobState, StatusReason
 from batchyard.cli.tables import table
+from batchyard.command_lengths import Expectation
 from batchyard.engines.base import AttemptDetail, RunState, ServiceRequest
 from batchyard.plan import Plan, PlannedJob
 from batchyard.status import MAX_FAILURES, Failure, RunStatus, StepStatus, explain_excess
@@ -121,6 +122,17 @@ def plan_lines(plan: Plan) -> list[str]:
     return [title, "", *table(head, rows, right=frozenset(range(1, 8)))]
 
 
+def expectation_lines(expectations: Mapping[str, Expectation]) -> list[str]:
+    """Return a line for each step whose commands' lengths are known from earlier runs."""
+    lines = [
+        f"{step}: expected to take {format_seconds(entry.expected_s)} with {entry.slots} at once, "
+        f"and at least {format_seconds(entry.lower_bound_s)} in any order "
+        f"(earlier runs tell the time of {entry.known:,} of {entry.commands:,} commands)"
+        for step, entry in expectations.items()
+    ]
+    return ["", *lines] if lines else []
+
+
 def request_lines(requests: Sequence[ServiceRequest]) -> list[str]:
     """Return the requests that a run would send, each as the operation and its JSON."""
     lines = []
@@ -213,5 +225,8 @@ def _cannot_pull(attempt: AttemptDetail) -> bool:
 
 
 def _format_span(start_ms: int, end_ms: int) -> str:
-    seconds = max(0.0, (end_ms - start_ms) / 1000)
+    return format_seconds(max(0.0, (end_ms - start_ms) / 1000))
+
+
+def format_seconds(seconds: float) -> str:
     return f"{seconds:.1f} s" if seconds < 60 else format_duration(int(seconds))

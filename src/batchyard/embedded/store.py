@@ -295,6 +295,20 @@ class Store:
             for row in self._db.execute(sql + " ORDER BY number, attempt", values):
                 yield CommandRow(*row)
 
+    def durations(self, job: int, *, of_commands: bool) -> Iterator[tuple[int, float]]:
+        """Return (number, seconds) of what has succeeded: children, or ``of_commands``."""
+        sql = (
+            "SELECT child, ended_ms - started_ms FROM attempt WHERE job = ? AND state = 'SUCCEEDED'"
+        )
+        if of_commands:
+            sql = (
+                "SELECT number, ended_ms - started_ms FROM command WHERE job = ? AND exit_code = 0"
+            )
+        with _map_errors(self._path):
+            for number, duration_ms in self._db.execute(sql, (job,)):
+                if duration_ms is not None:
+                    yield number, duration_ms / 1000
+
     def stop_requests(self, last_id: int) -> list[StopRequest]:
         """Return the stop requests with ids above ``last_id``."""
         with _map_errors(self._path):

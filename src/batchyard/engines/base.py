@@ -402,6 +402,8 @@ class PreparedRun:
     commands_done: Mapping[str, Sequence[int]] = field(default_factory=dict)
     #: Step -> queue, if the engine has queues.
     queues: Mapping[str, str] = field(default_factory=dict)
+    #: Step -> commands that can run at once, of dynamic steps.
+    slots: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -562,6 +564,12 @@ class RunEngine(Protocol):
 
         ``number``: only the command of this number. ``failed_only``: only commands that failed and
         are not tried again.
+        """
+
+    def durations(self, step: str) -> Iterator[tuple[int, float]]:
+        """Return (number, seconds) of the commands of a list that have succeeded, in any order.
+
+        Nothing for a list whose records would have to be read one by one.
         """
 
     def overview(self) -> Overview:

@@ -151,6 +151,14 @@ STEP_KEYS = {
         examples=("dynamic",),
         see="How a list is shared out",
     ),
+    "weight": Key(
+        key_types.WEIGHTS,
+        "How much work each command of a dynamic step is: a list of numbers, or"
+        " `${command.WORD}`, a word of the command that is a number. Large ones go first.",
+        absence="the times of earlier runs",
+        examples=([30, 5, 5], "${command.--frames}"),
+        see="Longest first",
+    ),
     "needs": Key(
         list_of(_NEED, "a list of steps", "list of steps"),
         "Steps that must succeed before this one starts.",

@@ -11,6 +11,7 @@ from batchyard.pipeline import RETRY_WORDS, ExitRule
 from batchyard.pipeline_file import key_limits
 from batchyard.pipeline_file.mistakes import Mistakes
 from batchyard.pipeline_file.value_types import (
+    WEIGHT,
     ValueType,
     check_amount,
     check_text,
@@ -32,6 +33,9 @@ _PARAM_NAME = re.compile("[A-Za-z_][A-Za-z0-9_-]*")
 _ARN = re.compile(r"arn:\S+")
 _EXIT_CODES = re.compile("([0-9]{1,3})(?:-([0-9]{1,3}))?")
 _MAX_EXIT_CODE = 255
+_COMMAND_WORD = re.compile(r"\$\{command\.[^{}]+\}")
+_WEIGHT = "a list of numbers, one for each command, or ${command.WORD}"
+_WEIGHTS: ValueType = list_of(WEIGHT, _WEIGHT, "list of numbers", may_be_empty=False)
 _EXIT_RULE = (
     f'an exit code from 1 to {_MAX_EXIT_CODE}, a range like "64-78", '
     f"or one of {', '.join(RETRY_WORDS)}"
@@ -146,6 +150,17 @@ def _param_name_problem(name: str) -> str:
     return "write letters, digits, _ and -, beginning with a letter or _"
 
 
+def _check_weights(node: Node, label: str, mistakes: Mistakes) -> str | tuple[float, ...] | None:
+    if not isinstance(node, Scalar):
+        weights: tuple[float, ...] | None = _WEIGHTS.check(node, label, mistakes)
+        return weights
+    value = check_text(node, label, mistakes, _WEIGHT)
+    if value is not None and not _COMMAND_WORD.fullmatch(value):
+        mistakes.add(node, f"{label} is {units.quote(value)}", f"write {_WEIGHT}")
+        return None
+    return value
+
+
 COMMAND = ValueType(_check_command, text("").schema, "text")
 COMMAND_LINE = ValueType(_check_command_line, text("").schema, "text")
 MEMORY = ValueType(
@@ -200,6 +215,16 @@ SHARE = matching_text(
     "[A-Za-z0-9]+",
     f"letters and digits only, at most {limits.MAX_SHARE_CHARS}",
     max_length=limits.MAX_SHARE_CHARS,
+)
+WEIGHTS = ValueType(
+    _check_weights,
+    {
+        "anyOf": [
+            {"type": "string", "pattern": f"^{_COMMAND_WORD.pattern}$"},
+            _WEIGHTS.schema,
+        ]
+    },
+    "list of numbers, or a word",
 )
 SHARE_OUT = matching_text("|".join(SHARE_OUTS), "static, strided or dynamic")
 LOG_MODE = matching_text("blocking|non-blocking", "blocking or non-blocking")

@@ -21,6 +21,7 @@ from batchyard.pipeline_file import (
     file_patterns,
     key_limits,
     step_graph,
+    weights,
     yaml_parsing,
 )
 from batchyard.pipeline_file.command_lists import CommandLists
@@ -181,6 +182,7 @@ def _read_work(
     key_limits.warn_of_idle_children(
         draft.values.get("array"), work.get("commands"), draft.node_of("array"), mistakes
     )
+    work |= weights.read_weights(draft, work.get("commands"), mistakes)
     return work | file_patterns.read_patterns(draft, work.get("commands"), params, mistakes)
 
 

@@ -36,6 +36,10 @@ _MAX_DIGITS = 15
 _SCALAR_SCHEMA = {"type": ["string", "number", "boolean"]}
 
 
+#: A finite number without a sign. More digits say nothing about how long a command takes.
+_WEIGHT = re.compile(r"[0-9]{1,15}(\.[0-9]{0,15})?|\.[0-9]{1,15}")
+
+
 @dataclass(frozen=True, slots=True)
 class ValueType:
     """The set of values that a key accepts."""
@@ -95,6 +99,23 @@ def whole_number(minimum: int, maximum: int) -> ValueType:
 
     schema = {"type": "integer", "minimum": minimum, "maximum": maximum}
     return ValueType(check, schema, f"{minimum:,} to {maximum:,}")
+
+
+def parse_weight(text: str) -> float | None:
+    """Return the text as a finite number that is not negative; None if it is none."""
+    if not _WEIGHT.fullmatch(text):
+        return None
+    return float(text)
+
+
+def _check_weight(node: Node, label: str, mistakes: Mistakes) -> float | None:
+    weight = parse_weight(node.text) if isinstance(node, Scalar) else None
+    if weight is None:
+        _refuse(node, label, "a number, 0 or more", mistakes)
+    return weight
+
+
+WEIGHT = ValueType(_check_weight, {"type": "number", "minimum": 0}, "number")
 
 
 def _check_boolean(node: Node, label: str, mistakes: Mistakes) -> bool | None:

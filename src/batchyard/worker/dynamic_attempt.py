@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from batchyard.blocks import DispatchOrder
 from batchyard.worker import headings, leases, rules
 from batchyard.worker.block_keeper import BlockKeeper, LeasedBlock
 from batchyard.worker.leases import Record
@@ -31,7 +30,8 @@ _MIN_BLOCK_AHEAD = 4
 @dataclass(slots=True)
 class DynamicAttempt:
     orders: Orders
-    order: DispatchOrder
+    #: positions -> function from a position to the number of its command
+    read_numbers: Callable[[range], Callable[[int], int]]
     #: number of a block -> its positions in the dispatch order
     blocks: Sequence[range]
     keeper: BlockKeeper
@@ -71,9 +71,9 @@ class DynamicAttempt:
     def _run_block(self, block: LeasedBlock) -> bool:
         """Run the commands of the block that are left; return False if a stop was requested."""
         positions = self.blocks[block.number]
-        read_command = self.read_commands(positions)
+        read_number, read_command = self.read_numbers(positions), self.read_commands(positions)
         for position in positions:
-            command = self.order.command_at(position)
+            command = read_number(position)
             is_last = position == positions[-1]
             while not block.is_lost and not self._is_final(block, command):
                 if self.stop_requests.is_stopping():

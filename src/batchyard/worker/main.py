@@ -162,7 +162,7 @@ def _run_dynamic(
     )
     return DynamicAttempt(
         orders=child_orders,
-        order=step_orders.dispatch_order(),
+        read_numbers=records.number_reader(bucket, step_orders),
         blocks=blocks,
         keeper=keeper,
         workspace=Workspace(folder, child_orders, number, bucket, Transfers(bucket.client), log),

@@ -97,6 +97,8 @@ class Orders:
     #: numbers of the commands in dispatch order, and the bounds of the blocks; None: as computed
     order: tuple[int, ...] | None = None
     block_bounds: tuple[int, ...] | None = None
+    #: the order of many commands, as 64-bit numbers
+    order_numbers: Place | None = None
     #: time limit of each command of a dynamic step
     timeout_s: int | None = None
 
@@ -392,5 +394,6 @@ _FIELDS: dict[str, Callable[[Any], Any]] = {
     "children": lambda value: 1 if value is None else _whole(1)(value),
     "order": _optional(_numbers),
     "block_bounds": _optional(_numbers),
+    "order_numbers": _optional(_place),
     "timeout_s": _optional(_whole(1)),
 }

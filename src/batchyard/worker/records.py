@@ -16,7 +16,7 @@ from batchyard.worker.orders import Child, Orders, Place
 from batchyard.worker.processes import CommandResult
 from batchyard.worker.s3 import Bucket
 
-_OFFSET_BYTES = 8
+_NUMBER_BYTES = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,19 +121,40 @@ def command_reader(bucket: Bucket, orders: Orders, commands: range) -> Callable[
     return read
 
 
+def number_reader(bucket: Bucket, orders: Orders) -> Callable[[range], Callable[[int], int]]:
+    """Return positions -> function from a position in the dispatch order to a command's number.
+
+    Of an order that is not in the orders, only the part with the positions is downloaded.
+    """
+    place = orders.order_numbers
+    if place is None:
+        order = orders.dispatch_order()
+        return lambda positions: order.command_at
+
+    def read(positions: range) -> Callable[[int], int]:
+        numbers = _read_numbers(bucket, place, positions.start, positions.stop)
+        return lambda position: numbers[position - positions.start]
+
+    return read
+
+
 def _read_offsets(bucket: Bucket, orders: Orders, commands: range) -> array[int]:
     """Return where each of the commands begins in the list, and where the last one ends."""
     assert orders.list_index is not None
-    first, stop = commands.start * _OFFSET_BYTES, (commands.stop + 1) * _OFFSET_BYTES
-    data = _read_slice(bucket, orders.list_index, first, stop)
-    offsets: array[int] = array("Q", data)
-    if sys.byteorder == "big":
-        offsets.byteswap()
+    offsets = _read_numbers(bucket, orders.list_index, commands.start, commands.stop + 1)
     if any(later < earlier for earlier, later in pairwise(offsets)):
         raise WorkerError(
             f"{orders.list_index} is not the index of a list: its numbers go down", EXIT_ORDERS
         )
     return offsets
+
+
+def _read_numbers(bucket: Bucket, place: Place, start: int, stop: int) -> array[int]:
+    data = _read_slice(bucket, place, start * _NUMBER_BYTES, stop * _NUMBER_BYTES)
+    numbers: array[int] = array("Q", data)
+    if sys.byteorder == "big":
+        numbers.byteswap()
+    return numbers
 
 
 def _read_slice(bucket: Bucket, place: Place, first: int, stop: int) -> bytes:

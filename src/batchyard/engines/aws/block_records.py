@@ -10,11 +10,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from batchyard import blocks, s3_layout
+from batchyard import s3_layout
 from batchyard.aws.s3 import S3, S3Object
 from batchyard.batch.jobs import JobState
+from batchyard.engines.aws import block_layout
+from batchyard.engines.aws.block_layout import BlockLayout
 from batchyard.engines.base import CommandCounts, CommandDetail
-from batchyard.plan import PlannedJob, to_ranges
+from batchyard.plan import PlannedJob
 from batchyard.worker import leases, rules
 from batchyard.worker.leases import BlockState, Lease, Record
 
@@ -27,8 +29,7 @@ class StepBlocks:
     """The blocks of a dynamic step, as they were listed."""
 
     job: PlannedJob
-    #: Commands that an earlier run has finished.
-    skipped: frozenset[int]
+    layout: BlockLayout
     states: Mapping[int, BlockState]
     #: Blocks that were read.
     leases: Mapping[int, Lease]
@@ -36,7 +37,7 @@ class StepBlocks:
     last_ms: int | None
 
     def counts(self) -> CommandCounts:
-        positions = cut_blocks(self.job, self.skipped)
+        positions = self.layout.blocks
         succeeded = failed = 0
         for number, state in self.states.items():
             lease = self.leases.get(number)
@@ -45,12 +46,10 @@ class StepBlocks:
                 continue
             succeeded += sum(not record.exit_code for record in lease.records)
             failed += sum(is_final_failure(self.job, record) for record in lease.records)
-        total = self.job.command_count - len(self.skipped)
-        return CommandCounts(total, succeeded, failed)
+        return CommandCounts(len(self.layout.order), succeeded, failed)
 
     def succeeded_commands(self) -> set[int]:
-        positions = cut_blocks(self.job, self.skipped)
-        order = dispatch_order(self.job, self.skipped)
+        order, positions = self.layout
         commands: set[int] = set()
         for number, state in self.states.items():
             lease = self.leases.get(number)
@@ -95,6 +94,8 @@ class BlockRecords:
         self._address = address
         #: Key -> ETag and content of the blocks that were read.
         self._read: dict[str, tuple[str, Lease]] = {}
+        #: Layouts of steps with lengths, which are read once.
+        self._layouts: dict[str, BlockLayout] = {}
 
     def of_step(
         self, job: PlannedJob, skipped: frozenset[int], *, is_thorough: bool = False
@@ -119,7 +120,15 @@ class BlockRecords:
         contents = self._read_blocks(job.step, requested_blocks, listed)
         last_s = max((entry.modified_s for entry in listed.values()), default=None)
         last_ms = None if last_s is None else int(last_s * 1000)
-        return StepBlocks(job, skipped, states, contents, last_ms)
+        return StepBlocks(job, self._layout_of(job, skipped), states, contents, last_ms)
+
+    def _layout_of(self, job: PlannedJob, skipped: frozenset[int]) -> BlockLayout:
+        if not job.has_lengths:
+            return block_layout.cut(job, skipped)
+        if job.step not in self._layouts:
+            layout = block_layout.read(self._s3, self._address, job, skipped)
+            self._layouts[job.step] = layout
+        return self._layouts[job.step]
 
     def _read_blocks(
         self, step: str, numbers: Sequence[int], listed: Mapping[int, S3Object]
@@ -139,15 +148,6 @@ class BlockRecords:
                         self._read[entry.key] = (entry.etag, leases.decode(data))
         stored = ((number, self._read.get(listed[number].key)) for number in numbers)
         return {number: entry[1] for number, entry in stored if entry is not None}
-
-
-def dispatch_order(job: PlannedJob, skipped: frozenset[int]) -> blocks.DispatchOrder:
-    """Return the order in which the commands of a dynamic step are handed out."""
-    return blocks.DispatchOrder(job.command_count, to_ranges(sorted(skipped)))
-
-
-def cut_blocks(job: PlannedJob, skipped: frozenset[int]) -> list[range]:
-    return blocks.cut_blocks(job.command_count - len(skipped), job.size)
 
 
 def is_final_failure(job: PlannedJob, record: Record) -> bool:

@@ -61,7 +61,17 @@ def prepare(request: RunRequest) -> PreparedRun:
     if folder is not None:
         notes += inputs.check_inputs(plan, folder)
     return PreparedRun(
-        plan, target, target.run_id, tuple(notes), folder, queues=queues_by_step(plan, target)
+        plan,
+        target,
+        target.run_id,
+        tuple(notes),
+        folder,
+        queues=queues_by_step(plan, target),
+        slots={
+            job.step: min(job.size, job.max_running or job.size)
+            for job in plan.jobs
+            if job.is_dynamic
+        },
     )
 
 

@@ -294,6 +294,15 @@ class AwsRun:
             if number in (None, command.number) and is_wanted:
                 yield command
 
+    def durations(self, step: str) -> Iterator[tuple[int, float]]:
+        if not self._plan.job(step).is_dynamic:
+            return
+        step_blocks = self._records.blocks_of_step(step, is_thorough=True)
+        for lease in step_blocks.leases.values():
+            for record in lease.records:
+                if not record.exit_code:
+                    yield record.command, record.seconds
+
     def logs(
         self, step: str | None = None, index: int | None = None, *, failed_only: bool = False
     ) -> Iterator[LogChunk]:
@@ -391,11 +400,14 @@ class AwsRun:
 
     def load_lists(self) -> Plan:
         """Return the plan with its lists, from the run's folder, or from S3 on another machine."""
-        lists = dict(self._plan.lists)
+        lists, lengths = dict(self._plan.lists), dict(self._plan.lengths)
         for job in self._plan.jobs:
             if job.has_list and job.step not in lists:
                 lists[job.step] = self._load_list(job.step)
-        return replace(self._plan, lists=lists)
+            if job.has_lengths and job.step not in lengths:
+                stored = self._record.folder.load_lengths(job.step)
+                lengths |= {} if stored is None else {job.step: stored}
+        return replace(self._plan, lists=lists, lengths=lengths)
 
     def _load_list(self, step: str) -> Sequence[str]:
         if self._record.folder.list_of(step).exists():

@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import json
 import os
-import sys
-from array import array
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
 from batchyard import child_patterns, s3_layout
 from batchyard.aws.s3 import S3, Place, S3Object
-from batchyard.engines.aws import block_records, definitions, inputs, submit_requests
+from batchyard.engines.aws import block_layout, definitions, inputs, submit_requests
 from batchyard.engines.aws.input_files import InputFiles
 from batchyard.engines.aws.target import Target
 from batchyard.errors import InputError
@@ -51,7 +50,8 @@ def upload_orders(
         done = frozenset(commands_done.get(job.step, ()))
         list_orders = {}
         if job.has_list:
-            list_orders = _upload_lists(s3, job, plan.lists[job.step], target, done)
+            lengths = plan.lengths.get(job.step)
+            list_orders = _upload_lists(s3, job, plan.lists[job.step], lengths, target, done)
         step_orders = submit_requests.make_orders(job, target)
         file_orders = _upload_file_orders(s3, job, plan.pipeline, target, input_files)
         orders = {
@@ -69,20 +69,36 @@ def upload_orders(
 
 
 def _upload_lists(
-    s3: S3, job: PlannedJob, commands: Sequence[str], target: Target, done: frozenset[int]
+    s3: S3,
+    job: PlannedJob,
+    commands: Sequence[str],
+    lengths: Sequence[float] | None,
+    target: Target,
+    done: frozenset[int],
 ) -> dict[str, Any]:
     """Upload the step's list, also in dispatch order; return orders with a short list itself."""
     address, step = target.address, job.step
     text, index = encode_list(commands)
     s3.put(s3_layout.list_address(address, step), text, _LIST_TYPE)
     s3.put(s3_layout.list_index_address(address, step), index)
-    if job.is_dynamic:
-        order = block_records.dispatch_order(job, done)
-        commands = [commands[order.command_at(position)] for position in range(len(order))]
-        text, index = encode_list(commands)
-        s3.put(s3_layout.ordered_list_address(address, step), text, _LIST_TYPE)
-        s3.put(s3_layout.ordered_list_index_address(address, step), index)
-    return {"commands": list(commands)} if len(text) <= _SHORT_LIST_BYTES else {}
+    if not job.is_dynamic:
+        return {"commands": list(commands)} if len(text) <= _SHORT_LIST_BYTES else {}
+    layout = block_layout.cut(job, done, lengths)
+    numbers = [layout.order.command_at(position) for position in range(len(layout.order))]
+    commands = [commands[number] for number in numbers]
+    text, index = encode_list(commands)
+    s3.put(s3_layout.ordered_list_address(address, step), text, _LIST_TYPE)
+    s3.put(s3_layout.ordered_list_index_address(address, step), index)
+    is_short = len(text) <= _SHORT_LIST_BYTES
+    orders: dict[str, Any] = {"commands": commands} if is_short else {}
+    if job.has_lengths:
+        orders["block_bounds"] = [0, *(block.stop for block in layout.blocks)]
+        if is_short:
+            orders["order"] = numbers
+        else:
+            orders["order_numbers"] = s3_layout.ordered_numbers_address(address, step)
+            s3.put(orders["order_numbers"], block_layout.encode_numbers(numbers))
+    return orders
 
 
 def _upload_file_orders(
@@ -134,14 +150,7 @@ def encode_list(commands: Sequence[str]) -> tuple[bytes, bytes]:
     numbers with the lowest byte first.
     """
     lines = [f"{command}\n".encode() for command in commands]
-    offsets = array("Q", [0])
-    position = 0
-    for line in lines:
-        position += len(line)
-        offsets.append(position)
-    if sys.byteorder == "big":
-        offsets.byteswap()
-    return b"".join(lines), offsets.tobytes()
+    return b"".join(lines), block_layout.encode_numbers(accumulate(map(len, lines), initial=0))
 
 
 def fetch_outputs(s3: S3, jobs: Iterable[PlannedJob], workspace: Path, address: str) -> int:

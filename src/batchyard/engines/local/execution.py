@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
+from batchyard import command_lengths
 from batchyard import plan as planning
 from batchyard.batch.changes import Change
 from batchyard.batch.jobs import Dependency, DependencyType, Job, JobState
@@ -121,7 +122,7 @@ class Execution:
         jobs = []
         for row in rows:
             planned = self._plan.job(row.step)
-            job = _core_job(planned, ids)
+            job = _core_job(planned, ids, self._start_order(planned))
             scheduler.submit(job)
             jobs.append((job, self._tasks(row, planned), row))
         changes: list[Change] = []
@@ -136,6 +137,17 @@ class Execution:
             if row.rest_reason is not None:
                 changes += scheduler.terminate(row.id, row.rest_reason)
         return scheduler, jobs, changes
+
+    def _start_order(self, planned: PlannedJob) -> Sequence[int] | None:
+        """Return the children of a dynamic step, longest first; None if no lengths are known."""
+        if not planned.has_lengths:
+            return None
+        lengths = self._folder.load_lengths(planned.step)
+        if lengths is None or len(lengths) != planned.command_count:
+            return None
+        if planned.indices is not None:
+            lengths = [lengths[index] for index in planned.indices]
+        return command_lengths.sort_longest_first(range(planned.size), lengths)
 
     def _tasks(self, row: JobRow, planned: PlannedJob) -> children.JobTasks:
         shared = children.shared_environment(planned, self._folder, self._settings.workspace)
@@ -182,7 +194,9 @@ def _enter(workspace: Path, must: bool) -> None:
             raise from_os_error(exc, "enter the workspace", workspace) from exc
 
 
-def _core_job(planned: PlannedJob, ids: Mapping[str, str]) -> Job:
+def _core_job(
+    planned: PlannedJob, ids: Mapping[str, str], start_order: Sequence[int] | None
+) -> Job:
     is_array = planned.size > 1
     dependencies = tuple(
         Dependency(
@@ -201,6 +215,7 @@ def _core_job(planned: PlannedJob, ids: Mapping[str, str]) -> Job:
         retry=planned.retry,
         timeout_s=planned.timeout_s,
         consumables=((planned.step, 1),) if planned.max_running is not None else (),
+        start_order=start_order,
     )
 
 

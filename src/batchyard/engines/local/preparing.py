@@ -48,7 +48,8 @@ def prepare(request: RunRequest) -> PreparedRun:
         runner=offer.runner,
         token=new_token(),
     )
-    return PreparedRun(plan, settings, new_run_id(plan), tuple(notes))
+    slots = planning.count_slots(plan, settings.capacity)
+    return PreparedRun(plan, settings, new_run_id(plan), tuple(notes), slots=slots)
 
 
 def change_settings(settings: LocalSettings, plan: Plan, request: RetryRequest) -> LocalSettings:

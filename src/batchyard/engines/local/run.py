@@ -200,6 +200,19 @@ class LocalRun:
                     planned, self._store, row, number, failed_only=failed_only
                 )
 
+    def durations(self, step: str) -> Iterator[tuple[int, float]]:
+        planned = self._plan.job(step)
+        has_rows = planned.has_several_commands
+        for row in self._store.jobs():
+            if row.step == step:
+                for number, seconds in self._store.durations(row.number, of_commands=has_rows):
+                    commands = range(number, number + 1)
+                    if not has_rows:
+                        commands = planned.commands_of(number)
+                    # A child can have no command.
+                    if commands:
+                        yield commands[0], seconds
+
     def logs(
         self, step: str | None = None, index: int | None = None, *, failed_only: bool = False
     ) -> Iterator[LogChunk]:

@@ -172,6 +172,11 @@ class MemoryRun:
         stop = None if command.log_length is None else command.log_offset + command.log_length
         return output[command.log_offset : stop][-last_bytes if last_bytes else 0 :]
 
+    def durations(self, step: str) -> Iterator[tuple[int, float]]:
+        for command in self.commands(step):
+            if command.state is JobState.SUCCEEDED and command.duration_s is not None:
+                yield command.number, command.duration_s
+
     def unfinished(self) -> Unfinished:
         return self._simulation.unfinished()
 

@@ -1,0 +1,125 @@
+"""What the newest earlier runs of a pipeline tell about the lengths of its commands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+
+from batchyard import command_lengths, runs
+from batchyard.command_lengths import Expectation, Seconds
+from batchyard.engines.base import RunRecord
+from batchyard.errors import BatchyardError
+from batchyard.folder import RunFolder, runs_in
+from batchyard.plan import Plan
+
+#: The newest runs tell most, and each of them costs a look at its records.
+_MAX_RUNS = 5
+#: Commands of a list whose texts are looked up one by one. A longer one must not have changed.
+_MAX_LOOKUPS = 200_000
+
+
+def find_seconds(
+    plan: Plan, home: Path, steps: Sequence[str], max_lookups: int = _MAX_LOOKUPS
+) -> dict[str, Seconds]:
+    """Return step -> how long its commands took in earlier runs of the pipeline.
+
+    A command is recognised by its text. Steps that no earlier run has executed are left out. A list
+    of more than ``max_lookups`` commands must be the same as in the earlier run.
+    """
+    records = list(_newest_records(plan, home)) if steps else []
+    found = {
+        step: _find_seconds_of_step(plan.lists[step], step, records, max_lookups) for step in steps
+    }
+    return {step: seconds for step, seconds in found.items() if seconds is not None}
+
+
+def with_lengths(plan: Plan, home: Path) -> Plan:
+    """Return the plan with the lengths of the commands of its dynamic steps, where runs tell them.
+
+    Weights of the pipeline file are kept.
+    """
+    steps = [job.step for job in plan.jobs if _uses_lengths(plan, job.step)]
+    found = find_seconds(plan, home, steps)
+    return _with(
+        plan, {**{step: seconds.values for step, seconds in found.items()}, **plan.lengths}
+    )
+
+
+def _with(plan: Plan, lengths: Mapping[str, Sequence[float]]) -> Plan:
+    jobs = tuple(replace(job, has_lengths=job.step in lengths) for job in plan.jobs)
+    return replace(plan, jobs=jobs, lengths=lengths)
+
+
+def with_lengths_of(old: RunRecord, plan: Plan) -> Plan:
+    """Return the plan of a retry with the lengths that the old run had."""
+    stored = {job.step: old.folder.load_lengths(job.step) for job in plan.jobs if job.has_lengths}
+    return _with(plan, {step: lengths for step, lengths in stored.items() if lengths is not None})
+
+
+def find_expectations(plan: Plan, slots: Mapping[str, int], home: Path) -> dict[str, Expectation]:
+    """Return step -> when its commands are expected to end. ``slots``: see PreparedRun."""
+    found = find_seconds(plan, home, list(slots))
+    return {
+        step: command_lengths.expect(
+            range(len(seconds.values)), plan.lengths.get(step, seconds.values), seconds, slots[step]
+        )
+        for step, seconds in found.items()
+    }
+
+
+def _uses_lengths(plan: Plan, step: str) -> bool:
+    # Without a choice of what goes first, nobody needs the lengths.
+    job = plan.job(step)
+    return job.is_dynamic and step not in plan.lengths and len(plan.lists.get(step, ())) > 1
+
+
+def _newest_records(plan: Plan, home: Path) -> list[RunRecord]:
+    records = []
+    for name in islice(runs.names(home, plan.pipeline), _MAX_RUNS):
+        with suppress(BatchyardError):
+            records.append(runs.read(RunFolder(runs_in(home) / name)))
+    return records
+
+
+def _find_seconds_of_step(
+    commands: Sequence[str], step: str, records: Sequence[RunRecord], max_lookups: int
+) -> Seconds | None:
+    by_text: dict[str, float] = {}
+    mean_s = None
+    for record in records:
+        # A run whose records or list are gone tells nothing.
+        with suppress(BatchyardError, OSError):
+            durations = _durations_of(record, step)
+            if not durations:
+                continue
+            texts = record.folder.load_list(step)
+            is_long = len(commands) > max_lookups
+            if not by_text and (is_long or len(durations) == len(commands)):
+                if _are_equal(texts, commands):
+                    return command_lengths.fill_in_numbers(len(commands), durations)
+            if is_long:
+                continue
+            if mean_s is None:
+                mean_s = sum(durations.values()) / len(durations)
+            for number, seconds in durations.items():
+                by_text.setdefault(texts[number], seconds)
+            if all(map(by_text.__contains__, commands)):
+                break
+    return None if mean_s is None else command_lengths.fill_in(commands, by_text, mean_s)
+
+
+def _durations_of(record: RunRecord, step: str) -> dict[int, float]:
+    if not any(job.step == step and job.has_list for job in record.plan.jobs):
+        return {}
+    run = record.open()
+    try:
+        return dict(run.durations(step))
+    finally:
+        run.close()
+
+
+def _are_equal(texts: Sequence[str], commands: Sequence[str]) -> bool:
+    return len(texts) == len(commands) and all(map(str.__eq__, texts, commands))
