@@ -184,6 +184,31 @@ class Pipeline:
             offer=offer or Offer(),
         )
 
+    def prices(
+        self,
+        step: str | None = None,
+        *,
+        architecture: str = "x86_64",
+        region: str | None = None,
+        profile: str | None = None,
+        limit: int | None = 20,
+    ) -> dict[str, Any]:
+        """Return the instance types that can run a child of the step, cheapest first.
+
+        The shape is that of `batchyard prices --json`. ``step`` may be left out if there is only
+        one. ``limit``: the number of types, or None for all. AWS is asked for the prices; where it
+        does not answer, they are those of a dated list, and ``sources`` says so.
+        """
+        from batchyard.cost import market, offers
+
+        return market.price_types(
+            offers.resources_of_step(self.model, step),
+            architecture=architecture,
+            region=region,
+            profile=profile,
+            limit=limit,
+        ).to_json()
+
 
 class Run:
     """A run, wherever it executes."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any
 
 from batchyard import ec2_types
 from batchyard.errors import InputError
@@ -21,6 +23,8 @@ class Prices:
     region: str = ""
     #: where they come from, for the foot of a table
     source: str = ""
+    #: the day on which they were seen
+    date: str = ""
     #: US dollars per hour of parts of a network: `nat_gateway`, `interface_endpoint`, `public_ipv4`
     network_usd_h: Mapping[str, float] = field(default_factory=dict)
     #: where the prices of nodes and network come from
@@ -40,9 +44,24 @@ def load_prices(*, spot: bool = False) -> Prices:
         {name: prices[key] for name, prices in listed["usd_h"].items()},
         region,
         f"EC2 {kind}, {region}, Linux, seen {date}; today's: {now}",
+        date,
         network["usd_h"],
         f"{region}; nodes of {date} ({now}), network of {network['date']} ({network['now']})",
     )
+
+
+def latest_spot_prices(history: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
+    """Return type -> zone -> the newest price of a SpotPriceHistory of EC2."""
+    prices: dict[str, dict[str, float]] = {}
+    for entry in sorted(history, key=_time_of):
+        zones = prices.setdefault(entry["InstanceType"], {})
+        zones[entry["AvailabilityZone"]] = float(entry["SpotPrice"])
+    return prices
+
+
+def _time_of(entry: Mapping[str, Any]) -> float:
+    time = entry.get("Timestamp")
+    return time.timestamp() if isinstance(time, datetime) else 0.0
 
 
 def list_prices(instance_types: Iterable[str]) -> list[str]:

@@ -75,6 +75,8 @@ UNSCHEDULABLE = _families_with("unschedulable")
 TOO_OLD_FOR_AL2023 = _families_with("too_old_for_al2023")
 #: families whose GPUs are joined by a switch, which fabric manager must start
 NVSWITCH = _families_with("nvswitch")
+#: families with accelerators that are no GPUs: inference, video, FPGAs
+OTHER_ACCELERATORS = _families_with("other_accelerator")
 
 
 def family_of(name: str) -> str:

@@ -176,6 +176,10 @@ class Reader:
             ),
             "PATH": f"{programs}:{os.environ['PATH']}",
             "CUDA_VISIBLE_DEVICES": "",
+            # Nor an account of AWS.
+            "AWS_EC2_METADATA_DISABLED": "true",
+            "AWS_CONFIG_FILE": os.devnull,
+            "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
         }
 
     def does(self, command: Command, page: Path) -> None:

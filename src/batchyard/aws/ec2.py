@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 from batchyard.aws.session import AwsSession, naming_errors
 
 #: Values that EC2 accepts in one filter.
 _MAX_VALUES = 200
+#: Types of one DescribeSpotPriceHistory, and its largest page.
+MAX_SPOT_TYPES = 100
+_MAX_SPOT_PRICES = 1000
 
 
 class Ec2:
@@ -61,6 +65,17 @@ class Ec2:
                 LocationType="availability-zone", Filters=[_filter("instance-type", types)]
             )
         return list(answer["InstanceTypeOfferings"])
+
+    def spot_prices(self, types: Sequence[str], at_time: datetime) -> list[Any]:
+        """Return the prices of at most 100 types at a time, one for each type and zone."""
+        with naming_errors("read Spot prices"):
+            answer = self._session.client("ec2").describe_spot_price_history(
+                InstanceTypes=list(types)[:MAX_SPOT_TYPES],
+                ProductDescriptions=["Linux/UNIX"],
+                StartTime=at_time,
+                MaxResults=_MAX_SPOT_PRICES,
+            )
+        return list(answer["SpotPriceHistory"])
 
     def launch_template(self, version: str, *, id: str = "", name: str = "") -> Any:
         """Return a version of a launch template, found by its id or its name."""

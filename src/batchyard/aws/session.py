@@ -27,6 +27,7 @@ _MAX_ATTEMPTS = 12
 #: should show within seconds.
 _MAX_EARLY_ATTEMPTS = 4
 _TIMEOUT_S = 60
+_CONNECT_TIMEOUT_S = 10
 _NO_CONTENT = 204
 #: Error codes of throttled calls.
 THROTTLED = frozenset(
@@ -83,9 +84,21 @@ class _NotAwsError(Exception):
 class AwsSession:
     """The clients of AWS for one region and one profile."""
 
-    def __init__(self, region: str | None, profile: str | None = None) -> None:
-        """With None, the region is that of the profile or of AWS_REGION."""
+    def __init__(
+        self,
+        region: str | None,
+        profile: str | None = None,
+        *,
+        timeout_s: float = _TIMEOUT_S,
+        max_attempts: int = _MAX_ATTEMPTS,
+    ) -> None:
+        """With None, the region is that of the profile or of AWS_REGION.
+
+        ``timeout_s``: how long an attempt of a call waits for its answer.
+        """
         self.region = region
+        self._timeout_s = timeout_s
+        self._max_attempts = max_attempts
         self.profile = profile
         self._clients: dict[tuple[str, bool], Any] = {}
         self._session: Any = None
@@ -119,11 +132,11 @@ class AwsSession:
             # boto3 itself reads only AWS_DEFAULT_REGION.
             region = self.region or os.environ.get("AWS_REGION") or None
             self._session = boto3.Session(region_name=region, profile_name=self.profile)
-        max_attempts = _MAX_ATTEMPTS if repeats else 1
+        max_attempts = self._max_attempts if repeats else 1
         config = Config(
             retries={"mode": "standard", "total_max_attempts": max_attempts},
-            read_timeout=_TIMEOUT_S,
-            connect_timeout=10,
+            read_timeout=self._timeout_s,
+            connect_timeout=min(_CONNECT_TIMEOUT_S, self._timeout_s),
             user_agent_extra="batchyard",
             max_pool_connections=32,
         )

@@ -51,6 +51,9 @@ COMMAND_GROUPS = {
     "AWS Batch on localhost": {
         "emulate": "Serve the API of AWS Batch here, and run its jobs.",
     },
+    "Prices": {
+        "prices": "List instance types that can run a step, with prices.",
+    },
     "Diagnosis": {
         "doctor": "Find out why a job is stuck or a host does not work.",
     },

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 from batchyard import ec2_types
+from batchyard.aws.ec2 import Ec2
 from batchyard.aws.quotas import Quotas
 from batchyard.aws.session import AwsSession, naming_errors
 from batchyard.doctor.facts import (
@@ -19,14 +20,13 @@ from batchyard.doctor.facts import (
     SpotPrice,
 )
 from batchyard.doctor.gather.aws_calls import AwsCalls
-from batchyard.ec2_prices import Prices
+from batchyard.ec2_prices import Prices, latest_spot_prices
 from batchyard.ec2_types import InstanceType
 
 #: Quotas that are read; few queues use more kinds of instances.
 _MAX_QUOTAS = 3
-#: Largest page of DescribeInstances and DescribeSpotPriceHistory.
+#: Largest page of DescribeInstances.
 _MAX_LISTED = 1000
-_MAX_TYPES = 100
 #: Values that EC2 accepts in one filter.
 _MAX_VALUES = 200
 _RUNNING_STATES = ["pending", "running"]
@@ -55,17 +55,6 @@ class MarketCalls:
             return self._session.client("ec2").describe_instances(
                 Filters=[{"Name": "instance-id", "Values": list(ids)}]
             )
-
-    def spot_prices(self, types: Sequence[str], at_time: datetime) -> list[Any]:
-        """Return the prices at a time, one for each type and zone."""
-        with naming_errors("read Spot prices"):
-            answer = self._session.client("ec2").describe_spot_price_history(
-                InstanceTypes=list(types)[:_MAX_TYPES],
-                ProductDescriptions=["Linux/UNIX"],
-                StartTime=at_time,
-                MaxResults=_MAX_LISTED,
-            )
-        return list(answer["SpotPriceHistory"])
 
 
 # -- quotas --------------------------------------------------------------------------------------
@@ -195,24 +184,16 @@ def read_spot_prices(
     if not names:
         return NOT_GATHERED
     at_time = datetime.fromtimestamp(now_ms / 1000, UTC)
-    market = MarketCalls(calls.session)
-    history = calls.call("ec2:DescribeSpotPriceHistory", lambda: market.spot_prices(names, at_time))
+    ec2 = Ec2(calls.session)
+    history = calls.call("ec2:DescribeSpotPriceHistory", lambda: ec2.spot_prices(names, at_time))
     if isinstance(history, Missing):
         return history
-    newest = {
-        (entry["InstanceType"], entry["AvailabilityZone"]): float(entry["SpotPrice"])
-        for entry in sorted(history, key=_time)
-    }
     other_region = prices.region if prices.region != region else ""
     return tuple(
         SpotPrice(name, zone, price, prices.usd_h.get(name, 0.0), other_region)
-        for (name, zone), price in newest.items()
+        for name, prices_by_zone in latest_spot_prices(history).items()
+        for zone, price in prices_by_zone.items()
     )
-
-
-def _time(document: Mapping[str, Any]) -> float:
-    time = document.get("Timestamp")
-    return time.timestamp() if isinstance(time, datetime) else 0.0
 
 
 def type_names(

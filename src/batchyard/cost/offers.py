@@ -1,0 +1,135 @@
+"""The instance types that can run a child, with their prices. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from batchyard import ec2_types
+from batchyard.batch.jobs import Resources
+from batchyard.ec2_types import InstanceType
+from batchyard.errors import InputError
+from batchyard.pipeline import Pipeline
+
+#: The zone of a price that is the lowest of a region, where the zone itself is not known.
+CHEAPEST_ZONE = ""
+#: For a child without GPUs: types with more than this many times the vCPUs that are needed are
+#: left out. They cost as much per vCPU, and there are hundreds.
+_MAX_VCPU_FACTOR = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """An instance type and its prices, in US dollars per hour."""
+
+    type: InstanceType
+    #: None if the price is not known
+    on_demand_usd_h: float | None
+    #: zone -> price; empty if none is known
+    spot_usd_h: Mapping[str, float]
+
+    @property
+    def cheapest_zone(self) -> str | None:
+        return min(self.spot_usd_h, key=lambda zone: (self.spot_usd_h[zone], zone), default=None)
+
+    @property
+    def lowest_spot_usd_h(self) -> float | None:
+        return min(self.spot_usd_h.values(), default=None)
+
+    @property
+    def lowest_usd_h(self) -> float | None:
+        """Return the price on spot, or where there is none, on demand."""
+        spot = self.lowest_spot_usd_h
+        return self.on_demand_usd_h if spot is None else spot
+
+    @property
+    def saving(self) -> float | None:
+        """Return the part of the on-demand price that spot saves, as a fraction."""
+        spot = self.lowest_spot_usd_h
+        if spot is None or not self.on_demand_usd_h:
+            return None
+        return 1 - spot / self.on_demand_usd_h
+
+    @property
+    def usd_gpu_h(self) -> float | None:
+        """Return the lowest price for one of the GPUs; None without GPUs."""
+        lowest = self.lowest_usd_h
+        return None if lowest is None or not self.type.gpus else lowest / self.type.gpus
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "type": self.type.name,
+            "vcpus": self.type.vcpus,
+            "memory_mib": self.type.memory_mib,
+            "gpus": self.type.gpus,
+            "gpu": self.type.gpu or None,
+            "gpu_memory_mib": self.type.gpu_memory_mib or None,
+            "architecture": self.type.architecture,
+            "on_demand_usd_h": self.on_demand_usd_h,
+            "spot_usd_h": self.lowest_spot_usd_h,
+            "zone": self.cheapest_zone or None,
+            "zones": {zone: price for zone, price in self.spot_usd_h.items() if zone},
+            "saving": self.saving,
+            "usd_gpu_h": self.usd_gpu_h,
+        }
+
+
+def select_types(needed: Resources, architecture: str = ec2_types.X86) -> list[InstanceType]:
+    """Return the types that can run a child with these resources, smallest first.
+
+    The memory of a type is what a host of it registers with ECS. Types whose GPUs ECS cannot
+    assign, other accelerators and bare metal are left out; so are GPU types for a child without
+    GPUs. Raises InputError if no type is large enough.
+    """
+    fitting = [
+        listed
+        for listed in ec2_types.TYPES.values()
+        if listed.architecture == architecture and _can_run(listed, needed)
+    ]
+    if not fitting:
+        raise InputError(
+            f"no {architecture} instance type offers {needed} to one job",
+            hint="ask for less; a host offers a little less memory than its type has",
+        )
+    fitting.sort(key=lambda listed: (listed.gpus, listed.vcpus, listed.memory_mib, listed.name))
+    if needed.gpus:
+        return fitting
+    max_vcpus = min(listed.vcpus for listed in fitting) * _MAX_VCPU_FACTOR
+    return [listed for listed in fitting if listed.vcpus <= max_vcpus]
+
+
+def _can_run(listed: InstanceType, needed: Resources) -> bool:
+    family = ec2_types.family_of(listed.name)
+    registered = ec2_types.registered_resources(listed.name)
+    return (
+        ".metal" not in listed.name
+        and family not in ec2_types.TOO_OLD_FOR_AL2023
+        and family not in ec2_types.OTHER_ACCELERATORS
+        and (needed.gpus > 0) == (family in ec2_types.GPU_FAMILIES)
+        and registered is not None
+        and needed.fits_in(registered)
+    )
+
+
+def sort_offers(offers: Iterable[Offer]) -> list[Offer]:
+    """Return the offers, cheapest first; those without a price are left out."""
+    priced = [offer for offer in offers if offer.lowest_usd_h is not None]
+    return sorted(priced, key=lambda offer: (offer.lowest_usd_h or 0.0, offer.type.name))
+
+
+def resources_of_step(pipeline: Pipeline, step: str | None) -> Resources:
+    """Return what a child of the step requests; None stands for the only step of the pipeline.
+
+    Raises InputError.
+    """
+    names = [listed.name for listed in pipeline.steps]
+    if step is None and len(names) == 1:
+        step = names[0]
+    if step not in names:
+        what = f"no step {step!r}" if step else f"{len(names)} steps"
+        raise InputError(
+            f"pipeline {pipeline.name} has {what}", hint=f"name one of: {', '.join(names)}"
+        )
+    found = pipeline.step(step)
+    return Resources(found.cpus, found.memory_mib, found.gpus)
