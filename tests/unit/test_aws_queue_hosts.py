@@ -38,6 +38,10 @@ def managed(*types: str, max_vcpus: int = 256) -> ComputeEnvironment:
     return ComputeEnvironment("fleet", max_vcpus=max_vcpus, type_names=types)
 
 
+def serverless(max_vcpus: int) -> ComputeEnvironment:
+    return ComputeEnvironment("tasks", is_fargate=True, max_vcpus=max_vcpus)
+
+
 SMALL = Step("a", command="x")
 LARGE = Step("a", command="x", cpus=8, memory_mib=16_384)
 WITH_GPU = Step("a", command="x", gpus=1, memory_mib=8_192)
@@ -64,6 +68,9 @@ WITH_GPU = Step("a", command="x", gpus=1, memory_mib=8_192)
         (LARGE, [managed("z9.huge", max_vcpus=4)], False),
         (LARGE, [ComputeEnvironment("mine")], True),
         (LARGE, [], True),
+        (LARGE, [serverless(8)], True),
+        (LARGE, [serverless(4)], False),
+        (LARGE, [serverless(4), serverless(16)], True),
     ],
 )
 def test_a_step_needs_one_host_that_is_large_enough(
@@ -77,6 +84,8 @@ def test_the_reason_names_the_step_the_queue_and_its_hosts() -> None:
         "step 'a': a child asks for 1 vCPU, 8GiB and 1 GPU, and queue gpu has no host for it "
         "(fleet: c5.large, c5.4xlarge, maxvCpus 256): ask for less, or name another `queue:`"
     ]
+    (reason,) = find_misfits(LARGE, serverless(4))
+    assert "queue cpu has no host for it (tasks: Fargate, maxvCpus 4)" in reason
 
 
 def test_types_are_asked_for_only_where_they_matter() -> None:
@@ -87,7 +96,7 @@ def test_types_are_asked_for_only_where_they_matter() -> None:
     assert patterns(SMALL, managed("c5", "m5.large")) == []
     assert patterns(SMALL, managed("c5", "m5.large", max_vcpus=2)) == ["c5.*", "m5.large"]
     assert patterns(LARGE, managed("optimal", "c5", "m5.large")) == ["c5.*", "m5.large"]
-    assert patterns(LARGE, ComputeEnvironment("serverless", is_fargate=True, max_vcpus=16)) == []
+    assert patterns(LARGE, serverless(16)) == []
 
 
 def test_answers_of_aws_become_hosts() -> None:
@@ -104,7 +113,7 @@ def test_answers_of_aws_become_hosts() -> None:
     queue = {"computeEnvironmentOrder": order}
     assert queue_hosts.read_environments(queue, documents) == (
         ComputeEnvironment("c"),
-        ComputeEnvironment("b", True, 8, ("default_x86_64",)),
+        ComputeEnvironment("b", True, 8),
         ComputeEnvironment("a", False, 16, ("c5",)),
     )
     gpu = {

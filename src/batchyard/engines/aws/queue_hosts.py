@@ -31,7 +31,7 @@ class ComputeEnvironment:
     is_fargate: bool = False
     #: None: AWS Batch does not manage the hosts, so their number is not known.
     max_vcpus: int | None = None
-    #: As in the compute environment: types, families, and words for families.
+    #: As in the compute environment: types, families, and words for families. Empty for Fargate.
     type_names: tuple[str, ...] = ()
 
 
@@ -52,12 +52,11 @@ def _read_environment(document: Mapping[str, Any]) -> ComputeEnvironment:
     resources = document.get("computeResources")
     if document.get("type") == "UNMANAGED" or not resources:
         return ComputeEnvironment(name)
-    return ComputeEnvironment(
-        name,
-        is_fargate=resources["type"].startswith("FARGATE"),
-        max_vcpus=resources["maxvCpus"],
-        type_names=tuple(resources.get("instanceTypes") or ("default_x86_64",)),
-    )
+    max_vcpus = resources["maxvCpus"]
+    if resources["type"].startswith("FARGATE"):
+        return ComputeEnvironment(name, is_fargate=True, max_vcpus=max_vcpus)
+    type_names = tuple(resources.get("instanceTypes") or ("default_x86_64",))
+    return ComputeEnvironment(name, max_vcpus=max_vcpus, type_names=type_names)
 
 
 def list_type_patterns(
@@ -68,7 +67,6 @@ def list_type_patterns(
         name if "." in name else f"{name}.*"
         for job in plan.jobs
         for environment in queues.get(target.queue_of(job), ())
-        if not environment.is_fargate
         if not (_fits(job.resources, _SMALLEST_HOST) and _is_roomy(environment))
         for name in environment.type_names
         if name not in _MAGIC_WORDS
@@ -102,7 +100,7 @@ def find_misfits(
     """
     for job in plan.jobs:
         queue = target.queue_of(job)
-        environments = [entry for entry in queues.get(queue, ()) if not entry.is_fargate]
+        environments = queues.get(queue, ())
         if not environments or any(_can_run(job.resources, entry, types) for entry in environments):
             continue
         descriptions = "; ".join(_describe(environment) for environment in environments)
@@ -117,6 +115,9 @@ def _can_run(
 ) -> bool:
     if environment.max_vcpus is None:
         return True
+    if environment.is_fargate:
+        # The sizes of tasks are checked with the other rules of Fargate (refusals).
+        return resources.vcpus <= environment.max_vcpus
     for name in environment.type_names:
         if name in _MAGIC_WORDS:
             offers = [Resources(vcpus=environment.max_vcpus, memory_mib=_UNLIMITED)]
@@ -155,9 +156,8 @@ def _fits(resources: Resources, offer: Resources) -> bool:
 
 
 def _describe(environment: ComputeEnvironment) -> str:
-    return (
-        f"{environment.name}: {', '.join(environment.type_names)}, maxvCpus {environment.max_vcpus}"
-    )
+    hosts = "Fargate" if environment.is_fargate else ", ".join(environment.type_names)
+    return f"{environment.name}: {hosts}, maxvCpus {environment.max_vcpus}"
 
 
 def _describe_resources(resources: Resources) -> str:
