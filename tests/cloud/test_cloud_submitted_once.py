@@ -17,6 +17,13 @@ steps:
   - {name: a, command: 'until [ -e "FOLDER/go" ]; do sleep 0.1; done'}
   - {name: b, needs: [a], array: 2, command: echo b}
 """
+SHORT = """\
+name: short
+image: busybox
+defaults: {{memory: 4MiB}}
+steps:
+  - {{name: a, command: {command}}}
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -100,10 +107,22 @@ def test_a_second_job_that_shows_up_after_all_is_ended_and_told(lab: Lab) -> Non
     lab.write("go", "")
     done = lab("status", run, "--watch")
     assert "SUCCEEDED" in done.stdout and first["jobId"] in done.stderr
-    # The run is over: nothing is looked for any more.
-    before = calls(lab.endpoint)["batch:ListJobs"]
-    lab("status", run)
-    assert calls(lab.endpoint)["batch:ListJobs"] == before
+
+
+def test_a_second_job_that_shows_up_after_the_end_of_the_run_is_ended(lab: Lab) -> None:
+    lab.environ["BATCHYARD_AWS_LAG_S"] = "0.5"
+    # The job whose answer is lost starts first, and stays.
+    begun = lab.folder / "begun"
+    command = f"mkdir '{begun}' && sleep 600 || true"
+    lab.write("short.yaml", SHORT.format(command=json.dumps(command)))
+    set_faults(lab.endpoint, "lose@SubmitJob=1x,list-lag=600")
+    run = lab.run(file="short.yaml")
+    set_faults(lab.endpoint, "")
+    first, second = find_jobs(lab, f"{run}-a")
+    assert (first["status"], second["status"]) == ("RUNNING", "SUCCEEDED")
+    told = lab("status", run)
+    assert "SUCCEEDED" in told.stdout and f"a second job of a, {first['jobId']}," in told.stderr
+    assert lab.endpoint.wait(first["jobId"])["status"] == "FAILED"
 
 
 def test_stop_ends_jobs_of_the_run_that_this_machine_does_not_know(lab: Lab) -> None:

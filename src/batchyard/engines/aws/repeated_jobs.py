@@ -7,18 +7,23 @@ depend on it; the second one is terminated by whoever looks at the run.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from batchyard.aws.batch import Batch
 from batchyard.batch.jobs import JobState
 from batchyard.engines.aws.job_ids import JobIds
 from batchyard.errors import BatchyardError
 
 _REASON = "a second job of the same step: {recorded_id} counts"
+#: Seconds after the last SubmitJob of a step in which its second job may still appear.
+_APPEARS_S = 3600.0
 
 
 class RepeatedJobs:
-    def __init__(self, batch: Batch, job_ids: JobIds) -> None:
+    def __init__(self, batch: Batch, job_ids: JobIds, clock: Callable[[], float]) -> None:
         self._batch = batch
         self._job_ids = job_ids
+        self._clock = clock
         #: Id of a second job -> a sentence about it.
         self._sentences: dict[str, str] = {}
         self._problem = ""
@@ -28,10 +33,11 @@ class RepeatedJobs:
         """What was seen of second jobs; empty if there are none."""
         return "; ".join(filter(None, [*self._sentences.values(), self._problem]))
 
-    def terminate(self) -> None:
+    def terminate(self, *, is_run_over: bool = False) -> None:
         """Terminate second jobs that are not over.
 
-        No call if no SubmitJob was repeated. A user who may not list or terminate jobs gets a
+        No call if no SubmitJob was repeated. A short run can be over before its second job appears,
+        so these are looked for during an hour. A user who may not list or terminate jobs gets a
         sentence instead.
         """
         self._problem = ""
@@ -40,11 +46,17 @@ class RepeatedJobs:
             recorded_id = journal.ids.get(part.name)
             if part.name not in journal.repeated or recorded_id is None:
                 continue
+            if is_run_over and not self._may_appear(part.name):
+                continue
             try:
                 job_ids = self._batch.find_by_name(str(part.request["jobQueue"]), part.name)
                 self._terminate_others(part.step, recorded_id, job_ids)
             except BatchyardError as exc:
                 self._problem = f"{part.step} may have a second job: {exc.message}"
+
+    def _may_appear(self, name: str) -> bool:
+        submitted_s = self._job_ids.journal.intended_at.get(name, 0.0)
+        return self._clock() - submitted_s < _APPEARS_S
 
     def _terminate_others(self, step: str, recorded_id: str, job_ids: list[str]) -> None:
         new_ids = [

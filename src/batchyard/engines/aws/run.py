@@ -98,7 +98,7 @@ class AwsRun:
         self._failed_attempts = FailedAttempts(
             plan, self.batch, self._files, self._parts_known_to_aws, self._status.end_states
         )
-        self._repeated_jobs = RepeatedJobs(self.batch, self._job_ids)
+        self._repeated_jobs = RepeatedJobs(self.batch, self._job_ids, clock)
         self._submission = Submission(
             target.run_id,
             self.batch,
@@ -340,8 +340,7 @@ class AwsRun:
         # Those who watch the run say that AWS does not answer, and ask again.
         with self._session.giving_up_early():
             was_over = self.is_over_by_record
-            if not was_over:
-                self._repeated_jobs.terminate()
+            self._repeated_jobs.terminate(is_run_over=was_over)
             overview = self._status.overview()
             if overview.state is not RunState.RUNNING and not was_over:
                 self._submission.delete_counters()
