@@ -25,7 +25,8 @@ _DEFAULT_FIELDS = ("@timestamp", "@message")
 _MAX_ROWS = 10_000
 #: A quoted text, a regular expression, or any other run of characters up to a pipe.
 _PIECE = r"\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'|/(?:[^/\\]|\\.)*/|[^|\"'/]|/"
-_COMMAND = re.compile(rf"\s*(\w+)\b((?:{_PIECE})*)(?:\||$)", re.DOTALL)
+# `*+` tries one reading only: slashes can be read in very many ways.
+_COMMAND = re.compile(rf"\s*(\w+)\b((?:{_PIECE})*+)(?:\||$)", re.DOTALL)
 _FIELD = re.compile(r"[@A-Za-z_][\w.@]*")
 _COMPARISON = re.compile(
     r"\s*(?P<field>[@A-Za-z_][\w.@]*)\s*(?P<operator>not\s+like|like|=~|!=|=)\s*"

@@ -82,6 +82,7 @@ def test_counts() -> None:
         "filter",
         "filter @message like",
         "filter @message like /(/",
+        pytest.param("fields " + "/x" * 100 + '"', id="many slashes and an open quote"),
         "filter @message like 'a' xor @message like 'b'",
         "limit none",
         "limit 0",
