@@ -354,6 +354,25 @@ def test_this_machine_is_the_instance_in_the_cluster_of_ones_own(endpoint: Endpo
         ecs.list_container_instances(cluster=cluster, filter="attribute:a == b")
 
 
+def test_a_job_on_ones_own_instance_sees_the_instance_of_the_cluster(endpoint: Endpoint) -> None:
+    endpoint.batch.create_compute_environment(
+        computeEnvironmentName="seen", type="UNMANAGED", serviceRole="any"
+    )
+    endpoint.queue("seen", "seen")
+    ask = """
+    base=$AWS_EC2_METADATA_SERVICE_ENDPOINT/latest
+    ttl='X-aws-ec2-metadata-token-ttl-seconds: 60'
+    token=$(curl -s -X PUT -H "$ttl" $base/api/token)
+    curl -s -H "X-aws-ec2-metadata-token: $token" $base/meta-data/instance-id
+    """
+    job = endpoint.wait(endpoint.run("sh", "-c", ask, queue="seen"))
+    arn = job["container"]["containerInstanceArn"]
+    (machine,) = endpoint.client("ecs").describe_container_instances(
+        cluster=arn.split("/")[1], containerInstances=[arn]
+    )["containerInstances"]
+    assert endpoint.output(job["jobId"]) == [machine["ec2InstanceId"]]
+
+
 def test_other_clusters_are_as_they_were(endpoint: Endpoint) -> None:
     """Those of managed environments have no instances here, and those that somebody made are
     moto's."""

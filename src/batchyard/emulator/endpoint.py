@@ -130,8 +130,8 @@ class Endpoint:
         if instance_metadata.depends_on_type(path):
             region, instance = self._find_host(host_id)
         host = instance_metadata.Host(
-            instance_id=hosts.instance_id(host_id),
-            instance_type=instance.type_name if instance else _UNKNOWN_TYPE,
+            instance_id=instance.instance_id if instance else hosts.instance_id(host_id),
+            instance_type=(instance and instance.type_name) or _UNKNOWN_TYPE,
             region=region,
             zone=instance.zone if instance else f"{region}a",
             token_key=self._metadata_key + host_id.encode(),
@@ -163,7 +163,9 @@ class Endpoint:
 
     def _find_host_in_regions(self, host_id: str) -> tuple[str, hosts.Instance | None]:
         for state in self._regions.states():
-            instance = hosts.find_instance(state, host_id)
+            instance = hosts.find_instance(state, host_id) or hosts.find_own_instance(
+                state, host_id
+            )
             if instance is not None or hosts.is_task(state, host_id):
                 return state.region, instance
         return self.region, None

@@ -73,6 +73,18 @@ def is_task(state: EndpointState, task_id: str) -> bool:
     return key is not None and state.job_with_number(key.job_number) is not None
 
 
+def find_own_instance(state: EndpointState, task_id: str) -> Instance | None:
+    """Return this machine if a task of an UNMANAGED environment has the id and runs."""
+    key = names.parse_task_id(task_id, state.salt)
+    job = None if key is None else state.job_with_number(key.job_number)
+    if key is None or job is None:
+        return None
+    task = state.loop.find_running_task(job["jobId"], key.child)
+    environment = None if task is None else state.get(ENVIRONMENT, task.compute_environment)
+    is_own = environment is not None and environment["type"] == "UNMANAGED"
+    return _own_instance(state, environment) if environment is not None and is_own else None
+
+
 def instances_of(
     state: EndpointState, environment: Document, *, with_ended: bool = False
 ) -> list[Instance]:
@@ -125,7 +137,7 @@ def _own_instance(state: EndpointState, environment: Document) -> Instance:
         environment=environment,
         subnet="",
         zone=f"{state.region}a",
-        is_spot=False,
+        is_spot=True,  # Else its metadata would have no notice of a reclaim.
         registered=state.machine,
         free=state.scheduler.free(environment["computeEnvironmentArn"]),
         launched_s=state.created_ms / 1000,

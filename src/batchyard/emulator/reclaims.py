@@ -2,7 +2,8 @@
 
 `batchyard emulate reclaim` announces a reclaim, or chance does (--reclaims).
 
-All jobs that run on a host end with it. A job without an instance (on Fargate) ends alone.
+All jobs that run on a host end with it. A job on Fargate ends alone, and so does a job of an
+UNMANAGED environment, since this machine goes on.
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ class _Reclaim(NamedTuple):
     #: Seconds since 1970, and on the monotonic clock.
     at_s: float
     due_s: float
-    #: None for a task without an instance.
+    instance_id: str
+    #: None for a task that ends alone: on Fargate, or on this machine (UNMANAGED).
     host: Host | None
     task: Task | None
 
@@ -79,13 +81,17 @@ class Reclaims:
         host = state.scheduler.host_of(parent, index or 0)
         key = names.AttemptKey(task.job_number, task.child, task.attempt)
         host_id = names.task_id(key, state.salt) if host is None else host.host_id
-        self._add(host_id, notice_s, host, task)
+        own_instance = hosts.find_own_instance(state, host_id)
+        instance_id = own_instance.instance_id if own_instance else hosts.instance_id(host_id)
+        self._reclaims[host_id] = self._due_in(notice_s, instance_id, host, task)
         self.end_due()
-        return {"jobId": job_id, "instanceId": hosts.instance_id(host_id), "notice": notice_s}
+        return {"jobId": job_id, "instanceId": instance_id, "notice": notice_s}
 
-    def _add(self, host_id: str, notice_s: float, host: Host | None, task: Task | None) -> None:
+    def _due_in(
+        self, notice_s: float, instance_id: str, host: Host | None, task: Task | None = None
+    ) -> _Reclaim:
         at_s, due_s = self._state.clock() + notice_s, time.monotonic() + notice_s
-        self._reclaims[host_id] = _Reclaim(at_s, due_s, host, task)
+        return _Reclaim(at_s, due_s, instance_id, host, task)
 
     def on_tick(self) -> None:
         """Let chance announce reclaims, and end the hosts whose time is over."""
@@ -104,7 +110,8 @@ class Reclaims:
             for host in fleet.hosts:
                 is_new = host.is_spot and host.host_id not in self._reclaims
                 if is_new and self._at_random.chooses(elapsed_s):
-                    self._add(host.host_id, self._at_random.notice_s, host, None)
+                    reclaim = self._due_in(self._at_random.notice_s, host.host_id, host)
+                    self._reclaims[host.host_id] = reclaim
 
     def end_due(self) -> None:
         """End the hosts whose notice is over, with all their jobs."""
@@ -115,14 +122,13 @@ class Reclaims:
             if reclaim.host is not None:
                 end_host(self._state, reclaim.host)
             elif reclaim.task is not None:
-                self._end_task(host_id, reclaim.task)
+                self._end_task(reclaim.task, reclaim.instance_id)
 
-    def _end_task(self, task_id: str, task: Task) -> None:
+    def _end_task(self, task: Task, instance_id: str) -> None:
         loop = self._state.loop
         # The attempt may have ended by itself since the notice.
         if loop.find_running_task(task.job_id, task.child) is task:
-            reason = f"Host EC2 (instance {hosts.instance_id(task_id)}) terminated."
-            loop.lose(task.job_id, task.child, reason)
+            loop.lose(task.job_id, task.child, f"Host EC2 (instance {instance_id}) terminated.")
 
 
 def end_hosts(state: EndpointState, host_ids: Collection[str]) -> None:
