@@ -313,7 +313,10 @@ class Run:
 
     def retry(
         self,
+        step: str | None = None,
+        index: int | None = None,
         *,
+        command: int | str | None = None,
         on_demand: bool = False,
         limit_cpus: int | None = None,
         limit_memory_mib: int | None = None,
@@ -321,7 +324,10 @@ class Run:
         cpus: int | None = None,
         memory_mib: int | None = None,
     ) -> Run:
-        """Begin a new run of only what failed or never ran.
+        """Begin a new run of only what failed or never ran, in the run or in ``step``.
+
+        With ``index``: of this child of the step; with ``command``: of this command (its number,
+        "STEP:NUMBER" or its text). They are repeated also if they succeeded.
 
         ``on_demand``: not on spot. ``limit_cpus`` and ``limit_memory_mib``: what it may use of this
         machine, where that differs from the first run; ``cpus`` and ``memory_mib`` are their old
@@ -333,6 +339,9 @@ class Run:
             memory_mib=memory_mib if limit_memory_mib is None else limit_memory_mib,
             on_demand=on_demand,
             workspace=None if workspace is None else str(workspace),
+            part=operations.find_part(
+                self._record, step, index, None if command is None else str(command)
+            ),
         )
         record = operations.begin_retry(self._record, request, notes.append)
         return Run(record, [*notes, *_start(record)])

@@ -65,7 +65,7 @@ def find_command(record: RunRecord, engine: RunEngine, name: str) -> CommandDeta
     ``name``: `NUMBER` in a run with one step, `STEP:NUMBER`, or the text of the command. Raises
     InputError if no command, or more than one, is meant, or if the command has not ended yet.
     """
-    step, number = _parse_name(record, name)
+    step, number = parse_name(record, name)
     command = next(iter(engine.commands(step, number)), None)
     if command is None:
         raise InputError(
@@ -75,7 +75,8 @@ def find_command(record: RunRecord, engine: RunEngine, name: str) -> CommandDeta
     return command
 
 
-def _parse_name(record: RunRecord, name: str) -> tuple[str, int]:
+def parse_name(record: RunRecord, name: str) -> tuple[str, int]:
+    """Return step and number of a command; see ``find_command``."""
     jobs = record.plan.jobs
     step, colon, digits = name.rpartition(":")
     if colon and digits.isdecimal() and any(job.step == step for job in jobs):

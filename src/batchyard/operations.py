@@ -36,7 +36,7 @@ from batchyard.errors import (
     RunNotFoundError,
 )
 from batchyard.folder import RunFolder, runs_in
-from batchyard.plan import Plan
+from batchyard.plan import Plan, RunPart
 from batchyard.quick_dataclasses import dataclass
 
 _STOP_REASON = "stopped by the user"
@@ -165,11 +165,36 @@ def _limit_at_once(request: RunRequest) -> RunRequest:
 def begin_retry(
     old: RunRecord, request: RetryRequest | None = None, say: Say = say_nothing
 ) -> RunRecord:
-    """Record a new run of what failed or never ran in the old one. Nothing executes yet."""
+    """Record a new run of what failed or never ran in the old one. Nothing executes yet.
+
+    With ``request.part``: of this part, also if it succeeded.
+    """
     prepared = old.engine.prepare_retry(old, request or RetryRequest(), say)
     prepared = replace(prepared, plan=earlier_runs.with_lengths_of(old, prepared.plan))
     file = Path(old.file) if old.file else None
     return runs.begin(old.home, old.engine, prepared, file=file, retry_of=old.run_id)
+
+
+def find_part(
+    record: RunRecord, step: str | None, index: int | None, command: str | None
+) -> RunPart | None:
+    """Return the part of a run that a user names; None for the whole run.
+
+    ``command``: as in ``command_records.find_command``. Raises InputError.
+    """
+    if command is not None:
+        from batchyard import command_records
+
+        if step is not None:
+            raise InputError(
+                "a command is a part of its own", hint="leave STEP out, and write STEP:NUMBER"
+            )
+        step, number = command_records.parse_name(record, command)
+        return RunPart(step, command=number)
+    if step is None:
+        return None
+    record.plan.require_child(step, index)
+    return RunPart(step, index)
 
 
 def prepare_resume(

@@ -53,6 +53,8 @@ class PlannedJob:
     dynamic_children: int | None = None
     #: of a dynamic step: whether its commands are handed out by falling length
     has_lengths: bool = False
+    #: the only command that its child runs, if a retry repeats a single command
+    only_command: int | None = None
     #: globs of workspace files: downloaded by a child, uploaded by it, and saved on a reclaim
     inputs: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
@@ -101,7 +103,25 @@ class PlannedJob:
         """Return the commands of the child with this number in the step's array."""
         if not self.has_list or self.is_dynamic:
             return range(index, index + 1)
+        if self.only_command is not None:
+            return range(self.only_command, self.only_command + 1)
         return shard.commands_of(self.command_count, index, self.step_size, self.share_out)
+
+
+@dataclass(frozen=True, slots=True)
+class RunPart:
+    """A part of a run: a step, one child of it, or one of its commands."""
+
+    step: str
+    #: the child's number in the step
+    index: int | None = None
+    #: number of a command in the step's list; of a step without a list, of the child
+    command: int | None = None
+
+    def __str__(self) -> str:
+        if self.command is not None:
+            return f"command {self.step}:{self.command}"
+        return self.step if self.index is None else f"{self.step}:{self.index}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,13 @@ def commands_of(total: int, index: int, size: int, share_out: str = STATIC) -> r
     return range(total * index // size, total * (index + 1) // size)
 
 
+def child_of(total: int, command: int, size: int, share_out: str = STATIC) -> int:
+    """Return the child of ``size`` that runs the command, of ``total``; see ``commands_of``."""
+    if share_out == STRIDED:
+        return command % size
+    return ((command + 1) * size - 1) // total
+
+
 class Turn:
     """The progress of one attempt through its commands, and its exit code.
 

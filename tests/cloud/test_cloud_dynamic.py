@@ -76,6 +76,12 @@ def test_each_command_has_a_record_and_a_retry_runs_those_that_failed(lab: Lab) 
     (counts, _), records, failed, _ = look(lab, run_of(done))
     assert counts == {"total": 2, "succeeded": 2, "failed": 0}
     assert [record["number"] for record in records] == [4, 21]
+    (lab.folder / "ran").unlink()
+    alone = lab("retry", run, "--command", "a:7")
+    assert ran(lab) == [7]
+    (counts, *_), records, _, _ = look(lab, run_of(alone))
+    assert counts == {"total": 1, "succeeded": 1, "failed": 0}
+    assert "handed out at run time" in lab("retry", run, "a:1", code=2).stderr
 
 
 def test_a_list_without_array_gets_children_and_a_note(lab: Lab, calm: None) -> None:

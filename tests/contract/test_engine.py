@@ -30,6 +30,7 @@ from batchyard.engines.base import (
     LogChunk,
     Offer,
     PreparedRun,
+    RetryRequest,
     RunEngine,
     RunRecord,
     RunRequest,
@@ -40,6 +41,7 @@ from batchyard.engines.memory import HOLD, Call, MemoryEngine, Result
 from batchyard.environments import Environment
 from batchyard.errors import InputError
 from batchyard.pipeline import ExitRule, Need, Pipeline, Step
+from batchyard.plan import RunPart
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "emulator"))
 from emulator_endpoint import UNKIND, Endpoint
@@ -567,3 +569,17 @@ def test_a_run_without_a_failure_has_nothing_to_retry(lab: Lab) -> None:
     assert lab.record is not None
     with pytest.raises(InputError, match="nothing to retry"):
         operations.begin_retry(lab.record)
+
+
+def test_a_retry_repeats_one_command_also_if_it_succeeded(lab: Lab) -> None:
+    engine = lab.begin(lab.step("a", [says(f"line-{number}") for number in range(4)], array=2))
+    until(lambda: engine.overview().state is RunState.SUCCEEDED)
+    assert lab.record is not None
+    again = operations.begin_retry(lab.record, RetryRequest(part=RunPart("a", command=2)))
+    operations.start(again)
+    repeated = again.open()
+    until(lambda: repeated.overview().state is RunState.SUCCEEDED)
+    assert [command.number for command in repeated.commands()] == [2]
+    assert text_of(repeated, "a", 1) == lab.as_logged(b"line-2\n")
+    with pytest.raises(InputError, match="has no command 4"):
+        operations.begin_retry(lab.record, RetryRequest(part=RunPart("a", command=4)))

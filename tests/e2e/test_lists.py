@@ -92,3 +92,19 @@ def test_flags_of_lists_with_a_pipeline(yard: Yard) -> None:
     assert "-j is for a list of commands" in yard("run", "p.yaml", "-j", "2", code=2).stderr
     refusal = yard("plan", "p.yaml", "--fail-fast", code=2).stderr
     assert "--fail-fast: only for a plain list" in refusal and "`fail_fast:`" in refusal
+
+
+def test_one_command_or_child_is_repeated_as_asked(yard: Yard) -> None:
+    yard.write("list.txt", "".join(f"echo {n} >> ran; test {n} != 5\n" for n in range(8)))
+    run = yard.json("run", "list.txt", "--array", "4", "--share-out", "static", code=1)["run"]
+    for arguments, code, numbers in (
+        (("--command", "3"), 0, [3]),
+        (("--command", "5"), 1, [5]),
+        (("list:1",), 0, [2, 3]),
+        (("list:2",), 1, [5]),
+    ):
+        (yard.folder / "ran").unlink()
+        yard("retry", run, *arguments, code=code)
+        assert (yard.folder / "ran").read_text().split() == [str(number) for number in numbers]
+        assert {command["command"] for command in yard.json("commands", "last")} >= set(numbers)
+    assert "leave STEP out" in yard("retry", run, "list", "--command", "3", code=2).stderr

@@ -16,6 +16,7 @@ from batchyard.cli.options import (
     example,
     find_run,
     home_option,
+    parse_child,
     run_argument,
     run_env_option,
 )
@@ -32,7 +33,6 @@ from batchyard.engines.base import (
 from batchyard.engines.busy_service import PatientCaller
 from batchyard.errors import BatchyardError, InputError
 from batchyard.folder import home_flag
-from batchyard.plan import Plan
 from batchyard.quick_dataclasses import dataclass
 
 _PATIENCE_S = 30
@@ -94,7 +94,7 @@ def command(
     record = find_run(home, run, env)
     if command_name is not None:
         return _show_command(record, command_name)
-    step, index = _parse_child(child, record.plan)
+    step, index = parse_child(child, record.plan)
     sizes = {job.step: job.step_size for job in record.plan.jobs}
     printer = _Printer(sizes, with_headings=index is None and sum(sizes.values()) > 1)
     follower = _Follower(record, step, patience) if follow else None
@@ -261,12 +261,3 @@ class _Printer:
             out.write(chunk.data)
             self._at_line_start = chunk.data.endswith(b"\n")
         out.flush()
-
-
-def _parse_child(child: str | None, plan: Plan) -> tuple[str | None, int | None]:
-    """Return step and index of STEP[:INDEX], None for what is not given. Raises InputError."""
-    if child is None:
-        return None, None
-    step, colon, index = child.partition(":")
-    plan.require_child(step, index if colon else None)
-    return step, int(index) if colon else None

@@ -15,6 +15,7 @@ from batchyard.folder import find_home
 
 if TYPE_CHECKING:
     from batchyard.engines.base import RunRecord
+    from batchyard.plan import Plan
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -151,6 +152,15 @@ def find_run(home: str | None, name: str, env: str | None = None) -> RunRecord:
     from batchyard import operations
 
     return operations.find_run(home_of(home), name, env)
+
+
+def parse_child(child: str | None, plan: Plan) -> tuple[str | None, int | None]:
+    """Return step and index of STEP[:INDEX], None for what is not given. Raises InputError."""
+    if child is None:
+        return None, None
+    step, colon, index = child.partition(":")
+    plan.require_child(step, index if colon else None)
+    return step, int(index) if colon else None
 
 
 def print_json(value: Any) -> None:

@@ -11,6 +11,7 @@ from batchyard.cli.options import (
     find_run,
     home_option,
     json_option,
+    parse_child,
     run_argument,
     run_env_option,
 )
@@ -18,8 +19,22 @@ from batchyard.cli.run import carry_out
 from batchyard.engines.base import RetryRequest
 
 
-@click.command(epilog=example("batchyard retry last", "batchyard retry last --detach"))
+@click.command(
+    epilog=example(
+        "batchyard retry last",
+        "batchyard retry last --detach",
+        "batchyard retry last reconstruct:17",
+        "batchyard retry last --command 4711",
+    )
+)
 @run_argument
+@click.argument("child", metavar="[STEP[:INDEX]]", required=False)
+@click.option(
+    "--command",
+    "command_name",
+    metavar="COMMAND",
+    help="Repeat only this command: STEP:NUMBER, NUMBER in a run with one step, or its text.",
+)
 @click.option(
     "--detach", is_flag=True, help="Start the new run in the background, print its id and return."
 )
@@ -30,6 +45,8 @@ from batchyard.engines.base import RetryRequest
 @json_option
 def command(
     run: str,
+    child: str | None,
+    command_name: str | None,
     detach: bool,
     on_demand: bool,
     limit_cpus: int | None,
@@ -44,11 +61,17 @@ def command(
     RUN is an id, the beginning of an id, or `last`; it must be over. Children that succeeded do not
     run again. The commands are those of RUN, even if the file has changed since. Each child keeps
     its number.
+
+    With STEP, only the children of this step that failed or never ran. With STEP:INDEX or
+    --command, this child or command, whether it succeeded or not.
     """
+    record = find_run(home, run, env)
     request = RetryRequest(
-        cpus=limit_cpus, memory_mib=limit_memory, workspace=workspace, on_demand=on_demand
+        cpus=limit_cpus,
+        memory_mib=limit_memory,
+        workspace=workspace,
+        on_demand=on_demand,
+        part=operations.find_part(record, *parse_child(child, record.plan), command_name),
     )
-    record = operations.begin_retry(
-        find_run(home, run, env), request, lambda text: click.echo(text, err=True)
-    )
-    return carry_out(record, detach=detach, as_json=as_json)
+    retried = operations.begin_retry(record, request, lambda text: click.echo(text, err=True))
+    return carry_out(retried, detach=detach, as_json=as_json)

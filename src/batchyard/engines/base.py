@@ -21,7 +21,7 @@ from batchyard.batch.jobs import JobState, Resources, StatusReason
 from batchyard.errors import InputError
 from batchyard.folder import RunFolder
 from batchyard.pipeline import Pipeline
-from batchyard.plan import Plan
+from batchyard.plan import Plan, RunPart
 from batchyard.quick_dataclasses import dataclass
 
 if TYPE_CHECKING:
@@ -379,6 +379,9 @@ class RetryRequest:
     on_demand: bool = False
     #: A folder of this machine, for a run whose workspace was moved. A Path becomes a text.
     workspace: str | None = None
+    #: Only of a retry: the part of the run that is repeated, also if it succeeded; None: all that
+    #: has not succeeded.
+    part: RunPart | None = None
 
     def __post_init__(self) -> None:
         _require_count("retry", "cpus", self.cpus, 1)
@@ -625,9 +628,9 @@ class Engine(Protocol):
         """
 
     def prepare_retry(self, old: RunRecord, request: RetryRequest, say: Say) -> PreparedRun:
-        """Prepare a run of all that has not succeeded in the old run.
+        """Prepare a run of all that has not succeeded in the old run, or of the requested part.
 
-        Raises InputError if the old run is not over, or everything in it has succeeded.
+        Raises InputError if the old run is not over, has no such part, or nothing to repeat.
         """
 
     def prepare_resume(

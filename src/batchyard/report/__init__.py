@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import batchyard
-from batchyard import shard, status
+from batchyard import status
 from batchyard.engines.base import RunRecord
 from batchyard.report.failures import MAX_FAILURES
 from batchyard.report.page import About, make_page
@@ -54,8 +54,8 @@ def _failed_commands(
         else:
             if step not in lists:
                 lists[step] = _load_list(record, step)
-            numbers = shard.commands_of(job.command_count, index, job.step_size)
-            commands[step, index] = tuple(lists[step][numbers.start : numbers.stop])
+            numbers = job.commands_of_index(index)
+            commands[step, index] = tuple(lists[step][number] for number in numbers if lists[step])
     return commands
 
 

@@ -27,9 +27,11 @@ from batchyard.engines.base import (
     ServiceRequest,
     new_run_id,
 )
+from batchyard.engines.repetition import nothing_to_retry, select_jobs
 from batchyard.environments import Environment
 from batchyard.errors import InputError, RunNotFoundError
 from batchyard.folder import write_synced
+from batchyard.plan import RunPart
 
 
 class AwsEngine:
@@ -49,9 +51,12 @@ class AwsEngine:
         unfinished = run.unfinished()
         if run.answer_source:
             say(run.answer_source)
-        if not any(unfinished.children.values()):
-            raise _nothing_to_retry(old.run_id, state)
-        plan = planning.select_unfinished(run.load_lists(), unfinished.children)
+        repetition = select_jobs(run.load_lists(), unfinished, request.part, claims=True)
+        plan = repetition.plan
+        if not plan.jobs:
+            raise _nothing_to_retry(old.run_id, state, request.part)
+        if repetition.note:
+            say(repetition.note)
         settings = replace(
             old.settings,
             run_id=new_run_id(plan),
@@ -70,7 +75,7 @@ class AwsEngine:
             settings,
             settings.run_id,
             workspace=workspace,
-            commands_done=unfinished.commands_done,
+            commands_done=repetition.commands_done,
         )
 
     def prepare_resume(
@@ -166,10 +171,10 @@ def _require_over(record: RunRecord, run: AwsRun) -> RunState:
     return overview.state
 
 
-def _nothing_to_retry(run_id: str, state: RunState) -> InputError:
+def _nothing_to_retry(run_id: str, state: RunState, part: RunPart | None) -> InputError:
     """Return the refusal of a retry where no child is left."""
-    if state is RunState.SUCCEEDED:
-        return InputError(f"run {run_id} has nothing to retry: everything in it succeeded")
+    if state is RunState.SUCCEEDED or part is not None:
+        return nothing_to_retry(run_id, part)
     # The worker records a success before it exits, so a kill or a stop can come in between.
     return InputError(
         f"run {run_id} has nothing to retry: all its commands succeeded, although it is {state}: "

@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from batchyard import plan as planning
 from batchyard.engines.base import (
     Engine,
     PreparedRun,
@@ -20,6 +19,7 @@ from batchyard.engines.base import (
 )
 from batchyard.engines.local import preparing, settings
 from batchyard.engines.local.run import LocalRun
+from batchyard.engines.repetition import nothing_to_retry, select_jobs
 from batchyard.errors import InputError
 
 
@@ -45,18 +45,18 @@ class LocalEngine:
             unfinished = run.unfinished()
         finally:
             run.close()
-        if not any(unfinished.children.values()):
-            raise InputError(f"run {old.run_id} has nothing to retry: everything in it succeeded")
-        lists = {
-            job.step: old.folder.load_list(job.step)
-            for job in old.plan.jobs
-            if job.has_list and unfinished.children.get(job.step)
-        }
-        plan = replace(planning.select_unfinished(old.plan, unfinished.children), lists=lists)
+        repetition = select_jobs(old.plan, unfinished, request.part)
+        plan = repetition.plan
+        if not plan.jobs:
+            raise nothing_to_retry(old.run_id, request.part)
+        if repetition.note:
+            say(repetition.note)
+        lists = {job.step: old.folder.load_list(job.step) for job in plan.jobs if job.has_list}
+        plan = replace(plan, lists=lists)
         changed = preparing.change_settings(
             replace(old.settings, token=settings.new_token()), plan, request
         )
-        return PreparedRun(plan, changed, new_run_id(plan), commands_done=unfinished.commands_done)
+        return PreparedRun(plan, changed, new_run_id(plan), commands_done=repetition.commands_done)
 
     def prepare_resume(
         self, record: RunRecord, request: RetryRequest, *, detached: bool

@@ -54,6 +54,8 @@ def job_detail(row: JobRow, planned: PlannedJob) -> JobDetail:
 
 def count_commands(planned: PlannedJob) -> int:
     """Return the number of commands of all children of a job."""
+    if planned.only_command is not None:
+        return planned.size
     if planned.indices is None:
         return planned.command_count
     if not planned.has_list or planned.is_dynamic:

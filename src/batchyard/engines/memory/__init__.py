@@ -34,6 +34,7 @@ from batchyard.engines.base import (
 from batchyard.engines.memory.run import MemoryRun
 from batchyard.engines.memory.script import HOLD, Call, Result, Script, check_script
 from batchyard.engines.memory.simulation import MemorySettings, Simulation
+from batchyard.engines.repetition import nothing_to_retry, select_jobs
 from batchyard.errors import InputError, OperationalError
 from batchyard.folder import DRAFT_PREFIX
 from batchyard.pipeline import Pipeline
@@ -100,12 +101,15 @@ class MemoryEngine:
         if run.overview().state is RunState.RUNNING:
             raise InputError(f"run {old.run_id} is still running", hint="stop it first")
         unfinished = run.unfinished()
-        if not any(unfinished.children.values()):
-            raise InputError(f"run {old.run_id} has nothing to retry: everything in it succeeded")
-        plan = planning.select_unfinished(run.plan, unfinished.children)
+        repetition = select_jobs(run.plan, unfinished, request.part)
+        plan = repetition.plan
+        if not plan.jobs:
+            raise nothing_to_retry(old.run_id, request.part)
+        if repetition.note:
+            say(repetition.note)
         capacity = _limit(old.settings.capacity, plan, request.cpus, request.memory_mib)
         settings = replace(old.settings, capacity=capacity)
-        return PreparedRun(plan, settings, new_run_id(plan), commands_done=unfinished.commands_done)
+        return PreparedRun(plan, settings, new_run_id(plan), commands_done=repetition.commands_done)
 
     def prepare_resume(
         self, record: RunRecord, request: RetryRequest, *, detached: bool
