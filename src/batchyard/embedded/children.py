@@ -8,6 +8,7 @@ from dataclasses import field
 from pathlib import Path
 
 from batchyard.batch.changes import Start
+from batchyard.embedded.posix_spawn import Environ, SharedEnviron
 from batchyard.embedded.runner import COMMAND_VARIABLE, Task
 from batchyard.folder import RunFolder
 from batchyard.plan import PlannedJob
@@ -53,7 +54,7 @@ class JobTasks:
     load_list: Callable[[], Sequence[str]]
     #: Names of the variables that the engine sets. A container gets only these.
     engine_variables: tuple[bytes, ...]
-    base_environ: dict[bytes, bytes]
+    base_environ: SharedEnviron
     token: str
     #: Numbers of the GPUs in the driver, by slot.
     gpu_numbers: tuple[int, ...] = ()
@@ -68,13 +69,13 @@ class JobTasks:
         """
         job = self.job
         index = job.index_in_step(start.child)
-        environ = self.base_environ.copy()
-        environ[b"AWS_BATCH_JOB_ID"] = (
-            f"{self.id}:{start.child}" if job.size > 1 else self.id
-        ).encode()
-        environ[b"AWS_BATCH_JOB_ATTEMPT"] = b"%d" % start.attempt
         mark = f"{self.token}.{self.number}.{start.child}.{start.attempt}.".encode()
-        environ[b"BATCHYARD_TOKEN"] = mark
+        job_id = f"{self.id}:{start.child}" if job.size > 1 else self.id
+        environ = {
+            b"AWS_BATCH_JOB_ID": job_id.encode(),
+            b"AWS_BATCH_JOB_ATTEMPT": b"%d" % start.attempt,
+            b"BATCHYARD_TOKEN": mark,
+        }
         if job.is_array:
             # A child of a dynamic step is one of those that share the list, not a command of it.
             environ[b"AWS_BATCH_JOB_ARRAY_INDEX"] = b"%d" % (slot if job.is_dynamic else index)
@@ -95,7 +96,7 @@ class JobTasks:
             attempt=start.attempt,
             turn=Turn(commands, self.done, keep_going=job.keep_going),
             command=self._command,
-            environ=environ,
+            environ=Environ(environ, self.base_environ),
             engine_variables=self.engine_variables,
             resources=job.resources,
             gpus=start.gpus,
@@ -151,13 +152,14 @@ def list_engine_variables(job: PlannedJob, shared: Mapping[str, str]) -> tuple[b
     return tuple(dict.fromkeys(os.fsencode(name) for name in (*shared, *child_names)))
 
 
-def base_environ(environ: Mapping[str, str], shared: Mapping[str, str]) -> dict[bytes, bytes]:
+def base_environ(environ: Mapping[str, str], shared: Mapping[str, str]) -> SharedEnviron:
     """Return the engine's environment without variables of other jobs, and with the shared ones."""
     inherited = {
         name: value
         for name, value in environ.items()
         if name not in _OTHER_JOB_NAMES and not name.startswith(_OTHER_JOB_PREFIX)
     }
-    return {
-        os.fsencode(name): os.fsencode(value) for name, value in (inherited | dict(shared)).items()
-    }
+    variables = inherited | dict(shared)
+    return SharedEnviron(
+        {os.fsencode(name): os.fsencode(value) for name, value in variables.items()}
+    )

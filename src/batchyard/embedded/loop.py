@@ -238,12 +238,20 @@ class Loop:
         """Pass new events to the scheduler, and start the attempts that it places."""
         self._handle_events()
         while starts := self._scheduler.place():
-            self._start(starts)
-            self._handle_events()
+            was_refused = self._start(starts)
+            if not self._handle_events() and not was_refused:
+                break  # no capacity has become free
 
-    def _handle_events(self) -> None:
+    def _handle_events(self) -> bool:
+        """Handle the events of the runner. Returns whether an attempt has ended."""
+        has_end = False
         for event in self._runner.take_events():
-            self._handle_event(event)
+            if isinstance(event, Started):
+                self._handle_start(event)
+            else:
+                has_end = True
+                self._handle_end(event)
+        return has_end
 
     def _guarded_turn(self) -> None:
         """Take a turn in another thread than that of ``run``, which raises its exceptions."""
@@ -304,7 +312,9 @@ class Loop:
 
     # -- events and changes --------------------------------------------------------------------
 
-    def _start(self, starts: list[Start]) -> None:
+    def _start(self, starts: list[Start]) -> bool:
+        """Start attempts. Returns whether one of them was refused, and has ended already."""
+        was_refused = False
         for start in starts:
             if self._uncommitted and not self._uncommitted.isdisjoint(
                 self._depends_on[start.job_id]
@@ -318,14 +328,10 @@ class Loop:
             if task.refusal is None:
                 self._runner.start(task)
             else:
+                was_refused = True
                 now_ms = int(self._clock() * 1000)
                 self._handle_end(Ended(task, task.refusal, None, now_ms, 0.0, 0.0, 0, None, None))
-
-    def _handle_event(self, event: Started | Ended) -> None:
-        if isinstance(event, Started):
-            self._handle_start(event)
-        else:
-            self._handle_end(event)
+        return was_refused
 
     def _handle_start(self, event: Started) -> None:
         task = event.task
@@ -361,7 +367,7 @@ class Loop:
             event.user_s,
             event.system_s,
             event.max_rss_kib,
-            ",".join(map(str, task.gpus)),
+            ",".join(map(str, task.gpus)) if task.gpus else "",
             event.log_offset,
             event.log_length,
             _place_of(task),

@@ -5,7 +5,8 @@ from __future__ import annotations
 import errno
 import os
 import signal
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
 
 from batchyard.batch.jobs import Outcome, StatusReason
 from batchyard.batch.limits import MAX_CONTAINER_REASON_CHARS
@@ -190,16 +191,20 @@ class ProcessRunner:
 
 
 def _programs(
-    command: str | tuple[str, ...], environ: dict[bytes, bytes]
+    command: str | tuple[str, ...], environ: Mapping[bytes, bytes]
 ) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """Return (program, arguments) to execute, and a second pair to try if the first fails."""
-    variable = environ.get(b"PATH")
-    path = os.fsdecode(variable) if variable else None
+    path = _decode_path(environ.get(b"PATH"))
     if not isinstance(command, str):
         return ((shell.which(command[0], path) or command[0], command),)
     direct, through_shell = shell.program_of(command, path), shell.through_shell(command)
     # A program that is gone, forbidden or without a "#!" line: the shell prints why.
     return (direct,) if direct == through_shell else (direct, through_shell)
+
+
+@cache
+def _decode_path(variable: bytes | None) -> str | None:
+    return os.fsdecode(variable) if variable else None
 
 
 def _oom_kill_count() -> int:

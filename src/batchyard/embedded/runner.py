@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from dataclasses import field
 from threading import Lock
 from typing import NamedTuple, Protocol
@@ -48,7 +48,7 @@ class Task:
     #: Returns the command of a number: a text for the shell, or a program with its arguments.
     command: Callable[[int], str | tuple[str, ...]]
     #: The whole environment of a process on this machine.
-    environ: dict[bytes, bytes]
+    environ: MutableMapping[bytes, bytes]
     #: Names of the variables that the engine sets. A container gets only these.
     engine_variables: tuple[bytes, ...]
     resources: Resources

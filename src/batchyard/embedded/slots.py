@@ -13,7 +13,7 @@ import select
 import signal
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 from batchyard.embedded import posix_spawn
@@ -33,7 +33,7 @@ class Launch:
     def __init__(
         self,
         candidates: tuple[tuple[str, tuple[str, ...]], ...],
-        environ: dict[bytes, bytes],
+        environ: Mapping[bytes, bytes],
         output: Output,
         owner: object,
     ) -> None:

@@ -249,8 +249,10 @@ class Spawner:
     def reap(self, process: Process) -> Exit:
         """Kill what is left of the process group, and return the end of the process."""
         # The zombie still has its pid, so that no other process group can have it.
-        with suppress(ProcessLookupError, PermissionError):
+        try:
             os.killpg(process.pid, signal.SIGKILL)
+        except (ProcessLookupError, PermissionError):
+            pass
         _, status, usage = os.wait4(process.pid, 0)
         self._processes.pop(process.pid, None)
         if process.pidfd is not None:
