@@ -19,8 +19,17 @@ from batchyard.aws.batch import Batch
 from batchyard.aws.environment_lookup import find_environment
 from batchyard.aws.s3 import S3, Place, S3Object, naming_file_errors
 from batchyard.aws.session import AwsSession
-from batchyard.bench import comparing, reports, result_files, submission, tables
-from batchyard.bench.request import Request
+from batchyard.bench import (
+    command_report,
+    comparing,
+    packing,
+    reports,
+    result_files,
+    submission,
+    tables,
+)
+from batchyard.bench.command_request import CommandRequest
+from batchyard.bench.packing import JobRequest
 from batchyard.bench.results import Results
 from batchyard.bench.workload import CPU, GPU
 from batchyard.embedded import machine
@@ -35,7 +44,7 @@ from batchyard.pipeline import Pipeline
 class SubmitRequest:
     """What to measure on AWS Batch, and where."""
 
-    request: Request
+    request: JobRequest
     home: Path
     #: name of the AWS environment
     environment: str
@@ -63,8 +72,7 @@ class FetchedResults:
 
 def begin(request: SubmitRequest, say: Say = say_nothing) -> RunRecord:
     """Record a new run with its code; ``submit`` submits it. Raises InputError."""
-    submission.require_files(request.request)
-    submission.require_workloads(request.request)
+    packing.require_request(request.request)
     environment = find_environment(request.home, request.environment)
     pipeline = _make_pipeline(request, environment, say)
     run_request = RunRequest(
@@ -88,7 +96,7 @@ def begin(request: SubmitRequest, say: Say = say_nothing) -> RunRecord:
 
 
 @contextmanager
-def _packed_code(request: Request, home: Path) -> Iterator[Path]:
+def _packed_code(request: JobRequest, home: Path) -> Iterator[Path]:
     """Pack the code into a temporary folder beside the runs, from which it can be renamed."""
     folder = runs_in(home)
     try:
@@ -99,7 +107,7 @@ def _packed_code(request: Request, home: Path) -> Iterator[Path]:
         raise from_os_error(exc, "record the run in", home) from exc
     with draft:
         code = Path(draft.name) / submission.CODE
-        submission.pack(code, request)
+        packing.pack(code, request)
         yield code
 
 
@@ -139,7 +147,7 @@ def _detect_type(queue_types: Sequence[str], is_emulated: bool) -> str:
 
 
 def _choose_shape(
-    request: Request, kind: str, instance_type: str, is_emulated: bool, say: Say
+    request: JobRequest, kind: str, instance_type: str, is_emulated: bool, say: Say
 ) -> submission.Shape:
     shape = submission.requested_shape(kind, instance_type, request, is_emulated=is_emulated)
     if not is_emulated and submission.whole_machine_shape(instance_type) is None:
@@ -147,8 +155,10 @@ def _choose_shape(
     return shape
 
 
-def _request_for_jobs(request: Request, shape: submission.Shape, is_emulated: bool) -> Request:
-    """Return the request of `bench run` in the jobs.
+def _request_for_jobs(
+    request: JobRequest, shape: submission.Shape, is_emulated: bool
+) -> JobRequest:
+    """Return the request of `bench` in the jobs.
 
     A container sees its memory limit. A process of the emulator does not, so it is told.
     """
@@ -159,7 +169,9 @@ def _request_for_jobs(request: Request, shape: submission.Shape, is_emulated: bo
 
 def _extra_packages(request: SubmitRequest, is_emulated: bool) -> Sequence[str]:
     """Return the packages that jobs install. The emulator's jobs use this machine's Python."""
-    return () if is_emulated or request.image else submission.EXTRA_PACKAGES
+    if is_emulated or request.image or isinstance(request.request, CommandRequest):
+        return ()
+    return submission.EXTRA_PACKAGES
 
 
 def _queues(environment: Environment, on_demand: bool) -> dict[str, str]:
@@ -314,21 +326,28 @@ def _s3(setup: RunSetup) -> S3:
     return S3(AwsSession(setup.environment.region, setup.environment.profile))
 
 
-def write_reports(fetched: FetchedResults, out: Path, say: Say = say_nothing) -> str:
+def write_reports(
+    fetched: FetchedResults, out: Path, say: Say = say_nothing, assignments: Sequence[str] = ()
+) -> str:
     """Write the comparison and the HTML page to ``out``, and return the text of the comparison.
 
-    The text is empty, and no comparison is written, if a result is missing.
+    The text is empty, and no comparison is written, if a result of workloads is missing.
+    ``assignments``: prices of the user, each as TYPE=USD.
     """
     text = ""
-    if fetched.missing_kinds:
+    if any(results.is_command for results in fetched.by_kind.values()):
+        markets = command_report.load_markets(assignments)
+        text = command_report.command_text(fetched.by_kind, markets, fetched.notes)
+    elif fetched.missing_kinds:
         names = " and the ".join(kind.upper() for kind in fetched.missing_kinds)
         kept_note = "; the other result is kept" if fetched.by_kind else ""
         say(f"there is no result of the {names} job, so nothing is compared{kept_note}")
     else:
-        listed = ec2_prices.load_prices()
+        listed = ec2_prices.add_prices(ec2_prices.load_prices(), assignments)
         comparison = comparing.compare(fetched.by_kind[CPU], fetched.by_kind[GPU], listed)
         comparison = replace(comparison, notes=(*comparison.notes, *fetched.notes))
         text = tables.comparison_text(comparison, listed.source)
+    if text:
         reports.write_summary(out / reports.SUMMARY, text)
         say(f"written: {out / reports.SUMMARY}")
     if fetched.by_kind:

@@ -7,7 +7,9 @@ import re
 import signal
 import statistics
 import subprocess
+import sys
 import time
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,8 @@ import pytest
 from bench_yard import QUICK, SLOW, batchyard, command, read
 
 import prestarted
+from batchyard.bench import packing
+from batchyard.bench.command_request import CommandRequest
 from only_numpy import hide_other_libraries
 
 
@@ -459,3 +463,103 @@ def test_an_edited_result(tmp_path: Path, text: str, message: str) -> None:
     )
     (tmp_path / "a.json").rename(tmp_path / "a-benchmark.json")
     assert "a-benchmark.json: " in batchyard(tmp_path, "bench", "report", ".", code=2).stderr
+
+
+# -- a command of the user --
+
+
+def test_a_command_is_measured_here(tmp_path: Path) -> None:
+    args = ("--runs", "2", "--device", "cpu", "--cpu-type", "c7i.4xlarge", "--out", "o")
+    done = batchyard(tmp_path, "bench", "command", *args, "--", "sh", "-c", "exit 0")
+    assert "batchyard bench command: sh -c 'exit 0'" in done.stdout
+    assert "prices on spot: EC2 spot" in done.stdout and "run 2 of 2" in done.stderr
+    assert (tmp_path / "o" / "benchmark-summary.txt").read_text(encoding="utf-8") == done.stdout
+    value = read(tmp_path / "o" / "cpu-benchmark.json")
+    assert len(value["measurements"][0]["warm_s"]) == 1 and value["ended"]
+    # The page and the comparison read it as any other result.
+    assert "o/benchmark.html" in batchyard(tmp_path, "bench", "report", "o").stdout
+    path = "o/cpu-benchmark.json"
+    assert "one run" in batchyard(tmp_path, "bench", "compare", path, path).stdout
+
+
+def test_a_command_that_fails_exits_with_1_and_shows_its_output(tmp_path: Path) -> None:
+    # Words after the first belong to the command, also without `--`.
+    args = ("--device", "cpu", "sh", "-c", "echo boom; exit 3")
+    done = batchyard(tmp_path, "bench", "command", *args, code=1)
+    assert "CPU, one run: FAILED: run 1 exited with 3: boom" in done.stdout
+
+
+def test_a_step_of_a_pipeline_is_measured(tmp_path: Path) -> None:
+    (tmp_path / "p.yaml").write_text(
+        'name: p\nsteps:\n- name: train\n  command: test "$COLOUR" = blue && touch made\n'
+        "  env: {COLOUR: blue}\n"
+    )
+    args = ("bench", "command", "--runs", "1", "--device", "cpu", "--step")
+    done = batchyard(tmp_path, *args, "p.yaml:train")
+    assert 'batchyard bench command: test "$COLOUR" = blue' in done.stdout
+    assert (tmp_path / "made").exists()
+    assert "has no step" in batchyard(tmp_path, *args, "p.yaml:none", code=2).stderr
+    assert "FILE:STEP" in batchyard(tmp_path, *args, "train", code=2).stderr
+
+
+@pytest.mark.parametrize(
+    ("args", "message", "code"),
+    [
+        ((), "there is no command to measure", 2),
+        (("--", "no-such-program"), "cannot be started: no-such-program", 2),
+        (("--device", "gpu", "--", "true"), "no GPU here", 3),
+        (("--cpu-type", "fast", "--", "true"), "is no instance type", 2),
+        (("--price", "g5.xlarge", "--", "true"), "TYPE=DOLLARS", 2),
+        (("--image", "i", "--", "true"), "--image is for jobs on AWS Batch", 2),
+        (("--step", "p.yaml:a", "--", "true"), "cannot both be measured", 2),
+        (("--env", "lab", "--device", "cpu", "--", "true"), "are for this machine", 2),
+    ],
+)
+def test_bad_input_of_a_command(
+    tmp_path: Path, args: tuple[str, ...], message: str, code: int
+) -> None:
+    environ = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
+    done = batchyard(tmp_path, "bench", "command", *args, code=code, env=environ)
+    assert message in done.stderr
+
+
+def test_what_is_sent_with_a_job_can_measure_a_command(tmp_path: Path) -> None:
+    packing.pack(tmp_path / "code.zip", CommandRequest(("true",)))
+    with zipfile.ZipFile(tmp_path / "code.zip") as archive:
+        archive.extractall(tmp_path / "code")
+    words = ("bench", "command", "--device", "cpu", "--runs", "1", "--out", "../out", "--", "true")
+    done = subprocess.run(
+        # Without the installed packages: only what was packed is there.
+        [sys.executable, "-S", "-m", "batchyard", *words],
+        cwd=tmp_path / "code",
+        env={**os.environ, "PYTHONPATH": str(tmp_path / "code")},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "out" / "cpu-benchmark.json").exists()
+
+
+def test_an_interrupted_command_keeps_what_was_measured(tmp_path: Path) -> None:
+    script = "if test -e first; then touch second; sleep 600; fi; touch first"
+    process = prestarted.Popen(
+        command("bench", "command", "--device", "cpu", "--", "sh", "-c", script),
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        while not (tmp_path / "second").exists():
+            assert process.poll() is None
+            time.sleep(0.01)
+        process.send_signal(signal.SIGTERM)
+        _, stderr = process.communicate(timeout=300)
+    finally:
+        process.kill()
+        process.communicate()
+    assert process.returncode == 130 and "Traceback" not in stderr
+    assert "stopped; what was measured is in benchmark" in stderr
+    value = read(tmp_path / "benchmark" / "cpu-benchmark.json")
+    assert len(value["measurements"][0]["warm_s"]) == 1 and value["ended"] == ""

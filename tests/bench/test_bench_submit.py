@@ -88,6 +88,30 @@ def test_both_are_measured_fetched_and_compared_and_the_stand_in_says_so(lab: La
     assert "cpu-benchmark.json.old" in names_in(out)
 
 
+def test_a_command_runs_in_both_jobs_among_its_files(lab: Lab) -> None:
+    lab.write("train.py", "import os, sys; print(os.environ['BATCHYARD_DEVICE'], sys.argv[1])")
+    done = lab(
+        *("bench", "command", "--env", "lab", "--runs", "2", "--file", "train.py"),
+        *("--out", "results", "--", "python3", "train.py", "7"),
+    )
+    assert "batchyard bench command: python3 train.py 7" in done.stdout
+    assert re.search(r"^one run +CPU ", done.stdout, re.MULTILINE), done.stdout
+    assert re.search(r"^one run +stand-in ", done.stdout, re.MULTILINE), done.stdout
+    assert "take" not in done.stdout
+    out = lab.folder / "results"
+    assert (out / "benchmark-summary.txt").read_text() == done.stdout
+    for stem in ("cpu", "stand-in"):
+        value = json.loads((out / f"{stem}-benchmark.json").read_text())
+        assert len(value["measurements"][0]["warm_s"]) == 1 and value["ended"]
+    # A command that fails on both is told with its output.
+    failed = lab(
+        *("bench", "command", "--env", "lab", "--runs", "2", "--out", "failed"),
+        *("--", "sh", "-c", "echo boom; exit 4"),
+        code=1,
+    )
+    assert "CPU, one run: FAILED: run 1 exited with 4: boom" in failed.stdout
+
+
 def test_it_can_be_left_and_picked_up_from_another_machine(lab: Lab, tmp_path: Path) -> None:
     run = lab(*SUBMIT, *TRIAD, "--detach").stdout.strip()
     elsewhere = tmp_path / "elsewhere"

@@ -17,7 +17,7 @@ ROOT = Path(batchyard.__file__).parent
 NAMES = set(engines.ENGINES) - {"memory"}
 #: (file, text) where the word is not the name of an engine, and what it is instead
 OTHER_MEANINGS = {
-    ("bench/submission.py", "aws"): "the package of that name",
+    ("bench/packing.py", "aws"): "the package of that name",
     ("doctor/shell/programs.py", "local"): "the builtin of shells",
     ("doctor/facts_json.py", "aws"): "a kind of facts, beside those of a host",
     ("doctor/shell/filters.py", "aws"): "the program of that name",

@@ -9,7 +9,9 @@
 - machine, metadata, memory: facts of the machine
 - comparing, break_evens: compare two results, with prices
 - tables, axes, charts, roofline, page: text and CSV, SVG charts, one HTML page
-- submission: the benchmark as two jobs; bootstrap: what runs first in such a job
+- command_request, command_runs, command_measuring, command_report: a command of the user
+- submission, packing: the benchmark as two jobs, and what is sent with them; bootstrap: what runs
+  first in such a job
 
 NumPy is imported when something is measured; comparing and reporting need only Python.
 """

@@ -89,8 +89,15 @@ def main(step: str, arguments: list[str]) -> int:
             archive.extractall(code)
         os.mkdir(out)
         path = os.pathsep.join(filter(None, (code, os.environ.get("PYTHONPATH"))))
-        command = [sys.executable, "-m", "batchyard", "bench", "run", "--out", out, *arguments]
-        child = subprocess.Popen(command, cwd=code, env={**os.environ, "PYTHONPATH": path})
+        command = [sys.executable, "-m", "batchyard", "bench", arguments[0], "--out", out]
+        environ = {
+            **os.environ,
+            "PYTHONPATH": path,
+            # A measured command runs as if the benchmark were not there.
+            "BENCHMARK_FOLDER": os.getcwd(),
+            "BENCHMARK_PYTHONPATH": os.environ.get("PYTHONPATH", ""),
+        }
+        child = subprocess.Popen([*command, *arguments[1:]], cwd=code, env=environ)
         # SIGTERM of a reclaimed host, a timeout or a stop: what was measured is uploaded below.
         signal.signal(signal.SIGTERM, lambda *_: child.send_signal(signal.SIGINT))
         sent: dict[str, int] = {}

@@ -39,12 +39,12 @@ def describe(
     device: Device, threads: int, keeps_buffers: bool, environ: Mapping[str, str]
 ) -> dict[str, Any]:
     """Return the description of this machine that is written with the results."""
-    cpuinfo = _read("/proc/cpuinfo")
+    cpuinfo = read_text("/proc/cpuinfo")
     facts: dict[str, Any] = {
         "cpu": cpu_model(cpuinfo),
         "cpus": cpu_count(),
         "cpu_clock_mhz": cpu_clock_mhz(cpuinfo),
-        "memory_bytes": meminfo_bytes(_read("/proc/meminfo"), "MemTotal"),
+        "memory_bytes": meminfo_bytes(read_text("/proc/meminfo"), "MemTotal"),
         "threads": threads,
         "thread_variables": {name: environ[name] for name in _THREAD_VARIABLES if name in environ},
         "system": f"{platform.system()} {platform.release()}",
@@ -153,7 +153,8 @@ def one_job_at_a_time(
         os.close(file)
 
 
-def _read(path: str) -> str:
+def read_text(path: str) -> str:
+    """Return the content of a file of the system; empty if it cannot be read."""
     try:
         return Path(path).read_text()
     except OSError:

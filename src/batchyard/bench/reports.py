@@ -6,7 +6,6 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from batchyard.bench import page
 from batchyard.bench.results import Results
 from batchyard.ec2_prices import Prices, load_prices
 from batchyard.errors import from_os_error
@@ -30,6 +29,9 @@ def make_page(all_results: Sequence[Results], prices: Prices | None = None) -> s
 
     ``prices``: None for the listed on-demand prices.
     """
+    # Not above: it needs modules that are not sent with jobs, which write summaries only.
+    from batchyard.bench import page
+
     return page.page(all_results, int(time.time() * 1000), prices or load_prices())
 
 

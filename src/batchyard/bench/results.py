@@ -20,6 +20,8 @@ from batchyard.json_fields import OneOf, Range
 
 FORMAT = "batchyard-bench"
 VERSION = 1
+#: name of the workload in the results of a command of the user
+COMMAND = "command"
 #: a larger spread is marked in tables: other load disturbed the measurement
 NOISY = 0.15
 
@@ -208,6 +210,13 @@ class Results:
     @property
     def name(self) -> str:
         return self.instance_type or self.device_name
+
+    @property
+    def is_command(self) -> bool:
+        """Whether a command of the user was measured, not workloads."""
+        return bool(self.measurements) and all(
+            measurement.workload == COMMAND for measurement in self.measurements
+        )
 
     @property
     def kind(self) -> str:

@@ -1,4 +1,4 @@
-"""Turn a benchmark request into a pipeline of two steps, and pack the code that its jobs run.
+"""Turn a benchmark request into a pipeline of two steps; ``packing`` packs what its jobs run.
 
 The image needs no batchyard: a job unpacks the code that is sent with it (``bootstrap``), and runs
 `batchyard bench run`.
@@ -7,21 +7,19 @@ The image needs no batchyard: a job unpacks the code that is sent with it (``boo
 from __future__ import annotations
 
 import ast
-import importlib.util
 import re
 import shlex
-import zipfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import resources
-from pathlib import Path, PurePosixPath
 
 from batchyard.batch.hosts import registered_mib
+from batchyard.bench.command_request import CommandRequest
+from batchyard.bench.packing import PICTURES, USER_FOLDER, JobRequest
 from batchyard.bench.request import Request
 from batchyard.bench.results import Results
 from batchyard.bench.workload import CPU, GPU
 from batchyard.ec2_types import TYPES, WORDS
-from batchyard.errors import InputError, from_os_error
 from batchyard.pipeline import Pipeline, Step
 
 PIPELINE = "benchmark"
@@ -42,12 +40,6 @@ INSTALL_VARIABLE = "BENCHMARK_INSTALL"
 _TIMEOUT_S = 7200
 #: fraction of the expected memory of a host that a job requests; with more it might never start
 _MEMORY_FRACTION = 0.97
-#: packages that are sent with the benchmark, since its command line needs them
-_LIBRARIES = ("click",)
-#: rooms of batchyard that the benchmark does not need
-_NOT_PACKED = ("emulator", "infra", "doctor", "engines", "worker", "aws")
-_USER_FOLDER = "own"
-_PICTURES = "pictures"
 _GPU_FAMILY = re.compile(r"(g|gr|p)\d")
 _TYPE = re.compile(r"[a-z][a-z0-9-]*\.[a-z0-9-]+")
 
@@ -78,14 +70,17 @@ def whole_machine_shape(instance_type: str) -> Shape | None:
     return Shape(listed.vcpus, int(offered_mib * _MEMORY_FRACTION))
 
 
-def requested_shape(kind: str, instance_type: str, request: Request, *, is_emulated: bool) -> Shape:
+def requested_shape(
+    kind: str, instance_type: str, request: JobRequest, *, is_emulated: bool
+) -> Shape:
     """Return the shape of the job of this kind. ``instance_type`` may be empty.
 
     The request's memory makes a job smaller, never larger. A job on an unlisted type always
     requests the same shape; `--memory` then limits only what the benchmark uses.
     """
     if is_emulated:
-        shape: Shape | None = TINY if request.quick else MODEST
+        is_quick = isinstance(request, Request) and request.quick
+        shape: Shape | None = TINY if is_quick else MODEST
     else:
         shape = whole_machine_shape(instance_type)
     if shape is None:
@@ -154,7 +149,7 @@ def add_instance_type(
 
 
 def make_pipeline(
-    request: Request,
+    request: JobRequest,
     image: str,
     shapes: Mapping[str, Shape],
     types: Mapping[str, str],
@@ -167,7 +162,9 @@ def make_pipeline(
     ``gpu_queue``: the queue of a stand-in, which runs there without requesting a GPU.
     """
     steps = []
-    install_env = {INSTALL_VARIABLE: " ".join(install)} if install else {}
+    extra_env = {INSTALL_VARIABLE: " ".join(install)} if install else {}
+    if isinstance(request, CommandRequest):
+        extra_env = {**request.env, **extra_env}
     for kind in STEPS:
         # `exec`, because a shell as the first process of a container would not forward SIGTERM.
         python = ["exec", "python3", "-c", bootstrap_source(), kind]
@@ -182,7 +179,7 @@ def make_pipeline(
                 queue=gpu_queue if kind == GPU else None,
                 timeout_s=_TIMEOUT_S,
                 image=image,
-                env={TYPE_VARIABLE: types.get(kind) or ANY_TYPE, **install_env},
+                env={**extra_env, TYPE_VARIABLE: types.get(kind) or ANY_TYPE},
             )
         )
     return Pipeline(PIPELINE, tuple(steps))
@@ -193,17 +190,33 @@ def is_stand_in_command(command: str | None) -> bool:
     return STAND_IN in shlex.split(command or "")
 
 
-def arguments(request: Request) -> list[str]:
-    """Return the arguments of `bench run` in a job, where the user's files lie beside the code."""
+def arguments(request: JobRequest) -> list[str]:
+    """Return the arguments of `bench` in a job, where the user's files lie beside the code."""
+    if isinstance(request, CommandRequest):
+        return ["command", *_command_arguments(request)]
+    return ["run", *_run_arguments(request)]
+
+
+def _command_arguments(request: CommandRequest) -> list[str]:
+    words = ["--device", request.device, "--runs", str(request.runs)]
+    if request.sizes:
+        words += ["--sizes", ",".join(map(str, request.sizes))]
+    if request.files:
+        words += ["--folder", USER_FOLDER]
+    words += [STAND_IN] if request.stand_in else []
+    return [*words, "--", *request.words]
+
+
+def _run_arguments(request: Request) -> list[str]:
     words = ["--device", request.device, "--seed", str(request.seed)]
     words += [word for name in request.only for word in ("--only", name)]
     if request.sizes:
         words += ["--sizes", ",".join(map(str, request.sizes))]
     words += [
-        word for path in request.files for word in ("--workload", f"{_USER_FOLDER}/{path.name}")
+        word for path in request.files for word in ("--workload", f"{USER_FOLDER}/{path.name}")
     ]
     if request.images is not None:
-        words += ["--images", _PICTURES]
+        words += ["--images", PICTURES]
     if request.memory_mib is not None:
         words += ["--memory", f"{request.memory_mib}MiB"]
     if request.threads is not None:
@@ -231,100 +244,3 @@ def _without_docstrings(tree: ast.Module) -> ast.Module:
         if isinstance(node, ast.Module | ast.FunctionDef) and ast.get_docstring(node) is not None:
             node.body = node.body[1:]
     return tree
-
-
-# -- code --
-
-
-def require_files(request: Request) -> None:
-    """Raise InputError if a file to send is missing, or if a workload is not Python.
-
-    Files are parsed, but not executed.
-    """
-    names = [path.name for path in request.files]
-    for path in request.files:
-        if names.count(path.name) > 1:
-            raise InputError(
-                f"two workloads are in files called {path.name}",
-                hint="give one of them another name",
-            )
-        _require_python(path)
-    if request.images is not None and not request.images.is_dir():
-        raise InputError(
-            f"--images {request.images}: there is no such folder", hint="give a folder of pictures"
-        )
-
-
-def require_workloads(request: Request) -> None:
-    """Raise InputError if no workload matches, or none of them runs on one of the two devices.
-
-    Does nothing without NumPy, or with files of the user, which are not executed here.
-    """
-    if request.files or not request.only:
-        return
-    try:
-        from batchyard.bench import loading
-
-        builtin = loading.load_builtin()
-    except ImportError:
-        return
-    selected = loading.select(builtin, request.only)
-    unused_kinds = [
-        kind.upper() for kind in STEPS if not any(kind in workload.kinds for workload in selected)
-    ]
-    if unused_kinds:
-        raise InputError(
-            f"none of the selected workloads runs on a {' or '.join(unused_kinds)},"
-            " so there is nothing to compare",
-            hint="choose others with --only",
-        )
-
-
-def _require_python(path: Path) -> None:
-    if path.suffix != ".py" or not path.is_file():
-        raise InputError(
-            f"{path}: there is no such Python file", hint="give the file of a workload"
-        )
-    try:
-        ast.parse(path.read_bytes(), str(path))
-    except (SyntaxError, ValueError) as exc:
-        line = f":{exc.lineno}" if isinstance(exc, SyntaxError) else ""
-        raise InputError(f"{path}{line}: {exc}", hint="the file must be Python") from None
-    except OSError as exc:
-        raise from_os_error(exc, "read", path) from exc
-
-
-def pack(path: Path, request: Request) -> None:
-    """Write batchyard's code, the packages it needs, and the user's files to one zip archive."""
-    entries = {
-        name: file for package in ("batchyard", *_LIBRARIES) for name, file in _package(package)
-    }
-    entries |= {f"{_USER_FOLDER}/{file.name}": file for file in request.files}
-    try:
-        if request.images is not None:
-            pictures = sorted(file for file in request.images.iterdir() if file.is_file())
-            entries |= {f"{_PICTURES}/{file.name}": file for file in pictures}
-        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-            for name, file in entries.items():
-                # Not archive.write(): a zip cannot store the date of a file from before 1980.
-                archive.writestr(name, _read(file))
-    except OSError as exc:
-        raise from_os_error(exc, "pack the benchmark into", path) from exc
-
-
-def _read(file: Path) -> bytes:
-    try:
-        return file.read_bytes()
-    except OSError as exc:
-        raise from_os_error(exc, "read", file) from exc
-
-
-def _package(name: str) -> Iterable[tuple[str, Path]]:
-    spec = importlib.util.find_spec(name)
-    assert spec is not None and spec.origin is not None
-    root = Path(spec.origin).parent
-    for file in sorted(root.rglob("*")):
-        relative = PurePosixPath(*file.relative_to(root).parts)
-        is_packed = name != "batchyard" or relative.parts[0] not in _NOT_PACKED
-        if file.is_file() and "__pycache__" not in relative.parts and is_packed:
-            yield f"{name}/{relative}", file

@@ -134,16 +134,16 @@ def _facts(results: Results) -> list[str]:
             + (f", {clock:.0f} MHz" if clock else ""),
         ),
         ("memory", bytes_text(machine.get("memory_bytes"))),
-        ("threads", str(machine.get("threads", UNKNOWN))),
-        ("malloc", str(machine.get("malloc", UNKNOWN))),
+        ("threads", str(machine.get("threads", ""))),
+        ("malloc", str(machine.get("malloc", ""))),
         ("system", ", ".join(str(machine[k]) for k in ("system", "libc") if machine.get(k))),
-        ("libraries", f"Python {machine.get('python', UNKNOWN)}, {libraries}"),
+        ("libraries", f"Python {machine.get('python', UNKNOWN)}, {libraries}" if libraries else ""),
         ("BLAS", str(machine.get("blas", ""))),
         *(
             ("GPU", ", ".join(f"{name} {value}" for name, value in gpu.items()))
             for gpu in machine.get("gpus", ())
         ),
-        ("peak", f"{_peak(results.peak)} (measured here)"),
+        ("peak", "" if results.is_command else f"{_peak(results.peak)} (measured here)"),
     ]
     return [f"{name + ':':<11}{value}" for name, value in pairs if value]
 
@@ -159,6 +159,12 @@ def _peak(peak: Peak) -> str:
 
 
 def _operations(results: Results) -> list[str]:
+    if results.is_command and results.successes:
+        cells = [
+            [one.operation, time_text(one.cold_s), time_text(one.median_s), spread_text(one)]
+            for one in results.successes
+        ]
+        return columns(["command", "first", "median", "spread"], cells, frozenset({0}))
     head = [
         "operation",
         "fastest with",
@@ -263,7 +269,7 @@ def _remarks(results: Results) -> list[str]:
         lines.append(f"not tried, and might be faster: {reasons}")
     if not results.ended:
         lines.append("not finished: only the operations above were measured")
-    else:
+    elif not results.is_command:
         seconds = results.seconds
         lines.append(
             f"took {time_text(seconds.total)}; {percent_text(seconds.overhead)} of it was the"

@@ -1,4 +1,4 @@
-"""`batchyard bench run`, `compare` and `report`; `submit` is in ``bench_submit``."""
+"""`batchyard bench run`, `compare` and `report`; the others are in ``bench_*``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from batchyard.cli import bench_options, bench_submit
+from batchyard.cli import bench_command, bench_options, bench_submit
 from batchyard.cli.options import example
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         "batchyard bench compare results/cpu-benchmark.json results/gpu-benchmark.json",
         "batchyard bench report results",
         "batchyard bench submit --env lab --gpu-type g5.xlarge",
+        "batchyard bench command -- python train.py --steps 100",
     )
 )
 def command() -> None:
@@ -33,6 +34,7 @@ def command() -> None:
 
 
 command.add_command(bench_submit.command, "submit")
+command.add_command(bench_command.command, "command")
 
 
 # -- run --

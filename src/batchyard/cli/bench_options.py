@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from batchyard.bench.request import Request
 
 
-def _parse_sizes(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[int, ...]:
+def parse_sizes(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[int, ...]:
+    """Return the sizes of `--sizes N,N,...`."""
     if value is None:
         return ()
     parts = value.replace(",", " ").split()
@@ -41,7 +42,7 @@ _OPTIONS = [
     ),
     click.option(
         "--sizes",
-        callback=_parse_sizes,
+        callback=parse_sizes,
         metavar="N,N,...",
         help="Sizes to measure (default: the sizes of each workload).",
     ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -94,11 +95,16 @@ def command(
             on_demand,
         )
         record = benchmark_runs.begin(request, _say)
-    return _submit_and_follow(record, Path(out), detach=detach)
+    return submit_and_follow(record, Path(out), detach=detach)
 
 
-def _submit_and_follow(record: RunRecord, out: Path, *, detach: bool) -> int:
-    """Submit the run, wait for it and show its results. Returns the exit code."""
+def submit_and_follow(
+    record: RunRecord, out: Path, *, detach: bool, prices: Sequence[str] = ()
+) -> int:
+    """Submit the run, wait for it and show its results. Returns the exit code.
+
+    ``prices``: of the user, each as TYPE=USD.
+    """
     from batchyard import benchmark_runs
     from batchyard.cli.following import follow
 
@@ -120,10 +126,10 @@ def _submit_and_follow(record: RunRecord, out: Path, *, detach: bool) -> int:
     except KeyboardInterrupt:
         _say(f"the benchmark continues; {resume} waits for it and compares; {stop} ends it")
         return 130
-    return _show_results(record, status, out)
+    return _show_results(record, status, out, prices)
 
 
-def _show_results(record: RunRecord, status: RunStatus, out: Path) -> int:
+def _show_results(record: RunRecord, status: RunStatus, out: Path, prices: Sequence[str]) -> int:
     """Fetch, compare and print the results. Returns the run's exit code, or 1 if one is missing."""
     from batchyard import benchmark_runs
     from batchyard.cli import render
@@ -135,7 +141,7 @@ def _show_results(record: RunRecord, status: RunStatus, out: Path) -> int:
         lines = render.status_lines(status, int(time.time() * 1000), flags)
         click.echo("\n".join(lines), err=True)
     fetched = benchmark_runs.fetch_results(record, out, _say)
-    click.echo(benchmark_runs.write_reports(fetched, out, _say), nl=False)
+    click.echo(benchmark_runs.write_reports(fetched, out, _say, prices), nl=False)
     return code or (1 if fetched.missing_kinds else 0)
 
 

@@ -13,11 +13,13 @@ from bench_values import results
 
 from batchyard import plan as planning
 from batchyard.batch.hosts import registered_mib
-from batchyard.bench import submission
+from batchyard.bench import packing, submission
+from batchyard.bench.command_request import CommandRequest
 from batchyard.bench.request import Request
 from batchyard.bench.submission import MODEST, SMALL, TINY, Shape
 from batchyard.benchmark_runs import is_loopback
 from batchyard.cli.bench import run as run_command
+from batchyard.cli.bench_command import command as measure_command
 from batchyard.ec2_types import TYPES
 from batchyard.engines.aws import render
 from batchyard.environments import Environment
@@ -40,7 +42,8 @@ EVERYTHING = Request(
 
 
 def understood(words: list[str]) -> dict[str, Any]:
-    return run_command.make_context("run", list(words)).params
+    assert words[0] == "run"
+    return run_command.make_context("run", list(words[1:])).params
 
 
 def test_the_job_measures_what_was_asked_for() -> None:
@@ -56,8 +59,47 @@ def test_the_job_measures_what_was_asked_for() -> None:
 
 def test_what_was_not_asked_for_is_not_said() -> None:
     params = understood(submission.arguments(Request(device="cpu")))
-    defaults = understood(["--device", "cpu"])
+    defaults = understood(["run", "--device", "cpu"])
     assert params == defaults
+
+
+def test_a_command_is_measured_in_both_jobs_with_its_variables() -> None:
+    request = CommandRequest(
+        ("python", "train.py", "--steps", "{size}"),
+        runs=3,
+        sizes=(10, 20),
+        files=(Path("somewhere/train.py"),),
+        env={"A": "1"},
+        stand_in=True,
+    )
+    words = submission.arguments(replace(request, device="gpu"))
+    assert words[0] == "command"
+    params = measure_command.make_context("command", words[1:]).params
+    assert params["words"] == request.words and params["device"] == "gpu"
+    assert (params["runs"], params["sizes"], params["folder"]) == (3, (10, 20), "own")
+    assert params["stand_in"] and params["env"] is None
+    made = submission.make_pipeline(request, "img", SMALL, {})
+    assert [step.env["A"] for step in made.steps] == ["1", "1"]
+    assert [step.gpus for step in made.steps] == [0, 1]
+    assert submission.arguments(CommandRequest(("true",), device="cpu")) == [
+        *("command", "--device", "cpu", "--runs", "5", "--", "true")
+    ]
+
+
+def test_the_files_of_a_command_are_sent_with_their_folders(tmp_path: Path) -> None:
+    (tmp_path / "model" / "deep").mkdir(parents=True)
+    (tmp_path / "model" / "deep" / "a.txt").write_text("a")
+    (tmp_path / "train.py").write_text("b")
+    request = CommandRequest(("true",), files=(tmp_path / "model", tmp_path / "train.py"))
+    packing.require_request(request)
+    packing.pack(tmp_path / "code.zip", request)
+    with zipfile.ZipFile(tmp_path / "code.zip") as archive:
+        names = {name for name in archive.namelist() if name.startswith("own/")}
+    assert names == {"own/model/deep/a.txt", "own/train.py"}
+    with pytest.raises(InputError, match="no such file or folder"):
+        packing.require_request(CommandRequest(("true",), files=(tmp_path / "none",)))
+    with pytest.raises(InputError, match="no command"):
+        packing.require_request(CommandRequest(()))
 
 
 def test_two_steps_and_only_the_gpu_step_asks_for_one() -> None:
@@ -232,8 +274,8 @@ def test_all_that_the_job_needs_is_sent_and_no_more(tmp_path: Path) -> None:
     mine = tmp_path / "mine.py"
     mine.write_text("WORKLOAD = 1\n")
     request = Request(files=(mine,), images=tmp_path / "pictures")
-    submission.require_files(request)
-    submission.pack(tmp_path / "code.zip", request)
+    packing.require_files(request)
+    packing.pack(tmp_path / "code.zip", request)
     with zipfile.ZipFile(tmp_path / "code.zip") as archive:
         names = set(archive.namelist())
     assert {"batchyard/cli/bench.py", "batchyard/ec2_types.json", "click/__init__.py"} <= names
@@ -253,14 +295,14 @@ def test_a_file_that_cannot_be_sent_is_refused(
     if text is not None:
         mine.write_text(text)
     with pytest.raises(InputError, match=message):
-        submission.require_files(Request(files=(mine,)))
+        packing.require_files(Request(files=(mine,)))
 
 
 def test_two_files_of_one_name_and_a_folder_that_is_not_there_are_refused(tmp_path: Path) -> None:
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "mine.py").write_text("")
-    with pytest.raises(InputError, match="two workloads are in files called mine"):
-        submission.require_files(Request(files=(tmp_path / "a/mine.py", tmp_path / "b/mine.py")))
+    with pytest.raises(InputError, match="two files are called mine"):
+        packing.require_files(Request(files=(tmp_path / "a/mine.py", tmp_path / "b/mine.py")))
     with pytest.raises(InputError, match="there is no such folder"):
-        submission.require_files(Request(images=tmp_path / "pictures"))
+        packing.require_files(Request(images=tmp_path / "pictures"))
