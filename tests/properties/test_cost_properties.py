@@ -1,0 +1,168 @@
+"""Laws of the arithmetic of cost, for every input."""
+
+from __future__ import annotations
+
+import random
+from statistics import mean
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from batchyard.batch.jobs import Resources
+from batchyard.cost.bill import (
+    MIN_BILLED_S,
+    Bill,
+    Instance,
+    PriceChange,
+    Use,
+    dominant_share,
+    make_bill,
+    price_instance,
+)
+from batchyard.cost.estimate import (
+    OVERHEAD_S,
+    Spread,
+    Work,
+    estimate_usd,
+    measure_spread,
+    sum_of_commands,
+)
+
+TIMES = st.floats(-1000, 20_000)
+DOLLARS = st.floats(0, 200)
+RESOURCES = st.builds(Resources, st.integers(1, 8), st.integers(1, 4096), st.integers(0, 4))
+CAPACITIES = st.builds(Resources, st.integers(1, 8), st.integers(1, 4096), st.integers(0, 4))
+IDS = st.sampled_from(["i-1", "i-2"])
+
+
+@st.composite
+def instances(draw: st.DrawFn, name: str) -> Instance:
+    times = sorted(draw(st.lists(TIMES, min_size=1, max_size=4)))
+    start_s, end_s = sorted((draw(TIMES), draw(TIMES)))
+    return Instance(
+        name,
+        draw(CAPACITIES),
+        start_s,
+        end_s,
+        tuple(PriceChange(time, draw(DOLLARS)) for time in times),
+        is_spot=draw(st.booleans()),
+        was_reclaimed=draw(st.booleans()),
+        on_demand_usd_h=draw(DOLLARS),
+    )
+
+
+FLEETS = st.tuples(instances("i-1"), instances("i-2"))
+USES = st.lists(
+    st.builds(Use, IDS, st.sampled_from(["a", "b"]), TIMES, TIMES, RESOURCES, st.booleans()),
+    max_size=12,
+).map(lambda uses: [use for use in uses if use.started_s <= use.ended_s])
+
+
+def close(usd: float) -> object:
+    return pytest.approx(usd, rel=1e-9, abs=1e-9)
+
+
+@given(FLEETS, USES)
+def test_used_idle_and_lost_are_what_is_paid(fleet: tuple[Instance, ...], uses: list[Use]) -> None:
+    bill = make_bill(fleet, uses)
+    assert bill.paid_usd == close(sum(map(price_instance, fleet)))
+
+
+@given(FLEETS, USES)
+def test_no_cost_is_negative(fleet: tuple[Instance, ...], uses: list[Use]) -> None:
+    bill = make_bill(fleet, uses)
+    amounts = [bill.used_usd, bill.idle_usd, bill.lost_usd, bill.on_demand_usd or 0.0]
+    amounts += [usd for cost in bill.by_step.values() for usd in (cost.used_usd, cost.lost_usd)]
+    assert min(amounts) >= 0
+
+
+@given(FLEETS, USES)
+def test_shares_never_add_up_to_more_than_the_price_of_the_instance(
+    fleet: tuple[Instance, ...], uses: list[Use]
+) -> None:
+    for instance in fleet:
+        bill = make_bill([instance], uses)
+        shares = sum(cost.used_usd + cost.lost_usd for cost in bill.by_step.values())
+        assert shares <= price_instance(instance) * (1 + 1e-9) + 1e-9
+        assert shares == close(bill.used_usd + bill.lost_usd)
+
+
+@given(instances("i-1"))
+def test_an_instance_is_billed_for_a_minute_at_least_or_was_reclaimed(instance: Instance) -> None:
+    lifetime_s = instance.ended_s - instance.started_s
+    if instance.billed_s:
+        assert instance.billed_s == max(MIN_BILLED_S, lifetime_s)
+    else:
+        assert instance.is_spot and instance.was_reclaimed and lifetime_s < 3600
+
+
+@given(FLEETS, USES)
+def test_the_order_of_attempts_changes_nothing(
+    fleet: tuple[Instance, ...], uses: list[Use]
+) -> None:
+    def amounts(bill: Bill) -> tuple[float, ...]:
+        return (bill.used_usd, bill.idle_usd, bill.lost_usd, bill.on_demand_usd or 0.0)
+
+    assert amounts(make_bill(fleet, uses[::-1])) == close_all(amounts(make_bill(fleet, uses)))
+
+
+def close_all(amounts: tuple[float, ...]) -> object:
+    return pytest.approx(amounts, rel=1e-9, abs=1e-9)
+
+
+@given(RESOURCES, CAPACITIES)
+def test_a_share_is_a_fraction(requested: Resources, capacity: Resources) -> None:
+    assert 0 < dominant_share(requested, capacity) <= 1
+
+
+@given(st.floats(0, 1e5), st.floats(0, 1e5), st.integers(0, 1000), st.integers(0, 10_000))
+def test_a_range_has_its_low_end_below_its_high_end(
+    one_s: float, other_s: float, count: int, commands: int
+) -> None:
+    spread = Spread(min(one_s, other_s), max(one_s, other_s), count)
+    seconds = sum_of_commands(spread, commands)
+    assert 0 <= seconds.low <= seconds.high
+
+
+@pytest.mark.parametrize("sigma", [0.1, 0.5, 1.0])
+def test_the_bill_lies_inside_the_estimate(sigma: float) -> None:
+    """Of 20 simulated runs with known distributions, at least 18."""
+    capacity, requested = Resources(16, 60_000, 4), Resources(4, 8192, 1)
+    inside = 0
+    for seed in range(20):
+        draw = random.Random(seed)
+        earlier = measure_spread([draw.lognormvariate(4, sigma) for _ in range(40)])
+        assert earlier is not None
+        work = Work(commands=64, children=16, requested=requested)
+        estimate = estimate_usd(work, earlier, capacity, 3.6)
+        assert estimate is not None
+        bill = simulate_run(draw, sigma, work, capacity)
+        inside += estimate.low <= bill.paid_usd <= estimate.high
+    assert inside >= 18
+
+
+def simulate_run(draw: random.Random, sigma: float, work: Work, capacity: Resources) -> Bill:
+    """Return the bill of a run: 4 children on each of 4 instances, 4 commands in each child."""
+    fleet, uses = [], []
+    for number in range(4):
+        boot_s = draw.uniform(OVERHEAD_S[0], OVERHEAD_S[1] / 2)
+        ends = []
+        for _ in range(4):
+            seconds = sum(draw.lognormvariate(4, sigma) for _ in range(4))
+            ends.append(boot_s + seconds)
+            uses.append(Use(f"i-{number}", "a", boot_s, ends[-1], work.requested))
+        ended_s = max(ends) + draw.uniform(0, OVERHEAD_S[1] / 2)
+        prices = (PriceChange(0, 3.6),)
+        fleet.append(Instance(f"i-{number}", capacity, 0, ended_s, prices))
+    return make_bill(fleet, uses)
+
+
+def test_the_sum_of_many_commands_is_near_its_mean() -> None:
+    draw = random.Random(1)
+    seconds = [draw.lognormvariate(3, 0.8) for _ in range(10_000)]
+    spread = measure_spread(seconds)
+    assert spread is not None
+    estimate = sum_of_commands(spread, len(seconds))
+    assert estimate.low <= mean(seconds) * len(seconds) <= estimate.high
+    assert estimate.high < 1.1 * estimate.low
