@@ -236,6 +236,9 @@ class Scheduler:
             line.set_queue(queue, capacities)
         self._lines = dict(sorted(self._lines.items(), key=lambda item: -item[1].queue.priority))
 
+    def has_queue(self, name: str) -> bool:
+        return name in self._lines
+
     def delete_queue(self, name: str) -> list[Change]:
         """Disable a queue and fail all jobs in it."""
         line = self._lines[name]

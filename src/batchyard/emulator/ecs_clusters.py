@@ -1,4 +1,4 @@
-"""ECS clusters of compute environments, and their container instances. moto has all other clusters.
+"""ECS clusters of compute environments, and their container instances. ecs/ has all others.
 
 An UNMANAGED environment has one container instance: this machine.
 """
@@ -10,6 +10,7 @@ from typing import Any
 from batchyard.embedded.runner import Task
 from batchyard.emulator import hosts, names
 from batchyard.emulator.api_errors import ApiError
+from batchyard.emulator.ecs import clusters, instances
 from batchyard.emulator.hosts import Instance
 from batchyard.emulator.state import ENVIRONMENT, JOB, Document, EndpointState
 
@@ -51,7 +52,10 @@ def add_to_description(state: EndpointState, request: Document, answer: Document
     own_names = {cluster_name(environment) for environment in environments}
     return answer | {
         "clusters": [
-            *answer["clusters"],
+            *(
+                cluster | clusters.count_tasks(state, cluster["clusterName"])
+                for cluster in answer["clusters"]
+            ),
             *(_describe_cluster(state, environment) for environment in environments),
         ],
         "failures": [
@@ -103,10 +107,10 @@ def count_tasks(state: EndpointState, environment: Document, host_id: str = "") 
 # -- container instances --------------------------------------------------------------------------
 
 
-def list_container_instances(state: EndpointState, request: Document) -> Document | None:
+def list_container_instances(state: EndpointState, request: Document) -> Document:
     environment = find_environment(state, request)
     if environment is None:
-        return None
+        return instances.list_instances(state, request)
     if "filter" in request:
         raise ApiError(
             "InvalidParameterException", "this endpoint has no filter for container instances"
@@ -120,10 +124,10 @@ def list_container_instances(state: EndpointState, request: Document) -> Documen
     }
 
 
-def describe_container_instances(state: EndpointState, request: Document) -> Document | None:
+def describe_container_instances(state: EndpointState, request: Document) -> Document:
     environment = find_environment(state, request)
     if environment is None:
-        return None
+        return instances.describe(state, request)
     by_name = {
         names.strip_arn(container_instance_arn(state, instance)): instance
         for instance in _registered(state, environment)

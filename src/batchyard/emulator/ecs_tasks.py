@@ -6,6 +6,7 @@ from batchyard.embedded.runner import Task
 from batchyard.embedded.store import AttemptRow
 from batchyard.emulator import ecs_clusters, hosts, names
 from batchyard.emulator.compute_environments import is_fargate
+from batchyard.emulator.ecs import task_descriptions
 from batchyard.emulator.state import JOB, Document, EndpointState
 
 #: ECS keeps ended tasks for about an hour.
@@ -13,11 +14,11 @@ _MAX_ENDED_AGE_MS = 3_600_000
 _MAX_TASKS = 100
 
 
-def list_tasks(state: EndpointState, request: Document) -> Document | None:
+def list_tasks(state: EndpointState, request: Document) -> Document:
     """List running tasks, or ended ones with desiredStatus STOPPED; at most 100."""
     environment = ecs_clusters.find_environment(state, request)
     if environment is None:
-        return None
+        return task_descriptions.list_tasks(state, request)
     container_instance = request.get("containerInstance")
     if request.get("desiredStatus", "RUNNING") == "STOPPED":
         return {"taskArns": _list_ended(state, environment, container_instance)}
@@ -58,10 +59,10 @@ def _list_ended(
     return arns
 
 
-def describe_tasks(state: EndpointState, request: Document) -> Document | None:
+def describe_tasks(state: EndpointState, request: Document) -> Document:
     environment = ecs_clusters.find_environment(state, request)
     if environment is None:
-        return None
+        return task_descriptions.describe_tasks(state, request)
     descriptions = {name: _describe(state, environment, name) for name in request["tasks"]}
     return {
         "tasks": [description for description in descriptions.values() if description is not None],

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from batchyard.embedded.loop import LoopEndedError
 from batchyard.emulator import hosts, instance_metadata, job_credentials, operations, resetting
 from batchyard.emulator.api_errors import ServerError
+from batchyard.emulator.ecs import lifecycle, task_metadata
 from batchyard.emulator.hosts import ShownInstances
 from batchyard.emulator.reclaims import Reclaims, end_hosts
 from batchyard.emulator.regions import Regions
@@ -74,6 +75,12 @@ class Endpoint:
         assert answer is not None, "moto answers no operation of AWS Batch"
         return answer
 
+    def perform_ecs(self, region: str, operation: str, request: dict[str, Any]) -> Document:
+        """Check and perform an operation of ECS that the endpoint answers. Raises ApiError."""
+        answer = self.perform(region, "ecs", operation, request)
+        assert answer is not None, "the endpoint answers the operations of tasks itself"
+        return answer
+
     def add_to_answer(
         self, region: str, service: str, operation: str, request: Document, answer: Document
     ) -> Document:
@@ -93,6 +100,8 @@ class Endpoint:
     def on_tick(self) -> None:
         """Reclaim the hosts that are due. The caller holds the lock of the loop."""
         self._reclaims.on_tick()
+        for state in self._regions.states():
+            lifecycle.advance(state)
 
     # -- reset ------------------------------------------------------------------------------------
 
@@ -148,11 +157,25 @@ class Endpoint:
         now_s = self._regions.default.clock()
         return instance_metadata.answer(host, method, path, headers, now_s)
 
-    def issue_credentials(self) -> dict[str, str]:
-        """Return new credentials for a job, which expire."""
+    def answer_task_metadata(self, task_id: str, path: str) -> Document | None:
+        """Answer a container of an ECS task; None for a path that does not exist."""
+        return self._call(lambda: self._find_task_metadata(task_id, path))
+
+    def _find_task_metadata(self, task_id: str, path: str) -> Document | None:
+        for state in self._regions.states():
+            lifecycle.advance(state)
+            answer = task_metadata.answer(state, task_id, path)
+            if answer is not None:
+                return answer
+        return None
+
+    def issue_credentials(self, task_id: str = "") -> dict[str, str]:
+        """Return new credentials for a job or ECS task, which expire."""
         state = self._regions.default
+        roles = [task_metadata.role_of(state, task_id) for state in self._regions.states()]
+        role = next(filter(None, roles), job_credentials.JOB_ROLE)
         lifetime_s = state.faults.settings.credentials or _CREDENTIALS_S
-        return job_credentials.issue(self._client_variables, state.clock(), lifetime_s)
+        return job_credentials.issue(self._client_variables, state.clock(), lifetime_s, role)
 
     def _find_host(self, host_id: str) -> tuple[str, hosts.Instance | None]:
         """Return the region of a host, and its instance; None for a task without an instance."""

@@ -33,12 +33,24 @@ class Fault(Enum):
     EXPIRE = "expire"
 
 
+class TaskFault(Enum):
+    """Faults of tasks of ECS, which have the family of a task definition as their target."""
+
+    #: RunTask finds no free GPU: the failure RESOURCE:GPU.
+    NO_GPU = "no-gpu"
+    #: RunTask finds no connected agent: the failure AGENT.
+    NO_AGENT = "no-agent"
+    #: The image of a container does not exist: CannotPullContainerError.
+    NO_IMAGE = "no-image"
+
+
 @dataclass(frozen=True, slots=True)
 class FaultRule:
     """How often a fault happens."""
 
-    fault: Fault
-    #: An operation, a service, or both as in `batch:SubmitJob`; None for all calls.
+    fault: Fault | TaskFault
+    #: An operation, a service, or both as in `batch:SubmitJob`; None for all calls. For a
+    #: TaskFault the family of a task definition, or None for all tasks.
     target: str | None = None
     #: The share of the calls that meet the fault, from 0 to 1.
     share: float = 0.0
@@ -63,6 +75,8 @@ class FaultSettings:
     burst: float = 0.0
     #: Lifetime in seconds of the credentials of jobs; 0 for credentials that do not expire.
     credentials: float = 0.0
+    #: Seconds that a task of ECS waits for capacity of its provider; 0 for ten minutes.
+    provision_wait: float = 0.0
     #: Share of the lines that the non-blocking log mode loses.
     drop_logs: float = 0.0
     #: Makes the drawn faults the same in each run.
@@ -86,7 +100,7 @@ PRESETS = {
 OBSERVER_KEY = "observer"
 #: Whether the call that is performed in this context is an observer's.
 is_observing: ContextVar[bool] = ContextVar("is_observing", default=False)
-_KINDS = tuple(fault.value for fault in Fault)
+_KINDS: dict[str, Fault | TaskFault] = {fault.value: fault for fault in (*Fault, *TaskFault)}
 _DROP_LOGS = "drop-logs"
 _DURATIONS = tuple(
     field.name.replace("_", "-")
@@ -126,7 +140,7 @@ def _add_entry(settings: FaultSettings, entry: str) -> FaultSettings:
 
 
 def _parse_rule(entry: str, kind: str, target: str, value: str) -> FaultRule:
-    fault = Fault(kind)
+    fault = _KINDS[kind]
     if re.fullmatch(r"[0-9]{1,9}x", value):
         return FaultRule(fault, target or None, next_calls=int(value[:-1]))
     share = _parse_share(entry, kind, value, f", or {kind}=2x for the next two calls")
@@ -185,6 +199,18 @@ class FaultInjector:
                 self._counts[fault.value] += 1
             return fault
 
+    def draw_for_task(self, fault: TaskFault, family: str) -> bool:
+        """Return whether the next task of this family meets a fault."""
+        with self._lock:
+            for number, rule in enumerate(self._settings.rules):
+                if rule.fault is not fault or rule.target not in (None, family):
+                    continue
+                if self._next_calls[number] or self._random.random() < rule.share:
+                    self._next_calls[number] = max(0, self._next_calls[number] - 1)
+                    self._counts[fault.value] += 1
+                    return True
+            return False
+
     def _draw_next(self, service: str, operation: str) -> Fault | None:
         if self._throttled_until.get((service, operation), 0.0) > self._clock():
             return Fault.THROTTLE
@@ -196,7 +222,9 @@ class FaultInjector:
 
     def _draw_counted(self, service: str, operation: str) -> Fault | None:
         for number, rule in enumerate(self._settings.rules):
-            if self._next_calls[number] and rule.applies_to(service, operation):
+            if not isinstance(rule.fault, Fault) or not rule.applies_to(service, operation):
+                continue
+            if self._next_calls[number]:
                 self._next_calls[number] -= 1
                 return rule.fault
         return None
@@ -204,7 +232,7 @@ class FaultInjector:
     def _draw_share(self, service: str, operation: str) -> Fault | None:
         number = self._random.random()
         for rule in self._settings.rules:
-            if rule.applies_to(service, operation):
+            if isinstance(rule.fault, Fault) and rule.applies_to(service, operation):
                 number -= rule.share
                 if number < 0:
                     return rule.fault

@@ -233,8 +233,14 @@ class HttpApplication:
         request.get_data()
         path = request.path.removeprefix(self._endpoint.metadata_path)
         task, _, task_path = path.partition("/")
-        if f"/{task_path}" == job_credentials.PATH:
-            return json_response(self._endpoint.issue_credentials())
+        if f"/{task_path}".endswith(job_credentials.PATH):
+            return json_response(self._endpoint.issue_credentials(task))
+        if task_path.startswith("v4/"):
+            answer = self._endpoint.answer_task_metadata(task, task_path.removeprefix("v4/"))
+            return json_response(
+                {"message": "not found"} if answer is None else answer,
+                404 if answer is None else 200,
+            )
         status, headers, body = self._endpoint.answer_metadata(
             task, request.method, f"/{task_path}", dict(request.headers)
         )

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 
 #: Path below the metadata address of a task.
 PATH = "/container-credentials"
+JOB_ROLE = "arn:aws:iam::123456789012:role/batchyard-job-role"
 _TOKEN_PREFIX = "batchyard-until-"
 _KEY_VARIABLES = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
 
@@ -24,11 +25,13 @@ def use_expiring_credentials(variables: dict[str, str], metadata_address: str) -
     return {**other_variables, "AWS_CONTAINER_CREDENTIALS_FULL_URI": f"{metadata_address}{PATH}"}
 
 
-def issue(variables: Mapping[str, str], now_s: float, lifetime_s: float) -> dict[str, str]:
+def issue(
+    variables: Mapping[str, str], now_s: float, lifetime_s: float, role: str = JOB_ROLE
+) -> dict[str, str]:
     """Return new credentials with the keys in the variables of clients."""
     end = datetime.fromtimestamp(now_s + lifetime_s, UTC)
     return {
-        "RoleArn": "arn:aws:iam::123456789012:role/batchyard-job-role",
+        "RoleArn": role,
         "AccessKeyId": variables["AWS_ACCESS_KEY_ID"],
         "SecretAccessKey": variables["AWS_SECRET_ACCESS_KEY"],
         "Token": f"{_TOKEN_PREFIX}{int((now_s + lifetime_s) * 1000)}",

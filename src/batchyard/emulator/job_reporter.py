@@ -36,7 +36,10 @@ class JobReporter:
         ``on_tick`` is called in each tick, then ``on_changes`` with the jobs that have changed.
         """
         self._regions, self._on_tick, self._on_changes = regions, on_tick, on_changes
-        rows = regions.default.store.jobs()
+        # Tasks of ECS are not in the documents: like moto's clusters, they end with the endpoint.
+        rows = [
+            row for row in regions.default.store.jobs() if regions.state_of_job(row.id) is not None
+        ]
         self._reported = {row.id: JobState(row.state).is_terminal for row in rows}
         unfinished = [row for row in rows if not self._reported[row.id]]
         if unfinished:

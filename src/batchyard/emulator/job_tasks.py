@@ -71,9 +71,7 @@ class ContainerTasks:
         container = document["container"]
         mark = f"{settings.token}.{self.number}.{start.child}.{start.attempt}."
         variables = self._variables(start) | {"BATCHYARD_TOKEN": mark} | self._gpu_variables(start)
-        command = tuple(
-            substitute_references(word, document["parameters"]) for word in container["command"]
-        )
+        command = self._command()
         refusal = self._add_secrets(variables) or self._find_refusal(command)
         requested = document["_resources"]
         return Task(
@@ -91,13 +89,19 @@ class ContainerTasks:
             gpus=self._real_gpus(start.gpus),
             image=container["image"],
             mark=mark.encode(),
-            container_flags=(
-                create_flags(container, settings.volumes) if settings.has_images else None
-            ),
+            container_flags=self._flags() if settings.has_images else None,
             compute_environment=names.strip_arn(start.environment),
             host_id=start.host_id,
             refusal=refusal,
         )
+
+    def _command(self) -> tuple[str, ...]:
+        container, parameters = self.document["container"], self.document["parameters"]
+        return tuple(substitute_references(word, parameters) for word in container["command"])
+
+    def _flags(self) -> tuple[str, ...]:
+        """Return the flags of `docker create`."""
+        return create_flags(self.document["container"], self.settings.volumes)
 
     def _variables(self, start: Start) -> dict[str, str]:
         document, settings = self.document, self.settings

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from batchyard.embedded.runner import Task
 from batchyard.embedded.store import AttemptRow
 from batchyard.emulator import names
+from batchyard.emulator.ecs.job_members import SIBLINGS, TASK_ID
 from batchyard.emulator.log_events import LATEST_MS, AttemptOutput, Stream
 from batchyard.emulator.log_groups import deleted_ms, log_group_of
 from batchyard.emulator.names import AttemptKey
@@ -24,7 +25,8 @@ def list_streams(state: EndpointState, group: str, since_ms: int = 0) -> Iterato
 
 
 def _list_all_streams(state: EndpointState, group: str, since_ms: int) -> Iterator[Stream]:
-    jobs = [job for job in state.documents(JOB) if log_group_of(job) == group]
+    documents = (*state.documents(JOB), *state.ecs.job_documents.values())
+    jobs = [job for job in documents if log_group_of(job) == group]
     state.loop.record({job["jobId"] for job in jobs})
     running_tasks = _running_tasks(state)
     for job in jobs:
@@ -59,6 +61,11 @@ def find_stream(state: EndpointState, group: str, name: str) -> Stream | None:
     """Return the stream of this name. The task id in the name leads to its attempt."""
     key = names.parse_task_id(name.rpartition("/")[2], state.salt)
     job = None if key is None else state.job_with_number(key.job_number)
+    if key is not None and job is not None and SIBLINGS in job:
+        # The task id of ECS names the first container, the stream names the right one.
+        container = name.rpartition("/")[0].rpartition("/")[2]
+        key = key._replace(job_number=job[SIBLINGS].get(container, key.job_number))
+        job = state.job_with_number(key.job_number)
     if key is None or job is None or log_group_of(job) != group:
         return None
     stream = _find_attempt_stream(state, job, key)
@@ -143,7 +150,7 @@ def _newest_event_ms(state: EndpointState) -> int:
 
 def stream_name(state: EndpointState, job: Document, key: AttemptKey) -> str:
     options = job["container"].get("logConfiguration", {}).get("options", {})
-    task = names.task_id(key, state.salt)
+    task = job[TASK_ID] if TASK_ID in job else names.task_id(key, state.salt)
     prefix = options.get("awslogs-stream-prefix")
     if "_task" not in job:
         return names.log_stream_name(job["_definition"], task, prefix)

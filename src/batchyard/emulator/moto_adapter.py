@@ -156,7 +156,7 @@ def _create_app(service: Any) -> Flask:
     if service == "cloudformation":
         from batchyard.emulator.moto_cloudformation.install import install
 
-        install(_call_batch)
+        install(_call_batch, _call_ecs)
     if service == "stepfunctions" and _endpoint:
         moto_step_functions.install(*_endpoint[0])
     if service == "s3":
@@ -236,6 +236,7 @@ def _require_version() -> None:
 # -- CloudFormation -------------------------------------------------------------------------------
 
 _batch: list[Call] = []
+_ecs: list[Call] = []
 #: Address and access key of this endpoint.
 _endpoint: list[tuple[str, str]] = []
 
@@ -249,6 +250,11 @@ def use_batch(call: Call) -> None:
     _batch[:] = [call]
 
 
+def use_ecs(call: Call) -> None:
+    """Let the AWS::ECS resources of CloudFormation call ECS through ``call``."""
+    _ecs[:] = [call]
+
+
 def use_endpoint(address: str, access_key: str) -> None:
     """Let the tasks of Step Functions call this endpoint. The setting belongs to the process."""
     _endpoint[:] = [(address, access_key)]
@@ -258,6 +264,12 @@ def _call_batch(region: str, operation: str, request: dict[str, Any]) -> dict[st
     if not _batch:
         raise ServerError("AWS Batch is not served here")
     return _batch[0](region, operation, request)
+
+
+def _call_ecs(region: str, operation: str, request: dict[str, Any]) -> dict[str, Any]:
+    if not _ecs:
+        raise ServerError("ECS is not served here")
+    return _ecs[0](region, operation, request)
 
 
 # -- networks -------------------------------------------------------------------------------------

@@ -28,6 +28,7 @@ from batchyard.emulator import (
     tags,
 )
 from batchyard.emulator.api_errors import ApiError, InvalidRequestError
+from batchyard.emulator.ecs import instances, lifecycle, task_definitions, task_requests
 from batchyard.emulator.state import Document, EndpointState
 
 #: Performs a request that fits its model. Raises ApiError. Returns None to leave it to moto.
@@ -99,6 +100,17 @@ OPERATIONS: dict[str, dict[str, Operation]] = {
         "DescribeContainerInstances": ecs_clusters.describe_container_instances,
         "ListTasks": ecs_tasks.list_tasks,
         "DescribeTasks": ecs_tasks.describe_tasks,
+        "RegisterContainerInstance": instances.register,
+        "UpdateContainerInstancesState": instances.update_state,
+        "RegisterTaskDefinition": task_definitions.register,
+        "DescribeTaskDefinition": task_definitions.describe,
+        "DeregisterTaskDefinition": task_definitions.deregister,
+        "DeleteTaskDefinitions": task_definitions.delete,
+        "ListTaskDefinitions": task_definitions.list_definitions,
+        "ListTaskDefinitionFamilies": task_definitions.list_families,
+        "RunTask": task_requests.run_task,
+        "StartTask": task_requests.start_task,
+        "StopTask": task_requests.stop_task,
     },
     "logs": {
         "GetLogEvents": log_operations.get_log_events,
@@ -154,6 +166,8 @@ def perform(
     state: EndpointState, service: str, operation: str, request: Document
 ) -> Document | None:
     """Perform a checked request. Raises ApiError. Returns None if moto is to answer."""
+    if service == "ecs":
+        lifecycle.advance(state)
     return OPERATIONS[service][operation](state, request)
 
 
@@ -161,4 +175,6 @@ def add_to_answer(
     state: EndpointState, service: str, operation: str, request: Document, answer: Document
 ) -> Document:
     """Return moto's answer to a checked request with the endpoint's own entries."""
+    if service == "ecs":
+        lifecycle.advance(state)
     return ADDITIONS[service][operation](state, request, answer)

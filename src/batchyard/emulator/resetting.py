@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from batchyard.emulator import operations
+from batchyard.emulator.ecs.records import EcsState
 from batchyard.emulator.regions import Regions
 from batchyard.emulator.state import (
     CONSUMABLE,
@@ -18,6 +19,7 @@ _REASON = "the endpoint is reset"
 def end_jobs(regions: Regions) -> None:
     """Kill all jobs, and let none start any more."""
     for state in regions.states():
+        state.ecs = EcsState(state.ecs.surroundings)
         for name, _ in list(state.items(QUEUE)):
             _perform(state, "UpdateJobQueue", {"jobQueue": name, "state": "DISABLED"})
     loop, store = regions.default.loop, regions.default.store

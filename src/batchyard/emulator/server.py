@@ -25,6 +25,9 @@ from batchyard.embedded.spawner import Spawner
 from batchyard.embedded.store import Store
 from batchyard.emulator import access, http_server, log_groups, names, restoring
 from batchyard.emulator.docker_flags import Volume
+from batchyard.emulator.ecs.container_tasks import EcsContainerTasks
+from batchyard.emulator.ecs.job_members import TASK_ID
+from batchyard.emulator.ecs.records import EcsState
 from batchyard.emulator.endpoint import Endpoint
 from batchyard.emulator.faults import OBSERVER_KEY, FaultInjector, FaultSettings
 from batchyard.emulator.http_application import METADATA_PATH, HttpApplication
@@ -35,7 +38,7 @@ from batchyard.emulator.log_files import LogFiles
 from batchyard.emulator.log_times import PRIVATE_MODE, TimedLogBook
 from batchyard.emulator.reclaims import RandomReclaims, Reclaims
 from batchyard.emulator.regions import Regions
-from batchyard.emulator.state import EndpointState, HostDelays
+from batchyard.emulator.state import Document, EndpointState, HostDelays
 from batchyard.errors import InputError, RunLockedError, from_os_error
 from batchyard.folder import RunFolder, emulator_in
 
@@ -112,6 +115,7 @@ def _serve(
     report: Callable[[str], None],
 ) -> None:
     from batchyard.emulator import moto_adapter, moto_events
+    from batchyard.emulator.moto_ecs import MotoSurroundings
     from batchyard.emulator.moto_instances import MotoInstances
     from batchyard.emulator.moto_logs import MotoLogGroups
 
@@ -164,10 +168,11 @@ def _serve(
                     log_files=LogFiles(folder),
                     region=region,
                     machine=options.capacity,
-                    task_maker=lambda number, document: ContainerTasks(number, document, settings),
+                    task_maker=lambda number, document: _make_tasks(number, document, settings),
                     salt=salt,
                     faults=faults,
                     user_log_groups=MotoLogGroups(region),
+                    ecs=EcsState(MotoSurroundings(region)),
                     host_delays=options.host_delays,
                     zone_of_subnet=lambda subnet: moto_adapter.zone_of_subnet(subnet, region),
                     job_numbers=job_numbers,
@@ -188,6 +193,7 @@ def _serve(
             events = RegionalJobEvents(regions, sender.has_rules, sender.send)
             reporter.attach(regions, endpoint.on_tick, events.on_changes)
             moto_adapter.use_batch(endpoint.perform_batch)
+            moto_adapter.use_ecs(endpoint.perform_ecs)
             moto_adapter.use_endpoint(address, options.token or OBSERVER_KEY)
             application = HttpApplication(
                 endpoint,
@@ -304,6 +310,11 @@ def _job_variables(
     if options.has_job_region:
         variables |= dict.fromkeys(_REGION_VARIABLES, region)
     return variables
+
+
+def _make_tasks(number: int, document: Document, settings: TaskSettings) -> ContainerTasks:
+    make = EcsContainerTasks if TASK_ID in document else ContainerTasks
+    return make(number, document, settings)
 
 
 def _reset_moto(regions: Regions) -> None:

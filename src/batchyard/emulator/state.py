@@ -24,6 +24,7 @@ from batchyard.embedded.loop import Loop, TaskMaker
 from batchyard.embedded.store import JobRow, Store
 from batchyard.emulator import names
 from batchyard.emulator.api_errors import InvalidRequestError
+from batchyard.emulator.ecs.records import EcsState
 from batchyard.emulator.faults import FaultInjector, is_observing
 from batchyard.emulator.log_files import LogFiles
 from batchyard.emulator.user_log_groups import NoUserLogGroups, UserLogGroups
@@ -119,6 +120,8 @@ class EndpointState:
     faults: FaultInjector = field(default_factory=FaultInjector)
     #: The log groups that are not of jobs.
     user_log_groups: UserLogGroups = field(default_factory=NoUserLogGroups)
+    #: Tasks, task definitions and container instances of ECS.
+    ecs: EcsState = field(default_factory=EcsState)
     #: Numbers of new jobs, which all regions share.
     job_numbers: Iterator[int] = field(default_factory=count)
     created_ms: int = field(init=False)
@@ -236,7 +239,9 @@ class EndpointState:
         self._jobs_by_number = {}
 
     def job_with_number(self, number: int) -> Document | None:
-        """Return the document of the job that has this number in the store."""
+        """Return the document of the job, or container of ECS, with this number in the store."""
+        if number in self.ecs.job_ids_by_number:
+            return self.ecs.job_documents[self.ecs.job_ids_by_number[number]]
         if number not in self._jobs_by_number:
             self._jobs_by_number = {
                 self.loop.row(job_id).number: job_id for job_id in self._documents[JOB]

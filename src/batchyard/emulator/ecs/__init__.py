@@ -1,0 +1,1 @@
+"""ECS on localhost: task definitions, tasks that run, container instances and services."""

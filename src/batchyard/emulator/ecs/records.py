@@ -1,0 +1,268 @@
+"""What the endpoint knows about ECS in one region. It is kept in memory, as moto's clusters are.
+
+Code that uses these values holds the lock of the loop.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+from batchyard.embedded.store import AttemptRow
+from batchyard.emulator.ecs.container_specs import ContainerSpec, TaskSpec
+from batchyard.emulator.ecs.placement import Room
+from batchyard.emulator.ecs.task_states import ContainerView
+
+Document = dict[str, Any]
+
+
+# -- what other services know ---------------------------------------------------------------------
+
+
+class Cluster(NamedTuple):
+    name: str
+    arn: str
+    is_active: bool
+    #: As in PutClusterCapacityProviders.
+    default_strategy: list[Document]
+
+
+class Ec2Instance(NamedTuple):
+    """A running EC2 instance whose user data names an ECS cluster."""
+
+    instance_id: str
+    cluster: str
+    type_name: str
+    zone: str
+    is_spot: bool
+    #: Seconds since 1970.
+    launched_s: float
+    #: Name of its Auto Scaling group; empty for none.
+    group: str = ""
+
+
+class Provider(NamedTuple):
+    """A capacity provider with its Auto Scaling group."""
+
+    name: str
+    group: str
+    #: Instance type of the group.
+    type_name: str
+    is_managed: bool
+    min_size: int
+    max_size: int
+    desired: int
+
+
+class NetworkInterface(NamedTuple):
+    interface_id: str
+    subnet: str
+    mac_address: str
+    private_address: str
+
+
+class Surroundings(Protocol):
+    """Clusters, EC2 instances and Auto Scaling groups: the seam to moto, which has them."""
+
+    def find_cluster(self, name: str) -> Cluster | None: ...
+
+    def list_instances(self) -> list[Ec2Instance]:
+        """Return the running instances whose user data names an ECS cluster."""
+
+    def find_instance_type(self, instance_id: str) -> str:
+        """Return the type of a running EC2 instance; empty for any other id."""
+
+    def list_providers(self) -> list[Provider]: ...
+
+    def set_desired(self, group: str, count: int) -> None:
+        """Launch instances until an Auto Scaling group has this many."""
+
+    def end_instance(self, instance_id: str, *, is_replaced: bool) -> None:
+        """End an instance. ``is_replaced``: whether its group launches another one."""
+
+    def add_interface(self, subnet: str, groups: list[str]) -> NetworkInterface | None:
+        """Create a network interface; None for a subnet that does not exist."""
+
+    def remove_interface(self, interface_id: str) -> None: ...
+
+
+class NoSurroundings:
+    """For tests: one cluster named `default`, and nothing else."""
+
+    def find_cluster(self, name: str) -> Cluster | None:
+        arn = f"arn:aws:ecs:us-east-1:123456789012:cluster/{name}"
+        return Cluster(name, arn, True, []) if name == "default" else None
+
+    def list_instances(self) -> list[Ec2Instance]:
+        return []
+
+    def find_instance_type(self, instance_id: str) -> str:
+        return ""
+
+    def list_providers(self) -> list[Provider]:
+        return []
+
+    def set_desired(self, group: str, count: int) -> None:
+        pass
+
+    def end_instance(self, instance_id: str, *, is_replaced: bool) -> None:
+        pass
+
+    def add_interface(self, subnet: str, groups: list[str]) -> NetworkInterface | None:
+        return None
+
+    def remove_interface(self, interface_id: str) -> None:
+        pass
+
+
+# -- container instances --------------------------------------------------------------------------
+
+
+@dataclass(slots=True, eq=False)
+class ContainerInstance:
+    arn: str
+    ec2_id: str
+    cluster: str
+    type_name: str
+    zone: str
+    is_spot: bool
+    cpu_units: int
+    memory_mib: int
+    gpu_ids: tuple[str, ...]
+    registered_s: float
+    #: Name of its Auto Scaling group; empty for none.
+    group: str = ""
+    #: Whether EC2 has the instance, and can end it.
+    is_in_ec2: bool = False
+    status: str = "ACTIVE"
+    is_agent_connected: bool = True
+    attributes: dict[str, str] = field(default_factory=dict)
+    tags: list[Document] = field(default_factory=list)
+    #: When the last task on it ended, in seconds since 1970.
+    idle_since_s: float = 0.0
+    #: When EC2 takes the instance back, in seconds since 1970; None for an instance that stays.
+    reclaimed_at_s: float | None = None
+
+    @property
+    def id(self) -> str:
+        return self.arn.rpartition("/")[2]
+
+
+# -- tasks ----------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True, eq=False)
+class Container:
+    """A container of a task: one job of the engine, with one child and one attempt."""
+
+    spec: ContainerSpec
+    job_id: str
+    #: Number of the job in the store.
+    number: int
+    runtime_id: str
+    gpu_ids: tuple[str, ...] = ()
+    is_begun: bool = False
+    started_ms: int | None = None
+    #: The row of the attempt, when it has ended.
+    end: AttemptRow | None = None
+
+    def view(self) -> ContainerView:
+        return ContainerView(
+            self.spec.name,
+            self.spec.is_essential,
+            self.spec.depends_on,
+            self.is_begun,
+            self.started_ms is not None,
+            self.end is not None,
+            None if self.end is None else self.end.exit_code,
+        )
+
+
+@dataclass(slots=True, eq=False)
+class EcsTask:
+    task_id: str
+    arn: str
+    cluster: Cluster
+    definition: Document
+    spec: TaskSpec
+    overrides: Document
+    containers: list[Container]
+    created_s: float
+    launch_type: str
+    group: str
+    started_by: str = ""
+    capacity_provider: str = ""
+    #: Placement constraints and strategy of the request.
+    placement: Document = field(default_factory=dict)
+    tags: list[Document] = field(default_factory=list)
+    instance: ContainerInstance | None = None
+    interface: NetworkInterface | None = None
+    is_placed: bool = False
+    #: Why the task can never be placed, which the faults of the endpoint order; empty if it can.
+    refusal: str = ""
+    #: Seconds since 1970, all of them.
+    placed_s: float = 0.0
+    started_s: float | None = None
+    stopping_s: float | None = None
+    stopped_s: float | None = None
+    stop_code: str = ""
+    stopped_reason: str = ""
+    #: Counts the changes, as in the events of EventBridge.
+    version: int = 1
+    #: lastStatus of the last event.
+    seen_status: str = ""
+
+    @property
+    def family(self) -> str:
+        return str(self.definition["family"])
+
+    @property
+    def is_stopped(self) -> bool:
+        return self.stopped_s is not None
+
+
+@dataclass(slots=True)
+class EcsState:
+    surroundings: Surroundings = field(default_factory=NoSurroundings)
+    #: Family -> its revisions, the first one first.
+    definitions: dict[str, list[Document]] = field(default_factory=dict)
+    tasks: dict[str, EcsTask] = field(default_factory=dict)
+    #: By the id of the EC2 instance.
+    instances: dict[str, ContainerInstance] = field(default_factory=dict)
+    #: Ids of EC2 instances that were deregistered while they run.
+    removed_instances: set[str] = field(default_factory=set)
+    #: (cluster, clientToken) -> the request, and the ids of its tasks.
+    client_tokens: dict[tuple[str, str], tuple[Document, list[str]]] = field(default_factory=dict)
+    #: Job id -> the container as a job's document; kept for the logs.
+    job_documents: dict[str, Document] = field(default_factory=dict)
+    job_ids_by_number: dict[int, str] = field(default_factory=dict)
+
+    def live_tasks(self) -> list[EcsTask]:
+        return [task for task in self.tasks.values() if not task.is_stopped]
+
+    def tasks_on(self, instance: ContainerInstance) -> list[EcsTask]:
+        return [task for task in self.live_tasks() if task.instance is instance]
+
+    def room_of(self, instance: ContainerInstance) -> Room:
+        """Return what is free on an instance."""
+        tasks = self.tasks_on(instance)
+        return Room(
+            instance.arn,
+            instance.cpu_units - sum(task.spec.need.cpu_units for task in tasks),
+            instance.memory_mib - sum(task.spec.need.memory_mib for task in tasks),
+            len(instance.gpu_ids) - sum(task.spec.need.gpus for task in tasks),
+            frozenset(port for task in tasks for port in task.spec.need.ports),
+            len(tasks),
+            frozenset(task.group for task in tasks),
+            instance.attributes,
+            instance.is_agent_connected,
+        )
+
+    def free_gpu_ids(self, instance: ContainerInstance) -> list[str]:
+        used = {
+            gpu
+            for task in self.tasks_on(instance)
+            for container in task.containers
+            for gpu in container.gpu_ids
+        }
+        return [gpu for gpu in instance.gpu_ids if gpu not in used]

@@ -1,0 +1,103 @@
+"""Task definitions of ECS and spot fleets in CloudFormation.
+
+moto has these types too. Its task definitions are not those that the endpoint runs, and its spot
+fleets know no launch templates.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Self
+
+from moto.cloudformation.exceptions import UnformattedGetAttTemplateException
+from moto.ec2.models import ec2_backends
+
+from batchyard.emulator import api_models, names
+from batchyard.emulator.api_errors import ApiError
+from batchyard.emulator.moto_cloudformation.batch_resources import Call
+from batchyard.emulator.moto_cloudformation.resource_model import (
+    AccountRegion,
+    Document,
+    ResourceError,
+    ResourceModel,
+)
+
+
+class EcsResource(ResourceModel):
+    """A resource of ECS, identified by its ARN."""
+
+    call: ClassVar[Call]
+
+    @classmethod
+    def ask(cls, region: str, operation: str, request: Document) -> Document:
+        try:
+            return cls.call(region, operation, request)
+        except ApiError as exc:
+            text = f"{exc.message} (Service: AmazonECS; Status Code: {exc.status})"
+            raise ResourceError(f'Resource handler returned message: "{text}"') from exc
+
+    @classmethod
+    def request(cls, operation: str, properties: Document) -> Document:
+        """Return properties as an operation's request, without those that it has no member for."""
+        shape = api_models.service_model("ecs").operation_model(operation).input_shape
+        assert shape is not None
+        request: Document = api_models.from_cloudformation(shape, properties)
+        return request
+
+
+class TaskDefinition(EcsResource):
+    TYPE = "AWS::ECS::TaskDefinition"
+    ATTRIBUTES = ("TaskDefinitionArn",)
+
+    def get_cfn_attribute(self, attribute_name: str) -> Any:
+        if attribute_name in self.ATTRIBUTES:
+            return self.physical_id
+        raise UnformattedGetAttTemplateException()
+
+    @classmethod
+    def create(
+        cls, name: str, properties: Document, location: AccountRegion, logical_id: str
+    ) -> Self:
+        request = {"family": name, **cls.request("RegisterTaskDefinition", properties)}
+        answer = cls.ask(location.region_name, "RegisterTaskDefinition", request)
+        return cls(answer["taskDefinition"]["taskDefinitionArn"])
+
+    def delete(self, location: AccountRegion) -> None:
+        request = {"taskDefinition": self.physical_id}
+        self.ask(names.region_of(self.physical_id), "DeregisterTaskDefinition", request)
+
+
+class SpotFleet(ResourceModel):
+    """A spot fleet, whose request id is the physical id."""
+
+    TYPE = "AWS::EC2::SpotFleet"
+
+    @classmethod
+    def create(
+        cls, name: str, properties: Document, location: AccountRegion, logical_id: str
+    ) -> Self:
+        config = properties["SpotFleetRequestConfigData"]
+        fleet = _ec2(location).request_spot_fleet(
+            config.get("SpotPrice"),
+            int(config["TargetCapacity"]),
+            config["IamFleetRole"],
+            config.get("AllocationStrategy", "lowestPrice"),
+            config.get("LaunchSpecifications", []),
+            config.get("LaunchTemplateConfigs", []),
+            tag_specifications=config.get("TagSpecifications", []),
+        )
+        return cls(fleet.id)
+
+    def update(self, name: str, properties: Document, location: AccountRegion) -> Self:
+        return self.create(name, properties, location, self.logical_resource_id)
+
+    def delete(self, location: AccountRegion) -> None:
+        backend = _ec2(location)
+        if self.physical_id in backend.spot_fleet_requests:
+            backend.cancel_spot_fleet_requests([self.physical_id], terminate_instances=True)
+
+
+MODELS: tuple[type[ResourceModel], ...] = (TaskDefinition, SpotFleet)
+
+
+def _ec2(location: AccountRegion) -> Any:
+    return ec2_backends[location.account_id][location.region_name]

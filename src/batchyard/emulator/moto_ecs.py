@@ -1,0 +1,182 @@
+"""moto's ECS clusters, EC2 instances and Auto Scaling groups, as the tasks of ECS see them."""
+
+from __future__ import annotations
+
+import base64
+import re
+import sys
+from collections.abc import Iterator
+from datetime import UTC
+from typing import Any
+
+from batchyard.emulator import names
+from batchyard.emulator.ecs.records import Cluster, Ec2Instance, NetworkInterface, Provider
+
+#: `ECS_CLUSTER=name` of /etc/ecs/ecs.config, or a function that writes it: `set ECS_CLUSTER name`.
+_CLUSTER = re.compile(r"""\bECS_CLUSTER['"]?[= ]\s*['"]?([A-Za-z0-9_-]+)""")
+#: The same in the settings of Bottlerocket, which are TOML.
+_BOTTLEROCKET = re.compile(r"""\[settings\.ecs\][^\[]*?\bcluster\s*=\s*["']([A-Za-z0-9_-]+)""")
+
+
+def find_cluster_name(user_data: str) -> str:
+    """Return the ECS cluster that user data names; empty for none."""
+    match = _CLUSTER.search(user_data) or _BOTTLEROCKET.search(user_data)
+    return match[1] if match else ""
+
+
+class MotoSurroundings:
+    """The surroundings of one region."""
+
+    def __init__(self, region: str) -> None:
+        self._region = region
+        #: Instance id -> the cluster in its user data.
+        self._clusters: dict[str, str] = {}
+
+    # -- clusters and capacity providers ----------------------------------------------------------
+
+    def find_cluster(self, name: str) -> Cluster | None:
+        backend = self._loaded("ecs")
+        cluster = None if backend is None else backend.clusters.get(name)
+        if cluster is None:
+            return None
+        strategy = cluster.default_capacity_provider_strategy or []
+        return Cluster(cluster.name, cluster.arn, cluster.status == "ACTIVE", strategy)
+
+    def list_providers(self) -> list[Provider]:
+        ecs, groups = self._loaded("ecs"), self._loaded("autoscaling")
+        if ecs is None or groups is None:
+            return []
+        providers = []
+        for provider in ecs.capacity_providers.values():
+            details = provider.auto_scaling_group_provider
+            name = details["autoScalingGroupArn"].rpartition("autoScalingGroupName/")[2]
+            group = groups.autoscaling_groups.get(name)
+            if group is not None:
+                providers.append(_to_provider(provider.name, group, details["managedScaling"]))
+        return providers
+
+    def set_desired(self, group: str, count: int) -> None:
+        self._backend("autoscaling").set_desired_capacity(group, count)
+        moto_group = self._backend("autoscaling").autoscaling_groups[group]
+        for state in moto_group.instance_states:
+            # moto 5.2.5: gives instances the type of the launch template, not of the overrides.
+            state.instance.instance_type = _type_of(moto_group)
+            state.instance.lifecycle = "spot" if _is_spot(moto_group) else state.instance.lifecycle
+
+    # -- instances --------------------------------------------------------------------------------
+
+    def list_instances(self) -> list[Ec2Instance]:
+        return [
+            Ec2Instance(
+                instance.id,
+                cluster,
+                str(instance.instance_type or ""),
+                str(instance.availability_zone),
+                instance.lifecycle == "spot",
+                instance.launch_time.replace(tzinfo=UTC).timestamp(),
+                _group_of(instance),
+            )
+            for instance in self._running()
+            if (cluster := self._cluster_of(instance))
+        ]
+
+    def find_instance_type(self, instance_id: str) -> str:
+        found = (instance for instance in self._running() if instance.id == instance_id)
+        return next((str(instance.instance_type or "unknown") for instance in found), "")
+
+    def end_instance(self, instance_id: str, *, is_replaced: bool) -> None:
+        instance = next((i for i in self._running() if i.id == instance_id), None)
+        if instance is None:
+            return
+        if _group_of(instance):
+            groups = self._backend("autoscaling")
+            groups.terminate_instance(instance_id, should_decrement=not is_replaced)
+        else:
+            self._backend("ec2").terminate_instances([instance_id])
+
+    def _running(self) -> Iterator[Any]:
+        backend = self._loaded("ec2")
+        if backend is None:
+            return
+        for reservation in list(backend.reservations.values()):
+            for instance in list(reservation.instances):
+                if instance.state in ("pending", "running"):
+                    yield instance
+
+    def _cluster_of(self, instance: Any) -> str:
+        if instance.id not in self._clusters:
+            self._clusters[instance.id] = find_cluster_name(_decode(instance.user_data))
+        return self._clusters[instance.id]
+
+    # -- network interfaces -----------------------------------------------------------------------
+
+    def add_interface(self, subnet: str, groups: list[str]) -> NetworkInterface | None:
+        from moto.ec2.exceptions import EC2ClientError
+
+        backend = self._backend("ec2")
+        try:
+            moto_subnet = backend.get_subnet(subnet)
+            interface = backend.create_network_interface(moto_subnet, None, group_ids=groups)
+        except (EC2ClientError, KeyError):
+            return None
+        return NetworkInterface(
+            interface.id, subnet, interface.mac_address, interface.private_ip_address
+        )
+
+    def remove_interface(self, interface_id: str) -> None:
+        self._backend("ec2").enis.pop(interface_id, None)
+
+    # -- backends ---------------------------------------------------------------------------------
+
+    def _loaded(self, service: str) -> Any:
+        """Return a backend of moto; None if no request has used its service yet."""
+        models = sys.modules.get(f"moto.{service}.models")
+        if models is None:
+            return None
+        backends = getattr(models, f"{service}_backends", None)
+        # Looked up without []: that would make a backend, for which moto reads the AWS profile.
+        regions = {} if backends is None else dict.get(backends, names.ACCOUNT_ID, {})
+        return dict.get(regions, self._region)
+
+    def _backend(self, service: str) -> Any:
+        from moto.backends import get_backend
+
+        return get_backend(service)[names.ACCOUNT_ID][self._region]  # type: ignore[call-overload]
+
+
+def _decode(user_data: Any) -> str:
+    text = str(user_data or "")
+    try:
+        return base64.b64decode(text, validate=True).decode(errors="replace")
+    except ValueError:
+        return text
+
+
+def _group_of(instance: Any) -> str:
+    group = getattr(instance, "autoscaling_group", None)
+    return "" if group is None else str(group.name)
+
+
+def _to_provider(name: str, group: Any, scaling: dict[str, Any]) -> Provider:
+    return Provider(
+        name,
+        str(group.name),
+        _type_of(group),
+        scaling.get("status") == "ENABLED",
+        int(group.min_size or 0),
+        int(group.max_size or 0),
+        int(group.desired_capacity or 0),
+    )
+
+
+def _type_of(group: Any) -> str:
+    """Return the first instance type of a group, which moto launches."""
+    policy = group.mixed_instances_policy or {}
+    overrides = policy.get("LaunchTemplate", {}).get("Overrides", [])
+    return str((overrides[0].get("InstanceType") if overrides else None) or group.instance_type)
+
+
+def _is_spot(group: Any) -> bool:
+    distribution = (group.mixed_instances_policy or {}).get("InstancesDistribution", {})
+    is_all_spot = int(distribution.get("OnDemandPercentageAboveBaseCapacity", 100)) == 0
+    return is_all_spot and int(distribution.get("OnDemandBaseCapacity", 0)) == 0
